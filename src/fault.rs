@@ -1,0 +1,168 @@
+//! What went wrong, in the user's words: one sentence, the place, a hint, and whose fault it is.
+//!
+//! A fault is an ordinary error that travels inside [`anyhow::Error`]; `main` finds it in the chain
+//! and turns its [`Kind`] into the exit code. This module never prints.
+
+use std::fmt;
+
+/// Who is to blame; decides the exit code of `hpcsweep` (design section 8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Some trials failed: exit code 1.
+    Trials,
+    /// The request is wrong (usage, plan, profile): exit code 2.
+    Request,
+    /// The scheduler said no or cannot be reached: exit code 3.
+    Scheduler,
+    /// The machine failed us (disk, permissions, missing program): exit code 4.
+    Machine,
+    /// Our own bug: exit code 70.
+    Bug,
+}
+
+impl Kind {
+    /// The exit code of the program for this kind.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Trials => 1,
+            Self::Request => 2,
+            Self::Scheduler => 3,
+            Self::Machine => 4,
+            Self::Bug => 70,
+        }
+    }
+}
+
+/// One fault: a lower-case sentence without a final period, where it is, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Whose fault it is.
+    pub kind: Kind,
+    /// One lower-case sentence, the exact thing in backticks, no final period.
+    pub sentence: String,
+    /// Where: `plan.toml:7: lr = []`, or what was run; shown indented below the sentence.
+    pub place: Option<String>,
+    /// A command or an edit that mends it.
+    pub hint: Option<String>,
+}
+
+impl Fault {
+    /// A fault of the given kind, without place and hint.
+    pub fn new(kind: Kind, sentence: impl Into<String>) -> Self {
+        Self { kind, sentence: sentence.into(), place: None, hint: None }
+    }
+
+    /// The request is wrong.
+    pub fn request(sentence: impl Into<String>) -> Self {
+        Self::new(Kind::Request, sentence)
+    }
+
+    /// The scheduler refused or cannot be reached.
+    pub fn scheduler(sentence: impl Into<String>) -> Self {
+        Self::new(Kind::Scheduler, sentence)
+    }
+
+    /// The machine failed us.
+    pub fn machine(sentence: impl Into<String>) -> Self {
+        Self::new(Kind::Machine, sentence)
+    }
+
+    /// Adds the place.
+    #[must_use]
+    pub fn at(mut self, place: impl Into<String>) -> Self {
+        self.place = Some(place.into());
+        self
+    }
+
+    /// Adds the hint.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.sentence)?;
+        if let Some(place) = &self.place {
+            for line in place.lines() {
+                write!(f, "\n  {line}")?;
+            }
+        }
+        if let Some(hint) = &self.hint {
+            write!(f, "\nhint: {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// Several faults found in one reading, reported together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Faults(pub Vec<Fault>);
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, fault) in self.0.iter().enumerate() {
+            if i > 0 {
+                write!(f, "\nerror: ")?;
+            }
+            write!(f, "{fault}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Faults {}
+
+impl Faults {
+    /// `Ok(value)` when nothing was found, otherwise all that was found.
+    ///
+    /// # Errors
+    /// Returns the faults themselves when there are any.
+    pub fn or(self, value: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+        if self.0.is_empty() { value() } else { Err(self.into()) }
+    }
+}
+
+/// The exit code for an error: that of the first [`Fault`] in its chain, otherwise "our bug".
+pub fn exit_code(error: &anyhow::Error) -> u8 {
+    for cause in error.chain() {
+        if let Some(fault) = cause.downcast_ref::<Fault>() {
+            return fault.kind.exit_code();
+        }
+        if let Some(Faults(all)) = cause.downcast_ref::<Faults>() {
+            return all.first().map_or(70, |f| f.kind.exit_code());
+        }
+        if cause.downcast_ref::<std::io::Error>().is_some() {
+            return Kind::Machine.exit_code();
+        }
+    }
+    Kind::Bug.exit_code()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_prints_sentence_place_and_hint() {
+        let fault = Fault::request("axis `lr` has no values")
+            .at("plan.toml:7: lr = []")
+            .hint("give at least one value, or remove the axis");
+        assert_eq!(
+            fault.to_string(),
+            "axis `lr` has no values\n  plan.toml:7: lr = []\nhint: give at least one value, or remove the axis"
+        );
+    }
+
+    #[test]
+    fn the_first_fault_of_the_chain_decides_the_exit_code() {
+        let error = anyhow::Error::new(Fault::scheduler("no")).context("submitting array 2");
+        assert_eq!(exit_code(&error), 3);
+        assert_eq!(exit_code(&anyhow::anyhow!("?")), 70);
+        assert_eq!(exit_code(&anyhow::Error::new(std::io::Error::other("disk"))), 4);
+    }
+}

@@ -1,0 +1,131 @@
+//! A checked sweep plan: what a person wrote, expanded into trials.
+//!
+//! [`parse`] takes text and returns a [`Plan`] or every fault of the text at once. What is checked
+//! here is not checked again further up. Never touches the disk.
+
+pub mod axes;
+pub mod check;
+pub mod file;
+pub mod resources;
+pub mod trials;
+pub mod value;
+
+use std::sync::Arc;
+
+pub use file::parse;
+pub use resources::Resources;
+pub use value::{Params, Value};
+
+/// What a failed trial does to the rest of its chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnFailure {
+    /// The rest of the chain is skipped.
+    Stop,
+    /// The next link runs all the same.
+    Continue,
+}
+
+/// How a trial's own tables are laid over `[defaults]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Merge {
+    /// Leaf by leaf: `opt.a` of the defaults stays beside the trial's `opt.b`.
+    Deep,
+    /// Key by key: a trial's `opt` replaces the whole `opt` of the defaults.
+    Shallow,
+}
+
+/// How `gpu_ids_abs` is read inside an allocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GpuIds {
+    /// Exactly these physical devices; one that was not granted is refused.
+    Exact,
+    /// Only their number counts: the devices the scheduler granted are used.
+    Count,
+}
+
+/// `[run]`: what every trial runs, before its parameters are filled in.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Run {
+    /// The argument vector; each element may hold Tera expressions over the parameters.
+    pub command: Vec<String>,
+    /// Folder the command runs in, absolute or relative to the plan; Tera is not expanded.
+    pub workdir: String,
+    /// Shell lines run before the command in the job script (this is the user's own shell code).
+    pub setup: Vec<String>,
+    /// Environment modules loaded by the job script.
+    pub modules: Vec<String>,
+    /// Environment variables of the command; values may hold Tera expressions.
+    pub env: Vec<(String, String)>,
+    /// What a failure does to the rest of the chain.
+    pub on_failure: OnFailure,
+    /// How often a trial may be tried by its worker, at least 1.
+    pub attempts: u32,
+}
+
+/// `[schedule]`: how trials become jobs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Schedule {
+    /// Axes along which a chain runs: points that differ only in these form one chain.
+    pub chain_along: Vec<String>,
+    /// At most this many elements of an array run at once (`--array=...%N`), or local trials.
+    pub max_running: Option<u32>,
+    /// How `gpu_ids_abs` is read inside an allocation.
+    pub gpu_ids: GpuIds,
+}
+
+/// The name of a chain.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TaskId {
+    /// `task_id = 1`.
+    Number(i64),
+    /// `task_id = "fold2"`.
+    Name(Arc<str>),
+}
+
+impl std::fmt::Display for TaskId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(n) => write!(f, "{n}"),
+            Self::Name(s) => f.write_str(s),
+        }
+    }
+}
+
+/// One trial, in plan order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trial {
+    /// The chain it belongs to; `None`: a chain of its own.
+    pub task_id: Option<TaskId>,
+    /// Its parameters, defaults included.
+    pub params: Params,
+    /// Physical devices, if the plan names them; an empty list means no device.
+    pub gpu_ids_abs: Option<Arc<[u32]>>,
+    /// What it asks of a scheduler; equal requests share one allocation of memory.
+    pub resources: Arc<Resources>,
+    /// Line of the plan (from 1) of the `[[trials]]` entry it came from; 0 if there is none.
+    pub line: u32,
+}
+
+/// A checked plan.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// `[sweep] name`: also the folder under the root.
+    pub name: String,
+    /// `[sweep] root` as written; relative to the plan's folder.
+    pub root: String,
+    /// `[sweep] seed`.
+    pub seed: i64,
+    /// `[run]`.
+    pub run: Run,
+    /// `[resources]` before any trial's own.
+    pub resources: Arc<Resources>,
+    /// `[schedule]`.
+    pub schedule: Schedule,
+    /// All trials, in plan order.
+    pub trials: Vec<Trial>,
+}
+
+/// The names of `params` that stand for something else in templates of a command.
+pub const RESERVED_NAMES: &[&str] = &["params", "trial", "sweep"];

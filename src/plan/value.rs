@@ -1,0 +1,234 @@
+//! Parameter values as a plan writes them, and their three spellings: text, JSON, environment.
+//!
+//! Floats keep their bits: the text is the shortest that reads back to the same f64.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+
+/// One value of a parameter. Cheap to clone.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// `true` or `false`.
+    Bool(bool),
+    /// A 64-bit integer.
+    Int(i64),
+    /// A 64-bit float; `inf` and `nan` are allowed and become strings in JSON.
+    Float(f64),
+    /// Text; TOML dates arrive here too, as written.
+    Str(Arc<str>),
+    /// A list of values.
+    List(Arc<[Value]>),
+    /// A table inside a list, or an empty table. Other tables are dotted parameters.
+    Table(Arc<[(Arc<str>, Value)]>),
+}
+
+impl Value {
+    /// A string value.
+    pub fn text(s: impl AsRef<str>) -> Self {
+        Self::Str(Arc::from(s.as_ref()))
+    }
+
+    /// The value from its JSON form; `null` becomes the empty text (plans cannot hold it).
+    pub fn from_json(json: &serde_json::Value) -> Self {
+        use serde_json::Value as J;
+        match json {
+            J::Null => Self::text(""),
+            J::Bool(b) => Self::Bool(*b),
+            J::Number(n) => n.as_i64().map_or_else(|| Self::Float(n.as_f64().unwrap_or(f64::NAN)), Self::Int),
+            J::String(s) => Self::text(s),
+            J::Array(items) => Self::List(items.iter().map(Self::from_json).collect()),
+            J::Object(map) => {
+                Self::Table(map.iter().map(|(k, v)| (Arc::from(k.as_str()), Self::from_json(v))).collect())
+            }
+        }
+    }
+
+    /// The value as JSON. Non-finite floats become the strings `inf`, `-inf` and `nan`.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::to_value(self).unwrap_or(serde_json::Value::Null)
+    }
+}
+
+/// The shortest text that reads back to the same f64; `1.0` keeps its point.
+pub fn float_text(f: f64) -> String {
+    if f.is_nan() {
+        return "nan".into();
+    }
+    if f.is_infinite() {
+        return if f > 0.0 { "inf" } else { "-inf" }.into();
+    }
+    // `{:?}` of f64 is the shortest round-trip text, with an exponent outside 1e-5 .. 1e16.
+    format!("{f:?}")
+}
+
+impl fmt::Display for Value {
+    /// Text as a program wants it on its command line: strings bare, lists and tables as JSON.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(b) => write!(f, "{b}"),
+            Self::Int(i) => write!(f, "{i}"),
+            Self::Float(x) => f.write_str(&float_text(*x)),
+            Self::Str(s) => f.write_str(s),
+            Self::List(_) | Self::Table(_) => {
+                f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
+            }
+        }
+    }
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Bool(b) => s.serialize_bool(*b),
+            Self::Int(i) => s.serialize_i64(*i),
+            Self::Float(x) if x.is_finite() => s.serialize_f64(*x),
+            Self::Float(x) => s.serialize_str(&float_text(*x)),
+            Self::Str(text) => s.serialize_str(text),
+            Self::List(items) => {
+                let mut seq = s.serialize_seq(Some(items.len()))?;
+                for item in items.iter() {
+                    seq.serialize_element(item)?;
+                }
+                seq.end()
+            }
+            Self::Table(entries) => {
+                let mut map = s.serialize_map(Some(entries.len()))?;
+                for (k, v) in entries.iter() {
+                    map.serialize_entry(&**k, v)?;
+                }
+                map.end()
+            }
+        }
+    }
+}
+
+/// The parameters of one trial: dotted names (shared by all trials of the same form) and values.
+///
+/// `opt.lr` is the leaf `lr` of the table `opt`; [`Serialize`] gives the nested form.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Params {
+    /// Dotted leaf names, in plan order, without repeats; leaves of one table stand together.
+    pub names: Arc<[Arc<str>]>,
+    /// One value a name.
+    pub values: Box<[Value]>,
+}
+
+impl Params {
+    /// The parameters from parallel lists; leaves of one table are brought together.
+    pub fn new(names: Arc<[Arc<str>]>, values: Box<[Value]>) -> Self {
+        debug_assert_eq!(names.len(), values.len());
+        Self { names, values }
+    }
+
+    /// The value of a dotted name.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.names.iter().position(|n| **n == *name).map(|i| &self.values[i])
+    }
+
+    /// Dotted names with their values, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.names.iter().map(|n| &**n).zip(self.values.iter())
+    }
+
+    /// The parameters from their nested JSON form.
+    pub fn from_json(json: &serde_json::Value) -> Self {
+        fn walk(prefix: &str, json: &serde_json::Value, out: &mut Vec<(Arc<str>, Value)>) {
+            match json {
+                serde_json::Value::Object(map) if !map.is_empty() || prefix.is_empty() => {
+                    for (k, v) in map {
+                        let name = if prefix.is_empty() { k.clone() } else { format!("{prefix}.{k}") };
+                        walk(&name, v, out);
+                    }
+                }
+                leaf => out.push((Arc::from(prefix), Value::from_json(leaf))),
+            }
+        }
+        let mut out = Vec::new();
+        walk("", json, &mut out);
+        let (names, values): (Vec<_>, Vec<_>) = out.into_iter().unzip();
+        Self { names: names.into(), values: values.into() }
+    }
+}
+
+impl Serialize for Params {
+    /// The nested form: `{"opt":{"lr":0.1},"epochs":3}`.
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        Level { params: self, from: 0, to: self.names.len(), depth: 0 }.serialize(s)
+    }
+}
+
+/// One table level of [`Params`]: the leaves `from..to`, which share their first `depth` bytes.
+struct Level<'a> {
+    params: &'a Params,
+    from: usize,
+    to: usize,
+    depth: usize,
+}
+
+impl Serialize for Level<'_> {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let mut map = s.serialize_map(None)?;
+        let names = &self.params.names;
+        let mut i = self.from;
+        while i < self.to {
+            let rest = &names[i][self.depth..];
+            match rest.split_once('.') {
+                None => {
+                    map.serialize_entry(rest, &self.params.values[i])?;
+                    i += 1;
+                }
+                Some((head, _)) => {
+                    let prefix = &names[i][..self.depth + head.len() + 1];
+                    let end = (i..self.to).find(|&j| !names[j].starts_with(prefix)).unwrap_or(self.to);
+                    let level =
+                        Level { params: self.params, from: i, to: end, depth: prefix.len() };
+                    map.serialize_entry(head, &level)?;
+                    i = end;
+                }
+            }
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn params(pairs: &[(&str, Value)]) -> Params {
+        Params::new(
+            pairs.iter().map(|(n, _)| Arc::from(*n)).collect(),
+            pairs.iter().map(|(_, v)| v.clone()).collect(),
+        )
+    }
+
+    #[test]
+    fn dotted_names_become_nested_json_and_come_back() {
+        let p = params(&[
+            ("opt.lr", Value::Float(1e-5)),
+            ("opt.betas", Value::List([Value::Float(0.9), Value::Float(0.999)].into())),
+            ("opt.sched.name", Value::text("cos")),
+            ("epochs", Value::Int(3)),
+            ("amp", Value::Bool(true)),
+        ]);
+        let json = serde_json::to_string(&p).unwrap();
+        assert_eq!(
+            json,
+            r#"{"opt":{"lr":1e-5,"betas":[0.9,0.999],"sched":{"name":"cos"}},"epochs":3,"amp":true}"#
+        );
+        assert_eq!(Params::from_json(&serde_json::from_str(&json).unwrap()), p);
+    }
+
+    #[test]
+    fn floats_keep_their_bits_in_text_and_json() {
+        for f in [0.1, 1e-5, 1.0, 16_777_217.0, 5e-324, f64::MAX, -0.0, 1e22] {
+            assert_eq!(float_text(f).parse::<f64>().unwrap().to_bits(), f.to_bits());
+            let json: f64 = serde_json::from_str(&serde_json::to_string(&Value::Float(f)).unwrap()).unwrap();
+            assert_eq!(json.to_bits(), f.to_bits());
+        }
+        assert_eq!(float_text(1.0), "1.0");
+        assert_eq!(Value::Float(f64::INFINITY).to_string(), "inf");
+    }
+}

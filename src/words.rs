@@ -1,0 +1,105 @@
+//! Words for people: counts with the right plural, the nearest known name, shell quoting of one word.
+//!
+//! Pure text; knows nothing of plans or clusters.
+
+/// `count(1, "trial")` is "1 trial", `count(3, "trial")` is "3 trials".
+pub fn count(n: u64, noun: &str) -> String {
+    if n == 1 {
+        return format!("{} {noun}", thousands(n));
+    }
+    let plural = match noun.strip_suffix('y') {
+        Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{stem}ies"),
+        _ => format!("{noun}s"),
+    };
+    format!("{} {plural}", thousands(n))
+}
+
+/// Digits in groups of three: 1234567 is "1,234,567".
+pub fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// The known name nearest to `word`, if one is near enough to be a slip of the keyboard.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .into_iter()
+        .map(|name| (strsim::jaro_winkler(&word.to_lowercase(), &name.to_lowercase()), name))
+        .filter(|(score, _)| *score >= 0.75)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name)
+}
+
+/// The words in backticks, joined: "`a`, `b` and `c`".
+pub fn ticked<S: AsRef<str>>(words: &[S]) -> String {
+    let ticked: Vec<String> = words.iter().map(|w| format!("`{}`", w.as_ref())).collect();
+    match ticked.as_slice() {
+        [] => String::new(),
+        [one] => one.clone(),
+        [init @ .., last] => format!("{} and {last}", init.join(", ")),
+    }
+}
+
+/// Quotes one word for a POSIX shell so that it stays exactly this text.
+///
+/// A word of safe characters is left bare; everything else is put between single quotes, a single
+/// quote itself as `'\''` (POSIX.1-2017, XCU 2.2.2). A NUL cannot be part of a word: callers refuse it.
+pub fn sh_quote(word: &str) -> String {
+    let safe = |b: u8| b.is_ascii_alphanumeric() || b"_-./:=,+%@".contains(&b);
+    if !word.is_empty() && word.bytes().all(safe) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// Seconds as people read them: "0.3 s", "42 s", "3 min 20 s", "2 h 05 min", "3 d 04 h".
+pub fn duration(seconds: f64) -> String {
+    let whole = seconds.round() as u64;
+    match whole {
+        0..10 => format!("{seconds:.1} s"),
+        10..60 => format!("{whole} s"),
+        60..3600 => format!("{} min {:02} s", whole / 60, whole % 60),
+        3600..86400 => format!("{} h {:02} min", whole / 3600, whole % 3600 / 60),
+        _ => format!("{} d {:02} h", whole / 86400, whole % 86400 / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_have_the_right_plural() {
+        let check = |n, noun, expected: &str| assert_eq!(count(n, noun), expected);
+        check(1, "trial", "1 trial");
+        check(0, "array", "0 arrays");
+        check(1_234_567, "trial", "1,234,567 trials");
+        check(2, "retry", "2 retries");
+        check(2, "day", "2 days");
+    }
+
+    #[test]
+    fn nearest_finds_slips_and_only_slips() {
+        let known = ["walltime", "memory", "partition"];
+        assert_eq!(nearest("wall_time", known), Some("walltime"));
+        assert_eq!(nearest("partitoin", known), Some("partition"));
+        assert_eq!(nearest("zzz", known), None);
+    }
+
+    #[test]
+    fn durations_read_well() {
+        let check = |s, expected: &str| assert_eq!(duration(s), expected);
+        check(0.26, "0.3 s");
+        check(42.0, "42 s");
+        check(200.0, "3 min 20 s");
+        check(7500.0, "2 h 05 min");
+        check(273_600.0, "3 d 04 h");
+    }
+}
