@@ -1,0 +1,42 @@
+//! The wall clock and the monotonic clock.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Seconds since 1970-01-01 UTC, rounded to milliseconds.
+pub fn now() -> f64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (since.as_secs_f64() * 1000.0).round() / 1000.0
+}
+
+/// 64 bits that differ from run to run and host to host: time, process and address-space noise,
+/// mixed by BLAKE3. For names of tokens and temporary files, not for secrets.
+pub fn noise() -> u64 {
+    let mut hasher = blake3::Hasher::new();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    hasher.update(&since.as_nanos().to_le_bytes());
+    hasher.update(&std::process::id().to_le_bytes());
+    hasher.update(super::vars::hostname().as_bytes());
+    if let Ok(random) = std::fs::File::open("/dev/urandom") {
+        use std::io::Read;
+        let mut bytes = [0u8; 16];
+        let mut limited = random.take(16);
+        if limited.read_exact(&mut bytes).is_ok() {
+            hasher.update(&bytes);
+        }
+    }
+    let mut out = [0u8; 8];
+    out.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+    u64::from_le_bytes(out)
+}
+
+/// Eight characters of [`noise`], lower-case letters and digits.
+pub fn short_token() -> String {
+    let mut n = noise();
+    (0..8)
+        .map(|_| {
+            let c = b"abcdefghijkmnpqrstuvwxyz23456789"[(n % 32) as usize];
+            n /= 32;
+            char::from(c)
+        })
+        .collect()
+}

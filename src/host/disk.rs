@@ -1,0 +1,221 @@
+//! Files: whole reads, write-aside-and-rename, exclusive creation, append. Every error names its path.
+//!
+//! What must be exclusive uses `O_CREAT|O_EXCL`, which is atomic on NFS (v3 and later) and Lustre;
+//! what must appear whole is written beside its place and renamed into it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::fault::Fault;
+
+/// A fault that says what could not be done with which path, and what to do where that is known.
+pub fn fault(doing: &str, path: &Path, error: &io::Error) -> Fault {
+    let fault = Fault::machine(format!("cannot {doing} `{}`: {}", path.display(), reason(error)));
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            fault.hint("free some space (or inodes) and run the same command again; nothing is lost")
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            fault.hint("choose a results root you may write to: `[sweep] root` in the plan")
+        }
+        _ => fault,
+    }
+}
+
+/// The system's words for an error, without Rust's "(os error N)".
+pub fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |c| c.to_lowercase().chain(chars).collect())
+}
+
+/// The whole file as text.
+///
+/// # Errors
+/// When it cannot be read or is not UTF-8.
+pub fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).map_err(|e| fault("read", path, &e).into())
+}
+
+/// The whole file as text, or `None` if there is no such file.
+///
+/// # Errors
+/// When it exists but cannot be read.
+pub fn read_if_there(path: &Path) -> Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(fault("read", path, &e).into()),
+    }
+}
+
+/// The whole file as bytes.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).map_err(|e| fault("read", path, &e).into())
+}
+
+/// `len` bytes of a file from `offset`; fewer if the file ends before.
+///
+/// # Errors
+/// When it cannot be opened or read.
+pub fn read_at(path: &Path, offset: u64, len: u64) -> Result<Vec<u8>> {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::Start(offset))?;
+        let mut bytes = Vec::with_capacity(len.min(1 << 20) as usize);
+        file.take(len).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    read().map_err(|e| fault("read", path, &e).into())
+}
+
+/// Makes a folder and its parents.
+///
+/// # Errors
+/// When one of them cannot be made.
+pub fn make_dir(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).map_err(|e| fault("make the folder", path, &e).into())
+}
+
+/// Writes a whole file so that readers see the old one or the new one, never a part: written beside
+/// it, flushed to disk, renamed into place.
+///
+/// # Errors
+/// When the folder cannot be written or the disk is full; the old file then stays.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_whole_with(path, |out| out.write_all(bytes))
+}
+
+/// Like [`write_whole`], with a function that writes through a buffer.
+///
+/// # Errors
+/// As [`write_whole`], and what `write` returns.
+pub fn write_whole_with(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
+    let aside = aside(path);
+    let attempt = || -> io::Result<()> {
+        let file = File::create(&aside)?;
+        let mut out = io::BufWriter::with_capacity(1 << 16, file);
+        write(&mut out)?;
+        out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+        fs::rename(&aside, path)
+    };
+    attempt().map_err(|e| {
+        let _ = fs::remove_file(&aside);
+        fault("write", path, &e).into()
+    })
+}
+
+/// A name beside `path` that no other process uses.
+pub fn aside(path: &Path) -> PathBuf {
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    path.with_file_name(format!(".{name}.{}.tmp", super::clock::short_token()))
+}
+
+/// Creates a file that must not exist yet, for appending; `None` if it exists.
+///
+/// # Errors
+/// When it cannot be created for another reason.
+pub fn create_exclusive(path: &Path) -> Result<Option<File>> {
+    match OpenOptions::new().append(true).create_new(true).open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+        Err(e) => Err(fault("create", path, &e).into()),
+    }
+}
+
+/// Like [`create_exclusive`], making the parent folder where it is missing.
+///
+/// # Errors
+/// As [`create_exclusive`].
+pub fn create_exclusive_with_parent(path: &Path) -> Result<Option<File>> {
+    match OpenOptions::new().append(true).create_new(true).open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            if let Some(parent) = path.parent() {
+                make_dir(parent)?;
+            }
+            create_exclusive(path)
+        }
+        Err(e) => Err(fault("create", path, &e).into()),
+    }
+}
+
+/// The names in a folder, sorted; empty if there is no such folder.
+///
+/// # Errors
+/// When it exists but cannot be listed.
+pub fn list(path: &Path) -> Result<Vec<String>> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(fault("list", path, &e).into()),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|e| fault("list", path, &e))?;
+        if let Ok(name) = entry.file_name().into_string() {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// The absolute form of a path, symbolic links kept (a results tree is often reached through one).
+pub fn absolute(path: &Path) -> PathBuf {
+    let joined = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut clean = PathBuf::new();
+    for part in joined.components() {
+        match part {
+            std::path::Component::CurDir => {}
+            std::path::Component::ParentDir => {
+                clean.pop();
+            }
+            other => clean.push(other),
+        }
+    }
+    clean
+}
+
+/// Age of a file by the file system's own clock: a file made now in `beside` is compared with it.
+/// Hosts' clocks may differ; the server's stamps do not.
+///
+/// # Errors
+/// When the probe cannot be written.
+pub fn age_by_server(path: &Path, beside: &Path) -> Result<std::time::Duration> {
+    let probe = aside(&beside.join("clock"));
+    let measure = || -> io::Result<std::time::Duration> {
+        File::create(&probe)?.write_all(b"?")?;
+        let now = fs::metadata(&probe)?.modified()?;
+        let then = fs::metadata(path)?.modified()?;
+        Ok(now.duration_since(then).unwrap_or_default())
+    };
+    let age = measure();
+    let _ = fs::remove_file(&probe);
+    age.map_err(|e| fault("look at the age of", path, &e).into())
+}
+
+/// The path of this executable, symbolic links resolved, without the " (deleted)" that Linux adds
+/// when the file has been replaced while we run.
+///
+/// # Errors
+/// When `/proc` does not say.
+pub fn own_executable() -> Result<PathBuf> {
+    let path = std::env::current_exe()
+        .map_err(|e| Fault::machine(format!("cannot find my own path: {}", reason(&e))))?;
+    match path.to_str().and_then(|p| p.strip_suffix(" (deleted)")) {
+        Some(kept) => Ok(PathBuf::from(kept)),
+        None => Ok(path),
+    }
+}

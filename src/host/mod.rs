@@ -1,0 +1,13 @@
+//! What the machine offers: disk, programs, environment, clock, signals.
+//!
+//! The only room that touches the outside world; everything above it is told, or asks here. Every
+//! error names the path or the command it is about.
+
+pub mod clock;
+pub mod disk;
+pub mod gpus;
+pub mod process;
+pub mod signal;
+pub mod vars;
+
+pub use vars::Vars;

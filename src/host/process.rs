@@ -1,0 +1,170 @@
+//! Programs: running one to its end with a bound on the time, and starting one in a process group of
+//! its own that dies with us.
+
+use std::io::Read;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+
+use super::Vars;
+use crate::fault::Fault;
+
+/// What a finished program left.
+#[derive(Debug, Clone)]
+pub struct Output {
+    /// Its exit code; 128 + signal when it was killed; `None` when the time was over.
+    pub code: Option<i32>,
+    /// Its standard output, not UTF-8 parts replaced.
+    pub stdout: String,
+    /// Its standard error, not UTF-8 parts replaced.
+    pub stderr: String,
+}
+
+/// Makes the child die with the thread that starts it: nothing of ours outlives a `kill -9`.
+#[expect(unsafe_code, reason = "pre_exec is unsafe; prctl(2) is async-signal-safe")]
+fn die_with_parent(command: &mut Command, signal: Signal) {
+    // SAFETY: between fork and exec only prctl(2) is called, which is async-signal-safe.
+    unsafe {
+        command.pre_exec(move || Ok(nix::sys::prctl::set_pdeathsig(signal)?));
+    }
+}
+
+/// Runs a program to its end, with exactly the given environment, for at most `limit`. A program that
+/// takes longer is killed and its code is `None`: it may have done its work all the same.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn run(argv: &[String], env: &Vars, limit: Duration) -> anyhow::Result<Output> {
+    let mut command = Command::new(&argv[0]);
+    command.args(&argv[1..]).env_clear().envs(env).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    die_with_parent(&mut command, Signal::SIGKILL);
+    let mut child = command.spawn().map_err(|e| not_started(&argv[0], &e))?;
+    let reader = |pipe: Option<Box<dyn Read + Send>>| {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            if let Some(mut pipe) = pipe {
+                let _ = pipe.read_to_end(&mut bytes);
+            }
+            String::from_utf8_lossy(&bytes).into_owned()
+        })
+    };
+    let stdout = reader(child.stdout.take().map(|p| Box::new(p) as _));
+    let stderr = reader(child.stderr.take().map(|p| Box::new(p) as _));
+    let status = wait_for(&mut child, limit);
+    if status.is_none() {
+        kill_group(&child, Signal::SIGKILL);
+        let _ = child.wait();
+    }
+    Ok(Output {
+        code: status.map(code_of),
+        stdout: stdout.join().unwrap_or_default(),
+        stderr: stderr.join().unwrap_or_default(),
+    })
+}
+
+/// Waits without a busy loop: short naps that grow, so that a quick program costs no delay.
+fn wait_for(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    let start = Instant::now();
+    let mut nap = Duration::from_micros(200);
+    loop {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        if start.elapsed() >= limit {
+            return None;
+        }
+        std::thread::sleep(nap);
+        nap = (nap * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// The fault of a program that could not be started.
+pub fn not_started(program: &str, error: &std::io::Error) -> Fault {
+    let fault = Fault::machine(format!("cannot start `{program}`: {}", super::disk::reason(error)));
+    if error.kind() == std::io::ErrorKind::NotFound {
+        return fault.hint(format!("is `{program}` installed, and its folder in PATH here?"));
+    }
+    fault
+}
+
+/// A shell's view of an exit status: the code, or 128 + signal.
+pub fn code_of(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}
+
+/// Where a started program's output goes.
+pub enum Sink {
+    /// Both streams into this file.
+    File(std::fs::File),
+    /// Both streams into pipes that the caller reads.
+    Pipes,
+    /// Where our own go.
+    Inherit,
+}
+
+/// Starts a program in a process group of its own, to be killed by `on_parent_death` if we die.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn start(
+    argv: &[String],
+    env: &Vars,
+    folder: &Path,
+    sink: Sink,
+    on_parent_death: Signal,
+) -> Result<Child, std::io::Error> {
+    let mut command = Command::new(&argv[0]);
+    command.args(&argv[1..]).env_clear().envs(env).current_dir(folder);
+    command.stdin(Stdio::null()).process_group(0);
+    match sink {
+        Sink::File(file) => {
+            command.stdout(file.try_clone()?).stderr(file);
+        }
+        Sink::Pipes => {
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        }
+        Sink::Inherit => {}
+    }
+    die_with_parent(&mut command, on_parent_death);
+    command.spawn()
+}
+
+/// Sends a signal to the child's process group; a group that is gone is no error.
+pub fn kill_group(child: &Child, signal: Signal) {
+    let _ = nix::sys::signal::killpg(Pid::from_raw(child.id().cast_signed()), signal);
+}
+
+/// The largest resident set of any child waited for so far, in bytes.
+pub fn peak_child_memory() -> u64 {
+    use nix::sys::resource::{UsageWho, getrusage};
+    getrusage(UsageWho::RUSAGE_CHILDREN)
+        .map_or(0, |usage| u64::try_from(usage.max_rss()).unwrap_or(0) * 1024)
+}
+
+/// Whether a process of this host is alive.
+pub fn is_alive(pid: i32) -> bool {
+    match nix::sys::signal::kill(Pid::from_raw(pid), None) {
+        Ok(()) => true,
+        Err(e) => e == nix::Error::EPERM,
+    }
+}
+
+/// The cores this process may use.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Replaces this process by another program; returns only when that fails.
+pub fn exec(program: &Path, args: &[std::ffi::OsString], set: &[(&str, String)]) -> std::io::Error {
+    let mut command = Command::new(program);
+    command.args(args);
+    for (name, value) in set {
+        command.env(name, value);
+    }
+    command.exec()
+}

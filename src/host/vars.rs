@@ -1,0 +1,28 @@
+//! A snapshot of the environment, taken once in `main` and passed down.
+
+use std::collections::BTreeMap;
+
+/// Environment variables by name. Names or values that are not UTF-8 are left out.
+pub type Vars = BTreeMap<String, String>;
+
+/// The environment of this process.
+pub fn snapshot() -> Vars {
+    std::env::vars_os()
+        .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
+        .collect()
+}
+
+/// The name of this host, without its domain.
+pub fn hostname() -> String {
+    let full = nix::unistd::gethostname()
+        .ok()
+        .and_then(|name| name.into_string().ok())
+        .unwrap_or_else(|| "localhost".into());
+    full.split('.').next().unwrap_or("localhost").to_owned()
+}
+
+/// The node name: Slurm's own name of it where there is one (several nodes may share a host),
+/// otherwise the host name.
+pub fn node_name(vars: &Vars) -> String {
+    vars.get("SLURMD_NODENAME").filter(|n| !n.is_empty()).cloned().unwrap_or_else(hostname)
+}

@@ -1,0 +1,173 @@
+//! Exactly the names a template may use, and nothing else.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use tera::Context;
+
+use crate::plan::Resources;
+use crate::tree::waves::Array;
+use crate::units;
+
+/// What a job script may name.
+#[derive(Debug, Clone, Serialize)]
+pub struct JobScript {
+    /// Interpreter of the script.
+    pub shell: PathBuf,
+    /// Name of the sweep.
+    pub sweep: String,
+    /// The sweep's folder.
+    pub sweep_dir: PathBuf,
+    /// Name of the job: holds the token by which it is found again.
+    pub job_name: String,
+    /// Number of the array in the sweep.
+    pub array: u32,
+    /// Block of its submission.
+    pub block: u32,
+    /// Link of the block.
+    pub link: u32,
+    /// Number of elements.
+    pub count: u64,
+    /// Largest index.
+    pub last_index: u64,
+    /// Most elements that may run at once.
+    pub max_running: Option<u64>,
+    /// Where the scheduler puts the job's own output, `%a` standing for the index.
+    pub job_log: String,
+    /// The same file as the running element sees it, quoted for the shell.
+    pub job_log_of_element: String,
+    /// Nodes of the allocation.
+    pub nodes: u32,
+    /// Processes.
+    pub ranks: u32,
+    /// Processes on each node, where the plan fixes it.
+    pub ranks_per_node: Option<u32>,
+    /// Cores of each process.
+    pub cpus_per_rank: u32,
+    /// GPUs of each node; 0 without.
+    pub gpus_per_node: u64,
+    /// Memory of each node (`2G`).
+    pub memory: Option<String>,
+    /// Time limit (`01:00:00`).
+    pub walltime: Option<String>,
+    /// Partition.
+    pub partition: Option<String>,
+    /// Account.
+    pub account: Option<String>,
+    /// Quality of service.
+    pub qos: Option<String>,
+    /// Node features.
+    pub constraint: Option<String>,
+    /// Further directives: the site's, then the plan's.
+    pub directives: Vec<String>,
+    /// Whether the worker is started by the launcher as a step of the job.
+    pub step: bool,
+    /// The words that start one worker a rank.
+    pub launcher: Vec<String>,
+    /// The worker's argument vector.
+    pub worker: Vec<String>,
+}
+
+/// What the set-up script may name.
+#[derive(Debug, Clone, Serialize)]
+pub struct SetupScript {
+    /// Interpreter of the script.
+    pub shell: PathBuf,
+    /// Name of the sweep.
+    pub sweep: String,
+    /// Modules to load: the site's, then the plan's.
+    pub modules: Vec<String>,
+    /// The file that defines `module`, where the site names one.
+    pub module_init: Option<PathBuf>,
+    /// Lines of the plan's `[run] setup`, as written.
+    pub setup: Vec<String>,
+}
+
+/// The names that the template of this file name may use.
+pub fn names(template: &str) -> &'static [&'static str] {
+    if template == "setup.sh.tera" {
+        &["shell", "sweep", "modules", "module_init", "setup"]
+    } else {
+        &[
+            "shell", "sweep", "sweep_dir", "job_name", "array", "block", "link", "count", "last_index",
+            "max_running", "job_log", "job_log_of_element", "nodes", "ranks", "ranks_per_node",
+            "cpus_per_rank", "gpus_per_node", "memory", "walltime", "partition", "account", "qos",
+            "constraint", "directives", "step", "launcher", "worker",
+        ]
+    }
+}
+
+/// A context with the given names.
+///
+/// # Errors
+/// When a value cannot be serialised (our bug).
+pub fn of<T: Serialize>(names: &T) -> anyhow::Result<Context> {
+    Context::from_serialize(names).map_err(|e| anyhow::anyhow!("template context: {e}"))
+}
+
+/// What a site brings into a job script.
+#[derive(Debug, Clone)]
+pub struct SiteWords {
+    /// Interpreter.
+    pub shell: PathBuf,
+    /// Default partition.
+    pub partition: Option<String>,
+    /// Default account.
+    pub account: Option<String>,
+    /// Default quality of service.
+    pub qos: Option<String>,
+    /// Directives for every job.
+    pub directives: Vec<String>,
+    /// The words that start one worker a rank.
+    pub launcher: Vec<String>,
+    /// Whether a single rank is started by the launcher too.
+    pub single_rank_step: bool,
+}
+
+/// GPUs of each node of a request.
+pub fn gpus_per_node(r: &Resources) -> u64 {
+    r.total_gpus().div_ceil(u64::from(r.nodes))
+}
+
+/// The names of one array's script.
+pub fn job_script(
+    sweep: &str,
+    sweep_dir: &Path,
+    job_name: String,
+    array: &Array,
+    max_running: Option<u64>,
+    site: &SiteWords,
+    worker: Vec<String>,
+) -> JobScript {
+    let r = &array.resources;
+    let logs = format!("{}/logs/jobs/{:04}", sweep_dir.display(), array.array);
+    JobScript {
+        shell: site.shell.clone(),
+        sweep: sweep.to_owned(),
+        sweep_dir: sweep_dir.to_owned(),
+        job_name,
+        array: array.array,
+        block: array.block,
+        link: array.link,
+        count: array.count,
+        last_index: array.count - 1,
+        max_running: max_running.filter(|&n| n < array.count),
+        job_log: format!("{}/%a.log", logs.replace('%', "%%")),
+        job_log_of_element: format!("{}/\"$SLURM_ARRAY_TASK_ID\".log", crate::words::sh_quote(&logs)),
+        nodes: r.nodes,
+        ranks: r.ranks,
+        ranks_per_node: r.ranks_per_node,
+        cpus_per_rank: r.cpus_per_rank,
+        gpus_per_node: gpus_per_node(r),
+        memory: r.memory_mib.map(units::memory_text),
+        walltime: r.walltime_s.map(units::walltime_text),
+        partition: r.partition.clone().or_else(|| site.partition.clone()),
+        account: r.account.clone().or_else(|| site.account.clone()),
+        qos: r.qos.clone().or_else(|| site.qos.clone()),
+        constraint: r.constraint.clone(),
+        directives: site.directives.iter().chain(&r.directives).cloned().collect(),
+        step: r.ranks > 1 || site.single_rank_step,
+        launcher: site.launcher.clone(),
+        worker,
+    }
+}

@@ -1,0 +1,344 @@
+//! Slurm: the calls and what their answers mean. Manual pages: sbatch(1), squeue(1), sacct(1),
+//! scontrol(1), slurm.conf(5).
+
+use std::collections::HashMap;
+
+use super::jobid::JobId;
+use super::{Element, Limits, State};
+
+/// The call that submits a script. `after` is the array followed element by element, `wait` jobs that
+/// must have ended.
+pub fn submit(script: &str, after: Option<&str>, wait: &[String]) -> Vec<String> {
+    let mut argv = vec!["sbatch".to_owned(), "--parsable".to_owned()];
+    let mut dependencies = Vec::new();
+    if let Some(job) = after {
+        dependencies.push(format!("aftercorr:{job}"));
+    }
+    if !wait.is_empty() {
+        dependencies.push(format!("afterany:{}", wait.join(":")));
+    }
+    if !dependencies.is_empty() {
+        argv.push(format!("--dependency={}", dependencies.join(",")));
+    }
+    if after.is_some() {
+        // Without it an element whose predecessor failed would wait for ever.
+        argv.push("--kill-on-invalid-dep=yes".to_owned());
+    }
+    argv.push(script.to_owned());
+    argv
+}
+
+/// The job id in what sbatch printed, banners around it ignored: the last line that is `123` or
+/// `123;cluster`, or "Submitted batch job 123".
+pub fn submitted(stdout: &str) -> Option<String> {
+    stdout.lines().rev().find_map(|line| {
+        let line = line.trim();
+        let id = line.strip_prefix("Submitted batch job ").unwrap_or(line);
+        let id = id.split([';', ' ']).next()?;
+        (!id.is_empty() && id.bytes().all(|b| b.is_ascii_digit())).then(|| id.to_owned())
+    })
+}
+
+/// The call that lists a user's jobs in the queue, one line a job or pending array.
+pub fn queue(user: &str) -> Vec<String> {
+    ["squeue", "--noheader", "--array-unique", "--user", user, "--states=all", "--format=%i|%T|%r|%j"]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+/// The call that asks the accounting for jobs by id, finished ones included.
+pub fn accounts(jobs: &[String]) -> Vec<String> {
+    vec![
+        "sacct".to_owned(),
+        "--noheader".to_owned(),
+        "--parsable2".to_owned(),
+        "--allocations".to_owned(),
+        "--format=JobID,State,Reason,JobName".to_owned(),
+        format!("--jobs={}", jobs.join(",")),
+    ]
+}
+
+/// The call that asks the accounting for jobs by name since a time (unix seconds).
+pub fn accounts_by_name(name: &str, since: f64) -> Vec<String> {
+    let start = (since as i64) - 3600;
+    vec![
+        "sacct".to_owned(),
+        "--noheader".to_owned(),
+        "--parsable2".to_owned(),
+        "--allocations".to_owned(),
+        "--format=JobID,State,Reason,JobName".to_owned(),
+        format!("--name={name}"),
+        // sacct takes seconds since the epoch as well as dates.
+        format!("--starttime=uts{start}"),
+    ]
+}
+
+/// One line of [`queue`] or [`accounts`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// The job, with its indices.
+    pub id: JobId,
+    /// State and reason.
+    pub element: Element,
+    /// The job's name.
+    pub name: String,
+}
+
+/// Reads the answer of [`queue`], [`accounts`] or [`accounts_by_name`]; other lines are passed over.
+pub fn lines(stdout: &str) -> Vec<Line> {
+    stdout
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.trim().splitn(4, '|');
+            let id = JobId::parse(fields.next()?)?;
+            let word = fields.next()?;
+            let reason = fields.next()?;
+            let name = fields.next()?.to_owned();
+            let reason = if reason == "None" { String::new() } else { reason.to_owned() };
+            Some(Line { id, element: Element { state: state(word), reason }, name })
+        })
+        .collect()
+}
+
+/// The elements of arrays, by array id and index. Later lines win: a requeued element is listed anew.
+pub fn elements(lines: &[Line]) -> HashMap<String, Elements> {
+    let mut all: HashMap<String, Elements> = HashMap::new();
+    for line in lines {
+        let elements = all.entry(line.id.base.clone()).or_default();
+        if line.id.indices.is_empty() {
+            elements.whole = Some(line.element.clone());
+        }
+        for &(from, to, step) in &line.id.indices {
+            if from == to {
+                elements.single.insert(from, line.element.clone());
+            } else {
+                elements.ranges.push((from, to, step, line.element.clone()));
+            }
+        }
+    }
+    all
+}
+
+/// What is known of the elements of one array.
+#[derive(Debug, Clone, Default)]
+pub struct Elements {
+    single: HashMap<u64, Element>,
+    ranges: Vec<(u64, u64, u64, Element)>,
+    whole: Option<Element>,
+}
+
+impl Elements {
+    /// The element of an index.
+    pub fn get(&self, index: u64) -> Option<&Element> {
+        self.single.get(&index).or_else(|| {
+            self.ranges
+                .iter()
+                .rfind(|(from, to, step, _)| (*from..=*to).contains(&index) && (index - from) % step == 0)
+                .map(|(.., element)| element)
+                .or(self.whole.as_ref())
+        })
+    }
+}
+
+/// Slurm's state words (squeue(1), "JOB STATE CODES").
+pub fn state(word: &str) -> State {
+    // "CANCELLED by 1001" (sacct) and "CANCELLED+" (cut columns).
+    let base = word.split_whitespace().next().unwrap_or("").trim_end_matches('+');
+    match base {
+        "PENDING" | "CONFIGURING" | "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "SPECIAL_EXIT"
+        | "RESV_DEL_HOLD" | "EXPEDITING" => State::Queued(base.to_owned()),
+        "RUNNING" | "COMPLETING" | "SUSPENDED" | "STOPPED" | "RESIZING" | "SIGNALING" | "STAGE_OUT" => {
+            State::Running(base.to_owned())
+        }
+        "COMPLETED" => State::Completed,
+        "FAILED" | "TIMEOUT" | "CANCELLED" | "NODE_FAIL" | "OUT_OF_MEMORY" | "PREEMPTED" | "BOOT_FAIL"
+        | "DEADLINE" | "REVOKED" | "LAUNCH_FAILED" | "RECONFIG_FAIL" => State::Ended(base.to_owned()),
+        _ => State::Other(word.trim().to_owned()),
+    }
+}
+
+/// The call that shows the cluster's configuration.
+pub fn config() -> Vec<String> {
+    ["scontrol", "show", "config"].map(str::to_owned).to_vec()
+}
+
+/// Reads `scontrol show config`: `Key = value` lines.
+pub fn limits(stdout: &str) -> Limits {
+    let mut limits = Limits::default();
+    for line in stdout.lines() {
+        let Some((key, value)) = line.split_once('=') else { continue };
+        let (key, value) = (key.trim(), value.trim());
+        match key {
+            "MaxArraySize" => limits.max_array_size = value.parse().ok(),
+            "MaxJobCount" => limits.max_job_count = value.parse().ok(),
+            "AccountingStorageType" => limits.accounting = value == "accounting_storage/slurmdbd",
+            "SLURM_VERSION" => limits.version = Some(value.to_owned()),
+            "MpiDefault" => limits.mpi_default = Some(value.to_owned()),
+            "SchedulerParameters" => {
+                let tasks = value.split(',').find_map(|p| p.trim().strip_prefix("max_array_tasks="));
+                limits.max_array_tasks = tasks.and_then(|n| n.parse().ok());
+            }
+            _ => {}
+        }
+    }
+    limits
+}
+
+/// The call that shows all partitions.
+pub fn partitions() -> Vec<String> {
+    ["scontrol", "--oneliner", "show", "partition"].map(str::to_owned).to_vec()
+}
+
+/// A partition, as far as a plan can break its rules.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Partition {
+    /// Its name.
+    pub name: String,
+    /// Whether jobs that name none go here.
+    pub default: bool,
+    /// Longest walltime in seconds.
+    pub max_time_s: Option<u64>,
+    /// Most nodes of a job.
+    pub max_nodes: Option<u64>,
+    /// Nodes it has.
+    pub total_nodes: Option<u64>,
+    /// `UP`, `DOWN`, `DRAIN`, `INACTIVE`.
+    pub state: String,
+}
+
+/// Reads `scontrol --oneliner show partition`.
+pub fn read_partitions(stdout: &str) -> Vec<Partition> {
+    stdout
+        .lines()
+        .filter(|line| line.starts_with("PartitionName="))
+        .map(|line| {
+            let mut p = Partition::default();
+            for word in line.split_whitespace() {
+                let Some((key, value)) = word.split_once('=') else { continue };
+                match key {
+                    "PartitionName" => value.clone_into(&mut p.name),
+                    "Default" => p.default = value == "YES",
+                    "MaxTime" => p.max_time_s = crate::units::parse_walltime(value).ok(),
+                    "MaxNodes" => p.max_nodes = value.parse().ok(),
+                    "TotalNodes" => p.total_nodes = value.parse().ok(),
+                    "State" => value.clone_into(&mut p.state),
+                    _ => {}
+                }
+            }
+            p
+        })
+        .collect()
+}
+
+/// The call that shows the submit limits of a user's associations and their QOS.
+pub fn associations(user: &str) -> Vec<String> {
+    vec![
+        "sacctmgr".to_owned(),
+        "--noheader".to_owned(),
+        "--parsable2".to_owned(),
+        "show".to_owned(),
+        "association".to_owned(),
+        "where".to_owned(),
+        format!("user={user}"),
+        "format=Account,Partition,MaxSubmitJobs".to_owned(),
+    ]
+}
+
+/// The least limit that binds every association of the user (a user may choose the best account).
+pub fn max_submit_jobs(stdout: &str) -> Option<u64> {
+    let limits: Vec<Option<u64>> = stdout
+        .lines()
+        .filter(|line| line.matches('|').count() == 2)
+        .map(|line| line.rsplit('|').next().and_then(|n| n.trim().parse().ok()))
+        .collect();
+    if limits.is_empty() || limits.iter().any(Option::is_none) {
+        return None;
+    }
+    limits.into_iter().flatten().max()
+}
+
+/// Whether a failed call says that the scheduler may have done the work all the same, or cannot be
+/// reached, rather than that it refused.
+pub fn is_unsure(stderr: &str) -> bool {
+    const SIGNS: &[&str] = &[
+        "Socket timed out",
+        "Unable to contact slurm controller",
+        "Connection refused",
+        "Connection timed out",
+        "Connection reset",
+        "Transport endpoint",
+        "Zero Bytes were transmitted",
+        "Communication connection failure",
+        "Broken pipe",
+        "Insane message length",
+        "Slurm controller in standby",
+        "Resource temporarily unavailable",
+        "Network is unreachable",
+        "No route to host",
+    ];
+    SIGNS.iter().any(|sign| stderr.contains(sign))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_id_is_found_among_banners() {
+        let check = |text: &str, id: Option<&str>| assert_eq!(submitted(text).as_deref(), id, "{text}");
+        check("123\n", Some("123"));
+        check("123;alpha\n", Some("123"));
+        check("*** Welcome to 2026! ***\n123\n\nproject: 12 h left\n", Some("123"));
+        check("Submitted batch job 77\n", Some("77"));
+        check("sbatch: error: nope\n", None);
+    }
+
+    #[test]
+    fn dependencies_are_options_of_the_call() {
+        assert_eq!(
+            submit("jobs/0002.sh", Some("12"), &["3".into(), "4".into()]),
+            [
+                "sbatch",
+                "--parsable",
+                "--dependency=aftercorr:12,afterany:3:4",
+                "--kill-on-invalid-dep=yes",
+                "jobs/0002.sh"
+            ]
+        );
+        assert_eq!(submit("a", None, &[]), ["sbatch", "--parsable", "a"]);
+    }
+
+    #[test]
+    fn elements_are_found_in_ranges_and_singly() {
+        let text = "12_[4-1000%8]|PENDING|Resources|demo\n12_3|RUNNING|None|demo\n\
+                    12_2|CANCELLED by 1001|None|demo\n13_[0,5]|HIBERNATING|x|demo\nbanner\n";
+        let all = elements(&lines(text));
+        let of = |job: &str, i| all.get(job).and_then(|e| e.get(i)).map(|e| e.state.clone());
+        assert_eq!(of("12", 999), Some(State::Queued("PENDING".into())));
+        assert_eq!(of("12", 3), Some(State::Running("RUNNING".into())));
+        assert_eq!(of("12", 2), Some(State::Ended("CANCELLED".into())));
+        assert_eq!(of("12", 1), None);
+        assert_eq!(of("13", 5), Some(State::Other("HIBERNATING".into())));
+        assert_eq!(of("14", 0), None);
+    }
+
+    #[test]
+    fn limits_come_from_the_configuration() {
+        let text = "MaxArraySize            = 1001\nMaxJobCount             = 10000\n\
+                    SchedulerParameters     = bf_interval=2,max_array_tasks=500\n\
+                    AccountingStorageType   = accounting_storage/none\nSLURM_VERSION           = 22.05.8\n";
+        let limits = limits(text);
+        assert_eq!(limits.max_array_size, Some(1001));
+        assert_eq!(limits.max_array_tasks, Some(500));
+        assert_eq!(limits.max_job_count, Some(10_000));
+        assert!(!limits.accounting);
+        assert_eq!(limits.version.as_deref(), Some("22.05.8"));
+    }
+
+    #[test]
+    fn a_submit_limit_binds_only_when_every_association_has_one() {
+        assert_eq!(max_submit_jobs("a||100\nb||200\n"), Some(200));
+        assert_eq!(max_submit_jobs("a||100\nb||\n"), None);
+        assert_eq!(max_submit_jobs(""), None);
+    }
+}

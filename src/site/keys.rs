@@ -1,0 +1,92 @@
+//! Every key of a site profile, one line each: where it lives, its form, how layers meet, what it means.
+
+use std::path::Path;
+
+use toml::de::DeValue;
+
+use super::form::{
+    self, CAP, DIRECTIVES, FOLDER, KIND, LAUNCHER, Laid, LIMIT, NAME, PROGRAM, SECONDS, SWITCH,
+    WALLTIME_CAP, WORDS,
+};
+use super::Site;
+
+/// One key.
+pub struct Key {
+    /// The key, dotted: `scheduler.partition`.
+    pub name: &'static str,
+    /// What it means, in one sentence.
+    pub about: &'static str,
+    /// Its value in a profile as people read it.
+    pub show: fn(&Site) -> String,
+    /// What its value must be.
+    pub(super) expects: &'static str,
+    /// Lays a value over what earlier layers said; `None` when it is not of the key's form.
+    pub(super) lay: fn(&mut Site, &DeValue<'_>, &Path) -> Option<Laid>,
+}
+
+macro_rules! keys {
+    ($($name:literal => $table:ident.$field:ident: $form:ident $laid:ident, $about:literal;)*) => {
+        /// Every key, in the order in which profiles and `hpcsweep site show` have them.
+        pub static KEYS: &[Key] = &[$(Key {
+            name: $name,
+            about: $about,
+            show: |site| ($form.show)(&site.$table.$field),
+            expects: $form.expects,
+            lay: |site, value, folder| {
+                let value = ($form.read)(value, folder)?;
+                Some(form::$laid(&mut site.$table.$field, value))
+            },
+        }),*];
+    };
+}
+
+keys! {
+    "site.name" => site.name: NAME wins,
+        "what people call this cluster";
+    "scheduler.kind" => scheduler.kind: KIND wins,
+        "`slurm`, `pbs`, `local`, or `auto` for whatever is found";
+    "scheduler.partition" => scheduler.partition: NAME wins,
+        "partition or queue of a plan that names none";
+    "scheduler.account" => scheduler.account: NAME wins,
+        "account or project of a plan that names none";
+    "scheduler.qos" => scheduler.qos: NAME wins,
+        "quality of service of a plan that names none";
+    "scheduler.launcher" => scheduler.launcher: LAUNCHER wins,
+        "words put before the worker when a trial has several ranks";
+    "scheduler.directives" => scheduler.directives: DIRECTIVES wins,
+        "further options of every job, each beginning with `-`";
+    "scheduler.single_rank_step" => scheduler.single_rank_step: SWITCH wins,
+        "whether trials of one rank start through the launcher as well";
+    "modules.load" => modules.load: WORDS wins,
+        "environment modules that every job loads before the plan's own";
+    "modules.init" => modules.init: FOLDER wins,
+        "shell file that defines `module`, where the shells of jobs lack it";
+    "limits.max_array_size" => limits.max_array_size: LIMIT wins,
+        "largest index of an array plus one (Slurm: MaxArraySize)";
+    "limits.max_array_tasks" => limits.max_array_tasks: LIMIT wins,
+        "most elements of one array (Slurm: max_array_tasks)";
+    "limits.max_submit_jobs" => limits.max_submit_jobs: LIMIT wins,
+        "most elements one user may have queued or running (Slurm: MaxSubmitJobs)";
+    "limits.max_job_count" => limits.max_job_count: LIMIT wins,
+        "most elements the whole cluster keeps (Slurm: MaxJobCount)";
+    "limits.settle_s" => limits.settle_s: SECONDS wins,
+        "how long after a call without an answer its job may still appear";
+    "limits.call_timeout_s" => limits.call_timeout_s: SECONDS wins,
+        "after how long a call of the scheduler is given up";
+    "caps.max_running" => caps.max_running: CAP lowers,
+        "most elements of a sweep that run at once; larger wishes are throttled";
+    "caps.max_trials" => caps.max_trials: CAP lowers,
+        "most trials of a sweep";
+    "caps.max_walltime" => caps.max_walltime_s: WALLTIME_CAP lowers,
+        "longest walltime of a trial";
+    "caps.max_nodes" => caps.max_nodes: CAP lowers,
+        "most nodes of a trial";
+    "caps.max_array_size" => caps.max_array_size: CAP lowers,
+        "largest index of an array plus one; larger arrays are split";
+    "caps.forbidden_partitions" => caps.forbidden_partitions: WORDS adds,
+        "partitions or queues that no sweep may use";
+    "templates.dir" => templates.dir: FOLDER wins,
+        "folder of edited job templates, relative to the profile";
+    "shell.path" => shell.path: PROGRAM wins,
+        "shell in the first line of job scripts";
+}

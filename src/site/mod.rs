@@ -1,0 +1,257 @@
+//! The site profile: a cluster and its habits, read in layers, each value knowing where it came from.
+//!
+//! Built in, then `/etc/hpcsweep/site.toml`, then the installation's own
+//! `share/hpcsweep/site/site.toml`, then `$HPCSWEEP_SITE`, then the user's own file; a later layer
+//! wins, except that a cap can only become tighter. Every key is one line of [`keys::KEYS`]: reading,
+//! showing and checking all follow from it. Never touches the disk: the caller lends a reader.
+
+pub mod caps;
+mod form;
+pub mod keys;
+mod layers;
+mod read;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Serialize, Serializer};
+
+pub use caps::{Ask, Caps};
+pub use layers::{SHIPPED, load};
+
+/// The profile of the site, all layers applied. Its JSON has the shape of the TOML, with `origins`
+/// and `notes` beside it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Site {
+    /// `[site]`: what the site is called.
+    pub site: About,
+    /// `[scheduler]`: which one, and what every job asks of it.
+    pub scheduler: Scheduler,
+    /// `[modules]`: environment modules of every job.
+    pub modules: Modules,
+    /// `[limits]`: what the scheduler allows.
+    pub limits: Limits,
+    /// `[caps]`: what the site allows; a later layer can only make them tighter.
+    pub caps: Caps,
+    /// `[templates]`: edited job scripts.
+    pub templates: Templates,
+    /// `[shell]`: the shell of job scripts.
+    pub shell: Shell,
+    /// Where each value that is not built in came from, by key.
+    pub origins: BTreeMap<&'static str, Origin>,
+    /// Remarks by key: a cap that a later layer could not raise.
+    pub notes: BTreeMap<&'static str, String>,
+}
+
+/// `[site]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct About {
+    /// What people call the cluster.
+    pub name: Option<String>,
+}
+
+/// Which scheduler the site has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SchedulerKind {
+    /// Whatever is found: Slurm, PBS, otherwise this machine.
+    #[default]
+    Auto,
+    /// Slurm.
+    Slurm,
+    /// PBS: OpenPBS or PBS Pro.
+    Pbs,
+    /// No scheduler: processes of this machine.
+    Local,
+}
+
+impl SchedulerKind {
+    /// Every kind with the word a profile uses for it.
+    pub const ALL: [(Self, &str); 4] = [
+        (Self::Slurm, "slurm"),
+        (Self::Pbs, "pbs"),
+        (Self::Local, "local"),
+        (Self::Auto, "auto"),
+    ];
+
+    /// The word a profile uses for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Slurm => "slurm",
+            Self::Pbs => "pbs",
+            Self::Local => "local",
+        }
+    }
+
+    /// The words put before the worker when a trial has several ranks and the profile says nothing.
+    ///
+    /// Slurm keeps the other ranks alive after one has died unless it is told otherwise.
+    pub fn launcher(self) -> &'static [&'static str] {
+        match self {
+            Self::Slurm => &["srun", "--kill-on-bad-exit=1"],
+            Self::Pbs => &["mpiexec"],
+            Self::Local | Self::Auto => &[],
+        }
+    }
+}
+
+/// `[scheduler]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Scheduler {
+    /// Which scheduler the site has.
+    pub kind: SchedulerKind,
+    /// Partition or queue of a plan that names none.
+    pub partition: Option<String>,
+    /// Account of a plan that names none.
+    pub account: Option<String>,
+    /// Quality of service of a plan that names none.
+    pub qos: Option<String>,
+    /// Words put before the worker for several ranks; `None`: [`SchedulerKind::launcher`].
+    pub launcher: Option<Vec<String>>,
+    /// Further options of every job, each beginning with `-`.
+    pub directives: Vec<String>,
+    /// Whether single-rank trials start through the launcher as well.
+    pub single_rank_step: bool,
+}
+
+impl Scheduler {
+    /// The words put before the worker for a trial of several ranks on a scheduler of this kind.
+    pub fn launcher_on(&self, kind: SchedulerKind) -> Vec<String> {
+        match &self.launcher {
+            Some(words) => words.clone(),
+            None => kind.launcher().iter().map(|&word| word.to_owned()).collect(),
+        }
+    }
+}
+
+/// `[modules]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Modules {
+    /// Modules that every job loads before the plan's own.
+    pub load: Vec<String>,
+    /// Shell file that defines `module`, where the shells of jobs lack it.
+    pub init: Option<PathBuf>,
+}
+
+/// `[limits]`: `None` means that the scheduler is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Limits {
+    /// Largest index of an array plus one, as Slurm's MaxArraySize.
+    pub max_array_size: Option<u64>,
+    /// Most elements of one array, as Slurm's max_array_tasks.
+    pub max_array_tasks: Option<u64>,
+    /// Most elements one user may have queued or running.
+    pub max_submit_jobs: Option<u64>,
+    /// Most elements the whole cluster keeps, as Slurm's MaxJobCount.
+    pub max_job_count: Option<u64>,
+    /// Seconds after a call without an answer during which its job may still appear.
+    pub settle_s: u64,
+    /// Seconds after which a call of the scheduler is given up.
+    pub call_timeout_s: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_array_size: None,
+            max_array_tasks: None,
+            max_submit_jobs: None,
+            max_job_count: None,
+            settle_s: 10,
+            call_timeout_s: 60,
+        }
+    }
+}
+
+/// `[templates]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Templates {
+    /// Folder of edited templates; a relative one is under the folder of its profile.
+    pub dir: Option<PathBuf>,
+}
+
+/// `[shell]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Shell {
+    /// Absolute path of the shell in the first line of job scripts.
+    pub path: PathBuf,
+}
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// No file set it.
+    BuiltIn,
+    /// A profile set it.
+    File {
+        /// The profile.
+        path: PathBuf,
+        /// Line in it, from 1.
+        line: usize,
+    },
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BuiltIn => f.write_str("built in"),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+        }
+    }
+}
+
+impl Serialize for Origin {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+/// One line of `hpcsweep site show`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// The key, dotted.
+    pub key: &'static str,
+    /// Its value as text; in words where nothing is set.
+    pub value: String,
+    /// Where the value came from.
+    pub origin: String,
+    /// A remark, or nothing.
+    pub note: String,
+}
+
+impl Default for Site {
+    /// The built-in profile.
+    fn default() -> Self {
+        Self {
+            site: About::default(),
+            scheduler: Scheduler::default(),
+            modules: Modules::default(),
+            limits: Limits::default(),
+            caps: Caps::default(),
+            templates: Templates::default(),
+            shell: Shell { path: PathBuf::from("/bin/bash") },
+            origins: BTreeMap::new(),
+            notes: BTreeMap::new(),
+        }
+    }
+}
+
+impl Site {
+    /// Where the value of a key came from; a key that no file set is built in.
+    pub fn origin(&self, key: &str) -> &Origin {
+        self.origins.get(key).unwrap_or(&Origin::BuiltIn)
+    }
+
+    /// Every key with its value, its origin and a remark, in the order of the reference.
+    pub fn rows(&self) -> Vec<Row> {
+        let row = |key: &keys::Key| Row {
+            key: key.name,
+            value: (key.show)(self),
+            origin: self.origin(key.name).to_string(),
+            note: self.notes.get(key.name).cloned().unwrap_or_default(),
+        };
+        keys::KEYS.iter().map(row).collect()
+    }
+}

@@ -1,0 +1,183 @@
+//! What was asked of the scheduler: the intent before the call, the answer after it.
+//!
+//! One file a submission (`journal/0001.jsonl`), sealed lines, one writer. Reading them all in order
+//! tells of every array whether it was asked for, and what came of it.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::{Tree, line};
+use crate::fault::Fault;
+use crate::host::{clock, disk};
+
+/// One line of a journal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub enum Entry {
+    /// About to ask for this array.
+    Intent {
+        /// Number of the array in the sweep.
+        array: u32,
+        /// The job name, unique for this call.
+        token: String,
+        /// Unix seconds.
+        time: f64,
+        /// The call.
+        argv: Vec<String>,
+    },
+    /// The scheduler has it.
+    Answer {
+        /// Number of the array in the sweep.
+        array: u32,
+        /// The job name it was asked under.
+        token: String,
+        /// Unix seconds.
+        time: f64,
+        /// The scheduler's id of the array.
+        job: String,
+        /// `submitted`, or `reconciled` when an earlier call turned out to have worked.
+        how: String,
+    },
+    /// The scheduler does not have it and will not: the call was refused, or never arrived.
+    Refused {
+        /// Number of the array in the sweep.
+        array: u32,
+        /// The job name it was asked under.
+        token: String,
+        /// Unix seconds.
+        time: f64,
+        /// The scheduler's words.
+        reason: String,
+    },
+    /// What the site said when this submission began.
+    Site {
+        /// Unix seconds.
+        time: f64,
+        /// Which scheduler: `slurm`, `pbs`, `local`.
+        scheduler: String,
+        /// Whether finished jobs can be asked for.
+        accounting: bool,
+    },
+}
+
+/// What is known of one array.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Standing {
+    /// Asked for, no answer: it may or may not be there.
+    Open {
+        /// The job name to look for.
+        token: String,
+        /// When it was asked for.
+        time: f64,
+    },
+    /// It is the scheduler's job.
+    Job {
+        /// The scheduler's id.
+        id: String,
+        /// Its job name.
+        token: String,
+        /// When it was asked for or found.
+        time: f64,
+    },
+    /// It was refused and may be asked for again.
+    Refused,
+}
+
+/// All journals of a sweep, read together.
+#[derive(Debug, Clone, Default)]
+pub struct Journal {
+    /// By array number.
+    pub arrays: BTreeMap<u32, Standing>,
+    /// Which scheduler was used last, and whether it keeps accounts.
+    pub site: Option<(String, bool)>,
+    /// Calls made so far.
+    pub intents: u64,
+}
+
+impl Journal {
+    /// Reads all journals of a sweep.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub fn read(tree: &Tree) -> Result<Self> {
+        let mut journal = Self::default();
+        let dir = tree.dir().join("journal");
+        for name in disk::list(&dir)?.iter().filter(|n| n.ends_with(".jsonl")) {
+            let (entries, _) = line::read::<Entry>(&disk::read_bytes(&dir.join(name))?);
+            for entry in entries {
+                journal.take(entry);
+            }
+        }
+        Ok(journal)
+    }
+
+    /// Takes one entry into account.
+    pub fn take(&mut self, entry: Entry) {
+        match entry {
+            Entry::Intent { array, token, time, .. } => {
+                self.intents += 1;
+                self.arrays.insert(array, Standing::Open { token, time });
+            }
+            Entry::Answer { array, token, job, time, .. } => {
+                self.arrays.insert(array, Standing::Job { id: job, token, time });
+            }
+            Entry::Refused { array, .. } => {
+                self.arrays.insert(array, Standing::Refused);
+            }
+            Entry::Site { scheduler, accounting, .. } => self.site = Some((scheduler, accounting)),
+        }
+    }
+
+    /// The scheduler's id of an array.
+    pub fn job(&self, array: u32) -> Option<&str> {
+        match self.arrays.get(&array) {
+            Some(Standing::Job { id, .. }) => Some(id),
+            _ => None,
+        }
+    }
+}
+
+/// The journal of this submission.
+#[derive(Debug)]
+pub struct Writer {
+    lines: line::Writer,
+    path: std::path::PathBuf,
+}
+
+impl Writer {
+    /// Opens the next free journal of the sweep. The caller holds the lock.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn open(tree: &Tree) -> Result<Self> {
+        let dir = tree.dir().join("journal");
+        disk::make_dir(&dir)?;
+        let used = disk::list(&dir)?.len() as u32;
+        for number in used + 1.. {
+            let path = dir.join(format!("{number:04}.jsonl"));
+            if let Some(file) = disk::create_exclusive(&path)? {
+                return Ok(Self { lines: line::Writer::new(file), path });
+            }
+        }
+        Err(Fault::machine("no free journal number").into())
+    }
+
+    /// Appends an entry and waits until it is on disk: the call it speaks of comes after it.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn write(&mut self, entry: &Entry) -> Result<()> {
+        let done = self.lines.append(entry).and_then(|()| self.lines.sync());
+        done.map_err(|e| disk::fault("write", &self.path, &e).into())
+    }
+
+    /// Writes what the site said.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn site(&mut self, scheduler: &str, accounting: bool) -> Result<()> {
+        self.write(&Entry::Site { time: clock::now(), scheduler: scheduler.to_owned(), accounting })
+    }
+}

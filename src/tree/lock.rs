@@ -1,0 +1,140 @@
+//! One submission at a time: `submit.lock`, an exclusively created file that names its owner.
+//!
+//! `flock` is not relied on. A lock whose owner is gone is taken over: on the same host at once, from
+//! another host when it has not been touched for a while by the file system's own clock.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::Tree;
+use crate::fault::Fault;
+use crate::host::{clock, disk, process, vars};
+
+/// A lock on another host counts as left behind after this time without a touch.
+const LEFT_BEHIND: Duration = Duration::from_secs(120);
+/// How often a holder that waits for long should call [`Lock::touch`].
+pub const TOUCH_EVERY: Duration = Duration::from_secs(20);
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Owner {
+    host: String,
+    pid: i32,
+    /// Start of the process in clock ticks since boot: tells a pid that was given again.
+    started: Option<u64>,
+    since: f64,
+}
+
+/// Held while it lives; removed when dropped.
+#[derive(Debug)]
+pub struct Lock {
+    path: PathBuf,
+}
+
+impl Lock {
+    /// Takes the lock of a sweep.
+    ///
+    /// # Errors
+    /// When another living process holds it, or the disk refuses.
+    pub fn take(tree: &Tree) -> Result<Self> {
+        let path = tree.dir().join("submit.lock");
+        let me = Owner {
+            host: vars::hostname(),
+            pid: std::process::id().cast_signed(),
+            started: started(std::process::id().cast_signed()),
+            since: clock::now(),
+        };
+        // Written aside and linked into place: nobody ever sees an empty lock.
+        for _ in 0..50 {
+            let aside = disk::aside(&path);
+            let mut file = std::fs::File::create(&aside).map_err(|e| disk::fault("write", &aside, &e))?;
+            file.write_all(&super::to_json_line(&me)?).map_err(|e| disk::fault("write", &aside, &e))?;
+            let linked = std::fs::hard_link(&aside, &path);
+            // An NFS server may have linked although its answer was lost: the link count tells.
+            use std::os::unix::fs::MetadataExt;
+            let ours = linked.is_ok() || std::fs::metadata(&aside).is_ok_and(|m| m.nlink() == 2);
+            let _ = std::fs::remove_file(&aside);
+            if ours {
+                return Ok(Self { path });
+            }
+            if let Err(error) = linked
+                && error.kind() != std::io::ErrorKind::AlreadyExists
+            {
+                return Err(disk::fault("lock", &path, &error).into());
+            }
+            if let Some(owner) = living_owner(&path, tree.dir())? {
+                let sentence = format!(
+                    "another hpcsweep is submitting this sweep: process {} on {}",
+                    owner.pid, owner.host
+                );
+                return Err(Fault::machine(sentence)
+                    .at(path.display().to_string())
+                    .hint("wait until it has finished, or stop it, and run the same command again")
+                    .into());
+            }
+            // Left behind: whoever renames it away first may try again; the others see a new lock.
+            let gone = disk::aside(&path);
+            if std::fs::rename(&path, &gone).is_ok() {
+                let _ = std::fs::remove_file(&gone);
+            }
+        }
+        Err(Fault::machine(format!("cannot get the lock `{}`", path.display()))
+            .hint("remove it if no hpcsweep runs")
+            .into())
+    }
+
+    /// Shows that the holder lives.
+    pub fn touch(&self) {
+        if let Ok(file) = std::fs::File::options().append(true).open(&self.path) {
+            let _ = file.set_modified(std::time::SystemTime::now());
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn living_owner(path: &Path, dir: &Path) -> Result<Option<Owner>> {
+    let Some(text) = disk::read_if_there(path)? else { return Ok(None) };
+    let Ok(owner) = serde_json::from_str::<Owner>(&text) else { return Ok(None) };
+    if owner.host == vars::hostname() {
+        let alive = process::is_alive(owner.pid) && started(owner.pid) == owner.started;
+        return Ok(alive.then_some(owner));
+    }
+    match disk::age_by_server(path, dir) {
+        Ok(age) if age > LEFT_BEHIND => Ok(None),
+        _ => Ok(Some(owner)),
+    }
+}
+
+/// Field 22 of `/proc/<pid>/stat` (proc(5)).
+fn started(pid: i32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_owner_is_refused_and_a_dead_one_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = Tree::at(dir.path());
+        let lock = Lock::take(&tree).unwrap();
+        let refused = Lock::take(&tree).unwrap_err().to_string();
+        assert!(refused.starts_with("another hpcsweep is submitting this sweep: process "), "{refused}");
+        drop(lock);
+        let dead = Owner { host: vars::hostname(), pid: 1, started: Some(0), since: 0.0 };
+        std::fs::write(dir.path().join("submit.lock"), super::super::to_json_line(&dead).unwrap()).unwrap();
+        let lock = Lock::take(&tree).unwrap();
+        drop(lock);
+        assert_eq!(disk::list(dir.path()).unwrap(), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,197 @@
+//! The results tree: all state and all results of a sweep, as files that `jq` and `less` can read.
+//!
+//! One writer a file, append-only or written aside and renamed; what must be exclusive is one
+//! exclusive creation. `docs/results-tree.md` describes every file. This module knows where things
+//! lie; the modules below it know what is in them.
+
+pub mod journal;
+pub mod line;
+pub mod lock;
+pub mod records;
+pub mod table;
+pub mod waves;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use crate::fault::Fault;
+use crate::host::{clock, disk};
+
+/// The format of the tree that this program writes and reads.
+pub const FORMAT: u32 = 1;
+
+/// A sweep's folder.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    dir: PathBuf,
+}
+
+/// `sweep.json`: what a folder says of itself.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Identity {
+    /// Format of the tree.
+    pub format: u32,
+    /// The sweep's name.
+    pub name: String,
+    /// Eight characters that tell this sweep from any other; part of every job name.
+    pub token: String,
+    /// When it was made, unix seconds.
+    pub created: f64,
+    /// The program's version that made it.
+    pub version: String,
+}
+
+impl Tree {
+    /// The tree in a folder, whether it exists or not. The path is made absolute.
+    pub fn at(dir: &Path) -> Self {
+        Self { dir: disk::absolute(dir) }
+    }
+
+    /// An existing sweep.
+    ///
+    /// # Errors
+    /// When the folder is no sweep, or one of a format this program does not read.
+    pub fn open(dir: &Path) -> Result<(Self, Identity)> {
+        let tree = Self::at(dir);
+        match tree.identity()? {
+            Some(identity) => Ok((tree, identity)),
+            None => Err(Fault::request(format!("`{}` is no sweep: it has no `sweep.json`", dir.display()))
+                .hint("name the folder that `hpcsweep submit` made: <root>/<sweep name>")
+                .into()),
+        }
+    }
+
+    /// `sweep.json`, or `None` if there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read or is of another format.
+    pub fn identity(&self) -> Result<Option<Identity>> {
+        let path = self.dir.join("sweep.json");
+        let Some(text) = disk::read_if_there(&path)? else { return Ok(None) };
+        let identity: Identity = parse_json(&text, &path)?;
+        if identity.format != FORMAT {
+            let sentence = format!(
+                "`{}` has results of format {}; this hpcsweep reads format {FORMAT}",
+                self.dir.display(),
+                identity.format
+            );
+            return Err(Fault::request(sentence).hint("use the version that made it").into());
+        }
+        Ok(Some(identity))
+    }
+
+    /// Makes the folder and `sweep.json` unless they are there.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn create(&self, name: &str) -> Result<Identity> {
+        disk::make_dir(&self.dir)?;
+        if let Some(identity) = self.identity()? {
+            return Ok(identity);
+        }
+        let identity = Identity {
+            format: FORMAT,
+            name: name.to_owned(),
+            token: clock::short_token(),
+            created: clock::now(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        disk::write_whole(&self.dir.join("sweep.json"), &to_json_line(&identity)?)?;
+        Ok(identity)
+    }
+
+    /// The sweep's folder, absolute.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The plan as last submitted.
+    pub fn plan(&self) -> PathBuf {
+        self.dir.join("plan.toml")
+    }
+
+    /// The plan of a submission (`plans/0001.toml`).
+    pub fn plan_of(&self, wave: u32) -> PathBuf {
+        self.dir.join(format!("plans/{wave:04}.toml"))
+    }
+
+    /// The script of an array.
+    pub fn script(&self, array: u32) -> PathBuf {
+        self.dir.join(format!("jobs/{array:04}.sh"))
+    }
+
+    /// The script that prepares a trial's environment, of the table that begins at `first`.
+    pub fn setup_script(&self, first: u64) -> PathBuf {
+        self.dir.join(format!("jobs/setup-{first:012}.sh"))
+    }
+
+    /// The record file of a trial's run.
+    pub fn record(&self, trial: u64, run: u32) -> PathBuf {
+        self.dir.join(format!("records/{}/{trial}.{run}.jsonl", shard(trial)))
+    }
+
+    /// The log of a trial's run.
+    pub fn log(&self, trial: u64, run: u32) -> PathBuf {
+        self.dir.join(format!("logs/{}/{trial}.{run}.log", shard(trial)))
+    }
+
+    /// The trial's own folder.
+    pub fn work(&self, trial: u64) -> PathBuf {
+        self.dir.join(format!("work/{}/{trial}", shard(trial)))
+    }
+
+    /// The trial's folder for checkpoints, the same for every attempt.
+    pub fn checkpoints(&self, trial: u64) -> PathBuf {
+        self.work(trial).join("checkpoint")
+    }
+}
+
+/// The sub-folder of a trial, so that no folder holds more than about a thousand entries.
+pub fn shard(trial: u64) -> String {
+    let thousands = trial / 1000;
+    if thousands < 1000 {
+        format!("{thousands:03}")
+    } else {
+        format!("m{}/{:03}", thousands / 1000, thousands % 1000)
+    }
+}
+
+/// One JSON document and a newline.
+///
+/// # Errors
+/// When the value cannot be JSON (our bug).
+pub fn to_json_line<T: Serialize>(value: &T) -> Result<Vec<u8>> {
+    let mut bytes = serde_json::to_vec(value)?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+/// Reads one JSON document of the tree.
+///
+/// # Errors
+/// When it is not what this program writes, with the path.
+pub fn parse_json<T: serde::de::DeserializeOwned>(text: &str, path: &Path) -> Result<T> {
+    serde_json::from_str(text).map_err(|e| {
+        Fault::machine(format!("`{}` is damaged: {e}", path.display()))
+            .hint("restore the file from a backup; the plan and the other files of the sweep are not touched")
+            .into()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_hold_a_thousand_trials_each() {
+        let check = |trial, expected: &str| assert_eq!(shard(trial), expected);
+        check(0, "000");
+        check(999, "000");
+        check(1000, "001");
+        check(999_999, "999");
+        check(1_000_000, "m1/000");
+        check(12_345_678, "m12/345");
+    }
+}

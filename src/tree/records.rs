@@ -1,0 +1,219 @@
+//! Records: the events of a trial's attempts, and what they add up to.
+//!
+//! Each worker process that takes up a trial creates `records/<shard>/<trial>.<run>.jsonl` exclusively
+//! and is its only writer; attempts within one run share the file. Reading never needs the writer.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use anyhow::Result;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::{Tree, line};
+use crate::host::disk;
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// The command returned 0.
+    Done,
+    /// It returned another code, was killed by a signal of its own, or could not be started.
+    Failed,
+    /// It ran into the trial's wall-clock limit.
+    Timeout,
+    /// The worker was told to stop (Ctrl-C, the scheduler) before the command had ended.
+    Interrupted,
+}
+
+/// The place and environment of an attempt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// Trial number.
+    pub trial: u64,
+    /// Attempt, from 1, counted over all runs.
+    pub attempt: u32,
+    /// Unix seconds.
+    pub time: f64,
+    /// Host of rank 0.
+    pub host: String,
+    /// Process id of the worker of rank 0.
+    pub pid: u32,
+    /// The scheduler's job id (with its array index), if there is one.
+    pub job: Option<String>,
+    /// Number of ranks.
+    pub ranks: u32,
+    /// The argument vector that runs.
+    pub argv: Vec<String>,
+    /// CUDA_VISIBLE_DEVICES of rank 0, where the worker set it.
+    pub devices: Option<String>,
+    /// Version of the worker.
+    pub version: String,
+}
+
+/// The end of an attempt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// Trial number.
+    pub trial: u64,
+    /// Attempt, from 1.
+    pub attempt: u32,
+    /// Unix seconds.
+    pub time: f64,
+    /// How it ended.
+    pub state: Outcome,
+    /// The command's exit code, 128 + signal when a signal killed it; absent if it never ran.
+    pub exit_code: Option<i32>,
+    /// The signal that killed the command.
+    pub signal: Option<i32>,
+    /// Why, in words, where the code does not say it.
+    pub reason: Option<String>,
+    /// Seconds the command ran.
+    pub duration_s: f64,
+    /// Largest resident set of a process of rank 0, bytes.
+    pub peak_memory: u64,
+    /// The optional final result the command left.
+    pub result: Option<serde_json::Value>,
+}
+
+/// One line of a record file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub enum Event {
+    /// An attempt begins.
+    Start(Start),
+    /// Lines the command appended to its metrics file since the last such event.
+    Metrics {
+        /// Trial number.
+        trial: u64,
+        /// Attempt, from 1.
+        attempt: u32,
+        /// One object a line; `rank` is added when there are several.
+        rows: Vec<serde_json::Map<String, serde_json::Value>>,
+    },
+    /// An attempt has ended.
+    End(End),
+}
+
+/// One attempt, put together from its events.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    /// How it began.
+    pub start: Start,
+    /// How it ended; `None` while it runs, or if its worker was killed.
+    pub end: Option<End>,
+    /// Its metric lines, in order.
+    pub metrics: Vec<serde_json::Map<String, serde_json::Value>>,
+    /// Which run (worker process) of the trial it belongs to.
+    pub run: u32,
+}
+
+/// All that is recorded of a trial.
+#[derive(Debug, Clone, Default)]
+pub struct Record {
+    /// In the order in which they began.
+    pub attempts: Vec<Attempt>,
+    /// Lines that were torn or damaged.
+    pub torn: usize,
+}
+
+impl Record {
+    /// The attempt that counts: the first that is done, otherwise the last.
+    pub fn decisive(&self) -> Option<&Attempt> {
+        let done = |a: &&Attempt| a.end.as_ref().is_some_and(|e| e.state == Outcome::Done);
+        self.attempts.iter().find(done).or_else(|| self.attempts.last())
+    }
+
+    /// How the trial stands: `None` while an attempt is open (or none was made).
+    pub fn outcome(&self) -> Option<Outcome> {
+        self.decisive()?.end.as_ref().map(|end| end.state)
+    }
+
+    fn take(&mut self, run: u32, bytes: &[u8]) {
+        let (events, torn) = line::read::<Event>(bytes);
+        self.torn += torn;
+        for event in events {
+            match event {
+                Event::Start(start) => {
+                    self.attempts.push(Attempt { start, end: None, metrics: Vec::new(), run });
+                }
+                Event::Metrics { attempt, rows, .. } => {
+                    if let Some(a) = self.open(run, attempt) {
+                        a.metrics.extend(rows);
+                    }
+                }
+                Event::End(end) => {
+                    if let Some(a) = self.open(run, end.attempt) {
+                        a.end = Some(end);
+                    }
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, run: u32, attempt: u32) -> Option<&mut Attempt> {
+        self.attempts.iter_mut().rfind(|a| a.run == run && a.start.attempt == attempt)
+    }
+}
+
+/// The record of one trial: tries run 1, 2, ... until one is missing.
+///
+/// # Errors
+/// When a file exists but cannot be read.
+pub fn of_trial(tree: &Tree, trial: u64) -> Result<(Record, u32)> {
+    let mut record = Record::default();
+    let mut run = 1;
+    loop {
+        let path = tree.record(trial, run);
+        match std::fs::read(&path) {
+            Ok(bytes) => record.take(run, &bytes),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok((record, run)),
+            Err(e) => return Err(disk::fault("read", &path, &e).into()),
+        }
+        run += 1;
+    }
+}
+
+/// The records of all trials that have any. Folders are read in parallel.
+///
+/// # Errors
+/// When a file or folder cannot be read.
+pub fn all(tree: &Tree) -> Result<HashMap<u64, Record>> {
+    let root = tree.dir().join("records");
+    let mut shards = Vec::new();
+    for name in disk::list(&root)? {
+        if name.starts_with('m') {
+            let inner = disk::list(&root.join(&name))?;
+            shards.extend(inner.into_iter().map(|n| root.join(&name).join(n)));
+        } else {
+            shards.push(root.join(name));
+        }
+    }
+    let parts: Result<Vec<Vec<(u64, Record)>>> = shards.par_iter().map(|dir| read_shard(dir)).collect();
+    Ok(parts?.into_iter().flatten().collect())
+}
+
+fn read_shard(dir: &Path) -> Result<Vec<(u64, Record)>> {
+    // Runs in order, whatever the order of the folder.
+    let mut files: BTreeMap<(u64, u32), String> = BTreeMap::new();
+    for name in disk::list(dir)? {
+        let Some((trial, run)) = name.strip_suffix(".jsonl").and_then(|n| n.split_once('.')) else {
+            continue;
+        };
+        if let (Ok(trial), Ok(run)) = (trial.parse(), run.parse()) {
+            files.insert((trial, run), name);
+        }
+    }
+    let mut records: Vec<(u64, Record)> = Vec::with_capacity(files.len());
+    for ((trial, run), name) in files {
+        let bytes = disk::read_bytes(&dir.join(name))?;
+        if records.last().is_none_or(|(last, _)| *last != trial) {
+            records.push((trial, Record::default()));
+        }
+        if let Some((_, record)) = records.last_mut() {
+            record.take(run, &bytes);
+        }
+    }
+    Ok(records)
+}

@@ -1,0 +1,113 @@
+//! Waves: what one submission asks of the scheduler. `waves/0001.json` lists its arrays and commits
+//! the wave; `waves/0001.map` has the trial of every element, as twelve digits and a newline each,
+//! array after array. An element finds its trial with one small read.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::{Tree, parse_json, to_json_line};
+use crate::fault::Fault;
+use crate::host::disk;
+use crate::plan::{OnFailure, Resources};
+
+/// Bytes of one entry of a `.map` file.
+const ENTRY: u64 = 13;
+
+/// One submission.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Wave {
+    /// Number of the wave, from 1.
+    pub wave: u32,
+    /// Where it runs: `slurm`, `pbs` or `local`.
+    pub target: String,
+    /// Unix seconds.
+    pub created: f64,
+    /// Its arrays, in the order of submission; none for a local wave.
+    pub arrays: Vec<Array>,
+}
+
+/// One job array of a wave.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Array {
+    /// Number of the array in the sweep, from 1.
+    pub array: u32,
+    /// Block of the wave, from 0.
+    pub block: u32,
+    /// Link of the block, from 0.
+    pub link: u32,
+    /// Its first entry in the map.
+    pub first: u64,
+    /// Its elements, indices `0..count`.
+    pub count: u64,
+    /// The array it follows element by element.
+    pub after: Option<u32>,
+    /// Arrays of earlier waves that must have ended before it starts.
+    pub wait: Vec<u32>,
+    /// What a failure does to the rest of a chain.
+    pub on_failure: OnFailure,
+    /// What each element asks for.
+    pub resources: Resources,
+}
+
+fn file(tree: &Tree, wave: u32, ending: &str) -> PathBuf {
+    tree.dir().join(format!("waves/{wave:04}.{ending}"))
+}
+
+/// Writes a wave; `map` has the trial of each element. The list of arrays goes last and commits it.
+///
+/// # Errors
+/// When the disk refuses.
+pub fn write(tree: &Tree, wave: &Wave, map: &[u64]) -> Result<()> {
+    disk::make_dir(&tree.dir().join("waves"))?;
+    disk::write_whole_with(&file(tree, wave.wave, "map"), |out| {
+        map.iter().try_for_each(|trial| writeln!(out, "{trial:012}"))
+    })?;
+    disk::write_whole(&file(tree, wave.wave, "json"), &to_json_line(wave)?)
+}
+
+/// All waves of a sweep, in order.
+///
+/// # Errors
+/// When one cannot be read.
+pub fn read(tree: &Tree) -> Result<Vec<Wave>> {
+    let mut waves = Vec::new();
+    for name in disk::list(&tree.dir().join("waves"))? {
+        if name.ends_with(".json") && !name.starts_with('.') {
+            let path = tree.dir().join("waves").join(name);
+            waves.push(parse_json(&disk::read(&path)?, &path)?);
+        }
+    }
+    Ok(waves)
+}
+
+/// The trials of a wave's elements, in map order.
+///
+/// # Errors
+/// When the map cannot be read.
+pub fn map(tree: &Tree, wave: u32) -> Result<Vec<u64>> {
+    let path = file(tree, wave, "map");
+    let text = disk::read(&path)?;
+    text.lines()
+        .map(|line| {
+            let damaged = || Fault::machine(format!("`{}` is damaged", path.display()));
+            line.parse().map_err(|_| damaged().into())
+        })
+        .collect()
+}
+
+/// The trial of one element: one small read.
+///
+/// # Errors
+/// When the map has no such entry.
+pub fn element(tree: &Tree, wave: u32, entry: u64) -> Result<u64> {
+    let path = file(tree, wave, "map");
+    let bytes = disk::read_at(&path, entry * ENTRY, ENTRY)?;
+    std::str::from_utf8(&bytes).ok().and_then(|digits| digits.trim_end().parse().ok()).ok_or_else(|| {
+        Fault::machine(format!("`{}` has no entry {entry}", path.display()))
+            .hint("the job script and the sweep's folder do not belong together")
+            .into()
+    })
+}
