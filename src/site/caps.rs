@@ -2,8 +2,10 @@
 
 use serde::Serialize;
 
-use super::Site;
+use super::form::hms;
+use super::{SchedulerKind, Site};
 use crate::fault::Fault;
+use crate::words;
 
 /// `[caps]`: `None` means no cap.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -33,15 +35,18 @@ pub struct Ask<'a> {
     pub walltime_s: Option<u64>,
     /// Partition or queue, the site's default included.
     pub partition: Option<&'a str>,
+    /// The scheduler that is asked.
+    pub kind: SchedulerKind,
     /// The plan's own options of the scheduler.
     pub directives: &'a [String],
 }
 
-/// The options by which a directive would pass a cap, for Slurm and PBS.
-const WAYS_ROUND: &[(&str, &[&str], &str)] = &[
-    ("caps.max_walltime", &["--time", "-t", "walltime="], "walltime"),
-    ("caps.max_nodes", &["--nodes", "-N", "select=", "nodes="], "nodes"),
-    ("caps.forbidden_partitions", &["--partition", "-p", "-q"], "partition"),
+/// The options by which a directive would pass a cap: the cap, what to use instead, then the options
+/// of Slurm and of PBS. The same letter means different things to the two (`-N`, `-p`, `-q`).
+const WAYS_ROUND: &[(&str, &str, &[&str], &[&str])] = &[
+    ("caps.max_walltime", "walltime", &["--time", "-t"], &["walltime="]),
+    ("caps.max_nodes", "nodes", &["--nodes", "-N", "--nodelist", "-w"], &["select=", "nodes="]),
+    ("caps.forbidden_partitions", "partition", &["--partition", "-p"], &["-q"]),
 ];
 
 impl Site {
@@ -49,10 +54,14 @@ impl Site {
     pub fn refusals(&self, ask: &Ask<'_>) -> Vec<Fault> {
         let mut faults = Vec::new();
         let mut refuse = |key: &str, sentence: String, hint: &str| {
-            faults.push(Fault::request(sentence).at(self.origin(key).to_string()).hint(hint));
+            let place = format!("{key}: {}", self.origin(key));
+            faults.push(Fault::request(sentence).at(place).hint(hint));
         };
         if let Some(cap) = self.caps.max_trials.filter(|&cap| ask.trials > cap) {
-            let sentence = format!("this site allows {cap} trials a sweep, not {}", ask.trials);
+            let sentence = {
+                let [cap, asked] = [cap, ask.trials].map(words::thousands);
+                format!("this site allows {cap} trials a sweep, not {asked}")
+            };
             refuse("caps.max_trials", sentence, "divide the plan into several sweeps");
         }
         if let Some(cap) = self.caps.max_nodes.filter(|&cap| ask.nodes > cap) {
@@ -62,7 +71,8 @@ impl Site {
         if let (Some(cap), Some(asked)) = (self.caps.max_walltime_s, ask.walltime_s)
             && asked > cap
         {
-            let sentence = format!("this site allows {cap} s of walltime a trial, not {asked} s");
+            let [cap, asked] = [cap, asked].map(hms);
+            let sentence = format!("this site allows {cap} of walltime a trial, not {asked}");
             refuse("caps.max_walltime", sentence, "ask for less `walltime`");
         }
         if let Some(name) = ask.partition
@@ -72,7 +82,8 @@ impl Site {
             refuse("caps.forbidden_partitions", sentence, "name another `partition`");
         }
         for directive in ask.directives {
-            for (key, options, field) in WAYS_ROUND {
+            for (key, field, slurm, pbs) in WAYS_ROUND {
+                let options = if ask.kind == SchedulerKind::Pbs { pbs } else { slurm };
                 if self.capped(key) && options.iter().any(|option| sets(directive, option)) {
                     let sentence = format!("the directive `{directive}` goes round `{key}`");
                     refuse(key, sentence, &format!("use `{field}` instead"));
@@ -92,13 +103,98 @@ impl Site {
 }
 
 /// Whether a directive sets the option: `--time=1`, `--time 1`, `-t1`, `-l select=1:walltime=2`.
+///
+/// sbatch takes unique beginnings of long options, so `--part=x` counts as `--partition`.
 fn sets(directive: &str, option: &str) -> bool {
     if option.ends_with('=') {
         let list = directive.strip_prefix("-l").unwrap_or_default();
         return list.split([' ', ':', ',']).any(|item| item.starts_with(option));
     }
-    match directive.strip_prefix(option) {
-        Some(rest) if option.starts_with("--") => rest.is_empty() || rest.starts_with(['=', ' ']),
-        found => found.is_some(),
+    if option.starts_with("--") {
+        let name = directive.split(['=', ' ']).next().unwrap_or_default();
+        return name.len() > 4 && option.starts_with(name);
+    }
+    directive.starts_with(option)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::Faults;
+
+    fn site() -> Site {
+        let caps = Caps {
+            max_trials: Some(1000),
+            max_nodes: Some(4),
+            max_walltime_s: Some(86_400),
+            forbidden_partitions: vec!["debug".into()],
+            ..Caps::default()
+        };
+        Site { caps, ..Site::default() }
+    }
+
+    #[test]
+    fn a_sweep_at_the_caps_is_allowed() {
+        let ask = Ask {
+            trials: 1000,
+            nodes: 4,
+            walltime_s: Some(86_400),
+            partition: Some("main"),
+            kind: SchedulerKind::Slurm,
+            directives: &["--exclusive".into(), "--time-min=5".into(), "-C gpu".into()],
+        };
+        assert_eq!(site().refusals(&ask), []);
+    }
+
+    #[test]
+    fn every_cap_that_is_passed_is_named() {
+        let ask = Ask {
+            trials: 1001,
+            nodes: 5,
+            walltime_s: Some(86_401),
+            partition: Some("main,debug"),
+            kind: SchedulerKind::Slurm,
+            directives: &["--part=debug".into()],
+        };
+        let expected = "\
+this site allows 1,000 trials a sweep, not 1,001
+  caps.max_trials: built in
+hint: divide the plan into several sweeps
+error: this site allows 4 nodes a trial, not 5
+  caps.max_nodes: built in
+hint: ask for fewer `nodes`
+error: this site allows 24:00:00 of walltime a trial, not 24:00:01
+  caps.max_walltime: built in
+hint: ask for less `walltime`
+error: sweeps may not use the partition `main,debug` of this site
+  caps.forbidden_partitions: built in
+hint: name another `partition`
+error: the directive `--part=debug` goes round `caps.forbidden_partitions`
+  caps.forbidden_partitions: built in
+hint: use `partition` instead";
+        assert_eq!(Faults(site().refusals(&ask)).to_string(), expected);
+    }
+
+    #[test]
+    fn directives_that_go_round_a_cap_are_found_in_every_spelling() {
+        let check = |kind, directive: &str, refused: bool| {
+            let directives = [directive.to_owned()];
+            let ask = Ask { kind, directives: &directives, ..Ask::default() };
+            assert_eq!(!site().refusals(&ask).is_empty(), refused, "{directive}");
+        };
+        for word in ["--time=9", "--time 9", "-t 9", "-t9", "--nodes=9", "-N9", "--partition=debug"]
+        {
+            check(SchedulerKind::Slurm, word, true);
+        }
+        for word in ["-l walltime=9", "-lselect=9:ncpus=1", "-l place=excl,walltime=9", "-q debug"]
+        {
+            check(SchedulerKind::Pbs, word, true);
+        }
+        for word in ["-N name", "-p 5", "-l place=excl"] {
+            check(SchedulerKind::Pbs, word, false);
+        }
+        for word in ["-q high", "--time-min=9", "--no-requeue", "--nodefile=x"] {
+            check(SchedulerKind::Slurm, word, false);
+        }
     }
 }

@@ -49,11 +49,8 @@ pub(super) const DIRECTIVES: Form<Vec<String>> = Form {
 };
 
 /// `true` or `false`.
-pub(super) const SWITCH: Form<bool> = Form {
-    expects: "`true` or `false`",
-    read: |value, _| value.as_bool(),
-    show: bool::to_string,
-};
+pub(super) const SWITCH: Form<bool> =
+    Form { expects: "`true` or `false`", read: |value, _| value.as_bool(), show: bool::to_string };
 
 /// A limit of the scheduler.
 pub(super) const LIMIT: Form<Option<u64>> = Form {
@@ -93,9 +90,7 @@ pub(super) const KIND: Form<SchedulerKind> = Form {
 /// A path; a relative one is under the folder of its profile, an empty one takes back.
 pub(super) const FOLDER: Form<Option<PathBuf>> = Form {
     expects: "a path",
-    read: |value, folder| {
-        line(value).map(|text| (!text.is_empty()).then(|| folder.join(text)))
-    },
+    read: |value, folder| line(value).map(|text| (!text.is_empty()).then(|| folder.join(text))),
     show: |path| path.as_ref().map_or_else(|| "none".to_owned(), |p| p.display().to_string()),
 };
 
@@ -176,6 +171,7 @@ fn walltime(text: &str) -> Option<u64> {
     Some(((days.parse::<u64>().ok()? * 24 + h) * 60 + m) * 60 + s)
 }
 
-fn hms(seconds: u64) -> String {
+/// Seconds as `hours:minutes:seconds`.
+pub(super) fn hms(seconds: u64) -> String {
     format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }

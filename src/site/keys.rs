@@ -4,11 +4,11 @@ use std::path::Path;
 
 use toml::de::DeValue;
 
+use super::Site;
 use super::form::{
-    self, CAP, DIRECTIVES, FOLDER, KIND, LAUNCHER, Laid, LIMIT, NAME, PROGRAM, SECONDS, SWITCH,
+    self, CAP, DIRECTIVES, FOLDER, KIND, LAUNCHER, LIMIT, Laid, NAME, PROGRAM, SECONDS, SWITCH,
     WALLTIME_CAP, WORDS,
 };
-use super::Site;
 
 /// One key.
 pub struct Key {

@@ -91,12 +91,16 @@ fn named(
     }
     match SHIPPED.iter().find(|(name, _)| *name == asked) {
         // Not a file of this machine: the name says so wherever the origin is shown.
-        Some((name, text)) => Ok((PathBuf::from(format!("shipped/{name}.toml")), (*text).to_owned())),
+        Some((name, text)) => {
+            Ok((PathBuf::from(format!("shipped/{name}.toml")), (*text).to_owned()))
+        }
         None => {
             let names: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
             let hint = match words::nearest(asked, names.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("known are {}; a file is given with its path", words::ticked(&names)),
+                None => {
+                    format!("known are {}; a file is given with its path", words::ticked(&names))
+                }
             };
             Err(Fault::request(format!("`HPCSWEEP_SITE` names no site profile: `{asked}`"))
                 .hint(hint)
@@ -107,9 +111,8 @@ fn named(
 
 /// The user's own profile. A relative `$XDG_CONFIG_HOME` is to be ignored (XDG Base Directory 0.8).
 fn own(vars: &BTreeMap<String, String>) -> Option<PathBuf> {
-    let absolute = |name: &str| {
-        vars.get(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute())
-    };
+    let absolute =
+        |name: &str| vars.get(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
     let config = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))?;
     Some(config.join("hpcsweep/site.toml"))
 }

@@ -10,6 +10,8 @@ mod form;
 pub mod keys;
 mod layers;
 mod read;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -68,12 +70,8 @@ pub enum SchedulerKind {
 
 impl SchedulerKind {
     /// Every kind with the word a profile uses for it.
-    pub const ALL: [(Self, &str); 4] = [
-        (Self::Slurm, "slurm"),
-        (Self::Pbs, "pbs"),
-        (Self::Local, "local"),
-        (Self::Auto, "auto"),
-    ];
+    pub const ALL: [(Self, &str); 4] =
+        [(Self::Slurm, "slurm"), (Self::Pbs, "pbs"), (Self::Local, "local"), (Self::Auto, "auto")];
 
     /// The word a profile uses for it.
     pub fn word(self) -> &'static str {

@@ -23,7 +23,8 @@ pub(super) fn lay(site: &mut Site, path: &Path, text: &str) -> Vec<Fault> {
         reader.syntax(&error);
     }
     reader.root(root.get_ref());
-    reader.faults
+    reader.faults.sort_by_key(|(line, _)| *line);
+    reader.faults.into_iter().map(|(_, fault)| fault).collect()
 }
 
 struct Reader<'a> {
@@ -32,7 +33,8 @@ struct Reader<'a> {
     text: &'a str,
     /// Lines that are not TOML; what was salvaged from them is not judged again.
     broken: Vec<usize>,
-    faults: Vec<Fault>,
+    /// The faults with their lines.
+    faults: Vec<(usize, Fault)>,
 }
 
 impl Reader<'_> {
@@ -50,7 +52,7 @@ impl Reader<'_> {
         let place = format!("{}:{line}: {source}", self.path.display());
         let mut fault = Fault::request(sentence).at(place.trim_end_matches(": "));
         fault.hint = hint;
-        self.faults.push(fault);
+        self.faults.push((line, fault));
     }
 
     fn syntax(&mut self, error: &toml::de::Error) {
@@ -73,7 +75,8 @@ impl Reader<'_> {
                 self.unknown(&name.span(), name.get_ref());
             }
         }
-        if !version {
+        // A syntax error can end the salvage before the version is reached.
+        if !version && self.broken.is_empty() {
             let hint = Some(format!("write `version = {VERSION}` above the first table"));
             self.fault(&(0..0), "the profile does not say its version".to_owned(), hint);
         }
@@ -82,8 +85,9 @@ impl Reader<'_> {
     fn version(&mut self, value: &Spanned<DeValue<'_>>) {
         let written = &self.text[value.span()];
         if written != VERSION {
-            let sentence =
-                format!("version {written} of the profile is unknown: this program reads {VERSION}");
+            let sentence = format!(
+                "version {written} of the profile is unknown: this program reads {VERSION}"
+            );
             self.fault(&value.span(), sentence, None);
         }
     }
@@ -111,14 +115,12 @@ impl Reader<'_> {
                 .find(|key| leaf(key.name) == last)
                 .map(|key| key.name)
                 .or_else(|| words::nearest(name, KEYS.iter().map(|key| key.name))),
-            None => KEYS
-                .iter()
-                .find(|key| leaf(key.name) == name)
-                .map(|key| key.name)
-                .or_else(|| {
+            None => {
+                KEYS.iter().find(|key| leaf(key.name) == name).map(|key| key.name).or_else(|| {
                     let tables = KEYS.iter().filter_map(|key| key.name.split('.').next());
                     words::nearest(name, tables.chain(["version"]))
-                }),
+                })
+            }
         };
         let hint = match hint {
             Some(near) => format!("did you mean `{near}`?"),

@@ -92,6 +92,20 @@ pub enum Event {
         /// One object a line; `rank` is added when there are several.
         rows: Vec<serde_json::Map<String, serde_json::Value>>,
     },
+    /// The worker was told to stop the attempt, or its time was over: written before the command is
+    /// asked to end, so that the reason stands even if the worker is killed next.
+    Stop {
+        /// Trial number.
+        trial: u64,
+        /// Attempt, from 1.
+        attempt: u32,
+        /// Unix seconds.
+        time: f64,
+        /// What the attempt counts as if nothing follows.
+        state: Outcome,
+        /// Who asked, in words.
+        reason: String,
+    },
     /// An attempt has ended.
     End(End),
 }
@@ -103,10 +117,26 @@ pub struct Attempt {
     pub start: Start,
     /// How it ended; `None` while it runs, or if its worker was killed.
     pub end: Option<End>,
+    /// What it counts as if it has no end: it was told to stop.
+    pub stopped: Option<(Outcome, String)>,
     /// Its metric lines, in order.
     pub metrics: Vec<serde_json::Map<String, serde_json::Value>>,
     /// Which run (worker process) of the trial it belongs to.
     pub run: u32,
+}
+
+impl Attempt {
+    /// How it ended; `None` while it runs, or if its worker was killed without a word.
+    pub fn outcome(&self) -> Option<Outcome> {
+        let end = self.end.as_ref().map(|end| end.state);
+        end.or_else(|| self.stopped.as_ref().map(|(state, _)| *state))
+    }
+
+    /// Why it ended, in words, where there is more to say than an exit code.
+    pub fn reason(&self) -> Option<&str> {
+        let end = self.end.as_ref().and_then(|end| end.reason.as_deref());
+        end.or_else(|| self.stopped.as_ref().map(|(_, reason)| reason.as_str()))
+    }
 }
 
 /// All that is recorded of a trial.
@@ -127,7 +157,7 @@ impl Record {
 
     /// How the trial stands: `None` while an attempt is open (or none was made).
     pub fn outcome(&self) -> Option<Outcome> {
-        self.decisive()?.end.as_ref().map(|end| end.state)
+        self.decisive()?.outcome()
     }
 
     fn take(&mut self, run: u32, bytes: &[u8]) {
@@ -136,11 +166,17 @@ impl Record {
         for event in events {
             match event {
                 Event::Start(start) => {
-                    self.attempts.push(Attempt { start, end: None, metrics: Vec::new(), run });
+                    let stopped = None;
+                    self.attempts.push(Attempt { start, end: None, stopped, metrics: Vec::new(), run });
                 }
                 Event::Metrics { attempt, rows, .. } => {
                     if let Some(a) = self.open(run, attempt) {
                         a.metrics.extend(rows);
+                    }
+                }
+                Event::Stop { attempt, state, reason, .. } => {
+                    if let Some(a) = self.open(run, attempt) {
+                        a.stopped = Some((state, reason));
                     }
                 }
                 Event::End(end) => {

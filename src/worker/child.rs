@@ -1,0 +1,123 @@
+//! One rank's program from start to end: its process group, its clock, the signals that reach us.
+
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::host::process;
+use crate::host::signal::Signals;
+
+/// Why a program was asked to end before it did so by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// Its time was over.
+    Deadline,
+    /// A signal reached the worker.
+    Signal(Signal),
+    /// Another rank of the trial failed or vanished.
+    Peer,
+}
+
+/// What happens while the program runs.
+pub enum Happening {
+    /// Some time has passed.
+    Tick,
+    /// The program is about to be asked to end.
+    Stopping(Stop),
+}
+
+/// How a program ended.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ended {
+    /// Exit code, or 128 + signal.
+    pub code: i32,
+    /// The signal that killed it.
+    pub signal: Option<i32>,
+    /// Why it was asked to end, if it was.
+    pub stop: Option<Stop>,
+    /// Seconds it ran.
+    pub duration_s: f64,
+}
+
+/// Limits of a run.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    /// When the program is asked to end.
+    pub deadline: Option<Instant>,
+    /// How long after being asked it is killed.
+    pub grace: Duration,
+    /// How often [`Happening::Tick`] is reported.
+    pub tick: Duration,
+}
+
+/// The signals on which a worker ends its program.
+pub const STOPPING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR2];
+
+/// The signals a worker listens to: those above, and the end of its child.
+pub fn listen() -> anyhow::Result<Signals> {
+    let mut all = STOPPING.to_vec();
+    all.push(Signal::SIGCHLD);
+    Signals::listen(&all)
+}
+
+/// Waits for the program's end. `on` hears what happens and may ask for a stop by returning one.
+pub fn wait(
+    child: &mut Child,
+    signals: &mut Signals,
+    clock: Clock,
+    mut on: impl FnMut(Happening) -> Option<Stop>,
+) -> Ended {
+    let start = Instant::now();
+    let mut stop: Option<(Stop, Instant)> = None;
+    let mut killed = false;
+    // The first look comes soon, later ones at the pace of the clock.
+    let mut nap = Duration::from_millis(50).min(clock.tick);
+    loop {
+        if let Ok(Some(status)) = child.try_wait() {
+            use std::os::unix::process::ExitStatusExt;
+            let duration_s = start.elapsed().as_secs_f64();
+            if stop.is_some() {
+                // Whatever the program left running in its group ends with it.
+                process::kill_group(child, Signal::SIGKILL);
+            }
+            return Ended {
+                code: process::code_of(status),
+                signal: status.signal(),
+                stop: stop.map(|(why, _)| why),
+                duration_s,
+            };
+        }
+        let mut wait = nap;
+        let now = Instant::now();
+        if let (Some(deadline), None) = (clock.deadline, &stop) {
+            wait = wait.min(deadline.saturating_duration_since(now));
+        }
+        if let (Some((_, since)), false) = (&stop, killed) {
+            wait = wait.min((*since + clock.grace).saturating_duration_since(now));
+        }
+        let mut reason = match signals.next(wait) {
+            Some(Signal::SIGCHLD) => continue,
+            Some(signal) => Some(Stop::Signal(signal)),
+            None => {
+                nap = (nap * 2).min(clock.tick);
+                on(Happening::Tick)
+            }
+        };
+        if reason.is_none() && clock.deadline.is_some_and(|at| Instant::now() >= at) {
+            reason = Some(Stop::Deadline);
+        }
+        match (&stop, reason) {
+            (None, Some(why)) => {
+                on(Happening::Stopping(why));
+                process::kill_group(child, Signal::SIGTERM);
+                stop = Some((why, Instant::now()));
+            }
+            (Some((_, since)), _) if !killed && since.elapsed() >= clock.grace => {
+                process::kill_group(child, Signal::SIGKILL);
+                killed = true;
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The heavy sibling: found beside our own executable, of exactly our version, never through PATH.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::fault::Fault;
+use crate::host::{Vars, disk, process};
+
+/// The variable by which the light program tells the heavy one its version.
+pub const VERSION_VARIABLE: &str = "HPCSWEEP_VERSION";
+
+/// The path at which the heavy worker is expected: beside this executable, symbolic links resolved.
+///
+/// # Errors
+/// When our own path is not known.
+pub fn sibling() -> Result<PathBuf> {
+    Ok(disk::own_executable()?.with_file_name("hpcsweep-worker"))
+}
+
+/// What the heavy worker says of itself: `hpcsweep-worker 0.1.0 (features: none)`.
+///
+/// # Errors
+/// When it is missing, does not start, or is of another version.
+pub fn shake_hands(vars: &Vars) -> Result<String> {
+    let path = sibling()?;
+    if !path.exists() {
+        let sentence =
+            format!("this installation has no MPI worker: `{}` does not exist", path.display());
+        return Err(Fault::machine(sentence)
+            .hint("install both programs together: `scripts/install --prefix DIR`")
+            .into());
+    }
+    let mut env = vars.clone();
+    env.insert(VERSION_VARIABLE.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    let argv = [path.display().to_string(), "--version".to_owned()];
+    let output = process::run(&argv, &env, Duration::from_secs(20))?;
+    if output.code != Some(0) {
+        let sentence = format!("`{}` cannot run: {}", path.display(), output.stderr.trim());
+        return Err(Fault::machine(sentence).hint("install both programs of one version together").into());
+    }
+    Ok(output.stdout.trim().to_owned())
+}
+
+/// Becomes the heavy worker with the given arguments: pid, environment and descriptors stay, so that a
+/// launcher's MPI start-up survives.
+///
+/// # Errors
+/// Always, when it returns: the reason why it could not be started.
+pub fn become_heavy(args: &[std::ffi::OsString]) -> Result<std::convert::Infallible> {
+    let path = sibling()?;
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let error = process::exec(&path, args, &[(VERSION_VARIABLE, version)]);
+    Err(process::not_started(&path.display().to_string(), &error).into())
+}

@@ -1,0 +1,251 @@
+//! The worker: one process a rank, from "who am I" to the record of the trial.
+//!
+//! Rank 0 finds the trial, opens the record, and is its only writer; other ranks run the same program
+//! and report to rank 0. A single rank needs nobody and pays nothing for it. The worker never decides
+//! what to run next and never talks to a scheduler.
+
+pub mod attempt;
+pub mod child;
+pub mod devices;
+pub mod launch;
+pub mod member;
+pub mod peers;
+pub mod rank;
+pub mod scratch;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::fault::Fault;
+use crate::host::signal::Signals;
+use crate::host::{Vars, clock, disk, vars};
+use crate::plan::{OnFailure, Resources};
+use crate::tree::records::{self, Event, Outcome};
+use crate::tree::table::{self, Head, Row};
+use crate::tree::{Tree, line, waves};
+
+/// Which trial a worker is to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Which {
+    /// The one of this element of a job array: entry `first + index` of the wave's map.
+    Element {
+        /// Number of the wave.
+        wave: u32,
+        /// Entry of the array's first element.
+        first: u64,
+        /// Elements of the array.
+        count: u64,
+    },
+    /// This one.
+    Trial(u64),
+}
+
+/// What a worker is asked.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The sweep's folder.
+    pub sweep: PathBuf,
+    /// Which trial.
+    pub which: Which,
+    /// Run only if the trial before it in its chain is done (or the plan goes on after failures).
+    pub gate: bool,
+}
+
+/// Everything about the trial that every rank knows.
+pub struct Job {
+    /// The sweep.
+    pub tree: Tree,
+    /// What all its trials share.
+    pub head: Head,
+    /// The trial.
+    pub row: Row,
+    /// What it asked for.
+    pub resources: Resources,
+    /// Who this process is.
+    pub rank: rank::Rank,
+    /// The environment the worker was started with.
+    pub vars: Vars,
+    /// This node's name.
+    pub host: String,
+    /// The scheduler's id of this job.
+    pub job_id: Option<String>,
+}
+
+/// Runs a worker to its end and returns the exit code for the scheduler: the program's own, or 0 for a
+/// failure after which its chain goes on.
+///
+/// # Errors
+/// When the trial cannot be found or its record cannot be written.
+pub fn run(request: &Request, vars: Vars) -> Result<i32> {
+    let mut signals = child::listen()?;
+    let host = vars::node_name(&vars);
+    let rank = rank::derive(&vars, &host)?;
+    let tree = Tree::at(&request.sweep);
+    let trial = which(&tree, &request.which, &vars)?;
+    let (head, row) = table::find(&tree, trial)?;
+    let resources = row.resources.clone().unwrap_or_else(|| head.resources.clone());
+    let job_id = job_id(&vars);
+    let job = Job { tree, head, row, resources, rank, vars, host, job_id };
+    if job.rank.world_size.unwrap_or(1) > 1 && job.rank.rank > 0 {
+        return member::run(&job, &mut signals);
+    }
+    lead(&job, request.gate, &mut signals)
+}
+
+/// Rank 0: opens the record and runs attempts until one is done or none is left.
+fn lead(job: &Job, gate: bool, signals: &mut Signals) -> Result<i32> {
+    let trial = job.row.id;
+    let world = job.rank.world_size.unwrap_or(1);
+    let (record, next_run) = records::of_trial(&job.tree, trial)?;
+    if record.outcome() == Some(Outcome::Done) {
+        // Requeued after its end, or submitted twice: a finished result is never made again. The
+        // other ranks, if any, find no meeting and need not: the whole step ends with us.
+        return Ok(0);
+    }
+    if gate && let Some(code) = closed_gate(job)? {
+        return Ok(code);
+    }
+    let mut recorder = Recorder::open(&job.tree, trial, next_run)?;
+    let mut crew = None;
+    let mut tried = 0;
+    let first = record.attempts.last().map_or(0, |a| a.start.attempt) + 1;
+    let end = loop {
+        let number = first + tried;
+        let end = attempt::run(job, number, &mut recorder, &mut crew, signals)?;
+        tried += 1;
+        let again = end.state == Outcome::Failed && end.retry && tried < job.head.run.attempts;
+        if !again {
+            break end;
+        }
+    };
+    let code = match end.state {
+        Outcome::Done => 0,
+        // A failure after which the chain goes on must look like success: aftercorr asks for 0.
+        Outcome::Failed | Outcome::Timeout if job.head.run.on_failure == OnFailure::Continue => 0,
+        _ => end.code,
+    };
+    if let Some(crew) = &mut crew {
+        crew.tell(&peers::Down::Leave { code });
+    }
+    let _ = world;
+    drop_empty_job_log();
+    Ok(code)
+}
+
+/// The exit code with which to leave if the chain has stopped before this trial.
+fn closed_gate(job: &Job) -> Result<Option<i32>> {
+    let Some(before) = job.row.after else { return Ok(None) };
+    if job.head.run.on_failure == OnFailure::Continue {
+        return Ok(None);
+    }
+    let (record, _) = records::of_trial(&job.tree, before)?;
+    Ok((record.outcome() != Some(Outcome::Done)).then_some(1))
+}
+
+fn which(tree: &Tree, which: &Which, vars: &Vars) -> Result<u64> {
+    match which {
+        Which::Trial(trial) => Ok(*trial),
+        Which::Element { wave, first, count } => {
+            let name = ["SLURM_ARRAY_TASK_ID", "PBS_ARRAY_INDEX"];
+            let index = name.iter().find_map(|n| vars.get(*n)).ok_or_else(|| {
+                Fault::request("this worker is no element of a job array: SLURM_ARRAY_TASK_ID is not set")
+                    .hint("name the trial instead: `hpcsweep worker --sweep DIR --trial N`")
+            })?;
+            let index: u64 = index.parse().map_err(|_| {
+                Fault::request(format!("the array index `{index}` is not a number"))
+            })?;
+            if index >= *count {
+                let sentence = format!("array index {index} is beyond the {count} elements of this array");
+                return Err(Fault::request(sentence).into());
+            }
+            waves::element(tree, *wave, first + index)
+        }
+    }
+}
+
+/// The scheduler's id of this job, as its users know it: `12_7` for an element.
+fn job_id(vars: &Vars) -> Option<String> {
+    match (vars.get("SLURM_ARRAY_JOB_ID"), vars.get("SLURM_ARRAY_TASK_ID")) {
+        (Some(job), Some(index)) => Some(format!("{job}_{index}")),
+        _ => vars.get("SLURM_JOB_ID").or_else(|| vars.get("PBS_JOBID")).cloned(),
+    }
+}
+
+/// The job's own output file, which the scheduler has made: removed when nothing was written to it, so
+/// that a trial leaves its record and its log and no third file.
+fn drop_empty_job_log() {
+    let path = PathBuf::from("/proc/self/fd/2");
+    let Ok(file) = std::fs::read_link(&path) else { return };
+    let ours = file.extension().is_some_and(|e| e == "log")
+        && file.parent().and_then(|p| p.parent()).is_some_and(|p| p.ends_with("logs/jobs"));
+    if ours && std::fs::metadata(&path).is_ok_and(|m| m.is_file() && m.len() == 0) {
+        let _ = std::fs::remove_file(file);
+    }
+}
+
+/// The one writer of a run's record.
+pub struct Recorder {
+    lines: line::Writer,
+    path: PathBuf,
+    /// Number of the run: which worker process of the trial this is.
+    pub run: u32,
+}
+
+impl Recorder {
+    /// Creates the record of the next free run of a trial.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn open(tree: &Tree, trial: u64, from: u32) -> Result<Self> {
+        for run in from.. {
+            let path = tree.record(trial, run);
+            if let Some(file) = disk::create_exclusive_with_parent(&path)? {
+                return Ok(Self { lines: line::Writer::new(file), path, run });
+            }
+        }
+        Err(Fault::machine(format!("no free run number for trial {trial}")).into())
+    }
+
+    /// Appends an event. A full disk is waited for: the end of a trial must not be lost to it.
+    ///
+    /// # Errors
+    /// When the disk still refuses after five minutes.
+    pub fn write(&mut self, event: &Event) -> Result<()> {
+        let patience = if matches!(event, Event::End(_)) { Duration::from_secs(300) } else { Duration::ZERO };
+        let since = Instant::now();
+        loop {
+            match self.lines.append(event) {
+                Ok(()) => return Ok(()),
+                Err(e) if since.elapsed() >= patience => {
+                    return Err(disk::fault("write", &self.path, &e).into());
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(500)),
+            }
+        }
+    }
+}
+
+/// When the trial's time is over: the scheduler's end of the job less a margin, or the walltime from
+/// now on where no scheduler keeps the time.
+pub fn clock_of(job: &Job) -> child::Clock {
+    let tick = Duration::from_millis(if job.rank.world_size.unwrap_or(1) > 1 { 20 } else { 1000 });
+    let left = match job.vars.get("SLURM_JOB_END_TIME").and_then(|t| t.parse::<f64>().ok()) {
+        Some(end) => Some(end - clock::now()),
+        None => job.resources.walltime_s.map(|s| s as f64),
+    };
+    let Some(left) = left else {
+        return child::Clock { deadline: None, grace: Duration::from_secs(30), tick };
+    };
+    // Room to end the program and to write it down before the scheduler's own SIGKILL.
+    let by_scheduler = job.vars.contains_key("SLURM_JOB_END_TIME");
+    let margin = if by_scheduler { (left * 0.05).clamp(2.0, 30.0) } else { 0.0 };
+    let grace = if by_scheduler { margin * 0.6 } else { 10.0 };
+    let until = (left - margin).max(0.0);
+    child::Clock {
+        deadline: Instant::now().checked_add(Duration::from_secs_f64(until.min(1e9))),
+        grace: Duration::from_secs_f64(grace),
+        tick,
+    }
+}

@@ -1,0 +1,388 @@
+//! The ranks of one trial, talking to their rank 0 over TCP: who is there, what they print, how they
+//! end. A rank that dies closes its connection, so it is missed at once, without polling.
+//!
+//! Rank 0 publishes its addresses in one small file of the sweep (`meet/`), removed at the end; every
+//! other rank waits for that file and connects. Lines are JSON; the first must carry the file's token.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::fault::Fault;
+use crate::host::{Vars, clock, disk};
+use crate::words;
+
+/// What a rank says to rank 0.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "lowercase")]
+pub enum Up {
+    /// I am here.
+    Hello {
+        /// Token of the meeting file.
+        token: String,
+        /// Its rank.
+        rank: u32,
+        /// World size as it sees it.
+        world: u32,
+        /// Its host.
+        host: String,
+    },
+    /// A line its program printed.
+    Line {
+        /// The line, without its end.
+        text: String,
+    },
+    /// Metric lines of its program.
+    Metrics {
+        /// The lines.
+        rows: Vec<Map<String, Value>>,
+    },
+    /// Its program has ended.
+    Ended {
+        /// Exit code, or 128 + signal.
+        code: i32,
+        /// The signal that killed it.
+        signal: Option<i32>,
+        /// True when the worker was told to stop.
+        stopped: bool,
+    },
+    /// Its program could not be started.
+    Broken {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What rank 0 says to a rank.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "lowercase")]
+pub enum Down {
+    /// Begin this attempt.
+    Begin {
+        /// Attempt, from 1.
+        attempt: u32,
+        /// Where torch's rendezvous listens: an address of rank 0 that another rank has reached.
+        addr: String,
+        /// Its port.
+        port: u16,
+    },
+    /// Stop your program.
+    Stop,
+    /// The trial is over; end with this code if your own is 0.
+    Leave {
+        /// Exit code of the trial.
+        code: i32,
+    },
+}
+
+/// An event at rank 0.
+#[derive(Debug)]
+pub struct FromRank {
+    /// Whose.
+    pub rank: u32,
+    /// What; `None`: the connection is gone.
+    pub said: Option<Up>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Meeting {
+    token: String,
+    port: u16,
+    addrs: Vec<IpAddr>,
+}
+
+/// The name under which all ranks of one launch meet, from what the launcher gave all of them alike.
+///
+/// # Errors
+/// When nothing in the environment is common to the ranks of this launch alone.
+pub fn meeting_name(vars: &Vars, trial: u64) -> Result<String, Fault> {
+    let get = |name: &str| vars.get(name).filter(|v| !v.is_empty());
+    let mut parts: Vec<&String> = Vec::new();
+    if let Some(word) = get("HPCSWEEP_MEET") {
+        parts.push(word);
+    } else {
+        for name in ["SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "PBS_JOBID", "PALS_APID"] {
+            parts.extend(get(name));
+        }
+        // One launch of mpirun inside an allocation: its namespace tells it from the next.
+        for name in ["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_KVSNAME", "FLUX_JOB_ID"] {
+            parts.extend(get(name));
+        }
+    }
+    if parts.is_empty() {
+        return Err(Fault::request("the ranks have no name in common under which to meet")
+            .hint("set HPCSWEEP_MEET to the same word for all ranks, and another one for every launch"));
+    }
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(part.as_bytes());
+        hasher.update(b"\0");
+    }
+    Ok(format!("{trial}-{}", &hasher.finalize().to_hex()[..12]))
+}
+
+/// Rank 0's side: everyone's connection.
+pub struct Crew {
+    file: PathBuf,
+    streams: BTreeMap<u32, TcpStream>,
+    /// What the ranks say.
+    pub inbox: Receiver<FromRank>,
+    /// Hosts by rank.
+    pub hosts: BTreeMap<u32, String>,
+    /// An address of this process that another host's rank has reached.
+    pub addr: IpAddr,
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.file);
+    }
+}
+
+impl Crew {
+    /// Waits for ranks `1..world`. `stop` is asked now and then whether to give up.
+    ///
+    /// # Errors
+    /// When a rank is missing at the deadline (named), claims a number twice, or sees another world.
+    pub fn gather(
+        dir: &Path,
+        name: &str,
+        world: u32,
+        host: &str,
+        deadline: Duration,
+        mut stop: impl FnMut() -> bool,
+    ) -> Result<Self> {
+        let fail = |e: std::io::Error| Fault::machine(format!("cannot listen: {}", disk::reason(&e)));
+        let listener = TcpListener::bind(("::", 0)).or_else(|_| TcpListener::bind(("0.0.0.0", 0)));
+        let listener = listener.map_err(fail)?;
+        listener.set_nonblocking(true).map_err(fail)?;
+        let port = listener.local_addr().map_err(fail)?.port();
+        let token = format!("{:016x}{:016x}", clock::noise(), clock::noise());
+        let meeting = Meeting { token: token.clone(), port, addrs: own_addresses() };
+        disk::make_dir(dir)?;
+        let file = dir.join(format!("{name}.json"));
+        disk::write_whole(&file, &crate::tree::to_json_line(&meeting)?)?;
+
+        let (sender, inbox) = mpsc::channel();
+        let mut crew = Self {
+            file,
+            streams: BTreeMap::new(),
+            inbox,
+            hosts: BTreeMap::from([(0, host.to_owned())]),
+            addr: IpAddr::from([127, 0, 0, 1]),
+        };
+        let until = Instant::now() + deadline;
+        while crew.streams.len() + 1 < world as usize {
+            if stop() {
+                return Err(Fault::new(crate::fault::Kind::Trials, "told to stop while ranks gathered").into());
+            }
+            if Instant::now() >= until {
+                return Err(crew.missing(world, deadline).into());
+            }
+            match listener.accept() {
+                Ok((stream, _)) => crew.welcome(stream, &token, world, &sender)?,
+                Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+        Ok(crew)
+    }
+
+    fn missing(&self, world: u32, deadline: Duration) -> Fault {
+        let missing: Vec<String> =
+            (1..world).filter(|r| !self.streams.contains_key(r)).map(|r| r.to_string()).collect();
+        let here: Vec<String> = self.hosts.iter().map(|(r, h)| format!("rank {r} on {h}")).collect();
+        Fault::new(
+            crate::fault::Kind::Trials,
+            format!(
+                "{} did not arrive within {}",
+                if missing.len() == 1 {
+                    format!("rank {}", missing[0])
+                } else {
+                    format!("ranks {}", missing.join(", "))
+                },
+                words::duration(deadline.as_secs_f64())
+            ),
+        )
+        .at(format!("here: {}", here.join(", ")))
+        .hint("look for the missing hosts in the job's own log; can their nodes reach this one?")
+    }
+
+    fn welcome(
+        &mut self,
+        stream: TcpStream,
+        token: &str,
+        world: u32,
+        sender: &Sender<FromRank>,
+    ) -> Result<()> {
+        let ready = stream.set_nonblocking(false).is_ok()
+            && stream.set_read_timeout(Some(Duration::from_secs(5))).is_ok()
+            && stream.set_nodelay(true).is_ok();
+        let Ok(copy) = stream.try_clone() else { return Ok(()) };
+        let mut reader = BufReader::new(copy);
+        let mut line = String::new();
+        if !ready || reader.read_line(&mut line).is_err() {
+            return Ok(());
+        }
+        // A stranger who knocks without the token is not one of us.
+        let Ok(Up::Hello { token: theirs, rank, world: seen, host }) = serde_json::from_str(&line) else {
+            return Ok(());
+        };
+        if theirs != token {
+            return Ok(());
+        }
+        let bad = |sentence: String| {
+            Err(Fault::new(crate::fault::Kind::Trials, sentence)
+                .hint("`hpcsweep worker --explain` under the same launcher shows where ranks come from")
+                .into())
+        };
+        if seen != world {
+            return bad(format!("rank {rank} on {host} sees {seen} ranks, rank 0 sees {world}"));
+        }
+        if rank == 0 || rank >= world {
+            return bad(format!("a process on {host} says it is rank {rank} of {world}"));
+        }
+        if self.streams.contains_key(&rank) {
+            return bad(format!("two processes say they are rank {rank}: {} and {host}", self.hosts[&rank]));
+        }
+        let _ = stream.set_read_timeout(None);
+        if let Ok(local) = stream.local_addr() {
+            let ip = local.ip().to_canonical();
+            if self.addr.is_loopback() {
+                self.addr = ip;
+            }
+        }
+        self.hosts.insert(rank, host);
+        self.streams.insert(rank, stream);
+        let sender = sender.clone();
+        std::thread::spawn(move || {
+            for line in reader.lines() {
+                let Ok(line) = line else { break };
+                let Ok(said) = serde_json::from_str(&line) else { break };
+                if sender.send(FromRank { rank, said: Some(said) }).is_err() {
+                    return;
+                }
+            }
+            let _ = sender.send(FromRank { rank, said: None });
+        });
+        Ok(())
+    }
+
+    /// Tells every rank.
+    pub fn tell(&mut self, message: &Down) {
+        let Ok(mut bytes) = serde_json::to_vec(message) else { return };
+        bytes.push(b'\n');
+        for stream in self.streams.values_mut() {
+            // A rank that is gone is noticed by its reader.
+            let _ = stream.write_all(&bytes);
+        }
+    }
+}
+
+/// A rank's line to rank 0.
+#[derive(Clone)]
+pub struct Line {
+    stream: Arc<Mutex<TcpStream>>,
+}
+
+impl Line {
+    /// Says something; nothing happens when rank 0 is gone (the inbox tells).
+    pub fn say(&self, message: &Up) {
+        let Ok(mut bytes) = serde_json::to_vec(message) else { return };
+        bytes.push(b'\n');
+        if let Ok(mut stream) = self.stream.lock() {
+            let _ = stream.write_all(&bytes);
+        }
+    }
+}
+
+/// Joins rank 0: waits for its file, connects, says hello. The receiver yields what rank 0 says and
+/// closes when it is gone.
+///
+/// # Errors
+/// When rank 0 does not appear within the deadline.
+pub fn join(
+    dir: &Path,
+    name: &str,
+    rank: u32,
+    world: u32,
+    host: &str,
+    deadline: Duration,
+    mut stop: impl FnMut() -> bool,
+) -> Result<(Line, Receiver<Down>)> {
+    let file = dir.join(format!("{name}.json"));
+    let until = Instant::now() + deadline;
+    let mut nap = Duration::from_millis(5);
+    let gone = |why: &str| {
+        let sentence =
+            format!("rank {rank} on {host} found no rank 0 within {}", words::duration(deadline.as_secs_f64()));
+        Fault::new(crate::fault::Kind::Trials, sentence).at(format!("{}: {why}", file.display())).hint(
+            "rank 0 may have ended before the others began: its log says why",
+        )
+    };
+    let mut why = "the file is not there";
+    loop {
+        if stop() {
+            return Err(gone("told to stop").into());
+        }
+        // Listing first: it makes an NFS client look again instead of remembering that there was none.
+        let _ = disk::list(dir);
+        if let Some(text) = disk::read_if_there(&file)?
+            && let Ok(meeting) = serde_json::from_str::<Meeting>(&text)
+        {
+            if let Some(stream) = meeting.addrs.iter().find_map(|ip| {
+                TcpStream::connect_timeout(&SocketAddr::new(*ip, meeting.port), Duration::from_secs(2)).ok()
+            }) {
+                let reader = stream.try_clone().map_err(|e| disk::fault("read from", &file, &e))?;
+                let _ = stream.set_nodelay(true);
+                let line = Line { stream: Arc::new(Mutex::new(stream)) };
+                line.say(&Up::Hello { token: meeting.token, rank, world, host: host.to_owned() });
+                let (sender, receiver) = mpsc::channel();
+                std::thread::spawn(move || {
+                    for line in BufReader::new(reader).lines() {
+                        let Ok(line) = line else { return };
+                        let Ok(said) = serde_json::from_str(&line) else { return };
+                        if sender.send(said).is_err() {
+                            return;
+                        }
+                    }
+                });
+                return Ok((line, receiver));
+            }
+            why = "none of its addresses can be reached";
+        }
+        if Instant::now() >= until {
+            return Err(gone(why).into());
+        }
+        std::thread::sleep(nap);
+        nap = (nap * 2).min(Duration::from_millis(250));
+    }
+}
+
+/// The addresses of this host, loopback last.
+fn own_addresses() -> Vec<IpAddr> {
+    let mut addrs: Vec<IpAddr> = nix::ifaddrs::getifaddrs()
+        .map(|all| {
+            all.filter_map(|interface| {
+                let address = interface.address?;
+                if let Some(v4) = address.as_sockaddr_in() {
+                    return Some(IpAddr::V4(v4.ip()));
+                }
+                let v6 = address.as_sockaddr_in6()?.ip();
+                // Link-local addresses need an interface to be of use.
+                (v6.segments()[0] & 0xffc0 != 0xfe80).then_some(IpAddr::V6(v6))
+            })
+            .collect()
+        })
+        .unwrap_or_default();
+    addrs.sort_by_key(|ip| (ip.is_loopback(), ip.is_ipv6(), *ip));
+    addrs.dedup();
+    addrs
+}

@@ -1,0 +1,164 @@
+//! The private folder of a running attempt on the node's own disk: the parameters as JSON, and the
+//! files by which the program hands back metrics and a result. Removed when the attempt ends.
+
+use std::fs::{self, DirBuilder};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use serde_json::{Map, Value};
+
+use crate::host::{Vars, clock, disk};
+
+/// The folder and what has been read of it so far.
+#[derive(Debug)]
+pub struct Scratch {
+    dir: PathBuf,
+    read: u64,
+    rest: Vec<u8>,
+    /// Lines of the metrics file that were no JSON object.
+    pub odd_lines: u64,
+}
+
+impl Scratch {
+    /// Makes the folder under `$TMPDIR` (or `/tmp`), readable by this user alone, and writes the
+    /// parameters into it.
+    ///
+    /// # Errors
+    /// When the node's disk refuses.
+    pub fn make(vars: &Vars, trial: u64, params: &Value) -> Result<Self> {
+        let base = vars.get("TMPDIR").map_or(Path::new("/tmp"), |dir| Path::new(dir.as_str()));
+        let dir = base.join(format!("hpcsweep-{trial}-{}", clock::short_token()));
+        DirBuilder::new()
+            .mode(0o700)
+            .create(&dir)
+            .map_err(|e| disk::fault("make the folder", &dir, &e))?;
+        let scratch = Self { dir, read: 0, rest: Vec::new(), odd_lines: 0 };
+        let path = scratch.params();
+        fs::write(&path, serde_json::to_vec(params)?).map_err(|e| disk::fault("write", &path, &e))?;
+        Ok(scratch)
+    }
+
+    /// The parameters, a JSON object.
+    pub fn params(&self) -> PathBuf {
+        self.dir.join("params.json")
+    }
+
+    /// Where the program appends JSON lines.
+    pub fn metrics(&self) -> PathBuf {
+        self.dir.join("metrics.jsonl")
+    }
+
+    /// Where the program may leave its final result, one JSON value.
+    pub fn result(&self) -> PathBuf {
+        self.dir.join("result.json")
+    }
+
+    /// The metric lines that are complete and have not been taken yet. With `last`, a final line
+    /// without a newline counts too. Lines that are no JSON object are counted, not kept.
+    pub fn take_metrics(&mut self, last: bool) -> Vec<Map<String, Value>> {
+        if let Ok(mut file) = fs::File::open(self.metrics())
+            && file.seek(SeekFrom::Start(self.read)).is_ok()
+            && let Ok(n) = file.read_to_end(&mut self.rest)
+        {
+            self.read += n as u64;
+        }
+        let end = match self.rest.iter().rposition(|&b| b == b'\n') {
+            _ if last => self.rest.len(),
+            Some(newline) => newline + 1,
+            None => 0,
+        };
+        let mut rows = Vec::new();
+        for line in self.rest[..end].split(|&b| b == b'\n') {
+            let line = line.trim_ascii();
+            if line.is_empty() {
+                continue;
+            }
+            match parse_row(line) {
+                Some(row) => rows.push(row),
+                None => self.odd_lines += 1,
+            }
+        }
+        self.rest.drain(..end);
+        rows
+    }
+
+    /// The final result, if the program left one that is JSON.
+    pub fn take_result(&self) -> Option<Value> {
+        let text = fs::read_to_string(self.result()).ok()?;
+        parse_lenient(text.trim().as_bytes())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn parse_row(line: &[u8]) -> Option<Map<String, Value>> {
+    match parse_lenient(line)? {
+        Value::Object(map) => Some(map),
+        _ => None,
+    }
+}
+
+/// JSON, and the `NaN`, `Infinity`, `-Infinity` that Python's json module writes: they become the
+/// strings `nan`, `inf`, `-inf`, so that a diverged run keeps its metrics.
+fn parse_lenient(text: &[u8]) -> Option<Value> {
+    if let Ok(value) = serde_json::from_slice(text) {
+        return Some(value);
+    }
+    let text = std::str::from_utf8(text).ok()?;
+    let mut out = String::with_capacity(text.len() + 8);
+    let mut rest = text;
+    let mut quoted = false;
+    while let Some(c) = rest.chars().next() {
+        if quoted {
+            let len = if c == '\\' { 1 + rest[1..].chars().next().map_or(0, char::len_utf8) } else { c.len_utf8() };
+            quoted = c != '"';
+            out.push_str(&rest[..len]);
+            rest = &rest[len..];
+            continue;
+        }
+        let word = [("-Infinity", "\"-inf\""), ("Infinity", "\"inf\""), ("NaN", "\"nan\"")]
+            .into_iter()
+            .find(|(word, _)| rest.starts_with(word));
+        if let Some((word, stands_for)) = word {
+            out.push_str(stands_for);
+            rest = &rest[word.len()..];
+        } else {
+            quoted = c == '"';
+            out.push(c);
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+    serde_json::from_str(&out).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn metric_lines_are_taken_once_and_only_when_complete() {
+        let tmp = tempfile::tempdir().unwrap();
+        let vars = Vars::from([("TMPDIR".to_owned(), tmp.path().display().to_string())]);
+        let mut scratch = Scratch::make(&vars, 3, &serde_json::json!({"lr": 0.1})).unwrap();
+        assert_eq!(scratch.take_metrics(false), vec![]);
+        let mut file = fs::File::create(scratch.metrics()).unwrap();
+        file.write_all(b"{\"step\":1,\"loss\":0.5}\nnot json\n{\"step\":2,").unwrap();
+        assert_eq!(scratch.take_metrics(false).len(), 1);
+        assert_eq!(scratch.take_metrics(false).len(), 0);
+        file.write_all(b"\"loss\":NaN,\"note\":\"a NaN\"}").unwrap();
+        assert_eq!(scratch.take_metrics(false).len(), 0);
+        let last = scratch.take_metrics(true);
+        assert_eq!(serde_json::to_string(&last).unwrap(), r#"[{"step":2,"loss":"nan","note":"a NaN"}]"#);
+        assert_eq!(scratch.odd_lines, 1);
+        drop(scratch);
+        assert_eq!(disk::list(tmp.path()).unwrap(), Vec::<String>::new());
+    }
+}
