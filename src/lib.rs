@@ -1,5 +1,36 @@
 //! hpcsweep: from a sweep plan to a table of results, on any Slurm or PBS cluster.
+//!
+//! The rooms, bottom floor first; a room uses only rooms of lower floors (`tests/it/tidy.rs` checks it):
+//!
+//! | floor | rooms |
+//! |---|---|
+//! | 0 | [`fault`], [`words`] |
+//! | 1 | [`host`] |
+//! | 2 | [`units`], [`idset`], [`hostlist`], [`plan`], [`site`], [`rank`], [`devices`] |
+//! | 3 | [`graph`], [`tree`] |
+//! | 4 | [`render`] |
+//! | 5 | [`scheduler`], [`standing`] |
+//! | 6 | [`submit`], [`status`], [`collect`], [`doctor`], [`project`], [`worker`] |
+//! | 7 | [`cli`] |
+
 pub mod fault;
-pub mod graph;
-pub mod host;
 pub mod words;
+
+pub mod host;
+
+pub mod devices;
+pub mod plan;
+pub mod rank;
+pub mod site;
+pub mod units;
+
+pub mod graph;
+pub mod tree;
+
+pub mod render;
+
+pub mod scheduler;
+pub mod standing;
+
+pub mod submit;
+pub mod worker;

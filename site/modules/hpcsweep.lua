@@ -47,19 +47,20 @@ if os.getenv("MANPATH") then
 end
 
 -- bash-completion and fish look here. Unset means these two folders, so they have to be named.
-local created = pathJoin(root, "share") .. ":/usr/local/share:/usr/share"
-local dirs = os.getenv("XDG_DATA_DIRS")
-if not dirs or dirs == "" or dirs == created then
-    setenv("XDG_DATA_DIRS", created)
+local share = pathJoin(root, "share")
+local dirs = os.getenv("XDG_DATA_DIRS") or ""
+if dirs == "" or dirs == share .. ":/usr/local/share:/usr/share" then
+    append_path("XDG_DATA_DIRS", share)
+    append_path("XDG_DATA_DIRS", "/usr/local/share")
+    append_path("XDG_DATA_DIRS", "/usr/share")
 else
-    prepend_path("XDG_DATA_DIRS", pathJoin(root, "share"))
+    prepend_path("XDG_DATA_DIRS", share)
 end
 
 -- zsh and fish read their lists of folders when they start; those that run are told.
-local share = quoted(pathJoin(root, "share"))
 local shell = myShellName()
 if shell == "zsh" then
-    local folder = share .. "/zsh/site-functions"
+    local folder = quoted(share .. "/zsh/site-functions")
     execute({
         cmd = "fpath=(" .. folder .. " $fpath); if (( $+functions[compdef] )); then "
             .. "autoload -Uz _hpcsweep; compdef _hpcsweep hpcsweep; fi",
@@ -71,7 +72,7 @@ if shell == "zsh" then
         modeA = { "unload" },
     })
 elseif shell == "fish" then
-    local folder = share .. "/fish/vendor_completions.d"
+    local folder = quoted(share .. "/fish/vendor_completions.d")
     execute({ cmd = "set -g fish_complete_path " .. folder .. " $fish_complete_path", modeA = { "load" } })
     execute({
         cmd = "set -g fish_complete_path (string match -v -- " .. folder

@@ -1,5 +1,5 @@
 #%Module1.0
-# hpcsweep @VERSION@, for Environment Modules and for Lmod without its Lua twin.
+# hpcsweep @VERSION@, for Environment Modules. Lmod takes the Lua twin of this file.
 #
 # The installation is found from the place of this file, links resolved, so that both can be moved
 # together. Unloading leaves the environment as it was.
@@ -33,18 +33,19 @@ if {[info exists env(MANPATH)]} {
 }
 
 # bash-completion and fish look here. Unset means these two folders, so they have to be named.
-set defaults /usr/local/share:/usr/share
-set created  [file join $root share]:$defaults
-if {![info exists env(XDG_DATA_DIRS)] || $env(XDG_DATA_DIRS) eq $created} {
-    setenv XDG_DATA_DIRS $created
+set share [file join $root share]
+if {![info exists env(XDG_DATA_DIRS)] || $env(XDG_DATA_DIRS) in [list {} $share:/usr/local/share:/usr/share]} {
+    append-path XDG_DATA_DIRS $share
+    append-path XDG_DATA_DIRS /usr/local/share
+    append-path XDG_DATA_DIRS /usr/share
 } else {
-    prepend-path XDG_DATA_DIRS [file join $root share]
+    prepend-path XDG_DATA_DIRS $share
 }
 
 # zsh and fish read their lists of folders when they start; those that run are told.
 if {[module-info mode load] || [module-info mode unload]} {
     set on     [module-info mode load]
-    set quoted '[string map {' '\\''} [file join $root share]]'
+    set quoted '[string map {' '\\''} $share]'
     switch -- [module-info shell] {
         zsh {
             if {$on} {

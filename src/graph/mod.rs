@@ -5,6 +5,7 @@
 //! `n_k`: indices stay dense and element `i` of a link continues element `i` of the link before.
 
 mod cover;
+pub mod shapes;
 
 /// What the graph needs to know of one trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,16 +3,29 @@
 //! [`parse`] takes text and returns a [`Plan`] or every fault of the text at once. What is checked
 //! here is not checked again further up. Never touches the disk.
 
-pub mod axes;
+mod axes;
 pub mod check;
-pub mod file;
+mod command;
+mod engine;
+mod exclude;
+mod expand;
+mod file;
+mod key;
+mod leaves;
+mod reader;
+mod request;
 pub mod resources;
-pub mod trials;
+mod run;
+mod sample;
+mod template;
+mod trials;
 pub mod value;
 
 use std::sync::Arc;
 
+pub use command::{CommandTemplate, Rendered};
 pub use file::parse;
+pub use key::Keys;
 pub use resources::Resources;
 pub use value::{Params, Value};
 
@@ -129,3 +142,6 @@ pub struct Plan {
 
 /// The names of `params` that stand for something else in templates of a command.
 pub const RESERVED_NAMES: &[&str] = &["params", "trial", "sweep"];
+
+/// The most trials of one plan; a plan beyond it is refused before it is expanded.
+pub const MAX_TRIALS: u64 = 10_000_000;

@@ -36,12 +36,14 @@ impl Value {
         match json {
             J::Null => Self::text(""),
             J::Bool(b) => Self::Bool(*b),
-            J::Number(n) => n.as_i64().map_or_else(|| Self::Float(n.as_f64().unwrap_or(f64::NAN)), Self::Int),
+            J::Number(n) => {
+                n.as_i64().map_or_else(|| Self::Float(n.as_f64().unwrap_or(f64::NAN)), Self::Int)
+            }
             J::String(s) => Self::text(s),
             J::Array(items) => Self::List(items.iter().map(Self::from_json).collect()),
-            J::Object(map) => {
-                Self::Table(map.iter().map(|(k, v)| (Arc::from(k.as_str()), Self::from_json(v))).collect())
-            }
+            J::Object(map) => Self::Table(
+                map.iter().map(|(k, v)| (Arc::from(k.as_str()), Self::from_json(v))).collect(),
+            ),
         }
     }
 
@@ -127,6 +129,15 @@ impl Params {
         self.names.iter().position(|n| **n == *name).map(|i| &self.values[i])
     }
 
+    /// The table with a dotted name, as something that can be written out.
+    pub fn table(&self, name: &str) -> Option<impl Serialize + '_> {
+        let is_inside =
+            |n: &Arc<str>| n.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+        let from = self.names.iter().position(is_inside)?;
+        let to = from + self.names[from..].iter().take_while(|n| is_inside(n)).count();
+        Some(Level { params: self, from, to, depth: name.len() + 1 })
+    }
+
     /// Dotted names with their values, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.names.iter().map(|n| &**n).zip(self.values.iter())
@@ -138,7 +149,8 @@ impl Params {
             match json {
                 serde_json::Value::Object(map) if !map.is_empty() || prefix.is_empty() => {
                     for (k, v) in map {
-                        let name = if prefix.is_empty() { k.clone() } else { format!("{prefix}.{k}") };
+                        let name =
+                            if prefix.is_empty() { k.clone() } else { format!("{prefix}.{k}") };
                         walk(&name, v, out);
                     }
                 }
@@ -181,7 +193,8 @@ impl Serialize for Level<'_> {
                 }
                 Some((head, _)) => {
                     let prefix = &names[i][..self.depth + head.len() + 1];
-                    let end = (i..self.to).find(|&j| !names[j].starts_with(prefix)).unwrap_or(self.to);
+                    let end =
+                        (i..self.to).find(|&j| !names[j].starts_with(prefix)).unwrap_or(self.to);
                     let level =
                         Level { params: self.params, from: i, to: end, depth: prefix.len() };
                     map.serialize_entry(head, &level)?;
@@ -216,7 +229,7 @@ mod tests {
         let json = serde_json::to_string(&p).unwrap();
         assert_eq!(
             json,
-            r#"{"opt":{"lr":1e-5,"betas":[0.9,0.999],"sched":{"name":"cos"}},"epochs":3,"amp":true}"#
+            r#"{"opt":{"lr":0.00001,"betas":[0.9,0.999],"sched":{"name":"cos"}},"epochs":3,"amp":true}"#
         );
         assert_eq!(Params::from_json(&serde_json::from_str(&json).unwrap()), p);
     }
@@ -225,7 +238,8 @@ mod tests {
     fn floats_keep_their_bits_in_text_and_json() {
         for f in [0.1, 1e-5, 1.0, 16_777_217.0, 5e-324, f64::MAX, -0.0, 1e22] {
             assert_eq!(float_text(f).parse::<f64>().unwrap().to_bits(), f.to_bits());
-            let json: f64 = serde_json::from_str(&serde_json::to_string(&Value::Float(f)).unwrap()).unwrap();
+            let json: f64 =
+                serde_json::from_str(&serde_json::to_string(&Value::Float(f)).unwrap()).unwrap();
             assert_eq!(json.to_bits(), f.to_bits());
         }
         assert_eq!(float_text(1.0), "1.0");

@@ -122,6 +122,8 @@ pub struct SiteWords {
     pub launcher: Vec<String>,
     /// Whether a single rank is started by the launcher too.
     pub single_rank_step: bool,
+    /// What a trial that names no walltime asks for where the site caps it.
+    pub max_walltime_s: Option<u64>,
 }
 
 /// GPUs of each node of a request.
@@ -160,7 +162,7 @@ pub fn job_script(
         cpus_per_rank: r.cpus_per_rank,
         gpus_per_node: gpus_per_node(r),
         memory: r.memory_mib.map(units::memory_text),
-        walltime: r.walltime_s.map(units::walltime_text),
+        walltime: r.walltime_s.or(site.max_walltime_s).map(units::walltime_text),
         partition: r.partition.clone().or_else(|| site.partition.clone()),
         account: r.account.clone().or_else(|| site.account.clone()),
         qos: r.qos.clone().or_else(|| site.qos.clone()),

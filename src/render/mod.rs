@@ -93,6 +93,11 @@ impl Templates {
         Ok(())
     }
 
+    /// Whether a template is the user's own rather than the embedded one.
+    pub fn is_edited(&self, name: &str) -> bool {
+        self.sources.get(name).is_some_and(|(path, _)| path != Path::new(name))
+    }
+
     /// Renders a template by its file name.
     ///
     /// # Errors

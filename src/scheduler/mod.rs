@@ -3,6 +3,7 @@
 //! Pure: argument vectors out, text in. Who runs the commands is not known here. A word that is not
 //! in a table is kept as it is ([`State::Other`]), never turned into a failure.
 
+pub mod calls;
 pub mod jobid;
 pub mod slurm;
 

@@ -218,7 +218,7 @@ pub fn read_partitions(stdout: &str) -> Vec<Partition> {
                 match key {
                     "PartitionName" => value.clone_into(&mut p.name),
                     "Default" => p.default = value == "YES",
-                    "MaxTime" => p.max_time_s = crate::units::parse_walltime(value).ok(),
+                    "MaxTime" => p.max_time_s = crate::units::parse_walltime(value),
                     "MaxNodes" => p.max_nodes = value.parse().ok(),
                     "TotalNodes" => p.total_nodes = value.parse().ok(),
                     "State" => value.clone_into(&mut p.state),

@@ -2,10 +2,9 @@
 
 use serde::Serialize;
 
-use super::form::hms;
 use super::{SchedulerKind, Site};
 use crate::fault::Fault;
-use crate::words;
+use crate::{units, words};
 
 /// `[caps]`: `None` means no cap.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -71,7 +70,7 @@ impl Site {
         if let (Some(cap), Some(asked)) = (self.caps.max_walltime_s, ask.walltime_s)
             && asked > cap
         {
-            let [cap, asked] = [cap, asked].map(hms);
+            let [cap, asked] = [cap, asked].map(units::walltime_text);
             let sentence = format!("this site allows {cap} of walltime a trial, not {asked}");
             refuse("caps.max_walltime", sentence, "ask for less `walltime`");
         }
@@ -163,7 +162,7 @@ hint: divide the plan into several sweeps
 error: this site allows 4 nodes a trial, not 5
   caps.max_nodes: built in
 hint: ask for fewer `nodes`
-error: this site allows 24:00:00 of walltime a trial, not 24:00:01
+error: this site allows 1-00:00:00 of walltime a trial, not 1-00:00:01
   caps.max_walltime: built in
 hint: ask for less `walltime`
 error: sweeps may not use the partition `main,debug` of this site

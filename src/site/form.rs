@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeValue;
 
 use super::SchedulerKind;
-use crate::words;
+use crate::{units, words};
 
 /// One form of value.
 pub(super) struct Form<T> {
@@ -73,8 +73,8 @@ pub(super) const CAP: Form<Option<u64>> = Form {
 /// A cap on a wall-clock time.
 pub(super) const WALLTIME_CAP: Form<Option<u64>> = Form {
     expects: "a time like `\"1-12:00:00\"` or `\"90m\"`",
-    read: |value, _| walltime(value.as_str()?).filter(|&s| s > 0).map(Some),
-    show: |cap| cap.map_or_else(|| "no cap".to_owned(), hms),
+    read: |value, _| units::parse_walltime(value.as_str()?).map(Some),
+    show: |cap| cap.map_or_else(|| "no cap".to_owned(), units::walltime_text),
 };
 
 /// The kind of scheduler.
@@ -162,16 +162,4 @@ fn show_words(words: &[String]) -> String {
         return "none".to_owned();
     }
     words.iter().map(|word| words::sh_quote(word)).collect::<Vec<_>>().join(" ")
-}
-
-fn walltime(text: &str) -> Option<u64> {
-    let (days, rest) = text.split_once('-').unwrap_or(("0", text));
-    let parts: Vec<u64> = rest.split(':').map(|p| p.parse().ok()).collect::<Option<_>>()?;
-    let [h, m, s] = parts[..] else { return None };
-    Some(((days.parse::<u64>().ok()? * 24 + h) * 60 + m) * 60 + s)
-}
-
-/// Seconds as `hours:minutes:seconds`.
-pub(super) fn hms(seconds: u64) -> String {
-    format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }

@@ -100,7 +100,7 @@ scheduler.account = none | /home/ada/.config/hpcsweep/site.toml:2 | \n\
 scheduler.launcher = srun --mpi=pmix 'a b' | /home/ada/.config/hpcsweep/site.toml:3 | \n\
 modules.load = openmpi/4.1 | /opt/h/share/hpcsweep/site/site.toml:3 | \n\
 caps.max_running = 10 | /home/ada/.config/hpcsweep/site.toml:6 | \n\
-caps.max_walltime = 48:00:00 | /etc/hpcsweep/site.toml:10 | \n\
+caps.max_walltime = 2-00:00:00 | /etc/hpcsweep/site.toml:10 | \n\
 caps.max_nodes = 4 | /proj/site.toml:5 | /home/ada/.config/hpcsweep/site.toml:5 asks for more; a cap can only be lowered\n\
 caps.forbidden_partitions = debug gpu | /home/ada/.config/hpcsweep/site.toml:7 | together with /etc/hpcsweep/site.toml:9\n\
 templates.dir = /opt/h/share/hpcsweep/site/jobs | /opt/h/share/hpcsweep/site/site.toml:5 | \n";
@@ -286,10 +286,22 @@ fn the_example_has_every_key_once_and_in_order() {
 
 #[test]
 fn the_json_has_the_shape_of_the_profile() {
-    let site =
-        load_with(&[(USER, "version = 1\ncaps.max_walltime = \"0-01:00:00\"\n")], &[]).unwrap();
+    let site = load_with(&[(USER, "version = 1\ncaps.max_walltime = \"1h\"\n")], &[]).unwrap();
     let json = serde_json::to_value(&site).unwrap();
     assert_eq!(json["caps"]["max_walltime_s"], 3600);
     assert_eq!(json["scheduler"]["kind"], "auto");
     assert_eq!(json["origins"]["caps.max_walltime"], format!("{USER}:2"));
+}
+
+#[test]
+fn the_administrators_guide_says_of_every_key_what_the_program_says() {
+    let guide = include_str!("../../site/README.md");
+    let rows: Vec<(&str, &str)> = guide
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once("` | "))
+        .filter(|(key, _)| keys::KEYS.iter().any(|known| known.name == *key))
+        .map(|(key, rest)| (key, rest.split(" | ").next().unwrap()))
+        .collect();
+    let expected: Vec<(&str, &str)> = keys::KEYS.iter().map(|key| (key.name, key.about)).collect();
+    assert_eq!(rows, expected);
 }

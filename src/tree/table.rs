@@ -44,8 +44,8 @@ pub struct Head {
     pub resources: Resources,
     /// How `gpu_ids_abs` is read inside an allocation.
     pub gpu_ids: GpuIds,
-    /// The script that prepares the environment; absent when there is nothing to prepare.
-    pub setup: Option<PathBuf>,
+    /// The shell and the script that prepare the environment; absent when there is nothing to prepare.
+    pub setup: Option<(PathBuf, PathBuf)>,
 }
 
 /// One trial of the table.

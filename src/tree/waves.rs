@@ -2,7 +2,6 @@
 //! the wave; `waves/0001.map` has the trial of every element, as twelve digits and a newline each,
 //! array after array. An element finds its trial with one small read.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Result;

@@ -14,11 +14,13 @@ use serde_json::{Map, Value, json};
 use super::child::{self, Ended, Happening, Stop};
 use super::peers::{self, Crew, Down, Up};
 use super::scratch::Scratch;
-use super::{Job, Recorder, clock_of, devices, rank};
+use super::{Job, Recorder, clock_of};
+use crate::devices;
 use crate::fault::Fault;
+use crate::rank;
 use crate::host::signal::Signals;
 use crate::host::{Vars, clock, disk, process};
-use crate::plan::check::CommandTemplate;
+use crate::plan::CommandTemplate;
 use crate::tree::records::{End, Event, Outcome, Start};
 
 /// How an attempt ended, for the one who decides what follows.
@@ -109,10 +111,8 @@ pub fn prepare(job: &Job, attempt: u32, torch: &[(&'static str, String)]) -> Res
         set(name, value.clone());
     }
     let mut argv = rendered.argv;
-    if let Some(setup) = &head.setup {
-        argv.insert(0, path_text(setup));
-        // By its own first line, so that an edited template may choose another shell.
-        argv.insert(0, "/usr/bin/env".to_owned());
+    if let Some((shell, script)) = &head.setup {
+        argv.splice(0..0, [path_text(shell), path_text(script)]);
     }
     Ok(Prepared { argv, env, workdir: head.workdir.clone(), devices, scratch })
 }

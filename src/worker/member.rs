@@ -11,8 +11,9 @@ use nix::sys::signal::Signal;
 
 use super::child::{self, Happening, Stop};
 use super::peers::{self, Down, Line, Up};
-use super::{Job, attempt, clock_of, rank};
+use super::{Job, attempt, clock_of};
 use crate::host::signal::Signals;
+use crate::rank;
 
 /// Runs a rank to its end; returns its exit code.
 ///

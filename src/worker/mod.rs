@@ -6,11 +6,9 @@
 
 pub mod attempt;
 pub mod child;
-pub mod devices;
 pub mod launch;
 pub mod member;
 pub mod peers;
-pub mod rank;
 pub mod scratch;
 
 use std::path::PathBuf;
@@ -22,6 +20,7 @@ use crate::fault::Fault;
 use crate::host::signal::Signals;
 use crate::host::{Vars, clock, disk, vars};
 use crate::plan::{OnFailure, Resources};
+use crate::rank;
 use crate::tree::records::{self, Event, Outcome};
 use crate::tree::table::{self, Head, Row};
 use crate::tree::{Tree, line, waves};

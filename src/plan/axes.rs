@@ -1,0 +1,338 @@
+//! `[grid]`, `[zip]` and `[replicates]`: the axes of a sweep, and the groups that multiply.
+//!
+//! A grid axis is a group of its own; all axes of the zip are one group, so are all sampled
+//! parameters. Never expands anything: [`super::expand`] walks the product.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::leaves::{self, Node};
+use super::reader::{Entry, Item, Reader, Table, entries};
+use super::request::{self, Wish};
+use super::trials::{self, Task, Tasks};
+use super::value::Value;
+use crate::words;
+
+/// What an axis sets besides parameters, one value a point.
+pub(super) enum Special {
+    /// `task_id`.
+    Tasks(Vec<Task>),
+    /// `gpu_ids_abs`.
+    Gpus(Vec<Arc<[u32]>>),
+    /// `resources.…`.
+    Wishes(Vec<Wish>),
+}
+
+/// One axis: a name and its values.
+pub(super) struct Axis {
+    /// The dotted name.
+    pub(super) name: Arc<str>,
+    /// Byte offset of its key.
+    pub(super) at: usize,
+    /// The values as written.
+    pub(super) values: Vec<Value>,
+    /// What the values mean if the axis is no parameter.
+    pub(super) special: Option<Special>,
+}
+
+/// Axes that advance together: one factor of the product.
+pub(super) struct Group {
+    /// The table it stands in: `[grid]`.
+    pub(super) table: &'static str,
+    /// Its axes, all of one length.
+    pub(super) axes: Vec<Axis>,
+    /// For each point the values of its leaves.
+    pub(super) points: Vec<Box<[Value]>>,
+    /// For each point the number of its shape; empty when there is one shape.
+    shape_of: Vec<u32>,
+    /// The different sets of names that points have, as a point that has them.
+    shapes: Vec<usize>,
+}
+
+impl Group {
+    /// A group of axes of equal length.
+    pub(super) fn new(table: &'static str, axes: Vec<Axis>) -> Self {
+        let n_points = axes.first().map_or(0, |axis| axis.values.len());
+        let mut group =
+            Self { table, axes, points: Vec::new(), shape_of: Vec::new(), shapes: vec![0] };
+        group.points = (0..n_points)
+            .map(|point| {
+                let mut values = Vec::new();
+                for axis in group.params() {
+                    leaves::axis_values(&axis.values[point], &mut values);
+                }
+                values.into()
+            })
+            .collect();
+        let is_table = |value: &Value| matches!(value, Value::Table(pairs) if !pairs.is_empty());
+        if group.params().any(|axis| axis.values.iter().any(is_table)) {
+            group.find_shapes();
+        }
+        group
+    }
+
+    fn find_shapes(&mut self) {
+        let mut known: HashMap<Vec<Arc<str>>, u32> = HashMap::new();
+        self.shapes.clear();
+        for point in 0..self.points.len() {
+            let mut tree = leaves::Tree::default();
+            for (name, node) in self.nodes(point, 0) {
+                tree.lay_at(&name, node, super::Merge::Deep);
+            }
+            let fresh = known.len() as u32;
+            let shape = *known.entry(tree.leaves().0).or_insert(fresh);
+            if shape == fresh {
+                self.shapes.push(point);
+            }
+            self.shape_of.push(shape);
+        }
+    }
+
+    /// The axes that are parameters.
+    pub(super) fn params(&self) -> impl Iterator<Item = &Axis> {
+        self.axes.iter().filter(|axis| axis.special.is_none())
+    }
+
+    /// How many points it has.
+    pub(super) fn len(&self) -> usize {
+        self.points.len()
+    }
+
+    /// How many shapes its points have.
+    pub(super) fn n_shapes(&self) -> usize {
+        self.shapes.len()
+    }
+
+    /// The number of the shape of a point.
+    pub(super) fn shape(&self, point: usize) -> usize {
+        self.shape_of.get(point).map_or(0, |shape| *shape as usize)
+    }
+
+    /// The named nodes that points of a shape lay over a trial; `number` is that of the group.
+    pub(super) fn shape_nodes(&self, shape: usize, number: usize) -> Vec<(Arc<str>, Node)> {
+        self.nodes(self.shapes[shape], number)
+    }
+
+    fn nodes(&self, point: usize, number: usize) -> Vec<(Arc<str>, Node)> {
+        let mut next = 0;
+        self.params()
+            .map(|axis| (axis.name.clone(), Node::of_axis(&axis.values[point], number, &mut next)))
+            .collect()
+    }
+
+    /// A short text for each point that no other point of the group has: `lr=0.1`.
+    pub(super) fn labels(&self) -> Vec<String> {
+        let mut seen: HashMap<String, usize> = HashMap::new();
+        let mut labels: Vec<String> = Vec::with_capacity(self.len());
+        for point in 0..self.len() {
+            let parts: Vec<String> = self
+                .axes
+                .iter()
+                .map(|axis| format!("{}={}", axis.name, label_text(&axis.values[point])))
+                .collect();
+            let mut label = parts.join(",");
+            if label.chars().count() > LONGEST_LABEL {
+                let head: String = label.chars().take(LONGEST_LABEL).collect();
+                label = format!("{head}#{point}");
+            }
+            let repeats = seen.entry(label.clone()).or_insert(0);
+            if *repeats > 0 {
+                label = format!("{label}#{point}");
+            }
+            *repeats += 1;
+            labels.push(label);
+        }
+        labels
+    }
+}
+
+/// Labels are cut here and numbered instead: they become names of chains.
+const LONGEST_LABEL: usize = 40;
+
+/// The value as part of a label: bare when it cannot be mistaken, otherwise as JSON.
+fn label_text(value: &Value) -> String {
+    let text = value.to_string();
+    let plain = |c: char| c.is_alphanumeric() || "._+-".contains(c);
+    match value {
+        Value::Str(_) if text.is_empty() || !text.chars().all(plain) => value.to_json().to_string(),
+        _ => text,
+    }
+}
+
+/// Reads `[grid]`: every axis is a group.
+pub(super) fn read_grid(
+    reader: &mut Reader<'_>,
+    tasks: &mut Tasks,
+    table: &Table<'_>,
+) -> Vec<Group> {
+    let axes = read_axes(reader, tasks, table, "");
+    axes.into_iter().map(|axis| Group::new("[grid]", vec![axis])).collect()
+}
+
+/// Reads `[zip]`: all axes are one group and must have one length.
+pub(super) fn read_zip(
+    reader: &mut Reader<'_>,
+    tasks: &mut Tasks,
+    table: &Table<'_>,
+) -> Option<Group> {
+    let axes = read_axes(reader, tasks, table, "");
+    let first = axes.first()?;
+    let n_points = first.values.len();
+    for axis in &axes[1..] {
+        if axis.values.len() != n_points {
+            let has = |axis: &Axis| {
+                let n = words::count(axis.values.len() as u64, "value");
+                format!("`{}` has {n}", axis.name)
+            };
+            let sentence = format!("in `[zip]` {}, but {}", has(first), has(axis));
+            reader.wrong(axis.at, sentence, "axes of `[zip]` advance together: give equal lengths");
+            return None;
+        }
+    }
+    Some(Group::new("[zip]", axes))
+}
+
+fn read_axes(
+    reader: &mut Reader<'_>,
+    tasks: &mut Tasks,
+    table: &Table<'_>,
+    prefix: &str,
+) -> Vec<Axis> {
+    let mut axes = Vec::new();
+    for entry in entries(table) {
+        let name = format!("{prefix}{}", entry.key);
+        match entry.item.get_ref() {
+            toml::de::DeValue::Table(inner) if !inner.is_empty() => {
+                axes.extend(read_axes(reader, tasks, inner, &format!("{name}.")));
+            }
+            toml::de::DeValue::Array(items) => {
+                axes.extend(read_axis(reader, tasks, &entry, &name, items))
+            }
+            other => {
+                let found = super::reader::kind(other);
+                let sentence = format!("axis `{name}` is {found}, not a list of values");
+                let hint = format!("write `{name} = [...]`, or move a fixed value to `[defaults]`");
+                reader.wrong(entry.at, sentence, hint);
+            }
+        }
+    }
+    axes
+}
+
+fn read_axis(
+    reader: &mut Reader<'_>,
+    tasks: &mut Tasks,
+    entry: &Entry<'_>,
+    name: &str,
+    items: &[Item<'_>],
+) -> Option<Axis> {
+    if items.is_empty() {
+        let sentence = format!("axis `{name}` has no values");
+        reader.wrong(entry.at, sentence, "give at least one value, or remove the axis");
+        return None;
+    }
+    let n_before = reader.n_faults();
+    let element = |key, item: &'_ Item<'_>| -> usize {
+        let _: &str = key;
+        item.span().start
+    };
+    let values: Vec<Value> = items.iter().filter_map(|item| reader.value(name, item)).collect();
+    let special = match name.strip_prefix("resources.") {
+        Some(key) => {
+            let mut wishes = Vec::with_capacity(items.len());
+            for item in items {
+                let mut wish = Wish::default();
+                let cell = Entry { key, at: element(key, item), item };
+                request::read_key(reader, &cell, &mut wish, "`resources`");
+                wishes.push(wish);
+                if reader.n_faults() > n_before {
+                    break;
+                }
+            }
+            Some(Special::Wishes(wishes))
+        }
+        None if name == "task_id" => {
+            let cells =
+                items.iter().map(|item| Entry { key: "task_id", at: element(name, item), item });
+            Some(Special::Tasks(cells.filter_map(|cell| tasks.read(reader, &cell)).collect()))
+        }
+        None if name == "gpu_ids_abs" => {
+            let cells = items.iter().map(|item| Entry {
+                key: "gpu_ids_abs",
+                at: element(name, item),
+                item,
+            });
+            Some(Special::Gpus(
+                cells.filter_map(|cell| trials::read_gpu_ids(reader, &cell)).collect(),
+            ))
+        }
+        None => {
+            trials::check_name(reader, entry.at, name);
+            None
+        }
+    };
+    let sound = reader.n_faults() == n_before;
+    sound.then(|| Axis { name: Arc::from(name), at: entry.at, values, special })
+}
+
+/// Reads `[replicates]`: the seed parameter of each repetition.
+pub(super) fn read_replicates(
+    reader: &mut Reader<'_>,
+    entry: &Entry<'_>,
+    seed: i64,
+) -> Option<Group> {
+    let table = reader.table(entry)?;
+    let mut count = None;
+    let mut name = "seed";
+    let mut at = entry.at;
+    let mut is_read = true;
+    for entry in entries(table) {
+        match entry.key {
+            "count" => count = Some((entry.at, reader.count(&entry, 1))),
+            "parameter" => match reader.line_of_text(&entry) {
+                Some(text) => (name, at) = (text, entry.at),
+                None => is_read = false,
+            },
+            _ => reader.unknown(&entry, "`[replicates]`", &["count", "parameter"]),
+        }
+    }
+    let Some((count_at, count)) = count else {
+        reader.wrong(entry.at, "`[replicates]` has no `count`", "write how often: `count = 5`");
+        return None;
+    };
+    let count = count?;
+    let plain = is_read && trials::check_plain_name(reader, at, name);
+    let values = (0..i64::from(count)).map(|i| seed.checked_add(i).map(Value::Int));
+    let Some(values) = values.collect::<Option<Vec<_>>>() else {
+        reader.wrong(count_at, "the last seed is beyond 64 bits", "choose a smaller `seed`");
+        return None;
+    };
+    plain.then(|| {
+        Group::new("[replicates]", vec![Axis { name: Arc::from(name), at, values, special: None }])
+    })
+}
+
+/// Reports names that two axes set, and names that lie inside one another.
+pub(super) fn check_overlaps(reader: &mut Reader<'_>, groups: &[Group]) {
+    let all: Vec<(&Group, &Axis)> =
+        groups.iter().flat_map(|group| group.axes.iter().map(move |axis| (group, axis))).collect();
+    let inside = |inner: &str, outer: &str| {
+        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    for (i, (group, axis)) in all.iter().enumerate() {
+        for (earlier_group, earlier) in &all[..i] {
+            if !inside(&axis.name, &earlier.name) && !inside(&earlier.name, &axis.name) {
+                continue;
+            }
+            let sentence = if axis.name == earlier.name {
+                format!(
+                    "`{}` is set by `{}` and by `{}`",
+                    axis.name, earlier_group.table, group.table
+                )
+            } else {
+                format!("axes `{}` and `{}` set the same parameters", earlier.name, axis.name)
+            };
+            reader.wrong(axis.at, sentence, "keep one of the two");
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Whether the templates of a plan can be filled in for every trial.
+//!
+//! Names are compared with every set of parameters the trials have, and each template is rendered
+//! once for the first trial of each. Never runs anything.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::command::{argument_name, variable_name};
+use super::engine::Uses;
+use super::exclude::Rule;
+use super::expand::{Expanded, Form};
+use super::reader::Reader;
+use super::template::Template;
+use super::trials::Tasks;
+use super::{Run, TaskId, Trial};
+use crate::fault::Fault;
+use crate::words;
+
+pub use super::command::{CommandTemplate, Rendered};
+pub use super::engine::{context, engine};
+
+/// The fields of `trial` in templates.
+pub const TRIAL_FIELDS: &[&str] =
+    &["id", "task_id", "chain", "link", "attempt", "work_dir", "checkpoint_dir", "gpu_ids_abs"];
+
+/// The fields of `sweep` in templates.
+pub const SWEEP_FIELDS: &[&str] = &["name", "seed", "dir"];
+
+/// At most this many sets of names are rendered: a plan may have as many as trials.
+const MAX_FORMS: usize = 1000;
+
+type Names = Arc<[Arc<str>]>;
+
+/// Whether `trial` and `sweep` can be used.
+#[derive(Clone, Copy, PartialEq)]
+enum Scope {
+    Command,
+    ParametersOnly,
+}
+
+fn is_known(name: &str, names: &[Arc<str>], scope: Scope) -> bool {
+    let (head, rest) = name.split_once('.').map_or((name, None), |(h, r)| (h, Some(r)));
+    let field = rest.map(|rest| rest.split('.').next().unwrap_or(rest));
+    match head {
+        "params" => match rest {
+            Some(rest) => is_parameter(rest, names),
+            None => true,
+        },
+        "trial" if scope == Scope::Command => field.is_none_or(|f| TRIAL_FIELDS.contains(&f)),
+        "sweep" if scope == Scope::Command => field.is_none_or(|f| SWEEP_FIELDS.contains(&f)),
+        _ => is_parameter(name, names),
+    }
+}
+
+/// Whether a dotted name is a parameter, a table of parameters, or lies inside a parameter.
+fn is_parameter(name: &str, names: &[Arc<str>]) -> bool {
+    let inside = |inner: &str, outer: &str| {
+        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    names.iter().any(|leaf| inside(leaf, name) || inside(name, leaf))
+}
+
+/// The first name of a command's template that these parameters lack.
+pub(super) fn first_unknown(uses: &Uses, names: &[Arc<str>]) -> Option<String> {
+    uses.names.iter().find(|name| !is_known(name, names, Scope::Command)).cloned()
+}
+
+/// The fault of a name that no trial has, with the nearest of those there are.
+pub(super) fn unknown_name<'n>(name: &str, forms: impl IntoIterator<Item = &'n Names>) -> Fault {
+    let head = name.split('.').next().unwrap_or(name);
+    let mut known: BTreeSet<String> = match head {
+        "trial" => TRIAL_FIELDS.iter().map(|field| format!("trial.{field}")).collect(),
+        "sweep" => SWEEP_FIELDS.iter().map(|field| format!("sweep.{field}")).collect(),
+        _ => ["params", "trial", "sweep"].iter().map(|s| (*s).to_owned()).collect(),
+    };
+    let is_field = head == "trial" || head == "sweep";
+    for names in forms.into_iter().filter(|_| !is_field) {
+        known.extend(names.iter().map(|name| name.to_string()));
+    }
+    let hint = match words::nearest(name, known.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => {
+            let all: Vec<&String> = known.iter().take(20).collect();
+            format!("known names: {}", words::ticked(&all))
+        }
+    };
+    Fault::request(format!("`{name}` is not a name of this plan")).hint(hint)
+}
+
+/// Checks `[run]` against the trials; `places` are the byte offsets of its templates.
+pub(super) fn check_command(
+    reader: &mut Reader<'_>,
+    run: &Run,
+    places: &Places,
+    expanded: &Expanded,
+) {
+    let n_before = reader.n_faults();
+    for (i, (text, at)) in run.command.iter().zip(&places.command).enumerate() {
+        check_template(reader, &Template::new(text), &argument_name(i), *at, &expanded.forms);
+    }
+    for ((name, text), at) in run.env.iter().zip(&places.env) {
+        check_template(reader, &Template::new(text), &variable_name(name), *at, &expanded.forms);
+    }
+    if reader.n_faults() > n_before {
+        return;
+    }
+    // What is left are types: `lr * 2` of a text, an index that is not there.
+    let template = match CommandTemplate::new(run) {
+        Ok(template) => template,
+        Err(fault) => return reader.report(places.of(run, &fault.sentence), fault),
+    };
+    for form in expanded.forms.iter().take(MAX_FORMS) {
+        let Some(first) = form.first else { continue };
+        let extra = stand_ins(first, &expanded.trials[first]);
+        if let Err(mut fault) = template.render(&expanded.trials[first].params, &extra) {
+            let at = places.of(run, &fault.sentence);
+            fault.sentence = format!("trial {first}: {}", fault.sentence);
+            fault.place = Some(reader.place(at));
+            reader.report(at, fault);
+            return;
+        }
+    }
+}
+
+/// Where the templates of `[run]` stand.
+#[derive(Default)]
+pub(super) struct Places {
+    pub(super) command: Vec<usize>,
+    pub(super) env: Vec<usize>,
+}
+
+impl Places {
+    /// The place of the template that a rendering fault names at its start.
+    fn of(&self, run: &Run, sentence: &str) -> usize {
+        let commands = self.command.iter().enumerate().map(|(i, at)| (argument_name(i), *at));
+        let env = run.env.iter().zip(&self.env).map(|((name, _), at)| (variable_name(name), *at));
+        commands
+            .chain(env)
+            .find(|(name, _)| sentence.starts_with(&format!("{name}:")))
+            .map_or_else(|| self.command.first().copied().unwrap_or(0), |(_, at)| at)
+    }
+}
+
+/// `trial` and `sweep` with values of the right types: no run has given them others yet.
+fn stand_ins(id: usize, trial: &Trial) -> [(&'static str, serde_json::Value); 2] {
+    let task_id = match &trial.task_id {
+        Some(TaskId::Number(number)) => json!(number),
+        Some(TaskId::Name(name)) => json!(&**name),
+        None => json!(id.to_string()),
+    };
+    let fields = json!({
+        "id": id, "task_id": task_id, "chain": 0, "link": 0, "attempt": 1,
+        "work_dir": "work", "checkpoint_dir": "checkpoint",
+        "gpu_ids_abs": trial.gpu_ids_abs.as_deref().unwrap_or(&[]),
+    });
+    [("trial", fields), ("sweep", json!({"name": "sweep", "seed": 1, "dir": "sweep"}))]
+}
+
+fn check_template(
+    reader: &mut Reader<'_>,
+    template: &Template,
+    what: &str,
+    at: usize,
+    forms: &[Form],
+) {
+    if template.is_plain() {
+        return;
+    }
+    match template.uses() {
+        Ok(uses) => check_names(reader, &uses, what, at, forms, Scope::Command),
+        Err(reason) => {
+            let hint = "expressions are written `{{ name }}`; for text with braces, `{{ '{{' }}`";
+            reader.wrong(at, format!("{what} is not a template: {reason}"), hint);
+        }
+    }
+}
+
+fn check_names(
+    reader: &mut Reader<'_>,
+    uses: &Uses,
+    what: &str,
+    at: usize,
+    forms: &[Form],
+    scope: Scope,
+) {
+    let used = || forms.iter().filter(|form| form.first.is_some());
+    for name in &uses.names {
+        // A head is told with its path.
+        let is_head = uses
+            .names
+            .iter()
+            .any(|other| other.len() > name.len() && other.starts_with(&format!("{name}.")));
+        if is_head {
+            continue;
+        }
+        let lacking = used().find(|form| !is_known(name, &form.names, scope));
+        let Some(lacking) = lacking else { continue };
+        if !used().any(|form| is_known(name, &form.names, scope)) {
+            let mut fault = unknown_name(name, used().map(|form| &form.names));
+            fault.sentence = format!("{what}: {}", fault.sentence);
+            fault.place = Some(reader.place(at));
+            reader.report(at, fault);
+        } else if !uses.may_lack {
+            let trial = lacking.first.unwrap_or(0);
+            let sentence = format!("{what} uses `{name}`, which trial {trial} does not have");
+            let hint = format!("give `{name}` a value in `[defaults]`");
+            reader.wrong(at, sentence, hint);
+        }
+    }
+}
+
+/// Checks the templates among the `task_id`s.
+pub(super) fn check_tasks(reader: &mut Reader<'_>, tasks: &Tasks, forms: &[Form]) {
+    for (template, at) in &tasks.templates {
+        match template.uses() {
+            Ok(uses) => {
+                // Trials without a `task_id` of this template need not have its names: those that
+                // do and lack one are told by their number.
+                let uses = Uses { may_lack: true, ..uses };
+                check_names(reader, &uses, "`task_id`", *at, forms, Scope::ParametersOnly);
+            }
+            Err(reason) => {
+                let sentence = format!("`task_id` is not a template: {reason}");
+                reader.wrong(*at, sentence, "write it as in `\"fold{{ fold }}\"`");
+            }
+        }
+    }
+}
+
+/// Checks the names that exclusions use.
+pub(super) fn check_rules(
+    reader: &mut Reader<'_>,
+    rules: &[Rule],
+    forms: &[Form],
+    specials: &[Arc<str>],
+) {
+    let known = |name: &str| {
+        forms.iter().any(|form| form.names.iter().any(|n| **n == *name))
+            || specials.iter().any(|n| **n == *name)
+    };
+    for rule in rules {
+        for (name, at, _) in &rule.conditions {
+            if !known(name) {
+                let mut fault = unknown_name(name, forms.iter().map(|form| &form.names));
+                fault.sentence = format!("`[[exclude]]`: {}", fault.sentence);
+                fault.place = Some(reader.place(*at));
+                reader.report(*at, fault);
+            }
+        }
+        if let Some(when) = &rule.when {
+            let lacking = when.compiled.uses.names.iter().find(|name| {
+                !forms.iter().any(|form| is_known(name, &form.names, Scope::ParametersOnly))
+            });
+            if let Some(name) = lacking {
+                let mut fault = unknown_name(name, forms.iter().map(|form| &form.names));
+                fault.sentence = format!("`when`: {}", fault.sentence);
+                fault.place = Some(reader.place(when.at));
+                reader.report(when.at, fault);
+            }
+        }
+    }
+}
+
+/// Refuses a chain `1` beside a chain `"1"`: tables and variables show them alike.
+pub(super) fn check_chains(reader: &mut Reader<'_>, at: usize, trials: &[Trial]) {
+    let mut numbers = std::collections::HashSet::new();
+    let mut names: std::collections::HashMap<&str, usize> = std::collections::HashMap::new();
+    for (i, trial) in trials.iter().enumerate() {
+        match &trial.task_id {
+            Some(TaskId::Number(number)) => {
+                numbers.insert(*number);
+            }
+            Some(TaskId::Name(name))
+                if name.starts_with(|c: char| c == '-' || c.is_ascii_digit()) =>
+            {
+                names.entry(name).or_insert(i);
+            }
+            _ => {}
+        }
+    }
+    if numbers.is_empty() {
+        return;
+    }
+    let mixed = names.iter().filter(|(name, _)| {
+        name.parse::<i64>().is_ok_and(|n| n.to_string() == **name && numbers.contains(&n))
+    });
+    if let Some((name, trial)) = mixed.min_by_key(|(_, trial)| **trial) {
+        let sentence = format!(
+            "`task_id` is `{name}` in some trials and the text `\"{name}\"` in trial {trial}"
+        );
+        reader.wrong(at, sentence, "write it the same way in all trials of a chain");
+    }
+}

@@ -1,0 +1,247 @@
+//! The command of a trial: its arguments and variables with the parameters filled in.
+//!
+//! Plain text is copied and simple templates are filled in without the engine, so that a worker of
+//! a plain command never builds one. Nothing is quoted: arguments travel as a vector.
+
+use tera::{Context, Tera};
+
+use super::engine;
+use super::template::{Piece, Template, write_value};
+use super::value::Params;
+use super::{Run, check};
+use crate::fault::Fault;
+
+/// `[run] command` and `env`, ready to be filled in for any trial.
+pub struct CommandTemplate {
+    command: Vec<Template>,
+    env: Vec<(String, Template)>,
+    /// Knows the templates that are more than text and names, by their source.
+    engine: Option<Tera>,
+}
+
+/// What one trial runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rendered {
+    /// The argument vector.
+    pub argv: Vec<String>,
+    /// The variables of `[run] env`.
+    pub env: Vec<(String, String)>,
+}
+
+impl CommandTemplate {
+    /// The templates of a run.
+    ///
+    /// # Errors
+    /// Returns a fault that names the first argument or variable whose template is none.
+    pub fn new(run: &Run) -> Result<Self, Fault> {
+        let command: Vec<Template> = run.command.iter().map(|text| Template::new(text)).collect();
+        let env: Vec<(String, Template)> =
+            run.env.iter().map(|(name, text)| (name.clone(), Template::new(text))).collect();
+        let mut engine = None;
+        let commands = command.iter().enumerate().map(|(i, t)| (argument_name(i), t));
+        let all = commands.chain(env.iter().map(|(name, t)| (variable_name(name), t)));
+        for (name, template) in all.filter(|(_, template)| template.needs_engine()) {
+            let engine = engine.get_or_insert_with(engine::engine);
+            engine
+                .add_raw_template(&template.source, &template.source)
+                .map_err(|e| Fault::request(format!("{name}: {}", engine::sentence(&e))))?;
+        }
+        Ok(Self { command, env, engine })
+    }
+
+    /// The command of one trial. `extra` are further names of the templates: `trial` and `sweep`.
+    ///
+    /// # Errors
+    /// Returns a fault that names the argument or variable when its template cannot be filled in,
+    /// or gives a text that no program can be given.
+    pub fn render(
+        &self,
+        params: &Params,
+        extra: &[(&str, serde_json::Value)],
+    ) -> Result<Rendered, Fault> {
+        let mut filler = Filler { params, extra, engine: self.engine.as_ref(), context: None };
+        let mut argv = Vec::with_capacity(self.command.len());
+        for (i, template) in self.command.iter().enumerate() {
+            argv.push(filler.fill(template).map_err(|f| named(f, &argument_name(i)))?);
+        }
+        let mut env = Vec::with_capacity(self.env.len());
+        for (name, template) in &self.env {
+            let text = filler.fill(template).map_err(|f| named(f, &variable_name(name)))?;
+            env.push((name.clone(), text));
+        }
+        if argv.first().is_none_or(String::is_empty) {
+            return Err(Fault::request("the command of `[run]` is empty"));
+        }
+        Ok(Rendered { argv, env })
+    }
+}
+
+/// The argument as it is called in messages, counted from 0 as in the list.
+pub(super) fn argument_name(i: usize) -> String {
+    format!("element {i} of `command`")
+}
+
+/// The variable as it is called in messages.
+pub(super) fn variable_name(name: &str) -> String {
+    format!("`env.{name}`")
+}
+
+fn named(mut fault: Fault, name: &str) -> Fault {
+    fault.sentence = format!("{name}: {}", fault.sentence);
+    fault
+}
+
+struct Filler<'a> {
+    params: &'a Params,
+    extra: &'a [(&'a str, serde_json::Value)],
+    engine: Option<&'a Tera>,
+    context: Option<Context>,
+}
+
+impl Filler<'_> {
+    fn fill(&mut self, template: &Template) -> Result<String, Fault> {
+        let text = match template.pieces().and_then(|pieces| self.filled(pieces)) {
+            Some(text) => text,
+            None if template.is_plain() => template.source.to_string(),
+            None => self.rendered(template)?,
+        };
+        if text.contains('\0') {
+            return Err(Fault::request(
+                "the text holds a NUL character, which no program can take",
+            ));
+        }
+        Ok(text)
+    }
+
+    /// The text of pieces that are all parameters or plain fields; otherwise the engine decides.
+    fn filled(&self, pieces: &[Piece]) -> Option<String> {
+        let mut text = String::new();
+        for piece in pieces {
+            match piece {
+                Piece::Text(piece) => text.push_str(piece),
+                Piece::Name(name) => match self.params.get(name) {
+                    Some(value) => write_value(&mut text, value),
+                    None => match self.field(name)? {
+                        serde_json::Value::String(field) => text.push_str(field),
+                        serde_json::Value::Number(number) if !number.is_f64() => {
+                            text.push_str(&number.to_string());
+                        }
+                        _ => return None,
+                    },
+                },
+            }
+        }
+        Some(text)
+    }
+
+    fn field(&self, name: &str) -> Option<&serde_json::Value> {
+        let (head, rest) = name.split_once('.')?;
+        let (_, value) = self.extra.iter().find(|(name, _)| *name == head)?;
+        value.get(rest)
+    }
+
+    fn rendered(&mut self, template: &Template) -> Result<String, Fault> {
+        if self.context.is_none() {
+            self.context = Some(self.new_context()?);
+        }
+        let context = self.context.get_or_insert_with(Context::new);
+        let rendered = match self.engine {
+            Some(engine) if template.needs_engine() => engine.render(&template.source, context),
+            _ => engine::engine().render_str(&template.source, context, false),
+        };
+        rendered.map_err(|error| {
+            let uses = template.uses().unwrap_or_default();
+            match check::first_unknown(&uses, &self.params.names) {
+                Some(name) if !uses.may_lack => check::unknown_name(&name, [&self.params.names]),
+                _ => Fault::request(engine::sentence(&error)),
+            }
+        })
+    }
+
+    fn new_context(&self) -> Result<Context, Fault> {
+        let mut context =
+            engine::context(self.params).map_err(|e| Fault::request(engine::sentence(&e)))?;
+        for (name, value) in self.extra {
+            context.insert((*name).to_owned(), value);
+        }
+        Ok(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::plan::{OnFailure, Value};
+
+    fn run(command: &[&str], env: &[(&str, &str)]) -> Run {
+        Run {
+            command: command.iter().map(|s| (*s).to_owned()).collect(),
+            workdir: ".".into(),
+            setup: Vec::new(),
+            modules: Vec::new(),
+            env: env.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
+            on_failure: OnFailure::Stop,
+            attempts: 1,
+        }
+    }
+
+    fn params(pairs: &[(&str, Value)]) -> Params {
+        Params::new(
+            pairs.iter().map(|(n, _)| Arc::from(*n)).collect(),
+            pairs.iter().map(|(_, v)| v.clone()).collect(),
+        )
+    }
+
+    #[test]
+    fn parameters_fill_arguments_and_variables() {
+        let run = run(
+            &[
+                "train",
+                "--lr={{ opt.lr }}",
+                "{{ name }}",
+                "{{ width * 2 }}",
+                "{% if amp %}--amp{% endif %}",
+                "{{ trial.work_dir }}/out",
+                "{{ params.opt.lr }}",
+                "{{ trial.link }}",
+            ],
+            &[("SEED", "{{ sweep.seed }}"), ("PLAIN", "a b")],
+        );
+        let params = params(&[
+            ("opt.lr", Value::Float(1e-5)),
+            ("name", Value::text("it's $(x) & <y>")),
+            ("width", Value::Int(16)),
+            ("amp", Value::Bool(true)),
+        ]);
+        let extra = [
+            ("trial", serde_json::json!({"work_dir": "/w", "link": 2})),
+            ("sweep", serde_json::json!({"seed": 7})),
+        ];
+        let rendered = CommandTemplate::new(&run).unwrap().render(&params, &extra).unwrap();
+        let argv = ["train", "--lr=1e-5", "it's $(x) & <y>", "32", "--amp", "/w/out", "1e-5", "2"];
+        assert_eq!(rendered.argv, argv);
+        let env = [("SEED".to_owned(), "7".to_owned()), ("PLAIN".to_owned(), "a b".to_owned())];
+        assert_eq!(rendered.env, env);
+    }
+
+    #[test]
+    fn what_cannot_be_filled_in_is_named() {
+        let check = |command: &[&str], expected: &str| {
+            let params = params(&[("lr", Value::Float(0.1)), ("nul", Value::text("a\0"))]);
+            let fault =
+                CommandTemplate::new(&run(command, &[])).unwrap().render(&params, &[]).unwrap_err();
+            assert_eq!(fault.to_string(), expected);
+        };
+        check(
+            &["a", "{{ lrr }}"],
+            "element 1 of `command`: `lrr` is not a name of this plan\nhint: did you mean `lr`?",
+        );
+        check(
+            &["a{{ nul }}"],
+            "element 0 of `command`: the text holds a NUL character, which no program can take",
+        );
+        check(&["{% if false %}x{% endif %}"], "the command of `[run]` is empty");
+    }
+}

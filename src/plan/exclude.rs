@@ -1,0 +1,166 @@
+//! `[[exclude]]`: points of the product that are left out.
+//!
+//! A rule compares values; only its `when` needs the template engine. Never changes a trial.
+
+use std::sync::Arc;
+
+use super::axes::Group;
+use super::engine::Compiled;
+use super::leaves::Origin;
+use super::reader::{Entry, Reader, Table, entries, kind};
+use super::value::{Params, Value};
+
+/// One rule: all conditions hold, and `when` if there is one.
+pub(super) struct Rule {
+    /// Dotted names with the values that match.
+    pub(super) conditions: Vec<(Arc<str>, usize, Vec<Value>)>,
+    /// The expression, ready to be rendered.
+    pub(super) when: Option<When>,
+    /// Byte offset of the rule.
+    pub(super) at: usize,
+}
+
+/// A condition as a Tera expression.
+pub(super) struct When {
+    /// The expression, parsed.
+    pub(super) compiled: Compiled,
+    /// Byte offset of the key.
+    pub(super) at: usize,
+}
+
+/// A rule for trials of one layout: what cannot depend on the point is settled.
+pub(super) struct RuleInForm<'s> {
+    /// The rule.
+    pub(super) rule: &'s Rule,
+    /// Axis groups with the points that match.
+    conditions: Vec<(usize, Vec<bool>)>,
+}
+
+/// Reads `[[exclude]]`.
+pub(super) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<Vec<Rule>> {
+    let items = reader.list(entry, "a list of tables (`[[exclude]]`)")?;
+    let mut rules = Vec::with_capacity(items.len());
+    for item in items {
+        let at = item.span().start;
+        let toml::de::DeValue::Table(table) = item.get_ref() else {
+            let sentence = format!("an exclusion must be a table, not {}", kind(item.get_ref()));
+            reader.wrong(at, sentence, "write `[[exclude]]` with its parameters below");
+            continue;
+        };
+        if table.is_empty() {
+            reader.wrong(at, "an exclusion without conditions leaves out everything", {
+                "write what it leaves out, as in `width = 32`"
+            });
+            continue;
+        }
+        let mut rule = Rule { conditions: Vec::new(), when: None, at };
+        read_conditions(reader, table, "", &mut rule);
+        rules.push(rule);
+    }
+    Some(rules)
+}
+
+fn read_conditions(reader: &mut Reader<'_>, table: &Table<'_>, prefix: &str, rule: &mut Rule) {
+    for entry in entries(table) {
+        let name = format!("{prefix}{}", entry.key);
+        match entry.item.get_ref() {
+            toml::de::DeValue::String(_) if name == "when" => rule.when = read_when(reader, &entry),
+            toml::de::DeValue::Table(inner) if !inner.is_empty() => {
+                read_conditions(reader, inner, &format!("{name}."), rule);
+            }
+            _ => {
+                if let Some(value) = reader.value(&name, entry.item) {
+                    let mut matching = vec![value];
+                    if let Value::List(items) = &matching[0] {
+                        let items = items.clone();
+                        matching.extend(items.iter().cloned());
+                    }
+                    rule.conditions.push((Arc::from(name), entry.at, matching));
+                }
+            }
+        }
+    }
+}
+
+fn read_when(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<When> {
+    let text = reader.text(entry)?;
+    match Compiled::new(&format!("{{% if {text} %}}1{{% endif %}}")) {
+        Ok(compiled) => Some(When { compiled, at: entry.at }),
+        Err(reason) => {
+            let sentence = format!("`when` is not an expression: {reason}");
+            reader.wrong(entry.at, sentence, "write a condition, as in `lr > 0.1 and width == 32`");
+            None
+        }
+    }
+}
+
+/// Whether two values are the same; an integer equals the float of its value.
+fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Int(i), Value::Float(f)) | (Value::Float(f), Value::Int(i)) => {
+            *i as f64 == *f && *f as i128 == i128::from(*i)
+        }
+        (Value::List(a), Value::List(b)) => {
+            a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| same(a, b))
+        }
+        (Value::Float(a), Value::Float(b)) => a == b || a.is_nan() && b.is_nan(),
+        (a, b) => a == b,
+    }
+}
+
+impl Rule {
+    /// The rule for trials of one layout; `None` if it matches none of them.
+    pub(super) fn in_form<'s>(
+        &'s self,
+        names: &[Arc<str>],
+        origins: &[Origin],
+        groups: &[Group],
+    ) -> Option<RuleInForm<'s>> {
+        let mut conditions = Vec::new();
+        for (name, _, matching) in &self.conditions {
+            let is_match = |value: &Value| matching.iter().any(|m| same(m, value));
+            match names.iter().position(|n| n == name).map(|i| &origins[i]) {
+                Some(Origin::Fixed(value)) if is_match(value) => {}
+                Some(Origin::Fixed(_)) => return None,
+                Some(Origin::Axis { axis, leaf }) => {
+                    let points = &groups[*axis].points;
+                    // Points of another shape may have fewer values; they have another layout.
+                    let hits = points.iter().map(|p| p.get(*leaf).is_some_and(is_match));
+                    conditions.push((*axis, hits.collect()));
+                }
+                None => {
+                    let find = |group: &Group| group.axes.iter().position(|a| a.name == *name);
+                    let (g, axis) =
+                        groups.iter().enumerate().find_map(|(g, group)| Some((g, find(group)?)))?;
+                    let axis = &groups[g].axes[axis];
+                    axis.special.as_ref()?;
+                    conditions.push((g, axis.values.iter().map(is_match).collect()));
+                }
+            }
+        }
+        Some(RuleInForm { rule: self, conditions })
+    }
+}
+
+impl RuleInForm<'_> {
+    /// Whether the rule leaves out a point whatever its `when` says.
+    pub(super) fn matches_point(&self, point: &[usize]) -> bool {
+        self.rule.when.is_none() && self.conditions_hold(point)
+    }
+
+    fn conditions_hold(&self, point: &[usize]) -> bool {
+        self.conditions.iter().all(|(axis, hits)| hits[point[*axis]])
+    }
+
+    /// Whether the rule with its `when` leaves out these parameters of a point.
+    ///
+    /// # Errors
+    /// Returns what Tera says of the expression.
+    pub(super) fn matches_params(&self, point: &[usize], params: &Params) -> Result<bool, String> {
+        let Some(when) = &self.rule.when else { return Ok(false) };
+        if !self.conditions_hold(point) {
+            return Ok(false);
+        }
+        when.compiled.render(params).map(|text| !text.is_empty())
+    }
+}

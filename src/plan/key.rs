@@ -1,0 +1,120 @@
+//! The key of a trial: a hash of what it runs, the same wherever it stands in a plan.
+//!
+//! Resources, devices, chains and the name of the sweep are not part of it: changing them does not
+//! make a finished trial a new one.
+
+use std::sync::Arc;
+
+use super::value::{Params, Value};
+use super::{Plan, Run, Trial};
+
+/// Makes the keys of trials of one plan.
+pub struct Keys {
+    run: [u8; 32],
+    /// The names last seen, their order by name, and the hash of run and names.
+    form: Option<(Arc<[Arc<str>]>, Vec<usize>, [u8; 32])>,
+    bytes: Vec<u8>,
+}
+
+impl Keys {
+    /// Keys of trials that run this.
+    pub fn new(run: &Run) -> Self {
+        let mut bytes = Vec::new();
+        let list = |bytes: &mut Vec<u8>, items: &[String]| {
+            put_len(bytes, items.len());
+            items.iter().for_each(|item| put_text(bytes, item));
+        };
+        list(&mut bytes, &run.command);
+        list(&mut bytes, &run.setup);
+        list(&mut bytes, &run.modules);
+        put_text(&mut bytes, &run.workdir);
+        let mut env: Vec<&(String, String)> = run.env.iter().collect();
+        env.sort();
+        put_len(&mut bytes, env.len());
+        for (name, value) in env {
+            put_text(&mut bytes, name);
+            put_text(&mut bytes, value);
+        }
+        let run = blake3::derive_key("hpcsweep run 1", &bytes);
+        Self { run, form: None, bytes }
+    }
+
+    /// The key of a trial with these parameters. Equal trials have equal keys.
+    pub fn of(&mut self, params: &Params) -> [u8; 16] {
+        let names = &params.names;
+        let is_known = self.form.as_ref().is_some_and(|(known, ..)| Arc::ptr_eq(known, names));
+        if !is_known {
+            self.bytes.clear();
+            let mut order: Vec<usize> = (0..names.len()).collect();
+            order.sort_by(|a, b| names[*a].cmp(&names[*b]));
+            self.bytes.extend(self.run);
+            put_len(&mut self.bytes, names.len());
+            order.iter().for_each(|i| put_text(&mut self.bytes, &names[*i]));
+            let key = blake3::derive_key("hpcsweep names 1", &self.bytes);
+            self.form = Some((names.clone(), order, key));
+        }
+        let mut hash = [0; 16];
+        if let Some((_, order, key)) = &self.form {
+            self.bytes.clear();
+            order.iter().for_each(|i| put_value(&mut self.bytes, &params.values[*i]));
+            let whole = blake3::keyed_hash(key, &self.bytes);
+            hash.copy_from_slice(&whole.as_bytes()[..16]);
+        }
+        hash
+    }
+}
+
+impl Plan {
+    /// A maker of keys of this plan's trials: use it for many.
+    pub fn keys(&self) -> Keys {
+        Keys::new(&self.run)
+    }
+
+    /// The key of one trial of this plan.
+    pub fn content_key(&self, trial: &Trial) -> [u8; 16] {
+        self.keys().of(&trial.params)
+    }
+}
+
+fn put_len(bytes: &mut Vec<u8>, n: usize) {
+    bytes.extend((n as u64).to_le_bytes());
+}
+
+fn put_text(bytes: &mut Vec<u8>, text: &str) {
+    put_len(bytes, text.len());
+    bytes.extend(text.as_bytes());
+}
+
+/// A value so that different values have different bytes and none is the beginning of another.
+fn put_value(bytes: &mut Vec<u8>, value: &Value) {
+    match value {
+        Value::Bool(b) => bytes.extend([0, u8::from(*b)]),
+        Value::Int(i) => {
+            bytes.push(1);
+            bytes.extend(i.to_le_bytes());
+        }
+        Value::Float(f) => {
+            bytes.push(2);
+            bytes.extend(f.to_bits().to_le_bytes());
+        }
+        Value::Str(text) => {
+            bytes.push(3);
+            put_text(bytes, text);
+        }
+        Value::List(items) => {
+            bytes.push(4);
+            put_len(bytes, items.len());
+            items.iter().for_each(|item| put_value(bytes, item));
+        }
+        Value::Table(pairs) => {
+            bytes.push(5);
+            put_len(bytes, pairs.len());
+            let mut sorted: Vec<&(Arc<str>, Value)> = pairs.iter().collect();
+            sorted.sort_by(|a, b| a.0.cmp(&b.0));
+            for (key, value) in sorted {
+                put_text(bytes, key);
+                put_value(bytes, value);
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! `[resources]` as written and overridden, and how the whole becomes a request that is consistent.
+//!
+//! Settling is pure arithmetic on what a person wrote; it never asks what a cluster has.
+
+use super::reader::{Entry, Reader, Table, entries};
+use super::resources::Resources;
+use crate::fault::Fault;
+use crate::units;
+
+/// The keys of `[resources]`.
+pub(super) const KEYS: &[&str] = &[
+    "nodes",
+    "ranks",
+    "ranks_per_node",
+    "cpus_per_rank",
+    "gpus_per_rank",
+    "memory",
+    "walltime",
+    "partition",
+    "account",
+    "qos",
+    "constraint",
+    "directives",
+];
+
+/// What was written of a resource request; what was not is `None`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Wish {
+    pub(super) nodes: Option<u32>,
+    pub(super) ranks: Option<u32>,
+    pub(super) ranks_per_node: Option<u32>,
+    pub(super) cpus_per_rank: Option<u32>,
+    pub(super) gpus_per_rank: Option<u32>,
+    pub(super) memory_mib: Option<u64>,
+    pub(super) walltime_s: Option<u64>,
+    pub(super) partition: Option<String>,
+    pub(super) account: Option<String>,
+    pub(super) qos: Option<String>,
+    pub(super) constraint: Option<String>,
+    pub(super) directives: Option<Vec<String>>,
+}
+
+impl Wish {
+    /// This wish, with everything that `over` says laid over it.
+    pub(super) fn under(&self, over: &Self) -> Self {
+        macro_rules! over {
+            ($($field:ident),*) => {
+                Self { $($field: over.$field.clone().or_else(|| self.$field.clone())),* }
+            };
+        }
+        over!(
+            nodes,
+            ranks,
+            ranks_per_node,
+            cpus_per_rank,
+            gpus_per_rank,
+            memory_mib,
+            walltime_s,
+            partition,
+            account,
+            qos,
+            constraint,
+            directives
+        )
+    }
+
+    /// Whether both wishes say something of the same key.
+    pub(super) fn meets(&self, other: &Self) -> bool {
+        macro_rules! both {
+            ($($field:ident),*) => { $((self.$field.is_some() && other.$field.is_some()))||* };
+        }
+        both!(
+            nodes,
+            ranks,
+            ranks_per_node,
+            cpus_per_rank,
+            gpus_per_rank,
+            memory_mib,
+            walltime_s,
+            partition,
+            account,
+            qos,
+            constraint,
+            directives
+        )
+    }
+
+    /// Whether nothing was written.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The request, its numbers made consistent; `n_gpu_ids` is the length of `gpu_ids_abs`, and
+    /// `own` what was written for this trial alone.
+    ///
+    /// # Errors
+    /// Returns a fault without a place when two numbers contradict each other.
+    pub(super) fn settle(&self, n_gpu_ids: Option<u32>, own: &Self) -> Result<Resources, Fault> {
+        let (nodes, ranks) = self.nodes_and_ranks()?;
+        let gpus = match n_gpu_ids {
+            Some(count) => Some(check_gpu_ids(count, nodes, ranks, own.gpus_per_rank)?),
+            None => None,
+        };
+        let gpus_per_rank = if gpus.is_some() { 0 } else { self.gpus_per_rank.unwrap_or(0) };
+        Ok(self.with(nodes, ranks, gpus_per_rank, gpus))
+    }
+
+    /// The request as written, consistent or not.
+    pub(super) fn unsettled(&self) -> Resources {
+        let gpus_per_rank = self.gpus_per_rank.unwrap_or(0);
+        self.with(self.nodes.unwrap_or(1), self.ranks.unwrap_or(1), gpus_per_rank, None)
+    }
+
+    fn with(&self, nodes: u32, ranks: u32, gpus_per_rank: u32, gpus: Option<u32>) -> Resources {
+        Resources {
+            nodes,
+            ranks,
+            ranks_per_node: self.ranks_per_node,
+            cpus_per_rank: self.cpus_per_rank.unwrap_or(1),
+            gpus_per_rank,
+            gpus,
+            memory_mib: self.memory_mib,
+            walltime_s: self.walltime_s,
+            partition: self.partition.clone(),
+            account: self.account.clone(),
+            qos: self.qos.clone(),
+            constraint: self.constraint.clone(),
+            directives: self.directives.clone().unwrap_or_default(),
+        }
+    }
+
+    fn nodes_and_ranks(&self) -> Result<(u32, u32), Fault> {
+        let Some(each) = self.ranks_per_node else {
+            let nodes = self.nodes.unwrap_or(1);
+            let ranks = self.ranks.unwrap_or(nodes);
+            if ranks < nodes {
+                let sentence = format!("`ranks = {ranks}` is less than `nodes = {nodes}`");
+                return Err(Fault::request(sentence)
+                    .hint("every node needs a rank: ask for fewer nodes, or for more ranks"));
+            }
+            return Ok((nodes, ranks));
+        };
+        match (self.nodes, self.ranks) {
+            (nodes, None) => {
+                let nodes = nodes.unwrap_or(1);
+                let ranks = nodes.checked_mul(each).ok_or_else(|| {
+                    Fault::request(format!("{nodes} nodes of {each} ranks are too many ranks"))
+                })?;
+                Ok((nodes, ranks))
+            }
+            (None, Some(ranks)) if ranks.is_multiple_of(each) => Ok((ranks / each, ranks)),
+            (None, Some(ranks)) => Err(Fault::request(format!(
+                "`ranks = {ranks}` is not a multiple of `ranks_per_node = {each}`"
+            ))
+            .hint("remove `ranks_per_node` to let the scheduler spread the ranks")),
+            (Some(nodes), Some(ranks))
+                if u64::from(nodes) * u64::from(each) == u64::from(ranks) =>
+            {
+                Ok((nodes, ranks))
+            }
+            (Some(nodes), Some(ranks)) => Err(Fault::request(format!(
+                "`ranks = {ranks}` is not `nodes = {nodes}` times `ranks_per_node = {each}`"
+            ))
+            .hint("remove one of the three: it follows from the other two")),
+        }
+    }
+}
+
+fn check_gpu_ids(count: u32, nodes: u32, ranks: u32, own: Option<u32>) -> Result<u32, Fault> {
+    let devices = crate::words::count(u64::from(count), "device");
+    if let Some(each) = own
+        && u64::from(each) * u64::from(ranks) != u64::from(count)
+    {
+        return Err(Fault::request(format!(
+            "`gpu_ids_abs` names {devices}, but `gpus_per_rank = {each}` times `ranks = {ranks}` is {}",
+            u64::from(each) * u64::from(ranks)
+        ))
+        .hint("remove `gpus_per_rank`: the devices are counted"));
+    }
+    if nodes > 1 && !count.is_multiple_of(nodes) {
+        return Err(Fault::request(format!(
+            "`gpu_ids_abs` names {devices}, which cannot be shared evenly by `nodes = {nodes}`"
+        ))
+        .hint("name a multiple of the nodes, or ask for one node"));
+    }
+    Ok(count)
+}
+
+/// Reads a table of resources; `place` names it in messages.
+pub(super) fn read_table(reader: &mut Reader<'_>, table: &Table<'_>, place: &str) -> Wish {
+    let mut wish = Wish::default();
+    for entry in entries(table) {
+        read_key(reader, &entry, &mut wish, place);
+    }
+    wish
+}
+
+/// Reads one key of a table of resources.
+pub(super) fn read_key(reader: &mut Reader<'_>, entry: &Entry<'_>, wish: &mut Wish, place: &str) {
+    let owned = |text: Option<&str>| text.map(str::to_owned);
+    match entry.key {
+        "nodes" => wish.nodes = reader.count(entry, 1),
+        "ranks" => wish.ranks = reader.count(entry, 1),
+        "ranks_per_node" => wish.ranks_per_node = reader.count(entry, 1),
+        "cpus_per_rank" => wish.cpus_per_rank = reader.count(entry, 1),
+        "gpus_per_rank" => wish.gpus_per_rank = reader.count(entry, 0),
+        "memory" => {
+            wish.memory_mib = unit(reader, entry, units::MEMORY_FORMS, units::parse_memory);
+        }
+        "walltime" => {
+            wish.walltime_s = unit(reader, entry, units::WALLTIME_FORMS, units::parse_walltime);
+        }
+        "partition" => wish.partition = owned(reader.line_of_text(entry)),
+        "account" => wish.account = owned(reader.line_of_text(entry)),
+        "qos" => wish.qos = owned(reader.line_of_text(entry)),
+        "constraint" => wish.constraint = owned(reader.line_of_text(entry)),
+        "directives" => wish.directives = reader.texts(entry, directive),
+        _ => reader.unknown(entry, place, KEYS),
+    }
+}
+
+fn unit(
+    reader: &mut Reader<'_>,
+    entry: &Entry<'_>,
+    forms: &str,
+    parse: fn(&str) -> Option<u64>,
+) -> Option<u64> {
+    if let toml::de::DeValue::Integer(number) = entry.item.get_ref() {
+        reader.wrong(entry.at, format!("`{} = {number}` lacks a unit", entry.key), forms);
+        return None;
+    }
+    let text = reader.text(entry)?;
+    let read = parse(text);
+    if read.is_none() {
+        reader.wrong(entry.at, format!("`{}` cannot be `{text}`", entry.key), forms);
+    }
+    read
+}
+
+fn directive(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<String> {
+    let text = reader.line_of_text(entry)?;
+    if !text.starts_with('-') {
+        let sentence = format!("`{text}` is not an option of a scheduler");
+        reader.wrong(entry.at, sentence, "begin it with `--` or `-`, as in `--exclusive`");
+        return None;
+    }
+    Some(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish(nodes: u32, ranks: u32, each: u32) -> Wish {
+        let some = |n: u32| (n > 0).then_some(n);
+        Wish {
+            nodes: some(nodes),
+            ranks: some(ranks),
+            ranks_per_node: some(each),
+            ..Wish::default()
+        }
+    }
+
+    #[test]
+    fn what_is_not_written_follows_from_what_is() {
+        let check = |(nodes, ranks, each), expected: (u32, u32)| {
+            let settled = wish(nodes, ranks, each).settle(None, &Wish::default()).unwrap();
+            assert_eq!((settled.nodes, settled.ranks), expected);
+        };
+        check((0, 0, 0), (1, 1));
+        check((3, 0, 0), (3, 3));
+        check((2, 7, 0), (2, 7));
+        check((2, 0, 4), (2, 8));
+        check((0, 0, 4), (1, 4));
+        check((0, 8, 4), (2, 8));
+        check((2, 8, 4), (2, 8));
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let check = |(nodes, ranks, each), expected: &str| {
+            let fault = wish(nodes, ranks, each).settle(None, &Wish::default()).unwrap_err();
+            assert_eq!(fault.to_string(), expected);
+        };
+        check(
+            (4, 2, 0),
+            "`ranks = 2` is less than `nodes = 4`\nhint: every node needs a rank: ask for fewer nodes, or for more ranks",
+        );
+        check(
+            (2, 7, 4),
+            "`ranks = 7` is not `nodes = 2` times `ranks_per_node = 4`\nhint: remove one of the three: it follows from the other two",
+        );
+        check(
+            (0, 7, 4),
+            "`ranks = 7` is not a multiple of `ranks_per_node = 4`\nhint: remove `ranks_per_node` to let the scheduler spread the ranks",
+        );
+    }
+
+    #[test]
+    fn named_devices_become_the_gpu_request() {
+        let own = Wish { gpus_per_rank: Some(2), ..Wish::default() };
+        let base = Wish { gpus_per_rank: Some(1), ..wish(0, 2, 0) };
+        let settled = base.settle(Some(3), &Wish::default()).unwrap();
+        assert_eq!((settled.gpus, settled.gpus_per_rank, settled.total_gpus()), (Some(3), 0, 3));
+        assert_eq!(base.under(&own).settle(Some(4), &own).unwrap().gpus, Some(4));
+        assert_eq!(
+            base.under(&own).settle(Some(3), &own).unwrap_err().sentence,
+            "`gpu_ids_abs` names 3 devices, but `gpus_per_rank = 2` times `ranks = 2` is 4"
+        );
+        assert_eq!(
+            wish(2, 0, 0).settle(Some(3), &Wish::default()).unwrap_err().sentence,
+            "`gpu_ids_abs` names 3 devices, which cannot be shared evenly by `nodes = 2`"
+        );
+    }
+}

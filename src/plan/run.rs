@@ -1,0 +1,121 @@
+//! `[run]` as written.
+//!
+//! Reads and checks each key by itself; templates are checked against the trials elsewhere.
+
+use toml::de::DeValue;
+
+use super::check::Places;
+use super::reader::{Entry, Reader, entries};
+use super::value::{Value, float_text};
+use super::{OnFailure, Run};
+
+const KEYS: &[&str] = &["command", "workdir", "setup", "modules", "env", "on_failure", "attempts"];
+
+/// Reads `[run]`; `None` if there is no usable command.
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    entry: Option<&Entry<'_>>,
+    places: &mut Places,
+) -> Option<Run> {
+    let mut run = Run {
+        command: Vec::new(),
+        workdir: ".".to_owned(),
+        setup: Vec::new(),
+        modules: Vec::new(),
+        env: Vec::new(),
+        on_failure: OnFailure::Stop,
+        attempts: 1,
+    };
+    let mut has_command = false;
+    let table = entry.and_then(|entry| reader.table(entry));
+    for entry in table.map(entries).unwrap_or_default() {
+        match entry.key {
+            "command" => {
+                has_command = true;
+                run.command = read_command(reader, &entry, places).unwrap_or_default();
+            }
+            "workdir" => {
+                if let Some(folder) = reader.line_of_text(&entry) {
+                    run.workdir = folder.to_owned();
+                }
+            }
+            "setup" => {
+                let lines = reader.texts(&entry, |r, e| r.text(e).map(str::to_owned));
+                run.setup = lines.unwrap_or_default();
+            }
+            "modules" => {
+                let names = reader.texts(&entry, |r, e| r.line_of_text(e).map(str::to_owned));
+                run.modules = names.unwrap_or_default();
+            }
+            "env" => read_env(reader, &entry, &mut run, places),
+            "on_failure" => {
+                let words = [("stop", OnFailure::Stop), ("continue", OnFailure::Continue)];
+                run.on_failure = reader.word(&entry, &words).unwrap_or(OnFailure::Stop);
+            }
+            "attempts" => run.attempts = reader.count(&entry, 1).unwrap_or(1),
+            _ => reader.unknown(&entry, "`[run]`", KEYS),
+        }
+    }
+    if !has_command {
+        let hint = "write `command = [\"python3\", \"train.py\"]` under `[run]`";
+        reader.missing("the plan has no command", hint);
+    }
+    (!run.command.is_empty()).then_some(run)
+}
+
+fn read_command(
+    reader: &mut Reader<'_>,
+    entry: &Entry<'_>,
+    places: &mut Places,
+) -> Option<Vec<String>> {
+    if let DeValue::String(_) = entry.item.get_ref() {
+        let hint = "write the program and its arguments one by one: `[\"python3\", \"train.py\"]`; \
+                    for shell code, `[\"sh\", \"-c\", \"...\"]`";
+        reader.wrong(entry.at, "`command` must be a list of strings, not a string", hint);
+        return None;
+    }
+    let command = reader.texts(entry, |r, e| r.text(e).map(str::to_owned))?;
+    if command.first().is_none_or(|program| program.trim().is_empty()) {
+        reader.wrong(entry.at, "`command` names no program", "write it as the first element");
+        return None;
+    }
+    let items = reader.list(entry, "a list of strings")?;
+    places.command = items.iter().map(|item| item.span().start).collect();
+    Some(command)
+}
+
+fn read_env(reader: &mut Reader<'_>, entry: &Entry<'_>, run: &mut Run, places: &mut Places) {
+    let Some(table) = reader.table(entry) else { return };
+    for entry in entries(table) {
+        let name = entry.key;
+        let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if !is_name {
+            let sentence = format!("`{}` cannot be an environment variable", name.escape_debug());
+            let hint = "use letters, digits and `_`, and begin with no digit";
+            reader.wrong(entry.at, sentence, hint);
+            continue;
+        }
+        if name.starts_with("HPCSWEEP_") {
+            let sentence = format!("`{name}` is set by hpcsweep itself");
+            reader.wrong(entry.at, sentence, "choose a name that does not begin with `HPCSWEEP_`");
+            continue;
+        }
+        let text = match entry.item.get_ref() {
+            DeValue::String(_) | DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) => {
+                match reader.value(name, entry.item) {
+                    Some(Value::Float(f)) => Some(float_text(f)),
+                    other => other.map(|value| value.to_string()),
+                }
+            }
+            _ => {
+                reader.expected(&entry, "a string, a number or a boolean");
+                None
+            }
+        };
+        if let Some(text) = text {
+            run.env.push((name.to_owned(), text));
+            places.env.push(entry.item.span().start);
+        }
+    }
+}

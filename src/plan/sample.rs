@@ -1,0 +1,229 @@
+//! `[sample]`: random values that depend on the seed, the name and the number of the draw alone.
+//!
+//! So a larger `count` keeps the draws it had, and a new parameter changes no other. Never uses a
+//! generator with a state.
+
+use std::sync::Arc;
+
+use toml::de::DeValue;
+
+use super::axes::{Axis, Group};
+use super::reader::{Entry, Item, Reader, Table, entries};
+use super::trials::check_plain_name;
+use super::value::Value;
+
+const KINDS: &[&str] = &["uniform", "log_uniform", "int", "normal", "choice"];
+
+/// How a parameter is drawn.
+#[derive(Debug, Clone, PartialEq)]
+enum Draw {
+    Uniform(f64, f64),
+    LogUniform(f64, f64),
+    Int(i64, i64),
+    Normal(f64, f64),
+    Choice(Vec<Value>),
+}
+
+/// Reads `[sample]`: all its parameters are one group of `count` points.
+pub(super) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>, seed: i64) -> Option<Group> {
+    let table = reader.table(entry)?;
+    let n_before = reader.n_faults();
+    let mut count = None;
+    let mut draws = Vec::new();
+    for entry in entries(table) {
+        match entry.key {
+            "count" => count = reader.count(&entry, 1),
+            "parameters" => {
+                if let Some(table) = reader.table(&entry) {
+                    read_draws(reader, table, "", &mut draws);
+                }
+            }
+            _ => reader.unknown(&entry, "`[sample]`", &["count", "parameters"]),
+        }
+    }
+    if reader.n_faults() > n_before {
+        return None;
+    }
+    let Some(count) = count else {
+        reader.wrong(entry.at, "`[sample]` has no `count`", "write how many: `count = 20`");
+        return None;
+    };
+    if draws.is_empty() {
+        let hint = "write `parameters.lr = { log_uniform = [1e-5, 1e-1] }`";
+        reader.wrong(entry.at, "`[sample]` has no `parameters`", hint);
+        return None;
+    }
+    if u64::from(count) > super::MAX_TRIALS {
+        let sentence = format!("`count = {count}` is more than the {} a plan may have", {
+            crate::words::count(super::MAX_TRIALS, "trial")
+        });
+        reader.wrong(entry.at, sentence, "cut the plan into several sweeps");
+        return None;
+    }
+    let axes = draws.into_iter().map(|(name, at, draw)| {
+        let values =
+            (0..u64::from(count)).map(|i| draw.value(&Bits::new(seed, &name, i))).collect();
+        Axis { name, at, values, special: None }
+    });
+    Some(Group::new("[sample]", axes.collect()))
+}
+
+fn read_draws(
+    reader: &mut Reader<'_>,
+    table: &Table<'_>,
+    prefix: &str,
+    draws: &mut Vec<(Arc<str>, usize, Draw)>,
+) {
+    for entry in entries(table) {
+        let name = format!("{prefix}{}", entry.key);
+        let Some(inner) = reader.table(&entry) else { continue };
+        let is_group = !inner.is_empty()
+            && inner.iter().all(|(_, item)| matches!(item.get_ref(), DeValue::Table(_)));
+        if is_group {
+            read_draws(reader, inner, &format!("{name}."), draws);
+        } else if let Some(draw) = read_draw(reader, &entry, inner, &name)
+            && check_plain_name(reader, entry.at, &name)
+        {
+            draws.push((Arc::from(name), entry.at, draw));
+        }
+    }
+}
+
+fn read_draw(
+    reader: &mut Reader<'_>,
+    entry: &Entry<'_>,
+    table: &Table<'_>,
+    name: &str,
+) -> Option<Draw> {
+    let kinds = entries(table);
+    let [kind] = kinds.as_slice() else {
+        let hint = format!("write one of {}", crate::words::ticked(KINDS));
+        reader.wrong(entry.at, format!("`{name}` needs exactly one distribution"), hint);
+        return None;
+    };
+    if !KINDS.contains(&kind.key) {
+        reader.unknown(kind, &format!("a distribution of `{name}`"), KINDS);
+        return None;
+    }
+    let items = reader.list(kind, "a list")?;
+    if kind.key == "choice" {
+        if items.is_empty() {
+            reader.wrong(kind.at, format!("`{name}` has no choice"), "give at least one value");
+            return None;
+        }
+        let n_before = reader.n_faults();
+        let values = items.iter().filter_map(|item| reader.value(name, item)).collect();
+        return (reader.n_faults() == n_before).then_some(Draw::Choice(values));
+    }
+    let ends = match items {
+        [a, b] => number(reader, name, a).zip(number(reader, name, b)),
+        _ => None,
+    };
+    let problem = match (kind.key, &ends) {
+        (_, None) => "needs two numbers",
+        ("int", Some((Value::Int(a), Value::Int(b)))) if a <= b => "",
+        ("int", Some((Value::Int(_), Value::Int(_)))) => "needs the smaller number first",
+        ("int", _) => "needs two integers",
+        (_, Some((a, b))) => {
+            let (a, b) = (as_f64(a), as_f64(b));
+            match kind.key {
+                _ if !a.is_finite() || !b.is_finite() || !(b - a).is_finite() => {
+                    "needs two finite numbers"
+                }
+                "normal" if b < 0.0 => "needs a standard deviation that is not negative",
+                "normal" => "",
+                _ if a > b => "needs the smaller number first",
+                "log_uniform" if a <= 0.0 => "needs numbers above zero",
+                _ => "",
+            }
+        }
+    };
+    if !problem.is_empty() {
+        let hint = match kind.key {
+            "normal" => "write `normal = [mean, standard_deviation]`".to_owned(),
+            key => format!("write `{key} = [smallest, largest]`"),
+        };
+        reader.wrong(kind.at, format!("`{}` of `{name}` {problem}", kind.key), hint);
+        return None;
+    }
+    match (kind.key, ends?) {
+        ("int", (Value::Int(a), Value::Int(b))) => Some(Draw::Int(a, b)),
+        ("uniform", (a, b)) => Some(Draw::Uniform(as_f64(&a), as_f64(&b))),
+        ("log_uniform", (a, b)) => Some(Draw::LogUniform(as_f64(&a), as_f64(&b))),
+        (_, (a, b)) => Some(Draw::Normal(as_f64(&a), as_f64(&b))),
+    }
+}
+
+fn number(reader: &mut Reader<'_>, name: &str, item: &Item<'_>) -> Option<Value> {
+    match item.get_ref() {
+        DeValue::Integer(_) | DeValue::Float(_) => reader.value(name, item),
+        _ => None,
+    }
+}
+
+fn as_f64(value: &Value) -> f64 {
+    match value {
+        Value::Int(i) => *i as f64,
+        Value::Float(f) => *f,
+        _ => f64::NAN,
+    }
+}
+
+/// Two independent 64-bit numbers of one draw.
+struct Bits(u64, u64);
+
+impl Bits {
+    fn new(seed: i64, name: &str, index: u64) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(b"hpcsweep sample 1");
+        hasher.update(&seed.to_le_bytes());
+        hasher.update(&index.to_le_bytes());
+        hasher.update(name.as_bytes());
+        let hash = hasher.finalize();
+        let word = |from: usize| {
+            let bytes = &hash.as_bytes()[from..from + 8];
+            bytes.iter().rev().fold(0u64, |word, byte| word << 8 | u64::from(*byte))
+        };
+        Self(word(0), word(8))
+    }
+
+    /// A number from 0 (included) to 1 (excluded), with 53 bits.
+    fn unit(word: u64) -> f64 {
+        (word >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+impl Draw {
+    fn value(&self, bits: &Bits) -> Value {
+        let u = Bits::unit(bits.0);
+        match self {
+            Self::Uniform(a, b) => Value::Float(rounded(a + (b - a) * u).clamp(*a, *b)),
+            Self::LogUniform(a, b) => {
+                let exponent = a.ln() + (b.ln() - a.ln()) * u;
+                Value::Float(rounded(exponent.exp()).clamp(*a, *b))
+            }
+            Self::Int(a, b) => {
+                let n_values = (i128::from(*b) - i128::from(*a) + 1) as u128;
+                // 128 bits over at most 2^64 values: the bias is below 2^-64.
+                let wide = u128::from(bits.0) << 64 | u128::from(bits.1);
+                Value::Int((i128::from(*a) + (wide % n_values) as i128) as i64)
+            }
+            Self::Normal(mean, deviation) => {
+                // Box and Muller; 1 - u is never zero.
+                let radius = (-2.0 * (1.0 - u).ln()).sqrt();
+                let angle = std::f64::consts::TAU * Bits::unit(bits.1);
+                Value::Float(rounded(mean + deviation * radius * angle.cos()))
+            }
+            Self::Choice(values) => {
+                let i = (u128::from(bits.0) * values.len() as u128) >> 64;
+                values[i as usize].clone()
+            }
+        }
+    }
+}
+
+/// Eight significant digits: short to read, and the same on machines whose `exp` and `ln` differ in
+/// the last bit, so that a plan read again is the same plan.
+fn rounded(f: f64) -> f64 {
+    format!("{f:.7e}").parse().unwrap_or(f)
+}

@@ -1,0 +1,216 @@
+//! `[defaults]` and `[[trials]]` as written: parameters, and the keys that are none.
+//!
+//! Reads only; [`super::expand`] multiplies the entries with the axes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use toml::de::DeValue;
+
+use super::leaves::{Node, Tree};
+use super::reader::{Entry, Item, Reader, Table, entries, kind};
+use super::request::{self, Wish};
+use super::template::Template;
+use super::value::Value;
+use super::{Merge, RESERVED_NAMES};
+
+/// A `task_id` as written.
+#[derive(Debug, Clone)]
+pub(super) enum Task {
+    Number(i64),
+    Name(Arc<str>),
+    /// The number of a template in [`Tasks`].
+    Template(usize),
+}
+
+/// The templates among the `task_id`s of a plan, each once.
+#[derive(Default)]
+pub(super) struct Tasks {
+    /// The templates, with the byte offset of their first use.
+    pub(super) templates: Vec<(Template, usize)>,
+    known: HashMap<String, usize>,
+}
+
+impl Tasks {
+    /// Reads a `task_id`.
+    pub(super) fn read(&mut self, reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<Task> {
+        match entry.item.get_ref() {
+            DeValue::Integer(_) => reader.integer(entry).map(Task::Number),
+            DeValue::String(_) => {
+                let text = reader.line_of_text(entry)?;
+                let template = Template::new(text);
+                if template.is_plain() {
+                    return Some(Task::Name(Arc::from(text)));
+                }
+                let fresh = self.templates.len();
+                let number = *self.known.entry(text.to_owned()).or_insert(fresh);
+                if number == fresh {
+                    self.templates.push((template, entry.at));
+                }
+                Some(Task::Template(number))
+            }
+            _ => {
+                reader.expected(entry, "an integer or a string");
+                None
+            }
+        }
+    }
+}
+
+/// What `[defaults]` or one entry of `[[trials]]` gives.
+#[derive(Default)]
+pub(super) struct Given {
+    /// Its parameters.
+    pub(super) tree: Tree,
+    /// Its `task_id`.
+    pub(super) task: Option<Task>,
+    /// Its `gpu_ids_abs`.
+    pub(super) gpus: Option<Arc<[u32]>>,
+    /// Its `resources`.
+    pub(super) wish: Wish,
+    /// Byte offset of the table.
+    pub(super) at: usize,
+    /// Line of the table, 0 if there is none.
+    pub(super) line: u32,
+}
+
+/// Reads `[defaults]`.
+pub(super) fn read_defaults(
+    reader: &mut Reader<'_>,
+    tasks: &mut Tasks,
+    entry: &Entry<'_>,
+) -> Option<Given> {
+    let table = reader.table(entry)?;
+    Some(read_given(reader, tasks, table, entry.at, false))
+}
+
+/// Reads `[[trials]]`.
+pub(super) fn read_trials(
+    reader: &mut Reader<'_>,
+    tasks: &mut Tasks,
+    entry: &Entry<'_>,
+) -> Option<Vec<Given>> {
+    let items = reader.list(entry, "a list of tables (`[[trials]]`)")?;
+    let mut all = Vec::with_capacity(items.len());
+    for item in items {
+        let at = item.span().start;
+        match item.get_ref() {
+            DeValue::Table(table) => all.push(read_given(reader, tasks, table, at, true)),
+            other => {
+                let sentence = format!("an entry of `trials` must be a table, not {}", kind(other));
+                reader.wrong(at, sentence, "write `[[trials]]` with its parameters below");
+            }
+        }
+    }
+    Some(all)
+}
+
+fn read_given(
+    reader: &mut Reader<'_>,
+    tasks: &mut Tasks,
+    table: &Table<'_>,
+    at: usize,
+    is_trial: bool,
+) -> Given {
+    let mut given = Given { at, line: reader.line(at), ..Given::default() };
+    for entry in entries(table) {
+        match entry.key {
+            "task_id" => given.task = tasks.read(reader, &entry),
+            "gpu_ids_abs" => given.gpus = read_gpu_ids(reader, &entry),
+            "resources" if is_trial => {
+                if let Some(table) = reader.table(&entry) {
+                    given.wish = request::read_table(reader, table, "`resources`");
+                }
+            }
+            "resources" => reader.wrong(
+                entry.at,
+                "`[defaults]` cannot hold `resources`",
+                "write them under `[resources]`: every trial starts from these",
+            ),
+            key if is_trial && key.starts_with("resources.") => {
+                let cell = Entry { key: &key["resources.".len()..], ..entry };
+                request::read_key(reader, &cell, &mut given.wish, "`resources`");
+            }
+            key => {
+                if check_name(reader, entry.at, key)
+                    && let Some(node) = read_node(reader, key, entry.item)
+                {
+                    given.tree.lay_at(key, node, Merge::Deep);
+                }
+            }
+        }
+    }
+    given
+}
+
+/// A value as a node: tables become nodes with checked names, everything else a leaf.
+fn read_node(reader: &mut Reader<'_>, name: &str, item: &Item<'_>) -> Option<Node> {
+    match item.get_ref() {
+        DeValue::Table(table) if !table.is_empty() => {
+            let mut tree = Tree::default();
+            for entry in entries(table) {
+                let full = format!("{name}.{}", entry.key);
+                if check_name(reader, entry.at, &full)
+                    && let Some(node) = read_node(reader, &full, entry.item)
+                {
+                    tree.lay_at(entry.key, node, Merge::Deep);
+                }
+            }
+            (!tree.0.is_empty()).then_some(Node::Table(tree))
+        }
+        _ => reader.value(name, item).map(Node::from_value),
+    }
+}
+
+/// Reads `gpu_ids_abs`: distinct device numbers.
+pub(super) fn read_gpu_ids(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<Arc<[u32]>> {
+    let items = reader.list(entry, "a list of device numbers")?;
+    let mut ids: Vec<u32> = Vec::with_capacity(items.len());
+    for item in items {
+        let id = match reader.value(entry.key, item)? {
+            Value::Int(id) => u32::try_from(id).ok(),
+            _ => None,
+        };
+        let Some(id) = id else {
+            let sentence = "`gpu_ids_abs` must be a list of device numbers";
+            reader.wrong(item.span().start, sentence, "write whole numbers from 0: `[0, 1]`");
+            return None;
+        };
+        if ids.contains(&id) {
+            let sentence = format!("`gpu_ids_abs` names device {id} twice");
+            reader.wrong(item.span().start, sentence, "name every device once");
+            return None;
+        }
+        ids.push(id);
+    }
+    Some(ids.into())
+}
+
+/// Reports a name that no parameter can have.
+pub(super) fn check_name(reader: &mut Reader<'_>, at: usize, name: &str) -> bool {
+    let top = name.split('.').next().unwrap_or("");
+    if RESERVED_NAMES.contains(&top) {
+        let hint = "choose another name: templates use this one for something else";
+        reader.wrong(at, format!("a parameter cannot be called `{top}`"), hint);
+        return false;
+    }
+    let is_bad =
+        |part: &str| part.is_empty() || part.contains(|c: char| c.is_control() || c == '=');
+    if name.split('.').any(is_bad) {
+        let hint = "use letters, digits and `_`, with dots between tables";
+        reader.wrong(at, format!("a parameter cannot be called `{}`", name.escape_debug()), hint);
+        return false;
+    }
+    true
+}
+
+/// Reports a name that no parameter can have, also those that axes may set besides.
+pub(super) fn check_plain_name(reader: &mut Reader<'_>, at: usize, name: &str) -> bool {
+    let top = name.split('.').next().unwrap_or("");
+    if ["task_id", "gpu_ids_abs", "resources"].contains(&top) {
+        let hint = "set it in `[[trials]]`, `[grid]` or `[zip]`";
+        reader.wrong(at, format!("`{name}` is no parameter"), hint);
+        return false;
+    }
+    check_name(reader, at, name)
+}

@@ -1,0 +1,64 @@
+//! Running a scheduler's commands: in a clean environment, bounded in time, counted (law 6).
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::fault::Fault;
+use crate::host::process::{self, Output};
+use crate::host::Vars;
+use crate::rank::is_launcher_variable;
+
+/// The one door to the scheduler's commands.
+pub struct Calls {
+    env: Vars,
+    limit: Duration,
+    /// Calls made so far.
+    pub made: u32,
+}
+
+impl Calls {
+    /// Calls from this environment, without what an outer job or launcher has left in it.
+    pub fn new(vars: &Vars, limit: Duration) -> Self {
+        let env = vars.iter().filter(|(name, _)| !is_launcher_variable(name));
+        Self { env: env.map(|(k, v)| (k.clone(), v.clone())).collect(), limit, made: 0 }
+    }
+
+    /// Makes a call; what came of it is the caller's to judge.
+    ///
+    /// # Errors
+    /// When the program cannot be started at all.
+    pub fn make(&mut self, argv: &[String]) -> Result<Output> {
+        self.made += 1;
+        process::run(argv, &self.env, self.limit).map_err(|error| {
+            let sentence = format!("{error:#}").lines().next().unwrap_or_default().to_owned();
+            Fault::scheduler(sentence)
+                .hint("is this a host from which jobs can be submitted? `--local` runs the plan here")
+                .into()
+        })
+    }
+
+    /// Makes a call that must succeed, and returns what it printed.
+    ///
+    /// # Errors
+    /// With the scheduler's own words when it does not.
+    pub fn ask(&mut self, argv: &[String]) -> Result<String> {
+        let output = self.make(argv)?;
+        match output.code {
+            Some(0) => Ok(output.stdout),
+            _ => Err(refusal(argv, &output).into()),
+        }
+    }
+}
+
+/// The fault of a call that failed, with the scheduler's words.
+pub fn refusal(argv: &[String], output: &Output) -> Fault {
+    let said = output.stderr.trim().lines().last().unwrap_or("").trim();
+    let said = said.split_once(": error: ").map_or(said, |(_, words)| words);
+    let sentence = match output.code {
+        None => format!("`{}` gave no answer in time", argv[0]),
+        Some(code) if said.is_empty() => format!("`{}` failed with exit code {code}", argv[0]),
+        Some(_) => format!("`{}` says: {said}", argv[0]),
+    };
+    Fault::scheduler(sentence).at(format!("ran: {}", argv.join(" ")))
+}

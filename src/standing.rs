@@ -1,0 +1,194 @@
+//! How each trial stands: its own record and the scheduler's word put together (law 5).
+//!
+//! Success needs both: a record that says so and a scheduler that does not contradict it. A word of
+//! the scheduler that is not known is shown as it is. Every trial has exactly one state, so counts by
+//! state add up to the number of trials.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::plan::OnFailure;
+use crate::scheduler::{Element, State as Word};
+use crate::tree::records::{Outcome, Record};
+use crate::tree::table::Row;
+
+/// The state of a trial.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum State {
+    /// Its result is recorded and nothing contradicts it.
+    Done,
+    /// It is being run.
+    Running,
+    /// The scheduler has it and will run it.
+    Queued,
+    /// Not given to a scheduler yet, or still to be run here.
+    Pending,
+    /// It ended with an error.
+    Failed,
+    /// It ran into its wall-clock limit.
+    Timeout,
+    /// It was told to stop, or its worker was killed.
+    Interrupted,
+    /// Its chain stopped before it.
+    Skipped,
+    /// The scheduler had it and no longer knows it, and it left no end.
+    Lost,
+    /// Its record says done; the scheduler says otherwise.
+    Doubtful,
+    /// A word of the scheduler that is not known here.
+    Other(String),
+}
+
+impl State {
+    /// The word shown to people and written by `--json`.
+    pub fn word(&self) -> String {
+        match self {
+            Self::Other(word) => word.to_lowercase(),
+            known => format!("{known:?}").to_lowercase(),
+        }
+    }
+
+    /// Whether nothing will change it but a new submission.
+    pub fn is_final(&self) -> bool {
+        !matches!(self, Self::Running | Self::Queued | Self::Pending | Self::Other(_))
+    }
+
+    /// Whether it ended without success.
+    pub fn is_bad(&self) -> bool {
+        self.is_final() && *self != Self::Done
+    }
+}
+
+/// A state and the reason for it; empty where there is nothing to add.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// The state.
+    pub state: State,
+    /// Why.
+    pub reason: String,
+}
+
+/// What is known besides rows and records.
+pub struct Witness<'a> {
+    /// The scheduler's word on a trial; `None` if it has none.
+    pub element: &'a dyn Fn(u64) -> Option<Element>,
+    /// Whether a trial was given to a scheduler.
+    pub submitted: &'a dyn Fn(u64) -> bool,
+    /// Whether the scheduler answered (or there is none): if not, its silence means nothing.
+    pub asked: bool,
+    /// Whether an executor on some host holds the sweep now.
+    pub executor: bool,
+    /// What a failure does to the rest of a chain.
+    pub on_failure: OnFailure,
+}
+
+/// The standing of every row, in the order of the rows (by trial number).
+pub fn of(rows: &[Row], records: &HashMap<u64, Record>, witness: &Witness<'_>) -> Vec<Standing> {
+    let mut all: Vec<Standing> = Vec::with_capacity(rows.len());
+    let mut place: HashMap<u64, usize> = HashMap::new();
+    for (i, row) in rows.iter().enumerate() {
+        let before = row.after.and_then(|id| place.get(&id)).map(|&i| all[i].state.clone());
+        let standing = one(row.id, records.get(&row.id), before.as_ref(), witness);
+        place.insert(row.id, i);
+        all.push(standing);
+    }
+    all
+}
+
+/// Counts by state, in the order of [`State`].
+pub fn counts(all: &[Standing]) -> BTreeMap<State, u64> {
+    let mut counts = BTreeMap::new();
+    for standing in all {
+        *counts.entry(standing.state.clone()).or_default() += 1;
+    }
+    counts
+}
+
+fn one(trial: u64, record: Option<&Record>, before: Option<&State>, witness: &Witness<'_>) -> Standing {
+    let say = |state, reason: &str| Standing { state, reason: reason.to_owned() };
+    let element = (witness.element)(trial);
+    let attempt = record.and_then(Record::decisive);
+    let outcome = attempt.and_then(|a| a.outcome());
+    let word = element.as_ref().map(|e| &e.state);
+
+    // A record that is closed.
+    match (outcome, word) {
+        (Some(Outcome::Done), Some(Word::Ended(word)))
+            if !matches!(word.as_str(), "TIMEOUT" | "CANCELLED" | "PREEMPTED") =>
+        {
+            return say(State::Doubtful, &format!("recorded as done, but the scheduler says {word}"));
+        }
+        (Some(Outcome::Done), _) => return say(State::Done, ""),
+        // Given back to the queue after its attempt had ended.
+        (Some(_), Some(Word::Queued(word))) => return say(State::Queued, word),
+        (Some(outcome), _) => {
+            let state = match outcome {
+                Outcome::Done => State::Done,
+                Outcome::Failed => State::Failed,
+                Outcome::Timeout => State::Timeout,
+                Outcome::Interrupted => State::Interrupted,
+            };
+            let reason = attempt.map(reason_of).unwrap_or_default();
+            return say(state, &reason);
+        }
+        (None, _) => {}
+    }
+    match word {
+        Some(Word::Queued(word)) => {
+            let reason = element.as_ref().map_or("", |e| e.reason.as_str());
+            return say(State::Queued, if reason.is_empty() { word } else { reason });
+        }
+        Some(Word::Running(word)) => {
+            return say(State::Running, if word == "RUNNING" { "" } else { word });
+        }
+        Some(Word::Other(word)) => return say(State::Other(word.clone()), ""),
+        _ => {}
+    }
+    let stopped = witness.on_failure == OnFailure::Stop && before.is_some_and(State::is_bad);
+    if attempt.is_some() {
+        return match word {
+            Some(Word::Ended(word)) if word == "TIMEOUT" => say(State::Timeout, "the scheduler says TIMEOUT"),
+            Some(Word::Ended(word)) if word == "CANCELLED" || word == "PREEMPTED" => {
+                say(State::Interrupted, &format!("the scheduler says {word}"))
+            }
+            Some(Word::Ended(word)) => say(State::Failed, &format!("the scheduler says {word}")),
+            Some(_) => say(State::Lost, "the scheduler says COMPLETED, but no end was recorded"),
+            None if !(witness.submitted)(trial) && !witness.executor => {
+                say(State::Interrupted, "its worker was killed")
+            }
+            None if !(witness.submitted)(trial) || !witness.asked => say(State::Running, ""),
+            None => say(State::Lost, "it began, and the scheduler no longer knows it"),
+        };
+    }
+    match word {
+        Some(Word::Ended(word)) if word == "CANCELLED" && stopped => say(State::Skipped, "its chain stopped"),
+        Some(Word::Ended(word)) if word == "CANCELLED" => {
+            say(State::Interrupted, "cancelled before it began")
+        }
+        _ if stopped && !((witness.submitted)(trial) && !witness.asked) => {
+            // Run here, what only was interrupted goes on with the next `submit`.
+            let resumes = !(witness.submitted)(trial)
+                && before.is_some_and(|b| matches!(b, State::Interrupted | State::Lost));
+            if resumes { say(State::Pending, "") } else { say(State::Skipped, "its chain stopped") }
+        }
+        Some(Word::Ended(word)) => {
+            say(State::Failed, &format!("the scheduler says {word}, and nothing was recorded"))
+        }
+        Some(_) => say(State::Lost, "the scheduler says COMPLETED, but nothing was recorded"),
+        None if !(witness.submitted)(trial) => say(State::Pending, ""),
+        None if !witness.asked => say(State::Queued, "the scheduler was not asked"),
+        None => say(State::Lost, "the scheduler no longer knows it"),
+    }
+}
+
+fn reason_of(attempt: &crate::tree::records::Attempt) -> String {
+    let mut parts = Vec::new();
+    if let Some(end) = &attempt.end {
+        match (end.signal, end.exit_code) {
+            (Some(signal), _) => parts.push(format!("signal {signal}")),
+            (None, Some(code)) if code != 0 => parts.push(format!("exit code {code}")),
+            _ => {}
+        }
+    }
+    parts.extend(attempt.reason().map(str::to_owned));
+    parts.join(": ")
+}

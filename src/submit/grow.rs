@@ -1,0 +1,226 @@
+//! Laying a plan down: which of its trials the sweep does not have yet, and writing them to its table.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use anyhow::Result;
+
+use super::Source;
+use crate::graph::shapes::Chains;
+use crate::plan::{OnFailure, Resources, TaskId};
+use crate::render::{Templates, context};
+use crate::site::Site;
+use crate::tree::table::{self, Head, Row, RowOut};
+use crate::tree::{FORMAT, Tree};
+use crate::host::disk;
+
+/// A trial that a wave or the executor may have to run.
+#[derive(Debug, Clone)]
+pub struct Todo {
+    /// Number in the sweep.
+    pub id: u64,
+    /// Chain.
+    pub chain: u64,
+    /// The trial before it in its chain.
+    pub after: Option<u64>,
+    /// Its request.
+    pub resources: Arc<Resources>,
+}
+
+/// What a plan adds to a sweep.
+#[derive(Debug, Default)]
+pub struct Growth {
+    /// Trials the sweep had before.
+    pub known: u64,
+    /// Trials added, in order.
+    pub added: Vec<Todo>,
+    /// Trials of the sweep that are not in the plan any more.
+    pub dropped: u64,
+}
+
+/// Where a chain of the sweep ends.
+struct Tail {
+    chain: u64,
+    links: u64,
+    last: u64,
+}
+
+/// Adds the trials of a plan that the sweep does not have. The caller holds the lock.
+///
+/// A trial is known by its key: the hash of what it runs. The second of two equal trials of a plan is a
+/// trial of its own.
+///
+/// # Errors
+/// When the tree cannot be read or written, or the set-up template cannot be rendered.
+pub fn grow(tree: &Tree, source: &Source, templates: &Templates, site: &Site) -> Result<Growth> {
+    let plan = &source.plan;
+    let mut had: HashMap<String, u64> = HashMap::new();
+    for key in table::keys(tree)? {
+        *had.entry(key).or_default() += 1;
+    }
+    let known: u64 = had.values().sum();
+    let mut keys = plan.keys();
+    let mut new: Vec<(usize, String)> = Vec::new();
+    for (i, trial) in plan.trials.iter().enumerate() {
+        let key = hex(&keys.of(&trial.params));
+        match had.get_mut(&key) {
+            Some(left) if *left > 0 => *left -= 1,
+            _ => new.push((i, key)),
+        }
+    }
+    let mut growth = Growth { known, added: Vec::with_capacity(new.len()), dropped: had.values().sum() };
+    if new.is_empty() {
+        return Ok(growth);
+    }
+
+    let (mut tails, mut next_chain) = tails(tree, known)?;
+    let first = known;
+    let head = Head {
+        format: FORMAT,
+        first,
+        count: new.len() as u64,
+        sweep: plan.name.clone(),
+        seed: plan.seed,
+        run: plan.run.clone(),
+        workdir: disk::absolute(&source.folder().join(&plan.run.workdir)),
+        site_modules: site.modules.load.clone(),
+        resources: (*plan.resources).clone(),
+        gpu_ids: plan.schedule.gpu_ids,
+        setup: setup(tree, first, source, templates, site)?,
+    };
+    let mut fresh = Chains::default();
+    let mut numbers: HashMap<u32, u64> = HashMap::new();
+    let mut places: Vec<(u64, u64)> = Vec::with_capacity(new.len());
+    for (offset, (i, _)) in new.iter().enumerate() {
+        let trial = &plan.trials[*i];
+        let id = first + offset as u64;
+        let name = trial.task_id.as_ref();
+        let local = fresh.number(name);
+        // A chain keeps its number and its length when the plan grows.
+        let chain = *numbers.entry(local).or_insert_with(|| {
+            name.and_then(|t| tails.old.get(&t.to_string())).copied().unwrap_or_else(|| {
+                next_chain += 1;
+                next_chain - 1
+            })
+        });
+        let tail = tails.ends.get_mut(&chain);
+        let (link, after) = match tail {
+            Some(tail) => {
+                let place = (tail.links, Some(tail.last));
+                tail.links += 1;
+                tail.last = id;
+                place
+            }
+            None => {
+                if name.is_some() {
+                    tails.ends.insert(chain, Tail { chain, links: 1, last: id });
+                }
+                (0, None)
+            }
+        };
+        places.push((chain, link));
+        growth.added.push(Todo { id, chain, after, resources: Arc::clone(&trial.resources) });
+    }
+    let rows = new.iter().zip(&growth.added).zip(&places).map(|(((i, key), todo), (chain, link))| {
+        let trial = &plan.trials[*i];
+        let own = trial.resources != plan.resources;
+        RowOut {
+            id: todo.id,
+            chain: *chain,
+            link: *link,
+            after: todo.after,
+            task_id: trial.task_id.as_ref().map(task_json),
+            key,
+            gpu_ids_abs: trial.gpu_ids_abs.as_deref(),
+            params: &trial.params,
+            resources: own.then_some(&*trial.resources),
+        }
+    });
+    table::write(tree, &head, rows)?;
+    Ok(growth)
+}
+
+fn task_json(task: &TaskId) -> serde_json::Value {
+    match task {
+        TaskId::Number(n) => (*n).into(),
+        TaskId::Name(s) => (**s).into(),
+    }
+}
+
+/// The chains of the sweep so far.
+struct Tails {
+    old: HashMap<String, u64>,
+    ends: HashMap<u64, Tail>,
+}
+
+fn tails(tree: &Tree, known: u64) -> Result<(Tails, u64)> {
+    let mut tails = Tails { old: HashMap::new(), ends: HashMap::new() };
+    if known == 0 {
+        return Ok((tails, 0));
+    }
+    let mut next = 0;
+    for row in table::rows(tree)? {
+        next = next.max(row.chain + 1);
+        if row.task_id.is_none() {
+            continue;
+        }
+        tails.old.insert(row.task_text(), row.chain);
+        let tail = tails.ends.entry(row.chain).or_insert(Tail { chain: row.chain, links: 0, last: row.id });
+        tail.links = tail.links.max(row.link + 1);
+        tail.last = tail.last.max(row.id);
+        debug_assert_eq!(tail.chain, row.chain);
+    }
+    Ok((tails, next))
+}
+
+/// Writes the set-up script, if there is anything to set up or the template is the user's own.
+fn setup(
+    tree: &Tree,
+    first: u64,
+    source: &Source,
+    templates: &Templates,
+    site: &Site,
+) -> Result<Option<(std::path::PathBuf, std::path::PathBuf)>> {
+    let plan = &source.plan;
+    let modules: Vec<String> = site.modules.load.iter().chain(&plan.run.modules).cloned().collect();
+    if modules.is_empty() && plan.run.setup.is_empty() && !templates.is_edited("setup.sh.tera") {
+        return Ok(None);
+    }
+    let names = context::SetupScript {
+        shell: site.shell.path.clone(),
+        sweep: plan.name.clone(),
+        modules,
+        module_init: site.modules.init.clone(),
+        setup: plan.run.setup.clone(),
+    };
+    let text = templates.render("setup.sh.tera", &context::of(&names)?)?;
+    let path = tree.setup_script(first);
+    disk::make_dir(&tree.dir().join("jobs"))?;
+    disk::write_whole(&path, text.as_bytes())?;
+    Ok(Some((site.shell.path.clone(), path)))
+}
+
+/// The request of a row.
+pub fn resources_of(row: &Row, heads: &[Head], shared: &mut HashMap<u64, Arc<Resources>>) -> Arc<Resources> {
+    if let Some(own) = &row.resources {
+        return Arc::new(own.clone());
+    }
+    let first = heads.iter().rfind(|h| h.first <= row.id).map_or(0, |h| h.first);
+    let of_head = || heads.iter().find(|h| h.first == first).map(|h| h.resources.clone()).unwrap_or_default();
+    Arc::clone(shared.entry(first).or_insert_with(|| Arc::new(of_head())))
+}
+
+/// What a failure does to the rest of a chain, as the sweep's last plan says.
+pub fn on_failure(heads: &[Head]) -> OnFailure {
+    heads.last().map_or(OnFailure::Stop, |h| h.run.on_failure)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for b in bytes {
+        text.push(char::from(DIGITS[usize::from(b >> 4)]));
+        text.push(char::from(DIGITS[usize::from(b & 15)]));
+    }
+    text
+}

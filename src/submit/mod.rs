@@ -1,0 +1,100 @@
+//! From a plan to a sweep in its results tree, and on to a scheduler or to processes of this machine.
+//!
+//! Laying a plan down is the same for every target ([`grow`]): trials the sweep does not have yet are
+//! added to its table. Then either waves of job arrays are made and asked for exactly once
+//! ([`slurm`]), or the trials are run here ([`local`]).
+
+pub mod grow;
+pub mod local;
+pub mod preview;
+pub mod slurm;
+pub mod wave;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::fault::{Fault, Faults};
+use crate::host::disk;
+use crate::plan::{self, Plan};
+use crate::render::Templates;
+use crate::site::{Ask, SchedulerKind, Site};
+use crate::tree::Tree;
+
+/// A plan as read from its file.
+pub struct Source {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its text.
+    pub text: String,
+    /// The checked plan.
+    pub plan: Plan,
+}
+
+impl Source {
+    /// Reads and checks a plan file.
+    ///
+    /// # Errors
+    /// When it cannot be read, or with all of its faults at once.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|e| {
+            let fault =
+                Fault::request(format!("cannot read the plan `{}`: {}", path.display(), disk::reason(&e)));
+            fault.hint("`hpcsweep init NAME` makes a project with a plan to begin with")
+        })?;
+        let plan = plan::parse(&text, &path.display().to_string())?;
+        Ok(Self { path: path.to_owned(), text, plan })
+    }
+
+    /// The folder the plan lies in, absolute.
+    pub fn folder(&self) -> PathBuf {
+        disk::absolute(&self.path).parent().map_or_else(|| PathBuf::from("/"), Path::to_owned)
+    }
+
+    /// The tree of its sweep.
+    pub fn tree(&self) -> Tree {
+        Tree::at(&self.folder().join(&self.plan.root).join(&self.plan.name))
+    }
+
+    /// The templates to render with: the folder named on the command line, else the project's own
+    /// `templates/` beside the plan, else the site's, else the embedded ones.
+    ///
+    /// # Errors
+    /// When a template is not valid.
+    pub fn templates(&self, named: Option<&Path>, site: &Site) -> Result<Templates> {
+        let own = self.folder().join("templates");
+        let is_own = crate::render::EMBEDDED.iter().any(|(name, _)| own.join(name).is_file());
+        let folder = named.map(Path::to_owned).or_else(|| is_own.then_some(own));
+        Templates::load(folder.as_deref().or(site.templates.dir.as_deref()))
+    }
+}
+
+/// Refuses a plan that breaks the site's hard caps, all of them at once.
+///
+/// # Errors
+/// When it does.
+pub fn check_caps(plan: &Plan, site: &Site, kind: SchedulerKind) -> Result<()> {
+    let mut faults: Vec<Fault> = Vec::new();
+    let mut last = None;
+    for trial in &plan.trials {
+        let r = &trial.resources;
+        if last.is_some_and(|seen| std::sync::Arc::ptr_eq(seen, r)) {
+            continue;
+        }
+        last = Some(r);
+        let ask = Ask {
+            trials: plan.trials.len() as u64,
+            nodes: u64::from(r.nodes),
+            walltime_s: r.walltime_s,
+            partition: r.partition.as_deref().or(site.scheduler.partition.as_deref()),
+            kind,
+            directives: &r.directives,
+        };
+        for fault in site.refusals(&ask) {
+            if !faults.contains(&fault) {
+                faults.push(fault);
+            }
+        }
+    }
+    Faults(faults).or(|| Ok(()))
+}

@@ -1,0 +1,154 @@
+//! What a plan would do: its trials, chains, arrays, calls and the hours it asks for. Writes nothing.
+
+use serde::Serialize;
+
+use super::Source;
+use super::slurm::element_limit;
+use crate::graph::{self, Graph};
+use crate::plan::{Params, TaskId};
+use crate::scheduler::Limits;
+use crate::units;
+
+/// A planned array.
+#[derive(Debug, Serialize)]
+pub struct Array {
+    /// Number, from 1.
+    pub array: usize,
+    /// Block, from 0.
+    pub block: u32,
+    /// Link, from 0.
+    pub link: u32,
+    /// Elements.
+    pub count: usize,
+    /// The array it follows element by element.
+    pub after: Option<usize>,
+    /// Its directives, as the template renders them.
+    pub directives: Vec<String>,
+}
+
+/// A planned trial.
+#[derive(Debug, Serialize)]
+pub struct Trial<'a> {
+    /// Number, from 0.
+    pub trial: u64,
+    /// The chain's name.
+    pub task_id: Option<String>,
+    /// Chain, from 0.
+    pub chain: u32,
+    /// Place in the chain.
+    pub link: u32,
+    /// Physical devices.
+    pub gpu_ids_abs: Option<&'a [u32]>,
+    /// Parameters, nested.
+    pub params: &'a Params,
+}
+
+/// The whole preview.
+pub struct Preview<'a> {
+    /// The plan.
+    pub source: &'a Source,
+    /// Its arrays.
+    pub graph: Graph,
+    /// Chain and link of each trial.
+    pub places: Vec<(u32, u32)>,
+    /// Names of the chains; empty for a trial without a task id.
+    pub chains: Vec<Option<TaskId>>,
+    /// Largest array under the limits used.
+    pub element_limit: u64,
+    /// Core-hours asked for: cores times walltime, summed; `None` when a trial has no walltime.
+    pub core_hours: Option<f64>,
+    /// GPU-hours asked for.
+    pub gpu_hours: Option<f64>,
+    /// The distinct requests, by the number that arrays refer to.
+    pub shapes: Vec<std::sync::Arc<crate::plan::Resources>>,
+}
+
+/// Plans without touching anything.
+pub fn of<'a>(source: &'a Source, limits: &Limits) -> Preview<'a> {
+    let trials = &source.plan.trials;
+    let (nodes, shapes) = graph::shapes::of_plan(trials);
+    let limit = element_limit(limits);
+    let mut links: Vec<u32> = Vec::new();
+    let mut chains: Vec<Option<TaskId>> = Vec::new();
+    let mut places = Vec::with_capacity(nodes.len());
+    for (node, trial) in nodes.iter().zip(trials) {
+        let chain = node.chain as usize;
+        if chain >= links.len() {
+            links.push(0);
+            chains.push(trial.task_id.clone());
+        }
+        places.push((node.chain, links[chain]));
+        links[chain] += 1;
+    }
+    let mut counts = vec![0u64; shapes.list.len()];
+    for node in &nodes {
+        counts[node.shape as usize] += 1;
+    }
+    let hours = |of: &dyn Fn(&crate::plan::Resources) -> u64| -> Option<f64> {
+        shapes
+            .list
+            .iter()
+            .zip(&counts)
+            .map(|(r, &n)| {
+                let amount = of(r);
+                if amount == 0 {
+                    return Some(0.0);
+                }
+                Some(amount as f64 * n as f64 * r.walltime_s? as f64 / 3600.0)
+            })
+            .sum()
+    };
+    Preview {
+        source,
+        graph: graph::plan(&nodes, limit as usize, &[]),
+        places,
+        chains,
+        element_limit: limit,
+        core_hours: hours(&|r| r.cores()),
+        gpu_hours: hours(&|r| r.total_gpus()),
+        shapes: shapes.list,
+    }
+}
+
+impl Preview<'_> {
+    /// Scheduler calls that a first submission makes: two questions, then one call an array.
+    pub fn calls(&self) -> usize {
+        2 + self.graph.arrays.len()
+    }
+
+    /// One trial.
+    pub fn trial(&self, i: usize) -> Trial<'_> {
+        let trial = &self.source.plan.trials[i];
+        let (chain, link) = self.places[i];
+        Trial {
+            trial: i as u64,
+            task_id: trial.task_id.as_ref().map(ToString::to_string),
+            chain,
+            link,
+            gpu_ids_abs: trial.gpu_ids_abs.as_deref(),
+            params: &trial.params,
+        }
+    }
+
+    /// What an array asks for, in the plan's own words.
+    pub fn request(&self, array: &graph::Array) -> String {
+        let r = &self.shapes[array.shape as usize];
+        let mut words = Vec::new();
+        let mut say = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                words.push(format!("{name}={value}"));
+            }
+        };
+        say("nodes", Some(r.nodes.to_string()));
+        say("ranks", Some(r.ranks.to_string()));
+        say("cpus_per_rank", Some(r.cpus_per_rank.to_string()));
+        say("gpus", (r.total_gpus() > 0).then(|| r.total_gpus().to_string()));
+        say("memory", r.memory_mib.map(units::memory_text));
+        say("walltime", r.walltime_s.map(units::walltime_text));
+        say("partition", r.partition.clone());
+        say("account", r.account.clone());
+        say("qos", r.qos.clone());
+        say("constraint", r.constraint.clone());
+        words.join(" ")
+    }
+}

@@ -1,0 +1,164 @@
+//! A wave: the trials that nobody has been asked to run yet, as job arrays.
+
+use std::collections::{HashMap, HashSet};
+
+use anyhow::Result;
+
+use super::grow::{self, Todo};
+use crate::graph::shapes::Shapes;
+use crate::graph::{self, Node};
+use crate::host::clock;
+use crate::plan::OnFailure;
+use crate::tree::records::{self, Outcome};
+use crate::tree::table::{self, Head};
+use crate::tree::waves::{self, Array, Wave};
+use crate::tree::Tree;
+
+/// Every array that a sweep has asked for or means to.
+#[derive(Debug, Default)]
+pub struct Waves {
+    /// All waves, in order.
+    pub all: Vec<Wave>,
+    /// Their maps.
+    pub maps: Vec<Vec<u64>>,
+}
+
+impl Waves {
+    /// Reads all waves.
+    ///
+    /// # Errors
+    /// When one cannot be read.
+    pub fn read(tree: &Tree) -> Result<Self> {
+        let all = waves::read(tree)?;
+        let maps = all.iter().map(|w| waves::map(tree, w.wave)).collect::<Result<_>>()?;
+        Ok(Self { all, maps })
+    }
+
+    /// All arrays with the trials of their elements, in the order of submission.
+    pub fn arrays(&self) -> impl Iterator<Item = (&Wave, &Array, &[u64])> {
+        self.all.iter().zip(&self.maps).flat_map(|(wave, map)| {
+            wave.arrays.iter().map(move |array| {
+                let from = array.first as usize;
+                (wave, array, &map[from..from + array.count as usize])
+            })
+        })
+    }
+
+    /// Trials that some array runs.
+    pub fn covered(&self) -> HashSet<u64> {
+        self.maps.iter().flatten().copied().collect()
+    }
+
+    /// The array and index that runs a trial; the latest, if several have.
+    pub fn places(&self) -> HashMap<u64, (u32, u64)> {
+        let mut places = HashMap::new();
+        for (_, array, trials) in self.arrays() {
+            for (index, trial) in trials.iter().enumerate() {
+                places.insert(*trial, (array.array, index as u64));
+            }
+        }
+        places
+    }
+}
+
+/// The trials that no array runs yet and that still need to run: those just added, and older ones that
+/// an earlier submission did not get to.
+///
+/// # Errors
+/// When the tree cannot be read.
+pub fn todo(tree: &Tree, known: u64, added: Vec<Todo>, covered: &HashSet<u64>) -> Result<Vec<Todo>> {
+    if known == 0 {
+        return Ok(added);
+    }
+    let records = records::all(tree)?;
+    let ended = |id: &u64| records.get(id).and_then(records::Record::outcome);
+    let heads = table::heads(tree)?;
+    let stop = grow::on_failure(&heads) == OnFailure::Stop;
+    let mut shared = HashMap::new();
+    let mut dead: HashSet<u64> = HashSet::new();
+    let mut all = Vec::new();
+    for row in table::rows(tree)?.into_iter().filter(|row| row.id < known) {
+        let outcome = ended(&row.id);
+        let bad = matches!(outcome, Some(Outcome::Failed | Outcome::Timeout));
+        let behind_dead = row.after.is_some_and(|id| dead.contains(&id));
+        if stop && (bad || (behind_dead && outcome.is_none())) {
+            dead.insert(row.id);
+        }
+        if covered.contains(&row.id) || bad || outcome == Some(Outcome::Done) || dead.contains(&row.id) {
+            continue;
+        }
+        let resources = grow::resources_of(&row, &heads, &mut shared);
+        all.push(Todo { id: row.id, chain: row.chain, after: row.after, resources });
+    }
+    all.extend(added);
+    Ok(all)
+}
+
+/// Plans the arrays of a wave and writes it. Chains whose predecessors belong to earlier waves and have
+/// not ended get arrays of their own, which wait for those of the predecessors.
+///
+/// # Errors
+/// When the tree cannot be read or written.
+pub fn make(tree: &Tree, target: &str, todo: &[Todo], limit: u64, before: &Waves) -> Result<Wave> {
+    let mut shapes = Shapes::default();
+    let mut chains: HashMap<u64, u32> = HashMap::new();
+    let mut waits: Vec<Option<u32>> = Vec::new();
+    let ours: HashSet<u64> = if before.all.is_empty() { HashSet::new() } else { todo.iter().map(|t| t.id).collect() };
+    let places = before.places();
+    let mut nodes = Vec::with_capacity(todo.len());
+    for t in todo {
+        let next = chains.len() as u32;
+        let chain = *chains.entry(t.chain).or_insert(next);
+        if chain == next {
+            let waits_for = match t.after {
+                Some(id) if !before.all.is_empty() && !ours.contains(&id) => {
+                    let ended = records::of_trial(tree, id)?.0.outcome().is_some();
+                    if ended { None } else { places.get(&id).map(|(array, _)| *array) }
+                }
+                _ => None,
+            };
+            waits.push(waits_for);
+        }
+        nodes.push(Node { trial: t.id, chain, shape: shapes.number(&t.resources) });
+    }
+    let continues: Vec<bool> = waits.iter().map(Option::is_some).collect();
+    let graph = graph::plan(&nodes, limit as usize, &continues);
+    let chain_of: HashMap<u64, u32> = if continues.iter().any(|&c| c) {
+        nodes.iter().map(|n| (n.trial, n.chain)).collect()
+    } else {
+        HashMap::new()
+    };
+
+    let number = before.all.last().map_or(0, |w| w.wave) + 1;
+    let first_array = before.all.iter().flat_map(|w| &w.arrays).map(|a| a.array).max().unwrap_or(0) + 1;
+    let heads: Vec<Head> = table::heads(tree)?;
+    let arrays = graph
+        .arrays
+        .iter()
+        .enumerate()
+        .map(|(i, a)| {
+            let trials = &graph.order[a.first..a.first + a.count];
+            let mut wait: Vec<u32> = if a.continues && a.link == 0 {
+                trials.iter().filter_map(|t| waits[*chain_of.get(t)? as usize]).collect()
+            } else {
+                Vec::new()
+            };
+            wait.sort_unstable();
+            wait.dedup();
+            Array {
+                array: first_array + i as u32,
+                block: a.block,
+                link: a.link,
+                first: a.first as u64,
+                count: a.count as u64,
+                after: a.after.map(|parent| first_array + parent as u32),
+                wait,
+                on_failure: grow::on_failure(&heads),
+                resources: (*shapes.list[a.shape as usize]).clone(),
+            }
+        })
+        .collect();
+    let wave = Wave { wave: number, target: target.to_owned(), created: clock::now(), arrays };
+    waves::write(tree, &wave, &graph.order)?;
+    Ok(wave)
+}
