@@ -32,5 +32,7 @@ pub mod render;
 pub mod scheduler;
 pub mod standing;
 
+pub mod collect;
+pub mod status;
 pub mod submit;
 pub mod worker;

@@ -232,17 +232,13 @@ fn read_axis(
         return None;
     }
     let n_before = reader.n_faults();
-    let element = |key, item: &'_ Item<'_>| -> usize {
-        let _: &str = key;
-        item.span().start
-    };
     let values: Vec<Value> = items.iter().filter_map(|item| reader.value(name, item)).collect();
+    let cells = |key| items.iter().map(move |item| Entry { key, at: item.span().start, item });
     let special = match name.strip_prefix("resources.") {
         Some(key) => {
             let mut wishes = Vec::with_capacity(items.len());
-            for item in items {
+            for cell in cells(key) {
                 let mut wish = Wish::default();
-                let cell = Entry { key, at: element(key, item), item };
                 request::read_key(reader, &cell, &mut wish, "`resources`");
                 wishes.push(wish);
                 if reader.n_faults() > n_before {
@@ -252,18 +248,13 @@ fn read_axis(
             Some(Special::Wishes(wishes))
         }
         None if name == "task_id" => {
-            let cells =
-                items.iter().map(|item| Entry { key: "task_id", at: element(name, item), item });
-            Some(Special::Tasks(cells.filter_map(|cell| tasks.read(reader, &cell)).collect()))
+            let read = cells("task_id").filter_map(|cell| tasks.read(reader, &cell));
+            Some(Special::Tasks(read.collect()))
         }
         None if name == "gpu_ids_abs" => {
-            let cells = items.iter().map(|item| Entry {
-                key: "gpu_ids_abs",
-                at: element(name, item),
-                item,
-            });
+            let read = cells("gpu_ids_abs");
             Some(Special::Gpus(
-                cells.filter_map(|cell| trials::read_gpu_ids(reader, &cell)).collect(),
+                read.filter_map(|cell| trials::read_gpu_ids(reader, &cell)).collect(),
             ))
         }
         None => {

@@ -3,7 +3,7 @@
 //! Names are compared with every set of parameters the trials have, and each template is rendered
 //! once for the first trial of each. Never runs anything.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use serde_json::json;
@@ -68,6 +68,11 @@ pub(super) fn first_unknown(uses: &Uses, names: &[Arc<str>]) -> Option<String> {
     uses.names.iter().find(|name| !is_known(name, names, Scope::Command)).cloned()
 }
 
+/// The first name of a `task_id`'s template that these parameters lack.
+pub(super) fn first_unknown_parameter(uses: &Uses, names: &[Arc<str>]) -> Option<String> {
+    uses.names.iter().find(|name| !is_known(name, names, Scope::ParametersOnly)).cloned()
+}
+
 /// The fault of a name that no trial has, with the nearest of those there are.
 pub(super) fn unknown_name<'n>(name: &str, forms: impl IntoIterator<Item = &'n Names>) -> Fault {
     let head = name.split('.').next().unwrap_or(name);
@@ -90,6 +95,16 @@ pub(super) fn unknown_name<'n>(name: &str, forms: impl IntoIterator<Item = &'n N
     Fault::request(format!("`{name}` is not a name of this plan")).hint(hint)
 }
 
+/// Checks the syntax of the templates of `[run]`.
+pub(super) fn check_syntax(reader: &mut Reader<'_>, run: &Run, places: &Places) {
+    for (what, template, at) in places.templates(run) {
+        if let Err(reason) = template.uses() {
+            let hint = "expressions are written `{{ name }}`; for text with braces, `{{ '{{' }}`";
+            reader.wrong(at, format!("{what} is not a template: {reason}"), hint);
+        }
+    }
+}
+
 /// Checks `[run]` against the trials; `places` are the byte offsets of its templates.
 pub(super) fn check_command(
     reader: &mut Reader<'_>,
@@ -98,13 +113,15 @@ pub(super) fn check_command(
     expanded: &Expanded,
 ) {
     let n_before = reader.n_faults();
-    for (i, (text, at)) in run.command.iter().zip(&places.command).enumerate() {
-        check_template(reader, &Template::new(text), &argument_name(i), *at, &expanded.forms);
+    let mut is_readable = true;
+    for (what, template, at) in places.templates(run) {
+        match template.uses() {
+            Ok(uses) => check_names(reader, &uses, &what, at, &expanded.forms),
+            // Told before.
+            Err(_) => is_readable = false,
+        }
     }
-    for ((name, text), at) in run.env.iter().zip(&places.env) {
-        check_template(reader, &Template::new(text), &variable_name(name), *at, &expanded.forms);
-    }
-    if reader.n_faults() > n_before {
+    if reader.n_faults() > n_before || !is_readable {
         return;
     }
     // What is left are types: `lr * 2` of a text, an index that is not there.
@@ -133,14 +150,20 @@ pub(super) struct Places {
 }
 
 impl Places {
+    /// The templates with their names in messages and their places.
+    fn templates(&self, run: &Run) -> Vec<(String, Template, usize)> {
+        let commands = run.command.iter().enumerate().map(|(i, text)| (argument_name(i), text));
+        let env = run.env.iter().map(|(name, text)| (variable_name(name), text));
+        let places = self.command.iter().chain(&self.env);
+        let all = commands.chain(env).zip(places);
+        all.map(|((what, text), at)| (what, Template::new(text), *at)).collect()
+    }
+
     /// The place of the template that a rendering fault names at its start.
     fn of(&self, run: &Run, sentence: &str) -> usize {
-        let commands = self.command.iter().enumerate().map(|(i, at)| (argument_name(i), *at));
-        let env = run.env.iter().zip(&self.env).map(|((name, _), at)| (variable_name(name), *at));
-        commands
-            .chain(env)
-            .find(|(name, _)| sentence.starts_with(&format!("{name}:")))
-            .map_or_else(|| self.command.first().copied().unwrap_or(0), |(_, at)| at)
+        let named = |what: &str| sentence.strip_prefix(what).is_some_and(|s| s.starts_with(':'));
+        let found = self.templates(run).into_iter().find(|(what, ..)| named(what));
+        found.map_or_else(|| self.command.first().copied().unwrap_or(0), |(.., at)| at)
     }
 }
 
@@ -159,33 +182,7 @@ fn stand_ins(id: usize, trial: &Trial) -> [(&'static str, serde_json::Value); 2]
     [("trial", fields), ("sweep", json!({"name": "sweep", "seed": 1, "dir": "sweep"}))]
 }
 
-fn check_template(
-    reader: &mut Reader<'_>,
-    template: &Template,
-    what: &str,
-    at: usize,
-    forms: &[Form],
-) {
-    if template.is_plain() {
-        return;
-    }
-    match template.uses() {
-        Ok(uses) => check_names(reader, &uses, what, at, forms, Scope::Command),
-        Err(reason) => {
-            let hint = "expressions are written `{{ name }}`; for text with braces, `{{ '{{' }}`";
-            reader.wrong(at, format!("{what} is not a template: {reason}"), hint);
-        }
-    }
-}
-
-fn check_names(
-    reader: &mut Reader<'_>,
-    uses: &Uses,
-    what: &str,
-    at: usize,
-    forms: &[Form],
-    scope: Scope,
-) {
+fn check_names(reader: &mut Reader<'_>, uses: &Uses, what: &str, at: usize, forms: &[Form]) {
     let used = || forms.iter().filter(|form| form.first.is_some());
     for name in &uses.names {
         // A head is told with its path.
@@ -196,38 +193,45 @@ fn check_names(
         if is_head {
             continue;
         }
-        let lacking = used().find(|form| !is_known(name, &form.names, scope));
+        let lacking = used().find(|form| !is_known(name, &form.names, Scope::Command));
         let Some(lacking) = lacking else { continue };
-        if !used().any(|form| is_known(name, &form.names, scope)) {
-            let mut fault = unknown_name(name, used().map(|form| &form.names));
-            fault.sentence = format!("{what}: {}", fault.sentence);
-            fault.place = Some(reader.place(at));
-            reader.report(at, fault);
+        if !used().any(|form| is_known(name, &form.names, Scope::Command)) {
+            unknown(reader, at, what, unknown_name(name, used().map(|form| &form.names)));
         } else if !uses.may_lack {
-            let trial = lacking.first.unwrap_or(0);
-            let sentence = format!("{what} uses `{name}`, which trial {trial} does not have");
-            let hint = format!("give `{name}` a value in `[defaults]`");
-            reader.wrong(at, sentence, hint);
+            lacks(reader, at, what, name, lacking.first.unwrap_or(0));
         }
     }
 }
 
 /// Checks the templates among the `task_id`s.
-pub(super) fn check_tasks(reader: &mut Reader<'_>, tasks: &Tasks, forms: &[Form]) {
-    for (template, at) in &tasks.templates {
-        match template.uses() {
-            Ok(uses) => {
-                // Trials without a `task_id` of this template need not have its names: those that
-                // do and lack one are told by their number.
-                let uses = Uses { may_lack: true, ..uses };
-                check_names(reader, &uses, "`task_id`", *at, forms, Scope::ParametersOnly);
-            }
-            Err(reason) => {
-                let sentence = format!("`task_id` is not a template: {reason}");
-                reader.wrong(*at, sentence, "write it as in `\"fold{{ fold }}\"`");
+pub(super) fn check_tasks(reader: &mut Reader<'_>, tasks: &Tasks, expanded: &Expanded) {
+    for (number, (template, at)) in tasks.templates.iter().enumerate() {
+        if let Err(reason) = template.uses() {
+            let sentence = format!("`task_id` is not a template: {reason}");
+            reader.wrong(*at, sentence, "write it as in `\"fold{{ fold }}\"`");
+        } else if let Some((trial, name)) = expanded.lacking.get(&number) {
+            let has = |form: &Form| is_known(name, &form.names, Scope::ParametersOnly);
+            if expanded.forms.iter().any(has) {
+                lacks(reader, *at, "`task_id`", name, *trial);
+            } else {
+                let names = expanded.forms.iter().map(|form| &form.names);
+                unknown(reader, *at, "`task_id`", unknown_name(name, names));
             }
         }
     }
+}
+
+/// Reports a template that uses a name which one trial does not have, but others do.
+fn lacks(reader: &mut Reader<'_>, at: usize, what: &str, name: &str, trial: usize) {
+    let sentence = format!("{what} uses `{name}`, which trial {trial} does not have");
+    reader.wrong(at, sentence, format!("give `{name}` a value in `[defaults]`"));
+}
+
+/// Reports the fault of a name that no trial has.
+fn unknown(reader: &mut Reader<'_>, at: usize, what: &str, fault: Fault) {
+    let fault = Fault { sentence: format!("{what}: {}", fault.sentence), ..fault };
+    let placed = fault.at(reader.place(at));
+    reader.report(at, placed);
 }
 
 /// Checks the names that exclusions use.
@@ -244,10 +248,8 @@ pub(super) fn check_rules(
     for rule in rules {
         for (name, at, _) in &rule.conditions {
             if !known(name) {
-                let mut fault = unknown_name(name, forms.iter().map(|form| &form.names));
-                fault.sentence = format!("`[[exclude]]`: {}", fault.sentence);
-                fault.place = Some(reader.place(*at));
-                reader.report(*at, fault);
+                let names = forms.iter().map(|form| &form.names);
+                unknown(reader, *at, "`[[exclude]]`", unknown_name(name, names));
             }
         }
         if let Some(when) = &rule.when {
@@ -255,10 +257,8 @@ pub(super) fn check_rules(
                 !forms.iter().any(|form| is_known(name, &form.names, Scope::ParametersOnly))
             });
             if let Some(name) = lacking {
-                let mut fault = unknown_name(name, forms.iter().map(|form| &form.names));
-                fault.sentence = format!("`when`: {}", fault.sentence);
-                fault.place = Some(reader.place(when.at));
-                reader.report(when.at, fault);
+                let names = forms.iter().map(|form| &form.names);
+                unknown(reader, when.at, "`when`", unknown_name(name, names));
             }
         }
     }
@@ -266,31 +266,29 @@ pub(super) fn check_rules(
 
 /// Refuses a chain `1` beside a chain `"1"`: tables and variables show them alike.
 pub(super) fn check_chains(reader: &mut Reader<'_>, at: usize, trials: &[Trial]) {
-    let mut numbers = std::collections::HashSet::new();
-    let mut names: std::collections::HashMap<&str, usize> = std::collections::HashMap::new();
+    let mut numbers: HashMap<i64, usize> = HashMap::new();
+    let mut names: HashMap<i64, usize> = HashMap::new();
     for (i, trial) in trials.iter().enumerate() {
         match &trial.task_id {
             Some(TaskId::Number(number)) => {
-                numbers.insert(*number);
+                numbers.entry(*number).or_insert(i);
             }
             Some(TaskId::Name(name))
                 if name.starts_with(|c: char| c == '-' || c.is_ascii_digit()) =>
             {
-                names.entry(name).or_insert(i);
+                if let Some(number) = name.parse::<i64>().ok().filter(|n| n.to_string() == **name) {
+                    names.entry(number).or_insert(i);
+                }
             }
             _ => {}
         }
     }
-    if numbers.is_empty() {
-        return;
-    }
-    let mixed = names.iter().filter(|(name, _)| {
-        name.parse::<i64>().is_ok_and(|n| n.to_string() == **name && numbers.contains(&n))
-    });
-    if let Some((name, trial)) = mixed.min_by_key(|(_, trial)| **trial) {
+    let mixed = names.iter().filter_map(|(n, i)| Some((*i, *n, *numbers.get(n)?))).min();
+    if let Some((text, number, first)) = mixed {
         let sentence = format!(
-            "`task_id` is `{name}` in some trials and the text `\"{name}\"` in trial {trial}"
+            "`task_id` is the number {number} in trial {first} and the text `{number}` in trial {text}"
         );
+        let at = reader.start_of(trials[text].line).unwrap_or(at);
         reader.wrong(at, sentence, "write it the same way in all trials of a chain");
     }
 }

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use super::axes::Group;
+use super::check;
 use super::engine::Compiled;
 use super::leaves::Origin;
 use super::reader::{Entry, Reader, Table, entries, kind};
@@ -54,8 +55,12 @@ pub(super) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<Vec<Rul
             continue;
         }
         let mut rule = Rule { conditions: Vec::new(), when: None, at };
+        let n_before = reader.n_faults();
         read_conditions(reader, table, "", &mut rule);
-        rules.push(rule);
+        // Half a rule would leave out too much.
+        if reader.n_faults() == n_before {
+            rules.push(rule);
+        }
     }
     Some(rules)
 }
@@ -116,6 +121,12 @@ impl Rule {
         origins: &[Origin],
         groups: &[Group],
     ) -> Option<RuleInForm<'s>> {
+        if let Some(When { compiled, .. }) = &self.when
+            && !compiled.uses.may_lack
+            && check::first_unknown_parameter(&compiled.uses, names).is_some()
+        {
+            return None;
+        }
         let mut conditions = Vec::new();
         for (name, _, matching) in &self.conditions {
             let is_match = |value: &Value| matching.iter().any(|m| same(m, value));

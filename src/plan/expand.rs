@@ -3,17 +3,16 @@
 //! What is the same for many trials is worked out once (names, origins of values, rules that cannot
 //! match, resource requests), so that a trial costs one allocation. Never reads TOML.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use super::axes::{Group, Special};
-use super::engine::Compiled;
+use super::chains::Namer;
 use super::exclude::{Rule, RuleInForm};
 use super::leaves::{Node, Origin};
 use super::reader::Reader;
 use super::request::Wish;
-use super::template::{Piece, Template, write_value};
 use super::trials::{Given, Task, Tasks};
 use super::value::{Params, Value};
 use super::{MAX_TRIALS, Merge, Resources, TaskId, Trial};
@@ -42,6 +41,8 @@ pub(super) struct Sheet<'s> {
 pub(super) struct Expanded {
     pub(super) trials: Vec<Trial>,
     pub(super) forms: Vec<Form>,
+    /// For a template of `task_id` the first trial that lacks a name it uses, and that name.
+    pub(super) lacking: BTreeMap<usize, (usize, String)>,
 }
 
 /// A set of parameter names in an order.
@@ -67,10 +68,7 @@ struct Maker<'s, 'r, 'a> {
     forms: Vec<Form>,
     form_of: HashMap<Arc<[Arc<str>]>, usize>,
     requests: HashMap<Resources, Arc<Resources>>,
-    texts: HashSet<Arc<str>>,
-    /// The templates of `task_id` that the engine must render, as far as they were needed.
-    compiled: HashMap<usize, Result<Compiled, String>>,
-    labels: Vec<Vec<String>>,
+    namer: Namer<'s>,
     told: HashSet<String>,
 }
 
@@ -96,14 +94,6 @@ pub(super) fn expand(reader: &mut Reader<'_>, sheet: &Sheet<'_>) -> Option<Expan
         reader.wrong(sheet.at, sentence, "cut the plan into several sweeps");
         return None;
     };
-    let labels = if sheet.along.is_empty() {
-        Vec::new()
-    } else {
-        let label = |(group, along): (&Group, &bool)| {
-            if *along { Vec::new() } else { group.labels() }
-        };
-        sheet.groups.iter().zip(sheet.along).map(label).collect()
-    };
     let mut maker = Maker {
         sheet,
         reader,
@@ -111,16 +101,14 @@ pub(super) fn expand(reader: &mut Reader<'_>, sheet: &Sheet<'_>) -> Option<Expan
         forms: Vec::new(),
         form_of: HashMap::new(),
         requests: HashMap::new(),
-        texts: HashSet::new(),
-        compiled: HashMap::new(),
-        labels,
+        namer: Namer::new(sheet.tasks, sheet.groups, sheet.along),
         told: HashSet::new(),
     };
     for (number, given) in given.iter().enumerate() {
         maker.expand_entry(number, given);
     }
-    let Maker { trials, forms, .. } = maker;
-    Some(Expanded { trials, forms })
+    let Maker { trials, forms, namer, .. } = maker;
+    Some(Expanded { trials, forms, lacking: namer.lacking })
 }
 
 impl<'s> Maker<'s, '_, '_> {
@@ -175,17 +163,9 @@ impl<'s> Maker<'s, '_, '_> {
                     let task_id = if self.sheet.along.is_empty() {
                         self.task_id(given, &point, &params)
                     } else {
-                        let labels = &self.labels;
-                        let along = self.sheet.along;
-                        let name = chains.entry(chain).or_insert_with(|| {
-                            let mut name = number.to_string();
-                            for (g, label) in labels.iter().enumerate().filter(|(g, _)| !along[*g])
-                            {
-                                name.push('/');
-                                name.push_str(&label[point[g]]);
-                            }
-                            TaskId::Name(Arc::from(name))
-                        });
+                        let namer = &self.namer;
+                        let name =
+                            chains.entry(chain).or_insert_with(|| namer.along(number, &point));
                         Some(name.clone())
                     };
                     self.forms[layout.form].first.get_or_insert(self.trials.len());
@@ -253,18 +233,19 @@ impl<'s> Maker<'s, '_, '_> {
                 Ok(true) => return true,
                 Ok(false) => {}
                 Err(reason) => {
-                    let sentence = format!("`when` of an exclusion fails: {reason}");
-                    let fault = self.reader.fault_at(rule.rule.at, &sentence);
-                    self.tell(rule.rule.at, fault);
+                    let at = rule.rule.when.as_ref().map_or(rule.rule.at, |when| when.at);
+                    let sentence = format!("`when` fails: {reason}");
+                    self.tell(at, &sentence, |_| Fault::request(&sentence));
                 }
             }
         }
         false
     }
 
-    /// Reports a fault of a single trial unless it was told for another, or enough were told.
-    fn tell(&mut self, at: usize, fault: Fault) {
-        if self.told.len() < MAX_TRIAL_FAULTS && self.told.insert(fault.sentence.clone()) {
+    /// Reports a fault of the trial being made, unless it was told for another, or enough were told.
+    fn tell(&mut self, at: usize, what: &str, fault: impl FnOnce(usize) -> Fault) {
+        if self.told.len() < MAX_TRIAL_FAULTS && self.told.insert(what.to_owned()) {
+            let fault = fault(self.trials.len()).at(self.reader.place(at));
             self.reader.report(at, fault);
         }
     }
@@ -289,16 +270,15 @@ impl<'s> Maker<'s, '_, '_> {
         let request = match whole.settle(n_gpu_ids, &own) {
             Ok(request) => request,
             Err(mut fault) => {
+                let sentence = fault.sentence.clone();
                 // The number is left out where it would be that of any trial.
                 let is_own = !own.is_empty() || n_gpu_ids.is_some();
-                if !self.told.insert(fault.sentence.clone()) || self.told.len() > MAX_TRIAL_FAULTS {
-                    return (Arc::new(whole.unsettled()), gpus.cloned());
-                }
-                if is_own {
-                    fault.sentence = format!("trial {}: {}", self.trials.len(), fault.sentence);
-                }
-                fault.place = Some(self.reader.place(at));
-                self.reader.report(at, fault);
+                self.tell(at, &sentence, |trial| {
+                    if is_own {
+                        fault.sentence = format!("trial {trial}: {}", fault.sentence);
+                    }
+                    fault
+                });
                 whole.unsettled()
             }
         };
@@ -326,62 +306,18 @@ impl<'s> Maker<'s, '_, '_> {
             Task::Number(number) => Some(TaskId::Number(*number)),
             Task::Name(name) => Some(TaskId::Name(name.clone())),
             Task::Template(number) => {
-                let (template, at) = &self.sheet.tasks.templates[*number];
-                let text = match filled(template, params) {
-                    Some(text) => Ok(text),
-                    None => {
-                        let compiled = self.compiled.entry(*number);
-                        match compiled.or_insert_with(|| Compiled::new(&template.source)) {
-                            Ok(compiled) => compiled.render(params),
-                            // Told once, with the plan's line, by the check of templates.
-                            Err(_) => return None,
-                        }
-                    }
-                };
-                match text.and_then(checked) {
-                    Ok(text) => Some(TaskId::Name(self.shared(text))),
+                match self.namer.templated(*number, self.trials.len(), params)? {
+                    Ok(task_id) => Some(task_id),
                     Err(reason) => {
-                        let trial = self.trials.len();
-                        if self.told.insert(reason.clone()) && self.told.len() <= MAX_TRIAL_FAULTS {
-                            let sentence = format!("trial {trial}: `task_id`: {reason}");
-                            let fault = self.reader.fault_at(*at, sentence);
-                            self.reader.report(*at, fault);
-                        }
+                        let at = self.sheet.tasks.templates[*number].1;
+                        let key = format!("`task_id`: {reason}");
+                        self.tell(at, &key.clone(), |trial| {
+                            Fault::request(format!("trial {trial}: {key}"))
+                        });
                         None
                     }
                 }
             }
         }
     }
-
-    fn shared(&mut self, text: String) -> Arc<str> {
-        if let Some(known) = self.texts.get(text.as_str()) {
-            return known.clone();
-        }
-        let fresh: Arc<str> = Arc::from(text);
-        self.texts.insert(fresh.clone());
-        fresh
-    }
-}
-
-/// The text of a template of pieces whose names are all parameters.
-fn filled(template: &Template, params: &Params) -> Option<String> {
-    let mut text = String::with_capacity(template.source.len() + 8);
-    for piece in template.pieces()? {
-        match piece {
-            Piece::Text(piece) => text.push_str(piece),
-            Piece::Name(name) => write_value(&mut text, params.get(name)?),
-        }
-    }
-    Some(text)
-}
-
-fn checked(text: String) -> Result<String, String> {
-    if text.trim().is_empty() {
-        return Err("the template gives an empty text".to_owned());
-    }
-    if text.contains(|c: char| c.is_control()) {
-        return Err("the template gives a text with control characters".to_owned());
-    }
-    Ok(text)
 }

@@ -4,12 +4,14 @@
 //! here is not checked again further up. Never touches the disk.
 
 mod axes;
+mod chains;
 pub mod check;
 mod command;
 mod engine;
 mod exclude;
 mod expand;
 mod file;
+mod head;
 mod key;
 mod leaves;
 mod reader;
@@ -18,6 +20,8 @@ pub mod resources;
 mod run;
 mod sample;
 mod template;
+#[cfg(test)]
+mod testing;
 mod trials;
 pub mod value;
 

@@ -18,6 +18,9 @@ pub(super) type Table<'a> = DeTable<'a>;
 /// A value of a parsed document, with its place.
 pub(super) type Item<'a> = Spanned<DeValue<'a>>;
 
+/// More faults than these are counted, not told.
+const MAX_FAULTS: usize = 50;
+
 /// One `key = value` of a table.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'d> {
@@ -108,6 +111,11 @@ impl<'a> Reader<'a> {
         self.line_starts.partition_point(|start| *start <= at) as u32
     }
 
+    /// The byte offset at which a line (from 1) begins.
+    pub(super) fn start_of(&self, line: u32) -> Option<usize> {
+        self.line_starts.get((line as usize).checked_sub(1)?).copied()
+    }
+
     /// `plan.toml:7: lr = []`.
     pub(super) fn place(&self, at: usize) -> String {
         let line = self.line(at);
@@ -165,7 +173,14 @@ impl<'a> Reader<'a> {
     /// All that was found, in the order of the text.
     pub(super) fn into_faults(mut self) -> Faults {
         self.faults.sort_by_key(|(line, _)| *line);
-        Faults(self.faults.into_iter().map(|(_, fault)| fault).collect())
+        let n_more = self.faults.len().saturating_sub(MAX_FAULTS);
+        self.faults.truncate(MAX_FAULTS);
+        let mut all: Vec<Fault> = self.faults.into_iter().map(|(_, fault)| fault).collect();
+        if n_more > 0 {
+            let n = words::count(n_more as u64, "further fault");
+            all.push(Fault::request(format!("{n} of the plan")).hint("mend these first"));
+        }
+        Faults(all)
     }
 
     /// The table of an entry.
@@ -334,5 +349,68 @@ impl<'a> Reader<'a> {
                 Some(Value::Table(pairs.into()))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::testing::{check_faults, check_plan_faults};
+
+    #[test]
+    fn wrong_toml_is_told_with_its_lines_and_without_consequences() {
+        check_plan_faults(
+            "version = 1\n[sweep\nname = \"x\"\n[run]\ncommand = [\"a\", \"b]\n",
+            "this is not TOML: unclosed table, expected `]`
+  plan.toml:2: [sweep
+error: this is not TOML: unclosed array, expected `]`
+  plan.toml:5: command = [\"a\", \"b]",
+        );
+        check_faults(
+            "[defaults]\nlr = 1\nlr = 2",
+            "the same key or table is written twice
+  plan.toml:6: lr = 2
+hint: keep one of the two; a table's keys stand under one heading",
+        );
+    }
+
+    #[test]
+    fn values_that_no_program_could_take_are_refused() {
+        check_faults(
+            "[defaults]\na = 99999999999999999999\nb = 1e999\nc = \"x\\u0000\"",
+            "`99999999999999999999` does not fit into 64 bits
+  plan.toml:5: a = 99999999999999999999
+hint: write it as a float or as a string
+error: `1e999` is beyond the largest float
+  plan.toml:6: b = 1e999
+hint: write `inf`, or a string
+error: `c` holds a NUL character
+  plan.toml:7: c = \"x\\u0000\"
+hint: no program can be given one: remove it",
+        );
+    }
+
+    #[test]
+    fn many_faults_are_counted() {
+        let lines: Vec<String> = (0..60).map(|i| format!("x{i} = 1")).collect();
+        let error = crate::plan::parse(&lines.join("\n"), "plan.toml").unwrap_err().to_string();
+        assert_eq!(error.matches("error: ").count(), 50);
+        assert!(
+            error.ends_with("error: 13 further faults of the plan\nhint: mend these first"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn long_lines_are_cut() {
+        let long = "x".repeat(200);
+        let head: String = format!("bad = \"{long}").chars().take(120).collect();
+        check_faults(
+            &format!("bad = \"{long}\""),
+            &format!(
+                "the plan has no key `bad`
+  plan.toml:4: {head}...
+hint: known here: `version`, `sweep`, `run`, `resources`, `schedule`, `defaults`, `trials`, `grid`, `zip`, `exclude`, `replicates` and `sample`"
+            ),
+        );
     }
 }

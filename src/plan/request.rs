@@ -250,6 +250,7 @@ fn directive(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::testing::{check_faults, plan};
 
     fn wish(nodes: u32, ranks: u32, each: u32) -> Wish {
         let some = |n: u32| (n > 0).then_some(n);
@@ -310,6 +311,97 @@ mod tests {
         assert_eq!(
             wish(2, 0, 0).settle(Some(3), &Wish::default()).unwrap_err().sentence,
             "`gpu_ids_abs` names 3 devices, which cannot be shared evenly by `nodes = 2`"
+        );
+    }
+
+    #[test]
+    fn the_table_is_read_whole() {
+        let plan = plan(
+            "[resources]
+nodes = 2
+ranks_per_node = 4
+cpus_per_rank = 3
+gpus_per_rank = 1
+memory = \"2G\"
+walltime = \"1-00:00:00\"
+partition = \"main\"
+account = \"me\"
+qos = \"high\"
+constraint = \"a&b\"
+directives = [\"--exclusive\", \"-x n1\"]
+",
+        );
+        let text = |s: &str| Some(s.to_owned());
+        let expected = Resources {
+            nodes: 2,
+            ranks: 8,
+            ranks_per_node: Some(4),
+            cpus_per_rank: 3,
+            gpus_per_rank: 1,
+            gpus: None,
+            memory_mib: Some(2048),
+            walltime_s: Some(86_400),
+            partition: text("main"),
+            account: text("me"),
+            qos: text("high"),
+            constraint: text("a&b"),
+            directives: vec!["--exclusive".into(), "-x n1".into()],
+        };
+        assert_eq!(*plan.resources, expected);
+        assert_eq!(*plan.trials[0].resources, expected);
+    }
+
+    #[test]
+    fn faults_of_resources_are_told_together() {
+        check_faults(
+            "[resources]
+nodes = 0
+ranks = -1
+memory = 2
+walltime = 10
+qos = \"a\\nb\"
+account = \" \"
+directives = [\"exclusive\", \"--x\\u0000\"]
+wall_time = \"1h\"
+[[trials]]
+resources = { memory = \"2X\", walltime = \"soon\", rank = 1 }
+",
+            "`nodes` cannot be 0
+  plan.toml:5: nodes = 0
+hint: write a number from 1 to 4294967295
+error: `ranks` cannot be -1
+  plan.toml:6: ranks = -1
+hint: write a number from 1 to 4294967295
+error: `memory = 2` lacks a unit
+  plan.toml:7: memory = 2
+hint: write a number with its unit: `500M`, `2G`, `1T`
+error: `walltime = 10` lacks a unit
+  plan.toml:8: walltime = 10
+hint: write `HH:MM:SS`, `D-HH:MM:SS`, `MM:SS`, or a number with its unit: `90s`, `30m`, `2h`, `1d`
+error: `qos` holds a line break
+  plan.toml:9: qos = \"a\\nb\"
+hint: it becomes part of one line: remove the break
+error: `account` is empty
+  plan.toml:10: account = \" \"
+hint: give it a value, or remove the key
+error: `exclusive` is not an option of a scheduler
+  plan.toml:11: directives = [\"exclusive\", \"--x\\u0000\"]
+hint: begin it with `--` or `-`, as in `--exclusive`
+error: `directives` holds a NUL character
+  plan.toml:11: directives = [\"exclusive\", \"--x\\u0000\"]
+hint: no program can be given one: remove it
+error: `[resources]` has no key `wall_time`
+  plan.toml:12: wall_time = \"1h\"
+hint: did you mean `walltime`?
+error: `memory` cannot be `2X`
+  plan.toml:14: resources = { memory = \"2X\", walltime = \"soon\", rank = 1 }
+hint: write a number with its unit: `500M`, `2G`, `1T`
+error: `walltime` cannot be `soon`
+  plan.toml:14: resources = { memory = \"2X\", walltime = \"soon\", rank = 1 }
+hint: write `HH:MM:SS`, `D-HH:MM:SS`, `MM:SS`, or a number with its unit: `90s`, `30m`, `2h`, `1d`
+error: `resources` has no key `rank`
+  plan.toml:14: resources = { memory = \"2X\", walltime = \"soon\", rank = 1 }
+hint: did you mean `ranks`?",
         );
     }
 }

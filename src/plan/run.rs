@@ -119,3 +119,96 @@ fn read_env(reader: &mut Reader<'_>, entry: &Entry<'_>, run: &mut Run, places: &
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::testing::{check_plan_faults, plan};
+    use crate::plan::{OnFailure, parse};
+
+    #[test]
+    fn all_of_run_is_read() {
+        let text = "version = 1
+sweep.name = \"s\"
+[run]
+command = [\"python3\", \"train.py\"]
+workdir = \"/w\"
+setup = [\"source a\", \"export B=1\\nexport C=2\"]
+modules = [\"cuda/12.4\"]
+env = { A = \"4\", B = 2, C = 1e-5, D = true, E = \"x\\ny\" }
+on_failure = \"continue\"
+attempts = 3
+";
+        let run = parse(text, "plan.toml").unwrap().run;
+        assert_eq!(run.command, ["python3", "train.py"]);
+        assert_eq!((&*run.workdir, run.attempts), ("/w", 3));
+        assert_eq!(run.setup, ["source a", "export B=1\nexport C=2"]);
+        assert_eq!(run.modules, ["cuda/12.4"]);
+        let env: Vec<String> = run.env.iter().map(|(n, v)| format!("{n}={v}")).collect();
+        assert_eq!(env, ["A=4", "B=2", "C=1e-5", "D=true", "E=x\ny"]);
+        assert_eq!(run.on_failure, OnFailure::Continue);
+    }
+
+    #[test]
+    fn what_is_not_written_has_a_default() {
+        let run = plan("").run;
+        assert_eq!((&*run.workdir, run.attempts, run.on_failure), (".", 1, OnFailure::Stop));
+        assert!(run.setup.is_empty() && run.modules.is_empty() && run.env.is_empty());
+    }
+
+    #[test]
+    fn faults_of_run_are_told_together() {
+        check_plan_faults(
+            "version = 1
+sweep.name = \"s\"
+[run]
+command = \"python x\"
+setup = \"source a\"
+modules = [\"a\\nb\", 1]
+on_failure = \"halt\"
+attempts = 0
+comand = []
+[run.env]
+\"A B\" = 1
+HPCSWEEP_X = \"1\"
+OK = [1]
+",
+            "`command` must be a list of strings, not a string
+  plan.toml:4: command = \"python x\"
+hint: write the program and its arguments one by one: `[\"python3\", \"train.py\"]`; for shell code, `[\"sh\", \"-c\", \"...\"]`
+error: `setup` must be a list of strings, not a string
+  plan.toml:5: setup = \"source a\"
+error: `modules` holds a line break
+  plan.toml:6: modules = [\"a\\nb\", 1]
+hint: it becomes part of one line: remove the break
+error: `modules` must be a list of strings; this is an integer
+  plan.toml:6: modules = [\"a\\nb\", 1]
+error: `on_failure` has no setting `halt`
+  plan.toml:7: on_failure = \"halt\"
+hint: write one of `stop` and `continue`
+error: `attempts` cannot be 0
+  plan.toml:8: attempts = 0
+hint: write a number from 1 to 4294967295
+error: `[run]` has no key `comand`
+  plan.toml:9: comand = []
+hint: did you mean `command`?
+error: `A B` cannot be an environment variable
+  plan.toml:11: \"A B\" = 1
+hint: use letters, digits and `_`, and begin with no digit
+error: `HPCSWEEP_X` is set by hpcsweep itself
+  plan.toml:12: HPCSWEEP_X = \"1\"
+hint: choose a name that does not begin with `HPCSWEEP_`
+error: `OK` must be a string, a number or a boolean, not a list
+  plan.toml:13: OK = [1]",
+        );
+        for command in ["[]", "[\"\"]"] {
+            check_plan_faults(
+                &format!("version = 1\nsweep.name = \"s\"\nrun.command = {command}"),
+                &format!(
+                    "`command` names no program
+  plan.toml:3: run.command = {command}
+hint: write it as the first element"
+                ),
+            );
+        }
+    }
+}

@@ -100,6 +100,11 @@ impl Drop for Lock {
     }
 }
 
+/// Whether a living process holds the lock of a sweep.
+pub fn is_held(tree: &Tree) -> bool {
+    matches!(living_owner(&tree.dir().join("submit.lock"), tree.dir()), Ok(Some(_)))
+}
+
 fn living_owner(path: &Path, dir: &Path) -> Result<Option<Owner>> {
     let Some(text) = disk::read_if_there(path)? else { return Ok(None) };
     let Ok(owner) = serde_json::from_str::<Owner>(&text) else { return Ok(None) };

@@ -1,0 +1,88 @@
+//! What is printed and where: data on standard output, talk on standard error. The only place that
+//! prints.
+
+use std::io::{self, IsTerminal, Write};
+
+use unicode_width::UnicodeWidthStr;
+
+/// The two streams, and how much talk is wanted.
+pub struct Out {
+    /// `-q`: no talk.
+    pub quiet: bool,
+    /// Whether standard error is a terminal.
+    pub terminal: bool,
+}
+
+impl Out {
+    /// The process's own streams.
+    pub fn new(quiet: bool) -> Self {
+        Self { quiet, terminal: io::stderr().is_terminal() }
+    }
+
+    /// A line of data. A reader that has gone away (`| head`) ends the program quietly.
+    pub fn data(&self, text: &str) {
+        self.raw(text.as_bytes());
+        self.raw(b"\n");
+    }
+
+    /// Bytes of data, as they are.
+    #[expect(clippy::exit, reason = "a closed pipe is the reader's wish to stop")]
+    pub fn raw(&self, bytes: &[u8]) {
+        if let Err(error) = io::stdout().lock().write_all(bytes) {
+            std::process::exit(if error.kind() == io::ErrorKind::BrokenPipe { 0 } else { 4 });
+        }
+    }
+
+    /// A line of talk.
+    #[expect(clippy::print_stderr, reason = "this is the place that prints")]
+    pub fn say(&self, text: &str) {
+        if !self.quiet {
+            eprintln!("{text}");
+        }
+    }
+}
+
+/// Prints an error the way all errors look.
+#[expect(clippy::print_stderr, reason = "this is the place that prints")]
+pub fn error(error: &anyhow::Error) {
+    let mut chain = error.chain().map(ToString::to_string).collect::<Vec<_>>();
+    let last = chain.pop().unwrap_or_default();
+    let context = chain.iter().map(|c| format!("{c}: ")).collect::<String>();
+    let _ = writeln!(io::stderr(), "error: {context}{last}");
+}
+
+/// Columns side by side, numbers to the right: every cell a text.
+pub fn aligned(head: &[String], rows: &[Vec<String>]) -> String {
+    let numeric: Vec<bool> = (0..head.len())
+        .map(|c| {
+            let mut cells = rows.iter().map(|r| r[c].as_str()).filter(|c| !c.is_empty()).peekable();
+            cells.peek().is_some() && cells.all(|c| c.parse::<f64>().is_ok())
+        })
+        .collect();
+    let mut widths: Vec<usize> = head.iter().map(|h| h.width()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.width());
+        }
+    }
+    let mut out = String::new();
+    for row in std::iter::once(head).chain(rows.iter().map(Vec::as_slice)) {
+        let mut line = String::new();
+        for (c, cell) in row.iter().enumerate() {
+            let pad = " ".repeat(widths[c] - cell.width());
+            if c > 0 {
+                line.push_str("  ");
+            }
+            if numeric[c] {
+                line.push_str(&pad);
+                line.push_str(cell);
+            } else {
+                line.push_str(cell);
+                line.push_str(&pad);
+            }
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}

@@ -1,0 +1,130 @@
+//! The state of a sweep: its tree, and one call of its scheduler.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::host::Vars;
+use crate::plan::OnFailure;
+use crate::scheduler::calls::Calls;
+use crate::scheduler::slurm::{self, Elements};
+use crate::site::Site;
+use crate::standing::{self, Standing, State, Witness};
+use crate::tree::journal::Journal;
+use crate::tree::lock;
+use crate::tree::records::{self, Record};
+use crate::tree::table::{self, Row};
+use crate::tree::{Identity, Tree, waves};
+
+/// All that is known of a sweep.
+pub struct Status {
+    /// The sweep.
+    pub tree: Tree,
+    /// What it says of itself.
+    pub identity: Identity,
+    /// Its trials.
+    pub rows: Vec<Row>,
+    /// How each stands, in the same order.
+    pub standings: Vec<Standing>,
+    /// Its records.
+    pub records: HashMap<u64, Record>,
+    /// Who was asked besides the tree: `sacct`, `squeue`, or why nobody.
+    pub witness: String,
+    /// Scheduler calls made.
+    pub calls: u32,
+    /// Job ids of its arrays.
+    pub jobs: Vec<String>,
+}
+
+/// Reads a sweep and, where it was given to a scheduler, asks that once.
+///
+/// # Errors
+/// When the tree cannot be read; a scheduler that does not answer is no error.
+pub fn of(tree: Tree, identity: Identity, site: &Site, vars: &Vars, ask: bool) -> Result<Status> {
+    let rows = table::rows(&tree)?;
+    let heads = table::heads(&tree)?;
+    let records = records::all(&tree)?;
+    let journal = Journal::read(&tree)?;
+    let mut places: HashMap<u64, (u32, u64)> = HashMap::new();
+    for wave in waves::read(&tree)? {
+        let map = waves::map(&tree, wave.wave)?;
+        for array in &wave.arrays {
+            let from = array.first as usize;
+            for (index, trial) in map[from..from + array.count as usize].iter().enumerate() {
+                places.insert(*trial, (array.array, index as u64));
+            }
+        }
+    }
+    let jobs: Vec<String> =
+        journal.arrays.keys().filter_map(|&a| journal.job(a).map(str::to_owned)).collect();
+    let mut calls = Calls::new(vars, Duration::from_secs(site.limits.call_timeout_s));
+    let open = rows.iter().any(|r| records.get(&r.id).is_none_or(|rec| rec.outcome().is_none()));
+    let (elements, asked, witness) = if jobs.is_empty() {
+        (HashMap::new(), true, "the results tree alone: no job was submitted".to_owned())
+    } else if !ask {
+        (HashMap::new(), false, "the results tree alone".to_owned())
+    } else {
+        let accounting = journal.site.as_ref().is_some_and(|(_, accounting)| *accounting);
+        if !accounting && !open {
+            (HashMap::new(), true, "the results tree alone: every trial has ended".to_owned())
+        } else {
+            ask_scheduler(&mut calls, &jobs, accounting)
+        }
+    };
+    let executor = lock::is_held(&tree);
+    let standings = {
+        let element = |trial: u64| {
+            let (array, index) = places.get(&trial)?;
+            elements.get(journal.job(*array)?)?.get(*index).cloned()
+        };
+        let submitted =
+            |trial: u64| places.get(&trial).is_some_and(|(array, _)| journal.job(*array).is_some());
+        let witness = Witness {
+            element: &element,
+            submitted: &submitted,
+            asked,
+            executor,
+            on_failure: heads.last().map_or(OnFailure::Stop, |h| h.run.on_failure),
+        };
+        standing::of(&rows, &records, &witness)
+    };
+    Ok(Status { tree, identity, rows, standings, records, witness, calls: calls.made, jobs })
+}
+
+fn ask_scheduler(
+    calls: &mut Calls,
+    jobs: &[String],
+    accounting: bool,
+) -> (HashMap<String, Elements>, bool, String) {
+    if accounting
+        && let Ok(text) = calls.ask(&slurm::accounts(jobs))
+    {
+        return (slurm::elements(&slurm::lines(&text)), true, "sacct".to_owned());
+    }
+    match calls.ask(&slurm::queue(&user())) {
+        Ok(text) => (slurm::elements(&slurm::lines(&text)), true, "squeue".to_owned()),
+        Err(error) => {
+            let why = error.to_string();
+            let first = why.lines().next().unwrap_or_default().to_owned();
+            (HashMap::new(), false, format!("the results tree alone ({first})"))
+        }
+    }
+}
+
+fn user() -> String {
+    let uid = nix::unistd::getuid();
+    nix::unistd::User::from_uid(uid).ok().flatten().map_or_else(|| uid.to_string(), |user| user.name)
+}
+
+impl Status {
+    /// Counts by state; they add up to the number of trials.
+    pub fn counts(&self) -> BTreeMap<State, u64> {
+        standing::counts(&self.standings)
+    }
+
+    /// Trials with their standings.
+    pub fn trials(&self) -> impl Iterator<Item = (&Row, &Standing)> {
+        self.rows.iter().zip(&self.standings)
+    }
+}
