@@ -19,6 +19,8 @@ pub mod words;
 pub mod host;
 
 pub mod devices;
+pub mod hostlist;
+pub mod idset;
 pub mod plan;
 pub mod rank;
 pub mod site;
@@ -33,6 +35,10 @@ pub mod scheduler;
 pub mod standing;
 
 pub mod collect;
+pub mod doctor;
+pub mod project;
 pub mod status;
 pub mod submit;
 pub mod worker;
+
+pub mod cli;

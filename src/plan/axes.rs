@@ -327,3 +327,88 @@ pub(super) fn check_overlaps(reader: &mut Reader<'_>, groups: &[Group]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::testing::{check_faults, params, plan};
+
+    #[test]
+    fn zip_axes_advance_together() {
+        let plan = plan("[zip]\na = [1, 2]\nopt.b = [\"x\", \"y\"]");
+        assert_eq!(params(&plan), [r#"{"a":1,"opt":{"b":"x"}}"#, r#"{"a":2,"opt":{"b":"y"}}"#]);
+    }
+
+    #[test]
+    fn replicates_have_a_seed_each() {
+        let seeds = plan("sweep.seed = 7\n[replicates]\ncount = 3");
+        assert_eq!(params(&seeds), [r#"{"seed":7}"#, r#"{"seed":8}"#, r#"{"seed":9}"#]);
+        let named = plan("[replicates]\ncount = 1\nparameter = \"init.seed\"");
+        assert_eq!(params(&named), [r#"{"init":{"seed":1}}"#]);
+    }
+
+    #[test]
+    fn axes_that_are_no_axes_are_named() {
+        check_faults(
+            "[grid]
+lr = []
+width = 3
+opt.lr = 0.1
+params = [1]
+\"a..b\" = [1]
+resources.rank = [1]
+gpu_ids_abs = [0]
+",
+            "axis `lr` has no values
+  plan.toml:5: lr = []
+hint: give at least one value, or remove the axis
+error: axis `width` is an integer, not a list of values
+  plan.toml:6: width = 3
+hint: write `width = [...]`, or move a fixed value to `[defaults]`
+error: axis `opt.lr` is a float, not a list of values
+  plan.toml:7: opt.lr = 0.1
+hint: write `opt.lr = [...]`, or move a fixed value to `[defaults]`
+error: a parameter cannot be called `params`
+  plan.toml:8: params = [1]
+hint: choose another name: templates use this one for something else
+error: a parameter cannot be called `a..b`
+  plan.toml:9: \"a..b\" = [1]
+hint: use letters, digits and `_`, with dots between tables
+error: `resources` has no key `rank`
+  plan.toml:10: resources.rank = [1]
+hint: did you mean `ranks`?
+error: `gpu_ids_abs` must be a list of device numbers, not an integer
+  plan.toml:11: gpu_ids_abs = [0]",
+        );
+    }
+
+    #[test]
+    fn unequal_lengths_and_double_names_are_refused() {
+        check_faults(
+            "[zip]\na = [1, 2]\nb = [1]",
+            "in `[zip]` `a` has 2 values, but `b` has 1 value
+  plan.toml:6: b = [1]
+hint: axes of `[zip]` advance together: give equal lengths",
+        );
+        check_faults(
+            "[grid]\nlr = [1]\nopt = [1]\n[zip]\nlr = [2]\n[sample]\ncount = 1\nparameters.opt.x.choice = [1]",
+            "`lr` is set by `[grid]` and by `[zip]`
+  plan.toml:8: lr = [2]
+hint: keep one of the two
+error: axes `opt` and `opt.x` set the same parameters
+  plan.toml:11: parameters.opt.x.choice = [1]
+hint: keep one of the two",
+        );
+        check_faults(
+            "[replicates]\ncount = 0\n[zip]\nx = [1]",
+            "`count` cannot be 0
+  plan.toml:5: count = 0
+hint: write a number from 1 to 4294967295",
+        );
+        check_faults(
+            "[replicates]\nparameter = \"task_id\"",
+            "`[replicates]` has no `count`
+  plan.toml:4: [replicates]
+hint: write how often: `count = 5`",
+        );
+    }
+}

@@ -11,7 +11,8 @@ use serde_json::json;
 use super::command::{argument_name, variable_name};
 use super::engine::Uses;
 use super::exclude::Rule;
-use super::expand::{Expanded, Form};
+use super::expand::Expanded;
+use super::layout::Form;
 use super::reader::Reader;
 use super::template::Template;
 use super::trials::Tasks;
@@ -290,5 +291,100 @@ pub(super) fn check_chains(reader: &mut Reader<'_>, at: usize, trials: &[Trial])
         );
         let at = reader.start_of(trials[text].line).unwrap_or(at);
         reader.wrong(at, sentence, "write it the same way in all trials of a chain");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::testing::{check_faults, check_plan_faults, plan};
+
+    fn check_element(element: &str, body: &str, expected: &str) {
+        let text = format!(
+            "version = 1\nsweep.name = \"s\"\n[run]\ncommand = [\"a\",\n\"{element}\"]\n{body}"
+        );
+        check_plan_faults(&text, expected);
+    }
+
+    #[test]
+    fn names_that_no_trial_has_are_told_with_the_nearest() {
+        check_element(
+            "{{ lrr }}",
+            "[grid]\nlr = [1]",
+            "element 1 of `command`: `lrr` is not a name of this plan
+  plan.toml:5: \"{{ lrr }}\"]
+hint: did you mean `lr`?",
+        );
+        check_element(
+            "{{ opt.lrr * 2 }}",
+            "[defaults]\nopt.lr = 1",
+            "element 1 of `command`: `opt.lrr` is not a name of this plan
+  plan.toml:5: \"{{ opt.lrr * 2 }}\"]
+hint: did you mean `opt.lr`?",
+        );
+        check_element(
+            "{{ trial.workdir }}",
+            "",
+            "element 1 of `command`: `trial.workdir` is not a name of this plan
+  plan.toml:5: \"{{ trial.workdir }}\"]
+hint: did you mean `trial.work_dir`?",
+        );
+        check_element(
+            "{% if false %}{{ hidden }}{% endif %}",
+            "",
+            "element 1 of `command`: `hidden` is not a name of this plan
+  plan.toml:5: \"{% if false %}{{ hidden }}{% endif %}\"]
+hint: known names: `params`, `sweep` and `trial`",
+        );
+    }
+
+    #[test]
+    fn names_that_one_trial_lacks_are_told_with_its_number() {
+        let body = "[[trials]]\nlr = 1\n[[trials]]\nx = 1";
+        check_element(
+            "{{ lr }}",
+            body,
+            "element 1 of `command` uses `lr`, which trial 1 does not have
+  plan.toml:5: \"{{ lr }}\"]
+hint: give `lr` a value in `[defaults]`",
+        );
+        plan(&format!("run.env.A = \"{{{{ lr | default(value=1) }}}}\"\n{body}"));
+    }
+
+    #[test]
+    fn wrong_syntax_and_wrong_types_are_told() {
+        check_element(
+            "{{ lr | }}",
+            "[defaults]\nlr = 1",
+            "element 1 of `command` is not a template: found `}}` but expected identifier
+  plan.toml:5: \"{{ lr | }}\"]
+hint: expressions are written `{{ name }}`; for text with braces, `{{ '{{' }}`",
+        );
+        check_element(
+            "{{ name * 2 }}",
+            "[defaults]\nname = \"x\"",
+            "trial 0: element 1 of `command`: math operations can only be done on numbers, found `string`
+  plan.toml:5: \"{{ name * 2 }}\"]",
+        );
+        check_faults(
+            "run.env.A = \"{{ nope }}\"\nrun.env.B = \"{{ 1 + }}\"",
+            "`env.A`: `nope` is not a name of this plan
+  plan.toml:4: run.env.A = \"{{ nope }}\"
+hint: known names: `params`, `sweep` and `trial`
+error: `env.B` is not a template: found `}}` but expected one of: integer, float, string, bool, ident, `-`, `not`, `<`, `{`, `[` or `(`
+  plan.toml:5: run.env.B = \"{{ 1 + }}\"
+hint: expressions are written `{{ name }}`; for text with braces, `{{ '{{' }}`",
+        );
+    }
+
+    #[test]
+    fn all_that_a_command_may_use_is_known() {
+        plan(
+            "run.env.A = \"{{ trial.id }}{{ trial.gpu_ids_abs }}{{ sweep.dir }}{{ params.opt.lr }}{{ params['a-b'] }}{{ opt }}{{ betas[0] }}{{ opt.lr }}\"
+[defaults]
+opt.lr = 1
+a-b = 2
+betas = [0.9]
+",
+        );
     }
 }

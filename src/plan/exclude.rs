@@ -175,3 +175,66 @@ impl RuleInForm<'_> {
         when.compiled.render(params).map(|text| !text.is_empty())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::testing::{check_faults, params, plan};
+
+    fn left(rules: &str) -> String {
+        let plan = plan(&format!("[defaults]\nk = 1\n[grid]\na = [1, 2]\nb = [0.5, 1.0]\n{rules}"));
+        params(&plan).join(" ").replace(['"', '{', '}'], "").replace("k:1,", "")
+    }
+
+    #[test]
+    fn a_rule_leaves_out_what_matches_all_its_conditions() {
+        assert_eq!(left(""), "a:1,b:0.5 a:1,b:1.0 a:2,b:0.5 a:2,b:1.0");
+        assert_eq!(left("[[exclude]]\na = 1\nb = 0.5"), "a:1,b:1.0 a:2,b:0.5 a:2,b:1.0");
+        assert_eq!(left("[[exclude]]\nb = [0.5, 7]\n[[exclude]]\na = 2"), "a:1,b:1.0");
+        assert_eq!(left("[[exclude]]\nb = 1\nk = 1"), "a:1,b:0.5 a:2,b:0.5");
+        assert_eq!(left("[[exclude]]\na = 1\nk = 2"), left(""));
+        assert_eq!(left("[[exclude]]\nwhen = \"a * b >= 1\""), "a:1,b:0.5");
+        assert_eq!(left("[[exclude]]\na = 2\nwhen = \"b > 0.7\""), "a:1,b:0.5 a:1,b:1.0 a:2,b:0.5");
+    }
+
+    #[test]
+    fn lists_tables_and_resources_can_be_excluded() {
+        let lists = plan("[grid]\nbetas = [[0.9, 1], [0.8, 1]]\n[[exclude]]\nbetas = [0.9, 1.0]");
+        assert_eq!(params(&lists), [r#"{"betas":[0.8,1]}"#]);
+        let tables =
+            plan("[grid]\nopt = [{ n = \"a\", lr = 1 }, { n = \"b\" }]\n[[exclude]]\nopt.lr = 1");
+        assert_eq!(params(&tables), [r#"{"opt":{"n":"b"}}"#]);
+        let ranks = plan(
+            "[grid]\nresources.ranks = [1, 2]\nresources.nodes = [1, 2]\n[[exclude]]\nresources = { ranks = 1, nodes = 2 }",
+        );
+        let asked: Vec<_> =
+            ranks.trials.iter().map(|t| (t.resources.ranks, t.resources.nodes)).collect();
+        assert_eq!(asked, [(1, 1), (2, 1), (2, 2)]);
+    }
+
+    #[test]
+    fn rules_that_cannot_be_meant_are_refused() {
+        check_faults(
+            "[defaults]\nlr = 1\n[[exclude]]\nlrr = 1\n[[exclude]]\nwhen = \"lr > \"\n[[exclude]]\nwhen = \"width > 1\"\n[[exclude]]\n[[exclude]]\nwhen = \"lr > 'a'\"",
+            "`[[exclude]]`: `lrr` is not a name of this plan
+  plan.toml:7: lrr = 1
+hint: did you mean `lr`?
+error: `when` is not an expression: found `%}` but expected one of: integer, float, string, bool, ident, `-`, `not`, `<`, `{`, `[` or `(`
+  plan.toml:9: when = \"lr > \"
+hint: write a condition, as in `lr > 0.1 and width == 32`
+error: `when`: `width` is not a name of this plan
+  plan.toml:11: when = \"width > 1\"
+hint: known names: `lr`, `params`, `sweep` and `trial`
+error: an exclusion without conditions leaves out everything
+  plan.toml:12: [[exclude]]
+hint: write what it leaves out, as in `width = 32`
+error: `when` fails: cannot compare `i64` with `string`
+  plan.toml:14: when = \"lr > 'a'\"",
+        );
+        check_faults(
+            "[defaults]\nlr = 1\n[[exclude]]\nlr = 1",
+            "no trial is left: every point is excluded
+  plan.toml:6: [[exclude]]
+hint: loosen the exclusions",
+        );
+    }
+}

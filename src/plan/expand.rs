@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use super::axes::{Group, Special};
 use super::chains::Namer;
-use super::exclude::{Rule, RuleInForm};
-use super::leaves::{Node, Origin};
+use super::exclude::Rule;
+use super::layout::{Form, Forms, Layout};
 use super::reader::Reader;
 use super::request::Wish;
 use super::trials::{Given, Task, Tasks};
-use super::value::{Params, Value};
+use super::value::Params;
 use super::{MAX_TRIALS, Merge, Resources, TaskId, Trial};
 use crate::fault::Fault;
 use crate::words;
@@ -45,28 +45,14 @@ pub(super) struct Expanded {
     pub(super) lacking: BTreeMap<usize, (usize, String)>,
 }
 
-/// A set of parameter names in an order.
-pub(super) struct Form {
-    /// The dotted names.
-    pub(super) names: Arc<[Arc<str>]>,
-    /// The first trial that has them; `None` if all were excluded.
-    pub(super) first: Option<usize>,
-}
-
-/// How the trials of one entry and one combination of shapes are made.
-struct Layout<'s> {
-    form: usize,
-    names: Arc<[Arc<str>]>,
-    origins: Vec<Origin>,
-    rules: Vec<RuleInForm<'s>>,
-}
+/// What a point asks of a scheduler, and the devices it names.
+type Asked = (Arc<Resources>, Option<Arc<[u32]>>);
 
 struct Maker<'s, 'r, 'a> {
     sheet: &'s Sheet<'s>,
     reader: &'r mut Reader<'a>,
     trials: Vec<Trial>,
-    forms: Vec<Form>,
-    form_of: HashMap<Arc<[Arc<str>]>, usize>,
+    forms: Forms,
     requests: HashMap<Resources, Arc<Resources>>,
     namer: Namer<'s>,
     told: HashSet<String>,
@@ -98,8 +84,7 @@ pub(super) fn expand(reader: &mut Reader<'_>, sheet: &Sheet<'_>) -> Option<Expan
         sheet,
         reader,
         trials: Vec::with_capacity(n as usize),
-        forms: Vec::new(),
-        form_of: HashMap::new(),
+        forms: Forms::default(),
         requests: HashMap::new(),
         namer: Namer::new(sheet.tasks, sheet.groups, sheet.along),
         told: HashSet::new(),
@@ -108,7 +93,7 @@ pub(super) fn expand(reader: &mut Reader<'_>, sheet: &Sheet<'_>) -> Option<Expan
         maker.expand_entry(number, given);
     }
     let Maker { trials, forms, namer, .. } = maker;
-    Some(Expanded { trials, forms, lacking: namer.lacking })
+    Some(Expanded { trials, forms: forms.all, lacking: namer.lacking })
 }
 
 impl<'s> Maker<'s, '_, '_> {
@@ -119,7 +104,7 @@ impl<'s> Maker<'s, '_, '_> {
             tree.lay(key, node.clone(), self.sheet.merge);
         }
         let mut layouts: HashMap<usize, Rc<Layout<'s>>> = HashMap::new();
-        let mut asked: HashMap<usize, (Arc<Resources>, Option<Arc<[u32]>>)> = HashMap::new();
+        let mut asked: HashMap<usize, Asked> = HashMap::new();
         let mut chains: HashMap<usize, TaskId> = HashMap::new();
         let touches = |group: &Group| {
             group
@@ -144,13 +129,16 @@ impl<'s> Maker<'s, '_, '_> {
             let layout = match layouts.get(&shape) {
                 Some(layout) => layout.clone(),
                 None => {
-                    let layout = Rc::new(self.layout(&tree, &point));
+                    let (rules, merge) = (self.sheet.rules, self.sheet.merge);
+                    let layout =
+                        Layout::new(&mut self.forms, tree.clone(), groups, &point, rules, merge);
+                    let layout = Rc::new(layout);
                     layouts.insert(shape, layout.clone());
                     layout
                 }
             };
             if !layout.rules.iter().any(|rule| rule.matches_point(&point)) {
-                let params = Params::new(layout.names.clone(), self.values(&layout, &point));
+                let params = layout.params(groups, &point);
                 if !self.is_excluded(&layout, &point, &params) {
                     let (resources, gpu_ids_abs) = match asked.get(&request) {
                         Some(asked) => asked.clone(),
@@ -168,7 +156,7 @@ impl<'s> Maker<'s, '_, '_> {
                             chains.entry(chain).or_insert_with(|| namer.along(number, &point));
                         Some(name.clone())
                     };
-                    self.forms[layout.form].first.get_or_insert(self.trials.len());
+                    self.forms.all[layout.form].first.get_or_insert(self.trials.len());
                     self.trials.push(Trial {
                         task_id,
                         params,
@@ -185,46 +173,6 @@ impl<'s> Maker<'s, '_, '_> {
             point[g] += 1;
             point[g + 1..].fill(0);
         }
-    }
-
-    fn layout(&mut self, tree: &super::leaves::Tree, point: &[usize]) -> Layout<'s> {
-        let mut tree = tree.clone();
-        for (g, group) in self.sheet.groups.iter().enumerate() {
-            for (name, node) in group.shape_nodes(group.shape(point[g]), g) {
-                let merge = match &node {
-                    Node::Leaf(_) => Merge::Shallow,
-                    Node::Table(_) => self.sheet.merge,
-                };
-                tree.lay_at(&name, node, merge);
-            }
-        }
-        let (names, origins) = tree.leaves();
-        let form = match self.form_of.get(names.as_slice()) {
-            Some(form) => *form,
-            None => {
-                let names: Arc<[Arc<str>]> = names.into();
-                self.form_of.insert(names.clone(), self.forms.len());
-                self.forms.push(Form { names, first: None });
-                self.forms.len() - 1
-            }
-        };
-        let names = self.forms[form].names.clone();
-        let groups = self.sheet.groups;
-        let rules = self.sheet.rules.iter();
-        let rules = rules.filter_map(|rule| rule.in_form(&names, &origins, groups)).collect();
-        Layout { form, names, origins, rules }
-    }
-
-    fn values(&self, layout: &Layout<'_>, point: &[usize]) -> Box<[Value]> {
-        let groups = self.sheet.groups;
-        layout
-            .origins
-            .iter()
-            .map(|origin| match origin {
-                Origin::Fixed(value) => value.clone(),
-                Origin::Axis { axis, leaf } => groups[*axis].points[point[*axis]][*leaf].clone(),
-            })
-            .collect()
     }
 
     fn is_excluded(&mut self, layout: &Layout<'_>, point: &[usize], params: &Params) -> bool {
@@ -251,7 +199,7 @@ impl<'s> Maker<'s, '_, '_> {
     }
 
     /// The request of a point of an entry, and its devices.
-    fn request(&mut self, given: &Given, point: &[usize]) -> (Arc<Resources>, Option<Arc<[u32]>>) {
+    fn request(&mut self, given: &Given, point: &[usize]) -> Asked {
         let mut own = given.wish.clone();
         let mut gpus = given.gpus.as_ref().or(self.sheet.defaults.gpus.as_ref());
         let mut at = if given.line > 0 { given.at } else { self.sheet.at };
@@ -318,6 +266,167 @@ impl<'s> Maker<'s, '_, '_> {
                     }
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::plan::Value;
+    use crate::plan::testing::{check_faults, params, plan};
+
+    #[test]
+    fn the_last_axis_is_the_fastest() {
+        // The documented MultiRunner example (row M3): 3 x 2 x 3 points in product order.
+        let plan =
+            plan("[grid]\nbatch_size = [16, 64, 256]\nlayers = [1, 2]\nlr = [0.001, 0.01, 0.1]");
+        let expected: Vec<String> = ["16", "64", "256"]
+            .iter()
+            .flat_map(|b| ["1", "2"].map(|l| (b, l)))
+            .flat_map(|(b, l)| ["0.001", "0.01", "0.1"].map(|lr| (b, l, lr)))
+            .map(|(b, l, lr)| format!(r#"{{"batch_size":{b},"layers":{l},"lr":{lr}}}"#))
+            .collect();
+        assert_eq!(expected.len(), 18);
+        assert_eq!(params(&plan), expected);
+    }
+
+    #[test]
+    fn entries_are_outermost_and_tables_in_the_order_written() {
+        let plan = plan(
+            "[zip]\nz = [1, 2]\n[grid]\ng = [1, 2]\n[replicates]\ncount = 1\n[[trials]]\ne = 1\n[[trials]]\ne = 2",
+        );
+        let shown: Vec<String> = params(&plan).iter().map(|p| p.replace('"', "")).collect();
+        assert_eq!(
+            shown,
+            [
+                "{e:1,z:1,g:1,seed:1}",
+                "{e:1,z:1,g:2,seed:1}",
+                "{e:1,z:2,g:1,seed:1}",
+                "{e:1,z:2,g:2,seed:1}",
+                "{e:2,z:1,g:1,seed:1}",
+                "{e:2,z:1,g:2,seed:1}",
+                "{e:2,z:2,g:1,seed:1}",
+                "{e:2,z:2,g:2,seed:1}",
+            ]
+        );
+        let lines: Vec<u32> = plan.trials.iter().map(|trial| trial.line).collect();
+        assert_eq!(lines, [10, 10, 10, 10, 12, 12, 12, 12]);
+    }
+
+    #[test]
+    fn defaults_come_first_and_tables_stay_together() {
+        let plan = plan(
+            "[defaults]\nopt.a = 1\nn = 2\nlr = 3\n[[trials]]\nnew = 4\nopt.b = 5\n[grid]\nopt.c = [6]\nlr = [7]\nz = [8]",
+        );
+        assert_eq!(params(&plan), [r#"{"opt":{"a":1,"b":5,"c":6},"n":2,"lr":7,"new":4,"z":8}"#]);
+    }
+
+    #[test]
+    fn names_and_requests_are_shared() {
+        let plan = plan(
+            "[[trials]]\na = 1\n[[trials]]\na = 2\n[grid]\nb = [1, 2]\nresources.ranks = [1, 2]",
+        );
+        let first = &plan.trials[0];
+        assert!(plan.trials.iter().all(|t| Arc::ptr_eq(&t.params.names, &first.params.names)));
+        assert!(Arc::ptr_eq(&plan.trials[6].resources, &first.resources));
+        assert!(!Arc::ptr_eq(&plan.trials[1].resources, &first.resources));
+        let ranks: Vec<u32> = plan.trials.iter().map(|t| t.resources.ranks).collect();
+        assert_eq!(ranks, [1, 2, 1, 2, 1, 2, 1, 2]);
+    }
+
+    #[test]
+    fn tables_as_values_give_each_point_its_own_names() {
+        let plan = plan(
+            "[defaults]\nopt.m = 1\n[grid]\nopt = [{ name = \"sgd\", lr = 0.1 }, { name = \"adam\" }]\nx = [1, 2]",
+        );
+        let shown: Vec<String> = params(&plan).iter().map(|p| p.replace('"', "")).collect();
+        assert_eq!(
+            shown,
+            [
+                "{opt:{m:1,name:sgd,lr:0.1},x:1}",
+                "{opt:{m:1,name:sgd,lr:0.1},x:2}",
+                "{opt:{m:1,name:adam},x:1}",
+                "{opt:{m:1,name:adam},x:2}",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_plan_without_axes_is_one_trial() {
+        assert_eq!(params(&plan("")), ["{}"]);
+        assert_eq!(params(&plan("[defaults]\nx = 1")), [r#"{"x":1}"#]);
+    }
+
+    #[test]
+    fn requests_of_an_axis_are_checked_with_the_trial() {
+        check_faults(
+            "[grid]\nresources.ranks = [1, 2, 4]\nresources.nodes = [1, 2]",
+            "trial 1: `ranks = 1` is less than `nodes = 2`
+  plan.toml:6: resources.nodes = [1, 2]
+hint: every node needs a rank: ask for fewer nodes, or for more ranks",
+        );
+        check_faults(
+            "[resources]\nnodes = 2\nranks = 1",
+            "`ranks = 1` is less than `nodes = 2`
+  plan.toml:4: [resources]
+hint: every node needs a rank: ask for fewer nodes, or for more ranks",
+        );
+    }
+
+    #[test]
+    fn an_axis_may_not_repeat_what_a_trial_says() {
+        check_faults(
+            "[[trials]]\nlr = 1\n[[trials]]\ntask_id = 2\ngpu_ids_abs = [0]\nresources.ranks = 2\n[grid]\nlr = [1]\ntask_id = [1]\ngpu_ids_abs = [[0]]\nresources.ranks = [1]\nresources.nodes = [1]",
+            "this trial sets `lr`, and so does the axis
+  plan.toml:4: [[trials]]
+hint: remove it here, or the axis in line 11
+error: this trial sets `task_id`, and so does the axis
+  plan.toml:6: [[trials]]
+hint: remove it here, or the axis in line 12
+error: this trial sets `gpu_ids_abs`, and so does the axis
+  plan.toml:6: [[trials]]
+hint: remove it here, or the axis in line 13
+error: this trial sets `resources.ranks`, and so does the axis
+  plan.toml:6: [[trials]]
+hint: remove it here, or the axis in line 14",
+        );
+    }
+
+    #[test]
+    fn too_many_trials_are_refused_before_they_are_made() {
+        check_faults(
+            "[replicates]\ncount = 5000000\n[grid]\na = [1, 2, 3]",
+            "1 x 5,000,000 x 3 is more than the 10,000,000 trials a plan may have
+  plan.toml:6: [grid]
+hint: cut the plan into several sweeps",
+        );
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn every_point_comes_once_and_in_product_order(lengths in prop::collection::vec(1usize..5, 1..5), n_entries in 1usize..4) {
+            let axis = |(a, n): (usize, &usize)| {
+                let values: Vec<String> = (0..*n).map(|v| v.to_string()).collect();
+                format!("a{a} = [{}]\n", values.join(", "))
+            };
+            let axes: String = lengths.iter().enumerate().map(axis).collect();
+            let entries: String = (0..n_entries).map(|e| format!("[[trials]]\ne = {e}\n")).collect();
+            let plan = plan(&format!("{entries}[grid]\n{axes}"));
+            let point = |trial: &Trial| -> Vec<i64> {
+                let int = |v: &Value| if let Value::Int(i) = v { *i } else { -1 };
+                trial.params.values.iter().map(int).collect()
+            };
+            let points: Vec<Vec<i64>> = plan.trials.iter().map(point).collect();
+            prop_assert_eq!(points.len(), n_entries * lengths.iter().product::<usize>());
+            prop_assert!(points.is_sorted());
+            prop_assert_eq!(points.iter().collect::<HashSet<_>>().len(), points.len());
         }
     }
 }

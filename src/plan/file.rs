@@ -243,3 +243,141 @@ fn chain_groups(
 }
 
 const _: () = assert!(MAX_TRIALS < u32::MAX as u64);
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::testing::{check_faults, params, tasks};
+    use crate::plan::{OnFailure, Resources};
+
+    use super::*;
+
+    #[test]
+    fn the_documented_jdit_example_is_three_trials_in_two_chains() {
+        // Rows J1 and J9: task 1 runs lr 1e-3, then 1e-4, on device 0; task 2 beside it on 2 and 3.
+        let plan = parse(
+            "version = 1
+sweep.name = \"jdit\"
+run.command = [\"train\", \"{{ lr }}\"]
+[[trials]]
+task_id = 1
+lr = 1e-3
+gpu_ids_abs = [0]
+[[trials]]
+task_id = 1
+lr = 1e-4
+gpu_ids_abs = [0]
+[[trials]]
+task_id = 2
+lr = 1e-5
+gpu_ids_abs = [2, 3]
+",
+            "plan.toml",
+        )
+        .unwrap();
+        assert_eq!(tasks(&plan), ["1", "1", "2"]);
+        let lr: Vec<String> =
+            plan.trials.iter().map(|t| t.params.get("lr").unwrap().to_string()).collect();
+        assert_eq!(lr, ["0.001", "0.0001", "1e-5"]);
+        let gpus: Vec<_> = plan.trials.iter().map(|t| t.gpu_ids_abs.clone().unwrap()).collect();
+        assert_eq!(gpus, [[0].into(), [0].into(), Arc::<[u32]>::from([2, 3])]);
+        let lines: Vec<u32> = plan.trials.iter().map(|t| t.line).collect();
+        assert_eq!(lines, [4, 8, 12]);
+    }
+
+    #[test]
+    fn the_plan_of_the_contract_is_read() {
+        let text = r#"version = 1
+
+[sweep]
+name = "demo"                 # also the folder under root
+root = "results"
+seed = 1
+
+[run]
+command = ["python3", "train.py", "--lr", "{{ lr }}"]
+workdir = "."
+setup = ["source venv/bin/activate"]
+modules = ["cuda/12.4"]
+env = { OMP_NUM_THREADS = "4" }
+on_failure = "stop"
+attempts = 1
+
+[resources]
+nodes = 1
+ranks = 1
+cpus_per_rank = 1
+gpus_per_rank = 0
+memory = "2G"
+walltime = "00:10:00"
+partition = "main"
+
+[defaults]
+epochs = 3
+
+[[trials]]
+task_id = 1
+lr = 1e-3
+gpu_ids_abs = [0]
+
+[grid]
+width = [16, 32]
+dropout = [0.0, 0.5]
+"#;
+        let plan = parse(text, "plan.toml").unwrap();
+        assert_eq!(
+            params(&plan),
+            [
+                r#"{"epochs":3,"lr":0.001,"width":16,"dropout":0.0}"#,
+                r#"{"epochs":3,"lr":0.001,"width":16,"dropout":0.5}"#,
+                r#"{"epochs":3,"lr":0.001,"width":32,"dropout":0.0}"#,
+                r#"{"epochs":3,"lr":0.001,"width":32,"dropout":0.5}"#,
+            ]
+        );
+        assert_eq!(tasks(&plan), ["1"; 4]);
+        let base = Resources {
+            memory_mib: Some(2048),
+            walltime_s: Some(600),
+            partition: Some("main".into()),
+            ..Resources::default()
+        };
+        assert_eq!(*plan.resources, base);
+        assert_eq!(*plan.trials[3].resources, Resources { gpus: Some(1), ..base });
+        assert_eq!(plan.run.on_failure, OnFailure::Stop);
+    }
+
+    #[test]
+    fn unknown_tables_are_refused_with_the_nearest() {
+        check_faults(
+            "[trails]\nx = 1\n[[grid]]\na = [1]",
+            "the plan has no key `trails`
+  plan.toml:4: [trails]
+hint: did you mean `trials`?
+error: `grid` must be a table, not a list
+  plan.toml:6: [[grid]]",
+        );
+    }
+
+    #[test]
+    fn faults_of_different_tables_are_told_at_once() {
+        check_faults(
+            "run.env.B = \"{{ lrr }}\"\nsweep.rot = 1\n[grid]\nlr = [1]\n[[exclude]]\nlrx = 1\n",
+            "`env.B`: `lrr` is not a name of this plan
+  plan.toml:4: run.env.B = \"{{ lrr }}\"
+hint: did you mean `lr`?
+error: `[sweep]` has no key `rot`
+  plan.toml:5: sweep.rot = 1
+hint: did you mean `root`?
+error: `[[exclude]]`: `lrx` is not a name of this plan
+  plan.toml:9: lrx = 1
+hint: did you mean `lr`?",
+        );
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_read_without_a_panic(text in "[a-z\\[\\]={}\"., \n0-9]{0,80}") {
+            let _ = parse(&text, "plan.toml");
+            let _ = parse(&format!("version = 1\n[grid]\n{text}"), "plan.toml");
+        }
+    }
+}

@@ -11,9 +11,18 @@ use super::{Plan, Run, Trial};
 /// Makes the keys of trials of one plan.
 pub struct Keys {
     run: [u8; 32],
-    /// The names last seen, their order by name, and the hash of run and names.
-    form: Option<(Arc<[Arc<str>]>, Vec<usize>, [u8; 32])>,
+    /// Worked out for the names last seen.
+    form: Option<Form>,
     bytes: Vec<u8>,
+}
+
+/// What trials with the same names have in common.
+struct Form {
+    names: Arc<[Arc<str>]>,
+    /// The places of the names, sorted by name.
+    order: Vec<usize>,
+    /// The hash of the run and the names.
+    key: [u8; 32],
 }
 
 impl Keys {
@@ -42,7 +51,7 @@ impl Keys {
     /// The key of a trial with these parameters. Equal trials have equal keys.
     pub fn of(&mut self, params: &Params) -> [u8; 16] {
         let names = &params.names;
-        let is_known = self.form.as_ref().is_some_and(|(known, ..)| Arc::ptr_eq(known, names));
+        let is_known = self.form.as_ref().is_some_and(|form| Arc::ptr_eq(&form.names, names));
         if !is_known {
             self.bytes.clear();
             let mut order: Vec<usize> = (0..names.len()).collect();
@@ -51,10 +60,10 @@ impl Keys {
             put_len(&mut self.bytes, names.len());
             order.iter().for_each(|i| put_text(&mut self.bytes, &names[*i]));
             let key = blake3::derive_key("hpcsweep names 1", &self.bytes);
-            self.form = Some((names.clone(), order, key));
+            self.form = Some(Form { names: names.clone(), order, key });
         }
         let mut hash = [0; 16];
-        if let Some((_, order, key)) = &self.form {
+        if let Some(Form { order, key, .. }) = &self.form {
             self.bytes.clear();
             order.iter().for_each(|i| put_value(&mut self.bytes, &params.values[*i]));
             let whole = blake3::keyed_hash(key, &self.bytes);
@@ -116,5 +125,62 @@ fn put_value(bytes: &mut Vec<u8>, value: &Value) {
                 put_value(bytes, value);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use crate::plan::testing::plan;
+
+    #[test]
+    fn a_key_follows_what_is_run_and_nothing_else() {
+        let key = |body: &str| {
+            let plan = plan(body);
+            plan.content_key(&plan.trials[0])
+        };
+        let base = key("[[trials]]\na = 1\nb.c = \"x\"");
+        for same in [
+            "[[trials]]\nb.c = \"x\"\na = 1",
+            "[defaults]\na = 1\n[grid]\nb.c = [\"x\", \"y\"]",
+            "[resources]\nranks = 4\n[[trials]]\ntask_id = 3\ngpu_ids_abs = [1]\na = 1\nb.c = \"x\"",
+            "run.attempts = 3\nrun.on_failure = \"continue\"\nsweep.seed = 9\n[[trials]]\na = 1\nb.c = \"x\"",
+        ] {
+            assert_eq!(key(same), base, "{same}");
+        }
+        let mut others = HashSet::from([base]);
+        for other in [
+            "[[trials]]\na = 1.0\nb.c = \"x\"",
+            "[[trials]]\na = \"1\"\nb.c = \"x\"",
+            "[[trials]]\na = 1\nc = \"x\"",
+            "[[trials]]\na = 1\nb.c = [\"x\"]",
+            "[[trials]]\na = 1\nb.c = \"x\"\nd = {}",
+            "run.env.A = \"1\"\n[[trials]]\na = 1\nb.c = \"x\"",
+            "run.setup = [\"true\"]\n[[trials]]\na = 1\nb.c = \"x\"",
+            "run.modules = [\"true\"]\n[[trials]]\na = 1\nb.c = \"x\"",
+            "run.workdir = \"/\"\n[[trials]]\na = 1\nb.c = \"x\"",
+        ] {
+            assert!(others.insert(key(other)), "{other}");
+        }
+    }
+
+    #[test]
+    fn keys_of_many_trials_are_those_of_each() {
+        let plan = plan("[[trials]]\nz = 1\n[[trials]]\n[grid]\na = [1, 2]\nb = [\"x\", \"y\"]");
+        let mut keys = plan.keys();
+        let all: Vec<_> = plan.trials.iter().map(|trial| keys.of(&trial.params)).collect();
+        let each: Vec<_> = plan.trials.iter().map(|trial| plan.content_key(trial)).collect();
+        assert_eq!(all, each);
+        assert_eq!(all.iter().collect::<HashSet<_>>().len(), 8);
+    }
+
+    #[test]
+    fn a_key_is_the_same_in_every_version() {
+        // A changed key would submit every finished trial again.
+        let plan = plan("[defaults]\nlr = 1e-5\nnet = \"a\"\nok = true\nl = [1, { b = 2 }]");
+        let key = plan.content_key(&plan.trials[0]);
+        let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, "1e86b213b38a2cdba1fafd813721bf28");
     }
 }

@@ -13,6 +13,7 @@ mod expand;
 mod file;
 mod head;
 mod key;
+mod layout;
 mod leaves;
 mod reader;
 mod request;

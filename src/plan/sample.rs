@@ -227,3 +227,150 @@ impl Draw {
 fn rounded(f: f64) -> f64 {
     format!("{f:.7e}").parse().unwrap_or(f)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use crate::plan::testing::{check_faults, params, plan};
+    use crate::plan::{Plan, Value};
+
+    fn column(plan: &Plan, name: &str) -> Vec<Value> {
+        plan.trials.iter().map(|trial| trial.params.get(name).unwrap().clone()).collect()
+    }
+
+    #[test]
+    fn draws_are_the_same_on_every_machine() {
+        let plan = plan(
+            "[sample]
+count = 2
+[sample.parameters]
+lr = { log_uniform = [1e-5, 1e-1] }
+n = { int = [1, 10] }
+opt.m = { uniform = [0, 1] }
+c = { choice = [\"a\", \"b\"] }
+w = { normal = [0, 1] }
+",
+        );
+        assert_eq!(
+            params(&plan),
+            [
+                r#"{"lr":0.0000279456,"n":8,"opt":{"m":0.32625971},"c":"b","w":0.1926401}"#,
+                r#"{"lr":0.04723073,"n":1,"opt":{"m":0.12797495},"c":"b","w":-2.3622357}"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn growing_a_sample_changes_nothing_it_had() {
+        let sample = |seed: i64, count: usize, more: &str| {
+            plan(&format!(
+                "sweep.seed = {seed}\n[sample]\ncount = {count}\nparameters.x.uniform = [0, 1]\n{more}"
+            ))
+        };
+        let small = column(&sample(1, 5, ""), "x");
+        let large = column(&sample(1, 50, "parameters.y.uniform = [0, 1]"), "x");
+        assert_eq!(small, large[..5]);
+        assert_ne!(small, column(&sample(2, 5, ""), "x"));
+        let grown = sample(1, 50, "parameters.y.uniform = [0, 1]");
+        assert_ne!(column(&grown, "x"), column(&grown, "y"));
+    }
+
+    #[test]
+    fn draws_stay_in_their_range_and_fill_it() {
+        let plan = plan(
+            "[sample]
+count = 4000
+[sample.parameters]
+u = { uniform = [-1.0, 3.0] }
+l = { log_uniform = [1e-4, 1.0] }
+i = { int = [-2, 2] }
+n = { normal = [5.0, 2.0] }
+big = { int = [-9223372036854775808, 9223372036854775807] }
+",
+        );
+        let floats = |name: &str| -> Vec<f64> {
+            let float = |value| if let Value::Float(f) = value { f } else { f64::NAN };
+            column(&plan, name).into_iter().map(float).collect()
+        };
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        let u = floats("u");
+        assert!(u.iter().all(|x| (-1.0..=3.0).contains(x)) && (mean(&u) - 1.0).abs() < 0.1);
+        let l: Vec<f64> = floats("l").iter().map(|x| x.log10()).collect();
+        assert!(l.iter().all(|x| (-4.0..=0.0).contains(x)) && (mean(&l) + 2.0).abs() < 0.1);
+        let n = floats("n");
+        let spread = mean(&n.iter().map(|x| (x - 5.0).powi(2)).collect::<Vec<_>>()).sqrt();
+        assert!((mean(&n) - 5.0).abs() < 0.15 && (spread - 2.0).abs() < 0.1);
+        let i: HashSet<String> = column(&plan, "i").iter().map(ToString::to_string).collect();
+        assert_eq!(i.len(), 5);
+        let big: HashSet<String> = column(&plan, "big").iter().map(ToString::to_string).collect();
+        assert_eq!(big.len(), 4000);
+    }
+
+    #[test]
+    fn distributions_that_make_no_sense_are_refused() {
+        check_faults(
+            "[sample]
+count = 3
+[sample.parameters]
+a = { uniform = [2, 1] }
+b = { log_uniform = [0, 1] }
+c = { int = [1, 2.5] }
+d = { normal = [0, -1] }
+e = { choice = [] }
+f = { unifrom = [0, 1] }
+g = { uniform = [0, 1], int = [0, 1] }
+h = 3
+i = { uniform = [0, inf] }
+task_id = { int = [0, 1] }
+",
+            "`uniform` of `a` needs the smaller number first
+  plan.toml:7: a = { uniform = [2, 1] }
+hint: write `uniform = [smallest, largest]`
+error: `log_uniform` of `b` needs numbers above zero
+  plan.toml:8: b = { log_uniform = [0, 1] }
+hint: write `log_uniform = [smallest, largest]`
+error: `int` of `c` needs two integers
+  plan.toml:9: c = { int = [1, 2.5] }
+hint: write `int = [smallest, largest]`
+error: `normal` of `d` needs a standard deviation that is not negative
+  plan.toml:10: d = { normal = [0, -1] }
+hint: write `normal = [mean, standard_deviation]`
+error: `e` has no choice
+  plan.toml:11: e = { choice = [] }
+hint: give at least one value
+error: a distribution of `f` has no key `unifrom`
+  plan.toml:12: f = { unifrom = [0, 1] }
+hint: did you mean `uniform`?
+error: `g` needs exactly one distribution
+  plan.toml:13: g = { uniform = [0, 1], int = [0, 1] }
+hint: write one of `uniform`, `log_uniform`, `int`, `normal` and `choice`
+error: `h` must be a table, not an integer
+  plan.toml:14: h = 3
+error: `uniform` of `i` needs two finite numbers
+  plan.toml:15: i = { uniform = [0, inf] }
+hint: write `uniform = [smallest, largest]`
+error: `task_id` is no parameter
+  plan.toml:16: task_id = { int = [0, 1] }
+hint: set it in `[[trials]]`, `[grid]` or `[zip]`",
+        );
+        check_faults(
+            "[sample]\nparameters.x.uniform = [0, 1]",
+            "`[sample]` has no `count`
+  plan.toml:4: [sample]
+hint: write how many: `count = 20`",
+        );
+        check_faults(
+            "[sample]\ncount = 1",
+            "`[sample]` has no `parameters`
+  plan.toml:4: [sample]
+hint: write `parameters.lr = { log_uniform = [1e-5, 1e-1] }`",
+        );
+        check_faults(
+            "[sample]\ncount = 10000001\nparameters.x.uniform = [0, 1]",
+            "`count = 10000001` is more than the 10,000,000 trials a plan may have
+  plan.toml:4: [sample]
+hint: cut the plan into several sweeps",
+        );
+    }
+}

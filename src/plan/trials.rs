@@ -214,3 +214,135 @@ pub(super) fn check_plain_name(reader: &mut Reader<'_>, at: usize, name: &str) -
     }
     check_name(reader, at, name)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::Value;
+    use crate::plan::testing::{check_faults, params, plan, tasks};
+
+    #[test]
+    fn every_kind_of_parameter_keeps_its_value() {
+        // The sixteen documented keys of the jdit example (row J13), and what else TOML knows.
+        let plan = plan(
+            "[defaults]
+logdir = \"runs/a b\"
+gpu_ids_abs = [2, 3]
+use_benchmark = true
+data_root = \"/data/fashion\"
+batch_shape = [32, 1, 28, 28]
+opt_name = \"Adam\"
+lr = 1e-5
+lr_decay = 0.94
+lr_minimum = 1e-6
+weight_decay = 2e-5
+momentum = 0
+betas = [0.9, 0.999]
+init_method = \"kaiming\"
+depth = 8
+mid_channels = 16
+nepochs = 100
+tenth = 0.1
+unset = \"\"
+far = inf
+day = 2026-01-02
+deep.list = [{ a = 1 }, [2, \"x\"]]
+",
+        );
+        let [trial] = plan.trials.as_slice() else { panic!("{} trials", plan.trials.len()) };
+        assert_eq!(
+            params(&plan),
+            [concat!(
+                r#"{"logdir":"runs/a b","use_benchmark":true,"data_root":"/data/fashion","#,
+                r#""batch_shape":[32,1,28,28],"opt_name":"Adam","lr":0.00001,"lr_decay":0.94,"#,
+                r#""lr_minimum":1e-6,"weight_decay":0.00002,"momentum":0,"betas":[0.9,0.999],"#,
+                r#""init_method":"kaiming","depth":8,"mid_channels":16,"nepochs":100,"tenth":0.1,"#,
+                r#""unset":"","far":"inf","day":"2026-01-02","deep":{"list":[{"a":1},[2,"x"]]}}"#
+            )]
+        );
+        assert_eq!(trial.gpu_ids_abs.as_deref(), Some(&[2, 3][..]));
+        assert_eq!(trial.resources.gpus, Some(2));
+        for (name, bits) in [("lr", 1e-5_f64), ("tenth", 0.1), ("lr_minimum", 1e-6)] {
+            let Some(Value::Float(f)) = trial.params.get(name) else { panic!("{name}") };
+            assert_eq!(f.to_bits(), bits.to_bits(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_trial_wins_over_the_defaults() {
+        let body = "[defaults]\ntask_id = 1\nopt.a = 1\nn = 0\n[[trials]]\nopt.b = 2\nx = 1\n[[trials]]\ntask_id = \"t\"\nn = 5\n";
+        let deep = plan(body);
+        assert_eq!(
+            params(&deep),
+            [r#"{"opt":{"a":1,"b":2},"n":0,"x":1}"#, r#"{"opt":{"a":1},"n":5}"#]
+        );
+        assert_eq!(tasks(&deep), ["1", "t"]);
+        let shallow = plan(&format!("sweep.merge = \"shallow\"\n{body}"));
+        assert_eq!(params(&shallow)[0], r#"{"opt":{"b":2},"n":0,"x":1}"#);
+    }
+
+    #[test]
+    fn devices_are_part_of_the_request() {
+        let plan = plan(
+            "[resources]\nranks = 2\ngpus_per_rank = 1\n[[trials]]\ngpu_ids_abs = []\n[[trials]]\ngpu_ids_abs = [5, 7]\n[[trials]]\n",
+        );
+        let gpus: Vec<_> = plan.trials.iter().map(|t| t.resources.total_gpus()).collect();
+        assert_eq!(gpus, [0, 2, 2]);
+        check_faults(
+            "[resources]\nranks = 2\n[[trials]]\n[[trials]]\nresources.gpus_per_rank = 2\ngpu_ids_abs = [0]",
+            "trial 1: `gpu_ids_abs` names 1 device, but `gpus_per_rank = 2` times `ranks = 2` is 4
+  plan.toml:7: [[trials]]
+hint: remove `gpus_per_rank`: the devices are counted",
+        );
+    }
+
+    #[test]
+    fn faults_of_trials_are_told_together() {
+        check_faults(
+            "[defaults]
+sweep = 1
+resources.ranks = 2
+[[trials]]
+gpu_ids_abs = [0, 0]
+task_id = 1.5
+[[trials]]
+gpu_ids_abs = [-1]
+trial.x = 1
+task_id = \"\"
+[[trials]]
+gpu_ids_abs = 1
+opt.\"\" = 1
+",
+            "a parameter cannot be called `sweep`
+  plan.toml:5: sweep = 1
+hint: choose another name: templates use this one for something else
+error: `[defaults]` cannot hold `resources`
+  plan.toml:6: resources.ranks = 2
+hint: write them under `[resources]`: every trial starts from these
+error: `gpu_ids_abs` names device 0 twice
+  plan.toml:8: gpu_ids_abs = [0, 0]
+hint: name every device once
+error: `task_id` must be an integer or a string, not a float
+  plan.toml:9: task_id = 1.5
+error: `gpu_ids_abs` must be a list of device numbers
+  plan.toml:11: gpu_ids_abs = [-1]
+hint: write whole numbers from 0: `[0, 1]`
+error: a parameter cannot be called `trial`
+  plan.toml:12: trial.x = 1
+hint: choose another name: templates use this one for something else
+error: `task_id` is empty
+  plan.toml:13: task_id = \"\"
+hint: give it a value, or remove the key
+error: `gpu_ids_abs` must be a list of device numbers, not an integer
+  plan.toml:15: gpu_ids_abs = 1
+error: a parameter cannot be called `opt.`
+  plan.toml:16: opt.\"\" = 1
+hint: use letters, digits and `_`, with dots between tables",
+        );
+        check_faults(
+            "trials = [1]",
+            "an entry of `trials` must be a table, not an integer
+  plan.toml:4: trials = [1]
+hint: write `[[trials]]` with its parameters below",
+        );
+    }
+}

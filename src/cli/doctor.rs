@@ -1,0 +1,43 @@
+//! `hpcsweep doctor`: is this installation, this cluster, this file system fit for sweeps?
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use super::Context;
+use crate::doctor::{self, Verdict};
+
+/// Check an installation: scheduler, limits, MPI plugins, results tree, GPUs, clocks
+///
+/// Every line says what was seen; a line that is not in order says what to do. Exit code 4 when
+/// something will go wrong.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Folder under which results are to lie
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    root: PathBuf,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
+    let checks = doctor::examine(&context.site()?, &context.vars, &args.root);
+    if args.json {
+        context.out.raw(&crate::tree::to_json_line(&checks)?);
+    } else {
+        for check in &checks {
+            let word = match check.verdict {
+                Verdict::Ok => "ok  ",
+                Verdict::Note => "note",
+                Verdict::Bad => "BAD ",
+            };
+            context.out.data(&format!("{word}  {}: {}", check.about, check.seen));
+            if !check.todo.is_empty() {
+                context.out.data(&format!("      {}", check.todo));
+            }
+        }
+    }
+    let bad = checks.iter().any(|c| c.verdict == Verdict::Bad);
+    Ok(if bad { 4 } else { 0 })
+}

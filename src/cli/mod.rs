@@ -1,0 +1,122 @@
+//! The command line: arguments become requests, answers become text. One file a verb.
+
+mod collect;
+mod doctor;
+mod generate;
+mod init;
+mod logs;
+mod out;
+mod plan;
+mod site;
+mod status;
+mod submit;
+mod sweeps;
+mod templates;
+mod worker;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::host::{Vars, disk, vars};
+use crate::site::Site;
+
+use out::Out;
+
+/// Parameter sweeps on HPC batch systems: one plan, native job arrays, one results tree
+///
+/// A plan is a TOML file: what to run, with which parameters, on which resources. `submit` turns it into
+/// job arrays (or runs it on this machine), `status` says how it stands, `collect` makes the table.
+#[derive(Debug, Parser)]
+#[command(name = "hpcsweep", version, max_term_width = 100)]
+#[command(after_help = "Exit codes: 0 done, 1 some trials failed, 2 the request is wrong, \
+3 the scheduler said no or cannot be reached, 4 the machine failed, 70 a bug of hpcsweep.")]
+pub struct Cli {
+    /// Say nothing but results and errors
+    #[arg(short, long, global = true)]
+    quiet: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Init(init::Args),
+    Plan(plan::Args),
+    Submit(submit::Args),
+    Status(status::Args),
+    Collect(collect::Args),
+    Best(collect::BestArgs),
+    Logs(logs::Args),
+    Worker(worker::Args),
+    Templates(templates::Args),
+    Site(site::Args),
+    Doctor(doctor::Args),
+    Generate(generate::Args),
+}
+
+/// What every verb may need.
+pub(crate) struct Context {
+    pub(crate) vars: Vars,
+    pub(crate) out: Out,
+}
+
+impl Context {
+    /// The site profile, all layers.
+    ///
+    /// # Errors
+    /// With all faults of all profiles at once.
+    pub(crate) fn site(&self) -> Result<Site> {
+        crate::site::load(&self.vars, &read_profile, share().as_deref())
+    }
+}
+
+fn read_profile(path: &Path) -> std::io::Result<Option<String>> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// `share/hpcsweep` of the installation this program runs from.
+fn share() -> Option<PathBuf> {
+    let share = disk::own_executable().ok()?.parent()?.parent()?.join("share/hpcsweep");
+    share.is_dir().then_some(share)
+}
+
+/// Runs the program and returns its exit code.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // clap prints help and version to standard output, usage faults to standard error.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    let context = Context { vars: vars::snapshot(), out: Out::new(cli.quiet) };
+    let result = match cli.verb {
+        Verb::Init(args) => init::run(&args, &context),
+        Verb::Plan(args) => plan::run(&args, &context),
+        Verb::Submit(args) => submit::run(&args, &context),
+        Verb::Status(args) => status::run(&args, &context),
+        Verb::Collect(args) => collect::run(&args, &context),
+        Verb::Best(args) => collect::best(&args, &context),
+        Verb::Logs(args) => logs::run(&args, &context),
+        Verb::Worker(args) => worker::run(args, context.vars, &context.out),
+        Verb::Templates(args) => templates::run(&args, &context),
+        Verb::Site(args) => site::run(&args, &context),
+        Verb::Doctor(args) => doctor::run(&args, &context),
+        Verb::Generate(args) => generate::run(&args, &context),
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            out::error(&error);
+            ExitCode::from(crate::fault::exit_code(&error))
+        }
+    }
+}

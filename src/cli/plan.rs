@@ -1,0 +1,312 @@
+//! `hpcsweep plan`: what a plan would do. Writes nothing, calls nobody.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::Context;
+use super::out::aligned;
+use crate::collect::text;
+use crate::plan::OnFailure;
+use crate::render::context::{self as names, SiteWords};
+use crate::scheduler::Limits;
+use crate::site::{SchedulerKind, Site};
+use crate::submit::preview::{self, Preview};
+use crate::submit::{self, Source};
+use crate::tree::waves;
+use crate::words::{count, thousands};
+
+/// Show what a plan would do: trials, chains, arrays, directives, calls, hours; writes nothing
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The plan
+    plan: PathBuf,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+    /// Show every trial, however many there are
+    #[arg(long)]
+    all: bool,
+    /// Use the edited templates of this folder
+    #[arg(long, value_name = "DIR")]
+    templates: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
+    let site = context.site()?;
+    let source = Source::read(&args.plan)?;
+    show(&source, &site, args.templates.as_deref(), args.json, args.all, context)?;
+    Ok(0)
+}
+
+/// Prints the preview of a plan; also `submit --dry-run`.
+pub(super) fn show(
+    source: &Source,
+    site: &Site,
+    templates: Option<&std::path::Path>,
+    json: bool,
+    all: bool,
+    context: &Context,
+) -> Result<()> {
+    submit::check_caps(&source.plan, site, SchedulerKind::Slurm)?;
+    let limits = Limits {
+        max_array_size: site.limits.max_array_size.or(Some(1001)).map(|size| {
+            site.caps.max_array_size.map_or(size, |cap| size.min(cap))
+        }),
+        max_array_tasks: site.limits.max_array_tasks,
+        ..Limits::default()
+    };
+    let preview = preview::of(source, &limits);
+    let arrays = render(&preview, source, site, templates)?;
+    if json {
+        write_json(&preview, &arrays, context)
+    } else {
+        context.out.raw(people(&preview, &arrays, all).as_bytes());
+        Ok(())
+    }
+}
+
+/// Renders every array's script and returns its directives.
+fn render(
+    preview: &Preview<'_>,
+    source: &Source,
+    site: &Site,
+    templates: Option<&std::path::Path>,
+) -> Result<Vec<preview::Array>> {
+    let templates = source.templates(templates, site)?;
+    let tree = source.tree();
+    let words = SiteWords {
+        shell: site.shell.path.clone(),
+        partition: site.scheduler.partition.clone(),
+        account: site.scheduler.account.clone(),
+        qos: site.scheduler.qos.clone(),
+        directives: site.scheduler.directives.clone(),
+        launcher: site.scheduler.launcher_on(SchedulerKind::Slurm),
+        single_rank_step: site.scheduler.single_rank_step,
+        max_walltime_s: site.caps.max_walltime_s,
+    };
+    let max_running = source.plan.schedule.max_running.map(u64::from);
+    preview
+        .graph
+        .arrays
+        .iter()
+        .enumerate()
+        .map(|(i, a)| {
+            let array = waves::Array {
+                array: i as u32 + 1,
+                block: a.block,
+                link: a.link,
+                first: a.first as u64,
+                count: a.count as u64,
+                after: None,
+                wait: Vec::new(),
+                on_failure: OnFailure::Stop,
+                resources: (*preview.shapes[a.shape as usize]).clone(),
+            };
+            let name = format!("{}.<token>.{}", source.plan.name, i + 1);
+            let worker = vec!["hpcsweep".to_owned(), "worker".to_owned()];
+            let max_running = match (max_running, site.caps.max_running) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+            let script = names::job_script(
+                &source.plan.name, tree.dir(), name, &array, max_running, &words, worker,
+            );
+            let text = templates.render("slurm.sh.tera", &names::of(&script)?)?;
+            let directives = text.lines().filter_map(|l| l.strip_prefix("#SBATCH "));
+            Ok(preview::Array {
+                array: i + 1,
+                block: a.block,
+                link: a.link,
+                count: a.count,
+                after: a.after.map(|p| p + 1),
+                directives: directives.map(str::to_owned).collect(),
+            })
+        })
+        .collect()
+}
+
+fn people(preview: &Preview<'_>, arrays: &[preview::Array], all: bool) -> String {
+    let mut text = String::new();
+    let plan = &preview.source.plan;
+    let n = plan.trials.len();
+    let _ = writeln!(
+        text,
+        "sweep {}: {} in {}, the longest of {}\n",
+        plan.name,
+        count(n as u64, "trial"),
+        count(preview.graph.chains as u64, "chain"),
+        count(preview.graph.longest as u64, "link"),
+    );
+    let shown = if all || n <= 40 { n } else { 20 };
+    text.push_str(&trials(preview, shown));
+    if shown < n {
+        let _ = writeln!(text, "... and {} more (--all shows them)", thousands((n - shown) as u64));
+    }
+    text.push('\n');
+    if preview.graph.longest > 1 {
+        text.push_str(&times(preview, all));
+        text.push('\n');
+    }
+    let head: Vec<String> =
+        ["array", "block", "link", "elements", "after", "request"].map(str::to_owned).to_vec();
+    let most = if all || arrays.len() <= 40 { arrays.len() } else { 20 };
+    let rows: Vec<Vec<String>> = arrays[..most]
+        .iter()
+        .zip(&preview.graph.arrays)
+        .map(|(a, planned)| {
+            vec![
+                a.array.to_string(),
+                a.block.to_string(),
+                a.link.to_string(),
+                a.count.to_string(),
+                a.after.map_or_else(|| "-".into(), |p| format!("array {p}, element by element")),
+                preview.request(planned),
+            ]
+        })
+        .collect();
+    text.push_str(&aligned(&head, &rows));
+    if most < arrays.len() {
+        let _ = writeln!(text, "... and {} more (--all shows them)", thousands((arrays.len() - most) as u64));
+    }
+    if let Some(first) = arrays.first() {
+        text.push_str("\ndirectives of array 1:\n");
+        for directive in &first.directives {
+            let _ = writeln!(text, "  #SBATCH {directive}");
+        }
+    }
+    let hours = |h: Option<f64>| h.map_or_else(|| "unknown (no walltime)".into(), |h| format!("{h:.2}"));
+    let _ = writeln!(
+        text,
+        "\nscheduler calls to submit: {} ({} of sbatch, arrays of at most {} elements)\ncore-hours asked for: {}\nGPU-hours asked for: {}",
+        preview.calls(),
+        arrays.len(),
+        preview.element_limit,
+        hours(preview.core_hours),
+        hours(preview.gpu_hours),
+    );
+    text
+}
+
+fn trials(preview: &Preview<'_>, shown: usize) -> String {
+    let plan = &preview.source.plan;
+    let mut head: Vec<String> = ["trial", "task_id", "link"].map(str::to_owned).to_vec();
+    let fixed = head.len();
+    let mut index: HashMap<String, usize> = HashMap::new();
+    for trial in &plan.trials[..shown] {
+        for (name, _) in trial.params.iter() {
+            if !index.contains_key(name) {
+                index.insert(name.to_owned(), head.len());
+                head.push(name.to_owned());
+            }
+        }
+    }
+    let gpus = plan.trials[..shown].iter().any(|t| t.gpu_ids_abs.is_some());
+    if gpus {
+        head.push("gpu_ids_abs".into());
+    }
+    debug_assert!(head.len() >= fixed);
+    let rows: Vec<Vec<String>> = (0..shown)
+        .map(|i| {
+            let t = preview.trial(i);
+            let mut row = vec![String::new(); head.len()];
+            row[0] = i.to_string();
+            row[1] = t.task_id.clone().unwrap_or_else(|| "-".into());
+            row[2] = t.link.to_string();
+            for (name, value) in t.params.iter() {
+                row[index[name]] = value.to_string();
+            }
+            if let (true, Some(ids)) = (gpus, t.gpu_ids_abs) {
+                row[head.len() - 1] = text(&json!(ids));
+            }
+            row
+        })
+        .collect();
+    aligned(&head, &rows)
+}
+
+/// The time x chain table: a column a chain, a row a link.
+fn times(preview: &Preview<'_>, all: bool) -> String {
+    let plan = &preview.source.plan;
+    let most = if all { usize::MAX } else { 8 };
+    let depth = if all { usize::MAX } else { 20 };
+    // A parameter that every trial shares tells nothing.
+    let first = &plan.trials[0].params;
+    let varies = |name: &str| plan.trials.iter().take(10_000).any(|t| t.params.get(name) != first.get(name));
+    let mut memory: HashMap<String, bool> = HashMap::new();
+    let chains: Vec<usize> = (0..preview.chains.len()).take(most).collect();
+    let mut head = vec!["time".to_owned()];
+    head.extend(chains.iter().map(|&c| {
+        preview.chains[c].as_ref().map_or_else(|| format!("chain {c}"), |id| format!("task_id {id}"))
+    }));
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for (i, &(chain, link)) in preview.places.iter().enumerate() {
+        let (chain, link) = (chain as usize, link as usize);
+        if chain >= chains.len() || link >= depth {
+            continue;
+        }
+        while rows.len() <= link {
+            let time = if rows.is_empty() { "t".to_owned() } else { format!("t+{}", rows.len()) };
+            let mut row = vec![String::new(); head.len()];
+            row[0] = time;
+            rows.push(row);
+        }
+        let trial = &plan.trials[i];
+        let mut words: Vec<String> = trial
+            .params
+            .iter()
+            .filter(|(name, _)| *memory.entry((*name).to_owned()).or_insert_with(|| varies(name)))
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        if let Some(ids) = &trial.gpu_ids_abs {
+            words.push(format!("gpu={}", text(&json!(**ids))));
+        }
+        rows[link][chain + 1] = if words.is_empty() { format!("trial {i}") } else { words.join(" ") };
+    }
+    let mut table = aligned(&head, &rows);
+    if preview.chains.len() > chains.len() {
+        let more = thousands((preview.chains.len() - chains.len()) as u64);
+        let _ = writeln!(table, "... and {more} more chains (--all shows them)");
+    }
+    table
+}
+
+fn write_json(preview: &Preview<'_>, arrays: &[preview::Array], context: &Context) -> Result<()> {
+    let plan = &preview.source.plan;
+    let trials: Vec<preview::Trial<'_>> = (0..plan.trials.len()).map(|i| preview.trial(i)).collect();
+    let chains: Vec<serde_json::Value> = preview
+        .chains
+        .iter()
+        .map(|c| c.as_ref().map_or(serde_json::Value::Null, |id| json!(id.to_string())))
+        .collect();
+    #[derive(serde::Serialize)]
+    struct Shown<'a> {
+        sweep: &'a str,
+        root: &'a str,
+        trials: Vec<preview::Trial<'a>>,
+        chains: Vec<serde_json::Value>,
+        arrays: &'a [preview::Array],
+        scheduler_calls: usize,
+        sbatch_calls: usize,
+        max_array_size: u64,
+        core_hours: Option<f64>,
+        gpu_hours: Option<f64>,
+    }
+    let shown = Shown {
+        sweep: &plan.name,
+        root: &plan.root,
+        trials,
+        chains,
+        arrays,
+        scheduler_calls: preview.calls(),
+        sbatch_calls: arrays.len(),
+        max_array_size: preview.element_limit,
+        core_hours: preview.core_hours,
+        gpu_hours: preview.gpu_hours,
+    };
+    context.out.raw(&crate::tree::to_json_line(&shown)?);
+    Ok(())
+}

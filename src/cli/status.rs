@@ -1,0 +1,166 @@
+//! `hpcsweep status`: how a sweep stands.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::out::aligned;
+use super::{Context, sweeps};
+use crate::standing::State;
+use crate::status::{self, Status};
+use crate::words::{count, duration};
+
+/// Show how a sweep stands: counts by state, what failed and why
+///
+/// Reads the results tree and asks the scheduler once. Exit code 1 when a trial has ended without success.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Sweep folders, plans or patterns; by default those in results/, else the last one submitted
+    sweeps: Vec<String>,
+    /// Show every chain
+    #[arg(long)]
+    chains: bool,
+    /// Show every trial
+    #[arg(long)]
+    trials: bool,
+    /// Do not ask the scheduler
+    #[arg(long)]
+    offline: bool,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
+    let site = context.site()?;
+    let mut bad = false;
+    for (i, (tree, identity)) in sweeps::find(&args.sweeps, context)?.into_iter().enumerate() {
+        let status = status::of(tree, identity, &site, &context.vars, !args.offline)?;
+        bad |= status.standings.iter().any(|s| s.state.is_bad());
+        if args.json {
+            context.out.raw(&crate::tree::to_json_line(&as_json(&status))?);
+        } else {
+            if i > 0 {
+                context.out.data("");
+            }
+            context.out.raw(people(&status, args).as_bytes());
+        }
+    }
+    Ok(u8::from(bad))
+}
+
+fn as_json(status: &Status) -> serde_json::Value {
+    let counts: BTreeMap<String, u64> = status.counts().into_iter().map(|(s, n)| (s.word(), n)).collect();
+    let trials: Vec<serde_json::Value> = status
+        .trials()
+        .map(|(row, standing)| {
+            let attempt = status.records.get(&row.id).and_then(|r| r.decisive());
+            json!({
+                "trial": row.id,
+                "task_id": row.task_id,
+                "chain": row.chain,
+                "link": row.link,
+                "state": standing.state.word(),
+                "reason": standing.reason,
+                "attempts": status.records.get(&row.id).map_or(0, |r| r.attempts.len()),
+                "host": attempt.map(|a| a.start.host.clone()),
+                "job": attempt.and_then(|a| a.start.job.clone()),
+                "exit_code": attempt.and_then(|a| a.end.as_ref()).and_then(|e| e.exit_code),
+                "duration_s": attempt.and_then(|a| a.end.as_ref()).map(|e| e.duration_s),
+            })
+        })
+        .collect();
+    json!({
+        "sweep": status.identity.name,
+        "dir": status.tree.dir(),
+        "trials_total": status.rows.len(),
+        "counts": counts,
+        "witness": status.witness,
+        "scheduler_calls": status.calls,
+        "jobs": status.jobs,
+        "trials": trials,
+    })
+}
+
+fn people(status: &Status, args: &Args) -> String {
+    let mut text = format!(
+        "{}: {} in {}\n",
+        status.identity.name,
+        count(status.rows.len() as u64, "trial"),
+        status.tree.dir().display()
+    );
+    let counts = status.counts();
+    let head = vec!["state".to_owned(), "trials".to_owned()];
+    let rows: Vec<Vec<String>> =
+        counts.iter().map(|(state, n)| vec![state.word(), n.to_string()]).collect();
+    text.push_str(&indent(&aligned(&head, &rows)));
+    text.push_str(&format!("seen by: {}\n", status.witness));
+    if args.chains {
+        text.push('\n');
+        text.push_str(&chains(status));
+    }
+    if args.trials {
+        text.push('\n');
+        text.push_str(&trials(status));
+    }
+    let bad: Vec<_> = status.trials().filter(|(_, s)| s.state.is_bad() && s.state != State::Skipped).collect();
+    if !bad.is_empty() && !args.trials {
+        text.push_str(&format!("\n{} without success:\n", count(bad.len() as u64, "trial")));
+        for (row, standing) in bad.iter().take(10) {
+            let reason = if standing.reason.is_empty() { String::new() } else { format!(": {}", standing.reason) };
+            text.push_str(&format!("  trial {} {}{reason}\n", row.id, standing.state.word()));
+        }
+        if bad.len() > 10 {
+            text.push_str(&format!("  ... and {} more (--trials shows all)\n", bad.len() - 10));
+        }
+        text.push_str(&format!("what trial {0} printed: hpcsweep logs {0}\n", bad[0].0.id));
+    }
+    text
+}
+
+fn indent(table: &str) -> String {
+    table.lines().map(|line| format!("  {line}\n")).collect()
+}
+
+/// A line a chain: how far it is.
+fn chains(status: &Status) -> String {
+    let mut chains: BTreeMap<u64, (String, Vec<State>)> = BTreeMap::new();
+    for (row, standing) in status.trials() {
+        let chain = chains.entry(row.chain).or_insert_with(|| (row.task_text(), Vec::new()));
+        chain.1.push(standing.state.clone());
+    }
+    let head = ["chain", "task_id", "links", "done", "now"].map(str::to_owned).to_vec();
+    let rows: Vec<Vec<String>> = chains
+        .into_iter()
+        .map(|(number, (task, states))| {
+            let done = states.iter().filter(|s| **s == State::Done).count();
+            let now = states.iter().find(|s| **s != State::Done).map_or_else(|| "done".into(), State::word);
+            let task = if task.is_empty() { "-".into() } else { task };
+            vec![number.to_string(), task, states.len().to_string(), done.to_string(), now]
+        })
+        .collect();
+    aligned(&head, &rows)
+}
+
+fn trials(status: &Status) -> String {
+    let head = ["trial", "task_id", "link", "state", "time", "host", "job", "reason"].map(str::to_owned).to_vec();
+    let rows: Vec<Vec<String>> = status
+        .trials()
+        .map(|(row, standing)| {
+            let attempt = status.records.get(&row.id).and_then(|r| r.decisive());
+            let time = attempt.and_then(|a| a.end.as_ref()).map(|e| duration(e.duration_s));
+            vec![
+                row.id.to_string(),
+                row.task_text(),
+                row.link.to_string(),
+                standing.state.word(),
+                time.unwrap_or_default(),
+                attempt.map(|a| a.start.host.clone()).unwrap_or_default(),
+                attempt.and_then(|a| a.start.job.clone()).unwrap_or_default(),
+                standing.reason.clone(),
+            ]
+        })
+        .collect();
+    aligned(&head, &rows)
+}

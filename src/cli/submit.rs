@@ -1,0 +1,193 @@
+//! `hpcsweep submit`: hand a plan to a scheduler, or run it here.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::{Context, collect, plan, sweeps};
+use crate::fault::Fault;
+use crate::site::{SchedulerKind, Site};
+use crate::submit::local::{self, News};
+use crate::submit::{Source, slurm};
+use crate::tree::records::Outcome;
+use crate::words::{count, duration};
+
+/// Submit a plan to Slurm as job arrays, or run it on this machine
+///
+/// Running it again completes what is missing: a plan that grew submits only its new trials, an
+/// interrupted submission goes on where it stopped.
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("target").multiple(false))]
+pub(crate) struct Args {
+    /// The plan
+    plan: PathBuf,
+    /// Submit to Slurm
+    #[arg(long, group = "target")]
+    slurm: bool,
+    /// Run on this machine (the default unless the site profile says otherwise)
+    #[arg(long, group = "target")]
+    local: bool,
+    /// Local: at most this many chains at once
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    jobs: Option<u32>,
+    /// At most this many trials of an array at once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_running: Option<u32>,
+    /// Local: run failed, timed-out and skipped trials again
+    #[arg(long)]
+    retry: bool,
+    /// Only show what would be done
+    #[arg(long)]
+    dry_run: bool,
+    /// With --dry-run: write JSON
+    #[arg(long, requires = "dry_run")]
+    json: bool,
+    /// Use the edited templates of this folder
+    #[arg(long, value_name = "DIR")]
+    templates: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
+    let site = context.site()?;
+    let source = Source::read(&args.plan)?;
+    let kind = match (args.slurm, args.local) {
+        (true, _) => SchedulerKind::Slurm,
+        (_, true) => SchedulerKind::Local,
+        _ => site.scheduler.kind,
+    };
+    if args.dry_run {
+        plan::show(&source, &site, args.templates.as_deref(), args.json, false, context)?;
+        return Ok(0);
+    }
+    match kind {
+        SchedulerKind::Slurm => to_slurm(args, &source, &site, context),
+        SchedulerKind::Local | SchedulerKind::Auto => here(args, &source, &site, context),
+        SchedulerKind::Pbs => Err(Fault::request("this version cannot submit to PBS")
+            .hint("`--slurm` submits to Slurm, `--local` runs the plan here")
+            .into()),
+    }
+}
+
+fn to_slurm(args: &Args, source: &Source, site: &Site, context: &Context) -> Result<u8> {
+    if args.retry || args.jobs.is_some() {
+        return Err(Fault::request("`--retry` and `--jobs` belong to `--local`")
+            .hint("`--max-running N` throttles an array")
+            .into());
+    }
+    let templates = source.templates(args.templates.as_deref(), site)?;
+    let options = slurm::Options { max_running: args.max_running.map(u64::from) };
+    let report = slurm::submit(source, site, &templates, &options, &context.vars, |text| {
+        context.out.say(text);
+    })?;
+    sweeps::remember(&report.tree, context);
+    let submitted: u64 = report.arrays.iter().map(|(array, _)| array.count).sum();
+    let already = source.plan.trials.len() as u64 - (report.growth.added.len() as u64).min(source.plan.trials.len() as u64);
+    let mut text = format!(
+        "{}: {} submitted as {} ({})",
+        source.plan.name,
+        count(submitted, "trial"),
+        count(report.arrays.len() as u64, "array"),
+        count(u64::from(report.calls), "scheduler call"),
+    );
+    if already > 0 && submitted < source.plan.trials.len() as u64 {
+        text.push_str(&format!("; {already} had been submitted before"));
+    }
+    context.out.say(&text);
+    let jobs: Vec<&str> = report.arrays.iter().map(|(_, job)| job.as_str()).collect();
+    if !jobs.is_empty() {
+        context.out.say(&format!("jobs: {}", jobs.join(" ")));
+    }
+    context.out.say(&format!("results: {}", report.tree.dir().display()));
+    context.out.say("next: hpcsweep status");
+    Ok(0)
+}
+
+fn here(args: &Args, source: &Source, site: &Site, context: &Context) -> Result<u8> {
+    let templates = source.templates(args.templates.as_deref(), site)?;
+    let options =
+        local::Options { jobs: args.jobs.or(args.max_running).map(|n| n as usize), retry: args.retry };
+    let out = &context.out;
+    sweeps::remember(&source.tree(), context);
+    let mut bar = ProgressBar::hidden();
+    let mut total = 0;
+    let mut done = 0u64;
+    let since = Instant::now();
+    let report = local::run(source, site, &templates, &options, &context.vars, |news| match news {
+        News::Begin { todo, jobs, gpus } => {
+            total = todo;
+            let how = if jobs == 1 { "one at a time".to_owned() } else { format!("{jobs} at a time") };
+            out.say(&format!("{}: {} to run on this machine, {how}", source.plan.name, count(todo, "trial")));
+            if !gpus.is_empty() {
+                out.say(&gpus);
+            }
+            if out.terminal && !out.quiet && todo > 0 {
+                bar = ProgressBar::new(todo);
+                let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} eta {eta} {msg}");
+                bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            }
+        }
+        News::Ended { row, outcome, reason, duration_s } => {
+            done += 1;
+            let word = match outcome {
+                Some(Outcome::Done) => "done",
+                Some(Outcome::Failed) => "failed",
+                Some(Outcome::Timeout) => "timeout",
+                Some(Outcome::Interrupted) | None => "interrupted",
+            };
+            let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+            let parameters = parameters(row);
+            let line = format!("trial {} {word} in {}{parameters}{reason}", row.id, duration(duration_s));
+            if bar.is_hidden() {
+                out.say(&format!("[{done}/{total}] {line}"));
+            } else {
+                if outcome != Some(Outcome::Done) {
+                    bar.println(line);
+                }
+                bar.inc(1);
+            }
+        }
+        News::Idle => bar.tick(),
+        News::Stopping => out.say("stopping: the running trials are told; press again to kill them"),
+    })?;
+    bar.finish_and_clear();
+    let of = |outcome| report.ended.get(&outcome).copied().unwrap_or(0);
+    let mut parts = vec![format!("{} done", of(Outcome::Done))];
+    for (outcome, word) in
+        [(Outcome::Failed, "failed"), (Outcome::Timeout, "timed out"), (Outcome::Interrupted, "interrupted")]
+    {
+        if of(outcome) > 0 {
+            parts.push(format!("{} {word}", of(outcome)));
+        }
+    }
+    if report.skipped > 0 {
+        parts.push(format!("{} skipped", report.skipped));
+    }
+    out.say(&format!(
+        "{}: {} in {}",
+        source.plan.name,
+        parts.join(", "),
+        duration(since.elapsed().as_secs_f64())
+    ));
+    out.say(&format!("results: {}", report.tree.dir().display()));
+    if report.interrupted {
+        out.say("the same command goes on where this one stopped");
+        return Ok(130);
+    }
+    collect::after_local(&report.tree, context)
+}
+
+/// The parameters of a trial in a few words, for a line of progress.
+fn parameters(row: &crate::tree::table::Row) -> String {
+    let parameters = row.parameters();
+    let mut words: Vec<String> = parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    if words.is_empty() {
+        return String::new();
+    }
+    if words.len() > 6 {
+        words.truncate(6);
+        words.push("...".into());
+    }
+    format!(" ({})", words.join(" "))
+}

@@ -1,0 +1,90 @@
+//! How trials of one entry and one shape of points are made: names, and where each value is from.
+//!
+//! Trials of the same form share one list of names. Never makes a trial itself.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::Merge;
+use super::axes::Group;
+use super::exclude::{Rule, RuleInForm};
+use super::leaves::{Node, Origin, Tree};
+use super::value::{Params, Value};
+
+/// A set of parameter names in an order.
+pub(super) struct Form {
+    /// The dotted names.
+    pub(super) names: Arc<[Arc<str>]>,
+    /// The first trial that has them; `None` if all were excluded.
+    pub(super) first: Option<usize>,
+}
+
+/// The forms seen so far, each once.
+#[derive(Default)]
+pub(super) struct Forms {
+    /// The forms in the order they were seen.
+    pub(super) all: Vec<Form>,
+    known: HashMap<Arc<[Arc<str>]>, usize>,
+}
+
+impl Forms {
+    fn number(&mut self, names: Vec<Arc<str>>) -> usize {
+        if let Some(known) = self.known.get(names.as_slice()) {
+            return *known;
+        }
+        let names: Arc<[Arc<str>]> = names.into();
+        self.known.insert(names.clone(), self.all.len());
+        self.all.push(Form { names, first: None });
+        self.all.len() - 1
+    }
+}
+
+/// What all trials of one entry and one shape of points have in common.
+pub(super) struct Layout<'s> {
+    /// The number of the form.
+    pub(super) form: usize,
+    /// The exclusions that can match.
+    pub(super) rules: Vec<RuleInForm<'s>>,
+    names: Arc<[Arc<str>]>,
+    origins: Vec<Origin>,
+}
+
+impl<'s> Layout<'s> {
+    /// The layout of an entry's parameters with the shapes of a point laid over them.
+    pub(super) fn new(
+        forms: &mut Forms,
+        mut tree: Tree,
+        groups: &[Group],
+        point: &[usize],
+        rules: &'s [Rule],
+        merge: Merge,
+    ) -> Self {
+        for (g, group) in groups.iter().enumerate() {
+            for (name, node) in group.shape_nodes(group.shape(point[g]), g) {
+                let merge = match &node {
+                    Node::Leaf(_) => Merge::Shallow,
+                    Node::Table(_) => merge,
+                };
+                tree.lay_at(&name, node, merge);
+            }
+        }
+        let (names, origins) = tree.leaves();
+        let form = forms.number(names);
+        let names = forms.all[form].names.clone();
+        let rules = rules.iter().filter_map(|rule| rule.in_form(&names, &origins, groups));
+        Self { form, rules: rules.collect(), names, origins }
+    }
+
+    /// The parameters of a point.
+    pub(super) fn params(&self, groups: &[Group], point: &[usize]) -> Params {
+        let values: Box<[Value]> = self
+            .origins
+            .iter()
+            .map(|origin| match origin {
+                Origin::Fixed(value) => value.clone(),
+                Origin::Axis { axis, leaf } => groups[*axis].points[point[*axis]][*leaf].clone(),
+            })
+            .collect();
+        Params::new(self.names.clone(), values)
+    }
+}
