@@ -1,14 +1,281 @@
-//! stub
-use std::collections::BTreeMap;
-use crate::fault::Fault;
-#[derive(serde::Serialize)]
-pub struct Rank { pub rank: u32, pub world_size: Option<u32>, pub local_rank: Option<u32> }
-pub fn derive(vars: &BTreeMap<String, String>, _h: &str) -> Result<Rank, Fault> {
-    let g = |n: &str| vars.get(n).and_then(|v| v.parse().ok());
-    Ok(Rank { rank: g("HPCSWEEP_RANK").unwrap_or(0), world_size: g("HPCSWEEP_WORLD_SIZE").or(Some(1)), local_rank: None })
-}
-pub fn torch_env(r: &Rank, a: &str, p: u16) -> Vec<(&'static str, String)> { vec![("RANK", r.rank.to_string()), ("MASTER_ADDR", a.into()), ("MASTER_PORT", p.to_string())] }
-pub fn is_launcher_variable(n: &str) -> bool { (n.starts_with("SLURM_") && n != "SLURM_CONF") || (n.starts_with("HPCSWEEP_") && n != "HPCSWEEP_SITE") }
-pub fn free_port_outside_ephemeral(_: &str, f: &mut dyn FnMut(u16) -> bool, _: u64) -> Option<u16> { (20000..30000).find(|p| f(*p)) }
+//! Who am I among the ranks: the one table from the launchers' variables to rank and world size.
+//!
+//! Pure: takes a snapshot of the environment and never touches the machine. The rows and their
+//! order are those of the precedence table (`facts/ranks-and-ddp.md` 1.3): the first row that
+//! matches is believed, every other one that matches is recorded and compared.
 
-pub fn explain(_: &Rank) -> String { String::new() }
+mod checks;
+mod device;
+mod explain;
+mod master;
+mod read;
+mod rows;
+mod scrub;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::fault::Fault;
+
+pub use device::{Device, device_for, visible_devices};
+pub use explain::explain;
+pub use master::{free_port_outside_ephemeral, head_host, torch_env};
+pub use scrub::{KEPT, SCRUB, is_launcher_variable};
+
+/// Who started this process, in the order in which they are believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Launcher {
+    /// `HPCSWEEP_RANK`, `HPCSWEEP_WORLD_SIZE` and their companions: someone says it outright.
+    Given,
+    /// torchrun's agent (`local_elastic_agent.py`). It may itself run inside a Slurm step.
+    Torchrun,
+    /// Open MPI's mpirun, PRRTE, and Spectrum MPI under jsrun.
+    OpenMpi,
+    /// jsrun of LSF without Spectrum MPI's variables.
+    Jsrun,
+    /// A Flux task (`flux-environment(7)`).
+    Flux,
+    /// MVAPICH2's launchers.
+    Mvapich,
+    /// Cray PALS: `aprun`, `mpiexec` on PBS, and Slurm's `--mpi=cray_shasta`.
+    Pals,
+    /// PMI-1: Hydra (MPICH, Intel MPI), and Slurm's `--mpi=pmi2`.
+    Hydra,
+    /// A task of a Slurm step (srun).
+    SlurmStep,
+    /// A PMIx server of which only the rank is known.
+    Pmix,
+    /// `RANK` and `WORLD_SIZE` alone, as scripts for PyTorch set them.
+    TorchVariables,
+    /// Nobody: a plain process, perhaps inside an allocation.
+    Nobody,
+}
+
+impl fmt::Display for Launcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Given => "the environment (HPCSWEEP_*)",
+            Self::Torchrun => "torchrun",
+            Self::OpenMpi => "Open MPI or PRRTE (mpirun)",
+            Self::Jsrun => "jsrun",
+            Self::Flux => "Flux",
+            Self::Mvapich => "MVAPICH2",
+            Self::Pals => "Cray PALS",
+            Self::Hydra => "PMI (MPICH or Intel MPI, or srun --mpi=pmi2)",
+            Self::SlurmStep => "a Slurm step (srun)",
+            Self::Pmix => "PMIx",
+            Self::TorchVariables => "the environment (RANK, WORLD_SIZE)",
+            Self::Nobody => "no launcher",
+        })
+    }
+}
+
+/// What the environment says about this process. `None` is what only MPI can tell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Rank {
+    /// Whose variables are believed.
+    pub launcher: Launcher,
+    /// This process among all, from 0.
+    pub rank: u32,
+    /// How many processes there are.
+    pub world_size: Option<u32>,
+    /// This process among those of its node, from 0.
+    pub local_rank: Option<u32>,
+    /// How many processes its node has.
+    pub local_size: Option<u32>,
+    /// Its node among all nodes, from 0.
+    pub node_rank: Option<u32>,
+    /// How many nodes there are.
+    pub nodes: Option<u32>,
+    /// The variables that were used, and their values.
+    pub evidence: Vec<(String, String)>,
+    /// The other launchers whose variables are present.
+    pub others: Vec<OtherRow>,
+    /// What looks wrong, although a rank could be derived.
+    pub warnings: Vec<Warning>,
+}
+
+/// A launcher whose variables are present but not believed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OtherRow {
+    /// Whose variables.
+    pub launcher: Launcher,
+    /// The rank they give.
+    pub rank: u32,
+    /// The world size they give.
+    pub world_size: Option<u32>,
+    /// Whether they say the same as the believed ones, where both say something.
+    pub agrees: bool,
+}
+
+/// Something a person should look at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Warning {
+    /// What looks wrong: one lower-case sentence without a period.
+    pub sentence: String,
+    /// What to do about it.
+    pub hint: String,
+}
+
+impl Warning {
+    fn new(sentence: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { sentence: sentence.into(), hint: hint.into() }
+    }
+}
+
+/// Ranks and sizes as MPI sees them after `MPI_Init`; the node's by `MPI_Comm_split_type`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MpiView {
+    /// Rank in the world.
+    pub rank: u32,
+    /// Size of the world.
+    pub size: u32,
+    /// Rank among the processes that share memory.
+    pub local_rank: u32,
+    /// Number of processes that share memory.
+    pub local_size: u32,
+    /// This node's place among the nodes.
+    pub node_rank: u32,
+    /// Number of nodes.
+    pub nodes: u32,
+}
+
+/// Derives rank and sizes from a snapshot of the environment.
+///
+/// `hostname` is what `gethostname(2)` says, with or without its domain.
+///
+/// # Errors
+/// A fault when a variable of the believed launcher is missing or not a number, when a rank is not
+/// below its size, or when `RANK` and `WORLD_SIZE` contradict a Slurm step of several nodes.
+pub fn derive(vars: &BTreeMap<String, String>, hostname: &str) -> Result<Rank, Fault> {
+    from_rows(vars, hostname, None)
+}
+
+/// Does the same in a PBS job whose node file could be read.
+///
+/// `nodefile` is the text of the file that `PBS_NODEFILE` names: PBS gives a process neither rank
+/// nor size, and that file alone tells how many ranks an allocation was made for (qsub(1B)).
+///
+/// # Errors
+/// The same faults.
+pub fn derive_in_pbs(
+    vars: &BTreeMap<String, String>,
+    hostname: &str,
+    nodefile: &str,
+) -> Result<Rank, Fault> {
+    from_rows(vars, hostname, Some(nodefile))
+}
+
+fn from_rows(
+    vars: &BTreeMap<String, String>,
+    hostname: &str,
+    pbs_nodefile: Option<&str>,
+) -> Result<Rank, Fault> {
+    let mut found: Vec<rows::Row> = Vec::new();
+    let mut warnings = Vec::new();
+    for detect in rows::TABLE {
+        match detect(vars) {
+            Ok(Some(row)) => found.push(row),
+            Ok(None) => {}
+            // Only what is believed must be right; what is merely lying about is mentioned.
+            Err(fault) if found.is_empty() => return Err(fault),
+            Err(fault) => warnings.push(Warning::new(
+                format!("{}; these variables are ignored", fault.sentence),
+                "unset them if another job or launcher left them behind",
+            )),
+        }
+    }
+    // torchrun's own RANK and WORLD_SIZE are row 1, not a second opinion.
+    if found.first().is_some_and(|row| row.launcher == Launcher::Torchrun) {
+        found.retain(|row| row.launcher != Launcher::TorchVariables);
+    }
+    checks::torch_beside_step(vars, &mut found)?;
+
+    let mut rows = found.into_iter();
+    let Some(mut row) = rows.next() else {
+        let mut rank = rows::nobody().into_rank();
+        rank.warnings = warnings;
+        checks::forgotten_launcher(vars, pbs_nodefile, &mut rank);
+        checks::environment(vars, hostname, &mut rank);
+        return Ok(rank);
+    };
+    row.check()?;
+    let mut others = Vec::new();
+    for other in rows {
+        if let Err(fault) = other.check() {
+            warnings.push(Warning::new(
+                format!("{}; these variables are ignored", fault.sentence),
+                "unset them if another job or launcher left them behind",
+            ));
+            continue;
+        }
+        let agrees = row.agrees(&other);
+        if agrees {
+            row.fill_from(&other);
+        }
+        others.push((other, agrees));
+    }
+    checks::disagreements(&row, &others, &mut warnings);
+    let mut rank = row.into_rank();
+    rank.others = others
+        .into_iter()
+        .map(|(other, agrees)| OtherRow {
+            launcher: other.launcher,
+            rank: other.rank,
+            world_size: other.world_size,
+            agrees,
+        })
+        .collect();
+    rank.warnings = warnings;
+    checks::environment(vars, hostname, &mut rank);
+    Ok(rank)
+}
+
+impl Rank {
+    /// Compares with what MPI says after `MPI_Init` and fills in what was unknown.
+    ///
+    /// # Errors
+    /// A fault when MPI and the environment disagree. The usual case is N processes of which each
+    /// is alone in its own MPI world, because MPI was not built for this launcher; left alone they
+    /// all work as rank 0 and overwrite each other (open-mpi/ompi#13523).
+    pub fn settle(mut self, mpi: MpiView) -> Result<Self, Fault> {
+        let believed = self.launcher != Launcher::Nobody;
+        let size = self.world_size.filter(|_| believed);
+        if (believed && self.rank != mpi.rank) || size.is_some_and(|size| size != mpi.size) {
+            let of = self.world_size.map_or(String::new(), |size| format!(" of {size}"));
+            let here = format!("{} says rank {}{of}", self.launcher, self.rank);
+            let fault =
+                Fault::machine(format!("{here}, but MPI says rank {} of {}", mpi.rank, mpi.size));
+            return Err(fault.hint(match (mpi.size, self.launcher) {
+                (1, Launcher::SlurmStep | Launcher::Hydra | Launcher::Pals | Launcher::Pmix) => {
+                    "MPI does not understand this launcher: try `srun --mpi=pmix` \
+                     (`srun --mpi=list` shows what there is), or mpirun"
+                }
+                (1, _) => "start the ranks with the mpirun of the MPI that hpcsweep was built with",
+                _ => {
+                    "variables of another launcher are left over: unset them, or run \
+                      `hpcsweep worker --explain` to see which were used"
+                }
+            }));
+        }
+        self.rank = mpi.rank;
+        self.world_size = Some(mpi.size);
+        if !believed {
+            (self.local_rank, self.local_size) = (None, None);
+            (self.node_rank, self.nodes) = (None, None);
+        }
+        if !believed && mpi.size > 1 {
+            self.warnings.clear(); // Somebody did start the ranks, in a way we do not know.
+        }
+        self.local_rank.get_or_insert(mpi.local_rank);
+        self.local_size.get_or_insert(mpi.local_size);
+        self.node_rank.get_or_insert(mpi.node_rank);
+        self.nodes.get_or_insert(mpi.nodes);
+        Ok(self)
+    }
+}

@@ -164,7 +164,7 @@ fn one(trial: u64, record: Option<&Record>, before: Option<&State>, witness: &Wi
         Some(Word::Ended(word)) if word == "CANCELLED" => {
             say(State::Interrupted, "cancelled before it began")
         }
-        _ if stopped && !((witness.submitted)(trial) && !witness.asked) => {
+        _ if stopped => {
             // Run here, what only was interrupted goes on with the next `submit`.
             let resumes = !(witness.submitted)(trial)
                 && before.is_some_and(|b| matches!(b, State::Interrupted | State::Lost));

@@ -20,8 +20,11 @@ pub struct Calls {
 impl Calls {
     /// Calls from this environment, without what an outer job or launcher has left in it.
     pub fn new(vars: &Vars, limit: Duration) -> Self {
-        let env = vars.iter().filter(|(name, _)| !is_launcher_variable(name));
-        Self { env: env.map(|(k, v)| (k.clone(), v.clone())).collect(), limit, made: 0 }
+        let kept = vars.iter().filter(|(name, _)| !is_launcher_variable(name));
+        let mut env: Vars = kept.map(|(k, v)| (k.clone(), v.clone())).collect();
+        // Else squeue cuts a long list of indices short (squeue(1), ENVIRONMENT VARIABLES).
+        env.insert("SLURM_BITSTR_LEN".to_owned(), "0".to_owned());
+        Self { env, limit, made: 0 }
     }
 
     /// Makes a call; what came of it is the caller's to judge.

@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use super::jobid::JobId;
 use super::{Element, Limits, State};
+use crate::idset::{IdSet, JobRef, Part};
 
 /// The call that submits a script. `after` is the array followed element by element, `wait` jobs that
 /// must have ended.
@@ -76,8 +76,10 @@ pub fn accounts_by_name(name: &str, since: f64) -> Vec<String> {
 /// One line of [`queue`] or [`accounts`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// The job, with its indices.
-    pub id: JobId,
+    /// The number of the job or array.
+    pub job: String,
+    /// Which of its elements.
+    pub part: Part,
     /// State and reason.
     pub element: Element,
     /// The job's name.
@@ -90,12 +92,13 @@ pub fn lines(stdout: &str) -> Vec<Line> {
         .lines()
         .filter_map(|line| {
             let mut fields = line.trim().splitn(4, '|');
-            let id = JobId::parse(fields.next()?)?;
+            let id = JobRef::parse(fields.next()?).ok()?;
             let word = fields.next()?;
             let reason = fields.next()?;
             let name = fields.next()?.to_owned();
             let reason = if reason == "None" { String::new() } else { reason.to_owned() };
-            Some(Line { id, element: Element { state: state(word), reason }, name })
+            let element = Element { state: state(word), reason };
+            Some(Line { job: id.job.to_string(), part: id.part, element, name })
         })
         .collect()
 }
@@ -104,16 +107,15 @@ pub fn lines(stdout: &str) -> Vec<Line> {
 pub fn elements(lines: &[Line]) -> HashMap<String, Elements> {
     let mut all: HashMap<String, Elements> = HashMap::new();
     for line in lines {
-        let elements = all.entry(line.id.base.clone()).or_default();
-        if line.id.indices.is_empty() {
-            elements.whole = Some(line.element.clone());
-        }
-        for &(from, to, step) in &line.id.indices {
-            if from == to {
-                elements.single.insert(from, line.element.clone());
-            } else {
-                elements.ranges.push((from, to, step, line.element.clone()));
+        let elements = all.entry(line.job.clone()).or_default();
+        let element = line.element.clone();
+        match &line.part {
+            Part::Task(index) => {
+                elements.single.insert(u64::from(*index), element);
             }
+            // A list that was cut short may hold any index that is not listed singly.
+            Part::Waiting { ids, cut: false, .. } => elements.sets.push((ids.clone(), element)),
+            Part::Waiting { .. } | Part::Whole | Part::Component(_) => elements.whole = Some(element),
         }
     }
     all
@@ -123,7 +125,7 @@ pub fn elements(lines: &[Line]) -> HashMap<String, Elements> {
 #[derive(Debug, Clone, Default)]
 pub struct Elements {
     single: HashMap<u64, Element>,
-    ranges: Vec<(u64, u64, u64, Element)>,
+    sets: Vec<(IdSet, Element)>,
     whole: Option<Element>,
 }
 
@@ -131,11 +133,9 @@ impl Elements {
     /// The element of an index.
     pub fn get(&self, index: u64) -> Option<&Element> {
         self.single.get(&index).or_else(|| {
-            self.ranges
-                .iter()
-                .rfind(|(from, to, step, _)| (*from..=*to).contains(&index) && (index - from) % step == 0)
-                .map(|(.., element)| element)
-                .or(self.whole.as_ref())
+            let index = u32::try_from(index).ok()?;
+            let waiting = self.sets.iter().rfind(|(ids, _)| ids.contains(index));
+            waiting.map(|(_, element)| element).or(self.whole.as_ref())
         })
     }
 }

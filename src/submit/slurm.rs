@@ -191,7 +191,7 @@ impl Run<'_> {
         let recent = array.after.is_none_or(|a| fresh(&self.journal, a));
         if !recent || !after.wait.is_empty() {
             let queue = self.queue()?;
-            let there = |job: &String| queue.iter().any(|line| line.id.base == *job);
+            let there = |job: &String| queue.iter().any(|line| line.job == *job);
             after.follow = after.follow.filter(there);
             after.wait.retain(there);
         }
@@ -246,7 +246,7 @@ impl Run<'_> {
         trials: &[u64],
         since: f64,
     ) -> Result<Option<String>> {
-        let found = |lines: Vec<slurm::Line>| lines.into_iter().find(|l| l.name == token).map(|l| l.id.base);
+        let found = |lines: Vec<slurm::Line>| lines.into_iter().find(|l| l.name == token).map(|l| l.job);
         if let Some(job) = found(self.queue()?) {
             return Ok(Some(job));
         }

@@ -174,6 +174,7 @@ pub fn run(
         Ok(log) => log,
         Err(error) => return no_start(trial, number, &error, true, began, recorder),
     };
+    let launched = Instant::now();
     let started = start_program(&prepared, (world > 1).then_some(()), &log);
     let mut program = match started {
         Ok(program) => program,
@@ -189,7 +190,7 @@ pub fn run(
 
     let mut others = Others::new(world);
     let mut failed_write = None;
-    let ended = child::wait(&mut program, signals, clock_of(job), |happening| match happening {
+    let ended = child::wait(&mut program, launched, signals, clock_of(job), |happening| match happening {
         Happening::Tick => {
             let rows = prepared.scratch.take_metrics(false);
             note(recorder, trial, number, with_rank(rows, (world > 1).then_some(0)), &mut failed_write);
@@ -210,9 +211,7 @@ pub fn run(
             None
         }
     });
-    for pipe in pipes {
-        let _ = pipe.join();
-    }
+    drain(pipes);
     if let Some(crew) = crew.as_mut() {
         others.finish(crew, &log, ended, signals, |rows| {
             note(recorder, trial, number, rows, &mut failed_write);
@@ -230,7 +229,7 @@ pub fn run(
         exit_code: Some(code),
         signal: ended.signal,
         reason,
-        duration_s: (ended.duration_s * 1e6).round() / 1e6,
+        duration_s: ended.duration_s,
         peak_memory: process::peak_child_memory(),
         result: prepared.scratch.take_result(),
     };
@@ -329,6 +328,15 @@ fn pipe_lines(
         }));
     }
     threads
+}
+
+/// Waits until all output has been read; not for ever, as something the program left behind may hold
+/// the pipe open.
+pub fn drain(pipes: Vec<std::thread::JoinHandle<()>>) {
+    let until = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < until && !pipes.iter().all(std::thread::JoinHandle::is_finished) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Calls `with` for every line of a stream; bytes that are not UTF-8 are replaced.

@@ -61,14 +61,14 @@ pub fn listen() -> anyhow::Result<Signals> {
     Signals::listen(&all)
 }
 
-/// Waits for the program's end. `on` hears what happens and may ask for a stop by returning one.
+/// Waits for the end of a program that was started at `start`. `on` hears what happens and may ask for a stop by returning one.
 pub fn wait(
     child: &mut Child,
+    start: Instant,
     signals: &mut Signals,
     clock: Clock,
     mut on: impl FnMut(Happening) -> Option<Stop>,
 ) -> Ended {
-    let start = Instant::now();
     let mut stop: Option<(Stop, Instant)> = None;
     let mut killed = false;
     // The first look comes soon, later ones at the pace of the clock.
@@ -76,7 +76,7 @@ pub fn wait(
     loop {
         if let Ok(Some(status)) = child.try_wait() {
             use std::os::unix::process::ExitStatusExt;
-            let duration_s = start.elapsed().as_secs_f64();
+            let duration_s = (start.elapsed().as_secs_f64() * 1e6).round() / 1e6;
             if stop.is_some() {
                 // Whatever the program left running in its group ends with it.
                 process::kill_group(child, Signal::SIGKILL);

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::sync::mpsc::{Receiver, TryRecvError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use nix::sys::signal::Signal;
@@ -75,6 +75,7 @@ fn one(
     let Ok(nowhere) = File::options().append(true).open("/dev/null") else {
         return broken("cannot open /dev/null".into());
     };
+    let launched = Instant::now();
     let mut program = match attempt::start_program(&prepared, Some(()), &nowhere) {
         Ok(program) => program,
         Err(fault) => return broken(fault.to_string()),
@@ -91,7 +92,7 @@ fn one(
             })
         })
         .collect();
-    let ended = child::wait(&mut program, signals, clock_of(job), |happening| match happening {
+    let ended = child::wait(&mut program, launched, signals, clock_of(job), |happening| match happening {
         Happening::Tick => {
             let rows = prepared.scratch.take_metrics(false);
             if !rows.is_empty() {
@@ -104,9 +105,7 @@ fn one(
         }
         Happening::Stopping(_) => None,
     });
-    for thread in threads {
-        let _ = thread.join();
-    }
+    attempt::drain(threads);
     let rows = prepared.scratch.take_metrics(true);
     if !rows.is_empty() {
         line.say(&Up::Metrics { rows });
