@@ -18,7 +18,16 @@ use crate::words;
 
 /// The columns every table has, before parameters and metrics.
 pub const FIXED: [&str; 10] = [
-    "trial", "task_id", "link", "state", "exit_code", "attempts", "duration_s", "host", "peak_memory", "job",
+    "trial",
+    "task_id",
+    "link",
+    "state",
+    "exit_code",
+    "attempts",
+    "duration_s",
+    "host",
+    "peak_memory",
+    "job",
 ];
 
 /// A table of results.
@@ -301,7 +310,8 @@ impl Table {
     /// When there is no such column, or no finished trial has a number in it.
     pub fn ranked(&self, metric: &str, goal: Goal) -> Result<Vec<usize>> {
         let Some(column) = self.columns.iter().position(|c| c == metric) else {
-            let known: Vec<&str> = self.columns[self.first_metric..].iter().map(String::as_str).collect();
+            let known: Vec<&str> =
+                self.columns[self.first_metric..].iter().map(String::as_str).collect();
             let fault = Fault::request(format!("no trial has a metric `{metric}`"));
             return Err(match words::nearest(metric, known.iter().copied()) {
                 Some(near) => fault.hint(format!("did you mean `{near}`?")),

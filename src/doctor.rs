@@ -88,10 +88,11 @@ fn scheduler(site: &Site, vars: &Vars) -> Vec<Check> {
         "",
     )];
     // slurmctld prints the time of its host on the first line; the sweep's records carry ours.
-    if let Some(skew) = text.lines().next().and_then(|line| controller_skew(line)) {
+    if let Some(skew) = text.lines().next().and_then(controller_skew) {
         let seen = format!("the controller's clock differs by {skew:.0} s");
         let verdict = if skew.abs() > 60.0 { Verdict::Bad } else { Verdict::Ok };
-        let todo = if verdict == Verdict::Bad { "let the hosts keep time (chrony, ntp)" } else { "" };
+        let todo =
+            if verdict == Verdict::Bad { "let the hosts keep time (chrony, ntp)" } else { "" };
         checks.push(check("clock", verdict, seen, todo));
     }
     let size = limits.max_array_size.map_or_else(|| "unknown".into(), words::thousands);
@@ -141,7 +142,12 @@ fn controller_skew(line: &str) -> Option<f64> {
 fn mpi(calls: &mut Calls, limits: &crate::scheduler::Limits) -> Check {
     let argv = ["srun", "--mpi=list"].map(str::to_owned);
     let Ok(output) = calls.make(&argv) else {
-        return check("MPI plugins", Verdict::Bad, "srun cannot be started", "install Slurm's client programs");
+        return check(
+            "MPI plugins",
+            Verdict::Bad,
+            "srun cannot be started",
+            "install Slurm's client programs",
+        );
     };
     let list: Vec<&str> = output
         .stdout
@@ -178,8 +184,8 @@ fn shared_tree(tree: &Path) -> Vec<Check> {
     }
     let mut checks = vec![semantics(&dir)];
     if let Ok(stat) = nix::sys::statvfs::statvfs(&dir) {
-        let bytes = stat.blocks_available() as u64 * stat.fragment_size() as u64;
-        let inodes = stat.files_available() as u64;
+        let bytes = stat.blocks_available() * stat.fragment_size();
+        let inodes = stat.files_available();
         let unlimited = stat.files() == 0;
         let seen = format!(
             "{} MiB and {} inodes free for you under {}",
@@ -252,10 +258,14 @@ fn semantics(dir: &Path) -> Check {
 
 fn devices() -> Check {
     match gpus::list() {
-        Ok(list) if list.is_empty() => check("GPUs", Verdict::Note, "NVML works, but sees none", ""),
+        Ok(list) if list.is_empty() => {
+            check("GPUs", Verdict::Note, "NVML works, but sees none", "")
+        }
         Ok(list) => {
-            let names: Vec<String> =
-                list.iter().map(|g| format!("{}: {} ({} MiB)", g.index, g.name, g.memory >> 20)).collect();
+            let names: Vec<String> = list
+                .iter()
+                .map(|g| format!("{}: {} ({} MiB)", g.index, g.name, g.memory >> 20))
+                .collect();
             check("GPUs", Verdict::Ok, names.join(", "), "")
         }
         Err(why) => check(

@@ -5,3 +5,20 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     hpcsweep::cli::main()
 }
+
+/// The two functions of the C mathematics library that our crates call, from the crate `libm`: the
+/// program then needs no libm.so, one search through the file system less at every start.
+#[expect(unsafe_code, reason = "exporting a symbol under its C name is unsafe by declaration")]
+mod mathematics {
+    /// exp(3).
+    #[unsafe(no_mangle)]
+    extern "C" fn exp(x: f64) -> f64 {
+        libm::exp(x)
+    }
+
+    /// pow(3).
+    #[unsafe(no_mangle)]
+    extern "C" fn pow(x: f64, y: f64) -> f64 {
+        libm::pow(x, y)
+    }
+}

@@ -103,7 +103,12 @@ pub fn counts(all: &[Standing]) -> BTreeMap<State, u64> {
     counts
 }
 
-fn one(trial: u64, record: Option<&Record>, before: Option<&State>, witness: &Witness<'_>) -> Standing {
+fn one(
+    trial: u64,
+    record: Option<&Record>,
+    before: Option<&State>,
+    witness: &Witness<'_>,
+) -> Standing {
     let say = |state, reason: &str| Standing { state, reason: reason.to_owned() };
     let element = (witness.element)(trial);
     let attempt = record.and_then(Record::decisive);
@@ -115,7 +120,10 @@ fn one(trial: u64, record: Option<&Record>, before: Option<&State>, witness: &Wi
         (Some(Outcome::Done), Some(Word::Ended(word)))
             if !matches!(word.as_str(), "TIMEOUT" | "CANCELLED" | "PREEMPTED") =>
         {
-            return say(State::Doubtful, &format!("recorded as done, but the scheduler says {word}"));
+            return say(
+                State::Doubtful,
+                &format!("recorded as done, but the scheduler says {word}"),
+            );
         }
         (Some(Outcome::Done), _) => return say(State::Done, ""),
         // Given back to the queue after its attempt had ended.
@@ -146,7 +154,9 @@ fn one(trial: u64, record: Option<&Record>, before: Option<&State>, witness: &Wi
     let stopped = witness.on_failure == OnFailure::Stop && before.is_some_and(State::is_bad);
     if attempt.is_some() {
         return match word {
-            Some(Word::Ended(word)) if word == "TIMEOUT" => say(State::Timeout, "the scheduler says TIMEOUT"),
+            Some(Word::Ended(word)) if word == "TIMEOUT" => {
+                say(State::Timeout, "the scheduler says TIMEOUT")
+            }
             Some(Word::Ended(word)) if word == "CANCELLED" || word == "PREEMPTED" => {
                 say(State::Interrupted, &format!("the scheduler says {word}"))
             }
@@ -160,7 +170,9 @@ fn one(trial: u64, record: Option<&Record>, before: Option<&State>, witness: &Wi
         };
     }
     match word {
-        Some(Word::Ended(word)) if word == "CANCELLED" && stopped => say(State::Skipped, "its chain stopped"),
+        Some(Word::Ended(word)) if word == "CANCELLED" && stopped => {
+            say(State::Skipped, "its chain stopped")
+        }
         Some(Word::Ended(word)) if word == "CANCELLED" => {
             say(State::Interrupted, "cancelled before it began")
         }

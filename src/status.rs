@@ -97,9 +97,7 @@ fn ask_scheduler(
     jobs: &[String],
     accounting: bool,
 ) -> (HashMap<String, Elements>, bool, String) {
-    if accounting
-        && let Ok(text) = calls.ask(&slurm::accounts(jobs))
-    {
+    if accounting && let Ok(text) = calls.ask(&slurm::accounts(jobs)) {
         return (slurm::elements(&slurm::lines(&text)), true, "sacct".to_owned());
     }
     match calls.ask(&slurm::queue(&user())) {
@@ -114,7 +112,10 @@ fn ask_scheduler(
 
 fn user() -> String {
     let uid = nix::unistd::getuid();
-    nix::unistd::User::from_uid(uid).ok().flatten().map_or_else(|| uid.to_string(), |user| user.name)
+    nix::unistd::User::from_uid(uid)
+        .ok()
+        .flatten()
+        .map_or_else(|| uid.to_string(), |user| user.name)
 }
 
 impl Status {

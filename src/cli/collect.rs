@@ -73,9 +73,11 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         (None, Some("jsonl" | "ndjson")) => Format::Jsonl,
         (None, Some("txt") | None) => Format::Table,
         (None, Some(other)) => {
-            return Err(Fault::request(format!("`.{other}` says nothing about how to write a table"))
-                .hint("end the name in .csv, .jsonl or .txt, or say --format")
-                .into());
+            return Err(Fault::request(format!(
+                "`.{other}` says nothing about how to write a table"
+            ))
+            .hint("end the name in .csv, .jsonl or .txt, or say --format")
+            .into());
         }
     };
     let bytes = match format {
@@ -89,7 +91,11 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     match &args.output {
         Some(path) => {
             disk::write_whole(path, &bytes)?;
-            context.out.say(&format!("{} in {}", count(table.rows.len() as u64, "row"), path.display()));
+            context.out.say(&format!(
+                "{} in {}",
+                count(table.rows.len() as u64, "row"),
+                path.display()
+            ));
         }
         None => context.out.raw(&bytes),
     }

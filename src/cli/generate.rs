@@ -58,7 +58,8 @@ fn page(command: &mut clap::Command, name: &str, dir: &Path) -> Result<()> {
     let titled = command.clone().display_name(name.to_owned()).bin_name(name.replace('-', " "));
     clap_mangen::Man::new(titled).title(name.to_uppercase()).render(&mut text)?;
     disk::write_whole(&dir.join(format!("{name}.1")), &text)?;
-    for sub in command.get_subcommands_mut().filter(|s| !s.is_hide_set() && s.get_name() != "help") {
+    for sub in command.get_subcommands_mut().filter(|s| !s.is_hide_set() && s.get_name() != "help")
+    {
         let name = format!("{name}-{}", sub.get_name());
         page(sub, &name, dir)?;
     }

@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use super::{Context, sweeps};
 use crate::fault::Fault;
+use crate::host::disk;
 use crate::tree::records;
 
 /// Print what a trial printed
@@ -17,21 +18,15 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let named: Vec<String> = args.sweep.iter().cloned().collect();
-    for (tree, identity) in sweeps::find(&named, context)? {
-        crate::tree::table::find(&tree, args.trial)?;
-        let (_, next) = records::of_trial(&tree, args.trial)?;
-        let mut any = false;
-        for run in 1..next {
-            if let Ok(bytes) = std::fs::read(tree.log(args.trial, run)) {
-                context.out.raw(&bytes);
-                any = true;
-            }
-        }
-        if any {
-            return Ok(0);
-        }
-        let sentence = format!("trial {} of {} has printed nothing yet", args.trial, identity.name);
+    let (tree, identity) = sweeps::one(&named, context)?;
+    crate::tree::table::find(&tree, args.trial)?;
+    let (record, next) = records::of_trial(&tree, args.trial)?;
+    if record.attempts.is_empty() {
+        let sentence = format!("trial {} of {} has not begun", args.trial, identity.name);
         return Err(Fault::request(sentence).hint("`hpcsweep status` says how it stands").into());
+    }
+    for run in 1..next {
+        context.out.raw(&disk::read_bytes_if_there(&tree.log(args.trial, run))?);
     }
     Ok(0)
 }

@@ -58,9 +58,9 @@ enum Verb {
 }
 
 /// What every verb may need.
-pub(crate) struct Context {
-    pub(crate) vars: Vars,
-    pub(crate) out: Out,
+struct Context {
+    vars: Vars,
+    out: Out,
 }
 
 impl Context {
@@ -68,7 +68,7 @@ impl Context {
     ///
     /// # Errors
     /// With all faults of all profiles at once.
-    pub(crate) fn site(&self) -> Result<Site> {
+    fn site(&self) -> Result<Site> {
         crate::site::load(&self.vars, &read_profile, share().as_deref())
     }
 }

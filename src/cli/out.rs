@@ -6,28 +6,27 @@ use std::io::{self, IsTerminal, Write};
 use unicode_width::UnicodeWidthStr;
 
 /// The two streams, and how much talk is wanted.
-pub struct Out {
+pub(super) struct Out {
     /// `-q`: no talk.
-    pub quiet: bool,
+    pub(super) quiet: bool,
     /// Whether standard error is a terminal.
-    pub terminal: bool,
+    pub(super) terminal: bool,
 }
 
 impl Out {
     /// The process's own streams.
-    pub fn new(quiet: bool) -> Self {
+    pub(super) fn new(quiet: bool) -> Self {
         Self { quiet, terminal: io::stderr().is_terminal() }
     }
 
-    /// A line of data. A reader that has gone away (`| head`) ends the program quietly.
-    pub fn data(&self, text: &str) {
+    /// A line of data.
+    pub(super) fn data(&self, text: &str) {
         self.raw(text.as_bytes());
         self.raw(b"\n");
     }
 
-    /// Bytes of data, as they are.
-    #[expect(clippy::exit, reason = "a closed pipe is the reader's wish to stop")]
-    pub fn raw(&self, bytes: &[u8]) {
+    /// Bytes of data, as they are. A closed pipe is the reader's wish to stop.
+    pub(super) fn raw(&self, bytes: &[u8]) {
         if let Err(error) = io::stdout().lock().write_all(bytes) {
             std::process::exit(if error.kind() == io::ErrorKind::BrokenPipe { 0 } else { 4 });
         }
@@ -35,7 +34,7 @@ impl Out {
 
     /// A line of talk.
     #[expect(clippy::print_stderr, reason = "this is the place that prints")]
-    pub fn say(&self, text: &str) {
+    pub(super) fn say(&self, text: &str) {
         if !self.quiet {
             eprintln!("{text}");
         }
@@ -43,8 +42,7 @@ impl Out {
 }
 
 /// Prints an error the way all errors look.
-#[expect(clippy::print_stderr, reason = "this is the place that prints")]
-pub fn error(error: &anyhow::Error) {
+pub(super) fn error(error: &anyhow::Error) {
     let mut chain = error.chain().map(ToString::to_string).collect::<Vec<_>>();
     let last = chain.pop().unwrap_or_default();
     let context = chain.iter().map(|c| format!("{c}: ")).collect::<String>();
@@ -52,7 +50,7 @@ pub fn error(error: &anyhow::Error) {
 }
 
 /// Columns side by side, numbers to the right: every cell a text.
-pub fn aligned(head: &[String], rows: &[Vec<String>]) -> String {
+pub(super) fn aligned(head: &[String], rows: &[Vec<String>]) -> String {
     let numeric: Vec<bool> = (0..head.len())
         .map(|c| {
             let mut cells = rows.iter().map(|r| r[c].as_str()).filter(|c| !c.is_empty()).peekable();

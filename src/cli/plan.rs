@@ -53,9 +53,11 @@ pub(super) fn show(
 ) -> Result<()> {
     submit::check_caps(&source.plan, site, SchedulerKind::Slurm)?;
     let limits = Limits {
-        max_array_size: site.limits.max_array_size.or(Some(1001)).map(|size| {
-            site.caps.max_array_size.map_or(size, |cap| size.min(cap))
-        }),
+        max_array_size: site
+            .limits
+            .max_array_size
+            .or(Some(1001))
+            .map(|size| site.caps.max_array_size.map_or(size, |cap| size.min(cap))),
         max_array_tasks: site.limits.max_array_tasks,
         ..Limits::default()
     };
@@ -113,7 +115,13 @@ fn render(
                 (a, b) => a.or(b),
             };
             let script = names::job_script(
-                &source.plan.name, tree.dir(), name, &array, max_running, &words, worker,
+                &source.plan.name,
+                tree.dir(),
+                name,
+                &array,
+                max_running,
+                &words,
+                worker,
             );
             let text = templates.render("slurm.sh.tera", &names::of(&script)?)?;
             let directives = text.lines().filter_map(|l| l.strip_prefix("#SBATCH "));
@@ -170,7 +178,11 @@ fn people(preview: &Preview<'_>, arrays: &[preview::Array], all: bool) -> String
         .collect();
     text.push_str(&aligned(&head, &rows));
     if most < arrays.len() {
-        let _ = writeln!(text, "... and {} more (--all shows them)", thousands((arrays.len() - most) as u64));
+        let _ = writeln!(
+            text,
+            "... and {} more (--all shows them)",
+            thousands((arrays.len() - most) as u64)
+        );
     }
     if let Some(first) = arrays.first() {
         text.push_str("\ndirectives of array 1:\n");
@@ -178,7 +190,8 @@ fn people(preview: &Preview<'_>, arrays: &[preview::Array], all: bool) -> String
             let _ = writeln!(text, "  #SBATCH {directive}");
         }
     }
-    let hours = |h: Option<f64>| h.map_or_else(|| "unknown (no walltime)".into(), |h| format!("{h:.2}"));
+    let hours =
+        |h: Option<f64>| h.map_or_else(|| "unknown (no walltime)".into(), |h| format!("{h:.2}"));
     let _ = writeln!(
         text,
         "\nscheduler calls to submit: {} ({} of sbatch, arrays of at most {} elements)\ncore-hours asked for: {}\nGPU-hours asked for: {}",
@@ -235,12 +248,15 @@ fn times(preview: &Preview<'_>, all: bool) -> String {
     let depth = if all { usize::MAX } else { 20 };
     // A parameter that every trial shares tells nothing.
     let first = &plan.trials[0].params;
-    let varies = |name: &str| plan.trials.iter().take(10_000).any(|t| t.params.get(name) != first.get(name));
+    let varies =
+        |name: &str| plan.trials.iter().take(10_000).any(|t| t.params.get(name) != first.get(name));
     let mut memory: HashMap<String, bool> = HashMap::new();
     let chains: Vec<usize> = (0..preview.chains.len()).take(most).collect();
     let mut head = vec!["time".to_owned()];
     head.extend(chains.iter().map(|&c| {
-        preview.chains[c].as_ref().map_or_else(|| format!("chain {c}"), |id| format!("task_id {id}"))
+        preview.chains[c]
+            .as_ref()
+            .map_or_else(|| format!("chain {c}"), |id| format!("task_id {id}"))
     }));
     let mut rows: Vec<Vec<String>> = Vec::new();
     for (i, &(chain, link)) in preview.places.iter().enumerate() {
@@ -264,7 +280,8 @@ fn times(preview: &Preview<'_>, all: bool) -> String {
         if let Some(ids) = &trial.gpu_ids_abs {
             words.push(format!("gpu={}", text(&json!(**ids))));
         }
-        rows[link][chain + 1] = if words.is_empty() { format!("trial {i}") } else { words.join(" ") };
+        rows[link][chain + 1] =
+            if words.is_empty() { format!("trial {i}") } else { words.join(" ") };
     }
     let mut table = aligned(&head, &rows);
     if preview.chains.len() > chains.len() {
@@ -276,7 +293,8 @@ fn times(preview: &Preview<'_>, all: bool) -> String {
 
 fn write_json(preview: &Preview<'_>, arrays: &[preview::Array], context: &Context) -> Result<()> {
     let plan = &preview.source.plan;
-    let trials: Vec<preview::Trial<'_>> = (0..plan.trials.len()).map(|i| preview.trial(i)).collect();
+    let trials: Vec<preview::Trial<'_>> =
+        (0..plan.trials.len()).map(|i| preview.trial(i)).collect();
     let chains: Vec<serde_json::Value> = preview
         .chains
         .iter()

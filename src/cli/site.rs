@@ -31,8 +31,11 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         return Ok(0);
     }
     let head = ["key", "value", "from", "note"].map(str::to_owned).to_vec();
-    let rows: Vec<Vec<String>> =
-        site.rows().into_iter().map(|r| vec![r.key.to_owned(), r.value, r.origin, r.note]).collect();
+    let rows: Vec<Vec<String>> = site
+        .rows()
+        .into_iter()
+        .map(|r| vec![r.key.to_owned(), r.value, r.origin, r.note])
+        .collect();
     context.out.raw(aligned(&head, &rows).as_bytes());
     Ok(0)
 }

@@ -51,7 +51,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
 }
 
 fn as_json(status: &Status) -> serde_json::Value {
-    let counts: BTreeMap<String, u64> = status.counts().into_iter().map(|(s, n)| (s.word(), n)).collect();
+    let counts: BTreeMap<String, u64> =
+        status.counts().into_iter().map(|(s, n)| (s.word(), n)).collect();
     let trials: Vec<serde_json::Value> = status
         .trials()
         .map(|(row, standing)| {
@@ -104,11 +105,16 @@ fn people(status: &Status, args: &Args) -> String {
         text.push('\n');
         text.push_str(&trials(status));
     }
-    let bad: Vec<_> = status.trials().filter(|(_, s)| s.state.is_bad() && s.state != State::Skipped).collect();
+    let bad: Vec<_> =
+        status.trials().filter(|(_, s)| s.state.is_bad() && s.state != State::Skipped).collect();
     if !bad.is_empty() && !args.trials {
         text.push_str(&format!("\n{} without success:\n", count(bad.len() as u64, "trial")));
         for (row, standing) in bad.iter().take(10) {
-            let reason = if standing.reason.is_empty() { String::new() } else { format!(": {}", standing.reason) };
+            let reason = if standing.reason.is_empty() {
+                String::new()
+            } else {
+                format!(": {}", standing.reason)
+            };
             text.push_str(&format!("  trial {} {}{reason}\n", row.id, standing.state.word()));
         }
         if bad.len() > 10 {
@@ -135,7 +141,10 @@ fn chains(status: &Status) -> String {
         .into_iter()
         .map(|(number, (task, states))| {
             let done = states.iter().filter(|s| **s == State::Done).count();
-            let now = states.iter().find(|s| **s != State::Done).map_or_else(|| "done".into(), State::word);
+            let now = states
+                .iter()
+                .find(|s| **s != State::Done)
+                .map_or_else(|| "done".into(), State::word);
             let task = if task.is_empty() { "-".into() } else { task };
             vec![number.to_string(), task, states.len().to_string(), done.to_string(), now]
         })
@@ -144,7 +153,9 @@ fn chains(status: &Status) -> String {
 }
 
 fn trials(status: &Status) -> String {
-    let head = ["trial", "task_id", "link", "state", "time", "host", "job", "reason"].map(str::to_owned).to_vec();
+    let head = ["trial", "task_id", "link", "state", "time", "host", "job", "reason"]
+        .map(str::to_owned)
+        .to_vec();
     let rows: Vec<Vec<String>> = status
         .trials()
         .map(|(row, standing)| {

@@ -83,7 +83,8 @@ fn to_slurm(args: &Args, source: &Source, site: &Site, context: &Context) -> Res
     })?;
     sweeps::remember(&report.tree, context);
     let submitted: u64 = report.arrays.iter().map(|(array, _)| array.count).sum();
-    let already = source.plan.trials.len() as u64 - (report.growth.added.len() as u64).min(source.plan.trials.len() as u64);
+    let already = source.plan.trials.len() as u64
+        - (report.growth.added.len() as u64).min(source.plan.trials.len() as u64);
     let mut text = format!(
         "{}: {} submitted as {} ({})",
         source.plan.name,
@@ -106,57 +107,78 @@ fn to_slurm(args: &Args, source: &Source, site: &Site, context: &Context) -> Res
 
 fn here(args: &Args, source: &Source, site: &Site, context: &Context) -> Result<u8> {
     let templates = source.templates(args.templates.as_deref(), site)?;
-    let options =
-        local::Options { jobs: args.jobs.or(args.max_running).map(|n| n as usize), retry: args.retry };
+    let options = local::Options {
+        jobs: args.jobs.or(args.max_running).map(|n| n as usize),
+        retry: args.retry,
+    };
     let out = &context.out;
     sweeps::remember(&source.tree(), context);
     let mut bar = ProgressBar::hidden();
     let mut total = 0;
     let mut done = 0u64;
     let since = Instant::now();
-    let report = local::run(source, site, &templates, &options, &context.vars, |news| match news {
-        News::Begin { todo, jobs, gpus } => {
-            total = todo;
-            let how = if jobs == 1 { "one at a time".to_owned() } else { format!("{jobs} at a time") };
-            out.say(&format!("{}: {} to run on this machine, {how}", source.plan.name, count(todo, "trial")));
-            if !gpus.is_empty() {
-                out.say(&gpus);
-            }
-            if out.terminal && !out.quiet && todo > 0 {
-                bar = ProgressBar::new(todo);
-                let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} eta {eta} {msg}");
-                bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            }
-        }
-        News::Ended { row, outcome, reason, duration_s } => {
-            done += 1;
-            let word = match outcome {
-                Some(Outcome::Done) => "done",
-                Some(Outcome::Failed) => "failed",
-                Some(Outcome::Timeout) => "timeout",
-                Some(Outcome::Interrupted) | None => "interrupted",
-            };
-            let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-            let parameters = parameters(row);
-            let line = format!("trial {} {word} in {}{parameters}{reason}", row.id, duration(duration_s));
-            if bar.is_hidden() {
-                out.say(&format!("[{done}/{total}] {line}"));
-            } else {
-                if outcome != Some(Outcome::Done) {
-                    bar.println(line);
+    let report =
+        local::run(source, site, &templates, &options, &context.vars, |news| match news {
+            News::Begin { todo, jobs, gpus } => {
+                total = todo;
+                let how = if jobs == 1 {
+                    "one at a time".to_owned()
+                } else {
+                    format!("{jobs} at a time")
+                };
+                out.say(&format!(
+                    "{}: {} to run on this machine, {how}",
+                    source.plan.name,
+                    count(todo, "trial")
+                ));
+                if !gpus.is_empty() {
+                    out.say(&gpus);
                 }
-                bar.inc(1);
+                if out.terminal && !out.quiet && todo > 0 {
+                    bar = ProgressBar::new(todo);
+                    let style = ProgressStyle::with_template(
+                        "{bar:30} {pos}/{len} {elapsed} eta {eta} {msg}",
+                    );
+                    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+                }
             }
-        }
-        News::Idle => bar.tick(),
-        News::Stopping => out.say("stopping: the running trials are told; press again to kill them"),
-    })?;
+            News::Ended { row, outcome, reason, duration_s } => {
+                done += 1;
+                let word = match outcome {
+                    Some(Outcome::Done) => "done",
+                    Some(Outcome::Failed) => "failed",
+                    Some(Outcome::Timeout) => "timeout",
+                    Some(Outcome::Interrupted) | None => "interrupted",
+                };
+                let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+                let parameters = parameters(row);
+                let line = format!(
+                    "trial {} {word} in {}{parameters}{reason}",
+                    row.id,
+                    duration(duration_s)
+                );
+                if bar.is_hidden() {
+                    out.say(&format!("[{done}/{total}] {line}"));
+                } else {
+                    if outcome != Some(Outcome::Done) {
+                        bar.println(line);
+                    }
+                    bar.inc(1);
+                }
+            }
+            News::Idle => bar.tick(),
+            News::Stopping => {
+                out.say("stopping: the running trials are told; press again to kill them")
+            }
+        })?;
     bar.finish_and_clear();
     let of = |outcome| report.ended.get(&outcome).copied().unwrap_or(0);
     let mut parts = vec![format!("{} done", of(Outcome::Done))];
-    for (outcome, word) in
-        [(Outcome::Failed, "failed"), (Outcome::Timeout, "timed out"), (Outcome::Interrupted, "interrupted")]
-    {
+    for (outcome, word) in [
+        (Outcome::Failed, "failed"),
+        (Outcome::Timeout, "timed out"),
+        (Outcome::Interrupted, "interrupted"),
+    ] {
         if of(outcome) > 0 {
             parts.push(format!("{} {word}", of(outcome)));
         }
@@ -181,7 +203,8 @@ fn here(args: &Args, source: &Source, site: &Site, context: &Context) -> Result<
 /// The parameters of a trial in a few words, for a line of progress.
 fn parameters(row: &crate::tree::table::Row) -> String {
     let parameters = row.parameters();
-    let mut words: Vec<String> = parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let mut words: Vec<String> =
+        parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
     if words.is_empty() {
         return String::new();
     }

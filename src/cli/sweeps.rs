@@ -24,12 +24,15 @@ pub(super) fn find(named: &[String], context: &Context) -> Result<Vec<(Tree, Ide
         } else if Path::new(name).is_dir() {
             dirs.push(PathBuf::from(name));
         } else {
-            let paths = glob::glob(name).map_err(|e| Fault::request(format!("`{name}` is no pattern: {e}")))?;
+            let paths = glob::glob(name)
+                .map_err(|e| Fault::request(format!("`{name}` is no pattern: {e}")))?;
             dirs.extend(paths.filter_map(Result::ok).filter(|p| p.join("sweep.json").is_file()));
         }
         if dirs.len() == before {
             return Err(Fault::request(format!("no sweep is called `{name}`"))
-                .hint("name a sweep's folder, its plan, or a pattern: `hpcsweep collect 'results/*'`")
+                .hint(
+                    "name a sweep's folder, its plan, or a pattern: `hpcsweep collect 'results/*'`",
+                )
                 .into());
         }
     }
@@ -39,9 +42,11 @@ pub(super) fn find(named: &[String], context: &Context) -> Result<Vec<(Tree, Ide
             dirs.extend(last(context));
         }
         if dirs.is_empty() {
-            return Err(Fault::request("no sweep found: nothing in `results/`, and none was submitted before")
-                .hint("name its folder: `hpcsweep status path/to/results/NAME`")
-                .into());
+            return Err(Fault::request(
+                "no sweep found: nothing in `results/`, and none was submitted before",
+            )
+            .hint("name its folder: `hpcsweep status path/to/results/NAME`")
+            .into());
         }
     }
     let mut sweeps: Vec<(Tree, Identity)> = Vec::new();
@@ -52,6 +57,23 @@ pub(super) fn find(named: &[String], context: &Context) -> Result<Vec<(Tree, Ide
         }
     }
     Ok(sweeps)
+}
+
+/// Exactly one sweep, for verbs that are about one.
+///
+/// # Errors
+/// As [`find`], and when several are found.
+pub(super) fn one(named: &[String], context: &Context) -> Result<(Tree, Identity)> {
+    let mut all = find(named, context)?;
+    if all.len() > 1 {
+        let names: Vec<String> =
+            all.iter().map(|(tree, _)| tree.dir().display().to_string()).collect();
+        return Err(Fault::request("which sweep? there are several here")
+            .at(names.join("\n"))
+            .hint("name one of these folders")
+            .into());
+    }
+    all.pop().ok_or_else(|| Fault::request("no sweep found").into())
 }
 
 fn near() -> Vec<PathBuf> {

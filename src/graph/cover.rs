@@ -14,6 +14,10 @@ pub(super) struct Group {
     pub(super) continues: bool,
 }
 
+/// What chains have in common that may share an array on every link: whether they continue an earlier
+/// submission, and the shapes of their links.
+type Class = (bool, Vec<u32>);
+
 /// A group while it is being filled: how many of its chains reach each link.
 struct Open {
     shapes: Vec<u32>,
@@ -42,10 +46,15 @@ impl Open {
 }
 
 /// The groups, in the order of their first chain.
-pub(super) fn groups(nodes: &[Node], chains: &Chains, limit: usize, continues: &[bool]) -> Vec<Group> {
-    // Chains by (continues, sequence of shapes). Most plans have one entry here.
-    let mut classes: BTreeMap<(bool, Vec<u32>), Vec<u32>> = BTreeMap::new();
-    let mut last: Option<(bool, Vec<u32>)> = None;
+pub(super) fn groups(
+    nodes: &[Node],
+    chains: &Chains,
+    limit: usize,
+    continues: &[bool],
+) -> Vec<Group> {
+    // Chains by class. Most plans have one.
+    let mut classes: BTreeMap<Class, Vec<u32>> = BTreeMap::new();
+    let mut last: Option<Class> = None;
     let mut run: Vec<u32> = Vec::new();
     for c in 0..chains.len() {
         let of = chains.of(c);
@@ -71,7 +80,7 @@ pub(super) fn groups(nodes: &[Node], chains: &Chains, limit: usize, continues: &
     }
 
     // Longest sequences first: one that begins no other opens a group, the others choose one.
-    let mut classes: Vec<((bool, Vec<u32>), Vec<u32>)> = classes.into_iter().collect();
+    let mut classes: Vec<(Class, Vec<u32>)> = classes.into_iter().collect();
     classes.sort_by_key(|((_, shapes), _)| std::cmp::Reverse(shapes.len()));
     let mut open: Vec<Open> = Vec::new();
     for ((late, shapes), members) in classes {
@@ -80,8 +89,11 @@ pub(super) fn groups(nodes: &[Node], chains: &Chains, limit: usize, continues: &
             .filter(|&g| open[g].group.continues == late && open[g].shapes.starts_with(&shapes))
             .collect();
         if fit.is_empty() {
-            let mut group =
-                Open { reach: vec![0; depth], shapes, group: Group { members: vec![], continues: late } };
+            let mut group = Open {
+                reach: vec![0; depth],
+                shapes,
+                group: Group { members: vec![], continues: late },
+            };
             group.join(&members, depth);
             open.push(group);
             continue;

@@ -69,7 +69,9 @@ pub fn plan(nodes: &[Node], limit: usize, continues: &[bool]) -> Graph {
     };
     let mut block = 0;
     for mut group in groups {
-        group.members.sort_unstable_by_key(|&c| (std::cmp::Reverse(chains.of(c as usize).len()), c));
+        group
+            .members
+            .sort_unstable_by_key(|&c| (std::cmp::Reverse(chains.of(c as usize).len()), c));
         for members in group.members.chunks(limit) {
             let mut after = None;
             let depth = chains.of(members[0] as usize).len();
@@ -163,7 +165,10 @@ mod tests {
     #[test]
     fn chains_of_one_shape_share_one_array_a_link_longest_first() {
         let graph = plan(&nodes(&[vec![0], vec![0, 0, 0], vec![0, 0]]), 1001, &[]);
-        assert_eq!(show(&graph), ["0.0 s0 [1, 4, 0] None", "0.1 s0 [2, 5] Some(0)", "0.2 s0 [3] Some(1)"]);
+        assert_eq!(
+            show(&graph),
+            ["0.0 s0 [1, 4, 0] None", "0.1 s0 [2, 5] Some(0)", "0.2 s0 [3] Some(1)"]
+        );
     }
 
     #[test]
@@ -177,7 +182,12 @@ mod tests {
         let graph = plan(&nodes(&[vec![0, 1], vec![0, 2], vec![0, 1]]), 10, &[]);
         assert_eq!(
             show(&graph),
-            ["0.0 s0 [0, 4] None", "0.1 s1 [1, 5] Some(0)", "1.0 s0 [2] None", "1.1 s2 [3] Some(2)"]
+            [
+                "0.0 s0 [0, 4] None",
+                "0.1 s1 [1, 5] Some(0)",
+                "1.0 s0 [2] None",
+                "1.1 s2 [3] Some(2)"
+            ]
         );
     }
 

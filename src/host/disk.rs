@@ -15,9 +15,8 @@ use crate::fault::Fault;
 pub fn fault(doing: &str, path: &Path, error: &io::Error) -> Fault {
     let fault = Fault::machine(format!("cannot {doing} `{}`: {}", path.display(), reason(error)));
     match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            fault.hint("free some space (or inodes) and run the same command again; nothing is lost")
-        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => fault
+            .hint("free some space (or inodes) and run the same command again; nothing is lost"),
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             fault.hint("choose a results root you may write to: `[sweep] root` in the plan")
         }
@@ -59,6 +58,17 @@ pub fn read_if_there(path: &Path) -> Result<Option<String>> {
 /// When it cannot be read.
 pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(|e| fault("read", path, &e).into())
+}
+
+/// The whole file as bytes, none if there is no such file.
+///
+/// # Errors
+/// When it exists but cannot be read.
+pub fn read_bytes_if_there(path: &Path) -> Result<Vec<u8>> {
+    match fs::read(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        other => other.map_err(|e| fault("read", path, &e).into()),
+    }
 }
 
 /// `len` bytes of a file from `offset`; fewer if the file ends before.

@@ -26,7 +26,8 @@ impl Signals {
         for signal in signals {
             set.add(*signal);
         }
-        let fail = |e: nix::Error| Fault::machine(format!("cannot listen to signals: {}", e.desc()));
+        let fail =
+            |e: nix::Error| Fault::machine(format!("cannot listen to signals: {}", e.desc()));
         set.thread_block().map_err(fail)?;
         let fd = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
             .map_err(fail)?;

@@ -199,8 +199,8 @@ impl Draw {
         match self {
             Self::Uniform(a, b) => Value::Float(rounded(a + (b - a) * u).clamp(*a, *b)),
             Self::LogUniform(a, b) => {
-                let exponent = a.ln() + (b.ln() - a.ln()) * u;
-                Value::Float(rounded(exponent.exp()).clamp(*a, *b))
+                let exponent = libm::log(*a) + (libm::log(*b) - libm::log(*a)) * u;
+                Value::Float(rounded(libm::exp(exponent)).clamp(*a, *b))
             }
             Self::Int(a, b) => {
                 let n_values = (i128::from(*b) - i128::from(*a) + 1) as u128;
@@ -210,9 +210,9 @@ impl Draw {
             }
             Self::Normal(mean, deviation) => {
                 // Box and Muller; 1 - u is never zero.
-                let radius = (-2.0 * (1.0 - u).ln()).sqrt();
+                let radius = (-2.0 * libm::log(1.0 - u)).sqrt();
                 let angle = std::f64::consts::TAU * Bits::unit(bits.1);
-                Value::Float(rounded(mean + deviation * radius * angle.cos()))
+                Value::Float(rounded(mean + deviation * radius * libm::cos(angle)))
             }
             Self::Choice(values) => {
                 let i = (u128::from(bits.0) * values.len() as u128) >> 64;

@@ -89,10 +89,33 @@ pub fn names(template: &str) -> &'static [&'static str] {
         &["shell", "sweep", "modules", "module_init", "setup"]
     } else {
         &[
-            "shell", "sweep", "sweep_dir", "job_name", "array", "block", "link", "count", "last_index",
-            "max_running", "job_log", "job_log_of_element", "nodes", "ranks", "ranks_per_node",
-            "cpus_per_rank", "gpus_per_node", "memory", "walltime", "partition", "account", "qos",
-            "constraint", "directives", "step", "launcher", "worker",
+            "shell",
+            "sweep",
+            "sweep_dir",
+            "job_name",
+            "array",
+            "block",
+            "link",
+            "count",
+            "last_index",
+            "max_running",
+            "job_log",
+            "job_log_of_element",
+            "nodes",
+            "ranks",
+            "ranks_per_node",
+            "cpus_per_rank",
+            "gpus_per_node",
+            "memory",
+            "walltime",
+            "partition",
+            "account",
+            "qos",
+            "constraint",
+            "directives",
+            "step",
+            "launcher",
+            "worker",
         ]
     }
 }
@@ -155,7 +178,10 @@ pub fn job_script(
         last_index: array.count - 1,
         max_running: max_running.filter(|&n| n < array.count),
         job_log: format!("{}/%a.log", logs.replace('%', "%%")),
-        job_log_of_element: format!("{}/\"$SLURM_ARRAY_TASK_ID\".log", crate::words::sh_quote(&logs)),
+        job_log_of_element: format!(
+            "{}/\"$SLURM_ARRAY_TASK_ID\".log",
+            crate::words::sh_quote(&logs)
+        ),
         nodes: r.nodes,
         ranks: r.ranks,
         ranks_per_node: r.ranks_per_node,

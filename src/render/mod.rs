@@ -170,7 +170,8 @@ fn fault(path: &Path, report: &str) -> Fault {
     let shown = path.display().to_string();
     let report = if shown == name { report.to_owned() } else { report.replace(&name, &shown) };
     let mut lines = report.trim().lines();
-    let first = lines.next().unwrap_or("it cannot be rendered").trim().trim_start_matches("error: ");
+    let first =
+        lines.next().unwrap_or("it cannot be rendered").trim().trim_start_matches("error: ");
     let fault = Fault::request(format!("template `{shown}`: {first}"));
     let rest: Vec<&str> = lines.collect();
     if rest.is_empty() { fault } else { fault.at(rest.join("\n")) }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::fault::Fault;
-use crate::host::process::{self, Output};
 use crate::host::Vars;
+use crate::host::process::{self, Output};
 use crate::rank::is_launcher_variable;
 
 /// The one door to the scheduler's commands.
@@ -36,7 +36,9 @@ impl Calls {
         process::run(argv, &self.env, self.limit).map_err(|error| {
             let sentence = format!("{error:#}").lines().next().unwrap_or_default().to_owned();
             Fault::scheduler(sentence)
-                .hint("is this a host from which jobs can be submitted? `--local` runs the plan here")
+                .hint(
+                    "is this a host from which jobs can be submitted? `--local` runs the plan here",
+                )
                 .into()
         })
     }

@@ -41,9 +41,17 @@ pub fn submitted(stdout: &str) -> Option<String> {
 
 /// The call that lists a user's jobs in the queue, one line a job or pending array.
 pub fn queue(user: &str) -> Vec<String> {
-    ["squeue", "--noheader", "--array-unique", "--user", user, "--states=all", "--format=%i|%T|%r|%j"]
-        .map(str::to_owned)
-        .to_vec()
+    [
+        "squeue",
+        "--noheader",
+        "--array-unique",
+        "--user",
+        user,
+        "--states=all",
+        "--format=%i|%T|%r|%j",
+    ]
+    .map(str::to_owned)
+    .to_vec()
 }
 
 /// The call that asks the accounting for jobs by id, finished ones included.
@@ -115,7 +123,9 @@ pub fn elements(lines: &[Line]) -> HashMap<String, Elements> {
             }
             // A list that was cut short may hold any index that is not listed singly.
             Part::Waiting { ids, cut: false, .. } => elements.sets.push((ids.clone(), element)),
-            Part::Waiting { .. } | Part::Whole | Part::Component(_) => elements.whole = Some(element),
+            Part::Waiting { .. } | Part::Whole | Part::Component(_) => {
+                elements.whole = Some(element)
+            }
         }
     }
     all
@@ -145,14 +155,15 @@ pub fn state(word: &str) -> State {
     // "CANCELLED by 1001" (sacct) and "CANCELLED+" (cut columns).
     let base = word.split_whitespace().next().unwrap_or("").trim_end_matches('+');
     match base {
-        "PENDING" | "CONFIGURING" | "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "SPECIAL_EXIT"
-        | "RESV_DEL_HOLD" | "EXPEDITING" => State::Queued(base.to_owned()),
-        "RUNNING" | "COMPLETING" | "SUSPENDED" | "STOPPED" | "RESIZING" | "SIGNALING" | "STAGE_OUT" => {
-            State::Running(base.to_owned())
-        }
+        "PENDING" | "CONFIGURING" | "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED"
+        | "SPECIAL_EXIT" | "RESV_DEL_HOLD" | "EXPEDITING" => State::Queued(base.to_owned()),
+        "RUNNING" | "COMPLETING" | "SUSPENDED" | "STOPPED" | "RESIZING" | "SIGNALING"
+        | "STAGE_OUT" => State::Running(base.to_owned()),
         "COMPLETED" => State::Completed,
-        "FAILED" | "TIMEOUT" | "CANCELLED" | "NODE_FAIL" | "OUT_OF_MEMORY" | "PREEMPTED" | "BOOT_FAIL"
-        | "DEADLINE" | "REVOKED" | "LAUNCH_FAILED" | "RECONFIG_FAIL" => State::Ended(base.to_owned()),
+        "FAILED" | "TIMEOUT" | "CANCELLED" | "NODE_FAIL" | "OUT_OF_MEMORY" | "PREEMPTED"
+        | "BOOT_FAIL" | "DEADLINE" | "REVOKED" | "LAUNCH_FAILED" | "RECONFIG_FAIL" => {
+            State::Ended(base.to_owned())
+        }
         _ => State::Other(word.trim().to_owned()),
     }
 }
@@ -175,7 +186,8 @@ pub fn limits(stdout: &str) -> Limits {
             "SLURM_VERSION" => limits.version = Some(value.to_owned()),
             "MpiDefault" => limits.mpi_default = Some(value.to_owned()),
             "SchedulerParameters" => {
-                let tasks = value.split(',').find_map(|p| p.trim().strip_prefix("max_array_tasks="));
+                let tasks =
+                    value.split(',').find_map(|p| p.trim().strip_prefix("max_array_tasks="));
                 limits.max_array_tasks = tasks.and_then(|n| n.parse().ok());
             }
             _ => {}
@@ -285,7 +297,8 @@ mod tests {
 
     #[test]
     fn a_job_id_is_found_among_banners() {
-        let check = |text: &str, id: Option<&str>| assert_eq!(submitted(text).as_deref(), id, "{text}");
+        let check =
+            |text: &str, id: Option<&str>| assert_eq!(submitted(text).as_deref(), id, "{text}");
         check("123\n", Some("123"));
         check("123;alpha\n", Some("123"));
         check("*** Welcome to 2026! ***\n123\n\nproject: 12 h left\n", Some("123"));

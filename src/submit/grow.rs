@@ -7,12 +7,12 @@ use anyhow::Result;
 
 use super::Source;
 use crate::graph::shapes::Chains;
+use crate::host::disk;
 use crate::plan::{OnFailure, Resources, TaskId};
 use crate::render::{Templates, context};
 use crate::site::Site;
 use crate::tree::table::{self, Head, Row, RowOut};
 use crate::tree::{FORMAT, Tree};
-use crate::host::disk;
 
 /// A trial that a wave or the executor may have to run.
 #[derive(Debug, Clone)]
@@ -68,7 +68,8 @@ pub fn grow(tree: &Tree, source: &Source, templates: &Templates, site: &Site) ->
             _ => new.push((i, key)),
         }
     }
-    let mut growth = Growth { known, added: Vec::with_capacity(new.len()), dropped: had.values().sum() };
+    let mut growth =
+        Growth { known, added: Vec::with_capacity(new.len()), dropped: had.values().sum() };
     if new.is_empty() {
         return Ok(growth);
     }
@@ -121,21 +122,22 @@ pub fn grow(tree: &Tree, source: &Source, templates: &Templates, site: &Site) ->
         places.push((chain, link));
         growth.added.push(Todo { id, chain, after, resources: Arc::clone(&trial.resources) });
     }
-    let rows = new.iter().zip(&growth.added).zip(&places).map(|(((i, key), todo), (chain, link))| {
-        let trial = &plan.trials[*i];
-        let own = trial.resources != plan.resources;
-        RowOut {
-            id: todo.id,
-            chain: *chain,
-            link: *link,
-            after: todo.after,
-            task_id: trial.task_id.as_ref().map(task_json),
-            key,
-            gpu_ids_abs: trial.gpu_ids_abs.as_deref(),
-            params: &trial.params,
-            resources: own.then_some(&*trial.resources),
-        }
-    });
+    let rows =
+        new.iter().zip(&growth.added).zip(&places).map(|(((i, key), todo), (chain, link))| {
+            let trial = &plan.trials[*i];
+            let own = trial.resources != plan.resources;
+            RowOut {
+                id: todo.id,
+                chain: *chain,
+                link: *link,
+                after: todo.after,
+                task_id: trial.task_id.as_ref().map(task_json),
+                key,
+                gpu_ids_abs: trial.gpu_ids_abs.as_deref(),
+                params: &trial.params,
+                resources: own.then_some(&*trial.resources),
+            }
+        });
     table::write(tree, &head, rows)?;
     Ok(growth)
 }
@@ -165,7 +167,11 @@ fn tails(tree: &Tree, known: u64) -> Result<(Tails, u64)> {
             continue;
         }
         tails.old.insert(row.task_text(), row.chain);
-        let tail = tails.ends.entry(row.chain).or_insert(Tail { chain: row.chain, links: 0, last: row.id });
+        let tail = tails.ends.entry(row.chain).or_insert(Tail {
+            chain: row.chain,
+            links: 0,
+            last: row.id,
+        });
         tail.links = tail.links.max(row.link + 1);
         tail.last = tail.last.max(row.id);
         debug_assert_eq!(tail.chain, row.chain);
@@ -201,12 +207,17 @@ fn setup(
 }
 
 /// The request of a row.
-pub fn resources_of(row: &Row, heads: &[Head], shared: &mut HashMap<u64, Arc<Resources>>) -> Arc<Resources> {
+pub fn resources_of(
+    row: &Row,
+    heads: &[Head],
+    shared: &mut HashMap<u64, Arc<Resources>>,
+) -> Arc<Resources> {
     if let Some(own) = &row.resources {
         return Arc::new(own.clone());
     }
     let first = heads.iter().rfind(|h| h.first <= row.id).map_or(0, |h| h.first);
-    let of_head = || heads.iter().find(|h| h.first == first).map(|h| h.resources.clone()).unwrap_or_default();
+    let of_head =
+        || heads.iter().find(|h| h.first == first).map(|h| h.resources.clone()).unwrap_or_default();
     Arc::clone(shared.entry(first).or_insert_with(|| Arc::new(of_head())))
 }
 

@@ -213,7 +213,13 @@ pub fn run(
                     }
                 }
             }
-            running.push(Running { chain: c, row: i, workers, devices: own, since: Instant::now() });
+            running.push(Running {
+                chain: c,
+                row: i,
+                workers,
+                devices: own,
+                since: Instant::now(),
+            });
         }
         if running.is_empty() {
             break;
@@ -239,7 +245,8 @@ pub fn run(
         }
         let mut i = 0;
         while i < running.len() {
-            let over = running[i].workers.iter_mut().all(|w| matches!(w.try_wait(), Ok(Some(_)) | Err(_)));
+            let over =
+                running[i].workers.iter_mut().all(|w| matches!(w.try_wait(), Ok(Some(_)) | Err(_)));
             if !over {
                 i += 1;
                 continue;
@@ -285,7 +292,8 @@ fn reason(attempt: &records::Attempt) -> String {
 /// What a worker is started with: our environment without an outer job's ranks, but with what an
 /// allocation grants.
 fn environment(vars: &Vars) -> Vars {
-    const KEPT: [&str; 4] = ["SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_JOB_END_TIME", "SLURMD_NODENAME"];
+    const KEPT: [&str; 4] =
+        ["SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_JOB_END_TIME", "SLURMD_NODENAME"];
     vars.iter()
         .filter(|(name, _)| !is_launcher_variable(name) || KEPT.contains(&name.as_str()))
         .map(|(k, v)| (k.clone(), v.clone()))
@@ -361,8 +369,11 @@ impl Devices {
         devices.free = devices.all.iter().flatten().copied().collect();
         let mut faults = Vec::new();
         for (number, trial) in trials.iter().enumerate() {
-            if let Some(fault) = devices.refuse(number as u64, trial.gpu_ids_abs.as_deref(), trial.resources.total_gpus())
-                && faults.len() < 10
+            if let Some(fault) = devices.refuse(
+                number as u64,
+                trial.gpu_ids_abs.as_deref(),
+                trial.resources.total_gpus(),
+            ) && faults.len() < 10
             {
                 faults.push(fault);
             }
@@ -380,8 +391,9 @@ impl Devices {
         match (named, &self.all) {
             (Some(named), Some(all)) if self.how == GpuIds::Exact => {
                 let missing = named.iter().find(|id| !all.contains(id))?;
-                let sentence =
-                    format!("trial {trial} names device {missing} in `gpu_ids_abs`, which is not there");
+                let sentence = format!(
+                    "trial {trial} names device {missing} in `gpu_ids_abs`, which is not there"
+                );
                 Some(Fault::request(sentence).at(format!("devices here: {}", there())))
             }
             // Without NVML nobody can tell: named devices are passed on as they are.
@@ -389,9 +401,12 @@ impl Devices {
             _ => {
                 let have = self.all.as_ref().map_or(0, Vec::len) as u64;
                 (count > have).then(|| {
-                    let gpus = if count == 1 { "1 GPU".to_owned() } else { format!("{count} GPUs") };
-                    Fault::request(format!("trial {trial} asks for {gpus}, more than this machine has"))
-                        .at(format!("devices here: {}", there()))
+                    let gpus =
+                        if count == 1 { "1 GPU".to_owned() } else { format!("{count} GPUs") };
+                    Fault::request(format!(
+                        "trial {trial} asks for {gpus}, more than this machine has"
+                    ))
+                    .at(format!("devices here: {}", there()))
                 })
             }
         }
@@ -400,7 +415,9 @@ impl Devices {
     fn note(&self) -> String {
         match (&self.all, self.wanted) {
             (_, false) => String::new(),
-            (Some(all), true) => format!("{} to hand out", crate::words::count(all.len() as u64, "GPU")),
+            (Some(all), true) => {
+                format!("{} to hand out", crate::words::count(all.len() as u64, "GPU"))
+            }
             (None, true) => format!(
                 "no GPU found here ({}): device ids are passed on unchecked",
                 self.why_none.as_deref().unwrap_or("no NVML")

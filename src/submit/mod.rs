@@ -38,8 +38,11 @@ impl Source {
     /// When it cannot be read, or with all of its faults at once.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(|e| {
-            let fault =
-                Fault::request(format!("cannot read the plan `{}`: {}", path.display(), disk::reason(&e)));
+            let fault = Fault::request(format!(
+                "cannot read the plan `{}`: {}",
+                path.display(),
+                disk::reason(&e)
+            ));
             fault.hint("`hpcsweep init NAME` makes a project with a plan to begin with")
         })?;
         let plan = plan::parse(&text, &path.display().to_string())?;

@@ -120,7 +120,8 @@ impl Run<'_> {
         trials: &[u64],
         tell: &mut impl FnMut(&str),
     ) -> Result<String> {
-        if let Some(Standing::Open { token, time }) = self.journal.arrays.get(&array.array).cloned() {
+        if let Some(Standing::Open { token, time }) = self.journal.arrays.get(&array.array).cloned()
+        {
             tell(&format!("array {}: an earlier call has no answer; looking for it", array.array));
             if let Some(job) = self.reconcile(&token, time, array, trials, tell)? {
                 self.answer(array, &token, &job, "reconciled")?;
@@ -152,9 +153,8 @@ impl Run<'_> {
                 }
                 let found = if unsure {
                     tell(&format!("array {}: {}; looking for it", array.array, fault.sentence));
-                    self.reconcile(&token, since, array, trials, tell).map_err(|error| {
-                        error.context(fault.sentence.clone())
-                    })?
+                    self.reconcile(&token, since, array, trials, tell)
+                        .map_err(|error| error.context(fault.sentence.clone()))?
                 } else {
                     None
                 };
@@ -246,7 +246,8 @@ impl Run<'_> {
         trials: &[u64],
         since: f64,
     ) -> Result<Option<String>> {
-        let found = |lines: Vec<slurm::Line>| lines.into_iter().find(|l| l.name == token).map(|l| l.job);
+        let found =
+            |lines: Vec<slurm::Line>| lines.into_iter().find(|l| l.name == token).map(|l| l.job);
         if let Some(job) = found(self.queue()?) {
             return Ok(Some(job));
         }
@@ -257,7 +258,9 @@ impl Run<'_> {
             }
         }
         // Without accounts, a job that ran and was forgotten has left its id in a record.
-        let known = |job: &str| self.journal.arrays.values().any(|s| matches!(s, Standing::Job { id, .. } if id == job));
+        let known = |job: &str| {
+            self.journal.arrays.values().any(|s| matches!(s, Standing::Job { id, .. } if id == job))
+        };
         for &trial in trials {
             for attempt in records::of_trial(&self.tree, trial)?.0.attempts {
                 let base = attempt.start.job.as_deref().and_then(|j| j.split('_').next());
@@ -348,15 +351,19 @@ impl Run<'_> {
             .filter_map(|s| if let Standing::Job { id, .. } = s { Some(id.as_str()) } else { None })
             .collect();
         let hint = if jobs.is_empty() {
-            "nothing of this sweep is in the queue; mend it and run the same command again".to_owned()
+            "nothing of this sweep is in the queue; mend it and run the same command again"
+                .to_owned()
         } else {
             format!(
                 "jobs {} of this sweep are in the queue; mend it and run the same command again: only the rest is submitted",
                 jobs.join(", ")
             )
         };
-        Fault { sentence: format!("array {} was not submitted: {}", array.array, fault.sentence), ..fault }
-            .hint(hint)
+        Fault {
+            sentence: format!("array {} was not submitted: {}", array.array, fault.sentence),
+            ..fault
+        }
+        .hint(hint)
     }
 }
 
@@ -423,7 +430,8 @@ fn check_partitions(calls: &mut Calls, source: &Source, site: &Site) -> Result<(
                 for name in list.split(',') {
                     if !partitions.iter().any(|p| p.name == name) {
                         let known: Vec<&str> = partitions.iter().map(|p| p.name.as_str()).collect();
-                        let fault = Fault::request(format!("this cluster has no partition `{name}`"));
+                        let fault =
+                            Fault::request(format!("this cluster has no partition `{name}`"));
                         let hint = crate::words::nearest(name, known.iter().copied()).map_or_else(
                             || format!("it has {}", crate::words::ticked(&known)),
                             |near| format!("did you mean `{near}`?"),
@@ -431,7 +439,10 @@ fn check_partitions(calls: &mut Calls, source: &Source, site: &Site) -> Result<(
                         return Err(fault.hint(hint).into());
                     }
                 }
-                partitions.iter().filter(|p| list.split(',').any(|n| n == p.name)).collect::<Vec<_>>()
+                partitions
+                    .iter()
+                    .filter(|p| list.split(',').any(|n| n == p.name))
+                    .collect::<Vec<_>>()
             }
             None => partitions.iter().filter(|p| p.default).collect(),
         };
@@ -445,7 +456,9 @@ fn check_partitions(calls: &mut Calls, source: &Source, site: &Site) -> Result<(
                 found.first().map_or("", |p| p.name.as_str()),
                 crate::units::walltime_text(longest)
             );
-            return Err(Fault::request(sentence).hint("lower `walltime` or name another `partition`").into());
+            return Err(Fault::request(sentence)
+                .hint("lower `walltime` or name another `partition`")
+                .into());
         }
         let widest = found.iter().map(|p| p.max_nodes.or(p.total_nodes).unwrap_or(u64::MAX)).max();
         if let Some(widest) = widest

@@ -9,10 +9,10 @@ use crate::graph::shapes::Shapes;
 use crate::graph::{self, Node};
 use crate::host::clock;
 use crate::plan::OnFailure;
+use crate::tree::Tree;
 use crate::tree::records::{self, Outcome};
 use crate::tree::table::{self, Head};
 use crate::tree::waves::{self, Array, Wave};
-use crate::tree::Tree;
 
 /// Every array that a sweep has asked for or means to.
 #[derive(Debug, Default)]
@@ -66,7 +66,12 @@ impl Waves {
 ///
 /// # Errors
 /// When the tree cannot be read.
-pub fn todo(tree: &Tree, known: u64, added: Vec<Todo>, covered: &HashSet<u64>) -> Result<Vec<Todo>> {
+pub fn todo(
+    tree: &Tree,
+    known: u64,
+    added: Vec<Todo>,
+    covered: &HashSet<u64>,
+) -> Result<Vec<Todo>> {
     if known == 0 {
         return Ok(added);
     }
@@ -84,7 +89,11 @@ pub fn todo(tree: &Tree, known: u64, added: Vec<Todo>, covered: &HashSet<u64>) -
         if stop && (bad || (behind_dead && outcome.is_none())) {
             dead.insert(row.id);
         }
-        if covered.contains(&row.id) || bad || outcome == Some(Outcome::Done) || dead.contains(&row.id) {
+        if covered.contains(&row.id)
+            || bad
+            || outcome == Some(Outcome::Done)
+            || dead.contains(&row.id)
+        {
             continue;
         }
         let resources = grow::resources_of(&row, &heads, &mut shared);
@@ -103,7 +112,8 @@ pub fn make(tree: &Tree, target: &str, todo: &[Todo], limit: u64, before: &Waves
     let mut shapes = Shapes::default();
     let mut chains: HashMap<u64, u32> = HashMap::new();
     let mut waits: Vec<Option<u32>> = Vec::new();
-    let ours: HashSet<u64> = if before.all.is_empty() { HashSet::new() } else { todo.iter().map(|t| t.id).collect() };
+    let ours: HashSet<u64> =
+        if before.all.is_empty() { HashSet::new() } else { todo.iter().map(|t| t.id).collect() };
     let places = before.places();
     let mut nodes = Vec::with_capacity(todo.len());
     for t in todo {
@@ -130,7 +140,8 @@ pub fn make(tree: &Tree, target: &str, todo: &[Todo], limit: u64, before: &Waves
     };
 
     let number = before.all.last().map_or(0, |w| w.wave) + 1;
-    let first_array = before.all.iter().flat_map(|w| &w.arrays).map(|a| a.array).max().unwrap_or(0) + 1;
+    let first_array =
+        before.all.iter().flat_map(|w| &w.arrays).map(|a| a.array).max().unwrap_or(0) + 1;
     let heads: Vec<Head> = table::heads(tree)?;
     let arrays = graph
         .arrays

@@ -50,8 +50,10 @@ impl Lock {
         // Written aside and linked into place: nobody ever sees an empty lock.
         for _ in 0..50 {
             let aside = disk::aside(&path);
-            let mut file = std::fs::File::create(&aside).map_err(|e| disk::fault("write", &aside, &e))?;
-            file.write_all(&super::to_json_line(&me)?).map_err(|e| disk::fault("write", &aside, &e))?;
+            let mut file =
+                std::fs::File::create(&aside).map_err(|e| disk::fault("write", &aside, &e))?;
+            file.write_all(&super::to_json_line(&me)?)
+                .map_err(|e| disk::fault("write", &aside, &e))?;
             let linked = std::fs::hard_link(&aside, &path);
             // An NFS server may have linked although its answer was lost: the link count tells.
             use std::os::unix::fs::MetadataExt;
@@ -134,10 +136,14 @@ mod tests {
         let tree = Tree::at(dir.path());
         let lock = Lock::take(&tree).unwrap();
         let refused = Lock::take(&tree).unwrap_err().to_string();
-        assert!(refused.starts_with("another hpcsweep is submitting this sweep: process "), "{refused}");
+        assert!(
+            refused.starts_with("another hpcsweep is submitting this sweep: process "),
+            "{refused}"
+        );
         drop(lock);
         let dead = Owner { host: vars::hostname(), pid: 1, started: Some(0), since: 0.0 };
-        std::fs::write(dir.path().join("submit.lock"), super::super::to_json_line(&dead).unwrap()).unwrap();
+        std::fs::write(dir.path().join("submit.lock"), super::super::to_json_line(&dead).unwrap())
+            .unwrap();
         let lock = Lock::take(&tree).unwrap();
         drop(lock);
         assert_eq!(disk::list(dir.path()).unwrap(), Vec::<String>::new());

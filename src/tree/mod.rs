@@ -57,9 +57,12 @@ impl Tree {
         let tree = Self::at(dir);
         match tree.identity()? {
             Some(identity) => Ok((tree, identity)),
-            None => Err(Fault::request(format!("`{}` is no sweep: it has no `sweep.json`", dir.display()))
-                .hint("name the folder that `hpcsweep submit` made: <root>/<sweep name>")
-                .into()),
+            None => Err(Fault::request(format!(
+                "`{}` is no sweep: it has no `sweep.json`",
+                dir.display()
+            ))
+            .hint("name the folder that `hpcsweep submit` made: <root>/<sweep name>")
+            .into()),
         }
     }
 

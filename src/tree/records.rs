@@ -167,7 +167,13 @@ impl Record {
             match event {
                 Event::Start(start) => {
                     let stopped = None;
-                    self.attempts.push(Attempt { start, end: None, stopped, metrics: Vec::new(), run });
+                    self.attempts.push(Attempt {
+                        start,
+                        end: None,
+                        stopped,
+                        metrics: Vec::new(),
+                        run,
+                    });
                 }
                 Event::Metrics { attempt, rows, .. } => {
                     if let Some(a) = self.open(run, attempt) {
@@ -226,7 +232,8 @@ pub fn all(tree: &Tree) -> Result<HashMap<u64, Record>> {
             shards.push(root.join(name));
         }
     }
-    let parts: Result<Vec<Vec<(u64, Record)>>> = shards.par_iter().map(|dir| read_shard(dir)).collect();
+    let parts: Result<Vec<Vec<(u64, Record)>>> =
+        shards.par_iter().map(|dir| read_shard(dir)).collect();
     Ok(parts?.into_iter().flatten().collect())
 }
 

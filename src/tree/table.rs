@@ -236,4 +236,3 @@ pub fn count(tree: &Tree) -> Result<u64> {
         None => Ok(0),
     }
 }
-

@@ -104,9 +104,11 @@ pub fn map(tree: &Tree, wave: u32) -> Result<Vec<u64>> {
 pub fn element(tree: &Tree, wave: u32, entry: u64) -> Result<u64> {
     let path = file(tree, wave, "map");
     let bytes = disk::read_at(&path, entry * ENTRY, ENTRY)?;
-    std::str::from_utf8(&bytes).ok().and_then(|digits| digits.trim_end().parse().ok()).ok_or_else(|| {
-        Fault::machine(format!("`{}` has no entry {entry}", path.display()))
-            .hint("the job script and the sweep's folder do not belong together")
-            .into()
-    })
+    std::str::from_utf8(&bytes).ok().and_then(|digits| digits.trim_end().parse().ok()).ok_or_else(
+        || {
+            Fault::machine(format!("`{}` has no entry {entry}", path.display()))
+                .hint("the job script and the sweep's folder do not belong together")
+                .into()
+        },
+    )
 }

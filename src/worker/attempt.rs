@@ -17,10 +17,10 @@ use super::scratch::Scratch;
 use super::{Job, Recorder, clock_of};
 use crate::devices;
 use crate::fault::Fault;
-use crate::rank;
 use crate::host::signal::Signals;
 use crate::host::{Vars, clock, disk, process};
 use crate::plan::CommandTemplate;
+use crate::rank;
 use crate::tree::records::{End, Event, Outcome, Start};
 
 /// How an attempt ended, for the one who decides what follows.
@@ -70,14 +70,21 @@ pub fn prepare(job: &Job, attempt: u32, torch: &[(&'static str, String)]) -> Res
     let sweep = json!({ "name": head.sweep, "seed": head.seed, "dir": tree.dir() });
     let rendered = CommandTemplate::new(&head.run)?
         .render(&params, &[("trial", trial), ("sweep", sweep)])
-        .map_err(|fault| Fault { sentence: format!("trial {}: {}", row.id, fault.sentence), ..fault })?;
+        .map_err(|fault| Fault {
+            sentence: format!("trial {}: {}", row.id, fault.sentence),
+            ..fault
+        })?;
     let devices = devices::visible(row.id, row.gpu_ids_abs.as_deref(), head.gpu_ids, &job.vars)?;
     let scratch = Scratch::make(&job.vars, row.id, &row.params)?;
     // Made on demand: removed again when the program has left nothing there.
     disk::make_dir(&checkpoints)?;
 
-    let mut env: Vars =
-        job.vars.iter().filter(|(k, _)| !is_private(k)).map(|(k, v)| (k.clone(), v.clone())).collect();
+    let mut env: Vars = job
+        .vars
+        .iter()
+        .filter(|(k, _)| !is_private(k))
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect();
     let mut set = |name: &str, value: String| {
         env.insert(name.to_owned(), value);
     };
@@ -128,7 +135,10 @@ fn path_text(path: &Path) -> String {
 
 /// `opt.lr` is `OPT_LR`.
 pub fn env_name(parameter: &str) -> String {
-    parameter.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
+    parameter
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
+        .collect()
 }
 
 /// Runs one attempt and records it.
@@ -190,27 +200,41 @@ pub fn run(
 
     let mut others = Others::new(world);
     let mut failed_write = None;
-    let ended = child::wait(&mut program, launched, signals, clock_of(job), |happening| match happening {
-        Happening::Tick => {
-            let rows = prepared.scratch.take_metrics(false);
-            note(recorder, trial, number, with_rank(rows, (world > 1).then_some(0)), &mut failed_write);
-            let crew = crew.as_mut()?;
-            others.hear(crew, &log, |rows| note(recorder, trial, number, rows, &mut failed_write));
-            others.trouble().then_some(Stop::Peer)
-        }
-        Happening::Stopping(why) => {
-            let (state, reason) = words_of(why);
-            let stop =
-                Event::Stop { trial, attempt: number, time: clock::now(), state, reason: reason.clone() };
-            if why != Stop::Peer {
-                failed_write = recorder.write(&stop).err();
+    let ended =
+        child::wait(&mut program, launched, signals, clock_of(job), |happening| match happening {
+            Happening::Tick => {
+                let rows = prepared.scratch.take_metrics(false);
+                note(
+                    recorder,
+                    trial,
+                    number,
+                    with_rank(rows, (world > 1).then_some(0)),
+                    &mut failed_write,
+                );
+                let crew = crew.as_mut()?;
+                others.hear(crew, &log, |rows| {
+                    note(recorder, trial, number, rows, &mut failed_write)
+                });
+                others.trouble().then_some(Stop::Peer)
             }
-            if let Some(crew) = crew.as_mut() {
-                crew.tell(&Down::Stop);
+            Happening::Stopping(why) => {
+                let (state, reason) = words_of(why);
+                let stop = Event::Stop {
+                    trial,
+                    attempt: number,
+                    time: clock::now(),
+                    state,
+                    reason: reason.clone(),
+                };
+                if why != Stop::Peer {
+                    failed_write = recorder.write(&stop).err();
+                }
+                if let Some(crew) = crew.as_mut() {
+                    crew.tell(&Down::Stop);
+                }
+                None
             }
-            None
-        }
-    });
+        });
     drain(pipes);
     if let Some(crew) = crew.as_mut() {
         others.finish(crew, &log, ended, signals, |rows| {
@@ -254,7 +278,14 @@ fn gather_and_prepare(
         let name = peers::meeting_name(&job.vars, job.row.id)?;
         let deadline = rendezvous_deadline(&job.vars);
         let told = || signals.next(Duration::ZERO).is_some_and(|s| s != Signal::SIGCHLD);
-        *crew = Some(Crew::gather(&job.tree.dir().join("meet"), &name, world, &job.host, deadline, told)?);
+        *crew = Some(Crew::gather(
+            &job.tree.dir().join("meet"),
+            &name,
+            world,
+            &job.host,
+            deadline,
+            told,
+        )?);
     }
     let Some(gathered) = crew else { return Err(anyhow::anyhow!("the crew has gathered")) };
     let port = torch_port()?;
@@ -270,7 +301,8 @@ fn gather_and_prepare(
 /// A free port for torch's rendezvous, outside the range from which the kernel hands out ports itself
 /// (such a port may be taken by any outgoing connection before torch binds it).
 fn torch_port() -> Result<u16> {
-    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let range =
+        std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let mut bind = |port: u16| std::net::TcpListener::bind(("0.0.0.0", port)).is_ok();
     rank::free_port_outside_ephemeral(&range, &mut bind, clock::noise())
         .ok_or_else(|| Fault::machine("no free TCP port on this host").into())
@@ -303,13 +335,18 @@ pub fn start_program(prepared: &Prepared, piped: Option<()>, log: &File) -> Resu
         Some(()) => process::Sink::Pipes,
         None => process::Sink::File(log.try_clone().map_err(|e| process::not_started("log", &e))?),
     };
-    process::start(&prepared.argv, &prepared.env, &prepared.workdir, sink, Signal::SIGKILL).map_err(|e| {
-        if !prepared.workdir.is_dir() {
-            let sentence = format!("the working folder `{}` does not exist here", prepared.workdir.display());
-            return Fault::machine(sentence);
-        }
-        process::not_started(&prepared.argv[0], &e)
-    })
+    process::start(&prepared.argv, &prepared.env, &prepared.workdir, sink, Signal::SIGKILL).map_err(
+        |e| {
+            if !prepared.workdir.is_dir() {
+                let sentence = format!(
+                    "the working folder `{}` does not exist here",
+                    prepared.workdir.display()
+                );
+                return Fault::machine(sentence);
+            }
+            process::not_started(&prepared.argv[0], &e)
+        },
+    )
 }
 
 /// Copies a program's output, line by line, behind a prefix.
@@ -319,8 +356,10 @@ fn pipe_lines(
     log: &Arc<Mutex<File>>,
 ) -> Vec<std::thread::JoinHandle<()>> {
     let mut threads = Vec::new();
-    let pipes: [Option<Box<dyn Read + Send>>; 2] =
-        [program.stdout.take().map(|p| Box::new(p) as _), program.stderr.take().map(|p| Box::new(p) as _)];
+    let pipes: [Option<Box<dyn Read + Send>>; 2] = [
+        program.stdout.take().map(|p| Box::new(p) as _),
+        program.stderr.take().map(|p| Box::new(p) as _),
+    ];
     for pipe in pipes.into_iter().flatten() {
         let log = Arc::clone(log);
         threads.push(std::thread::spawn(move || {
@@ -430,7 +469,8 @@ impl Others {
     }
 
     fn failed(&self) -> Option<(u32, i32, Option<i32>)> {
-        let bad = |(_, (code, _, stopped)): &(&u32, &(i32, Option<i32>, bool))| *code != 0 && !stopped;
+        let bad =
+            |(_, (code, _, stopped)): &(&u32, &(i32, Option<i32>, bool))| *code != 0 && !stopped;
         self.ended.iter().find(bad).map(|(rank, (code, signal, _))| (*rank, *code, *signal))
     }
 
@@ -457,8 +497,11 @@ impl Others {
             if self.all_in() {
                 return;
             }
-            let asked = signals.next(Duration::from_millis(20)).is_some_and(|s| s != Signal::SIGCHLD);
-            if (ended.code != 0 || ended.stop.is_some() || self.trouble() || asked) && told.is_none() {
+            let asked =
+                signals.next(Duration::from_millis(20)).is_some_and(|s| s != Signal::SIGCHLD);
+            if (ended.code != 0 || ended.stop.is_some() || self.trouble() || asked)
+                && told.is_none()
+            {
                 crew.tell(&Down::Stop);
                 told = Some(Instant::now());
             }

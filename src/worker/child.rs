@@ -52,7 +52,8 @@ pub struct Clock {
 }
 
 /// The signals on which a worker ends its program.
-pub const STOPPING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR2];
+pub const STOPPING: [Signal; 4] =
+    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR2];
 
 /// The signals a worker listens to: those above, and the end of its child.
 pub fn listen() -> anyhow::Result<Signals> {

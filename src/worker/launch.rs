@@ -38,7 +38,9 @@ pub fn shake_hands(vars: &Vars) -> Result<String> {
     let output = process::run(&argv, &env, Duration::from_secs(20))?;
     if output.code != Some(0) {
         let sentence = format!("`{}` cannot run: {}", path.display(), output.stderr.trim());
-        return Err(Fault::machine(sentence).hint("install both programs of one version together").into());
+        return Err(Fault::machine(sentence)
+            .hint("install both programs of one version together")
+            .into());
     }
     Ok(output.stdout.trim().to_owned())
 }

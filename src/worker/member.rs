@@ -33,7 +33,9 @@ pub fn run(job: &Job, signals: &mut Signals) -> Result<i32> {
                 own = one(job, attempt, &addr, port, &line, &inbox, signals);
             }
             Some(Down::Stop) => {}
-            Some(Down::Leave { code }) => return Ok(if code == 0 { 0 } else { own.max(code.min(1)) }),
+            Some(Down::Leave { code }) => {
+                return Ok(if code == 0 { 0 } else { own.max(code.min(1)) });
+            }
             None => return Ok(1),
         }
     }
@@ -80,8 +82,10 @@ fn one(
         Ok(program) => program,
         Err(fault) => return broken(fault.to_string()),
     };
-    let pipes: [Option<Box<dyn Read + Send>>; 2] =
-        [program.stdout.take().map(|p| Box::new(p) as _), program.stderr.take().map(|p| Box::new(p) as _)];
+    let pipes: [Option<Box<dyn Read + Send>>; 2] = [
+        program.stdout.take().map(|p| Box::new(p) as _),
+        program.stderr.take().map(|p| Box::new(p) as _),
+    ];
     let threads: Vec<_> = pipes
         .into_iter()
         .flatten()
@@ -92,19 +96,22 @@ fn one(
             })
         })
         .collect();
-    let ended = child::wait(&mut program, launched, signals, clock_of(job), |happening| match happening {
-        Happening::Tick => {
-            let rows = prepared.scratch.take_metrics(false);
-            if !rows.is_empty() {
-                line.say(&Up::Metrics { rows });
+    let ended =
+        child::wait(&mut program, launched, signals, clock_of(job), |happening| match happening {
+            Happening::Tick => {
+                let rows = prepared.scratch.take_metrics(false);
+                if !rows.is_empty() {
+                    line.say(&Up::Metrics { rows });
+                }
+                match inbox.try_recv() {
+                    Ok(Down::Stop | Down::Leave { .. }) | Err(TryRecvError::Disconnected) => {
+                        Some(Stop::Peer)
+                    }
+                    Ok(Down::Begin { .. }) | Err(TryRecvError::Empty) => None,
+                }
             }
-            match inbox.try_recv() {
-                Ok(Down::Stop | Down::Leave { .. }) | Err(TryRecvError::Disconnected) => Some(Stop::Peer),
-                Ok(Down::Begin { .. }) | Err(TryRecvError::Empty) => None,
-            }
-        }
-        Happening::Stopping(_) => None,
-    });
+            Happening::Stopping(_) => None,
+        });
     attempt::drain(threads);
     let rows = prepared.scratch.take_metrics(true);
     if !rows.is_empty() {

@@ -149,14 +149,17 @@ fn which(tree: &Tree, which: &Which, vars: &Vars) -> Result<u64> {
         Which::Element { wave, first, count } => {
             let name = ["SLURM_ARRAY_TASK_ID", "PBS_ARRAY_INDEX"];
             let index = name.iter().find_map(|n| vars.get(*n)).ok_or_else(|| {
-                Fault::request("this worker is no element of a job array: SLURM_ARRAY_TASK_ID is not set")
-                    .hint("name the trial instead: `hpcsweep worker --sweep DIR --trial N`")
+                Fault::request(
+                    "this worker is no element of a job array: SLURM_ARRAY_TASK_ID is not set",
+                )
+                .hint("name the trial instead: `hpcsweep worker --sweep DIR --trial N`")
             })?;
             let index: u64 = index.parse().map_err(|_| {
                 Fault::request(format!("the array index `{index}` is not a number"))
             })?;
             if index >= *count {
-                let sentence = format!("array index {index} is beyond the {count} elements of this array");
+                let sentence =
+                    format!("array index {index} is beyond the {count} elements of this array");
                 return Err(Fault::request(sentence).into());
             }
             waves::element(tree, *wave, first + index)
@@ -212,7 +215,8 @@ impl Recorder {
     /// # Errors
     /// When the disk still refuses after five minutes.
     pub fn write(&mut self, event: &Event) -> Result<()> {
-        let patience = if matches!(event, Event::End(_)) { Duration::from_secs(300) } else { Duration::ZERO };
+        let patience =
+            if matches!(event, Event::End(_)) { Duration::from_secs(300) } else { Duration::ZERO };
         let since = Instant::now();
         loop {
             match self.lines.append(event) {

@@ -109,7 +109,9 @@ pub fn meeting_name(vars: &Vars, trial: u64) -> Result<String, Fault> {
     if let Some(word) = get("HPCSWEEP_MEET") {
         parts.push(word);
     } else {
-        for name in ["SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "PBS_JOBID", "PALS_APID"] {
+        for name in
+            ["SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "PBS_JOBID", "PALS_APID"]
+        {
             parts.extend(get(name));
         }
         // One launch of mpirun inside an allocation: its namespace tells it from the next.
@@ -118,8 +120,9 @@ pub fn meeting_name(vars: &Vars, trial: u64) -> Result<String, Fault> {
         }
     }
     if parts.is_empty() {
-        return Err(Fault::request("the ranks have no name in common under which to meet")
-            .hint("set HPCSWEEP_MEET to the same word for all ranks, and another one for every launch"));
+        return Err(Fault::request("the ranks have no name in common under which to meet").hint(
+            "set HPCSWEEP_MEET to the same word for all ranks, and another one for every launch",
+        ));
     }
     let mut hasher = blake3::Hasher::new();
     for part in parts {
@@ -160,7 +163,8 @@ impl Crew {
         deadline: Duration,
         mut stop: impl FnMut() -> bool,
     ) -> Result<Self> {
-        let fail = |e: std::io::Error| Fault::machine(format!("cannot listen: {}", disk::reason(&e)));
+        let fail =
+            |e: std::io::Error| Fault::machine(format!("cannot listen: {}", disk::reason(&e)));
         let listener = TcpListener::bind(("::", 0)).or_else(|_| TcpListener::bind(("0.0.0.0", 0)));
         let listener = listener.map_err(fail)?;
         listener.set_nonblocking(true).map_err(fail)?;
@@ -182,7 +186,11 @@ impl Crew {
         let until = Instant::now() + deadline;
         while crew.streams.len() + 1 < world as usize {
             if stop() {
-                return Err(Fault::new(crate::fault::Kind::Trials, "told to stop while ranks gathered").into());
+                return Err(Fault::new(
+                    crate::fault::Kind::Trials,
+                    "told to stop while ranks gathered",
+                )
+                .into());
             }
             if Instant::now() >= until {
                 return Err(crew.missing(world, deadline).into());
@@ -198,7 +206,8 @@ impl Crew {
     fn missing(&self, world: u32, deadline: Duration) -> Fault {
         let missing: Vec<String> =
             (1..world).filter(|r| !self.streams.contains_key(r)).map(|r| r.to_string()).collect();
-        let here: Vec<String> = self.hosts.iter().map(|(r, h)| format!("rank {r} on {h}")).collect();
+        let here: Vec<String> =
+            self.hosts.iter().map(|(r, h)| format!("rank {r} on {h}")).collect();
         Fault::new(
             crate::fault::Kind::Trials,
             format!(
@@ -232,7 +241,8 @@ impl Crew {
             return Ok(());
         }
         // A stranger who knocks without the token is not one of us.
-        let Ok(Up::Hello { token: theirs, rank, world: seen, host }) = serde_json::from_str(&line) else {
+        let Ok(Up::Hello { token: theirs, rank, world: seen, host }) = serde_json::from_str(&line)
+        else {
             return Ok(());
         };
         if theirs != token {
@@ -250,7 +260,10 @@ impl Crew {
             return bad(format!("a process on {host} says it is rank {rank} of {world}"));
         }
         if self.streams.contains_key(&rank) {
-            return bad(format!("two processes say they are rank {rank}: {} and {host}", self.hosts[&rank]));
+            return bad(format!(
+                "two processes say they are rank {rank}: {} and {host}",
+                self.hosts[&rank]
+            ));
         }
         let _ = stream.set_read_timeout(None);
         if let Ok(local) = stream.local_addr() {
@@ -321,11 +334,13 @@ pub fn join(
     let until = Instant::now() + deadline;
     let mut nap = Duration::from_millis(5);
     let gone = |why: &str| {
-        let sentence =
-            format!("rank {rank} on {host} found no rank 0 within {}", words::duration(deadline.as_secs_f64()));
-        Fault::new(crate::fault::Kind::Trials, sentence).at(format!("{}: {why}", file.display())).hint(
-            "rank 0 may have ended before the others began: its log says why",
-        )
+        let sentence = format!(
+            "rank {rank} on {host} found no rank 0 within {}",
+            words::duration(deadline.as_secs_f64())
+        );
+        Fault::new(crate::fault::Kind::Trials, sentence)
+            .at(format!("{}: {why}", file.display()))
+            .hint("rank 0 may have ended before the others began: its log says why")
     };
     let mut why = "the file is not there";
     loop {
@@ -338,7 +353,11 @@ pub fn join(
             && let Ok(meeting) = serde_json::from_str::<Meeting>(&text)
         {
             if let Some(stream) = meeting.addrs.iter().find_map(|ip| {
-                TcpStream::connect_timeout(&SocketAddr::new(*ip, meeting.port), Duration::from_secs(2)).ok()
+                TcpStream::connect_timeout(
+                    &SocketAddr::new(*ip, meeting.port),
+                    Duration::from_secs(2),
+                )
+                .ok()
             }) {
                 let reader = stream.try_clone().map_err(|e| disk::fault("read from", &file, &e))?;
                 let _ = stream.set_nodelay(true);

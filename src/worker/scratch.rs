@@ -36,7 +36,8 @@ impl Scratch {
             .map_err(|e| disk::fault("make the folder", &dir, &e))?;
         let scratch = Self { dir, read: 0, rest: Vec::new(), odd_lines: 0 };
         let path = scratch.params();
-        fs::write(&path, serde_json::to_vec(params)?).map_err(|e| disk::fault("write", &path, &e))?;
+        fs::write(&path, serde_json::to_vec(params)?)
+            .map_err(|e| disk::fault("write", &path, &e))?;
         Ok(scratch)
     }
 
@@ -116,7 +117,11 @@ fn parse_lenient(text: &[u8]) -> Option<Value> {
     let mut quoted = false;
     while let Some(c) = rest.chars().next() {
         if quoted {
-            let len = if c == '\\' { 1 + rest[1..].chars().next().map_or(0, char::len_utf8) } else { c.len_utf8() };
+            let len = if c == '\\' {
+                1 + rest[1..].chars().next().map_or(0, char::len_utf8)
+            } else {
+                c.len_utf8()
+            };
             quoted = c != '"';
             out.push_str(&rest[..len]);
             rest = &rest[len..];
@@ -156,7 +161,10 @@ mod tests {
         file.write_all(b"\"loss\":NaN,\"note\":\"a NaN\"}").unwrap();
         assert_eq!(scratch.take_metrics(false).len(), 0);
         let last = scratch.take_metrics(true);
-        assert_eq!(serde_json::to_string(&last).unwrap(), r#"[{"step":2,"loss":"nan","note":"a NaN"}]"#);
+        assert_eq!(
+            serde_json::to_string(&last).unwrap(),
+            r#"[{"step":2,"loss":"nan","note":"a NaN"}]"#
+        );
         assert_eq!(scratch.odd_lines, 1);
         drop(scratch);
         assert_eq!(disk::list(tmp.path()).unwrap(), Vec::<String>::new());

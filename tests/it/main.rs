@@ -1,1 +1,23 @@
+//! The program seen from outside: its real binaries, run in folders of their own.
+//!
+//! One test binary. Whole outputs are compared wherever they are stable; what differs from run to run
+//! (paths, times, tokens) is replaced first. A tool that a test needs and does not find fails the test.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod cli;
+mod collect;
+mod devices;
+mod init;
+mod install;
+mod interrupt;
+mod kill;
+mod local;
+mod plan;
+mod quoting;
+mod ranks;
+mod scripts;
+mod startup;
+mod templates;
+mod tidy;
+mod world;

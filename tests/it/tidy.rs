@@ -1,0 +1,312 @@
+//! The sources keep the shape that `src/lib.rs` draws: floors, one room for the machine, one for the
+//! screen.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use crate::world::ROOT;
+
+/// The rooms, bottom floor first: the table of `src/lib.rs`.
+const FLOORS: [&[&str]; 8] = [
+    &["fault", "words"],
+    &["host"],
+    &["units", "idset", "hostlist", "plan", "site", "rank", "devices"],
+    &["graph", "tree"],
+    &["render"],
+    &["scheduler", "standing"],
+    &["submit", "status", "collect", "doctor", "project", "worker"],
+    &["cli"],
+];
+
+/// Uses within one floor, each with its reason. They make no circle; verbs (floor 6) have none but one.
+const NEIGHBOURS: [(&str, &str, &str); 6] = [
+    ("plan", "units", "reads walltimes and memory"),
+    ("site", "units", "reads walltimes"),
+    ("rank", "hostlist", "ranks are counted over the hosts of the job"),
+    ("devices", "plan", "how a plan names devices"),
+    ("standing", "scheduler", "a standing weighs the scheduler's word"),
+    ("doctor", "worker", "asks the heavy sibling for its version"),
+];
+
+/// Files outside `host` that use `std::fs` or start programs themselves, each with its reason.
+const OWN_FILES: [(&str, &str); 13] = [
+    ("src/cli/logs.rs", "copies a log as bytes, a missing one is no fault"),
+    ("src/cli/mod.rs", "reads profiles for `site`, which knows no disk"),
+    ("src/cli/sweeps.rs", "the note of the last sweep, whose loss is no fault"),
+    ("src/doctor.rs", "tries the file system's own calls"),
+    ("src/project.rs", "renames a finished project into place"),
+    ("src/submit/mod.rs", "a plan that cannot be read is the request's fault"),
+    ("src/tree/line.rs", "owns the open file it appends to"),
+    ("src/tree/lock.rs", "links, renames and counts links"),
+    ("src/tree/records.rs", "tells a missing record from an unreadable one"),
+    ("src/worker/attempt.rs", "owns the open log"),
+    ("src/worker/member.rs", "owns the open log"),
+    ("src/worker/mod.rs", "removes the scheduler's empty log"),
+    ("src/worker/scratch.rs", "follows the metrics file of a running program"),
+];
+
+/// The source files with their text above the first `#[cfg(test)]`.
+fn sources() -> Vec<(String, String)> {
+    fn walk(folder: &Path, found: &mut Vec<(String, String)>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                walk(&path, found);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let name = path.strip_prefix(ROOT).unwrap().to_str().unwrap().to_owned();
+                let text = fs::read_to_string(&path).unwrap();
+                found.push((name, text));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&Path::new(ROOT).join("src"), &mut found);
+    found.sort();
+    assert!(found.len() > 60, "only {} files under src: is this the project?", found.len());
+    found
+}
+
+/// Whether a file holds tests alone.
+fn is_test_file(name: &str) -> bool {
+    name.ends_with("/tests.rs") || name.contains("/tests/") || name.ends_with("/testing.rs")
+}
+
+/// The part of a file that is no test, without comments.
+fn code(text: &str) -> String {
+    let above = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or(text);
+    let lines = above.lines().filter(|line| !line.trim_start().starts_with("//"));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// The room a file belongs to; the binaries belong to none.
+fn room(name: &str) -> Option<&str> {
+    let inner = name.strip_prefix("src/").unwrap();
+    if inner.starts_with("bin/") || inner == "main.rs" || inner == "lib.rs" {
+        return None;
+    }
+    let first = inner.split('/').next().unwrap();
+    Some(first.strip_suffix(".rs").unwrap_or(first))
+}
+
+/// The rooms named after `crate::`, also in braces.
+fn used(code: &str) -> BTreeSet<String> {
+    let word = |text: &str| -> String {
+        text.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect()
+    };
+    let mut rooms = BTreeSet::new();
+    for (_, after) in code.match_indices("crate::").map(|(i, m)| (i, &code[i + m.len()..])) {
+        match after.strip_prefix('{') {
+            None => {
+                rooms.insert(word(after));
+            }
+            Some(list) => {
+                let mut depth = 0;
+                let mut start = true;
+                for (i, c) in list.char_indices() {
+                    match c {
+                        '{' => depth += 1,
+                        '}' if depth == 0 => break,
+                        '}' => depth -= 1,
+                        ',' if depth == 0 => start = true,
+                        c if start && !c.is_whitespace() => {
+                            rooms.insert(word(&list[i..]));
+                            start = false;
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+    rooms
+}
+
+fn floor(room: &str) -> Option<usize> {
+    FLOORS.iter().position(|rooms| rooms.contains(&room))
+}
+
+fn say(faults: Vec<String>) {
+    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+}
+
+#[test]
+fn arrows_point_down() {
+    let mut faults = Vec::new();
+    let mut neighbours = BTreeSet::new();
+    for (name, text) in sources() {
+        let Some(own) = room(&name) else { continue };
+        if is_test_file(&name) {
+            continue;
+        }
+        let Some(here) = floor(own) else {
+            faults.push(format!("{name}: room `{own}` stands on no floor: add it to FLOORS and src/lib.rs"));
+            continue;
+        };
+        for other in used(&code(&text)) {
+            let Some(there) = floor(&other) else {
+                faults.push(format!("{name}: `crate::{other}` is no room"));
+                continue;
+            };
+            let is_listed = NEIGHBOURS.iter().any(|(a, b, _)| *a == own && *b == other);
+            if own == other || there < here {
+                continue;
+            }
+            if is_listed && there == here {
+                neighbours.insert((own.to_owned(), other));
+            } else {
+                faults.push(format!("{name}: `{own}` must not use `{other}`"));
+            }
+        }
+    }
+    for (a, b, _) in NEIGHBOURS {
+        if !neighbours.contains(&(a.to_owned(), b.to_owned())) {
+            faults.push(format!("`{a}` does not use `{b}`: take it out of NEIGHBOURS"));
+        }
+    }
+    say(faults);
+}
+
+#[test]
+fn neighbours_make_no_circle() {
+    let mut left: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (a, b, _) in NEIGHBOURS {
+        left.entry(a).or_default().insert(b);
+    }
+    while !left.is_empty() {
+        let users: BTreeSet<&str> = left.keys().copied().collect();
+        let free: Vec<&str> =
+            left.iter().filter(|(_, uses)| uses.is_disjoint(&users)).map(|(a, _)| *a).collect();
+        assert!(!free.is_empty(), "a circle among {users:?}");
+        left.retain(|a, _| !free.contains(a));
+    }
+}
+
+#[test]
+fn the_map_in_the_library_shows_the_floors() {
+    let lib = fs::read_to_string(Path::new(ROOT).join("src/lib.rs")).unwrap();
+    let drawn: Vec<&str> = lib.lines().filter(|l| l.starts_with("//! | ")).skip(1).collect();
+    let expected: Vec<String> = FLOORS
+        .iter()
+        .enumerate()
+        .map(|(i, rooms)| {
+            let rooms: Vec<String> = rooms.iter().map(|room| format!("[`{room}`]")).collect();
+            format!("//! | {i} | {} |", rooms.join(", "))
+        })
+        .collect();
+    assert_eq!(drawn, expected);
+    // Every room is declared, and nothing else.
+    let declared: BTreeSet<&str> =
+        lib.lines().filter_map(|l| l.strip_prefix("pub mod ")?.strip_suffix(';')).collect();
+    assert_eq!(declared, FLOORS.iter().copied().flatten().copied().collect());
+}
+
+#[test]
+fn only_the_host_touches_files_and_programs() {
+    let mut faults = Vec::new();
+    for (name, text) in sources() {
+        if is_test_file(&name) || room(&name) == Some("host") {
+            continue;
+        }
+        let code = code(&text);
+        let touches = ["std::fs", "fs::", "File::", "OpenOptions", "Command::new", "set_var(", "env::var("]
+            .iter()
+            .find(|word| code.contains(**word));
+        let listed = OWN_FILES.iter().any(|(file, _)| *file == name);
+        match (touches, listed) {
+            // The heavy worker is a program of its own and reads one variable.
+            (Some(&"env::var("), _) if name.starts_with("src/bin/") => {}
+            (Some(word), false) => faults.push(format!("{name}: `{word}` belongs to `host`")),
+            (None, true) => faults.push(format!("{name}: needs no place in OWN_FILES")),
+            _ => {}
+        }
+        if code.contains("Command::new") && !code.contains("CommandTemplate::new") {
+            faults.push(format!("{name}: programs are started by `host::process`"));
+        }
+    }
+    say(faults);
+}
+
+#[test]
+fn only_the_screen_prints() {
+    let mut faults = Vec::new();
+    for (name, text) in sources() {
+        if is_test_file(&name) || name == "src/cli/out.rs" || name.starts_with("src/bin/") {
+            continue;
+        }
+        let code = code(&text);
+        for word in ["println!", "print!", "io::stdout()", "io::stderr()", "dbg!"] {
+            // Asking whether it is a terminal is not printing.
+            if code.replace("io::stdout().is_terminal()", "").contains(word) {
+                faults.push(format!("{name}: `{word}` belongs to cli/out.rs"));
+            }
+        }
+    }
+    say(faults);
+}
+
+#[test]
+fn only_the_heavy_worker_names_mpi_and_torch() {
+    let mut faults = Vec::new();
+    for (name, text) in sources() {
+        if name.starts_with("src/bin/hpcsweep-worker/") {
+            continue;
+        }
+        let code = code(&text);
+        let is_name = |before: Option<char>| !before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':');
+        for word in ["mpi::", "tch::"] {
+            let found = code.match_indices(word).any(|(i, _)| is_name(code[..i].chars().next_back()));
+            if found {
+                faults.push(format!("{name}: `{word}` belongs to src/bin/hpcsweep-worker"));
+            }
+        }
+    }
+    say(faults);
+}
+
+#[test]
+fn every_file_says_first_what_it_is_for() {
+    let faults = sources()
+        .into_iter()
+        .filter(|(_, text)| !text.starts_with("//! ") || text.starts_with("//! stub"))
+        .map(|(name, _)| format!("{name}: does not open with `//! ` and a sentence"));
+    say(faults.collect());
+}
+
+#[test]
+fn a_long_file_says_why() {
+    let mut faults = Vec::new();
+    for (name, text) in sources() {
+        let head: String = text.lines().take_while(|l| l.starts_with("//!")).collect();
+        let lines = text.lines().count();
+        if lines > 420 && !head.contains("Long because") {
+            faults.push(format!("{name}: {lines} lines; split it or say `Long because` in its head"));
+        }
+    }
+    say(faults);
+}
+
+#[test]
+fn nothing_is_left_to_do() {
+    let mut faults = Vec::new();
+    for (name, text) in sources() {
+        for word in ["todo!(", "unimplemented!(", "TODO", "FIXME", "XXX"] {
+            if text.contains(word) {
+                faults.push(format!("{name}: {word}"));
+            }
+        }
+    }
+    say(faults);
+}
+
+#[test]
+fn the_changelog_knows_this_version() {
+    let changelog = fs::read_to_string(Path::new(ROOT).join("CHANGELOG.md"))
+        .unwrap_or_else(|e| panic!("CHANGELOG.md: {e}"));
+    let version = env!("CARGO_PKG_VERSION");
+    let heading = changelog.lines().find(|line| line.starts_with("## "));
+    assert!(
+        heading.is_some_and(|line| line.split([' ', '[', ']']).any(|word| word == version)),
+        "the first heading of CHANGELOG.md is {heading:?}, the version is {version}"
+    );
+}
