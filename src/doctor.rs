@@ -154,7 +154,7 @@ fn mpi(calls: &mut Calls, limits: &crate::scheduler::Limits) -> Check {
         .lines()
         .chain(output.stderr.lines())
         .flat_map(|line| line.rsplit(':').next().unwrap_or("").split_whitespace())
-        .filter(|word| !["are", "MPI", "plugin", "types", "specific", "versions"].contains(word))
+        .filter(|word| !["are...", "MPI", "plugin", "types", "specific", "versions"].contains(word))
         .collect();
     let default = limits.mpi_default.as_deref().unwrap_or("unknown");
     let seen = format!("{} (default {default})", list.join(" "));

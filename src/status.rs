@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::host::Vars;
+use crate::host::{Vars, vars};
 use crate::plan::OnFailure;
 use crate::scheduler::calls::Calls;
 use crate::scheduler::slurm::{self, Elements};
@@ -41,7 +41,7 @@ pub struct Status {
 ///
 /// # Errors
 /// When the tree cannot be read; a scheduler that does not answer is no error.
-pub fn of(tree: Tree, identity: Identity, site: &Site, vars: &Vars, ask: bool) -> Result<Status> {
+pub fn of(tree: Tree, identity: Identity, site: &Site, environment: &Vars, ask: bool) -> Result<Status> {
     let rows = table::rows(&tree)?;
     let heads = table::heads(&tree)?;
     let records = records::all(&tree)?;
@@ -58,7 +58,7 @@ pub fn of(tree: Tree, identity: Identity, site: &Site, vars: &Vars, ask: bool) -
     }
     let jobs: Vec<String> =
         journal.arrays.keys().filter_map(|&a| journal.job(a).map(str::to_owned)).collect();
-    let mut calls = Calls::new(vars, Duration::from_secs(site.limits.call_timeout_s));
+    let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
     let open = rows.iter().any(|r| records.get(&r.id).is_none_or(|rec| rec.outcome().is_none()));
     let (elements, asked, witness) = if jobs.is_empty() {
         (HashMap::new(), true, "the results tree alone: no job was submitted".to_owned())
@@ -100,7 +100,7 @@ fn ask_scheduler(
     if accounting && let Ok(text) = calls.ask(&slurm::accounts(jobs)) {
         return (slurm::elements(&slurm::lines(&text)), true, "sacct".to_owned());
     }
-    match calls.ask(&slurm::queue(&user())) {
+    match calls.ask(&slurm::queue(&vars::user_name())) {
         Ok(text) => (slurm::elements(&slurm::lines(&text)), true, "squeue".to_owned()),
         Err(error) => {
             let why = error.to_string();
@@ -108,14 +108,6 @@ fn ask_scheduler(
             (HashMap::new(), false, format!("the results tree alone ({first})"))
         }
     }
-}
-
-fn user() -> String {
-    let uid = nix::unistd::getuid();
-    nix::unistd::User::from_uid(uid)
-        .ok()
-        .flatten()
-        .map_or_else(|| uid.to_string(), |user| user.name)
 }
 
 impl Status {

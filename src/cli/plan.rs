@@ -195,9 +195,9 @@ fn people(preview: &Preview<'_>, arrays: &[preview::Array], all: bool) -> String
     let _ = writeln!(
         text,
         "\nscheduler calls to submit: {} ({} of sbatch, arrays of at most {} elements)\ncore-hours asked for: {}\nGPU-hours asked for: {}",
-        preview.calls(),
-        arrays.len(),
-        preview.element_limit,
+        thousands(preview.calls() as u64),
+        thousands(arrays.len() as u64),
+        thousands(preview.element_limit),
         hours(preview.core_hours),
         hours(preview.gpu_hours),
     );

@@ -27,9 +27,14 @@ pub struct Output {
 /// Makes the child die with the thread that starts it: nothing of ours outlives a `kill -9`.
 #[expect(unsafe_code, reason = "pre_exec is unsafe; prctl(2) is async-signal-safe")]
 fn die_with_parent(command: &mut Command, signal: Signal) {
-    // SAFETY: between fork and exec only prctl(2) is called, which is async-signal-safe.
+    let parent = nix::unistd::getpid();
+    // SAFETY: between fork and exec only prctl(2) and getppid(2) are called, both async-signal-safe.
     unsafe {
-        command.pre_exec(move || Ok(nix::sys::prctl::set_pdeathsig(signal)?));
+        command.pre_exec(move || {
+            nix::sys::prctl::set_pdeathsig(signal)?;
+            // A parent that died before the call above would never be noticed.
+            if nix::unistd::getppid() == parent { Ok(()) } else { Err(nix::Error::ESRCH.into()) }
+        });
     }
 }
 
@@ -152,6 +157,11 @@ pub fn is_alive(pid: i32) -> bool {
         Ok(()) => true,
         Err(e) => e == nix::Error::EPERM,
     }
+}
+
+/// Whether a process of this host is alive and runs the program of this name (proc(5), `comm`).
+pub fn is_program(pid: i32, name: &str) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() == name)
 }
 
 /// The cores this process may use.

@@ -26,3 +26,12 @@ pub fn hostname() -> String {
 pub fn node_name(vars: &Vars) -> String {
     vars.get("SLURMD_NODENAME").filter(|n| !n.is_empty()).cloned().unwrap_or_else(hostname)
 }
+
+/// The name of the user, as a scheduler knows it; the number where there is no name.
+pub fn user_name() -> String {
+    let uid = nix::unistd::getuid();
+    nix::unistd::User::from_uid(uid)
+        .ok()
+        .flatten()
+        .map_or_else(|| uid.to_string(), |user| user.name)
+}

@@ -149,6 +149,11 @@ pub struct SiteWords {
     pub max_walltime_s: Option<u64>,
 }
 
+/// Ranks that divide by the nodes are spread evenly: left alone, Slurm fills the first node.
+fn evenly(r: &Resources) -> Option<u32> {
+    (r.nodes > 1 && r.ranks.is_multiple_of(r.nodes)).then(|| r.ranks / r.nodes)
+}
+
 /// GPUs of each node of a request.
 pub fn gpus_per_node(r: &Resources) -> u64 {
     r.total_gpus().div_ceil(u64::from(r.nodes))
@@ -184,7 +189,7 @@ pub fn job_script(
         ),
         nodes: r.nodes,
         ranks: r.ranks,
-        ranks_per_node: r.ranks_per_node,
+        ranks_per_node: r.ranks_per_node.or_else(|| evenly(r)),
         cpus_per_rank: r.cpus_per_rank,
         gpus_per_node: gpus_per_node(r),
         memory: r.memory_mib.map(units::memory_text),

@@ -45,7 +45,7 @@ struct Tail {
     last: u64,
 }
 
-/// Adds the trials of a plan that the sweep does not have. The caller holds the lock.
+/// Adds the trials of a plan that the sweep does not have, and keeps the plan. The caller holds the lock.
 ///
 /// A trial is known by its key: the hash of what it runs. The second of two equal trials of a plan is a
 /// trial of its own.
@@ -70,9 +70,12 @@ pub fn grow(tree: &Tree, source: &Source, templates: &Templates, site: &Site) ->
     }
     let mut growth =
         Growth { known, added: Vec::with_capacity(new.len()), dropped: had.values().sum() };
+    disk::write_whole(&tree.plan(), source.text.as_bytes())?;
     if new.is_empty() {
         return Ok(growth);
     }
+    disk::make_dir(&tree.dir().join("plans"))?;
+    disk::write_whole(&tree.plan_of(known), source.text.as_bytes())?;
 
     let (mut tails, mut next_chain) = tails(tree, known)?;
     let first = known;

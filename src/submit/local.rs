@@ -1,26 +1,28 @@
 //! The executor of `--local`: chains in parallel, links in order, by processes of this machine. The
 //! same worker, tree and exit codes as under a scheduler.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::process::Child;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
 use super::grow::{self, Growth};
+use super::gpu_pool::Devices;
 use super::wave::Waves;
 use super::{Source, check_caps};
-use crate::fault::{Fault, Faults};
+use crate::fault::Fault;
 use crate::host::signal::Signals;
-use crate::host::{Vars, clock, disk, gpus, process};
-use crate::plan::{GpuIds, OnFailure};
+use crate::host::{Vars, clock, disk, process, vars};
+use crate::plan::{OnFailure, Resources};
 use crate::rank::is_launcher_variable;
 use crate::render::Templates;
 use crate::site::{SchedulerKind, Site};
 use crate::tree::lock::{Lock, TOUCH_EVERY};
-use crate::tree::records::{self, Outcome};
-use crate::tree::table::{self, Row};
+use crate::tree::records::{self, Outcome, Record};
+use crate::tree::table::{self, Head, Row};
 use crate::tree::{Tree, journal};
 
 /// What a person chose on the command line.
@@ -100,25 +102,82 @@ pub fn run(
     site: &Site,
     templates: &Templates,
     options: &Options,
-    vars: &Vars,
+    environment: &Vars,
     mut tell: impl FnMut(News<'_>),
 ) -> Result<Report> {
     check_caps(&source.plan, site, SchedulerKind::Local)?;
     let tree = source.tree();
-    let devices = Devices::find(source, vars)?;
+    let devices = Devices::find(source, environment)?;
     let identity = tree.create(&source.plan.name)?;
     let lock = Lock::take(&tree)?;
     refuse_if_queued(&tree)?;
     let mut signals =
         Signals::listen(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD])?;
     let growth = grow::grow(&tree, source, templates, site)?;
-    disk::write_whole(&tree.plan(), source.text.as_bytes())?;
     journal::Writer::open(&tree)?.site("local", false)?;
 
     let rows = table::rows(&tree)?;
     let heads = table::heads(&tree)?;
-    let stop_chain = grow::on_failure(&heads) == OnFailure::Stop;
     let records = records::all(&tree)?;
+    wait_for_orphans(&records)?;
+    let stop_chain = grow::on_failure(&heads) == OnFailure::Stop;
+    let (chains, todo) = chains(&rows, &records, stop_chain, options.retry);
+    let jobs = jobs(source, options);
+    tell(News::Begin { todo, jobs, gpus: devices.note() });
+
+    let mut executor = Executor {
+        tree: &tree,
+        token: &identity.token,
+        rows: &rows,
+        heads: &heads,
+        shared: HashMap::new(),
+        exe: disk::own_executable()?.to_string_lossy().into_owned(),
+        env: worker_environment(environment),
+        devices,
+        waiting: (0..chains.len())
+            .filter(|&c| !chains[c].dead && !chains[c].links.is_empty())
+            .collect(),
+        skipped: chains.iter().filter(|c| c.dead).map(|c| c.links.len() as u64).sum(),
+        chains,
+        stop_chain,
+        jobs,
+        running: Vec::new(),
+        ended: BTreeMap::new(),
+        interrupted: false,
+    };
+    let mut touched = Instant::now();
+    loop {
+        executor.start_ready()?;
+        if executor.running.is_empty() {
+            break;
+        }
+        match signals.next(Duration::from_millis(500)) {
+            Some(Signal::SIGCHLD) => {}
+            Some(_) => {
+                if !executor.interrupted {
+                    tell(News::Stopping);
+                }
+                executor.stop();
+            }
+            None => tell(News::Idle),
+        }
+        if touched.elapsed() > TOUCH_EVERY {
+            lock.touch();
+            touched = Instant::now();
+        }
+        executor.reap(&mut tell)?;
+    }
+    let Executor { ended, skipped, interrupted, .. } = executor;
+    Ok(Report { growth, tree, ended, skipped, interrupted })
+}
+
+/// The chains with what is left of them, and how many trials that is.
+fn chains(
+    rows: &[Row],
+    records: &HashMap<u64, Record>,
+    stop_chain: bool,
+    retry: bool,
+) -> (Vec<Chain>, u64) {
     let mut chains: Vec<Chain> = Vec::new();
     let mut by_number: HashMap<u64, usize> = HashMap::new();
     let mut todo = 0;
@@ -127,136 +186,146 @@ pub fn run(
             chains.push(Chain { links: VecDeque::new(), dead: false });
             chains.len() - 1
         });
-        match records.get(&row.id).and_then(records::Record::outcome) {
+        let chain = &mut chains[slot];
+        match records.get(&row.id).and_then(Record::outcome) {
             Some(Outcome::Done) => {}
-            Some(Outcome::Failed | Outcome::Timeout) if !options.retry => {
-                chains[slot].dead |= stop_chain;
-            }
+            Some(Outcome::Failed | Outcome::Timeout) if !retry => chain.dead |= stop_chain,
             _ => {
-                if !chains[slot].dead {
-                    todo += 1;
-                }
-                chains[slot].links.push_back(i);
+                todo += u64::from(!chain.dead);
+                chain.links.push_back(i);
             }
         }
     }
-    let mut report =
-        Report { growth, tree, ended: BTreeMap::new(), skipped: 0, interrupted: false };
-    let mut waiting: VecDeque<usize> = VecDeque::new();
-    for (c, chain) in chains.iter().enumerate() {
-        if chain.dead {
-            report.skipped += chain.links.len() as u64;
-        } else if !chain.links.is_empty() {
-            waiting.push_back(c);
+    (chains, todo)
+}
+
+/// Workers of an executor that was killed end by themselves, but may take a moment to end their
+/// programs; until then their trials must not run a second time.
+fn wait_for_orphans(records: &HashMap<u64, Record>) -> Result<()> {
+    let host = vars::hostname();
+    let since = Instant::now();
+    for record in records.values() {
+        let Some(attempt) = record.attempts.last().filter(|a| a.end.is_none()) else { continue };
+        let pid = attempt.start.pid.cast_signed();
+        while attempt.start.host == host && process::is_program(pid, "hpcsweep") {
+            if since.elapsed() > Duration::from_secs(60) {
+                let sentence =
+                    format!("trial {} still runs in process {pid}", attempt.start.trial);
+                return Err(Fault::machine(sentence)
+                    .hint("wait until it has ended, or end it, and run the same command again")
+                    .into());
+            }
+            std::thread::sleep(Duration::from_millis(50));
         }
     }
-    let jobs = jobs(source, options);
-    tell(News::Begin { todo, jobs, gpus: devices.note() });
+    Ok(())
+}
 
-    let base = environment(vars);
-    let exe = disk::own_executable()?.to_string_lossy().into_owned();
-    let mut free = devices;
-    let mut running: Vec<Running> = Vec::new();
-    let mut touched = Instant::now();
-    let mut shared = HashMap::new();
-    loop {
-        // Start what fits: chains in plan order, one that waits for its devices is passed over.
+/// A run under way.
+struct Executor<'a> {
+    tree: &'a Tree,
+    token: &'a str,
+    rows: &'a [Row],
+    heads: &'a [Head],
+    shared: HashMap<u64, Arc<Resources>>,
+    exe: String,
+    env: Vars,
+    devices: Devices,
+    chains: Vec<Chain>,
+    /// Chains whose next link may start.
+    waiting: VecDeque<usize>,
+    stop_chain: bool,
+    jobs: usize,
+    running: Vec<Running>,
+    ended: BTreeMap<Outcome, u64>,
+    skipped: u64,
+    interrupted: bool,
+}
+
+impl Executor<'_> {
+    /// Starts what fits, in plan order; a chain that waits for its devices is passed over.
+    fn start_ready(&mut self) -> Result<()> {
         let mut passed = 0;
-        while !report.interrupted && running.len() < jobs && passed < waiting.len() {
-            let Some(c) = waiting.pop_front() else { break };
-            let Some(&i) = chains[c].links.front() else { continue };
-            let row = &rows[i];
-            let resources = grow::resources_of(row, &heads, &mut shared);
-            let Some((own, visible)) = free.take(row, resources.total_gpus()) else {
-                waiting.push_back(c);
+        while !self.interrupted && self.running.len() < self.jobs && passed < self.waiting.len() {
+            let Some(chain) = self.waiting.pop_front() else { break };
+            let Some(&row) = self.chains[chain].links.front() else { continue };
+            let resources = grow::resources_of(&self.rows[row], self.heads, &mut self.shared);
+            let Some((devices, visible)) =
+                self.devices.take(&self.rows[row], resources.total_gpus())
+            else {
+                self.waiting.push_back(chain);
                 passed += 1;
                 continue;
             };
-            chains[c].links.pop_front();
-            let mut env = base.clone();
-            if let Some(visible) = visible {
-                env.insert("CUDA_VISIBLE_DEVICES".to_owned(), visible);
+            self.chains[chain].links.pop_front();
+            let workers = self.start(self.rows[row].id, resources.ranks, visible)?;
+            self.running.push(Running { chain, row, workers, devices, since: Instant::now() });
+        }
+        Ok(())
+    }
+
+    /// Starts the workers of a trial, one a rank.
+    fn start(&self, trial: u64, ranks: u32, visible: Option<String>) -> Result<Vec<Child>> {
+        let dir = self.tree.dir();
+        let argv = [&self.exe, "worker", "--sweep", &dir.to_string_lossy(), "--trial", &trial.to_string()]
+            .map(str::to_owned);
+        let mut env = self.env.clone();
+        if let Some(visible) = visible {
+            env.insert("CUDA_VISIBLE_DEVICES".to_owned(), visible);
+        }
+        let meet = format!("{}-{}", self.token, clock::short_token());
+        let mut workers: Vec<Child> = Vec::new();
+        for rank in 0..ranks {
+            if ranks > 1 {
+                for (name, value) in [
+                    ("HPCSWEEP_RANK", rank.to_string()),
+                    ("HPCSWEEP_WORLD_SIZE", ranks.to_string()),
+                    ("HPCSWEEP_LOCAL_RANK", rank.to_string()),
+                    ("HPCSWEEP_LOCAL_WORLD_SIZE", ranks.to_string()),
+                    ("HPCSWEEP_NODE_RANK", "0".to_owned()),
+                    ("HPCSWEEP_NNODES", "1".to_owned()),
+                    ("HPCSWEEP_MEET", meet.clone()),
+                ] {
+                    env.insert(name.to_owned(), value);
+                }
             }
-            let argv: Vec<String> =
-                [&exe, "worker", "--sweep", &report.tree.dir().to_string_lossy(), "--trial"]
-                    .map(str::to_owned)
-                    .into_iter()
-                    .chain([row.id.to_string()])
-                    .collect();
-            let meet = format!("{}-{}", identity.token, clock::short_token());
-            let mut workers = Vec::new();
-            for rank in 0..resources.ranks {
-                let mut env = env.clone();
-                if resources.ranks > 1 {
-                    for (name, value) in [
-                        ("HPCSWEEP_RANK", rank.to_string()),
-                        ("HPCSWEEP_WORLD_SIZE", resources.ranks.to_string()),
-                        ("HPCSWEEP_LOCAL_RANK", rank.to_string()),
-                        ("HPCSWEEP_LOCAL_WORLD_SIZE", resources.ranks.to_string()),
-                        ("HPCSWEEP_NODE_RANK", "0".to_owned()),
-                        ("HPCSWEEP_NNODES", "1".to_owned()),
-                        ("HPCSWEEP_MEET", meet.clone()),
-                    ] {
-                        env.insert(name.to_owned(), value);
+            match process::start(&argv, &env, dir, process::Sink::Inherit, Signal::SIGTERM) {
+                Ok(child) => workers.push(child),
+                Err(e) => {
+                    for worker in &workers {
+                        process::kill_group(worker, Signal::SIGTERM);
                     }
-                }
-                let folder = report.tree.dir();
-                let started =
-                    process::start(&argv, &env, folder, process::Sink::Inherit, Signal::SIGTERM);
-                match started {
-                    Ok(child) => workers.push(child),
-                    Err(e) => {
-                        for worker in &workers {
-                            process::kill_group(worker, Signal::SIGTERM);
-                        }
-                        return Err(process::not_started(&exe, &e).into());
-                    }
+                    return Err(process::not_started(&self.exe, &e).into());
                 }
             }
-            running.push(Running {
-                chain: c,
-                row: i,
-                workers,
-                devices: own,
-                since: Instant::now(),
-            });
         }
-        if running.is_empty() {
-            break;
+        Ok(workers)
+    }
+
+    /// The first call asks the workers to end their programs and write it down; a second kills.
+    fn stop(&mut self) {
+        let signal = if self.interrupted { Signal::SIGKILL } else { Signal::SIGTERM };
+        for worker in self.running.iter().flat_map(|r| &r.workers) {
+            process::kill_group(worker, signal);
         }
-        match signals.next(Duration::from_millis(500)) {
-            Some(Signal::SIGCHLD) => {}
-            Some(_) => {
-                // The first asks the workers to end their programs and write it down; a second kills.
-                let signal = if report.interrupted { Signal::SIGKILL } else { Signal::SIGTERM };
-                for worker in running.iter().flat_map(|r| &r.workers) {
-                    process::kill_group(worker, signal);
-                }
-                if !report.interrupted {
-                    tell(News::Stopping);
-                }
-                report.interrupted = true;
-            }
-            None => tell(News::Idle),
-        }
-        if touched.elapsed() > TOUCH_EVERY {
-            lock.touch();
-            touched = Instant::now();
-        }
+        self.interrupted = true;
+    }
+
+    /// Takes note of the trials that have ended, and lets their chains go on.
+    fn reap(&mut self, tell: &mut impl FnMut(News<'_>)) -> Result<()> {
+        let over = |w: &mut Child| matches!(w.try_wait(), Ok(Some(_)) | Err(_));
         let mut i = 0;
-        while i < running.len() {
-            let over =
-                running[i].workers.iter_mut().all(|w| matches!(w.try_wait(), Ok(Some(_)) | Err(_)));
-            if !over {
+        while i < self.running.len() {
+            if !self.running[i].workers.iter_mut().all(over) {
                 i += 1;
                 continue;
             }
-            let was = running.swap_remove(i);
-            free.give_back(&was.devices);
-            let row = &rows[was.row];
-            let (record, _) = records::of_trial(&report.tree, row.id)?;
+            let was = self.running.swap_remove(i);
+            self.devices.give_back(&was.devices);
+            let row = &self.rows[was.row];
+            let (record, _) = records::of_trial(self.tree, row.id)?;
             let outcome = record.outcome();
-            *report.ended.entry(outcome.unwrap_or(Outcome::Interrupted)).or_default() += 1;
+            *self.ended.entry(outcome.unwrap_or(Outcome::Interrupted)).or_default() += 1;
             let attempt = record.decisive();
             let end = attempt.and_then(|a| a.end.as_ref());
             tell(News::Ended {
@@ -265,18 +334,18 @@ pub fn run(
                 reason: attempt.map(reason).unwrap_or_default(),
                 duration_s: end.map_or_else(|| was.since.elapsed().as_secs_f64(), |e| e.duration_s),
             });
-            let chain = &mut chains[was.chain];
-            if outcome != Some(Outcome::Done) && stop_chain && !report.interrupted {
-                report.skipped += chain.links.len() as u64;
+            let chain = &mut self.chains[was.chain];
+            if outcome != Some(Outcome::Done) && self.stop_chain && !self.interrupted {
+                self.skipped += chain.links.len() as u64;
                 chain.links.clear();
             }
             if !chain.links.is_empty() {
-                // Front: a chain that has begun goes on before new ones begin.
-                waiting.push_front(was.chain);
+                // In front: a chain that has begun goes on before new ones begin.
+                self.waiting.push_front(was.chain);
             }
         }
+        Ok(())
     }
-    Ok(report)
 }
 
 fn reason(attempt: &records::Attempt) -> String {
@@ -291,7 +360,7 @@ fn reason(attempt: &records::Attempt) -> String {
 
 /// What a worker is started with: our environment without an outer job's ranks, but with what an
 /// allocation grants.
-fn environment(vars: &Vars) -> Vars {
+fn worker_environment(vars: &Vars) -> Vars {
     const KEPT: [&str; 4] =
         ["SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_JOB_END_TIME", "SLURMD_NODENAME"];
     vars.iter()
@@ -318,7 +387,7 @@ fn refuse_if_queued(tree: &Tree) -> Result<()> {
     let open = waves
         .covered()
         .into_iter()
-        .filter(|id| records.get(id).and_then(records::Record::outcome).is_none())
+        .filter(|id| records.get(id).and_then(Record::outcome).is_none())
         .count() as u64;
     if open == 0 {
         return Ok(());
@@ -331,126 +400,3 @@ fn refuse_if_queued(tree: &Tree) -> Result<()> {
         .into())
 }
 
-/// The devices of this machine, and which are free.
-struct Devices {
-    /// Ids that may be handed out; `None` when nobody says which there are.
-    all: Option<Vec<u32>>,
-    free: BTreeSet<u32>,
-    busy: BTreeSet<u32>,
-    why_none: Option<String>,
-    wanted: bool,
-    how: GpuIds,
-}
-
-impl Devices {
-    /// Finds the devices and refuses trials that name or need more than there are.
-    fn find(source: &Source, vars: &Vars) -> Result<Self> {
-        let trials = &source.plan.trials;
-        let wanted = trials.iter().any(|t| t.resources.total_gpus() > 0);
-        let mut devices = Self {
-            all: None,
-            free: BTreeSet::new(),
-            busy: BTreeSet::new(),
-            why_none: None,
-            wanted,
-            how: source.plan.schedule.gpu_ids,
-        };
-        if !wanted {
-            return Ok(devices);
-        }
-        if let Some((ids, _)) = crate::devices::granted(vars) {
-            devices.all = Some(ids.iter().filter_map(|id| id.parse().ok()).collect());
-        } else {
-            match gpus::list() {
-                Ok(list) => devices.all = Some(list.iter().map(|g| g.index).collect()),
-                Err(why) => devices.why_none = Some(why),
-            }
-        }
-        devices.free = devices.all.iter().flatten().copied().collect();
-        let mut faults = Vec::new();
-        for (number, trial) in trials.iter().enumerate() {
-            if let Some(fault) = devices.refuse(
-                number as u64,
-                trial.gpu_ids_abs.as_deref(),
-                trial.resources.total_gpus(),
-            ) && faults.len() < 10
-            {
-                faults.push(fault);
-            }
-        }
-        Faults(faults).or(|| Ok(()))?;
-        Ok(devices)
-    }
-
-    fn refuse(&self, trial: u64, named: Option<&[u32]>, count: u64) -> Option<Fault> {
-        let there = || match &self.all {
-            Some(all) if all.is_empty() => "none".to_owned(),
-            Some(all) => all.iter().map(u32::to_string).collect::<Vec<_>>().join(", "),
-            None => format!("none that NVML can see ({})", self.why_none.as_deref().unwrap_or("?")),
-        };
-        match (named, &self.all) {
-            (Some(named), Some(all)) if self.how == GpuIds::Exact => {
-                let missing = named.iter().find(|id| !all.contains(id))?;
-                let sentence = format!(
-                    "trial {trial} names device {missing} in `gpu_ids_abs`, which is not there"
-                );
-                Some(Fault::request(sentence).at(format!("devices here: {}", there())))
-            }
-            // Without NVML nobody can tell: named devices are passed on as they are.
-            (Some(_), None) => None,
-            _ => {
-                let have = self.all.as_ref().map_or(0, Vec::len) as u64;
-                (count > have).then(|| {
-                    let gpus =
-                        if count == 1 { "1 GPU".to_owned() } else { format!("{count} GPUs") };
-                    Fault::request(format!(
-                        "trial {trial} asks for {gpus}, more than this machine has"
-                    ))
-                    .at(format!("devices here: {}", there()))
-                })
-            }
-        }
-    }
-
-    fn note(&self) -> String {
-        match (&self.all, self.wanted) {
-            (_, false) => String::new(),
-            (Some(all), true) => {
-                format!("{} to hand out", crate::words::count(all.len() as u64, "GPU"))
-            }
-            (None, true) => format!(
-                "no GPU found here ({}): device ids are passed on unchecked",
-                self.why_none.as_deref().unwrap_or("no NVML")
-            ),
-        }
-    }
-
-    /// The devices a trial gets and what it may see; `None` if they are not free now.
-    fn take(&mut self, row: &Row, count: u64) -> Option<(Vec<u32>, Option<String>)> {
-        let text = |ids: &[u32]| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-        let own: Vec<u32> = match &row.gpu_ids_abs {
-            Some(named) if self.how == GpuIds::Exact || self.all.is_none() => named.clone(),
-            _ if count == 0 => return Some((Vec::new(), None)),
-            _ => self.free.iter().copied().take(count as usize).collect(),
-        };
-        let named = row.gpu_ids_abs.is_some() && (self.how == GpuIds::Exact || self.all.is_none());
-        if own.iter().any(|id| self.busy.contains(id)) || (!named && (own.len() as u64) < count) {
-            return None;
-        }
-        for id in &own {
-            self.free.remove(id);
-            self.busy.insert(*id);
-        }
-        let visible = (!own.is_empty() || row.gpu_ids_abs.is_some()).then(|| text(&own));
-        Some((own, visible))
-    }
-
-    fn give_back(&mut self, own: &[u32]) {
-        for id in own {
-            self.busy.remove(id);
-            if self.all.as_ref().is_some_and(|all| all.contains(id)) {
-                self.free.insert(*id);
-            }
-        }
-    }
-}

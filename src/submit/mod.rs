@@ -5,7 +5,9 @@
 //! ([`slurm`]), or the trials are run here ([`local`]).
 
 pub mod grow;
+pub mod limits;
 pub mod local;
+mod gpu_pool;
 pub mod preview;
 pub mod slurm;
 pub mod wave;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Source;
-use super::slurm::element_limit;
+use super::limits::element_limit;
 use crate::graph::{self, Graph};
 use crate::plan::{Params, TaskId};
 use crate::scheduler::Limits;

@@ -8,9 +8,9 @@ use anyhow::Result;
 
 use super::grow::{self, Growth};
 use super::wave::{self, Waves};
-use super::{Source, check_caps};
+use super::{Source, check_caps, limits};
 use crate::fault::Fault;
-use crate::host::{Vars, clock, disk};
+use crate::host::{Vars, clock, disk, vars};
 use crate::render::{Templates, context};
 use crate::scheduler::calls::{Calls, refusal};
 use crate::scheduler::{Limits, slurm};
@@ -50,14 +50,14 @@ pub fn submit(
     site: &Site,
     templates: &Templates,
     options: &Options,
-    vars: &Vars,
+    environment: &Vars,
     mut tell: impl FnMut(&str),
 ) -> Result<Report> {
     let plan = &source.plan;
     check_caps(plan, site, SchedulerKind::Slurm)?;
-    let mut calls = Calls::new(vars, Duration::from_secs(site.limits.call_timeout_s));
-    let limits = read_limits(&mut calls, site)?;
-    check_partitions(&mut calls, source, site)?;
+    let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
+    let limits = limits::read(&mut calls, site)?;
+    limits::check_partitions(&mut calls, source, site)?;
 
     let tree = source.tree();
     let identity = tree.create(&plan.name)?;
@@ -65,15 +65,12 @@ pub fn submit(
     let before = Waves::read(&tree)?;
     let growth = grow::grow(&tree, source, templates, site)?;
     let todo = wave::todo(&tree, growth.known, growth.added.clone(), &before.covered())?;
-    check_submit_limit(&mut calls, todo.len() as u64, &limits)?;
+    limits::check_queue(&mut calls, todo.len() as u64, &limits)?;
     let mut waves = before;
     if !todo.is_empty() {
-        let made = wave::make(&tree, "slurm", &todo, element_limit(&limits), &waves)?;
-        disk::make_dir(&tree.dir().join("plans"))?;
-        disk::write_whole(&tree.plan_of(made.wave), source.text.as_bytes())?;
+        wave::make(&tree, "slurm", &todo, limits::element_limit(&limits), &waves)?;
         waves = Waves::read(&tree)?;
     }
-    disk::write_whole(&tree.plan(), source.text.as_bytes())?;
 
     let mut run = Run {
         journal: Journal::read(&tree)?,
@@ -199,7 +196,7 @@ impl Run<'_> {
     }
 
     fn queue(&mut self) -> Result<Vec<slurm::Line>> {
-        Ok(slurm::lines(&self.calls.ask(&slurm::queue(&user_name()))?))
+        Ok(slurm::lines(&self.calls.ask(&slurm::queue(&vars::user_name()))?))
     }
 
     /// Looks for the job of an array by its token: in the queue, in the accounts, in what its elements
@@ -390,123 +387,3 @@ fn worker_argv(dir: &Path, wave: &Wave, array: &Array) -> Result<Vec<String>> {
     ])
 }
 
-/// The cluster's limits, each replaced by the site profile's where that has one.
-///
-/// # Errors
-/// When the scheduler does not answer.
-pub fn read_limits(calls: &mut Calls, site: &Site) -> Result<Limits> {
-    let mut limits = slurm::limits(&calls.ask(&slurm::config())?);
-    let own = &site.limits;
-    limits.max_array_size = own.max_array_size.or(limits.max_array_size);
-    limits.max_array_tasks = own.max_array_tasks.or(limits.max_array_tasks);
-    limits.max_job_count = own.max_job_count.or(limits.max_job_count);
-    limits.max_submit_jobs = own.max_submit_jobs;
-    if let Some(cap) = site.caps.max_array_size {
-        limits.max_array_size = Some(limits.max_array_size.map_or(cap, |m| m.min(cap)));
-    }
-    Ok(limits)
-}
-
-/// The most elements of one array under these limits (Slurm's default where nobody says).
-pub fn element_limit(limits: &Limits) -> u64 {
-    let size = limits.max_array_size.unwrap_or(1001);
-    limits.max_array_tasks.map_or(size, |tasks| size.min(tasks)).max(1)
-}
-
-/// A partition that does not exist, is down, or is too short for a trial is found before any sbatch.
-fn check_partitions(calls: &mut Calls, source: &Source, site: &Site) -> Result<()> {
-    let partitions = slurm::read_partitions(&calls.ask(&slurm::partitions())?);
-    let mut last = None;
-    for trial in &source.plan.trials {
-        let r = &trial.resources;
-        if last.is_some_and(|seen| std::sync::Arc::ptr_eq(seen, r)) {
-            continue;
-        }
-        last = Some(r);
-        let name = r.partition.as_ref().or(site.scheduler.partition.as_ref());
-        let found = match name {
-            // Slurm takes a list of partitions and chooses.
-            Some(list) => {
-                for name in list.split(',') {
-                    if !partitions.iter().any(|p| p.name == name) {
-                        let known: Vec<&str> = partitions.iter().map(|p| p.name.as_str()).collect();
-                        let fault =
-                            Fault::request(format!("this cluster has no partition `{name}`"));
-                        let hint = crate::words::nearest(name, known.iter().copied()).map_or_else(
-                            || format!("it has {}", crate::words::ticked(&known)),
-                            |near| format!("did you mean `{near}`?"),
-                        );
-                        return Err(fault.hint(hint).into());
-                    }
-                }
-                partitions
-                    .iter()
-                    .filter(|p| list.split(',').any(|n| n == p.name))
-                    .collect::<Vec<_>>()
-            }
-            None => partitions.iter().filter(|p| p.default).collect(),
-        };
-        let longest = found.iter().map(|p| p.max_time_s.unwrap_or(u64::MAX)).max();
-        if let (Some(longest), Some(wanted)) = (longest, r.walltime_s)
-            && wanted > longest
-        {
-            let sentence = format!(
-                "a walltime of {} is more than partition `{}` allows: {}",
-                crate::units::walltime_text(wanted),
-                found.first().map_or("", |p| p.name.as_str()),
-                crate::units::walltime_text(longest)
-            );
-            return Err(Fault::request(sentence)
-                .hint("lower `walltime` or name another `partition`")
-                .into());
-        }
-        let widest = found.iter().map(|p| p.max_nodes.or(p.total_nodes).unwrap_or(u64::MAX)).max();
-        if let Some(widest) = widest
-            && u64::from(r.nodes) > widest
-        {
-            let sentence = format!(
-                "a trial asks for {} nodes, partition `{}` gives a job at most {widest}",
-                r.nodes,
-                found.first().map_or("", |p| p.name.as_str())
-            );
-            return Err(Fault::request(sentence).into());
-        }
-    }
-    Ok(())
-}
-
-/// The limits on how many elements may be queued.
-fn check_submit_limit(calls: &mut Calls, elements: u64, limits: &Limits) -> Result<()> {
-    if elements == 0 {
-        return Ok(());
-    }
-    let mut submit = limits.max_submit_jobs;
-    if submit.is_none() && limits.accounting {
-        // Not every site lets users ask; then sbatch itself will say it.
-        let output = calls.make(&slurm::associations(&user_name()))?;
-        submit = slurm::max_submit_jobs(&output.stdout);
-    }
-    let too_many = |name: &str, limit: u64| {
-        Fault::request(format!(
-            "the sweep would put {} into the queue, more than {name} allows: {limit}",
-            crate::words::count(elements, "element")
-        ))
-        .hint("submit a smaller plan first and let it grow, or raise the limit in the site profile if it is wrong")
-    };
-    if let Some(limit) = submit.filter(|&limit| elements > limit) {
-        return Err(too_many("MaxSubmitJobs", limit).into());
-    }
-    if let Some(limit) = limits.max_job_count.filter(|&limit| elements >= limit) {
-        return Err(too_many("MaxJobCount", limit).into());
-    }
-    Ok(())
-}
-
-/// The name of the user, as the scheduler knows it.
-pub fn user_name() -> String {
-    let uid = nix::unistd::getuid();
-    nix::unistd::User::from_uid(uid)
-        .ok()
-        .flatten()
-        .map_or_else(|| uid.to_string(), |user| user.name)
-}

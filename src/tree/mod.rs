@@ -115,9 +115,9 @@ impl Tree {
         self.dir.join("plan.toml")
     }
 
-    /// The plan of a submission (`plans/0001.toml`).
-    pub fn plan_of(&self, wave: u32) -> PathBuf {
-        self.dir.join(format!("plans/{wave:04}.toml"))
+    /// The plan that brought the trials of the table that begins at `first`.
+    pub fn plan_of(&self, first: u64) -> PathBuf {
+        self.dir.join(format!("plans/{first:012}.toml"))
     }
 
     /// The script of an array.

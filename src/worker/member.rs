@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 
 use super::child::{self, Happening, Stop};
 use super::peers::{self, Down, Line, Up};
-use super::{Job, attempt, clock_of};
+use super::{Job, clock_of, output, prepare};
 use crate::host::signal::Signals;
 use crate::rank;
 
@@ -20,9 +20,9 @@ use crate::rank;
 /// # Errors
 /// When rank 0 cannot be found.
 pub fn run(job: &Job, signals: &mut Signals) -> Result<i32> {
-    let world = job.rank.world_size.unwrap_or(1);
+    let world = job.world;
     let name = peers::meeting_name(&job.vars, job.row.id)?;
-    let deadline = attempt::rendezvous_deadline(&job.vars);
+    let deadline = prepare::rendezvous_deadline(&job.vars);
     let told = || signals.next(Duration::ZERO).is_some_and(|s| s != Signal::SIGCHLD);
     let dir = job.tree.dir().join("meet");
     let (line, inbox) = peers::join(&dir, &name, job.rank.rank, world, &job.host, deadline, told)?;
@@ -70,7 +70,7 @@ fn one(
         line.say(&Up::Broken { reason });
         1
     };
-    let mut prepared = match attempt::prepare(job, number, &torch) {
+    let mut prepared = match prepare::prepare(job, number, &torch) {
         Ok(prepared) => prepared,
         Err(error) => return broken(format!("{error:#}")),
     };
@@ -78,7 +78,7 @@ fn one(
         return broken("cannot open /dev/null".into());
     };
     let launched = Instant::now();
-    let mut program = match attempt::start_program(&prepared, Some(()), &nowhere) {
+    let mut program = match prepare::start_program(&prepared, Some(()), &nowhere) {
         Ok(program) => program,
         Err(fault) => return broken(fault.to_string()),
     };
@@ -92,7 +92,7 @@ fn one(
         .map(|pipe| {
             let line = line.clone();
             std::thread::spawn(move || {
-                attempt::each_line(pipe, |text| line.say(&Up::Line { text: text.to_owned() }));
+                output::each_line(pipe, |text| line.say(&Up::Line { text: text.to_owned() }));
             })
         })
         .collect();
@@ -112,7 +112,7 @@ fn one(
             }
             Happening::Stopping(_) => None,
         });
-    attempt::drain(threads);
+    output::drain(threads);
     let rows = prepared.scratch.take_metrics(true);
     if !rows.is_empty() {
         line.say(&Up::Metrics { rows });

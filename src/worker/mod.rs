@@ -8,7 +8,10 @@ pub mod attempt;
 pub mod child;
 pub mod launch;
 pub mod member;
+mod others;
+mod output;
 pub mod peers;
+pub mod prepare;
 pub mod scratch;
 
 use std::path::PathBuf;
@@ -21,9 +24,10 @@ use crate::host::signal::Signals;
 use crate::host::{Vars, clock, disk, vars};
 use crate::plan::{OnFailure, Resources};
 use crate::rank;
-use crate::tree::records::{self, Event, Outcome};
+use crate::tree::records::{self, Event, Outcome, Record};
 use crate::tree::table::{self, Head, Row};
 use crate::tree::{Tree, line, waves};
+use crate::words;
 
 /// Which trial a worker is to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +68,8 @@ pub struct Job {
     pub resources: Resources,
     /// Who this process is.
     pub rank: rank::Rank,
+    /// How many ranks the trial has.
+    pub world: u32,
     /// The environment the worker was started with.
     pub vars: Vars,
     /// This node's name.
@@ -86,27 +92,47 @@ pub fn run(request: &Request, vars: Vars) -> Result<i32> {
     let (head, row) = table::find(&tree, trial)?;
     let resources = row.resources.clone().unwrap_or_else(|| head.resources.clone());
     let job_id = job_id(&vars);
-    let job = Job { tree, head, row, resources, rank, vars, host, job_id };
-    if job.rank.world_size.unwrap_or(1) > 1 && job.rank.rank > 0 {
+    let world = world_size(trial, &rank, &resources)?;
+    let job = Job { tree, head, row, resources, rank, world, vars, host, job_id };
+    let (record, next_run) = records::of_trial(&job.tree, trial)?;
+    if record.outcome() == Some(Outcome::Done) {
+        // Requeued after its end, or submitted twice: a finished result is never made again.
+        drop_empty_job_log();
+        return Ok(0);
+    }
+    if request.gate && gate_is_closed(&job)? {
+        drop_empty_job_log();
+        return Ok(1);
+    }
+    if world > 1 && job.rank.rank > 0 {
         return member::run(&job, &mut signals);
     }
-    lead(&job, request.gate, &mut signals)
+    lead(&job, &record, next_run, &mut signals)
+}
+
+/// The number of ranks: what the launcher says must be what the plan asked for.
+fn world_size(trial: u64, rank: &rank::Rank, resources: &Resources) -> Result<u32, Fault> {
+    let asked = resources.ranks;
+    match rank.world_size {
+        // Bare PMIx does not say; the plan does.
+        None => Ok(asked),
+        Some(world) if world == asked => Ok(world),
+        Some(world) => {
+            let sentence = format!(
+                "trial {trial} asks for {}, but {} started",
+                words::count(u64::from(asked), "rank"),
+                if world == 1 { "1 was".to_owned() } else { format!("{world} were") }
+            );
+            Err(Fault::request(sentence).at(format!("launcher: {}", rank.launcher)).hint(
+                "start one worker a rank (srun, mpiexec); `hpcsweep worker --explain` shows what this one sees",
+            ))
+        }
+    }
 }
 
 /// Rank 0: opens the record and runs attempts until one is done or none is left.
-fn lead(job: &Job, gate: bool, signals: &mut Signals) -> Result<i32> {
-    let trial = job.row.id;
-    let world = job.rank.world_size.unwrap_or(1);
-    let (record, next_run) = records::of_trial(&job.tree, trial)?;
-    if record.outcome() == Some(Outcome::Done) {
-        // Requeued after its end, or submitted twice: a finished result is never made again. The
-        // other ranks, if any, find no meeting and need not: the whole step ends with us.
-        return Ok(0);
-    }
-    if gate && let Some(code) = closed_gate(job)? {
-        return Ok(code);
-    }
-    let mut recorder = Recorder::open(&job.tree, trial, next_run)?;
+fn lead(job: &Job, record: &Record, next_run: u32, signals: &mut Signals) -> Result<i32> {
+    let mut recorder = Recorder::open(&job.tree, job.row.id, next_run)?;
     let mut crew = None;
     let mut tried = 0;
     let first = record.attempts.last().map_or(0, |a| a.start.attempt) + 1;
@@ -128,19 +154,26 @@ fn lead(job: &Job, gate: bool, signals: &mut Signals) -> Result<i32> {
     if let Some(crew) = &mut crew {
         crew.tell(&peers::Down::Leave { code });
     }
-    let _ = world;
     drop_empty_job_log();
     Ok(code)
 }
 
-/// The exit code with which to leave if the chain has stopped before this trial.
-fn closed_gate(job: &Job) -> Result<Option<i32>> {
-    let Some(before) = job.row.after else { return Ok(None) };
+/// Whether the chain has stopped before this trial.
+fn gate_is_closed(job: &Job) -> Result<bool> {
+    let Some(before) = job.row.after else { return Ok(false) };
     if job.head.run.on_failure == OnFailure::Continue {
-        return Ok(None);
+        return Ok(false);
     }
-    let (record, _) = records::of_trial(&job.tree, before)?;
-    Ok((record.outcome() != Some(Outcome::Done)).then_some(1))
+    // A record just written on another node may take a moment to be seen here (NFS).
+    let since = Instant::now();
+    loop {
+        let (record, _) = records::of_trial(&job.tree, before)?;
+        match record.outcome() {
+            Some(outcome) => return Ok(outcome != Outcome::Done),
+            None if since.elapsed() > Duration::from_secs(3) => return Ok(true),
+            None => std::thread::sleep(Duration::from_millis(200)),
+        }
+    }
 }
 
 fn which(tree: &Tree, which: &Which, vars: &Vars) -> Result<u64> {
@@ -233,7 +266,7 @@ impl Recorder {
 /// When the trial's time is over: the scheduler's end of the job less a margin, or the walltime from
 /// now on where no scheduler keeps the time.
 pub fn clock_of(job: &Job) -> child::Clock {
-    let tick = Duration::from_millis(if job.rank.world_size.unwrap_or(1) > 1 { 20 } else { 1000 });
+    let tick = Duration::from_millis(if job.world > 1 { 20 } else { 1000 });
     let left = match job.vars.get("SLURM_JOB_END_TIME").and_then(|t| t.parse::<f64>().ok()) {
         Some(end) => Some(end - clock::now()),
         None => job.resources.walltime_s.map(|s| s as f64),

@@ -1,1 +1,354 @@
-//! Being written.
+//! The scripts that are given to Slurm: whole, byte for byte, clean to `bash -n` and shellcheck, and run
+//! the way an element of an array would.
+//!
+//! `BLESS=1 cargo test` writes the golden files anew; a missing one fails.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::world::{PROGRAM, ROOT, World};
+
+/// What stands in golden files for the program, a sweep's token and the world's folder.
+const SHOWN_PROGRAM: &str = "/opt/hpcsweep/bin/hpcsweep";
+const SHOWN_TOKEN: &str = "token123";
+const SHOWN_WORLD: &str = "/shared/ada";
+
+/// Every golden file.
+const GOLDEN: [&str; 8] = [
+    "everything.sh",
+    "minimal.sh",
+    "odd-folder.sh",
+    "ranks.sh",
+    "second-link.sh",
+    "setup-modules.sh",
+    "setup-site-modules.sh",
+    "site.sh",
+];
+
+/// A world in which `sbatch`, `scontrol` and `squeue` answer like Slurm 22.05.8 and write down how they
+/// were called.
+pub(crate) fn slurm() -> World {
+    let world = World::new();
+    let log = world.text_path("calls");
+    let write_down = format!("#!/bin/sh\nprintf '%s\\n' \"${{0##*/}} $*\" >>'{log}'\n");
+    world.write("calls", "");
+    world.program(
+        "sbatch",
+        &format!("{write_down}env >'{log}.env'\necho $((100 + $(grep -c '^sbatch ' '{log}')))\n"),
+    );
+    world.program("squeue", &write_down);
+    world.program(
+        "scontrol",
+        &format!(
+            "{write_down}case \"$*\" in\n\
+             'show config') cat <<'END'\n\
+             Configuration data as of 2026-03-01T12:00:00\n\
+             AccountingStorageType   = accounting_storage/none\n\
+             MaxArraySize            = 1001\n\
+             MaxJobCount             = 10000\n\
+             MpiDefault              = pmix\n\
+             SchedulerParameters     = (null)\n\
+             SLURM_VERSION           = 22.05.8\n\
+             END\n;;\n\
+             *) echo 'PartitionName=main AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL \
+             Default=YES QoS=N/A DefaultTime=NONE DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 \
+             Hidden=NO MaxNodes=UNLIMITED MaxTime=UNLIMITED MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED \
+             Nodes=n[1-4] PriorityJobFactor=1 PriorityTier=1 RootOnly=NO ReqResv=NO OverSubscribe=NO \
+             OverTimeLimit=NONE PreemptMode=OFF State=UP TotalCPUs=64 TotalNodes=4 SelectTypeParameters=NONE \
+             JobDefaults=(null) DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED' ;;\n\
+             esac\n"
+        ),
+    );
+    world
+}
+
+/// A script with what differs from run to run replaced.
+fn shown(world: &World, sweep: &str, script: &str) -> String {
+    let identity: serde_json::Value = serde_json::from_str(&world.read(&format!("{sweep}/sweep.json"))).unwrap();
+    let quoted = hpcsweep::words::sh_quote(PROGRAM);
+    world
+        .read(&format!("{sweep}/jobs/{script}"))
+        .replace(&quoted, SHOWN_PROGRAM)
+        .replace(identity["token"].as_str().unwrap(), SHOWN_TOKEN)
+        .replace(world.text_path("").trim_end_matches('/'), SHOWN_WORLD)
+}
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(ROOT).join("tests/golden/slurm").join(name)
+}
+
+/// Compares a script with its golden file, and asks bash and shellcheck what they think of it.
+#[track_caller]
+fn check(world: &World, sweep: &str, script: &str, name: &str) {
+    assert!(GOLDEN.contains(&name), "add {name} to GOLDEN");
+    let text = shown(world, sweep, script);
+    let path = golden(name);
+    if std::env::var_os("BLESS").is_some() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, &text).unwrap();
+    }
+    let expected = fs::read_to_string(&path)
+        .unwrap_or_else(|e| panic!("{}: {e}: write it with BLESS=1 and read it", path.display()));
+    assert_eq!(text, expected, "{name} differs; if that is right: BLESS=1");
+    let own = world.text_path(&format!("{sweep}/jobs/{script}"));
+    assert_eq!(world.call("bash", &["-n", &own]).whole(), "exit code 0\n");
+    // SC1091: it cannot follow files of the person's own. SC2016: code between single quotes shall not run.
+    let ran = world.call("shellcheck", &["--norc", "--exclude=SC1091,SC2016", &own]);
+    assert_eq!(ran.whole(), "exit code 0\n", "{text}");
+}
+
+#[track_caller]
+fn submit(world: &World, plan: &str, args: &[&str]) {
+    world.write("plan.toml", plan);
+    world.run(&[&["submit", "plan.toml", "--slurm"], args].concat()).ok();
+}
+
+const MINIMAL: &str = "version = 1\n[sweep]\nname = \"demo\"\n[run]\ncommand = [\"true\"]\n";
+
+#[test]
+fn a_plan_without_requests_makes_a_short_script() {
+    let world = slurm();
+    submit(&world, MINIMAL, &[]);
+    check(&world, "results/demo", "0001.sh", "minimal.sh");
+}
+
+#[test]
+fn everything_a_plan_asks_for_is_a_directive() {
+    let world = slurm();
+    let plan = r#"version = 1
+[sweep]
+name = "demo"
+[run]
+command = ["true"]
+[resources]
+nodes = 2
+ranks = 4
+ranks_per_node = 2
+cpus_per_rank = 3
+gpus_per_rank = 1
+memory = "1500M"
+walltime = "1-02:03:04"
+partition = "main"
+account = "it's mine"
+qos = "high"
+constraint = "avx2&[rack1|rack2]"
+directives = ["--mail-type=END", "--comment='two words'", "--exclusive"]
+[grid]
+a = [1, 2, 3, 4]
+"#;
+    submit(&world, plan, &["--max-running", "2"]);
+    check(&world, "results/demo", "0001.sh", "everything.sh");
+}
+
+#[test]
+fn several_ranks_are_started_by_the_launcher() {
+    let world = slurm();
+    submit(&world, &format!("{MINIMAL}[resources]\nranks = 4\n"), &[]);
+    check(&world, "results/demo", "0001.sh", "ranks.sh");
+}
+
+#[test]
+fn a_link_of_a_chain_has_an_array_of_its_own_that_follows() {
+    let world = slurm();
+    let plan = format!("{MINIMAL}[defaults]\ntask_id = \"c{{{{ c }}}}\"\n[grid]\nc = [1, 2]\na = [1, 2]\n");
+    submit(&world, &plan, &[]);
+    check(&world, "results/demo", "0002.sh", "second-link.sh");
+    let calls = world.read("calls").replace(&world.text_path(""), "");
+    assert_eq!(
+        calls,
+        "\
+scontrol show config
+scontrol --oneliner show partition
+sbatch --parsable results/demo/jobs/0001.sh
+sbatch --parsable --dependency=aftercorr:101 --kill-on-invalid-dep=yes results/demo/jobs/0002.sh
+"
+    );
+}
+
+#[test]
+fn a_site_profile_fills_in_what_the_plan_leaves_open() {
+    let world = slurm();
+    let profile = r#"version = 1
+[scheduler]
+partition = "main"
+account = "physics"
+qos = "normal"
+launcher = ["mpiexec", "--bind-to", "none", "-x", "A=two words"]
+directives = ["--export=NONE"]
+single_rank_step = true
+[shell]
+path = "/usr/bin/bash"
+[caps]
+max_walltime = "02:00:00"
+max_running = 5
+"#;
+    world.write("home/config/hpcsweep/site.toml", profile);
+    submit(&world, &format!("{MINIMAL}[grid]\na = [1, 2, 3, 4, 5, 6, 7]\n"), &[]);
+    check(&world, "results/demo", "0001.sh", "site.sh");
+}
+
+/// A folder whose name is all that a shell, Slurm or a template could stumble over.
+const ODD: &str = "it's 100% \"odd\" $(date) `id` \\ {{ a }} #;&|*";
+
+#[test]
+fn quotes_blanks_and_percent_signs_in_paths_stay_text() {
+    let world = slurm();
+    world.write(&format!("{ODD}/plan.toml"), MINIMAL);
+    let plan = format!("{ODD}/plan.toml");
+    world.run(&["submit", &plan, "--slurm"]).ok();
+    check(&world, &format!("{ODD}/results/demo"), "0001.sh", "odd-folder.sh");
+}
+
+#[test]
+fn modules_and_set_up_lines_stand_in_a_script_that_becomes_the_command() {
+    let world = slurm();
+    let plan = r#"version = 1
+[sweep]
+name = "demo"
+[run]
+command = ["true"]
+modules = ["cuda/12.4", "my module's"]
+setup = ["source /etc/profile", "export A=\"$HOME\"", "cd / && umask 077"]
+"#;
+    submit(&world, plan, &[]);
+    check(&world, "results/demo", "setup-000000000000.sh", "setup-modules.sh");
+}
+
+#[test]
+fn the_sites_modules_come_first_and_by_the_sites_own_door() {
+    let world = slurm();
+    let profile = "version = 1\n[modules]\nload = [\"gcc/12\"]\ninit = \"/opt/my modules/init/bash\"\n";
+    world.write("home/config/hpcsweep/site.toml", profile);
+    let plan = MINIMAL.replace("[run]", "[run]\nmodules = [\"cuda/12.4\"]");
+    submit(&world, &plan, &[]);
+    check(&world, "results/demo", "setup-000000000000.sh", "setup-site-modules.sh");
+}
+
+#[test]
+fn there_is_no_golden_file_without_a_test() {
+    let mut found: Vec<String> = fs::read_dir(golden(""))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    found.sort();
+    assert_eq!(found, GOLDEN);
+}
+
+#[test]
+fn nothing_of_an_outer_job_reaches_sbatch() {
+    let mut world = slurm();
+    for name in ["SLURM_JOB_ID", "SLURM_NTASKS", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "RANK", "WORLD_SIZE"] {
+        world.set(name, "7");
+    }
+    world.set("MINE", "kept");
+    submit(&world, MINIMAL, &[]);
+    let env = world.read("calls.env");
+    let leaked: Vec<&str> = env
+        .lines()
+        .filter(|line| line.starts_with("SLURM_JOB") || line.starts_with("SLURM_NTASKS"))
+        .chain(env.lines().filter(|line| line.contains("RANK") || line.starts_with("WORLD_SIZE")))
+        .collect();
+    assert!(leaked.is_empty(), "{leaked:?}");
+    assert!(env.contains("\nMINE=kept\n") || env.starts_with("MINE=kept\n"), "{env}");
+}
+
+/// Runs the script of an array the way Slurm starts an element.
+fn element(world: &World, script: &str, index: u32, count: u32) -> crate::world::Ran {
+    let mut command = world.command("bash");
+    command.arg(world.path(script)).env("SLURM_ARRAY_JOB_ID", "101").env("SLURM_JOB_ID", "102");
+    command.env("SLURM_ARRAY_TASK_ID", index.to_string()).env("SLURM_ARRAY_TASK_COUNT", count.to_string());
+    command.env("SLURM_PROCID", "0").env("SLURM_NTASKS", "1");
+    let output = command.output().unwrap();
+    crate::world::Ran {
+        code: output.status.code().unwrap(),
+        out: world.shown(&output.stdout),
+        err: world.shown(&output.stderr),
+    }
+}
+
+#[test]
+fn an_element_of_the_array_runs_its_own_trial() {
+    let world = slurm();
+    let plan = r#"version = 1
+[sweep]
+name = "demo"
+[run]
+command = ["sh", "-c", "echo trial $HPCSWEEP_TRIAL a={{ a }}; exit {{ a }}"]
+[grid]
+a = [0, 3]
+"#;
+    let folder = format!("{ODD}/plan.toml");
+    world.write(&folder, plan);
+    world.run(&["submit", &folder, "--slurm"]).ok();
+    let sweep = format!("{ODD}/results/demo");
+    let script = format!("{sweep}/jobs/0001.sh");
+    // The program's own exit code reaches the scheduler.
+    assert_eq!(element(&world, &script, 1, 2).whole(), "exit code 3\n");
+    assert_eq!(element(&world, &script, 0, 2).whole(), "exit code 0\n");
+    let table = world.table(&[&world.text_path(&sweep)]);
+    let rows: Vec<String> = table
+        .iter()
+        .map(|r| format!("{} {} {} {}", r["trial"], r["state"], r["exit_code"], r["job"]))
+        .collect();
+    assert_eq!(rows, ["0 \"done\" 0 \"101_0\"", "1 \"failed\" 3 \"101_1\""]);
+    assert_eq!(world.run(&["logs", "1", &world.text_path(&sweep)]).ok(), "trial 1 a=3\n");
+    // An element that is run again makes nothing anew.
+    assert_eq!(element(&world, &script, 0, 2).whole(), "exit code 0\n");
+    assert_eq!(world.table(&[&world.text_path(&sweep)])[0]["attempts"], 1);
+    // An index that the array does not have is the request's fault.
+    let ran = element(&world, &script, 2, 2);
+    assert_eq!(
+        ran.whole(),
+        "error: array index 2 is beyond the 2 elements of this array\nexit code 2\n"
+    );
+}
+
+#[test]
+fn a_second_submission_submits_only_what_is_new() {
+    let world = slurm();
+    let plan = format!("{MINIMAL}[grid]\na = [1, 2]\n");
+    submit(&world, &plan, &[]);
+    submit(&world, &plan, &[]);
+    let sbatch = || world.read("calls").lines().filter(|l| l.starts_with("sbatch")).count();
+    assert_eq!(sbatch(), 1);
+    let ran = {
+        world.write("plan.toml", &plan.replace("[1, 2]", "[1, 2, 3]"));
+        world.run(&["submit", "plan.toml", "--slurm"])
+    };
+    assert_eq!(
+        ran.whole(),
+        "\
+array 2: 1 trial as job 102
+demo: 1 trial submitted as 1 array (3 scheduler calls); 2 had been submitted before
+jobs: 102
+results: $WORLD/results/demo
+next: hpcsweep status
+exit code 0
+"
+    );
+    assert!(world.read("results/demo/jobs/0002.sh").contains("--array=0-0\n"));
+}
+
+#[test]
+fn a_scheduler_that_refuses_is_quoted_and_nothing_is_lost() {
+    let world = slurm();
+    let good = world.read("bin/sbatch");
+    world.program(
+        "sbatch",
+        "#!/bin/sh\necho 'sbatch: error: Batch job submission failed: Invalid account or account/partition \
+         combination specified' >&2\nexit 1\n",
+    );
+    world.write("plan.toml", MINIMAL);
+    assert_eq!(
+        world.run(&["submit", "plan.toml", "--slurm"]).whole(),
+        "\
+error: array 1 was not submitted: `sbatch` says: Batch job submission failed: Invalid account or account/partition combination specified
+  ran: sbatch --parsable $WORLD/results/demo/jobs/0001.sh
+hint: nothing of this sweep is in the queue; mend it and run the same command again
+exit code 3
+"
+    );
+    world.program("sbatch", &good);
+    let ran = world.run(&["submit", "plan.toml", "--slurm"]);
+    assert!(ran.err.starts_with("array 1: 1 trial as job 101\n"), "{}", ran.whole());
+}

@@ -1,0 +1,148 @@
+//! What a rank needs before its program starts: the command filled in, the environment, the folders.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::Duration;
+
+use anyhow::Result;
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use super::Job;
+use super::scratch::Scratch;
+use crate::devices;
+use crate::fault::Fault;
+use crate::host::{Vars, disk, process};
+use crate::plan::CommandTemplate;
+
+/// What a rank needs to start its program.
+pub struct Prepared {
+    /// The argument vector, set-up script included.
+    pub argv: Vec<String>,
+    /// Its environment.
+    pub env: Vars,
+    /// Its working folder.
+    pub workdir: PathBuf,
+    /// `CUDA_VISIBLE_DEVICES`, where the worker sets it.
+    pub devices: Option<String>,
+    /// The attempt's private folder.
+    pub scratch: Scratch,
+}
+
+/// How long ranks wait for each other: `HPCSWEEP_RENDEZVOUS_S`, 120 s without it.
+pub fn rendezvous_deadline(vars: &Vars) -> Duration {
+    let seconds = vars.get("HPCSWEEP_RENDEZVOUS_S").and_then(|s| s.parse().ok()).unwrap_or(120.0);
+    Duration::from_secs_f64(f64::max(seconds, 0.1))
+}
+
+/// Fills in the parameters and makes the attempt's folders.
+///
+/// # Errors
+/// When the command cannot be rendered, a device is not granted, or a folder cannot be made.
+pub fn prepare(job: &Job, attempt: u32, torch: &[(&'static str, String)]) -> Result<Prepared> {
+    let Job { head, row, tree, .. } = job;
+    let params = row.parameters();
+    let work = tree.work(row.id);
+    let checkpoints = tree.checkpoints(row.id);
+    let trial = json!({
+        "id": row.id, "task_id": row.task_id, "chain": row.chain, "link": row.link, "attempt": attempt,
+        "work_dir": work, "checkpoint_dir": checkpoints, "gpu_ids_abs": row.gpu_ids_abs,
+    });
+    let sweep = json!({ "name": head.sweep, "seed": head.seed, "dir": tree.dir() });
+    let rendered = CommandTemplate::new(&head.run)?
+        .render(&params, &[("trial", trial), ("sweep", sweep)])
+        .map_err(|fault| Fault {
+            sentence: format!("trial {}: {}", row.id, fault.sentence),
+            ..fault
+        })?;
+    let devices = devices::visible(row.id, row.gpu_ids_abs.as_deref(), head.gpu_ids, &job.vars)?;
+    let scratch = Scratch::make(&job.vars, row.id, &row.params)?;
+    // Made on demand: removed again when the program has left nothing there.
+    disk::make_dir(&checkpoints)?;
+
+    let mut env: Vars = job
+        .vars
+        .iter()
+        .filter(|(k, _)| !is_private(k))
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect();
+    let mut set = |name: &str, value: String| {
+        env.insert(name.to_owned(), value);
+    };
+    for (name, value) in params.iter() {
+        set(&format!("HPCSWEEP_PARAM_{}", env_name(name)), value.to_string());
+    }
+    let own = [
+        ("HPCSWEEP_SWEEP", head.sweep.clone()),
+        ("HPCSWEEP_SWEEP_DIR", path_text(tree.dir())),
+        ("HPCSWEEP_TRIAL", row.id.to_string()),
+        ("HPCSWEEP_TASK_ID", row.task_text()),
+        ("HPCSWEEP_CHAIN", row.chain.to_string()),
+        ("HPCSWEEP_LINK", row.link.to_string()),
+        ("HPCSWEEP_ATTEMPT", attempt.to_string()),
+        ("HPCSWEEP_PARAMS", path_text(&scratch.params())),
+        ("HPCSWEEP_METRICS", path_text(&scratch.metrics())),
+        ("HPCSWEEP_RESULT", path_text(&scratch.result())),
+        ("HPCSWEEP_WORK_DIR", path_text(&work)),
+        ("HPCSWEEP_CHECKPOINT_DIR", path_text(&checkpoints)),
+    ];
+    for (name, value) in own {
+        set(name, value);
+    }
+    for (name, value) in torch {
+        set(name, value.clone());
+    }
+    if let Some(devices) = &devices {
+        set("CUDA_VISIBLE_DEVICES", devices.clone());
+    }
+    for (name, value) in &rendered.env {
+        set(name, value.clone());
+    }
+    let mut argv = rendered.argv;
+    if let Some((shell, script)) = &head.setup {
+        argv.splice(0..0, [path_text(shell), path_text(script)]);
+    }
+    Ok(Prepared { argv, env, workdir: head.workdir.clone(), devices, scratch })
+}
+
+/// Variables that tell a worker who it is; a program below must not mistake them for its own.
+fn is_private(name: &str) -> bool {
+    name.starts_with("HPCSWEEP_") && name != "HPCSWEEP_SITE"
+}
+
+fn path_text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// `opt.lr` is `OPT_LR`.
+pub fn env_name(parameter: &str) -> String {
+    parameter
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
+        .collect()
+}
+
+/// Starts a rank's program. With `piped` its output comes through pipes, otherwise straight into the log.
+///
+/// # Errors
+/// Why it could not be started, in words.
+pub fn start_program(prepared: &Prepared, piped: Option<()>, log: &File) -> Result<Child, Fault> {
+    let sink = match piped {
+        Some(()) => process::Sink::Pipes,
+        None => process::Sink::File(log.try_clone().map_err(|e| process::not_started("log", &e))?),
+    };
+    process::start(&prepared.argv, &prepared.env, &prepared.workdir, sink, Signal::SIGKILL).map_err(
+        |e| {
+            if !prepared.workdir.is_dir() {
+                let sentence = format!(
+                    "the working folder `{}` does not exist here",
+                    prepared.workdir.display()
+                );
+                return Fault::machine(sentence);
+            }
+            process::not_started(&prepared.argv[0], &e)
+        },
+    )
+}
+
