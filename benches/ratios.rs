@@ -71,7 +71,8 @@ fn run(program: &str, args: &[&str], folder: &Path) {
 }
 
 fn plan(folder: &Path, name: &str, body: &str) -> PathBuf {
-    let text = format!("version = 1\n[sweep]\nname = \"{name}\"\n[run]\ncommand = [\"true\"]\n{body}\n");
+    let text =
+        format!("version = 1\n[sweep]\nname = \"{name}\"\n[run]\ncommand = [\"true\"]\n{body}\n");
     let path = folder.join(format!("{name}.toml"));
     std::fs::write(&path, text).unwrap();
     path
@@ -107,14 +108,22 @@ fn planning(tmp: &Path) {
     let mut before: Option<f64> = None;
     for power in 3..=6 {
         let axes: Vec<String> = (0..power).map(|i| format!("a{i} = {digits}")).collect();
-        let body = format!("[resources]\nwalltime = \"1h\"\n[defaults]\nepochs = 3\n[grid]\n{}", axes.join("\n"));
+        let body = format!(
+            "[resources]\nwalltime = \"1h\"\n[defaults]\nepochs = 3\n[grid]\n{}",
+            axes.join("\n")
+        );
         let name = format!("plan{power}");
         plan(tmp, &name, &body);
         let time = median(
-            (0..5).map(|_| timed(&mut || run(PROGRAM, &["plan", &format!("{name}.toml")], tmp))).collect(),
+            (0..5)
+                .map(|_| timed(&mut || run(PROGRAM, &["plan", &format!("{name}.toml")], tmp)))
+                .collect(),
         );
         let each = time / 10f64.powi(power);
-        let what = format!("planning 10^{power} trials ({:.2} us a trial / of the size before)", each * 1e6);
+        let what = format!(
+            "planning 10^{power} trials ({:.2} us a trial / of the size before)",
+            each * 1e6
+        );
         row(&what, time, before.map_or(time, |b| b * 10.0), "linear");
         before = Some(time);
     }
@@ -205,7 +214,8 @@ fn slurm(tmp: &Path) {
             std::thread::sleep(Duration::from_millis(20));
         }
     };
-    std::fs::write(tmp.join("step.toml"), "version = 1\n[scheduler]\nsingle_rank_step = true\n").unwrap();
+    std::fs::write(tmp.join("step.toml"), "version = 1\n[scheduler]\nsingle_rank_step = true\n")
+        .unwrap();
     let mut number = 0;
     for (what, wrapped, profile) in [
         ("100 trials of `true` / sbatch --array --wrap true", "true", None),
@@ -217,7 +227,11 @@ fn slurm(tmp: &Path) {
                 number += 1;
                 let name = format!("noop{number}");
                 let axis: Vec<String> = (0..100).map(|i| i.to_string()).collect();
-                plan(tmp, &name, &format!("[resources]\nmemory = \"50M\"\n[grid]\ni = [{}]", axis.join(", ")));
+                plan(
+                    tmp,
+                    &name,
+                    &format!("[resources]\nmemory = \"50M\"\n[grid]\ni = [{}]", axis.join(", ")),
+                );
                 let mut command = Command::new(PROGRAM);
                 command.args(["-q", "submit", &format!("{name}.toml"), "--slurm"]).current_dir(tmp);
                 if let Some(profile) = profile {

@@ -10,7 +10,8 @@ fn main() {
     println!("cargo::rerun-if-env-changed=CC");
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
     let found = Command::new(compiler).arg("-print-file-name=libgcc_eh.a").output();
-    let path = found.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned()).unwrap_or_default();
+    let path =
+        found.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned()).unwrap_or_default();
     // A compiler that lacks it prints the bare name.
     if Path::new(&path).is_absolute() && Path::new(&path).exists() {
         // The whole archive: defined symbols win over those of the shared library, which then is not

@@ -293,6 +293,56 @@ pub fn text(value: &Value) -> String {
     }
 }
 
+/// The learning curves: a row a metric line of every trial's decisive attempt, in order.
+///
+/// # Errors
+/// When a tree cannot be read.
+pub fn steps(sweeps: &[(Tree, Identity)]) -> Result<Table> {
+    let mut table = Table::default();
+    let several = sweeps.len() > 1;
+    let mut columns = Columns::default();
+    let mut lines: Vec<(usize, u64, Value, Vec<(String, Value)>)> = Vec::new();
+    for (s, (tree, _)) in sweeps.iter().enumerate() {
+        let records = records::all(tree)?;
+        for row in table::rows(tree)? {
+            let Some(attempt) = records.get(&row.id).and_then(Record::decisive) else { continue };
+            for metrics in &attempt.metrics {
+                let cells = flat(metrics);
+                cells.iter().for_each(|(name, _)| columns.add(name));
+                lines.push((s, row.id, row.task_id.clone().unwrap_or(Value::Null), cells));
+            }
+        }
+    }
+    if several {
+        table.columns.push("sweep".into());
+    }
+    table.columns.extend(["trial".to_owned(), "task_id".to_owned()]);
+    table.first_parameter = table.columns.len();
+    table.first_metric = table.columns.len();
+    let fixed = table.columns.clone();
+    table.columns.extend(
+        columns
+            .names
+            .iter()
+            .map(|name| if fixed.contains(name) { format!("metric.{name}") } else { name.clone() }),
+    );
+    for (s, trial, task, cells) in lines {
+        let mut row = Vec::with_capacity(table.columns.len());
+        if several {
+            row.push(Value::String(sweeps[s].1.name.clone()));
+        }
+        row.extend([trial.into(), task]);
+        row.resize(table.columns.len(), Value::Null);
+        for (name, value) in cells {
+            row[table.first_metric + columns.index[&name]] = value;
+        }
+        table.rows.push(row);
+        table.sweeps.push(sweeps[s].0.dir().to_owned());
+        table.trials.push(trial);
+    }
+    Ok(table)
+}
+
 /// Which end of a metric is best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goal {

@@ -9,8 +9,8 @@
 //! | 2 | [`units`], [`idset`], [`hostlist`], [`plan`], [`site`], [`rank`], [`devices`] |
 //! | 3 | [`graph`], [`tree`] |
 //! | 4 | [`render`] |
-//! | 5 | [`scheduler`], [`standing`] |
-//! | 6 | [`submit`], [`status`], [`collect`], [`doctor`], [`project`], [`worker`] |
+//! | 5 | [`scheduler`], [`standing`], [`status`] |
+//! | 6 | [`submit`], [`collect`], [`doctor`], [`project`], [`worker`] |
 //! | 7 | [`cli`] |
 
 pub mod fault;
@@ -33,11 +33,11 @@ pub mod render;
 
 pub mod scheduler;
 pub mod standing;
+pub mod status;
 
 pub mod collect;
 pub mod doctor;
 pub mod project;
-pub mod status;
 pub mod submit;
 pub mod worker;
 

@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use crate::host::{Vars, vars};
 use crate::plan::OnFailure;
+use crate::scheduler::State as Word;
 use crate::scheduler::calls::Calls;
 use crate::scheduler::slurm::{self, Elements};
 use crate::site::Site;
@@ -35,16 +36,23 @@ pub struct Status {
     pub calls: u32,
     /// Job ids of its arrays.
     pub jobs: Vec<String>,
+    asked: bool,
 }
 
 /// Reads a sweep and, where it was given to a scheduler, asks that once.
 ///
 /// # Errors
 /// When the tree cannot be read; a scheduler that does not answer is no error.
-pub fn of(tree: Tree, identity: Identity, site: &Site, environment: &Vars, ask: bool) -> Result<Status> {
+pub fn of(
+    tree: Tree,
+    identity: Identity,
+    site: &Site,
+    environment: &Vars,
+    ask: bool,
+) -> Result<Status> {
     let rows = table::rows(&tree)?;
     let heads = table::heads(&tree)?;
-    let records = records::all(&tree)?;
+    let mut records = records::all(&tree)?;
     let journal = Journal::read(&tree)?;
     let mut places: HashMap<u64, (u32, u64)> = HashMap::new();
     for wave in waves::read(&tree)? {
@@ -73,6 +81,25 @@ pub fn of(tree: Tree, identity: Identity, site: &Site, environment: &Vars, ask: 
         }
     };
     let executor = lock::is_held(&tree);
+    // A trial may have ended between the reading of its record and the scheduler's answer: what looks
+    // as if it had left no end is looked at again.
+    let open: Vec<u64> = rows
+        .iter()
+        .filter(|r| asked && records.get(&r.id).is_none_or(|rec| rec.outcome().is_none()))
+        .map(|r| r.id)
+        .collect();
+    for trial in open {
+        let element = places
+            .get(&trial)
+            .and_then(|(array, index)| elements.get(journal.job(*array)?)?.get(*index));
+        let active = element.is_some_and(|e| matches!(e.state, Word::Queued(_) | Word::Running(_)));
+        if !active && places.contains_key(&trial) {
+            let (record, _) = records::of_trial(&tree, trial)?;
+            if !record.attempts.is_empty() {
+                records.insert(trial, record);
+            }
+        }
+    }
     let standings = {
         let element = |trial: u64| {
             let (array, index) = places.get(&trial)?;
@@ -89,7 +116,7 @@ pub fn of(tree: Tree, identity: Identity, site: &Site, environment: &Vars, ask: 
         };
         standing::of(&rows, &records, &witness)
     };
-    Ok(Status { tree, identity, rows, standings, records, witness, calls: calls.made, jobs })
+    Ok(Status { tree, identity, rows, standings, records, witness, calls: calls.made, jobs, asked })
 }
 
 fn ask_scheduler(
@@ -111,6 +138,11 @@ fn ask_scheduler(
 }
 
 impl Status {
+    /// Whether the scheduler's silence means something: it answered, or was never given anything.
+    pub fn is_sure(&self) -> bool {
+        self.asked
+    }
+
     /// Counts by state; they add up to the number of trials.
     pub fn counts(&self) -> BTreeMap<State, u64> {
         standing::counts(&self.standings)

@@ -37,6 +37,9 @@ pub(crate) struct Args {
     /// How to write it
     #[arg(long, value_enum)]
     format: Option<Format>,
+    /// Learning curves: a row a metric line instead of a row a trial
+    #[arg(long)]
+    steps: bool,
     /// Show all columns in the aligned table, also those in which nothing differs
     #[arg(long)]
     all: bool,
@@ -66,7 +69,8 @@ pub(crate) struct BestArgs {
 }
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
-    let table = collect::collect(&sweeps::find(&args.sweeps, context)?)?;
+    let sweeps = sweeps::find(&args.sweeps, context)?;
+    let table = if args.steps { collect::steps(&sweeps)? } else { collect::collect(&sweeps)? };
     let format = match (args.format, args.output.as_ref().and_then(|p| p.extension()?.to_str())) {
         (Some(format), _) => format,
         (None, Some("csv")) => Format::Csv,

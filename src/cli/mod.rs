@@ -8,6 +8,7 @@ mod logs;
 mod out;
 mod plan;
 mod site;
+mod smoke;
 mod status;
 mod submit;
 mod sweeps;

@@ -121,6 +121,7 @@ fn people(status: &Status, args: &Args) -> String {
             text.push_str(&format!("  ... and {} more (--trials shows all)\n", bad.len() - 10));
         }
         text.push_str(&format!("what trial {0} printed: hpcsweep logs {0}\n", bad[0].0.id));
+        text.push_str("to run them again: the same `hpcsweep submit`, with --retry\n");
     }
     text
 }

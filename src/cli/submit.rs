@@ -6,13 +6,13 @@ use std::time::Instant;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Context, collect, plan, sweeps};
+use super::{Context, collect, plan, smoke, sweeps};
 use crate::fault::Fault;
 use crate::site::{SchedulerKind, Site};
 use crate::submit::local::{self, News};
 use crate::submit::{Source, slurm};
 use crate::tree::records::Outcome;
-use crate::words::{count, duration};
+use crate::words::{count, duration, thousands};
 
 /// Submit a plan to Slurm as job arrays, or run it on this machine
 ///
@@ -35,12 +35,17 @@ pub(crate) struct Args {
     /// At most this many trials of an array at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_running: Option<u32>,
-    /// Local: run failed, timed-out and skipped trials again
+    /// Run trials again that ended without success: failed, timed out, interrupted, lost, skipped
     #[arg(long)]
     retry: bool,
     /// Only show what would be done
     #[arg(long)]
     dry_run: bool,
+    /// Try one trial here and now, and keep nothing: what it prints, its metrics, how it ends
+    ///
+    /// The program sees HPCSWEEP_SMOKE=1 and may do less than it would.
+    #[arg(long, value_name = "TRIAL", num_args = 0..=1, default_missing_value = "0", conflicts_with = "dry_run")]
+    smoke: Option<usize>,
     /// With --dry-run: write JSON
     #[arg(long, requires = "dry_run")]
     json: bool,
@@ -61,6 +66,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         plan::show(&source, &site, args.templates.as_deref(), args.json, false, context)?;
         return Ok(0);
     }
+    if let Some(trial) = args.smoke {
+        return smoke::run(source, trial, args.templates.as_deref(), &site, context);
+    }
     match kind {
         SchedulerKind::Slurm => to_slurm(args, &source, &site, context),
         SchedulerKind::Local | SchedulerKind::Auto => here(args, &source, &site, context),
@@ -71,20 +79,20 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
 }
 
 fn to_slurm(args: &Args, source: &Source, site: &Site, context: &Context) -> Result<u8> {
-    if args.retry || args.jobs.is_some() {
-        return Err(Fault::request("`--retry` and `--jobs` belong to `--local`")
+    if args.jobs.is_some() {
+        return Err(Fault::request("`--jobs` belongs to `--local`")
             .hint("`--max-running N` throttles an array")
             .into());
     }
     let templates = source.templates(args.templates.as_deref(), site)?;
-    let options = slurm::Options { max_running: args.max_running.map(u64::from) };
+    let options =
+        slurm::Options { max_running: args.max_running.map(u64::from), retry: args.retry };
     let report = slurm::submit(source, site, &templates, &options, &context.vars, |text| {
         context.out.say(text);
     })?;
     sweeps::remember(&report.tree, context);
     let submitted: u64 = report.arrays.iter().map(|(array, _)| array.count).sum();
-    let already = source.plan.trials.len() as u64
-        - (report.growth.added.len() as u64).min(source.plan.trials.len() as u64);
+    let before = (source.plan.trials.len() as u64).saturating_sub(submitted);
     let mut text = format!(
         "{}: {} submitted as {} ({})",
         source.plan.name,
@@ -92,8 +100,8 @@ fn to_slurm(args: &Args, source: &Source, site: &Site, context: &Context) -> Res
         count(report.arrays.len() as u64, "array"),
         count(u64::from(report.calls), "scheduler call"),
     );
-    if already > 0 && submitted < source.plan.trials.len() as u64 {
-        text.push_str(&format!("; {already} had been submitted before"));
+    if before > 0 {
+        text.push_str(&format!("; {} had been submitted before", thousands(before)));
     }
     context.out.say(&text);
     let jobs: Vec<&str> = report.arrays.iter().map(|(_, job)| job.as_str()).collect();

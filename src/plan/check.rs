@@ -310,28 +310,28 @@ mod tests {
         check_element(
             "{{ lrr }}",
             "[grid]\nlr = [1]",
-            "element 1 of `command`: `lrr` is not a name of this plan
+            "`command[1]`: `lrr` is not a name of this plan
   plan.toml:5: \"{{ lrr }}\"]
 hint: did you mean `lr`?",
         );
         check_element(
             "{{ opt.lrr * 2 }}",
             "[defaults]\nopt.lr = 1",
-            "element 1 of `command`: `opt.lrr` is not a name of this plan
+            "`command[1]`: `opt.lrr` is not a name of this plan
   plan.toml:5: \"{{ opt.lrr * 2 }}\"]
 hint: did you mean `opt.lr`?",
         );
         check_element(
             "{{ trial.workdir }}",
             "",
-            "element 1 of `command`: `trial.workdir` is not a name of this plan
+            "`command[1]`: `trial.workdir` is not a name of this plan
   plan.toml:5: \"{{ trial.workdir }}\"]
 hint: did you mean `trial.work_dir`?",
         );
         check_element(
             "{% if false %}{{ hidden }}{% endif %}",
             "",
-            "element 1 of `command`: `hidden` is not a name of this plan
+            "`command[1]`: `hidden` is not a name of this plan
   plan.toml:5: \"{% if false %}{{ hidden }}{% endif %}\"]
 hint: known names: `params`, `sweep` and `trial`",
         );
@@ -343,7 +343,7 @@ hint: known names: `params`, `sweep` and `trial`",
         check_element(
             "{{ lr }}",
             body,
-            "element 1 of `command` uses `lr`, which trial 1 does not have
+            "`command[1]` uses `lr`, which trial 1 does not have
   plan.toml:5: \"{{ lr }}\"]
 hint: give `lr` a value in `[defaults]`",
         );
@@ -355,14 +355,14 @@ hint: give `lr` a value in `[defaults]`",
         check_element(
             "{{ lr | }}",
             "[defaults]\nlr = 1",
-            "element 1 of `command` is not a template: found `}}` but expected identifier
+            "`command[1]` is not a template: found `}}` but expected identifier
   plan.toml:5: \"{{ lr | }}\"]
 hint: expressions are written `{{ name }}`; for text with braces, `{{ '{{' }}`",
         );
         check_element(
             "{{ name * 2 }}",
             "[defaults]\nname = \"x\"",
-            "trial 0: element 1 of `command`: math operations can only be done on numbers, found `string`
+            "trial 0: `command[1]`: math operations can only be done on numbers, found `string`
   plan.toml:5: \"{{ name * 2 }}\"]",
         );
         check_faults(

@@ -78,7 +78,7 @@ impl CommandTemplate {
 
 /// The argument as it is called in messages, counted from 0 as in the list.
 pub(super) fn argument_name(i: usize) -> String {
-    format!("element {i} of `command`")
+    format!("`command[{i}]`")
 }
 
 /// The variable as it is called in messages.
@@ -236,11 +236,11 @@ mod tests {
         };
         check(
             &["a", "{{ lrr }}"],
-            "element 1 of `command`: `lrr` is not a name of this plan\nhint: did you mean `lr`?",
+            "`command[1]`: `lrr` is not a name of this plan\nhint: did you mean `lr`?",
         );
         check(
             &["a{{ nul }}"],
-            "element 0 of `command`: the text holds a NUL character, which no program can take",
+            "`command[0]`: the text holds a NUL character, which no program can take",
         );
         check(&["{% if false %}x{% endif %}"], "the command of `[run]` is empty");
     }

@@ -70,7 +70,9 @@ pub const SCRUB: &[&str] = &[
 
 /// What [`SCRUB`] would catch but a person has set to say which cluster, and who pays.
 pub const KEPT: &[&str] = &[
+    "HPCSWEEP_RENDEZVOUS_S",
     "HPCSWEEP_SITE",
+    "HPCSWEEP_SMOKE",
     "PBS_CONF_FILE",
     "PBS_DEFAULT",
     "PBS_SERVER",

@@ -122,4 +122,3 @@ pub fn check_queue(calls: &mut Calls, elements: u64, limits: &Limits) -> Result<
     }
     Ok(())
 }
-

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
-use super::grow::{self, Growth};
 use super::gpu_pool::Devices;
+use super::grow::{self, Growth};
 use super::wave::Waves;
 use super::{Source, check_caps};
 use crate::fault::Fault;
@@ -209,8 +209,7 @@ fn wait_for_orphans(records: &HashMap<u64, Record>) -> Result<()> {
         let pid = attempt.start.pid.cast_signed();
         while attempt.start.host == host && process::is_program(pid, "hpcsweep") {
             if since.elapsed() > Duration::from_secs(60) {
-                let sentence =
-                    format!("trial {} still runs in process {pid}", attempt.start.trial);
+                let sentence = format!("trial {} still runs in process {pid}", attempt.start.trial);
                 return Err(Fault::machine(sentence)
                     .hint("wait until it has ended, or end it, and run the same command again")
                     .into());
@@ -267,8 +266,9 @@ impl Executor<'_> {
     /// Starts the workers of a trial, one a rank.
     fn start(&self, trial: u64, ranks: u32, visible: Option<String>) -> Result<Vec<Child>> {
         let dir = self.tree.dir();
-        let argv = [&self.exe, "worker", "--sweep", &dir.to_string_lossy(), "--trial", &trial.to_string()]
-            .map(str::to_owned);
+        let argv =
+            [&self.exe, "worker", "--sweep", &dir.to_string_lossy(), "--trial", &trial.to_string()]
+                .map(str::to_owned);
         let mut env = self.env.clone();
         if let Some(visible) = visible {
             env.insert("CUDA_VISIBLE_DEVICES".to_owned(), visible);
@@ -399,4 +399,3 @@ fn refuse_if_queued(tree: &Tree) -> Result<()> {
         .hint("wait for them (`hpcsweep status`), or give the plan another `[sweep] name` to run it here")
         .into())
 }
-

@@ -4,10 +4,10 @@
 //! added to its table. Then either waves of job arrays are made and asked for exactly once
 //! ([`slurm`]), or the trials are run here ([`local`]).
 
+mod gpu_pool;
 pub mod grow;
 pub mod limits;
 pub mod local;
-mod gpu_pool;
 pub mod preview;
 pub mod slurm;
 pub mod wave;

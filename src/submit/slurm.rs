@@ -1,6 +1,7 @@
 //! Submitting to Slurm, exactly once: intent on disk, call, answer on disk; what has no answer is
 //! looked for by its token before it is asked for again.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use crate::render::{Templates, context};
 use crate::scheduler::calls::{Calls, refusal};
 use crate::scheduler::{Limits, slurm};
 use crate::site::{SchedulerKind, Site};
+use crate::status;
 use crate::tree::journal::{Entry, Journal, Standing, Writer};
 use crate::tree::lock::Lock;
 use crate::tree::waves::{Array, Wave};
@@ -25,6 +27,8 @@ use crate::tree::{Identity, Tree, records};
 pub struct Options {
     /// Most elements of an array that run at once.
     pub max_running: Option<u64>,
+    /// Submit trials again that ended without success.
+    pub retry: bool,
 }
 
 /// What a submission did.
@@ -64,7 +68,12 @@ pub fn submit(
     let lock = Lock::take(&tree)?;
     let before = Waves::read(&tree)?;
     let growth = grow::grow(&tree, source, templates, site)?;
-    let todo = wave::todo(&tree, growth.known, growth.added.clone(), &before.covered())?;
+    let mut covered = before.covered();
+    if options.retry {
+        let bad = without_success(&tree, &identity, site, environment)?;
+        covered.retain(|trial| !bad.contains(trial));
+    }
+    let todo = wave::todo(&tree, growth.known, growth.added.clone(), &covered, options.retry)?;
     limits::check_queue(&mut calls, todo.len() as u64, &limits)?;
     let mut waves = before;
     if !todo.is_empty() {
@@ -93,6 +102,26 @@ pub fn submit(
         arrays.push((array.clone(), job));
     }
     Ok(Report { growth, arrays, calls: run.calls.made, tree: run.tree })
+}
+
+/// The trials that ended without success or will not run, the scheduler asked: none of them is in its
+/// hands any more.
+fn without_success(
+    tree: &Tree,
+    identity: &Identity,
+    site: &Site,
+    environment: &Vars,
+) -> Result<HashSet<u64>> {
+    let status = status::of(tree.clone(), identity.clone(), site, environment, true)?;
+    if !status.is_sure() {
+        return Err(Fault::scheduler(
+            "cannot tell which trials are still in the scheduler's hands",
+        )
+        .at(status.witness)
+        .hint("`--retry` needs the scheduler's answer; nothing was submitted")
+        .into());
+    }
+    Ok(status.trials().filter(|(_, s)| s.state.is_bad()).map(|(row, _)| row.id).collect())
 }
 
 /// One submission under way.
@@ -386,4 +415,3 @@ fn worker_argv(dir: &Path, wave: &Wave, array: &Array) -> Result<Vec<String>> {
         "--gate".to_owned(),
     ])
 }
-

@@ -62,7 +62,7 @@ impl Waves {
 }
 
 /// The trials that no array runs yet and that still need to run: those just added, and older ones that
-/// an earlier submission did not get to.
+/// an earlier submission did not get to; with `retry` also those that ended without success.
 ///
 /// # Errors
 /// When the tree cannot be read.
@@ -71,6 +71,7 @@ pub fn todo(
     known: u64,
     added: Vec<Todo>,
     covered: &HashSet<u64>,
+    retry: bool,
 ) -> Result<Vec<Todo>> {
     if known == 0 {
         return Ok(added);
@@ -84,7 +85,7 @@ pub fn todo(
     let mut all = Vec::new();
     for row in table::rows(tree)?.into_iter().filter(|row| row.id < known) {
         let outcome = ended(&row.id);
-        let bad = matches!(outcome, Some(Outcome::Failed | Outcome::Timeout));
+        let bad = !retry && matches!(outcome, Some(Outcome::Failed | Outcome::Timeout));
         let behind_dead = row.after.is_some_and(|id| dead.contains(&id));
         if stop && (bad || (behind_dead && outcome.is_none())) {
             dead.insert(row.id);

@@ -88,7 +88,8 @@ pub fn run(
         }
     };
     let log = Arc::new(Mutex::new(log));
-    let pipes = if world > 1 { output::pipe_lines(&mut program, "[rank 0] ", &log) } else { Vec::new() };
+    let pipes =
+        if world > 1 { output::pipe_lines(&mut program, "[rank 0] ", &log) } else { Vec::new() };
 
     let mut others = Others::new(world);
     let mut failed_write = None;

@@ -114,7 +114,10 @@ impl Others {
 }
 
 /// Adds the rank to metric lines that do not say it.
-pub(super) fn with_rank(rows: Vec<Map<String, Value>>, rank: Option<u32>) -> Vec<Map<String, Value>> {
+pub(super) fn with_rank(
+    rows: Vec<Map<String, Value>>,
+    rank: Option<u32>,
+) -> Vec<Map<String, Value>> {
     let Some(rank) = rank else { return rows };
     let tag = |mut row: Map<String, Value>| {
         row.entry("rank").or_insert_with(|| json!(rank));
@@ -122,4 +125,3 @@ pub(super) fn with_rank(rows: Vec<Map<String, Value>>, rank: Option<u32>) -> Vec
     };
     rows.into_iter().map(tag).collect()
 }
-

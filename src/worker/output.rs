@@ -50,4 +50,3 @@ pub(super) fn write_line(log: &Arc<Mutex<File>>, prefix: &str, text: &str) {
         let _ = log.write_all(format!("{prefix}{text}\n").as_bytes());
     }
 }
-

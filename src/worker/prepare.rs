@@ -108,7 +108,7 @@ pub fn prepare(job: &Job, attempt: u32, torch: &[(&'static str, String)]) -> Res
 
 /// Variables that tell a worker who it is; a program below must not mistake them for its own.
 fn is_private(name: &str) -> bool {
-    name.starts_with("HPCSWEEP_") && name != "HPCSWEEP_SITE"
+    name.starts_with("HPCSWEEP_") && !["HPCSWEEP_SITE", "HPCSWEEP_SMOKE"].contains(&name)
 }
 
 fn path_text(path: &Path) -> String {
@@ -145,4 +145,3 @@ pub fn start_program(prepared: &Prepared, piped: Option<()>, log: &File) -> Resu
         },
     )
 }
-

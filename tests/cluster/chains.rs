@@ -46,7 +46,8 @@ fn links_run_in_order_and_chains_beside_each_other() {
         let overlap = begun[&4] < ended[&0] && begun[&0] < ended[&4];
         assert!(overlap, "chains waited for each other: {begun:?} {ended:?}");
 
-        let columns = ["trial", "task_id", "link", "state", "exit_code", "attempts", "fold", "lr", "loss"];
+        let columns =
+            ["trial", "task_id", "link", "state", "exit_code", "attempts", "fold", "lr", "loss"];
         assert_eq!(
             world.table(&columns)[3..6],
             [
@@ -76,7 +77,10 @@ fn a_failure_stops_the_rest_of_its_own_chain_only() {
         assert_eq!(status.standings(), expected);
         assert_eq!(status.code, 1);
         assert_eq!(world.lines("ran"), ["0", "1", "2", "3", "4", "6", "7", "8"]);
-        assert_eq!(world.table(&["trial", "state", "exit_code"])[3..6], ["3 done 0", "4 failed 3", "5 skipped"]);
+        assert_eq!(
+            world.table(&["trial", "state", "exit_code"])[3..6],
+            ["3 done 0", "4 failed 3", "5 skipped"]
+        );
     }
 }
 
@@ -97,7 +101,8 @@ fn with_continue_a_chain_goes_on_after_a_failure() {
         // The failure is the trial's; towards the scheduler its job went well, or the chain would stop.
         if cluster == Cluster::Accounting {
             let jobs = world.jobs().join(",");
-            let states = ["--noheader", "--allocations", "--parsable2", "--format=State", "-j", &jobs];
+            let states =
+                ["--noheader", "--allocations", "--parsable2", "--format=State", "-j", &jobs];
             let text = world.until("in the accounts", || {
                 let text = world.call("/usr/bin/sacct", &states);
                 (!text.contains("RUNNING") && text.lines().count() == 6).then_some(text)
@@ -130,14 +135,8 @@ fn what_the_scheduler_has_forgotten_stays_as_it_was() {
         "[defaults]\ntask_id = \"c{{ chain }}\"\n[grid]\nchain = [0, 1, 2]\nstep = [0, 1]",
     );
     world.submit().ok();
-    let expected = [
-        "failed: exit code 5",
-        "skipped: its chain stopped",
-        "done",
-        "done",
-        "done",
-        "done",
-    ];
+    let expected =
+        ["failed: exit code 5", "skipped: its chain stopped", "done", "done", "done", "done"];
     assert_eq!(world.finished().standings(), expected);
     world.forgotten();
     assert_eq!(world.status().standings(), expected);
@@ -159,7 +158,8 @@ fn arrays_beyond_the_largest_are_split_and_stay_dense() {
         world.submit().ok();
         assert_eq!(world.calls(), sizes.len());
         world.assert_each_ran_once(45);
-        let mut indices: Vec<String> = sizes.iter().flat_map(|n| 0..*n).map(|i| i.to_string()).collect();
+        let mut indices: Vec<String> =
+            sizes.iter().flat_map(|n| 0..*n).map(|i| i.to_string()).collect();
         indices.sort_by_key(|i| i.parse::<u64>().unwrap());
         assert_eq!(world.lines("indices"), indices);
     }
@@ -183,5 +183,9 @@ fn a_trial_leaves_two_files_and_its_job_none() {
     assert_eq!(world.files("logs"), names("logs", "log"));
     assert_eq!(world.files("work"), Vec::<String>::new());
     assert_eq!(world.files("meet"), Vec::<String>::new());
-    assert_eq!(std::fs::read_dir(world.path("tmp")).unwrap().count(), 0, "scratch folders are left");
+    assert_eq!(
+        std::fs::read_dir(world.path("tmp")).unwrap().count(),
+        0,
+        "scratch folders are left"
+    );
 }

@@ -22,8 +22,7 @@ fn at_call(nth: usize, then: &str) -> String {
 }
 
 /// What Slurm's own clients say of a lost connection.
-const TIMED_OUT: &str =
-    "echo 'sbatch: error: Batch job submission failed: Socket timed out on send/recv operation' >&2";
+const TIMED_OUT: &str = "echo 'sbatch: error: Batch job submission failed: Socket timed out on send/recv operation' >&2";
 
 #[test]
 fn killed_before_or_after_any_call_a_second_submit_completes() {
@@ -44,7 +43,10 @@ fn killed_before_or_after_any_call_a_second_submit_completes() {
                         world.submit().ok();
                         world.assert_each_ran_once(6);
                         let again = world.submit().ok();
-                        assert!(again.stderr.contains(": 0 trials submitted as 0 arrays"), "{again:?}");
+                        assert!(
+                            again.stderr.contains(": 0 trials submitted as 0 arrays"),
+                            "{again:?}"
+                        );
                     });
                 }
             });
@@ -58,7 +60,10 @@ fn killed_at_forty_moments_a_last_submit_completes() {
         let world = World::new(cluster, "killed-often");
         world.site("limits.max_array_size = 1\n");
         let values: Vec<String> = (0..60).map(|i| i.to_string()).collect();
-        world.plan("echo $HPCSWEEP_TRIAL >>$HERE/ran", &format!("[grid]\nx = [{}]", values.join(", ")));
+        world.plan(
+            "echo $HPCSWEEP_TRIAL >>$HERE/ran",
+            &format!("[grid]\nx = [{}]", values.join(", ")),
+        );
         let mut noise = std::process::id();
         for _ in 0..40 {
             // xorshift32
@@ -110,7 +115,11 @@ fn a_refusal_is_told_in_the_schedulers_words_and_nothing_is_lost() {
         assert_eq!(ran.code, 3, "{ran:?}");
         let sentence = format!("error: array 2 was not submitted: `sbatch` says: {words}");
         assert!(ran.stderr.lines().any(|line| line == sentence), "{}", ran.stderr);
-        assert!(ran.stderr.contains("run the same command again: only the rest is submitted"), "{}", ran.stderr);
+        assert!(
+            ran.stderr.contains("run the same command again: only the rest is submitted"),
+            "{}",
+            ran.stderr
+        );
         world.submit().ok();
         world.assert_each_ran_once(6);
     }

@@ -36,9 +36,8 @@ fn a_chain_that_grew_waits_for_its_predecessors() {
             let trials: Vec<String> = [("a", a), ("b", b)]
                 .iter()
                 .flat_map(|(chain, steps)| {
-                    let one = |step: char| {
-                        format!("[[trials]]\ntask_id = \"{chain}\"\nstep = {step}\n")
-                    };
+                    let one =
+                        |step: char| format!("[[trials]]\ntask_id = \"{chain}\"\nstep = {step}\n");
                     steps.chars().map(one).collect::<Vec<_>>()
                 })
                 .collect();
@@ -60,7 +59,9 @@ fn a_chain_that_grew_waits_for_its_predecessors() {
 
 #[test]
 fn what_grows_behind_a_failure_does_not_run() {
-    for (cluster, forget) in [(Cluster::Plain, true), (Cluster::Plain, false), (Cluster::Accounting, false)] {
+    for (cluster, forget) in
+        [(Cluster::Plain, true), (Cluster::Plain, false), (Cluster::Accounting, false)]
+    {
         let world = World::new(cluster, "behind");
         let script = "echo $HPCSWEEP_TRIAL >>$HERE/ran; sleep 2; [ $HPCSWEEP_PARAM_STEP != bad ]";
         let trial = |step: &str| format!("[[trials]]\ntask_id = \"a\"\nstep = \"{step}\"\n");

@@ -42,10 +42,16 @@ impl World {
             Cluster::Accounting => "HPCSWEEP_TEST_CLUSTER_ACCOUNTING",
         };
         let Some(dir) = std::env::var_os(variable) else {
-            panic!("{variable} is not set: these tests need a Slurm of their own, and scripts/test starts it");
+            panic!(
+                "{variable} is not set: these tests need a Slurm of their own, and scripts/test starts it"
+            );
         };
         let conf = Path::new(&dir).join("slurm.conf");
-        assert!(conf.is_file(), "{variable}: no cluster in {}: scripts/test starts one", conf.display());
+        assert!(
+            conf.is_file(),
+            "{variable}: no cluster in {}: scripts/test starts one",
+            conf.display()
+        );
         let folder = tempfile::Builder::new().prefix("hpcsweep-cluster-").tempdir().unwrap();
         let world = Self {
             folder,
@@ -269,18 +275,26 @@ impl World {
 
     /// The elements in the queue and in the accounts whose job name has this sweep's token, each once.
     pub(crate) fn elements(&self) -> Vec<String> {
-        let mut text =
-            self.call("/usr/bin/squeue", &["--noheader", "--array", "--states=all", "--format=%i|%j"]);
+        let mut text = self
+            .call("/usr/bin/squeue", &["--noheader", "--array", "--states=all", "--format=%i|%j"]);
         if self.cluster == Cluster::Accounting {
             text.push_str(&self.call(
                 "/usr/bin/sacct",
-                &["--noheader", "--parsable2", "--allocations", "--array", "--format=JobID,JobName"],
+                &[
+                    "--noheader",
+                    "--parsable2",
+                    "--allocations",
+                    "--array",
+                    "--format=JobID,JobName",
+                ],
             ));
         }
         let prefix = format!("{}.", self.name);
         let ours = text.lines().filter_map(|line| line.split_once('|'));
-        let mut ids: Vec<String> =
-            ours.filter(|(_, name)| name.starts_with(&prefix)).map(|(id, _)| id.to_owned()).collect();
+        let mut ids: Vec<String> = ours
+            .filter(|(_, name)| name.starts_with(&prefix))
+            .map(|(id, _)| id.to_owned())
+            .collect();
         ids.sort();
         ids.dedup();
         ids
@@ -300,7 +314,9 @@ impl World {
         let mut reader = csv::Reader::from_reader(ran.stdout.as_bytes());
         let head: Vec<String> = reader.headers().unwrap().iter().map(str::to_owned).collect();
         let place = |name: &&str| {
-            head.iter().position(|h| h == name).unwrap_or_else(|| panic!("no column {name}: {head:?}"))
+            head.iter()
+                .position(|h| h == name)
+                .unwrap_or_else(|| panic!("no column {name}: {head:?}"))
         };
         let places: Vec<usize> = columns.iter().map(place).collect();
         reader
@@ -346,8 +362,10 @@ impl Drop for World {
         if std::thread::panicking() {
             eprintln!("=== {} on {:?}:\n{}", self.name, self.cluster, self.report());
         }
-        let squeue = self.command("/usr/bin/squeue").args(["--noheader", "--format=%A %j"]).output();
-        let text = squeue.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default();
+        let squeue =
+            self.command("/usr/bin/squeue").args(["--noheader", "--format=%A %j"]).output();
+        let text =
+            squeue.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default();
         let prefix = format!("{}.", self.name);
         let left = text.lines().filter_map(|line| line.split_once(' '));
         let left: Vec<&str> =

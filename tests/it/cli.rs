@@ -6,11 +6,20 @@ use crate::world::{World, missing};
 
 /// The verbs in the order of the help, each with what its help says that it does.
 const VERBS: [(&str, &str); 11] = [
-    ("init", "Make a project: a plan, a small training program, and its own copy of the job scripts"),
-    ("plan", "Show what a plan would do: trials, chains, arrays, directives, calls, hours; writes nothing"),
+    (
+        "init",
+        "Make a project: a plan, a small training program, and its own copy of the job scripts",
+    ),
+    (
+        "plan",
+        "Show what a plan would do: trials, chains, arrays, directives, calls, hours; writes nothing",
+    ),
     ("submit", "Submit a plan to Slurm as job arrays, or run it on this machine"),
     ("status", "Show how a sweep stands: counts by state, what failed and why"),
-    ("collect", "Make one table of all results: a row a trial with its state, parameters and metrics"),
+    (
+        "collect",
+        "Make one table of all results: a row a trial with its state, parameters and metrics",
+    ),
     ("best", "Show the best finished trials by a metric"),
     ("logs", "Print what a trial printed"),
     ("worker", "Run one trial as one of its ranks (job scripts call this)"),
@@ -79,7 +88,12 @@ fn the_version_is_the_packages() {
     let version = format!("hpcsweep {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(world.run(&["--version"]).ok(), version);
     let worker = env!("CARGO_BIN_EXE_hpcsweep-worker");
-    assert!(world.call(worker, &["--version"]).ok().starts_with(&version.trim_end().replace(' ', "-worker ")));
+    assert!(
+        world
+            .call(worker, &["--version"])
+            .ok()
+            .starts_with(&version.trim_end().replace(' ', "-worker "))
+    );
 }
 
 #[test]
@@ -160,8 +174,11 @@ fn the_site_profile_says_where_each_value_comes_from() {
     world.write("home/config/hpcsweep/site.toml", "version = 1\n[scheduler]\naccount = \"mine\"\n");
     world.set("HPCSWEEP_SITE", &world.text_path("site.toml"));
     let ran = world.run(&["site", "show"]);
-    let rows: Vec<Vec<&str>> =
-        ran.ok().lines().map(|l| l.split("  ").map(str::trim).filter(|c| !c.is_empty()).collect()).collect();
+    let rows: Vec<Vec<&str>> = ran
+        .ok()
+        .lines()
+        .map(|l| l.split("  ").map(str::trim).filter(|c| !c.is_empty()).collect())
+        .collect();
     let row = |key: &str| rows.iter().find(|row| row[0] == key).unwrap()[1..].to_vec();
     assert_eq!(rows[0], ["key", "value", "from", "note"]);
     assert_eq!(row("scheduler.partition"), ["gpu", "$WORLD/site.toml:3"]);
@@ -187,7 +204,9 @@ fn a_wrong_profile_is_refused_by_every_verb_that_reads_it() {
     world.write("site.toml", "version = 1\n[sceduler]\npartition = \"gpu\"\n");
     world.write("plan.toml", crate::plan::JDIT);
     world.set("HPCSWEEP_SITE", &world.text_path("site.toml"));
-    for args in [&["site", "show"][..], &["plan", "plan.toml"], &["submit", "plan.toml"], &["doctor"]] {
+    for args in
+        [&["site", "show"][..], &["plan", "plan.toml"], &["submit", "plan.toml"], &["doctor"]]
+    {
         let ran = world.run(args);
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{}", ran.whole());
         assert!(ran.err.contains("sceduler") && ran.err.contains("`scheduler`"), "{}", ran.err);
@@ -233,7 +252,10 @@ fn the_doctor_says_what_was_seen_and_what_to_do() {
     }
     assert_eq!(seen("installation").0, "ok");
     assert_eq!(seen("scheduler"), ("ok", "Slurm 22.05.8"));
-    assert_eq!(seen("limits"), ("ok", "MaxArraySize 1,001, max_array_tasks no limit, MaxJobCount 10,000"));
+    assert_eq!(
+        seen("limits"),
+        ("ok", "MaxArraySize 1,001, max_array_tasks no limit, MaxJobCount 10,000")
+    );
     assert_eq!(seen("accounting").0, "note");
     assert_eq!(seen("MPI plugins"), ("ok", "none pmix pmi2 pmix_v4 (default pmix)"));
     assert_eq!(seen("results tree"), ("ok", "rename, exclusive creation and links work"));
@@ -248,13 +270,20 @@ fn the_doctor_says_what_was_seen_and_what_to_do() {
 #[test]
 fn the_doctor_needs_no_scheduler_but_a_tree_to_write_to() {
     let world = World::new();
-    world.program("scontrol", "#!/bin/sh\necho 'slurm_load_ctl_conf error: Unable to contact' >&2\nexit 1\n");
+    world.program(
+        "scontrol",
+        "#!/bin/sh\necho 'slurm_load_ctl_conf error: Unable to contact' >&2\nexit 1\n",
+    );
     let ran = world.run(&["doctor"]);
     assert!(ran.ok().contains("note  scheduler: no Slurm here: `scontrol` says: "), "{}", ran.out);
     world.write("file", "");
     let ran = world.run(&["doctor", "--root", "file"]);
     assert_eq!(ran.code, 4, "{}", ran.whole());
-    assert!(ran.out.contains("BAD   results tree: cannot make the folder `$WORLD/file/"), "{}", ran.out);
+    assert!(
+        ran.out.contains("BAD   results tree: cannot make the folder `$WORLD/file/"),
+        "{}",
+        ran.out
+    );
     assert!(ran.out.contains("choose a root you may write to"), "{}", ran.out);
 }
 
@@ -277,7 +306,8 @@ fn a_reader_that_goes_away_is_no_fault() {
         }
         assert!(!line.is_empty());
         let mut said = String::new();
-        std::io::Read::read_to_string(&mut started.child.stderr.take().unwrap(), &mut said).unwrap();
+        std::io::Read::read_to_string(&mut started.child.stderr.take().unwrap(), &mut said)
+            .unwrap();
         let status = started.child.wait().unwrap();
         assert_eq!((status.code(), said.as_str()), (Some(0), ""), "{args:?}");
     }

@@ -39,7 +39,8 @@ fn a_new_project_runs_at_once_and_ends_in_its_best_trial() {
     }
     let best = world.run(&["best", "--metric", "loss", "--min", "--json"]);
     let best: serde_json::Value = serde_json::from_str(best.ok()).unwrap();
-    let least = world.table(&[]).iter().map(|row| row["loss"].as_f64().unwrap()).fold(f64::MAX, f64::min);
+    let least =
+        world.table(&[]).iter().map(|row| row["loss"].as_f64().unwrap()).fold(f64::MAX, f64::min);
     assert_eq!(best["loss"], least);
 }
 

@@ -250,7 +250,7 @@ fn a_name_that_the_command_does_not_know_is_refused_with_the_nearest() {
     assert_eq!(
         world.run(&["plan", "plan.toml"]).whole(),
         "\
-error: element 2 of `command`: `batchsize` is not a name of this plan
+error: `command[2]`: `batchsize` is not a name of this plan
   plan.toml:6: \"{{ batchsize }}\"]
 hint: did you mean `batch_size`?
 exit code 2
@@ -378,7 +378,10 @@ array  block  link  elements  after  request
     5      4     0         2  -      nodes=1 ranks=1 cpus_per_rank=1
 ";
     assert!(ran.ok().contains(arrays), "{}", ran.out);
-    assert!(ran.out.contains("scheduler calls to submit: 7 (5 of sbatch, arrays of at most 4 elements)\n"));
+    assert!(
+        ran.out
+            .contains("scheduler calls to submit: 7 (5 of sbatch, arrays of at most 4 elements)\n")
+    );
 }
 
 #[test]

@@ -64,7 +64,8 @@ pub(crate) fn slurm() -> World {
 
 /// A script with what differs from run to run replaced.
 fn shown(world: &World, sweep: &str, script: &str) -> String {
-    let identity: serde_json::Value = serde_json::from_str(&world.read(&format!("{sweep}/sweep.json"))).unwrap();
+    let identity: serde_json::Value =
+        serde_json::from_str(&world.read(&format!("{sweep}/sweep.json"))).unwrap();
     let quoted = hpcsweep::words::sh_quote(PROGRAM);
     world
         .read(&format!("{sweep}/jobs/{script}"))
@@ -150,7 +151,9 @@ fn several_ranks_are_started_by_the_launcher() {
 #[test]
 fn a_link_of_a_chain_has_an_array_of_its_own_that_follows() {
     let world = slurm();
-    let plan = format!("{MINIMAL}[defaults]\ntask_id = \"c{{{{ c }}}}\"\n[grid]\nc = [1, 2]\na = [1, 2]\n");
+    let plan = format!(
+        "{MINIMAL}[defaults]\ntask_id = \"c{{{{ c }}}}\"\n[grid]\nc = [1, 2]\na = [1, 2]\n"
+    );
     submit(&world, &plan, &[]);
     check(&world, "results/demo", "0002.sh", "second-link.sh");
     let calls = world.read("calls").replace(&world.text_path(""), "");
@@ -217,7 +220,8 @@ setup = ["source /etc/profile", "export A=\"$HOME\"", "cd / && umask 077"]
 #[test]
 fn the_sites_modules_come_first_and_by_the_sites_own_door() {
     let world = slurm();
-    let profile = "version = 1\n[modules]\nload = [\"gcc/12\"]\ninit = \"/opt/my modules/init/bash\"\n";
+    let profile =
+        "version = 1\n[modules]\nload = [\"gcc/12\"]\ninit = \"/opt/my modules/init/bash\"\n";
     world.write("home/config/hpcsweep/site.toml", profile);
     let plan = MINIMAL.replace("[run]", "[run]\nmodules = [\"cuda/12.4\"]");
     submit(&world, &plan, &[]);
@@ -237,7 +241,9 @@ fn there_is_no_golden_file_without_a_test() {
 #[test]
 fn nothing_of_an_outer_job_reaches_sbatch() {
     let mut world = slurm();
-    for name in ["SLURM_JOB_ID", "SLURM_NTASKS", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "RANK", "WORLD_SIZE"] {
+    for name in
+        ["SLURM_JOB_ID", "SLURM_NTASKS", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "RANK", "WORLD_SIZE"]
+    {
         world.set(name, "7");
     }
     world.set("MINE", "kept");
@@ -256,7 +262,9 @@ fn nothing_of_an_outer_job_reaches_sbatch() {
 fn element(world: &World, script: &str, index: u32, count: u32) -> crate::world::Ran {
     let mut command = world.command("bash");
     command.arg(world.path(script)).env("SLURM_ARRAY_JOB_ID", "101").env("SLURM_JOB_ID", "102");
-    command.env("SLURM_ARRAY_TASK_ID", index.to_string()).env("SLURM_ARRAY_TASK_COUNT", count.to_string());
+    command
+        .env("SLURM_ARRAY_TASK_ID", index.to_string())
+        .env("SLURM_ARRAY_TASK_COUNT", count.to_string());
     command.env("SLURM_PROCID", "0").env("SLURM_NTASKS", "1");
     let output = command.output().unwrap();
     crate::world::Ran {

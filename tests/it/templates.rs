@@ -94,7 +94,9 @@ fn a_name_that_is_not_defined_is_refused_with_file_line_and_nearest() {
     let world = World::new();
     world.run(&["templates", "export", "templates"]).ok();
     edit(&world, "templates", "# for {{ sweeep | line }}");
-    let at = world.read("templates/setup.sh.tera").lines().position(|l| l.contains("sweeep")).unwrap() + 1;
+    let at =
+        world.read("templates/setup.sh.tera").lines().position(|l| l.contains("sweeep")).unwrap()
+            + 1;
     let expected = format!(
         "\
 error: template uses `sweeep`, which is not defined

@@ -140,7 +140,9 @@ fn arrows_point_down() {
             continue;
         }
         let Some(here) = floor(own) else {
-            faults.push(format!("{name}: room `{own}` stands on no floor: add it to FLOORS and src/lib.rs"));
+            faults.push(format!(
+                "{name}: room `{own}` stands on no floor: add it to FLOORS and src/lib.rs"
+            ));
             continue;
         };
         for other in used(&code(&text)) {
@@ -209,9 +211,10 @@ fn only_the_host_touches_files_and_programs() {
             continue;
         }
         let code = code(&text);
-        let touches = ["std::fs", "fs::", "File::", "OpenOptions", "Command::new", "set_var(", "env::var("]
-            .iter()
-            .find(|word| code.contains(**word));
+        let touches =
+            ["std::fs", "fs::", "File::", "OpenOptions", "Command::new", "set_var(", "env::var("]
+                .iter()
+                .find(|word| code.contains(**word));
         let listed = OWN_FILES.iter().any(|(file, _)| *file == name);
         match (touches, listed) {
             // The heavy worker is a program of its own and reads one variable.
@@ -253,9 +256,12 @@ fn only_the_heavy_worker_names_mpi_and_torch() {
             continue;
         }
         let code = code(&text);
-        let is_name = |before: Option<char>| !before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':');
+        let is_name = |before: Option<char>| {
+            !before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':')
+        };
         for word in ["mpi::", "tch::"] {
-            let found = code.match_indices(word).any(|(i, _)| is_name(code[..i].chars().next_back()));
+            let found =
+                code.match_indices(word).any(|(i, _)| is_name(code[..i].chars().next_back()));
             if found {
                 faults.push(format!("{name}: `{word}` belongs to src/bin/hpcsweep-worker"));
             }
@@ -280,7 +286,8 @@ fn a_long_file_says_why() {
         let head: String = text.lines().take_while(|l| l.starts_with("//!")).collect();
         let lines = text.lines().count();
         if lines > 420 && !head.contains("Long because") {
-            faults.push(format!("{name}: {lines} lines; split it or say `Long because` in its head"));
+            faults
+                .push(format!("{name}: {lines} lines; split it or say `Long because` in its head"));
         }
     }
     say(faults);

@@ -1,0 +1,148 @@
+//! What the cluster would refuse is found before the first sbatch; a cluster that is not there is said.
+
+use crate::world::{Cluster, World};
+
+/// Nothing but this is said, with exit code 2, and sbatch is not called.
+fn check(world: &World, rest: &str, said: &str) {
+    world.plan("echo $HPCSWEEP_TRIAL >>$HERE/ran", rest);
+    world.count_calls();
+    world.submit().refused(2, said);
+    assert_eq!(world.calls(), 0);
+}
+
+#[test]
+fn an_unknown_partition_is_found_before_sbatch() {
+    let world = World::new(Cluster::Plain, "partition");
+    check(
+        &world,
+        "[resources]\nmemory = \"50M\"\npartition = \"shrt\"",
+        "error: this cluster has no partition `shrt`\nhint: did you mean `short`?\n",
+    );
+}
+
+#[test]
+fn a_walltime_beyond_the_partitions_is_found_before_sbatch() {
+    let world = World::new(Cluster::Plain, "walltime");
+    check(
+        &world,
+        "[resources]\nmemory = \"50M\"\npartition = \"short\"\nwalltime = \"00:06:00\"",
+        "error: a walltime of 00:06:00 is more than partition `short` allows: 00:05:00\n\
+         hint: lower `walltime` or name another `partition`\n",
+    );
+}
+
+/// One trial of many asks for too much.
+#[test]
+fn too_many_nodes_are_found_before_sbatch() {
+    let world = World::new(Cluster::Plain, "nodes");
+    world.plan(
+        "true",
+        "[resources]\nmemory = \"50M\"\n[grid]\nx = [1, 2]\n[[trials]]\n[[trials]]\nresources.nodes = 5\nresources.ranks = 5",
+    );
+    world.count_calls();
+    let ran = world.submit();
+    assert_eq!((ran.code, world.calls()), (2, 0), "{ran:?}");
+    let first = ran.stderr.lines().next().unwrap();
+    assert_eq!(first, "error: a trial asks for 5 nodes, partition `main` gives a job at most 4");
+}
+
+fn many(n: usize) -> String {
+    let values: Vec<String> = (0..n).map(|i| i.to_string()).collect();
+    format!("[grid]\nx = [{}]", values.join(", "))
+}
+
+#[test]
+fn more_elements_than_the_cluster_keeps_are_found_before_sbatch() {
+    for (cluster, n, limit) in [
+        (Cluster::Plain, 1500, "MaxJobCount allows: 1500"),
+        (Cluster::Accounting, 301, "MaxSubmitJobs allows: 300"),
+    ] {
+        let world = World::new(cluster, "elements");
+        world.plan("echo $HPCSWEEP_TRIAL >>$HERE/ran", &many(n));
+        world.count_calls();
+        let ran = world.submit();
+        assert_eq!((ran.code, world.calls()), (2, 0), "{ran:?}");
+        let first = ran.stderr.lines().next().unwrap();
+        let n = if n == 1500 { "1,500".to_owned() } else { n.to_string() };
+        let limit = limit.replace("1500", "1,500");
+        assert_eq!(
+            first.replace("1500", "1,500"),
+            format!("error: the sweep would put {n} elements into the queue, more than {limit}")
+        );
+        // The hint holds: a smaller plan goes through.
+        world.plan("echo $HPCSWEEP_TRIAL >>$HERE/ran", &many(3));
+        world.submit().ok();
+        world.assert_each_ran_once(3);
+    }
+}
+
+#[test]
+fn limits_of_the_site_profile_count_as_well() {
+    let world = World::new(Cluster::Plain, "profile");
+    world.site("limits.max_submit_jobs = 2\n");
+    world.plan("true", &many(3));
+    world.count_calls();
+    let ran = world.submit();
+    assert_eq!((ran.code, world.calls()), (2, 0), "{ran:?}");
+    let first = ran.stderr.lines().next().unwrap();
+    assert_eq!(
+        first,
+        "error: the sweep would put 3 elements into the queue, more than MaxSubmitJobs allows: 2"
+    );
+}
+
+#[test]
+fn a_scheduler_that_does_not_answer_is_said_and_nothing_is_lost() {
+    let world = World::new(Cluster::Plain, "down");
+    world.plan("echo $HPCSWEEP_TRIAL >>$HERE/ran", "[grid]\nx = [1, 2]");
+    let dead: String = std::fs::read_to_string(world.conf())
+        .unwrap()
+        .lines()
+        .map(|line| if line.starts_with("SlurmctldPort=") { "SlurmctldPort=9" } else { line })
+        .chain(["MessageTimeout=2"])
+        .flat_map(|line| [line, "\n"])
+        .collect();
+    world.write("dead.conf", &dead);
+    world.set("SLURM_CONF", world.path("dead.conf").to_str().unwrap());
+    let ran = world.submit();
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(
+        ran.stderr.starts_with("error: `scontrol` says: ")
+            && ran.stderr.contains("Unable to contact"),
+        "{}",
+        ran.stderr
+    );
+    world.set("SLURM_CONF", world.conf().to_str().unwrap());
+    world.submit().ok();
+    world.until_lines("ran", 2);
+    // Status knows what the tree knows, and says who was not there.
+    world.set("SLURM_CONF", world.path("dead.conf").to_str().unwrap());
+    let status = world.status();
+    assert_eq!(status.json["trials_total"], 2);
+    world.set("SLURM_CONF", world.conf().to_str().unwrap());
+    world.assert_each_ran_once(2);
+}
+
+#[test]
+fn a_machine_without_slurm_is_told_so() {
+    let world = World::new(Cluster::Plain, "without");
+    world.plan("true", "");
+    world.set("PATH", world.path("bin").to_str().unwrap());
+    world.submit().refused(
+        3,
+        "error: cannot start `scontrol`: No such file or directory\n\
+         hint: is this a host from which jobs can be submitted? `--local` runs the plan here\n",
+    );
+    // sbatch alone is missing: known only when it is called.
+    for program in ["scontrol", "squeue"] {
+        std::os::unix::fs::symlink(format!("/usr/bin/{program}"), world.path("bin").join(program))
+            .unwrap();
+    }
+    let ran = world.submit();
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(
+        ran.stderr.starts_with("error: cannot start `sbatch`: No such file or directory\n"),
+        "{}",
+        ran.stderr
+    );
+}
