@@ -40,7 +40,7 @@ pub(super) fn run(
     // Every other HPCSWEEP_ variable of ours is private to workers.
     vars.insert("HPCSWEEP_SMOKE".to_owned(), "1".to_owned());
     let result = try_it(&source, number, site, &templates, &vars, context);
-    let _ = std::fs::remove_dir_all(&dir);
+    disk::remove_tree(&dir);
     result
 }
 

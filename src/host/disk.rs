@@ -161,6 +161,11 @@ pub fn create_exclusive_with_parent(path: &Path) -> Result<Option<File>> {
     }
 }
 
+/// Removes a folder and all in it; what is not there is no error, and what cannot be removed stays.
+pub fn remove_tree(path: &Path) {
+    let _ = fs::remove_dir_all(path);
+}
+
 /// The names in a folder, sorted; empty if there is no such folder.
 ///
 /// # Errors

@@ -24,13 +24,18 @@ pub struct Output {
     pub stderr: String,
 }
 
-/// Makes the child die with the thread that starts it: nothing of ours outlives a `kill -9`.
+/// Makes the child die with the thread that starts it, so that nothing of ours outlives a `kill -9`,
+/// and gives it an empty signal mask: ours has the signals blocked that we read from a descriptor.
 #[expect(unsafe_code, reason = "pre_exec is unsafe; prctl(2) is async-signal-safe")]
 fn die_with_parent(command: &mut Command, signal: Signal) {
     let parent = nix::unistd::getpid();
-    // SAFETY: between fork and exec only prctl(2) and getppid(2) are called, both async-signal-safe.
+    // SAFETY: between fork and exec only prctl(2), getppid(2) and sigprocmask(2) are called, all
+    // async-signal-safe.
     unsafe {
         command.pre_exec(move || {
+            // What `Signals` blocks here would stay blocked in the program, which then could not be
+            // asked to end (Rust 1.66 and newer leave the mask as it is).
+            nix::sys::signal::SigSet::empty().thread_set_mask()?;
             nix::sys::prctl::set_pdeathsig(signal)?;
             // A parent that died before the call above would never be noticed.
             if nix::unistd::getppid() == parent { Ok(()) } else { Err(nix::Error::ESRCH.into()) }

@@ -17,7 +17,7 @@ pub struct Signals {
 
 impl Signals {
     /// Blocks the given signals in this thread (and those it starts later) and listens to them.
-    /// Children started by [`std::process::Command`] get an empty mask again.
+    /// Programs started by [`super::process`] get an empty mask again.
     ///
     /// # Errors
     /// When the kernel gives no descriptor.

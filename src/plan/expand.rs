@@ -1,7 +1,7 @@
 //! Entries times axes: the trials of a plan, in plan order.
 //!
 //! What is the same for many trials is worked out once (names, origins of values, rules that cannot
-//! match, resource requests), so that a trial costs one allocation. Never reads TOML.
+//! match, resource requests), so that a trial costs one allocation. Never reads TOML. Long because its tests stand with it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;

@@ -1,5 +1,6 @@
 //! One realistic environment for every row and every trap. Those marked "captured" were taken from
 //! Slurm 22.05.8 and Open MPI 4.1.4 of Debian 12; the others follow the sources named in `rows`.
+//! Long because it is one list of like things: an environment and what must come of it.
 
 use std::collections::BTreeMap;
 

@@ -14,18 +14,20 @@ const FLOORS: [&[&str]; 8] = [
     &["units", "idset", "hostlist", "plan", "site", "rank", "devices"],
     &["graph", "tree"],
     &["render"],
-    &["scheduler", "standing"],
-    &["submit", "status", "collect", "doctor", "project", "worker"],
+    &["scheduler", "standing", "status"],
+    &["submit", "collect", "doctor", "project", "worker"],
     &["cli"],
 ];
 
 /// Uses within one floor, each with its reason. They make no circle; verbs (floor 6) have none but one.
-const NEIGHBOURS: [(&str, &str, &str); 6] = [
+const NEIGHBOURS: [(&str, &str, &str); 8] = [
     ("plan", "units", "reads walltimes and memory"),
     ("site", "units", "reads walltimes"),
     ("rank", "hostlist", "ranks are counted over the hosts of the job"),
     ("devices", "plan", "how a plan names devices"),
     ("standing", "scheduler", "a standing weighs the scheduler's word"),
+    ("status", "scheduler", "asks the scheduler once"),
+    ("status", "standing", "weighs what it has read and heard"),
     ("doctor", "worker", "asks the heavy sibling for its version"),
 ];
 
