@@ -89,7 +89,7 @@ fn scheduler(site: &Site, vars: &Vars) -> Vec<Check> {
     )];
     // slurmctld prints the time of its host on the first line; the sweep's records carry ours.
     if let Some(skew) = text.lines().next().and_then(controller_skew) {
-        let seen = format!("the controller's clock differs by {skew:.0} s");
+        let seen = format!("the controller's clock differs by {:.0} s", skew.abs());
         let verdict = if skew.abs() > 60.0 { Verdict::Bad } else { Verdict::Ok };
         let todo =
             if verdict == Verdict::Bad { "let the hosts keep time (chrony, ntp)" } else { "" };
@@ -211,7 +211,11 @@ fn shared_tree(tree: &Path) -> Vec<Check> {
         checks.push(check(
             "file clock",
             if bad { Verdict::Bad } else { Verdict::Ok },
-            format!("the file server's clock differs by {skew:.1} s from {}'s", vars::hostname()),
+            format!(
+                "the file server's clock differs by {:.1} s from {}'s",
+                skew.abs(),
+                vars::hostname()
+            ),
             if bad { "let server and hosts keep time (chrony, ntp)" } else { "" },
         ));
     }

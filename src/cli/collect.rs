@@ -137,8 +137,8 @@ fn best_text(table: &Table, shown: &[usize], metric: &str) -> String {
             parameters.join(" ")
         ));
         let tree = Tree::at(&table.sweeps[i]);
-        let log = tree.log(table.trials[i], 1);
-        if log.is_file() {
+        let logs = (1..).map(|run| tree.log(table.trials[i], run)).take_while(|log| log.is_file());
+        if let Some(log) = logs.last() {
             out.push_str(&format!("  log: {}\n", log.display()));
         }
         let work = tree.work(table.trials[i]);

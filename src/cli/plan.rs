@@ -184,9 +184,14 @@ fn people(preview: &Preview<'_>, arrays: &[preview::Array], all: bool) -> String
             thousands((arrays.len() - most) as u64)
         );
     }
-    if let Some(first) = arrays.first() {
-        text.push_str("\ndirectives of array 1:\n");
-        for directive in &first.directives {
+    let mut shown: Vec<u32> = Vec::new();
+    for (array, planned) in arrays.iter().zip(&preview.graph.arrays) {
+        if shown.contains(&planned.shape) || (shown.len() >= 3 && !all) {
+            continue;
+        }
+        shown.push(planned.shape);
+        let _ = writeln!(text, "\ndirectives of array {}:", array.array);
+        for directive in &array.directives {
             let _ = writeln!(text, "  #SBATCH {directive}");
         }
     }

@@ -12,7 +12,7 @@ use crate::site::{SchedulerKind, Site};
 use crate::submit::local::{self, News};
 use crate::submit::{Source, slurm};
 use crate::tree::records::Outcome;
-use crate::words::{count, duration, thousands};
+use crate::words::{count, duration};
 
 /// Submit a plan to Slurm as job arrays, or run it on this machine
 ///
@@ -26,6 +26,9 @@ pub(crate) struct Args {
     /// Submit to Slurm
     #[arg(long, group = "target")]
     slurm: bool,
+    /// Submit to PBS (not yet: says so)
+    #[arg(long, group = "target", hide = true)]
+    pbs: bool,
     /// Run on this machine (the default unless the site profile says otherwise)
     #[arg(long, group = "target")]
     local: bool,
@@ -60,6 +63,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let kind = match (args.slurm, args.local) {
         (true, _) => SchedulerKind::Slurm,
         (_, true) => SchedulerKind::Local,
+        _ if args.pbs => SchedulerKind::Pbs,
         _ => site.scheduler.kind,
     };
     if args.dry_run {
@@ -93,15 +97,19 @@ fn to_slurm(args: &Args, source: &Source, site: &Site, context: &Context) -> Res
     sweeps::remember(&report.tree, context);
     let submitted: u64 = report.arrays.iter().map(|(array, _)| array.count).sum();
     let before = (source.plan.trials.len() as u64).saturating_sub(submitted);
-    let mut text = format!(
-        "{}: {} submitted as {} ({})",
-        source.plan.name,
-        count(submitted, "trial"),
-        count(report.arrays.len() as u64, "array"),
-        count(u64::from(report.calls), "scheduler call"),
-    );
+    let calls = count(u64::from(report.calls), "scheduler call");
+    let mut text = if report.arrays.is_empty() {
+        format!("{}: nothing new to submit ({calls})", source.plan.name)
+    } else {
+        format!(
+            "{}: {} submitted as {} ({calls})",
+            source.plan.name,
+            count(submitted, "trial"),
+            count(report.arrays.len() as u64, "array"),
+        )
+    };
     if before > 0 {
-        text.push_str(&format!("; {} had been submitted before", thousands(before)));
+        text.push_str(&format!("; {} submitted before", count(before, "trial")));
     }
     context.out.say(&text);
     let jobs: Vec<&str> = report.arrays.iter().map(|(_, job)| job.as_str()).collect();

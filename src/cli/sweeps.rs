@@ -11,7 +11,7 @@ use crate::submit::Source;
 use crate::tree::{Identity, Tree};
 
 /// The sweeps named by folders, plan files or globs; with nothing named, those of this folder
-/// (`results/*`), else the one submitted last.
+/// (`results/*`), else the one submitted last (below this folder, if there is one).
 ///
 /// # Errors
 /// When a name is no sweep, or nothing is found.
@@ -88,25 +88,37 @@ fn near() -> Vec<PathBuf> {
         .collect()
 }
 
-/// The small file that remembers which sweep was submitted last.
+/// The small file that remembers which sweeps were submitted, the last one first.
 fn memory(context: &Context) -> Option<PathBuf> {
     let get = |name: &str| context.vars.get(name).filter(|v| v.starts_with('/')).map(PathBuf::from);
     let base = get("XDG_STATE_HOME").or_else(|| Some(get("HOME")?.join(".local/state")))?;
-    Some(base.join("hpcsweep/last-sweep"))
+    Some(base.join("hpcsweep/sweeps"))
 }
 
+/// How many sweeps are remembered.
+const REMEMBERED: usize = 50;
+
+/// The last sweep submitted below this folder, else the last one anywhere.
 fn last(context: &Context) -> Option<PathBuf> {
     let text = std::fs::read_to_string(memory(context)?).ok()?;
-    let dir = PathBuf::from(text.trim_end_matches('\n'));
-    dir.join("sweep.json").is_file().then_some(dir)
+    let there = |dir: &&str| Path::new(dir).join("sweep.json").is_file();
+    let here = std::env::current_dir().ok();
+    let below = |dir: &&str| here.as_ref().is_some_and(|here| Path::new(dir).starts_with(here));
+    let mut dirs = text.lines().filter(there);
+    dirs.clone().find(below).or_else(|| dirs.next()).map(PathBuf::from)
 }
 
 /// Remembers a sweep. A home that cannot be written is no reason to fail.
 pub(super) fn remember(tree: &Tree, context: &Context) {
-    if let Some(path) = memory(context)
-        && let Some(parent) = path.parent()
-        && std::fs::create_dir_all(parent).is_ok()
-    {
-        let _ = disk::write_whole(&path, format!("{}\n", tree.dir().display()).as_bytes());
+    let Some(path) = memory(context) else { return };
+    let Some(parent) = path.parent() else { return };
+    if std::fs::create_dir_all(parent).is_err() {
+        return;
     }
+    let own = tree.dir().to_string_lossy().into_owned();
+    let before = std::fs::read_to_string(&path).unwrap_or_default();
+    let others = before.lines().filter(|dir| *dir != own).take(REMEMBERED - 1);
+    let text: String =
+        std::iter::once(own.as_str()).chain(others).map(|dir| format!("{dir}\n")).collect();
+    let _ = disk::write_whole(&path, text.as_bytes());
 }

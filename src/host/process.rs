@@ -173,13 +173,3 @@ pub fn is_program(pid: i32, name: &str) -> bool {
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
-
-/// Replaces this process by another program; returns only when that fails.
-pub fn exec(program: &Path, args: &[std::ffi::OsString], set: &[(&str, String)]) -> std::io::Error {
-    let mut command = Command::new(program);
-    command.args(args);
-    for (name, value) in set {
-        command.env(name, value);
-    }
-    command.exec()
-}

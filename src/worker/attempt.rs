@@ -93,50 +93,49 @@ pub fn run(
 
     let mut others = Others::new(world);
     let mut failed_write = None;
-    let ended =
-        child::wait(&mut program, launched, signals, clock_of(job), |happening| match happening {
-            Happening::Tick => {
-                let rows = prepared.scratch.take_metrics(false);
-                note(
-                    recorder,
-                    trial,
-                    number,
-                    with_rank(rows, (world > 1).then_some(0)),
-                    &mut failed_write,
-                );
-                let crew = crew.as_mut()?;
-                others.hear(crew, &log, |rows| {
-                    note(recorder, trial, number, rows, &mut failed_write)
-                });
-                others.trouble().then_some(Stop::Peer)
+    let limits = clock_of(job);
+    let ended = child::wait(&mut program, launched, signals, limits, |happening| match happening {
+        Happening::Tick => {
+            let rows = prepared.scratch.take_metrics(false);
+            note(
+                recorder,
+                trial,
+                number,
+                with_rank(rows, (world > 1).then_some(0)),
+                &mut failed_write,
+            );
+            let crew = crew.as_mut()?;
+            others.hear(crew, &log, |rows| note(recorder, trial, number, rows, &mut failed_write));
+            others.trouble().map(|_| Stop::Peer)
+        }
+        Happening::Stopping(why) => {
+            let (state, reason) = words_of(why);
+            let stop = Event::Stop {
+                trial,
+                attempt: number,
+                time: clock::now(),
+                state,
+                reason: reason.clone(),
+            };
+            if why != Stop::Peer {
+                failed_write = recorder.write(&stop).err();
             }
-            Happening::Stopping(why) => {
-                let (state, reason) = words_of(why);
-                let stop = Event::Stop {
-                    trial,
-                    attempt: number,
-                    time: clock::now(),
-                    state,
-                    reason: reason.clone(),
-                };
-                if why != Stop::Peer {
-                    failed_write = recorder.write(&stop).err();
-                }
-                if let Some(crew) = crew.as_mut() {
-                    crew.tell(&Down::Stop);
-                }
-                None
+            if let Some(crew) = crew.as_mut() {
+                crew.tell(&Down::Stop);
             }
-        });
+            None
+        }
+    });
     output::drain(pipes);
+    let mut late = None;
     if let Some(crew) = crew.as_mut() {
-        others.finish(crew, &log, ended, signals, |rows| {
+        late = others.finish(crew, &log, ended, limits.deadline, signals, |rows| {
             note(recorder, trial, number, rows, &mut failed_write);
         });
     }
     let rows = prepared.scratch.take_metrics(true);
     note(recorder, trial, number, with_rank(rows, (world > 1).then_some(0)), &mut failed_write);
-    let (state, code, reason) = judge(ended, &others);
+    let (state, code, reason) = judge(ended, late, &others);
     let reason = reason.or_else(|| odd_lines(&prepared.scratch));
     let end = End {
         trial,
@@ -153,7 +152,7 @@ pub fn run(
     recorder.write(&Event::End(end))?;
     tidy(job);
     let code = if state == Outcome::Done || code != 0 { code } else { 143 };
-    Ok(Verdict { state, code, retry: state == Outcome::Failed })
+    Ok(Verdict { state, code, retry: state == Outcome::Failed && others.all_here() })
 }
 
 /// Several ranks: everyone must be there before anyone starts. Then the command is filled in.
@@ -233,32 +232,22 @@ fn note(
     }
 }
 
-/// The outcome of the trial from the ends of all its ranks: the first failure that nobody asked for.
-fn judge(ended: Ended, others: &Others) -> (Outcome, i32, Option<String>) {
-    match ended.stop {
-        Some(why @ (Stop::Deadline | Stop::Signal(_))) => {
-            let (state, reason) = words_of(why);
-            return (state, ended.code, Some(reason));
-        }
-        None if ended.code != 0 => {
-            let reason = (others.world > 1).then(|| "rank 0 failed".to_owned());
-            return (Outcome::Failed, ended.code, reason);
-        }
-        _ => {}
+/// The outcome of the trial from the ends of all its ranks. A failure that nobody asked for comes
+/// first; what rank 0 was asked for comes before what befell another rank because of it.
+fn judge(ended: Ended, late: Option<Stop>, others: &Others) -> (Outcome, i32, Option<String>) {
+    if let Some(why @ (Stop::Deadline | Stop::Signal(_))) = ended.stop.or(late) {
+        let (state, reason) = words_of(why);
+        return (state, ended.code, Some(reason));
     }
-    if let Some((rank, reason)) = &others.broken {
-        return (Outcome::Failed, 1, Some(format!("rank {rank}{}: {reason}", others.place(*rank))));
+    let trouble = others.trouble();
+    if ended.stop.is_none() && ended.code != 0 {
+        let several = trouble.is_some() || others.are_several();
+        return (Outcome::Failed, ended.code, several.then(|| "rank 0 failed".to_owned()));
     }
-    if let Some((rank, code, signal)) = others.failed() {
-        let how = signal.map_or_else(|| format!("exit code {code}"), |s| format!("signal {s}"));
-        return (Outcome::Failed, code, Some(format!("rank {rank}{}: {how}", others.place(rank))));
-    }
-    if let Some(rank) = others.gone.first() {
-        return (Outcome::Failed, 1, Some(format!("rank {rank}{} vanished", others.place(*rank))));
-    }
-    match ended.code {
-        0 => (Outcome::Done, 0, None),
-        code => (Outcome::Failed, code, None),
+    match trouble {
+        Some((outcome, code, reason)) => (outcome, code, Some(reason)),
+        None if ended.code == 0 => (Outcome::Done, 0, None),
+        None => (Outcome::Failed, ended.code, None),
     }
 }
 

@@ -44,15 +44,3 @@ pub fn shake_hands(vars: &Vars) -> Result<String> {
     }
     Ok(output.stdout.trim().to_owned())
 }
-
-/// Becomes the heavy worker with the given arguments: pid, environment and descriptors stay, so that a
-/// launcher's MPI start-up survives.
-///
-/// # Errors
-/// Always, when it returns: the reason why it could not be started.
-pub fn become_heavy(args: &[std::ffi::OsString]) -> Result<std::convert::Infallible> {
-    let path = sibling()?;
-    let version = env!("CARGO_PKG_VERSION").to_owned();
-    let error = process::exec(&path, args, &[(VERSION_VARIABLE, version)]);
-    Err(process::not_started(&path.display().to_string(), &error).into())
-}

@@ -10,7 +10,7 @@ use anyhow::Result;
 use nix::sys::signal::Signal;
 
 use super::child::{self, Happening, Stop};
-use super::peers::{self, Down, Line, Up};
+use super::peers::{self, Asked, Down, Line, Up};
 use super::{Job, clock_of, output, prepare};
 use crate::host::signal::Signals;
 use crate::rank;
@@ -117,6 +117,11 @@ fn one(
     if !rows.is_empty() {
         line.say(&Up::Metrics { rows });
     }
-    line.say(&Up::Ended { code: ended.code, signal: ended.signal, stopped: ended.stop.is_some() });
+    let stop = ended.stop.map(|why| match why {
+        Stop::Peer => Asked::Rank0,
+        Stop::Signal(_) => Asked::Signal,
+        Stop::Deadline => Asked::Deadline,
+    });
+    line.say(&Up::Ended { code: ended.code, signal: ended.signal, stop });
     ended.code
 }

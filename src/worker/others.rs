@@ -8,29 +8,33 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::{Map, Value, json};
 
-use super::child::Ended;
+use super::child::{Ended, Stop};
 use super::output::write_line;
-use super::peers::{self, Crew, Down, Up};
+use super::peers::{self, Asked, Crew, Down, Up};
 use crate::host::signal::Signals;
+use crate::tree::records::Outcome;
+
+/// How a rank's program ended.
+#[derive(Debug, Clone, Copy)]
+struct Finish {
+    code: i32,
+    signal: Option<i32>,
+    stop: Option<Asked>,
+}
 
 /// The other ranks, as far as they have been heard.
+#[derive(Default)]
 pub(super) struct Others {
-    pub(super) world: u32,
-    ended: BTreeMap<u32, (i32, Option<i32>, bool)>,
-    pub(super) broken: Option<(u32, String)>,
-    pub(super) gone: BTreeSet<u32>,
+    world: u32,
+    ended: BTreeMap<u32, Finish>,
+    broken: Option<(u32, String)>,
+    gone: BTreeSet<u32>,
     hosts: BTreeMap<u32, String>,
 }
 
 impl Others {
     pub(super) fn new(world: u32) -> Self {
-        Self {
-            world,
-            ended: Default::default(),
-            broken: None,
-            gone: Default::default(),
-            hosts: Default::default(),
-        }
+        Self { world, ..Self::default() }
     }
 
     /// Takes in what the ranks have said since the last time.
@@ -47,12 +51,12 @@ impl Others {
             match said {
                 Some(Up::Line { text }) => write_line(log, &format!("[rank {rank}] "), &text),
                 Some(Up::Metrics { rows }) => metrics(with_rank(rows, Some(rank))),
-                Some(Up::Ended { code, signal, stopped }) => {
-                    self.ended.insert(rank, (code, signal, stopped));
+                Some(Up::Ended { code, signal, stop }) => {
+                    self.ended.insert(rank, Finish { code, signal, stop });
                 }
                 Some(Up::Broken { reason }) => {
                     self.broken.get_or_insert((rank, reason));
-                    self.ended.insert(rank, (1, None, false));
+                    self.ended.insert(rank, Finish { code: 1, signal: None, stop: None });
                 }
                 Some(Up::Hello { .. }) => {}
                 None => {
@@ -64,52 +68,90 @@ impl Others {
         }
     }
 
-    pub(super) fn failed(&self) -> Option<(u32, i32, Option<i32>)> {
-        let bad =
-            |(_, (code, _, stopped)): &(&u32, &(i32, Option<i32>, bool))| *code != 0 && !stopped;
-        self.ended.iter().find(bad).map(|(rank, (code, signal, _))| (*rank, *code, *signal))
+    /// What went wrong with a rank, if anything did: the outcome, the exit code, and why. A failure of
+    /// its own comes before an end that somebody asked for.
+    pub(super) fn trouble(&self) -> Option<(Outcome, i32, String)> {
+        let say = |rank: u32, how: String| {
+            let place =
+                self.hosts.get(&rank).map_or_else(String::new, |host| format!(" on {host}"));
+            format!("rank {rank}{place}{how}")
+        };
+        if let Some((rank, reason)) = &self.broken {
+            return Some((Outcome::Failed, 1, say(*rank, format!(": {reason}"))));
+        }
+        if let Some((rank, f)) = self.ended.iter().find(|(_, f)| f.stop.is_none() && f.code != 0) {
+            let how = match f.signal {
+                Some(signal) => format!(": signal {signal}"),
+                None => format!(": exit code {}", f.code),
+            };
+            return Some((Outcome::Failed, f.code, say(*rank, how)));
+        }
+        if let Some(rank) = self.gone.first() {
+            return Some((Outcome::Failed, 1, say(*rank, " vanished".to_owned())));
+        }
+        for (asked, outcome, how) in [
+            (Asked::Signal, Outcome::Interrupted, " got a signal"),
+            (Asked::Deadline, Outcome::Timeout, " reached the wall-clock limit"),
+        ] {
+            if let Some((rank, f)) = self.ended.iter().find(|(_, f)| f.stop == Some(asked)) {
+                return Some((outcome, f.code, say(*rank, how.to_owned())));
+            }
+        }
+        None
     }
 
-    pub(super) fn trouble(&self) -> bool {
-        self.failed().is_some() || !self.gone.is_empty()
+    /// Whether there are others at all.
+    pub(super) fn are_several(&self) -> bool {
+        self.world > 1
+    }
+
+    /// Whether all ranks can still take part in another attempt.
+    pub(super) fn all_here(&self) -> bool {
+        self.gone.is_empty()
     }
 
     fn all_in(&self) -> bool {
         self.ended.len() + self.gone.len() + 1 >= self.world as usize
     }
 
-    /// After rank 0's own program has ended: waits for the others, stopping them if it failed.
+    /// After rank 0's own program has ended: waits for the others, stopping them if it failed, when a
+    /// signal comes or when the time is over. Returns why they had to be stopped in the latter cases.
     pub(super) fn finish(
         &mut self,
         crew: &mut Crew,
         log: &Arc<Mutex<File>>,
         ended: Ended,
+        deadline: Option<Instant>,
         signals: &mut Signals,
         mut metrics: impl FnMut(Vec<Map<String, Value>>),
-    ) {
+    ) -> Option<Stop> {
         let mut told: Option<Instant> = None;
+        let mut why = None;
         loop {
             self.hear(crew, log, &mut metrics);
             if self.all_in() {
-                return;
+                return why;
             }
-            let asked =
-                signals.next(Duration::from_millis(20)).is_some_and(|s| s != Signal::SIGCHLD);
-            if (ended.code != 0 || ended.stop.is_some() || self.trouble() || asked)
-                && told.is_none()
+            if let Some(signal) = signals.next(Duration::from_millis(20))
+                && signal != Signal::SIGCHLD
+                && why.is_none()
             {
+                why = Some(Stop::Signal(signal));
+            }
+            if why.is_none() && deadline.is_some_and(|at| Instant::now() >= at) {
+                why = Some(Stop::Deadline);
+            }
+            let over = ended.code != 0 || ended.stop.is_some() || why.is_some();
+            if told.is_none() && (over || self.trouble().is_some()) {
                 crew.tell(&Down::Stop);
                 told = Some(Instant::now());
             }
-            // A rank that cannot even say goodbye is left to the launcher.
+            // A rank that cannot even say goodbye counts as gone; the launcher has to end it.
             if told.is_some_and(|since| since.elapsed() > Duration::from_secs(60)) {
-                return;
+                self.gone.extend((1..self.world).filter(|rank| !self.ended.contains_key(rank)));
+                return why;
             }
         }
-    }
-
-    pub(super) fn place(&self, rank: u32) -> String {
-        self.hosts.get(&rank).map_or_else(String::new, |host| format!(" on {host}"))
     }
 }
 

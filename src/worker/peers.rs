@@ -51,14 +51,26 @@ pub enum Up {
         code: i32,
         /// The signal that killed it.
         signal: Option<i32>,
-        /// True when the worker was told to stop.
-        stopped: bool,
+        /// Who asked it to end before it did so by itself.
+        stop: Option<Asked>,
     },
     /// Its program could not be started.
     Broken {
         /// Why.
         reason: String,
     },
+}
+
+/// Who asked a rank's program to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Asked {
+    /// Rank 0 did.
+    Rank0,
+    /// A signal to its worker did.
+    Signal,
+    /// Its time was over.
+    Deadline,
 }
 
 /// What rank 0 says to a rank.

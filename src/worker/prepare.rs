@@ -71,7 +71,11 @@ pub fn prepare(job: &Job, attempt: u32, torch: &[(&'static str, String)]) -> Res
         env.insert(name.to_owned(), value);
     };
     for (name, value) in params.iter() {
-        set(&format!("HPCSWEEP_PARAM_{}", env_name(name)), value.to_string());
+        let text = value.to_string();
+        // Linux takes no variable of more than 128 KiB (MAX_ARG_STRLEN); the JSON file has them all.
+        if text.len() < 100 * 1024 {
+            set(&format!("HPCSWEEP_PARAM_{}", env_name(name)), text);
+        }
     }
     let own = [
         ("HPCSWEEP_SWEEP", head.sweep.clone()),

@@ -28,7 +28,10 @@ impl Scratch {
     /// # Errors
     /// When the node's disk refuses.
     pub fn make(vars: &Vars, trial: u64, params: &Value) -> Result<Self> {
-        let base = vars.get("TMPDIR").map_or(Path::new("/tmp"), |dir| Path::new(dir.as_str()));
+        // A TMPDIR that came along from the login node may not exist here.
+        let named =
+            vars.get("TMPDIR").map(|dir| Path::new(dir.as_str())).filter(|dir| dir.is_dir());
+        let base = named.unwrap_or(Path::new("/tmp"));
         let dir = base.join(format!("hpcsweep-{trial}-{}", clock::short_token()));
         DirBuilder::new()
             .mode(0o700)

@@ -52,7 +52,9 @@ fn mpi_runs_over_pmix_between_two_nodes() {
 /// The worker of each rank starts the MPI program once: it becomes that rank.
 #[test]
 fn an_mpi_program_runs_as_a_trial() {
-    for launcher in ["[\"srun\", \"--mpi=pmix\"]", "[\"mpirun\"]"] {
+    // Shared memory is left out under mpirun, which does not know that its nodes are one machine.
+    for launcher in ["[\"srun\", \"--mpi=pmix\"]", "[\"mpirun\", \"--mca\", \"btl\", \"self,tcp\"]"]
+    {
         let world = World::new(Cluster::Plain, "mpi-trial");
         compile(&world);
         world.set("OMPI_ALLOW_RUN_AS_ROOT", "1");

@@ -78,7 +78,7 @@ fn nothing_of_an_outer_job_reaches_a_trial() {
 fn defaults_and_directives_of_the_site_reach_the_job() {
     let world = World::new(Cluster::Accounting, "site");
     world.site(
-        "[scheduler]\npartition = \"short\"\naccount = \"dev\"\ndirectives = [\"--comment=of the site\", \"--nice=7\"]\n",
+        "[scheduler]\npartition = \"short\"\naccount = \"dev\"\ndirectives = [\"--comment='of the site'\", \"--nice=7\"]\n",
     );
     let show = "scontrol -o show job $SLURM_JOB_ID | tr ' ' '\\n' >$HERE/job-$HPCSWEEP_TRIAL
                 echo $HPCSWEEP_TRIAL >>$HERE/ran";

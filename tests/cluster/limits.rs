@@ -130,7 +130,7 @@ fn a_machine_without_slurm_is_told_so() {
     world.set("PATH", world.path("bin").to_str().unwrap());
     world.submit().refused(
         3,
-        "error: cannot start `scontrol`: No such file or directory\n\
+        "error: cannot start `scontrol`: no such file or directory\n\
          hint: is this a host from which jobs can be submitted? `--local` runs the plan here\n",
     );
     // sbatch alone is missing: known only when it is called.
@@ -141,7 +141,7 @@ fn a_machine_without_slurm_is_told_so() {
     let ran = world.submit();
     assert_eq!(ran.code, 3, "{ran:?}");
     assert!(
-        ran.stderr.starts_with("error: cannot start `sbatch`: No such file or directory\n"),
+        ran.stderr.starts_with("error: cannot start `sbatch`: no such file or directory\n"),
         "{}",
         ran.stderr
     );

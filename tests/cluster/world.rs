@@ -339,8 +339,11 @@ impl World {
         assert_eq!(self.files("records").len() as u64, n);
         if self.cluster == Cluster::Accounting {
             // slurmdbd hears of jobs a moment after they are there.
-            self.until("in the accounts", || (self.elements().len() as u64 >= n).then_some(()));
-            assert_eq!(self.elements().len() as u64, n, "{:?}", self.elements());
+            let all = self.until("in the accounts, one by one", || {
+                let all = self.elements();
+                (all.len() as u64 >= n && !all.iter().any(|id| id.contains('['))).then_some(all)
+            });
+            assert_eq!(all.len() as u64, n, "{all:?}");
         }
     }
 

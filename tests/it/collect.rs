@@ -1,1 +1,292 @@
-//! Being written.
+//! `collect` and `best`: columns and their order, the forms of a table, several sweeps, damaged records.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::local::shell;
+use crate::world::World;
+
+/// Code that logs two losses, the better one first.
+const TRAIN: &str = r#"echo "{\"step\": 1, \"loss\": $HPCSWEEP_PARAM_LR}" >>$HPCSWEEP_METRICS
+echo "{\"step\": 2, \"loss\": 9}" >>$HPCSWEEP_METRICS; echo "{\"acc\": 0.5}" >$HPCSWEEP_RESULT"#;
+
+fn trained() -> World {
+    let world = World::new();
+    let rest = "[defaults]\ntask_id = \"t{{ name }}\"\n[grid]\nlr = [0.5, 0.25]\nname = [\"a\", \"b, c\"]\n";
+    world.local(&shell(TRAIN, rest), &["-q"]).ok();
+    world
+}
+
+/// The columns that differ from run to run, as `_`.
+fn steady(world: &World, table: &str) -> String {
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(table.as_bytes());
+    let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    let head = rows[0].clone();
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for (i, row) in rows.iter().enumerate() {
+        let cells = head.iter().zip(row).map(|(name, cell)| match name {
+            "duration_s" | "host" | "peak_memory" if i > 0 => {
+                assert!(!cell.is_empty(), "no {name} in row {i}");
+                "_"
+            }
+            _ => cell,
+        });
+        writer.write_record(cells).unwrap();
+    }
+    world.shown(&writer.into_inner().unwrap())
+}
+
+const CSV: &str = r#"trial,task_id,link,state,exit_code,attempts,duration_s,host,peak_memory,job,lr,name,step,loss,loss.min,loss.max,acc
+0,ta,0,done,0,1,_,_,_,,0.5,a,2,9,0.5,9.0,0.5
+1,"tb, c",0,done,0,1,_,_,_,,0.5,"b, c",2,9,0.5,9.0,0.5
+2,ta,1,done,0,1,_,_,_,,0.25,a,2,9,0.25,9.0,0.5
+3,"tb, c",1,done,0,1,_,_,_,,0.25,"b, c",2,9,0.25,9.0,0.5
+"#;
+
+#[test]
+fn the_table_has_what_every_trial_has_then_parameters_then_metrics() {
+    let world = trained();
+    let ran = world.run(&["collect", "--format", "csv"]);
+    assert_eq!(steady(&world, ran.ok()), CSV);
+    assert_eq!(ran.err, "");
+}
+
+#[test]
+fn json_lines_hold_the_same_cells_with_their_types() {
+    let world = trained();
+    let ran = world.run(&["collect", "--format", "jsonl"]);
+    let first: Value = serde_json::from_str(ran.ok().lines().next().unwrap()).unwrap();
+    let keys: Vec<&String> = first.as_object().unwrap().keys().collect();
+    assert_eq!(keys, CSV.lines().next().unwrap().split(',').collect::<Vec<_>>());
+    for (name, value) in [
+        ("trial", json!(0)),
+        ("task_id", json!("ta")),
+        ("job", json!(null)),
+        ("lr", json!(0.5)),
+        ("loss", json!(9)),
+        ("acc", json!(0.5)),
+    ] {
+        assert_eq!(first[name], value, "{name}");
+    }
+}
+
+#[test]
+fn the_aligned_table_shows_the_same_cells() {
+    let world = trained();
+    let ran = world.run(&["collect"]);
+    let lines: Vec<&str> = ran.ok().lines().collect();
+    assert_eq!(lines.len(), 5);
+    let head: Vec<&str> = lines[0].split_whitespace().collect();
+    assert_eq!(head, CSV.lines().next().unwrap().split(',').collect::<Vec<_>>());
+    // Every column begins or ends where its head does.
+    let end = lines[0].find("loss.max").unwrap() + "loss.max".len();
+    for line in &lines[1..] {
+        assert_eq!(&line[end - 3..end], "9.0", "{line}");
+    }
+}
+
+#[test]
+fn the_ending_of_the_file_says_how_it_is_written() {
+    let world = trained();
+    let ran = world.run(&["collect", "-o", "t.csv"]);
+    assert_eq!(ran.whole(), "4 rows in t.csv\nexit code 0\n");
+    assert_eq!(steady(&world, &world.read("t.csv")), CSV);
+    world.run(&["collect", "-o", "t.jsonl"]).ok();
+    assert_eq!(world.read("t.jsonl"), world.run(&["collect", "--format", "jsonl"]).out);
+    world.run(&["collect", "-o", "t.txt"]).ok();
+    assert_eq!(world.read("t.txt"), world.run(&["collect"]).out);
+    world.run(&["collect", "-o", "t.dat", "--format", "csv"]).ok();
+    assert_eq!(world.read("t.dat"), world.read("t.csv"));
+    assert_eq!(
+        world.run(&["collect", "-o", "t.xls"]).whole(),
+        "error: `.xls` says nothing about how to write a table\n\
+         hint: end the name in .csv, .jsonl or .txt, or say --format\nexit code 2\n"
+    );
+    assert!(!world.exists("t.xls"));
+}
+
+#[test]
+fn a_pattern_joins_several_sweeps() {
+    let world = World::new();
+    for (name, grid) in [("one", "a = [1, 2]"), ("two", "b = [3]")] {
+        let plan =
+            shell("true", &format!("[grid]\n{grid}\n")).replace("\"s\"", &format!("\"{name}\""));
+        world.local(&plan, &["-q"]).ok();
+    }
+    let expected = "\
+sweep,trial,task_id,link,state,exit_code,attempts,duration_s,host,peak_memory,job,a,b
+one,0,,0,done,0,1,_,_,_,,1,
+one,1,,0,done,0,1,_,_,_,,2,
+two,0,,0,done,0,1,_,_,_,,,3
+";
+    for args in
+        [&["results/*"][..], &["results/one", "results/two"], &[], &["results/one", "plan.toml"]]
+    {
+        let ran = world.run(&[&["collect", "--format", "csv"], args].concat());
+        assert_eq!(steady(&world, ran.ok()), expected, "{args:?}");
+    }
+    // A sweep named twice is one.
+    let ran = world.run(&["collect", "--format", "csv", "results/two", "results/t*", "plan.toml"]);
+    assert_eq!(ran.ok().lines().count(), 2);
+    assert_eq!(
+        world.run(&["collect", "results/three*"]).whole(),
+        "error: no sweep is called `results/three*`\n\
+         hint: name a sweep's folder, its plan, or a pattern: `hpcsweep collect 'results/*'`\nexit code 2\n"
+    );
+}
+
+#[test]
+fn the_sweep_submitted_last_is_meant_where_nothing_is_said() {
+    let world = World::new();
+    world.write("far/plan.toml", &shell("true", ""));
+    world.run(&["submit", "far/plan.toml", "--local", "-q"]).ok();
+    assert_eq!(world.table(&[]).len(), 1);
+    assert_eq!(
+        world.run(&["status"]).ok().lines().next(),
+        Some("s: 1 trial in $WORLD/far/results/s")
+    );
+}
+
+#[test]
+fn the_best_trial_is_found_by_any_column_of_numbers() {
+    let world = World::new();
+    let code = "echo \"{\\\"loss\\\": $HPCSWEEP_PARAM_LOSS}\" >>$HPCSWEEP_METRICS; [ $HPCSWEEP_PARAM_LOSS != 0 ] || exit 1";
+    // The failed trial would be the least; NaN is neither least nor greatest.
+    let ran = world.local(&shell(code, "[grid]\nloss = [0, 3, -2, 7]\nn = [1, 2]\n"), &["-q"]);
+    assert_eq!(ran.code, 1);
+    world
+        .local(
+            &shell("echo '{\"loss\": NaN}' >>$HPCSWEEP_METRICS", "").replace("\"s\"", "\"nan\""),
+            &["-q"],
+        )
+        .ok();
+    let best = |args: &[&str]| {
+        let ran = world.run(&[&["best", "results/s"], args].concat());
+        let trials: Vec<Value> =
+            ran.ok().lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        trials
+            .iter()
+            .map(|t: &Value| format!("{}:{}", t["trial"], t["metric.loss"]))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(best(&["-m", "metric.loss", "--min", "--json"]), ["4:-2"]);
+    assert_eq!(best(&["-m", "metric.loss", "--max", "--json"]), ["6:7"]);
+    assert_eq!(best(&["-m", "metric.loss", "--max", "-n", "3", "--json"]), ["6:7", "7:7", "2:3"]);
+    assert_eq!(best(&["-m", "metric.loss", "--min", "-n", "99", "--json"]).len(), 6);
+    assert_eq!(
+        world.run(&["best", "results/s", "-m", "metric.loss", "--max"]).whole(),
+        "\
+trial 6: metric.loss = 7  (loss=7 n=1)
+exit code 0
+"
+        .replace("exit code", "  log: $WORLD/results/s/logs/000/6.1.log\nexit code")
+    );
+    assert_eq!(
+        world.run(&["best", "results/nan", "-m", "loss", "--max"]).whole(),
+        "error: no finished trial has a number for `loss`\n\
+         hint: `hpcsweep status` shows how the trials stand\nexit code 2\n"
+    );
+}
+
+#[test]
+fn a_metric_that_nobody_logged_is_refused_with_the_nearest() {
+    let world = trained();
+    assert_eq!(
+        world.run(&["best", "--metric", "los", "--min"]).whole(),
+        "error: no trial has a metric `los`\nhint: did you mean `loss`?\nexit code 2\n"
+    );
+    assert_eq!(
+        world.run(&["best", "--metric", "zzz", "--min"]).whole(),
+        "error: no trial has a metric `zzz`\n\
+         hint: there are `step`, `loss`, `loss.min`, `loss.max` and `acc`\nexit code 2\n"
+    );
+}
+
+#[test]
+fn names_that_two_kinds_of_column_share_are_told_apart() {
+    let world = World::new();
+    let code = r#"echo '{"lr": 7, "state": 8, "trial": 9}' >>$HPCSWEEP_METRICS"#;
+    world
+        .local(
+            &shell(code, "[defaults]\nlr = 1\nstate = \"mine\"\n[defaults.opt]\nlr = 2\n"),
+            &["-q"],
+        )
+        .ok();
+    let row = &world.table(&[])[0];
+    let mut shown = BTreeMap::new();
+    for name in [
+        "trial",
+        "state",
+        "lr",
+        "opt.lr",
+        "param.state",
+        "metric.lr",
+        "metric.state",
+        "metric.trial",
+    ] {
+        shown.insert(name, row.get(name).cloned().unwrap_or(Value::Null));
+    }
+    let expected = json!({
+        "trial": 0, "state": "done", "lr": 1, "opt.lr": 2, "param.state": "mine",
+        "metric.lr": 7, "metric.state": 8, "metric.trial": 9,
+    });
+    assert_eq!(json!(shown), expected);
+}
+
+#[test]
+fn a_damaged_line_is_left_out_and_the_rest_is_read() {
+    let world = trained();
+    let whole = world.table(&[]);
+    let path = "results/s/records/000/0.1.jsonl";
+    let good = world.read(path);
+    let lines: Vec<&str> = good.lines().collect();
+    assert!(lines.len() >= 3, "{good}");
+    // One digit of the metrics is flipped: the line no longer counts, the end still does.
+    let damaged = good.replacen("\"loss\":0.5", "\"loss\":0.4", 1);
+    assert_ne!(damaged, good);
+    world.write(path, &damaged);
+    let table = world.table(&[]);
+    assert_eq!((&table[0]["state"], &table[0]["loss"]), (&json!("done"), &json!(null)));
+    assert_eq!(table[0]["acc"], 0.5);
+    assert_eq!(table[1..], whole[1..]);
+    // A torn end: the trial counts as cut short, and every cut can be read.
+    for cut in (0..good.len()).step_by(7) {
+        world.write(path, &good[..cut]);
+        let table = world.table(&[]);
+        let expected =
+            if cut == 0 || !good[..cut].contains('\n') { "pending" } else { "interrupted" };
+        assert_eq!(table[0]["state"], expected, "cut at {cut}");
+        assert_eq!(table[1..], whole[1..]);
+    }
+    // Foreign bytes before the good lines do no harm.
+    world.write(path, &format!("\u{0}\u{1}binary\n{{}}\n\n{good}"));
+    assert_eq!(world.table(&[]), whole);
+}
+
+#[test]
+fn a_log_is_printed_as_it_was_written() {
+    let world = World::new();
+    world.local(&shell("printf 'a\\377b\\n\\033[1mc'", ""), &["-q"]).ok();
+    let output = world.command(crate::world::PROGRAM).args(["logs", "0"]).output().unwrap();
+    assert_eq!(output.stdout, b"a\xffb\n\x1b[1mc");
+    assert_eq!(
+        world.run(&["logs", "1"]).whole(),
+        "error: sweep `$WORLD/results/s` has no trial 1\n\
+         hint: `hpcsweep status` lists the trials\nexit code 2\n"
+    );
+}
+
+#[test]
+fn a_tree_of_another_format_is_refused() {
+    let world = trained();
+    let identity = world.read("results/s/sweep.json");
+    world.write("results/s/sweep.json", &identity.replace("\"format\":1", "\"format\":99"));
+    for verb in ["collect", "status"] {
+        assert_eq!(
+            world.run(&[verb]).whole(),
+            "error: `$WORLD/results/s` has results of format 99; this hpcsweep reads format 1\n\
+             hint: use the version that made it\nexit code 2\n"
+        );
+    }
+}

@@ -1,1 +1,137 @@
-//! Being written.
+//! `gpu_ids_abs` on this machine: what a trial may see, and that no device is used twice at a time.
+//!
+//! What is there is said by `CUDA_VISIBLE_DEVICES`, so that no GPU is needed.
+
+use crate::local::shell;
+use crate::world::World;
+
+const SHOW: &str = "echo ${CUDA_VISIBLE_DEVICES-unset} >seen.$HPCSWEEP_TRIAL";
+
+fn seen(world: &World, trials: u32) -> Vec<String> {
+    (0..trials).map(|t| world.read(&format!("seen.{t}")).trim_end().to_owned()).collect()
+}
+
+fn with_devices(devices: &str) -> World {
+    let mut world = World::new();
+    world.set("CUDA_VISIBLE_DEVICES", devices);
+    world
+}
+
+#[test]
+fn named_devices_are_all_that_a_trial_sees() {
+    let world = with_devices("0,1,2,3");
+    let rest = "[[trials]]\ngpu_ids_abs = [0]\n[[trials]]\ngpu_ids_abs = [2, 3]\n[[trials]]\ngpu_ids_abs = []\n[[trials]]\n";
+    let ran = world.local(&shell(SHOW, rest), &[]);
+    ran.ok();
+    // A trial that says nothing of devices keeps what it is given.
+    assert_eq!(seen(&world, 4), ["0", "2,3", "", "0,1,2,3"]);
+    assert!(ran.err.contains("\n4 GPUs to hand out\n"), "{}", ran.err);
+}
+
+#[test]
+fn a_device_that_is_not_there_is_refused_with_the_trials_number_before_anything_runs() {
+    let world = with_devices("0,1");
+    let rest = "[[trials]]\ngpu_ids_abs = [1]\n[[trials]]\ngpu_ids_abs = [2]\n[[trials]]\ngpu_ids_abs = [0, 7]\n";
+    assert_eq!(
+        world.local(&shell(SHOW, rest), &[]).whole(),
+        "\
+error: trial 1 names device 2 in `gpu_ids_abs`, which is not there
+  devices here: 0, 1
+error: trial 2 names device 7 in `gpu_ids_abs`, which is not there
+  devices here: 0, 1
+exit code 2
+"
+    );
+    assert!(!world.exists("results") && !world.exists("seen.0"));
+}
+
+#[test]
+fn without_any_device_a_request_for_one_is_refused() {
+    let world = with_devices("");
+    assert_eq!(
+        world.local(&shell(SHOW, "[resources]\ngpus_per_rank = 1\n"), &[]).whole(),
+        "\
+error: trial 0 asks for 1 GPU, more than this machine has
+  devices here: none
+exit code 2
+"
+    );
+    // A trial that wants none runs.
+    world.local(&shell(SHOW, "[[trials]]\ngpu_ids_abs = []\n"), &[]).ok();
+    assert_eq!(seen(&world, 1), [""]);
+}
+
+#[test]
+fn unnamed_devices_are_handed_out_one_trial_at_a_time() {
+    let world = with_devices("4,5");
+    // Each pair waits for both to run, so each must have a device of its own.
+    let code = "echo $CUDA_VISIBLE_DEVICES >seen.$HPCSWEEP_TRIAL; mkdir busy.$CUDA_VISIBLE_DEVICES || exit 1
+        n=0; until [ $(ls seen.* | wc -l) -ge 2 ]; do n=$((n+1)); [ $n -lt 6000 ] || exit 99; sleep 0.01; done
+        rmdir busy.$CUDA_VISIBLE_DEVICES";
+    let rest = "[resources]\ngpus_per_rank = 1\n[grid]\na = [1, 2, 3, 4, 5, 6]\n";
+    world.local(&shell(code, rest), &["-j", "6"]).ok();
+    let mut first: Vec<String> = seen(&world, 2);
+    first.sort();
+    assert_eq!(first, ["4", "5"]);
+    assert!(seen(&world, 6).iter().all(|s| s == "4" || s == "5"));
+}
+
+#[test]
+fn two_chains_that_name_one_device_never_run_at_the_same_time() {
+    let world = with_devices("0,1,2");
+    // A folder is made by one at a time: the second to try fails its trial.
+    let code = "for d in $(echo $CUDA_VISIBLE_DEVICES | tr , ' '); do mkdir busy.$d || exit 1; done
+        : >ran.$HPCSWEEP_TRIAL; sleep 0.02
+        for d in $(echo $CUDA_VISIBLE_DEVICES | tr , ' '); do rmdir busy.$d; done";
+    let trials: String = (0..12)
+        .map(|i| {
+            format!(
+                "[[trials]]\ntask_id = {}\nn = {i}\ngpu_ids_abs = [{}, {}]\n",
+                i % 4,
+                i % 3,
+                (i + 1) % 3
+            )
+        })
+        .collect();
+    let ran = world.local(&shell(code, &trials), &["-j", "4"]);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
+    assert_eq!(world.column("state"), ["\"done\""; 12]);
+}
+
+#[test]
+fn chains_that_name_other_devices_run_side_by_side() {
+    let world = with_devices("0,1");
+    let code = ": >here.$HPCSWEEP_TRIAL; n=0
+        until [ -e here.0 ] && [ -e here.2 ]; do n=$((n+1)); [ $n -lt 6000 ] || exit 99; sleep 0.01; done";
+    // Trial 1 waits for its device behind trial 0; trial 2 must not wait behind it.
+    let rest = "[[trials]]\ngpu_ids_abs = [0]\nn = 0\n[[trials]]\ngpu_ids_abs = [0]\nn = 1\n[[trials]]\ngpu_ids_abs = [1]\nn = 2\n";
+    world.local(&shell(code, rest), &["-j", "2"]).ok();
+}
+
+#[test]
+fn only_the_number_counts_where_the_plan_says_so() {
+    let world = with_devices("4,5,6");
+    let rest = "[schedule]\ngpu_ids = \"count\"\n[[trials]]\ngpu_ids_abs = [0, 1]\n";
+    world.local(&shell(SHOW, rest), &[]).ok();
+    let seen = &seen(&world, 1)[0];
+    assert_eq!(seen, "4,5");
+}
+
+#[test]
+fn an_allocation_says_which_devices_there_are() {
+    let mut world = World::new();
+    // The node's own numbers count, not those a cgroup shows.
+    world.set("SLURM_JOB_GPUS", "4,5");
+    world.set("CUDA_VISIBLE_DEVICES", "0,1");
+    world.local(&shell(SHOW, "[[trials]]\ngpu_ids_abs = [5]\n"), &[]).ok();
+    assert_eq!(seen(&world, 1), ["5"]);
+    let ran = world.local(&shell(SHOW, "[[trials]]\ngpu_ids_abs = [0]\n"), &[]);
+    assert_eq!(
+        ran.whole(),
+        "\
+error: trial 0 names device 0 in `gpu_ids_abs`, which is not there
+  devices here: 4, 5
+exit code 2
+"
+    );
+}
