@@ -15,7 +15,7 @@ use super::output;
 use super::peers::{self, Crew, Down};
 use super::prepare::{self, Prepared, prepare, start_program};
 use super::scratch::Scratch;
-use super::{Job, Recorder, clock_of};
+use super::{Job, Recorder, check_world, clock_of};
 use crate::fault::Fault;
 use crate::host::signal::Signals;
 use crate::host::{clock, disk, process};
@@ -65,8 +65,8 @@ pub fn run(
         Ok(prepared) => prepared,
         Err(error) => {
             recorder.write(&start(Vec::new(), None))?;
-            let told = crate::fault::exit_code(&error) == crate::fault::Kind::Machine.exit_code();
-            return no_start(trial, number, &error, told, began, recorder);
+            let code = i32::from(crate::fault::exit_code(&error));
+            return no_start(trial, number, &error, code, began, recorder);
         }
     };
     recorder.write(&start(command_of(job, &prepared), prepared.devices.clone()))?;
@@ -74,7 +74,7 @@ pub fn run(
     let log_path = job.tree.log(trial, recorder.run);
     let log = match open_log(&log_path) {
         Ok(log) => log,
-        Err(error) => return no_start(trial, number, &error, true, began, recorder),
+        Err(error) => return no_start(trial, number, &error, 4, began, recorder),
     };
     let launched = Instant::now();
     let started = start_program(&prepared, (world > 1).then_some(()), &log);
@@ -84,7 +84,7 @@ pub fn run(
             if let Some(crew) = crew {
                 crew.tell(&Down::Stop);
             }
-            return no_start(trial, number, &error.into(), false, began, recorder);
+            return no_start(trial, number, &error.into(), 127, began, recorder);
         }
     };
     let log = Arc::new(Mutex::new(log));
@@ -162,6 +162,7 @@ fn gather_and_prepare(
     crew: &mut Option<Crew>,
     signals: &mut Signals,
 ) -> Result<Prepared> {
+    check_world(job)?;
     let world = job.world;
     if world == 1 {
         return prepare(job, number, &[]);
@@ -270,7 +271,7 @@ fn no_start(
     trial: u64,
     attempt: u32,
     error: &anyhow::Error,
-    machine: bool,
+    code: i32,
     began: Instant,
     recorder: &mut Recorder,
 ) -> Result<Verdict> {
@@ -287,7 +288,6 @@ fn no_start(
         peak_memory: 0,
         result: None,
     }))?;
-    let code = if machine { 4 } else { 127 };
     Ok(Verdict { state: Outcome::Failed, code, retry: false })
 }
 

@@ -92,7 +92,8 @@ pub fn run(request: &Request, vars: Vars) -> Result<i32> {
     let (head, row) = table::find(&tree, trial)?;
     let resources = row.resources.clone().unwrap_or_else(|| head.resources.clone());
     let job_id = job_id(&vars);
-    let world = world_size(trial, &rank, &resources)?;
+    // Bare PMIx does not say how many ranks there are; the plan does.
+    let world = rank.world_size.unwrap_or(resources.ranks);
     let job = Job { tree, head, row, resources, rank, world, vars, host, job_id };
     let (record, next_run) = records::of_trial(&job.tree, trial)?;
     if record.outcome() == Some(Outcome::Done) {
@@ -105,29 +106,24 @@ pub fn run(request: &Request, vars: Vars) -> Result<i32> {
         return Ok(1);
     }
     if world > 1 && job.rank.rank > 0 {
+        check_world(&job)?;
         return member::run(&job, &mut signals);
     }
     lead(&job, &record, next_run, &mut signals)
 }
 
-/// The number of ranks: what the launcher says must be what the plan asked for.
-fn world_size(trial: u64, rank: &rank::Rank, resources: &Resources) -> Result<u32, Fault> {
-    let asked = resources.ranks;
-    match rank.world_size {
-        // Bare PMIx does not say; the plan does.
-        None => Ok(asked),
-        Some(world) if world == asked => Ok(world),
-        Some(world) => {
-            let sentence = format!(
-                "trial {trial} asks for {}, but {} started",
-                words::count(u64::from(asked), "rank"),
-                if world == 1 { "1 was".to_owned() } else { format!("{world} were") }
-            );
-            Err(Fault::request(sentence).at(format!("launcher: {}", rank.launcher)).hint(
-                "start one worker a rank (srun, mpiexec); `hpcsweep worker --explain` shows what this one sees",
-            ))
-        }
+/// The launcher must have started as many ranks as the plan asked for.
+fn check_world(job: &Job) -> Result<(), Fault> {
+    let (asked, world) = (job.resources.ranks, job.world);
+    if world == asked {
+        return Ok(());
     }
+    let started = if world == 1 { "1 was".to_owned() } else { format!("{world} were") };
+    let asked = words::count(u64::from(asked), "rank");
+    let sentence = format!("trial {} asks for {asked}, but {started} started", job.row.id);
+    Err(Fault::request(sentence).at(format!("launcher: {}", job.rank.launcher)).hint(
+        "start one worker a rank (srun, mpiexec); `hpcsweep worker --explain` shows what this one sees",
+    ))
 }
 
 /// Rank 0: opens the record and runs attempts until one is done or none is left.

@@ -280,13 +280,7 @@ impl World {
         if self.cluster == Cluster::Accounting {
             text.push_str(&self.call(
                 "/usr/bin/sacct",
-                &[
-                    "--noheader",
-                    "--parsable2",
-                    "--allocations",
-                    "--array",
-                    "--format=JobID,JobName",
-                ],
+                &["--noheader", "--parsable2", "--allocations", "--format=JobID,JobName"],
             ));
         }
         let prefix = format!("{}.", self.name);

@@ -251,11 +251,11 @@ fn a_damaged_line_is_left_out_and_the_rest_is_read() {
     assert_eq!(table[0]["acc"], 0.5);
     assert_eq!(table[1..], whole[1..]);
     // A torn end: the trial counts as cut short, and every cut can be read.
-    for cut in (0..good.len()).step_by(7) {
+    let first = good.find('\n').unwrap();
+    for cut in (0..good.len() - 1).step_by(7) {
         world.write(path, &good[..cut]);
         let table = world.table(&[]);
-        let expected =
-            if cut == 0 || !good[..cut].contains('\n') { "pending" } else { "interrupted" };
+        let expected = if cut < first { "pending" } else { "interrupted" };
         assert_eq!(table[0]["state"], expected, "cut at {cut}");
         assert_eq!(table[1..], whole[1..]);
     }

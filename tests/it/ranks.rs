@@ -140,12 +140,8 @@ fn rank(world: &World, rank: u32, size: u32) -> std::process::Command {
 fn laid_down(size: u32) -> World {
     let world = World::new();
     let code = "[ $HPCSWEEP_TRIAL = 1 ] || exit 1; echo ran >>ran.$RANK";
-    let trials = format!("[[trials]]
-task_id = 1
-[[trials]]
-task_id = 1
-ranks = {size}
-");
+    let first = "[[trials]]\ntask_id = 1\n";
+    let trials = format!("{first}{first}resources.ranks = {size}\n");
     assert_eq!(world.local(&shell(code, &trials), &["-j", "1"]).code, 1);
     world
 }
