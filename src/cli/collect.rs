@@ -180,7 +180,10 @@ fn people(table: &Table, rows: &[usize], wide: bool) -> String {
             let differs = rows.iter().any(|&i| Some(&table.rows[i][c]) != first);
             return differs && !matches!(name, "peak_memory" | "job");
         }
-        rows.iter().any(|&i| !table.rows[i][c].is_null())
+        // The best of the steps is a question of its own: `best --metric loss.min`.
+        let of_steps =
+            c >= table.first_metric && (name.ends_with(".min") || name.ends_with(".max"));
+        !of_steps && rows.iter().any(|&i| !table.rows[i][c].is_null())
     };
     let columns: Vec<usize> = (0..table.columns.len()).filter(|&c| says_something(c)).collect();
     let head: Vec<String> = columns.iter().map(|&c| table.columns[c].clone()).collect();

@@ -18,7 +18,12 @@ pub struct Gpu {
 /// # Errors
 /// NVML's own words when its library or the driver is missing.
 pub fn list() -> Result<Vec<Gpu>, String> {
-    let nvml = nvml_wrapper::Nvml::init().map_err(|e| e.to_string())?;
+    let nvml = nvml_wrapper::Nvml::init().map_err(|e| match e {
+        nvml_wrapper::error::NvmlError::LibloadingError(_) => {
+            "NVIDIA's NVML library is not installed".to_owned()
+        }
+        other => format!("NVML: {other}"),
+    })?;
     let count = nvml.device_count().map_err(|e| e.to_string())?;
     (0..count)
         .map(|index| {

@@ -26,8 +26,8 @@ struct Form {
 }
 
 impl Keys {
-    /// Keys of trials that run this.
-    pub fn new(run: &Run) -> Self {
+    /// Keys of trials that run this in a sweep of this seed.
+    pub fn new(run: &Run, seed: i64) -> Self {
         let mut bytes = Vec::new();
         let list = |bytes: &mut Vec<u8>, items: &[String]| {
             put_len(bytes, items.len());
@@ -43,6 +43,11 @@ impl Keys {
         for (name, value) in env {
             put_text(&mut bytes, name);
             put_text(&mut bytes, value);
+        }
+        // The seed of the sweep is part of what runs only where a template names it.
+        let texts = run.command.iter().chain(run.env.iter().map(|(_, value)| value));
+        if texts.into_iter().any(|text| text.contains("sweep.seed")) {
+            bytes.extend(seed.to_le_bytes());
         }
         let run = blake3::derive_key("hpcsweep run 1", &bytes);
         Self { run, form: None, bytes }
@@ -76,7 +81,7 @@ impl Keys {
 impl Plan {
     /// A maker of keys of this plan's trials: use it for many.
     pub fn keys(&self) -> Keys {
-        Keys::new(&self.run)
+        Keys::new(&self.run, self.seed)
     }
 
     /// The key of one trial of this plan.

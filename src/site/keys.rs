@@ -44,7 +44,7 @@ keys! {
     "site.name" => site.name: NAME wins,
         "what people call this cluster";
     "scheduler.kind" => scheduler.kind: KIND wins,
-        "`slurm`, `pbs`, `local`, or `auto` for whatever is found";
+        "`slurm`, `pbs`, `local`, or `auto`: this machine, unless a person says `--slurm`";
     "scheduler.partition" => scheduler.partition: NAME wins,
         "partition or queue of a plan that names none";
     "scheduler.account" => scheduler.account: NAME wins,

@@ -20,10 +20,11 @@ use crate::plan::{OnFailure, Resources};
 use crate::rank::is_launcher_variable;
 use crate::render::Templates;
 use crate::site::{SchedulerKind, Site};
+use crate::status;
 use crate::tree::lock::{Lock, TOUCH_EVERY};
 use crate::tree::records::{self, Outcome, Record};
 use crate::tree::table::{self, Head, Row};
-use crate::tree::{Tree, journal};
+use crate::tree::{Identity, Tree, journal, waves};
 
 /// What a person chose on the command line.
 #[derive(Debug, Default, Clone)]
@@ -110,7 +111,7 @@ pub fn run(
     let devices = Devices::find(source, environment)?;
     let identity = tree.create(&source.plan.name)?;
     let lock = Lock::take(&tree)?;
-    refuse_if_queued(&tree)?;
+    refuse_if_queued(&tree, &identity, site, environment)?;
     let mut signals =
         Signals::listen(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD])?;
     let growth = grow::grow(&tree, source, templates, site)?;
@@ -378,24 +379,31 @@ fn jobs(source: &Source, options: &Options) -> usize {
 }
 
 /// Trials that a scheduler may still run must not be run here too.
-fn refuse_if_queued(tree: &Tree) -> Result<()> {
-    let waves = Waves::read(tree)?;
-    if waves.all.is_empty() {
+fn refuse_if_queued(
+    tree: &Tree,
+    identity: &Identity,
+    site: &Site,
+    environment: &Vars,
+) -> Result<()> {
+    if waves::read(tree)?.is_empty() {
         return Ok(());
     }
-    let records = records::all(tree)?;
-    let open = waves
-        .covered()
-        .into_iter()
-        .filter(|id| records.get(id).and_then(Record::outcome).is_none())
+    let status = status::of(tree.clone(), identity.clone(), site, environment, true)?;
+    let submitted = Waves::read(tree)?.covered();
+    let open = status
+        .trials()
+        .filter(|(row, standing)| submitted.contains(&row.id) && !standing.state.is_final())
         .count() as u64;
     if open == 0 {
         return Ok(());
     }
-    let sentence =
-        format!("{} of this sweep are in a scheduler's hands", crate::words::count(open, "trial"));
+    let verb = if open == 1 { "is" } else { "are" };
+    let sentence = format!(
+        "{} of this sweep {verb} in a scheduler's hands",
+        crate::words::count(open, "trial")
+    );
     Err(Fault::request(sentence)
-        .at(tree.dir().display().to_string())
+        .at(format!("{}\nseen by: {}", tree.dir().display(), status.witness))
         .hint("wait for them (`hpcsweep status`), or give the plan another `[sweep] name` to run it here")
         .into())
 }

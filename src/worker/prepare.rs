@@ -94,6 +94,9 @@ pub fn prepare(job: &Job, attempt: u32, torch: &[(&'static str, String)]) -> Res
     for (name, value) in own {
         set(name, value);
     }
+    if let Some(before) = row.after {
+        set("HPCSWEEP_PREVIOUS_WORK_DIR", path_text(&tree.work(before)));
+    }
     for (name, value) in torch {
         set(name, value.clone());
     }
