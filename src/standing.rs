@@ -204,3 +204,148 @@ fn reason_of(attempt: &crate::tree::records::Attempt) -> String {
     parts.extend(attempt.reason().map(str::to_owned));
     parts.join(": ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::records::{Attempt, End, Start};
+
+    fn row(id: u64, after: Option<u64>) -> Row {
+        serde_json::from_value(serde_json::json!({
+            "id": id, "chain": 0, "link": id, "after": after, "task_id": null, "key": "",
+            "gpu_ids_abs": null, "params": {}, "resources": null,
+        }))
+        .unwrap()
+    }
+
+    fn attempt(outcome: Option<Outcome>, exit_code: i32) -> Record {
+        let start = Start {
+            trial: 0,
+            attempt: 1,
+            time: 0.0,
+            host: "n1".into(),
+            pid: 1,
+            job: None,
+            ranks: 1,
+            argv: vec![],
+            devices: None,
+            version: String::new(),
+        };
+        let end = outcome.map(|state| End {
+            trial: 0,
+            attempt: 1,
+            time: 1.0,
+            state,
+            exit_code: Some(exit_code),
+            signal: None,
+            reason: None,
+            duration_s: 1.0,
+            peak_memory: 0,
+            result: None,
+        });
+        let attempt = Attempt { start, end, stopped: None, metrics: vec![], run: 1 };
+        Record { attempts: vec![attempt], torn: 0 }
+    }
+
+    /// Who is asked about the trial.
+    #[derive(Clone, Copy)]
+    enum Where {
+        /// Nobody was ever given it; an executor may hold the sweep.
+        Here(bool),
+        /// A scheduler that answered.
+        Asked,
+        /// A scheduler that did not.
+        Silent,
+    }
+
+    /// The state of a trial with this record and this word of the scheduler, its chain being fine.
+    fn check(record: Option<Record>, word: Option<&str>, place: Where, expected: &str) {
+        let rows = [row(0, None)];
+        let records = record.map(|r| (0, r)).into_iter().collect();
+        let element = |_| {
+            word.map(|w| Element {
+                state: crate::scheduler::slurm::state(w),
+                reason: String::new(),
+            })
+        };
+        let witness = Witness {
+            element: &element,
+            submitted: &|_| !matches!(place, Where::Here(_)),
+            asked: !matches!(place, Where::Silent),
+            executor: matches!(place, Where::Here(true)),
+            on_failure: OnFailure::Stop,
+        };
+        let all = of(&rows, &records, &witness);
+        let said = format!("{} {}", all[0].state.word(), all[0].reason);
+        assert_eq!(said.trim(), expected, "{word:?}");
+    }
+
+    #[test]
+    fn success_needs_a_record_that_nothing_contradicts() {
+        let done = || Some(attempt(Some(Outcome::Done), 0));
+        check(done(), None, Where::Here(false), "done");
+        check(done(), None, Where::Silent, "done");
+        check(done(), Some("COMPLETED"), Where::Asked, "done");
+        check(done(), Some("CANCELLED by 7"), Where::Asked, "done");
+        let doubt = "doubtful recorded as done, but the scheduler says OUT_OF_MEMORY";
+        check(done(), Some("OUT_OF_MEMORY"), Where::Asked, doubt);
+        let nothing = "lost the scheduler says COMPLETED, but nothing was recorded";
+        check(None, Some("COMPLETED"), Where::Asked, nothing);
+    }
+
+    #[test]
+    fn a_word_that_is_not_known_is_shown_as_it_is() {
+        check(None, Some("HIBERNATING"), Where::Asked, "hibernating");
+        check(Some(attempt(None, 0)), Some("HIBERNATING"), Where::Asked, "hibernating");
+    }
+
+    #[test]
+    fn failures_are_told_apart() {
+        let failed = || Some(attempt(Some(Outcome::Failed), 3));
+        check(failed(), None, Where::Asked, "failed exit code 3");
+        check(failed(), Some("PENDING"), Where::Asked, "queued PENDING");
+        check(
+            Some(attempt(Some(Outcome::Timeout), 143)),
+            None,
+            Where::Here(false),
+            "timeout exit code 143",
+        );
+        let began = || Some(attempt(None, 0));
+        check(began(), Some("RUNNING"), Where::Asked, "running");
+        check(began(), Some("TIMEOUT"), Where::Asked, "timeout the scheduler says TIMEOUT");
+        check(began(), Some("NODE_FAIL"), Where::Asked, "failed the scheduler says NODE_FAIL");
+        check(began(), None, Where::Asked, "lost it began, and the scheduler no longer knows it");
+        check(began(), None, Where::Silent, "running");
+        check(began(), None, Where::Here(true), "running");
+        check(began(), None, Where::Here(false), "interrupted its worker was killed");
+    }
+
+    #[test]
+    fn a_trial_without_a_record_waits_or_is_lost() {
+        check(None, None, Where::Here(false), "pending");
+        check(None, None, Where::Silent, "queued the scheduler was not asked");
+        check(None, None, Where::Asked, "lost the scheduler no longer knows it");
+        check(None, Some("PENDING"), Where::Asked, "queued PENDING");
+        check(None, Some("RUNNING"), Where::Asked, "running");
+        check(None, Some("CANCELLED"), Where::Asked, "interrupted cancelled before it began");
+    }
+
+    #[test]
+    fn the_rest_of_a_stopped_chain_is_skipped_and_counts_add_up() {
+        let rows = [row(0, None), row(1, Some(0)), row(2, Some(1))];
+        let count = |on_failure| {
+            let records = HashMap::from([(0, attempt(Some(Outcome::Failed), 1))]);
+            let witness = Witness {
+                element: &|_| None,
+                submitted: &|_| true,
+                asked: false,
+                executor: false,
+                on_failure,
+            };
+            let counts = counts(&of(&rows, &records, &witness));
+            counts.iter().map(|(s, n)| format!("{} {n}", s.word())).collect::<Vec<_>>()
+        };
+        assert_eq!(count(OnFailure::Stop), ["failed 1", "skipped 2"]);
+        assert_eq!(count(OnFailure::Continue), ["queued 2", "failed 1"]);
+    }
+}

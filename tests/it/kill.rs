@@ -1,1 +1,371 @@
-//! Being written.
+//! Killed at random moments, and out of space: nothing is lost, nothing is done twice, everything can be
+//! read at any time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use crate::local::shell;
+use crate::world::{PROGRAM, World};
+
+/// Trials of one sweep, in chains of two.
+const TRIALS: usize = 24;
+
+/// Each trial says in one write to a shared file that it begins and that it is about to end.
+const CODE: &str = "echo begin $HPCSWEEP_TRIAL $HPCSWEEP_ATTEMPT >>$EVENTS
+    echo '{\"loss\": 1}' >>$HPCSWEEP_METRICS; echo hello
+    echo end $HPCSWEEP_TRIAL $HPCSWEEP_ATTEMPT >>$EVENTS";
+
+/// Numbers that look random and are the same in every run of the tests.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+/// Processes whose parent is this one.
+fn children(parent: i32) -> Vec<i32> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else { continue };
+        let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
+        let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        if after.split_whitespace().nth(1).and_then(|n| n.parse::<i32>().ok()) == Some(parent) {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+/// Who is killed.
+#[derive(Clone, Copy)]
+enum Victim {
+    Executor,
+    Worker,
+    Program,
+    Any,
+}
+
+/// One sweep under fire: submits until it is complete, killing on the way. Returns the kills that hit.
+fn under_fire(victim: Victim, seed: u64, wanted: u32) -> u32 {
+    let mut dice = Dice(seed);
+    let mut hits = 0;
+    let mut sweeps = 0;
+    let mut world = World::new();
+    world.set("EVENTS", &world.text_path("events"));
+    while hits < wanted {
+        sweeps += 1;
+        assert!(sweeps < 200, "only {hits} kills hit");
+        hits += one_sweep(&world, victim, &mut dice, sweeps, wanted - hits);
+    }
+    hits
+}
+
+fn one_sweep(world: &World, victim: Victim, dice: &mut Dice, number: u32, wanted: u32) -> u32 {
+    let values: Vec<String> = (0..TRIALS / 2).map(|n| n.to_string()).collect();
+    let rest = format!("[defaults]\ntask_id = \"{{{{ c }}}}\"\n[grid]\nc = [{}]\nlink = [0, 1]\n", values.join(", "));
+    let plan = shell(CODE, &rest).replace("\"s\"", &format!("\"s{number}\""));
+    let sweep = format!("results/s{number}");
+    world.write("plan.toml", &plan);
+    world.write("events", "");
+    let mut hits = 0;
+    // What was recorded as done after each round, and how often its trials had begun by then.
+    let mut done: BTreeMap<u64, usize> = BTreeMap::new();
+    for _round in 0..400 {
+        let mut started = world.start(&["submit", "plan.toml", "--local", "-j", "3", "--retry", "-q"]);
+        let finished = if hits < wanted {
+            let moment = Duration::from_micros(dice.below(80_000));
+            hits += u32::from(shoot(&mut started.child, victim, dice, moment));
+            started.child.wait().unwrap().success()
+        } else {
+            started.child.wait().unwrap().success()
+        };
+        // Nothing of the round is left before its result is looked at.
+        let table = settled(world, &sweep);
+        check_round(world, &sweep, &table, &mut done);
+        if finished && !table.is_empty() && table.iter().all(|row| row["state"] == "done") {
+            check_end(world, &sweep, &table);
+            return hits;
+        }
+    }
+    panic!("the sweep never came to its end: {}", world.read("events"));
+}
+
+/// Waits for the moment and kills; whether something was hit.
+fn shoot(executor: &mut std::process::Child, victim: Victim, dice: &mut Dice, moment: Duration) -> bool {
+    let pid = executor.id().cast_signed();
+    let since = Instant::now();
+    // A busy wait: a nap is too coarse to hit every moment.
+    while since.elapsed() < moment {
+        std::thread::yield_now();
+    }
+    let workers = || children(pid);
+    let programs = || workers().into_iter().flat_map(children).collect::<Vec<_>>();
+    let target = match victim {
+        Victim::Executor => Some(pid),
+        Victim::Worker => pick(&workers(), dice),
+        Victim::Program => pick(&programs(), dice),
+        Victim::Any => match dice.below(3) {
+            0 => Some(pid),
+            1 => pick(&workers(), dice),
+            _ => pick(&programs(), dice),
+        },
+    };
+    let alive = matches!(executor.try_wait(), Ok(None));
+    alive && target.is_some_and(|target| kill(Pid::from_raw(target), Signal::SIGKILL).is_ok())
+}
+
+fn pick(from: &[i32], dice: &mut Dice) -> Option<i32> {
+    (!from.is_empty()).then(|| from[dice.below(from.len() as u64) as usize])
+}
+
+/// The table once no process of the sweep is left: workers outlive a killed executor for a moment.
+fn settled(world: &World, sweep: &str) -> Vec<BTreeMap<String, Value>> {
+    let folder = world.text_path(sweep);
+    crate::world::wait_until("no worker of the sweep is left", || {
+        !fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+            let cmdline = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let text = String::from_utf8_lossy(&cmdline);
+            text.contains("\0worker\0") && text.split('\0').any(|word| word == folder)
+        })
+    });
+    if !world.exists(&format!("{sweep}/sweep.json")) {
+        return Vec::new();
+    }
+    let status = world.run(&["status", "--json", "--offline", sweep]);
+    assert!(status.code <= 1, "{}", status.whole());
+    let status: Value = serde_json::from_str(&status.out).unwrap();
+    let table = world.table(&[sweep]);
+    let counted: u64 = status["counts"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
+    assert_eq!(counted, table.len() as u64);
+    assert!(table.is_empty() || table.len() == TRIALS, "{} trials of {TRIALS}", table.len());
+    table
+}
+
+/// What was done stays done and is not begun again.
+fn check_round(
+    world: &World,
+    sweep: &str,
+    table: &[BTreeMap<String, Value>],
+    done: &mut BTreeMap<u64, usize>,
+) {
+    let events = world.read("events");
+    let begun = |trial: u64| {
+        let start = format!("begin {trial} ");
+        events.lines().filter(|line| line.starts_with(&start)).count()
+    };
+    for row in table {
+        let trial = row["trial"].as_u64().unwrap();
+        let is_done = row["state"] == "done";
+        if let Some(times) = done.get(&trial) {
+            assert!(is_done, "trial {trial} of {sweep} was done and is {}", row["state"]);
+            assert_eq!(begun(trial), *times, "trial {trial} of {sweep} was done and began again");
+        }
+        if is_done {
+            assert_eq!(row["loss"], 1, "{row:?}");
+            done.insert(trial, begun(trial));
+        }
+    }
+}
+
+/// Every trial has exactly one attempt that is done, it really ran to its end, and no attempt has two
+/// starts or ends.
+fn check_end(world: &World, sweep: &str, table: &[BTreeMap<String, Value>]) {
+    let numbers: Vec<u64> = table.iter().map(|row| row["trial"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, (0..TRIALS as u64).collect::<Vec<_>>());
+    let events = world.read("events");
+    let ended: BTreeSet<&str> = events.lines().filter_map(|l| l.strip_prefix("end ")).collect();
+    let mut starts: BTreeSet<(u64, u64)> = BTreeSet::new();
+    let mut good: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for file in world.files(&format!("{sweep}/records")) {
+        let text = world.read(&format!("{sweep}/records/{file}"));
+        for line in text.lines() {
+            // A torn line is that of a killed worker.
+            let Ok(event) = serde_json::from_str::<Value>(line) else { continue };
+            let attempt = (event["trial"].as_u64().unwrap(), event["attempt"].as_u64().unwrap());
+            match event["event"].as_str().unwrap() {
+                "start" => assert!(starts.insert(attempt), "two starts of {attempt:?} in {sweep}"),
+                "end" if event["state"] == "done" => good.entry(attempt.0).or_default().push(attempt.1),
+                _ => {}
+            }
+        }
+    }
+    for trial in numbers {
+        let attempts = &good[&trial];
+        assert_eq!(attempts.len(), 1, "trial {trial} of {sweep} is done in attempts {attempts:?}");
+        let said = format!("{trial} {}", attempts[0]);
+        assert!(ended.contains(said.as_str()), "trial {trial} never ran to its end: {events}");
+    }
+    // Within a chain nothing overtakes: a link begins only after its predecessor was done once.
+    for trial in (1..TRIALS as u64).step_by(2) {
+        let before = format!("end {} ", trial - 1);
+        let first_end = events.lines().position(|l| l.starts_with(&before));
+        let begin = format!("begin {trial} ");
+        let first_begin = events.lines().position(|l| l.starts_with(&begin));
+        assert!(first_end < first_begin, "trial {trial} overtook its predecessor: {events}");
+    }
+}
+
+#[test]
+fn a_killed_executor_loses_and_doubles_nothing() {
+    assert!(under_fire(Victim::Executor, 0x9E37_79B9_7F4A_7C15, 120) >= 120);
+}
+
+#[test]
+fn a_killed_worker_loses_and_doubles_nothing() {
+    assert!(under_fire(Victim::Worker, 0xD1B5_4A32_D192_ED03, 90) >= 90);
+}
+
+#[test]
+fn a_killed_program_is_a_failure_that_can_be_run_again() {
+    assert!(under_fire(Victim::Program, 0x8CB9_2BA7_2F3D_8DD7, 60) >= 60);
+}
+
+#[test]
+fn whoever_is_killed_nothing_is_lost_or_doubled() {
+    assert!(under_fire(Victim::Any, 0xA076_1D64_78BD_642F, 60) >= 60);
+}
+
+#[test]
+fn nothing_outlives_a_killed_executor() {
+    let world = World::new();
+    world.write("plan.toml", &shell("echo $$ >pid; exec sleep 600", ""));
+    let mut started = world.start(&["submit", "plan.toml", "--local"]);
+    let running = |pid: &str| fs::metadata(format!("/proc/{pid}")).is_ok();
+    crate::world::wait_until("the program runs", || world.exists("pid") && world.read("pid").ends_with('\n'));
+    let program = world.read("pid").trim().to_owned();
+    assert!(running(&program));
+    started.child.kill().unwrap();
+    started.child.wait().unwrap();
+    crate::world::wait_until("the program is gone", || !running(&program));
+    // Its worker had the time to write down what happened.
+    crate::world::wait_until("the trial is recorded", || {
+        world.read("results/s/records/000/0.1.jsonl").contains("\"event\":\"end\"")
+    });
+    assert_eq!(world.status()["counts"], json!({"interrupted": 1}));
+}
+
+#[test]
+fn nothing_outlives_a_killed_worker() {
+    let world = World::new();
+    world.write("plan.toml", &shell("echo $$ >pid; exec sleep 600", ""));
+    let started = world.start(&["submit", "plan.toml", "--local"]);
+    crate::world::wait_until("the program runs", || world.exists("pid") && world.read("pid").ends_with('\n'));
+    let program = world.read("pid").trim().to_owned();
+    let workers = children(started.child.id().cast_signed());
+    assert_eq!(workers.len(), 1);
+    kill(Pid::from_raw(workers[0]), Signal::SIGKILL).unwrap();
+    let ran = started.end(&world);
+    assert_eq!(ran.code, 1, "{}", ran.whole());
+    crate::world::wait_until("the program is gone", || fs::metadata(format!("/proc/{program}")).is_err());
+    assert_eq!(world.status()["counts"], json!({"interrupted": 1}));
+    assert_eq!(world.status()["trials"][0]["reason"], "its worker was killed");
+}
+
+#[test]
+fn a_file_that_may_not_grow_is_said_and_the_next_submit_completes() {
+    let world = World::new();
+    // 400 trials make a table of more than the 8 KiB that a file may have here.
+    let values: Vec<String> = (0..400).map(|n| n.to_string()).collect();
+    world.write("plan.toml", &shell("true", &format!("[grid]\na = [{}]\n", values.join(", "))));
+    let limited = format!("trap '' XFSZ; ulimit -f 16; exec '{PROGRAM}' submit plan.toml --local -q");
+    let ran = world.call("bash", &["-c", &limited]);
+    assert_eq!(
+        ran.whole(),
+        "error: cannot write `$WORLD/results/s/trials/000000000000.jsonl`: file too large\nexit code 4\n"
+    );
+    // Half a table is no table.
+    assert_eq!(world.table(&[]).len(), 0);
+    assert_eq!(world.files("results/s/trials"), Vec::<String>::new());
+    world.run(&["submit", "plan.toml", "--local", "-q"]).ok();
+    assert_eq!(world.status()["counts"], json!({"done": 400}));
+}
+
+/// Runs a script in a mount namespace of its own, as root or as a user who may have one.
+fn in_own_mounts(world: &World, script: &str) -> Option<crate::world::Ran> {
+    let with = |flags: &[&str]| {
+        let try_out = [flags, &["sh", "-c", "mount -t tmpfs none /mnt"]].concat();
+        world.call("unshare", &try_out).code == 0
+    };
+    let flags: &[&str] = if with(&["-m"]) {
+        &["-m"]
+    } else if with(&["-rm"]) {
+        &["-rm"]
+    } else {
+        return None;
+    };
+    Some(world.call("unshare", &[flags, &["bash", "-c", script]].concat()))
+}
+
+#[test]
+fn a_full_disk_is_said_and_the_next_submit_completes() {
+    let world = World::new();
+    fs::create_dir(world.path("results")).unwrap();
+    world.write("plan.toml", &shell("true", "[grid]\na = [1, 2, 3]\n"));
+    let script = format!(
+        "set -u; mount -t tmpfs -o size=64k none results || exit 90
+        dd if=/dev/zero of=results/filler bs=1k count=1000 2>/dev/null
+        '{PROGRAM}' submit plan.toml --local -q; echo full: $?
+        rm results/filler
+        '{PROGRAM}' submit plan.toml --local -q; echo free: $?
+        '{PROGRAM}' status --json | grep -o '\"counts\":[^}}]*}}'"
+    );
+    match in_own_mounts(&world, &script) {
+        Some(ran) => {
+            assert_eq!(
+                ran.whole(),
+                "\
+full: 4
+free: 0
+\"counts\":{\"done\":3}
+error: cannot write `$WORLD/results/s/sweep.json`: no space left on device
+hint: free some space (or inodes) and run the same command again; nothing is lost
+exit code 0
+"
+            );
+        }
+        None => {
+            // A device that is always full: the one write that can be aimed at it fails as the disk would.
+            let plan = world.run(&["submit", "plan.toml", "--dry-run"]);
+            plan.ok();
+            let ran = world.call("bash", &["-c", &format!("'{PROGRAM}' plan plan.toml >/dev/full")]);
+            assert_eq!(ran.code, 4, "{}", ran.whole());
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_fills_up_under_way_loses_no_result() {
+    let world = World::new();
+    fs::create_dir(world.path("results")).unwrap();
+    // The first trial fills the disk before it ends: its end has to wait until there is room again.
+    let code = "echo $HPCSWEEP_TRIAL >>ran; [ $HPCSWEEP_TRIAL != 0 ] || dd if=/dev/zero of=results/filler bs=1k count=1000 2>/dev/null
+        echo '{\"loss\": 1}' >>$HPCSWEEP_METRICS; : >filled.$HPCSWEEP_TRIAL";
+    world.write("plan.toml", &shell(code, "[defaults]\ntask_id = 1\n[grid]\na = [1, 2]\n"));
+    let script = format!(
+        "set -u; mount -t tmpfs -o size=256k none results || exit 90
+        '{PROGRAM}' submit plan.toml --local -q & submit=$!
+        until [ -e filled.0 ]; do sleep 0.01; done
+        until grep -q . filled.0 || ! kill -0 $submit || [ -e room ]; do sleep 0.3; : >room; done
+        rm results/filler; wait $submit; echo first: $?
+        '{PROGRAM}' submit plan.toml --local -q; echo second: $?
+        '{PROGRAM}' status --json | grep -o '\"counts\":[^}}]*}}'"
+    );
+    let Some(ran) = in_own_mounts(&world, &script) else {
+        // Without a mount of its own: what a killed worker leaves is the same torn record.
+        nothing_outlives_a_killed_worker();
+        return;
+    };
+    assert!(ran.out.ends_with("second: 0\n\"counts\":{\"done\":2}\n"), "{}", ran.whole());
+    // The trial that had run was not run again.
+    assert_eq!(world.read("ran"), "0\n1\n");
+}

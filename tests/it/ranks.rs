@@ -149,13 +149,18 @@ fn laid_down(size: u32) -> World {
 #[test]
 fn ranks_that_do_not_come_are_named_at_the_deadline() {
     let world = laid_down(4);
-    let mut second = rank(&world, 2, 4).spawn().unwrap();
-    let output = rank(&world, 0, 4).output().unwrap();
+    let late = |number| {
+        let mut command = rank(&world, number, 4);
+        command.env("HPCSWEEP_RENDEZVOUS_S", "3");
+        command
+    };
+    let mut second = late(2).spawn().unwrap();
+    let output = late(0).output().unwrap();
     let other = second.wait().unwrap();
     assert!(!output.status.success() && !other.success());
     let status = world.status();
     let reason = status["trials"][1]["reason"].as_str().unwrap();
-    assert!(reason.contains("ranks 1, 3 did not arrive within 0.5 s"), "{reason}");
+    assert!(reason.contains("ranks 1, 3 did not arrive within 3.0 s"), "{reason}");
     assert!(!world.exists("ran.0") && !world.exists("ran.2"));
 }
 
@@ -172,15 +177,19 @@ fn a_rank_without_a_rank_zero_says_so() {
 }
 
 #[test]
-fn ranks_that_disagree_on_their_number_are_told_so() {
+fn more_or_fewer_ranks_than_the_trial_asks_for_are_refused() {
     let world = laid_down(2);
-    let mut second = rank(&world, 1, 3).spawn().unwrap();
-    let output = rank(&world, 0, 2).output().unwrap();
-    assert!(!output.status.success());
-    second.wait().unwrap();
-    let status = world.status();
-    let reason = status["trials"][1]["reason"].as_str().unwrap();
-    assert!(reason.contains("sees 3 ranks, rank 0 sees 2"), "{reason}");
+    for size in [3, 1] {
+        let output = rank(&world, 0, size).output().unwrap();
+        let said = world.shown(&output.stderr);
+        let started = if size == 1 { "1 was" } else { "3 were" };
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(
+            said.starts_with(&format!("error: trial 1 asks for 2 ranks, but {started} started\n")),
+            "{said}"
+        );
+        assert!(!world.exists("ran.0"));
+    }
 }
 
 #[test]
