@@ -293,6 +293,14 @@ pub fn text(value: &Value) -> String {
     }
 }
 
+/// One metric line of a trial.
+struct Step {
+    sweep: usize,
+    trial: u64,
+    task: Value,
+    cells: Vec<(String, Value)>,
+}
+
 /// The learning curves: a row a metric line of every trial's decisive attempt, in order.
 ///
 /// # Errors
@@ -301,7 +309,7 @@ pub fn steps(sweeps: &[(Tree, Identity)]) -> Result<Table> {
     let mut table = Table::default();
     let several = sweeps.len() > 1;
     let mut columns = Columns::default();
-    let mut lines: Vec<(usize, u64, Value, Vec<(String, Value)>)> = Vec::new();
+    let mut lines: Vec<Step> = Vec::new();
     for (s, (tree, _)) in sweeps.iter().enumerate() {
         let records = records::all(tree)?;
         for row in table::rows(tree)? {
@@ -309,7 +317,8 @@ pub fn steps(sweeps: &[(Tree, Identity)]) -> Result<Table> {
             for metrics in &attempt.metrics {
                 let cells = flat(metrics);
                 cells.iter().for_each(|(name, _)| columns.add(name));
-                lines.push((s, row.id, row.task_id.clone().unwrap_or(Value::Null), cells));
+                let task = row.task_id.clone().unwrap_or(Value::Null);
+                lines.push(Step { sweep: s, trial: row.id, task, cells });
             }
         }
     }
@@ -326,7 +335,7 @@ pub fn steps(sweeps: &[(Tree, Identity)]) -> Result<Table> {
             .iter()
             .map(|name| if fixed.contains(name) { format!("metric.{name}") } else { name.clone() }),
     );
-    for (s, trial, task, cells) in lines {
+    for Step { sweep: s, trial, task, cells } in lines {
         let mut row = Vec::with_capacity(table.columns.len());
         if several {
             row.push(Value::String(sweeps[s].1.name.clone()));
@@ -353,6 +362,12 @@ pub enum Goal {
 }
 
 impl Table {
+    /// The state in a row.
+    pub fn state<'a>(&self, row: &'a [Value]) -> &'a str {
+        let column = self.columns.iter().position(|c| c == "state");
+        column.and_then(|c| row[c].as_str()).unwrap_or_default()
+    }
+
     /// The rows of finished trials, best first by a metric (any column of numbers). Rows without a
     /// number there, or with NaN, are left out; equal values keep the order of trials.
     ///
@@ -370,12 +385,11 @@ impl Table {
             }
             .into());
         };
-        let state = self.columns.iter().position(|c| c == "state").unwrap_or(0);
         let mut ranked: Vec<(f64, usize)> = self
             .rows
             .iter()
             .enumerate()
-            .filter(|(_, row)| row[state] == "done")
+            .filter(|(_, row)| self.state(row) == "done")
             .filter_map(|(i, row)| Some((number(&row[column])?, i)))
             .filter(|(value, _)| !value.is_nan())
             .collect();

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::plan::OnFailure;
 use crate::scheduler::{Element, State as Word};
-use crate::tree::records::{Outcome, Record};
+use crate::tree::records::{Attempt, Outcome, Record};
 use crate::tree::table::Row;
 
 /// The state of a trial.
@@ -135,7 +135,7 @@ fn one(
                 Outcome::Timeout => State::Timeout,
                 Outcome::Interrupted => State::Interrupted,
             };
-            let reason = attempt.map(reason_of).unwrap_or_default();
+            let reason = attempt.map(Attempt::why).unwrap_or_default();
             return say(state, &reason);
         }
         (None, _) => {}
@@ -192,23 +192,10 @@ fn one(
     }
 }
 
-fn reason_of(attempt: &crate::tree::records::Attempt) -> String {
-    let mut parts = Vec::new();
-    if let Some(end) = &attempt.end {
-        match (end.signal, end.exit_code) {
-            (Some(signal), _) => parts.push(format!("signal {signal}")),
-            (None, Some(code)) if code != 0 => parts.push(format!("exit code {code}")),
-            _ => {}
-        }
-    }
-    parts.extend(attempt.reason().map(str::to_owned));
-    parts.join(": ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::records::{Attempt, End, Start};
+    use crate::tree::records::{End, Start};
 
     fn row(id: u64, after: Option<u64>) -> Row {
         serde_json::from_value(serde_json::json!({

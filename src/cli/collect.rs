@@ -153,8 +153,7 @@ fn best_text(table: &Table, shown: &[usize], metric: &str) -> String {
 pub(super) fn after_local(tree: &Tree, context: &Context) -> Result<u8> {
     let (tree, identity) = Tree::open(tree.dir())?;
     let table = collect::collect(&[(tree, identity)])?;
-    let state = table.columns.iter().position(|c| c == "state").unwrap_or(0);
-    let bad = table.rows.iter().filter(|row| row[state] != "done").count();
+    let bad = table.rows.iter().filter(|row| table.state(row) != "done").count();
     if !context.out.quiet && table.rows.len() <= 50 {
         context.out.raw(b"\n");
         context.out.raw(people(&table, &all_rows(&table), false).as_bytes());

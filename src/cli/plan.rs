@@ -80,16 +80,7 @@ fn render(
 ) -> Result<Vec<preview::Array>> {
     let templates = source.templates(templates, site)?;
     let tree = source.tree();
-    let words = SiteWords {
-        shell: site.shell.path.clone(),
-        partition: site.scheduler.partition.clone(),
-        account: site.scheduler.account.clone(),
-        qos: site.scheduler.qos.clone(),
-        directives: site.scheduler.directives.clone(),
-        launcher: site.scheduler.launcher_on(SchedulerKind::Slurm),
-        single_rank_step: site.scheduler.single_rank_step,
-        max_walltime_s: site.caps.max_walltime_s,
-    };
+    let words = SiteWords::of(site, SchedulerKind::Slurm);
     let max_running = source.plan.schedule.max_running.map(u64::from);
     preview
         .graph
@@ -110,10 +101,6 @@ fn render(
             };
             let name = format!("{}.<token>.{}", source.plan.name, i + 1);
             let worker = vec!["hpcsweep".to_owned(), "worker".to_owned()];
-            let max_running = match (max_running, site.caps.max_running) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            };
             let script = names::job_script(
                 &source.plan.name,
                 tree.dir(),

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use anyhow::Result;
-use serde_json::Value;
 
 use super::Context;
 use crate::collect::{self, text};
@@ -66,7 +65,7 @@ fn try_it(
     let (tree, identity) = Tree::open(report.tree.dir())?;
     out.raw(&disk::read_bytes_if_there(&tree.log(0, 1))?);
     let table = collect::collect(&[(tree, identity)])?;
-    let good = table.rows.iter().all(|row| row.iter().any(|cell| *cell == Value::from("done")));
+    let good = table.rows.iter().all(|row| table.state(row) == "done");
     for row in &table.rows {
         let metrics: Vec<String> = (table.first_metric..table.columns.len())
             .map(|c| format!("{}={}", table.columns[c], text(&row[c])))

@@ -6,6 +6,7 @@ use serde::Serialize;
 use tera::Context;
 
 use crate::plan::Resources;
+use crate::site::{SchedulerKind, Site};
 use crate::tree::waves::Array;
 use crate::units;
 
@@ -147,6 +148,25 @@ pub struct SiteWords {
     pub single_rank_step: bool,
     /// What a trial that names no walltime asks for where the site caps it.
     pub max_walltime_s: Option<u64>,
+    /// The site's cap on elements that run at once.
+    pub max_running: Option<u64>,
+}
+
+impl SiteWords {
+    /// What a profile brings into the scripts of a scheduler.
+    pub fn of(site: &Site, kind: SchedulerKind) -> Self {
+        Self {
+            shell: site.shell.path.clone(),
+            partition: site.scheduler.partition.clone(),
+            account: site.scheduler.account.clone(),
+            qos: site.scheduler.qos.clone(),
+            directives: site.scheduler.directives.clone(),
+            launcher: site.scheduler.launcher_on(kind),
+            single_rank_step: site.scheduler.single_rank_step,
+            max_walltime_s: site.caps.max_walltime_s,
+            max_running: site.caps.max_running,
+        }
+    }
 }
 
 /// Ranks that divide by the nodes are spread evenly: left alone, Slurm fills the first node.
@@ -181,7 +201,11 @@ pub fn job_script(
         link: array.link,
         count: array.count,
         last_index: array.count - 1,
-        max_running: max_running.filter(|&n| n < array.count),
+        max_running: max_running
+            .into_iter()
+            .chain(site.max_running)
+            .min()
+            .filter(|&n| n < array.count),
         job_log: format!("{}/%a.log", logs.replace('%', "%%")),
         job_log_of_element: format!(
             "{}/\"$SLURM_ARRAY_TASK_ID\".log",

@@ -332,7 +332,7 @@ impl Executor<'_> {
             tell(News::Ended {
                 row,
                 outcome,
-                reason: attempt.map(reason).unwrap_or_default(),
+                reason: attempt.map(records::Attempt::why).unwrap_or_default(),
                 duration_s: end.map_or_else(|| was.since.elapsed().as_secs_f64(), |e| e.duration_s),
             });
             let chain = &mut self.chains[was.chain];
@@ -347,16 +347,6 @@ impl Executor<'_> {
         }
         Ok(())
     }
-}
-
-fn reason(attempt: &records::Attempt) -> String {
-    let code = attempt.end.as_ref().and_then(|end| match (end.signal, end.exit_code) {
-        (Some(signal), _) => Some(format!("signal {signal}")),
-        (None, Some(code)) if code != 0 => Some(format!("exit code {code}")),
-        _ => None,
-    });
-    let words = attempt.reason().map(str::to_owned);
-    code.into_iter().chain(words).collect::<Vec<_>>().join(": ")
 }
 
 /// What a worker is started with: our environment without an outer job's ranks, but with what an

@@ -303,29 +303,14 @@ impl Run<'_> {
     }
 
     fn render(&self, wave: &Wave, array: &Array, token: &str) -> Result<String> {
-        let site = &self.site;
-        let words = context::SiteWords {
-            shell: site.shell.path.clone(),
-            partition: site.scheduler.partition.clone(),
-            account: site.scheduler.account.clone(),
-            qos: site.scheduler.qos.clone(),
-            directives: site.scheduler.directives.clone(),
-            launcher: site.scheduler.launcher_on(SchedulerKind::Slurm),
-            single_rank_step: site.scheduler.single_rank_step,
-            max_walltime_s: site.caps.max_walltime_s,
-        };
-        let cap = site.caps.max_running;
-        let max_running = match (self.max_running, cap) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
+        let words = context::SiteWords::of(self.site, SchedulerKind::Slurm);
         let worker = worker_argv(self.tree.dir(), wave, array)?;
         let names = context::job_script(
             &self.identity.name,
             self.tree.dir(),
             token.to_owned(),
             array,
-            max_running,
+            self.max_running,
             &words,
             worker,
         );

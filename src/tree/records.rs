@@ -132,10 +132,16 @@ impl Attempt {
         end.or_else(|| self.stopped.as_ref().map(|(state, _)| *state))
     }
 
-    /// Why it ended, in words, where there is more to say than an exit code.
-    pub fn reason(&self) -> Option<&str> {
-        let end = self.end.as_ref().and_then(|end| end.reason.as_deref());
-        end.or_else(|| self.stopped.as_ref().map(|(_, reason)| reason.as_str()))
+    /// Why it ended as it did: signal or exit code, and what more there is to say; empty after success.
+    pub fn why(&self) -> String {
+        let code = self.end.as_ref().and_then(|end| match (end.signal, end.exit_code) {
+            (Some(signal), _) => Some(format!("signal {signal}")),
+            (None, Some(code)) if code != 0 => Some(format!("exit code {code}")),
+            _ => None,
+        });
+        let end = self.end.as_ref().and_then(|end| end.reason.clone());
+        let words = end.or_else(|| self.stopped.as_ref().map(|(_, reason)| reason.clone()));
+        code.into_iter().chain(words).collect::<Vec<_>>().join(": ")
     }
 }
 

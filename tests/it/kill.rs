@@ -36,7 +36,9 @@ impl Dice {
 fn children(parent: i32) -> Vec<i32> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else {
+            continue;
+        };
         let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
         let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
         if after.split_whitespace().nth(1).and_then(|n| n.parse::<i32>().ok()) == Some(parent) {
@@ -72,7 +74,10 @@ fn under_fire(victim: Victim, seed: u64, wanted: u32) -> u32 {
 
 fn one_sweep(world: &World, victim: Victim, dice: &mut Dice, number: u32, wanted: u32) -> u32 {
     let values: Vec<String> = (0..TRIALS / 2).map(|n| n.to_string()).collect();
-    let rest = format!("[defaults]\ntask_id = \"{{{{ c }}}}\"\n[grid]\nc = [{}]\nlink = [0, 1]\n", values.join(", "));
+    let rest = format!(
+        "[defaults]\ntask_id = \"{{{{ c }}}}\"\n[grid]\nc = [{}]\nlink = [0, 1]\n",
+        values.join(", ")
+    );
     let plan = shell(CODE, &rest).replace("\"s\"", &format!("\"s{number}\""));
     let sweep = format!("results/s{number}");
     world.write("plan.toml", &plan);
@@ -81,7 +86,8 @@ fn one_sweep(world: &World, victim: Victim, dice: &mut Dice, number: u32, wanted
     // What was recorded as done after each round, and how often its trials had begun by then.
     let mut done: BTreeMap<u64, usize> = BTreeMap::new();
     for _round in 0..400 {
-        let mut started = world.start(&["submit", "plan.toml", "--local", "-j", "3", "--retry", "-q"]);
+        let mut started =
+            world.start(&["submit", "plan.toml", "--local", "-j", "3", "--retry", "-q"]);
         let finished = if hits < wanted {
             let moment = Duration::from_micros(dice.below(80_000));
             hits += u32::from(shoot(&mut started.child, victim, dice, moment));
@@ -101,7 +107,12 @@ fn one_sweep(world: &World, victim: Victim, dice: &mut Dice, number: u32, wanted
 }
 
 /// Waits for the moment and kills; whether something was hit.
-fn shoot(executor: &mut std::process::Child, victim: Victim, dice: &mut Dice, moment: Duration) -> bool {
+fn shoot(
+    executor: &mut std::process::Child,
+    victim: Victim,
+    dice: &mut Dice,
+    moment: Duration,
+) -> bool {
     let pid = executor.id().cast_signed();
     let since = Instant::now();
     // A busy wait: a nap is too coarse to hit every moment.
@@ -110,18 +121,23 @@ fn shoot(executor: &mut std::process::Child, victim: Victim, dice: &mut Dice, mo
     }
     let workers = || children(pid);
     let programs = || workers().into_iter().flat_map(children).collect::<Vec<_>>();
-    let target = match victim {
-        Victim::Executor => Some(pid),
-        Victim::Worker => pick(&workers(), dice),
-        Victim::Program => pick(&programs(), dice),
-        Victim::Any => match dice.below(3) {
-            0 => Some(pid),
-            1 => pick(&workers(), dice),
-            _ => pick(&programs(), dice),
-        },
+    let victim = match victim {
+        Victim::Any => [Victim::Executor, Victim::Worker, Victim::Program][dice.below(3) as usize],
+        chosen => chosen,
     };
-    let alive = matches!(executor.try_wait(), Ok(None));
-    alive && target.is_some_and(|target| kill(Pid::from_raw(target), Signal::SIGKILL).is_ok())
+    loop {
+        let target = match victim {
+            Victim::Executor => Some(pid),
+            Victim::Worker => pick(&workers(), dice),
+            _ => pick(&programs(), dice),
+        };
+        if !matches!(executor.try_wait(), Ok(None)) {
+            return false;
+        }
+        if let Some(target) = target {
+            return kill(Pid::from_raw(target), Signal::SIGKILL).is_ok();
+        }
+    }
 }
 
 fn pick(from: &[i32], dice: &mut Dice) -> Option<i32> {
@@ -145,7 +161,8 @@ fn settled(world: &World, sweep: &str) -> Vec<BTreeMap<String, Value>> {
     assert!(status.code <= 1, "{}", status.whole());
     let status: Value = serde_json::from_str(&status.out).unwrap();
     let table = world.table(&[sweep]);
-    let counted: u64 = status["counts"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
+    let counted: u64 =
+        status["counts"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
     assert_eq!(counted, table.len() as u64);
     assert!(table.is_empty() || table.len() == TRIALS, "{} trials of {TRIALS}", table.len());
     table
@@ -194,7 +211,9 @@ fn check_end(world: &World, sweep: &str, table: &[BTreeMap<String, Value>]) {
             let attempt = (event["trial"].as_u64().unwrap(), event["attempt"].as_u64().unwrap());
             match event["event"].as_str().unwrap() {
                 "start" => assert!(starts.insert(attempt), "two starts of {attempt:?} in {sweep}"),
-                "end" if event["state"] == "done" => good.entry(attempt.0).or_default().push(attempt.1),
+                "end" if event["state"] == "done" => {
+                    good.entry(attempt.0).or_default().push(attempt.1)
+                }
                 _ => {}
             }
         }
@@ -241,7 +260,9 @@ fn nothing_outlives_a_killed_executor() {
     world.write("plan.toml", &shell("echo $$ >pid; exec sleep 600", ""));
     let mut started = world.start(&["submit", "plan.toml", "--local"]);
     let running = |pid: &str| fs::metadata(format!("/proc/{pid}")).is_ok();
-    crate::world::wait_until("the program runs", || world.exists("pid") && world.read("pid").ends_with('\n'));
+    crate::world::wait_until("the program runs", || {
+        world.exists("pid") && world.read("pid").ends_with('\n')
+    });
     let program = world.read("pid").trim().to_owned();
     assert!(running(&program));
     started.child.kill().unwrap();
@@ -259,14 +280,18 @@ fn nothing_outlives_a_killed_worker() {
     let world = World::new();
     world.write("plan.toml", &shell("echo $$ >pid; exec sleep 600", ""));
     let started = world.start(&["submit", "plan.toml", "--local"]);
-    crate::world::wait_until("the program runs", || world.exists("pid") && world.read("pid").ends_with('\n'));
+    crate::world::wait_until("the program runs", || {
+        world.exists("pid") && world.read("pid").ends_with('\n')
+    });
     let program = world.read("pid").trim().to_owned();
     let workers = children(started.child.id().cast_signed());
     assert_eq!(workers.len(), 1);
     kill(Pid::from_raw(workers[0]), Signal::SIGKILL).unwrap();
     let ran = started.end(&world);
     assert_eq!(ran.code, 1, "{}", ran.whole());
-    crate::world::wait_until("the program is gone", || fs::metadata(format!("/proc/{program}")).is_err());
+    crate::world::wait_until("the program is gone", || {
+        fs::metadata(format!("/proc/{program}")).is_err()
+    });
     assert_eq!(world.status()["counts"], json!({"interrupted": 1}));
     assert_eq!(world.status()["trials"][0]["reason"], "its worker was killed");
 }
@@ -277,7 +302,8 @@ fn a_file_that_may_not_grow_is_said_and_the_next_submit_completes() {
     // 400 trials make a table of more than the 8 KiB that a file may have here.
     let values: Vec<String> = (0..400).map(|n| n.to_string()).collect();
     world.write("plan.toml", &shell("true", &format!("[grid]\na = [{}]\n", values.join(", "))));
-    let limited = format!("trap '' XFSZ; ulimit -f 16; exec '{PROGRAM}' submit plan.toml --local -q");
+    let limited =
+        format!("trap '' XFSZ; ulimit -f 16; exec '{PROGRAM}' submit plan.toml --local -q");
     let ran = world.call("bash", &["-c", &limited]);
     assert_eq!(
         ran.whole(),
@@ -337,7 +363,8 @@ exit code 0
             // A device that is always full: the one write that can be aimed at it fails as the disk would.
             let plan = world.run(&["submit", "plan.toml", "--dry-run"]);
             plan.ok();
-            let ran = world.call("bash", &["-c", &format!("'{PROGRAM}' plan plan.toml >/dev/full")]);
+            let ran =
+                world.call("bash", &["-c", &format!("'{PROGRAM}' plan plan.toml >/dev/full")]);
             assert_eq!(ran.code, 4, "{}", ran.whole());
         }
     }

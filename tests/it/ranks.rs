@@ -179,17 +179,19 @@ fn a_rank_without_a_rank_zero_says_so() {
 #[test]
 fn more_or_fewer_ranks_than_the_trial_asks_for_are_refused() {
     let world = laid_down(2);
-    for size in [3, 1] {
-        let output = rank(&world, 0, size).output().unwrap();
-        let said = world.shown(&output.stderr);
-        let started = if size == 1 { "1 was" } else { "3 were" };
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(
-            said.starts_with(&format!("error: trial 1 asks for 2 ranks, but {started} started\n")),
-            "{said}"
-        );
-        assert!(!world.exists("ran.0"));
+    for (size, started) in [(3, "3 were"), (1, "1 was")] {
+        assert!(!rank(&world, 0, size).output().unwrap().status.success());
+        let status = world.status();
+        let reason = status["trials"][1]["reason"].as_str().unwrap();
+        let says = format!("trial 1 asks for 2 ranks, but {started} started; ");
+        assert!(reason.starts_with(&says), "{reason}");
     }
+    // A rank that is not the first has no record to say it in.
+    let output = rank(&world, 1, 3).output().unwrap();
+    let said = world.shown(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.starts_with("error: trial 1 asks for 2 ranks, but 3 were started\n"), "{said}");
+    assert!(!world.exists("ran.0") && !world.exists("ran.1"));
 }
 
 #[test]
