@@ -77,7 +77,12 @@ pub fn of(
         if !accounting && !open {
             (HashMap::new(), true, "the results tree alone: every trial has ended".to_owned())
         } else {
-            ask_scheduler(&mut calls, &jobs, accounting)
+            let is_open = |row: &&Row| records.get(&row.id).is_none_or(|r| r.outcome().is_none());
+            let open = rows.iter().filter(is_open).filter_map(|row| {
+                let (array, index) = places.get(&row.id)?;
+                Some((journal.job(*array)?.to_owned(), *index))
+            });
+            ask_scheduler(&mut calls, &jobs, &open.collect::<Vec<_>>(), accounting)
         }
     };
     let executor = lock::is_held(&tree);
@@ -119,21 +124,50 @@ pub fn of(
     Ok(Status { tree, identity, rows, standings, records, witness, calls: calls.made, jobs, asked })
 }
 
+/// The queue knows what waits, runs, or has just ended; the accounts know the rest, but hear of it late:
+/// their silence alone means nothing. So the queue is asked while a trial is open (its element is in
+/// `open`); the accounts, where they are kept, when none is, or when the queue has forgotten one.
 fn ask_scheduler(
     calls: &mut Calls,
     jobs: &[String],
+    open: &[(String, u64)],
     accounting: bool,
 ) -> (HashMap<String, Elements>, bool, String) {
-    if accounting && let Ok(text) = calls.ask(&slurm::accounts(jobs)) {
-        return (slurm::elements(&slurm::lines(&text)), true, "sacct".to_owned());
+    let mut lines = Vec::new();
+    let mut asked = Vec::new();
+    let mut silent = None;
+    if !open.is_empty() {
+        match calls.ask(&slurm::queue(&vars::user_name())) {
+            Ok(text) => {
+                lines = slurm::lines(&text);
+                asked.push("squeue");
+            }
+            Err(error) => silent = Some(error),
+        }
     }
-    match calls.ask(&slurm::queue(&vars::user_name())) {
-        Ok(text) => (slurm::elements(&slurm::lines(&text)), true, "squeue".to_owned()),
-        Err(error) => {
+    let elements = slurm::elements(&lines);
+    let known = |(job, index): &(String, u64)| {
+        elements.get(job).is_some_and(|elements| elements.get(*index).is_some())
+    };
+    if accounting && (open.is_empty() || !open.iter().all(known)) {
+        match calls.ask(&slurm::accounts(jobs)) {
+            Ok(text) => {
+                // Later lines win: the queue is never behind.
+                lines.splice(0..0, slurm::lines(&text));
+                asked.push("sacct");
+            }
+            Err(error) => silent = Some(error),
+        }
+    }
+    match silent {
+        Some(error) if asked.is_empty() => {
             let why = error.to_string();
             let first = why.lines().next().unwrap_or_default().to_owned();
             (HashMap::new(), false, format!("the results tree alone ({first})"))
         }
+        // Half an answer: what it does not hold may still be there.
+        Some(_) => (slurm::elements(&lines), false, asked.join(" and ")),
+        None => (slurm::elements(&lines), true, asked.join(" and ")),
     }
 }
 

@@ -5,6 +5,7 @@ use anyhow::Result;
 use super::{Context, sweeps};
 use crate::fault::Fault;
 use crate::host::disk;
+use crate::submit::wave::Waves;
 use crate::tree::records;
 
 /// Print what a trial printed
@@ -21,12 +22,25 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let (tree, identity) = sweeps::one(&named, context)?;
     crate::tree::table::find(&tree, args.trial)?;
     let (record, next) = records::of_trial(&tree, args.trial)?;
-    if record.attempts.is_empty() {
-        let sentence = format!("trial {} of {} has not begun", args.trial, identity.name);
-        return Err(Fault::request(sentence).hint("`hpcsweep status` says how it stands").into());
-    }
     for run in 1..next {
         context.out.raw(&disk::read_bytes_if_there(&tree.log(args.trial, run))?);
+    }
+    // What the scheduler and the launcher had to say; there is a file only where they had.
+    let mut jobs = Vec::new();
+    for (_, array, trials) in Waves::read(&tree)?.arrays() {
+        if let Some(index) = trials.iter().position(|trial| *trial == args.trial) {
+            let path = tree.job_log(array.array, index as u64);
+            let said = disk::read_bytes_if_there(&path)?;
+            if !said.is_empty() {
+                context.out.say(&format!("the job's own output ({}):", path.display()));
+                jobs.extend(said);
+            }
+        }
+    }
+    context.out.raw(&jobs);
+    if record.attempts.is_empty() && jobs.is_empty() {
+        let sentence = format!("trial {} of {} has not begun", args.trial, identity.name);
+        return Err(Fault::request(sentence).hint("`hpcsweep status` says how it stands").into());
     }
     Ok(0)
 }

@@ -112,6 +112,7 @@ fn to_slurm(args: &Args, source: &Source, site: &Site, context: &Context) -> Res
         text.push_str(&format!("; {} submitted before", count(before, "trial")));
     }
     context.out.say(&text);
+    say_dropped(report.dropped, context);
     let jobs: Vec<&str> = report.arrays.iter().map(|(_, job)| job.as_str()).collect();
     if !jobs.is_empty() {
         context.out.say(&format!("jobs: {}", jobs.join(" ")));
@@ -209,11 +210,22 @@ fn here(args: &Args, source: &Source, site: &Site, context: &Context) -> Result<
         duration(since.elapsed().as_secs_f64())
     ));
     out.say(&format!("results: {}", report.tree.dir().display()));
+    say_dropped(report.dropped, context);
     if report.interrupted {
         out.say("the same command goes on where this one stopped");
         return Ok(130);
     }
     collect::after_local(&report.tree, context)
+}
+
+/// Trials that an earlier plan brought stay in the sweep, but are not run any more.
+fn say_dropped(dropped: u64, context: &Context) {
+    if dropped > 0 {
+        let trials = count(dropped, "trial");
+        context.out.say(&format!(
+            "{trials} of earlier plans are no longer in this one and were left alone"
+        ));
+    }
 }
 
 /// The parameters of a trial in a few words, for a line of progress.

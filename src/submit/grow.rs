@@ -1,6 +1,6 @@
 //! Laying a plan down: which of its trials the sweep does not have yet, and writing them to its table.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -27,57 +27,92 @@ pub struct Todo {
     pub resources: Arc<Resources>,
 }
 
-/// What a plan adds to a sweep.
+/// What a plan brings to a sweep, before anything is written.
 #[derive(Debug, Default)]
-pub struct Growth {
-    /// Trials the sweep had before.
+pub struct Diff {
+    /// Trials the sweep has already.
     pub known: u64,
-    /// Trials added, in order.
-    pub added: Vec<Todo>,
-    /// Trials of the sweep that are not in the plan any more.
-    pub dropped: u64,
+    /// Those of them that the plan still has.
+    pub kept: HashSet<u64>,
+    /// Places in the plan of the trials the sweep does not have, with their keys.
+    new: Vec<(usize, String)>,
+}
+
+impl Diff {
+    /// How many trials are new.
+    pub fn added(&self) -> u64 {
+        self.new.len() as u64
+    }
+
+    /// How many trials of the sweep the plan no longer has.
+    pub fn dropped(&self) -> u64 {
+        self.known - self.kept.len() as u64
+    }
+
+    /// Whether the plan at hand has this trial of the sweep.
+    pub fn has(&self, trial: u64) -> bool {
+        trial >= self.known || self.kept.contains(&trial)
+    }
 }
 
 /// Where a chain of the sweep ends.
 struct Tail {
-    chain: u64,
+    /// Links it has had.
     links: u64,
-    last: u64,
+    /// The last of its trials that the plan still has: what a new link comes after.
+    last: Option<u64>,
 }
 
-/// Adds the trials of a plan that the sweep does not have, and keeps the plan. The caller holds the lock.
+/// Compares a plan with its sweep.
 ///
 /// A trial is known by its key: the hash of what it runs. The second of two equal trials of a plan is a
 /// trial of its own.
 ///
 /// # Errors
-/// When the tree cannot be read or written, or the set-up template cannot be rendered.
-pub fn grow(tree: &Tree, source: &Source, templates: &Templates, site: &Site) -> Result<Growth> {
-    let plan = &source.plan;
-    let mut had: HashMap<String, u64> = HashMap::new();
+/// When the tree cannot be read.
+pub fn diff(tree: &Tree, source: &Source) -> Result<Diff> {
+    let mut had: HashMap<String, VecDeque<u64>> = HashMap::new();
+    let mut diff = Diff::default();
     for key in table::keys(tree)? {
-        *had.entry(key).or_default() += 1;
+        had.entry(key).or_default().push_back(diff.known);
+        diff.known += 1;
     }
-    let known: u64 = had.values().sum();
-    let mut keys = plan.keys();
-    let mut new: Vec<(usize, String)> = Vec::new();
-    for (i, trial) in plan.trials.iter().enumerate() {
+    let mut keys = source.plan.keys();
+    for (i, trial) in source.plan.trials.iter().enumerate() {
         let key = hex(&keys.of(&trial.params));
-        match had.get_mut(&key) {
-            Some(left) if *left > 0 => *left -= 1,
-            _ => new.push((i, key)),
+        match had.get_mut(&key).and_then(VecDeque::pop_front) {
+            Some(id) => {
+                diff.kept.insert(id);
+            }
+            None => diff.new.push((i, key)),
         }
     }
-    let mut growth =
-        Growth { known, added: Vec::with_capacity(new.len()), dropped: had.values().sum() };
+    Ok(diff)
+}
+
+/// Adds the new trials of a plan to its sweep, keeps the plan, and returns them. The caller holds the
+/// lock.
+///
+/// # Errors
+/// When the tree cannot be read or written, or the set-up template cannot be rendered.
+pub fn grow(
+    tree: &Tree,
+    source: &Source,
+    diff: &Diff,
+    templates: &Templates,
+    site: &Site,
+) -> Result<Vec<Todo>> {
+    let plan = &source.plan;
+    let (known, new) = (diff.known, &diff.new);
     disk::write_whole(&tree.plan(), source.text.as_bytes())?;
+    let mut added = Vec::with_capacity(new.len());
     if new.is_empty() {
-        return Ok(growth);
+        return Ok(added);
     }
     disk::make_dir(&tree.dir().join("plans"))?;
     disk::write_whole(&tree.plan_of(known), source.text.as_bytes())?;
 
-    let (mut tails, mut next_chain) = tails(tree, known)?;
+    let (mut tails, mut next_chain) = tails(tree, diff)?;
     let first = known;
     let head = Head {
         format: FORMAT,
@@ -110,39 +145,38 @@ pub fn grow(tree: &Tree, source: &Source, templates: &Templates, site: &Site) ->
         let tail = tails.ends.get_mut(&chain);
         let (link, after) = match tail {
             Some(tail) => {
-                let place = (tail.links, Some(tail.last));
+                let place = (tail.links, tail.last);
                 tail.links += 1;
-                tail.last = id;
+                tail.last = Some(id);
                 place
             }
             None => {
                 if name.is_some() {
-                    tails.ends.insert(chain, Tail { chain, links: 1, last: id });
+                    tails.ends.insert(chain, Tail { links: 1, last: Some(id) });
                 }
                 (0, None)
             }
         };
         places.push((chain, link));
-        growth.added.push(Todo { id, chain, after, resources: Arc::clone(&trial.resources) });
+        added.push(Todo { id, chain, after, resources: Arc::clone(&trial.resources) });
     }
-    let rows =
-        new.iter().zip(&growth.added).zip(&places).map(|(((i, key), todo), (chain, link))| {
-            let trial = &plan.trials[*i];
-            let own = trial.resources != plan.resources;
-            RowOut {
-                id: todo.id,
-                chain: *chain,
-                link: *link,
-                after: todo.after,
-                task_id: trial.task_id.as_ref().map(task_json),
-                key,
-                gpu_ids_abs: trial.gpu_ids_abs.as_deref(),
-                params: &trial.params,
-                resources: own.then_some(&*trial.resources),
-            }
-        });
+    let rows = new.iter().zip(&added).zip(&places).map(|(((i, key), todo), (chain, link))| {
+        let trial = &plan.trials[*i];
+        let own = trial.resources != plan.resources;
+        RowOut {
+            id: todo.id,
+            chain: *chain,
+            link: *link,
+            after: todo.after,
+            task_id: trial.task_id.as_ref().map(task_json),
+            key,
+            gpu_ids_abs: trial.gpu_ids_abs.as_deref(),
+            params: &trial.params,
+            resources: own.then_some(&*trial.resources),
+        }
+    });
     table::write(tree, &head, rows)?;
-    Ok(growth)
+    Ok(added)
 }
 
 fn task_json(task: &TaskId) -> serde_json::Value {
@@ -158,9 +192,9 @@ struct Tails {
     ends: HashMap<u64, Tail>,
 }
 
-fn tails(tree: &Tree, known: u64) -> Result<(Tails, u64)> {
+fn tails(tree: &Tree, diff: &Diff) -> Result<(Tails, u64)> {
     let mut tails = Tails { old: HashMap::new(), ends: HashMap::new() };
-    if known == 0 {
+    if diff.known == 0 {
         return Ok((tails, 0));
     }
     let mut next = 0;
@@ -170,14 +204,11 @@ fn tails(tree: &Tree, known: u64) -> Result<(Tails, u64)> {
             continue;
         }
         tails.old.insert(row.task_text(), row.chain);
-        let tail = tails.ends.entry(row.chain).or_insert(Tail {
-            chain: row.chain,
-            links: 0,
-            last: row.id,
-        });
+        let tail = tails.ends.entry(row.chain).or_insert(Tail { links: 0, last: None });
         tail.links = tail.links.max(row.link + 1);
-        tail.last = tail.last.max(row.id);
-        debug_assert_eq!(tail.chain, row.chain);
+        if diff.has(row.id) {
+            tail.last = tail.last.max(Some(row.id));
+        }
     }
     Ok((tails, next))
 }

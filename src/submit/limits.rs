@@ -109,8 +109,9 @@ pub fn check_queue(calls: &mut Calls, elements: u64, limits: &Limits) -> Result<
     }
     let too_many = |name: &str, limit: u64| {
         Fault::request(format!(
-            "the sweep would put {} into the queue, more than {name} allows: {limit}",
-            crate::words::count(elements, "element")
+            "the sweep would put {} into the queue, more than {name} allows: {}",
+            crate::words::count(elements, "element"),
+            crate::words::thousands(limit)
         ))
         .hint("submit a smaller plan first and let it grow, or raise the limit in the site profile if it is wrong")
     };

@@ -10,7 +10,7 @@ use anyhow::Result;
 use nix::sys::signal::Signal;
 
 use super::gpu_pool::Devices;
-use super::grow::{self, Growth};
+use super::grow::{self, Diff};
 use super::wave::Waves;
 use super::{Source, check_caps};
 use crate::fault::Fault;
@@ -67,8 +67,8 @@ pub enum News<'a> {
 /// What a run came to.
 #[derive(Debug)]
 pub struct Report {
-    /// What the plan added.
-    pub growth: Growth,
+    /// Trials of the sweep that the plan no longer has.
+    pub dropped: u64,
     /// The sweep.
     pub tree: Tree,
     /// Trials run now, by outcome.
@@ -114,7 +114,8 @@ pub fn run(
     refuse_if_queued(&tree, &identity, site, environment)?;
     let mut signals =
         Signals::listen(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD])?;
-    let growth = grow::grow(&tree, source, templates, site)?;
+    let diff = grow::diff(&tree, source)?;
+    grow::grow(&tree, source, &diff, templates, site)?;
     journal::Writer::open(&tree)?.site("local", false)?;
 
     let rows = table::rows(&tree)?;
@@ -122,7 +123,7 @@ pub fn run(
     let records = records::all(&tree)?;
     wait_for_orphans(&records)?;
     let stop_chain = grow::on_failure(&heads) == OnFailure::Stop;
-    let (chains, todo) = chains(&rows, &records, stop_chain, options.retry);
+    let (chains, todo) = chains(&rows, &records, &diff, stop_chain, options.retry);
     let jobs = jobs(source, options);
     tell(News::Begin { todo, jobs, gpus: devices.note() });
 
@@ -169,20 +170,21 @@ pub fn run(
         executor.reap(&mut tell)?;
     }
     let Executor { ended, skipped, interrupted, .. } = executor;
-    Ok(Report { growth, tree, ended, skipped, interrupted })
+    Ok(Report { dropped: diff.dropped(), tree, ended, skipped, interrupted })
 }
 
-/// The chains with what is left of them, and how many trials that is.
+/// The chains of the plan with what is left of them, and how many trials that is.
 fn chains(
     rows: &[Row],
     records: &HashMap<u64, Record>,
+    diff: &Diff,
     stop_chain: bool,
     retry: bool,
 ) -> (Vec<Chain>, u64) {
     let mut chains: Vec<Chain> = Vec::new();
     let mut by_number: HashMap<u64, usize> = HashMap::new();
     let mut todo = 0;
-    for (i, row) in rows.iter().enumerate() {
+    for (i, row) in rows.iter().enumerate().filter(|(_, row)| diff.has(row.id)) {
         let slot = *by_number.entry(row.chain).or_insert_with(|| {
             chains.push(Chain { links: VecDeque::new(), dead: false });
             chains.len() - 1

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::grow::{self, Growth};
+use super::grow;
 use super::wave::{self, Waves};
 use super::{Source, check_caps, limits};
 use crate::fault::Fault;
@@ -34,8 +34,8 @@ pub struct Options {
 /// What a submission did.
 #[derive(Debug)]
 pub struct Report {
-    /// What the plan added.
-    pub growth: Growth,
+    /// Trials of the sweep that the plan no longer has.
+    pub dropped: u64,
     /// Arrays submitted or found, with their job ids.
     pub arrays: Vec<(Array, String)>,
     /// Calls of the scheduler's commands.
@@ -64,17 +64,24 @@ pub fn submit(
     limits::check_partitions(&mut calls, source, site)?;
 
     let tree = source.tree();
+    if tree.identity()?.is_none() {
+        // A new sweep that is too large leaves no trace.
+        limits::check_queue(&mut calls, plan.trials.len() as u64, &limits)?;
+    }
     let identity = tree.create(&plan.name)?;
     let lock = Lock::take(&tree)?;
     let before = Waves::read(&tree)?;
-    let growth = grow::grow(&tree, source, templates, site)?;
+    let diff = grow::diff(&tree, source)?;
     let mut covered = before.covered();
     if options.retry {
         let bad = without_success(&tree, &identity, site, environment)?;
         covered.retain(|trial| !bad.contains(trial));
     }
-    let todo = wave::todo(&tree, growth.known, growth.added.clone(), &covered, options.retry)?;
-    limits::check_queue(&mut calls, todo.len() as u64, &limits)?;
+    let mut todo = wave::left_over(&tree, &diff, &covered, options.retry)?;
+    if diff.known > 0 {
+        limits::check_queue(&mut calls, todo.len() as u64 + diff.added(), &limits)?;
+    }
+    todo.extend(grow::grow(&tree, source, &diff, templates, site)?);
     let mut waves = before;
     if !todo.is_empty() {
         wave::make(&tree, "slurm", &todo, limits::element_limit(&limits), &waves)?;
@@ -101,7 +108,7 @@ pub fn submit(
         let job = run.array(wave, array, trials, &mut tell)?;
         arrays.push((array.clone(), job));
     }
-    Ok(Report { growth, arrays, calls: run.calls.made, tree: run.tree })
+    Ok(Report { dropped: diff.dropped(), arrays, calls: run.calls.made, tree: run.tree })
 }
 
 /// The trials that ended without success or will not run, the scheduler asked: none of them is in its

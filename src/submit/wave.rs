@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use anyhow::Result;
 
-use super::grow::{self, Todo};
+use super::grow::{self, Diff, Todo};
 use crate::graph::shapes::Shapes;
 use crate::graph::{self, Node};
 use crate::host::clock;
@@ -61,46 +61,40 @@ impl Waves {
     }
 }
 
-/// The trials that no array runs yet and that still need to run: those just added, and older ones that
-/// an earlier submission did not get to; with `retry` also those that ended without success.
+/// The older trials of a sweep that no array runs yet and that still need to run: an earlier submission
+/// did not get to them, or (`retry`) they ended without success. What the plan no longer has is left.
 ///
 /// # Errors
 /// When the tree cannot be read.
-pub fn todo(
+pub fn left_over(
     tree: &Tree,
-    known: u64,
-    added: Vec<Todo>,
+    diff: &Diff,
     covered: &HashSet<u64>,
     retry: bool,
 ) -> Result<Vec<Todo>> {
-    if known == 0 {
-        return Ok(added);
+    if diff.known == 0 {
+        return Ok(Vec::new());
     }
     let records = records::all(tree)?;
-    let ended = |id: &u64| records.get(id).and_then(records::Record::outcome);
     let heads = table::heads(tree)?;
     let stop = grow::on_failure(&heads) == OnFailure::Stop;
     let mut shared = HashMap::new();
     let mut dead: HashSet<u64> = HashSet::new();
     let mut all = Vec::new();
-    for row in table::rows(tree)?.into_iter().filter(|row| row.id < known) {
-        let outcome = ended(&row.id);
+    for row in table::rows(tree)?.into_iter().filter(|row| diff.has(row.id)) {
+        let outcome = records.get(&row.id).and_then(records::Record::outcome);
         let bad = !retry && matches!(outcome, Some(Outcome::Failed | Outcome::Timeout));
         let behind_dead = row.after.is_some_and(|id| dead.contains(&id));
         if stop && (bad || (behind_dead && outcome.is_none())) {
             dead.insert(row.id);
         }
-        if covered.contains(&row.id)
-            || bad
-            || outcome == Some(Outcome::Done)
-            || dead.contains(&row.id)
-        {
+        let is_done = outcome == Some(Outcome::Done);
+        if covered.contains(&row.id) || bad || is_done || dead.contains(&row.id) {
             continue;
         }
         let resources = grow::resources_of(&row, &heads, &mut shared);
         all.push(Todo { id: row.id, chain: row.chain, after: row.after, resources });
     }
-    all.extend(added);
     Ok(all)
 }
 

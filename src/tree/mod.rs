@@ -140,6 +140,11 @@ impl Tree {
         self.dir.join(format!("logs/{}/{trial}.{run}.log", shard(trial)))
     }
 
+    /// What the scheduler and the launcher print for an element, where they do.
+    pub fn job_log(&self, array: u32, index: u64) -> PathBuf {
+        self.dir.join(format!("logs/jobs/{array:04}/{index}.log"))
+    }
+
     /// The trial's own folder.
     pub fn work(&self, trial: u64) -> PathBuf {
         self.dir.join(format!("work/{}/{trial}", shard(trial)))

@@ -165,6 +165,40 @@ fn arrays_beyond_the_largest_are_split_and_stay_dense() {
     }
 }
 
+/// A chain whose links ask for different things: their arrays differ, their order does not.
+#[test]
+fn links_of_different_requests_follow_each_other() {
+    let world = World::new(Cluster::Accounting, "shapes");
+    let script = "
+        echo $HPCSWEEP_TRIAL >>$HERE/ran
+        echo $HPCSWEEP_TASK_ID $HPCSWEEP_LINK $SLURM_JOB_PARTITION $SLURM_CPUS_ON_NODE >>$HERE/seen";
+    let chain = |name: &str, first: u32| {
+        let trial = |rest: &str| format!("[[trials]]\ntask_id = \"{name}\"\n{rest}\n");
+        [
+            trial(&format!("x = 1\nresources.cpus_per_rank = {first}")),
+            trial("x = 2\nresources.partition = \"short\"\nresources.walltime = \"00:03:00\""),
+            trial("x = 3"),
+        ]
+        .concat()
+    };
+    world.plan(script, &[chain("a", 2), chain("b", 2), chain("c", 3)].concat());
+    world.count_calls();
+    world.submit().ok();
+    // Two shapes of chains, three links each.
+    assert_eq!(world.calls(), 6);
+    world.assert_each_ran_once(9);
+    let seen = world.read("seen");
+    for (name, cpus) in [("a", 2), ("b", 2), ("c", 3)] {
+        let own: Vec<&str> = seen.lines().filter(|line| line.starts_with(name)).collect();
+        let expected = [
+            format!("{name} 0 main {cpus}"),
+            format!("{name} 1 short 1"),
+            format!("{name} 2 main 1"),
+        ];
+        assert_eq!(own, expected);
+    }
+}
+
 #[test]
 fn a_trial_leaves_two_files_and_its_job_none() {
     let world = World::new(Cluster::Plain, "files");

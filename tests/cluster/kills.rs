@@ -75,15 +75,16 @@ fn the_worker_ends_a_trial_before_its_time_is_over() {
     assert_eq!(world.read("results/overdue/logs/000/0.1.log"), "told\n");
     assert_eq!(world.table(&["trial", "epoch"])[0], "0 3");
     let seconds: f64 = world.table(&["duration_s"])[0].parse().unwrap();
-    assert!((45.0..60.0).contains(&seconds), "{seconds}");
+    assert!((45.0..59.0).contains(&seconds), "{seconds}");
 }
 
-/// Gives a job back to the queue, and takes away the two minutes that Slurm then makes it wait.
+/// Gives a job back to the queue, and takes away most of the two minutes that Slurm then makes it wait.
+/// (In the same second the node would not take it: it remembers that the job was killed.)
 fn requeue(world: &World, id: &str) {
     world.call("/usr/bin/scontrol", &["requeue", id]);
     world.until("in the queue again", || {
         let job = format!("jobid={id}");
-        let args = ["update", job.as_str(), "starttime=now"];
+        let args = ["update", job.as_str(), "starttime=now+3"];
         let show = world.call("/usr/bin/scontrol", &["--oneliner", "show", "job", id]);
         let pending = show.contains(" JobState=PENDING ");
         (pending && world.command("/usr/bin/scontrol").args(args).status().unwrap().success())
@@ -211,35 +212,54 @@ fn workers_killed_at_random_moments_lose_and_double_nothing() {
         begun.dedup();
         assert_eq!(begun.len(), world.lines("begun").len());
         assert_eq!(world.table(&["state"]).len(), 50);
+        // The others run again, and then every one is done.
+        world.hpcsweep(&["submit", "plan.toml", "--slurm", "--retry"]).ok();
+        assert_eq!(world.finished().states(), ["done"; 50]);
+        let ran = world.lines("ran");
+        assert!(done.iter().all(|trial| ran.iter().filter(|r| *r == trial).count() == 1));
     }
 }
 
 /// slurmstepd is gone: Slurm finds out late. Whatever it then says, a result that was recorded counts.
 #[test]
-fn a_step_daemon_killed_under_a_worker_loses_no_result() {
+fn step_daemons_killed_under_workers_lose_no_result() {
     let world = World::new(Cluster::Accounting, "stepd");
+    let values: Vec<String> = (10..30).map(|i| i.to_string()).collect();
     world.plan(
-        "echo $HPCSWEEP_TRIAL >>$HERE/begun; sleep 3; echo $HPCSWEEP_TRIAL >>$HERE/ran",
-        "[grid]\nx = [1, 2, 3]",
+        "echo $HPCSWEEP_TRIAL >>$HERE/begun; sleep 2.$HPCSWEEP_PARAM_X; echo $HPCSWEEP_TRIAL >>$HERE/ran",
+        &format!("[grid]\nx = [{}]", values.join(", ")),
     );
     world.submit().ok();
-    world.until_lines("begun", 3);
-    for worker in workers(&world) {
-        let (pid, name) = parent(worker).unwrap();
-        assert_eq!(name, "slurmstepd");
-        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    let mut killed = 0;
+    let mut noise = std::process::id() | 1;
+    while world.lines("ran").len() < 20 {
+        noise ^= noise << 13;
+        noise ^= noise >> 17;
+        noise ^= noise << 5;
+        std::thread::sleep(Duration::from_millis(u64::from(noise % 100)));
+        let alive = workers(&world);
+        let Some(worker) = alive.get(noise as usize % alive.len().max(1)) else { continue };
+        if killed < 12
+            && let Some((pid, name)) = parent(*worker)
+            && name == "slurmstepd"
+        {
+            killed += usize::from(kill(Pid::from_raw(pid), Signal::SIGKILL).is_ok());
+        }
     }
-    world.until_lines("ran", 3);
     world.until("recorded", || workers(&world).is_empty().then_some(()));
-    let status = world.status();
-    assert_eq!(status.json["trials_total"], 3);
-    let states = world.table(&["state", "exit_code"]);
-    assert_eq!(states, ["done 0", "done 0", "done 0"]);
+    assert!(killed >= 8, "{killed}");
+    // Each ran to its end, once, and is done; the scheduler has not made up its mind, or says so too.
+    let numbers: Vec<String> = (0..20).map(|i| i.to_string()).collect();
+    assert_eq!(world.lines("ran"), numbers);
+    assert_eq!(world.lines("begun"), numbers);
+    let states = world.status().states();
+    assert!(states.iter().all(|s| s == "done" || s == "doubtful"), "{states:?}");
+    assert_eq!(world.table(&["exit_code"]), ["0"; 20]);
 }
 
 #[test]
 fn a_word_of_the_scheduler_that_nobody_knows_is_shown_as_it_is() {
-    for (cluster, program) in [(Cluster::Plain, "squeue"), (Cluster::Accounting, "sacct")] {
+    for cluster in BOTH {
         let world = World::new(cluster, "odd");
         world.plan(
             "echo $HPCSWEEP_TRIAL >>$HERE/ran; until [ -e $HERE/go ]; do sleep 0.2; done",
@@ -247,14 +267,17 @@ fn a_word_of_the_scheduler_that_nobody_knows_is_shown_as_it_is() {
         );
         world.submit().ok();
         world.until_lines("ran", 1);
-        world.fake(program, "$REAL \"$@\" | sed 's/RUNNING/HIBERNATING/'");
+        for program in ["squeue", "sacct"] {
+            world.fake(program, "$REAL \"$@\" | sed 's/RUNNING/HIBERNATING/'");
+        }
         let status = world.until("hibernating", || {
             let status = world.status();
             (status.states() != ["queued"] && status.states() != ["running"]).then_some(status)
         });
         assert_eq!(status.states(), ["hibernating"]);
         assert_eq!(status.code, 0);
-        world.real(program);
+        world.real("squeue");
+        world.real("sacct");
         world.write("go", "");
         world.assert_each_ran_once(1);
     }
@@ -273,7 +296,9 @@ fn a_scheduler_that_contradicts_a_record_makes_it_doubtful() {
         let text = world.call("/usr/bin/sacct", &args);
         (text.lines().count() == 2 && text.lines().all(|l| l.trim() == "COMPLETED")).then_some(())
     });
-    world.fake("sacct", "$REAL \"$@\" | sed '/_1|/s/COMPLETED/OUT_OF_MEMORY/'");
+    for program in ["squeue", "sacct"] {
+        world.fake(program, "$REAL \"$@\" | sed '/_1|/s/COMPLETED/OUT_OF_MEMORY/'");
+    }
     let status = world.status();
     assert_eq!(
         status.standings(),
@@ -282,23 +307,32 @@ fn a_scheduler_that_contradicts_a_record_makes_it_doubtful() {
     assert_eq!(status.code, 1);
 }
 
-/// One call for a whole sweep of several arrays, however it stands.
+/// One call of each command that knows for a whole sweep of several arrays, and nothing else.
 #[test]
-fn status_asks_the_scheduler_once() {
-    for (cluster, program) in [(Cluster::Plain, "squeue"), (Cluster::Accounting, "sacct")] {
+fn status_asks_each_witness_once() {
+    for (cluster, most) in
+        [(Cluster::Plain, vec!["squeue"]), (Cluster::Accounting, vec!["squeue", "sacct"])]
+    {
         let world = World::new(cluster, "asks");
         for name in ["squeue", "sacct", "scontrol", "sinfo"] {
             world.fake(name, &format!("echo {name} >>$HERE/asked\nexec $REAL \"$@\""));
         }
         world.plan("sleep 2", "[defaults]\ntask_id = 1\n[grid]\nstep = [1, 2, 3]");
         world.submit().ok();
-        std::fs::remove_file(world.path("asked")).unwrap();
-        let status = world.status();
-        assert_eq!(world.read("asked"), format!("{program}\n"));
-        assert_eq!(status.json["scheduler_calls"], 1);
-        for name in ["squeue", "sacct", "scontrol", "sinfo"] {
-            world.real(name);
+        loop {
+            std::fs::write(world.path("asked"), "").unwrap();
+            let status = world.status();
+            let asked = world.read("asked");
+            let asked: Vec<&str> = asked.lines().collect();
+            assert!(
+                asked.len() <= most.len() && asked.iter().all(|name| most.contains(name)),
+                "{asked:?}"
+            );
+            assert_eq!(status.json["scheduler_calls"], asked.len());
+            if status.is_final() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(300));
         }
-        world.finished();
     }
 }

@@ -9,4 +9,5 @@ mod growth;
 mod kills;
 mod limits;
 mod ranks;
+mod retry;
 mod world;

@@ -275,6 +275,9 @@ impl World {
 
     /// The elements in the queue and in the accounts whose job name has this sweep's token, each once.
     pub(crate) fn elements(&self) -> Vec<String> {
+        let identity = self.read(&format!("results/{}/sweep.json", self.name));
+        let identity: Value = serde_json::from_str(&identity).unwrap();
+        let prefix = format!("{}.{}.", self.name, identity["token"].as_str().unwrap());
         let mut text = self
             .call("/usr/bin/squeue", &["--noheader", "--array", "--states=all", "--format=%i|%j"]);
         if self.cluster == Cluster::Accounting {
@@ -283,7 +286,6 @@ impl World {
                 &["--noheader", "--parsable2", "--allocations", "--format=JobID,JobName"],
             ));
         }
-        let prefix = format!("{}.", self.name);
         let ours = text.lines().filter_map(|line| line.split_once('|'));
         let mut ids: Vec<String> = ours
             .filter(|(_, name)| name.starts_with(&prefix))

@@ -1,0 +1,142 @@
+//! `submit --retry` on Slurm: what ended without success runs again, and nothing else does.
+
+use crate::world::{BOTH, Cluster, Ran, World};
+
+fn retry(world: &World) -> Ran {
+    world.hpcsweep(&["submit", "plan.toml", "--slurm", "--retry"])
+}
+
+/// Two chains of three links; the second link of the first fails until `mended` exists.
+fn broken(cluster: Cluster, name: &str) -> World {
+    let world = World::new(cluster, name);
+    world.plan(
+        "echo $HPCSWEEP_TRIAL >>$HERE/ran; [ $HPCSWEEP_TRIAL != 1 ] || [ -e $HERE/mended ]",
+        "[defaults]\ntask_id = \"c{{ chain }}\"\n[grid]\nchain = [0, 1]\nstep = [0, 1, 2]",
+    );
+    world.submit().ok();
+    assert_eq!(world.finished().states(), ["done", "failed", "skipped", "done", "done", "done"]);
+    world.write("mended", "");
+    world
+}
+
+#[test]
+fn the_rest_of_a_chain_runs_again_from_its_failure() {
+    for cluster in BOTH {
+        let world = broken(cluster, "retried");
+        if cluster == Cluster::Plain {
+            world.forgotten();
+        }
+        world.count_calls();
+        retry(&world).ok();
+        assert_eq!(world.calls(), 2);
+        assert_eq!(world.finished().states(), ["done"; 6], "{}", world.report());
+        assert_eq!(world.read("ran").lines().skip(5).collect::<Vec<_>>(), ["1", "2"]);
+        assert_eq!(
+            world.table(&["trial", "state", "attempts"])[..3],
+            ["0 done 1", "1 done 2", "2 done 1"]
+        );
+        // Nothing is left to retry.
+        retry(&world).ok();
+        assert_eq!(world.calls(), 2);
+    }
+}
+
+#[test]
+fn a_retry_that_was_killed_is_completed_once() {
+    for (moment, then) in [
+        ("before", "kill -9 $PPID; exit 1"),
+        ("after", "$REAL \"$@\" >/dev/null; kill -9 $PPID; exit 1"),
+    ] {
+        for again in ["with", "without"] {
+            let world = broken(Cluster::Accounting, &format!("retry-{moment}-{again}"));
+            world.fake("sbatch", then);
+            assert_eq!(retry(&world).code, -1);
+            world.real("sbatch");
+            if again == "with" {
+                retry(&world).ok()
+            } else {
+                world.submit().ok()
+            };
+            assert_eq!(world.finished().states(), ["done"; 6], "{}", world.report());
+            assert_eq!(world.lines("ran"), ["0", "1", "1", "2", "3", "4", "5"]);
+        }
+    }
+}
+
+/// One has failed, one runs, one waits behind it: only the first is submitted again.
+#[test]
+fn what_runs_or_waits_is_left_alone() {
+    for cluster in BOTH {
+        let world = World::new(cluster, "alone");
+        let script = "
+            echo $HPCSWEEP_TRIAL >>$HERE/ran
+            [ $HPCSWEEP_TRIAL != 0 ] || [ -e $HERE/mended ] || exit 1
+            [ $HPCSWEEP_TRIAL != 1 ] || until [ -e $HERE/go ]; do sleep 0.2; done";
+        world.plan(
+            script,
+            "[[trials]]\n[[trials]]\ntask_id = 1\nx = 1\n[[trials]]\ntask_id = 1\nx = 2\n",
+        );
+        world.submit().ok();
+        world.until("failed", || {
+            (world.status().states() == ["failed", "running", "queued"]).then_some(())
+        });
+        world.write("mended", "");
+        world.count_calls();
+        retry(&world).ok();
+        assert_eq!(world.calls(), 1);
+        world.until("done", || (world.status().states()[0] == "done").then_some(()));
+        world.write("go", "");
+        assert_eq!(world.finished().states(), ["done"; 3]);
+        assert_eq!(world.lines("ran"), ["0", "0", "1", "2"]);
+    }
+}
+
+/// Who cannot ask the scheduler cannot know that a trial does not run any more.
+#[test]
+fn without_an_answer_of_the_scheduler_nothing_runs_again() {
+    for cluster in BOTH {
+        let world = World::new(cluster, "unasked");
+        let script = "echo $HPCSWEEP_TRIAL >>$HERE/ran; until [ -e $HERE/go ]; do sleep 0.2; done";
+        world.plan(script, "[grid]\nx = [1, 2]");
+        world.submit().ok();
+        world.until_lines("ran", 2);
+        world.count_calls();
+        for program in ["squeue", "sacct"] {
+            world.fake(
+                program,
+                "echo 'error: Unable to contact slurm controller (connect failure)' >&2; exit 1",
+            );
+        }
+        let ran = retry(&world);
+        assert!(ran.code == 3 || ran.code == 0, "{ran:?}");
+        assert_eq!(world.calls(), 0);
+        // An empty answer is as good as none while jobs were there a moment ago.
+        world.real("squeue");
+        world.real("sacct");
+        world.write("go", "");
+        world.assert_each_ran_once(2);
+    }
+}
+
+/// Cancelled, and forgotten by a scheduler without accounts: lost, and found again.
+#[test]
+fn what_was_lost_is_retried() {
+    let world = World::new(Cluster::Plain, "lost");
+    world.plan(
+        "echo $HPCSWEEP_TRIAL >>$HERE/ran; [ -e $HERE/mended ] || exec sleep 300",
+        "[defaults]\ntask_id = 1\n[grid]\nstep = [0, 1]",
+    );
+    world.submit().ok();
+    world.until_lines("ran", 1);
+    let jobs = world.jobs();
+    world.call("/usr/bin/scancel", &[&jobs[1]]);
+    world.call("/usr/bin/scancel", &[&jobs[0]]);
+    world.finished();
+    world.forgotten();
+    let states = world.status().states();
+    assert_eq!(states, ["interrupted", "skipped"]);
+    world.write("mended", "");
+    retry(&world).ok();
+    assert_eq!(world.finished().states(), ["done", "done"], "{}", world.report());
+    assert_eq!(world.lines("ran"), ["0", "0", "1"]);
+}
