@@ -31,7 +31,7 @@ pub(super) struct Axis {
     pub(super) at: usize,
     /// The values as written.
     pub(super) values: Vec<Value>,
-    /// What the values mean if the axis is no parameter.
+    /// What the values mean besides, or instead of, a parameter.
     pub(super) special: Option<Special>,
 }
 
@@ -88,9 +88,11 @@ impl Group {
         }
     }
 
-    /// The axes that are parameters.
+    /// The axes that are parameters. A request that varies along an axis is one too: it tells the trials
+    /// of a scaling study apart.
     pub(super) fn params(&self) -> impl Iterator<Item = &Axis> {
-        self.axes.iter().filter(|axis| axis.special.is_none())
+        let is_param = |axis: &&Axis| matches!(axis.special, None | Some(Special::Wishes(_)));
+        self.axes.iter().filter(is_param)
     }
 
     /// How many points it has.

@@ -16,6 +16,7 @@ use super::layout::Form;
 use super::reader::Reader;
 use super::template::Template;
 use super::trials::Tasks;
+use super::value::variable_of;
 use super::{Run, TaskId, Trial};
 use crate::fault::Fault;
 use crate::words;
@@ -260,6 +261,23 @@ pub(super) fn check_rules(
             if let Some(name) = lacking {
                 let names = forms.iter().map(|form| &form.names);
                 unknown(reader, when.at, "`when`", unknown_name(name, names));
+            }
+        }
+    }
+}
+
+/// Refuses two parameters of one trial that would be the same environment variable.
+pub(super) fn check_variables(reader: &mut Reader<'_>, at: usize, forms: &[Form]) {
+    for form in forms.iter().take(MAX_FORMS) {
+        let mut seen: HashMap<String, &str> = HashMap::new();
+        for name in form.names.iter() {
+            let variable = variable_of(name);
+            if let Some(other) = seen.insert(variable.clone(), name) {
+                let sentence = format!(
+                    "the parameters `{other}` and `{name}` would both be the variable `{variable}`"
+                );
+                reader.wrong(at, sentence, "name one of them otherwise");
+                return;
             }
         }
     }

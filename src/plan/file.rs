@@ -186,6 +186,7 @@ fn finish(
     check::check_rules(reader, &written.rules, &expanded.forms, &specials);
     check::check_tasks(reader, &written.tasks, &expanded);
     check::check_chains(reader, at, &expanded.trials);
+    check::check_variables(reader, at, &expanded.forms);
     if expanded.trials.is_empty() {
         let at = written.rules.first().map_or(at, |rule| rule.at);
         reader.wrong(at, "no trial is left: every point is excluded", "loosen the exclusions");

@@ -134,6 +134,7 @@ fn read_given(
             key => {
                 if check_name(reader, entry.at, key)
                     && let Some(node) = read_node(reader, key, entry.item)
+                    && is_first(reader, entry.at, key, &given.tree, key)
                 {
                     given.tree.lay_at(key, node, Merge::Deep);
                 }
@@ -141,6 +142,16 @@ fn read_given(
         }
     }
     given
+}
+
+/// Refuses a parameter that the same table has already: `"a.b"` beside `a.b`.
+fn is_first(reader: &mut Reader<'_>, at: usize, full: &str, tree: &Tree, key: &str) -> bool {
+    let first = !tree.touches(key);
+    if !first {
+        let sentence = format!("the parameter `{full}` is written twice");
+        reader.wrong(at, sentence, "a dot in quotes means the same as a dot without");
+    }
+    first
 }
 
 /// A value as a node: tables become nodes with checked names, everything else a leaf.
@@ -152,6 +163,7 @@ fn read_node(reader: &mut Reader<'_>, name: &str, item: &Item<'_>) -> Option<Nod
                 let full = format!("{name}.{}", entry.key);
                 if check_name(reader, entry.at, &full)
                     && let Some(node) = read_node(reader, &full, entry.item)
+                    && is_first(reader, entry.at, &full, &tree, entry.key)
                 {
                     tree.lay_at(entry.key, node, Merge::Deep);
                 }

@@ -53,6 +53,12 @@ impl Value {
     }
 }
 
+/// The environment variable of a parameter: `opt.lr` is `HPCSWEEP_PARAM_OPT_LR`.
+pub fn variable_of(parameter: &str) -> String {
+    let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    format!("HPCSWEEP_PARAM_{}", parameter.chars().map(upper).collect::<String>())
+}
+
 /// The shortest text that reads back to the same f64; `1.0` keeps its point.
 pub fn float_text(f: f64) -> String {
     if f.is_nan() {

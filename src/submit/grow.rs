@@ -77,10 +77,24 @@ pub fn diff(tree: &Tree, source: &Source) -> Result<Diff> {
         had.entry(key).or_default().push_back(diff.known);
         diff.known += 1;
     }
-    let mut keys = source.plan.keys();
-    for (i, trial) in source.plan.trials.iter().enumerate() {
-        let key = hex(&keys.of(&trial.params));
-        match had.get_mut(&key).and_then(VecDeque::pop_front) {
+    let trials = &source.plan.trials;
+    let mut maker = source.plan.keys();
+    let keys: Vec<String> = trials.iter().map(|trial| hex(&maker.of(&trial.params))).collect();
+    let mut matched: Vec<Option<u64>> = vec![None; trials.len()];
+    if diff.known > 0 {
+        // Equal trials that ask for different resources are told apart by them.
+        let requests = requests(tree)?;
+        for (i, key) in keys.iter().enumerate() {
+            if let Some(ids) = had.get_mut(key)
+                && let Some(at) = ids.iter().position(|id| requests[id] == trials[i].resources)
+            {
+                matched[i] = ids.remove(at);
+            }
+        }
+    }
+    for (i, key) in keys.into_iter().enumerate() {
+        let id = matched[i].or_else(|| had.get_mut(&key).and_then(VecDeque::pop_front));
+        match id {
             Some(id) => {
                 diff.kept.insert(id);
             }
@@ -88,6 +102,14 @@ pub fn diff(tree: &Tree, source: &Source) -> Result<Diff> {
         }
     }
     Ok(diff)
+}
+
+/// The requests of all trials of the sweep.
+fn requests(tree: &Tree) -> Result<HashMap<u64, Arc<Resources>>> {
+    let heads = table::heads(tree)?;
+    let mut shared = HashMap::new();
+    let rows = table::rows(tree)?;
+    Ok(rows.iter().map(|row| (row.id, resources_of(row, &heads, &mut shared))).collect())
 }
 
 /// Adds the new trials of a plan to its sweep, keeps the plan, and returns them. The caller holds the

@@ -57,6 +57,11 @@ impl Tree {
         let tree = Self::at(dir);
         match tree.identity()? {
             Some(identity) => Ok((tree, identity)),
+            None if !dir.exists() => {
+                Err(Fault::request(format!("no sweep was submitted to `{}`", dir.display()))
+                    .hint("`hpcsweep submit` makes the folder <root>/<sweep name>")
+                    .into())
+            }
             None => Err(Fault::request(format!(
                 "`{}` is no sweep: it has no `sweep.json`",
                 dir.display()

@@ -15,6 +15,7 @@ use crate::devices;
 use crate::fault::Fault;
 use crate::host::{Vars, disk, process};
 use crate::plan::CommandTemplate;
+use crate::plan::value::variable_of;
 
 /// What a rank needs to start its program.
 pub struct Prepared {
@@ -74,7 +75,7 @@ pub fn prepare(job: &Job, attempt: u32, torch: &[(&'static str, String)]) -> Res
         let text = value.to_string();
         // Linux takes no variable of more than 128 KiB (MAX_ARG_STRLEN); the JSON file has them all.
         if text.len() < 100 * 1024 {
-            set(&format!("HPCSWEEP_PARAM_{}", env_name(name)), text);
+            set(&variable_of(name), text);
         }
     }
     let own = [
@@ -120,14 +121,6 @@ fn is_private(name: &str) -> bool {
 
 fn path_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
-}
-
-/// `opt.lr` is `OPT_LR`.
-pub fn env_name(parameter: &str) -> String {
-    parameter
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
-        .collect()
 }
 
 /// Starts a rank's program. With `piped` its output comes through pipes, otherwise straight into the log.

@@ -361,8 +361,10 @@ impl Drop for World {
         if std::thread::panicking() {
             eprintln!("=== {} on {:?}:\n{}", self.name, self.cluster, self.report());
         }
-        let squeue =
-            self.command("/usr/bin/squeue").args(["--noheader", "--format=%A %j"]).output();
+        let squeue = self
+            .command("/usr/bin/squeue")
+            .args(["--noheader", "--array", "--format=%i %j"])
+            .output();
         let text =
             squeue.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default();
         let prefix = format!("{}.", self.name);

@@ -129,6 +129,10 @@ two,0,,0,done,0,1,_,_,_,,,3
     // A sweep named twice is one.
     let ran = world.run(&["collect", "--format", "csv", "results/two", "results/t*", "plan.toml"]);
     assert_eq!(ran.ok().lines().count(), 2);
+    // Also by another way to the same folder.
+    std::os::unix::fs::symlink(world.path("results"), world.path("link")).unwrap();
+    let ran = world.run(&["collect", "--format", "csv", "link/two", "results/two"]);
+    assert_eq!(ran.ok().lines().count(), 2, "{}", ran.out);
     assert_eq!(
         world.run(&["collect", "results/three*"]).whole(),
         "error: no sweep is called `results/three*`\n\

@@ -257,6 +257,22 @@ fn whoever_is_killed_nothing_is_lost_or_doubled() {
 }
 
 #[test]
+fn submits_at_the_same_time_run_every_trial_once() {
+    let world = World::new();
+    let code = "echo $HPCSWEEP_TRIAL >>ran";
+    world.write("plan.toml", &shell(code, "[grid]\na = [0, 1, 2, 3, 4, 5]\n"));
+    let all: Vec<_> = (0..6).map(|_| world.start(&["submit", "plan.toml", "--local", "-q"])).collect();
+    let codes: Vec<i32> = all.into_iter().map(|started| started.end(&world).code).collect();
+    assert!(codes.contains(&0), "{codes:?}");
+    assert!(codes.iter().all(|code| [0, 4].contains(code)), "{codes:?}");
+    let ran = world.read("ran");
+    let mut ran: Vec<&str> = ran.lines().collect();
+    ran.sort_unstable();
+    assert_eq!(ran, ["0", "1", "2", "3", "4", "5"]);
+    assert_eq!(world.column("attempts"), ["1"; 6]);
+}
+
+#[test]
 fn nothing_outlives_a_killed_executor() {
     let world = World::new();
     world.write("plan.toml", &shell("echo $$ >pid; exec sleep 600", ""));
@@ -275,6 +291,24 @@ fn nothing_outlives_a_killed_executor() {
         world.read("results/s/records/000/0.1.jsonl").contains("\"event\":\"end\"")
     });
     assert_eq!(world.status()["counts"], json!({"interrupted": 1}));
+}
+
+#[test]
+fn a_submit_right_after_a_killed_executor_never_runs_a_trial_beside_itself() {
+    let world = World::new();
+    // The first attempt takes its time to end when it is asked to; the second ends at once.
+    let code = "mkdir running || echo beside >>beside
+        [ $HPCSWEEP_ATTEMPT = 1 ] || { rmdir running; exit 0; }
+        trap 'sleep 0.5; rmdir running; exit 3' TERM; : >begun; sleep 600 & wait";
+    world.write("plan.toml", &shell(code, ""));
+    let mut started = world.start(&["submit", "plan.toml", "--local"]);
+    crate::world::wait_until("the program runs", || world.exists("begun"));
+    started.child.kill().unwrap();
+    started.child.wait().unwrap();
+    let ran = world.run(&["submit", "plan.toml", "--local"]);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
+    assert!(!world.exists("beside"), "two attempts ran at the same time");
+    assert_eq!(world.column("attempts"), ["2"]);
 }
 
 #[test]
@@ -301,9 +335,11 @@ fn nothing_outlives_a_killed_worker() {
 #[test]
 fn a_file_that_may_not_grow_is_said_and_the_next_submit_completes() {
     let world = World::new();
-    // These parameters make a table of more than the 16 KiB that a file may have here.
-    let values: Vec<String> = (0..20).map(|n| format!("\"{n:02000}\"")).collect();
-    world.write("plan.toml", &shell("true", &format!("[grid]\na = [{}]\n", values.join(", "))));
+    // Every row holds the long parameter: the table is larger than the 16 KiB a file may have here.
+    let numbers: Vec<String> = (0..20).map(|n| n.to_string()).collect();
+    let long = "x".repeat(1000);
+    let rest = format!("[defaults]\nlong = \"{long}\"\n[grid]\na = [{}]\n", numbers.join(", "));
+    world.write("plan.toml", &shell("true", &rest));
     let limited =
         format!("trap '' XFSZ; ulimit -f 16; exec '{PROGRAM}' submit plan.toml --local -q");
     let ran = world.call("bash", &["-c", &limited]);

@@ -218,6 +218,7 @@ HPCSWEEP_PARAM_FLAG=true
 HPCSWEEP_PARAM_N=2
 HPCSWEEP_PARAM_OPT_LR=1e-5
 HPCSWEEP_PARAM_OPT_NAME=adam
+HPCSWEEP_PREVIOUS_WORK_DIR=$WORLD/results/s/work/000/0
 HPCSWEEP_SWEEP=s
 HPCSWEEP_SWEEP_DIR=$WORLD/results/s
 HPCSWEEP_TASK_ID=first one
@@ -659,4 +660,42 @@ fn a_program_reads_nothing_from_a_terminal_of_ours() {
     let world = World::new();
     world.local(&shell("cat; echo end", ""), &[]).ok();
     assert_eq!(world.run(&["logs", "0"]).ok(), "end\n");
+}
+
+#[test]
+fn a_program_starts_with_no_signal_blocked() {
+    let world = World::new();
+    let plan = "version = 1\n[sweep]\nname = \"s\"\n[run]\n\
+                command = [\"grep\", \"SigBlk\", \"/proc/self/status\"]\n";
+    world.local(plan, &[]).ok();
+    assert_eq!(world.run(&["logs", "0"]).ok(), "SigBlk:\t0000000000000000\n");
+    world.local(&format!("{}[resources]\nranks = 2\n", plan.replace("\"s\"", "\"r\"")), &[]).ok();
+    let log = world.run(&["logs", "0", "results/r"]);
+    let mut lines: Vec<&str> = log.ok().lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["[rank 0] SigBlk:\t0000000000000000", "[rank 1] SigBlk:\t0000000000000000"]);
+}
+
+#[test]
+fn a_cap_of_the_site_is_not_passed() {
+    let world = World::new();
+    let profile = "version = 1\n[caps]\nmax_trials = 2\nmax_walltime = \"00:10:00\"\n";
+    world.write("home/config/hpcsweep/site.toml", profile);
+    let plan = shell("true", "[resources]\nwalltime = \"01:00:00\"\n[grid]\na = [1, 2, 3]\n");
+    let ran = world.local(&plan, &[]);
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{}", ran.whole());
+    // Both at once, each with where it comes from.
+    assert!(ran.err.matches("error: ").count() == 2, "{}", ran.err);
+    assert!(ran.err.contains("3 trials") && ran.err.contains("01:00:00"), "{}", ran.err);
+    assert!(ran.err.contains("$WORLD/home/config/hpcsweep/site.toml"), "{}", ran.err);
+    assert!(!world.exists("results"));
+}
+
+#[test]
+fn parameters_that_would_share_a_variable_are_refused() {
+    let world = World::new();
+    let ran = world.local(&shell("true", "[defaults]\na_b = 1\na.b = 2\n"), &[]);
+    assert_eq!(ran.code, 2, "{}", ran.whole());
+    assert!(ran.err.contains("HPCSWEEP_PARAM_A_B"), "{}", ran.err);
+    assert!(ran.err.contains("`a_b`") && ran.err.contains("`a.b`"), "{}", ran.err);
 }

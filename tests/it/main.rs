@@ -18,6 +18,7 @@ mod quoting;
 mod ranks;
 mod scripts;
 mod startup;
+mod status;
 mod templates;
 mod tidy;
 mod world;

@@ -68,7 +68,18 @@ directives of array 1:
   #SBATCH --gres=gpu:1
   #SBATCH --time=01:00:00
 
-scheduler calls to submit: 5 (3 of sbatch, arrays of at most 1001 elements)
+directives of array 3:
+  #SBATCH --job-name='jdit.<token>.3'
+  #SBATCH --array=0-0
+  #SBATCH --output=$WORLD/results/jdit/logs/jobs/0003/%a.log
+  #SBATCH --open-mode=append
+  #SBATCH --nodes=1
+  #SBATCH --ntasks=1
+  #SBATCH --cpus-per-task=1
+  #SBATCH --gres=gpu:2
+  #SBATCH --time=01:00:00
+
+scheduler calls to submit: 5 (3 of sbatch, arrays of at most 1,001 elements)
 core-hours asked for: 3.00
 GPU-hours asked for: 4.00
 exit code 0
@@ -117,7 +128,7 @@ directives of array 1:
   #SBATCH --ntasks=1
   #SBATCH --cpus-per-task=1
 
-scheduler calls to submit: 3 (1 of sbatch, arrays of at most 1001 elements)
+scheduler calls to submit: 3 (1 of sbatch, arrays of at most 1,001 elements)
 core-hours asked for: unknown (no walltime)
 GPU-hours asked for: 0.00
 exit code 0
@@ -404,5 +415,5 @@ fn a_million_trials_are_planned_within_a_gibibyte() {
     let head = "sweep million: 1,000,000 trials in 1,000,000 chains, the longest of 1 link\n";
     assert!(out.starts_with(head), "{}", &out[..200]);
     assert!(out.contains("... and 999,980 more (--all shows them)\n"), "{out}");
-    assert!(out.contains("scheduler calls to submit: 1002 (1000 of sbatch,"), "{out}");
+    assert!(out.contains("scheduler calls to submit: 1,002 (1,000 of sbatch,"), "{out}");
 }

@@ -327,7 +327,7 @@ fn a_second_submission_submits_only_what_is_new() {
         ran.whole(),
         "\
 array 2: 1 trial as job 102
-demo: 1 trial submitted as 1 array (3 scheduler calls); 2 had been submitted before
+demo: 1 trial submitted as 1 array (3 scheduler calls); 2 trials submitted before
 jobs: 102
 results: $WORLD/results/demo
 next: hpcsweep status

@@ -1,0 +1,138 @@
+//! `status`: the tree's word and the scheduler's put together, in one call, each trial counted once.
+
+use serde_json::{Value, json};
+
+use crate::local::shell;
+use crate::scripts::slurm;
+use crate::world::World;
+
+const TRIALS: &str = "[grid]\na = [0, 1, 2, 3, 4, 5]\n";
+
+/// A sweep of six trials that Slurm has as job 101.
+fn submitted() -> World {
+    let world = slurm();
+    world.write("plan.toml", &shell("exit $HPCSWEEP_PARAM_A", TRIALS));
+    world.run(&["submit", "plan.toml", "--slurm"]).ok();
+    world
+}
+
+/// Answers of a command, and a note that it was called.
+fn answer(world: &World, program: &str, text: &str) {
+    let log = world.text_path("calls");
+    world.program(
+        program,
+        &format!("#!/bin/sh\nprintf '%s\\n' \"${{0##*/}} $*\" >>'{log}'\ncat <<'END'\n{text}END\n"),
+    );
+    world.write("calls", "");
+}
+
+/// Runs the trial of an element the way its job does.
+fn element(world: &World, index: u32) {
+    let mut command = world.command("bash");
+    command.arg(world.path("results/s/jobs/0001.sh")).env("SLURM_ARRAY_TASK_ID", index.to_string());
+    command.env("SLURM_ARRAY_JOB_ID", "101").env("SLURM_JOB_ID", "102");
+    command.env("SLURM_PROCID", "0").env("SLURM_NTASKS", "1");
+    command.output().unwrap();
+}
+
+fn by_trial(status: &Value) -> Vec<String> {
+    let trials = status["trials"].as_array().unwrap();
+    let word = |t: &Value| format!("{}: {}", t["state"].as_str().unwrap(), t["reason"].as_str().unwrap());
+    trials.iter().map(word).collect()
+}
+
+#[test]
+fn the_queue_is_asked_once_and_an_unknown_word_is_shown_as_it_is() {
+    let world = submitted();
+    element(&world, 0);
+    element(&world, 1);
+    answer(
+        &world,
+        "squeue",
+        "banner of the site\n101_2|RUNNING|None|x\n101_3|HIBERNATING|None|x\n101_[4-5]|PENDING|Resources|x\n",
+    );
+    let status = world.status();
+    assert_eq!(
+        by_trial(&status),
+        ["done: ", "failed: exit code 1", "running: ", "hibernating: ", "queued: Resources", "queued: Resources"]
+    );
+    assert_eq!(
+        status["counts"],
+        json!({"done": 1, "failed": 1, "hibernating": 1, "queued": 2, "running": 1})
+    );
+    assert_eq!((&status["witness"], &status["scheduler_calls"]), (&json!("squeue"), &json!(1)));
+    assert_eq!(world.read("calls").lines().count(), 1, "{}", world.read("calls"));
+}
+
+#[test]
+fn a_job_that_the_scheduler_forgot_is_lost_unless_its_record_says_more() {
+    let world = submitted();
+    element(&world, 0);
+    answer(&world, "squeue", "");
+    let status = world.status();
+    let lost = "lost: the scheduler no longer knows it";
+    assert_eq!(by_trial(&status), ["done: ", lost, lost, lost, lost, lost]);
+    assert_eq!(world.run(&["status"]).code, 1);
+}
+
+#[test]
+fn a_scheduler_that_does_not_answer_contradicts_nothing() {
+    let world = submitted();
+    element(&world, 0);
+    world.program("squeue", "#!/bin/sh\necho 'slurm_load_jobs error: Unable to contact slurm controller' >&2\nexit 1\n");
+    let status = world.status();
+    let queued = "queued: the scheduler was not asked";
+    assert_eq!(by_trial(&status), ["done: ", queued, queued, queued, queued, queued]);
+    assert!(
+        status["witness"].as_str().unwrap().starts_with("the results tree alone (`squeue` says: "),
+        "{status}"
+    );
+    // The same without asking.
+    let offline = world.run(&["status", "--json", "--offline"]);
+    let offline: Value = serde_json::from_str(offline.ok()).unwrap();
+    assert_eq!(offline["counts"], json!({"done": 1, "queued": 5}));
+    assert_eq!(offline["scheduler_calls"], 0);
+}
+
+#[test]
+fn chains_and_trials_are_shown_when_asked_for() {
+    let world = World::new();
+    let code = "exit $HPCSWEEP_PARAM_CODE";
+    let rest = "[[trials]]\ntask_id = \"a\"\ncode = 0\n[[trials]]\ntask_id = \"a\"\ncode = 3\n\
+                [[trials]]\ntask_id = \"a\"\ncode = 0\n[[trials]]\ncode = 0\n";
+    assert_eq!(world.local(&shell(code, rest), &[]).code, 1);
+    let ran = world.run(&["status", "--chains"]);
+    let chains = "
+chain  task_id  links  done  now
+    0  a            3     1  failed
+    1  -            1     1  done
+";
+    assert!(ran.out.contains(chains), "{}", ran.out);
+    let ran = world.run(&["status", "--trials"]);
+    let shown: Vec<Vec<&str>> = ran
+        .out
+        .lines()
+        .skip_while(|l| !l.starts_with("trial"))
+        .map(|l| l.split_whitespace().filter(|w| !w.contains('.') && *w != "s").collect())
+        .collect();
+    assert_eq!(shown[0], ["trial", "task_id", "link", "state", "time", "host", "job", "reason"]);
+    assert_eq!(shown[1][..4], ["0", "a", "0", "done"]);
+    assert_eq!(shown[2][..4], ["1", "a", "1", "failed"]);
+    assert_eq!(shown[2][5..], ["exit", "code", "3"]);
+    assert_eq!(shown[3], ["2", "a", "2", "skipped", "its", "chain", "stopped"]);
+    assert_eq!(shown[4][..3], ["3", "0", "done"]);
+}
+
+#[test]
+fn a_sweep_in_a_schedulers_hands_is_not_run_here_too() {
+    let world = submitted();
+    assert_eq!(
+        world.run(&["submit", "plan.toml", "--local"]).whole(),
+        "\
+error: 6 trials of this sweep are in a scheduler's hands
+  $WORLD/results/s
+hint: wait for them (`hpcsweep status`), or give the plan another `[sweep] name` to run it here
+exit code 2
+"
+    );
+}
