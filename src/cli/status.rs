@@ -35,7 +35,9 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let site = context.site()?;
     let mut bad = false;
-    for (i, (tree, identity)) in sweeps::find(&args.sweeps, context)?.into_iter().enumerate() {
+    let found = sweeps::find(&args.sweeps, context)?;
+    let alone = args.sweeps.is_empty() && found.len() == 1;
+    for (i, (tree, identity)) in found.into_iter().enumerate() {
         let status = status::of(tree, identity, &site, &context.vars, !args.offline)?;
         bad |= status.standings.iter().any(|s| s.state.is_bad());
         if args.json {
@@ -44,7 +46,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             if i > 0 {
                 context.out.data("");
             }
-            context.out.raw(people(&status, args).as_bytes());
+            context.out.raw(people(&status, args, alone).as_bytes());
         }
     }
     Ok(u8::from(bad))
@@ -84,7 +86,7 @@ fn as_json(status: &Status) -> serde_json::Value {
     })
 }
 
-fn people(status: &Status, args: &Args) -> String {
+fn people(status: &Status, args: &Args, alone: bool) -> String {
     let mut text = format!(
         "{}: {} in {}\n",
         status.identity.name,
@@ -120,7 +122,8 @@ fn people(status: &Status, args: &Args) -> String {
         if bad.len() > 10 {
             text.push_str(&format!("  ... and {} more (--trials shows all)\n", bad.len() - 10));
         }
-        text.push_str(&format!("what trial {0} printed: hpcsweep logs {0}\n", bad[0].0.id));
+        let sweep = if alone { String::new() } else { format!(" {}", status.tree.dir().display()) };
+        text.push_str(&format!("what trial {0} printed: hpcsweep logs {0}{sweep}\n", bad[0].0.id));
         text.push_str("to run them again: the same `hpcsweep submit`, with --retry\n");
     }
     text

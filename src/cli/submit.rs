@@ -221,10 +221,8 @@ fn here(args: &Args, source: &Source, site: &Site, context: &Context) -> Result<
 /// Trials that an earlier plan brought stay in the sweep, but are not run any more.
 fn say_dropped(dropped: u64, context: &Context) {
     if dropped > 0 {
-        let trials = count(dropped, "trial");
-        context.out.say(&format!(
-            "{trials} of earlier plans are no longer in this one and were left alone"
-        ));
+        let (of, are) = (count(dropped, "trial"), if dropped == 1 { "is" } else { "are" });
+        context.out.say(&format!("{of} of earlier plans {are} not in this one: left alone"));
     }
 }
 

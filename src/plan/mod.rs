@@ -7,6 +7,7 @@ mod axes;
 mod chains;
 pub mod check;
 mod command;
+mod directives;
 mod engine;
 mod exclude;
 mod expand;

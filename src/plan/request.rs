@@ -244,6 +244,11 @@ fn directive(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<String> {
         reader.wrong(entry.at, sentence, "begin it with `--` or `-`, as in `--exclusive`");
         return None;
     }
+    if let Some(hint) = super::directives::instead(text) {
+        let sentence = format!("the directive `{text}` would overwrite what hpcsweep sets itself");
+        reader.wrong(entry.at, sentence, hint);
+        return None;
+    }
     Some(text.to_owned())
 }
 

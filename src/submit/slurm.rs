@@ -179,7 +179,10 @@ impl Run<'_> {
             (Some(0), Some(job)) => job,
             (code, _) => {
                 // Refused, or lost on the way: a call that failed may have submitted all the same.
-                let unsure = code.is_none() || code == Some(0) || slurm::is_unsure(&output.stderr);
+                let unsure = code.is_none()
+                    || code == Some(0)
+                    || slurm::is_unsure(&output.stderr)
+                    || slurm::submitted(&output.stdout).is_some();
                 let mut fault = refusal(&argv, &output);
                 if code == Some(0) {
                     fault.sentence = "`sbatch` printed no job id".to_owned();
@@ -192,7 +195,10 @@ impl Run<'_> {
                     None
                 };
                 let Some(job) = found else {
-                    self.refused(array, &token, &fault.sentence)?;
+                    // A call that only seems lost stays open: the next submission looks for it first.
+                    if !unsure {
+                        self.refused(array, &token, &fault.sentence)?;
+                    }
                     return Err(self.stopped(fault, array).into());
                 };
                 job

@@ -136,7 +136,8 @@ pub fn run(
     let rows = prepared.scratch.take_metrics(true);
     note(recorder, trial, number, with_rank(rows, (world > 1).then_some(0)), &mut failed_write);
     let (state, code, reason) = judge(ended, late, &others);
-    let reason = reason.or_else(|| odd_lines(&prepared.scratch));
+    let said = || prepared.scratch.take_reason().filter(|_| state == Outcome::Failed);
+    let reason = said().or(reason).or_else(|| odd_lines(&prepared.scratch));
     let end = End {
         trial,
         attempt: number,

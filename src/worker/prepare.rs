@@ -89,6 +89,7 @@ pub fn prepare(job: &Job, attempt: u32, torch: &[(&'static str, String)]) -> Res
         ("HPCSWEEP_PARAMS", path_text(&scratch.params())),
         ("HPCSWEEP_METRICS", path_text(&scratch.metrics())),
         ("HPCSWEEP_RESULT", path_text(&scratch.result())),
+        ("HPCSWEEP_REASON", path_text(&scratch.reason())),
         ("HPCSWEEP_WORK_DIR", path_text(&work)),
         ("HPCSWEEP_CHECKPOINT_DIR", path_text(&checkpoints)),
     ];

@@ -59,6 +59,19 @@ impl Scratch {
         self.dir.join("result.json")
     }
 
+    /// Where the program may say in one line why it failed.
+    pub fn reason(&self) -> PathBuf {
+        self.dir.join("reason.txt")
+    }
+
+    /// The first line of the reason, if the program gave one; at most 300 characters.
+    pub fn take_reason(&self) -> Option<String> {
+        let bytes = fs::read(self.reason()).ok()?;
+        let text = String::from_utf8_lossy(&bytes);
+        let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+        Some(line.chars().filter(|c| !c.is_control()).take(300).collect())
+    }
+
     /// The metric lines that are complete and have not been taken yet. With `last`, a final line
     /// without a newline counts too. Lines that are no JSON object are counted, not kept.
     pub fn take_metrics(&mut self, last: bool) -> Vec<Map<String, Value>> {

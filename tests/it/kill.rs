@@ -261,7 +261,8 @@ fn submits_at_the_same_time_run_every_trial_once() {
     let world = World::new();
     let code = "echo $HPCSWEEP_TRIAL >>ran";
     world.write("plan.toml", &shell(code, "[grid]\na = [0, 1, 2, 3, 4, 5]\n"));
-    let all: Vec<_> = (0..6).map(|_| world.start(&["submit", "plan.toml", "--local", "-q"])).collect();
+    let all: Vec<_> =
+        (0..6).map(|_| world.start(&["submit", "plan.toml", "--local", "-q"])).collect();
     let codes: Vec<i32> = all.into_iter().map(|started| started.end(&world).code).collect();
     assert!(codes.contains(&0), "{codes:?}");
     assert!(codes.iter().all(|code| [0, 4].contains(code)), "{codes:?}");

@@ -682,12 +682,18 @@ fn a_cap_of_the_site_is_not_passed() {
     let profile = "version = 1\n[caps]\nmax_trials = 2\nmax_walltime = \"00:10:00\"\n";
     world.write("home/config/hpcsweep/site.toml", profile);
     let plan = shell("true", "[resources]\nwalltime = \"01:00:00\"\n[grid]\na = [1, 2, 3]\n");
-    let ran = world.local(&plan, &[]);
-    assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{}", ran.whole());
-    // Both at once, each with where it comes from.
-    assert!(ran.err.matches("error: ").count() == 2, "{}", ran.err);
-    assert!(ran.err.contains("3 trials") && ran.err.contains("01:00:00"), "{}", ran.err);
-    assert!(ran.err.contains("$WORLD/home/config/hpcsweep/site.toml"), "{}", ran.err);
+    assert_eq!(
+        world.local(&plan, &[]).whole(),
+        "\
+error: this site allows 2 trials a sweep, not 3
+  caps.max_trials: $WORLD/home/config/hpcsweep/site.toml:3
+hint: divide the plan into several sweeps
+error: this site allows 00:10:00 of walltime a trial, not 01:00:00
+  caps.max_walltime: $WORLD/home/config/hpcsweep/site.toml:4
+hint: ask for less `walltime`
+exit code 2
+"
+    );
     assert!(!world.exists("results"));
 }
 

@@ -37,7 +37,8 @@ fn element(world: &World, index: u32) {
 
 fn by_trial(status: &Value) -> Vec<String> {
     let trials = status["trials"].as_array().unwrap();
-    let word = |t: &Value| format!("{}: {}", t["state"].as_str().unwrap(), t["reason"].as_str().unwrap());
+    let word =
+        |t: &Value| format!("{}: {}", t["state"].as_str().unwrap(), t["reason"].as_str().unwrap());
     trials.iter().map(word).collect()
 }
 
@@ -54,7 +55,14 @@ fn the_queue_is_asked_once_and_an_unknown_word_is_shown_as_it_is() {
     let status = world.status();
     assert_eq!(
         by_trial(&status),
-        ["done: ", "failed: exit code 1", "running: ", "hibernating: ", "queued: Resources", "queued: Resources"]
+        [
+            "done: ",
+            "failed: exit code 1",
+            "running: ",
+            "hibernating: ",
+            "queued: Resources",
+            "queued: Resources"
+        ]
     );
     assert_eq!(
         status["counts"],
@@ -79,7 +87,10 @@ fn a_job_that_the_scheduler_forgot_is_lost_unless_its_record_says_more() {
 fn a_scheduler_that_does_not_answer_contradicts_nothing() {
     let world = submitted();
     element(&world, 0);
-    world.program("squeue", "#!/bin/sh\necho 'slurm_load_jobs error: Unable to contact slurm controller' >&2\nexit 1\n");
+    world.program(
+        "squeue",
+        "#!/bin/sh\necho 'slurm_load_jobs error: Unable to contact slurm controller' >&2\nexit 1\n",
+    );
     let status = world.status();
     let queued = "queued: the scheduler was not asked";
     assert_eq!(by_trial(&status), ["done: ", queued, queued, queued, queued, queued]);
@@ -126,13 +137,25 @@ chain  task_id  links  done  now
 #[test]
 fn a_sweep_in_a_schedulers_hands_is_not_run_here_too() {
     let world = submitted();
+    answer(&world, "squeue", "101_[0-5]|PENDING|Resources|x\n");
     assert_eq!(
         world.run(&["submit", "plan.toml", "--local"]).whole(),
         "\
 error: 6 trials of this sweep are in a scheduler's hands
   $WORLD/results/s
+  seen by: squeue
 hint: wait for them (`hpcsweep status`), or give the plan another `[sweep] name` to run it here
 exit code 2
 "
     );
+    assert_eq!(world.files("results/s/records"), Vec::<String>::new());
+    // A scheduler that cannot be asked may still run them.
+    world.program("squeue", "#!/bin/sh\nexit 1\n");
+    let ran = world.run(&["submit", "plan.toml", "--local"]);
+    assert!(ran.code == 2 && ran.err.contains("in a scheduler's hands"), "{}", ran.whole());
+    // What it no longer knows and nobody has run is run here.
+    element(&world, 0);
+    answer(&world, "squeue", "");
+    let ran = world.run(&["submit", "plan.toml", "--local"]);
+    assert!(ran.err.starts_with("s: 5 trials to run on this machine"), "{}", ran.whole());
 }
