@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::host::{Vars, vars};
+use crate::host::Vars;
 use crate::plan::OnFailure;
 use crate::scheduler::State as Word;
 use crate::scheduler::calls::Calls;
@@ -82,7 +82,7 @@ pub fn of(
                 let (array, index) = places.get(&row.id)?;
                 Some((journal.job(*array)?.to_owned(), *index))
             });
-            ask_scheduler(&mut calls, &jobs, &open.collect::<Vec<_>>(), accounting)
+            ask_scheduler(&mut calls, &jobs, &journal, &open.collect::<Vec<_>>(), accounting)
         }
     };
     let executor = lock::is_held(&tree);
@@ -130,14 +130,16 @@ pub fn of(
 fn ask_scheduler(
     calls: &mut Calls,
     jobs: &[String],
+    journal: &Journal,
     open: &[(String, u64)],
     accounting: bool,
 ) -> (HashMap<String, Elements>, bool, String) {
+    let users = journal.users.iter().map(String::as_str).collect::<Vec<_>>().join(",");
     let mut lines = Vec::new();
     let mut asked = Vec::new();
     let mut silent = None;
     if !open.is_empty() {
-        match calls.ask(&slurm::queue(&vars::user_name())) {
+        match calls.ask(&slurm::queue(&users)) {
             Ok(text) => {
                 lines = slurm::lines(&text);
                 asked.push("squeue");

@@ -59,6 +59,14 @@ pub fn sh_quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
+/// At most `most` characters of a text; a cut one ends in `...`.
+pub fn short(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    text.chars().take(most.saturating_sub(3)).chain("...".chars()).collect()
+}
+
 /// Seconds as people read them: "0.3 s", "42 s", "3 min 20 s", "2 h 05 min", "3 d 04 h".
 pub fn duration(seconds: f64) -> String {
     let whole = seconds.round() as u64;

@@ -13,7 +13,7 @@ use crate::collect::{self, Goal, Table, text};
 use crate::fault::Fault;
 use crate::host::disk;
 use crate::tree::Tree;
-use crate::words::count;
+use crate::words::{self, count};
 
 /// How a table is written
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -195,7 +195,8 @@ fn people(table: &Table, rows: &[usize], wide: bool) -> String {
                     // People compare figures; the files keep every bit.
                     Some(f) if value.is_f64() && c >= table.first_metric && !wide => short(f),
                     Some(f) if table.columns[c] == "duration_s" && !wide => format!("{f:.3}"),
-                    _ => text(value).replace('\n', " "),
+                    _ if wide => text(value).replace('\n', " "),
+                    _ => words::short(&text(value).replace('\n', " "), 60),
                 }
             };
             columns.iter().map(cell).collect()

@@ -124,7 +124,12 @@ fn people(status: &Status, args: &Args, alone: bool) -> String {
         }
         let sweep = if alone { String::new() } else { format!(" {}", status.tree.dir().display()) };
         text.push_str(&format!("what trial {0} printed: hpcsweep logs {0}{sweep}\n", bad[0].0.id));
-        text.push_str("to run them again: the same `hpcsweep submit`, with --retry\n");
+        let only_stopped = bad.iter().all(|(_, s)| s.state == State::Interrupted);
+        text.push_str(if status.jobs.is_empty() && only_stopped {
+            "to go on with them: the same `hpcsweep submit`\n"
+        } else {
+            "to run them again: the same `hpcsweep submit`, with --retry\n"
+        });
     }
     text
 }

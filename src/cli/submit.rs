@@ -12,7 +12,7 @@ use crate::site::{SchedulerKind, Site};
 use crate::submit::local::{self, News};
 use crate::submit::{Source, slurm};
 use crate::tree::records::Outcome;
-use crate::words::{count, duration};
+use crate::words::{count, duration, short};
 
 /// Submit a plan to Slurm as job arrays, or run it on this machine
 ///
@@ -132,7 +132,7 @@ fn here(args: &Args, source: &Source, site: &Site, context: &Context) -> Result<
     sweeps::remember(&source.tree(), context);
     let mut bar = ProgressBar::hidden();
     let mut total = 0;
-    let mut done = 0u64;
+    let (mut done, mut bad) = (0u64, 0u64);
     let since = Instant::now();
     let report =
         local::run(source, site, &templates, &options, &context.vars, |news| match news {
@@ -153,10 +153,7 @@ fn here(args: &Args, source: &Source, site: &Site, context: &Context) -> Result<
                 }
                 if out.terminal && !out.quiet && todo > 0 {
                     bar = ProgressBar::new(todo);
-                    let style = ProgressStyle::with_template(
-                        "{bar:30} {pos}/{len} {elapsed} eta {eta} {msg}",
-                    );
-                    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+                    bar.set_style(bar_style("{bar:30} {pos}/{len} {elapsed} {msg}"));
                 }
             }
             News::Ended { row, outcome, reason, duration_s } => {
@@ -179,7 +176,11 @@ fn here(args: &Args, source: &Source, site: &Site, context: &Context) -> Result<
                 } else {
                     if outcome != Some(Outcome::Done) {
                         bar.println(line);
+                        bad += 1;
+                        bar.set_message(format!("{bad} without success"));
                     }
+                    // Before the first end nobody knows how long it takes.
+                    bar.set_style(bar_style("{bar:30} {pos}/{len} {elapsed} eta {eta} {msg}"));
                     bar.inc(1);
                 }
             }
@@ -226,11 +227,17 @@ fn say_dropped(dropped: u64, context: &Context) {
     }
 }
 
+fn bar_style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
 /// The parameters of a trial in a few words, for a line of progress.
 fn parameters(row: &crate::tree::table::Row) -> String {
     let parameters = row.parameters();
-    let mut words: Vec<String> =
-        parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let mut words: Vec<String> = parameters
+        .iter()
+        .map(|(name, value)| format!("{name}={}", short(&value.to_string(), 40)))
+        .collect();
     if words.is_empty() {
         return String::new();
     }

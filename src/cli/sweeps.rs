@@ -52,7 +52,8 @@ pub(super) fn find(named: &[String], context: &Context) -> Result<Vec<(Tree, Ide
     let mut sweeps: Vec<(Tree, Identity)> = Vec::new();
     for dir in dirs {
         let (tree, identity) = Tree::open(&dir)?;
-        if !sweeps.iter().any(|(other, _)| other.dir() == tree.dir()) {
+        // By token: one sweep may be reached by two paths, and must not be counted twice.
+        if !sweeps.iter().any(|(_, other)| other.token == identity.token) {
             sweeps.push((tree, identity));
         }
     }

@@ -39,14 +39,14 @@ pub fn submitted(stdout: &str) -> Option<String> {
     })
 }
 
-/// The call that lists a user's jobs in the queue, one line a job or pending array.
-pub fn queue(user: &str) -> Vec<String> {
+/// The call that lists the jobs of users (`a,b`) in the queue, one line a job or pending array.
+pub fn queue(users: &str) -> Vec<String> {
     [
         "squeue",
         "--noheader",
         "--array-unique",
         "--user",
-        user,
+        users,
         "--states=all",
         "--format=%i|%T|%r|%j",
     ]
@@ -123,8 +123,12 @@ pub fn elements(lines: &[Line]) -> HashMap<String, Elements> {
             }
             // A list that was cut short may hold any index that is not listed singly.
             Part::Waiting { ids, cut: false, .. } => elements.sets.push((ids.clone(), element)),
+            // A line without indices says nothing of an element but that it may wait: for a moment sacct
+            // shows an array in the state of its first ended element.
             Part::Waiting { .. } | Part::Whole | Part::Component(_) => {
-                elements.whole = Some(element)
+                if matches!(element.state, State::Queued(_)) {
+                    elements.whole = Some(element);
+                }
             }
         }
     }

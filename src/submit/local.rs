@@ -155,11 +155,11 @@ pub fn run(
         }
         match signals.next(Duration::from_millis(500)) {
             Some(Signal::SIGCHLD) => {}
-            Some(_) => {
+            Some(signal) => {
                 if !executor.interrupted {
                     tell(News::Stopping);
                 }
-                executor.stop();
+                executor.stop(signal);
             }
             None => tell(News::Idle),
         }
@@ -306,8 +306,8 @@ impl Executor<'_> {
     }
 
     /// The first call asks the workers to end their programs and write it down; a second kills.
-    fn stop(&mut self) {
-        let signal = if self.interrupted { Signal::SIGKILL } else { Signal::SIGTERM };
+    fn stop(&mut self, signal: Signal) {
+        let signal = if self.interrupted { Signal::SIGKILL } else { signal };
         for worker in self.running.iter().flat_map(|r| &r.workers) {
             process::kill_group(worker, signal);
         }

@@ -128,7 +128,12 @@ fn without_success(
         .hint("`--retry` needs the scheduler's answer; nothing was submitted")
         .into());
     }
-    Ok(status.trials().filter(|(_, s)| s.state.is_bad()).map(|(row, _)| row.id).collect())
+    // A trial whose array has no answer yet is on its way: its wave is completed anyway.
+    let journal = Journal::read(tree)?;
+    let places = Waves::read(tree)?.places();
+    let has_run = |trial: &u64| places.get(trial).is_none_or(|(a, _)| journal.job(*a).is_some());
+    let bad = status.trials().filter(|(_, s)| s.state.is_bad()).map(|(row, _)| row.id);
+    Ok(bad.filter(has_run).collect())
 }
 
 /// One submission under way.

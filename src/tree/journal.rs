@@ -3,14 +3,14 @@
 //! One file a submission (`journal/0001.jsonl`), sealed lines, one writer. Reading them all in order
 //! tells of every array whether it was asked for, and what came of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::{Tree, line};
 use crate::fault::Fault;
-use crate::host::{clock, disk};
+use crate::host::{clock, disk, vars};
 
 /// One line of a journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,6 +59,8 @@ pub enum Entry {
         scheduler: String,
         /// Whether finished jobs can be asked for.
         accounting: bool,
+        /// Who submitted: whose jobs to look for.
+        user: String,
     },
 }
 
@@ -92,8 +94,8 @@ pub struct Journal {
     pub arrays: BTreeMap<u32, Standing>,
     /// Which scheduler was used last, and whether it keeps accounts.
     pub site: Option<(String, bool)>,
-    /// Calls made so far.
-    pub intents: u64,
+    /// Everybody who has submitted.
+    pub users: BTreeSet<String>,
 }
 
 impl Journal {
@@ -117,7 +119,6 @@ impl Journal {
     pub fn take(&mut self, entry: Entry) {
         match entry {
             Entry::Intent { array, token, time, .. } => {
-                self.intents += 1;
                 self.arrays.insert(array, Standing::Open { token, time });
             }
             Entry::Answer { array, token, job, time, .. } => {
@@ -126,7 +127,10 @@ impl Journal {
             Entry::Refused { array, .. } => {
                 self.arrays.insert(array, Standing::Refused);
             }
-            Entry::Site { scheduler, accounting, .. } => self.site = Some((scheduler, accounting)),
+            Entry::Site { scheduler, accounting, user, .. } => {
+                self.site = Some((scheduler, accounting));
+                self.users.insert(user);
+            }
         }
     }
 
@@ -178,6 +182,8 @@ impl Writer {
     /// # Errors
     /// When the disk refuses.
     pub fn site(&mut self, scheduler: &str, accounting: bool) -> Result<()> {
-        self.write(&Entry::Site { time: clock::now(), scheduler: scheduler.to_owned(), accounting })
+        let scheduler = scheduler.to_owned();
+        let (time, user) = (clock::now(), vars::user_name());
+        self.write(&Entry::Site { time, scheduler, accounting, user })
     }
 }

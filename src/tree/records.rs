@@ -132,9 +132,12 @@ impl Attempt {
         end.or_else(|| self.stopped.as_ref().map(|(state, _)| *state))
     }
 
-    /// Why it ended as it did: signal or exit code, and what more there is to say; empty after success.
+    /// Why it ended as it did: signal or exit code of a failure, and what more there is to say; empty
+    /// after success.
     pub fn why(&self) -> String {
-        let code = self.end.as_ref().and_then(|end| match (end.signal, end.exit_code) {
+        let by_itself = |end: &&End| !matches!(end.state, Outcome::Interrupted | Outcome::Timeout);
+        let end = self.end.as_ref().filter(by_itself);
+        let code = end.and_then(|end| match (end.signal, end.exit_code) {
             (Some(signal), _) => Some(format!("signal {signal}")),
             (None, Some(code)) if code != 0 => Some(format!("exit code {code}")),
             _ => None,

@@ -172,7 +172,10 @@ pub fn find(tree: &Tree, id: u64) -> Result<(Head, Row)> {
         Fault::request(format!("sweep `{}` has no trial {id}", tree.dir().display()))
             .hint("`hpcsweep status` lists the trials")
     };
-    let first = firsts(tree)?.into_iter().rfind(|&f| f <= id).ok_or_else(missing)?;
+    let Some(first) = firsts(tree)?.into_iter().rfind(|&f| f <= id) else {
+        Tree::open(tree.dir())?;
+        return Err(missing().into());
+    };
     let head = head(tree, first)?;
     if id - first >= head.count {
         return Err(missing().into());

@@ -144,7 +144,8 @@ pub fn run(
         time: clock::now(),
         state,
         exit_code: Some(code),
-        signal: ended.signal,
+        // The signal with which we ended rank 0 because of another rank is not what failed.
+        signal: ended.signal.filter(|_| ended.stop != Some(Stop::Peer)),
         reason,
         duration_s: ended.duration_s,
         peak_memory: process::peak_child_memory(),
@@ -256,6 +257,7 @@ fn judge(ended: Ended, late: Option<Stop>, others: &Others) -> (Outcome, i32, Op
 fn words_of(stop: Stop) -> (Outcome, String) {
     match stop {
         Stop::Deadline => (Outcome::Timeout, "the wall-clock limit was reached".into()),
+        Stop::Signal(Signal::SIGINT) => (Outcome::Interrupted, "stopped by Ctrl-C".into()),
         Stop::Signal(signal) => (Outcome::Interrupted, format!("the worker got {signal}")),
         Stop::Peer => (Outcome::Failed, "another rank failed".into()),
     }

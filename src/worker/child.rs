@@ -78,10 +78,8 @@ pub fn wait(
         if let Ok(Some(status)) = child.try_wait() {
             use std::os::unix::process::ExitStatusExt;
             let duration_s = (start.elapsed().as_secs_f64() * 1e6).round() / 1e6;
-            if stop.is_some() {
-                // Whatever the program left running in its group ends with it.
-                process::kill_group(child, Signal::SIGKILL);
-            }
+            // Whatever the program left running in its group ends with it.
+            process::kill_group(child, Signal::SIGKILL);
             return Ended {
                 code: process::code_of(status),
                 signal: status.signal(),

@@ -263,15 +263,17 @@ impl Recorder {
 /// now on where no scheduler keeps the time.
 pub fn clock_of(job: &Job) -> child::Clock {
     let tick = Duration::from_millis(if job.world > 1 { 20 } else { 1000 });
-    let left = match job.vars.get("SLURM_JOB_END_TIME").and_then(|t| t.parse::<f64>().ok()) {
-        Some(end) => Some(end - clock::now()),
-        None => job.resources.walltime_s.map(|s| s as f64),
-    };
+    let by_scheduler = ["SLURM_JOB_ID", "PBS_JOBID"].iter().any(|n| job.vars.contains_key(*n));
+    // Slurm 22.05 does not tell a job its end; newer ones do. Without it, the plan's walltime counts from
+    // the start of this worker, which comes a moment after that of the job.
+    let end = job.vars.get("SLURM_JOB_END_TIME").and_then(|t| t.parse::<f64>().ok());
+    let left = end
+        .map(|end| end - clock::now())
+        .or_else(|| job.resources.walltime_s.map(|seconds| seconds as f64));
     let Some(left) = left else {
         return child::Clock { deadline: None, grace: Duration::from_secs(30), tick };
     };
     // Room to end the program and to write it down before the scheduler's own SIGKILL.
-    let by_scheduler = job.vars.contains_key("SLURM_JOB_END_TIME");
     let margin = if by_scheduler { (left * 0.05).clamp(2.0, 30.0) } else { 0.0 };
     let grace = if by_scheduler { margin * 0.6 } else { 10.0 };
     let until = (left - margin).max(0.0);

@@ -190,7 +190,7 @@ fn a_trial_sees_exactly_these_variables() {
         world.set(name, "7");
     }
     world.set("MINE", "kept");
-    let code = "env | grep -E '^(HPCSWEEP_|SLURM_|MINE|OMP_|LR=)' | grep -v -E '^HPCSWEEP_(PARAMS|METRICS|RESULT)=' | sort; \
+    let code = "env | grep -E '^(HPCSWEEP_|SLURM_|MINE|OMP_|LR=)' | grep -v -E '^HPCSWEEP_(PARAMS|METRICS|RESULT|REASON)=' | sort; \
                 ls -l $HPCSWEEP_PARAMS >/dev/null && echo params; pwd; cat; echo to stderr >&2";
     let rest = r#"
 env = { OMP_NUM_THREADS = 4, LR = "lr is {{ opt.lr }}" }
@@ -511,8 +511,9 @@ fn a_set_up_line_that_fails_keeps_the_command_from_running() {
         &[],
     );
     assert_eq!(ran.code, 1);
-    assert_eq!(world.column("exit_code"), ["9"]);
-    assert_eq!(world.run(&["logs", "0"]).ok(), "hpcsweep: the set-up failed at: ( exit 9 )\n");
+    let trial = world.status()["trials"][0].clone();
+    assert_eq!(trial["reason"], "exit code 1: the set-up failed at: ( exit 9 )");
+    assert_eq!(world.run(&["logs", "0"]).ok(), "the set-up failed at: ( exit 9 )\n");
     assert!(!world.exists("ran"));
 }
 

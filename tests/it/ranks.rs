@@ -115,7 +115,7 @@ fn a_set_up_that_fails_on_one_rank_ends_the_trial() {
     let ran = world.local(&ranks("exec sleep 600", 2, "setup = [\"[ $RANK = 0 ]\"]\n"), &[]);
     assert_eq!(ran.code, 1);
     let log = world.run(&["logs", "0"]);
-    assert_eq!(log.ok(), "[rank 1] hpcsweep: the set-up failed at: [ $RANK = 0 ]\n");
+    assert_eq!(log.ok(), "[rank 1] the set-up failed at: [ $RANK = 0 ]\n");
 }
 
 /// Starts one rank by hand, the way a launcher does.

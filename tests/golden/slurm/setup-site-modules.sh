@@ -1,13 +1,17 @@
 #!/bin/bash
 # Prepares the environment of a trial of sweep demo, then becomes its command.
 # Every rank runs it, in the trial's working folder; its output is in the trial's log.
-set -eE
-trap 'echo "hpcsweep: the set-up failed at: $BASH_COMMAND" >&2' ERR
+set -e
+fail() {
+  echo "the set-up failed at: $1" | tee "${HPCSWEEP_REASON:-/dev/null}" >&2
+  exit 1
+}
+trap 'fail "$BASH_COMMAND"' ERR
 if ! type module >/dev/null 2>&1; then
   # shellcheck disable=SC1090,SC1091
   . '/opt/my modules/init/bash'
 fi
-module load gcc/12
-module load cuda/12.4
+module load gcc/12 || fail 'module load gcc/12'
+module load cuda/12.4 || fail 'module load cuda/12.4'
 trap - ERR
 exec "$@"
