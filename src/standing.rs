@@ -295,7 +295,7 @@ mod tests {
             Some(attempt(Some(Outcome::Timeout), 143)),
             None,
             Where::Here(false),
-            "timeout exit code 143",
+            "timeout",
         );
         let began = || Some(attempt(None, 0));
         check(began(), Some("RUNNING"), Where::Asked, "running");
