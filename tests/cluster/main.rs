@@ -1,5 +1,7 @@
 //! The program against a real Slurm, one file a concern. `scripts/test` starts the clusters.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod chains;
 mod cluster;
 mod environment;
