@@ -291,12 +291,7 @@ mod tests {
         let failed = || Some(attempt(Some(Outcome::Failed), 3));
         check(failed(), None, Where::Asked, "failed exit code 3");
         check(failed(), Some("PENDING"), Where::Asked, "queued PENDING");
-        check(
-            Some(attempt(Some(Outcome::Timeout), 143)),
-            None,
-            Where::Here(false),
-            "timeout",
-        );
+        check(Some(attempt(Some(Outcome::Timeout), 143)), None, Where::Here(false), "timeout");
         let began = || Some(attempt(None, 0));
         check(began(), Some("RUNNING"), Where::Asked, "running");
         check(began(), Some("TIMEOUT"), Where::Asked, "timeout the scheduler says TIMEOUT");

@@ -1,6 +1,7 @@
 //! The program against a real Slurm, one file a concern. `scripts/test` starts the clusters.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::print_stderr, reason = "a failed test says what it saw")]
 
 mod chains;
 mod cluster;
