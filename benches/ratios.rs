@@ -177,6 +177,7 @@ fn record(trial: u64) -> Vec<u8> {
         time: 1.0e9,
         host: "n1".into(),
         pid: 4711,
+        started: None,
         job: Some(format!("12_{trial}")),
         ranks: 1,
         argv: vec!["python3".into(), "train.py".into(), "--lr".into(), "0.001".into()],

@@ -212,6 +212,7 @@ mod tests {
             time: 0.0,
             host: "n1".into(),
             pid: 1,
+            started: None,
             job: None,
             ranks: 1,
             argv: vec![],

@@ -156,17 +156,17 @@ pub fn peak_child_memory() -> u64 {
         .map_or(0, |usage| u64::try_from(usage.max_rss()).unwrap_or(0) * 1024)
 }
 
-/// Whether a process of this host is alive.
-pub fn is_alive(pid: i32) -> bool {
-    match nix::sys::signal::kill(Pid::from_raw(pid), None) {
-        Ok(()) => true,
-        Err(e) => e == nix::Error::EPERM,
+/// When a process of this host was started, in clock ticks since boot (proc(5), field 22 of `stat`);
+/// `None` if there is no such process, or only its remains that nobody has waited for. Tells a process
+/// from a later one of the same number.
+pub fn started(pid: i32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    // Field 3, the state, is the first behind the name.
+    if matches!(*fields.first()?, "Z" | "X") {
+        return None;
     }
-}
-
-/// Whether a process of this host is alive and runs the program of this name (proc(5), `comm`).
-pub fn is_program(pid: i32, name: &str) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() == name)
+    fields.get(19)?.parse().ok()
 }
 
 /// The cores this process may use.

@@ -210,7 +210,8 @@ fn wait_for_orphans(records: &HashMap<u64, Record>) -> Result<()> {
     for record in records.values() {
         let Some(attempt) = record.attempts.last().filter(|a| a.end.is_none()) else { continue };
         let pid = attempt.start.pid.cast_signed();
-        while attempt.start.host == host && process::is_program(pid, "hpcsweep") {
+        let started = attempt.start.started;
+        while attempt.start.host == host && started.is_some() && process::started(pid) == started {
             if since.elapsed() > Duration::from_secs(60) {
                 let sentence = format!("trial {} still runs in process {pid}", attempt.start.trial);
                 return Err(Fault::machine(sentence)

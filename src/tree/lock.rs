@@ -44,7 +44,7 @@ impl Lock {
         let me = Owner {
             host: vars::hostname(),
             pid: std::process::id().cast_signed(),
-            started: started(std::process::id().cast_signed()),
+            started: process::started(std::process::id().cast_signed()),
             since: clock::now(),
         };
         // Written aside and linked into place: nobody ever sees an empty lock.
@@ -111,19 +111,14 @@ fn living_owner(path: &Path, dir: &Path) -> Result<Option<Owner>> {
     let Some(text) = disk::read_if_there(path)? else { return Ok(None) };
     let Ok(owner) = serde_json::from_str::<Owner>(&text) else { return Ok(None) };
     if owner.host == vars::hostname() {
-        let alive = process::is_alive(owner.pid) && started(owner.pid) == owner.started;
+        let started = process::started(owner.pid);
+        let alive = started.is_some() && started == owner.started;
         return Ok(alive.then_some(owner));
     }
     match disk::age_by_server(path, dir) {
         Ok(age) if age > LEFT_BEHIND => Ok(None),
         _ => Ok(Some(owner)),
     }
-}
-
-/// Field 22 of `/proc/<pid>/stat` (proc(5)).
-fn started(pid: i32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -40,6 +40,8 @@ pub struct Start {
     pub host: String,
     /// Process id of the worker of rank 0.
     pub pid: u32,
+    /// When that process was started, in clock ticks since boot: tells it from a later one.
+    pub started: Option<u64>,
     /// The scheduler's job id (with its array index), if there is one.
     pub job: Option<String>,
     /// Number of ranks.

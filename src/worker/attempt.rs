@@ -54,6 +54,7 @@ pub fn run(
             time: clock::now(),
             host: job.host.clone(),
             pid: std::process::id(),
+            started: process::started(std::process::id().cast_signed()),
             job: job.job_id.clone(),
             ranks: world,
             argv,

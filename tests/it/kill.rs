@@ -435,3 +435,79 @@ fn a_disk_that_fills_up_under_way_loses_no_result() {
     // The trial that had run was not run again.
     assert_eq!(world.read("ran"), "0\n1\n");
 }
+
+/// A Slurm that keeps what it was given in a file: `id|name` a line.
+fn remembering_slurm() -> World {
+    let world = crate::scripts::slurm();
+    let jobs = world.text_path("jobs");
+    world.write("jobs", "");
+    world.program(
+        "sbatch",
+        &format!(
+            "#!/bin/sh\nfor script; do :; done\n\
+             name=$(sed -n 's/^#SBATCH --job-name=//p' \"$script\")\n\
+             id=$((101 + $(wc -l <'{jobs}')))\n\
+             echo \"$id|$name\" >>'{jobs}'\necho $id\n"
+        ),
+    );
+    world.program(
+        "squeue",
+        &format!(
+            "#!/bin/sh\nsed 's/^\\([0-9]*\\)|\\(.*\\)$/\\1_[0-99]|PENDING|None|\\2/' '{jobs}'\n"
+        ),
+    );
+    let profile = "version = 1\n[limits]\nmax_array_size = 100\nsettle_s = 1\n";
+    world.write("home/config/hpcsweep/site.toml", profile);
+    world
+}
+
+#[test]
+fn a_killed_submission_is_completed_with_every_array_asked_for_once() {
+    let world = remembering_slurm();
+    let chains: Vec<String> = (0..500).map(|n| n.to_string()).collect();
+    let rest = format!(
+        "[defaults]\ntask_id = \"{{{{ c }}}}\"\n[grid]\nc = [{}]\nlink = [0, 1]\n",
+        chains.join(", ")
+    );
+    let mut dice = Dice(0xC2B2_AE3D_27D4_EB4F);
+    let (mut kills, mut sweeps) = (0, 0);
+    while kills < 40 {
+        sweeps += 1;
+        assert!(sweeps < 40, "only {kills} kills hit");
+        let name = format!("s{sweeps}");
+        world.write("plan.toml", &shell("true", &rest).replace("\"s\"", &format!("\"{name}\"")));
+        world.write("jobs", "");
+        loop {
+            let mut started = world.start(&["submit", "plan.toml", "--slurm", "-q"]);
+            if kills < 40 {
+                std::thread::sleep(Duration::from_micros(dice.below(150_000)));
+                let alive = matches!(started.child.try_wait(), Ok(None));
+                kills += u32::from(alive && started.child.kill().is_ok());
+            }
+            let ended = started.end(&world);
+            assert!([0, 137].contains(&ended.code), "{}", ended.whole());
+            // A part of a plan is never seen.
+            if world.exists(&format!("results/{name}/sweep.json")) {
+                let status =
+                    world.run(&["status", "--json", "--offline", &format!("results/{name}")]);
+                let status: Value = serde_json::from_str(status.ok()).unwrap();
+                let total = status["trials_total"].as_u64().unwrap();
+                assert!([0, 1000].contains(&total), "{total} trials of 1000");
+            }
+            if ended.code == 0 {
+                break;
+            }
+        }
+        // Ten arrays of 100 elements, each once, and the sweep knows them all.
+        let jobs = world.read("jobs");
+        let names: BTreeSet<&str> = jobs.lines().filter_map(|l| l.split('|').nth(1)).collect();
+        assert_eq!((jobs.lines().count(), names.len()), (10, 10), "{jobs}");
+        let status = world.run(&["status", "--json", "--offline", &format!("results/{name}")]);
+        let status: Value = serde_json::from_str(status.ok()).unwrap();
+        let known: Vec<&str> =
+            status["jobs"].as_array().unwrap().iter().map(|j| j.as_str().unwrap()).collect();
+        let given: Vec<&str> = jobs.lines().filter_map(|l| l.split('|').next()).collect();
+        assert_eq!(known, given);
+        assert_eq!(status["counts"], json!({"queued": 1000}));
+    }
+}
