@@ -146,6 +146,7 @@ pub fn run(
         running: Vec::new(),
         ended: BTreeMap::new(),
         interrupted: false,
+        told: None,
     };
     let mut touched = Instant::now();
     loop {
@@ -166,6 +167,10 @@ pub fn run(
         if touched.elapsed() > TOUCH_EVERY {
             lock.touch();
             touched = Instant::now();
+        }
+        // A worker that has been told ends within its grace; one that does not is beyond asking.
+        if executor.told.is_some_and(|since| since.elapsed() > Duration::from_secs(60)) {
+            executor.stop(Signal::SIGKILL);
         }
         executor.reap(&mut tell)?;
     }
@@ -243,6 +248,8 @@ struct Executor<'a> {
     ended: BTreeMap<Outcome, u64>,
     skipped: u64,
     interrupted: bool,
+    /// When the workers were last told to stop.
+    told: Option<Instant>,
 }
 
 impl Executor<'_> {
@@ -313,6 +320,7 @@ impl Executor<'_> {
             process::kill_group(worker, signal);
         }
         self.interrupted = true;
+        self.told = Some(Instant::now());
     }
 
     /// Takes note of the trials that have ended, and lets their chains go on.

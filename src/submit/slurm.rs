@@ -214,7 +214,7 @@ impl Run<'_> {
             "array {}: {} as job {job}{}",
             array.array,
             crate::words::count(array.count, "trial"),
-            after.follow.map_or_else(String::new, |parent| format!(", after {parent}"))
+            after.words()
         ));
         Ok(job)
     }
@@ -400,6 +400,14 @@ impl Run<'_> {
 struct After {
     follow: Option<String>,
     wait: Vec<String>,
+}
+
+impl After {
+    /// What an array waits for, in words.
+    fn words(&self) -> String {
+        let jobs: Vec<&str> = self.follow.iter().chain(&self.wait).map(String::as_str).collect();
+        if jobs.is_empty() { String::new() } else { format!(", after {}", jobs.join(", ")) }
+    }
 }
 
 /// The worker's argument vector in the script of an array.

@@ -62,6 +62,17 @@ pub fn listen() -> anyhow::Result<Signals> {
     Signals::listen(&all)
 }
 
+/// A signal that asks us to stop and has arrived, or does within a moment.
+fn pending(signals: &mut Signals, moment: Duration) -> Option<Signal> {
+    let until = Instant::now() + moment;
+    loop {
+        match signals.next(until.saturating_duration_since(Instant::now())) {
+            Some(Signal::SIGCHLD) => {}
+            other => return other,
+        }
+    }
+}
+
 /// Waits for the end of a program that was started at `start`. `on` hears what happens and may ask for a stop by returning one.
 pub fn wait(
     child: &mut Child,
@@ -80,6 +91,12 @@ pub fn wait(
             let duration_s = (start.elapsed().as_secs_f64() * 1e6).round() / 1e6;
             // Whatever the program left running in its group ends with it.
             process::kill_group(child, Signal::SIGKILL);
+            // A scheduler signals program and worker at once: the program may be gone before we look.
+            if stop.is_none() && !status.success() {
+                let moment = Duration::from_millis(if status.signal().is_some() { 50 } else { 0 });
+                stop =
+                    pending(signals, moment).map(|signal| (Stop::Signal(signal), Instant::now()));
+            }
             return Ended {
                 code: process::code_of(status),
                 signal: status.signal(),

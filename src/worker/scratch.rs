@@ -3,7 +3,7 @@
 
 use std::fs::{self, DirBuilder};
 use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -66,7 +66,8 @@ impl Scratch {
 
     /// The first line of the reason, if the program gave one; at most 300 characters.
     pub fn take_reason(&self) -> Option<String> {
-        let bytes = fs::read(self.reason()).ok()?;
+        let mut bytes = Vec::new();
+        open_plain(&self.reason())?.take(4096).read_to_end(&mut bytes).ok()?;
         let text = String::from_utf8_lossy(&bytes);
         let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
         Some(line.chars().filter(|c| !c.is_control()).take(300).collect())
@@ -75,7 +76,7 @@ impl Scratch {
     /// The metric lines that are complete and have not been taken yet. With `last`, a final line
     /// without a newline counts too. Lines that are no JSON object are counted, not kept.
     pub fn take_metrics(&mut self, last: bool) -> Vec<Map<String, Value>> {
-        if let Ok(mut file) = fs::File::open(self.metrics())
+        if let Some(mut file) = open_plain(&self.metrics())
             && file.seek(SeekFrom::Start(self.read)).is_ok()
             && let Ok(n) = file.read_to_end(&mut self.rest)
         {
@@ -103,7 +104,8 @@ impl Scratch {
 
     /// The final result, if the program left one that is JSON.
     pub fn take_result(&self) -> Option<Value> {
-        let text = fs::read_to_string(self.result()).ok()?;
+        let mut text = String::new();
+        open_plain(&self.result())?.read_to_string(&mut text).ok()?;
         parse_lenient(text.trim().as_bytes())
     }
 }
@@ -112,6 +114,13 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.dir);
     }
+}
+
+/// Opens what the program has left, if it is a file: a pipe in its place must not hold us up.
+fn open_plain(path: &Path) -> Option<fs::File> {
+    let flags = nix::fcntl::OFlag::O_NONBLOCK.bits();
+    let file = fs::File::options().read(true).custom_flags(flags).open(path).ok()?;
+    file.metadata().is_ok_and(|m| m.is_file()).then_some(file)
 }
 
 fn parse_row(line: &[u8]) -> Option<Map<String, Value>> {

@@ -471,7 +471,7 @@ fn a_killed_submission_is_completed_with_every_array_asked_for_once() {
     );
     let mut dice = Dice(0xC2B2_AE3D_27D4_EB4F);
     let (mut kills, mut sweeps) = (0, 0);
-    while kills < 40 {
+    while kills < 25 {
         sweeps += 1;
         assert!(sweeps < 40, "only {kills} kills hit");
         let name = format!("s{sweeps}");
@@ -479,7 +479,7 @@ fn a_killed_submission_is_completed_with_every_array_asked_for_once() {
         world.write("jobs", "");
         loop {
             let mut started = world.start(&["submit", "plan.toml", "--slurm", "-q"]);
-            if kills < 40 {
+            if kills < 25 {
                 std::thread::sleep(Duration::from_micros(dice.below(150_000)));
                 let alive = matches!(started.child.try_wait(), Ok(None));
                 kills += u32::from(alive && started.child.kill().is_ok());
