@@ -125,7 +125,9 @@ fn one(
                 &format!("recorded as done, but the scheduler says {word}"),
             );
         }
-        (Some(Outcome::Done), _) => return say(State::Done, ""),
+        (Some(Outcome::Done), _) => {
+            return say(State::Done, &attempt.map(Attempt::why).unwrap_or_default());
+        }
         // Given back to the queue after its attempt had ended.
         (Some(_), Some(Word::Queued(word))) => return say(State::Queued, word),
         (Some(outcome), _) => {

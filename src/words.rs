@@ -59,12 +59,19 @@ pub fn sh_quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// At most `most` characters of a text; a cut one ends in `...`.
+/// A text for a line that people read: control characters escaped, at most `most` characters; one that
+/// was cut ends in `...`.
 pub fn short(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.to_owned();
+    let mut out = String::new();
+    for (i, c) in text.chars().enumerate() {
+        if i >= most {
+            out.truncate(out.char_indices().nth(most.saturating_sub(3)).map_or(0, |(at, _)| at));
+            out.push_str("...");
+            break;
+        }
+        if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
     }
-    text.chars().take(most.saturating_sub(3)).chain("...".chars()).collect()
+    out
 }
 
 /// Seconds as people read them: "0.3 s", "42 s", "3 min 20 s", "2 h 05 min", "3 d 04 h".

@@ -195,8 +195,8 @@ fn people(table: &Table, rows: &[usize], wide: bool) -> String {
                     // People compare figures; the files keep every bit.
                     Some(f) if value.is_f64() && c >= table.first_metric && !wide => short(f),
                     Some(f) if table.columns[c] == "duration_s" && !wide => format!("{f:.3}"),
-                    _ if wide => text(value).replace('\n', " "),
-                    _ => words::short(&text(value).replace('\n', " "), 60),
+                    _ if wide => text(value),
+                    _ => words::short(&text(value), 60),
                 }
             };
             columns.iter().map(cell).collect()

@@ -5,6 +5,8 @@ use std::io::{self, IsTerminal, Write};
 
 use unicode_width::UnicodeWidthStr;
 
+use crate::words;
+
 /// The two streams, and how much talk is wanted.
 pub(super) struct Out {
     /// `-q`: no talk.
@@ -49,8 +51,16 @@ pub(super) fn error(error: &anyhow::Error) {
     let _ = writeln!(io::stderr(), "error: {context}{last}");
 }
 
+/// No cell of a table for people is wider; files have everything.
+const WIDEST: usize = 200;
+
 /// Columns side by side, numbers to the right: every cell a text.
 pub(super) fn aligned(head: &[String], rows: &[Vec<String>]) -> String {
+    let tame = |cells: &[String]| cells.iter().map(|c| words::short(c, WIDEST)).collect();
+    let head: Vec<String> = tame(head);
+    let head = head.as_slice();
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| tame(row)).collect();
+    let rows = rows.as_slice();
     let numeric: Vec<bool> = (0..head.len())
         .map(|c| {
             let mut cells = rows.iter().map(|r| r[c].as_str()).filter(|c| !c.is_empty()).peekable();

@@ -246,31 +246,29 @@ pub fn read_partitions(stdout: &str) -> Vec<Partition> {
         .collect()
 }
 
-/// The call that shows the submit limits of a user's associations and their QOS.
+/// The call that shows a user's default account and the submit limits of all of the user's associations.
 pub fn associations(user: &str) -> Vec<String> {
     vec![
         "sacctmgr".to_owned(),
         "--noheader".to_owned(),
         "--parsable2".to_owned(),
         "show".to_owned(),
-        "association".to_owned(),
-        "where".to_owned(),
-        format!("user={user}"),
-        "format=Account,Partition,MaxSubmitJobs".to_owned(),
+        "user".to_owned(),
+        user.to_owned(),
+        "withassoc".to_owned(),
+        "format=DefaultAccount,Account,Partition,MaxSubmitJobs".to_owned(),
     ]
 }
 
-/// The least limit that binds every association of the user (a user may choose the best account).
-pub fn max_submit_jobs(stdout: &str) -> Option<u64> {
-    let limits: Vec<Option<u64>> = stdout
-        .lines()
-        .filter(|line| line.matches('|').count() == 2)
-        .map(|line| line.rsplit('|').next().and_then(|n| n.trim().parse().ok()))
-        .collect();
-    if limits.is_empty() || limits.iter().any(Option::is_none) {
-        return None;
-    }
-    limits.into_iter().flatten().max()
+/// The limit of the association that a job of this account (or the default one) will use; the least, if
+/// several partitions have one.
+pub fn max_submit_jobs(stdout: &str, account: Option<&str>) -> Option<u64> {
+    let limit = |line: &str| {
+        let fields: Vec<&str> = line.trim().split('|').collect();
+        let [default, own, _, limit] = fields.as_slice() else { return None };
+        (*own == account.unwrap_or(default)).then(|| limit.parse().ok()).flatten()
+    };
+    stdout.lines().filter_map(limit).min()
 }
 
 /// Whether a failed call says that the scheduler may have done the work all the same, or cannot be
@@ -353,9 +351,15 @@ mod tests {
     }
 
     #[test]
-    fn a_submit_limit_binds_only_when_every_association_has_one() {
-        assert_eq!(max_submit_jobs("a||100\nb||200\n"), Some(200));
-        assert_eq!(max_submit_jobs("a||100\nb||\n"), None);
-        assert_eq!(max_submit_jobs(""), None);
+    fn the_submit_limit_is_that_of_the_account_the_job_will_use() {
+        let text = "dev|dev||300
+dev|root||
+dev|big|long|50
+dev|big|short|20
+";
+        assert_eq!(max_submit_jobs(text, None), Some(300));
+        assert_eq!(max_submit_jobs(text, Some("root")), None);
+        assert_eq!(max_submit_jobs(text, Some("big")), Some(20));
+        assert_eq!(max_submit_jobs("", None), None);
     }
 }

@@ -96,8 +96,16 @@ pub fn check_partitions(calls: &mut Calls, source: &Source, site: &Site) -> Resu
     Ok(())
 }
 
-/// The limits on how many elements may be queued.
-pub fn check_queue(calls: &mut Calls, elements: u64, limits: &Limits) -> Result<()> {
+/// The limits on how many elements may be queued under an account (`None`: the user's default one).
+///
+/// # Errors
+/// When there are more.
+pub fn check_queue(
+    calls: &mut Calls,
+    elements: u64,
+    limits: &Limits,
+    account: Option<&str>,
+) -> Result<()> {
     if elements == 0 {
         return Ok(());
     }
@@ -105,7 +113,7 @@ pub fn check_queue(calls: &mut Calls, elements: u64, limits: &Limits) -> Result<
     if submit.is_none() && limits.accounting {
         // Not every site lets users ask; then sbatch itself will say it.
         let output = calls.make(&slurm::associations(&user_name()))?;
-        submit = slurm::max_submit_jobs(&output.stdout);
+        submit = slurm::max_submit_jobs(&output.stdout, account);
     }
     let too_many = |name: &str, limit: u64| {
         Fault::request(format!(

@@ -9,6 +9,7 @@ pub mod grow;
 pub mod limits;
 pub mod local;
 pub mod preview;
+mod retry;
 pub mod slurm;
 pub mod wave;
 

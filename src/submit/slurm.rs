@@ -1,7 +1,6 @@
 //! Submitting to Slurm, exactly once: intent on disk, call, answer on disk; what has no answer is
 //! looked for by its token before it is asked for again.
 
-use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,14 +8,13 @@ use anyhow::Result;
 
 use super::grow;
 use super::wave::{self, Waves};
-use super::{Source, check_caps, limits};
+use super::{Source, check_caps, limits, retry};
 use crate::fault::Fault;
 use crate::host::{Vars, clock, disk, vars};
 use crate::render::{Templates, context};
 use crate::scheduler::calls::{Calls, refusal};
 use crate::scheduler::{Limits, slurm};
 use crate::site::{SchedulerKind, Site};
-use crate::status;
 use crate::tree::journal::{Entry, Journal, Standing, Writer};
 use crate::tree::lock::Lock;
 use crate::tree::waves::{Array, Wave};
@@ -63,10 +61,11 @@ pub fn submit(
     let limits = limits::read(&mut calls, site)?;
     limits::check_partitions(&mut calls, source, site)?;
 
+    let account = plan.resources.account.as_deref().or(site.scheduler.account.as_deref());
     let tree = source.tree();
     if tree.identity()?.is_none() {
         // A new sweep that is too large leaves no trace.
-        limits::check_queue(&mut calls, plan.trials.len() as u64, &limits)?;
+        limits::check_queue(&mut calls, plan.trials.len() as u64, &limits, account)?;
     }
     let identity = tree.create(&plan.name)?;
     let lock = Lock::take(&tree)?;
@@ -74,12 +73,12 @@ pub fn submit(
     let diff = grow::diff(&tree, source)?;
     let mut covered = before.covered();
     if options.retry {
-        let bad = without_success(&tree, &identity, site, environment)?;
+        let bad = retry::without_success(&tree, &identity, site, environment)?;
         covered.retain(|trial| !bad.contains(trial));
     }
     let mut todo = wave::left_over(&tree, &diff, &covered, options.retry)?;
     if diff.known > 0 {
-        limits::check_queue(&mut calls, todo.len() as u64 + diff.added(), &limits)?;
+        limits::check_queue(&mut calls, todo.len() as u64 + diff.added(), &limits, account)?;
     }
     todo.extend(grow::grow(&tree, source, &diff, templates, site)?);
     let mut waves = before;
@@ -109,31 +108,6 @@ pub fn submit(
         arrays.push((array.clone(), job));
     }
     Ok(Report { dropped: diff.dropped(), arrays, calls: run.calls.made, tree: run.tree })
-}
-
-/// The trials that ended without success or will not run, the scheduler asked: none of them is in its
-/// hands any more.
-fn without_success(
-    tree: &Tree,
-    identity: &Identity,
-    site: &Site,
-    environment: &Vars,
-) -> Result<HashSet<u64>> {
-    let status = status::of(tree.clone(), identity.clone(), site, environment, true)?;
-    if !status.is_sure() {
-        return Err(Fault::scheduler(
-            "cannot tell which trials are still in the scheduler's hands",
-        )
-        .at(status.witness)
-        .hint("`--retry` needs the scheduler's answer; nothing was submitted")
-        .into());
-    }
-    // A trial whose array has no answer yet is on its way: its wave is completed anyway.
-    let journal = Journal::read(tree)?;
-    let places = Waves::read(tree)?.places();
-    let has_run = |trial: &u64| places.get(trial).is_none_or(|(a, _)| journal.job(*a).is_some());
-    let bad = status.trials().filter(|(_, s)| s.state.is_bad()).map(|(row, _)| row.id);
-    Ok(bad.filter(has_run).collect())
 }
 
 /// One submission under way.

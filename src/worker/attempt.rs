@@ -14,7 +14,6 @@ use super::others::{Others, with_rank};
 use super::output;
 use super::peers::{self, Crew, Down};
 use super::prepare::{self, Prepared, prepare, start_program};
-use super::scratch::Scratch;
 use super::{Job, Recorder, check_world, clock_of};
 use crate::fault::Fault;
 use crate::host::signal::Signals;
@@ -138,7 +137,13 @@ pub fn run(
     note(recorder, trial, number, with_rank(rows, (world > 1).then_some(0)), &mut failed_write);
     let (state, code, reason) = judge(ended, late, &others);
     let said = || prepared.scratch.take_reason().filter(|_| state == Outcome::Failed);
-    let reason = said().or(reason).or_else(|| odd_lines(&prepared.scratch));
+    let reason = said().or(reason);
+    let result = prepared.scratch.take_result();
+    let complaints = prepared.scratch.complaints();
+    if let Some(complaints) = &complaints {
+        output::write_line(&log, "hpcsweep: ", complaints);
+    }
+    let reason = reason.or(complaints);
     let end = End {
         trial,
         attempt: number,
@@ -150,7 +155,7 @@ pub fn run(
         reason,
         duration_s: ended.duration_s,
         peak_memory: process::peak_child_memory(),
-        result: prepared.scratch.take_result(),
+        result,
     };
     recorder.write(&Event::End(end))?;
     tidy(job);
@@ -262,13 +267,6 @@ fn words_of(stop: Stop) -> (Outcome, String) {
         Stop::Signal(signal) => (Outcome::Interrupted, format!("the worker got {signal}")),
         Stop::Peer => (Outcome::Failed, "another rank failed".into()),
     }
-}
-
-fn odd_lines(scratch: &Scratch) -> Option<String> {
-    let n = scratch.odd_lines;
-    (n > 0).then(|| {
-        format!("{} of $HPCSWEEP_METRICS left out: no JSON object", crate::words::count(n, "line"))
-    })
 }
 
 fn no_start(

@@ -10,6 +10,7 @@ use anyhow::Result;
 use serde_json::{Map, Value};
 
 use crate::host::{Vars, clock, disk};
+use crate::words;
 
 /// The folder and what has been read of it so far.
 #[derive(Debug)]
@@ -17,8 +18,9 @@ pub struct Scratch {
     dir: PathBuf,
     read: u64,
     rest: Vec<u8>,
-    /// Lines of the metrics file that were no JSON object.
-    pub odd_lines: u64,
+    odd_lines: u64,
+    first_odd: Option<String>,
+    odd_result: Option<String>,
 }
 
 impl Scratch {
@@ -37,7 +39,14 @@ impl Scratch {
             .mode(0o700)
             .create(&dir)
             .map_err(|e| disk::fault("make the folder", &dir, &e))?;
-        let scratch = Self { dir, read: 0, rest: Vec::new(), odd_lines: 0 };
+        let scratch = Self {
+            dir,
+            read: 0,
+            rest: Vec::new(),
+            odd_lines: 0,
+            first_odd: None,
+            odd_result: None,
+        };
         let path = scratch.params();
         fs::write(&path, serde_json::to_vec(params)?)
             .map_err(|e| disk::fault("write", &path, &e))?;
@@ -95,7 +104,11 @@ impl Scratch {
             }
             match parse_row(line) {
                 Some(row) => rows.push(row),
-                None => self.odd_lines += 1,
+                None => {
+                    self.odd_lines += 1;
+                    let text = String::from_utf8_lossy(line);
+                    self.first_odd.get_or_insert_with(|| words::short(&text, 60));
+                }
             }
         }
         self.rest.drain(..end);
@@ -103,10 +116,27 @@ impl Scratch {
     }
 
     /// The final result, if the program left one that is JSON.
-    pub fn take_result(&self) -> Option<Value> {
-        let mut text = String::new();
-        open_plain(&self.result())?.read_to_string(&mut text).ok()?;
-        parse_lenient(text.trim().as_bytes())
+    pub fn take_result(&mut self) -> Option<Value> {
+        let mut bytes = Vec::new();
+        open_plain(&self.result())?.read_to_end(&mut bytes).ok()?;
+        let result = parse_lenient(bytes.trim_ascii());
+        if result.is_none() && !bytes.trim_ascii().is_empty() {
+            self.odd_result = Some(words::short(&String::from_utf8_lossy(&bytes), 60));
+        }
+        result
+    }
+
+    /// What the program has left that could not be read, in words.
+    pub fn complaints(&self) -> Option<String> {
+        let mut all = Vec::new();
+        if let Some(first) = &self.first_odd {
+            let lines = words::count(self.odd_lines, "line");
+            all.push(format!("{lines} of $HPCSWEEP_METRICS left out, no JSON object: {first}"));
+        }
+        if let Some(text) = &self.odd_result {
+            all.push(format!("$HPCSWEEP_RESULT left out, no JSON: {text}"));
+        }
+        (!all.is_empty()).then(|| all.join("; "))
     }
 }
 
@@ -137,6 +167,10 @@ fn parse_lenient(text: &[u8]) -> Option<Value> {
         return Some(value);
     }
     let text = std::str::from_utf8(text).ok()?;
+    // A bare `nan` is what Python's print() makes of it.
+    if let Some(word) = ["nan", "inf", "-inf"].iter().find(|word| **word == text) {
+        return Some(Value::from(*word));
+    }
     let mut out = String::with_capacity(text.len() + 8);
     let mut rest = text;
     let mut quoted = false;
@@ -190,7 +224,10 @@ mod tests {
             serde_json::to_string(&last).unwrap(),
             r#"[{"step":2,"loss":"nan","note":"a NaN"}]"#
         );
-        assert_eq!(scratch.odd_lines, 1);
+        assert_eq!(
+            scratch.complaints().unwrap(),
+            "1 line of $HPCSWEEP_METRICS left out, no JSON object: not json"
+        );
         drop(scratch);
         assert_eq!(disk::list(tmp.path()).unwrap(), Vec::<String>::new());
     }

@@ -155,16 +155,12 @@ fn the_sweep_submitted_last_is_meant_where_nothing_is_said() {
 #[test]
 fn the_best_trial_is_found_by_any_column_of_numbers() {
     let world = World::new();
-    let code = "echo \"{\\\"loss\\\": $HPCSWEEP_PARAM_LOSS}\" >>$HPCSWEEP_METRICS; [ $HPCSWEEP_PARAM_LOSS != 0 ] || exit 1";
-    // The failed trial would be the least; NaN is neither least nor greatest.
-    let ran = world.local(&shell(code, "[grid]\nloss = [0, 3, -2, 7]\nn = [1, 2]\n"), &["-q"]);
-    assert_eq!(ran.code, 1);
-    world
-        .local(
-            &shell("echo '{\"loss\": NaN}' >>$HPCSWEEP_METRICS", "").replace("\"s\"", "\"nan\""),
-            &["-q"],
-        )
-        .ok();
+    let code = "echo \"{\\\"loss\\\": $HPCSWEEP_PARAM_LOSS}\" >>$HPCSWEEP_METRICS; [ $HPCSWEEP_PARAM_LOSS != -9 ]";
+    // The failed trials would be the least; NaN is neither least nor greatest, infinity is.
+    let grid = "[grid]\nloss = [\"-9\", \"3\", \"-2\", \"7\", \"Infinity\", \"NaN\"]\nn = [1, 2]\n";
+    assert_eq!(world.local(&shell(code, grid), &["-q"]).code, 1);
+    let code = "echo '{\"loss\": NaN}' >>$HPCSWEEP_METRICS";
+    world.local(&shell(code, "").replace("\"s\"", "\"nan\""), &["-q"]).ok();
     let best = |args: &[&str]| {
         let ran = world.run(&[&["best", "results/s"], args].concat());
         let trials: Vec<Value> =
@@ -175,16 +171,19 @@ fn the_best_trial_is_found_by_any_column_of_numbers() {
             .collect::<Vec<_>>()
     };
     assert_eq!(best(&["-m", "metric.loss", "--min", "--json"]), ["4:-2"]);
-    assert_eq!(best(&["-m", "metric.loss", "--max", "--json"]), ["6:7"]);
-    assert_eq!(best(&["-m", "metric.loss", "--max", "-n", "3", "--json"]), ["6:7", "7:7", "2:3"]);
-    assert_eq!(best(&["-m", "metric.loss", "--min", "-n", "99", "--json"]).len(), 6);
+    assert_eq!(best(&["-m", "metric.loss", "--max", "--json"]), ["8:\"inf\""]);
     assert_eq!(
-        world.run(&["best", "results/s", "-m", "metric.loss", "--max"]).whole(),
+        best(&["-m", "metric.loss", "--max", "-n", "5", "--json"]),
+        ["8:\"inf\"", "9:\"inf\"", "6:7", "7:7", "2:3"]
+    );
+    assert_eq!(best(&["-m", "metric.loss", "--min", "-n", "99", "--json"]).len(), 8);
+    assert_eq!(
+        world.run(&["best", "results/s", "-m", "metric.loss", "--min"]).whole(),
         "\
-trial 6: metric.loss = 7  (loss=7 n=1)
+trial 4: metric.loss = -2  (loss=-2 n=1)
+  log: $WORLD/results/s/logs/000/4.1.log
 exit code 0
 "
-        .replace("exit code", "  log: $WORLD/results/s/logs/000/6.1.log\nexit code")
     );
     assert_eq!(
         world.run(&["best", "results/nan", "-m", "loss", "--max"]).whole(),

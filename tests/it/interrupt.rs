@@ -15,7 +15,11 @@ const CHAIN: &str = "[defaults]\ntask_id = 1\n[grid]\nn = [0, 1, 2]\n";
 
 #[test]
 fn an_interrupted_sweep_goes_on_where_it_stopped() {
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+    for (signal, why) in [
+        (Signal::SIGINT, "stopped by Ctrl-C"),
+        (Signal::SIGTERM, "the worker got SIGTERM"),
+        (Signal::SIGHUP, "the worker got SIGHUP"),
+    ] {
         let world = World::new();
         world.write("plan.toml", &shell(WAITING, CHAIN));
         let started = world.start(&["submit", "plan.toml", "--local", "-j", "1"]);
@@ -34,7 +38,7 @@ fn an_interrupted_sweep_goes_on_where_it_stopped() {
 s: 3 trials to run on this machine, one at a time
 [1/3] trial 0 done in _ s (n=0)
 stopping: the running trials are told; press again to kill them
-[2/3] trial 1 interrupted in _ s (n=1): exit code 3: the worker got SIGTERM
+[2/3] trial 1 interrupted in _ s (n=1): {why}
 s: 1 done, 1 interrupted in _ s
 results: $WORLD/results/s
 the same command goes on where this one stopped

@@ -421,7 +421,7 @@ fn a_disk_that_fills_up_under_way_loses_no_result() {
         "set -u; mount -t tmpfs -o size=256k none results || exit 90
         '{PROGRAM}' submit plan.toml --local -q & submit=$!
         until [ -e filled.0 ]; do sleep 0.01; done
-        until grep -q . filled.0 || ! kill -0 $submit || [ -e room ]; do sleep 0.3; : >room; done
+        sleep 0.3 # so that the end of the trial meets the full disk; it is kept either way
         rm results/filler; wait $submit; echo first: $?
         '{PROGRAM}' submit plan.toml --local -q; echo second: $?
         '{PROGRAM}' status --json | grep -o '\"counts\":[^}}]*}}'"

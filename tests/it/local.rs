@@ -355,8 +355,8 @@ echo '{"accuracy": 0.75, "confusion": [[1, 2], [3, 4]]}' >$HPCSWEEP_RESULT"#;
     }
     assert_eq!(
         world.status()["trials"][0]["reason"].as_str().unwrap_or_default(),
-        "",
-        "a trial that is done needs no reason"
+        "2 lines of $HPCSWEEP_METRICS left out, no JSON object: no json",
+        "what could not be read is said, though the trial is done"
     );
     // What was left out is said where the whole story is.
     let record = world.read("results/s/records/000/0.1.jsonl");
