@@ -172,7 +172,10 @@ fn mpi(calls: &mut Calls, limits: &crate::scheduler::Limits) -> Check {
 
 /// Tries on the tree what the tool relies on: rename over a file, exclusive creation, links, space.
 fn shared_tree(tree: &Path) -> Vec<Check> {
-    let dir = disk::aside(&disk::absolute(tree).join("doctor"));
+    // A root that is not there yet will be made below the nearest folder that is.
+    let absolute = disk::absolute(tree);
+    let tree = absolute.ancestors().find(|folder| folder.exists()).unwrap_or(&absolute);
+    let dir = disk::aside(&tree.join("doctor"));
     if let Err(error) = disk::make_dir(&dir) {
         let said = error.to_string();
         return vec![check(

@@ -12,6 +12,7 @@ use super::{Context, sweeps};
 use crate::collect::{self, Goal, Table, text};
 use crate::fault::Fault;
 use crate::host::disk;
+use crate::submit::grow::Diff;
 use crate::tree::Tree;
 use crate::words::{self, count};
 
@@ -150,13 +151,15 @@ fn best_text(table: &Table, shown: &[usize], metric: &str) -> String {
 }
 
 /// After a local run: the table where it is short, and whether all went well.
-pub(super) fn after_local(tree: &Tree, context: &Context) -> Result<u8> {
+pub(super) fn after_local(tree: &Tree, diff: &Diff, context: &Context) -> Result<u8> {
     let (tree, identity) = Tree::open(tree.dir())?;
     let table = collect::collect(&[(tree, identity)])?;
-    let bad = table.rows.iter().filter(|row| table.state(row) != "done").count();
-    if !context.out.quiet && table.rows.len() <= 50 {
+    // What an earlier plan brought and this one no longer has is neither shown nor judged.
+    let rows: Vec<usize> = (0..table.rows.len()).filter(|&i| diff.has(table.trials[i])).collect();
+    let bad = rows.iter().filter(|&&i| table.state(&table.rows[i]) != "done").count();
+    if !context.out.quiet && rows.len() <= 50 {
         context.out.raw(b"\n");
-        context.out.raw(people(&table, &all_rows(&table), false).as_bytes());
+        context.out.raw(people(&table, &rows, false).as_bytes());
     } else {
         context.out.say("the table: hpcsweep collect");
     }

@@ -211,12 +211,12 @@ fn here(args: &Args, source: &Source, site: &Site, context: &Context) -> Result<
         duration(since.elapsed().as_secs_f64())
     ));
     out.say(&format!("results: {}", report.tree.dir().display()));
-    say_dropped(report.dropped, context);
+    say_dropped(report.diff.dropped(), context);
     if report.interrupted {
         out.say("the same command goes on where this one stopped");
         return Ok(130);
     }
-    collect::after_local(&report.tree, context)
+    collect::after_local(&report.tree, &report.diff, context)
 }
 
 /// Trials that an earlier plan brought stay in the sweep, but are not run any more.

@@ -99,6 +99,9 @@ pub fn not_started(program: &str, error: &std::io::Error) -> Fault {
     if error.kind() == std::io::ErrorKind::NotFound {
         return fault.hint(format!("is `{program}` installed, and its folder in PATH here?"));
     }
+    if error.raw_os_error() == Some(nix::Error::E2BIG as i32) {
+        return fault.hint("read large values from the JSON file $HPCSWEEP_PARAMS");
+    }
     fault
 }
 

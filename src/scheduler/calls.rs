@@ -56,14 +56,23 @@ impl Calls {
     }
 }
 
-/// The fault of a call that failed, with the scheduler's words.
+/// The fault of a call that failed, with the scheduler's words: the first line in the sentence, the
+/// others below it.
 pub fn refusal(argv: &[String], output: &Output) -> Fault {
-    let said = output.stderr.trim().lines().last().unwrap_or("").trim();
-    let said = said.split_once(": error: ").map_or(said, |(_, words)| words);
-    let sentence = match output.code {
-        None => format!("`{}` gave no answer in time", argv[0]),
-        Some(code) if said.is_empty() => format!("`{}` failed with exit code {code}", argv[0]),
-        Some(_) => format!("`{}` says: {said}", argv[0]),
+    let program = format!("{}: ", argv[0]);
+    let tidy = |line: &str| {
+        let line = line.trim();
+        let line = line.strip_prefix(&program).unwrap_or(line);
+        line.split_once("error: ").map_or(line, |(_, words)| words).to_owned()
     };
-    Fault::scheduler(sentence).at(format!("ran: {}", argv.join(" ")))
+    let mut said = output.stderr.lines().map(tidy).filter(|line| !line.is_empty());
+    let first = said.next();
+    let sentence = match (output.code, first) {
+        (None, _) => format!("`{}` gave no answer in time", argv[0]),
+        (Some(code), None) => format!("`{}` failed with exit code {code}", argv[0]),
+        (Some(_), Some(first)) => format!("`{}` says: {first}", argv[0]),
+    };
+    let mut place: Vec<String> = said.take(5).collect();
+    place.push(format!("ran: {}", argv.join(" ")));
+    Fault::scheduler(sentence).at(place.join("\n"))
 }

@@ -9,7 +9,7 @@ use crate::{units, words};
 /// `[caps]`: `None` means no cap.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Caps {
-    /// Most elements of a sweep that run at once; a larger wish is throttled, not refused.
+    /// Most elements of one array that run at once; a larger wish is throttled, not refused.
     pub max_running: Option<u64>,
     /// Most trials of a sweep.
     pub max_trials: Option<u64>,
@@ -44,7 +44,12 @@ pub struct Ask<'a> {
 /// of Slurm and of PBS. The same letter means different things to the two (`-N`, `-p`, `-q`).
 const WAYS_ROUND: &[(&str, &str, &[&str], &[&str])] = &[
     ("caps.max_walltime", "walltime", &["--time", "-t"], &["walltime="]),
-    ("caps.max_nodes", "nodes", &["--nodes", "-N", "--nodelist", "-w"], &["select=", "nodes="]),
+    (
+        "caps.max_nodes",
+        "nodes",
+        &["--nodes", "-N", "--nodelist", "-w", "--nodefile", "-F"],
+        &["select=", "nodes="],
+    ),
     ("caps.forbidden_partitions", "partition", &["--partition", "-p"], &["-q"]),
 ];
 
@@ -81,6 +86,17 @@ impl Site {
             refuse("caps.forbidden_partitions", sentence, "name another `partition`");
         }
         for directive in ask.directives {
+            // One option a directive, so that none hides behind another.
+            let hides = directive.split([' ', '\t']).skip(1).any(|word| word.starts_with('-'));
+            let bundle = directive.starts_with('-')
+                && !directive.starts_with("--")
+                && ask.kind != SchedulerKind::Pbs
+                && directive.chars().skip(1).take_while(char::is_ascii_alphabetic).count() > 1;
+            if (hides || bundle) && WAYS_ROUND.iter().any(|(key, ..)| self.capped(key)) {
+                let sentence = format!("the directive `{directive}` is more than one option");
+                refuse("caps.max_walltime", sentence, "write one option a directive, spelt out");
+                continue;
+            }
             for (key, field, slurm, pbs) in WAYS_ROUND {
                 let options = if ask.kind == SchedulerKind::Pbs { pbs } else { slurm };
                 if self.capped(key) && options.iter().any(|option| sets(directive, option)) {
@@ -181,8 +197,19 @@ hint: use `partition` instead";
             let ask = Ask { kind, directives: &directives, ..Ask::default() };
             assert_eq!(!site().refusals(&ask).is_empty(), refused, "{directive}");
         };
-        for word in ["--time=9", "--time 9", "-t 9", "-t9", "--nodes=9", "-N9", "--partition=debug"]
-        {
+        for word in [
+            "--time=9",
+            "--time 9",
+            "-t 9",
+            "-t9",
+            "--nodes=9",
+            "-N9",
+            "--nodefile=x",
+            "--partition=debug",
+            "-Q -t9",
+            "--hint=x --nodes=9",
+            "-HN9",
+        ] {
             check(SchedulerKind::Slurm, word, true);
         }
         for word in ["-l walltime=9", "-lselect=9:ncpus=1", "-l place=excl,walltime=9", "-q debug"]
@@ -192,7 +219,7 @@ hint: use `partition` instead";
         for word in ["-N name", "-p 5", "-l place=excl"] {
             check(SchedulerKind::Pbs, word, false);
         }
-        for word in ["-q high", "--time-min=9", "--no-requeue", "--nodefile=x"] {
+        for word in ["-q high", "--time-min=9", "--no-requeue"] {
             check(SchedulerKind::Slurm, word, false);
         }
     }

@@ -74,7 +74,7 @@ keys! {
     "limits.call_timeout_s" => limits.call_timeout_s: SECONDS wins,
         "after how long a call of the scheduler is given up";
     "caps.max_running" => caps.max_running: CAP lowers,
-        "most elements of a sweep that run at once; larger wishes are throttled";
+        "most elements of one array that run at once; larger wishes are throttled";
     "caps.max_trials" => caps.max_trials: CAP lowers,
         "most trials of a sweep";
     "caps.max_walltime" => caps.max_walltime_s: WALLTIME_CAP lowers,

@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::host::vars::user_name;
 use crate::scheduler::calls::Calls;
 use crate::scheduler::{Limits, slurm};
-use crate::site::Site;
+use crate::site::{Ask, Site};
 
 /// The cluster's limits, each replaced by the site profile's where that has one.
 ///
@@ -65,7 +65,15 @@ pub fn check_partitions(calls: &mut Calls, source: &Source, site: &Site) -> Resu
                     .filter(|p| list.split(',').any(|n| n == p.name))
                     .collect::<Vec<_>>()
             }
-            None => partitions.iter().filter(|p| p.default).collect(),
+            None => {
+                let found: Vec<_> = partitions.iter().filter(|p| p.default).collect();
+                let name = found.first().map(|p| p.name.as_str());
+                let ask = Ask { partition: name, ..Ask::default() };
+                if let Some(fault) = site.refusals(&ask).into_iter().next() {
+                    return Err(fault.into());
+                }
+                found
+            }
         };
         let longest = found.iter().map(|p| p.max_time_s.unwrap_or(u64::MAX)).max();
         if let (Some(longest), Some(wanted)) = (longest, r.walltime_s)

@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use super::gpu_pool::Devices;
 use super::grow::{self, Diff};
 use super::wave::Waves;
-use super::{Source, check_caps};
+use super::{Source, check_caps, check_growth};
 use crate::fault::Fault;
 use crate::host::signal::Signals;
 use crate::host::{Vars, clock, disk, process, vars};
@@ -67,8 +67,8 @@ pub enum News<'a> {
 /// What a run came to.
 #[derive(Debug)]
 pub struct Report {
-    /// Trials of the sweep that the plan no longer has.
-    pub dropped: u64,
+    /// What the plan and the sweep have in common.
+    pub diff: Diff,
     /// The sweep.
     pub tree: Tree,
     /// Trials run now, by outcome.
@@ -115,6 +115,7 @@ pub fn run(
     let mut signals =
         Signals::listen(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD])?;
     let diff = grow::diff(&tree, source)?;
+    check_growth(&source.plan, site, &diff)?;
     grow::grow(&tree, source, &diff, templates, site)?;
     journal::Writer::open(&tree)?.site("local", false)?;
 
@@ -175,7 +176,7 @@ pub fn run(
         executor.reap(&mut tell)?;
     }
     let Executor { ended, skipped, interrupted, .. } = executor;
-    Ok(Report { dropped: diff.dropped(), tree, ended, skipped, interrupted })
+    Ok(Report { diff, tree, ended, skipped, interrupted })
 }
 
 /// The chains of the plan with what is left of them, and how many trials that is.

@@ -104,3 +104,16 @@ pub fn check_caps(plan: &Plan, site: &Site, kind: SchedulerKind) -> Result<()> {
     }
     Faults(faults).or(|| Ok(()))
 }
+
+/// Refuses a growth that takes the sweep, with what it had before, beyond the site's cap on trials.
+///
+/// # Errors
+/// When it does.
+pub fn check_growth(plan: &Plan, site: &Site, diff: &grow::Diff) -> Result<()> {
+    let trials = diff.known + diff.added();
+    if trials == plan.trials.len() as u64 {
+        return Ok(());
+    }
+    let faults = site.refusals(&Ask { trials, ..Ask::default() });
+    Faults(faults).or(|| Ok(()))
+}

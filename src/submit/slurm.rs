@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use super::grow;
 use super::wave::{self, Waves};
-use super::{Source, check_caps, limits, retry};
+use super::{Source, check_caps, check_growth, limits, retry};
 use crate::fault::Fault;
 use crate::host::{Vars, clock, disk, vars};
 use crate::render::{Templates, context};
@@ -71,6 +71,7 @@ pub fn submit(
     let lock = Lock::take(&tree)?;
     let before = Waves::read(&tree)?;
     let diff = grow::diff(&tree, source)?;
+    check_growth(plan, site, &diff)?;
     let mut covered = before.covered();
     if options.retry {
         let bad = retry::without_success(&tree, &identity, site, environment)?;

@@ -285,7 +285,7 @@ fn no_start(
         state: Outcome::Failed,
         exit_code: None,
         signal: None,
-        reason: Some(text.replace('\n', "; ")),
+        reason: Some(text.lines().map(str::trim).collect::<Vec<_>>().join("; ")),
         duration_s: began.elapsed().as_secs_f64(),
         peak_memory: 0,
         result: None,

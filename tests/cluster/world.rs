@@ -273,24 +273,27 @@ impl World {
         serde_json::from_value(jobs).unwrap()
     }
 
-    /// The elements in the queue and in the accounts whose job name has this sweep's token, each once.
+    /// The elements whose job name has this sweep's token, in the queue (as long as it knows ended ones)
+    /// and in the accounts.
     pub(crate) fn elements(&self) -> Vec<String> {
         let identity = self.read(&format!("results/{}/sweep.json", self.name));
         let identity: Value = serde_json::from_str(&identity).unwrap();
         let prefix = format!("{}.{}.", self.name, identity["token"].as_str().unwrap());
-        let mut text = self
-            .call("/usr/bin/squeue", &["--noheader", "--array", "--states=all", "--format=%i|%j"]);
+        let ours = |text: &str| -> Vec<String> {
+            let lines = text.lines().filter_map(|line| line.split_once('|'));
+            lines
+                .filter(|(_, name)| name.starts_with(&prefix))
+                .map(|(id, _)| id.to_owned())
+                .collect()
+        };
+        let squeue = ["--noheader", "--array", "--states=all", "--format=%i|%j"];
+        let mut ids = ours(&self.call("/usr/bin/squeue", &squeue));
         if self.cluster == Cluster::Accounting {
-            text.push_str(&self.call(
-                "/usr/bin/sacct",
-                &["--noheader", "--parsable2", "--allocations", "--format=JobID,JobName"],
-            ));
+            let sacct = ["--noheader", "--parsable2", "--allocations", "--format=JobID,JobName"];
+            let accounts = ours(&self.call("/usr/bin/sacct", &sacct));
+            // What has not begun is one line there, and the queue has it element by element.
+            ids.extend(accounts.into_iter().filter(|id| id.contains('_') && !id.contains('[')));
         }
-        let ours = text.lines().filter_map(|line| line.split_once('|'));
-        let mut ids: Vec<String> = ours
-            .filter(|(_, name)| name.starts_with(&prefix))
-            .map(|(id, _)| id.to_owned())
-            .collect();
         ids.sort();
         ids.dedup();
         ids
@@ -334,11 +337,7 @@ impl World {
         assert!(status.trials().iter().all(|t| t["attempts"] == 1), "{}", status.json);
         assert_eq!(self.files("records").len() as u64, n);
         if self.cluster == Cluster::Accounting {
-            // slurmdbd hears of jobs a moment after they are there.
-            let all = self.until("in the accounts, one by one", || {
-                let all = self.elements();
-                (all.len() as u64 >= n && !all.iter().any(|id| id.contains('['))).then_some(all)
-            });
+            let all = self.elements();
             assert_eq!(all.len() as u64, n, "{all:?}");
         }
     }
