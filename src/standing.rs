@@ -130,6 +130,8 @@ fn one(
         }
         // Given back to the queue after its attempt had ended.
         (Some(_), Some(Word::Queued(word))) => return say(State::Queued, word),
+        // Between two attempts of one job; what has really ended is not RUNNING for long.
+        (Some(_), Some(Word::Running(_))) => return say(State::Running, ""),
         (Some(outcome), _) => {
             let state = match outcome {
                 Outcome::Done => State::Done,
@@ -294,6 +296,7 @@ mod tests {
         let failed = || Some(attempt(Some(Outcome::Failed), 3));
         check(failed(), None, Where::Asked, "failed exit code 3");
         check(failed(), Some("PENDING"), Where::Asked, "queued PENDING");
+        check(failed(), Some("RUNNING"), Where::Asked, "running");
         check(Some(attempt(Some(Outcome::Timeout), 143)), None, Where::Here(false), "timeout");
         let began = || Some(attempt(None, 0));
         check(began(), Some("RUNNING"), Where::Asked, "running");
