@@ -123,10 +123,12 @@ pub fn elements(lines: &[Line]) -> HashMap<String, Elements> {
             }
             // A list that was cut short may hold any index that is not listed singly.
             Part::Waiting { ids, cut: false, .. } => elements.sets.push((ids.clone(), element)),
-            // A line without indices says nothing of an element but that it may wait: for a moment sacct
-            // shows an array in the state of its first ended element.
+            // A line without indices says of an element only that it may wait, or that what had not
+            // begun was cancelled: for a moment sacct shows an array in the state of its first ended
+            // element.
             Part::Waiting { .. } | Part::Whole | Part::Component(_) => {
-                if matches!(element.state, State::Queued(_)) {
+                let cancelled = matches!(&element.state, State::Ended(word) if word == "CANCELLED");
+                if cancelled || matches!(element.state, State::Queued(_)) {
                     elements.whole = Some(element);
                 }
             }

@@ -86,6 +86,7 @@ impl Scratch {
     /// without a newline counts too. Lines that are no JSON object are counted, not kept.
     pub fn take_metrics(&mut self, last: bool) -> Vec<Map<String, Value>> {
         if let Some(mut file) = open_plain(&self.metrics())
+            && self.is_longer(&file)
             && file.seek(SeekFrom::Start(self.read)).is_ok()
             && let Ok(n) = file.read_to_end(&mut self.rest)
         {
@@ -113,6 +114,16 @@ impl Scratch {
         }
         self.rest.drain(..end);
         rows
+    }
+
+    /// Whether there may be more to read; a file that was written anew is read from its beginning.
+    fn is_longer(&mut self, file: &fs::File) -> bool {
+        let len = file.metadata().map_or(0, |m| m.len());
+        if len < self.read {
+            self.read = 0;
+            self.rest.clear();
+        }
+        len > self.read
     }
 
     /// The final result, if the program left one that is JSON.

@@ -189,7 +189,7 @@ fn workers_killed_at_random_moments_lose_and_double_nothing() {
             if killed < 25 && !alive.is_empty() {
                 let victim = alive[noise as usize % alive.len()];
                 killed += usize::from(kill(Pid::from_raw(victim), Signal::SIGKILL).is_ok());
-                if noise % 5 != 0 {
+                if !noise.is_multiple_of(5) {
                     continue;
                 }
             }
