@@ -123,6 +123,23 @@ fn a_failed_trial_is_tried_again_in_its_job_as_often_as_the_plan_says() {
     assert_eq!(world.table(&["trial", "state", "attempts"]), ["0 done 2", "1 failed 3"]);
 }
 
+/// Between two attempts the last one has failed, and yet nobody may call the trial failed: its job runs.
+#[test]
+fn between_two_attempts_a_trial_is_running() {
+    for cluster in BOTH {
+        let world = World::new(cluster, "between");
+        let script = "echo $HPCSWEEP_TRIAL >>$HERE/ran; sleep 0.05; [ $HPCSWEEP_ATTEMPT = 30 ]";
+        world.plan(script, "attempts = 30\n[defaults]\ntask_id = 1\n[grid]\nstep = [1]");
+        world.submit().ok();
+        world.until("done", || {
+            let states = world.status().states();
+            assert!(["queued", "running", "done"].contains(&states[0].as_str()), "{states:?}");
+            (states[0] == "done").then_some(())
+        });
+        assert_eq!(world.lines("ran").len(), 30);
+    }
+}
+
 /// With MinJobAge 2 the failed element is forgotten while others of its array still run.
 #[test]
 fn what_the_scheduler_has_forgotten_stays_as_it_was() {
