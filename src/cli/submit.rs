@@ -143,11 +143,12 @@ fn here(args: &Args, source: &Source, site: &Site, context: &Context) -> Result<
                 } else {
                     format!("{jobs} at a time")
                 };
-                out.say(&format!(
-                    "{}: {} to run on this machine, {how}",
-                    source.plan.name,
-                    count(todo, "trial")
-                ));
+                out.say(&if todo == 0 {
+                    format!("{}: nothing left to run", source.plan.name)
+                } else {
+                    let trials = count(todo, "trial");
+                    format!("{}: {trials} to run on this machine, {how}", source.plan.name)
+                });
                 if !gpus.is_empty() {
                     out.say(&gpus);
                 }
@@ -204,12 +205,10 @@ fn here(args: &Args, source: &Source, site: &Site, context: &Context) -> Result<
     if report.skipped > 0 {
         parts.push(format!("{} skipped", report.skipped));
     }
-    out.say(&format!(
-        "{}: {} in {}",
-        source.plan.name,
-        parts.join(", "),
-        duration(since.elapsed().as_secs_f64())
-    ));
+    if total > 0 {
+        let took = duration(since.elapsed().as_secs_f64());
+        out.say(&format!("{}: {} in {took}", source.plan.name, parts.join(", ")));
+    }
     out.say(&format!("results: {}", report.tree.dir().display()));
     say_dropped(report.diff.dropped(), context);
     if report.interrupted {

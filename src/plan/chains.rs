@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::TaskId;
 use super::axes::Group;
-use super::check;
 use super::engine::Compiled;
+use super::known;
 use super::template::{Piece, Template, write_value};
 use super::trials::Tasks;
 use super::value::Params;
@@ -76,7 +76,7 @@ impl<'s> Namer<'s> {
                 let text = compiled.render(params);
                 if text.is_err()
                     && let Some(name) =
-                        check::first_unknown_parameter(&compiled.uses, &params.names)
+                        known::first_unknown_parameter(&compiled.uses, &params.names)
                 {
                     self.lacking.entry(number).or_insert((trial, name));
                     return None;

@@ -8,7 +8,7 @@ use tera::{Context, Tera};
 use super::engine;
 use super::template::{Piece, Template, write_value};
 use super::value::Params;
-use super::{Run, check};
+use super::{Run, known};
 use crate::fault::Fault;
 
 /// `[run] command` and `env`, ready to be filled in for any trial.
@@ -151,8 +151,8 @@ impl Filler<'_> {
         };
         rendered.map_err(|error| {
             let uses = template.uses().unwrap_or_default();
-            match check::first_unknown(&uses, &self.params.names) {
-                Some(name) if !uses.may_lack => check::unknown_name(&name, [&self.params.names]),
+            match known::first_unknown(&uses, &self.params.names) {
+                Some(name) if !uses.may_lack => known::unknown_name(&name, [&self.params.names]),
                 _ => Fault::request(engine::sentence(&error)),
             }
         })

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use super::axes::Group;
-use super::check;
 use super::engine::Compiled;
+use super::known;
 use super::leaves::Origin;
 use super::reader::{Entry, Reader, Table, entries, kind};
 use super::value::{Params, Value};
@@ -123,7 +123,7 @@ impl Rule {
     ) -> Option<RuleInForm<'s>> {
         if let Some(When { compiled, .. }) = &self.when
             && !compiled.uses.may_lack
-            && check::first_unknown_parameter(&compiled.uses, names).is_some()
+            && known::first_unknown_parameter(&compiled.uses, names).is_some()
         {
             return None;
         }

@@ -14,6 +14,7 @@ mod expand;
 mod file;
 mod head;
 mod key;
+mod known;
 mod layout;
 mod leaves;
 mod reader;

@@ -129,6 +129,11 @@ fn check_world(job: &Job) -> Result<(), Fault> {
 /// Rank 0: opens the record and runs attempts until one is done or none is left.
 fn lead(job: &Job, record: &Record, next_run: u32, signals: &mut Signals) -> Result<i32> {
     let mut recorder = Recorder::open(&job.tree, job.row.id, next_run)?;
+    // A worker that was killed on this node could not tidy up.
+    let left = |a: &records::Attempt| a.end.is_none() && a.start.host == job.host;
+    if record.attempts.last().is_some_and(left) {
+        scratch::sweep_up(&job.vars, job.tree.dir(), job.row.id);
+    }
     let mut crew = None;
     let mut tried = 0;
     let first = record.attempts.last().map_or(0, |a| a.start.attempt) + 1;

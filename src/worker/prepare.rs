@@ -58,7 +58,7 @@ pub fn prepare(job: &Job, attempt: u32, torch: &[(&'static str, String)]) -> Res
             ..fault
         })?;
     let devices = devices::visible(row.id, row.gpu_ids_abs.as_deref(), head.gpu_ids, &job.vars)?;
-    let scratch = Scratch::make(&job.vars, row.id, &row.params)?;
+    let scratch = Scratch::make(&job.vars, tree.dir(), row.id, &row.params)?;
     // Made on demand: removed again when the program has left nothing there.
     disk::make_dir(&checkpoints)?;
 

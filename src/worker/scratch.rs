@@ -3,6 +3,7 @@
 
 use std::fs::{self, DirBuilder};
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -29,12 +30,12 @@ impl Scratch {
     ///
     /// # Errors
     /// When the node's disk refuses.
-    pub fn make(vars: &Vars, trial: u64, params: &Value) -> Result<Self> {
+    pub fn make(vars: &Vars, sweep: &Path, trial: u64, params: &Value) -> Result<Self> {
         // A TMPDIR that came along from the login node may not exist here.
         let named =
             vars.get("TMPDIR").map(|dir| Path::new(dir.as_str())).filter(|dir| dir.is_dir());
         let base = named.unwrap_or(Path::new("/tmp"));
-        let dir = base.join(format!("hpcsweep-{trial}-{}", clock::short_token()));
+        let dir = base.join(format!("{}{}", prefix(sweep, trial), clock::short_token()));
         DirBuilder::new()
             .mode(0o700)
             .create(&dir)
@@ -171,6 +172,24 @@ fn parse_row(line: &[u8]) -> Option<Map<String, Value>> {
     }
 }
 
+/// What the names of a trial's private folders begin with.
+fn prefix(sweep: &Path, trial: u64) -> String {
+    let hash = blake3::hash(sweep.as_os_str().as_bytes()).to_hex();
+    format!("hpcsweep-{}-{trial}-", &hash[..8])
+}
+
+/// Removes what a killed worker of this trial has left on this node.
+pub fn sweep_up(vars: &Vars, sweep: &Path, trial: u64) {
+    let named = vars.get("TMPDIR").map(|dir| Path::new(dir.as_str())).filter(|dir| dir.is_dir());
+    let base = named.unwrap_or(Path::new("/tmp"));
+    let prefix = prefix(sweep, trial);
+    for name in disk::list(base).unwrap_or_default() {
+        if name.starts_with(&prefix) {
+            disk::remove_tree(&base.join(name));
+        }
+    }
+}
+
 /// JSON, and the `NaN`, `Infinity`, `-Infinity` that Python's json module writes: they become the
 /// strings `nan`, `inf`, `-inf`, so that a diverged run keeps its metrics.
 fn parse_lenient(text: &[u8]) -> Option<Value> {
@@ -222,7 +241,8 @@ mod tests {
     fn metric_lines_are_taken_once_and_only_when_complete() {
         let tmp = tempfile::tempdir().unwrap();
         let vars = Vars::from([("TMPDIR".to_owned(), tmp.path().display().to_string())]);
-        let mut scratch = Scratch::make(&vars, 3, &serde_json::json!({"lr": 0.1})).unwrap();
+        let mut scratch =
+            Scratch::make(&vars, tmp.path(), 3, &serde_json::json!({"lr": 0.1})).unwrap();
         assert_eq!(scratch.take_metrics(false), vec![]);
         let mut file = fs::File::create(scratch.metrics()).unwrap();
         file.write_all(b"{\"step\":1,\"loss\":0.5}\nnot json\n{\"step\":2,").unwrap();
