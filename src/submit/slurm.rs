@@ -136,7 +136,7 @@ impl Run<'_> {
         if let Some(Standing::Open { token, time }) = self.journal.arrays.get(&array.array).cloned()
         {
             tell(&format!("array {}: an earlier call has no answer; looking for it", array.array));
-            if let Some(job) = self.reconcile(&token, time, array, trials, tell)? {
+            if let Some(job) = self.reconcile(&token, time, trials, tell)? {
                 self.answer(array, &token, &job, "reconciled")?;
                 tell(&format!("array {}: it is job {job}", array.array));
                 return Ok(job);
@@ -169,7 +169,7 @@ impl Run<'_> {
                 }
                 let found = if unsure {
                     tell(&format!("array {}: {}; looking for it", array.array, fault.sentence));
-                    self.reconcile(&token, since, array, trials, tell)
+                    self.reconcile(&token, since, trials, tell)
                         .map_err(|error| error.context(fault.sentence.clone()))?
                 } else {
                     None
@@ -227,14 +227,13 @@ impl Run<'_> {
         &mut self,
         token: &str,
         since: f64,
-        array: &Array,
         trials: &[u64],
         tell: &mut impl FnMut(&str),
     ) -> Result<Option<String>> {
         let settle = self.site.limits.settle_s as f64;
         let mut tries = 0;
         loop {
-            let looked = self.look_for(token, array, trials, since);
+            let looked = self.look_for(token, trials, since);
             match looked {
                 Ok(Some(job)) => return Ok(Some(job)),
                 Ok(None) => {
@@ -258,13 +257,7 @@ impl Run<'_> {
         }
     }
 
-    fn look_for(
-        &mut self,
-        token: &str,
-        array: &Array,
-        trials: &[u64],
-        since: f64,
-    ) -> Result<Option<String>> {
+    fn look_for(&mut self, token: &str, trials: &[u64], since: f64) -> Result<Option<String>> {
         let found =
             |lines: Vec<slurm::Line>| lines.into_iter().find(|l| l.name == token).map(|l| l.job);
         if let Some(job) = found(self.queue()?) {
@@ -291,7 +284,6 @@ impl Run<'_> {
                 }
             }
         }
-        let _ = array;
         Ok(None)
     }
 
