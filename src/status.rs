@@ -67,33 +67,32 @@ pub fn of(
     let jobs: Vec<String> =
         journal.arrays.keys().filter_map(|&a| journal.job(a).map(str::to_owned)).collect();
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
-    let open = rows.iter().any(|r| records.get(&r.id).is_none_or(|rec| rec.outcome().is_none()));
+    let attempts = heads.last().map_or(1, |h| h.run.attempts);
+    let is_open = |record: Option<&Record>| {
+        record.is_none_or(|r| r.outcome().is_none() || r.may_go_on(attempts))
+    };
+    let open: Vec<u64> =
+        rows.iter().map(|row| row.id).filter(|id| is_open(records.get(id))).collect();
     let (elements, asked, witness) = if jobs.is_empty() {
         (HashMap::new(), true, "the results tree alone: no job was submitted".to_owned())
     } else if !ask {
         (HashMap::new(), false, "the results tree alone".to_owned())
     } else {
         let accounting = journal.site.as_ref().is_some_and(|(_, accounting)| *accounting);
-        if !accounting && !open {
+        if !accounting && open.is_empty() {
             (HashMap::new(), true, "the results tree alone: every trial has ended".to_owned())
         } else {
-            let is_open = |row: &&Row| records.get(&row.id).is_none_or(|r| r.outcome().is_none());
-            let open = rows.iter().filter(is_open).filter_map(|row| {
-                let (array, index) = places.get(&row.id)?;
+            let elements = open.iter().filter_map(|trial| {
+                let (array, index) = places.get(trial)?;
                 Some((journal.job(*array)?.to_owned(), *index))
             });
-            ask_scheduler(&mut calls, &jobs, &journal, &open.collect::<Vec<_>>(), accounting)
+            ask_scheduler(&mut calls, &jobs, &journal, &elements.collect::<Vec<_>>(), accounting)
         }
     };
     let executor = lock::is_held(&tree);
     // A trial may have ended between the reading of its record and the scheduler's answer: what looks
     // as if it had left no end is looked at again.
-    let open: Vec<u64> = rows
-        .iter()
-        .filter(|r| asked && records.get(&r.id).is_none_or(|rec| rec.outcome().is_none()))
-        .map(|r| r.id)
-        .collect();
-    for trial in open {
+    for trial in open.into_iter().filter(|_| asked) {
         let element = places
             .get(&trial)
             .and_then(|(array, index)| elements.get(journal.job(*array)?)?.get(*index));

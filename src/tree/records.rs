@@ -171,6 +171,14 @@ impl Record {
         self.decisive()?.outcome()
     }
 
+    /// Whether its job may still try it again: the last attempt failed, and its run has not used up
+    /// the attempts it is allowed.
+    pub fn may_go_on(&self, allowed: u32) -> bool {
+        let Some(last) = self.attempts.last() else { return false };
+        let used = self.attempts.iter().filter(|a| a.run == last.run).count();
+        self.outcome() == Some(Outcome::Failed) && used < allowed as usize
+    }
+
     fn take(&mut self, run: u32, bytes: &[u8]) {
         let (events, torn) = line::read::<Event>(bytes);
         self.torn += torn;

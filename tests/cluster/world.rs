@@ -337,6 +337,10 @@ impl World {
         assert!(status.trials().iter().all(|t| t["attempts"] == 1), "{}", status.json);
         assert_eq!(self.files("records").len() as u64, n);
         if self.cluster == Cluster::Accounting {
+            // The accounts hear of jobs late; more than `n` of them would be one too many.
+            self.until("known to the accounts", || {
+                (self.elements().len() as u64 >= n).then_some(())
+            });
             let all = self.elements();
             assert_eq!(all.len() as u64, n, "{all:?}");
         }
