@@ -109,8 +109,8 @@ pub fn run(
     check_caps(&source.plan, site, SchedulerKind::Local)?;
     let tree = source.tree();
     let devices = Devices::find(source, environment)?;
-    let identity = tree.create(&source.plan.name)?;
     let lock = Lock::take(&tree)?;
+    let identity = tree.create(&source.plan.name)?;
     refuse_if_queued(&tree, &identity, site, environment)?;
     let mut signals =
         Signals::listen(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD])?;

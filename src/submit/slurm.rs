@@ -67,8 +67,8 @@ pub fn submit(
         // A new sweep that is too large leaves no trace.
         limits::check_queue(&mut calls, plan.trials.len() as u64, &limits, account)?;
     }
-    let identity = tree.create(&plan.name)?;
     let lock = Lock::take(&tree)?;
+    let identity = tree.create(&plan.name)?;
     let before = Waves::read(&tree)?;
     let diff = grow::diff(&tree, source)?;
     check_growth(plan, site, &diff)?;

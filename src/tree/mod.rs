@@ -90,7 +90,8 @@ impl Tree {
         Ok(Some(identity))
     }
 
-    /// Makes the folder and `sweep.json` unless they are there.
+    /// Makes the folder and `sweep.json` unless they are there. The caller holds the lock: of two that
+    /// came at once, each would believe in a token of its own.
     ///
     /// # Errors
     /// When the disk refuses.
