@@ -3,7 +3,6 @@
 //! `flock` is not relied on. A lock whose owner is gone is taken over: on the same host at once, from
 //! another host when it has not been touched for a while by the file system's own clock.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -51,10 +50,10 @@ impl Lock {
         // Written aside and linked into place: nobody ever sees an empty lock.
         for _ in 0..50 {
             let aside = disk::aside(&path);
-            let mut file =
-                std::fs::File::create(&aside).map_err(|e| disk::fault("write", &aside, &e))?;
-            file.write_all(&super::to_json_line(&me)?)
-                .map_err(|e| disk::fault("write", &aside, &e))?;
+            std::fs::write(&aside, super::to_json_line(&me)?).map_err(|e| {
+                let _ = std::fs::remove_file(&aside);
+                disk::fault("write", &path, &e)
+            })?;
             let linked = std::fs::hard_link(&aside, &path);
             // An NFS server may have linked although its answer was lost: the link count tells.
             use std::os::unix::fs::MetadataExt;

@@ -392,7 +392,7 @@ fn a_full_disk_is_said_and_the_next_submit_completes() {
 full: 4
 free: 0
 \"counts\":{\"done\":3}
-error: cannot write `$WORLD/results/s/sweep.json`: no space left on device
+error: cannot write `$WORLD/results/s/submit.lock`: no space left on device
 hint: free some space (or inodes) and run the same command again; nothing is lost
 exit code 0
 "
