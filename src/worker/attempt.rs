@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use nix::sys::signal::Signal;
-use serde_json::{Map, Value};
 
 use super::child::{self, Ended, Happening, Stop};
 use super::others::{Others, with_rank};
@@ -92,20 +91,13 @@ pub fn run(
         if world > 1 { output::pipe_lines(&mut program, "[rank 0] ", &log) } else { Vec::new() };
 
     let mut others = Others::new(world);
-    let mut failed_write = None;
     let limits = clock_of(job);
     let ended = child::wait(&mut program, launched, signals, limits, |happening| match happening {
         Happening::Tick => {
             let rows = prepared.scratch.take_metrics(false);
-            note(
-                recorder,
-                trial,
-                number,
-                with_rank(rows, (world > 1).then_some(0)),
-                &mut failed_write,
-            );
+            recorder.metrics(trial, number, with_rank(rows, (world > 1).then_some(0)));
             let crew = crew.as_mut()?;
-            others.hear(crew, &log, |rows| note(recorder, trial, number, rows, &mut failed_write));
+            others.hear(crew, &log, |rows| recorder.metrics(trial, number, rows));
             others.trouble().map(|_| Stop::Peer)
         }
         Happening::Stopping(why) => {
@@ -118,7 +110,8 @@ pub fn run(
                 reason: reason.clone(),
             };
             if why != Stop::Peer {
-                failed_write = recorder.write(&stop).err();
+                // The end that follows says it again, with more patience.
+                let _ = recorder.write(&stop);
             }
             if let Some(crew) = crew.as_mut() {
                 crew.tell(&Down::Stop);
@@ -130,11 +123,11 @@ pub fn run(
     let mut late = None;
     if let Some(crew) = crew.as_mut() {
         late = others.finish(crew, &log, ended, limits.deadline, signals, |rows| {
-            note(recorder, trial, number, rows, &mut failed_write);
+            recorder.metrics(trial, number, rows);
         });
     }
     let rows = prepared.scratch.take_metrics(true);
-    note(recorder, trial, number, with_rank(rows, (world > 1).then_some(0)), &mut failed_write);
+    recorder.metrics(trial, number, with_rank(rows, (world > 1).then_some(0)));
     let (state, code, reason) = judge(ended, late, &others);
     let said = || prepared.scratch.take_reason().filter(|_| state == Outcome::Failed);
     let reason = said().or(reason);
@@ -225,20 +218,6 @@ fn open_log(path: &Path) -> Result<File> {
         open()
     });
     file.map_err(|e| disk::fault("open", path, &e).into())
-}
-
-fn note(
-    recorder: &mut Recorder,
-    trial: u64,
-    attempt: u32,
-    rows: Vec<Map<String, Value>>,
-    failed: &mut Option<anyhow::Error>,
-) {
-    if !rows.is_empty()
-        && let Err(error) = recorder.write(&Event::Metrics { trial, attempt, rows })
-    {
-        *failed = Some(error);
-    }
 }
 
 /// The outcome of the trial from the ends of all its ranks. A failure that nobody asked for comes

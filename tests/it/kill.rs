@@ -415,7 +415,7 @@ fn a_disk_that_fills_up_under_way_loses_no_result() {
     fs::create_dir(world.path("results")).unwrap();
     // The first trial fills the disk before it ends: its end has to wait until there is room again.
     let code = "echo $HPCSWEEP_TRIAL >>ran; [ $HPCSWEEP_TRIAL != 0 ] || dd if=/dev/zero of=results/filler bs=1k count=1000 2>/dev/null
-        echo '{\"loss\": 1}' >>$HPCSWEEP_METRICS; : >filled.$HPCSWEEP_TRIAL";
+        for i in $(seq 500); do echo '{\"loss\": 1}'; done >>$HPCSWEEP_METRICS; : >filled.$HPCSWEEP_TRIAL";
     world.write("plan.toml", &shell(code, "[defaults]\ntask_id = 1\n[grid]\na = [1, 2]\n"));
     let script = format!(
         "set -u; mount -t tmpfs -o size=256k none results || exit 90
@@ -424,6 +424,7 @@ fn a_disk_that_fills_up_under_way_loses_no_result() {
         sleep 0.3 # so that the end of the trial meets the full disk; it is kept either way
         rm results/filler; wait $submit; echo first: $?
         '{PROGRAM}' submit plan.toml --local -q; echo second: $?
+        '{PROGRAM}' collect --steps --format csv | tail -n +2 | sort | uniq -c | tr -s ' '
         '{PROGRAM}' status --json | grep -o '\"counts\":[^}}]*}}'"
     );
     let Some(ran) = in_own_mounts(&world, &script) else {
@@ -431,7 +432,9 @@ fn a_disk_that_fills_up_under_way_loses_no_result() {
         nothing_outlives_a_killed_worker();
         return;
     };
-    assert!(ran.out.ends_with("second: 0\n\"counts\":{\"done\":2}\n"), "{}", ran.whole());
+    // Nor are the metrics lost that met the full disk.
+    let expected = "second: 0\n 500 0,1,1\n 500 1,1,1\n\"counts\":{\"done\":2}\n";
+    assert!(ran.out.ends_with(expected), "{}", ran.whole());
     // The trial that had run was not run again.
     assert_eq!(world.read("ran"), "0\n1\n");
 }
