@@ -6,7 +6,7 @@
 //! |---|---|
 //! | 0 | [`fault`], [`words`] |
 //! | 1 | [`host`] |
-//! | 2 | [`units`], [`idset`], [`hostlist`], [`plan`], [`site`], [`rank`], [`devices`] |
+//! | 2 | [`units`], [`idset`], [`hostlist`], [`plan`], [`site`], [`rank`], [`devices`], [`sync`], [`train`] |
 //! | 3 | [`graph`], [`tree`] |
 //! | 4 | [`render`] |
 //! | 5 | [`scheduler`], [`standing`], [`status`] |
@@ -24,6 +24,8 @@ pub mod idset;
 pub mod plan;
 pub mod rank;
 pub mod site;
+pub mod sync;
+pub mod train;
 pub mod units;
 
 pub mod graph;

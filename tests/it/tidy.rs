@@ -11,7 +11,7 @@ use crate::world::ROOT;
 const FLOORS: [&[&str]; 8] = [
     &["fault", "words"],
     &["host"],
-    &["units", "idset", "hostlist", "plan", "site", "rank", "devices"],
+    &["units", "idset", "hostlist", "plan", "site", "rank", "devices", "sync", "train"],
     &["graph", "tree"],
     &["render"],
     &["scheduler", "standing", "status"],

@@ -1,0 +1,4 @@
+//! Training as arithmetic: what a run is, which rank takes which sample, when the rate falls and when
+//! to stop. Knows neither libtorch nor MPI; `hpcsweep-worker` does the work.
+
+pub mod config;
