@@ -2,3 +2,4 @@
 //! to stop. Knows neither libtorch nor MPI; `hpcsweep-worker` does the work.
 
 pub mod config;
+pub mod job;
