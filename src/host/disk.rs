@@ -221,6 +221,15 @@ pub fn age_by_server(path: &Path, beside: &Path) -> Result<std::time::Duration> 
     age.map_err(|e| fault("look at the age of", path, &e).into())
 }
 
+/// The first program of this name in the folders of a `PATH`.
+pub fn program_on(path: &str, name: &str) -> Option<PathBuf> {
+    let found = path.split(':').filter(|dir| dir.starts_with('/')).map(|d| Path::new(d).join(name));
+    found.into_iter().find(|file| {
+        nix::unistd::access(file.as_path(), nix::unistd::AccessFlags::X_OK).is_ok()
+            && file.is_file()
+    })
+}
+
 /// The path of this executable, symbolic links resolved, without the " (deleted)" that Linux adds
 /// when the file has been replaced while we run.
 ///

@@ -2,6 +2,7 @@
 //! its own that dies with us.
 
 use std::io::Read;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -27,12 +28,16 @@ pub struct Output {
 /// Makes the child die with the thread that starts it, so that nothing of ours outlives a `kill -9`,
 /// and gives it an empty signal mask: ours has the signals blocked that we read from a descriptor.
 #[expect(unsafe_code, reason = "pre_exec is unsafe; prctl(2) is async-signal-safe")]
-fn die_with_parent(command: &mut Command, signal: Signal) {
+fn die_with_parent(command: &mut Command, signal: Signal, keep: Option<RawFd>) {
     let parent = nix::unistd::getpid();
-    // SAFETY: between fork and exec only prctl(2), getppid(2) and sigprocmask(2) are called, all
-    // async-signal-safe.
+    // SAFETY: between fork and exec only prctl(2), getppid(2), sigprocmask(2) and fcntl(2) are called,
+    // all async-signal-safe; the descriptor in `keep` is open in the child, as its owner outlives spawn.
     unsafe {
         command.pre_exec(move || {
+            if let Some(fd) = keep {
+                let fd = BorrowedFd::borrow_raw(fd);
+                nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))?;
+            }
             // What `Signals` blocks here would stay blocked in the program, which then could not be
             // asked to end (Rust 1.66 and newer leave the mask as it is).
             nix::sys::signal::SigSet::empty().thread_set_mask()?;
@@ -52,7 +57,7 @@ pub fn run(argv: &[String], env: &Vars, limit: Duration) -> anyhow::Result<Outpu
     let mut command = Command::new(&argv[0]);
     command.args(&argv[1..]).env_clear().envs(env).stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    die_with_parent(&mut command, Signal::SIGKILL);
+    die_with_parent(&mut command, Signal::SIGKILL, None);
     let mut child = command.spawn().map_err(|e| not_started(&argv[0], &e))?;
     let reader = |pipe: Option<Box<dyn Read + Send>>| {
         std::thread::spawn(move || {
@@ -120,7 +125,8 @@ pub enum Sink {
     Inherit,
 }
 
-/// Starts a program in a process group of its own, to be killed by `on_parent_death` if we die.
+/// Starts a program in a process group of its own, to be killed by `on_parent_death` if we die. It
+/// inherits the descriptor `keep` besides its three streams.
 ///
 /// # Errors
 /// When it cannot be started.
@@ -130,6 +136,7 @@ pub fn start(
     folder: &Path,
     sink: Sink,
     on_parent_death: Signal,
+    keep: Option<BorrowedFd<'_>>,
 ) -> Result<Child, std::io::Error> {
     let mut command = Command::new(&argv[0]);
     command.args(&argv[1..]).env_clear().envs(env).current_dir(folder);
@@ -143,7 +150,7 @@ pub fn start(
         }
         Sink::Inherit => {}
     }
-    die_with_parent(&mut command, on_parent_death);
+    die_with_parent(&mut command, on_parent_death, keep.map(|fd| fd.as_raw_fd()));
     command.spawn()
 }
 
@@ -175,4 +182,18 @@ pub fn started(pid: i32) -> Option<u64> {
 /// The cores this process may use.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Sends a signal to the child alone.
+pub fn tell(child: &Child, signal: Signal) {
+    let _ = nix::sys::signal::kill(Pid::from_raw(child.id().cast_signed()), signal);
+}
+
+/// A connected pair of stream sockets, closed on exec unless a program is started with one of them.
+///
+/// # Errors
+/// When the kernel gives none.
+pub fn socket_pair() -> std::io::Result<(OwnedFd, OwnedFd)> {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+    Ok(socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC)?)
 }

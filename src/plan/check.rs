@@ -80,6 +80,8 @@ pub(super) fn check_command(
 pub(super) struct Places {
     pub(super) command: Vec<usize>,
     pub(super) env: Vec<usize>,
+    /// Dotted paths of `[train]` with their places, leaves and tables alike.
+    pub(super) train: Vec<(String, usize)>,
 }
 
 impl Places {
@@ -89,7 +91,8 @@ impl Places {
         let env = run.env.iter().map(|(name, text)| (variable_name(name), text));
         let places = self.command.iter().chain(&self.env);
         let all = commands.chain(env).zip(places);
-        all.map(|((what, text), at)| (what, Template::new(text), *at)).collect()
+        let all = all.map(|((what, text), at)| (what, Template::new(text), *at));
+        all.chain(super::train::templates(run, self)).collect()
     }
 
     /// The place of the template that a rendering fault names at its start.
@@ -101,7 +104,7 @@ impl Places {
 }
 
 /// `trial` and `sweep` with values of the right types: no run has given them others yet.
-fn stand_ins(id: usize, trial: &Trial) -> [(&'static str, serde_json::Value); 2] {
+pub(super) fn stand_ins(id: usize, trial: &Trial) -> [(&'static str, serde_json::Value); 2] {
     let task_id = match &trial.task_id {
         Some(TaskId::Number(number)) => json!(number),
         Some(TaskId::Name(name)) => json!(&**name),

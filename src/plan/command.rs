@@ -69,7 +69,7 @@ impl CommandTemplate {
             let text = filler.fill(template).map_err(|f| named(f, &variable_name(name)))?;
             env.push((name.clone(), text));
         }
-        if argv.first().is_none_or(String::is_empty) {
+        if !self.command.is_empty() && argv[0].is_empty() {
             return Err(Fault::request("the command of `[run]` is empty"));
         }
         Ok(Rendered { argv, env })
@@ -86,20 +86,21 @@ pub(super) fn variable_name(name: &str) -> String {
     format!("`env.{name}`")
 }
 
-fn named(mut fault: Fault, name: &str) -> Fault {
+pub(super) fn named(mut fault: Fault, name: &str) -> Fault {
     fault.sentence = format!("{name}: {}", fault.sentence);
     fault
 }
 
-struct Filler<'a> {
-    params: &'a Params,
-    extra: &'a [(&'a str, serde_json::Value)],
-    engine: Option<&'a Tera>,
-    context: Option<Context>,
+/// Fills templates in for one trial.
+pub(super) struct Filler<'a> {
+    pub(super) params: &'a Params,
+    pub(super) extra: &'a [(&'a str, serde_json::Value)],
+    pub(super) engine: Option<&'a Tera>,
+    pub(super) context: Option<Context>,
 }
 
 impl Filler<'_> {
-    fn fill(&mut self, template: &Template) -> Result<String, Fault> {
+    pub(super) fn fill(&mut self, template: &Template) -> Result<String, Fault> {
         let text = match template.pieces().and_then(|pieces| self.filled(pieces)) {
             Some(text) => text,
             None if template.is_plain() => template.source.to_string(),
@@ -134,7 +135,8 @@ impl Filler<'_> {
         Some(text)
     }
 
-    fn field(&self, name: &str) -> Option<&serde_json::Value> {
+    /// A field of `trial` or `sweep`.
+    pub(super) fn field(&self, name: &str) -> Option<&serde_json::Value> {
         let (head, rest) = name.split_once('.')?;
         let (_, value) = self.extra.iter().find(|(name, _)| *name == head)?;
         value.get(rest)
@@ -178,6 +180,8 @@ mod tests {
     fn run(command: &[&str], env: &[(&str, &str)]) -> Run {
         Run {
             command: command.iter().map(|s| (*s).to_owned()).collect(),
+            train: None,
+            metrics: crate::plan::Metrics::default(),
             workdir: ".".into(),
             setup: Vec::new(),
             modules: Vec::new(),

@@ -13,13 +13,15 @@ use super::reader::{Entry, Reader, entries};
 use super::request::{self, Wish};
 use super::run;
 use super::trials::{self, Given, Tasks};
-use super::{MAX_TRIALS, Plan, Run, Schedule, sample};
+use super::{MAX_TRIALS, Plan, Run, Schedule, metrics, sample, train};
 use crate::words;
 
 const TABLES: &[&str] = &[
     "version",
     "sweep",
     "run",
+    "train",
+    "metrics",
     "resources",
     "schedule",
     "defaults",
@@ -59,7 +61,11 @@ pub fn parse(text: &str, name: &str) -> anyhow::Result<Plan> {
     head::read_version(&mut reader, find("version"));
     let sweep = head::read_sweep(&mut reader, find("sweep"));
     let mut places = Places::default();
-    let run = run::read(&mut reader, find("run"), &mut places);
+    let mut run = run::read(&mut reader, find("run"), find("train"), &mut places);
+    let metrics = find("metrics").map(|entry| metrics::read(&mut reader, entry));
+    if let (Some(run), Some(metrics)) = (&mut run, metrics) {
+        run.metrics = metrics;
+    }
     if let Some(run) = &run {
         check::check_syntax(&mut reader, run, &places);
     }
@@ -195,6 +201,7 @@ fn finish(
     }
     let run = run?;
     check::check_command(reader, &run, places, &expanded);
+    train::check(reader, &run, sweep.seed, places, &expanded);
     let base = written.wish.settle(None, &Wish::default());
     let resources = Arc::new(base.unwrap_or_else(|_| written.wish.unsettled()));
     Some(Plan {

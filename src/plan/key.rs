@@ -44,9 +44,17 @@ impl Keys {
             put_text(&mut bytes, name);
             put_text(&mut bytes, value);
         }
-        // The seed of the sweep is part of what runs only where a template names it.
+        if let Some(train) = &run.train {
+            put_text(&mut bytes, &sorted(train).to_string());
+        }
+        // The seed of the sweep is part of what runs only where a template names it, or where a training
+        // run has none of its own.
         let texts = run.command.iter().chain(run.env.iter().map(|(_, value)| value));
-        if texts.into_iter().any(|text| text.contains("sweep.seed")) {
+        let seeds = run
+            .train
+            .as_ref()
+            .is_some_and(|t| t.get("seed").is_none() || t.to_string().contains("sweep.seed"));
+        if seeds || texts.into_iter().any(|text| text.contains("sweep.seed")) {
             bytes.extend(seed.to_le_bytes());
         }
         let run = blake3::derive_key("hpcsweep run 1", &bytes);
@@ -75,6 +83,19 @@ impl Keys {
             hash.copy_from_slice(&whole.as_bytes()[..16]);
         }
         hash
+    }
+}
+
+/// A form with its keys in order: the order of writing is no difference.
+fn sorted(form: &serde_json::Value) -> serde_json::Value {
+    match form {
+        serde_json::Value::Object(fields) => {
+            let mut keys: Vec<&String> = fields.keys().collect();
+            keys.sort();
+            keys.into_iter().map(|key| (key.clone(), sorted(&fields[key]))).collect()
+        }
+        serde_json::Value::Array(items) => items.iter().map(sorted).collect(),
+        other => other.clone(),
     }
 }
 

@@ -17,6 +17,7 @@ mod key;
 mod known;
 mod layout;
 mod leaves;
+mod metrics;
 mod reader;
 mod request;
 pub mod resources;
@@ -25,6 +26,7 @@ mod sample;
 mod template;
 #[cfg(test)]
 mod testing;
+mod train;
 mod trials;
 pub mod value;
 
@@ -33,7 +35,9 @@ use std::sync::Arc;
 pub use command::{CommandTemplate, Rendered};
 pub use file::parse;
 pub use key::Keys;
+pub use metrics::{Metrics, Reduction};
 pub use resources::Resources;
+pub use train::TrainTemplate;
 pub use value::{Params, Value};
 
 /// What a failed trial does to the rest of its chain.
@@ -68,8 +72,16 @@ pub enum GpuIds {
 /// `[run]`: what every trial runs, before its parameters are filled in.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Run {
-    /// The argument vector; each element may hold Tera expressions over the parameters.
+    /// The argument vector; each element may hold Tera expressions over the parameters. Empty when
+    /// `train` says what runs.
     pub command: Vec<String>,
+    /// `[train]` as written: trained by `hpcsweep-worker` instead of a command. Texts may hold Tera
+    /// expressions; a text that is one expression alone keeps the type of its value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub train: Option<serde_json::Value>,
+    /// `[metrics]`: what becomes of the lines that the ranks write.
+    #[serde(default, skip_serializing_if = "Metrics::is_default")]
+    pub metrics: Metrics,
     /// Folder the command runs in, absolute or relative to the plan; Tera is not expanded.
     pub workdir: String,
     /// Shell lines run before the command in the job script (this is the user's own shell code).
@@ -82,6 +94,13 @@ pub struct Run {
     pub on_failure: OnFailure,
     /// How often a trial may be tried by its worker, at least 1.
     pub attempts: u32,
+}
+
+impl Run {
+    /// Whether ranks of a trial with several talk over MPI through `hpcsweep-worker`.
+    pub fn needs_mpi(&self) -> bool {
+        self.train.is_some() || self.metrics.mpi
+    }
 }
 
 /// `[schedule]`: how trials become jobs.

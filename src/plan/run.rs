@@ -7,18 +7,21 @@ use toml::de::DeValue;
 use super::check::Places;
 use super::reader::{Entry, Reader, entries};
 use super::value::{Value, float_text};
-use super::{OnFailure, Run};
+use super::{Metrics, OnFailure, Run, train};
 
 const KEYS: &[&str] = &["command", "workdir", "setup", "modules", "env", "on_failure", "attempts"];
 
-/// Reads `[run]`; `None` if there is no usable command.
+/// Reads `[run]` and `[train]`; `None` if neither says what runs.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     entry: Option<&Entry<'_>>,
+    train: Option<&Entry<'_>>,
     places: &mut Places,
 ) -> Option<Run> {
     let mut run = Run {
         command: Vec::new(),
+        train: None,
+        metrics: Metrics::default(),
         workdir: ".".to_owned(),
         setup: Vec::new(),
         modules: Vec::new(),
@@ -55,6 +58,14 @@ pub(super) fn read(
             "attempts" => run.attempts = reader.count(&entry, 1).unwrap_or(1),
             _ => reader.unknown(&entry, "`[run]`", KEYS),
         }
+    }
+    if let Some(train) = train {
+        if has_command {
+            let hint = "keep one of them: a command trains by itself, `[train]` inside the worker";
+            reader.wrong(train.at, "the plan has a command and `[train]`", hint);
+        }
+        run.train = train::read(reader, train, places);
+        return run.train.is_some().then_some(run);
     }
     if !has_command {
         let hint = "write `command = [\"python3\", \"train.py\"]` under `[run]`";

@@ -153,15 +153,15 @@ pub struct SiteWords {
 }
 
 impl SiteWords {
-    /// What a profile brings into the scripts of a scheduler.
-    pub fn of(site: &Site, kind: SchedulerKind) -> Self {
+    /// What a profile brings into the scripts of a scheduler, for trials that talk over MPI or not.
+    pub fn of(site: &Site, kind: SchedulerKind, mpi: bool) -> Self {
         Self {
             shell: site.shell.path.clone(),
             partition: site.scheduler.partition.clone(),
             account: site.scheduler.account.clone(),
             qos: site.scheduler.qos.clone(),
             directives: site.scheduler.directives.clone(),
-            launcher: site.scheduler.launcher_on(kind),
+            launcher: site.scheduler.launcher_on(kind, mpi),
             single_rank_step: site.scheduler.single_rank_step,
             max_walltime_s: site.caps.max_walltime_s,
             max_running: site.caps.max_running,

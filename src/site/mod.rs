@@ -115,12 +115,14 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// The words put before the worker for a trial of several ranks on a scheduler of this kind.
-    pub fn launcher_on(&self, kind: SchedulerKind) -> Vec<String> {
-        match &self.launcher {
-            Some(words) => words.clone(),
-            None => kind.launcher().iter().map(|&word| word.to_owned()).collect(),
-        }
+    /// The words put before the worker for a trial of several ranks on a scheduler of this kind. With
+    /// `mpi` the ranks are wired up for MPI, which a profile's own launcher must do by itself.
+    pub fn launcher_on(&self, kind: SchedulerKind, mpi: bool) -> Vec<String> {
+        let Some(words) = &self.launcher else {
+            let wired = (mpi && kind == SchedulerKind::Slurm).then_some("--mpi=pmix");
+            return kind.launcher().iter().copied().chain(wired).map(str::to_owned).collect();
+        };
+        words.clone()
     }
 }
 

@@ -11,13 +11,13 @@ use nix::sys::signal::Signal;
 
 use super::gpu_pool::Devices;
 use super::grow::{self, Diff};
+use super::starter::Starter;
 use super::wave::Waves;
 use super::{Source, check_caps, check_growth};
 use crate::fault::Fault;
 use crate::host::signal::Signals;
-use crate::host::{Vars, clock, disk, process, vars};
+use crate::host::{Vars, process, vars};
 use crate::plan::{OnFailure, Resources};
-use crate::rank::is_launcher_variable;
 use crate::render::Templates;
 use crate::site::{SchedulerKind, Site};
 use crate::status;
@@ -90,6 +90,8 @@ struct Running {
     chain: usize,
     row: usize,
     workers: Vec<Child>,
+    /// Its one child is mpirun, which kills its ranks a second after a SIGTERM, but hands SIGUSR2 on.
+    by_mpirun: bool,
     devices: Vec<u32>,
     since: Instant,
 }
@@ -130,12 +132,10 @@ pub fn run(
 
     let mut executor = Executor {
         tree: &tree,
-        token: &identity.token,
         rows: &rows,
         heads: &heads,
         shared: HashMap::new(),
-        exe: disk::own_executable()?.to_string_lossy().into_owned(),
-        env: worker_environment(environment),
+        starter: Starter::new(&tree, &identity.token, environment)?,
         devices,
         waiting: (0..chains.len())
             .filter(|&c| !chains[c].dead && !chains[c].links.is_empty())
@@ -233,12 +233,10 @@ fn wait_for_orphans(records: &HashMap<u64, Record>) -> Result<()> {
 /// A run under way.
 struct Executor<'a> {
     tree: &'a Tree,
-    token: &'a str,
     rows: &'a [Row],
     heads: &'a [Head],
     shared: HashMap<u64, Arc<Resources>>,
-    exe: String,
-    env: Vars,
+    starter: Starter<'a>,
     devices: Devices,
     chains: Vec<Chain>,
     /// Chains whose next link may start.
@@ -269,56 +267,30 @@ impl Executor<'_> {
                 continue;
             };
             self.chains[chain].links.pop_front();
-            let workers = self.start(self.rows[row].id, resources.ranks, visible)?;
-            self.running.push(Running { chain, row, workers, devices, since: Instant::now() });
+            let id = self.rows[row].id;
+            let by_mpirun = resources.ranks > 1 && self.needs_mpi(id);
+            let workers = self.starter.start(id, resources.ranks, by_mpirun, visible)?;
+            let since = Instant::now();
+            self.running.push(Running { chain, row, workers, by_mpirun, devices, since });
         }
         Ok(())
     }
 
-    /// Starts the workers of a trial, one a rank.
-    fn start(&self, trial: u64, ranks: u32, visible: Option<String>) -> Result<Vec<Child>> {
-        let dir = self.tree.dir();
-        let argv =
-            [&self.exe, "worker", "--sweep", &dir.to_string_lossy(), "--trial", &trial.to_string()]
-                .map(str::to_owned);
-        let mut env = self.env.clone();
-        if let Some(visible) = visible {
-            env.insert("CUDA_VISIBLE_DEVICES".to_owned(), visible);
-        }
-        let meet = format!("{}-{}", self.token, clock::short_token());
-        let mut workers: Vec<Child> = Vec::new();
-        for rank in 0..ranks {
-            if ranks > 1 {
-                for (name, value) in [
-                    ("HPCSWEEP_RANK", rank.to_string()),
-                    ("HPCSWEEP_WORLD_SIZE", ranks.to_string()),
-                    ("HPCSWEEP_LOCAL_RANK", rank.to_string()),
-                    ("HPCSWEEP_LOCAL_WORLD_SIZE", ranks.to_string()),
-                    ("HPCSWEEP_NODE_RANK", "0".to_owned()),
-                    ("HPCSWEEP_NNODES", "1".to_owned()),
-                    ("HPCSWEEP_MEET", meet.clone()),
-                ] {
-                    env.insert(name.to_owned(), value);
-                }
-            }
-            match process::start(&argv, &env, dir, process::Sink::Inherit, Signal::SIGTERM) {
-                Ok(child) => workers.push(child),
-                Err(e) => {
-                    for worker in &workers {
-                        process::kill_group(worker, Signal::SIGTERM);
-                    }
-                    return Err(process::not_started(&self.exe, &e).into());
-                }
-            }
-        }
-        Ok(workers)
+    fn needs_mpi(&self, trial: u64) -> bool {
+        self.heads
+            .iter()
+            .rev()
+            .find(|head| head.first <= trial)
+            .is_some_and(|head| head.run.needs_mpi())
     }
 
     /// The first call asks the workers to end their programs and write it down; a second kills.
     fn stop(&mut self, signal: Signal) {
         let signal = if self.interrupted { Signal::SIGKILL } else { signal };
-        for worker in self.running.iter().flat_map(|r| &r.workers) {
-            process::kill_group(worker, signal);
+        for running in &self.running {
+            let asks = running.by_mpirun && signal != Signal::SIGKILL;
+            let signal = if asks { Signal::SIGUSR2 } else { signal };
+            running.workers.iter().for_each(|worker| process::kill_group(worker, signal));
         }
         self.interrupted = true;
         self.told = Some(Instant::now());
@@ -359,17 +331,6 @@ impl Executor<'_> {
         }
         Ok(())
     }
-}
-
-/// What a worker is started with: our environment without an outer job's ranks, but with what an
-/// allocation grants.
-fn worker_environment(vars: &Vars) -> Vars {
-    const KEPT: [&str; 4] =
-        ["SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_JOB_END_TIME", "SLURMD_NODENAME"];
-    vars.iter()
-        .filter(|(name, _)| !is_launcher_variable(name) || KEPT.contains(&name.as_str()))
-        .map(|(k, v)| (k.clone(), v.clone()))
-        .collect()
 }
 
 /// As many chains at once as fit the cores, each trial counted with all its ranks.

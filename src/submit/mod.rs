@@ -11,6 +11,7 @@ pub mod local;
 pub mod preview;
 mod retry;
 pub mod slurm;
+mod starter;
 pub mod wave;
 
 use std::path::{Path, PathBuf};

@@ -98,6 +98,7 @@ pub fn submit(
         tree,
         identity,
         max_running: options.max_running.or(plan.schedule.max_running.map(u64::from)),
+        mpi: plan.run.needs_mpi(),
     };
     let mut arrays = Vec::new();
     for (wave, array, trials) in waves.arrays().filter(|(wave, ..)| wave.target == "slurm") {
@@ -122,6 +123,8 @@ struct Run<'a> {
     tree: Tree,
     identity: Identity,
     max_running: Option<u64>,
+    /// Whether its trials talk over MPI.
+    mpi: bool,
 }
 
 impl Run<'_> {
@@ -288,7 +291,7 @@ impl Run<'_> {
     }
 
     fn render(&self, wave: &Wave, array: &Array, token: &str) -> Result<String> {
-        let words = context::SiteWords::of(self.site, SchedulerKind::Slurm);
+        let words = context::SiteWords::of(self.site, SchedulerKind::Slurm, self.mpi);
         let worker = worker_argv(self.tree.dir(), wave, array)?;
         let names = context::job_script(
             &self.identity.name,

@@ -12,7 +12,8 @@ use super::child::{self, Ended, Happening, Stop};
 use super::others::{Others, with_rank};
 use super::output;
 use super::peers::{self, Crew, Down};
-use super::prepare::{self, Prepared, prepare, start_program};
+use super::prepare::{self, Prepared, prepare};
+use super::program::{self, LOST_PEERS, Program};
 use super::{Job, Recorder, check_world, clock_of};
 use crate::fault::Fault;
 use crate::host::signal::Signals;
@@ -76,7 +77,12 @@ pub fn run(
         Err(error) => return no_start(trial, number, &error, 4, began, recorder),
     };
     let launched = Instant::now();
-    let started = start_program(&prepared, (world > 1).then_some(()), &log);
+    let synced = prepared.sync.is_some();
+    if synced {
+        prepared.scratch.follow_reduced();
+    }
+    let own_rank = (world > 1 && !synced && job.head.run.train.is_none()).then_some(0);
+    let started = Program::start(&mut prepared, world > 1, &log);
     let mut program = match started {
         Ok(program) => program,
         Err(error) => {
@@ -87,15 +93,22 @@ pub fn run(
         }
     };
     let log = Arc::new(Mutex::new(log));
-    let pipes =
-        if world > 1 { output::pipe_lines(&mut program, "[rank 0] ", &log) } else { Vec::new() };
+    let pipes = if world > 1 {
+        output::pipe_lines(&mut program.child, "[rank 0] ", &log)
+    } else {
+        Vec::new()
+    };
 
     let mut others = Others::new(world);
     let limits = clock_of(job);
-    let ended = child::wait(&mut program, launched, signals, limits, |happening| match happening {
+    let Program { child, helper } = &mut program;
+    let ended = child::wait(child, launched, signals, limits, |happening| match happening {
         Happening::Tick => {
             let rows = prepared.scratch.take_metrics(false);
-            recorder.metrics(trial, number, with_rank(rows, (world > 1).then_some(0)));
+            recorder.metrics(trial, number, with_rank(rows, own_rank));
+            if helper.as_mut().is_some_and(program::is_gone) {
+                return Some(Stop::Helper);
+            }
             let crew = crew.as_mut()?;
             others.hear(crew, &log, |rows| recorder.metrics(trial, number, rows));
             others.trouble().map(|_| Stop::Peer)
@@ -119,6 +132,7 @@ pub fn run(
             None
         }
     });
+    program.ended(ended.code == 0 && ended.stop.is_none());
     output::drain(pipes);
     let mut late = None;
     if let Some(crew) = crew.as_mut() {
@@ -126,9 +140,15 @@ pub fn run(
             recorder.metrics(trial, number, rows);
         });
     }
+    // The others have ended, so the helpers have all they wait for.
+    let carried = program.wait_for_helper_for(Duration::from_secs(10));
     let rows = prepared.scratch.take_metrics(true);
-    recorder.metrics(trial, number, with_rank(rows, (world > 1).then_some(0)));
-    let (state, code, reason) = judge(ended, late, &others);
+    recorder.metrics(trial, number, with_rank(rows, own_rank));
+    let uncarried = (!carried).then(|| {
+        let why = prepared.scratch.take_helper_reason();
+        format!("syncs over MPI: {}", why.unwrap_or_else(|| "the helper failed".to_owned()))
+    });
+    let (state, code, reason) = judge(ended, late, uncarried, &others);
     let said = || prepared.scratch.take_reason().filter(|_| state == Outcome::Failed);
     let reason = said().or(reason);
     let result = prepared.scratch.take_result();
@@ -153,7 +173,10 @@ pub fn run(
     recorder.write(&Event::End(end))?;
     tidy(job);
     let code = if state == Outcome::Done || code != 0 { code } else { 143 };
-    Ok(Verdict { state, code, retry: state == Outcome::Failed && others.all_here() })
+    // An MPI library is wired up once a launch: another attempt takes another launch.
+    let wired = world > 1 && job.head.run.needs_mpi();
+    let retry = state == Outcome::Failed && others.all_here() && !wired;
+    Ok(Verdict { state, code, retry })
 }
 
 /// Several ranks: everyone must be there before anyone starts. Then the command is filled in.
@@ -222,20 +245,31 @@ fn open_log(path: &Path) -> Result<File> {
 
 /// The outcome of the trial from the ends of all its ranks. A failure that nobody asked for comes
 /// first; what rank 0 was asked for comes before what befell another rank because of it.
-fn judge(ended: Ended, late: Option<Stop>, others: &Others) -> (Outcome, i32, Option<String>) {
+fn judge(
+    ended: Ended,
+    late: Option<Stop>,
+    uncarried: Option<String>,
+    others: &Others,
+) -> (Outcome, i32, Option<String>) {
+    let own = ended.stop.is_none() && !matches!(ended.code, 0 | LOST_PEERS);
+    // Launchers end all ranks after the failure of one: what began comes before what followed.
+    if !own && let Some((outcome, code, reason)) = others.own_failure() {
+        return (outcome, code, Some(reason));
+    }
     if let Some(why @ (Stop::Deadline | Stop::Signal(_))) = ended.stop.or(late) {
         let (state, reason) = words_of(why);
         return (state, ended.code, Some(reason));
     }
     let trouble = others.trouble();
-    if ended.stop.is_none() && ended.code != 0 {
+    if own {
         let several = trouble.is_some() || others.are_several();
         return (Outcome::Failed, ended.code, several.then(|| "rank 0 failed".to_owned()));
     }
-    match trouble {
-        Some((outcome, code, reason)) => (outcome, code, Some(reason)),
-        None if ended.code == 0 => (Outcome::Done, 0, None),
-        None => (Outcome::Failed, ended.code, None),
+    match (trouble, uncarried) {
+        (Some((outcome, code, reason)), _) => (outcome, code, Some(reason)),
+        (None, Some(reason)) => (Outcome::Failed, ended.code.max(1), Some(reason)),
+        (None, None) if ended.code == 0 => (Outcome::Done, 0, None),
+        (None, None) => (Outcome::Failed, ended.code, None),
     }
 }
 
@@ -245,6 +279,7 @@ fn words_of(stop: Stop) -> (Outcome, String) {
         Stop::Signal(Signal::SIGINT) => (Outcome::Interrupted, "stopped by Ctrl-C".into()),
         Stop::Signal(signal) => (Outcome::Interrupted, format!("the worker got {signal}")),
         Stop::Peer => (Outcome::Failed, "another rank failed".into()),
+        Stop::Helper => (Outcome::Failed, "the helper for syncs ended".into()),
     }
 }
 

@@ -17,6 +17,8 @@ pub enum Stop {
     Signal(Signal),
     /// Another rank of the trial failed or vanished.
     Peer,
+    /// The helper that carries syncs ended.
+    Helper,
 }
 
 /// What happens while the program runs.
@@ -47,8 +49,19 @@ pub struct Clock {
     pub deadline: Option<Instant>,
     /// How long after being asked it is killed.
     pub grace: Duration,
+    /// The same where another rank is why; `None`: as long as otherwise.
+    pub peer_grace: Option<Duration>,
     /// How often [`Happening::Tick`] is reported.
     pub tick: Duration,
+}
+
+impl Clock {
+    fn grace_for(&self, why: Stop) -> Duration {
+        match why {
+            Stop::Peer => self.peer_grace.unwrap_or(self.grace),
+            _ => self.grace,
+        }
+    }
 }
 
 /// The signals on which a worker ends its program.
@@ -109,8 +122,8 @@ pub fn wait(
         if let (Some(deadline), None) = (clock.deadline, &stop) {
             wait = wait.min(deadline.saturating_duration_since(now));
         }
-        if let (Some((_, since)), false) = (&stop, killed) {
-            wait = wait.min((*since + clock.grace).saturating_duration_since(now));
+        if let (Some((why, since)), false) = (&stop, killed) {
+            wait = wait.min((*since + clock.grace_for(*why)).saturating_duration_since(now));
         }
         let mut reason = match signals.next(wait) {
             Some(Signal::SIGCHLD) => continue,
@@ -129,7 +142,7 @@ pub fn wait(
                 process::kill_group(child, Signal::SIGTERM);
                 stop = Some((why, Instant::now()));
             }
-            (Some((_, since)), _) if !killed && since.elapsed() >= clock.grace => {
+            (Some((why, since)), _) if !killed && since.elapsed() >= clock.grace_for(*why) => {
                 process::kill_group(child, Signal::SIGKILL);
                 killed = true;
             }

@@ -11,6 +11,7 @@ use nix::sys::signal::Signal;
 
 use super::child::{self, Happening, Stop};
 use super::peers::{self, Asked, Down, Line, Up};
+use super::program::{self, Program};
 use super::{Job, clock_of, output, prepare};
 use crate::host::signal::Signals;
 use crate::rank;
@@ -78,13 +79,14 @@ fn one(
         return broken("cannot open /dev/null".into());
     };
     let launched = Instant::now();
-    let mut program = match prepare::start_program(&prepared, Some(()), &nowhere) {
+    let synced = prepared.sync.is_some();
+    let mut program = match Program::start(&mut prepared, true, &nowhere) {
         Ok(program) => program,
         Err(fault) => return broken(fault.to_string()),
     };
     let pipes: [Option<Box<dyn Read + Send>>; 2] = [
-        program.stdout.take().map(|p| Box::new(p) as _),
-        program.stderr.take().map(|p| Box::new(p) as _),
+        program.child.stdout.take().map(|p| Box::new(p) as _),
+        program.child.stderr.take().map(|p| Box::new(p) as _),
     ];
     let threads: Vec<_> = pipes
         .into_iter()
@@ -96,32 +98,51 @@ fn one(
             })
         })
         .collect();
-    let ended =
-        child::wait(&mut program, launched, signals, clock_of(job), |happening| match happening {
-            Happening::Tick => {
-                let rows = prepared.scratch.take_metrics(false);
-                if !rows.is_empty() {
-                    line.say(&Up::Metrics { rows });
-                }
-                match inbox.try_recv() {
-                    Ok(Down::Stop | Down::Leave { .. }) | Err(TryRecvError::Disconnected) => {
-                        Some(Stop::Peer)
-                    }
-                    Ok(Down::Begin { .. }) | Err(TryRecvError::Empty) => None,
-                }
+    // With a sync, rank 0's helper hands over what all ranks have in common.
+    let mut hand_over = |last: bool| {
+        let rows = if synced { Vec::new() } else { prepared.scratch.take_metrics(last) };
+        if !rows.is_empty() {
+            line.say(&Up::Metrics { rows });
+        }
+    };
+    let told = || {
+        matches!(
+            inbox.try_recv(),
+            Ok(Down::Stop | Down::Leave { .. }) | Err(TryRecvError::Disconnected)
+        )
+    };
+    let Program { child, helper } = &mut program;
+    let ended = child::wait(child, launched, signals, clock_of(job), |happening| match happening {
+        Happening::Tick => {
+            hand_over(false);
+            if helper.as_mut().is_some_and(program::is_gone) {
+                return Some(Stop::Helper);
             }
-            Happening::Stopping(_) => None,
-        });
+            told().then_some(Stop::Peer)
+        }
+        Happening::Stopping(_) => None,
+    });
+    let well = ended.code == 0 && ended.stop.is_none();
+    program.ended(well);
     output::drain(threads);
-    let rows = prepared.scratch.take_metrics(true);
-    if !rows.is_empty() {
-        line.say(&Up::Metrics { rows });
+    hand_over(true);
+    let quiet = |signals: &mut Signals| {
+        signals.next(Duration::ZERO).is_none_or(|signal| signal == Signal::SIGCHLD)
+    };
+    let carried = program.wait_for_helper(|| well && !told() && quiet(signals));
+    if (well && !carried) || ended.stop == Some(Stop::Helper) {
+        let why = prepared.scratch.take_helper_reason();
+        return broken(format!(
+            "syncs over MPI: {}",
+            why.unwrap_or_else(|| "the helper failed".to_owned())
+        ));
     }
+    let reason = prepared.scratch.take_reason().filter(|_| !well);
     let stop = ended.stop.map(|why| match why {
         Stop::Peer => Asked::Rank0,
         Stop::Signal(_) => Asked::Signal,
-        Stop::Deadline => Asked::Deadline,
+        Stop::Deadline | Stop::Helper => Asked::Deadline,
     });
-    line.say(&Up::Ended { code: ended.code, signal: ended.signal, stop });
+    line.say(&Up::Ended { code: ended.code, signal: ended.signal, stop, reason });
     ended.code
 }

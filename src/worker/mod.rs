@@ -4,6 +4,7 @@
 //! and report to rank 0. A single rank needs nobody and pays nothing for it. The worker never decides
 //! what to run next and never talks to a scheduler.
 
+mod addresses;
 pub mod attempt;
 pub mod child;
 pub mod launch;
@@ -12,6 +13,7 @@ mod others;
 mod output;
 pub mod peers;
 pub mod prepare;
+pub mod program;
 pub mod scratch;
 
 use std::path::PathBuf;
@@ -304,6 +306,8 @@ impl Recorder {
 /// now on where no scheduler keeps the time.
 pub fn clock_of(job: &Job) -> child::Clock {
     let tick = Duration::from_millis(if job.world > 1 { 20 } else { 1000 });
+    // A trainer that has lost another rank can save nothing: it waits in a collective.
+    let peer_grace = job.head.run.train.is_some().then_some(Duration::ZERO);
     let by_scheduler = ["SLURM_JOB_ID", "PBS_JOBID"].iter().any(|n| job.vars.contains_key(*n));
     // Slurm 22.05 does not tell a job its end; newer ones do. Without it, the plan's walltime counts from
     // the start of this worker, which comes a moment after that of the job.
@@ -312,7 +316,7 @@ pub fn clock_of(job: &Job) -> child::Clock {
         .map(|end| end - clock::now())
         .or_else(|| job.resources.walltime_s.map(|seconds| seconds as f64));
     let Some(left) = left else {
-        return child::Clock { deadline: None, grace: Duration::from_secs(30), tick };
+        return child::Clock { deadline: None, grace: Duration::from_secs(30), peer_grace, tick };
     };
     // Room to end the program and to write it down before the scheduler's own SIGKILL.
     let margin = if by_scheduler { (left * 0.05).clamp(2.0, 30.0) } else { 0.0 };
@@ -321,6 +325,7 @@ pub fn clock_of(job: &Job) -> child::Clock {
     child::Clock {
         deadline: Instant::now().checked_add(Duration::from_secs_f64(until.min(1e9))),
         grace: Duration::from_secs_f64(grace),
+        peer_grace,
         tick,
     }
 }

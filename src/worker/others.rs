@@ -11,15 +11,24 @@ use serde_json::{Map, Value, json};
 use super::child::{Ended, Stop};
 use super::output::write_line;
 use super::peers::{self, Asked, Crew, Down, Up};
+use super::program::LOST_PEERS;
 use crate::host::signal::Signals;
 use crate::tree::records::Outcome;
 
 /// How a rank's program ended.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Finish {
     code: i32,
     signal: Option<i32>,
     stop: Option<Asked>,
+    reason: Option<String>,
+}
+
+impl Finish {
+    /// Whether it failed by itself, and not because it had lost the others.
+    fn is_own_failure(&self) -> bool {
+        self.stop.is_none() && self.code != 0 && self.code != LOST_PEERS
+    }
 }
 
 /// The other ranks, as far as they have been heard.
@@ -51,12 +60,13 @@ impl Others {
             match said {
                 Some(Up::Line { text }) => write_line(log, &format!("[rank {rank}] "), &text),
                 Some(Up::Metrics { rows }) => metrics(with_rank(rows, Some(rank))),
-                Some(Up::Ended { code, signal, stop }) => {
-                    self.ended.insert(rank, Finish { code, signal, stop });
+                Some(Up::Ended { code, signal, stop, reason }) => {
+                    self.ended.insert(rank, Finish { code, signal, stop, reason });
                 }
                 Some(Up::Broken { reason }) => {
                     self.broken.get_or_insert((rank, reason));
-                    self.ended.insert(rank, Finish { code: 1, signal: None, stop: None });
+                    let finish = Finish { code: 1, signal: None, stop: None, reason: None };
+                    self.ended.insert(rank, finish);
                 }
                 Some(Up::Hello { .. }) => {}
                 None => {
@@ -71,21 +81,10 @@ impl Others {
     /// What went wrong with a rank, if anything did: the outcome, the exit code, and why. A failure of
     /// its own comes before an end that somebody asked for.
     pub(super) fn trouble(&self) -> Option<(Outcome, i32, String)> {
-        let say = |rank: u32, how: String| {
-            let place =
-                self.hosts.get(&rank).map_or_else(String::new, |host| format!(" on {host}"));
-            format!("rank {rank}{place}{how}")
-        };
-        if let Some((rank, reason)) = &self.broken {
-            return Some((Outcome::Failed, 1, say(*rank, format!(": {reason}"))));
+        if let Some(failure) = self.own_failure() {
+            return Some(failure);
         }
-        if let Some((rank, f)) = self.ended.iter().find(|(_, f)| f.stop.is_none() && f.code != 0) {
-            let how = match f.signal {
-                Some(signal) => format!(": signal {signal}"),
-                None => format!(": exit code {}", f.code),
-            };
-            return Some((Outcome::Failed, f.code, say(*rank, how)));
-        }
+        let say = |rank: u32, how: String| self.say(rank, &how);
         if let Some(rank) = self.gone.first() {
             return Some((Outcome::Failed, 1, say(*rank, " vanished".to_owned())));
         }
@@ -97,7 +96,28 @@ impl Others {
                 return Some((outcome, f.code, say(*rank, how.to_owned())));
             }
         }
-        None
+        let lost = self.ended.iter().find(|(_, f)| f.stop.is_none() && f.code == LOST_PEERS)?;
+        let how = lost.1.reason.clone().unwrap_or_else(|| "lost the others".to_owned());
+        Some((Outcome::Failed, 1, say(*lost.0, format!(": {how}"))))
+    }
+
+    /// The first failure of a rank that nobody asked for and that is no consequence of another.
+    pub(super) fn own_failure(&self) -> Option<(Outcome, i32, String)> {
+        if let Some((rank, reason)) = &self.broken {
+            return Some((Outcome::Failed, 1, self.say(*rank, &format!(": {reason}"))));
+        }
+        let (rank, f) = self.ended.iter().find(|(_, f)| f.is_own_failure())?;
+        let how = match (&f.reason, f.signal) {
+            (Some(reason), _) => format!(": {reason}"),
+            (None, Some(signal)) => format!(": signal {signal}"),
+            (None, None) => format!(": exit code {}", f.code),
+        };
+        Some((Outcome::Failed, f.code, self.say(*rank, &how)))
+    }
+
+    fn say(&self, rank: u32, how: &str) -> String {
+        let place = self.hosts.get(&rank).map_or_else(String::new, |host| format!(" on {host}"));
+        format!("rank {rank}{place}{how}")
     }
 
     /// Whether there are others at all.

@@ -16,6 +16,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::addresses;
 use crate::fault::Fault;
 use crate::host::{Vars, clock, disk};
 use crate::words;
@@ -53,6 +54,8 @@ pub enum Up {
         signal: Option<i32>,
         /// Who asked it to end before it did so by itself.
         stop: Option<Asked>,
+        /// What it said.
+        reason: Option<String>,
     },
     /// Its program could not be started.
     Broken {
@@ -182,7 +185,7 @@ impl Crew {
         listener.set_nonblocking(true).map_err(fail)?;
         let port = listener.local_addr().map_err(fail)?.port();
         let token = format!("{:016x}{:016x}", clock::noise(), clock::noise());
-        let meeting = Meeting { token: token.clone(), port, addrs: own_addresses() };
+        let meeting = Meeting { token: token.clone(), port, addrs: addresses::own() };
         disk::make_dir(dir)?;
         let file = dir.join(format!("{name}.json"));
         disk::write_whole(&file, &crate::tree::to_json_line(&meeting)?)?;
@@ -395,25 +398,4 @@ pub fn join(
         std::thread::sleep(nap);
         nap = (nap * 2).min(Duration::from_millis(250));
     }
-}
-
-/// The addresses of this host, loopback last.
-fn own_addresses() -> Vec<IpAddr> {
-    let mut addrs: Vec<IpAddr> = nix::ifaddrs::getifaddrs()
-        .map(|all| {
-            all.filter_map(|interface| {
-                let address = interface.address?;
-                if let Some(v4) = address.as_sockaddr_in() {
-                    return Some(IpAddr::V4(v4.ip()));
-                }
-                let v6 = address.as_sockaddr_in6()?.ip();
-                // Link-local addresses need an interface to be of use.
-                (v6.segments()[0] & 0xffc0 != 0xfe80).then_some(IpAddr::V6(v6))
-            })
-            .collect()
-        })
-        .unwrap_or_default();
-    addrs.sort_by_key(|ip| (ip.is_loopback(), ip.is_ipv6(), *ip));
-    addrs.dedup();
-    addrs
 }

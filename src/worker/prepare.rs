@@ -1,6 +1,7 @@
 //! What a rank needs before its program starts: the command filled in, the environment, the folders.
 
 use std::fs::File;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use serde_json::json;
 
 use super::Job;
 use super::scratch::Scratch;
+use super::{launch, program};
 use crate::devices;
 use crate::fault::Fault;
 use crate::host::{Vars, disk, process};
@@ -29,6 +31,8 @@ pub struct Prepared {
     pub devices: Option<String>,
     /// The attempt's private folder.
     pub scratch: Scratch,
+    /// The helper for syncs over MPI and the program's end of the socket to it.
+    pub sync: Option<(program::Helper, OwnedFd)>,
 }
 
 /// How long ranks wait for each other: `HPCSWEEP_RENDEZVOUS_S`, 120 s without it.
@@ -51,12 +55,10 @@ pub fn prepare(job: &Job, attempt: u32, torch: &[(&'static str, String)]) -> Res
         "work_dir": work, "checkpoint_dir": checkpoints, "gpu_ids_abs": row.gpu_ids_abs,
     });
     let sweep = json!({ "name": head.sweep, "seed": head.seed, "dir": tree.dir() });
-    let rendered = CommandTemplate::new(&head.run)?
-        .render(&params, &[("trial", trial), ("sweep", sweep)])
-        .map_err(|fault| Fault {
-            sentence: format!("trial {}: {}", row.id, fault.sentence),
-            ..fault
-        })?;
+    let extra = [("trial", trial), ("sweep", sweep)];
+    let rendered = CommandTemplate::new(&head.run)?.render(&params, &extra).map_err(|fault| {
+        Fault { sentence: format!("trial {}: {}", row.id, fault.sentence), ..fault }
+    })?;
     let devices = devices::visible(row.id, row.gpu_ids_abs.as_deref(), head.gpu_ids, &job.vars)?;
     let scratch = Scratch::make(&job.vars, tree.dir(), row.id, &row.params)?;
     // Made on demand: removed again when the program has left nothing there.
@@ -109,10 +111,18 @@ pub fn prepare(job: &Job, attempt: u32, torch: &[(&'static str, String)]) -> Res
         set(name, value.clone());
     }
     let mut argv = rendered.argv;
+    if head.run.train.is_some() {
+        argv = program::trainer(job, attempt, &extra, &scratch)?;
+        env.insert(launch::VERSION_VARIABLE.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    }
+    let sync = match head.run.metrics.mpi && job.world > 1 {
+        true => Some(program::helper(job, &scratch, &mut env)?),
+        false => None,
+    };
     if let Some((shell, script)) = &head.setup {
         argv.splice(0..0, [path_text(shell), path_text(script)]);
     }
-    Ok(Prepared { argv, env, workdir: head.workdir.clone(), devices, scratch })
+    Ok(Prepared { argv, env, workdir: head.workdir.clone(), devices, scratch, sync })
 }
 
 /// Variables that tell a worker who it is; a program below must not mistake them for its own.
@@ -124,25 +134,28 @@ fn path_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Starts a rank's program. With `piped` its output comes through pipes, otherwise straight into the log.
+/// Starts a rank's program. With `piped` its output comes through pipes, otherwise straight into the
+/// log; it inherits `keep`.
 ///
 /// # Errors
 /// Why it could not be started, in words.
-pub fn start_program(prepared: &Prepared, piped: Option<()>, log: &File) -> Result<Child, Fault> {
+pub(super) fn start_program(
+    prepared: &Prepared,
+    piped: bool,
+    log: &File,
+    keep: Option<BorrowedFd<'_>>,
+) -> Result<Child, Fault> {
     let sink = match piped {
-        Some(()) => process::Sink::Pipes,
-        None => process::Sink::File(log.try_clone().map_err(|e| process::not_started("log", &e))?),
+        true => process::Sink::Pipes,
+        false => process::Sink::File(log.try_clone().map_err(|e| process::not_started("log", &e))?),
     };
-    process::start(&prepared.argv, &prepared.env, &prepared.workdir, sink, Signal::SIGKILL).map_err(
-        |e| {
-            if !prepared.workdir.is_dir() {
-                let sentence = format!(
-                    "the working folder `{}` does not exist here",
-                    prepared.workdir.display()
-                );
-                return Fault::machine(sentence);
-            }
-            process::not_started(&prepared.argv[0], &e)
-        },
-    )
+    let Prepared { argv, env, workdir, .. } = prepared;
+    process::start(argv, env, workdir, sink, Signal::SIGKILL, keep).map_err(|e| {
+        if !workdir.is_dir() {
+            let sentence =
+                format!("the working folder `{}` does not exist here", workdir.display());
+            return Fault::machine(sentence);
+        }
+        process::not_started(&argv[0], &e)
+    })
 }

@@ -17,6 +17,8 @@ use crate::words;
 #[derive(Debug)]
 pub struct Scratch {
     dir: PathBuf,
+    /// The file whose lines are taken.
+    followed: PathBuf,
     read: u64,
     rest: Vec<u8>,
     odd_lines: u64,
@@ -41,6 +43,7 @@ impl Scratch {
             .create(&dir)
             .map_err(|e| disk::fault("make the folder", &dir, &e))?;
         let scratch = Self {
+            followed: dir.join("metrics.jsonl"),
             dir,
             read: 0,
             rest: Vec::new(),
@@ -64,6 +67,21 @@ impl Scratch {
         self.dir.join("metrics.jsonl")
     }
 
+    /// Where rank 0's helper appends the lines reduced over the ranks.
+    pub fn reduced(&self) -> PathBuf {
+        self.dir.join("reduced.jsonl")
+    }
+
+    /// A file of the worker's own in the folder.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// From now on lines are taken from those that are reduced over the ranks.
+    pub fn follow_reduced(&mut self) {
+        self.followed = self.reduced();
+    }
+
     /// Where the program may leave its final result, one JSON value.
     pub fn result(&self) -> PathBuf {
         self.dir.join("result.json")
@@ -76,17 +94,18 @@ impl Scratch {
 
     /// The first line of the reason, if the program gave one; at most 300 characters.
     pub fn take_reason(&self) -> Option<String> {
-        let mut bytes = Vec::new();
-        open_plain(&self.reason())?.take(4096).read_to_end(&mut bytes).ok()?;
-        let text = String::from_utf8_lossy(&bytes);
-        let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
-        Some(line.chars().filter(|c| !c.is_control()).take(300).collect())
+        one_line(&self.reason())
+    }
+
+    /// The same of the helper.
+    pub fn take_helper_reason(&self) -> Option<String> {
+        one_line(&self.file("sync-reason.txt"))
     }
 
     /// The metric lines that are complete and have not been taken yet. With `last`, a final line
     /// without a newline counts too. Lines that are no JSON object are counted, not kept.
     pub fn take_metrics(&mut self, last: bool) -> Vec<Map<String, Value>> {
-        if let Some(mut file) = open_plain(&self.metrics())
+        if let Some(mut file) = open_plain(&self.followed)
             && self.is_longer(&file)
             && file.seek(SeekFrom::Start(self.read)).is_ok()
             && let Ok(n) = file.read_to_end(&mut self.rest)
@@ -156,6 +175,15 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.dir);
     }
+}
+
+/// The first line of a small file that holds any; at most 300 characters.
+fn one_line(path: &Path) -> Option<String> {
+    let mut bytes = Vec::new();
+    open_plain(path)?.take(4096).read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+    Some(line.chars().filter(|c| !c.is_control()).take(300).collect())
 }
 
 /// Opens what the program has left, if it is a file: a pipe in its place must not hold us up.

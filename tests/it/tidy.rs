@@ -20,8 +20,9 @@ const FLOORS: [&[&str]; 8] = [
 ];
 
 /// Uses within one floor, each with its reason. They make no circle; verbs (floor 6) have none but one.
-const NEIGHBOURS: [(&str, &str, &str); 8] = [
+const NEIGHBOURS: [(&str, &str, &str); 9] = [
     ("plan", "units", "reads walltimes and memory"),
+    ("plan", "train", "`[train]` filled in must be a configuration"),
     ("site", "units", "reads walltimes"),
     ("rank", "hostlist", "ranks are counted over the hosts of the job"),
     ("devices", "plan", "how a plan names devices"),
@@ -32,7 +33,7 @@ const NEIGHBOURS: [(&str, &str, &str); 8] = [
 ];
 
 /// Files outside `host` that use `std::fs` themselves, each with its reason.
-const OWN_FILES: [(&str, &str); 16] = [
+const OWN_FILES: [(&str, &str); 17] = [
     ("src/cli/mod.rs", "reads profiles for `site`, which knows no disk"),
     ("src/cli/sweeps.rs", "the note of the last sweep, whose loss is no fault"),
     ("src/doctor.rs", "tries the file system's own calls"),
@@ -48,6 +49,7 @@ const OWN_FILES: [(&str, &str); 16] = [
     ("src/worker/output.rs", "writes into the open log"),
     ("src/worker/peers.rs", "removes the meeting's file, whose loss is no fault"),
     ("src/worker/prepare.rs", "hands the open log to the program"),
+    ("src/worker/program.rs", "hands the open log to the program"),
     ("src/worker/scratch.rs", "follows the metrics file of a running program"),
 ];
 

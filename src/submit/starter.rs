@@ -1,0 +1,137 @@
+//! How `--local` starts the ranks of a trial: one worker each, or, where they talk over MPI, by the
+//! MPI's own launcher, set up by variables, which the launchers of other libraries ignore.
+
+use std::process::Child;
+
+use anyhow::Result;
+use nix::sys::signal::Signal;
+
+use crate::fault::Fault;
+use crate::host::{Vars, clock, disk, process};
+use crate::rank::is_launcher_variable;
+use crate::tree::Tree;
+
+/// Variables for Open MPI 4 and 5: no binding to one core, more ranks than cores, root allowed (in a
+/// container), twenty seconds for a checkpoint before ranks are killed.
+const SETTINGS: [(&str, &str); 7] = [
+    ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+    ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+    ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+    ("OMPI_MCA_hwloc_base_binding_policy", "none"),
+    ("OMPI_MCA_odls_base_sigkill_timeout", "20"),
+    ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
+    ("PRTE_MCA_hwloc_default_binding_policy", "none"),
+];
+
+/// Starts workers of one sweep.
+pub(super) struct Starter<'a> {
+    tree: &'a Tree,
+    token: &'a str,
+    exe: String,
+    env: Vars,
+}
+
+impl<'a> Starter<'a> {
+    /// A starter of workers in this environment, without an outer job's ranks.
+    ///
+    /// # Errors
+    /// When our own path is not known.
+    pub(super) fn new(tree: &'a Tree, token: &'a str, environment: &Vars) -> Result<Self> {
+        let exe = disk::own_executable()?.to_string_lossy().into_owned();
+        Ok(Self { tree, token, exe, env: worker_environment(environment) })
+    }
+
+    /// Starts the workers of a trial, one a rank, or the mpirun that starts them.
+    pub(super) fn start(
+        &self,
+        trial: u64,
+        ranks: u32,
+        by_mpirun: bool,
+        visible: Option<String>,
+    ) -> Result<Vec<Child>> {
+        let dir = self.tree.dir();
+        let mut argv =
+            [&self.exe, "worker", "--sweep", &dir.to_string_lossy(), "--trial", &trial.to_string()]
+                .map(str::to_owned)
+                .to_vec();
+        let mut env = self.env.clone();
+        if let Some(visible) = visible {
+            env.insert("CUDA_VISIBLE_DEVICES".to_owned(), visible);
+        }
+        if ranks > 1 {
+            let meet = format!("{}-{}", self.token, clock::short_token());
+            env.insert("HPCSWEEP_MEET".to_owned(), meet);
+        }
+        if by_mpirun {
+            argv.splice(0..0, mpirun(&env, ranks)?);
+            set_up_mpirun(&mut env);
+            return Ok(vec![start(&argv, &env, self.tree)?]);
+        }
+        let mut workers: Vec<Child> = Vec::new();
+        for rank in 0..ranks {
+            if ranks > 1 {
+                for (name, value) in [
+                    ("HPCSWEEP_RANK", rank),
+                    ("HPCSWEEP_WORLD_SIZE", ranks),
+                    ("HPCSWEEP_LOCAL_RANK", rank),
+                    ("HPCSWEEP_LOCAL_WORLD_SIZE", ranks),
+                    ("HPCSWEEP_NODE_RANK", 0),
+                    ("HPCSWEEP_NNODES", 1),
+                ] {
+                    env.insert(name.to_owned(), value.to_string());
+                }
+            }
+            match start(&argv, &env, self.tree) {
+                Ok(child) => workers.push(child),
+                Err(fault) => {
+                    for worker in &workers {
+                        process::kill_group(worker, Signal::SIGTERM);
+                    }
+                    return Err(fault.into());
+                }
+            }
+        }
+        Ok(workers)
+    }
+}
+
+fn start(argv: &[String], env: &Vars, tree: &Tree) -> Result<Child, Fault> {
+    process::start(argv, env, tree.dir(), process::Sink::Inherit, Signal::SIGTERM, None)
+        .map_err(|e| process::not_started(&argv[0], &e))
+}
+
+/// The words in front of a worker's own.
+fn mpirun(env: &Vars, ranks: u32) -> Result<Vec<String>, Fault> {
+    let path = env.get("PATH").map_or("", String::as_str);
+    let found = ["mpirun", "mpiexec"].iter().find_map(|name| disk::program_on(path, name));
+    let Some(program) = found else {
+        let sentence = "ranks that talk over MPI are started by mpirun, which is not on the PATH";
+        return Err(Fault::machine(sentence)
+            .hint("load the MPI with which hpcsweep-worker was built (`module load openmpi`)"));
+    };
+    Ok(vec![program.to_string_lossy().into_owned(), "-n".to_owned(), ranks.to_string()])
+}
+
+/// Puts the settings into the environment; what a person has set stays.
+fn set_up_mpirun(env: &mut Vars) {
+    // Probing for networks that one machine does not need takes 0.2 s of every start.
+    let plain = ["OMPI_MCA_pml", "OMPI_MCA_btl"].iter().all(|name| !env.contains_key(*name));
+    for (name, value) in SETTINGS {
+        env.entry(name.to_owned()).or_insert_with(|| value.to_owned());
+    }
+    if plain {
+        env.insert("OMPI_MCA_pml".to_owned(), "ob1".to_owned());
+        env.entry("OMPI_MCA_osc".to_owned()).or_insert_with(|| "^ucx".to_owned());
+    }
+}
+
+/// What a worker is started with: our environment without an outer job's ranks, but with what an
+/// allocation grants.
+fn worker_environment(vars: &Vars) -> Vars {
+    const KEPT: [&str; 4] =
+        ["SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_JOB_END_TIME", "SLURMD_NODENAME"];
+    vars.iter()
+        .filter(|(name, _)| !is_launcher_variable(name) || KEPT.contains(&name.as_str()))
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect()
+}
