@@ -40,6 +40,7 @@ hpcsweep @VERSION@ runs parameter sweeps on Slurm and PBS, or on this machine.
 conflict("hpcsweep")
 
 prepend_path("PATH", pathJoin(root, "bin"))
+append_path("PYTHONPATH", pathJoin(root, "share/hpcsweep/python"))
 
 -- Unset means a default that a value of ours would hide; man then finds our pages through PATH.
 if os.getenv("MANPATH") then

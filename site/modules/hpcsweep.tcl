@@ -26,6 +26,7 @@ proc ModulesHelp {} {
 conflict hpcsweep
 
 prepend-path PATH [file join $root bin]
+append-path PYTHONPATH [file join $root share hpcsweep python]
 
 # Unset means a default that a value of ours would hide; man then finds our pages through PATH.
 if {[info exists env(MANPATH)]} {
