@@ -1,9 +1,16 @@
-//! Links the light program so that it needs libc and the loader only: the unwinder of gcc goes in
-//! statically where the compiler has it. On a login node each library is a search through the folders
-//! of a parallel file system.
+//! Links the two programs.
+//!
+//! The light one needs libc and the loader only: the unwinder of gcc goes in statically where the
+//! compiler has it. On a login node each library is a search through the folders of a parallel file
+//! system. The heavy one, with its features, gets two small files of C and C++ for what the crates `mpi`
+//! and `tch` leave out, and the folders in which it looks for libtorch.
 
 use std::path::Path;
 use std::process::Command;
+
+/// Where the heavy worker's sources are.
+#[cfg(any(feature = "mpi", feature = "torch"))]
+const WORKER: &str = "src/bin/hpcsweep-worker";
 
 fn main() {
     println!("cargo::rerun-if-changed=scripts/build.rs");
@@ -20,4 +27,67 @@ fn main() {
             println!("cargo::rustc-link-arg-bin=hpcsweep={arg}");
         }
     }
+    #[cfg(feature = "mpi")]
+    mpi();
+    #[cfg(feature = "torch")]
+    torch();
+}
+
+/// An argument for the linker of the heavy worker alone: what cargo is told of a library goes into this
+/// package's own library, and so into every program.
+#[cfg(any(feature = "mpi", feature = "torch"))]
+fn link(arg: &str) {
+    println!("cargo::rustc-link-arg-bin=hpcsweep-worker={arg}");
+}
+
+/// Compiles `mpi.c` against the MPI that the crate `mpi` has found.
+#[cfg(feature = "mpi")]
+fn mpi() {
+    println!("cargo::rerun-if-changed={WORKER}/mpi.c");
+    for variable in ["MPI_PKG_CONFIG", "CRAY_MPICH_DIR", "MPICC"] {
+        println!("cargo::rerun-if-env-changed={variable}");
+    }
+    let found = build_probe_mpi::probe().unwrap_or_else(|errors| {
+        panic!("no MPI was found: {}", errors.iter().map(|e| format!("{e}; ")).collect::<String>())
+    });
+    let mut build = cc::Build::new();
+    build.file(format!("{WORKER}/mpi.c")).cargo_metadata(false);
+    match found.mpicc {
+        Some(compiler) => {
+            build.compiler(compiler);
+        }
+        None => {
+            build.includes(&found.include_paths);
+        }
+    }
+    build.compile("hpcsweep_mpi");
+    link(&format!("{}/libhpcsweep_mpi.a", std::env::var("OUT_DIR").expect("cargo sets it")));
+}
+
+/// Compiles `torch/shim.cpp` and names the folders of libtorch: beside the installed program, and where
+/// it was found when this was built.
+#[cfg(feature = "torch")]
+fn torch() {
+    println!("cargo::rerun-if-changed={WORKER}/torch/shim.cpp");
+    // torch-sys has found libtorch by its own rules (LIBTORCH, LIBTORCH_USE_PYTORCH, /usr) and says
+    // where.
+    println!("cargo::rerun-if-env-changed=DEP_TCH_LIBTORCH_LIB");
+    let lib = std::env::var("DEP_TCH_LIBTORCH_LIB").expect("torch-sys tells its dependents");
+    let lib = std::path::absolute(&lib).unwrap_or_else(|e| panic!("{lib}: {e}"));
+    let include = lib.parent().expect("`lib` has a parent").join("include");
+    cc::Build::new()
+        .cpp(true)
+        .std("c++17")
+        .file(format!("{WORKER}/torch/shim.cpp"))
+        .include(&include)
+        .include(include.join("torch/csrc/api/include"))
+        // Not ours: thousands of warnings in libtorch's headers.
+        .warnings(false)
+        .define("_GLIBCXX_USE_CXX11_ABI", "1")
+        .cargo_metadata(false)
+        .compile("hpcsweep_torch");
+    link(&format!("{}/libhpcsweep_torch.a", std::env::var("OUT_DIR").expect("cargo sets it")));
+    link("-lstdc++");
+    link("-Wl,-rpath,$ORIGIN/../lib/hpcsweep/torch/lib");
+    link(&format!("-Wl,-rpath,{}", lib.display()));
 }

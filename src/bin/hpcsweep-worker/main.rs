@@ -1,7 +1,14 @@
 //! `hpcsweep-worker`: the heavy half of the worker, for trials that need MPI or libtorch in-process.
 //!
 //! `hpcsweep worker` becomes this program where a trial needs it; both must be of one version. The one
-//! place that may name the crates `mpi` and `tch`; this build has neither.
+//! place that may name the crates `mpi` and `tch`; a build without these features has neither.
+
+#[cfg(feature = "mpi")]
+#[allow(dead_code, reason = "a library to the verbs of this program")]
+mod mpi;
+#[cfg(feature = "torch")]
+#[allow(dead_code, reason = "a library to the verbs of this program")]
+mod torch;
 
 use std::process::ExitCode;
 

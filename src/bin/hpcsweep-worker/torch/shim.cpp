@@ -1,0 +1,3 @@
+// What tch leaves out of libtorch.
+
+#include <torch/torch.h>
