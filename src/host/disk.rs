@@ -131,6 +131,15 @@ pub fn aside(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}.{}.tmp", super::clock::short_token()))
 }
 
+/// Appends to a file, which is made where it is missing.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn append(path: &Path, bytes: &[u8]) -> Result<()> {
+    let write = || OpenOptions::new().append(true).create(true).open(path)?.write_all(bytes);
+    write().map_err(|e| fault("append to", path, &e).into())
+}
+
 /// Creates a file that must not exist yet, for appending; `None` if it exists.
 ///
 /// # Errors

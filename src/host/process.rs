@@ -2,7 +2,8 @@
 //! its own that dies with us.
 
 use std::io::Read;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -196,4 +197,18 @@ pub fn tell(child: &Child, signal: Signal) {
 pub fn socket_pair() -> std::io::Result<(OwnedFd, OwnedFd)> {
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
     Ok(socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC)?)
+}
+
+/// The socket that whoever started this process has left open for it under this number; closed on exec
+/// from now on.
+///
+/// # Errors
+/// When the number is no open socket.
+#[expect(unsafe_code, reason = "a number that our own parent has given us becomes a descriptor")]
+pub fn adopt_socket(number: i32) -> std::io::Result<UnixStream> {
+    // SAFETY: borrowed for a look only; a number that is not open gives EBADF.
+    let look = unsafe { BorrowedFd::borrow_raw(number.max(3)) };
+    nix::fcntl::fcntl(look, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
+    // SAFETY: open, as just seen, and nobody else's: the parent opened it for us before our start.
+    Ok(unsafe { UnixStream::from_raw_fd(number.max(3)) })
 }

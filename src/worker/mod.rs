@@ -8,12 +8,14 @@ mod addresses;
 pub mod attempt;
 pub mod child;
 pub mod launch;
+pub mod lines;
 pub mod member;
 mod others;
 mod output;
 pub mod peers;
 pub mod prepare;
 pub mod program;
+pub mod rows;
 pub mod scratch;
 
 use std::path::PathBuf;

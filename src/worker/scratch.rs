@@ -2,14 +2,15 @@
 //! files by which the program hands back metrics and a result. Removed when the attempt ends.
 
 use std::fs::{self, DirBuilder};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use serde_json::{Map, Value};
 
+use super::lines::{Lines, one_line, open_plain, parse_lenient};
 use crate::host::{Vars, clock, disk};
 use crate::words;
 
@@ -18,11 +19,7 @@ use crate::words;
 pub struct Scratch {
     dir: PathBuf,
     /// The file whose lines are taken.
-    followed: PathBuf,
-    read: u64,
-    rest: Vec<u8>,
-    odd_lines: u64,
-    first_odd: Option<String>,
+    lines: Lines,
     odd_result: Option<String>,
 }
 
@@ -42,15 +39,7 @@ impl Scratch {
             .mode(0o700)
             .create(&dir)
             .map_err(|e| disk::fault("make the folder", &dir, &e))?;
-        let scratch = Self {
-            followed: dir.join("metrics.jsonl"),
-            dir,
-            read: 0,
-            rest: Vec::new(),
-            odd_lines: 0,
-            first_odd: None,
-            odd_result: None,
-        };
+        let scratch = Self { lines: Lines::of(dir.join("metrics.jsonl")), dir, odd_result: None };
         let path = scratch.params();
         fs::write(&path, serde_json::to_vec(params)?)
             .map_err(|e| disk::fault("write", &path, &e))?;
@@ -79,7 +68,7 @@ impl Scratch {
 
     /// From now on lines are taken from those that are reduced over the ranks.
     pub fn follow_reduced(&mut self) {
-        self.followed = self.reduced();
+        self.lines = Lines::of(self.reduced());
     }
 
     /// Where the program may leave its final result, one JSON value.
@@ -102,48 +91,9 @@ impl Scratch {
         one_line(&self.file("sync-reason.txt"))
     }
 
-    /// The metric lines that are complete and have not been taken yet. With `last`, a final line
-    /// without a newline counts too. Lines that are no JSON object are counted, not kept.
+    /// The metric lines that are complete and have not been taken yet; see [`Lines::take`].
     pub fn take_metrics(&mut self, last: bool) -> Vec<Map<String, Value>> {
-        if let Some(mut file) = open_plain(&self.followed)
-            && self.is_longer(&file)
-            && file.seek(SeekFrom::Start(self.read)).is_ok()
-            && let Ok(n) = file.read_to_end(&mut self.rest)
-        {
-            self.read += n as u64;
-        }
-        let end = match self.rest.iter().rposition(|&b| b == b'\n') {
-            _ if last => self.rest.len(),
-            Some(newline) => newline + 1,
-            None => 0,
-        };
-        let mut rows = Vec::new();
-        for line in self.rest[..end].split(|&b| b == b'\n') {
-            let line = line.trim_ascii();
-            if line.is_empty() {
-                continue;
-            }
-            match parse_row(line) {
-                Some(row) => rows.push(row),
-                None => {
-                    self.odd_lines += 1;
-                    let text = String::from_utf8_lossy(line);
-                    self.first_odd.get_or_insert_with(|| words::short(&text, 60));
-                }
-            }
-        }
-        self.rest.drain(..end);
-        rows
-    }
-
-    /// Whether there may be more to read; a file that was written anew is read from its beginning.
-    fn is_longer(&mut self, file: &fs::File) -> bool {
-        let len = file.metadata().map_or(0, |m| m.len());
-        if len < self.read {
-            self.read = 0;
-            self.rest.clear();
-        }
-        len > self.read
+        self.lines.take(last)
     }
 
     /// The final result, if the program left one that is JSON.
@@ -160,10 +110,7 @@ impl Scratch {
     /// What the program has left that could not be read, in words.
     pub fn complaints(&self) -> Option<String> {
         let mut all = Vec::new();
-        if let Some(first) = &self.first_odd {
-            let lines = words::count(self.odd_lines, "line");
-            all.push(format!("{lines} of $HPCSWEEP_METRICS left out, no JSON object: {first}"));
-        }
+        all.extend(self.lines.complaint());
         if let Some(text) = &self.odd_result {
             all.push(format!("$HPCSWEEP_RESULT left out, no JSON: {text}"));
         }
@@ -174,29 +121,6 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.dir);
-    }
-}
-
-/// The first line of a small file that holds any; at most 300 characters.
-fn one_line(path: &Path) -> Option<String> {
-    let mut bytes = Vec::new();
-    open_plain(path)?.take(4096).read_to_end(&mut bytes).ok()?;
-    let text = String::from_utf8_lossy(&bytes);
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
-    Some(line.chars().filter(|c| !c.is_control()).take(300).collect())
-}
-
-/// Opens what the program has left, if it is a file: a pipe in its place must not hold us up.
-fn open_plain(path: &Path) -> Option<fs::File> {
-    let flags = nix::fcntl::OFlag::O_NONBLOCK.bits();
-    let file = fs::File::options().read(true).custom_flags(flags).open(path).ok()?;
-    file.metadata().is_ok_and(|m| m.is_file()).then_some(file)
-}
-
-fn parse_row(line: &[u8]) -> Option<Map<String, Value>> {
-    match parse_lenient(line)? {
-        Value::Object(map) => Some(map),
-        _ => None,
     }
 }
 
@@ -216,47 +140,6 @@ pub fn sweep_up(vars: &Vars, sweep: &Path, trial: u64) {
             disk::remove_tree(&base.join(name));
         }
     }
-}
-
-/// JSON, and the `NaN`, `Infinity`, `-Infinity` that Python's json module writes: they become the
-/// strings `nan`, `inf`, `-inf`, so that a diverged run keeps its metrics.
-fn parse_lenient(text: &[u8]) -> Option<Value> {
-    if let Ok(value) = serde_json::from_slice(text) {
-        return Some(value);
-    }
-    let text = std::str::from_utf8(text).ok()?;
-    // A bare `nan` is what Python's print() makes of it.
-    if let Some(word) = ["nan", "inf", "-inf"].iter().find(|word| **word == text) {
-        return Some(Value::from(*word));
-    }
-    let mut out = String::with_capacity(text.len() + 8);
-    let mut rest = text;
-    let mut quoted = false;
-    while let Some(c) = rest.chars().next() {
-        if quoted {
-            let len = if c == '\\' {
-                1 + rest[1..].chars().next().map_or(0, char::len_utf8)
-            } else {
-                c.len_utf8()
-            };
-            quoted = c != '"';
-            out.push_str(&rest[..len]);
-            rest = &rest[len..];
-            continue;
-        }
-        let word = [("-Infinity", "\"-inf\""), ("Infinity", "\"inf\""), ("NaN", "\"nan\"")]
-            .into_iter()
-            .find(|(word, _)| rest.starts_with(word));
-        if let Some((word, stands_for)) = word {
-            out.push_str(stands_for);
-            rest = &rest[word.len()..];
-        } else {
-            quoted = c == '"';
-            out.push(c);
-            rest = &rest[c.len_utf8()..];
-        }
-    }
-    serde_json::from_str(&out).ok()
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ const NEIGHBOURS: [(&str, &str, &str); 9] = [
 ];
 
 /// Files outside `host` that use `std::fs` themselves, each with its reason.
-const OWN_FILES: [(&str, &str); 17] = [
+const OWN_FILES: [(&str, &str); 18] = [
     ("src/cli/mod.rs", "reads profiles for `site`, which knows no disk"),
     ("src/cli/sweeps.rs", "the note of the last sweep, whose loss is no fault"),
     ("src/doctor.rs", "tries the file system's own calls"),
@@ -50,7 +50,8 @@ const OWN_FILES: [(&str, &str); 17] = [
     ("src/worker/peers.rs", "removes the meeting's file, whose loss is no fault"),
     ("src/worker/prepare.rs", "hands the open log to the program"),
     ("src/worker/program.rs", "hands the open log to the program"),
-    ("src/worker/scratch.rs", "follows the metrics file of a running program"),
+    ("src/worker/lines.rs", "follows the metrics file of a running program"),
+    ("src/worker/scratch.rs", "a folder of its own mode for this user alone"),
 ];
 
 /// The source files with their text above the first `#[cfg(test)]`.

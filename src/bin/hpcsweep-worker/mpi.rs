@@ -7,6 +7,7 @@
 
 #![expect(unsafe_code, reason = "MPI is a C library; the crate `mpi` has no in-place collectives")]
 
+mod quiet;
 mod sums;
 
 use std::cell::Cell;

@@ -1,0 +1,64 @@
+//! An exchange that leaves the cores alone while it waits: MPI libraries spin, and the program whose
+//! values are exchanged needs the core.
+
+use std::ffi::c_int;
+use std::time::Duration;
+
+use ::mpi::ffi;
+use hpcsweep::fault::Fault;
+
+use super::{World, check, check_len};
+
+impl World {
+    /// As [`all_gather`](hpcsweep::sync::peers::Peers::all_gather), but between looks at its progress
+    /// `nap` decides what this thread does; it is told how many looks there have been.
+    ///
+    /// # Errors
+    /// When a rank is gone, or what `nap` returns; the exchange is then left under way, and this World
+    /// is good for nothing but to be aborted.
+    pub(crate) fn all_gather_quietly(
+        &mut self,
+        mine: &[u8],
+        all: &mut [u8],
+        mut nap: impl FnMut(u32) -> Result<Duration, Fault>,
+    ) -> Result<(), Fault> {
+        self.check_alive()?;
+        check_len(all.len(), mine.len() * self.size as usize)?;
+        let len = c_int::try_from(mine.len())
+            .map_err(|_| Fault::machine("an exchange of more bytes than MPI counts"))?;
+        // SAFETY: a constant of the library.
+        let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
+        // SAFETY: `mine` has `len` bytes and `all` has `size` times as many; both are borrowed until
+        // the request is complete, or for good where an error ends this process.
+        let code = unsafe {
+            ffi::MPI_Iallgather(
+                mine.as_ptr().cast(),
+                len,
+                ffi::RSMPI_UINT8_T,
+                all.as_mut_ptr().cast(),
+                len,
+                ffi::RSMPI_UINT8_T,
+                self.comm,
+                &mut request,
+            )
+        };
+        check("MPI_Iallgather", code)?;
+        let mut looks = 0;
+        loop {
+            let mut done = 0;
+            // SAFETY: the request of above; nobody wants the status.
+            let code = unsafe { ffi::MPI_Test(&mut request, &mut done, ffi::RSMPI_STATUS_IGNORE) };
+            check("MPI_Test", code)?;
+            if done != 0 {
+                return Ok(());
+            }
+            let pause = nap(looks)?;
+            looks = looks.saturating_add(1);
+            if pause.is_zero() {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(pause);
+            }
+        }
+    }
+}

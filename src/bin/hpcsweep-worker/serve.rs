@@ -1,0 +1,227 @@
+//! `hpcsweep-worker sync FILE`: the MPI process beside a program that is none. It carries out what the
+//! program asks for over its socket (docs/sync-protocol.md), and reduces the metric lines of all ranks.
+//!
+//! Ranks act in rounds: each says what it has (a request, lines, an end), and what all of them have is done
+//! by all. Between rounds they sleep, for the cores belong to the programs.
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use anyhow::Result;
+use hpcsweep::fault::Fault;
+use hpcsweep::host::signal::Signals;
+use hpcsweep::host::{disk, process};
+use hpcsweep::sync::frame::{Answer, Request, serve_one};
+use hpcsweep::sync::meeting::absent;
+use hpcsweep::sync::peers::Peers;
+use hpcsweep::worker::lines::Lines;
+use hpcsweep::worker::program::SyncJob;
+use hpcsweep::worker::rows;
+use nix::sys::signal::Signal;
+use serde_json::{Map, Value};
+
+use crate::mpi::World;
+
+/// How long a rank with nothing to do sleeps, at most.
+const LONGEST_NAP: Duration = Duration::from_millis(10);
+
+/// What a rank says at the beginning of a round: two bytes of flags, then how many lines it has.
+const PENDING: u8 = 1;
+const ENDED: u8 = 2;
+const SAID: usize = 8;
+
+/// Serves one rank's program to its end.
+///
+/// # Errors
+/// When MPI does not see the ranks that the launcher started, or one of them is gone.
+pub(crate) fn run(job: &SyncJob) -> Result<()> {
+    let mut signals = Signals::listen(&[Signal::SIGUSR1])?;
+    let socket = process::adopt_socket(job.socket)
+        .map_err(|e| Fault::machine(format!("no socket to the program: {}", disk::reason(&e))))?;
+    let mut world = World::init()?;
+    crate::launch::settle(job.rank, job.world, &job.host, &world)?;
+    let mut served = Served {
+        requests: listen(socket.try_clone()?),
+        socket,
+        pending: None,
+        lines: Lines::of(job.metrics.clone()),
+        rows: VecDeque::new(),
+        ended: false,
+    };
+    let mut nap = Duration::ZERO;
+    loop {
+        served.look(&mut signals, nap, (job.rank, job.world));
+        let said = exchange(&mut world, served.say(), served.pending.is_some())?;
+        let mut moved = false;
+        let is = |rank: &[u8; SAID], flag: u8| rank[0] & flag != 0;
+        if said.iter().any(|r| is(r, PENDING)) && said.iter().all(|r| is(r, PENDING | ENDED)) {
+            served.sync(&mut world)?;
+            moved = true;
+        }
+        let lines = common_lines(&said);
+        if lines > 0 {
+            served.reduce(&mut world, job, lines)?;
+            moved = true;
+        }
+        let over = |r: &[u8; SAID]| is(r, ENDED) && !is(r, PENDING) && lines_of(r) == 0;
+        if said.iter().all(over) {
+            world.finish()?;
+            return Ok(());
+        }
+        nap = if moved { Duration::ZERO } else { (nap * 2).clamp(FIRST_NAP, LONGEST_NAP) };
+    }
+}
+
+const FIRST_NAP: Duration = Duration::from_micros(200);
+
+/// How many lines all ranks have that still write any.
+fn common_lines(said: &[[u8; SAID]]) -> u32 {
+    let writing = said.iter().filter(|r| r[0] & ENDED == 0 || lines_of(r) > 0);
+    writing.map(lines_of).min().unwrap_or(0)
+}
+
+fn lines_of(said: &[u8; SAID]) -> u32 {
+    u32::from_le_bytes([said[4], said[5], said[6], said[7]])
+}
+
+/// What every rank says in this round.
+fn exchange(world: &mut World, mine: [u8; SAID], eager: bool) -> Result<Vec<[u8; SAID]>, Fault> {
+    let mut all = vec![0; SAID * world.size() as usize];
+    world.all_gather_quietly(&mine, &mut all, |looks| {
+        // A program that waits for its sync is worth a spin: the others are about to ask too.
+        Ok(match looks {
+            0..2000 if eager => Duration::ZERO,
+            0..20 => Duration::from_micros(50),
+            20..100 => Duration::from_micros(500),
+            _ => Duration::from_millis(2),
+        })
+    })?;
+    Ok(all.chunks_exact(SAID).map(|one| <[u8; SAID]>::try_from(one).unwrap_or_default()).collect())
+}
+
+/// One rank's program, as its helper sees it.
+struct Served {
+    requests: Receiver<Request>,
+    socket: UnixStream,
+    pending: Option<Request>,
+    lines: Lines,
+    rows: VecDeque<Map<String, Value>>,
+    ended: bool,
+}
+
+/// Reads requests beside the thread that owns MPI.
+fn listen(mut socket: UnixStream) -> Receiver<Request> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        loop {
+            match Request::read(&mut socket) {
+                Ok(Some(request)) => {
+                    if sender.send(request).is_err() {
+                        return;
+                    }
+                }
+                Ok(None) => return,
+                Err(fault) => {
+                    let _ = sender.send(Request::Broken(fault.sentence));
+                    return;
+                }
+            }
+        }
+    });
+    receiver
+}
+
+impl Served {
+    /// Takes in what the program has done, waiting for a request no longer than `nap`.
+    fn look(&mut self, signals: &mut Signals, nap: Duration, (rank, world): (u32, u32)) {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let hello = Answer::Hello { rank, world, version };
+        while signals.next(Duration::ZERO).is_some() {
+            self.ended = true;
+        }
+        if self.pending.is_none() {
+            match self.requests.recv_timeout(nap) {
+                // Who a rank is it knows by itself.
+                Ok(Request::Hello) => self.answer(&hello),
+                Ok(request) => self.pending = Some(request),
+                Err(RecvTimeoutError::Timeout) => {}
+                // The program has closed its end, and may go on without syncs.
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(nap),
+            }
+        }
+        self.rows.extend(self.lines.take(self.ended));
+    }
+
+    fn say(&self) -> [u8; SAID] {
+        let mut said = [0; SAID];
+        said[0] = if self.pending.is_some() { PENDING } else { 0 };
+        said[0] |= if self.ended { ENDED } else { 0 };
+        let lines = u32::try_from(self.rows.len()).unwrap_or(u32::MAX);
+        said[4..].copy_from_slice(&lines.to_le_bytes());
+        said
+    }
+
+    /// Carries out one request, together with all ranks.
+    fn sync(&mut self, world: &mut World) -> Result<(), Fault> {
+        let Some(request) = self.pending.take() else {
+            absent(world, "its program has ended")?;
+            return Ok(());
+        };
+        let answer = serve_one(world, request)?;
+        self.answer(&answer);
+        Ok(())
+    }
+
+    fn answer(&mut self, answer: &Answer) {
+        // A program that went away while it was served: its worker tells of its end.
+        let _ = answer.write(&mut self.socket).and_then(|()| self.socket.flush());
+    }
+
+    /// Reduces so many lines of each rank that has any; rank 0 writes them.
+    fn reduce(&mut self, world: &mut World, job: &SyncJob, lines: u32) -> Result<()> {
+        let lines = (lines as usize).min(self.rows.len());
+        let mine: Vec<Map<String, Value>> = self.rows.drain(..lines).collect();
+        let mine = serde_json::to_vec(&mine)?;
+        let size = world.size() as usize;
+        let mut lens = vec![0; 8 * size];
+        world.all_gather(&(mine.len() as u64).to_le_bytes(), &mut lens)?;
+        let lens: Vec<usize> = lens
+            .chunks_exact(8)
+            .map(|len| <[u8; 8]>::try_from(len).map_or(0, u64::from_le_bytes) as usize)
+            .collect();
+        let mut all = vec![0; lens.iter().sum()];
+        world.all_gather_pieces(&mine, &lens, &mut all)?;
+        if world.rank() > 0 {
+            return Ok(());
+        }
+        let mut rest = all.as_slice();
+        let mut ranks: Vec<VecDeque<Map<String, Value>>> = Vec::new();
+        for len in lens {
+            let (piece, after) = rest.split_at(len);
+            ranks.push(serde_json::from_slice(piece)?);
+            rest = after;
+        }
+        let mut text = Vec::new();
+        loop {
+            let row: Vec<_> = ranks.iter_mut().filter_map(VecDeque::pop_front).collect();
+            if row.is_empty() {
+                break;
+            }
+            serde_json::to_writer(&mut text, &rows::reduce(&row, &job.reduce))?;
+            text.push(b'\n');
+        }
+        disk::append(&job.reduced, &text)
+    }
+}
+
+/// Reads the job of a helper.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn job(file: &Path) -> Result<SyncJob> {
+    Ok(serde_json::from_slice(&disk::read_bytes(file)?)?)
+}
