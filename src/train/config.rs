@@ -564,10 +564,3 @@ fn last_factor() -> f64 {
 fn threshold() -> f64 {
     1e-4
 }
-
-impl Config {
-    /// PLACEHOLDER until merged
-    pub fn check(&self) -> Result<(), crate::fault::Fault> {
-        Ok(())
-    }
-}
