@@ -3,3 +3,4 @@
 
 pub mod config;
 pub mod job;
+pub mod mt19937;
