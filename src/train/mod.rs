@@ -4,3 +4,5 @@
 pub mod config;
 pub mod job;
 pub mod mt19937;
+pub mod sampler;
+pub mod shard;
