@@ -6,3 +6,4 @@ pub mod job;
 pub mod mt19937;
 pub mod sampler;
 pub mod shard;
+pub mod split;
