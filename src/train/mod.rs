@@ -5,5 +5,7 @@ pub mod config;
 pub mod job;
 pub mod mt19937;
 pub mod sampler;
+pub mod schedule;
 pub mod shard;
 pub mod split;
+pub mod stopping;
