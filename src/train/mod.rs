@@ -1,6 +1,7 @@
 //! Training as arithmetic: what a run is, which rank takes which sample, when the rate falls and when
 //! to stop. Knows neither libtorch nor MPI; `hpcsweep-worker` does the work.
 
+pub mod bucket;
 pub mod config;
 pub mod job;
 pub mod mt19937;
