@@ -4,9 +4,11 @@
 pub mod bucket;
 pub mod config;
 pub mod job;
+pub mod means;
 pub mod mt19937;
 pub mod sampler;
 pub mod schedule;
+pub mod seed;
 pub mod shard;
 pub mod split;
 pub mod stopping;
