@@ -2,6 +2,7 @@
 //! to stop. Knows neither libtorch nor MPI; `hpcsweep-worker` does the work.
 
 pub mod bucket;
+pub mod check;
 pub mod config;
 pub mod job;
 pub mod means;
