@@ -1,11 +1,18 @@
-//! `hpcsweep-worker`: the heavy half of the worker, for trials that need MPI or libtorch in-process.
+//! `hpcsweep-worker`: the heavy half of the worker, for trials that need MPI or libtorch.
 //!
-//! `hpcsweep worker` becomes this program where a trial needs it; both must be of one version. The one
-//! place that may name the crates `mpi` and `tch`; a build without these features has neither.
+//! `hpcsweep worker` starts it beside or as a trial's program; both must be of one version. The one place
+//! that may name the crates `mpi` and `tch`; a build without these features has neither.
 
+mod about;
+#[cfg(feature = "mpi")]
+mod end;
+#[cfg(feature = "mpi")]
+mod launch;
 #[cfg(feature = "mpi")]
 #[allow(dead_code, reason = "a library to the verbs of this program")]
 mod mpi;
+#[cfg(feature = "mpi")]
+mod serve;
 #[cfg(feature = "torch")]
 #[allow(dead_code, reason = "a library to the verbs of this program")]
 mod torch;
@@ -14,11 +21,7 @@ use std::process::ExitCode;
 
 use hpcsweep::worker::launch::VERSION_VARIABLE;
 
-#[expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a program of its own prints for itself"
-)]
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "a program of its own speaks for itself")]
 fn main() -> ExitCode {
     let own = env!("CARGO_PKG_VERSION");
     if let Ok(theirs) = std::env::var(VERSION_VARIABLE)
@@ -28,14 +31,27 @@ fn main() -> ExitCode {
         eprintln!("hint: install both programs of one version together");
         return ExitCode::from(4);
     }
-    match std::env::args().nth(1).as_deref() {
-        Some("--version" | "-V") => {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args.as_slice() {
+        ["--version" | "-V"] => {
             println!("hpcsweep-worker {own}");
             ExitCode::SUCCESS
         }
+        ["about"] => {
+            print!("{}", about::text());
+            ExitCode::SUCCESS
+        }
+        #[cfg(feature = "mpi")]
+        ["sync", file] => serve::main(std::path::Path::new(file)),
+        ["train" | "evaluate" | "sync", _] => {
+            eprintln!("error: this hpcsweep-worker was built without MPI or libtorch");
+            eprintln!("hint: build it with `cargo build --release --features mpi,torch`");
+            ExitCode::from(4)
+        }
         _ => {
-            eprintln!("error: this hpcsweep-worker was built without MPI and libtorch");
-            eprintln!("hint: plans with `[run] command` need neither: start `hpcsweep worker`");
+            eprintln!("error: hpcsweep-worker is started by `hpcsweep worker`");
+            eprintln!("hint: `hpcsweep-worker about` says what it was built with");
             ExitCode::from(2)
         }
     }
