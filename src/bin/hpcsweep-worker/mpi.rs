@@ -325,7 +325,7 @@ fn abort_on_panic() {
 }
 
 /// Ends all ranks if MPI runs. Does not return then.
-fn abort_all(code: c_int) {
+pub(crate) fn abort_all(code: c_int) {
     let (mut started, mut ended) = (0, 0);
     // SAFETY: both may be called at any time; MPI_Abort only between start and end.
     unsafe {

@@ -8,22 +8,25 @@ use std::collections::VecDeque;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use anyhow::Result;
-use hpcsweep::fault::Fault;
+use hpcsweep::fault::{Fault, Kind};
 use hpcsweep::host::signal::Signals;
 use hpcsweep::host::{disk, process};
-use hpcsweep::sync::frame::{Answer, Request, serve_one};
-use hpcsweep::sync::meeting::absent;
+use hpcsweep::sync::absent;
+use hpcsweep::sync::frame::{Answer, Request};
 use hpcsweep::sync::peers::Peers;
+use hpcsweep::sync::serve::serve_one;
 use hpcsweep::worker::lines::Lines;
 use hpcsweep::worker::program::SyncJob;
 use hpcsweep::worker::rows;
 use nix::sys::signal::Signal;
 use serde_json::{Map, Value};
 
+use crate::end;
 use crate::mpi::World;
 
 /// How long a rank with nothing to do sleeps, at most.
@@ -34,11 +37,25 @@ const PENDING: u8 = 1;
 const ENDED: u8 = 2;
 const SAID: usize = 8;
 
+/// The verb: serves the program of the job in this file to its end.
+pub(crate) fn main(file: &Path) -> ExitCode {
+    let job = disk::read_bytes(file).and_then(|bytes| Ok(serde_json::from_slice(&bytes)?));
+    let job: SyncJob = match job {
+        Ok(job) => job,
+        Err(error) => end::fail(Path::new(""), &format!("{error:#}")),
+    };
+    end::arm(&job.reason);
+    match run(&job) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => end::fail(&job.reason, &format!("{error:#}")),
+    }
+}
+
 /// Serves one rank's program to its end.
 ///
 /// # Errors
 /// When MPI does not see the ranks that the launcher started, or one of them is gone.
-pub(crate) fn run(job: &SyncJob) -> Result<()> {
+fn run(job: &SyncJob) -> Result<()> {
     let mut signals = Signals::listen(&[Signal::SIGUSR1])?;
     let socket = process::adopt_socket(job.socket)
         .map_err(|e| Fault::machine(format!("no socket to the program: {}", disk::reason(&e))))?;
@@ -171,9 +188,13 @@ impl Served {
             absent(world, "its program has ended")?;
             return Ok(());
         };
-        let answer = serve_one(world, request)?;
+        let answer = serve_one(world, request);
         self.answer(&answer);
-        Ok(())
+        match answer {
+            // A rank is gone: nothing more can be synced.
+            Answer::Failed(fault) if fault.kind == Kind::Machine => Err(fault),
+            _ => Ok(()),
+        }
     }
 
     fn answer(&mut self, answer: &Answer) {
@@ -218,10 +239,3 @@ impl Served {
     }
 }
 
-/// Reads the job of a helper.
-///
-/// # Errors
-/// When it cannot be read.
-pub(crate) fn job(file: &Path) -> Result<SyncJob> {
-    Ok(serde_json::from_slice(&disk::read_bytes(file)?)?)
-}

@@ -1,0 +1,81 @@
+//! The bad end of a rank: said once, written where its worker looks, and no other rank waits for it.
+//!
+//! A rank that fails must not return from `main`: MPI's end waits for the other ranks, which wait for
+//! this one in a collective. So it says why and is gone; the worker that started it ends the trial on all
+//! ranks within moments. MPI_Abort would be too much: under srun it kills every process of the step at
+//! once, the worker that writes the record included (seen with Slurm 22.05 and PMIx). Where no worker
+//! watches, it is right.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hpcsweep::host::disk;
+use hpcsweep::worker::launch::VERSION_VARIABLE;
+use nix::libc;
+
+static REASON: OnceLock<PathBuf> = OnceLock::new();
+static FAILING: AtomicBool = AtomicBool::new(false);
+
+/// Makes a panic on any thread an end like any other, with `reason` as the file for its line.
+pub(crate) fn arm(reason: &Path) {
+    if REASON.set(reason.to_owned()).is_err() {
+        return;
+    }
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        before(panic);
+        let what = panic.payload_as_str().unwrap_or("no message");
+        let place = panic.location().map(|at| format!(" ({at})")).unwrap_or_default();
+        fail(REASON.get().map_or(Path::new(""), |path| path), &format!("panic: {what}{place}"));
+    }));
+}
+
+/// The one line of an error that has several: sentence, place and hint.
+pub(crate) fn line(text: &str) -> String {
+    let parts: Vec<&str> = text.lines().map(str::trim).filter(|part| !part.is_empty()).collect();
+    parts.join("; ")
+}
+
+/// Says why this rank ends, where its worker and a person look. The file appears whole.
+#[expect(clippy::print_stderr, reason = "the last words of a program of its own")]
+pub(crate) fn say(reason: &Path, text: &str) {
+    eprintln!("error: {text}");
+    if let Err(error) = disk::write_whole(reason, format!("{}\n", line(text)).as_bytes()) {
+        eprintln!("error: {error}");
+    }
+}
+
+/// Ends a rank that the others do not know to have failed. Calls nothing that waits for them: says why,
+/// and leaves; without a worker that supervises it, ends all ranks through MPI.
+pub(crate) fn fail(reason: &Path, text: &str) -> ! {
+    if FAILING.swap(true, Ordering::SeqCst) {
+        // Another thread is at it already.
+        loop {
+            std::thread::park();
+        }
+    }
+    say(reason, text);
+    if std::env::var(VERSION_VARIABLE).is_ok() {
+        leave(1);
+    }
+    crate::mpi::abort_all(1);
+    leave(1)
+}
+
+/// Ends this process without the exit handlers of MPI and CUDA, which may wait for what will not come.
+#[expect(unsafe_code, reason = "_exit(2)")]
+pub(crate) fn leave(code: i32) -> ! {
+    // SAFETY: ends the process; nothing of it runs afterwards.
+    unsafe { libc::_exit(code) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_of_several_lines_becomes_one() {
+        assert_eq!(line("no data\n  plan.toml:3\nhint: add some\n"), "no data; plan.toml:3; hint: add some");
+    }
+}
