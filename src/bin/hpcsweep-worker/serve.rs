@@ -89,11 +89,12 @@ fn run(job: &SyncJob) -> Result<()> {
             world.finish()?;
             return Ok(());
         }
-        nap = if moved { Duration::ZERO } else { (nap * 2).clamp(FIRST_NAP, LONGEST_NAP) };
+        // A program that has just synced may do so again at once.
+        nap = if moved { FIRST_NAP } else { (nap * 2).clamp(FIRST_NAP, LONGEST_NAP) };
     }
 }
 
-const FIRST_NAP: Duration = Duration::from_micros(200);
+const FIRST_NAP: Duration = Duration::from_micros(500);
 
 /// How many lines all ranks have that still write any.
 fn common_lines(said: &[[u8; SAID]]) -> u32 {
