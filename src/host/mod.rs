@@ -6,6 +6,7 @@
 pub mod clock;
 pub mod disk;
 pub mod gpus;
+pub mod map;
 pub mod process;
 pub mod signal;
 pub mod vars;
