@@ -4,6 +4,7 @@
 pub mod bucket;
 pub mod check;
 pub mod config;
+pub mod data;
 pub mod job;
 pub mod means;
 pub mod mt19937;
