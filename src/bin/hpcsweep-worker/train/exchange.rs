@@ -1,0 +1,96 @@
+//! Small exchanges of numbers among the ranks. What is decided from them is decided from the same bits
+//! everywhere.
+
+use hpcsweep::fault::Fault;
+use hpcsweep::sync::peers::Peers;
+use hpcsweep::train::means::Means;
+
+/// Everyone's numbers in rank order, as many from each.
+///
+/// # Errors
+/// When a rank is gone.
+pub(crate) fn gather(peers: &mut dyn Peers, mine: &[f64]) -> Result<Vec<f64>, Fault> {
+    let bytes: Vec<u8> = mine.iter().flat_map(|n| n.to_le_bytes()).collect();
+    let mut all = vec![0; bytes.len() * peers.size() as usize];
+    peers.all_gather(&bytes, &mut all)?;
+    let (numbers, _) = all.as_chunks::<8>();
+    Ok(numbers.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect())
+}
+
+/// Everyone's count in rank order; exact below 2^53.
+///
+/// # Errors
+/// When a rank is gone.
+pub(crate) fn counts(peers: &mut dyn Peers, mine: u64) -> Result<Vec<u64>, Fault> {
+    Ok(gather(peers, &[mine as f64])?.into_iter().map(|n| n as u64).collect())
+}
+
+/// Everyone's sums of the epoch in rank order.
+///
+/// # Errors
+/// When a rank is gone.
+pub(crate) fn means(peers: &mut dyn Peers, mine: &Means) -> Result<Vec<Means>, Fault> {
+    let all = gather(peers, &mine.to_numbers())?;
+    let (ranks, _) = all.as_chunks::<3>();
+    Ok(ranks.iter().map(|numbers| Means::from_numbers(*numbers)).collect())
+}
+
+/// What a rank says in each step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Word {
+    /// Samples it took.
+    pub(crate) samples: u64,
+    /// Whether it was asked to end.
+    pub(crate) is_asked: bool,
+    /// Whether its losses are numbers.
+    pub(crate) is_finite: bool,
+}
+
+/// What all said in a step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Heard {
+    /// Samples of all ranks.
+    pub(crate) samples: u64,
+    /// Whether any was asked to end: then all do, here.
+    pub(crate) is_asked: bool,
+    /// The first rank whose loss is no number.
+    pub(crate) not_finite: Option<usize>,
+}
+
+impl Word {
+    /// Tells and hears.
+    ///
+    /// # Errors
+    /// When a rank is gone.
+    pub(crate) fn exchange(self, peers: &mut dyn Peers) -> Result<Heard, Fault> {
+        let number = |is: bool| f64::from(u8::from(is));
+        let mine = [self.samples as f64, number(self.is_asked), number(self.is_finite)];
+        let all = gather(peers, &mine)?;
+        let (ranks, _) = all.as_chunks::<3>();
+        Ok(Heard {
+            samples: ranks.iter().map(|word| word[0] as u64).sum(),
+            is_asked: ranks.iter().any(|word| word[1] > 0.0),
+            not_finite: ranks.iter().position(|word| word[2] == 0.0),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hpcsweep::sync::peers::Alone;
+
+    use super::*;
+
+    #[test]
+    fn alone_one_hears_oneself() {
+        let mut word = Word { samples: 7, is_asked: false, is_finite: true };
+        let heard = Heard { samples: 7, is_asked: false, not_finite: None };
+        assert_eq!(word.exchange(&mut Alone), Ok(heard));
+        (word.is_asked, word.is_finite) = (true, false);
+        let heard = Heard { samples: 7, is_asked: true, not_finite: Some(0) };
+        assert_eq!(word.exchange(&mut Alone), Ok(heard));
+        let means = Means { loss_sum: 0.1, samples: 3, right: 2 };
+        assert_eq!(super::means(&mut Alone, &means), Ok(vec![means]));
+        assert_eq!(counts(&mut Alone, 9), Ok(vec![9]));
+    }
+}
