@@ -1,5 +1,6 @@
 //! Training trials of the heavy worker as subprocesses: alone, or as ranks of a real mpirun.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -84,6 +85,13 @@ impl Trial {
         Running { child: command.spawn().unwrap() }
     }
 
+    /// Runs rank 0 alone, as a launcher does that MPI does not understand.
+    pub(crate) fn run_alone(&self) -> Ended {
+        let output = Command::new(WORKER).arg("train").arg(self.path("job.0.json")).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        Ended { code: output.status.code(), text }
+    }
+
     /// Runs to the end.
     pub(crate) fn run(&self) -> Ended {
         self.end(self.start())
@@ -91,7 +99,12 @@ impl Trial {
 
     pub(crate) fn end(&self, mut running: Running) -> Ended {
         let code = running.wait();
-        Ended { code, text: fs::read_to_string(self.path("log")).unwrap() }
+        Ended { code, text: self.log() }
+    }
+
+    /// What the last run has said.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
     /// Runs to the end, which must be good.
@@ -119,8 +132,14 @@ impl Trial {
         epochs
     }
 
+    /// The result, with the path of the weights within the trial's folder.
     pub(crate) fn result(&self) -> Value {
-        serde_json::from_slice(&fs::read(self.path("result.json")).unwrap()).unwrap()
+        let mut result: Value =
+            serde_json::from_slice(&fs::read(self.path("result.json")).unwrap()).unwrap();
+        let weights = result["weights"].as_str().unwrap();
+        let inner = weights.strip_prefix(self.folder.path().to_str().unwrap()).unwrap().to_owned();
+        result["weights"] = json!(inner);
+        result
     }
 
     /// The final weights.
@@ -199,4 +218,25 @@ fn mpirun(world: u32) -> Command {
 /// A file of examples.
 pub(crate) fn digits() -> Value {
     json!({"train": "examples/data/digits.npz", "validation": {"fraction": 0.2}, "scale": 0.0625})
+}
+
+/// The numbers of a file of weights, by name.
+pub(crate) fn weights(bytes: &[u8]) -> BTreeMap<String, Vec<f64>> {
+    let file = safetensors::SafeTensors::deserialize(bytes).unwrap();
+    let numbers = |view: safetensors::tensor::TensorView<'_>| -> Vec<f64> {
+        let data = view.data();
+        match view.dtype() {
+            safetensors::Dtype::F32 => {
+                data.as_chunks().0.iter().map(|n| f64::from(f32::from_le_bytes(*n))).collect()
+            }
+            safetensors::Dtype::F64 => {
+                data.as_chunks().0.iter().map(|n| f64::from_le_bytes(*n)).collect()
+            }
+            safetensors::Dtype::I64 => {
+                data.as_chunks().0.iter().map(|n| i64::from_le_bytes(*n) as f64).collect()
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    file.iter().map(|(name, view)| (name.to_owned(), numbers(view))).collect()
 }

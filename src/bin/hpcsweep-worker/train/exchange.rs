@@ -35,15 +35,44 @@ pub(crate) fn means(peers: &mut dyn Peers, mine: &Means) -> Result<Vec<Means>, F
     Ok(ranks.iter().map(|numbers| Means::from_numbers(*numbers)).collect())
 }
 
+/// A loss that is no finite number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Odd {
+    /// Not a number.
+    Nan,
+    /// Beyond all numbers.
+    Infinite,
+}
+
+impl Odd {
+    /// What is odd about a number, if something is.
+    pub(crate) fn of(number: f64) -> Option<Self> {
+        match number {
+            number if number.is_nan() => Some(Self::Nan),
+            number if number.is_infinite() => Some(Self::Infinite),
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Odd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Nan => "NaN",
+            Self::Infinite => "infinite",
+        })
+    }
+}
+
 /// What a rank says in each step.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Word {
     /// Samples it took.
     pub(crate) samples: u64,
     /// Whether it was asked to end.
     pub(crate) is_asked: bool,
-    /// Whether its losses are numbers.
-    pub(crate) is_finite: bool,
+    /// What is odd about its losses.
+    pub(crate) odd: Option<Odd>,
 }
 
 /// What all said in a step.
@@ -53,8 +82,8 @@ pub(crate) struct Heard {
     pub(crate) samples: u64,
     /// Whether any was asked to end: then all do, here.
     pub(crate) is_asked: bool,
-    /// The first rank whose loss is no number.
-    pub(crate) not_finite: Option<usize>,
+    /// The first rank with an odd loss.
+    pub(crate) odd: Option<(usize, Odd)>,
 }
 
 impl Word {
@@ -63,14 +92,21 @@ impl Word {
     /// # Errors
     /// When a rank is gone.
     pub(crate) fn exchange(self, peers: &mut dyn Peers) -> Result<Heard, Fault> {
-        let number = |is: bool| f64::from(u8::from(is));
-        let mine = [self.samples as f64, number(self.is_asked), number(self.is_finite)];
+        let odd = match self.odd {
+            None => 0.0,
+            Some(Odd::Nan) => 1.0,
+            Some(Odd::Infinite) => 2.0,
+        };
+        let mine = [self.samples as f64, f64::from(u8::from(self.is_asked)), odd];
         let all = gather(peers, &mine)?;
         let (ranks, _) = all.as_chunks::<3>();
+        let odd = ranks.iter().position(|word| word[2] > 0.0).map(|rank| {
+            (rank, if ranks[rank][2] > 1.0 { Odd::Infinite } else { Odd::Nan })
+        });
         Ok(Heard {
             samples: ranks.iter().map(|word| word[0] as u64).sum(),
             is_asked: ranks.iter().any(|word| word[1] > 0.0),
-            not_finite: ranks.iter().position(|word| word[2] == 0.0),
+            odd,
         })
     }
 }
@@ -83,12 +119,15 @@ mod tests {
 
     #[test]
     fn alone_one_hears_oneself() {
-        let mut word = Word { samples: 7, is_asked: false, is_finite: true };
-        let heard = Heard { samples: 7, is_asked: false, not_finite: None };
+        let mut word = Word { samples: 7, is_asked: false, odd: None };
+        let heard = Heard { samples: 7, is_asked: false, odd: None };
         assert_eq!(word.exchange(&mut Alone), Ok(heard));
-        (word.is_asked, word.is_finite) = (true, false);
-        let heard = Heard { samples: 7, is_asked: true, not_finite: Some(0) };
-        assert_eq!(word.exchange(&mut Alone), Ok(heard));
+        for number in [f64::NAN, f64::NEG_INFINITY] {
+            (word.is_asked, word.odd) = (true, Odd::of(number));
+            let heard = Heard { samples: 7, is_asked: true, odd: word.odd.map(|odd| (0, odd)) };
+            assert_eq!(word.exchange(&mut Alone), Ok(heard));
+        }
+        assert_eq!(Odd::of(f64::MAX), None);
         let means = Means { loss_sum: 0.1, samples: 3, right: 2 };
         assert_eq!(super::means(&mut Alone, &means), Ok(vec![means]));
         assert_eq!(counts(&mut Alone, 9), Ok(vec![9]));

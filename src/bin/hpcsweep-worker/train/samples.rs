@@ -30,6 +30,8 @@ pub(crate) struct Samples {
     pub(crate) train: Part,
     /// That decide.
     pub(crate) validation: Option<Part>,
+    /// Batches of the validation on the rank with the most.
+    pub(crate) validation_steps: u64,
     /// How they become batches.
     pub(crate) how: How,
     /// How many samples there are to learn from, over all ranks.
@@ -88,7 +90,9 @@ impl Samples {
             .hint("make `batch_size` smaller, or `drop_last = false`")
             .into());
         }
-        Ok(Self { train, validation, how, len })
+        let own = validation.as_ref().map_or(0, |v| v.sampler.steps(config.batch_size, false));
+        let validation_steps = exchange::counts(peers, own)?.into_iter().max().unwrap_or(0);
+        Ok(Self { train, validation, validation_steps, how, len })
     }
 }
 
