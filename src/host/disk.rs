@@ -125,16 +125,6 @@ pub fn write_whole_with(
     })
 }
 
-/// Appends to a file, which is made where it does not exist, in one write.
-///
-/// # Errors
-/// When it cannot be opened or written.
-pub fn append(path: &Path, bytes: &[u8]) -> Result<()> {
-    let attempt =
-        || OpenOptions::new().append(true).create(true).open(path)?.write_all(bytes);
-    attempt().map_err(|e| fault("append to", path, &e).into())
-}
-
 /// Renames a file; one that is not there is no error.
 ///
 /// # Errors

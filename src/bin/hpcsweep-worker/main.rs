@@ -16,12 +16,18 @@ mod serve;
 #[cfg(feature = "torch")]
 #[allow(dead_code, reason = "a library to the verbs of this program")]
 mod torch;
+#[cfg(all(feature = "mpi", feature = "torch"))]
+mod train;
 
 use std::process::ExitCode;
 
 use hpcsweep::worker::launch::VERSION_VARIABLE;
 
-#[expect(clippy::print_stdout, clippy::print_stderr, reason = "a program of its own speaks for itself")]
+#[expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program of its own speaks for itself"
+)]
 fn main() -> ExitCode {
     let own = env!("CARGO_PKG_VERSION");
     if let Ok(theirs) = std::env::var(VERSION_VARIABLE)
@@ -44,7 +50,13 @@ fn main() -> ExitCode {
         }
         #[cfg(feature = "mpi")]
         ["sync", file] => serve::main(std::path::Path::new(file)),
-        ["train" | "evaluate" | "sync", _] => {
+        #[cfg(all(feature = "mpi", feature = "torch"))]
+        ["train", file] => train::main(std::path::Path::new(file)),
+        #[cfg(all(feature = "mpi", feature = "torch"))]
+        ["evaluate", file, answer] => {
+            train::evaluate(std::path::Path::new(file), std::path::Path::new(answer))
+        }
+        ["train" | "evaluate" | "sync", ..] => {
             eprintln!("error: this hpcsweep-worker was built without MPI or libtorch");
             eprintln!("hint: build it with `cargo build --release --features mpi,torch`");
             ExitCode::from(4)

@@ -12,19 +12,18 @@ use hpcsweep::fault::Fault;
 use hpcsweep::host::process::{self, Sink};
 use hpcsweep::host::{Vars, disk};
 use hpcsweep::rank::is_launcher_variable;
-use hpcsweep::train::config::Precision;
 use hpcsweep::train::job::Job;
 use hpcsweep::train::means::Means;
 use nix::sys::signal::Signal;
-use tch::{Device, Kind};
+use tch::Device;
 
 use super::asked::Asked;
-use super::checkpoint::{file, folder, pieces};
+use super::checkpoint::folder;
 use super::feed::Feed;
 use super::lines::{self, EvaluationLine};
 use super::{device, samples};
-use crate::torch::loss;
 use crate::torch::model::Model;
+use crate::torch::{loss, mixed};
 
 /// How often the parent looks whether it has been asked to end.
 const LOOK: Duration = Duration::from_millis(20);
@@ -54,7 +53,7 @@ pub(crate) fn start(
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
     env.insert("CUDA_VISIBLE_DEVICES".into(), String::new());
-    let mut child = process::start(&argv, &env, &job.work, Sink::Inherit, Signal::SIGKILL)
+    let mut child = process::start(&argv, &env, &job.work, Sink::Inherit, Signal::SIGKILL, None)
         .map_err(|e| process::not_started(&argv[0], &e))?;
     let status = loop {
         if let Some(status) = child.try_wait()? {
@@ -71,11 +70,9 @@ pub(crate) fn start(
     disk::remove_if_there(&answer)?;
     match (process::code_of(status), text) {
         (0, Some(text)) => Ok(Some(serde_json::from_str(&text)?)),
-        (code, _) => {
-            Err(Fault::machine(format!("the evaluation ended with exit code {code}"))
-                .hint("its own words are in the trial's log")
-                .into())
-        }
+        (code, _) => Err(Fault::machine(format!("the evaluation ended with exit code {code}"))
+            .hint("its own words are in the trial's log")
+            .into()),
     }
 }
 
@@ -86,10 +83,7 @@ pub(crate) fn start(
 pub(crate) fn run(job: &Job, answer: &Path) -> Result<()> {
     let config = &job.config;
     device::threads(config, job);
-    let kind = match config.precision {
-        Precision::F64 => Kind::Double,
-        Precision::F32 | Precision::Bf16 | Precision::F16 => Kind::Float,
-    };
+    let kind = mixed::kind(config.precision);
     let parts = samples::to_evaluate(config, &job.base, u64::from(job.world))?;
     let Some(first) = parts.first() else {
         return Err(Fault::request("there are no data to evaluate on").into());
@@ -99,12 +93,8 @@ pub(crate) fn run(job: &Job, answer: &Path) -> Result<()> {
     // A smoke test has no weights but those it begins with.
     if !job.smoke {
         let path = job.checkpoints.join(folder::BEST);
-        let weights = file::decode_weights(&disk::read_bytes(&path)?).map_err(|why| {
-            Fault::machine(format!("the weights `{}` are damaged: {why}", path.display()))
-        })?;
-        for named in model.parameters().iter().chain(model.buffers()) {
-            pieces::restore(&weights, &named.name, &named.tensor)?;
-        }
+        let weights = disk::read_bytes(&path)?;
+        model.load_weights(&weights).map_err(|fault| fault.at(path.display().to_string()))?;
     }
     let mut means = Means::default();
     let mut counts_right = false;

@@ -35,6 +35,44 @@ pub(crate) fn means(peers: &mut dyn Peers, mine: &Means) -> Result<Vec<Means>, F
     Ok(ranks.iter().map(|numbers| Means::from_numbers(*numbers)).collect())
 }
 
+/// What rank 0 has, on every rank: bytes, nothing, or its fault.
+///
+/// # Errors
+/// When a rank is gone. The inner fault is rank 0's own, the same on every rank.
+pub(crate) fn from_first(
+    peers: &mut dyn Peers,
+    own: Option<Result<Option<Vec<u8>>, Fault>>,
+) -> Result<Result<Option<Vec<u8>>, Fault>, Fault> {
+    const NOTHING: u8 = 0;
+    const BYTES: u8 = 1;
+    const FAULT: u8 = 2;
+    let (what, mut bytes) = match &own {
+        Some(Ok(Some(bytes))) => (BYTES, bytes.clone()),
+        Some(Err(fault)) => {
+            let parts = (&fault.sentence, &fault.place, &fault.hint);
+            (FAULT, serde_json::to_vec(&parts).unwrap_or_default())
+        }
+        Some(Ok(None)) | None => (NOTHING, Vec::new()),
+    };
+    let mut head = [0; 9];
+    head[0] = what;
+    head[1..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+    peers.broadcast(0, &mut head)?;
+    let len = <[u8; 8]>::try_from(&head[1..]).map_or(0, u64::from_le_bytes);
+    bytes.resize(len as usize, 0);
+    peers.broadcast(0, &mut bytes)?;
+    Ok(match (own, head[0]) {
+        (Some(own), _) => own,
+        (None, BYTES) => Ok(Some(bytes)),
+        (None, FAULT) => {
+            type Parts = (String, Option<String>, Option<String>);
+            let (sentence, place, hint): Parts = serde_json::from_slice(&bytes).unwrap_or_default();
+            Err(Fault { place, hint, ..Fault::machine(sentence) })
+        }
+        (None, _) => Ok(None),
+    })
+}
+
 /// A loss that is no finite number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Odd {
@@ -100,9 +138,10 @@ impl Word {
         let mine = [self.samples as f64, f64::from(u8::from(self.is_asked)), odd];
         let all = gather(peers, &mine)?;
         let (ranks, _) = all.as_chunks::<3>();
-        let odd = ranks.iter().position(|word| word[2] > 0.0).map(|rank| {
-            (rank, if ranks[rank][2] > 1.0 { Odd::Infinite } else { Odd::Nan })
-        });
+        let odd = ranks
+            .iter()
+            .position(|word| word[2] > 0.0)
+            .map(|rank| (rank, if ranks[rank][2] > 1.0 { Odd::Infinite } else { Odd::Nan }));
         Ok(Heard {
             samples: ranks.iter().map(|word| word[0] as u64).sum(),
             is_asked: ranks.iter().any(|word| word[1] > 0.0),

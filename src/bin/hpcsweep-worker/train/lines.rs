@@ -3,9 +3,12 @@
 use anyhow::Result;
 use hpcsweep::host::disk;
 use hpcsweep::train::job::Job;
-use serde::{Deserialize, Serialize};
-
 use hpcsweep::train::means::Means;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::trainer::Trained;
 
 /// One epoch, as a metric line has it. A mean that is no number is `null`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -67,6 +70,34 @@ impl EvaluationLine {
             test_accuracy: counts_right.then(|| means.accuracy()),
         }
     }
+}
+
+/// The final model, in the trial's folder; and its program, where it is a TorchScript.
+pub(crate) const MODEL: &str = "model.safetensors";
+/// See [`MODEL`].
+pub(crate) const SCRIPT: &str = "model.pt";
+
+/// The result of the trial.
+pub(crate) fn result(
+    job: &Job,
+    trained: &Trained,
+    evaluated: Option<&EvaluationLine>,
+) -> Map<String, Value> {
+    let progress = &trained.progress;
+    let mut result = Map::new();
+    let mut add = |name: &str, value: Value| result.insert(name.to_owned(), value);
+    add("epochs", progress.epoch.into());
+    add("stopped_early", progress.stopped.is_some().into());
+    // From 1, as in the lines.
+    add("best_epoch", progress.stopping.best_epoch.map(|epoch| epoch + 1).into());
+    add(&format!("best_{}", job.config.metric().name), progress.stopping.best.into());
+    if let Some(line) = evaluated {
+        add("test_loss", line.test_loss.into());
+        add("test_accuracy", line.test_accuracy.into());
+    }
+    add("parameters", trained.parameters.into());
+    add("weights", job.work.join(MODEL).display().to_string().into());
+    result
 }
 
 /// Appends one line to the metrics of the trial.

@@ -53,30 +53,6 @@ impl Card {
     }
 }
 
-/// Compares what MPI sees with what the launcher said, before anything is sent.
-///
-/// # Errors
-/// When MPI sees another number of ranks: usually N processes of which each is alone, because MPI does
-/// not understand the launcher.
-pub(crate) fn same_size(job: &Job, mpi_size: u32) -> Result<(), Fault> {
-    if mpi_size == job.world {
-        return Ok(());
-    }
-    if mpi_size == 1 {
-        let sentence = format!(
-            "the launcher started {} ranks, but MPI sees one: rank {} on `{}` would work alone",
-            job.world, job.rank, job.host
-        );
-        return Err(Fault::machine(sentence)
-            .hint("try `srun --mpi=pmix` (see `srun --mpi=list`) or mpirun"));
-    }
-    Err(Fault::machine(format!(
-        "the launcher started {} ranks, but MPI sees {mpi_size} (rank {} on `{}`)",
-        job.world, job.rank, job.host
-    ))
-    .hint("variables of another launcher are left over: run `hpcsweep worker --explain`"))
-}
-
 /// Gathers the cards of all ranks, in MPI's order.
 ///
 /// # Errors

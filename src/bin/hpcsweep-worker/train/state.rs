@@ -9,6 +9,8 @@ use hpcsweep::train::schedule::Plateau;
 use hpcsweep::train::stopping::{Reason, Stopping};
 use serde::{Deserialize, Serialize};
 
+use crate::torch::mixed::GradScaler;
+
 /// What has been done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Progress {
@@ -24,6 +26,10 @@ pub(crate) struct Progress {
     pub(crate) stopping: Stopping,
     /// The rate of a schedule that follows the metric.
     pub(crate) plateau: Plateau,
+    /// The factor of losses, where small gradients would vanish.
+    pub(crate) scale: f64,
+    /// Steps in a row in which it was not too large.
+    pub(crate) good_steps: u64,
     /// Why training has ended early, when it has.
     pub(crate) stopped: Option<Reason>,
 }
@@ -38,6 +44,8 @@ impl Progress {
             seconds: 0.0,
             stopping: Stopping::default(),
             plateau: Plateau::new(config.optimizer.lr()),
+            scale: GradScaler::default().scale,
+            good_steps: 0,
             stopped: None,
         }
     }
@@ -87,7 +95,10 @@ impl State {
             return Err(other(format!("{} ranks, and now there are {}", state.world, own.world)));
         }
         if state.samples != own.samples {
-            return Err(other(format!("{} samples, and now there are {}", state.samples, own.samples)));
+            return Err(other(format!(
+                "{} samples, and now there are {}",
+                state.samples, own.samples
+            )));
         }
         if state.run != own.run {
             return Err(other("another configuration".into()));
@@ -134,9 +145,8 @@ mod tests {
         assert_eq!(hash(r#""epochs": 9, "threads": 2, "stop": {}, "evaluate": false"#), own);
         assert_ne!(hash(r#""epochs": 3, "seed": 1"#), own);
         assert_ne!(hash(r#""epochs": 3, "batch_size": 8"#), own);
-        let cosine = |epochs: u32| {
-            hash(&format!(r#""epochs": {epochs}, "schedule": {{"kind": "cosine"}}"#))
-        };
+        let cosine =
+            |epochs: u32| hash(&format!(r#""epochs": {epochs}, "schedule": {{"kind": "cosine"}}"#));
         assert_ne!(cosine(3), cosine(9), "the rate falls to the last epoch");
     }
 
@@ -169,9 +179,6 @@ mod tests {
             refused(|s| s.samples = 11),
             "the checkpoint in `c` is of 10 samples, and now there are 11"
         );
-        assert_eq!(
-            refused(|s| s.run.clear()),
-            "the checkpoint in `c` is of another configuration"
-        );
+        assert_eq!(refused(|s| s.run.clear()), "the checkpoint in `c` is of another configuration");
     }
 }

@@ -23,12 +23,12 @@ pub(crate) const BEST: &str = "best.safetensors";
 /// The best module, where the model is a TorchScript.
 pub(crate) const BEST_SCRIPT: &str = "best.pt";
 
-/// Reads what there is: the last checkpoint, or the one before it where the last is damaged, with what
+/// Reads what there is, whole and unchanged: the last checkpoint, or the one before it where the last is damaged, with what
 /// there is to say about that. `None` when there is none.
 ///
 /// # Errors
 /// When files are there but none can be used.
-pub(crate) fn read(folder: &Path) -> Result<(Option<(String, Pieces)>, Vec<String>)> {
+pub(crate) fn read(folder: &Path) -> Result<(Option<Vec<u8>>, Vec<String>)> {
     let mut notes = Vec::new();
     for name in [LAST, PREVIOUS] {
         let path = folder.join(name);
@@ -42,11 +42,12 @@ pub(crate) fn read(folder: &Path) -> Result<(Option<(String, Pieces)>, Vec<Strin
             }
         };
         match file::decode(&bytes) {
-            Ok(found) => {
+            Ok(_) => {
                 if name == PREVIOUS {
-                    notes.push(format!("going on from the checkpoint before: `{}`", path.display()));
+                    notes
+                        .push(format!("going on from the checkpoint before: `{}`", path.display()));
                 }
-                return Ok((Some(found), notes));
+                return Ok((Some(bytes), notes));
             }
             Err(why) => {
                 notes.push(format!("the checkpoint `{}` is damaged: {why}", path.display()));
@@ -75,8 +76,8 @@ pub(crate) fn tidy(folder: &Path) -> Result<()> {
 pub(crate) enum Work {
     /// A checkpoint: its state and tensors.
     Last(String, Pieces),
-    /// The best weights.
-    Best(Pieces),
+    /// The best weights, as the bytes of their file.
+    Best(Vec<u8>),
     /// A whole module, already in a file aside: its name in the folder, and where it is.
     Module(&'static str, PathBuf),
 }
@@ -132,7 +133,9 @@ impl Writer {
 }
 
 fn joined(thread: JoinHandle<Result<()>>) -> Result<()> {
-    thread.join().unwrap_or_else(|_| Err(Fault::machine("the checkpoint's thread has ended").into()))
+    thread
+        .join()
+        .unwrap_or_else(|_| Err(Fault::machine("the checkpoint's thread has ended").into()))
 }
 
 fn write(folder: &Path, work: Work) -> Result<()> {
@@ -143,9 +146,7 @@ fn write(folder: &Path, work: Work) -> Result<()> {
             disk::rename_if_there(&folder.join(LAST), &folder.join(PREVIOUS))?;
             disk::rename_if_there(&next, &folder.join(LAST))?;
         }
-        Work::Best(pieces) => {
-            disk::write_whole(&folder.join(BEST), &file::encode_weights(&pieces)?)?;
-        }
+        Work::Best(weights) => disk::write_whole(&folder.join(BEST), &weights)?,
         Work::Module(name, aside) => {
             disk::sync_file(&aside)?;
             disk::rename_if_there(&aside, &folder.join(name))?;
@@ -168,7 +169,7 @@ mod tests {
 
     fn found(folder: &Path) -> (Option<(String, Pieces)>, usize) {
         let (found, notes) = read(folder).unwrap();
-        (found, notes.len())
+        (found.map(|bytes| file::decode(&bytes).unwrap()), notes.len())
     }
 
     #[test]
@@ -216,7 +217,7 @@ mod tests {
         std::fs::remove_dir(&gone).unwrap();
         let mut told = None;
         for n in 0..4 {
-            told = told.or(writer.ask(Work::Best(pieces(n))).err());
+            told = told.or(writer.ask(Work::Best(vec![n])).err());
         }
         let told = told.or(writer.finish().err()).unwrap().to_string();
         assert!(told.contains("best.safetensors"), "{told}");
