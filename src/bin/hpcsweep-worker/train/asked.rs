@@ -23,7 +23,7 @@ impl Asked {
     }
 
     /// Whether one has come by now.
-    pub(crate) fn to_end(&mut self) -> bool {
+    pub(crate) fn by_now(&mut self) -> bool {
         self.within(Duration::ZERO)
     }
 

@@ -1,14 +1,13 @@
 //! Where a rank computes: its threads, and its GPU or the CPU.
 
-use std::ffi::CStr;
-
 use anyhow::Result;
 use hpcsweep::fault::Fault;
 use hpcsweep::host::{Vars, gpus};
 use hpcsweep::rank::visible_devices;
 use hpcsweep::train::config::{self, Config};
 use hpcsweep::train::job::Job;
-use nix::libc;
+
+use crate::torch::cuda;
 
 /// What a rank computes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +39,10 @@ pub(crate) fn choose(job: &Job, vars: &Vars) -> Result<Place> {
     if !wanted {
         return Ok(Place { device: tch::Device::Cpu, gpu: None });
     }
-    load_cuda()?;
+    cuda::load().map_err(|why| {
+        Fault::machine(format!("cannot load libtorch's CUDA half: {why}"))
+            .hint("`hpcsweep doctor` shows what is installed; `device = \"cpu\"` trains without")
+    })?;
     let visible = usize::try_from(tch::Cuda::device_count()).unwrap_or(0);
     if !tch::Cuda::is_available() || visible == 0 {
         let seen = match visible_devices(vars) {
@@ -81,29 +83,6 @@ fn uuid(index: usize, vars: &Vars) -> Option<String> {
         Err(_) => all.iter().find(|gpu| gpu.uuid.starts_with(entry)),
     };
     Some(found.map_or_else(|| entry.to_owned(), |gpu| gpu.uuid.clone()))
-}
-
-/// Loads libtorch's CUDA part, which registers itself. The program does not link to it, so that the
-/// same one runs where there is no CUDA.
-#[expect(unsafe_code, reason = "dlopen runs the constructors of a library")]
-fn load_cuda() -> Result<(), Fault> {
-    const LIBRARY: &CStr = c"libtorch_cuda.so";
-    // SAFETY: the library is libtorch's own, of the version this program was linked with; its
-    // constructors only register kernels. Both calls take and return C strings; the message is copied
-    // before any other call of the family.
-    let error = unsafe {
-        if !libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL).is_null() {
-            return Ok(());
-        }
-        let message = libc::dlerror();
-        if message.is_null() {
-            "no reason given".to_owned()
-        } else {
-            CStr::from_ptr(message).to_string_lossy().into_owned()
-        }
-    };
-    Err(Fault::machine(format!("cannot load libtorch's CUDA part: {error}"))
-        .hint("`hpcsweep doctor` shows what is installed; `device = \"cpu\"` trains without"))
 }
 
 #[cfg(test)]

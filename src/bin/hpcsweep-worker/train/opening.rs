@@ -165,7 +165,8 @@ mod tests {
     #[test]
     fn each_slip_is_told_with_rank_and_host() {
         assert_eq!(said(|_| (), false), None);
-        let cases: [(fn(&mut Card), &str); 6] = [
+        type Change = fn(&mut Card);
+        let cases: [(Change, &str); 6] = [
             (
                 |c| c.version = "2.0.0".into(),
                 "rank 1 on `n2` runs hpcsweep-worker 2.0.0, but rank 0 on `n1` runs 1.0.0",

@@ -40,7 +40,7 @@ impl Trainer<'_> {
             let taken = feed.take()?;
             let mean = self.forward(&taken, batch, &mut means, &mut word)?;
             if batch == last {
-                word.is_asked = self.asked.to_end();
+                word.is_asked = self.asked.by_now();
                 let heard = word.exchange(self.peers)?;
                 total = heard.samples;
                 if let Some((rank, odd)) = heard.odd {

@@ -29,7 +29,7 @@ impl Trainer<'_> {
                 let taken = feed.take()?;
                 self.look(&taken, &mut means)?;
             }
-            let word = Word { is_asked: self.asked.to_end(), ..Word::default() };
+            let word = Word { is_asked: self.asked.by_now(), ..Word::default() };
             if word.exchange(self.peers)?.is_asked {
                 return Ok(None);
             }
