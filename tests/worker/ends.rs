@@ -23,15 +23,12 @@ fn adam() -> Value {
     json!({"kind": "adam", "lr": 0.01})
 }
 
-/// Runs the trial to its end; before that, interrupts it by `signal` whenever `after` checkpoints more
-/// have been written.
-fn disturbed(trial: &Trial, signal: Signal, after: &[u32]) {
-    for (n, count) in after.iter().enumerate() {
+/// Runs the trial to its end; before that, interrupts it by `signal` wherever its checkpoint has come to
+/// one of these places, each time another rank.
+fn disturbed(trial: &Trial, signal: Signal, places: &[(u64, u64)]) {
+    for (n, place) in places.iter().enumerate() {
         let mut running = trial.start();
-        for _ in 0..*count {
-            let before = trial.position();
-            assert!(trial.moves(&mut running, before), "ended too soon: {}", trial.log());
-        }
+        assert!(trial.reaches(&mut running, *place), "ended too soon: {}", trial.log());
         running.signal(n, signal);
         let ended = trial.end(running);
         if signal == Signal::SIGKILL {
@@ -56,7 +53,7 @@ fn killed_at_any_step_it_goes_on_as_if_nothing_had_been() {
         let calm = Trial::new(1, &everything(&optimizer));
         calm.done();
         let trial = Trial::new(1, &everything(&optimizer));
-        disturbed(&trial, Signal::SIGKILL, &[3, 17, 1, 29]);
+        disturbed(&trial, Signal::SIGKILL, &[(0, 2), (0, 17), (1, 0), (2, 5)]);
         assert_same(&trial, &calm);
     }
 }
@@ -66,7 +63,7 @@ fn one_killed_rank_ends_both_and_they_go_on_as_if_nothing_had_been() {
     let calm = Trial::new(2, &everything(&adam()));
     calm.done();
     let trial = Trial::new(2, &everything(&adam()));
-    disturbed(&trial, Signal::SIGKILL, &[5, 9]);
+    disturbed(&trial, Signal::SIGKILL, &[(0, 5), (2, 3)]);
     assert_same(&trial, &calm);
 }
 
@@ -80,7 +77,7 @@ fn asked_to_end_all_ranks_write_a_checkpoint_and_end() {
         config["checkpoint"] = json!({"every_steps": 11});
         let trial = Trial::new(2, &config);
         // The signal reaches one rank: 0 first, then 1.
-        disturbed(&trial, signal, &[1, 1]);
+        disturbed(&trial, signal, &[(0, 11), (1, 11)]);
         assert_same(&trial, &calm);
     }
 }
@@ -91,10 +88,7 @@ fn a_damaged_checkpoint_costs_the_steps_since_the_one_before() {
     calm.done();
     let trial = Trial::new(1, &everything(&adam()));
     let mut running = trial.start();
-    while trial.position() != Some((1, 3)) {
-        let before = trial.position();
-        assert!(trial.moves(&mut running, before), "{}", trial.log());
-    }
+    assert!(trial.reaches(&mut running, (1, 3)), "ended too soon: {}", trial.log());
     running.signal(0, Signal::SIGKILL);
     trial.end(running);
     let last = trial.path("checkpoints/last.safetensors");
@@ -196,8 +190,7 @@ fn singletons_are_found_out() {
     assert_eq!(ended.code, Some(1));
     assert_eq!(
         trial.reason(0).trim(),
-        "the launcher started 2 ranks, but MPI sees one: rank 0 on `n1` would work alone; \
-         hint: try `srun --mpi=pmix` (see `srun --mpi=list`) or mpirun"
+        "the launcher started 2 ranks, but MPI sees one: rank 0 on n1 is alone; hint: try `srun --mpi=pmix` (see `srun --mpi=list`) or mpirun"
     );
 }
 

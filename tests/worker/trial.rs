@@ -158,17 +158,17 @@ impl Trial {
         Some((of("epoch")?, of("step")?))
     }
 
-    /// Waits until the checkpoint stands elsewhere than at `before`; `false` if the run ended first.
-    pub(crate) fn moves(&self, running: &mut Running, before: Option<(u64, u64)>) -> bool {
+    /// Waits until the checkpoint stands at a place or behind it; `false` if the run ended before.
+    pub(crate) fn reaches(&self, running: &mut Running, place: (u64, u64)) -> bool {
         let start = Instant::now();
-        while self.position() == before {
+        while self.position().is_none_or(|position| position < place) {
             if running.child.try_wait().unwrap().is_some() {
                 return false;
             }
             assert!(start.elapsed() < LIMIT, "no checkpoint");
             std::thread::sleep(Duration::from_millis(1));
         }
-        true
+        running.child.try_wait().unwrap().is_none()
     }
 
     /// The line in which a rank says why it failed.
