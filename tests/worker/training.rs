@@ -80,6 +80,8 @@ fn one_rank_with_64_and_two_with_32_are_the_same_in_f64() {
             assert!((a - b).abs() < 1e-12, "{name}: {a} and {b}");
         }
     }
+    // The last step has the last rate of the cycle.
+    assert!((lines[1]["lr"].as_f64().unwrap() - 0.1 / 25.0 / 1e4).abs() < 1e-12);
     for (a, b) in lines.iter().zip(&others) {
         for metric in ["train_loss", "val_loss", "lr"] {
             let (a, b) = (a[metric].as_f64().unwrap(), b[metric].as_f64().unwrap());
