@@ -1,0 +1,129 @@
+//! The beginning of every call: all ranks say what they are about to do, and go on together or not at all.
+
+use std::borrow::Cow;
+
+use super::header::{self, DIMENSIONS, Header, Op};
+use super::items::{self, Entry, Item};
+use super::peers::Peers;
+use super::say;
+use crate::fault::{Fault, Kind as Blame};
+
+/// What all ranks said.
+pub(super) struct Meeting {
+    /// By rank.
+    pub(super) headers: Vec<Header>,
+    /// By rank; empty for most.
+    tails: Vec<Vec<u8>>,
+}
+
+impl Meeting {
+    /// Says what this rank is about to do and hears the others. Two messages; one where nobody has a tail.
+    pub(super) fn hold(
+        peers: &mut dyn Peers,
+        mut mine: Header,
+        tail: &[u8],
+    ) -> Result<Self, Fault> {
+        mine.tail = tail.len() as u64;
+        let world = peers.size() as usize;
+        let mut bytes = vec![0; world * header::SIZE];
+        peers.all_gather(&mine.encode(), &mut bytes)?;
+        let (chunks, _) = bytes.as_chunks();
+        let headers: Vec<Header> =
+            chunks.iter().map(Header::decode).collect::<Option<_>>().ok_or_else(garbled)?;
+        let lens: Vec<usize> = headers.iter().map(|header| header.tail as usize).collect();
+        let all = items::gather_bytes(peers, tail, &lens)?;
+        let mut rest = all.as_slice();
+        let tails = lens.iter().map(|len| rest.split_off(..*len).unwrap_or_default().to_vec());
+        Ok(Self { tails: tails.collect(), headers })
+    }
+
+    /// Whether all ranks do the same in the same way.
+    pub(super) fn agree(&self) -> Result<(), Fault> {
+        let with = |op| (0..self.headers.len()).filter(move |r| self.headers[*r].op == op);
+        let texts = |op| {
+            let told = say::groups(with(op).map(|r| (r, String::from_utf8_lossy(&self.tails[r]))));
+            say::list(told.iter().map(|(text, who)| format!("{}: {text}", say::ranks(who))), "; ")
+        };
+        if with(Op::Broken).next().is_some() {
+            return Err(Fault::request(texts(Op::Broken))
+                .hint("docs/sync-protocol.md says what a request looks like"));
+        }
+        if with(Op::Absent).next().is_some() {
+            return Err(Fault::request(texts(Op::Absent))
+                .hint("every rank must make the same syncs, as often as the others"));
+        }
+        let Some(first) = self.headers.first() else { return Ok(()) };
+        if self.headers.iter().any(|header| header.op != first.op) {
+            let what = say::by_rank(&self.headers.iter().map(|h| h.op).collect::<Vec<_>>(), |op| {
+                format!("`{}`", op.name())
+            });
+            return Err(Fault::request(format!("the ranks ask for different things: {what}"))
+                .hint("every rank must make the same syncs in the same order"));
+        }
+        let settings: Vec<Vec<(&str, String)>> =
+            self.headers.iter().map(|h| h.op.settings(h.options)).collect();
+        for (i, (name, _)) in settings[0].iter().enumerate() {
+            let values: Vec<&String> = settings.iter().map(|rank| &rank[i].1).collect();
+            if values.iter().any(|value| *value != values[0]) {
+                let what = say::by_rank(&values, |value| (*value).clone());
+                return Err(Fault::request(format!("the ranks disagree on `{name}`: {what}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Meets for a call that brings these entries, in the order of their keys.
+pub(super) fn meet(
+    peers: &mut dyn Peers,
+    op: Op,
+    options: u16,
+    mine: &[Entry],
+) -> Result<Vec<Item>, Fault> {
+    let small = match mine {
+        [Entry { key, kind: Ok(kind), .. }] if op == Op::Gather && key.is_empty() => {
+            (kind.shape.len() <= DIMENSIONS).then(|| kind.clone())
+        }
+        _ => None,
+    };
+    let tail = match small {
+        Some(_) => Vec::new(),
+        None => serde_json::to_vec(mine).map_err(|_| garbled())?,
+    };
+    let meeting = Meeting::hold(peers, Header { op, options, kind: small, tail: 0 }, &tail)?;
+    meeting.agree()?;
+    let mut ranks = Vec::with_capacity(meeting.headers.len());
+    for (header, theirs) in meeting.headers.into_iter().zip(&meeting.tails) {
+        ranks.push(match header.kind {
+            Some(kind) => Cow::Owned(vec![Entry { key: Vec::new(), kind: Ok(kind), weight: 1.0 }]),
+            // The usual case costs no reading.
+            None if *theirs == tail => Cow::Borrowed(mine),
+            None => Cow::Owned(serde_json::from_slice(theirs).map_err(|_| garbled())?),
+        });
+    }
+    items::match_up(&ranks)
+}
+
+/// Takes part in one call for a program that will make no more: the others get the error
+/// `rank 1: {why}`. Returns whether no rank is left that will.
+///
+/// # Errors
+/// When a rank is gone.
+pub fn absent(peers: &mut dyn Peers, why: &str) -> Result<bool, Fault> {
+    let mine = Header { op: Op::Absent, options: 0, kind: None, tail: 0 };
+    let meeting = Meeting::hold(peers, mine, crate::words::short(why, 500).as_bytes())?;
+    Ok(meeting.headers.iter().all(|header| header.op == Op::Absent))
+}
+
+/// Takes part in one call with a request that cannot be carried out: every rank gets the error
+/// `rank 1: {why}`.
+pub(super) fn broken(peers: &mut dyn Peers, why: &str) -> Result<(), Fault> {
+    let mine = Header { op: Op::Broken, options: 0, kind: None, tail: 0 };
+    Meeting::hold(peers, mine, crate::words::short(why, 500).as_bytes())?.agree()
+}
+
+/// What another rank said cannot be read.
+fn garbled() -> Fault {
+    Fault::new(Blame::Bug, "what the ranks told each other makes no sense")
+        .hint("every rank must run the same build of hpcsweep")
+}
