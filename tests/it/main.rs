@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod cases_distributed_sampler;
+mod cases_mp_sync;
 mod cli;
 mod collect;
 mod devices;
@@ -20,6 +21,7 @@ mod ranks;
 mod scripts;
 mod startup;
 mod status;
+mod sync_cases;
 mod templates;
 mod tidy;
 mod world;
