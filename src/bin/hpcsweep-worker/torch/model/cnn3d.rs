@@ -75,7 +75,7 @@ impl Net for Cnn3d {
         last.forward(&wide.forward(&x)?.f_relu()?)
     }
 
-    fn parts(&self) -> Parts {
+    fn parts(&self) -> tch::Result<Parts> {
         let mut parts = Parts::default();
         for (conv, name) in self.convs.iter().zip(["conv3d", "conv3d2", "conv3d3"]) {
             conv.collect(name, &mut parts);
@@ -83,6 +83,6 @@ impl Net for Cnn3d {
         for (linear, name) in self.linears.iter().zip(["linear", "linear2"]) {
             linear.collect(name, &mut parts);
         }
-        parts
+        Ok(parts)
     }
 }

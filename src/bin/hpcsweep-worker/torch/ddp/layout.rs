@@ -1,0 +1,164 @@
+//! Which gradients travel together, and proof that all ranks mean the same ones.
+
+use hpcsweep::fault::Fault;
+use hpcsweep::sync::peers::Peers;
+
+use crate::torch::model::Named;
+
+/// Bytes after which the first bucket is full: small, so that the first reduction begins early.
+pub(crate) const FIRST: usize = 1 << 20;
+/// Bytes after which a later one is full.
+pub(crate) const LATER: usize = 25 << 20;
+
+/// Buckets of parameters given by the bytes of their gradients, in the order in which gradients become
+/// ready: the backward pass meets the last parameter first. PyTorch's layout once it has seen one
+/// backward pass.
+pub(crate) fn buckets(bytes: &[usize], [first, later]: [usize; 2]) -> Vec<Vec<usize>> {
+    let mut all: Vec<Vec<usize>> = Vec::new();
+    let mut filled = usize::MAX;
+    for (parameter, bytes) in bytes.iter().enumerate().rev() {
+        let limit = if all.len() <= 1 { first } else { later };
+        match all.last_mut() {
+            Some(bucket) if filled < limit => {
+                bucket.push(parameter);
+                filled += bytes;
+            }
+            _ => {
+                all.push(vec![parameter]);
+                filled = *bytes;
+            }
+        }
+    }
+    all
+}
+
+/// Compares names, shapes and kinds of all tensors, in their order, over all ranks. Collective.
+///
+/// # Errors
+/// The same one on every rank, when two ranks differ.
+pub(super) fn agree(
+    peers: &mut dyn Peers,
+    parameters: &[Named],
+    buffers: &[Named],
+) -> Result<(), Fault> {
+    let mine = describe(parameters, buffers);
+    let mut all = vec![0; mine.len() * peers.size() as usize];
+    peers.all_gather(&mine, &mut all)?;
+    let records: Vec<&[u8]> = all.chunks(mine.len()).collect();
+    let Some(rank) = records.iter().position(|record| *record != records[0]) else {
+        return Ok(());
+    };
+    let (other, first) = (counts(records[rank]), counts(records[0]));
+    let how = if other == first {
+        "names, shapes or kinds of its tensors differ".to_owned()
+    } else {
+        format!(
+            "{} parameters with {} numbers and {} buffers instead of {} with {} and {}",
+            other[0], other[1], other[2], first[0], first[1], first[2]
+        )
+    };
+    Err(Fault::request(format!("rank {rank} has another model than rank 0: {how}"))
+        .hint("all ranks need the same plan, the same program and the same model file"))
+}
+
+/// A hash of everything, then what a person can be told of it.
+fn describe(parameters: &[Named], buffers: &[Named]) -> Vec<u8> {
+    let mut hash = blake3::Hasher::new();
+    for (word, list) in [("parameter", parameters), ("buffer", buffers)] {
+        for Named { name, tensor } in list {
+            let line = format!("{word} {name} {:?} {:?}\n", tensor.size(), tensor.kind());
+            hash.update(line.as_bytes());
+        }
+    }
+    let numbers: usize = parameters.iter().map(|p| p.tensor.numel()).sum();
+    let mut record = hash.finalize().as_bytes().to_vec();
+    for count in [parameters.len(), numbers, buffers.len()] {
+        record.extend((count as u64).to_le_bytes());
+    }
+    record
+}
+
+fn counts(record: &[u8]) -> [u64; 3] {
+    let mut counts = [0; 3];
+    for (count, bytes) in counts.iter_mut().zip(record[blake3::OUT_LEN..].chunks(8)) {
+        *count = bytes.iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte));
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use hpcsweep::fault::Kind;
+    use tch::{Device, Tensor};
+
+    use super::*;
+
+    #[test]
+    fn buckets_go_from_the_last_parameter_to_the_first() {
+        assert_eq!(buckets(&[], [10, 20]), Vec::<Vec<usize>>::new());
+        assert_eq!(buckets(&[1, 1, 1], [10, 20]), [[2, 1, 0]]);
+        // A bucket is closed once it is full, and the first one is full sooner.
+        assert_eq!(
+            buckets(&[5, 5, 5, 5, 5, 5, 5], [10, 20]),
+            [vec![6, 5], vec![4, 3, 2, 1], vec![0]]
+        );
+        // What is larger than a bucket is not cut.
+        assert_eq!(buckets(&[1, 100, 1], [10, 20]), [vec![2, 1], vec![0]]);
+        assert_eq!(buckets(&[1, 1, 100], [10, 20]), [vec![2], vec![1, 0]]);
+    }
+
+    /// Two ranks, the other of which says what `other` holds.
+    struct Two {
+        other: Vec<u8>,
+    }
+
+    impl Peers for Two {
+        fn rank(&self) -> u32 {
+            0
+        }
+        fn size(&self) -> u32 {
+            2
+        }
+        fn all_gather(&mut self, mine: &[u8], all: &mut [u8]) -> Result<(), Fault> {
+            all.copy_from_slice(&[mine, &self.other].concat());
+            Ok(())
+        }
+        fn all_gather_pieces(&mut self, _: &[u8], _: &[usize], _: &mut [u8]) -> Result<(), Fault> {
+            Err(Fault::new(Kind::Bug, "not here"))
+        }
+        fn broadcast(&mut self, _: u32, _: &mut [u8]) -> Result<(), Fault> {
+            Err(Fault::new(Kind::Bug, "not here"))
+        }
+    }
+
+    fn named(name: &str, shape: &[i64], kind: tch::Kind) -> Named {
+        Named { name: name.into(), tensor: Tensor::zeros(shape, (kind, Device::Cpu)) }
+    }
+
+    #[test]
+    fn another_model_on_another_rank_is_a_fault() {
+        use tch::Kind::{Double, Float};
+        let mine = [named("a", &[2, 3], Float), named("b", &[2], Float)];
+        let mut say = |other: &[Named], buffers: &[Named]| {
+            let result = agree(&mut Two { other: describe(other, buffers) }, &mine, &[]);
+            result.err().map(|fault| fault.sentence)
+        };
+        let same = [named("a", &[2, 3], Float), named("b", &[2], Float)];
+        assert_eq!(say(&same, &[]), None);
+        let differs = Some(
+            "rank 1 has another model than rank 0: names, shapes or kinds of its tensors differ"
+                .into(),
+        );
+        assert_eq!(say(&[named("b", &[2], Float), named("a", &[2, 3], Float)], &[]), differs);
+        assert_eq!(say(&[named("a", &[3, 2], Float), named("b", &[2], Float)], &[]), differs);
+        assert_eq!(say(&[named("a", &[2, 3], Double), named("b", &[2], Float)], &[]), differs);
+        assert_eq!(
+            say(&same[..1], &[named("c", &[], Float)]),
+            Some(
+                "rank 1 has another model than rank 0: 1 parameters with 6 numbers and 1 buffers \
+                 instead of 2 with 8 and 0"
+                    .into()
+            )
+        );
+    }
+}
