@@ -10,6 +10,8 @@ pub(crate) mod mixed;
 pub(crate) mod model;
 pub(crate) mod optim;
 mod shim;
+#[cfg(test)]
+mod testing;
 
 use hpcsweep::fault::Fault;
 use tch::TchError;

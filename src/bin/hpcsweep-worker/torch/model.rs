@@ -219,3 +219,6 @@ fn check_dropout(probability: f64) -> Result<f64, Fault> {
     }
     Err(Fault::request(format!("`dropout = {probability}` is no probability below 1")))
 }
+
+#[cfg(test)]
+mod tests;

@@ -237,3 +237,6 @@ fn norm(tensors: &[Tensor]) -> tch::Result<Tensor> {
         .map(|tensor| tensor.f_norm()?.f_to_kind(first.kind())?.f_to_device(first.device()));
     Tensor::f_stack(&norms.collect::<tch::Result<Vec<_>>>()?, 0)?.f_norm()
 }
+
+#[cfg(test)]
+mod tests;

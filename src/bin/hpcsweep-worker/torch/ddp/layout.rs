@@ -139,7 +139,7 @@ mod tests {
     fn another_model_on_another_rank_is_a_fault() {
         use tch::Kind::{Double, Float};
         let mine = [named("a", &[2, 3], Float), named("b", &[2], Float)];
-        let mut say = |other: &[Named], buffers: &[Named]| {
+        let say = |other: &[Named], buffers: &[Named]| {
             let result = agree(&mut Two { other: describe(other, buffers) }, &mine, &[]);
             result.err().map(|fault| fault.sentence)
         };
