@@ -22,7 +22,7 @@
 //! alone; where only some have, the others add zeros.
 
 mod bucket;
-pub(crate) mod layout;
+mod layout;
 mod reduce;
 
 use std::cell::RefCell;
@@ -33,6 +33,7 @@ use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use hpcsweep::fault::{Fault, Kind};
+use hpcsweep::train::bucket::{LIMITS, Parameter, by_arrival};
 use tch::{Device, Tensor, no_grad};
 
 use super::model::Named;
@@ -47,12 +48,12 @@ pub(crate) struct Options {
     /// runs the hooks.
     pub(crate) overlap: bool,
     /// Bytes after which the first bucket, and a later one, is full.
-    pub(crate) limits: [usize; 2],
+    pub(crate) limits: [u64; 2],
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { overlap: true, limits: [layout::FIRST, layout::LATER] }
+        Self { overlap: true, limits: LIMITS }
     }
 }
 
@@ -126,22 +127,22 @@ impl Ddp {
             }
             flat_buffers = flatten(buffers).or_fault()?;
         }
-        let plan = if is_alone { Vec::new() } else { plan(parameters, options.limits) };
+        let plan = if is_alone { Vec::new() } else { plan(parameters, &options.limits) };
         let mut bucket_of = vec![0; parameters.len()];
         let mut views: Vec<Option<Tensor>> = parameters.iter().map(|_| None).collect();
         let mut made = Vec::with_capacity(plan.len());
-        for (i, members) in plan.iter().enumerate() {
+        for (i, bucket) in plan.iter().enumerate() {
             let marks = if i + 1 == plan.len() { parameters.len() } else { 0 };
-            let list: Vec<&Named> = members.iter().map(|p| &parameters[*p]).collect();
-            let (bucket, own) = Bucket::new(&list, marks, reduce.reads_gpus()).or_fault()?;
-            made.push(bucket);
-            for (parameter, view) in members.iter().zip(own) {
-                bucket_of[*parameter] = i;
-                views[*parameter] = Some(view);
+            let (made_one, own) =
+                Bucket::new(bucket, parameters, marks, reduce.reads_gpus()).or_fault()?;
+            made.push(made_one);
+            for (slot, view) in bucket.slots.iter().zip(own) {
+                bucket_of[slot.parameter] = i;
+                views[slot.parameter] = Some(view);
             }
         }
         let is_on_cpu = parameters.iter().all(|p| p.tensor.device() == Device::Cpu);
-        let full: Vec<usize> = plan.iter().map(Vec::len).collect();
+        let full: Vec<usize> = plan.iter().map(|bucket| bucket.slots.len()).collect();
         let shared = Rc::new(Shared {
             owner: std::thread::current().id(),
             overlap: options.overlap && is_on_cpu,
@@ -365,21 +366,16 @@ fn kinds(tensors: &[Named]) -> Vec<tch::Kind> {
     kinds
 }
 
-/// Buckets of parameters of one kind each.
-fn plan(parameters: &[Named], limits: [usize; 2]) -> Vec<Vec<usize>> {
-    let mut plan = Vec::new();
-    for kind in kinds(parameters) {
-        let members: Vec<usize> =
-            (0..parameters.len()).filter(|i| parameters[*i].tensor.kind() == kind).collect();
-        let sizes: Vec<usize> = members
-            .iter()
-            .map(|i| parameters[*i].tensor.numel() * kind.elt_size_in_bytes())
-            .collect();
-        for bucket in layout::buckets(&sizes, limits) {
-            plan.push(bucket.into_iter().map(|i| members[i]).collect());
-        }
-    }
-    plan
+/// Buckets in the order in which gradients become ready: the backward pass meets the last parameter
+/// first.
+fn plan(parameters: &[Named], limits: &[u64]) -> Vec<hpcsweep::train::bucket::Bucket<tch::Kind>> {
+    let of = |named: &Named| Parameter {
+        elements: named.tensor.numel() as u64,
+        width: named.tensor.kind().elt_size_in_bytes() as u64,
+        kind: named.tensor.kind(),
+    };
+    let arrival: Vec<usize> = (0..parameters.len()).rev().collect();
+    by_arrival(&parameters.iter().map(of).collect::<Vec<_>>(), &arrival, limits)
 }
 
 /// Makes buffers views of one tensor for each kind.

@@ -4,6 +4,7 @@
 //! Inside, functions return tch's own errors; what other rooms call returns [`Fault`].
 
 pub(crate) mod bytes;
+pub(crate) mod cuda;
 pub(crate) mod ddp;
 pub(crate) mod loss;
 pub(crate) mod mixed;

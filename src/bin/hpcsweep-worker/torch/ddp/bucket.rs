@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "hands the memory of a tensor to a reduction under way")]
 
 use hpcsweep::fault::Fault;
+use hpcsweep::train::bucket;
 use tch::{Device, Kind, Tensor, no_grad};
 
 use super::reduce::Reduce;
@@ -22,28 +23,26 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// A bucket of these parameters, all of one kind and device, and its views in their order.
+    /// A bucket of parameters on one device, and the views of its slots.
     pub(super) fn new(
-        parameters: &[&Named],
+        plan: &bucket::Bucket<Kind>,
+        parameters: &[Named],
         marks: usize,
         reads_gpus: bool,
     ) -> tch::Result<(Self, Vec<Tensor>)> {
-        let first = &parameters[0].tensor;
-        let (kind, device, marks) = (first.kind(), first.device(), marks as i64);
-        let len = parameters.iter().map(|p| p.tensor.numel() as i64).sum();
-        let flat = Tensor::f_zeros([len + marks], (kind, device))?;
+        let device = parameters[plan.slots[0].parameter].tensor.device();
+        let (len, marks) = (plan.elements as i64, marks as i64);
+        let flat = Tensor::f_zeros([len + marks], (plan.kind, device))?;
         let host = if device == Device::Cpu || reads_gpus {
             None
         } else {
-            Some(Tensor::f_zeros([len + marks], (kind, Device::Cpu))?.f_pin_memory(device)?)
+            Some(Tensor::f_zeros([len + marks], (plan.kind, Device::Cpu))?.f_pin_memory(device)?)
         };
-        let mut views = Vec::with_capacity(parameters.len());
-        let mut start = 0;
-        for parameter in parameters {
-            let count = parameter.tensor.numel() as i64;
-            views.push(flat.f_narrow(0, start, count)?.f_view_as(&parameter.tensor)?);
-            start += count;
-        }
+        let view = |slot: &bucket::Slot| {
+            flat.f_narrow(0, slot.offset as i64, slot.elements as i64)?
+                .f_view_as(&parameters[slot.parameter].tensor)
+        };
+        let views = plan.slots.iter().map(view).collect::<tch::Result<_>>()?;
         Ok((Self { flat, host, len, marks }, views))
     }
 

@@ -1,36 +1,10 @@
-//! Which gradients travel together, and proof that all ranks mean the same ones.
+//! Proof that all ranks mean the same gradients.
 
 use hpcsweep::fault::Fault;
 use hpcsweep::sync::peers::Peers;
+use hpcsweep::train::bucket::layout_hash;
 
 use crate::torch::model::Named;
-
-/// Bytes after which the first bucket is full: small, so that the first reduction begins early.
-pub(crate) const FIRST: usize = 1 << 20;
-/// Bytes after which a later one is full.
-pub(crate) const LATER: usize = 25 << 20;
-
-/// Buckets of parameters given by the bytes of their gradients, in the order in which gradients become
-/// ready: the backward pass meets the last parameter first. PyTorch's layout once it has seen one
-/// backward pass.
-pub(crate) fn buckets(bytes: &[usize], [first, later]: [usize; 2]) -> Vec<Vec<usize>> {
-    let mut all: Vec<Vec<usize>> = Vec::new();
-    let mut filled = usize::MAX;
-    for (parameter, bytes) in bytes.iter().enumerate().rev() {
-        let limit = if all.len() <= 1 { first } else { later };
-        match all.last_mut() {
-            Some(bucket) if filled < limit => {
-                bucket.push(parameter);
-                filled += bytes;
-            }
-            _ => {
-                all.push(vec![parameter]);
-                filled = *bytes;
-            }
-        }
-    }
-    all
-}
 
 /// Compares names, shapes and kinds of all tensors, in their order, over all ranks. Collective.
 ///
@@ -61,17 +35,22 @@ pub(super) fn agree(
         .hint("all ranks need the same plan, the same program and the same model file"))
 }
 
+/// Bytes of the hash in front of a record.
+const HASH: usize = 32;
+
 /// A hash of everything, then what a person can be told of it.
 fn describe(parameters: &[Named], buffers: &[Named]) -> Vec<u8> {
-    let mut hash = blake3::Hasher::new();
-    for (word, list) in [("parameter", parameters), ("buffer", buffers)] {
-        for Named { name, tensor } in list {
-            let line = format!("{word} {name} {:?} {:?}\n", tensor.size(), tensor.kind());
-            hash.update(line.as_bytes());
-        }
-    }
+    let mark = |word: &str, list: &[Named]| -> Vec<(String, Vec<i64>, String)> {
+        let line = |named: &Named| {
+            let kind = format!("{:?}", named.tensor.kind());
+            (format!("{word} {}", named.name), named.tensor.size(), kind)
+        };
+        list.iter().map(line).collect()
+    };
+    let all = [mark("parameter", parameters), mark("buffer", buffers)].concat();
+    let all = all.iter().map(|(name, shape, kind)| (name.as_str(), &shape[..], kind.as_str()));
+    let mut record = layout_hash(all).to_vec();
     let numbers: usize = parameters.iter().map(|p| p.tensor.numel()).sum();
-    let mut record = hash.finalize().as_bytes().to_vec();
     for count in [parameters.len(), numbers, buffers.len()] {
         record.extend((count as u64).to_le_bytes());
     }
@@ -80,7 +59,7 @@ fn describe(parameters: &[Named], buffers: &[Named]) -> Vec<u8> {
 
 fn counts(record: &[u8]) -> [u64; 3] {
     let mut counts = [0; 3];
-    for (count, bytes) in counts.iter_mut().zip(record[blake3::OUT_LEN..].chunks(8)) {
+    for (count, bytes) in counts.iter_mut().zip(record[HASH..].chunks(8)) {
         *count = bytes.iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte));
     }
     counts
@@ -92,20 +71,6 @@ mod tests {
     use tch::{Device, Tensor};
 
     use super::*;
-
-    #[test]
-    fn buckets_go_from_the_last_parameter_to_the_first() {
-        assert_eq!(buckets(&[], [10, 20]), Vec::<Vec<usize>>::new());
-        assert_eq!(buckets(&[1, 1, 1], [10, 20]), [[2, 1, 0]]);
-        // A bucket is closed once it is full, and the first one is full sooner.
-        assert_eq!(
-            buckets(&[5, 5, 5, 5, 5, 5, 5], [10, 20]),
-            [vec![6, 5], vec![4, 3, 2, 1], vec![0]]
-        );
-        // What is larger than a bucket is not cut.
-        assert_eq!(buckets(&[1, 100, 1], [10, 20]), [vec![2, 1], vec![0]]);
-        assert_eq!(buckets(&[1, 1, 100], [10, 20]), [vec![2], vec![1, 0]]);
-    }
 
     /// Two ranks, the other of which says what `other` holds.
     struct Two {
