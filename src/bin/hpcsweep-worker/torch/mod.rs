@@ -3,7 +3,16 @@
 //!
 //! Inside, functions return tch's own errors; what other rooms call returns [`Fault`].
 
+pub(crate) mod bytes;
+pub(crate) mod cuda;
+pub(crate) mod ddp;
+pub(crate) mod loss;
+pub(crate) mod mixed;
 pub(crate) mod model;
+pub(crate) mod optim;
+mod shim;
+#[cfg(test)]
+mod testing;
 
 use hpcsweep::fault::Fault;
 use tch::TchError;

@@ -8,14 +8,17 @@ mod cnn;
 mod cnn3d;
 mod layers;
 mod mlp;
+mod resnet;
+mod script;
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use hpcsweep::fault::Fault;
 use hpcsweep::train::config;
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Kind, Tensor, no_grad};
 
-use super::OrFault;
+use super::{OrFault, bytes};
 
 /// A tensor and its name in PyTorch's `state_dict`.
 #[derive(Debug)]
@@ -33,16 +36,22 @@ struct Parts {
     buffers: Vec<Named>,
 }
 
-/// A network built in.
+/// What computes.
 trait Net {
     fn forward(&self, x: &Tensor, train: bool) -> tch::Result<Tensor>;
-    fn parts(&self) -> Parts;
+    fn parts(&self) -> tch::Result<Parts>;
+
+    /// Writes a module that PyTorch loads with its program; `false`: there is none.
+    fn save(&self, _: &Path) -> tch::Result<bool> {
+        Ok(false)
+    }
 }
 
 /// A model in the memory of one device.
 pub(crate) struct Model {
     net: Box<dyn Net>,
     kind: Kind,
+    is_script: bool,
     parts: Parts,
 }
 
@@ -58,7 +67,7 @@ impl Model {
         device: Device,
         kind: Kind,
         seed: i64,
-        _base: &Path,
+        base: &Path,
     ) -> Result<Self, Fault> {
         tch::manual_seed(seed);
         let place = layers::Place { device, kind };
@@ -102,12 +111,20 @@ impl Model {
                     .or_fault()?,
                 )
             }
-            config::Model::Resnet18 { .. } | config::Model::Script { .. } => {
-                return Err(Fault::request("not yet"));
+            config::Model::Resnet18 { outputs, width } => {
+                let sample = dimensions("resnet18", "[C, H, W]", sample)?;
+                Box::new(
+                    resnet::Resnet::new(place, sample, *width as i64, *outputs as i64)
+                        .or_fault()?,
+                )
+            }
+            config::Model::Script { file } => {
+                Box::new(script::Script::load(place, &base.join(file))?)
             }
         };
-        let parts = net.parts();
-        Ok(Self { net, kind, parts })
+        let is_script = matches!(config, config::Model::Script { .. });
+        let parts = net.parts().or_fault()?;
+        Ok(Self { net, kind, is_script, parts })
     }
 
     /// What the model makes of a batch; in training, dropout drops and batch normalisation follows the
@@ -131,6 +148,61 @@ impl Model {
     pub(crate) fn buffers(&self) -> &[Named] {
         &self.parts.buffers
     }
+
+    /// Whether the forward pass of training may read what is kept without being trained. It does not in
+    /// the models built in; of a script nobody knows.
+    pub(crate) fn reads_buffers(&self) -> bool {
+        self.is_script && !self.parts.buffers.is_empty()
+    }
+
+    /// All parameters and buffers.
+    fn tensors(&self) -> impl Iterator<Item = &Named> {
+        self.parts.parameters.iter().chain(&self.parts.buffers)
+    }
+
+    /// Parameters and buffers as the bytes of a `.safetensors` file with PyTorch's names:
+    /// `model.load_state_dict(safetensors.torch.load_file(...))`.
+    ///
+    /// # Errors
+    /// When libtorch fails.
+    pub(crate) fn weights(&self) -> Result<Vec<u8>, Fault> {
+        bytes::encode(self.tensors().map(|named| (named.name.as_str(), &named.tensor)))
+    }
+
+    /// Takes up weights that [`Self::weights`], or PyTorch, has written. Numbers of another kind are
+    /// converted.
+    ///
+    /// # Errors
+    /// When they are those of another model; nothing is changed then.
+    pub(crate) fn load_weights(&self, weights: &[u8]) -> Result<(), Fault> {
+        let mut given: HashMap<String, Tensor> = bytes::decode(weights)?.into_iter().collect();
+        let mut pairs = Vec::new();
+        for Named { name, tensor } in self.tensors() {
+            let other = given
+                .remove(name)
+                .ok_or_else(|| Fault::request(format!("the weights lack `{name}`")))?;
+            let (has, needs) = (other.size(), tensor.size());
+            if has != needs {
+                return Err(Fault::request(format!(
+                    "`{name}` of the weights is {has:?}, but {needs:?} in the model"
+                )));
+            }
+            pairs.push((tensor.shallow_clone(), other));
+        }
+        if let Some(name) = given.keys().min() {
+            return Err(Fault::request(format!("the weights have `{name}`, the model has not")));
+        }
+        no_grad(|| pairs.iter_mut().try_for_each(|(to, from)| to.f_copy_(from))).or_fault()
+    }
+
+    /// Writes a TorchScript module with its program to `path`, for `torch.jit.load`, in evaluation mode;
+    /// `false` where the model is built in and has none.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(crate) fn save_script(&self, path: &Path) -> Result<bool, Fault> {
+        self.net.save(path).or_fault().map_err(|fault| fault.at(path.display().to_string()))
+    }
 }
 
 /// The lengths of a sample's dimensions, when there are as many as the model wants.
@@ -147,3 +219,6 @@ fn check_dropout(probability: f64) -> Result<f64, Fault> {
     }
     Err(Fault::request(format!("`dropout = {probability}` is no probability below 1")))
 }
+
+#[cfg(test)]
+mod tests;

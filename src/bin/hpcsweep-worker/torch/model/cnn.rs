@@ -63,12 +63,12 @@ impl Net for Cnn {
         self.classifier.forward(&dropout(x.f_flatten(1, -1)?, self.dropout, train)?)
     }
 
-    fn parts(&self) -> Parts {
+    fn parts(&self) -> tch::Result<Parts> {
         let mut parts = Parts::default();
         for (i, conv) in self.features.iter().enumerate() {
             conv.collect(&format!("features.{}", 3 * i), &mut parts);
         }
         self.classifier.collect("classifier", &mut parts);
-        parts
+        Ok(parts)
     }
 }

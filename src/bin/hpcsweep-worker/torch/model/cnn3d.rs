@@ -1,4 +1,4 @@
-//! The network of Sapsan's CNN3d example, for cubes: three convolutions that shrink 16^3 to one point,
+//! The network of Sapsan's CNN3d example, for cubes: three convolutions that shrink a cube to one point,
 //! and two linear layers.
 //!
 //! ```python
@@ -44,7 +44,7 @@ impl Cnn3d {
     ) -> tch::Result<Self> {
         if [depth, height, width].map(end) != [1, 1, 1] {
             return Err(TchError::Shape(format!(
-                "model `cnn3d` needs cubes with edges of 2 to 33 points, not {depth}x{height}x{width}"
+                "model `cnn3d` needs cubes with edges of 2 to 65 points, not {depth}x{height}x{width}"
             )));
         }
         let conv = |inputs, outputs| Conv::new::<3>(place, [inputs, outputs], 2, 2, 1, true);
@@ -75,7 +75,7 @@ impl Net for Cnn3d {
         last.forward(&wide.forward(&x)?.f_relu()?)
     }
 
-    fn parts(&self) -> Parts {
+    fn parts(&self) -> tch::Result<Parts> {
         let mut parts = Parts::default();
         for (conv, name) in self.convs.iter().zip(["conv3d", "conv3d2", "conv3d3"]) {
             conv.collect(name, &mut parts);
@@ -83,6 +83,6 @@ impl Net for Cnn3d {
         for (linear, name) in self.linears.iter().zip(["linear", "linear2"]) {
             linear.collect(name, &mut parts);
         }
-        parts
+        Ok(parts)
     }
 }

@@ -66,7 +66,7 @@ impl Net for Mlp {
         self.last.forward(&x)
     }
 
-    fn parts(&self) -> Parts {
+    fn parts(&self) -> tch::Result<Parts> {
         let mut parts = Parts::default();
         let mut place = 0;
         for (linear, norm) in &self.hidden {
@@ -78,6 +78,6 @@ impl Net for Mlp {
             place += if self.dropout > 0.0 { 3 } else { 2 };
         }
         self.last.collect(&format!("layers.{place}"), &mut parts);
-        parts
+        Ok(parts)
     }
 }

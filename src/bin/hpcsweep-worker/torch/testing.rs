@@ -1,0 +1,45 @@
+//! What the tests of the numerics share: PyTorch's values are those that `tests/worker/reference.py`
+//! prints.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tch::{Device, Kind, Tensor};
+
+use super::bytes;
+
+/// libtorch's random numbers belong to the process, and tests are threads of one. So does the number of
+/// its threads, on which the last bits of sums depend.
+pub(crate) fn random_numbers() -> MutexGuard<'static, ()> {
+    static OWNER: Mutex<()> = Mutex::new(());
+    let owner = OWNER.lock().unwrap_or_else(PoisonError::into_inner);
+    tch::set_num_threads(1);
+    owner
+}
+
+/// `numbers` of reference.py.
+pub(crate) fn numbers(shape: &[i64], kind: Kind) -> Tensor {
+    let count = shape.iter().product::<i64>();
+    let whole = (Tensor::arange(count, (Kind::Int64, Device::Cpu)) * 37 + 11).remainder(129) - 64;
+    (whole.to_kind(kind) / 64).view(shape)
+}
+
+/// `crc` of reference.py.
+pub(crate) fn crc<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> u32 {
+    let mut hash = crc32fast::Hasher::new();
+    for tensor in tensors {
+        hash.update(&bytes::of(tensor).unwrap());
+    }
+    hash.finalize()
+}
+
+/// The first numbers of a tensor in C order.
+pub(crate) fn first(tensor: &Tensor, count: i64) -> Vec<f64> {
+    Vec::try_from(tensor.flatten(0, -1).narrow(0, 0, count).to_kind(Kind::Double)).unwrap()
+}
+
+/// Equal but for rounding in another order.
+pub(crate) fn assert_close(is: &[f64], must: &[f64]) {
+    assert_eq!(is.len(), must.len());
+    let is_close = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-12 * b.abs().max(1.0);
+    assert!(is.iter().zip(must).all(is_close), "{is:?} instead of {must:?}");
+}
