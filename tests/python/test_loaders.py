@@ -9,6 +9,7 @@ import unittest
 import warnings
 from pathlib import Path
 
+from fake_worker import FakeWorker
 from test_sync import environment, on_ranks
 
 import hpcsweep
@@ -203,6 +204,17 @@ class Exact(unittest.TestCase):
                 got, _ = on_ranks(4, program)
                 self.assertEqual([(expected, expected, expected)] * 4, got)
 
+    def test_a_rank_may_have_no_sample(self):
+        def program(client, rank):
+            made, sampler = hpcsweep.build_loader_sampler(DataLoader(Numbers(3)), False, 4, rank, exact=True)
+            sampler._mp_sync = functools.partial(sync._mp_sync, client)
+            rows = [torch.tensor([index, 7]) for index in map(int, made)]
+            got = sampler.gather_in_order(torch.stack(rows) if rows else [])
+            return str(got.dtype), got.tolist()
+
+        got, _ = on_ranks(4, program)
+        self.assertEqual([("torch.int64", [[0, 7], [1, 7], [2, 7]])] * 4, got)
+
     def test_a_value_too_few_is_an_error(self):
         made, sampler = hpcsweep.build_loader_sampler(DataLoader(Numbers(10)), False, 1, 0, exact=True)
         with self.assertRaisesRegex(ValueError, r"ranks have \[10\] samples and gave \[9\] values"):
@@ -303,6 +315,24 @@ class Settings(unittest.TestCase):
 class Holder:
     def __init__(self, **names):
         self.__dict__.update(names)
+
+
+class Ranked(Numbers):
+    """Says what hpcsweep says where its samples are read."""
+
+    def __getitem__(self, index):
+        try:
+            hpcsweep.mp_sync(1)
+        except hpcsweep.SyncError as e:
+            return hpcsweep.rank(), hpcsweep.world_size(), e.sentence
+
+
+class Processes(unittest.TestCase):
+    def test_who_reads_samples_knows_its_rank_and_leaves_the_socket_alone(self):
+        with FakeWorker(1) as worker, environment(HPCSWEEP_SYNC=str(worker.ends[0].fileno()), RANK="1", WORLD_SIZE="2"):
+            seen = [tuple(said) for said in DataLoader(Ranked(2), batch_size=None, num_workers=1)]
+            self.assertEqual([(1, 2, "a worker of a DataLoader cannot sync")] * 2, seen)
+            self.assertEqual([], worker.requests)
 
 
 class Sets(unittest.TestCase):

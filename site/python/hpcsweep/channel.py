@@ -46,7 +46,7 @@ class Channel:
             if self._pid != os.getpid():
                 raise SyncError(
                     "only the process that began to sync may do so: this is a fork of it",
-                    "sync in the main process, not in the workers of a DataLoader",
+                    "sync in the program's main process",
                 )
             if self._broken:
                 raise SyncError(self._broken)

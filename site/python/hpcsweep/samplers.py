@@ -97,6 +97,8 @@ class ShareSampler(DistributedSampler):
         # Where each value came from, rank by rank, and then in the order of the data set.
         indices = self._padded()
         came = [index for rank in range(self.num_replicas) for index in indices[rank :: self.num_replicas]]
+        # A rank without samples has nothing that says what its values would have been.
+        pieces = [piece for piece in pieces if len(piece) > 0] or pieces[:1]
         return _rows(pieces, sorted(range(len(came)), key=came.__getitem__))
 
 

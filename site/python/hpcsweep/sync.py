@@ -2,6 +2,7 @@
 
 import math
 import os
+import sys
 import warnings
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -74,7 +75,6 @@ class Client:
         answer, data = self._channel.ask(head, [item.data for item in sent])
         if not answer["ok"]:
             raise SyncError(answer["error"], answer.get("hint"))
-        alone.refuse(items)
         return answer, data
 
 
@@ -203,6 +203,8 @@ _client = (None, Client())  # type: Tuple[Optional[str], Client]
 def _current() -> Client:
     """The client of this process, by its environment."""
     global _client
+    if _loads_data():
+        return Client()
     fd = os.environ.get("HPCSWEEP_SYNC")
     if fd != _client[0]:
         if not (fd or "0").isdigit():
@@ -213,6 +215,8 @@ def _current() -> Client:
 
 def _ready() -> Client:
     """The client, where what it returns would be true: a rank of several has to reach the others."""
+    if _loads_data():
+        raise SyncError("a worker of a DataLoader cannot sync", "sync in the program's main process")
     client = _current()
     if client.alone and client.hello()[1] > 1:
         if "HPCSWEEP_TRIAL" in os.environ:
@@ -228,6 +232,12 @@ def _ready() -> Client:
             stacklevel=3,
         )
     return client
+
+
+def _loads_data() -> bool:
+    """Whether this is a worker of a DataLoader: it may have inherited the socket, which is its parent's."""
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and data.get_worker_info() is not None
 
 
 def _environment(name: str, default: int) -> int:
