@@ -16,6 +16,7 @@ mod interrupt;
 mod kill;
 mod local;
 mod plan;
+mod python;
 mod quoting;
 mod ranks;
 mod scripts;
