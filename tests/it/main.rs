@@ -9,6 +9,7 @@ mod cases_distributed_sampler;
 mod cli;
 mod collect;
 mod devices;
+mod gpus;
 mod init;
 mod install;
 mod interrupt;
