@@ -10,6 +10,7 @@ mod cases_mp_sync;
 mod cli;
 mod collect;
 mod devices;
+mod gpus;
 mod init;
 mod install;
 mod interrupt;

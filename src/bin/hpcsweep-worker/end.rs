@@ -76,6 +76,9 @@ mod tests {
 
     #[test]
     fn a_fault_of_several_lines_becomes_one() {
-        assert_eq!(line("no data\n  plan.toml:3\nhint: add some\n"), "no data; plan.toml:3; hint: add some");
+        assert_eq!(
+            line("no data\n  plan.toml:3\nhint: add some\n"),
+            "no data; plan.toml:3; hint: add some"
+        );
     }
 }

@@ -21,7 +21,11 @@ use std::process::ExitCode;
 
 use hpcsweep::worker::launch::VERSION_VARIABLE;
 
-#[expect(clippy::print_stdout, clippy::print_stderr, reason = "a program of its own speaks for itself")]
+#[expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program of its own speaks for itself"
+)]
 fn main() -> ExitCode {
     let own = env!("CARGO_PKG_VERSION");
     if let Ok(theirs) = std::env::var(VERSION_VARIABLE)

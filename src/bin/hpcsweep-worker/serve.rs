@@ -239,4 +239,3 @@ impl Served {
         disk::append(&job.reduced, &text)
     }
 }
-
