@@ -125,6 +125,44 @@ pub fn write_whole_with(
     })
 }
 
+/// Renames a file; one that is not there is no error.
+///
+/// # Errors
+/// When the system refuses.
+pub fn rename_if_there(from: &Path, to: &Path) -> Result<()> {
+    match fs::rename(from, to) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other.map_err(|e| fault("rename", from, &e).into()),
+    }
+}
+
+/// Removes a file; one that is not there is no error.
+///
+/// # Errors
+/// When the system refuses.
+pub fn remove_if_there(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other.map_err(|e| fault("remove", path, &e).into()),
+    }
+}
+
+/// Asks for the names in a folder to be on disk: a renamed file is safe from a power cut only then.
+///
+/// # Errors
+/// When the folder cannot be opened or the disk fails.
+pub fn sync_folder(path: &Path) -> Result<()> {
+    File::open(path).and_then(|f| f.sync_all()).map_err(|e| fault("flush", path, &e).into())
+}
+
+/// Asks for a file that another library has written to be on disk.
+///
+/// # Errors
+/// When it cannot be opened or the disk fails.
+pub fn sync_file(path: &Path) -> Result<()> {
+    sync_folder(path)
+}
+
 /// A name beside `path` that no other process uses.
 pub fn aside(path: &Path) -> PathBuf {
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();

@@ -16,6 +16,8 @@ mod serve;
 #[cfg(feature = "torch")]
 #[allow(dead_code, reason = "a library to the verbs of this program")]
 mod torch;
+#[cfg(all(feature = "mpi", feature = "torch"))]
+mod train;
 
 use std::process::ExitCode;
 
@@ -48,7 +50,13 @@ fn main() -> ExitCode {
         }
         #[cfg(feature = "mpi")]
         ["sync", file] => serve::main(std::path::Path::new(file)),
-        ["train" | "evaluate" | "sync", _] => {
+        #[cfg(all(feature = "mpi", feature = "torch"))]
+        ["train", file] => train::main(std::path::Path::new(file)),
+        #[cfg(all(feature = "mpi", feature = "torch"))]
+        ["evaluate", file, answer] => {
+            train::evaluate(std::path::Path::new(file), std::path::Path::new(answer))
+        }
+        ["train" | "evaluate" | "sync", ..] => {
             eprintln!("error: this hpcsweep-worker was built without MPI or libtorch");
             eprintln!("hint: build it with `cargo build --release --features mpi,torch`");
             ExitCode::from(4)

@@ -70,20 +70,24 @@ impl Dataset {
     /// When a file cannot be read or lacks an array, when inputs and targets are not of equal number, when
     /// the samples of two files differ in shape or type, or there is no sample at all.
     pub fn open(source: &Source, inputs: &str, targets: &str, base: &Path) -> Result<Self, Fault> {
-        let mut parts = Vec::new();
-        match source {
-            Source::File(name) => {
-                for path in map::matching(base, name)? {
-                    parts.push(Part::of_file(&path, inputs, targets)?);
-                }
-            }
-            Source::Files(names) => {
-                for name in names {
-                    for path in map::matching(base, name)? {
-                        parts.push(Part::of_file(&path, inputs, targets)?);
-                    }
-                }
-            }
+        Self::open_some(source, inputs, targets, base, &|_| true)
+    }
+
+    /// As [`Self::open`], with those files alone that are to be kept, by their number among all; no other
+    /// one is touched. Of a made-up field, which has no files, there are all samples.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and when no file is kept.
+    pub fn open_some(
+        source: &Source,
+        inputs: &str,
+        targets: &str,
+        base: &Path,
+        keep: &dyn Fn(usize) -> bool,
+    ) -> Result<Self, Fault> {
+        let names = match source {
+            Source::File(name) => std::slice::from_ref(name),
+            Source::Files(names) => names,
             Source::Pair { inputs: first, targets: second } => {
                 let (firsts, seconds) = (map::matching(base, first)?, map::matching(base, second)?);
                 if firsts.len() != seconds.len() {
@@ -93,12 +97,20 @@ impl Dataset {
                         words::count(seconds.len() as u64, "file")
                     )));
                 }
-                for (first, second) in firsts.iter().zip(&seconds) {
-                    parts.push(Part::of_pair(first, second, inputs, targets)?);
-                }
+                let pairs = firsts.iter().zip(&seconds).enumerate().filter(|(n, _)| keep(*n));
+                let parts =
+                    pairs.map(|(_, (first, second))| Part::of_pair(first, second, inputs, targets));
+                return Self::of_parts(parts.collect::<Result<_, _>>()?);
             }
             Source::Synthetic(synthetic) => return Self::of_field(Turbulence::new(synthetic)?),
+        };
+        let mut paths = Vec::new();
+        for name in names {
+            paths.extend(map::matching(base, name)?);
         }
+        let kept = paths.iter().enumerate().filter(|(n, _)| keep(*n));
+        let parts =
+            kept.map(|(_, path)| Part::of_file(path, inputs, targets)).collect::<Result<_, _>>()?;
         Self::of_parts(parts)
     }
 

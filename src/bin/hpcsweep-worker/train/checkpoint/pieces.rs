@@ -1,0 +1,108 @@
+//! Tensors to bytes and back, without a change of a bit.
+
+use anyhow::Result;
+use hpcsweep::fault::{Fault, Kind as Whose};
+use safetensors::tensor::Dtype;
+use tch::{Device, Kind, Tensor, no_grad};
+
+use super::file::{Piece, Pieces};
+use crate::torch::OrFault;
+
+const KINDS: [(Kind, Dtype); 10] = [
+    (Kind::Bool, Dtype::BOOL),
+    (Kind::Uint8, Dtype::U8),
+    (Kind::Int8, Dtype::I8),
+    (Kind::Int16, Dtype::I16),
+    (Kind::Int, Dtype::I32),
+    (Kind::Int64, Dtype::I64),
+    (Kind::Half, Dtype::F16),
+    (Kind::BFloat16, Dtype::BF16),
+    (Kind::Float, Dtype::F32),
+    (Kind::Double, Dtype::F64),
+];
+
+/// The numbers of a tensor, wherever it lies.
+///
+/// # Errors
+/// When they are of a kind that no file holds, or libtorch fails.
+pub(crate) fn piece(tensor: &Tensor) -> Result<Piece, Fault> {
+    let here = tensor.f_detach().and_then(|t| t.f_to_device(Device::Cpu)).or_fault()?;
+    let here = here.f_contiguous().or_fault()?;
+    let kind = here.f_kind().or_fault()?;
+    let Some((_, dtype)) = KINDS.iter().find(|(one, _)| *one == kind) else {
+        let sentence = format!("a tensor of {kind:?} cannot be written to a checkpoint");
+        return Err(Fault::new(Whose::Bug, sentence));
+    };
+    let n = here.numel();
+    let mut bytes = vec![0; n * kind.elt_size_in_bytes()];
+    here.f_copy_data_u8(&mut bytes, n).or_fault()?;
+    let shape = here.size().into_iter().map(|length| length as usize).collect();
+    Ok(Piece { dtype: *dtype, shape, bytes })
+}
+
+/// The tensor of a piece, on the CPU.
+///
+/// # Errors
+/// When the piece is of a kind that libtorch does not know.
+pub(crate) fn tensor(piece: &Piece) -> Result<Tensor, Fault> {
+    let Some((kind, _)) = KINDS.iter().find(|(_, dtype)| *dtype == piece.dtype) else {
+        return Err(Fault::request(format!("libtorch has no numbers of type {:?}", piece.dtype)));
+    };
+    let shape: Vec<i64> = piece.shape.iter().map(|length| *length as i64).collect();
+    Tensor::f_from_data_size(&piece.bytes, &shape, *kind).or_fault()
+}
+
+/// Puts the piece called `name` into a tensor of the same shape and kind.
+///
+/// # Errors
+/// When there is none, or it is another one's.
+pub(crate) fn restore(pieces: &Pieces, name: &str, into: &Tensor) -> Result<(), Fault> {
+    let Some(piece) = pieces.get(name) else {
+        return Err(Fault::request(format!("the file of weights has no `{name}`")));
+    };
+    let from = tensor(piece)?;
+    if from.size() != into.size() || from.kind() != into.kind() {
+        return Err(Fault::request(format!(
+            "`{name}` is {:?} of shape {:?} in the file of weights, and {:?} of shape {:?} in the model",
+            from.kind(),
+            from.size(),
+            into.kind(),
+            into.size()
+        )));
+    }
+    no_grad(|| into.shallow_clone().f_copy_(&from)).or_fault()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_every_bit() {
+        let odd = [f32::NAN, -0.0, f32::MIN_POSITIVE / 4.0, f32::INFINITY, 1.0];
+        let strided = Tensor::from_slice(&odd).unsqueeze(1).repeat([1, 3]).transpose(0, 1);
+        for kind in [Kind::Float, Kind::Double, Kind::BFloat16, Kind::Half] {
+            let one = strided.to_kind(kind);
+            let piece = piece(&one).unwrap();
+            let back = tensor(&piece).unwrap();
+            assert_eq!((back.kind(), back.size()), (kind, vec![3, 5]));
+            assert_eq!(super::piece(&back).unwrap(), piece);
+        }
+        let scalar = Tensor::from(7_i64);
+        assert_eq!(tensor(&piece(&scalar).unwrap()).unwrap(), scalar);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told() {
+        let pieces = Pieces::from([("a".into(), piece(&Tensor::from_slice(&[1.0_f32])).unwrap())]);
+        let into = Tensor::zeros([2], (Kind::Float, Device::Cpu));
+        assert_eq!(
+            restore(&pieces, "a", &into).unwrap_err().sentence,
+            "`a` is Float of shape [1] in the file of weights, and Float of shape [2] in the model"
+        );
+        assert_eq!(
+            restore(&pieces, "b", &into).unwrap_err().sentence,
+            "the file of weights has no `b`"
+        );
+    }
+}

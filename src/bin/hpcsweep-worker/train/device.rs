@@ -1,0 +1,125 @@
+//! Where a rank computes: its threads, and its GPU or the CPU.
+
+use std::ffi::CStr;
+
+use anyhow::Result;
+use hpcsweep::fault::Fault;
+use hpcsweep::host::{Vars, gpus};
+use hpcsweep::rank::visible_devices;
+use hpcsweep::train::config::{self, Config};
+use hpcsweep::train::job::Job;
+use nix::libc;
+
+/// What a rank computes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// As libtorch calls it.
+    pub(crate) device: tch::Device,
+    /// The GPU by its UUID, where it is one.
+    pub(crate) gpu: Option<String>,
+}
+
+/// Sets the number of threads: what the configuration says, else the cores the rank asked for. Without
+/// this, MKL under mpirun takes one thread, and every rank of a node otherwise all cores.
+pub(crate) fn threads(config: &Config, job: &Job) {
+    let threads = config.threads.unwrap_or(u64::from(job.cores)).clamp(1, 4096) as i32;
+    tch::set_num_threads(threads);
+    tch::set_num_interop_threads(1);
+}
+
+/// Chooses the device of this rank and makes libtorch ready for it. Must come before the first tensor.
+///
+/// # Errors
+/// When a GPU is asked for and none can be used.
+pub(crate) fn choose(job: &Job, vars: &Vars) -> Result<Place> {
+    let wanted = match job.config.device {
+        config::Device::Cpu => false,
+        config::Device::Gpu => true,
+        config::Device::Auto => job.gpus > 0,
+    };
+    if !wanted {
+        return Ok(Place { device: tch::Device::Cpu, gpu: None });
+    }
+    load_cuda()?;
+    let visible = usize::try_from(tch::Cuda::device_count()).unwrap_or(0);
+    if !tch::Cuda::is_available() || visible == 0 {
+        let seen = match visible_devices(vars) {
+            Some(list) if list.is_empty() => "CUDA_VISIBLE_DEVICES hides all of them".to_owned(),
+            Some(list) => format!("CUDA_VISIBLE_DEVICES is `{}`", list.join(",")),
+            None => match gpus::list() {
+                Ok(all) => format!("NVML sees {}", all.len()),
+                Err(why) => why,
+            },
+        };
+        return Err(Fault::machine(format!(
+            "rank {} on `{}` is to use a GPU, but libtorch sees none: {seen}",
+            job.rank, job.host
+        ))
+        .hint("`hpcsweep doctor` shows driver and devices; `device = \"cpu\"` trains without")
+        .into());
+    }
+    let index = index(job.local_rank, visible);
+    let gpu = Some(uuid(index, vars).unwrap_or_else(|| format!("{index}")));
+    Ok(Place { device: tch::Device::Cuda(index), gpu })
+}
+
+/// One visible device is ours, whatever the local rank: the launcher has narrowed the list. Otherwise
+/// local ranks take turns.
+fn index(local_rank: u32, visible: usize) -> usize {
+    local_rank as usize % visible
+}
+
+/// The UUID of a visible device, which two ranks of a host can compare whatever each may see.
+fn uuid(index: usize, vars: &Vars) -> Option<String> {
+    let all = gpus::list().unwrap_or_default();
+    let Some(visible) = visible_devices(vars) else {
+        return all.get(index).map(|gpu| gpu.uuid.clone());
+    };
+    let entry = *visible.get(index)?;
+    let found = match entry.parse::<u32>() {
+        Ok(number) => all.iter().find(|gpu| gpu.index == number),
+        Err(_) => all.iter().find(|gpu| gpu.uuid.starts_with(entry)),
+    };
+    Some(found.map_or_else(|| entry.to_owned(), |gpu| gpu.uuid.clone()))
+}
+
+/// Loads libtorch's CUDA part, which registers itself. The program does not link to it, so that the
+/// same one runs where there is no CUDA.
+#[expect(unsafe_code, reason = "dlopen runs the constructors of a library")]
+fn load_cuda() -> Result<(), Fault> {
+    const LIBRARY: &CStr = c"libtorch_cuda.so";
+    // SAFETY: the library is libtorch's own, of the version this program was linked with; its
+    // constructors only register kernels. Both calls take and return C strings; the message is copied
+    // before any other call of the family.
+    let error = unsafe {
+        if !libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL).is_null() {
+            return Ok(());
+        }
+        let message = libc::dlerror();
+        if message.is_null() {
+            "no reason given".to_owned()
+        } else {
+            CStr::from_ptr(message).to_string_lossy().into_owned()
+        }
+    };
+    Err(Fault::machine(format!("cannot load libtorch's CUDA part: {error}"))
+        .hint("`hpcsweep doctor` shows what is installed; `device = \"cpu\"` trains without"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_only_visible_gpu_is_ours_and_several_are_taken_in_turn() {
+        assert_eq!((0..3).map(|r| index(r, 1)).collect::<Vec<_>>(), [0, 0, 0]);
+        assert_eq!((0..3).map(|r| index(r, 2)).collect::<Vec<_>>(), [0, 1, 0]);
+    }
+
+    #[test]
+    fn a_gpu_is_known_by_what_the_launcher_calls_it_where_nvml_knows_none() {
+        let vars = Vars::from([("CUDA_VISIBLE_DEVICES".into(), "MIG-a,GPU-zz".into())]);
+        assert_eq!(uuid(1, &vars).as_deref(), Some("GPU-zz"));
+        assert_eq!(uuid(2, &vars), None);
+    }
+}
