@@ -35,19 +35,19 @@ fn mpi() -> String {
     "not built in".to_owned()
 }
 
-#[cfg(feature = "torch")]
+#[cfg(all(feature = "mpi", feature = "torch"))]
 fn libtorch() -> String {
-    let cuda = match crate::torch::cuda::load() {
+    let cuda = match crate::train::device::load_cuda() {
         Ok(()) if tch::Cuda::is_available() => {
             format!("{} GPUs", tch::Cuda::device_count())
         }
         Ok(()) => "its library is there, but no GPU can be used".to_owned(),
-        Err(why) => format!("no ({why})"),
+        Err(fault) => format!("no ({})", fault.sentence),
     };
     format!("2.11.0, CUDA: {cuda}")
 }
 
-#[cfg(not(feature = "torch"))]
+#[cfg(not(all(feature = "mpi", feature = "torch")))]
 fn libtorch() -> String {
     "not built in".to_owned()
 }

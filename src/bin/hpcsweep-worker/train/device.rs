@@ -46,9 +46,9 @@ pub(crate) fn choose(job: &Job, vars: &Vars) -> Result<Place> {
         let seen = match visible_devices(vars) {
             Some(list) if list.is_empty() => "CUDA_VISIBLE_DEVICES hides all of them".to_owned(),
             Some(list) => format!("CUDA_VISIBLE_DEVICES is `{}`", list.join(",")),
-            None => match gpus::list() {
+            None => match gpus::list(vars) {
                 Ok(all) => format!("NVML sees {}", all.len()),
-                Err(why) => why,
+                Err(why) => why.to_string(),
             },
         };
         return Err(Fault::machine(format!(
@@ -71,7 +71,7 @@ fn index(local_rank: u32, visible: usize) -> usize {
 
 /// The UUID of a visible device, which two ranks of a host can compare whatever each may see.
 fn uuid(index: usize, vars: &Vars) -> Option<String> {
-    let all = gpus::list().unwrap_or_default();
+    let all = gpus::list(vars).unwrap_or_default();
     let Some(visible) = visible_devices(vars) else {
         return all.get(index).map(|gpu| gpu.uuid.clone());
     };
@@ -86,7 +86,7 @@ fn uuid(index: usize, vars: &Vars) -> Option<String> {
 /// Loads libtorch's CUDA part, which registers itself. The program does not link to it, so that the
 /// same one runs where there is no CUDA.
 #[expect(unsafe_code, reason = "dlopen runs the constructors of a library")]
-fn load_cuda() -> Result<(), Fault> {
+pub(crate) fn load_cuda() -> Result<(), Fault> {
     const LIBRARY: &CStr = c"libtorch_cuda.so";
     // SAFETY: the library is libtorch's own, of the version this program was linked with; its
     // constructors only register kernels. Both calls take and return C strings; the message is copied
