@@ -1,17 +1,19 @@
 //! What a site or an installation is like, and what is wrong with it: each check says what it saw and,
 //! where something is amiss, what to do.
 
+mod devices;
+mod programs;
+
 use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::host::{Vars, clock, disk, gpus, vars};
+use crate::host::{Vars, clock, disk, vars};
 use crate::scheduler::calls::Calls;
-use crate::scheduler::slurm;
+use crate::scheduler::{Limits, slurm};
 use crate::site::Site;
 use crate::words;
-use crate::worker::launch;
 
 /// How a check went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -44,40 +46,29 @@ fn check(about: &'static str, verdict: Verdict, seen: impl Into<String>, todo: &
 
 /// All checks. `tree` is the folder under which results are to lie.
 pub fn examine(site: &Site, vars: &Vars, tree: &Path) -> Vec<Check> {
-    let mut checks = vec![installation(vars)];
-    checks.extend(scheduler(site, vars));
+    let mut checks = programs::installation(vars);
+    let mut calls = Calls::new(vars, Duration::from_secs(site.limits.call_timeout_s.min(20)));
+    let (said, limits) = scheduler(&mut calls);
+    checks.extend(said);
+    checks.extend(programs::srun(&mut calls, limits.as_ref()));
+    checks.push(programs::mpirun(&mut calls));
     checks.extend(shared_tree(tree));
-    checks.push(devices());
+    checks.extend(devices::examine(vars));
     checks
 }
 
-fn installation(vars: &Vars) -> Check {
-    match launch::shake_hands(vars) {
-        Ok(said) => {
-            let own = disk::own_executable().map(|p| p.display().to_string()).unwrap_or_default();
-            check("installation", Verdict::Ok, format!("{own}, {said} beside it"), "")
-        }
-        Err(error) => check(
-            "installation",
-            Verdict::Bad,
-            error.to_string().lines().next().unwrap_or_default(),
-            "install both programs of one version together: scripts/install --prefix DIR",
-        ),
-    }
-}
-
-fn scheduler(site: &Site, vars: &Vars) -> Vec<Check> {
-    let mut calls = Calls::new(vars, Duration::from_secs(site.limits.call_timeout_s.min(20)));
+fn scheduler(calls: &mut Calls) -> (Vec<Check>, Option<Limits>) {
     let text = match calls.ask(&slurm::config()) {
         Ok(text) => text,
         Err(error) => {
             let why = error.to_string();
-            return vec![check(
+            let none = check(
                 "scheduler",
                 Verdict::Note,
                 format!("no Slurm here: {}", why.lines().next().unwrap_or_default()),
                 "`--local` works without; on a cluster, run this on a login node",
-            )];
+            );
+            return (vec![none], None);
         }
     };
     let limits = slurm::limits(&text);
@@ -114,8 +105,7 @@ fn scheduler(site: &Site, vars: &Vars) -> Vec<Check> {
             "nothing: the results tree keeps what matters",
         )
     });
-    checks.push(mpi(&mut calls, &limits));
-    checks
+    (checks, Some(limits))
 }
 
 /// "Configuration data as of 2026-03-01T12:00:00": seconds by which the controller is ahead of us, when
@@ -137,37 +127,6 @@ fn controller_skew(line: &str) -> Option<f64> {
     let apart = theirs as f64 - clock::now();
     let zone = (apart / 900.0).round() * 900.0;
     Some(apart - zone)
-}
-
-fn mpi(calls: &mut Calls, limits: &crate::scheduler::Limits) -> Check {
-    let argv = ["srun", "--mpi=list"].map(str::to_owned);
-    let Ok(output) = calls.make(&argv) else {
-        return check(
-            "MPI plugins",
-            Verdict::Bad,
-            "srun cannot be started",
-            "install Slurm's client programs",
-        );
-    };
-    let list: Vec<&str> = output
-        .stdout
-        .lines()
-        .chain(output.stderr.lines())
-        .flat_map(|line| line.rsplit(':').next().unwrap_or("").split_whitespace())
-        .filter(|word| !["are...", "MPI", "plugin", "types", "specific", "versions"].contains(word))
-        .collect();
-    let default = limits.mpi_default.as_deref().unwrap_or("unknown");
-    let seen = format!("{} (default {default})", list.join(" "));
-    if list.iter().any(|word| word.starts_with("pmix")) {
-        check("MPI plugins", Verdict::Ok, seen, "")
-    } else {
-        check(
-            "MPI plugins",
-            Verdict::Note,
-            seen,
-            "MPI programs of several ranks need a plugin their MPI knows; most want pmix",
-        )
-    }
 }
 
 /// Tries on the tree what the tool relies on: rename over a file, exclusive creation, links, space.
@@ -259,27 +218,6 @@ fn semantics(dir: &Path) -> Check {
             Verdict::Bad,
             disk::reason(&e),
             "choose a root you may write to: `[sweep] root` in the plan",
-        ),
-    }
-}
-
-fn devices() -> Check {
-    match gpus::list() {
-        Ok(list) if list.is_empty() => {
-            check("GPUs", Verdict::Note, "NVML works, but sees none", "")
-        }
-        Ok(list) => {
-            let names: Vec<String> = list
-                .iter()
-                .map(|g| format!("{}: {} ({} MiB)", g.index, g.name, g.memory >> 20))
-                .collect();
-            check("GPUs", Verdict::Ok, names.join(", "), "")
-        }
-        Err(why) => check(
-            "GPUs",
-            Verdict::Note,
-            format!("none: {why}"),
-            "nothing, unless this host should have some: then install NVIDIA's driver",
         ),
     }
 }

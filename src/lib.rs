@@ -6,7 +6,7 @@
 //! |---|---|
 //! | 0 | [`fault`], [`words`] |
 //! | 1 | [`host`] |
-//! | 2 | [`units`], [`idset`], [`hostlist`], [`plan`], [`site`], [`rank`], [`devices`], [`sync`], [`train`] |
+//! | 2 | [`units`], [`idset`], [`hostlist`], [`plan`], [`site`], [`rank`], [`devices`], [`gpu`], [`sync`], [`train`] |
 //! | 3 | [`graph`], [`tree`] |
 //! | 4 | [`render`] |
 //! | 5 | [`scheduler`], [`standing`], [`status`] |
@@ -19,6 +19,7 @@ pub mod words;
 pub mod host;
 
 pub mod devices;
+pub mod gpu;
 pub mod hostlist;
 pub mod idset;
 pub mod plan;

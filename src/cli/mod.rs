@@ -3,6 +3,7 @@
 mod collect;
 mod doctor;
 mod generate;
+mod gpu;
 mod init;
 mod logs;
 mod out;
@@ -54,6 +55,7 @@ enum Verb {
     Worker(worker::Args),
     Templates(templates::Args),
     Site(site::Args),
+    Gpu(gpu::Args),
     Doctor(doctor::Args),
     Generate(generate::Args),
 }
@@ -110,6 +112,7 @@ pub fn main() -> ExitCode {
         Verb::Worker(args) => worker::run(args, context.vars, &context.out),
         Verb::Templates(args) => templates::run(&args, &context),
         Verb::Site(args) => site::run(&args, &context),
+        Verb::Gpu(args) => gpu::run(&args, &context),
         Verb::Doctor(args) => doctor::run(&args, &context),
         Verb::Generate(args) => generate::run(&args, &context),
     };

@@ -155,6 +155,13 @@ pub fn start(
     command.spawn()
 }
 
+/// Becomes another program, with these variables besides our own; process id and start time stay.
+/// Returns only if that fails.
+pub fn become_program(argv: &[String], vars: &[(&str, &str)]) -> Fault {
+    let error = Command::new(&argv[0]).args(&argv[1..]).envs(vars.iter().copied()).exec();
+    not_started(&argv[0], &error)
+}
+
 /// Sends a signal to the child's process group; a group that is gone is no error.
 pub fn kill_group(child: &Child, signal: Signal) {
     let _ = nix::sys::signal::killpg(Pid::from_raw(child.id().cast_signed()), signal);

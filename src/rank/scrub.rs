@@ -70,6 +70,8 @@ pub const SCRUB: &[&str] = &[
 
 /// What [`SCRUB`] would catch but a person has set to say which cluster, and who pays.
 pub const KEPT: &[&str] = &[
+    "HPCSWEEP_GPU_SAMPLE_S",
+    "HPCSWEEP_NVML_FILE",
     "HPCSWEEP_RENDEZVOUS_S",
     "HPCSWEEP_SITE",
     "HPCSWEEP_SMOKE",

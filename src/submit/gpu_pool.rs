@@ -40,9 +40,9 @@ impl Devices {
         if let Some((ids, _)) = crate::devices::granted(vars) {
             devices.all = Some(ids.iter().filter_map(|id| id.parse().ok()).collect());
         } else {
-            match gpus::list() {
+            match gpus::list(vars) {
                 Ok(list) => devices.all = Some(list.iter().map(|g| g.index).collect()),
-                Err(why) => devices.why_none = Some(why),
+                Err(why) => devices.why_none = Some(why.to_string()),
             }
         }
         devices.free = devices.all.iter().flatten().copied().collect();

@@ -237,6 +237,17 @@ mod tests {
     }
 
     #[test]
+    fn one_that_is_gone_before_the_others_call_is_enough() {
+        let all = run(3, |peers| {
+            (peers.rank() != 1).then(|| peers.broadcast(0, &mut [0]).unwrap_err().sentence)
+        });
+        for told in [&all[0], &all[2]] {
+            assert!(told.as_ref().unwrap().contains("returned"), "{told:?}");
+        }
+        assert_eq!(all[1], None);
+    }
+
+    #[test]
     fn calls_that_do_not_fit_are_a_fault_and_not_a_wait() {
         let all = run(2, |peers| {
             let mut two = [0; 2];

@@ -104,7 +104,7 @@ pub fn run(
     let Program { child, helper } = &mut program;
     let ended = child::wait(child, launched, signals, limits, |happening| match happening {
         Happening::Tick => {
-            let rows = prepared.scratch.take_metrics(false);
+            let rows = prepared.take_metrics(false);
             recorder.metrics(trial, number, with_rank(rows, own_rank));
             if helper.as_mut().is_some_and(program::is_gone) {
                 return Some(Stop::Helper);
@@ -142,7 +142,7 @@ pub fn run(
     }
     // The others have ended, so the helpers have all they wait for.
     let carried = program.wait_for_helper_for(Duration::from_secs(10));
-    let rows = prepared.scratch.take_metrics(true);
+    let rows = prepared.take_metrics(true);
     recorder.metrics(trial, number, with_rank(rows, own_rank));
     let uncarried = (!carried).then(|| {
         let why = prepared.scratch.take_helper_reason();

@@ -100,7 +100,7 @@ fn one(
         .collect();
     // With a sync, rank 0's helper hands over what all ranks have in common.
     let mut hand_over = |last: bool| {
-        let rows = if synced { Vec::new() } else { prepared.scratch.take_metrics(last) };
+        let rows = if synced { prepared.take_samples(last) } else { prepared.take_metrics(last) };
         if !rows.is_empty() {
             line.say(&Up::Metrics { rows });
         }

@@ -7,6 +7,7 @@
 mod addresses;
 pub mod attempt;
 pub mod child;
+pub mod gpu_samples;
 pub mod launch;
 pub mod lines;
 pub mod member;

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use nix::sys::signal::Signal;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::Job;
+use super::gpu_samples::Sampler;
 use super::scratch::Scratch;
 use super::{launch, program};
 use crate::devices;
@@ -33,6 +34,23 @@ pub struct Prepared {
     pub scratch: Scratch,
     /// The helper for syncs over MPI and the program's end of the socket to it.
     pub sync: Option<(program::Helper, OwnedFd)>,
+    /// Watches the trial's GPUs, where this rank does so.
+    pub gpus: Option<Sampler>,
+}
+
+impl Prepared {
+    /// What is new among the program's metric lines and the samples of its GPUs; with `last` all that
+    /// there will be.
+    pub fn take_metrics(&mut self, last: bool) -> Vec<Map<String, Value>> {
+        let mut rows = self.scratch.take_metrics(last);
+        rows.extend(self.take_samples(last));
+        rows
+    }
+
+    /// Of these the samples alone.
+    pub fn take_samples(&mut self, last: bool) -> Vec<Map<String, Value>> {
+        self.gpus.as_mut().map(|gpus| gpus.take(last)).unwrap_or_default()
+    }
 }
 
 /// How long ranks wait for each other: `HPCSWEEP_RENDEZVOUS_S`, 120 s without it.
@@ -122,7 +140,8 @@ pub fn prepare(job: &Job, attempt: u32, torch: &[(&'static str, String)]) -> Res
     if let Some((shell, script)) = &head.setup {
         argv.splice(0..0, [path_text(shell), path_text(script)]);
     }
-    Ok(Prepared { argv, env, workdir: head.workdir.clone(), devices, scratch, sync })
+    let gpus = Sampler::start(job, &env);
+    Ok(Prepared { argv, env, workdir: head.workdir.clone(), devices, scratch, sync, gpus })
 }
 
 /// Variables that tell a worker who it is; a program below must not mistake them for its own.

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use crate::world::{World, missing};
 
 /// The verbs in the order of the help, each with what its help says that it does.
-const VERBS: [(&str, &str); 11] = [
+const VERBS: [(&str, &str); 12] = [
     (
         "init",
         "Make a project: a plan, a small training program, and its own copy of the job scripts",
@@ -25,6 +25,7 @@ const VERBS: [(&str, &str); 11] = [
     ("worker", "Run one trial as one of its ranks (job scripts call this)"),
     ("templates", "Write the templates of the job scripts, for editing"),
     ("site", "Show the site profile"),
+    ("gpu", "Show the GPUs of this host, or choose the best ones and hold them for a program"),
     ("doctor", "Check an installation: scheduler, limits, MPI plugins, results tree, GPUs, clocks"),
 ];
 
@@ -51,6 +52,7 @@ Commands:
   worker     Run one trial as one of its ranks (job scripts call this)
   templates  Write the templates of the job scripts, for editing
   site       Show the site profile
+  gpu        Show the GPUs of this host, or choose the best ones and hold them for a program
   doctor     Check an installation: scheduler, limits, MPI plugins, results tree, GPUs, clocks
   help       Print this message or the help of the given subcommand(s)
 
@@ -137,7 +139,8 @@ fn every_verb_has_one_manual_page() {
     assert_eq!(world.run(&["generate", "man", "man"]).whole(), "exit code 0\n");
     let mut expected = vec!["hpcsweep.1".to_owned()];
     expected.extend(VERBS.iter().map(|(verb, _)| format!("hpcsweep-{verb}.1")));
-    expected.extend(["hpcsweep-site-show.1", "hpcsweep-templates-export.1"].map(str::to_owned));
+    let below = ["gpu-best", "gpu-list", "site-show", "templates-export"];
+    expected.extend(below.map(|verb| format!("hpcsweep-{verb}.1")));
     expected.sort();
     assert_eq!(world.files("man"), expected);
     for (verb, says) in VERBS {

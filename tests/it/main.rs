@@ -6,20 +6,24 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod cases_distributed_sampler;
+mod cases_mp_sync;
 mod cli;
 mod collect;
 mod devices;
+mod gpus;
 mod init;
 mod install;
 mod interrupt;
 mod kill;
 mod local;
 mod plan;
+mod python;
 mod quoting;
 mod ranks;
 mod scripts;
 mod startup;
 mod status;
+mod sync_cases;
 mod templates;
 mod tidy;
 mod world;

@@ -11,7 +11,7 @@ use crate::world::ROOT;
 const FLOORS: [&[&str]; 8] = [
     &["fault", "words"],
     &["host"],
-    &["units", "idset", "hostlist", "plan", "site", "rank", "devices", "sync", "train"],
+    &["units", "idset", "hostlist", "plan", "site", "rank", "devices", "gpu", "sync", "train"],
     &["graph", "tree"],
     &["render"],
     &["scheduler", "standing", "status"],
@@ -20,12 +20,14 @@ const FLOORS: [&[&str]; 8] = [
 ];
 
 /// Uses within one floor, each with its reason. They make no circle; verbs (floor 6) have none but one.
-const NEIGHBOURS: [(&str, &str, &str); 9] = [
+const NEIGHBOURS: [(&str, &str, &str); 11] = [
     ("plan", "units", "reads walltimes and memory"),
     ("plan", "train", "`[train]` filled in must be a configuration"),
     ("site", "units", "reads walltimes"),
     ("rank", "hostlist", "ranks are counted over the hosts of the job"),
     ("devices", "plan", "how a plan names devices"),
+    ("gpu", "devices", "which GPUs a scheduler granted"),
+    ("gpu", "rank", "reads CUDA_VISIBLE_DEVICES"),
     ("standing", "scheduler", "a standing weighs the scheduler's word"),
     ("status", "scheduler", "asks the scheduler once"),
     ("status", "standing", "weighs what it has read and heard"),

@@ -1,6 +1,9 @@
 """Prints what PyTorch 2.11 makes of the models, optimizers and losses of the heavy worker: the values that
 its unit tests compare with. Run with `python3 tests/worker/reference.py`; needs torch alone."""
 
+import pathlib
+import warnings
+import zipfile
 import zlib
 
 import torch
@@ -187,8 +190,62 @@ def training():
     print("training", loss.item(), [p.flatten()[0].item() for p in net.parameters()])
 
 
+class Script(nn.Module):
+    """What a TorchScript module may have: batch normalisation, dropout, tied and frozen parameters."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 6)
+        self.norm = nn.BatchNorm1d(6)
+        self.drop = nn.Dropout(0.25)
+        self.last = nn.Linear(6, 3)
+        self.tied = nn.Linear(4, 6)
+        self.tied.weight = self.first.weight
+        self.frozen = nn.Parameter(torch.ones(3), requires_grad=False)
+        self.register_buffer("seen", torch.zeros(1, dtype=torch.int64))
+
+    def forward(self, x):
+        if self.training:
+            self.seen += x.shape[0]
+        x = self.drop(torch.relu(self.norm(self.first(x) + self.tied(x))))
+        return self.last(x) * self.frozen
+
+
+def without_sources(path):
+    """Takes out where the program was written: no test needs it."""
+    with zipfile.ZipFile(path) as old:
+        kept = [(i.filename, old.read(i)) for i in old.infolist() if not i.filename.endswith(".debug_pkl")]
+    with zipfile.ZipFile(path, "w") as new:
+        for name, data in kept:
+            new.writestr(zipfile.ZipInfo(name), data)
+
+
+def scripts(folder):
+    torch.manual_seed(11)
+    net, x = Script(), numbers([8, 4], torch.float32)
+    torch.jit.script(net).save(f"{folder}/script.pt")
+    torch.jit.trace(net.eval(), x).save(f"{folder}/traced.pt")
+    without_sources(f"{folder}/script.pt")
+    without_sources(f"{folder}/traced.pt")
+    net = torch.jit.load(f"{folder}/script.pt")
+    print("script", [n for n, _ in net.named_parameters()], [n for n, _ in net.named_buffers()])
+    torch.manual_seed(11)
+    net, x = Script().double(), numbers([8, 4])
+    trained = [p for p in net.parameters() if p.requires_grad]
+    optimizer = torch.optim.SGD(trained, 0.1, 0.9)
+    torch.manual_seed(5)
+    for _ in range(10):
+        optimizer.zero_grad()
+        loss = (net(x) - numbers([8, 3])).square().mean()
+        loss.backward()
+        optimizer.step()
+    print("   trained", loss.item(), crc(trained), crc([net.frozen, *net.buffers()]))
+    print("   eval", net.eval()(x).flatten()[:3].tolist())
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    warnings.simplefilter("ignore")  # TorchScript is deprecated.
     model("mlp", 3, lambda: Mlp(12, [7, 5], 4, 0.1, True), [3, 2, 2])
     model("cnn", 0, lambda: Cnn([1, 28, 28], [8, 16], 10), [1, 28, 28])
     model("resnet18", 1, lambda: Resnet(3, 64, 10), [3, 16, 16])
@@ -197,3 +254,4 @@ if __name__ == "__main__":
     optimizers()
     clipping()
     training()
+    scripts(pathlib.Path(__file__).parent / "scripts")

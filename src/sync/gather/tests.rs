@@ -134,7 +134,7 @@ fn maps_meet_by_key() {
     let all = threads::run(2, |peers| {
         let x = 10.0 * f64::from(peers.rank());
         let mut items = vec![
-            (path("b"), Ok(list(&[2.0 + x, 3.0]))),
+            (path("b"), Ok(list(&[2.0 + x, 3.0][..2 - peers.rank() as usize]))),
             (path("a.deep"), Ok(Value::float(1.0 + x))),
             // Large enough to go alone, between the small ones.
             (path("a.large"), Ok(Value::of(Form::Tensor, vec![9000], &[x; 9000]))),
@@ -148,7 +148,7 @@ fn maps_meet_by_key() {
     let expected = vec![
         (path("a.deep"), joined(Form::Tensor, &[1.0f32, 11.0])),
         (path("a.large"), joined(Form::Tensor, &large)),
-        (path("b"), joined(Form::Tensor, &[2.0f32, 3.0, 12.0, 3.0])),
+        (path("b"), joined(Form::Tensor, &[2.0f32, 3.0, 12.0])),
     ];
     assert_eq!(all, [expected.clone(), expected]);
 }

@@ -60,15 +60,6 @@ fn the_five_reductions() {
 }
 
 #[test]
-fn the_mean_of_equal_numbers_is_that_number() {
-    for world in 1..6 {
-        let ranks: Vec<(f64, f64)> = (0..world).map(|r| (0.1, 3.0 + f64::from(r))).collect();
-        assert_eq!(floats(&ranks, How::Mean, Nan::Propagate), Ok(0.1));
-        assert_eq!(floats(&ranks, How::Variance, Nan::Propagate), Ok(0.0));
-    }
-}
-
-#[test]
 fn whole_numbers_are_added_exactly() {
     let int = |n: i64| (Number::Int(n), 1.0);
     let big = (1 << 53) + 1;
@@ -204,6 +195,16 @@ proptest! {
         nan in 0usize..3,
     ) {
         let _ = floats(&ranks, How::ALL[how], Nan::ALL[nan]);
+    }
+
+    #[test]
+    fn the_mean_of_equal_numbers_is_that_number(
+        x in -1e3..1e3f64,
+        weights in prop::collection::vec(0.1..99.0f64, 1..6),
+    ) {
+        let ranks: Vec<(f64, f64)> = weights.into_iter().map(|weight| (x, weight)).collect();
+        prop_assert_eq!(floats(&ranks, How::Mean, Nan::Propagate), Ok(x));
+        prop_assert_eq!(floats(&ranks, How::Variance, Nan::Propagate), Ok(0.0));
     }
 
     #[test]

@@ -408,3 +408,6 @@ fn broadcast(reduce: &mut dyn Reduce, tensor: &mut Tensor) -> Result<(), Fault> 
     bytes::in_place(&mut copy, |bytes| reduce.broadcast(0, bytes)).or_fault()??;
     no_grad(|| tensor.f_copy_(&copy)).or_fault()
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,10 +7,13 @@ use tch::{Device, Kind, Tensor};
 
 use super::bytes;
 
-/// libtorch's random numbers belong to the process, and tests are threads of one.
+/// libtorch's random numbers belong to the process, and tests are threads of one. So does the number of
+/// its threads, on which the last bits of sums depend.
 pub(crate) fn random_numbers() -> MutexGuard<'static, ()> {
     static OWNER: Mutex<()> = Mutex::new(());
-    OWNER.lock().unwrap_or_else(PoisonError::into_inner)
+    let owner = OWNER.lock().unwrap_or_else(PoisonError::into_inner);
+    tch::set_num_threads(1);
+    owner
 }
 
 /// `numbers` of reference.py.

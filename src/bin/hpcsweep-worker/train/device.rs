@@ -48,9 +48,9 @@ pub(crate) fn choose(job: &Job, vars: &Vars) -> Result<Place> {
         let seen = match visible_devices(vars) {
             Some(list) if list.is_empty() => "CUDA_VISIBLE_DEVICES hides all of them".to_owned(),
             Some(list) => format!("CUDA_VISIBLE_DEVICES is `{}`", list.join(",")),
-            None => match gpus::list() {
+            None => match gpus::list(vars) {
                 Ok(all) => format!("NVML sees {}", all.len()),
-                Err(why) => why,
+                Err(why) => why.to_string(),
             },
         };
         return Err(Fault::machine(format!(
@@ -73,7 +73,7 @@ fn index(local_rank: u32, visible: usize) -> usize {
 
 /// The UUID of a visible device, which two ranks of a host can compare whatever each may see.
 fn uuid(index: usize, vars: &Vars) -> Option<String> {
-    let all = gpus::list().unwrap_or_default();
+    let all = gpus::list(vars).unwrap_or_default();
     let Some(visible) = visible_devices(vars) else {
         return all.get(index).map(|gpu| gpu.uuid.clone());
     };

@@ -1,7 +1,7 @@
 //! TorchScript: any module that `torch.jit.script(module).save(file)` has written.
 //!
 //! The graph is run as it is written, without the profiling optimizer of libtorch: that one changes the
-//! program after its first runs, and so the last bits of a run that was interrupted and resumed.
+//! program after its first runs, and with it perhaps the last bits of a run that was interrupted.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -94,3 +94,6 @@ impl Net for Script {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+"""What a worker of one rank would answer, for programs that have no worker.
+
+The rules are those of `mp_sync` everywhere: plain floats become float32 unless double precision is asked
+for, which turns all but tensors into float64; a single number becomes a list of one.
+"""
+
+import math
+from typing import List
+
+from .channel import SyncError
+from .values import PARTS, Item, pack, unpack
+
+HINT = "numbers, lists of numbers, arrays and tensors can be synced"
+
+
+def gather(items: List[Item], double_precision: bool, return_tensor: bool) -> List[Item]:
+    """Each value as rank 0 of 1 gets it."""
+    refuse(items)
+    return [_promised(item, double_precision, return_tensor) for item in items]
+
+
+def reduce(items: List[Item], how: str, nan: str) -> List[Item]:
+    """Each value reduced over itself, number by number."""
+    refuse(items)
+    return [_reduced(item, how, nan) for item in items]
+
+
+def refuse(items: List[Item]) -> None:
+    """The error of the first value that cannot be synced."""
+    for item in items:
+        where = "`%s`: " % ".".join(item.key) if item.key else ""
+        if item.error is not None:
+            raise SyncError(where + item.error, HINT)
+        if item.dtype in PARTS:
+            raise SyncError(
+                "%scomplex numbers cannot be synced: `%s` on rank 0" % (where, item.dtype),
+                "sync the real and the imaginary parts by themselves",
+            )
+
+
+def _promised(item: Item, double_precision: bool, return_tensor: bool) -> Item:
+    dtype = item.dtype
+    if item.form != "tensor" and double_precision:
+        dtype = "float64"
+    elif item.form in ("scalar", "list") and dtype == "float64":
+        dtype = "float32"
+    # A copy in any case: the answer of a worker is none of the caller's memory.
+    data = item.data if dtype == item.dtype else pack(unpack(item.data, item.dtype), dtype)
+    form = "tensor" if return_tensor else "array" if item.form == "array" else "list"
+    return Item(form, dtype, item.shape or [1], bytearray(data), item.key)
+
+
+def _reduced(item: Item, how: str, nan: str) -> Item:
+    numbers = unpack(item.data, item.dtype)
+    is_there = item.weight is None or item.weight > 0
+    if nan == "error" and is_there and any(map(math.isnan, numbers)):
+        raise SyncError("`%s`: NaN on rank 0" % ".".join(item.key))
+    dtype = item.dtype
+    if "float" not in dtype:
+        # Whole numbers stay whole, but for nobody's smallest.
+        dtype = "int64" if how == "sum" else dtype if how in ("min", "max") and is_there else "float64"
+    left_out = [not is_there or (nan == "ignore" and math.isnan(number)) for number in numbers]
+    if how == "sum":
+        results = [0 if out else number for number, out in zip(numbers, left_out)]
+    elif how == "variance":
+        results = [math.nan if out else float(number) - number for number, out in zip(numbers, left_out)]
+    else:
+        results = [math.nan if out else number for number, out in zip(numbers, left_out)]
+    return Item(item.form, dtype, item.shape, bytearray(pack(results, dtype)), item.key)

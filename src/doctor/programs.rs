@@ -1,0 +1,124 @@
+//! The programs that trials are started with: our own two, srun and its PMI plugins, mpirun.
+
+use super::{Check, Verdict, check};
+use crate::host::{Vars, disk};
+use crate::scheduler::Limits;
+use crate::scheduler::calls::Calls;
+use crate::worker::launch;
+
+/// Both of our programs; then what the heavy one says of its MPI and its libtorch, as it says it.
+pub(super) fn installation(vars: &Vars) -> Vec<Check> {
+    let said = match launch::shake_hands(vars) {
+        Ok(said) => said,
+        Err(error) => {
+            return vec![check(
+                "installation",
+                Verdict::Bad,
+                error.to_string().lines().next().unwrap_or_default(),
+                "install both programs of one version together: scripts/install --prefix DIR",
+            )];
+        }
+    };
+    let own = disk::own_executable().map(|p| p.display().to_string()).unwrap_or_default();
+    let mut lines = said.lines();
+    let first = lines.next().unwrap_or_default();
+    let mut checks =
+        vec![check("installation", Verdict::Ok, format!("{own}, {first} beside it"), "")];
+    let lines: Vec<&str> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();
+    checks.extend(lines.iter().map(|line| check("worker", Verdict::Ok, *line, "")));
+    let without: Vec<&str> = [("mpi:", "MPI"), ("libtorch:", "libtorch")]
+        .into_iter()
+        .filter(|(start, _)| !lines.iter().any(|line| line.starts_with(start)))
+        .map(|(_, name)| name)
+        .collect();
+    if !without.is_empty() {
+        checks.push(check(
+            "worker",
+            Verdict::Note,
+            format!("hpcsweep-worker was built without {}", without.join(" and ")),
+            "plans with `[run] command` need neither; for training in the worker see scripts/setup --for worker",
+        ));
+    }
+    checks
+}
+
+/// The kinds of PMI that srun offers to MPI programs; nothing where there is no srun to ask and no
+/// scheduler that should have one.
+pub(super) fn srun(calls: &mut Calls, limits: Option<&Limits>) -> Option<Check> {
+    let argv = ["srun", "--mpi=list"].map(str::to_owned);
+    let Ok(output) = calls.make(&argv) else {
+        return limits.map(|_| {
+            check(
+                "MPI plugins",
+                Verdict::Bad,
+                "srun cannot be started",
+                "install Slurm's client programs",
+            )
+        });
+    };
+    if output.code != Some(0) {
+        let why = output.stderr.lines().next().unwrap_or("no answer in time").trim().to_owned();
+        let todo = "see whether `srun --mpi=list` works on a login node";
+        return Some(check("MPI plugins", Verdict::Note, format!("srun says: {why}"), todo));
+    }
+    let list: Vec<&str> = output
+        .stdout
+        .lines()
+        .chain(output.stderr.lines())
+        .flat_map(|line| line.rsplit(':').next().unwrap_or("").split_whitespace())
+        .filter(|word| !["are...", "MPI", "plugin", "types", "specific", "versions"].contains(word))
+        .collect();
+    let default = limits.and_then(|limits| limits.mpi_default.as_deref()).unwrap_or("unknown");
+    let seen = format!("{} (default {default})", list.join(" "));
+    Some(if list.iter().any(|word| word.starts_with("pmix")) {
+        check("MPI plugins", Verdict::Ok, seen, "")
+    } else {
+        check(
+            "MPI plugins",
+            Verdict::Note,
+            format!("{seen}: pmix is missing"),
+            "MPI programs of several ranks need a plugin their MPI knows; most want pmix",
+        )
+    })
+}
+
+/// Which MPI starts programs here.
+pub(super) fn mpirun(calls: &mut Calls) -> Check {
+    let argv = ["mpirun", "--version"].map(str::to_owned);
+    let todo = "ranks can be started by srun; for mpirun load the module of your MPI";
+    let Ok(output) = calls.make(&argv) else {
+        return check("mpirun", Verdict::Note, "none in PATH", todo);
+    };
+    if output.code != Some(0) {
+        let why = output.stderr.lines().next().unwrap_or("no answer in time").trim();
+        return check("mpirun", Verdict::Note, format!("`mpirun --version` fails: {why}"), todo);
+    }
+    check("mpirun", Verdict::Ok, version(&output.stdout), "")
+}
+
+/// The line of `mpirun --version` that has the version.
+fn version(text: &str) -> String {
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or("of unknown version");
+    // MPICH prints how it was built, the version on a line of its own.
+    match lines.find_map(|line| line.strip_prefix("Version:")) {
+        Some(version) if first.starts_with("HYDRA") => format!("MPICH (Hydra) {}", version.trim()),
+        _ => first.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mpi_has_its_own_way_to_say_its_version() {
+        let check = |text: &str, expected: &str| assert_eq!(version(text), expected);
+        check("mpirun (Open MPI) 4.1.4\n\nReport bugs to ...\n", "mpirun (Open MPI) 4.1.4");
+        check(
+            "HYDRA build details:\n    Version:                                 4.0.2\n    Release Date: x\n",
+            "MPICH (Hydra) 4.0.2",
+        );
+        check("", "of unknown version");
+    }
+}

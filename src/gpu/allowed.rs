@@ -1,0 +1,61 @@
+//! Which devices this process may use: what `CUDA_VISIBLE_DEVICES` names, within what a scheduler granted.
+
+use crate::devices;
+use crate::fault::Fault;
+use crate::host::Vars;
+use crate::host::gpus::Device;
+use crate::rank;
+
+/// The devices that one entry of `CUDA_VISIBLE_DEVICES` names: by index, or by the beginning of a UUID. A
+/// GPU that is divided stands for its MIG devices. Empty if there is no such device.
+pub fn named<'d>(entry: &str, devices: &'d [Device]) -> Vec<&'d Device> {
+    let named: Vec<&Device> = match entry.parse::<u32>() {
+        Ok(index) => devices.iter().filter(|d| d.parent.is_none() && d.index == index).collect(),
+        Err(_) => devices.iter().filter(|d| d.uuid.starts_with(entry)).collect(),
+    };
+    match named.as_slice() {
+        [gpu] if gpu.mig_enabled => {
+            devices.iter().filter(|d| d.parent.as_ref() == Some(&gpu.uuid)).collect()
+        }
+        [_] => named,
+        // CUDA takes a beginning of a UUID only where it is that of one device.
+        _ => Vec::new(),
+    }
+}
+
+/// The UUIDs that this process may use; `None` when nobody says so, and all are allowed.
+///
+/// # Errors
+/// A fault of the machine when the scheduler granted devices and it cannot be told which.
+pub fn allowed(devices: &[Device], vars: &Vars) -> Result<Option<Vec<String>>, Fault> {
+    let uuids = |found: Vec<&Device>| found.into_iter().map(|d| d.uuid.clone()).collect::<Vec<_>>();
+    let visible: Option<Vec<String>> = rank::visible_devices(vars).map(|entries| {
+        let found = entries.into_iter().map(|entry| uuids(named(entry, devices)));
+        // As CUDA reads it: the list ends at the first entry that names nothing.
+        found.take_while(|found| !found.is_empty()).flatten().collect()
+    });
+    let granted = devices::granted(vars).filter(|(_, name)| *name != "CUDA_VISIBLE_DEVICES");
+    let Some((ids, variable)) = granted else { return Ok(visible) };
+    // The scheduler counts MIG devices in a way of its own, and says in CUDA_VISIBLE_DEVICES which.
+    let divided = devices.iter().any(|device| device.mig_enabled);
+    if divided {
+        return match visible {
+            Some(visible) => Ok(Some(visible)),
+            None => Err(Fault::machine(format!(
+                "`{variable}={}` does not say which MIG devices were granted",
+                ids.join(",")
+            ))
+            .hint("name them by CUDA_VISIBLE_DEVICES")),
+        };
+    }
+    // Where a cgroup hides the other devices, NVML counts only what was granted, from 0 on, and the
+    // scheduler's numbers are those of the whole node.
+    if devices.len() <= ids.len() {
+        return Ok(Some(visible.unwrap_or_else(|| uuids(devices.iter().collect()))));
+    }
+    let granted: Vec<String> = ids.iter().flat_map(|id| uuids(named(id, devices))).collect();
+    Ok(Some(match visible {
+        Some(visible) => visible.into_iter().filter(|uuid| granted.contains(uuid)).collect(),
+        None => granted,
+    }))
+}

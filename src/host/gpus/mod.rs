@@ -1,0 +1,171 @@
+//! The GPUs of this host: what there is, how busy each is, and who has taken which.
+//!
+//! Asked through NVML, which is loaded at run time; a host without it has none. The file named by
+//! `HPCSWEEP_NVML_FILE` takes its place, for trying things out where there is no GPU.
+
+pub mod file;
+pub mod holds;
+mod nvml;
+
+use std::fmt;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::Vars;
+
+/// The variable that names a file to be read instead of asking NVML.
+pub const FILE_VARIABLE: &str = "HPCSWEEP_NVML_FILE";
+
+/// Who may open contexts on a device (`nvmlComputeMode_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ComputeMode {
+    /// Any number of processes.
+    Shared,
+    /// One process at a time.
+    ExclusiveProcess,
+    /// Nobody.
+    Prohibited,
+}
+
+/// One device: a GPU, or a MIG device, a part of one. What it cannot tell is `None`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Device {
+    /// NVML's index of the GPU on this host; of a MIG device, that of the GPU it is a part of.
+    pub index: u32,
+    /// `GPU-...` or `MIG-...`; empty when the device cannot be asked.
+    pub uuid: String,
+    /// Marketing name.
+    pub name: String,
+    /// Of a MIG device: the UUID of its GPU.
+    pub parent: Option<String>,
+    /// Whether this GPU is divided into MIG devices.
+    pub mig_enabled: bool,
+    /// Bytes of memory.
+    pub memory_total: Option<u64>,
+    /// Bytes of memory in use.
+    pub memory_used: Option<u64>,
+    /// Percent of the last moments during which a kernel ran. MIG devices do not tell.
+    pub utilization: Option<u32>,
+    /// The processes that compute on it.
+    pub processes: Option<Vec<u32>>,
+    /// Who may use it.
+    pub compute_mode: Option<ComputeMode>,
+    /// Memory errors that ECC could not correct since the driver was loaded.
+    pub ecc_errors: Option<u64>,
+    /// Why its clocks are held down, in words; idleness is no reason.
+    pub throttle: Vec<String>,
+    /// Why it cannot be asked: it fell off the bus, say.
+    pub trouble: Option<String>,
+}
+
+/// The devices of this host and the driver they run with.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Machine {
+    /// Version of the driver.
+    pub driver: Option<String>,
+    /// The newest CUDA that the driver runs.
+    pub cuda: Option<String>,
+    /// GPUs by index, each followed by its MIG devices.
+    pub devices: Vec<Device>,
+}
+
+/// What a device says of itself at one moment; what it cannot tell is `None`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Sample {
+    /// Percent of the last moments during which a kernel ran.
+    pub utilization: Option<u32>,
+    /// Bytes of memory in use.
+    pub memory_used: Option<u64>,
+    /// Bytes of memory.
+    pub memory_total: Option<u64>,
+    /// Watts.
+    pub power_w: Option<f64>,
+    /// Joules since the driver was loaded.
+    pub energy_j: Option<f64>,
+    /// Degrees Celsius of the chip.
+    pub temperature_c: Option<u32>,
+    /// Why the clocks are held down, in words; idleness is no reason.
+    pub throttle: Option<Vec<String>>,
+    /// Clock of the multiprocessors, MHz.
+    pub sm_clock_mhz: Option<u32>,
+}
+
+/// Why there is nobody to ask about GPUs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Missing {
+    /// No NVML library on this host.
+    Library,
+    /// The library is here, the kernel's driver is not loaded.
+    Driver,
+    /// The library is of another version than the loaded driver.
+    Mismatch,
+    /// NVML's own words.
+    Other(String),
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Library => f.write_str("NVIDIA's NVML library is not installed"),
+            Self::Driver => f.write_str("NVIDIA's driver is not loaded"),
+            Self::Mismatch => {
+                f.write_str("NVIDIA's driver and its libraries are of different versions")
+            }
+            Self::Other(words) => write!(f, "NVML: {words}"),
+        }
+    }
+}
+
+/// Somebody who can be asked about this host's GPUs.
+pub trait Source: Send {
+    /// What there is now.
+    ///
+    /// # Errors
+    /// When nothing can be asked any more; trouble with one device is told by the device.
+    fn machine(&mut self) -> Result<Machine, Missing>;
+
+    /// How a device of this UUID is now; nothing is known of one that cannot be asked.
+    fn sample(&mut self, uuid: &str) -> Sample;
+}
+
+/// NVML, or the file in its place.
+///
+/// # Errors
+/// When there is neither.
+pub fn open(vars: &Vars) -> Result<Box<dyn Source>, Missing> {
+    match vars.get(FILE_VARIABLE).filter(|path| !path.is_empty()) {
+        Some(path) => Ok(Box::new(file::File::open(Path::new(path))?)),
+        None => Ok(Box::new(nvml::Library::open()?)),
+    }
+}
+
+/// What there is now.
+///
+/// # Errors
+/// When there is nobody to ask.
+pub fn machine(vars: &Vars) -> Result<Machine, Missing> {
+    open(vars)?.machine()
+}
+
+/// The GPUs of this host; parts of them are left out.
+///
+/// # Errors
+/// When there is nobody to ask.
+pub fn list(vars: &Vars) -> Result<Vec<Device>, Missing> {
+    let mut devices = machine(vars)?.devices;
+    devices.retain(|device| device.parent.is_none());
+    Ok(devices)
+}
+
+/// Whether there could be somebody to ask, without loading a library: one look at the kernel's files.
+pub fn perhaps(vars: &Vars) -> bool {
+    // The last is where Linux under Windows has its GPU.
+    let kernel = ["/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"];
+    vars.contains_key(FILE_VARIABLE) || kernel.iter().any(|path| Path::new(path).exists())
+}
