@@ -69,17 +69,57 @@ fn one_killed_rank_ends_both_and_they_go_on_as_if_nothing_had_been() {
 
 #[test]
 fn asked_to_end_all_ranks_write_a_checkpoint_and_end() {
+    let mut config = everything(&adam());
+    let calm = Trial::new(2, &config);
+    calm.done();
+    // Few besides the one that is asked for.
+    config["checkpoint"] = json!({"every_steps": 11});
     for signal in [Signal::SIGUSR2, Signal::SIGTERM] {
-        let mut config = everything(&adam());
-        let calm = Trial::new(2, &config);
-        calm.done();
-        // Only the one that is asked for.
-        config["checkpoint"] = json!({"every_steps": 11});
         let trial = Trial::new(2, &config);
         // The signal reaches one rank: 0 first, then 1.
         disturbed(&trial, signal, &[(0, 11), (1, 11)]);
         assert_same(&trial, &calm);
     }
+}
+
+#[test]
+fn a_script_goes_on_with_its_own_buffers_and_is_kept_with_its_program() {
+    let config = json!({
+        "model": {"kind": "script", "file": "script.pt"},
+        "data": {"train": "samples.safetensors", "validation": {"fraction": 0.25}},
+        "epochs": 4, "batch_size": 4, "optimizer": {"kind": "adam", "lr": 0.01},
+        "checkpoint": {"every_steps": 1},
+    });
+    let make = || {
+        let trial = Trial::new(2, &config);
+        let x: Vec<f32> =
+            (0_u16..128 * 4).map(|n| f32::from(n * 79 % 101) / 50.0 - 1.0).collect();
+        let classes: Vec<u8> =
+            x.chunks(4).map(|x| u8::from(x[0] > x[1]) + u8::from(x[2] > 0.0)).collect();
+        trial.write_arrays("samples.safetensors", &x, &[128, 4], &classes);
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/worker/scripts/script.pt");
+        std::fs::copy(file, trial.path("script.pt")).unwrap();
+        trial
+    };
+    let calm = make();
+    calm.done();
+    let trial = make();
+    disturbed(&trial, Signal::SIGKILL, &[(0, 3), (1, 5)]);
+    assert_same(&trial, &calm);
+    let first = trial.epochs()[0]["val_loss"].as_f64().unwrap();
+    let best = trial.result()["best_val_loss"].as_f64().unwrap();
+    assert!(best < first, "{best} after {first}");
+    // The module that is left behind is the best one, and trains like any other.
+    std::fs::copy(trial.path("work/model.pt"), trial.path("script.pt")).unwrap();
+    std::fs::remove_dir_all(trial.path("checkpoints")).unwrap();
+    trial.change(|job| {
+        job["config"]["epochs"] = json!(1);
+        job["config"]["optimizer"]["lr"] = json!(1e-12);
+    });
+    trial.done();
+    let again = trial.result()["best_val_loss"].as_f64().unwrap();
+    // Running statistics go on.
+    assert!((again - best).abs() < 0.05, "{again} instead of {best}");
 }
 
 #[test]
@@ -151,19 +191,8 @@ fn a_step_with_a_loss_that_is_no_number_can_be_left_out() {
     let mut x: Vec<f32> = (0_u8..32 * 3).map(|n| f32::from(n % 7)).collect();
     // Of sample 4, which is rank 0's: its statistics are those that are kept.
     x[12] = f32::NAN;
-    let bytes: Vec<u8> = x.iter().flat_map(|n| n.to_le_bytes()).collect();
     let classes: Vec<u8> = (0..32).map(|n| n % 2).collect();
-    let view = |dtype, shape: &[usize], bytes| {
-        safetensors::tensor::TensorView::new(dtype, shape.to_vec(), bytes).unwrap()
-    };
-    let arrays = [
-        ("x", view(safetensors::Dtype::F32, &[32, 3], &bytes)),
-        ("y", view(safetensors::Dtype::U8, &[32], &classes)),
-    ];
-    let file = safetensors::serialize(arrays, None).unwrap();
-    std::fs::write(trial.path("poisoned.safetensors"), file).unwrap();
-    let base = trial.path("");
-    trial.change(|job| job["base"] = json!(base));
+    trial.write_arrays("poisoned.safetensors", &x, &[32, 3], &classes);
     trial.done();
     let losses: Vec<f64> =
         trial.epochs().iter().map(|line| line["train_loss"].as_f64().unwrap()).collect();

@@ -66,6 +66,21 @@ impl Trial {
         self.folder.path().join(name)
     }
 
+    /// Writes samples to a file of this folder, from which paths start from now on.
+    pub(crate) fn write_arrays(&self, name: &str, x: &[f32], shape: &[usize], y: &[u8]) {
+        let bytes: Vec<u8> = x.iter().flat_map(|n| n.to_le_bytes()).collect();
+        let view = |dtype, shape: &[usize], bytes| {
+            safetensors::tensor::TensorView::new(dtype, shape.to_vec(), bytes).unwrap()
+        };
+        let arrays = [
+            ("x", view(safetensors::Dtype::F32, shape, &bytes)),
+            ("y", view(safetensors::Dtype::U8, &[y.len()], y)),
+        ];
+        fs::write(self.path(name), safetensors::serialize(arrays, None).unwrap()).unwrap();
+        let base = self.path("");
+        self.change(|job| job["base"] = json!(base));
+    }
+
     pub(crate) fn start(&self) -> Running {
         let mut command = match self.world {
             1 => {

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hpcsweep::host::disk;
 use hpcsweep::worker::launch::VERSION_VARIABLE;
+use hpcsweep::worker::program::LOST_PEERS;
 use nix::libc;
 
 static REASON: OnceLock<PathBuf> = OnceLock::new();
@@ -47,7 +48,8 @@ pub(crate) fn say(reason: &Path, text: &str) {
 }
 
 /// Ends a rank that the others do not know to have failed. Calls nothing that waits for them: says why,
-/// and leaves; without a worker that supervises it, ends all ranks through MPI.
+/// and leaves; without a worker that supervises it, ends all ranks through MPI. Where MPI itself has
+/// failed another rank is gone, and what befell that one comes first.
 pub(crate) fn fail(reason: &Path, text: &str) -> ! {
     if FAILING.swap(true, Ordering::SeqCst) {
         // Another thread is at it already.
@@ -56,11 +58,11 @@ pub(crate) fn fail(reason: &Path, text: &str) -> ! {
         }
     }
     say(reason, text);
-    if std::env::var(VERSION_VARIABLE).is_ok() {
-        leave(1);
+    let code = if text.starts_with("MPI_") { LOST_PEERS } else { 1 };
+    if std::env::var(VERSION_VARIABLE).is_err() {
+        crate::mpi::abort_all(code);
     }
-    crate::mpi::abort_all(1);
-    leave(1)
+    leave(code)
 }
 
 /// Ends this process without the exit handlers of MPI and CUDA, which may wait for what will not come.
