@@ -12,7 +12,7 @@ fn everything(optimizer: &Value) -> Value {
         "model": {
             "kind": "mlp", "hidden": [16], "outputs": 10, "dropout": 0.2, "batch_norm": true,
         },
-        "data": digits(), "epochs": 4, "batch_size": 32, "accumulate": 2,
+        "data": digits(), "epochs": 3, "batch_size": 32, "accumulate": 2,
         "optimizer": optimizer, "clip_norm": 2.0, "seed": 3,
         "schedule": {"kind": "cosine", "warmup": 1.0},
         "checkpoint": {"every_steps": 1}, "evaluate": false,
@@ -53,7 +53,7 @@ fn killed_at_any_step_it_goes_on_as_if_nothing_had_been() {
         let calm = Trial::new(1, &everything(&optimizer));
         calm.done();
         let trial = Trial::new(1, &everything(&optimizer));
-        disturbed(&trial, Signal::SIGKILL, &[(0, 2), (0, 17), (1, 0), (2, 5)]);
+        disturbed(&trial, Signal::SIGKILL, &[(0, 2), (0, 17), (1, 0), (1, 5)]);
         assert_same(&trial, &calm);
     }
 }
@@ -63,7 +63,7 @@ fn one_killed_rank_ends_both_and_they_go_on_as_if_nothing_had_been() {
     let calm = Trial::new(2, &everything(&adam()));
     calm.done();
     let trial = Trial::new(2, &everything(&adam()));
-    disturbed(&trial, Signal::SIGKILL, &[(0, 5), (2, 3)]);
+    disturbed(&trial, Signal::SIGKILL, &[(0, 5), (1, 3)]);
     assert_same(&trial, &calm);
 }
 
@@ -92,8 +92,7 @@ fn a_script_goes_on_with_its_own_buffers_and_is_kept_with_its_program() {
     });
     let make = || {
         let trial = Trial::new(2, &config);
-        let x: Vec<f32> =
-            (0_u16..128 * 4).map(|n| f32::from(n * 79 % 101) / 50.0 - 1.0).collect();
+        let x: Vec<f32> = (0_u16..128 * 4).map(|n| f32::from(n * 79 % 101) / 50.0 - 1.0).collect();
         let classes: Vec<u8> =
             x.chunks(4).map(|x| u8::from(x[0] > x[1]) + u8::from(x[2] > 0.0)).collect();
         trial.write_arrays("samples.safetensors", &x, &[128, 4], &classes);
@@ -104,7 +103,7 @@ fn a_script_goes_on_with_its_own_buffers_and_is_kept_with_its_program() {
     let calm = make();
     calm.done();
     let trial = make();
-    disturbed(&trial, Signal::SIGKILL, &[(0, 3), (1, 5)]);
+    disturbed(&trial, Signal::SIGKILL, &[(1, 5)]);
     assert_same(&trial, &calm);
     let first = trial.epochs()[0]["val_loss"].as_f64().unwrap();
     let best = trial.result()["best_val_loss"].as_f64().unwrap();
@@ -157,7 +156,7 @@ fn another_configuration_does_not_go_on_from_the_checkpoint() {
     config["epochs"] = json!(2);
     let trial = Trial::new(1, &config);
     trial.done();
-    trial.change(|job| job["config"]["epochs"] = json!(4));
+    trial.change(|job| job["config"]["epochs"] = json!(3));
     trial.done();
     assert_same(&trial, &calm);
 }

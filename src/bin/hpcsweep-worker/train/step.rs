@@ -88,7 +88,6 @@ impl Trainer<'_> {
         let value = mean.f_double_value(&[]).or_fault()?;
         word.odd = word.odd.or(Odd::of(value));
         let right = no_grad(|| loss::correct(kind, &outputs.detach(), &taken.y))?;
-        self.counts_right |= right.is_some();
         means.add(value, taken.samples, right.unwrap_or(0).unsigned_abs());
         Ok(Some(mean))
     }

@@ -6,8 +6,7 @@ use anyhow::Result;
 use hpcsweep::fault::Fault;
 use hpcsweep::host::disk;
 use hpcsweep::sync::peers::Peers;
-use hpcsweep::train::config::Schedule;
-use hpcsweep::train::config::{Config, Metric, Model as ModelConfig, Precision};
+use hpcsweep::train::config::{Config, Loss, Metric, Model as ModelConfig, Precision, Schedule};
 use hpcsweep::train::job::Job;
 use hpcsweep::train::means::Means;
 use hpcsweep::train::schedule::{Span, rate};
@@ -107,7 +106,7 @@ impl<'a> Trainer<'a> {
             scaler: (config.precision == Precision::F16)
                 .then_some(GradScaler { scale: progress.scale, good_steps: progress.good_steps }),
             steps: if job.smoke { 1 } else { batches.div_ceil(config.accumulate) },
-            counts_right: false,
+            counts_right: matches!(config.loss, Loss::CrossEntropy | Loss::BceWithLogits),
             job,
             peers,
             asked,

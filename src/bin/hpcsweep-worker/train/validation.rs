@@ -52,7 +52,6 @@ impl Trainer<'_> {
                 Ok((value, loss::correct(kind, &outputs, &taken.y)?))
             })
         })?;
-        self.counts_right |= right.is_some();
         means.add(value, taken.samples, right.unwrap_or(0).unsigned_abs());
         Ok(())
     }
