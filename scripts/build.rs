@@ -71,7 +71,6 @@ fn torch() {
     println!("cargo::rerun-if-changed={WORKER}/torch/shim.cpp");
     // torch-sys has found libtorch by its own rules (LIBTORCH, LIBTORCH_USE_PYTORCH, /usr) and says
     // where.
-    println!("cargo::rerun-if-env-changed=DEP_TCH_LIBTORCH_LIB");
     let lib = std::env::var("DEP_TCH_LIBTORCH_LIB").expect("torch-sys tells its dependents");
     let lib = std::path::absolute(&lib).unwrap_or_else(|e| panic!("{lib}: {e}"));
     let include = lib.parent().expect("`lib` has a parent").join("include");

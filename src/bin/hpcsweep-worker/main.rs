@@ -11,6 +11,8 @@ mod launch;
 #[cfg(feature = "mpi")]
 #[allow(dead_code, reason = "a library to the verbs of this program")]
 mod mpi;
+#[cfg(all(feature = "mpi", feature = "torch"))]
+mod selftest;
 #[cfg(feature = "mpi")]
 mod serve;
 #[cfg(feature = "torch")]
@@ -56,6 +58,8 @@ fn main() -> ExitCode {
         ["evaluate", file, answer] => {
             train::evaluate(std::path::Path::new(file), std::path::Path::new(answer))
         }
+        #[cfg(all(feature = "mpi", feature = "torch"))]
+        ["selftest", what] => selftest::main(what),
         ["train" | "evaluate" | "sync", ..] => {
             eprintln!("error: this hpcsweep-worker was built without MPI or libtorch");
             eprintln!("hint: build it with `cargo build --release --features mpi,torch`");

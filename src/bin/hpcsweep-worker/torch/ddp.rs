@@ -241,7 +241,8 @@ impl Ddp {
             return Ok(());
         }
         if self.shared.has_strayed.load(Relaxed) {
-            let sentence = "a gradient became ready on a thread that does not own MPI";
+            let sentence =
+                "a gradient became ready outside the backward pass of the thread that owns MPI";
             return Err(Fault::new(Kind::Bug, sentence));
         }
         let begin = Instant::now();
@@ -346,7 +347,10 @@ extern "C" fn ready(context: *const c_void, parameter: usize) {
         shared.has_strayed.store(true, Relaxed);
         return;
     }
-    let Ok(mut engine) = shared.engine.try_borrow_mut() else { return };
+    let Ok(mut engine) = shared.engine.try_borrow_mut() else {
+        shared.has_strayed.store(true, Relaxed);
+        return;
+    };
     if engine.is_last
         && engine.fault.is_none()
         && let Err(fault) = engine.take(shared, parameter)

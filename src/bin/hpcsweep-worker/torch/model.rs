@@ -133,7 +133,8 @@ impl Model {
     /// # Errors
     /// When the batch does not fit the model.
     pub(crate) fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor, Fault> {
-        if x.kind() == self.kind {
+        // Whole numbers mean something to a script: words, places.
+        if x.kind() == self.kind || (self.is_script && !x.is_floating_point()) {
             return self.net.forward(x, train).or_fault();
         }
         self.net.forward(&x.f_to_kind(self.kind).or_fault()?, train).or_fault()

@@ -1,0 +1,199 @@
+//! Training on several ranks against the same training on one.
+
+use std::path::Path;
+
+use hpcsweep::fault::Fault;
+use hpcsweep::sync::peers::{Alone, Peers};
+use hpcsweep::train::config::{self, Loss};
+use tch::{Device, Kind, Tensor, no_grad};
+
+use super::{Seen, common, largest};
+use crate::mpi::World;
+use crate::torch::ddp::{Ddp, Options, Reduce, weight};
+use crate::torch::loss::loss;
+use crate::torch::model::{Model, Named};
+use crate::torch::optim::{Optimizer, clip_grad_norm};
+use crate::torch::{OrFault, bytes};
+
+/// Classes of the made-up samples.
+const CLASSES: i64 = 10;
+/// Their shape.
+const SAMPLE: [i64; 3] = [1, 12, 12];
+/// Bytes of buckets: few, so that there are several.
+const OPTIONS: Options = Options { overlap: true, limits: [2048, 4096] };
+
+/// A training: for each rank the samples of each micro-batch of a step.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    kind: Kind,
+    steps: i64,
+    clip: Option<f64>,
+    batches: &'a [&'a [i64]],
+    options: Options,
+}
+
+const F64: Case =
+    Case { kind: Kind::Double, steps: 20, clip: None, batches: &[&[32], &[32]], options: OPTIONS };
+
+pub(super) fn run(world: &mut World) -> Result<Seen, Fault> {
+    if world.size() != 2 {
+        return Err(Fault::request("this self-test is for 2 ranks"));
+    }
+    tch::set_num_threads(1);
+    let mut seen: Seen = Vec::new();
+    let cases: [(&str, Case); 7] = [
+        ("f64, 20 steps", F64),
+        ("f32, 1 step", Case { kind: Kind::Float, steps: 1, ..F64 }),
+        ("unequal batches", Case { batches: &[&[37], &[11]], ..F64 }),
+        ("a rank without samples", Case { batches: &[&[], &[48]], ..F64 }),
+        ("accumulated", Case { batches: &[&[8, 8, 8, 8], &[8, 8, 8, 3]], ..F64 }),
+        ("clipped", Case { clip: Some(0.05), ..F64 }),
+        ("after the backward pass", Case { options: Options { overlap: false, ..OPTIONS }, ..F64 }),
+    ];
+    for (name, case) in cases {
+        let total: i64 = case.batches.concat().iter().sum();
+        let whole = Case { batches: &[&[total]], ..case };
+        let alone = train(&whole, 0, Box::new(Alone))?;
+        let together = train(&case, world.rank(), Box::new(world.sums()?))?;
+        let difference = largest(world, difference(&alone, &together)?)?;
+        seen.push((name, format!("{difference:e}")));
+    }
+    let first = digest(&train(&F64, world.rank(), Box::new(world.sums()?))?)?;
+    world.limit(1000);
+    let cut = digest(&train(&F64, world.rank(), Box::new(world.sums()?))?)?;
+    seen.push(("cut", if cut == first { "the same" } else { "others" }.to_owned()));
+    seen.push(("weights", common(world, &first)?));
+    seen.push(("unused", unused(world)?));
+    seen.push(("buffers", buffers(world)?));
+    seen.push(("another model", another_model(world)?));
+    Ok(seen)
+}
+
+/// Trains a small network and returns its parameters.
+fn train(case: &Case, rank: u32, reduce: Box<dyn Reduce>) -> Result<Vec<Tensor>, Fault> {
+    let config =
+        config::Model::Cnn { channels: vec![8, 16], outputs: CLASSES as u64, dropout: 0.0 };
+    // Another seed on each rank: rank 0's weights count.
+    let seed = 1 + i64::from(rank);
+    let model = Model::build(&config, &SAMPLE, Device::Cpu, case.kind, seed, Path::new(""))?;
+    let mut ddp = Ddp::new(model.parameters(), model.buffers(), reduce, case.options)?;
+    let lr = 0.003;
+    let config = config::Optimizer::Sgd {
+        lr,
+        momentum: 0.9,
+        dampening: 0.0,
+        nesterov: false,
+        weight_decay: 0.0,
+    };
+    let mut optimizer = Optimizer::new(&config, model.parameters())?;
+    let total: i64 = case.batches.concat().iter().sum();
+    let own = case.batches[rank as usize];
+    let first: i64 = case.batches[..rank as usize].concat().iter().sum();
+    for step in 0..case.steps {
+        let (x, y) = samples(step, total, case.kind).or_fault()?;
+        ddp.zero_grad()?;
+        let mut start = first;
+        for (i, count) in own.iter().enumerate() {
+            let part = |t: &Tensor| t.f_narrow(0, start, *count).or_fault();
+            let loss = loss(Loss::CrossEntropy, &model.forward(&part(&x)?, true)?, &part(&y)?)?;
+            ddp.backward(&loss, weight(*count as u64, total as u64), i + 1 == own.len())?;
+            start += count;
+        }
+        ddp.finish()?;
+        if let Some(most) = case.clip {
+            clip_grad_norm(model.parameters(), most)?;
+        }
+        optimizer.step(lr)?;
+    }
+    Ok(model.parameters().iter().map(|p| p.tensor.shallow_clone()).collect())
+}
+
+/// The samples of a step, the same on every rank.
+fn samples(step: i64, total: i64, kind: Kind) -> tch::Result<(Tensor, Tensor)> {
+    tch::manual_seed(1000 + step);
+    let shape = [&[total], &SAMPLE[..]].concat();
+    let x = Tensor::f_randn(shape, (Kind::Double, Device::Cpu))?.f_to_kind(kind)?;
+    Ok((x, Tensor::f_randint(CLASSES, [total], (Kind::Int64, Device::Cpu))?))
+}
+
+fn difference(a: &[Tensor], b: &[Tensor]) -> Result<f64, Fault> {
+    let mut most = 0f64;
+    for (a, b) in a.iter().zip(b) {
+        let one = a.f_sub(b).and_then(|d| d.f_abs()?.f_max()?.f_double_value(&[])).or_fault()?;
+        most = if one.is_nan() { one } else { most.max(one) };
+    }
+    Ok(most)
+}
+
+fn digest(tensors: &[Tensor]) -> Result<String, Fault> {
+    let mut hasher = blake3::Hasher::new();
+    for tensor in tensors {
+        hasher.update(&bytes::of(tensor).or_fault()?);
+    }
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+/// Rank 0 uses `a` and `b`, rank 1 `a` alone, nobody `c`. The weight of what is not used decays, but for
+/// `c`, which the optimizer must not see.
+fn unused(world: &mut World) -> Result<String, Fault> {
+    let named = |name: &str| {
+        let tensor = Tensor::f_ones([3], (Kind::Double, Device::Cpu))?.f_set_requires_grad(true)?;
+        Ok(Named { name: name.to_owned(), tensor })
+    };
+    let all = ["a", "b", "c"].map(named).into_iter().collect::<tch::Result<Vec<_>>>().or_fault()?;
+    let sums = Box::new(world.sums()?);
+    let mut ddp = Ddp::new(&all, &[], sums, Options { limits: [1, 1], ..OPTIONS })?;
+    let config = config::Optimizer::Sgd {
+        lr: 0.5,
+        momentum: 0.0,
+        dampening: 0.0,
+        nesterov: false,
+        weight_decay: 0.5,
+    };
+    let mut optimizer = Optimizer::new(&config, &all)?;
+    for _ in 0..2 {
+        ddp.zero_grad()?;
+        let used = if world.rank() == 0 { 2 } else { 1 };
+        let mut loss = Tensor::f_zeros([1], (Kind::Double, Device::Cpu)).or_fault()?;
+        for named in &all[..used] {
+            loss = loss.f_add(&named.tensor.f_sum(Kind::Double).or_fault()?).or_fault()?;
+        }
+        ddp.backward(&loss, weight(1, 2), true)?;
+        ddp.finish()?;
+        optimizer.step(0.5)?;
+    }
+    let values = all.iter().map(|p| p.tensor.f_double_value(&[0])).collect::<tch::Result<Vec<_>>>();
+    common(world, &format!("{:?}", values.or_fault()?))
+}
+
+/// Batch normalisation follows each rank's own batches until buffers are brought together.
+fn buffers(world: &mut World) -> Result<String, Fault> {
+    let config = config::Model::Mlp { hidden: vec![3], outputs: 2, dropout: 0.0, batch_norm: true };
+    let model = Model::build(&config, &[2], Device::Cpu, Kind::Double, 1, Path::new(""))?;
+    let sums = Box::new(world.sums()?);
+    let mut ddp = Ddp::new(model.parameters(), model.buffers(), sums, OPTIONS)?;
+    let scale = f64::from(world.rank() + 1);
+    let x = Tensor::f_randn([4, 2], (Kind::Double, Device::Cpu))
+        .and_then(|x| x.f_mul_scalar(scale))
+        .or_fault()?;
+    let _ = no_grad(|| model.forward(&x, true))?;
+    let list: Vec<Tensor> = model.buffers().iter().map(|b| b.tensor.shallow_clone()).collect();
+    let own = digest(&list)?;
+    let before = common(world, &own)?;
+    ddp.sync_buffers()?;
+    let after = digest(&list)?;
+    let is_rank_0s = world.rank() != 0 || own == after;
+    let is_same = common(world, &after)? == after;
+    let words = |is: bool| if is { "the same" } else { "others" };
+    Ok(format!("{}, then {} as on rank 0", words(before == own), words(is_same && is_rank_0s)))
+}
+
+/// Rank 1 has one parameter more.
+fn another_model(world: &mut World) -> Result<String, Fault> {
+    let hidden = if world.rank() == 0 { vec![3] } else { vec![3, 3] };
+    let config = config::Model::Mlp { hidden, outputs: 2, dropout: 0.0, batch_norm: false };
+    let model = Model::build(&config, &[2], Device::Cpu, Kind::Double, 1, Path::new(""))?;
+    let ddp = Ddp::new(model.parameters(), &[], Box::new(world.sums()?), OPTIONS);
+    let sentence = ddp.err().map_or("no fault".to_owned(), |fault| fault.sentence);
+    common(world, &sentence)
+}
