@@ -7,6 +7,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::shard::Item;
+
 /// One training run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -227,7 +229,7 @@ pub enum Validation {
 }
 
 /// How samples are dealt to ranks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sharding {
     /// Every rank may read every file; the sampler deals, as torch's `DistributedSampler` does.
@@ -235,6 +237,9 @@ pub enum Sharding {
     Samples,
     /// File k belongs to rank k modulo the number of ranks, which reads no other.
     Files,
+    /// What each rank reads, in rank order: files, or ranges of samples counted through all files.
+    #[serde(untagged)]
+    Given(Vec<Vec<Item>>),
 }
 
 /// What is made small.

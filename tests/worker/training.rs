@@ -217,3 +217,35 @@ fn sharded_by_files_a_rank_reads_its_own_only() {
     // Each rank has 2 x 1797 samples, of which 898 validate; 2696 = 84.25 batches.
     assert_eq!(trial.epochs()[0]["step"], 85);
 }
+
+#[test]
+fn a_map_gives_each_rank_its_files_or_its_samples() {
+    let steps = |sharding: &serde_json::Value, files: [&str; 2]| {
+        let config = digits_mlp(&json!({
+            "data": {"train": ["a.npz", "b.npz"], "sharding": sharding},
+            "evaluate": false, "epochs": 1, "batch_size": 100,
+            "metric": {"name": "train_loss"},
+        }));
+        let trial = Trial::new(2, &config);
+        for rank in 0..2u32 {
+            let base = trial.path(&format!("base.{rank}"));
+            fs::create_dir(&base).unwrap();
+            for file in ["a.npz", "b.npz"] {
+                let digits = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/digits.npz");
+                if files[rank as usize].contains(file) {
+                    fs::copy(digits, base.join(file)).unwrap();
+                } else {
+                    fs::write(base.join(file), b"no array").unwrap();
+                }
+            }
+            trial.write_job(rank, |job| job["base"] = json!(base));
+        }
+        trial.done();
+        trial.epochs()[0]["step"].clone()
+    };
+    // What a rank is not given it does not open.
+    assert_eq!(steps(&json!([["b.npz"], ["a.npz"]]), ["b.npz", "a.npz"]), 18);
+    // Ranges of samples are counted through all files; the shorter rank starts over.
+    let both = ["a.npz b.npz"; 2];
+    assert_eq!(steps(&json!([[[0, 3000]], [[3000, 3594]]]), both), 30);
+}

@@ -4,7 +4,7 @@
 //! numbers of the files, and is a slice of a map. Nothing is kept for a single sample.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::array::{self, Array, Dtype, Shape};
 use super::batch::{Batch, How, Kind, Targets};
@@ -60,6 +60,30 @@ pub struct Samples {
     pub file: String,
     /// The numbers of its samples.
     pub numbers: Range<u64>,
+}
+
+impl Source {
+    /// The files of a source as a map of ranks names them: relative to `base` where they lie in it, of
+    /// pairs those of the inputs; none of a made-up field.
+    ///
+    /// # Errors
+    /// When a pattern matches none.
+    pub fn files(&self, base: &Path) -> Result<Vec<String>, Fault> {
+        let names = match self {
+            Self::File(name) => std::slice::from_ref(name),
+            Self::Pair { inputs, .. } => std::slice::from_ref(inputs),
+            Self::Files(names) => names,
+            Self::Synthetic(_) => return Ok(Vec::new()),
+        };
+        let mut all = Vec::new();
+        for name in names {
+            let shown = |path: PathBuf| {
+                path.strip_prefix(base).unwrap_or(&path).to_string_lossy().into_owned()
+            };
+            all.extend(map::matching(base, name)?.into_iter().map(shown));
+        }
+        Ok(all)
+    }
 }
 
 impl Dataset {

@@ -10,7 +10,8 @@ use hpcsweep::train::config::{Config, Data, Loss, Precision, Sharding, Source, V
 use hpcsweep::train::data::batch::{How, Kind, Width};
 use hpcsweep::train::data::dataset::Dataset;
 use hpcsweep::train::sampler::{Distributed, Exact, Own, Place, Sampler, Subset};
-use hpcsweep::train::split::split;
+use hpcsweep::train::shard::{File, Item, Rest, Shards};
+use hpcsweep::train::split::{Split, split};
 
 use super::exchange;
 
@@ -47,13 +48,13 @@ impl Samples {
         let place = Place::new(u64::from(peers.rank()), u64::from(peers.size()))?;
         let data = &config.data;
         let how = how(config);
-        let (set, parts) = open_train(config, base, place)?;
+        let (set, items, parts) = open_train(config, base, place)?;
         let set = Arc::new(set);
-        let n = parts.as_ref().map_or(set.len(), |parts| parts.train.len() as u64);
+        let n = parts.as_ref().map_or(items.len(&set), |parts| parts.train.len() as u64);
         let (sampler, len) = match data.sharding {
-            Sharding::Files => {
+            Sharding::Files | Sharding::Given(_) => {
                 let counts = exchange::counts(peers, n)?;
-                let items = parts.as_ref().map_or_else(|| (0..n).collect(), |p| p.train.clone());
+                let items = parts.as_ref().map_or_else(|| items.list(&set), |p| p.train.clone());
                 let sampler = Own::new(items, &counts, place)?
                     .seed(config.seed)
                     .shuffle(data.shuffle)
@@ -64,7 +65,7 @@ impl Samples {
         };
         let validation = match (&data.validation, parts) {
             (Some(Validation::Source(source)), _) => {
-                let own = Arc::new(open(data, source, base, None)?);
+                let own = Arc::new(open(data, source, base, &|_| true)?);
                 same_samples(&set, &own, "validation")?;
                 let sampler = Sampler::Exact(Exact::new(own.len(), place));
                 Some(Part { data: own, sampler })
@@ -72,7 +73,7 @@ impl Samples {
             (Some(_), Some(parts)) => {
                 let place = match data.sharding {
                     // What a rank has left over of its own files is its own to validate.
-                    Sharding::Files => Place::ALONE,
+                    Sharding::Files | Sharding::Given(_) => Place::ALONE,
                     Sharding::Samples => place,
                 };
                 let sampler = Sampler::Exact(Exact::of(parts.validation, place));
@@ -109,16 +110,16 @@ pub(crate) fn to_evaluate(config: &Config, base: &Path, world: u64) -> Result<Ve
     };
     match (&data.test, &data.validation) {
         (Some(source), _) | (None, Some(Validation::Source(source))) => {
-            Ok(whole(open(data, source, base, None)?))
+            Ok(whole(open(data, source, base, &|_| true)?))
         }
         (None, Some(_)) => {
             let ranks = match data.sharding {
-                Sharding::Files => world,
+                Sharding::Files | Sharding::Given(_) => world,
                 Sharding::Samples => 1,
             };
             let mut all = Vec::new();
             for rank in 0..ranks {
-                let (set, parts) = open_train(config, base, Place::new(rank, ranks)?)?;
+                let (set, _, parts) = open_train(config, base, Place::new(rank, ranks)?)?;
                 let items = parts.map(|parts| parts.validation).unwrap_or_default();
                 let sampler = Sampler::Exact(Exact::of(items, Place::ALONE));
                 all.push(Part { data: Arc::new(set), sampler });
@@ -145,39 +146,116 @@ pub(crate) fn how(config: &Config) -> How {
     }
 }
 
-/// The training data as a rank sees them, and the parts of them where validation takes one.
+/// Which samples of a data set a rank takes.
+enum Items {
+    All,
+    These(Vec<u64>),
+}
+
+impl Items {
+    fn len(&self, set: &Dataset) -> u64 {
+        match self {
+            Self::All => set.len(),
+            Self::These(items) => items.len() as u64,
+        }
+    }
+
+    fn list(&self, set: &Dataset) -> Vec<u64> {
+        match self {
+            Self::All => (0..set.len()).collect(),
+            Self::These(items) => items.clone(),
+        }
+    }
+}
+
+/// The training data as a rank sees them, which of them are its own, and the parts of these where
+/// validation takes one.
 fn open_train(
     config: &Config,
     base: &Path,
     place: Place,
-) -> Result<(Dataset, Option<hpcsweep::train::split::Split>)> {
+) -> Result<(Dataset, Items, Option<Split>)> {
     let data = &config.data;
-    let own = match data.sharding {
-        Sharding::Samples => None,
-        Sharding::Files => Some(place),
+    let open = |keep: &dyn Fn(usize) -> bool| open(data, &data.train, base, keep);
+    let (set, items) = match &data.sharding {
+        Sharding::Samples => (open(&|_| true)?, Items::All),
+        Sharding::Files => {
+            let set = open(&|file| file as u64 % place.world() == place.rank());
+            let hint = |error: anyhow::Error| match error.downcast::<Fault>() {
+                Ok(fault) if fault.hint.is_none() => {
+                    fault.hint("`sharding = \"files\"` needs a file for each rank").into()
+                }
+                Ok(fault) => fault.into(),
+                Err(error) => error,
+            };
+            (set.map_err(hint)?, Items::All)
+        }
+        Sharding::Given(map) => given(map, place, &data.train, base, &open)?,
     };
-    let set = open(data, &data.train, base, own)?;
     let parts = match &data.validation {
-        Some(how) => split(how, set.len(), config.seed)?,
+        Some(how) => split(how, items.len(&set), config.seed)?,
         None => None,
     };
-    Ok((set, parts))
+    let parts = parts.map(|parts| match &items {
+        Items::All => parts,
+        Items::These(all) => {
+            let those = |list: Vec<u64>| list.into_iter().map(|i| all[i as usize]).collect();
+            Split { train: those(parts.train), validation: those(parts.validation) }
+        }
+    });
+    Ok((set, items, parts))
 }
 
-/// Opens a source: all of its files, or those of one rank.
-fn open(data: &Data, source: &Source, base: &Path, own: Option<Place>) -> Result<Dataset> {
-    let set = match own {
-        None => Dataset::open(source, &data.inputs, &data.targets, base)?,
-        Some(place) => {
-            let keep = |file: usize| file as u64 % place.world() == place.rank();
-            Dataset::open_some(source, &data.inputs, &data.targets, base, &keep).map_err(
-                |fault| match &fault.hint {
-                    Some(_) => fault,
-                    None => fault.hint("`sharding = \"files\"` needs a file for each rank"),
-                },
-            )?
-        }
-    };
+/// What a map gives to this rank. Where it names files alone no other file is opened.
+fn given(
+    map: &[Vec<Item>],
+    place: Place,
+    source: &Source,
+    base: &Path,
+    open: &dyn Fn(&dyn Fn(usize) -> bool) -> Result<Dataset>,
+) -> Result<(Dataset, Items)> {
+    let world = place.world();
+    if map.len() as u64 != world {
+        return Err(Fault::request(format!(
+            "`train.data.sharding` is a map of {}, and there are {world}",
+            hpcsweep::words::count(map.len() as u64, "rank")
+        ))
+        .hint("give each rank its list, in rank order")
+        .into());
+    }
+    let by_rank = (0..).zip(map.iter().cloned()).collect();
+    let rank = place.rank() as usize;
+    if map.iter().flatten().all(|item| matches!(item, Item::File(_))) {
+        // Without opening any: that each is given once is a question of names.
+        let names = source.files(base)?;
+        let files: Vec<File> = names.into_iter().map(|name| File { name, samples: 1 }).collect();
+        let shards = Shards::given(&files, &by_rank, world, Rest::Refuse)?;
+        let own = &shards.ranks()[rank].files;
+        return Ok((open(&|file| own.contains(&file))?, Items::All));
+    }
+    let set = open(&|_| true)?;
+    let mut files: Vec<File> = set
+        .files()
+        .into_iter()
+        .zip(source.files(base)?)
+        .map(|(of, name)| File { name, samples: of.numbers.end - of.numbers.start })
+        .collect();
+    if files.is_empty() {
+        files.push(File { name: "the field".into(), samples: set.len() });
+    }
+    let shards = Shards::given(&files, &by_rank, world, Rest::Refuse)?;
+    let items = shards.ranks()[rank].indices();
+    Ok((set, Items::These(items)))
+}
+
+/// Opens a source: those of its files that are to be kept.
+fn open(
+    data: &Data,
+    source: &Source,
+    base: &Path,
+    keep: &dyn Fn(usize) -> bool,
+) -> Result<Dataset> {
+    let set = Dataset::open_some(source, &data.inputs, &data.targets, base, keep)?;
     match &data.shape {
         Some(shape) => Ok(set.with_shape(shape)?),
         None => Ok(set),
@@ -196,12 +274,7 @@ fn same_samples(train: &Dataset, other: &Dataset, what: &str) -> Result<(), Faul
     )))
 }
 
-fn dealt(
-    config: &Config,
-    n: u64,
-    parts: Option<&hpcsweep::train::split::Split>,
-    place: Place,
-) -> Sampler {
+fn dealt(config: &Config, n: u64, parts: Option<&Split>, place: Place) -> Sampler {
     let data = &config.data;
     match parts {
         Some(parts) => Sampler::Subset(
