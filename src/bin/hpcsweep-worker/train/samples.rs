@@ -206,13 +206,16 @@ fn open_train(
     Ok((set, items, parts))
 }
 
+/// Opens the files of a source whose numbers are wanted.
+type Opener<'a> = dyn Fn(&dyn Fn(usize) -> bool) -> Result<Dataset> + 'a;
+
 /// What a map gives to this rank. Where it names files alone no other file is opened.
 fn given(
     map: &[Vec<Item>],
     place: Place,
     source: &Source,
     base: &Path,
-    open: &dyn Fn(&dyn Fn(usize) -> bool) -> Result<Dataset>,
+    open: &Opener<'_>,
 ) -> Result<(Dataset, Items)> {
     let world = place.world();
     if map.len() as u64 != world {
