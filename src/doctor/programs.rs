@@ -20,15 +20,25 @@ pub(super) fn installation(vars: &Vars) -> Vec<Check> {
         }
     };
     let own = disk::own_executable().map(|p| p.display().to_string()).unwrap_or_default();
-    let mut lines = said.lines();
-    let first = lines.next().unwrap_or_default();
     let mut checks =
-        vec![check("installation", Verdict::Ok, format!("{own}, {first} beside it"), "")];
-    let lines: Vec<&str> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();
-    checks.extend(lines.iter().map(|line| check("worker", Verdict::Ok, *line, "")));
+        vec![check("installation", Verdict::Ok, format!("{own}, {said} beside it"), "")];
+    let lines = match launch::about(vars) {
+        Ok(lines) => lines,
+        Err(error) => {
+            let todo = "only training in the worker and syncs over MPI need that; load the MPI it was built with";
+            checks.push(check("worker", Verdict::Note, error.to_string(), todo));
+            return checks;
+        }
+    };
+    let has = |start: &str| {
+        let mine = |line: &&String| line.starts_with(start) && !line.ends_with(NOT_BUILT_IN);
+        lines.iter().any(|line| mine(&line))
+    };
+    let told = lines.iter().filter(|line| !line.ends_with(NOT_BUILT_IN));
+    checks.extend(told.map(|line| check("worker", Verdict::Ok, line.as_str(), "")));
     let without: Vec<&str> = [("mpi:", "MPI"), ("libtorch:", "libtorch")]
         .into_iter()
-        .filter(|(start, _)| !lines.iter().any(|line| line.starts_with(start)))
+        .filter(|(start, _)| !has(start))
         .map(|(_, name)| name)
         .collect();
     if !without.is_empty() {
@@ -36,11 +46,14 @@ pub(super) fn installation(vars: &Vars) -> Vec<Check> {
             "worker",
             Verdict::Note,
             format!("hpcsweep-worker was built without {}", without.join(" and ")),
-            "plans with `[run] command` need neither; for training in the worker see scripts/setup --for worker",
+            "plans with `[run] command` alone need neither; scripts/setup --for worker gets both",
         ));
     }
     checks
 }
+
+/// What a line of `hpcsweep-worker about` ends in, of a part that the build lacks.
+const NOT_BUILT_IN: &str = "not built in";
 
 /// The kinds of PMI that srun offers to MPI programs; nothing where there is no srun to ask and no
 /// scheduler that should have one.

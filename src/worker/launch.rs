@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use crate::fault::Fault;
 use crate::host::{Vars, disk, process};
+use crate::rank::is_launcher_variable;
 
 /// The variable by which the light program tells the heavy one its version.
 pub const VERSION_VARIABLE: &str = "HPCSWEEP_VERSION";
@@ -43,4 +44,28 @@ pub fn shake_hands(vars: &Vars) -> Result<String> {
             .into());
     }
     Ok(output.stdout.trim().to_owned())
+}
+
+/// What the heavy worker can do here: lines `mpi: ...` and `libtorch: ...`. It starts MPI to tell, as a
+/// process of its own.
+///
+/// # Errors
+/// When it ends badly or gives no answer in time.
+pub fn about(vars: &Vars) -> Result<Vec<String>> {
+    // Within a job it must not take itself for one of the job's ranks.
+    let mut env: Vars = vars
+        .iter()
+        .filter(|(name, _)| !is_launcher_variable(name))
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect();
+    env.insert(VERSION_VARIABLE.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    let argv = [sibling()?.display().to_string(), "about".to_owned()];
+    let output = process::run(&argv, &env, Duration::from_secs(20))?;
+    if output.code != Some(0) {
+        let why = output.stderr.lines().find(|line| !line.trim().is_empty());
+        let why = why.map_or("no answer in time", str::trim);
+        return Err(Fault::machine(format!("`hpcsweep-worker about` fails: {why}")).into());
+    }
+    let lines = output.stdout.lines().skip(1).map(str::trim).filter(|line| !line.is_empty());
+    Ok(lines.map(str::to_owned).collect())
 }

@@ -402,7 +402,9 @@ fn the_doctor_shows_what_the_heavy_worker_is_made_of() {
     world.call("cp", &[PROGRAM, &world.text_path("bin/hpcsweep")]).ok();
     let about = |said: &str| -> Vec<String> {
         let version = env!("CARGO_PKG_VERSION");
-        let script = format!("#!/bin/sh\ncat <<END\nhpcsweep-worker {version}\n{said}END\n");
+        let script = format!(
+            "#!/bin/sh\necho hpcsweep-worker {version}\n[ $1 = about ] || exit 0\n{said}\n"
+        );
         world.program("hpcsweep-worker", &script);
         let ran = world.call(&world.text_path("bin/hpcsweep"), &["doctor"]);
         let lines = ran.out.lines().filter(|line| line.contains("  worker: "));
@@ -412,13 +414,23 @@ fn the_doctor_shows_what_the_heavy_worker_is_made_of() {
         "mpi: Open MPI 4.1.4 (thread level multiple)",
         "libtorch: 2.11.0, CUDA: no (libtorch_cuda.so: not found)",
     );
-    let both = format!("{mpi}\n{torch}\n");
-    assert_eq!(about(&both), [format!("ok   {mpi}"), format!("ok   {torch}")]);
+    let say = |lines: &[&str]| -> String {
+        lines.iter().map(|line| format!("echo '{line}'\n")).collect()
+    };
+    let none = "libtorch: not built in";
+    assert_eq!(about(&say(&[mpi, torch])), [format!("ok   {mpi}"), format!("ok   {torch}")]);
     assert_eq!(
-        about(&format!("{mpi}\n")),
+        about(&say(&[mpi, none])),
         [format!("ok   {mpi}"), "note hpcsweep-worker was built without libtorch".to_owned()]
     );
-    assert_eq!(about(""), ["note hpcsweep-worker was built without MPI and libtorch"]);
+    assert_eq!(
+        about(&say(&["mpi: not built in", none])),
+        ["note hpcsweep-worker was built without MPI and libtorch"]
+    );
+    assert_eq!(
+        about("echo 'PMIX ERROR' >&2; exit 1"),
+        ["note `hpcsweep-worker about` fails: PMIX ERROR"]
+    );
     std::fs::remove_file(world.path("bin/hpcsweep-worker")).unwrap();
     let ran = world.call(&world.text_path("bin/hpcsweep"), &["doctor"]);
     assert!(
