@@ -192,7 +192,7 @@ pub(super) fn start_program(
         false => process::Sink::File(log.try_clone().map_err(|e| process::not_started("log", &e))?),
     };
     let Prepared { argv, env, workdir, .. } = prepared;
-    process::start(argv, env, workdir, sink, Signal::SIGKILL, keep).map_err(|e| {
+    process::start(argv, env, workdir, sink, Signal::SIGKILL, keep, &[]).map_err(|e| {
         if !workdir.is_dir() {
             let sentence =
                 format!("the working folder `{}` does not exist here", workdir.display());

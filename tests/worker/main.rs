@@ -2,4 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod cases_mp_sync;
+mod ranks;
+mod reduced_lines;
 mod selftest;
+#[path = "../it/sync_cases.rs"]
+#[allow(dead_code, reason = "shared with the tests `it`, which use all of it")]
+mod sync_cases;
+mod sync_errors;
+mod unsynced;
+#[path = "../it/world.rs"]
+#[allow(dead_code, reason = "shared with the tests `it`, which use all of it")]
+mod world;

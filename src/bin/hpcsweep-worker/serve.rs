@@ -91,6 +91,9 @@ fn run(job: &SyncJob) -> Result<()> {
         }
         let over = |r: &[u8; SAID]| is(r, ENDED) && !is(r, PENDING) && lines_of(r) == 0;
         if said.iter().all(over) {
+            if let Some(text) = served.lines.complaint() {
+                disk::write_whole(&job.odd, text.as_bytes())?;
+            }
             world.finish()?;
             return Ok(());
         }
