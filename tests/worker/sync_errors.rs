@@ -49,7 +49,7 @@ ask(hpcsweep.mp_sync_dict, {"b": 10 + R, "a": R} if R else {"a": R, "b": 10 + R}
 fn a_rank_that_has_ended_is_an_error_to_each_sync_of_the_others() {
     let all =
         two_said("sync(R)\nif R == 0:\n    sync(1.0)\n    ask(hpcsweep.reduce, {})\n    sync(2)");
-    let gone = "rank 1: its program has ended";
+    let gone = "rank 1: its program has ended or closed the socket";
     let rank_0: Vec<Value> =
         [vec![json!([0, 1])], errors(&[gone, gone, gone])].into_iter().flatten().collect();
     assert_eq!(all, [rank_0, vec![json!([0, 1])]]);
@@ -153,7 +153,7 @@ else:
         let sentence = of_1[1].as_str().unwrap();
         assert!(sentence.starts_with("rank 1: ") && sentence.contains(why), "{sentence}");
         assert_eq!(of_1[2..], [json!("the end")]);
-        let expected = errors(&[sentence, "rank 1: its program has closed the socket"]);
+        let expected = errors(&[sentence, "rank 1: its program has ended or closed the socket"]);
         assert_eq!(of_0[1..], expected);
     }
 }
@@ -163,7 +163,7 @@ fn a_program_may_close_the_socket_and_go_on_without() {
     let all = two_said(
         "if R == 1:\n    os.close(FD)\n    wait_for('done')\nelse:\n    sync(1)\n    sync(2)\n    touch('done')",
     );
-    let gone = "rank 1: its program has closed the socket";
+    let gone = "rank 1: its program has ended or closed the socket";
     assert_eq!(all, [errors(&[gone, gone]), Vec::new()]);
 }
 

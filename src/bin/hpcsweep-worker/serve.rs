@@ -71,7 +71,7 @@ fn run(job: &SyncJob) -> Result<()> {
         lines: Lines::of(job.metrics.clone()),
         rows: VecDeque::new(),
         ended: false,
-        silent: None,
+        silent: false,
         closed_at: None,
     };
     let mut nap = Duration::ZERO;
@@ -103,6 +103,10 @@ fn run(job: &SyncJob) -> Result<()> {
 }
 
 const FIRST_NAP: Duration = Duration::from_micros(500);
+
+/// What the others hear of a rank that makes no more requests. The socket closes first and the worker's word
+/// comes after it, so that nothing surer can be said at once.
+const SILENCE: &str = "its program has ended or closed the socket";
 
 /// How long a worker may take to say how a program has ended whose socket is closed.
 const TO_SAY_HOW: Duration = Duration::from_millis(500);
@@ -140,8 +144,8 @@ struct Served {
     lines: Lines,
     rows: VecDeque<Map<String, Value>>,
     ended: bool,
-    /// Why there will be no more requests.
-    silent: Option<&'static str>,
+    /// Whether there will be no more requests.
+    silent: bool,
     /// When the socket was at its end.
     closed_at: Option<Instant>,
 }
@@ -175,7 +179,7 @@ impl Served {
         let hello = Answer::Hello { rank, world, version };
         while signals.next(Duration::ZERO).is_some() {
             self.ended = true;
-            self.silent = Some("its program has ended");
+            self.silent = true;
         }
         if self.pending.is_none() {
             match self.requests.recv_timeout(nap) {
@@ -195,7 +199,7 @@ impl Served {
     /// No request can come any more. Usually the program has ended, and its worker is about to say how: if
     /// badly, the trial ends for that reason and not for a sync that failed because of it.
     fn closed(&mut self) {
-        if self.silent.is_some() {
+        if self.silent {
             return;
         }
         match self.closed_at {
@@ -205,7 +209,7 @@ impl Served {
                 let _ = self.socket.shutdown(Shutdown::Both);
             }
             Some(at) if at.elapsed() < TO_SAY_HOW => {}
-            Some(_) => self.silent = Some("its program has closed the socket"),
+            Some(_) => self.silent = true,
         }
     }
 
@@ -213,7 +217,7 @@ impl Served {
         let mut said = [0; SAID];
         said[0] = if self.pending.is_some() { PENDING } else { 0 };
         said[0] |= if self.ended { ENDED } else { 0 };
-        said[0] |= if self.silent.is_some() { SILENT } else { 0 };
+        said[0] |= if self.silent { SILENT } else { 0 };
         let lines = u32::try_from(self.rows.len()).unwrap_or(u32::MAX);
         said[4..].copy_from_slice(&lines.to_le_bytes());
         said
@@ -222,7 +226,7 @@ impl Served {
     /// Carries out one request, together with all ranks.
     fn sync(&mut self, world: &mut World) -> Result<(), Fault> {
         let Some(request) = self.pending.take() else {
-            absent(world, self.silent.unwrap_or_default())?;
+            absent(world, SILENCE)?;
             return Ok(());
         };
         let answer = serve_one(world, request);
