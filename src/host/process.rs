@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Pid;
 
 use super::Vars;
@@ -27,10 +27,12 @@ pub struct Output {
 }
 
 /// Makes the child die with the thread that starts it, so that nothing of ours outlives a `kill -9`,
-/// and gives it an empty signal mask: ours has the signals blocked that we read from a descriptor.
+/// and gives it a signal mask with nothing but `held`: ours has the signals blocked that we read from a
+/// descriptor.
 #[expect(unsafe_code, reason = "pre_exec is unsafe; prctl(2) is async-signal-safe")]
-fn die_with_parent(command: &mut Command, signal: Signal, keep: Option<RawFd>) {
+fn die_with_parent(command: &mut Command, signal: Signal, keep: Option<RawFd>, held: &[Signal]) {
     let parent = nix::unistd::getpid();
+    let held: SigSet = held.iter().copied().collect();
     // SAFETY: between fork and exec only prctl(2), getppid(2), sigprocmask(2) and fcntl(2) are called,
     // all async-signal-safe; the descriptor in `keep` is open in the child, as its owner outlives spawn.
     unsafe {
@@ -41,7 +43,7 @@ fn die_with_parent(command: &mut Command, signal: Signal, keep: Option<RawFd>) {
             }
             // What `Signals` blocks here would stay blocked in the program, which then could not be
             // asked to end (Rust 1.66 and newer leave the mask as it is).
-            nix::sys::signal::SigSet::empty().thread_set_mask()?;
+            held.thread_set_mask()?;
             nix::sys::prctl::set_pdeathsig(signal)?;
             // A parent that died before the call above would never be noticed.
             if nix::unistd::getppid() == parent { Ok(()) } else { Err(nix::Error::ESRCH.into()) }
@@ -58,7 +60,7 @@ pub fn run(argv: &[String], env: &Vars, limit: Duration) -> anyhow::Result<Outpu
     let mut command = Command::new(&argv[0]);
     command.args(&argv[1..]).env_clear().envs(env).stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    die_with_parent(&mut command, Signal::SIGKILL, None);
+    die_with_parent(&mut command, Signal::SIGKILL, None, &[]);
     let mut child = command.spawn().map_err(|e| not_started(&argv[0], &e))?;
     let reader = |pipe: Option<Box<dyn Read + Send>>| {
         std::thread::spawn(move || {
@@ -127,7 +129,7 @@ pub enum Sink {
 }
 
 /// Starts a program in a process group of its own, to be killed by `on_parent_death` if we die. It
-/// inherits the descriptor `keep` besides its three streams.
+/// inherits the descriptor `keep` besides its three streams. Signals `held` wait until it asks for them.
 ///
 /// # Errors
 /// When it cannot be started.
@@ -138,6 +140,7 @@ pub fn start(
     sink: Sink,
     on_parent_death: Signal,
     keep: Option<BorrowedFd<'_>>,
+    held: &[Signal],
 ) -> Result<Child, std::io::Error> {
     let mut command = Command::new(&argv[0]);
     command.args(&argv[1..]).env_clear().envs(env).current_dir(folder);
@@ -151,7 +154,7 @@ pub fn start(
         }
         Sink::Inherit => {}
     }
-    die_with_parent(&mut command, on_parent_death, keep.map(|fd| fd.as_raw_fd()));
+    die_with_parent(&mut command, on_parent_death, keep.map(|fd| fd.as_raw_fd()), held);
     command.spawn()
 }
 

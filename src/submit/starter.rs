@@ -12,13 +12,16 @@ use crate::rank::is_launcher_variable;
 use crate::tree::Tree;
 
 /// Variables for Open MPI 4 and 5: no binding to one core, more ranks than cores, root allowed (in a
-/// container), twenty seconds for a checkpoint before ranks are killed.
-const SETTINGS: [(&str, &str); 7] = [
+/// container), twenty seconds for a checkpoint before ranks are killed. A failed rank is for the workers,
+/// who end the others and write it down: mpirun would sleep these twenty seconds, twice, and then kill.
+const SETTINGS: [(&str, &str); 9] = [
     ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
     ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
     ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
     ("OMPI_MCA_hwloc_base_binding_policy", "none"),
     ("OMPI_MCA_odls_base_sigkill_timeout", "20"),
+    ("OMPI_MCA_orte_abort_on_non_zero_status", "0"),
+    ("OMPI_MCA_orte_allowed_exit_without_sync", "1"),
     ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
     ("PRTE_MCA_hwloc_default_binding_policy", "none"),
 ];
@@ -96,7 +99,7 @@ impl<'a> Starter<'a> {
 }
 
 fn start(argv: &[String], env: &Vars, tree: &Tree) -> Result<Child, Fault> {
-    process::start(argv, env, tree.dir(), process::Sink::Inherit, Signal::SIGTERM, None)
+    process::start(argv, env, tree.dir(), process::Sink::Inherit, Signal::SIGTERM, None, &[])
         .map_err(|e| process::not_started(&argv[0], &e))
 }
 

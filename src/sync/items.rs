@@ -99,19 +99,20 @@ pub(super) fn match_up(ranks: &[Cow<'_, [Entry]>]) -> Result<Vec<Item>, Fault> {
             return Err(Fault::request(format!("rank {rank} brings the key `{key}` twice")));
         }
     }
-    let same_keys = |entries: &[Entry]| {
-        entries.len() == first.len()
-            && entries.iter().zip(first.iter()).all(|(a, b)| a.key == b.key)
-    };
-    if !ranks.iter().all(|entries| same_keys(entries)) {
-        return Err(missing_keys(ranks));
-    }
+    // Before keys: what is no map at all comes as a value that cannot be sent, and lacks every key.
     let refusals = ranks.iter().enumerate().flat_map(|(rank, entries)| {
         entries.iter().filter_map(move |e| Some((rank, (&e.key, e.kind.as_ref().err()?))))
     });
     let refusals = say::groups(refusals);
     if !refusals.is_empty() {
         return Err(cannot_be_sent(&refusals));
+    }
+    let same_keys = |entries: &[Entry]| {
+        entries.len() == first.len()
+            && entries.iter().zip(first.iter()).all(|(a, b)| a.key == b.key)
+    };
+    if !ranks.iter().all(|entries| same_keys(entries)) {
+        return Err(missing_keys(ranks));
     }
     let items = first.iter().enumerate().map(|(i, entry)| Item {
         key: entry.key.clone(),

@@ -163,8 +163,8 @@ pub fn run(
         time: clock::now(),
         state,
         exit_code: Some(code),
-        // The signal with which we ended rank 0 because of another rank is not what failed.
-        signal: ended.signal.filter(|_| ended.stop != Some(Stop::Peer)),
+        // The signal with which we ended rank 0 because of something else is not what failed.
+        signal: ended.signal.filter(|_| !matches!(ended.stop, Some(Stop::Peer | Stop::Helper))),
         reason,
         duration_s: ended.duration_s,
         peak_memory: process::peak_child_memory(),
@@ -267,6 +267,10 @@ fn judge(
     }
     match (trouble, uncarried) {
         (Some((outcome, code, reason)), _) => (outcome, code, Some(reason)),
+        // How we ended the program for want of its helper says nothing.
+        (None, Some(reason)) if ended.stop == Some(Stop::Helper) => {
+            (Outcome::Failed, 1, Some(reason))
+        }
         (None, Some(reason)) => (Outcome::Failed, ended.code.max(1), Some(reason)),
         (None, None) if ended.code == 0 => (Outcome::Done, 0, None),
         (None, None) => (Outcome::Failed, ended.code, None),

@@ -137,6 +137,9 @@ fn one(
             why.unwrap_or_else(|| "the helper failed".to_owned())
         ));
     }
+    if let Some(text) = prepared.scratch.complaints() {
+        line.say(&Up::Line { text: format!("hpcsweep: {text}") });
+    }
     let reason = prepared.scratch.take_reason().filter(|_| !well);
     let stop = ended.stop.map(|why| match why {
         Stop::Peer => Asked::Rank0,

@@ -128,6 +128,7 @@ pub fn prepare(job: &Job, attempt: u32, torch: &[(&'static str, String)]) -> Res
     for (name, value) in &rendered.env {
         set(name, value.clone());
     }
+    find_module(&mut env)?;
     let mut argv = rendered.argv;
     if head.run.train.is_some() {
         argv = program::trainer(job, attempt, &extra, &scratch)?;
@@ -147,6 +148,28 @@ pub fn prepare(job: &Job, attempt: u32, torch: &[(&'static str, String)]) -> Res
 /// Variables that tell a worker who it is; a program below must not mistake them for its own.
 fn is_private(name: &str) -> bool {
     name.starts_with("HPCSWEEP_") && !["HPCSWEEP_SITE", "HPCSWEEP_SMOKE"].contains(&name)
+}
+
+/// Lets Python find our module where it is installed: `bin/../share/hpcsweep/python`. What the user has on
+/// PYTHONPATH comes first.
+fn find_module(env: &mut Vars) -> Result<()> {
+    let exe = disk::own_executable()?;
+    let prefix = exe.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
+    let folder = prefix.join("share/hpcsweep/python");
+    if !folder.is_dir() {
+        return Ok(());
+    }
+    let folder = path_text(&folder);
+    let paths = env.entry("PYTHONPATH".to_owned()).or_default();
+    if paths.split(':').any(|path| path == folder) {
+        return Ok(());
+    }
+    // An empty entry is the current folder to Python.
+    if !paths.is_empty() {
+        paths.push(':');
+    }
+    paths.push_str(&folder);
+    Ok(())
 }
 
 fn path_text(path: &Path) -> String {
@@ -169,7 +192,7 @@ pub(super) fn start_program(
         false => process::Sink::File(log.try_clone().map_err(|e| process::not_started("log", &e))?),
     };
     let Prepared { argv, env, workdir, .. } = prepared;
-    process::start(argv, env, workdir, sink, Signal::SIGKILL, keep).map_err(|e| {
+    process::start(argv, env, workdir, sink, Signal::SIGKILL, keep, &[]).map_err(|e| {
         if !workdir.is_dir() {
             let sentence =
                 format!("the working folder `{}` does not exist here", workdir.display());

@@ -45,6 +45,8 @@ pub struct SyncJob {
     pub reduced: PathBuf,
     /// File for the one line that says why the helper failed.
     pub reason: PathBuf,
+    /// File for the one line that says which metric lines were left out.
+    pub odd: PathBuf,
     /// Descriptor of the socket to the program.
     pub socket: i32,
 }
@@ -137,6 +139,7 @@ pub(super) fn helper(job: &Job, scratch: &Scratch, env: &mut Vars) -> Result<(He
         metrics: scratch.metrics(),
         reduced: scratch.reduced(),
         reason: scratch.file("sync-reason.txt"),
+        odd: scratch.odd(),
         socket: end.as_raw_fd(),
     };
     let file = scratch.file("sync.json");
@@ -178,6 +181,8 @@ impl Program {
                 sink,
                 Signal::SIGKILL,
                 Some(helper.end.as_fd()),
+                // Its word of the program's end, which may come before it listens.
+                &[Signal::SIGUSR1],
             );
             match started {
                 Ok(child) => program.helper = Some(child),

@@ -61,6 +61,11 @@ impl Scratch {
         self.dir.join("reduced.jsonl")
     }
 
+    /// Where the helper says which lines it left out.
+    pub fn odd(&self) -> PathBuf {
+        self.dir.join("sync-odd.txt")
+    }
+
     /// A file of the worker's own in the folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
@@ -110,7 +115,7 @@ impl Scratch {
     /// What the program has left that could not be read, in words.
     pub fn complaints(&self) -> Option<String> {
         let mut all = Vec::new();
-        all.extend(self.lines.complaint());
+        all.extend(self.lines.complaint().or_else(|| one_line(&self.odd())));
         if let Some(text) = &self.odd_result {
             all.push(format!("$HPCSWEEP_RESULT left out, no JSON: {text}"));
         }

@@ -11,6 +11,7 @@ mod gpus;
 mod growth;
 mod kills;
 mod limits;
+mod programs;
 mod ranks;
 mod retry;
 mod world;

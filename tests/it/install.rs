@@ -232,6 +232,36 @@ fn every_part_is_installed_where_its_reader_looks() {
 }
 
 #[test]
+fn programs_of_trials_find_the_python_module_after_what_is_theirs() {
+    let site = Site::new();
+    site.install_built();
+    let installed = site.path(&format!("P/hpcsweep/{VERSION}/share/hpcsweep/python"));
+    let code = "import hpcsweep, os; print(hpcsweep.__file__, os.environ['PYTHONPATH'], hpcsweep.world_size())";
+    fs::write(
+        site.path("plan.toml"),
+        format!(
+            "version = 1\n[sweep]\nname = \"s\"\n[run]\ncommand = [\"python3\", \"-B\", \"-c\", {code:?}]\n\
+             [run.env]\nPYTHONPATH = \"{{{{ path }}}}\"\n\
+             [grid]\npath = [\"\", \"/mine\", \"{here}:/mine\"]\n",
+            here = installed.display(),
+        ),
+    )
+    .unwrap();
+    // Through the link, as with a PATH that names the default version.
+    let program = site.path("P/hpcsweep/default/bin/hpcsweep");
+    let ran = site.run(program.to_str().unwrap(), &["submit", "plan.toml", "--local"]);
+    assert!(ran.status.success(), "{}", text(&ran));
+    let here = installed.display();
+    for (trial, paths) in
+        [format!("{here}"), format!("/mine:{here}"), format!("{here}:/mine")].iter().enumerate()
+    {
+        let log = site.path(&format!("results/s/logs/000/{trial}.1.log"));
+        let said = fs::read_to_string(log).unwrap();
+        assert_eq!(said, format!("{here}/hpcsweep/__init__.py {paths} 1\n"));
+    }
+}
+
+#[test]
 fn modules_load_switch_and_leave_no_trace() {
     for tool in TOOLS {
         let site = Site::new();

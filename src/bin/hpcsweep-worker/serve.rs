@@ -6,11 +6,12 @@
 
 use std::collections::VecDeque;
 use std::io::Write;
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use hpcsweep::fault::{Fault, Kind};
@@ -32,9 +33,11 @@ use crate::mpi::World;
 /// How long a rank with nothing to do sleeps, at most.
 const LONGEST_NAP: Duration = Duration::from_millis(10);
 
-/// What a rank says at the beginning of a round: two bytes of flags, then how many lines it has.
+/// What a rank says at the beginning of a round: a byte of flags (it has a request; its program has ended;
+/// it will make no more requests), and from the fifth on how many lines it has.
 const PENDING: u8 = 1;
 const ENDED: u8 = 2;
+const SILENT: u8 = 4;
 const SAID: usize = 8;
 
 /// The verb: serves the program of the job in this file to its end.
@@ -68,6 +71,8 @@ fn run(job: &SyncJob) -> Result<()> {
         lines: Lines::of(job.metrics.clone()),
         rows: VecDeque::new(),
         ended: false,
+        silent: false,
+        closed_at: None,
     };
     let mut nap = Duration::ZERO;
     loop {
@@ -75,7 +80,7 @@ fn run(job: &SyncJob) -> Result<()> {
         let said = exchange(&mut world, served.say(), served.pending.is_some())?;
         let mut moved = false;
         let is = |rank: &[u8; SAID], flag: u8| rank[0] & flag != 0;
-        if said.iter().any(|r| is(r, PENDING)) && said.iter().all(|r| is(r, PENDING | ENDED)) {
+        if said.iter().any(|r| is(r, PENDING)) && said.iter().all(|r| is(r, PENDING | SILENT)) {
             served.sync(&mut world)?;
             moved = true;
         }
@@ -86,6 +91,9 @@ fn run(job: &SyncJob) -> Result<()> {
         }
         let over = |r: &[u8; SAID]| is(r, ENDED) && !is(r, PENDING) && lines_of(r) == 0;
         if said.iter().all(over) {
+            if let Some(text) = served.lines.complaint() {
+                disk::write_whole(&job.odd, text.as_bytes())?;
+            }
             world.finish()?;
             return Ok(());
         }
@@ -95,6 +103,13 @@ fn run(job: &SyncJob) -> Result<()> {
 }
 
 const FIRST_NAP: Duration = Duration::from_micros(500);
+
+/// What the others hear of a rank that makes no more requests. The socket closes first and the worker's word
+/// comes after it, so that nothing surer can be said at once.
+const SILENCE: &str = "its program has ended or closed the socket";
+
+/// How long a worker may take to say how a program has ended whose socket is closed.
+const TO_SAY_HOW: Duration = Duration::from_millis(500);
 
 /// How many lines all ranks have that still write any.
 fn common_lines(said: &[[u8; SAID]]) -> u32 {
@@ -129,6 +144,10 @@ struct Served {
     lines: Lines,
     rows: VecDeque<Map<String, Value>>,
     ended: bool,
+    /// Whether there will be no more requests.
+    silent: bool,
+    /// When the socket was at its end.
+    closed_at: Option<Instant>,
 }
 
 /// Reads requests beside the thread that owns MPI.
@@ -160,6 +179,7 @@ impl Served {
         let hello = Answer::Hello { rank, world, version };
         while signals.next(Duration::ZERO).is_some() {
             self.ended = true;
+            self.silent = true;
         }
         if self.pending.is_none() {
             match self.requests.recv_timeout(nap) {
@@ -167,17 +187,37 @@ impl Served {
                 Ok(Request::Hello) => self.answer(&hello),
                 Ok(request) => self.pending = Some(request),
                 Err(RecvTimeoutError::Timeout) => {}
-                // The program has closed its end, and may go on without syncs.
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(nap),
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.closed();
+                    std::thread::sleep(nap);
+                }
             }
         }
         self.rows.extend(self.lines.take(self.ended));
+    }
+
+    /// No request can come any more. Usually the program has ended, and its worker is about to say how: if
+    /// badly, the trial ends for that reason and not for a sync that failed because of it.
+    fn closed(&mut self) {
+        if self.silent {
+            return;
+        }
+        match self.closed_at {
+            None => {
+                self.closed_at = Some(Instant::now());
+                // A program that still writes must not wait for an answer.
+                let _ = self.socket.shutdown(Shutdown::Both);
+            }
+            Some(at) if at.elapsed() < TO_SAY_HOW => {}
+            Some(_) => self.silent = true,
+        }
     }
 
     fn say(&self) -> [u8; SAID] {
         let mut said = [0; SAID];
         said[0] = if self.pending.is_some() { PENDING } else { 0 };
         said[0] |= if self.ended { ENDED } else { 0 };
+        said[0] |= if self.silent { SILENT } else { 0 };
         let lines = u32::try_from(self.rows.len()).unwrap_or(u32::MAX);
         said[4..].copy_from_slice(&lines.to_le_bytes());
         said
@@ -186,7 +226,7 @@ impl Served {
     /// Carries out one request, together with all ranks.
     fn sync(&mut self, world: &mut World) -> Result<(), Fault> {
         let Some(request) = self.pending.take() else {
-            absent(world, "its program has ended")?;
+            absent(world, SILENCE)?;
             return Ok(());
         };
         let answer = serve_one(world, request);

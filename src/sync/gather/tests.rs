@@ -163,19 +163,22 @@ fn maps_that_do_not_fit_name_key_and_rank() {
         let both = vec![(key("a"), Ok(Value::int(1))), (key("b"), Ok(Value::int(2)))];
         let last = if second { vec![both[0].clone()] } else { both.clone() };
         let bad = vec![(key("a"), if second { no() } else { Ok(Value::int(1)) })];
-        let twice = if second { vec![both[0].clone(), both[0].clone()] } else { both };
+        let twice = if second { vec![both[0].clone(), both[0].clone()] } else { both.clone() };
+        let none = if second { vec![(Vec::new(), no())] } else { both };
         let one = |value| vec![(key("a"), Ok(value))];
         let shapes = one(Value::of(
             Form::Array,
             vec![1, 1 + u64::from(second)],
             &[0u8, 0][usize::from(!second)..],
         ));
-        [go(last), go(bad), go(twice), go(shapes)]
+        [go(last), go(bad), go(twice), go(none), go(shapes)]
     });
     let expected = [
         "the key `m.b` is missing on rank 1",
         "rank 1, key `m.a`: cannot sync a `str`",
         "rank 1 brings the key `m.a` twice",
+        // What is no map at all has none of its keys: that goes without saying.
+        "rank 1: cannot sync a `str`",
         "`m.a`: the shapes differ beyond the first dimension: [1, 1] on rank 0, [1, 2] on rank 1",
     ];
     assert_eq!(all, [expected; 2]);

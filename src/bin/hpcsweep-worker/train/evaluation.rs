@@ -53,8 +53,9 @@ pub(crate) fn start(
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
     env.insert("CUDA_VISIBLE_DEVICES".into(), String::new());
-    let mut child = process::start(&argv, &env, &job.work, Sink::Inherit, Signal::SIGKILL, None)
-        .map_err(|e| process::not_started(&argv[0], &e))?;
+    let mut child =
+        process::start(&argv, &env, &job.work, Sink::Inherit, Signal::SIGKILL, None, &[])
+            .map_err(|e| process::not_started(&argv[0], &e))?;
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break status;
