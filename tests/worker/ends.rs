@@ -91,7 +91,7 @@ fn a_damaged_checkpoint_costs_the_steps_since_the_one_before() {
     calm.done();
     let trial = Trial::new(1, &everything(&adam()));
     let mut running = trial.start();
-    while trial.position() != Some((1, 3)) {
+    while trial.position() < Some((1, 3)) {
         let before = trial.position();
         assert!(trial.moves(&mut running, before), "{}", trial.log());
     }
@@ -130,10 +130,13 @@ fn another_configuration_does_not_go_on_from_the_checkpoint() {
 
 #[test]
 fn a_loss_that_is_no_number_ends_all_ranks_with_one_sentence() {
-    let trial = Trial::new(2, &json!({
-        "model": {"kind": "mlp", "hidden": [8], "outputs": 10}, "data": digits(), "epochs": 2,
-        "optimizer": {"kind": "sgd", "lr": 1e30},
-    }));
+    let trial = Trial::new(
+        2,
+        &json!({
+            "model": {"kind": "mlp", "hidden": [8], "outputs": 10}, "data": digits(), "epochs": 2,
+            "optimizer": {"kind": "sgd", "lr": 1e30},
+        }),
+    );
     assert_eq!(trial.run().code, Some(1));
     let reason = trial.reason(0);
     assert!(reason.starts_with("rank ") && reason.contains(": the loss is "), "{reason}");
@@ -143,11 +146,14 @@ fn a_loss_that_is_no_number_ends_all_ranks_with_one_sentence() {
 
 #[test]
 fn a_step_with_a_loss_that_is_no_number_can_be_left_out() {
-    let trial = Trial::new(2, &json!({
-        "model": {"kind": "mlp", "hidden": [8], "outputs": 2, "batch_norm": true},
-        "data": {"train": "poisoned.safetensors", "shuffle": false}, "epochs": 3, "batch_size": 4,
-        "non_finite": "skip", "evaluate": false,
-    }));
+    let trial = Trial::new(
+        2,
+        &json!({
+            "model": {"kind": "mlp", "hidden": [8], "outputs": 2, "batch_norm": true},
+            "data": {"train": "poisoned.safetensors", "shuffle": false}, "epochs": 3, "batch_size": 4,
+            "non_finite": "skip", "evaluate": false,
+        }),
+    );
     let mut x: Vec<f32> = (0_u8..32 * 3).map(|n| f32::from(n % 7)).collect();
     x[17] = f32::NAN;
     let bytes: Vec<u8> = x.iter().flat_map(|n| n.to_le_bytes()).collect();
@@ -190,7 +196,7 @@ fn singletons_are_found_out() {
     assert_eq!(ended.code, Some(1));
     assert_eq!(
         trial.reason(0).trim(),
-        "the launcher started 2 ranks, but MPI sees one: rank 0 on `n1` would work alone; \
+        "the launcher started 2 ranks, but MPI sees one: rank 0 on n1 is alone; \
          hint: try `srun --mpi=pmix` (see `srun --mpi=list`) or mpirun"
     );
 }

@@ -2,4 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod ends;
 mod selftest;
+mod training;
+mod trial;

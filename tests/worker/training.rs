@@ -142,23 +142,25 @@ fn the_rate_falls_on_a_plateau_before_patience_is_over() {
     }));
     let trial = Trial::new(1, &config);
     trial.done();
-    let rates: Vec<f64> =
-        trial.epochs().iter().map(|line| line["lr"].as_f64().unwrap()).collect();
+    let rates: Vec<f64> = trial.epochs().iter().map(|line| line["lr"].as_f64().unwrap()).collect();
     assert_eq!(rates.len(), 5);
     assert!(rates[0] == 1e-9 && rates[4] <= rates[0], "{rates:?}");
 }
 
 #[test]
 fn turbulence_is_learnt_by_sapsans_network() {
-    let trial = Trial::new(1, &json!({
-        "model": {"kind": "cnn3d"},
-        "data": {
-            "train": {"synthetic": "turbulence", "samples": 8},
-            "validation": {"synthetic": "turbulence", "samples": 4, "seed": 1},
-        },
-        "loss": "smooth_l1", "epochs": 3, "batch_size": 4,
-        "optimizer": {"kind": "adam", "lr": 1e-3},
-    }));
+    let trial = Trial::new(
+        1,
+        &json!({
+            "model": {"kind": "cnn3d"},
+            "data": {
+                "train": {"synthetic": "turbulence", "samples": 8},
+                "validation": {"synthetic": "turbulence", "samples": 4, "seed": 1},
+            },
+            "loss": "smooth_l1", "epochs": 3, "batch_size": 4,
+            "optimizer": {"kind": "adam", "lr": 1e-3},
+        }),
+    );
     trial.done();
     let result = trial.result();
     assert_eq!(result["parameters"], 308_544);

@@ -87,7 +87,8 @@ impl Trial {
 
     /// Runs rank 0 alone, as a launcher does that MPI does not understand.
     pub(crate) fn run_alone(&self) -> Ended {
-        let output = Command::new(WORKER).arg("train").arg(self.path("job.0.json")).output().unwrap();
+        let output =
+            Command::new(WORKER).arg("train").arg(self.path("job.0.json")).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         Ended { code: output.status.code(), text }
     }
@@ -185,7 +186,8 @@ impl Running {
             .split_whitespace()
             .map(|pid| pid.parse().unwrap())
             .collect();
-        let is_mpirun = fs::read_to_string(format!("/proc/{own}/comm")).unwrap().trim() != "hpcsweep-worker";
+        let is_mpirun =
+            fs::read_to_string(format!("/proc/{own}/comm")).unwrap().trim() != "hpcsweep-worker";
         let pid = if is_mpirun { ranks.get(rank).copied() } else { Some(own.cast_signed()) };
         if let Some(pid) = pid {
             let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal);
