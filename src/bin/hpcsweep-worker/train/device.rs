@@ -40,7 +40,9 @@ pub(crate) fn choose(job: &Job, vars: &Vars) -> Result<Place> {
     if !wanted {
         return Ok(Place { device: tch::Device::Cpu, gpu: None });
     }
-    load_cuda()?;
+    let blind =
+        |why: &str| format!("rank {} on `{}` is to use a GPU, but {why}", job.rank, job.host);
+    load_cuda().map_err(|fault| Fault { sentence: blind(&fault.sentence), ..fault })?;
     let visible = usize::try_from(tch::Cuda::device_count()).unwrap_or(0);
     if !tch::Cuda::is_available() || visible == 0 {
         let seen = match visible_devices(vars) {
@@ -51,12 +53,9 @@ pub(crate) fn choose(job: &Job, vars: &Vars) -> Result<Place> {
                 Err(why) => why.to_string(),
             },
         };
-        return Err(Fault::machine(format!(
-            "rank {} on `{}` is to use a GPU, but libtorch sees none: {seen}",
-            job.rank, job.host
-        ))
-        .hint("`hpcsweep doctor` shows driver and devices; `device = \"cpu\"` trains without")
-        .into());
+        return Err(Fault::machine(blind(&format!("libtorch sees none: {seen}")))
+            .hint("`hpcsweep doctor` shows driver and devices; `device = \"cpu\"` trains without")
+            .into());
     }
     let index = index(job.local_rank, visible);
     let gpu = Some(uuid(index, vars).unwrap_or_else(|| format!("{index}")));
@@ -102,7 +101,7 @@ pub(crate) fn load_cuda() -> Result<(), Fault> {
             CStr::from_ptr(message).to_string_lossy().into_owned()
         }
     };
-    Err(Fault::machine(format!("cannot load libtorch's CUDA part: {error}"))
+    Err(Fault::machine(format!("libtorch's CUDA part cannot be loaded: {error}"))
         .hint("`hpcsweep doctor` shows what is installed; `device = \"cpu\"` trains without"))
 }
 
