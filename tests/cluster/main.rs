@@ -13,4 +13,6 @@ mod kills;
 mod limits;
 mod ranks;
 mod retry;
+#[cfg(all(feature = "mpi", feature = "torch"))]
+mod train;
 mod world;
