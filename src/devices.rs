@@ -18,6 +18,26 @@ pub fn granted(vars: &Vars) -> Option<(Vec<String>, &'static str)> {
     None
 }
 
+/// The variable by which `submit --local`, which hands out the devices itself, tells a worker that
+/// `CUDA_VISIBLE_DEVICES` is what its trial may see.
+pub const CHOSEN: &str = "HPCSWEEP_DEVICES";
+
+/// Granted devices as CUDA calls them. Where a cgroup hides the others of the node, CUDA counts those that
+/// are left from 0 on: then Slurm's own `CUDA_VISIBLE_DEVICES` has other numbers for the same devices, in
+/// the same order.
+pub fn for_cuda(ids: &[String], vars: &Vars) -> String {
+    let all = granted(vars).map(|(all, _)| all).unwrap_or_default();
+    let shown = vars.get("CUDA_VISIBLE_DEVICES").map(String::as_str).unwrap_or_default();
+    let shown: Vec<&str> = shown.split(',').map(str::trim).filter(|id| !id.is_empty()).collect();
+    let name = |id: &String| {
+        let place = all.iter().position(|granted| granted == id);
+        place
+            .filter(|_| shown.len() == all.len())
+            .map_or_else(|| id.clone(), |i| shown[i].to_owned())
+    };
+    ids.iter().map(name).collect::<Vec<_>>().join(",")
+}
+
 /// The value of `CUDA_VISIBLE_DEVICES` for a trial that names its devices; `None` leaves it alone.
 ///
 /// # Errors
@@ -29,6 +49,9 @@ pub fn visible(
     vars: &Vars,
 ) -> Result<Option<String>, Fault> {
     let Some(named) = named else { return Ok(None) };
+    if let Some(chosen) = vars.get(CHOSEN) {
+        return Ok(Some(chosen.clone()));
+    }
     if named.is_empty() {
         return Ok(Some(String::new()));
     }
@@ -48,11 +71,11 @@ pub fn visible(
             );
             return Err(Fault::request(sentence).at(format!("{variable}={}", join(&granted))));
         }
-        return Ok(Some(join(&granted[..wanted.len()])));
+        return Ok(Some(for_cuda(&granted[..wanted.len()], vars)));
     }
     let missing: Vec<String> = wanted.iter().filter(|id| !granted.contains(id)).cloned().collect();
     if missing.is_empty() {
-        return Ok(Some(join(&wanted)));
+        return Ok(Some(for_cuda(&wanted, vars)));
     }
     let sentence = format!(
         "trial {trial} names device {} in `gpu_ids_abs`, which {} not granted here",
@@ -78,12 +101,25 @@ mod tests {
     #[test]
     fn named_devices_are_intersected_with_what_was_granted() {
         let allocation = [("SLURM_JOB_GPUS", "4,5,6,7"), ("CUDA_VISIBLE_DEVICES", "0,1,2,3")];
-        check(&[5], GpuIds::Exact, &allocation, Ok("5"));
+        // A cgroup shows CUDA the four that were granted, from 0 on.
+        check(&[5], GpuIds::Exact, &allocation, Ok("1"));
+        let open = [("SLURM_JOB_GPUS", "4,5,6,7"), ("CUDA_VISIBLE_DEVICES", "4,5,6,7")];
+        check(&[7, 5], GpuIds::Exact, &open, Ok("7,5"));
+        // What a task has of the job's devices says nothing of their order.
+        let bound = [("SLURM_JOB_GPUS", "4,5,6,7"), ("CUDA_VISIBLE_DEVICES", "0")];
+        check(&[5], GpuIds::Exact, &bound, Ok("5"));
         let refusal = "trial 7 names device 2 in `gpu_ids_abs`, which was not granted here";
         check(&[2], GpuIds::Exact, &allocation, Err(refusal));
         check(&[], GpuIds::Exact, &allocation, Ok(""));
         check(&[2, 3], GpuIds::Exact, &[], Ok("2,3"));
-        check(&[2, 3], GpuIds::Count, &allocation, Ok("4,5"));
+        check(&[2, 3], GpuIds::Count, &allocation, Ok("0,1"));
+        // `submit --local` has chosen already.
+        check(
+            &[5],
+            GpuIds::Exact,
+            &[("HPCSWEEP_DEVICES", "1"), ("SLURM_JOB_GPUS", "4,5")],
+            Ok("1"),
+        );
         check(
             &[0, 1],
             GpuIds::Count,

@@ -14,7 +14,7 @@ use crate::site::Site;
 use crate::standing::{self, Standing, State, Witness};
 use crate::tree::journal::Journal;
 use crate::tree::lock;
-use crate::tree::records::{self, Record};
+use crate::tree::records::{self, Outcome, Record};
 use crate::tree::table::{self, Row};
 use crate::tree::{Identity, Tree, waves};
 
@@ -68,11 +68,18 @@ pub fn of(
         journal.arrays.keys().filter_map(|&a| journal.job(a).map(str::to_owned)).collect();
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
     let attempts = heads.last().map_or(1, |h| h.run.attempts);
-    let is_open = |record: Option<&Record>| {
-        record.is_none_or(|r| r.outcome().is_none() || r.may_go_on(attempts))
+    // Submitted again after it had ended: the job that it has now is in none of its attempts.
+    let is_due_again = |trial: u64, record: &Record| {
+        let job = places.get(&trial).and_then(|(array, _)| journal.job(*array));
+        let ran = |job: &str| record.attempts.iter().any(|attempt| attempt.is_of_job(job));
+        record.outcome() != Some(Outcome::Done) && job.is_some_and(|job| !ran(job))
     };
-    let open: Vec<u64> =
-        rows.iter().map(|row| row.id).filter(|id| is_open(records.get(id))).collect();
+    let is_open = |trial: u64| {
+        records.get(&trial).is_none_or(|r| {
+            r.outcome().is_none() || r.may_go_on(attempts) || is_due_again(trial, r)
+        })
+    };
+    let open: Vec<u64> = rows.iter().map(|row| row.id).filter(|id| is_open(*id)).collect();
     let (elements, asked, witness) = if jobs.is_empty() {
         (HashMap::new(), true, "the results tree alone: no job was submitted".to_owned())
     } else if !ask {

@@ -80,7 +80,7 @@ fn render(
 ) -> Result<Vec<preview::Array>> {
     let templates = source.templates(templates, site)?;
     let tree = source.tree();
-    let words = SiteWords::of(site, SchedulerKind::Slurm, source.plan.run.needs_mpi());
+    let words = SiteWords::of(site, SchedulerKind::Slurm, &source.plan.run);
     let max_running = source.plan.schedule.max_running.map(u64::from);
     preview
         .graph

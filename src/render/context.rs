@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use tera::Context;
 
-use crate::plan::Resources;
+use crate::plan::{Resources, Run};
 use crate::site::{SchedulerKind, Site};
 use crate::tree::waves::Array;
 use crate::units;
@@ -63,6 +63,8 @@ pub struct JobScript {
     pub directives: Vec<String>,
     /// Whether the worker is started by the launcher as a step of the job.
     pub step: bool,
+    /// The most launches of the worker's step: one, unless another attempt takes another launch.
+    pub launches: u32,
     /// The words that start one worker a rank.
     pub launcher: Vec<String>,
     /// The worker's argument vector.
@@ -115,6 +117,7 @@ pub fn names(template: &str) -> &'static [&'static str] {
             "constraint",
             "directives",
             "step",
+            "launches",
             "launcher",
             "worker",
         ]
@@ -144,6 +147,8 @@ pub struct SiteWords {
     pub directives: Vec<String>,
     /// The words that start one worker a rank.
     pub launcher: Vec<String>,
+    /// The most launches of several ranks: the attempts of trials that talk over MPI.
+    pub launches: u32,
     /// Whether a single rank is started by the launcher too.
     pub single_rank_step: bool,
     /// What a trial that names no walltime asks for where the site caps it.
@@ -153,8 +158,9 @@ pub struct SiteWords {
 }
 
 impl SiteWords {
-    /// What a profile brings into the scripts of a scheduler, for trials that talk over MPI or not.
-    pub fn of(site: &Site, kind: SchedulerKind, mpi: bool) -> Self {
+    /// What a profile brings into the scripts of a scheduler, for trials that run this.
+    pub fn of(site: &Site, kind: SchedulerKind, run: &Run) -> Self {
+        let mpi = run.needs_mpi();
         Self {
             shell: site.shell.path.clone(),
             partition: site.scheduler.partition.clone(),
@@ -162,6 +168,7 @@ impl SiteWords {
             qos: site.scheduler.qos.clone(),
             directives: site.scheduler.directives.clone(),
             launcher: site.scheduler.launcher_on(kind, mpi),
+            launches: if mpi { run.attempts } else { 1 },
             single_rank_step: site.scheduler.single_rank_step,
             max_walltime_s: site.caps.max_walltime_s,
             max_running: site.caps.max_running,
@@ -224,6 +231,7 @@ pub fn job_script(
         constraint: r.constraint.clone(),
         directives: site.directives.iter().chain(&r.directives).cloned().collect(),
         step: r.ranks > 1 || site.single_rank_step,
+        launches: if r.ranks > 1 { site.launches } else { 1 },
         launcher: site.launcher.clone(),
         worker,
     }

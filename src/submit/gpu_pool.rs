@@ -19,6 +19,7 @@ pub(super) struct Devices {
     why_none: Option<String>,
     wanted: bool,
     how: GpuIds,
+    vars: Vars,
 }
 
 impl Devices {
@@ -33,6 +34,7 @@ impl Devices {
             why_none: None,
             wanted,
             how: source.plan.schedule.gpu_ids,
+            vars: vars.clone(),
         };
         if !wanted {
             return Ok(devices);
@@ -106,7 +108,6 @@ impl Devices {
 
     /// The devices a trial gets and what it may see; `None` if they are not free now.
     pub(super) fn take(&mut self, row: &Row, count: u64) -> Option<(Vec<u32>, Option<String>)> {
-        let text = |ids: &[u32]| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let own: Vec<u32> = match &row.gpu_ids_abs {
             Some(named) if self.how == GpuIds::Exact || self.all.is_none() => named.clone(),
             _ if count == 0 => return Some((Vec::new(), None)),
@@ -120,7 +121,9 @@ impl Devices {
             self.free.remove(id);
             self.busy.insert(*id);
         }
-        let visible = (!own.is_empty() || row.gpu_ids_abs.is_some()).then(|| text(&own));
+        let ids: Vec<String> = own.iter().map(u32::to_string).collect();
+        let visible = !own.is_empty() || row.gpu_ids_abs.is_some();
+        let visible = visible.then(|| crate::devices::for_cuda(&ids, &self.vars));
         Some((own, visible))
     }
 

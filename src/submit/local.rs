@@ -17,7 +17,7 @@ use super::{Source, check_caps, check_growth};
 use crate::fault::Fault;
 use crate::host::signal::Signals;
 use crate::host::{Vars, process, vars};
-use crate::plan::{OnFailure, Resources};
+use crate::plan::{OnFailure, Resources, Run};
 use crate::render::Templates;
 use crate::site::{SchedulerKind, Site};
 use crate::status;
@@ -92,7 +92,10 @@ struct Running {
     workers: Vec<Child>,
     /// Its one child is mpirun, which kills its ranks a second after a SIGTERM, but hands SIGUSR2 on.
     by_mpirun: bool,
+    /// How often mpirun has been started for it: another attempt takes another launch.
+    launches: u32,
     devices: Vec<u32>,
+    visible: Option<String>,
     since: Instant,
 }
 
@@ -268,20 +271,47 @@ impl Executor<'_> {
             };
             self.chains[chain].links.pop_front();
             let id = self.rows[row].id;
-            let by_mpirun = resources.ranks > 1 && self.needs_mpi(id);
-            let workers = self.starter.start(id, resources.ranks, by_mpirun, visible)?;
+            let by_mpirun = resources.ranks > 1 && self.run_of(id).is_some_and(Run::needs_mpi);
+            let workers = self.starter.start(id, resources.ranks, by_mpirun, visible.as_deref())?;
             let since = Instant::now();
-            self.running.push(Running { chain, row, workers, by_mpirun, devices, since });
+            self.running.push(Running {
+                chain,
+                row,
+                workers,
+                by_mpirun,
+                launches: 1,
+                devices,
+                visible,
+                since,
+            });
         }
         Ok(())
     }
 
-    fn needs_mpi(&self, trial: u64) -> bool {
-        self.heads
-            .iter()
-            .rev()
-            .find(|head| head.first <= trial)
-            .is_some_and(|head| head.run.needs_mpi())
+    fn run_of(&self, trial: u64) -> Option<&Run> {
+        let head = self.heads.iter().rev().find(|head| head.first <= trial);
+        head.map(|head| &head.run)
+    }
+
+    /// Starts the ranks of a trial once more if they have failed and an attempt is left. What a worker
+    /// does by itself takes another mpirun where ranks talk over MPI.
+    fn relaunch(&mut self, i: usize, record: &Record) -> Result<bool> {
+        let was = &self.running[i];
+        let id = self.rows[was.row].id;
+        let allowed = self.run_of(id).map_or(1, |run| run.attempts);
+        // What could not even begin would not do so now.
+        let ran =
+            record.decisive().and_then(|a| a.end.as_ref()).is_some_and(|e| e.exit_code.is_some());
+        let failed = record.outcome() == Some(Outcome::Failed) && ran;
+        if !was.by_mpirun || !failed || was.launches >= allowed || self.interrupted {
+            return Ok(false);
+        }
+        let ranks = grow::resources_of(&self.rows[was.row], self.heads, &mut self.shared).ranks;
+        let workers = self.starter.start(id, ranks, true, was.visible.as_deref())?;
+        let again = &mut self.running[i];
+        again.workers = workers;
+        again.launches += 1;
+        Ok(true)
     }
 
     /// The first call asks the workers to end their programs and write it down; a second kills.
@@ -305,10 +335,14 @@ impl Executor<'_> {
                 i += 1;
                 continue;
             }
+            let row = &self.rows[self.running[i].row];
+            let (record, _) = records::of_trial(self.tree, row.id)?;
+            if self.relaunch(i, &record)? {
+                i += 1;
+                continue;
+            }
             let was = self.running.swap_remove(i);
             self.devices.give_back(&was.devices);
-            let row = &self.rows[was.row];
-            let (record, _) = records::of_trial(self.tree, row.id)?;
             let outcome = record.outcome();
             *self.ended.entry(outcome.unwrap_or(Outcome::Interrupted)).or_default() += 1;
             let attempt = record.decisive();

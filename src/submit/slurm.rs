@@ -11,6 +11,7 @@ use super::wave::{self, Waves};
 use super::{Source, check_caps, check_growth, limits, retry};
 use crate::fault::Fault;
 use crate::host::{Vars, clock, disk, vars};
+use crate::plan;
 use crate::render::{Templates, context};
 use crate::scheduler::calls::{Calls, refusal};
 use crate::scheduler::{Limits, slurm};
@@ -98,7 +99,7 @@ pub fn submit(
         tree,
         identity,
         max_running: options.max_running.or(plan.schedule.max_running.map(u64::from)),
-        mpi: plan.run.needs_mpi(),
+        run: &plan.run,
     };
     let mut arrays = Vec::new();
     for (wave, array, trials) in waves.arrays().filter(|(wave, ..)| wave.target == "slurm") {
@@ -123,8 +124,8 @@ struct Run<'a> {
     tree: Tree,
     identity: Identity,
     max_running: Option<u64>,
-    /// Whether its trials talk over MPI.
-    mpi: bool,
+    /// What its trials run.
+    run: &'a plan::Run,
 }
 
 impl Run<'_> {
@@ -291,7 +292,7 @@ impl Run<'_> {
     }
 
     fn render(&self, wave: &Wave, array: &Array, token: &str) -> Result<String> {
-        let words = context::SiteWords::of(self.site, SchedulerKind::Slurm, self.mpi);
+        let words = context::SiteWords::of(self.site, SchedulerKind::Slurm, self.run);
         let worker = worker_argv(self.tree.dir(), wave, array)?;
         let names = context::job_script(
             &self.identity.name,

@@ -6,6 +6,7 @@ use std::process::Child;
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
+use crate::devices::CHOSEN;
 use crate::fault::Fault;
 use crate::host::{Vars, clock, disk, process};
 use crate::rank::is_launcher_variable;
@@ -50,7 +51,7 @@ impl<'a> Starter<'a> {
         trial: u64,
         ranks: u32,
         by_mpirun: bool,
-        visible: Option<String>,
+        visible: Option<&str>,
     ) -> Result<Vec<Child>> {
         let dir = self.tree.dir();
         let mut argv =
@@ -59,7 +60,8 @@ impl<'a> Starter<'a> {
                 .to_vec();
         let mut env = self.env.clone();
         if let Some(visible) = visible {
-            env.insert("CUDA_VISIBLE_DEVICES".to_owned(), visible);
+            env.insert("CUDA_VISIBLE_DEVICES".to_owned(), visible.to_owned());
+            env.insert(CHOSEN.to_owned(), visible.to_owned());
         }
         if ranks > 1 {
             let meet = format!("{}-{}", self.token, clock::short_token());

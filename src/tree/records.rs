@@ -128,6 +128,12 @@ pub struct Attempt {
 }
 
 impl Attempt {
+    /// Whether it ran in this job of a scheduler, or in an element of that array.
+    pub fn is_of_job(&self, job: &str) -> bool {
+        let own = self.start.job.as_deref();
+        own.is_some_and(|own| own == job || own.split('_').next() == Some(job))
+    }
+
     /// How it ended; `None` while it runs, or if its worker was killed without a word.
     pub fn outcome(&self) -> Option<Outcome> {
         let end = self.end.as_ref().map(|end| end.state);

@@ -29,7 +29,18 @@ pub struct Verdict {
     /// Exit code towards the scheduler.
     pub code: i32,
     /// Whether another attempt could end otherwise.
-    pub retry: bool,
+    pub retry: Retry,
+}
+
+/// What another attempt of a trial that has failed takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// It makes no sense, or is not wanted.
+    No,
+    /// The same workers may start their programs again.
+    Here,
+    /// An MPI library is wired up once a launch: the ranks must be launched anew.
+    Relaunch,
 }
 
 /// Runs one attempt and records it.
@@ -149,7 +160,9 @@ pub fn run(
         format!("syncs over MPI: {}", why.unwrap_or_else(|| "the helper failed".to_owned()))
     });
     let (state, code, reason) = judge(ended, late, uncarried, &others);
-    let said = || prepared.scratch.take_reason().filter(|_| state == Outcome::Failed);
+    // What a rank says that was stopped because of another is not why.
+    let is_own = state == Outcome::Failed && ended.stop != Some(Stop::Peer);
+    let said = || prepared.scratch.take_reason().filter(|_| is_own);
     let reason = said().or(reason);
     let result = prepared.scratch.take_result();
     let complaints = prepared.scratch.complaints();
@@ -173,9 +186,11 @@ pub fn run(
     recorder.write(&Event::End(end))?;
     tidy(job);
     let code = if state == Outcome::Done || code != 0 { code } else { 143 };
-    // An MPI library is wired up once a launch: another attempt takes another launch.
-    let wired = world > 1 && job.head.run.needs_mpi();
-    let retry = state == Outcome::Failed && others.all_here() && !wired;
+    let retry = match state {
+        Outcome::Failed if world > 1 && job.head.run.needs_mpi() => Retry::Relaunch,
+        Outcome::Failed if others.all_here() => Retry::Here,
+        _ => Retry::No,
+    };
     Ok(Verdict { state, code, retry })
 }
 
@@ -308,7 +323,7 @@ fn no_start(
         peak_memory: 0,
         result: None,
     }))?;
-    Ok(Verdict { state: Outcome::Failed, code, retry: false })
+    Ok(Verdict { state: Outcome::Failed, code, retry: Retry::No })
 }
 
 /// Removes the trial's own folders where the program has left nothing in them.

@@ -23,6 +23,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use attempt::Retry;
 use serde_json::{Map, Value};
 
 use crate::fault::Fault;
@@ -147,11 +148,13 @@ fn lead(job: &Job, record: &Record, next_run: u32, signals: &mut Signals) -> Res
         let number = first + tried;
         let end = attempt::run(job, number, &mut recorder, &mut crew, signals)?;
         tried += 1;
-        let again = end.state == Outcome::Failed && end.retry && tried < job.head.run.attempts;
-        if !again {
+        if end.retry != Retry::Here || tried >= job.head.run.attempts {
             break end;
         }
     };
+    if end.retry == Retry::Relaunch {
+        ask_for_another_launch(&job.vars);
+    }
     let code = match end.state {
         Outcome::Done => 0,
         // A failure after which the chain goes on must look like success: aftercorr asks for 0.
@@ -163,6 +166,13 @@ fn lead(job: &Job, record: &Record, next_run: u32, signals: &mut Signals) -> Res
     }
     drop_empty_job_log();
     Ok(code)
+}
+
+/// Tells the job script that another launch of the ranks makes sense; how many there may be, it knows.
+fn ask_for_another_launch(vars: &Vars) {
+    let Some(file) = vars.get("HPCSWEEP_AGAIN") else { return };
+    // Without it the trial stays as recorded: failed.
+    let _ = disk::append(std::path::Path::new(file), b"");
 }
 
 /// Whether the chain has stopped before this trial.

@@ -147,6 +147,7 @@ pub(super) fn helper(job: &Job, scratch: &Scratch, env: &mut Vars) -> Result<(He
     // The helper is the MPI process: it keeps what the launcher set, the program does not.
     let mut own: Vars = job.vars.clone();
     own.insert(launch::VERSION_VARIABLE.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    own.insert("HPCSWEEP_REASON".to_owned(), sync.reason.to_string_lossy().into_owned());
     env.retain(|name, _| !is_mpi_variable(name));
     env.insert("HPCSWEEP_SYNC".to_owned(), theirs.as_raw_fd().to_string());
     let argv = vec![heavy, "sync".to_owned(), file.to_string_lossy().into_owned()];

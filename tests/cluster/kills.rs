@@ -80,7 +80,7 @@ fn the_worker_ends_a_trial_before_its_time_is_over() {
 
 /// Gives a job back to the queue, and takes away most of the two minutes that Slurm then makes it wait.
 /// (In the same second the node would not take it: it remembers that the job was killed.)
-fn requeue(world: &World, id: &str) {
+pub(crate) fn requeue(world: &World, id: &str) {
     world.call("/usr/bin/scontrol", &["requeue", id]);
     world.until("in the queue again", || {
         let job = format!("jobid={id}");

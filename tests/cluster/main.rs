@@ -14,4 +14,6 @@ mod limits;
 mod programs;
 mod ranks;
 mod retry;
+#[cfg(all(feature = "mpi", feature = "torch"))]
+mod train;
 mod world;

@@ -120,11 +120,11 @@ fn only_the_number_counts_where_the_plan_says_so() {
 #[test]
 fn an_allocation_says_which_devices_there_are() {
     let mut world = World::new();
-    // The node's own numbers count, not those a cgroup shows.
+    // The plan names them by the node's own numbers, CUDA by those that a cgroup shows.
     world.set("SLURM_JOB_GPUS", "4,5");
     world.set("CUDA_VISIBLE_DEVICES", "0,1");
     world.local(&shell(SHOW, "[[trials]]\ngpu_ids_abs = [5]\n"), &[]).ok();
-    assert_eq!(seen(&world, 1), ["5"]);
+    assert_eq!(seen(&world, 1), ["1"]);
     let ran = world.local(&shell(SHOW, "[[trials]]\ngpu_ids_abs = [0]\n"), &[]);
     assert_eq!(
         ran.whole(),

@@ -14,11 +14,12 @@ const SHOWN_TOKEN: &str = "token123";
 const SHOWN_WORLD: &str = "/shared/ada";
 
 /// Every golden file.
-const GOLDEN: [&str; 8] = [
+const GOLDEN: [&str; 9] = [
     "everything.sh",
     "minimal.sh",
     "odd-folder.sh",
     "ranks.sh",
+    "relaunched-ranks.sh",
     "second-link.sh",
     "setup-modules.sh",
     "setup-site-modules.sh",
@@ -139,6 +140,16 @@ a = [1, 2, 3, 4]
 "#;
     submit(&world, plan, &["--max-running", "2"]);
     check(&world, "results/demo", "0001.sh", "everything.sh");
+}
+
+/// Ranks over MPI cannot begin anew within one launch.
+#[test]
+fn another_attempt_over_mpi_is_another_launch() {
+    let world = slurm();
+    let plan = MINIMAL.replace("[run]", "[run]\nattempts = 3")
+        + "[metrics]\nsync = \"mpi\"\n[resources]\nranks = 2\n";
+    submit(&world, &plan, &[]);
+    check(&world, "results/demo", "0001.sh", "relaunched-ranks.sh");
 }
 
 #[test]

@@ -1,14 +1,39 @@
-//! Whether MPI sees the ranks that the launcher has started.
+//! The start of MPI: whether it comes up, and whether it sees the ranks that the launcher has started.
 
+use std::path::Path;
+
+use anyhow::Result;
 use hpcsweep::fault::Fault;
+use hpcsweep::host::disk;
 use hpcsweep::sync::peers::Peers;
+
+use crate::{end, mpi::World};
+
+/// Starts MPI as this rank. Most libraries do not return from MPI_Init where they do not understand the
+/// launcher: they print a page and end the process (Open MPI 4 under `srun --mpi=none`). So what is to be
+/// said then is written down before, and taken back afterwards.
+///
+/// # Errors
+/// When MPI cannot be called from here, or sees another number of ranks.
+pub(crate) fn start(rank: u32, world: u32, host: &str, reason: &Path) -> Result<World> {
+    let fault = Fault::machine(format!("MPI did not start on rank {rank} ({host})")).hint(
+        "try `srun --mpi=pmix` (see `srun --mpi=list`) or mpirun; MPI's own words are in the log",
+    );
+    disk::append(reason, end::line(&fault.to_string()).as_bytes())?;
+    let mpi = World::init()?;
+    disk::remove_if_there(reason)?;
+    if mpi.size() != world {
+        settle(rank, world, host, &mpi)?;
+    }
+    Ok(mpi)
+}
 
 /// Compares what MPI sees with what the launcher said, before anything is sent.
 ///
 /// # Errors
 /// When MPI sees another number of ranks: usually N processes of which each is alone, because MPI does
 /// not understand the launcher; or when it gives this one another number.
-pub(crate) fn settle(rank: u32, world: u32, host: &str, peers: &dyn Peers) -> Result<(), Fault> {
+fn settle(rank: u32, world: u32, host: &str, peers: &dyn Peers) -> Result<(), Fault> {
     let sees = peers.size();
     if sees == 1 && world > 1 {
         let sentence = format!(

@@ -35,9 +35,10 @@ fn main() -> ExitCode {
     if let Ok(theirs) = std::env::var(VERSION_VARIABLE)
         && theirs != own
     {
-        eprintln!("error: this is hpcsweep-worker {own}, but hpcsweep is {theirs}");
-        eprintln!("hint: install both programs of one version together");
-        return ExitCode::from(4);
+        return refuse(
+            &format!("this is hpcsweep-worker {own}, but hpcsweep is {theirs}"),
+            "install both programs of one version together",
+        );
     }
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -60,15 +61,27 @@ fn main() -> ExitCode {
         }
         #[cfg(all(feature = "mpi", feature = "torch"))]
         ["selftest", what] => selftest::main(what),
-        ["train" | "evaluate" | "sync", ..] => {
-            eprintln!("error: this hpcsweep-worker was built without MPI or libtorch");
-            eprintln!("hint: build it with `cargo build --release --features mpi,torch`");
-            ExitCode::from(4)
-        }
+        ["train" | "evaluate" | "sync", ..] => refuse(
+            "this hpcsweep-worker was built without MPI or libtorch",
+            "build it with `cargo build --release --features mpi,torch`",
+        ),
         _ => {
             eprintln!("error: hpcsweep-worker is started by `hpcsweep worker`");
             eprintln!("hint: `hpcsweep-worker about` says what it was built with");
             ExitCode::from(2)
         }
     }
+}
+
+/// Says why this program cannot do what it is asked: to people, and to the worker that started it.
+#[expect(clippy::print_stderr, reason = "a program of its own speaks for itself")]
+fn refuse(sentence: &str, hint: &str) -> ExitCode {
+    eprintln!("error: {sentence}\nhint: {hint}");
+    if let Some(reason) = std::env::var_os("HPCSWEEP_REASON") {
+        let _ = hpcsweep::host::disk::append(
+            std::path::Path::new(&reason),
+            format!("{sentence}; hint: {hint}\n").as_bytes(),
+        );
+    }
+    ExitCode::from(4)
 }

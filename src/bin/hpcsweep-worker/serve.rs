@@ -62,8 +62,7 @@ fn run(job: &SyncJob) -> Result<()> {
     let mut signals = Signals::listen(&[Signal::SIGUSR1])?;
     let socket = process::adopt_socket(job.socket)
         .map_err(|e| Fault::machine(format!("no socket to the program: {}", disk::reason(&e))))?;
-    let mut world = World::init()?;
-    crate::launch::settle(job.rank, job.world, &job.host, &world)?;
+    let mut world = crate::launch::start(job.rank, job.world, &job.host, &job.reason)?;
     let mut served = Served {
         requests: listen(socket.try_clone()?),
         socket,

@@ -40,7 +40,11 @@ pub(crate) fn choose(job: &Job, vars: &Vars) -> Result<Place> {
         return Ok(Place { device: tch::Device::Cpu, gpu: None });
     }
     cuda::load().map_err(|why| {
-        Fault::machine(format!("cannot load libtorch's CUDA half: {why}"))
+        let sentence = format!(
+            "rank {} on `{}` is to use a GPU, but libtorch's CUDA part cannot be loaded: {why}",
+            job.rank, job.host
+        );
+        Fault::machine(sentence)
             .hint("`hpcsweep doctor` shows what is installed; `device = \"cpu\"` trains without")
     })?;
     let visible = usize::try_from(tch::Cuda::device_count()).unwrap_or(0);
@@ -53,12 +57,9 @@ pub(crate) fn choose(job: &Job, vars: &Vars) -> Result<Place> {
                 Err(why) => why.to_string(),
             },
         };
-        return Err(Fault::machine(format!(
-            "rank {} on `{}` is to use a GPU, but libtorch sees none: {seen}",
-            job.rank, job.host
-        ))
-        .hint("`hpcsweep doctor` shows driver and devices; `device = \"cpu\"` trains without")
-        .into());
+        return Err(Fault::machine(blind(&format!("libtorch sees none: {seen}")))
+            .hint("`hpcsweep doctor` shows driver and devices; `device = \"cpu\"` trains without")
+            .into());
     }
     let index = index(job.local_rank, visible);
     let gpu = Some(uuid(index, vars).unwrap_or_else(|| format!("{index}")));

@@ -35,7 +35,6 @@ use hpcsweep::sync::peers::{Alone, Peers};
 use hpcsweep::train::job::Job;
 
 use crate::end;
-use crate::mpi::World;
 use crate::torch::ddp::Reduce;
 use asked::Asked;
 use trainer::{Trained, Trainer};
@@ -113,10 +112,7 @@ pub(crate) fn run(job: &Job, file: &Path, mut asked: Asked) -> Result<Ending> {
     let vars = vars::snapshot();
     device::threads(&job.config, job);
     let trained = if job.world > 1 {
-        let mut world = World::init()?;
-        if world.size() != job.world {
-            crate::launch::settle(job.rank, job.world, &job.host, &world)?;
-        }
+        let mut world = crate::launch::start(job.rank, job.world, &job.host, &job.reason)?;
         let sums = Box::new(world.sums()?);
         let trained = train(job, &vars, &mut world, sums, &mut asked);
         match trained {
