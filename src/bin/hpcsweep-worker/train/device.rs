@@ -39,12 +39,10 @@ pub(crate) fn choose(job: &Job, vars: &Vars) -> Result<Place> {
     if !wanted {
         return Ok(Place { device: tch::Device::Cpu, gpu: None });
     }
+    let blind =
+        |why: &str| format!("rank {} on `{}` is to use a GPU, but {why}", job.rank, job.host);
     cuda::load().map_err(|why| {
-        let sentence = format!(
-            "rank {} on `{}` is to use a GPU, but libtorch's CUDA part cannot be loaded: {why}",
-            job.rank, job.host
-        );
-        Fault::machine(sentence)
+        Fault::machine(blind(&format!("libtorch's CUDA part cannot be loaded: {why}")))
             .hint("`hpcsweep doctor` shows what is installed; `device = \"cpu\"` trains without")
     })?;
     let visible = usize::try_from(tch::Cuda::device_count()).unwrap_or(0);
