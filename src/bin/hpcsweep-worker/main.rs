@@ -4,6 +4,8 @@
 //! that may name the crates `mpi` and `tch`; a build without these features has neither.
 
 mod about;
+#[cfg(all(feature = "mpi", feature = "torch"))]
+mod bench;
 #[cfg(feature = "mpi")]
 mod end;
 #[cfg(feature = "mpi")]
@@ -60,6 +62,8 @@ fn main() -> ExitCode {
         }
         #[cfg(all(feature = "mpi", feature = "torch"))]
         ["selftest", what] => selftest::main(what),
+        #[cfg(all(feature = "mpi", feature = "torch"))]
+        ["bench", args @ ..] => bench::main(args),
         ["train" | "evaluate" | "sync", ..] => {
             eprintln!("error: this hpcsweep-worker was built without MPI or libtorch");
             eprintln!("hint: build it with `cargo build --release --features mpi,torch`");

@@ -101,12 +101,7 @@ fn a_model_that_cannot_be_trained_is_refused() {
         "{other}"
     );
     // Random numbers are drawn for built-in models alone.
-    let built = config::Model::Mlp {
-        hidden: vec![],
-        outputs: 1,
-        dropout: 0.0,
-        batch_norm: false,
-    };
+    let built = config::Model::Mlp { hidden: vec![], outputs: 1, dropout: 0.0, batch_norm: false };
     let path = Path::new("");
     let built = Model::build(&built, &[4], Device::Cpu, Kind::Float, 0, path).unwrap();
     assert!(!built.save_script(Path::new("/nowhere/model.pt")).unwrap());
