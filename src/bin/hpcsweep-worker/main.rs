@@ -4,6 +4,8 @@
 //! that may name the crates `mpi` and `tch`; a build without these features has neither.
 
 mod about;
+#[cfg(all(feature = "mpi", feature = "torch"))]
+mod bench;
 #[cfg(feature = "mpi")]
 mod end;
 #[cfg(feature = "mpi")]
@@ -65,6 +67,13 @@ fn main() -> ExitCode {
             "this hpcsweep-worker was built without MPI or libtorch",
             "build it with `cargo build --release --features mpi,torch`",
         ),
+        #[cfg(all(feature = "mpi", feature = "torch"))]
+        ["bench", args @ ..] => bench::main(args),
+        ["train" | "evaluate" | "sync", ..] => {
+            eprintln!("error: this hpcsweep-worker was built without MPI or libtorch");
+            eprintln!("hint: build it with `cargo build --release --features mpi,torch`");
+            ExitCode::from(4)
+        }
         _ => {
             eprintln!("error: hpcsweep-worker is started by `hpcsweep worker`");
             eprintln!("hint: `hpcsweep-worker about` says what it was built with");
