@@ -63,17 +63,12 @@ fn main() -> ExitCode {
         }
         #[cfg(all(feature = "mpi", feature = "torch"))]
         ["selftest", what] => selftest::main(what),
+        #[cfg(all(feature = "mpi", feature = "torch"))]
+        ["bench", args @ ..] => bench::main(args),
         ["train" | "evaluate" | "sync", ..] => refuse(
             "this hpcsweep-worker was built without MPI or libtorch",
             "build it with `cargo build --release --features mpi,torch`",
         ),
-        #[cfg(all(feature = "mpi", feature = "torch"))]
-        ["bench", args @ ..] => bench::main(args),
-        ["train" | "evaluate" | "sync", ..] => {
-            eprintln!("error: this hpcsweep-worker was built without MPI or libtorch");
-            eprintln!("hint: build it with `cargo build --release --features mpi,torch`");
-            ExitCode::from(4)
-        }
         _ => {
             eprintln!("error: hpcsweep-worker is started by `hpcsweep worker`");
             eprintln!("hint: `hpcsweep-worker about` says what it was built with");
