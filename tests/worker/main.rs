@@ -4,6 +4,7 @@
 
 mod cases_mp_sync;
 mod ends;
+mod plans;
 mod ranks;
 mod reduced_lines;
 mod selftest;
