@@ -1,10 +1,12 @@
 //! One rank's program from start to end: its process group, its clock, the signals that reach us.
 
+use std::os::unix::process::parent_id;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
+use super::program::LOST_PEERS;
 use crate::host::process;
 use crate::host::signal::Signals;
 
@@ -51,6 +53,8 @@ pub struct Clock {
     pub grace: Duration,
     /// The same where another rank is why; `None`: as long as otherwise.
     pub peer_grace: Option<Duration>,
+    /// Our parent at the start of a trial whose ranks it has wired up for MPI.
+    pub launcher: Option<u32>,
     /// How often [`Happening::Tick`] is reported.
     pub tick: Duration,
 }
@@ -106,9 +110,17 @@ pub fn wait(
             process::kill_group(child, Signal::SIGKILL);
             // A scheduler signals program and worker at once: the program may be gone before we look.
             if stop.is_none() && !status.success() {
-                let moment = Duration::from_millis(if status.signal().is_some() { 50 } else { 0 });
-                stop =
-                    pending(signals, moment).map(|signal| (Stop::Signal(signal), Instant::now()));
+                let said = matches!(process::code_of(status), 1 | LOST_PEERS);
+                let moment = match clock.launcher {
+                    // An MPI library ends its program when its launcher goes, before we hear of it.
+                    Some(_) if !said => 500,
+                    _ if status.signal().is_some() => 50,
+                    _ => 0,
+                };
+                let gone = |_: &()| clock.launcher.is_some_and(|pid| pid != parent_id());
+                stop = pending(signals, Duration::from_millis(moment))
+                    .or_else(|| Some(()).filter(gone).map(|()| Signal::SIGHUP))
+                    .map(|signal| (Stop::Signal(signal), Instant::now()));
             }
             return Ended {
                 code: process::code_of(status),

@@ -83,6 +83,8 @@ pub struct Job {
     pub host: String,
     /// The scheduler's id of this job.
     pub job_id: Option<String>,
+    /// The process that started this one.
+    pub launcher: u32,
 }
 
 /// Runs a worker to its end and returns the exit code for the scheduler: the program's own, or 0 for a
@@ -92,6 +94,7 @@ pub struct Job {
 /// When the trial cannot be found or its record cannot be written.
 pub fn run(request: &Request, vars: Vars) -> Result<i32> {
     let mut signals = child::listen()?;
+    let launcher = std::os::unix::process::parent_id();
     let host = vars::node_name(&vars);
     let rank = rank::derive(&vars, &host)?;
     let tree = Tree::at(&request.sweep);
@@ -101,7 +104,7 @@ pub fn run(request: &Request, vars: Vars) -> Result<i32> {
     let job_id = job_id(&vars);
     // Bare PMIx does not say how many ranks there are; the plan does.
     let world = rank.world_size.unwrap_or(resources.ranks);
-    let job = Job { tree, head, row, resources, rank, world, vars, host, job_id };
+    let job = Job { tree, head, row, resources, rank, world, vars, host, job_id, launcher };
     let (record, next_run) = records::of_trial(&job.tree, trial)?;
     if record.outcome() == Some(Outcome::Done) {
         // Requeued after its end, or submitted twice: a finished result is never made again.
@@ -321,6 +324,7 @@ pub fn clock_of(job: &Job) -> child::Clock {
     let tick = Duration::from_millis(if job.world > 1 { 20 } else { 1000 });
     // A trainer that has lost another rank can save nothing: it waits in a collective.
     let peer_grace = job.head.run.train.is_some().then_some(Duration::ZERO);
+    let launcher = (job.world > 1 && job.head.run.needs_mpi()).then_some(job.launcher);
     let by_scheduler = ["SLURM_JOB_ID", "PBS_JOBID"].iter().any(|n| job.vars.contains_key(*n));
     // Slurm 22.05 does not tell a job its end; newer ones do. Without it, the plan's walltime counts from
     // the start of this worker, which comes a moment after that of the job.
@@ -329,7 +333,13 @@ pub fn clock_of(job: &Job) -> child::Clock {
         .map(|end| end - clock::now())
         .or_else(|| job.resources.walltime_s.map(|seconds| seconds as f64));
     let Some(left) = left else {
-        return child::Clock { deadline: None, grace: Duration::from_secs(30), peer_grace, tick };
+        return child::Clock {
+            deadline: None,
+            grace: Duration::from_secs(30),
+            peer_grace,
+            launcher,
+            tick,
+        };
     };
     // Room to end the program and to write it down before the scheduler's own SIGKILL.
     let margin = if by_scheduler { (left * 0.05).clamp(2.0, 30.0) } else { 0.0 };
@@ -339,6 +349,7 @@ pub fn clock_of(job: &Job) -> child::Clock {
         deadline: Instant::now().checked_add(Duration::from_secs_f64(until.min(1e9))),
         grace: Duration::from_secs_f64(grace),
         peer_grace,
+        launcher,
         tick,
     }
 }
