@@ -70,7 +70,9 @@ impl<'a> Starter<'a> {
         if by_mpirun {
             argv.splice(0..0, mpirun(&env, ranks)?);
             set_up_mpirun(&mut env);
-            return Ok(vec![start(&argv, &env, self.tree)?]);
+            // When we are killed: at a SIGTERM mpirun ends its ranks without their checkpoint, but it hands
+            // this signal on.
+            return Ok(vec![start(&argv, &env, self.tree, Signal::SIGUSR2)?]);
         }
         let mut workers: Vec<Child> = Vec::new();
         for rank in 0..ranks {
@@ -86,7 +88,7 @@ impl<'a> Starter<'a> {
                     env.insert(name.to_owned(), value.to_string());
                 }
             }
-            match start(&argv, &env, self.tree) {
+            match start(&argv, &env, self.tree, Signal::SIGTERM) {
                 Ok(child) => workers.push(child),
                 Err(fault) => {
                     for worker in &workers {
@@ -100,8 +102,8 @@ impl<'a> Starter<'a> {
     }
 }
 
-fn start(argv: &[String], env: &Vars, tree: &Tree) -> Result<Child, Fault> {
-    process::start(argv, env, tree.dir(), process::Sink::Inherit, Signal::SIGTERM, None, &[])
+fn start(argv: &[String], env: &Vars, tree: &Tree, at_our_death: Signal) -> Result<Child, Fault> {
+    process::start(argv, env, tree.dir(), process::Sink::Inherit, at_our_death, None, &[])
         .map_err(|e| process::not_started(&argv[0], &e))
 }
 
