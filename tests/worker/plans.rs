@@ -164,7 +164,8 @@ fn script(path: &Path, text: &str) {
 fn a_heavy_worker_that_cannot_be_used_is_told_in_a_sentence() {
     let other = format!("#!/bin/sh\nHPCSWEEP_VERSION=9.9.9 exec {WORKER} \"$@\"\n");
     let own = env!("CARGO_PKG_VERSION");
-    let cases: [(&dyn Fn(&Path), String); 3] = [
+    type Make<'a> = &'a dyn Fn(&Path);
+    let cases: [(Make<'_>, String); 3] = [
         (
             &|_| (),
             "this trial needs `hpcsweep-worker`, and `$WORLD/bin2/hpcsweep-worker` does not exist"
@@ -234,9 +235,7 @@ fn after_ctrl_c_the_next_submission_goes_on_as_if_nothing_had_been() {
 #[test]
 fn after_kill_9_the_next_submission_goes_on_as_if_nothing_had_been() {
     let world = world();
-    // Only what is asked for is saved.
-    let text = plan(2, "", "").replace("every_steps = 1", "every_steps = 20");
-    world.write("plan.toml", &text);
+    world.write("plan.toml", &plan(2, "", ""));
     let started = world.start(&["submit", "plan.toml", "--local"]);
     until_they_train(&world, 2);
     started.signal(Signal::SIGKILL);
