@@ -240,7 +240,7 @@ fn complete(files: &[File], all: &[Vec<Range<u64>>]) -> Result<(), Fault> {
             let file = starts.iter().position(|file| file.contains(&upto));
             let name = file.map_or("", |k| files[k].name.as_str());
             return Err(Fault::request(format!("no rank is given {left} (file `{name}`)"))
-                .hint("give them to a rank, or say that the rest is left out"));
+                .hint("give them to a rank"));
         }
         upto = range.end;
     }
@@ -360,7 +360,7 @@ mod tests {
         check(
             map([(0, vec![file("a.npz")]), (1, vec![file("b.npz"), file("d.npz")])]),
             "no rank is given samples 15 to 34 (file `c.npz`)\n\
-             hint: give them to a rank, or say that the rest is left out",
+             hint: give them to a rank",
         );
         check(
             map([(0, vec![Item::Range([0, 36])])]),

@@ -12,6 +12,7 @@ use hpcsweep::train::data::dataset::Dataset;
 use hpcsweep::train::sampler::{Distributed, Exact, Own, Place, Sampler, Subset};
 use hpcsweep::train::shard::{File, Item, Rest, Shards};
 use hpcsweep::train::split::{Split, split};
+use hpcsweep::words::count;
 
 use super::exchange;
 
@@ -180,15 +181,16 @@ fn open_train(
     let (set, items) = match &data.sharding {
         Sharding::Samples => (open(&|_| true)?, Items::All),
         Sharding::Files => {
-            let set = open(&|file| file as u64 % place.world() == place.rank());
-            let hint = |error: anyhow::Error| match error.downcast::<Fault>() {
-                Ok(fault) if fault.hint.is_none() => {
-                    fault.hint("`sharding = \"files\"` needs a file for each rank").into()
-                }
-                Ok(fault) => fault.into(),
-                Err(error) => error,
-            };
-            (set.map_err(hint)?, Items::All)
+            let (files, ranks) = (data.train.files(base)?.len() as u64, place.world());
+            if files < ranks {
+                let (files, ranks) = (count(files, "file"), count(ranks, "rank"));
+                let sentence =
+                    format!("`sharding = \"files\"` with {files} for {ranks}: one has none");
+                return Err(Fault::request(sentence)
+                    .hint("use fewer ranks, or `sharding = \"samples\"`")
+                    .into());
+            }
+            (open(&|file| file as u64 % place.world() == place.rank())?, Items::All)
         }
         Sharding::Given(map) => given(map, place, &data.train, base, &open)?,
     };
@@ -221,7 +223,7 @@ fn given(
     if map.len() as u64 != world {
         return Err(Fault::request(format!(
             "`train.data.sharding` is a map of {}, and there are {world}",
-            hpcsweep::words::count(map.len() as u64, "rank")
+            count(map.len() as u64, "rank")
         ))
         .hint("give each rank its list, in rank order")
         .into());
