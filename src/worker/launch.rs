@@ -12,6 +12,9 @@ use crate::rank::is_launcher_variable;
 /// The variable by which the light program tells the heavy one its version.
 pub const VERSION_VARIABLE: &str = "HPCSWEEP_VERSION";
 
+/// How long it may take to say something: the first time, half a gigabyte of libraries comes from the disk.
+const PATIENCE: Duration = Duration::from_secs(90);
+
 /// The path at which the heavy worker is expected: beside this executable, symbolic links resolved.
 ///
 /// # Errors
@@ -36,9 +39,13 @@ pub fn shake_hands(vars: &Vars) -> Result<String> {
     let mut env = vars.clone();
     env.insert(VERSION_VARIABLE.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     let argv = [path.display().to_string(), "--version".to_owned()];
-    let output = process::run(&argv, &env, Duration::from_secs(20))?;
+    let output = process::run(&argv, &env, PATIENCE)?;
     if output.code != Some(0) {
-        let sentence = format!("`{}` cannot run: {}", path.display(), output.stderr.trim());
+        let why = match output.code {
+            Some(_) => output.stderr.trim(),
+            None => "no answer in time",
+        };
+        let sentence = format!("`{}` cannot run: {why}", path.display());
         return Err(Fault::machine(sentence)
             .hint("install both programs of one version together")
             .into());
@@ -60,7 +67,7 @@ pub fn about(vars: &Vars) -> Result<Vec<String>> {
         .collect();
     env.insert(VERSION_VARIABLE.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     let argv = [sibling()?.display().to_string(), "about".to_owned()];
-    let output = process::run(&argv, &env, Duration::from_secs(20))?;
+    let output = process::run(&argv, &env, PATIENCE)?;
     if output.code != Some(0) {
         let why = output.stderr.lines().find(|line| !line.trim().is_empty());
         let why = why.map_or("no answer in time", str::trim);
