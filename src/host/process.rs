@@ -190,6 +190,13 @@ pub fn started(pid: i32) -> Option<u64> {
     fields.get(19)?.parse().ok()
 }
 
+/// Whether a process has children; `None` where the kernel does not tell.
+pub fn has_children(pid: u32) -> Option<bool> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let mut all = tasks.flatten().map(|task| std::fs::read(task.path().join("children")).ok());
+    all.try_fold(false, |any, children| Some(any || !children?.is_empty()))
+}
+
 /// The cores this process may use.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)

@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 
 use super::gpu_pool::Devices;
 use super::grow::{self, Diff};
-use super::starter::Starter;
+use super::starter::{Deserted, Starter};
 use super::wave::Waves;
 use super::{Source, check_caps, check_growth};
 use crate::fault::Fault;
@@ -94,6 +94,7 @@ struct Running {
     by_mpirun: bool,
     /// How often mpirun has been started for it: another attempt takes another launch.
     launches: u32,
+    deserted: Deserted,
     devices: Vec<u32>,
     visible: Option<String>,
     since: Instant,
@@ -280,6 +281,7 @@ impl Executor<'_> {
                 workers,
                 by_mpirun,
                 launches: 1,
+                deserted: Deserted::default(),
                 devices,
                 visible,
                 since,
@@ -311,6 +313,7 @@ impl Executor<'_> {
         let again = &mut self.running[i];
         again.workers = workers;
         again.launches += 1;
+        again.deserted = Deserted::default();
         Ok(true)
     }
 
@@ -331,7 +334,11 @@ impl Executor<'_> {
         let over = |w: &mut Child| matches!(w.try_wait(), Ok(Some(_)) | Err(_));
         let mut i = 0;
         while i < self.running.len() {
-            if !self.running[i].workers.iter_mut().all(over) {
+            let running = &mut self.running[i];
+            if !running.workers.iter_mut().all(over) {
+                if let (true, [mpirun]) = (running.by_mpirun, running.workers.as_slice()) {
+                    running.deserted.look(mpirun);
+                }
                 i += 1;
                 continue;
             }

@@ -2,6 +2,7 @@
 //! MPI's own launcher, set up by variables, which the launchers of other libraries ignore.
 
 use std::process::Child;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use nix::sys::signal::Signal;
@@ -130,6 +131,33 @@ fn set_up_mpirun(env: &mut Vars) {
         env.entry("OMPI_MCA_osc".to_owned()).or_insert_with(|| "^ucx".to_owned());
     }
 }
+
+/// An mpirun whose ranks have all gone but that does not see it: Open MPI 4.1 waits for ever for a rank
+/// that was killed, where a failed one is left to the workers.
+#[derive(Default)]
+pub(super) struct Deserted {
+    had_ranks: bool,
+    since: Option<Instant>,
+}
+
+impl Deserted {
+    /// Looks at a running mpirun; kills it when its last rank has been gone for some seconds.
+    pub(super) fn look(&mut self, mpirun: &Child) {
+        match process::has_children(mpirun.id()) {
+            Some(true) => *self = Self { had_ranks: true, since: None },
+            Some(false) if self.had_ranks => {
+                let since = *self.since.get_or_insert_with(Instant::now);
+                if since.elapsed() > PATIENCE {
+                    process::kill_group(mpirun, Signal::SIGKILL);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// How long an mpirun may outlive its ranks; it takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What a worker is started with: our environment without an outer job's ranks, but with what an
 /// allocation grants.

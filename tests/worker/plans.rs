@@ -248,6 +248,47 @@ fn after_kill_9_the_next_submission_goes_on_as_if_nothing_had_been() {
     assert!(weights(&world) == calm(2), "the weights differ");
 }
 
+/// The worker of a rank is killed: its trainer dies with it, the other ranks end, and nothing waits.
+#[test]
+fn a_killed_worker_ends_the_trial_and_the_next_run_goes_on() {
+    let world = world();
+    world.write("plan.toml", &plan(2, "", ""));
+    let submit = ["submit", "plan.toml", "--local", "--retry"];
+    for (run, rank) in [(1, 1), (2, 0)] {
+        let started = world.start(&submit);
+        wait_until("it trains", || {
+            trainers(&world).len() == 2 && record(&world, run).contains("\"metrics\"")
+        });
+        let worker = trainers(&world).into_iter().find_map(|pid| {
+            let of =
+                |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+            let is_it = of("environ").contains(&format!("\0OMPI_COMM_WORLD_RANK={rank}\0"));
+            let parent = of("stat").rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok();
+            parent.filter(|_| is_it)
+        });
+        kill(Pid::from_raw(worker.unwrap()), Signal::SIGKILL).unwrap();
+        let ran = started.end(&world);
+        assert_ne!(ran.code, 0, "{}", ran.whole());
+        let (state, reason) = (state(&world), reason(&world));
+        match rank {
+            1 => assert!(
+                state == "failed"
+                    && reason.starts_with("exit code 1: rank 1 on ")
+                    && reason.ends_with(" vanished"),
+                "{state}: {reason}"
+            ),
+            _ => assert_eq!(
+                (state.as_str(), reason.as_str()),
+                ("interrupted", "its worker was killed")
+            ),
+        }
+        wait_until("its trainers are gone", || trainers(&world).is_empty());
+    }
+    world.run(&submit).ok();
+    assert_went_on(&world);
+    assert!(weights(&world) == calm(2), "the weights differ");
+}
+
 #[test]
 fn a_killed_trainer_is_started_again_as_often_as_the_plan_says() {
     let world = world();
