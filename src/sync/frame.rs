@@ -67,7 +67,10 @@ impl Request {
         let head: RequestHead = match serde_json::from_slice(&head) {
             Ok(head) => head,
             Err(error) => {
-                let Ok(Length { bytes }) = serde_json::from_slice(&head) else {
+                // serde would read a list as the fields in their order.
+                let is_object = head.trim_ascii_start().starts_with(b"{");
+                let length = serde_json::from_slice(&head).ok().filter(|_| is_object);
+                let Some(Length { bytes }) = length else {
                     return Err(lost(format!("the head is not as it should be: {error}")));
                 };
                 wire::skip(from, bytes)?;

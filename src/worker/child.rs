@@ -117,9 +117,14 @@ pub fn wait(
                     _ if status.signal().is_some() => 50,
                     _ => 0,
                 };
+                let trains = clock.peer_grace.is_some();
                 let gone = |_: &()| clock.launcher.is_some_and(|pid| pid != parent_id());
                 stop = pending(signals, Duration::from_millis(moment))
                     .or_else(|| Some(()).filter(gone).map(|()| Signal::SIGHUP))
+                    // A trainer that was signalled itself says that it has saved and can go on.
+                    .or_else(|| {
+                        (trains && process::code_of(status) == 143).then_some(Signal::SIGTERM)
+                    })
                     .map(|signal| (Stop::Signal(signal), Instant::now()));
             }
             return Ended {

@@ -150,15 +150,16 @@ fn is_private(name: &str) -> bool {
     name.starts_with("HPCSWEEP_") && !["HPCSWEEP_SITE", "HPCSWEEP_SMOKE"].contains(&name)
 }
 
-/// Lets Python find our module where it is installed: `bin/../share/hpcsweep/python`. What the user has on
-/// PYTHONPATH comes first.
+/// Lets Python find our module: where it is installed (`bin/../share/hpcsweep/python`), or in the sources
+/// that we were built in. What the user has on PYTHONPATH comes first.
 fn find_module(env: &mut Vars) -> Result<()> {
     let exe = disk::own_executable()?;
     let prefix = exe.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
-    let folder = prefix.join("share/hpcsweep/python");
-    if !folder.is_dir() {
+    let places = [prefix.join("share/hpcsweep/python"), prefix.join("../site/python")];
+    let Some(folder) = places.iter().find(|folder| folder.join("hpcsweep").is_dir()) else {
         return Ok(());
-    }
+    };
+    let folder = disk::absolute(folder);
     let folder = path_text(&folder);
     let paths = env.entry("PYTHONPATH".to_owned()).or_default();
     if paths.split(':').any(|path| path == folder) {

@@ -103,6 +103,15 @@ fn assert_went_on(world: &World) {
     let epoch: u32 =
         place.unwrap_or_else(|| panic!("it did not go on: {}", log.whole())).parse().unwrap();
     assert!(epoch < 8, "{}", log.whole());
+    // The whole curve is told, also what was learnt before.
+    let ran = world.run(&["collect", "--steps", "--format", "jsonl"]);
+    let epochs: Vec<u64> = ran
+        .ok()
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .filter_map(|row| row["epoch"].as_u64())
+        .collect();
+    assert_eq!(epochs, (1..=8).collect::<Vec<u64>>());
 }
 
 #[test]

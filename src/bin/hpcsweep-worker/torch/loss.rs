@@ -30,6 +30,19 @@ pub(crate) fn loss(kind: Loss, outputs: &Tensor, targets: &Tensor) -> Result<Ten
         }),
     }
     .or_fault()
+    .map_err(|fault| beyond(kind, outputs, targets).unwrap_or(fault))
+}
+
+/// The fault of a class that the model has no output for, if that is what is wrong.
+fn beyond(kind: Loss, outputs: &Tensor, targets: &Tensor) -> Option<Fault> {
+    let classes = *outputs.size().get(1)?;
+    let largest = targets.f_max().ok()?.f_int64_value(&[]).ok()?;
+    (kind == Loss::CrossEntropy && largest >= classes).then(|| {
+        Fault::request(format!(
+            "a target is of class {largest}, and the model has {classes} outputs"
+        ))
+        .hint("classes are numbered from 0; set `outputs` of `[train] model` to their number")
+    })
 }
 
 /// How many samples of a batch are classified rightly; `None` for losses of values. Of several logits of

@@ -14,7 +14,7 @@ use super::checkpoint::folder::{self, BEST_SCRIPT, Work};
 use super::checkpoint::pieces;
 use super::state::State;
 use super::trainer::Trainer;
-use super::{AllKnow, exchange, tell};
+use super::{AllKnow, exchange, lines, tell};
 use crate::torch::model::Model;
 use crate::torch::optim::Optimizer;
 
@@ -55,6 +55,9 @@ pub(super) fn resume(
     if peers.rank() == 0 {
         let progress = &state.progress;
         tell(&format!("going on after epoch {}, step {}", progress.epoch, progress.step));
+        for line in &progress.lines {
+            lines::append(job, line)?;
+        }
     }
     Ok(())
 }

@@ -32,6 +32,10 @@ pub(crate) struct Progress {
     pub(crate) good_steps: u64,
     /// Why training has ended early, when it has.
     pub(crate) stopped: Option<Reason>,
+    /// The metric lines of the epochs that are over: an attempt that goes on tells them again, so that
+    /// each attempt's record holds the whole curve.
+    #[serde(default)]
+    pub(crate) lines: Vec<serde_json::Value>,
 }
 
 impl Progress {
@@ -47,6 +51,7 @@ impl Progress {
             scale: GradScaler::default().scale,
             good_steps: 0,
             stopped: None,
+            lines: Vec::new(),
         }
     }
 

@@ -186,6 +186,7 @@ impl<'a> Trainer<'a> {
         let is_best = self.decide(&line)?;
         if self.peers.rank() == 0 {
             lines::append(self.job, &line)?;
+            self.state.progress.lines.push(serde_json::to_value(&line)?);
         }
         if is_best {
             self.keep_best()?;
