@@ -145,9 +145,10 @@ impl Deserted {
     pub(super) fn look(&mut self, mpirun: &Child) {
         match process::has_children(mpirun.id()) {
             Some(true) => *self = Self { had_ranks: true, since: None },
-            Some(false) if self.had_ranks => {
+            Some(false) => {
                 let since = *self.since.get_or_insert_with(Instant::now);
-                if since.elapsed() > PATIENCE {
+                let patience = if self.had_ranks { PATIENCE } else { START };
+                if since.elapsed() > patience {
                     process::kill_group(mpirun, Signal::SIGKILL);
                 }
             }
@@ -158,6 +159,9 @@ impl Deserted {
 
 /// How long an mpirun may outlive its ranks; it takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long it may take to start them; it takes tenths of a second.
+const START: Duration = Duration::from_secs(90);
 
 /// What a worker is started with: our environment without an outer job's ranks, but with what an
 /// allocation grants.
