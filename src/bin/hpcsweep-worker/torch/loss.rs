@@ -35,9 +35,12 @@ pub(crate) fn loss(kind: Loss, outputs: &Tensor, targets: &Tensor) -> Result<Ten
 
 /// The fault of a class that the model has no output for, if that is what is wrong.
 fn beyond(kind: Loss, outputs: &Tensor, targets: &Tensor) -> Option<Fault> {
+    if kind != Loss::CrossEntropy {
+        return None;
+    }
+    let largest = classes(outputs, targets).ok()?.f_max().ok()?.f_int64_value(&[]).ok()?;
     let classes = *outputs.size().get(1)?;
-    let largest = targets.f_max().ok()?.f_int64_value(&[]).ok()?;
-    (kind == Loss::CrossEntropy && largest >= classes).then(|| {
+    (largest >= classes).then(|| {
         Fault::request(format!(
             "a target is of class {largest}, and the model has {classes} outputs"
         ))
@@ -142,6 +145,17 @@ mod tests {
         assert_eq!(
             loss(Loss::CrossEntropy, &outputs, &one).unwrap_err().to_string(),
             "cross entropy needs the number of a class for each sample: targets are [1], outputs [3, 1]"
+        );
+    }
+
+    #[test]
+    fn a_class_without_an_output_is_named() {
+        let outputs = Tensor::from_slice(&[1.0, 2.0, 3.0, 4.0]).view([2, 2]);
+        let targets = Tensor::from_slice(&[1, 2]);
+        assert_eq!(
+            loss(Loss::CrossEntropy, &outputs, &targets).unwrap_err().to_string(),
+            "a target is of class 2, and the model has 2 outputs\nhint: classes are numbered from 0; \
+             set `outputs` of `[train] model` to their number"
         );
     }
 }
