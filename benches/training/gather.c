@@ -1,5 +1,6 @@
 /* MPI_Allgather of bytes into a buffer that is kept, on orders from a socket: what no sync can beat.
- * An order is "0 BYTES CALLS"; the answer the seconds of one call, the mean. */
+ * An order is "0 BYTES CALLS"; the answer the seconds of one call, the mean. It asks for the thread level of
+ * every program that has threads, as the worker does. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +10,8 @@
 
 int main(int argc, char **argv) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
-  int size, end = socket(AF_UNIX, SOCK_STREAM, 0);
-  MPI_Init(&argc, &argv);
+  int level, size, end = socket(AF_UNIX, SOCK_STREAM, 0);
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   strncpy(address.sun_path, argv[1], sizeof address.sun_path - 1);
   if (connect(end, (struct sockaddr *)&address, sizeof address)) {

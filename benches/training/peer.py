@@ -14,10 +14,11 @@ RANK, WORLD = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1
 def orders(path):
     end = socket.socket(socket.AF_UNIX)
     end.connect(path)
-    lines = end.makefile("rw", buffering=1)
+    lines = end.makefile("rw")
     for line in lines:
         answer = yield [int(word) for word in line.split()]
         lines.write(" ".join("%e" % seconds for seconds in answer) + "\n")
+        lines.flush()
         yield
 
 

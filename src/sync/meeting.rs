@@ -17,19 +17,27 @@ pub(super) struct Meeting {
 }
 
 impl Meeting {
-    /// Says what this rank is about to do and hears the others. Two messages; one where nobody has a tail.
+    /// Says what this rank is about to do and hears the others. One message; two where anybody has more
+    /// to say than a word, three where that has a tail.
     pub(super) fn hold(
         peers: &mut dyn Peers,
         mut mine: Header,
         tail: &[u8],
     ) -> Result<Self, Fault> {
         mine.tail = tail.len() as u64;
-        let world = peers.size() as usize;
-        let mut bytes = vec![0; world * header::SIZE];
-        peers.all_gather(&mine.encode(), &mut bytes)?;
-        let (chunks, _) = bytes.as_chunks();
-        let headers: Vec<Header> =
-            chunks.iter().map(Header::decode).collect::<Option<_>>().ok_or_else(garbled)?;
+        let headers = match announce(peers, &mine)? {
+            Said::Same => vec![mine; peers.size() as usize],
+            Said::Headers(headers) => headers,
+        };
+        Self::of(peers, headers, tail)
+    }
+
+    /// Hears the tails that go with these headers.
+    pub(super) fn of(
+        peers: &mut dyn Peers,
+        headers: Vec<Header>,
+        tail: &[u8],
+    ) -> Result<Self, Fault> {
         let lens: Vec<usize> = headers.iter().map(|header| header.tail as usize).collect();
         let all = items::gather_bytes(peers, tail, &lens)?;
         let mut rest = all.as_slice();
@@ -71,6 +79,45 @@ impl Meeting {
         }
         Ok(())
     }
+}
+
+/// What the ranks are about to do.
+pub(super) enum Said {
+    /// All of them the same, and there is nothing more to hear.
+    Same,
+    /// By rank.
+    Headers(Vec<Header>),
+}
+
+/// Words of so many ranks need no memory of their own.
+const FEW: usize = 32;
+
+/// Says what this rank is about to do and hears the others, but for their tails.
+pub(super) fn announce(peers: &mut dyn Peers, mine: &Header) -> Result<Said, Fault> {
+    let world = peers.size() as usize;
+    let word = mine.word();
+    let (mut few, mut many) = ([0; 8 * FEW], Vec::new());
+    let words = if world <= FEW {
+        &mut few[..8 * world]
+    } else {
+        many.resize(8 * world, 0);
+        many.as_mut_slice()
+    };
+    peers.all_gather(&word.to_le_bytes(), words)?;
+    let (words, _) = words.as_chunks();
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    if word != header::LONG && words.clone().all(|other| other == word) {
+        return Ok(Said::Same);
+    }
+    if words.clone().any(|word| word == header::LONG) {
+        let mut said = vec![0; world * header::SIZE];
+        peers.all_gather(&mine.encode(), &mut said)?;
+        let (chunks, _) = said.as_chunks();
+        let headers = chunks.iter().map(Header::decode).collect::<Option<_>>();
+        return headers.map(Said::Headers).ok_or_else(garbled);
+    }
+    let headers = words.map(Header::of_word).collect::<Option<_>>();
+    headers.map(Said::Headers).ok_or_else(garbled)
 }
 
 /// Meets for a call that brings these entries, in the order of their keys.
