@@ -17,7 +17,7 @@ const THEIRS: [&str; 6] = [
     "import torch",
     "process group",
     "import numpy, data",
-    "model, DDP",
+    "model, DDP, optimizer",
     "the step",
 ];
 

@@ -90,23 +90,10 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// As one word, where it fits: no tail, at most one dimension. [`LONG`] stands for all that does not.
+    /// As one word, or [`LONG`].
     pub(super) fn word(&self) -> u64 {
-        let kind = match &self.kind {
-            None => 0,
-            Some(Kind { form, dtype, shape }) => {
-                let (ndim, len) = match shape.as_slice() {
-                    [] => (1, 0),
-                    [len] if *len < 1 << 36 => (2, *len),
-                    _ => return LONG,
-                };
-                ndim | (*form as u64) << 2 | (*dtype as u64) << 5 | len << 9
-            }
-        };
-        if self.tail > 0 {
-            return LONG;
-        }
-        (self.op as u64 + 1) | u64::from(self.options) << 3 | kind << 19
+        let kind = self.kind.as_ref().map(|kind| (kind.form, kind.dtype, kind.shape.as_slice()));
+        if self.tail > 0 { LONG } else { word(self.op, self.options, kind) }
     }
 
     /// What [`Self::word`] has made; none when it is [`LONG`] or nothing of ours.
@@ -165,6 +152,23 @@ impl Header {
             tail: u64::from_le_bytes(words[0]),
         })
     }
+}
+
+/// A header without a tail as one word, where it fits: at most one dimension. [`LONG`] stands for all that
+/// does not.
+pub(super) fn word(op: Op, options: u16, kind: Option<(Form, Dtype, &[u64])>) -> u64 {
+    let kind = match kind {
+        None => 0,
+        Some((form, dtype, shape)) => {
+            let (ndim, len) = match shape {
+                [] => (1, 0),
+                [len] if *len < 1 << 36 => (2, *len),
+                _ => return LONG,
+            };
+            ndim | (form as u64) << 2 | (dtype as u64) << 5 | len << 9
+        }
+    };
+    (op as u64 + 1) | u64::from(options) << 3 | kind << 19
 }
 
 #[cfg(test)]

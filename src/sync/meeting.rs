@@ -25,7 +25,7 @@ impl Meeting {
         tail: &[u8],
     ) -> Result<Self, Fault> {
         mine.tail = tail.len() as u64;
-        let headers = match announce(peers, &mine)? {
+        let headers = match announce(peers, mine.word(), || mine.encode())? {
             Said::Same => vec![mine; peers.size() as usize],
             Said::Headers(headers) => headers,
         };
@@ -92,10 +92,14 @@ pub(super) enum Said {
 /// Words of so many ranks need no memory of their own.
 const FEW: usize = 32;
 
-/// Says what this rank is about to do and hears the others, but for their tails.
-pub(super) fn announce(peers: &mut dyn Peers, mine: &Header) -> Result<Said, Fault> {
+/// Says what this rank is about to do, in a word and if need be in a header, and hears the others, but for
+/// their tails.
+pub(super) fn announce(
+    peers: &mut dyn Peers,
+    word: u64,
+    header: impl FnOnce() -> [u8; header::SIZE],
+) -> Result<Said, Fault> {
     let world = peers.size() as usize;
-    let word = mine.word();
     let (mut few, mut many) = ([0; 8 * FEW], Vec::new());
     let words = if world <= FEW {
         &mut few[..8 * world]
@@ -111,7 +115,7 @@ pub(super) fn announce(peers: &mut dyn Peers, mine: &Header) -> Result<Said, Fau
     }
     if words.clone().any(|word| word == header::LONG) {
         let mut said = vec![0; world * header::SIZE];
-        peers.all_gather(&mine.encode(), &mut said)?;
+        peers.all_gather(&header(), &mut said)?;
         let (chunks, _) = said.as_chunks();
         let headers = chunks.iter().map(Header::decode).collect::<Option<_>>();
         return headers.map(Said::Headers).ok_or_else(garbled);

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::header::{Header, Op};
+use super::header::{self, Header, Op};
 use super::items::{self, Kind};
 use super::meeting::{self, Meeting, Said};
 use super::peers::Peers;
@@ -47,10 +47,13 @@ pub fn gather_slice_into<T: Element>(
     mine: &[T],
     all: &mut Vec<T>,
 ) -> Result<(), Fault> {
-    let shape = vec![mine.len() as u64];
-    let kind = Some(Kind { form: Form::Array, dtype: T::DTYPE, shape });
-    let header = Header { op: Op::GatherSlice, options: 0, kind, tail: 0 };
-    let headers = match meeting::announce(peers, &header)? {
+    let (op, len) = (Op::GatherSlice, mine.len() as u64);
+    let header = || {
+        let kind = Some(Kind { form: Form::Array, dtype: T::DTYPE, shape: vec![len] });
+        Header { op, options: 0, kind, tail: 0 }.encode()
+    };
+    let word = header::word(op, 0, Some((Form::Array, T::DTYPE, &[len])));
+    let headers = match meeting::announce(peers, word, header)? {
         // The usual case, in which not even a length differs, costs no more than the two exchanges.
         Said::Same => {
             all.resize(mine.len() * peers.size() as usize, T::zeroed());

@@ -14,6 +14,7 @@ use crate::torch::ddp::{Ddp, Options, Reduce};
 use crate::torch::loss::loss;
 use crate::torch::model::Model;
 use crate::torch::optim::Optimizer;
+use crate::train::device::keep_memory;
 use crate::train::feed::Feed;
 use crate::train::samples::Samples;
 
@@ -42,6 +43,7 @@ pub(super) fn run(file: &Path, began: f64) -> Result<()> {
         None => &mut alone,
     };
     tch::set_num_threads(1);
+    keep_memory();
     let samples = Samples::open(&config, Path::new(""), peers)?;
     let batches = samples.train.sampler.batches(0, config.batch_size, false);
     let mut feed = Feed::start(&samples.train, batches, 0, samples.how, Device::Cpu, 1)?;

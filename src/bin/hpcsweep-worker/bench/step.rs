@@ -16,6 +16,7 @@ use crate::torch::ddp::{Ddp, Options, Reduce, weight};
 use crate::torch::loss::{correct, loss};
 use crate::torch::model::Model;
 use crate::torch::optim::Optimizer;
+use crate::train::device::keep_memory;
 use crate::train::exchange::Word;
 
 /// Samples of a rank in a step.
@@ -31,6 +32,7 @@ const RATE: f64 = 1e-3;
 pub(super) fn run(world: &World, orders: &mut Orders, model: &str, overlap: bool) -> Result<()> {
     tch::set_num_threads(1);
     tch::set_num_interop_threads(1);
+    keep_memory();
     let config: ModelConfig = serde_json::from_str(model)?;
     let model = Model::build(&config, &SAMPLE, Device::Cpu, Kind::Float, 1, Path::new(""))?;
     let sums = || -> Result<Box<dyn Reduce>, Fault> {

@@ -1,4 +1,4 @@
-//! Where a rank computes: its threads, and its GPU or the CPU.
+//! Where a rank computes: its threads, its memory, and its GPU or the CPU.
 
 use anyhow::Result;
 use hpcsweep::fault::Fault;
@@ -6,6 +6,7 @@ use hpcsweep::host::{Vars, gpus};
 use hpcsweep::rank::visible_devices;
 use hpcsweep::train::config::{self, Config};
 use hpcsweep::train::job::Job;
+use nix::libc;
 
 use crate::torch::cuda;
 
@@ -19,11 +20,24 @@ pub(crate) struct Place {
 }
 
 /// Sets the number of threads: what the configuration says, else the cores the rank asked for. Without
-/// this, MKL under mpirun takes one thread, and every rank of a node otherwise all cores.
+/// this, MKL under mpirun takes one thread, and every rank of a node otherwise all cores. Memory is kept.
 pub(crate) fn threads(config: &Config, job: &Job) {
     let threads = config.threads.unwrap_or(u64::from(job.cores)).clamp(1, 4096) as i32;
     tch::set_num_threads(threads);
     tch::set_num_interop_threads(1);
+    keep_memory();
+}
+
+/// Keeps the memory that tensors have left for those to come. Without this, glibc gives it back to the
+/// system, and each step faults it in again, page by page: a fifth of the step of a small network.
+#[expect(unsafe_code, reason = "settings of the C library's allocator")]
+pub(crate) fn keep_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: sets two numbers of malloc, which may be done at any time.
+    unsafe {
+        libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 30);
+    }
 }
 
 /// Chooses the device of this rank and makes libtorch ready for it. Must come before the first tensor.

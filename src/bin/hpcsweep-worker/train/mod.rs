@@ -11,7 +11,7 @@
 
 mod asked;
 mod checkpoint;
-mod device;
+pub(crate) mod device;
 mod evaluation;
 pub(crate) mod exchange;
 pub(crate) mod feed;

@@ -18,7 +18,7 @@
 
 use tch::{TchError, Tensor};
 
-use super::layers::{Conv, Linear, Place, dropout};
+use super::layers::{Conv, Linear, Place, channels_last, dropout};
 use super::{Net, Parts};
 
 /// See the head of this file.
@@ -55,7 +55,7 @@ impl Cnn {
 
 impl Net for Cnn {
     fn forward(&self, x: &Tensor, train: bool) -> tch::Result<Tensor> {
-        let mut x = x.shallow_clone();
+        let mut x = channels_last(x)?;
         for conv in &self.features {
             x = conv.forward(&x)?.f_relu()?;
             x = x.f_max_pool2d([2, 2], [2, 2], [0, 0], [1, 1], false)?;

@@ -171,6 +171,17 @@ impl BatchNorm {
     }
 }
 
+/// The same images with their channels side by side in memory, where that is faster: in 32 bit on the CPU,
+/// whose convolutions otherwise copy all they read and write into that order and back. All layers keep
+/// it. A step takes a tenth to a third less; sums are rounded in another order, as PyTorch rounds them
+/// with `torch.channels_last`.
+pub(super) fn channels_last(x: &Tensor) -> tch::Result<Tensor> {
+    if x.device() != Device::Cpu || x.kind() != Kind::Float || x.dim() != 4 {
+        return Ok(x.shallow_clone());
+    }
+    x.f_permute([0, 2, 3, 1])?.f_contiguous()?.f_permute([0, 3, 1, 2])
+}
+
 /// `torch.nn.Dropout`, which leaves the random numbers alone where it drops nothing.
 pub(super) fn dropout(x: Tensor, probability: f64, train: bool) -> tch::Result<Tensor> {
     if probability > 0.0 { x.f_dropout(probability, train) } else { Ok(x) }

@@ -6,7 +6,7 @@
 
 use tch::Tensor;
 
-use super::layers::{BatchNorm, Conv, Linear, Place};
+use super::layers::{BatchNorm, Conv, Linear, Place, channels_last};
 use super::{Net, Parts};
 
 /// Two 3x3 convolutions and what goes past them.
@@ -104,7 +104,8 @@ impl Resnet {
 
 impl Net for Resnet {
     fn forward(&self, x: &Tensor, train: bool) -> tch::Result<Tensor> {
-        let mut x = self.norm.forward(&self.conv.forward(x)?, train)?.f_relu_()?;
+        let x = channels_last(x)?;
+        let mut x = self.norm.forward(&self.conv.forward(&x)?, train)?.f_relu_()?;
         for block in self.layers.iter().flatten() {
             x = block.forward(&x, train)?;
         }
