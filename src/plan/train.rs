@@ -58,6 +58,13 @@ fn json(
             Value::Array(items.collect())
         }
         _ => {
+            if let DeValue::Float(number) = item.get_ref()
+                && ["nan", "inf"].iter().any(|odd| number.as_str().ends_with(odd))
+            {
+                let mut fault = Fault::request(format!("`train.{path}` is not a finite number"));
+                fault.place = Some(reader.place(at));
+                reader.report(at, fault);
+            }
             let value = reader.value(&format!("train.{path}"), item);
             value.and_then(|value| serde_json::to_value(value).ok()).unwrap_or(Value::Null)
         }
@@ -226,9 +233,26 @@ impl TrainTemplate {
     }
 }
 
-/// What serde says, with the key in front.
+/// What serde says, with the key in front and in the words of a plan.
 fn sentence(path: &str, said: &str) -> String {
     let name = if path.is_empty() { "train".to_owned() } else { format!("train.{path}") };
+    let (rest, expected) = said.rsplit_once("expected ").unwrap_or((said, ""));
+    let expected = match expected {
+        "u32" | "u64" | "usize" => "a whole number from 0",
+        "i32" | "i64" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a sequence" => "a list",
+        "a string" => "a text",
+        "a map" => "a table",
+        other => other,
+    };
+    let said = if expected.is_empty() { said.into() } else { format!("{rest}expected {expected}") };
+    let said =
+        [("sequence", "list"), ("map", "table"), ("string", "text"), ("floating point", "number")]
+            .into_iter()
+            .fold(said, |said, (old, new)| {
+                said.replacen(&format!("invalid type: {old}"), &format!("invalid type: {new}"), 1)
+            });
     format!("`{name}`: {said}")
 }
 
@@ -335,7 +359,7 @@ hidden = [[16, 8]]
         check(
             "epochs = \"{{ fold + 1 }}\"",
             "epochs = \"many\"",
-            "trial 0: `train.epochs`: invalid type: string \"many\", expected u64
+            "trial 0: `train.epochs`: invalid type: text \"many\", expected a whole number from 0
   plan.toml:7: epochs = \"many\"",
         );
         check(
@@ -353,6 +377,12 @@ hint: did you mean `opt.lr`?",
              `stop`, `precision`, `device`, `seed`, `threads`, `checkpoint`, `non_finite`, \
              `share_gpu`, `evaluate`
   plan.toml:7: epoch = 1",
+        );
+        check(
+            "\"{{ opt.lr }}\"",
+            "nan",
+            "`train.optimizer.lr` is not a finite number
+  plan.toml:8: optimizer = { kind = \"{{ opt.kind }}\", lr = nan }",
         );
         check(
             "[grid]",

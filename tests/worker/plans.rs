@@ -140,7 +140,10 @@ fn folds_run_one_after_the_other_and_a_failure_stops_its_chain() {
     // 1797 images in three folds.
     assert!(of("epochs")[..3].iter().all(|epochs| *epochs == json!(8)));
     let reason = world.status()["trials"][3]["reason"].as_str().unwrap().to_owned();
-    assert!(reason.contains(": the loss is ") && reason.contains("in epoch 1, step "), "{reason}");
+    assert!(
+        reason.contains("the loss of rank ") && reason.contains("in epoch 1, step "),
+        "{reason}"
+    );
 }
 
 #[test]

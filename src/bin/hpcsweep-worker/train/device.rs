@@ -33,10 +33,14 @@ pub(crate) fn threads(config: &Config, job: &Job) {
 #[expect(unsafe_code, reason = "settings of the C library's allocator")]
 pub(crate) fn keep_memory() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: sets two numbers of malloc, which may be done at any time.
+    // SAFETY: sets numbers of malloc, which may be done at any time.
     unsafe {
-        libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
-        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 30);
+        // Before version 2.35 it took no more than half a heap, 32 MiB, and left it at 128 KiB.
+        if libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 30) == 1
+            || libc::mallopt(libc::M_MMAP_THRESHOLD, 32 << 20) == 1
+        {
+            libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
+        }
     }
 }
 

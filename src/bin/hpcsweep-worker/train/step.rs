@@ -127,7 +127,7 @@ impl Trainer<'_> {
         match self.config().non_finite {
             NonFinite::Fail => {
                 let sentence =
-                    format!("rank {rank}: the loss is {odd} in epoch {epoch}, step {step}");
+                    format!("the loss of rank {rank} is {odd} in epoch {epoch}, step {step}");
                 let fault = Fault::request(sentence).hint(
                     "try a smaller learning rate or `clip_norm`; `non_finite = \"skip\"` leaves such \
                      steps out",
