@@ -134,13 +134,14 @@ fn of_sweep(tree: &Tree) -> Result<Vec<Line>> {
     for wave in waves::read(tree)? {
         let map = waves::map(tree, wave.wave)?;
         for array in wave.arrays.iter().filter(|a| journal.job(a.array).is_some()) {
-            submitted.extend(&map[array.first as usize..(array.first + array.count) as usize]);
+            submitted.extend(array.trials(&map));
         }
     }
     let witness = Witness {
         element: &|_| None,
         submitted: &|trial| submitted.contains(&trial),
         asked: false,
+        believes_ends: false,
         executor: lock::is_held(tree),
         on_failure: heads.last().map_or(OnFailure::Stop, |h| h.run.on_failure),
     };

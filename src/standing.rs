@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::plan::OnFailure;
-use crate::scheduler::{Element, State as Word};
+use crate::scheduler::{Element, End, State as Word};
 use crate::tree::records::{Attempt, Outcome, Record};
 use crate::tree::table::Row;
 
@@ -28,6 +28,8 @@ pub enum State {
     Timeout,
     /// It was told to stop, or its worker was killed.
     Interrupted,
+    /// It was taken out of the queue before it began.
+    Cancelled,
     /// Its chain stopped before it.
     Skipped,
     /// The scheduler had it and no longer knows it, and it left no end.
@@ -75,6 +77,8 @@ pub struct Witness<'a> {
     pub submitted: &'a dyn Fn(u64) -> bool,
     /// Whether the scheduler answered (or there is none): if not, its silence means nothing.
     pub asked: bool,
+    /// Whether what the scheduler says of an end may be believed against a record. PBS's may not.
+    pub believes_ends: bool,
     /// Whether an executor on some host holds the sweep now.
     pub executor: bool,
     /// What a failure does to the rest of a chain.
@@ -117,9 +121,7 @@ fn one(
 
     // A record that is closed.
     match (outcome, word) {
-        (Some(Outcome::Done), Some(Word::Ended(word)))
-            if !matches!(word.as_str(), "TIMEOUT" | "CANCELLED" | "PREEMPTED") =>
-        {
+        (Some(Outcome::Done), Some(Word::Ended(End::Failed, word))) if witness.believes_ends => {
             return say(
                 State::Doubtful,
                 &format!("recorded as done, but the scheduler says {word}"),
@@ -144,6 +146,11 @@ fn one(
         }
         (None, _) => {}
     }
+    if let (Some(why), None) = (record.and_then(|r| r.skipped.as_deref()), attempt)
+        && !matches!(word, Some(Word::Queued(_)))
+    {
+        return say(State::Skipped, why);
+    }
     match word {
         Some(Word::Queued(word)) => {
             let reason = element.as_ref().map_or("", |e| e.reason.as_str());
@@ -158,13 +165,14 @@ fn one(
     let stopped = witness.on_failure == OnFailure::Stop && before.is_some_and(State::is_bad);
     if attempt.is_some() {
         return match word {
-            Some(Word::Ended(word)) if word == "TIMEOUT" => {
-                say(State::Timeout, "the scheduler says TIMEOUT")
+            Some(Word::Ended(end, word)) => {
+                let state = match end {
+                    End::Timeout => State::Timeout,
+                    End::Cancelled => State::Interrupted,
+                    End::Failed => State::Failed,
+                };
+                say(state, &format!("the scheduler says {word}"))
             }
-            Some(Word::Ended(word)) if word == "CANCELLED" || word == "PREEMPTED" => {
-                say(State::Interrupted, &format!("the scheduler says {word}"))
-            }
-            Some(Word::Ended(word)) => say(State::Failed, &format!("the scheduler says {word}")),
             Some(_) => say(State::Lost, "the scheduler says COMPLETED, but no end was recorded"),
             None if !(witness.submitted)(trial) && !witness.executor => {
                 say(State::Interrupted, "its worker was killed")
@@ -174,11 +182,10 @@ fn one(
         };
     }
     match word {
-        Some(Word::Ended(word)) if word == "CANCELLED" && stopped => {
-            say(State::Skipped, "its chain stopped")
-        }
-        Some(Word::Ended(word)) if word == "CANCELLED" => {
-            say(State::Interrupted, "cancelled before it began")
+        Some(Word::Ended(End::Cancelled, _)) if stopped => say(State::Skipped, "its chain stopped"),
+        Some(Word::Ended(End::Cancelled, word)) => {
+            let why = if word == "CANCELLED" { "cancelled before it began" } else { word };
+            say(State::Cancelled, why)
         }
         _ if stopped => {
             // Run here, what only was interrupted goes on with the next `submit`.
@@ -186,7 +193,7 @@ fn one(
                 && before.is_some_and(|b| matches!(b, State::Interrupted | State::Lost));
             if resumes { say(State::Pending, "") } else { say(State::Skipped, "its chain stopped") }
         }
-        Some(Word::Ended(word)) => {
+        Some(Word::Ended(_, word)) => {
             say(State::Failed, &format!("the scheduler says {word}, and nothing was recorded"))
         }
         Some(_) => say(State::Lost, "the scheduler says COMPLETED, but nothing was recorded"),
@@ -236,7 +243,7 @@ mod tests {
             result: None,
         });
         let attempt = Attempt { start, end, stopped: None, metrics: vec![], run: 1 };
-        Record { attempts: vec![attempt], torn: 0 }
+        Record { attempts: vec![attempt], ..Record::default() }
     }
 
     /// Who is asked about the trial.
@@ -264,6 +271,7 @@ mod tests {
             element: &element,
             submitted: &|_| !matches!(place, Where::Here(_)),
             asked: !matches!(place, Where::Silent),
+            believes_ends: true,
             executor: matches!(place, Where::Here(true)),
             on_failure: OnFailure::Stop,
         };
@@ -309,13 +317,40 @@ mod tests {
     }
 
     #[test]
+    fn what_its_own_worker_did_not_run_is_skipped_until_it_is_asked_for_again() {
+        let skipped =
+            || Some(Record { skipped: Some("trial 3 failed".to_owned()), ..Record::default() });
+        check(skipped(), Some("FAILED"), Where::Asked, "skipped trial 3 failed");
+        check(skipped(), Some("COMPLETING"), Where::Asked, "skipped trial 3 failed");
+        check(skipped(), None, Where::Silent, "skipped trial 3 failed");
+        check(skipped(), Some("PENDING"), Where::Asked, "queued PENDING");
+    }
+
+    #[test]
+    fn where_a_scheduler_lies_about_ends_the_record_decides() {
+        let rows = [row(0, None)];
+        let records = HashMap::from([(0, attempt(Some(Outcome::Done), 0))]);
+        let state = Word::Ended(crate::scheduler::End::Failed, "exit status 1".to_owned());
+        let element = |_| Some(Element { state: state.clone(), reason: String::new() });
+        let witness = Witness {
+            element: &element,
+            submitted: &|_| true,
+            asked: true,
+            believes_ends: false,
+            executor: false,
+            on_failure: OnFailure::Stop,
+        };
+        assert_eq!(of(&rows, &records, &witness)[0].state, State::Done);
+    }
+
+    #[test]
     fn a_trial_without_a_record_waits_or_is_lost() {
         check(None, None, Where::Here(false), "pending");
         check(None, None, Where::Silent, "queued the scheduler was not asked");
         check(None, None, Where::Asked, "lost the scheduler no longer knows it");
         check(None, Some("PENDING"), Where::Asked, "queued PENDING");
         check(None, Some("RUNNING"), Where::Asked, "running");
-        check(None, Some("CANCELLED"), Where::Asked, "interrupted cancelled before it began");
+        check(None, Some("CANCELLED"), Where::Asked, "cancelled cancelled before it began");
     }
 
     #[test]
@@ -327,6 +362,7 @@ mod tests {
                 element: &|_| None,
                 submitted: &|_| true,
                 asked: false,
+                believes_ends: true,
                 executor: false,
                 on_failure,
             };

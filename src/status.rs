@@ -1,15 +1,14 @@
 //! The state of a sweep: its tree, and one call of its scheduler.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use anyhow::Result;
 
 use crate::host::Vars;
 use crate::plan::OnFailure;
-use crate::scheduler::State as Word;
 use crate::scheduler::calls::Calls;
-use crate::scheduler::slurm::{self, Elements};
+use crate::scheduler::{Element, Elements, State as Word, pbs, slurm};
 use crate::site::Site;
 use crate::standing::{self, Standing, State, Witness};
 use crate::tree::journal::Journal;
@@ -55,15 +54,22 @@ pub fn of(
     let mut records = records::all(&tree)?;
     let journal = Journal::read(&tree)?;
     let mut places: HashMap<u64, (u32, u64)> = HashMap::new();
+    // Trials that share an element with the one before them in their chain.
+    let mut fused: HashSet<u64> = HashSet::new();
     for wave in waves::read(&tree)? {
         let map = waves::map(&tree, wave.wave)?;
         for array in &wave.arrays {
-            let from = array.first as usize;
-            for (index, trial) in map[from..from + array.count as usize].iter().enumerate() {
-                places.insert(*trial, (array.array, index as u64));
+            for (index, _, trial) in array.places(&map) {
+                places.insert(trial, (array.array, index));
+                if array.links > 1 {
+                    fused.insert(trial);
+                } else {
+                    fused.remove(&trial);
+                }
             }
         }
     }
+    let is_pbs = journal.site.as_ref().is_some_and(|(scheduler, _)| scheduler == "pbs");
     let jobs: Vec<String> =
         journal.arrays.keys().filter_map(|&a| journal.job(a).map(str::to_owned)).collect();
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
@@ -86,14 +92,19 @@ pub fn of(
         (HashMap::new(), false, "the results tree alone".to_owned())
     } else {
         let accounting = journal.site.as_ref().is_some_and(|(_, accounting)| *accounting);
-        if !accounting && open.is_empty() {
+        if (is_pbs || !accounting) && open.is_empty() {
             (HashMap::new(), true, "the results tree alone: every trial has ended".to_owned())
         } else {
             let elements = open.iter().filter_map(|trial| {
                 let (array, index) = places.get(trial)?;
                 Some((journal.job(*array)?.to_owned(), *index))
             });
-            ask_scheduler(&mut calls, &jobs, &journal, &elements.collect::<Vec<_>>(), accounting)
+            let elements: Vec<(String, u64)> = elements.collect();
+            if is_pbs {
+                ask_pbs(&mut calls, &elements, accounting)
+            } else {
+                ask_scheduler(&mut calls, &jobs, &journal, &elements, accounting)
+            }
         }
     };
     let executor = lock::is_held(&tree);
@@ -112,9 +123,31 @@ pub fn of(
         }
     }
     let standings = {
-        let element = |trial: u64| {
+        let of_place = |trial: u64| {
             let (array, index) = places.get(&trial)?;
             elements.get(journal.job(*array)?)?.get(*index).cloned()
+        };
+        let before: HashMap<u64, Option<u64>> = rows.iter().map(|r| (r.id, r.after)).collect();
+        // An element that runs a whole chain runs one trial of it at a time.
+        let element = |trial: u64| {
+            let element = of_place(trial)?;
+            let runs = matches!(element.state, Word::Running(_));
+            if !fused.contains(&trial) || !runs {
+                return Some(element);
+            }
+            let record = records.get(&trial);
+            if record.is_some_and(|r| r.outcome().is_some() && !r.may_go_on(attempts)) {
+                return None;
+            }
+            let done = |id: u64| records.get(&id).and_then(Record::outcome) == Some(Outcome::Done);
+            let first = before.get(&trial).copied().flatten();
+            let behind =
+                record.is_none() && first.is_some_and(|id| fused.contains(&id) && !done(id));
+            let waits = Element {
+                state: Word::Queued("behind the trial before it".to_owned()),
+                reason: String::new(),
+            };
+            Some(if behind { waits } else { element })
         };
         let submitted =
             |trial: u64| places.get(&trial).is_some_and(|(array, _)| journal.job(*array).is_some());
@@ -122,12 +155,35 @@ pub fn of(
             element: &element,
             submitted: &submitted,
             asked,
+            believes_ends: !is_pbs,
             executor,
             on_failure: heads.last().map_or(OnFailure::Stop, |h| h.run.on_failure),
         };
         standing::of(&rows, &records, &witness)
     };
     Ok(Status { tree, identity, rows, standings, records, witness, calls: calls.made, jobs, asked })
+}
+
+/// PBS is asked once for the jobs of the trials that are open: with its history, where it keeps one.
+fn ask_pbs(
+    calls: &mut Calls,
+    open: &[(String, u64)],
+    history: bool,
+) -> (HashMap<String, Elements>, bool, String) {
+    let mut ids: Vec<String> = open.iter().map(|(job, _)| job.clone()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    if ids.is_empty() {
+        return (HashMap::new(), true, "the results tree alone".to_owned());
+    }
+    match pbs::ask(calls, &pbs::status(&ids, history)) {
+        Ok(jobs) => (pbs::jobs::elements(&jobs), true, "qstat".to_owned()),
+        Err(error) => {
+            let why = error.to_string();
+            let first = why.lines().next().unwrap_or_default().to_owned();
+            (HashMap::new(), false, format!("the results tree alone ({first})"))
+        }
+    }
 }
 
 /// The queue knows what waits, runs, or has just ended; the accounts know the rest, but hear of it late:

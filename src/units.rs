@@ -74,6 +74,11 @@ fn digits(text: &str) -> Option<u64> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
+/// A walltime without days, as PBS takes it: `100:00:00`.
+pub fn hours_text(seconds: u64) -> String {
+    format!("{:02}:{:02}:{:02}", seconds / HOUR, seconds % HOUR / MINUTE, seconds % 60)
+}
+
 /// The Slurm form: `HH:MM:SS`, or `D-HH:MM:SS` from one day on.
 pub fn walltime_text(seconds: u64) -> String {
     let clock =

@@ -29,7 +29,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let mut jobs = Vec::new();
     for (_, array, trials) in Waves::read(&tree)?.arrays() {
         if let Some(index) = trials.iter().position(|trial| *trial == args.trial) {
-            let path = tree.job_log(array.array, index as u64);
+            let path = tree.job_log(array.array, index as u64 % array.count);
             let said = disk::read_bytes_if_there(&path)?;
             if !said.is_empty() {
                 context.out.say(&format!("the job's own output ({}):", path.display()));

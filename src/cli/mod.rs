@@ -5,6 +5,7 @@ mod doctor;
 mod generate;
 mod gpu;
 mod init;
+mod jobs;
 mod logs;
 mod out;
 mod plan;
@@ -52,6 +53,9 @@ enum Verb {
     Collect(collect::Args),
     Best(collect::BestArgs),
     Logs(logs::Args),
+    Cancel(jobs::CancelArgs),
+    Hold(jobs::HoldArgs),
+    Release(jobs::ReleaseArgs),
     Worker(worker::Args),
     Templates(templates::Args),
     Site(site::Args),
@@ -109,6 +113,9 @@ pub fn main() -> ExitCode {
         Verb::Collect(args) => collect::run(&args, &context),
         Verb::Best(args) => collect::best(&args, &context),
         Verb::Logs(args) => logs::run(&args, &context),
+        Verb::Cancel(args) => jobs::cancel(&args, &context),
+        Verb::Hold(args) => jobs::hold(&args, &context),
+        Verb::Release(args) => jobs::release(&args, &context),
         Verb::Worker(args) => worker::run(args, context.vars, &context.out),
         Verb::Templates(args) => templates::run(&args, &context),
         Verb::Site(args) => site::run(&args, &context),

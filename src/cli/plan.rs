@@ -10,10 +10,12 @@ use serde_json::json;
 use super::Context;
 use super::out::aligned;
 use crate::collect::text;
+use crate::graph::Mapping;
 use crate::plan::OnFailure;
 use crate::render::context::{self as names, SiteWords};
 use crate::scheduler::Limits;
 use crate::site::{SchedulerKind, Site};
+use crate::submit::mapping::{Mapped, Rules};
 use crate::submit::preview::{self, Preview};
 use crate::submit::{self, Source};
 use crate::tree::waves;
@@ -30,6 +32,12 @@ pub(crate) struct Args {
     /// Show every trial, however many there are
     #[arg(long)]
     all: bool,
+    /// For Slurm, whatever the site profile says
+    #[arg(long, conflicts_with = "pbs")]
+    slurm: bool,
+    /// For PBS, whatever the site profile says
+    #[arg(long)]
+    pbs: bool,
     /// Use the edited templates of this folder
     #[arg(long, value_name = "DIR")]
     templates: Option<PathBuf>,
@@ -38,7 +46,12 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let site = context.site()?;
     let source = Source::read(&args.plan)?;
-    show(&source, &site, args.templates.as_deref(), args.json, args.all, context)?;
+    let kind = match (args.slurm, args.pbs) {
+        (true, _) => SchedulerKind::Slurm,
+        (_, true) => SchedulerKind::Pbs,
+        _ => site.scheduler.kind,
+    };
+    show(&source, &site, kind, args.templates.as_deref(), args.json, args.all, context)?;
     Ok(0)
 }
 
@@ -46,22 +59,34 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
 pub(super) fn show(
     source: &Source,
     site: &Site,
+    kind: SchedulerKind,
     templates: Option<&std::path::Path>,
     json: bool,
     all: bool,
     context: &Context,
 ) -> Result<()> {
-    submit::check_caps(&source.plan, site, SchedulerKind::Slurm)?;
+    // A plan that runs here is shown as the arrays it would be.
+    let kind = if kind == SchedulerKind::Pbs { kind } else { SchedulerKind::Slurm };
+    submit::check_caps(&source.plan, site, kind)?;
+    let size = site.limits.max_array_size.or(site.caps.max_array_size);
+    let own = if kind == SchedulerKind::Pbs { 10_000 } else { 1001 };
     let limits = Limits {
-        max_array_size: site
-            .limits
-            .max_array_size
-            .or(Some(1001))
+        max_array_size: size
+            .or(Some(own))
             .map(|size| site.caps.max_array_size.map_or(size, |cap| size.min(cap))),
         max_array_tasks: site.limits.max_array_tasks,
         ..Limits::default()
     };
-    let preview = preview::of(source, &limits);
+    let rules = Rules {
+        kind,
+        chains: source.plan.schedule.chains,
+        elements: limits.elements(),
+        max_calls: site.limits.max_calls,
+        max_walltime_s: site.caps.max_walltime_s,
+        max_running: source.plan.schedule.max_running.map(u64::from),
+        cannot_throttle: false,
+    };
+    let preview = preview::of(source, &rules)?;
     let arrays = render(&preview, source, site, templates)?;
     if json {
         write_json(&preview, &arrays, context)
@@ -80,7 +105,11 @@ fn render(
 ) -> Result<Vec<preview::Array>> {
     let templates = source.templates(templates, site)?;
     let tree = source.tree();
-    let words = SiteWords::of(site, SchedulerKind::Slurm, &source.plan.run);
+    let words = SiteWords::of(site, preview.kind, &source.plan.run);
+    let (template, prefix) = match preview.kind {
+        SchedulerKind::Pbs => ("pbs.sh.tera", "#PBS "),
+        _ => ("slurm.sh.tera", "#SBATCH "),
+    };
     let max_running = source.plan.schedule.max_running.map(u64::from);
     preview
         .graph
@@ -94,6 +123,8 @@ fn render(
                 link: a.link,
                 first: a.first as u64,
                 count: a.count as u64,
+                links: a.links as u64,
+                single: a.single,
                 after: None,
                 wait: Vec::new(),
                 on_failure: OnFailure::Stop,
@@ -108,16 +139,18 @@ fn render(
                 &array,
                 max_running,
                 &words,
+                Some(tree.dir().join("jobs/env.sh")),
                 worker,
             );
-            let text = templates.render("slurm.sh.tera", &names::of(&script)?)?;
-            let directives = text.lines().filter_map(|l| l.strip_prefix("#SBATCH "));
+            let text = templates.render(template, &names::of(&script)?)?;
+            let directives = text.lines().filter_map(|l| l.strip_prefix(prefix));
             Ok(preview::Array {
                 array: i + 1,
                 block: a.block,
                 link: a.link,
                 count: a.count,
-                after: a.after.map(|p| p + 1),
+                links: a.links,
+                after: a.after.or(a.lane).map(|p| p + 1),
                 directives: directives.map(str::to_owned).collect(),
             })
         })
@@ -158,7 +191,7 @@ fn people(preview: &Preview<'_>, arrays: &[preview::Array], all: bool) -> String
                 a.block.to_string(),
                 a.link.to_string(),
                 a.count.to_string(),
-                a.after.map_or_else(|| "-".into(), |p| format!("array {p}, element by element")),
+                a.after.map_or_else(|| "-".into(), |p| after(preview, planned, p)),
                 preview.request(planned),
             ]
         })
@@ -171,6 +204,10 @@ fn people(preview: &Preview<'_>, arrays: &[preview::Array], all: bool) -> String
             thousands((arrays.len() - most) as u64)
         );
     }
+    let (prefix, call) = match preview.kind {
+        SchedulerKind::Pbs => ("#PBS ", "qsub"),
+        _ => ("#SBATCH ", "sbatch"),
+    };
     let mut shown: Vec<u32> = Vec::new();
     for (array, planned) in arrays.iter().zip(&preview.graph.arrays) {
         if shown.contains(&planned.shape) || (shown.len() >= 3 && !all) {
@@ -179,14 +216,18 @@ fn people(preview: &Preview<'_>, arrays: &[preview::Array], all: bool) -> String
         shown.push(planned.shape);
         let _ = writeln!(text, "\ndirectives of array {}:", array.array);
         for directive in &array.directives {
-            let _ = writeln!(text, "  #SBATCH {directive}");
+            let _ = writeln!(text, "  {prefix}{directive}");
         }
+    }
+    if !preview.mapped.why.is_empty() {
+        let Mapped { mapping, why } = &preview.mapped;
+        let _ = writeln!(text, "\nchains as {}: {why}", mapping.word());
     }
     let hours =
         |h: Option<f64>| h.map_or_else(|| "unknown (no walltime)".into(), |h| format!("{h:.2}"));
     let _ = writeln!(
         text,
-        "\nscheduler calls to submit: {} ({} of sbatch, arrays of at most {} elements)\ncore-hours asked for: {}\nGPU-hours asked for: {}",
+        "\nscheduler calls to submit: {} ({} of {call}, arrays of at most {} elements)\ncore-hours asked for: {}\nGPU-hours asked for: {}",
         thousands(preview.calls() as u64),
         thousands(arrays.len() as u64),
         thousands(preview.element_limit),
@@ -194,6 +235,15 @@ fn people(preview: &Preview<'_>, arrays: &[preview::Array], all: bool) -> String
         hours(preview.gpu_hours),
     );
     text
+}
+
+/// What an array waits for, in words.
+fn after(preview: &Preview<'_>, planned: &crate::graph::Array, parent: usize) -> String {
+    match preview.mapped.mapping {
+        Mapping::Elementwise => format!("array {parent}, element by element"),
+        _ if planned.single => format!("job {parent}"),
+        _ => format!("array {parent} as a whole"),
+    }
 }
 
 fn trials(preview: &Preview<'_>, shown: usize) -> String {
@@ -300,7 +350,10 @@ fn write_json(preview: &Preview<'_>, arrays: &[preview::Array], context: &Contex
         chains: Vec<serde_json::Value>,
         arrays: &'a [preview::Array],
         scheduler_calls: usize,
-        sbatch_calls: usize,
+        scheduler: &'static str,
+        submit_calls: usize,
+        chains_as: &'static str,
+        chains_why: &'a str,
         max_array_size: u64,
         core_hours: Option<f64>,
         gpu_hours: Option<f64>,
@@ -312,7 +365,10 @@ fn write_json(preview: &Preview<'_>, arrays: &[preview::Array], context: &Contex
         chains,
         arrays,
         scheduler_calls: preview.calls(),
-        sbatch_calls: arrays.len(),
+        scheduler: preview.kind.word(),
+        submit_calls: arrays.len(),
+        chains_as: preview.mapped.mapping.word(),
+        chains_why: &preview.mapped.why,
         max_array_size: preview.element_limit,
         core_hours: preview.core_hours,
         gpu_hours: preview.gpu_hours,

@@ -10,7 +10,7 @@ use super::{Context, collect, plan, smoke, sweeps};
 use crate::fault::Fault;
 use crate::site::{SchedulerKind, Site};
 use crate::submit::local::{self, News};
-use crate::submit::{Source, slurm};
+use crate::submit::{Source, batch};
 use crate::tree::records::Outcome;
 use crate::words::{count, duration, short};
 
@@ -26,7 +26,7 @@ pub(crate) struct Args {
     /// Submit to Slurm
     #[arg(long, group = "target")]
     slurm: bool,
-    /// Submit to PBS (not yet: says so)
+    /// Submit to PBS
     #[arg(long, group = "target", hide = true)]
     pbs: bool,
     /// Run on this machine (the default unless the site profile says otherwise)
@@ -67,22 +67,27 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         _ => site.scheduler.kind,
     };
     if args.dry_run {
-        plan::show(&source, &site, args.templates.as_deref(), args.json, false, context)?;
+        plan::show(&source, &site, kind, args.templates.as_deref(), args.json, false, context)?;
         return Ok(0);
     }
     if let Some(trial) = args.smoke {
         return smoke::run(source, trial, args.templates.as_deref(), &site, context);
     }
     match kind {
-        SchedulerKind::Slurm => to_slurm(args, &source, &site, context),
+        SchedulerKind::Slurm | SchedulerKind::Pbs => {
+            to_scheduler(args, &source, &site, kind, context)
+        }
         SchedulerKind::Local | SchedulerKind::Auto => here(args, &source, &site, context),
-        SchedulerKind::Pbs => Err(Fault::request("this version cannot submit to PBS")
-            .hint("`--slurm` submits to Slurm, `--local` runs the plan here")
-            .into()),
     }
 }
 
-fn to_slurm(args: &Args, source: &Source, site: &Site, context: &Context) -> Result<u8> {
+fn to_scheduler(
+    args: &Args,
+    source: &Source,
+    site: &Site,
+    kind: SchedulerKind,
+    context: &Context,
+) -> Result<u8> {
     if args.jobs.is_some() {
         return Err(Fault::request("`--jobs` belongs to `--local`")
             .hint("`--max-running N` throttles an array")
@@ -90,12 +95,12 @@ fn to_slurm(args: &Args, source: &Source, site: &Site, context: &Context) -> Res
     }
     let templates = source.templates(args.templates.as_deref(), site)?;
     let options =
-        slurm::Options { max_running: args.max_running.map(u64::from), retry: args.retry };
-    let report = slurm::submit(source, site, &templates, &options, &context.vars, |text| {
+        batch::Options { max_running: args.max_running.map(u64::from), retry: args.retry };
+    let report = batch::submit(source, site, &templates, &options, kind, &context.vars, |text| {
         context.out.say(text);
     })?;
     sweeps::remember(&report.tree, context);
-    let submitted: u64 = report.arrays.iter().map(|(array, _)| array.count).sum();
+    let submitted: u64 = report.arrays.iter().map(|(array, _)| array.count * array.links).sum();
     let before = (source.plan.trials.len() as u64).saturating_sub(submitted);
     let calls = count(u64::from(report.calls), "scheduler call");
     let mut text = if report.arrays.is_empty() {

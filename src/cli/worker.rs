@@ -36,12 +36,21 @@ pub(crate) struct Args {
     /// and how many elements it has
     #[arg(long, value_name = "N")]
     count: Option<u64>,
+    /// Of an element that runs a whole chain, this trial of it
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    link: u64,
+    /// The index of the element, where the launcher does not pass on what the scheduler has set
+    #[arg(long, value_name = "N")]
+    index: Option<u64>,
+    /// The scheduler's id of the job, likewise
+    #[arg(long, value_name = "ID")]
+    job: Option<String>,
     /// Run only if the chain has not stopped before this trial
     #[arg(long)]
     gate: bool,
 }
 
-pub(super) fn run(args: Args, vars: Vars, out: &Out) -> Result<u8> {
+pub(super) fn run(args: Args, mut vars: Vars, out: &Out) -> Result<u8> {
     if args.explain {
         let host = vars::node_name(&vars);
         let rank = rank::derive(&vars, &host)?;
@@ -54,7 +63,9 @@ pub(super) fn run(args: Args, vars: Vars, out: &Out) -> Result<u8> {
     }
     let which = match (args.trial, args.wave, args.first, args.count) {
         (Some(trial), ..) => Which::Trial(trial),
-        (None, Some(wave), Some(first), Some(count)) => Which::Element { wave, first, count },
+        (None, Some(wave), Some(first), Some(count)) => {
+            Which::Element { wave, first, count, link: args.link }
+        }
         _ => {
             return Err(Fault::request("which trial? `--trial N` is missing")
                 .hint("job scripts name theirs by --wave, --first and --count")
@@ -64,6 +75,12 @@ pub(super) fn run(args: Args, vars: Vars, out: &Out) -> Result<u8> {
     let Some(sweep) = args.sweep else {
         return Err(Fault::request("`--sweep DIR` is missing").into());
     };
+    // Launchers pass these on or not; the script always does.
+    if let Some(job) = args.job {
+        vars.insert("PBS_JOBID".to_owned(), job);
+        let index = args.index.unwrap_or(0);
+        vars.insert("PBS_ARRAY_INDEX".to_owned(), index.to_string());
+    }
     let code = worker::run(&Request { sweep, which, gate: args.gate }, vars)?;
     Ok(u8::try_from(code.clamp(0, 255)).unwrap_or(1))
 }

@@ -5,7 +5,10 @@
 //! `n_k`: indices stay dense and element `i` of a link continues element `i` of the link before.
 
 mod cover;
+pub mod mapping;
 pub mod shapes;
+
+pub use mapping::Mapping;
 
 /// What the graph needs to know of one trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,10 +34,25 @@ pub struct Array {
     pub first: usize,
     /// How many elements it has, indices `0..count`.
     pub count: usize,
-    /// The array (number in [`Graph::arrays`]) that it follows element by element.
+    /// Links that each element runs one after the other: 1 unless chains are fused. Link `j` of element
+    /// `i` is `order[first + j * count + i]`.
+    pub links: usize,
+    /// Whether it is a plain job rather than an array; then it has one element.
+    pub single: bool,
+    /// The array (number in [`Graph::arrays`]) that it follows.
     pub after: Option<usize>,
+    /// An array that must have ended before this one starts, for no other reason than to bound how many
+    /// run at once.
+    pub lane: Option<usize>,
     /// True when its chains continue chains of an earlier submission.
     pub continues: bool,
+}
+
+impl Array {
+    /// Its part of [`Graph::order`].
+    pub fn entries(&self) -> std::ops::Range<usize> {
+        self.first..self.first + self.count * self.links
+    }
 }
 
 /// All arrays and the trials they run.
@@ -42,7 +60,7 @@ pub struct Array {
 pub struct Graph {
     /// Arrays in the order in which they must be submitted.
     pub arrays: Vec<Array>,
-    /// Trial numbers; array `a` runs `order[a.first..a.first + a.count]`, element by element.
+    /// Trial numbers; array `a` runs `order[a.entries()]`, link by link, element by element.
     pub order: Vec<u64>,
     /// Number of chains.
     pub chains: usize,
@@ -86,7 +104,10 @@ pub fn plan(nodes: &[Node], limit: usize, continues: &[bool]) -> Graph {
                     shape: node(members[0]).shape,
                     first,
                     count,
+                    links: 1,
+                    single: false,
                     after,
+                    lane: None,
                     continues: group.continues,
                 });
                 after = Some(graph.arrays.len() - 1);

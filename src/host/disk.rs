@@ -111,9 +111,27 @@ pub fn write_whole_with(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
+    write_new(path, write, 0o666)
+}
+
+/// Like [`write_whole`], for a file that only its owner may read.
+///
+/// # Errors
+/// As [`write_whole`].
+pub fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_new(path, |out| out.write_all(bytes), 0o600)
+}
+
+fn write_new(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    mode: u32,
+) -> Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
     let aside = aside(path);
     let attempt = || -> io::Result<()> {
-        let file = File::create(&aside)?;
+        let file =
+            File::options().write(true).create(true).truncate(true).mode(mode).open(&aside)?;
         let mut out = io::BufWriter::with_capacity(1 << 16, file);
         write(&mut out)?;
         out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;

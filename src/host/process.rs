@@ -170,6 +170,47 @@ pub fn kill_group(child: &Child, signal: Signal) {
     let _ = nix::sys::signal::killpg(Pid::from_raw(child.id().cast_signed()), signal);
 }
 
+/// Makes this process the parent of whatever its children leave behind, wherever in sessions and groups.
+pub fn adopt_orphans() {
+    // Older kernels than 3.4 do not know it; then what leaves its group is not found.
+    let _ = nix::sys::prctl::set_child_subreaper(true);
+}
+
+/// Kills and buries all children of this process but `keep`, and theirs as they become ours.
+pub fn end_strays(keep: Option<u32>) {
+    use nix::sys::wait::{WaitPidFlag, waitpid};
+    // A process that starts others as fast as they are killed is not chased for ever.
+    for _ in 0..1000 {
+        let mut any = false;
+        for pid in children() {
+            if Some(pid.as_raw().cast_unsigned()) == keep {
+                continue;
+            }
+            any = true;
+            let _ = nix::sys::signal::kill(pid, Signal::SIGKILL);
+            let _ = waitpid(pid, Some(WaitPidFlag::WNOHANG));
+        }
+        if !any {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The children of this process; none where the kernel does not tell.
+fn children() -> Vec<Pid> {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
+    let lists =
+        tasks.flatten().filter_map(|t| std::fs::read_to_string(t.path().join("children")).ok());
+    let of = |list: String| {
+        list.split_whitespace()
+            .filter_map(|pid| pid.parse().ok())
+            .map(Pid::from_raw)
+            .collect::<Vec<_>>()
+    };
+    lists.flat_map(of).collect()
+}
+
 /// The largest resident set of any child waited for so far, in bytes.
 pub fn peak_child_memory() -> u64 {
     use nix::sys::resource::{UsageWho, getrusage};

@@ -3,7 +3,7 @@
 //! Reads and checks each key by itself; what it says of axes is checked elsewhere.
 
 use super::reader::{Entry, Reader, entries};
-use super::{GpuIds, Merge, Schedule};
+use super::{ChainsAs, GpuIds, Merge, Schedule};
 
 /// The version of plans this program reads.
 const VERSION: i64 = 1;
@@ -82,8 +82,12 @@ pub(super) fn read_schedule(
     reader: &mut Reader<'_>,
     entry: Option<&Entry<'_>>,
 ) -> (Schedule, usize) {
-    let mut schedule =
-        Schedule { chain_along: Vec::new(), max_running: None, gpu_ids: GpuIds::Exact };
+    let mut schedule = Schedule {
+        chain_along: Vec::new(),
+        max_running: None,
+        gpu_ids: GpuIds::Exact,
+        chains: None,
+    };
     let mut along_at = 0;
     let table = entry.and_then(|entry| reader.table(entry));
     for entry in table.map(entries).unwrap_or_default() {
@@ -109,8 +113,16 @@ pub(super) fn read_schedule(
                 let words = [("exact", GpuIds::Exact), ("count", GpuIds::Count)];
                 schedule.gpu_ids = reader.word(&entry, &words).unwrap_or(GpuIds::Exact);
             }
+            "chains" => {
+                let words = [
+                    ("jobs", ChainsAs::Jobs),
+                    ("barrier", ChainsAs::Barrier),
+                    ("fused", ChainsAs::Fused),
+                ];
+                schedule.chains = reader.word(&entry, &words);
+            }
             _ => {
-                let known = ["chain_along", "max_running", "gpu_ids"];
+                let known = ["chain_along", "max_running", "gpu_ids", "chains"];
                 reader.unknown(&entry, "`[schedule]`", &known);
             }
         }
@@ -155,6 +167,7 @@ command = [\"a\"]
 chain_along = 1
 max_running = 0
 gpu_ids = true
+chains = \"array\"
 ",
             "this program does not read plans of version 2
   plan.toml:1: version = 2
@@ -179,15 +192,22 @@ error: `max_running` cannot be 0
   plan.toml:12: max_running = 0
 hint: write a number from 1 to 4294967295
 error: `gpu_ids` must be a string, not a boolean
-  plan.toml:13: gpu_ids = true",
+  plan.toml:13: gpu_ids = true
+error: `chains` has no setting `array`
+  plan.toml:14: chains = \"array\"
+hint: write one of `jobs`, `barrier` and `fused`",
         );
     }
 
     #[test]
     fn what_is_not_written_has_a_default() {
         let plan = plan("");
-        let schedule =
-            Schedule { chain_along: Vec::new(), max_running: None, gpu_ids: GpuIds::Exact };
+        let schedule = Schedule {
+            chain_along: Vec::new(),
+            max_running: None,
+            gpu_ids: GpuIds::Exact,
+            chains: None,
+        };
         assert_eq!((&*plan.name, &*plan.root, plan.seed), ("s", "results", 1));
         assert_eq!(plan.schedule, schedule);
     }

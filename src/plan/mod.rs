@@ -112,6 +112,19 @@ pub struct Schedule {
     pub max_running: Option<u32>,
     /// How `gpu_ids_abs` is read inside an allocation.
     pub gpu_ids: GpuIds,
+    /// How chains become jobs; `None` leaves it to the scheduler.
+    pub chains: Option<ChainsAs>,
+}
+
+/// How chains become jobs of a scheduler (`[schedule] chains`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChainsAs {
+    /// Each trial of a chain of two or more is a job of its own behind its predecessor.
+    Jobs,
+    /// Link `k` of a block is an array behind the whole array of link `k - 1`.
+    Barrier,
+    /// One element runs its chain link by link.
+    Fused,
 }
 
 /// The name of a chain.

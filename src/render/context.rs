@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use tera::Context;
 
+use super::pbs;
 use crate::plan::{Resources, Run};
 use crate::site::{SchedulerKind, Site};
 use crate::tree::waves::Array;
@@ -31,12 +32,20 @@ pub struct JobScript {
     pub count: u64,
     /// Largest index.
     pub last_index: u64,
+    /// The range of indices as PBS's `-J` takes it; `None` for a plain job.
+    pub indices: Option<String>,
+    /// Links that each element runs one after the other; 1 unless chains are fused.
+    pub links: u64,
     /// Most elements that may run at once.
     pub max_running: Option<u64>,
     /// Where the scheduler puts the job's own output, `%a` standing for the index.
     pub job_log: String,
     /// The same file as the running element sees it, quoted for the shell.
     pub job_log_of_element: String,
+    /// The request in PBS's words, for `-l select=`.
+    pub select: String,
+    /// The file that gives a job the environment it was submitted from, where the scheduler does not.
+    pub environment: Option<PathBuf>,
     /// Nodes of the allocation.
     pub nodes: u32,
     /// Processes.
@@ -101,9 +110,13 @@ pub fn names(template: &str) -> &'static [&'static str] {
             "link",
             "count",
             "last_index",
+            "indices",
+            "links",
             "max_running",
             "job_log",
             "job_log_of_element",
+            "select",
+            "environment",
             "nodes",
             "ranks",
             "ranks_per_node",
@@ -155,6 +168,12 @@ pub struct SiteWords {
     pub max_walltime_s: Option<u64>,
     /// The site's cap on elements that run at once.
     pub max_running: Option<u64>,
+    /// The scheduler.
+    pub kind: SchedulerKind,
+    /// What PBS calls its resources.
+    pub pbs: pbs::Names,
+    /// Whether the server throttles arrays.
+    pub throttles: bool,
 }
 
 impl SiteWords {
@@ -172,6 +191,12 @@ impl SiteWords {
             single_rank_step: site.scheduler.single_rank_step,
             max_walltime_s: site.caps.max_walltime_s,
             max_running: site.caps.max_running,
+            kind,
+            pbs: pbs::Names {
+                gpus: site.pbs.gpu_resource.clone(),
+                constraint: site.pbs.constraint_resource.clone(),
+            },
+            throttles: true,
         }
     }
 }
@@ -194,10 +219,33 @@ pub fn job_script(
     array: &Array,
     max_running: Option<u64>,
     site: &SiteWords,
+    environment: Option<PathBuf>,
     worker: Vec<String>,
 ) -> JobScript {
     let r = &array.resources;
     let logs = format!("{}/logs/jobs/{:04}", sweep_dir.display(), array.array);
+    let quoted = crate::words::sh_quote(&logs);
+    let is_pbs = site.kind == SchedulerKind::Pbs;
+    let max_running =
+        max_running.into_iter().chain(site.max_running).min().filter(|&n| n < array.count);
+    let (job_log, job_log_of_element) = match (is_pbs, array.single) {
+        (false, _) => (
+            format!("{}/%a.log", logs.replace('%', "%%")),
+            format!("{quoted}/\"$SLURM_ARRAY_TASK_ID\".log"),
+        ),
+        (true, true) => (format!("{logs}/0.log"), format!("{quoted}/0.log")),
+        (true, false) => {
+            (format!("{logs}/^array_index^.log"), format!("{quoted}/\"$PBS_ARRAY_INDEX\".log"))
+        }
+    };
+    let launcher = match (is_pbs && site.launcher.is_empty(), worker.first()) {
+        (true, Some(exe)) => {
+            let words = [exe.as_str(), "launch", "--ranks", &r.ranks.to_string(), "--"];
+            words.map(str::to_owned).to_vec()
+        }
+        _ => site.launcher.clone(),
+    };
+    let indices = pbs::indices(array.count, max_running.filter(|_| site.throttles));
     JobScript {
         shell: site.shell.clone(),
         sweep: sweep.to_owned(),
@@ -208,23 +256,23 @@ pub fn job_script(
         link: array.link,
         count: array.count,
         last_index: array.count - 1,
-        max_running: max_running
-            .into_iter()
-            .chain(site.max_running)
-            .min()
-            .filter(|&n| n < array.count),
-        job_log: format!("{}/%a.log", logs.replace('%', "%%")),
-        job_log_of_element: format!(
-            "{}/\"$SLURM_ARRAY_TASK_ID\".log",
-            crate::words::sh_quote(&logs)
-        ),
+        indices: (!array.single).then_some(indices),
+        links: array.links,
+        max_running,
+        job_log,
+        job_log_of_element,
+        select: pbs::select(r, &site.pbs),
+        environment,
         nodes: r.nodes,
         ranks: r.ranks,
         ranks_per_node: r.ranks_per_node.or_else(|| evenly(r)),
         cpus_per_rank: r.cpus_per_rank,
         gpus_per_node: gpus_per_node(r),
         memory: r.memory_mib.map(units::memory_text),
-        walltime: r.walltime_s.or(site.max_walltime_s).map(units::walltime_text),
+        walltime: r.walltime_s.or(site.max_walltime_s).map(match site.kind {
+            SchedulerKind::Pbs => units::hours_text,
+            _ => units::walltime_text,
+        }),
         partition: r.partition.clone().or_else(|| site.partition.clone()),
         account: r.account.clone().or_else(|| site.account.clone()),
         qos: r.qos.clone().or_else(|| site.qos.clone()),
@@ -232,7 +280,7 @@ pub fn job_script(
         directives: site.directives.iter().chain(&r.directives).cloned().collect(),
         step: r.ranks > 1 || site.single_rank_step,
         launches: if r.ranks > 1 { site.launches } else { 1 },
-        launcher: site.launcher.clone(),
+        launcher,
         worker,
     }
 }

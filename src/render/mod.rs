@@ -4,6 +4,7 @@
 //! scheduler's directives and nothing else.
 
 pub mod context;
+pub mod pbs;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use crate::words;
 
 /// The templates that come with the program, by file name.
 pub const EMBEDDED: &[(&str, &str)] = &[
+    ("pbs.sh.tera", include_str!("../../templates/pbs.sh.tera")),
     ("setup.sh.tera", include_str!("../../templates/setup.sh.tera")),
     ("slurm.sh.tera", include_str!("../../templates/slurm.sh.tera")),
 ];

@@ -4,7 +4,12 @@
 //! in a table is kept as it is ([`State::Other`]), never turned into a failure.
 
 pub mod calls;
+pub mod pbs;
 pub mod slurm;
+
+use std::collections::HashMap;
+
+use crate::idset::IdSet;
 
 /// A scheduler's state of one array element, as far as we need to tell.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,10 +20,21 @@ pub enum State {
     Running(String),
     /// Ended with exit code 0, says the scheduler.
     Completed,
-    /// Ended otherwise, with the scheduler's word: `FAILED`, `TIMEOUT`, `CANCELLED` ...
-    Ended(String),
+    /// Ended otherwise, with the scheduler's word: `FAILED`, `TIMEOUT`, `exit status 271` ...
+    Ended(End, String),
     /// A word not in our table.
     Other(String),
+}
+
+/// What kind of an end a scheduler speaks of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The job's own, or that of its node.
+    Failed,
+    /// Its time was over.
+    Timeout,
+    /// Somebody did not want it any more, or wanted its place.
+    Cancelled,
 }
 
 /// What the scheduler says of one element.
@@ -30,16 +46,58 @@ pub struct Element {
     pub reason: String,
 }
 
+/// What is known of the elements of one array, or of one plain job.
+#[derive(Debug, Clone, Default)]
+pub struct Elements {
+    single: HashMap<u64, Element>,
+    sets: Vec<(IdSet, Element)>,
+    whole: Option<Element>,
+}
+
+impl Elements {
+    /// Learns of one element; later words win.
+    pub fn say_of(&mut self, index: u64, element: Element) {
+        self.single.insert(index, element);
+    }
+
+    /// Learns of a set of elements that nothing singles out.
+    pub fn say_of_all(&mut self, ids: IdSet, element: Element) {
+        self.sets.push((ids, element));
+    }
+
+    /// Learns what holds for every element of which nothing else is known.
+    pub fn say_of_the_rest(&mut self, element: Element) {
+        self.whole = Some(element);
+    }
+
+    /// Says of every element that waits why it does.
+    pub fn hold(&mut self, element: &Element) {
+        for known in self.single.values_mut().filter(|e| matches!(e.state, State::Queued(_))) {
+            known.clone_from(element);
+        }
+    }
+
+    /// The element of an index.
+    pub fn get(&self, index: u64) -> Option<&Element> {
+        self.single.get(&index).or_else(|| {
+            let index = u32::try_from(index).ok()?;
+            let waiting = self.sets.iter().rfind(|(ids, _)| ids.contains(index));
+            waiting.map(|(_, element)| element).or(self.whole.as_ref())
+        })
+    }
+}
+
 /// What a site told of itself, as far as it matters for planning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// MaxArraySize: one more than the largest index.
+    /// Most elements of an array: Slurm's MaxArraySize (one more than the largest index), PBS's
+    /// max_array_size.
     pub max_array_size: Option<u64>,
     /// max_array_tasks of SchedulerParameters.
     pub max_array_tasks: Option<u64>,
     /// MaxJobCount.
     pub max_job_count: Option<u64>,
-    /// The least of the MaxSubmitJobs that bind this user.
+    /// The least of the MaxSubmitJobs, or max_queued, that bind this user.
     pub max_submit_jobs: Option<u64>,
     /// Whether finished jobs can be asked for.
     pub accounting: bool,
@@ -47,4 +105,16 @@ pub struct Limits {
     pub version: Option<String>,
     /// MPI plugin used when none is named.
     pub mpi_default: Option<String>,
+    /// Whether the server cannot throttle an array (`%N`).
+    pub cannot_throttle: bool,
+    /// The longest walltime of the queue that the trials go to.
+    pub max_walltime_s: Option<u64>,
+}
+
+impl Limits {
+    /// The most elements of one array under these limits; without any, the scheduler's own default.
+    pub fn elements(&self) -> u64 {
+        let size = self.max_array_size.unwrap_or(1001);
+        self.max_array_tasks.map_or(size, |tasks| size.min(tasks)).max(1)
+    }
 }

@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use super::{Element, Limits, State};
-use crate::idset::{IdSet, JobRef, Part};
+use super::{Element, Elements, End, Limits, State};
+use crate::idset::{JobRef, Part};
 
 /// The call that submits a script. `after` is the array followed element by element, `wait` jobs that
 /// must have ended.
@@ -119,41 +119,22 @@ pub fn elements(lines: &[Line]) -> HashMap<String, Elements> {
         let element = line.element.clone();
         match &line.part {
             Part::Task(index) => {
-                elements.single.insert(u64::from(*index), element);
+                elements.say_of(u64::from(*index), element);
             }
             // A list that was cut short may hold any index that is not listed singly.
-            Part::Waiting { ids, cut: false, .. } => elements.sets.push((ids.clone(), element)),
+            Part::Waiting { ids, cut: false, .. } => elements.say_of_all(ids.clone(), element),
             // A line without indices says of an element only that it may wait, or that what had not
             // begun was cancelled: for a moment sacct shows an array in the state of its first ended
             // element.
             Part::Waiting { .. } | Part::Whole | Part::Component(_) => {
-                let cancelled = matches!(&element.state, State::Ended(word) if word == "CANCELLED");
-                if cancelled || matches!(element.state, State::Queued(_)) {
-                    elements.whole = Some(element);
+                let is_cancelled = element.state == state("CANCELLED");
+                if is_cancelled || matches!(element.state, State::Queued(_)) {
+                    elements.say_of_the_rest(element);
                 }
             }
         }
     }
     all
-}
-
-/// What is known of the elements of one array.
-#[derive(Debug, Clone, Default)]
-pub struct Elements {
-    single: HashMap<u64, Element>,
-    sets: Vec<(IdSet, Element)>,
-    whole: Option<Element>,
-}
-
-impl Elements {
-    /// The element of an index.
-    pub fn get(&self, index: u64) -> Option<&Element> {
-        self.single.get(&index).or_else(|| {
-            let index = u32::try_from(index).ok()?;
-            let waiting = self.sets.iter().rfind(|(ids, _)| ids.contains(index));
-            waiting.map(|(_, element)| element).or(self.whole.as_ref())
-        })
-    }
 }
 
 /// Slurm's state words (squeue(1), "JOB STATE CODES").
@@ -166,12 +147,27 @@ pub fn state(word: &str) -> State {
         "RUNNING" | "COMPLETING" | "SUSPENDED" | "STOPPED" | "RESIZING" | "SIGNALING"
         | "STAGE_OUT" => State::Running(base.to_owned()),
         "COMPLETED" => State::Completed,
-        "FAILED" | "TIMEOUT" | "CANCELLED" | "NODE_FAIL" | "OUT_OF_MEMORY" | "PREEMPTED"
-        | "BOOT_FAIL" | "DEADLINE" | "REVOKED" | "LAUNCH_FAILED" | "RECONFIG_FAIL" => {
-            State::Ended(base.to_owned())
-        }
+        "TIMEOUT" => State::Ended(End::Timeout, base.to_owned()),
+        "CANCELLED" | "PREEMPTED" => State::Ended(End::Cancelled, base.to_owned()),
+        "FAILED" | "NODE_FAIL" | "OUT_OF_MEMORY" | "BOOT_FAIL" | "DEADLINE" | "REVOKED"
+        | "LAUNCH_FAILED" | "RECONFIG_FAIL" => State::Ended(End::Failed, base.to_owned()),
         _ => State::Other(word.trim().to_owned()),
     }
+}
+
+/// The call that ends jobs, arrays or elements.
+pub fn cancel(ids: &[String]) -> Vec<String> {
+    std::iter::once("scancel".to_owned()).chain(ids.iter().cloned()).collect()
+}
+
+/// The call that keeps what has not begun from beginning.
+pub fn hold(ids: &[String]) -> Vec<String> {
+    vec!["scontrol".to_owned(), "hold".to_owned(), ids.join(",")]
+}
+
+/// The call that lets go what was held.
+pub fn release(ids: &[String]) -> Vec<String> {
+    vec!["scontrol".to_owned(), "release".to_owned(), ids.join(",")]
 }
 
 /// The call that shows the cluster's configuration.
@@ -333,7 +329,7 @@ mod tests {
         let of = |job: &str, i| all.get(job).and_then(|e| e.get(i)).map(|e| e.state.clone());
         assert_eq!(of("12", 999), Some(State::Queued("PENDING".into())));
         assert_eq!(of("12", 3), Some(State::Running("RUNNING".into())));
-        assert_eq!(of("12", 2), Some(State::Ended("CANCELLED".into())));
+        assert_eq!(of("12", 2), Some(State::Ended(End::Cancelled, "CANCELLED".into())));
         assert_eq!(of("12", 1), None);
         assert_eq!(of("13", 5), Some(State::Other("HIBERNATING".into())));
         assert_eq!(of("14", 0), None);

@@ -63,6 +63,10 @@ pub(super) const LIMIT: Form<Option<u64>> = Form {
 pub(super) const SECONDS: Form<u64> =
     Form { expects: "whole seconds from 1", read: |value, _| whole(value), show: u64::to_string };
 
+/// A number that is always set.
+pub(super) const NUMBER: Form<u64> =
+    Form { expects: "a whole number from 1", read: |value, _| whole(value), show: u64::to_string };
+
 /// A cap on a number.
 pub(super) const CAP: Form<Option<u64>> = Form {
     expects: "a whole number from 1",

@@ -6,8 +6,8 @@ use toml::de::DeValue;
 
 use super::Site;
 use super::form::{
-    self, CAP, DIRECTIVES, FOLDER, KIND, LAUNCHER, LIMIT, Laid, NAME, PROGRAM, SECONDS, SWITCH,
-    WALLTIME_CAP, WORDS,
+    self, CAP, DIRECTIVES, FOLDER, KIND, LAUNCHER, LIMIT, Laid, NAME, NUMBER, PROGRAM, SECONDS,
+    SWITCH, WALLTIME_CAP, WORDS,
 };
 
 /// One key.
@@ -57,18 +57,24 @@ keys! {
         "further options of every job, each beginning with `-`";
     "scheduler.single_rank_step" => scheduler.single_rank_step: SWITCH wins,
         "whether trials of one rank start through the launcher as well";
+    "pbs.gpu_resource" => pbs.gpu_resource: NAME wins,
+        "what PBS calls the GPUs of a chunk; empty where it does not count them";
+    "pbs.constraint_resource" => pbs.constraint_resource: NAME wins,
+        "the PBS resource that `constraint` asks for, where that is no `name=value` itself";
     "modules.load" => modules.load: WORDS wins,
         "environment modules that every job loads before the plan's own";
     "modules.init" => modules.init: FOLDER wins,
         "shell file that defines `module`, where the shells of jobs lack it";
     "limits.max_array_size" => limits.max_array_size: LIMIT wins,
-        "largest index of an array plus one (Slurm: MaxArraySize)";
+        "most elements of an array (Slurm: MaxArraySize; PBS: max_array_size)";
     "limits.max_array_tasks" => limits.max_array_tasks: LIMIT wins,
         "most elements of one array (Slurm: max_array_tasks)";
     "limits.max_submit_jobs" => limits.max_submit_jobs: LIMIT wins,
-        "most elements one user may have queued or running (Slurm: MaxSubmitJobs)";
+        "most elements one user may have queued or running (Slurm: MaxSubmitJobs; PBS: max_queued)";
     "limits.max_job_count" => limits.max_job_count: LIMIT wins,
         "most elements the whole cluster keeps (Slurm: MaxJobCount)";
+    "limits.max_calls" => limits.max_calls: NUMBER wins,
+        "calls of qsub that a submission may make for chains, before it fuses them or waits (PBS)";
     "limits.settle_s" => limits.settle_s: SECONDS wins,
         "how long after a call without an answer its job may still appear";
     "limits.call_timeout_s" => limits.call_timeout_s: SECONDS wins,

@@ -30,6 +30,8 @@ pub struct Site {
     pub site: About,
     /// `[scheduler]`: which one, and what every job asks of it.
     pub scheduler: Scheduler,
+    /// `[pbs]`: what PBS calls its resources here.
+    pub pbs: Pbs,
     /// `[modules]`: environment modules of every job.
     pub modules: Modules,
     /// `[limits]`: what the scheduler allows.
@@ -83,14 +85,14 @@ impl SchedulerKind {
         }
     }
 
-    /// The words put before the worker when a trial has several ranks and the profile says nothing.
+    /// The words put before the worker when a trial has several ranks and the profile says nothing. On PBS
+    /// `hpcsweep launch` finds the MPI that is loaded.
     ///
     /// Slurm keeps the other ranks alive after one has died unless it is told otherwise.
     pub fn launcher(self) -> &'static [&'static str] {
         match self {
             Self::Slurm => &["srun", "--kill-on-bad-exit=1"],
-            Self::Pbs => &["mpiexec"],
-            Self::Local | Self::Auto => &[],
+            Self::Pbs | Self::Local | Self::Auto => &[],
         }
     }
 }
@@ -126,6 +128,21 @@ impl Scheduler {
     }
 }
 
+/// `[pbs]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Pbs {
+    /// The resource that counts GPUs; `None` where there is none.
+    pub gpu_resource: Option<String>,
+    /// The resource that `constraint` asks for.
+    pub constraint_resource: Option<String>,
+}
+
+impl Default for Pbs {
+    fn default() -> Self {
+        Self { gpu_resource: Some("ngpus".to_owned()), constraint_resource: None }
+    }
+}
+
 /// `[modules]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Modules {
@@ -146,6 +163,8 @@ pub struct Limits {
     pub max_submit_jobs: Option<u64>,
     /// Most elements the whole cluster keeps, as Slurm's MaxJobCount.
     pub max_job_count: Option<u64>,
+    /// Calls of qsub that one submission may make so that chains become jobs of their own.
+    pub max_calls: u64,
     /// Seconds after a call without an answer during which its job may still appear.
     pub settle_s: u64,
     /// Seconds after which a call of the scheduler is given up.
@@ -159,6 +178,7 @@ impl Default for Limits {
             max_array_tasks: None,
             max_submit_jobs: None,
             max_job_count: None,
+            max_calls: 200,
             settle_s: 10,
             call_timeout_s: 60,
         }
@@ -227,6 +247,7 @@ impl Default for Site {
         Self {
             site: About::default(),
             scheduler: Scheduler::default(),
+            pbs: Pbs::default(),
             modules: Modules::default(),
             limits: Limits::default(),
             caps: Caps::default(),

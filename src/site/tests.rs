@@ -46,12 +46,15 @@ scheduler.qos = none
 scheduler.launcher = that of the scheduler
 scheduler.directives = none
 scheduler.single_rank_step = false
+pbs.gpu_resource = ngpus
+pbs.constraint_resource = none
 modules.load = none
 modules.init = none
 limits.max_array_size = as the scheduler says
 limits.max_array_tasks = as the scheduler says
 limits.max_submit_jobs = as the scheduler says
 limits.max_job_count = as the scheduler says
+limits.max_calls = 200
 limits.settle_s = 10
 limits.call_timeout_s = 60
 caps.max_running = no cap
@@ -247,7 +250,7 @@ fn launchers_default_by_scheduler() {
         assert_eq!(Site::default().scheduler.launcher_on(kind, false), expected);
     };
     check(SchedulerKind::Slurm, &["srun", "--kill-on-bad-exit=1"]);
-    check(SchedulerKind::Pbs, &["mpiexec"]);
+    check(SchedulerKind::Pbs, &[]);
     check(SchedulerKind::Local, &[]);
     let none = load_with(&[(USER, "version = 1\nscheduler.launcher = []\n")], &[]).unwrap();
     assert_eq!(none.scheduler.launcher_on(SchedulerKind::Slurm, true), [""; 0]);

@@ -28,12 +28,6 @@ pub fn read(calls: &mut Calls, site: &Site) -> Result<Limits> {
     Ok(limits)
 }
 
-/// The most elements of one array under these limits (Slurm's default where nobody says).
-pub fn element_limit(limits: &Limits) -> u64 {
-    let size = limits.max_array_size.unwrap_or(1001);
-    limits.max_array_tasks.map_or(size, |tasks| size.min(tasks)).max(1)
-}
-
 /// A partition that does not exist, is down, or is too short for a trial is found before any sbatch.
 pub fn check_partitions(calls: &mut Calls, source: &Source, site: &Site) -> Result<()> {
     let partitions = slurm::read_partitions(&calls.ask(&slurm::partitions())?);

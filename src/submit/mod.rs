@@ -2,15 +2,22 @@
 //!
 //! Laying a plan down is the same for every target ([`grow`]): trials the sweep does not have yet are
 //! added to its table. Then either waves of job arrays are made and asked for exactly once
-//! ([`slurm`]), or the trials are run here ([`local`]).
+//! ([`batch`]), or the trials are run here ([`local`]).
 
+pub mod backend;
+pub mod batch;
+pub mod control;
+mod door;
+mod environment;
 mod gpu_pool;
 pub mod grow;
 pub mod limits;
 pub mod local;
+pub mod mapping;
 pub mod preview;
+pub mod queues;
+mod reconcile;
 mod retry;
-pub mod slurm;
 mod starter;
 pub mod wave;
 

@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use super::Source;
-use super::limits::element_limit;
+use super::mapping::{self, Mapped, Rules};
 use crate::graph::{self, Graph};
 use crate::plan::{Params, TaskId};
-use crate::scheduler::Limits;
+use crate::site::SchedulerKind;
 use crate::units;
 
 /// A planned array.
@@ -20,7 +20,9 @@ pub struct Array {
     pub link: u32,
     /// Elements.
     pub count: usize,
-    /// The array it follows element by element.
+    /// Trials that each element runs one after the other.
+    pub links: usize,
+    /// The array it follows: element by element where the scheduler can, else as a whole.
     pub after: Option<usize>,
     /// Its directives, as the template renders them.
     pub directives: Vec<String>,
@@ -55,6 +57,10 @@ pub struct Preview<'a> {
     pub chains: Vec<Option<TaskId>>,
     /// Largest array under the limits used.
     pub element_limit: u64,
+    /// The scheduler it was planned for.
+    pub kind: SchedulerKind,
+    /// How chains become jobs, and why.
+    pub mapped: Mapped,
     /// Core-hours asked for: cores times walltime, summed; `None` when a trial has no walltime.
     pub core_hours: Option<f64>,
     /// GPU-hours asked for.
@@ -64,10 +70,12 @@ pub struct Preview<'a> {
 }
 
 /// Plans without touching anything.
-pub fn of<'a>(source: &'a Source, limits: &Limits) -> Preview<'a> {
+///
+/// # Errors
+/// When chains cannot be mapped as the plan wants.
+pub fn of<'a>(source: &'a Source, rules: &Rules) -> anyhow::Result<Preview<'a>> {
     let trials = &source.plan.trials;
-    let (nodes, shapes) = graph::shapes::of_plan(trials);
-    let limit = element_limit(limits);
+    let (nodes, mut shapes) = graph::shapes::of_plan(trials);
     let mut links: Vec<u32> = Vec::new();
     let mut chains: Vec<Option<TaskId>> = Vec::new();
     let mut places = Vec::with_capacity(nodes.len());
@@ -98,16 +106,20 @@ pub fn of<'a>(source: &'a Source, limits: &Limits) -> Preview<'a> {
             })
             .sum()
     };
-    Preview {
+    let (core_hours, gpu_hours) = (hours(&|r| r.cores()), hours(&|r| r.total_gpus()));
+    let (graph, mapped) = mapping::map(&nodes, &mut shapes, &[], rules)?;
+    Ok(Preview {
         source,
-        graph: graph::plan(&nodes, limit as usize, &[]),
+        graph,
         places,
         chains,
-        element_limit: limit,
-        core_hours: hours(&|r| r.cores()),
-        gpu_hours: hours(&|r| r.total_gpus()),
+        element_limit: rules.elements,
+        kind: rules.kind,
+        mapped,
+        core_hours,
+        gpu_hours,
         shapes: shapes.list,
-    }
+    })
 }
 
 impl Preview<'_> {

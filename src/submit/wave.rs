@@ -5,8 +5,9 @@ use std::collections::{HashMap, HashSet};
 use anyhow::Result;
 
 use super::grow::{self, Diff, Todo};
+use super::mapping::{self, Mapped, Rules};
+use crate::graph::Node;
 use crate::graph::shapes::Shapes;
-use crate::graph::{self, Node};
 use crate::host::clock;
 use crate::plan::OnFailure;
 use crate::tree::Tree;
@@ -37,10 +38,7 @@ impl Waves {
     /// All arrays with the trials of their elements, in the order of submission.
     pub fn arrays(&self) -> impl Iterator<Item = (&Wave, &Array, &[u64])> {
         self.all.iter().zip(&self.maps).flat_map(|(wave, map)| {
-            wave.arrays.iter().map(move |array| {
-                let from = array.first as usize;
-                (wave, array, &map[from..from + array.count as usize])
-            })
+            wave.arrays.iter().map(move |array| (wave, array, array.trials(map)))
         })
     }
 
@@ -52,9 +50,11 @@ impl Waves {
     /// The array and index that runs a trial; the latest, if several have.
     pub fn places(&self) -> HashMap<u64, (u32, u64)> {
         let mut places = HashMap::new();
-        for (_, array, trials) in self.arrays() {
-            for (index, trial) in trials.iter().enumerate() {
-                places.insert(*trial, (array.array, index as u64));
+        for (wave, map) in self.all.iter().zip(&self.maps) {
+            for array in &wave.arrays {
+                for (index, _, trial) in array.places(map) {
+                    places.insert(trial, (array.array, index));
+                }
             }
         }
         places
@@ -102,8 +102,14 @@ pub fn left_over(
 /// not ended get arrays of their own, which wait for those of the predecessors.
 ///
 /// # Errors
-/// When the tree cannot be read or written.
-pub fn make(tree: &Tree, target: &str, todo: &[Todo], limit: u64, before: &Waves) -> Result<Wave> {
+/// When the tree cannot be read or written, or the chains cannot be mapped as wished.
+pub fn make(
+    tree: &Tree,
+    target: &str,
+    todo: &[Todo],
+    rules: &Rules,
+    before: &Waves,
+) -> Result<(Wave, Mapped)> {
     let mut shapes = Shapes::default();
     let mut chains: HashMap<u64, u32> = HashMap::new();
     let mut waits: Vec<Option<u32>> = Vec::new();
@@ -127,7 +133,7 @@ pub fn make(tree: &Tree, target: &str, todo: &[Todo], limit: u64, before: &Waves
         nodes.push(Node { trial: t.id, chain, shape: shapes.number(&t.resources) });
     }
     let continues: Vec<bool> = waits.iter().map(Option::is_some).collect();
-    let graph = graph::plan(&nodes, limit as usize, &continues);
+    let (graph, mapped) = mapping::map(&nodes, &mut shapes, &continues, rules)?;
     let chain_of: HashMap<u64, u32> = if continues.iter().any(|&c| c) {
         nodes.iter().map(|n| (n.trial, n.chain)).collect()
     } else {
@@ -149,6 +155,7 @@ pub fn make(tree: &Tree, target: &str, todo: &[Todo], limit: u64, before: &Waves
             } else {
                 Vec::new()
             };
+            wait.extend(a.lane.map(|lane| first_array + lane as u32));
             wait.sort_unstable();
             wait.dedup();
             Array {
@@ -157,6 +164,8 @@ pub fn make(tree: &Tree, target: &str, todo: &[Todo], limit: u64, before: &Waves
                 link: a.link,
                 first: a.first as u64,
                 count: a.count as u64,
+                links: a.links as u64,
+                single: a.single,
                 after: a.after.map(|parent| first_array + parent as u32),
                 wait,
                 on_failure: grow::on_failure(&heads),
@@ -164,7 +173,13 @@ pub fn make(tree: &Tree, target: &str, todo: &[Todo], limit: u64, before: &Waves
             }
         })
         .collect();
-    let wave = Wave { wave: number, target: target.to_owned(), created: clock::now(), arrays };
+    let wave = Wave {
+        wave: number,
+        target: target.to_owned(),
+        created: clock::now(),
+        chains: mapped.mapping,
+        arrays,
+    };
     waves::write(tree, &wave, &graph.order)?;
-    Ok(wave)
+    Ok((wave, mapped))
 }

@@ -26,6 +26,9 @@ pub enum Entry {
         time: f64,
         /// The call.
         argv: Vec<String>,
+        /// Whether it is submitted held, to be let go when all that waits for it is there.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        held: bool,
     },
     /// The scheduler has it.
     Answer {
@@ -50,6 +53,13 @@ pub enum Entry {
         time: f64,
         /// The scheduler's words.
         reason: String,
+    },
+    /// What was held was let go.
+    Released {
+        /// Number of the array in the sweep.
+        array: u32,
+        /// Unix seconds.
+        time: f64,
     },
     /// What the site said when this submission began.
     Site {
@@ -96,6 +106,8 @@ pub struct Journal {
     pub site: Option<(String, bool)>,
     /// Everybody who has submitted.
     pub users: BTreeSet<String>,
+    /// Arrays that were submitted held and not let go yet.
+    held: BTreeSet<u32>,
 }
 
 impl Journal {
@@ -118,7 +130,12 @@ impl Journal {
     /// Takes one entry into account.
     pub fn take(&mut self, entry: Entry) {
         match entry {
-            Entry::Intent { array, token, time, .. } => {
+            Entry::Intent { array, token, time, held, .. } => {
+                if held {
+                    self.held.insert(array);
+                } else {
+                    self.held.remove(&array);
+                }
                 self.arrays.insert(array, Standing::Open { token, time });
             }
             Entry::Answer { array, token, job, time, .. } => {
@@ -127,11 +144,19 @@ impl Journal {
             Entry::Refused { array, .. } => {
                 self.arrays.insert(array, Standing::Refused);
             }
+            Entry::Released { array, .. } => {
+                self.held.remove(&array);
+            }
             Entry::Site { scheduler, accounting, user, .. } => {
                 self.site = Some((scheduler, accounting));
                 self.users.insert(user);
             }
         }
+    }
+
+    /// Arrays, with their job ids, that were submitted held and not let go yet.
+    pub fn held(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.held.iter().filter_map(|&array| Some((array, self.job(array)?)))
     }
 
     /// The scheduler's id of an array.

@@ -110,6 +110,25 @@ pub enum Event {
     },
     /// An attempt has ended.
     End(End),
+    /// The worker of the trial found that its chain had stopped before it.
+    Skip {
+        /// Trial number.
+        trial: u64,
+        /// Unix seconds.
+        time: f64,
+        /// The scheduler's job id, if there is one.
+        job: Option<String>,
+        /// What became of the trial before it, in words.
+        reason: String,
+    },
+}
+
+/// The job or array that a job id is of: `12` of Slurm's `12_7`, `5[].srv` of PBS's `5[3].srv`.
+pub fn array_of(job: &str) -> String {
+    match (job.split_once('['), job.split_once(']')) {
+        (Some((number, _)), Some((_, server))) => format!("{number}[]{server}"),
+        _ => job.split('_').next().unwrap_or(job).to_owned(),
+    }
 }
 
 /// One attempt, put together from its events.
@@ -131,7 +150,7 @@ impl Attempt {
     /// Whether it ran in this job of a scheduler, or in an element of that array.
     pub fn is_of_job(&self, job: &str) -> bool {
         let own = self.start.job.as_deref();
-        own.is_some_and(|own| own == job || own.split('_').next() == Some(job))
+        own.is_some_and(|own| own == job || array_of(own) == array_of(job))
     }
 
     /// How it ended; `None` while it runs, or if its worker was killed without a word.
@@ -161,6 +180,8 @@ impl Attempt {
 pub struct Record {
     /// In the order in which they began.
     pub attempts: Vec<Attempt>,
+    /// Why it was not run when its turn came; `None` once an attempt has begun.
+    pub skipped: Option<String>,
     /// Lines that were torn or damaged.
     pub torn: usize,
 }
@@ -190,7 +211,9 @@ impl Record {
         self.torn += torn;
         for event in events {
             match event {
+                Event::Skip { reason, .. } => self.skipped = Some(reason),
                 Event::Start(start) => {
+                    self.skipped = None;
                     let stopped = None;
                     self.attempts.push(Attempt {
                         start,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Tree, parse_json, to_json_line};
 use crate::fault::Fault;
+use crate::graph::Mapping;
 use crate::host::disk;
 use crate::plan::{OnFailure, Resources};
 
@@ -24,6 +25,9 @@ pub struct Wave {
     pub target: String,
     /// Unix seconds.
     pub created: f64,
+    /// How its chains were mapped to jobs.
+    #[serde(default)]
+    pub chains: Mapping,
     /// Its arrays, in the order of submission; none for a local wave.
     pub arrays: Vec<Array>,
 }
@@ -41,14 +45,45 @@ pub struct Array {
     pub first: u64,
     /// Its elements, indices `0..count`.
     pub count: u64,
-    /// The array it follows element by element.
+    /// Links that each element runs one after the other: entry `first + link * count + index` of the map.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub links: u64,
+    /// Whether it is a plain job and no array.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub single: bool,
+    /// The array it follows: element by element, where the scheduler can do that.
     pub after: Option<u32>,
-    /// Arrays of earlier waves that must have ended before it starts.
+    /// Arrays that must have ended before it starts: of earlier waves, which its chains continue, or of this
+    /// one, to bound how many run at once.
     pub wait: Vec<u32>,
     /// What a failure does to the rest of a chain.
     pub on_failure: OnFailure,
     /// What each element asks for.
     pub resources: Resources,
+}
+
+fn one() -> u64 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
+fn is_one(links: &u64) -> bool {
+    *links == 1
+}
+
+impl Array {
+    /// The trials it runs, in map order; `map` is that of its wave.
+    pub fn trials<'m>(&self, map: &'m [u64]) -> &'m [u64] {
+        let from = self.first as usize;
+        &map[from..from + (self.count * self.links) as usize]
+    }
+
+    /// The element that runs each of its trials: index, link of the element, trial.
+    pub fn places<'m>(&self, map: &'m [u64]) -> impl Iterator<Item = (u64, u64, u64)> + use<'m> {
+        let count = self.count;
+        let number = move |(n, trial): (usize, &u64)| (n as u64 % count, n as u64 / count, *trial);
+        self.trials(map).iter().enumerate().map(number)
+    }
 }
 
 fn file(tree: &Tree, wave: u32, ending: &str) -> PathBuf {

@@ -111,8 +111,9 @@ pub fn run(
     };
 
     let mut others = Others::new(world);
-    let limits = clock_of(job);
+    let mut limits = clock_of(job);
     let Program { child, helper } = &mut program;
+    limits.helper = helper.as_ref().map(std::process::Child::id);
     let ended = child::wait(child, launched, signals, limits, |happening| match happening {
         Happening::Tick => {
             let rows = prepared.take_metrics(false);

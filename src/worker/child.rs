@@ -51,6 +51,10 @@ pub struct Clock {
     pub deadline: Option<Instant>,
     /// How long after being asked it is killed.
     pub grace: Duration,
+    /// The same where a signal is why: at most what the scheduler gives before it kills.
+    pub signal_grace: Duration,
+    /// Our child that carries syncs: what is left of the program at its end is everything but this.
+    pub helper: Option<u32>,
     /// The same where another rank is why; `None`: as long as otherwise.
     pub peer_grace: Option<Duration>,
     /// Our parent at the start of a trial whose ranks it has wired up for MPI.
@@ -63,6 +67,7 @@ impl Clock {
     fn grace_for(&self, why: Stop) -> Duration {
         match why {
             Stop::Peer => self.peer_grace.unwrap_or(self.grace),
+            Stop::Signal(_) => self.signal_grace,
             _ => self.grace,
         }
     }
@@ -76,6 +81,8 @@ pub const STOPPING: [Signal; 4] =
 pub fn listen() -> anyhow::Result<Signals> {
     let mut all = STOPPING.to_vec();
     all.push(Signal::SIGCHLD);
+    // What a program leaves behind becomes our child, so that we find it: PBS does not.
+    process::adopt_orphans();
     Signals::listen(&all)
 }
 
@@ -106,8 +113,9 @@ pub fn wait(
         if let Ok(Some(status)) = child.try_wait() {
             use std::os::unix::process::ExitStatusExt;
             let duration_s = (start.elapsed().as_secs_f64() * 1e6).round() / 1e6;
-            // Whatever the program left running in its group ends with it.
+            // Whatever the program left running ends with it, also what has left its group or session.
             process::kill_group(child, Signal::SIGKILL);
+            process::end_strays(clock.helper);
             // A scheduler signals program and worker at once: the program may be gone before we look.
             if stop.is_none() && !status.success() {
                 let said = matches!(process::code_of(status), 1 | LOST_PEERS);

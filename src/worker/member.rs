@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::process::Child;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
@@ -112,7 +113,8 @@ fn one(
         )
     };
     let Program { child, helper } = &mut program;
-    let ended = child::wait(child, launched, signals, clock_of(job), |happening| match happening {
+    let clock = child::Clock { helper: helper.as_ref().map(Child::id), ..clock_of(job) };
+    let ended = child::wait(child, launched, signals, clock, |happening| match happening {
         Happening::Tick => {
             hand_over(false);
             if helper.as_mut().is_some_and(program::is_gone) {

@@ -47,6 +47,8 @@ pub enum Which {
         first: u64,
         /// Elements of the array.
         count: u64,
+        /// Which of the trials that the element runs one after the other.
+        link: u64,
     },
     /// This one.
     Trial(u64),
@@ -111,7 +113,14 @@ pub fn run(request: &Request, vars: Vars) -> Result<i32> {
         drop_empty_job_log();
         return Ok(0);
     }
-    if request.gate && gate_is_closed(&job)? {
+    if request.gate
+        && let Some(reason) = why_gate_is_closed(&job)?
+    {
+        if job.rank.rank == 0 {
+            let (trial, time, job_id) = (job.row.id, clock::now(), job.job_id.clone());
+            let mut recorder = Recorder::open(&job.tree, trial, next_run)?;
+            recorder.write(&Event::Skip { trial, time, job: job_id, reason })?;
+        }
         drop_empty_job_log();
         return Ok(1);
     }
@@ -178,32 +187,42 @@ fn ask_for_another_launch(vars: &Vars) {
     let _ = disk::append(std::path::Path::new(file), b"");
 }
 
-/// Whether the chain has stopped before this trial.
-fn gate_is_closed(job: &Job) -> Result<bool> {
-    let Some(before) = job.row.after else { return Ok(false) };
+/// Why the chain has stopped before this trial, if it has.
+fn why_gate_is_closed(job: &Job) -> Result<Option<String>> {
+    let Some(before) = job.row.after else { return Ok(None) };
     if job.head.run.on_failure == OnFailure::Continue {
-        return Ok(false);
+        return Ok(None);
     }
     // A record just written on another node may take a moment to be seen here (NFS).
     let since = Instant::now();
     loop {
         let (record, _) = records::of_trial(&job.tree, before)?;
-        match record.outcome() {
-            Some(outcome) => return Ok(outcome != Outcome::Done),
-            None if since.elapsed() > Duration::from_secs(3) => return Ok(true),
-            None => std::thread::sleep(Duration::from_millis(200)),
-        }
+        let what = match record.outcome() {
+            Some(Outcome::Done) => return Ok(None),
+            Some(Outcome::Failed) => "failed",
+            Some(Outcome::Timeout) => "ran into its walltime",
+            Some(Outcome::Interrupted) => "was interrupted",
+            None if record.skipped.is_some() => "was skipped",
+            None if since.elapsed() <= Duration::from_secs(3) => {
+                std::thread::sleep(Duration::from_millis(200));
+                continue;
+            }
+            None if record.attempts.is_empty() => "has not run",
+            None => "left no end",
+        };
+        return Ok(Some(format!("its chain stopped: trial {before} {what}")));
     }
 }
 
 fn which(tree: &Tree, which: &Which, vars: &Vars) -> Result<u64> {
     match which {
         Which::Trial(trial) => Ok(*trial),
-        Which::Element { wave, first, count } => {
+        Which::Element { wave, first, count, link } => {
             let name = ["SLURM_ARRAY_TASK_ID", "PBS_ARRAY_INDEX"];
             let index = name.iter().find_map(|n| vars.get(*n)).ok_or_else(|| {
                 Fault::request(
-                    "this worker is no element of a job array: SLURM_ARRAY_TASK_ID is not set",
+                    "this worker is no element of a job array: neither SLURM_ARRAY_TASK_ID nor \
+                     PBS_ARRAY_INDEX is set",
                 )
                 .hint("name the trial instead: `hpcsweep worker --sweep DIR --trial N`")
             })?;
@@ -215,7 +234,7 @@ fn which(tree: &Tree, which: &Which, vars: &Vars) -> Result<u64> {
                     format!("array index {index} is beyond the {count} elements of this array");
                 return Err(Fault::request(sentence).into());
             }
-            waves::element(tree, *wave, first + index)
+            waves::element(tree, *wave, first + link * count + index)
         }
     }
 }
@@ -326,6 +345,9 @@ pub fn clock_of(job: &Job) -> child::Clock {
     let peer_grace = job.head.run.train.is_some().then_some(Duration::ZERO);
     let launcher = (job.world > 1 && job.head.run.needs_mpi()).then_some(job.launcher);
     let by_scheduler = ["SLURM_JOB_ID", "PBS_JOBID"].iter().any(|n| job.vars.contains_key(*n));
+    // PBS kills ten seconds after SIGTERM, unless the queue's kill_delay says otherwise.
+    let is_pbs = job.vars.contains_key("PBS_JOBID") && !job.vars.contains_key("SLURM_JOB_ID");
+    let patience = if is_pbs { Duration::from_secs(8) } else { Duration::MAX };
     // Slurm 22.05 does not tell a job its end; newer ones do. Without it, the plan's walltime counts from
     // the start of this worker, which comes a moment after that of the job.
     let end = job.vars.get("SLURM_JOB_END_TIME").and_then(|t| t.parse::<f64>().ok());
@@ -336,6 +358,8 @@ pub fn clock_of(job: &Job) -> child::Clock {
         return child::Clock {
             deadline: None,
             grace: Duration::from_secs(30),
+            signal_grace: Duration::from_secs(30).min(patience),
+            helper: None,
             peer_grace,
             launcher,
             tick,
@@ -348,6 +372,8 @@ pub fn clock_of(job: &Job) -> child::Clock {
     child::Clock {
         deadline: Instant::now().checked_add(Duration::from_secs_f64(until.min(1e9))),
         grace: Duration::from_secs_f64(grace),
+        signal_grace: Duration::from_secs_f64(grace).min(patience),
+        helper: None,
         peer_grace,
         launcher,
         tick,

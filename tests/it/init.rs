@@ -11,6 +11,7 @@ fn a_new_project_says_what_it_made_and_what_comes_next() {
         "\
 demo/plan.toml
 demo/train.sh
+demo/templates/pbs.sh.tera
 demo/templates/setup.sh.tera
 demo/templates/slurm.sh.tera
 next: hpcsweep submit demo/plan.toml
@@ -19,7 +20,13 @@ exit code 0
     );
     assert_eq!(
         world.files("demo"),
-        ["plan.toml", "templates/setup.sh.tera", "templates/slurm.sh.tera", "train.sh"]
+        [
+            "plan.toml",
+            "templates/pbs.sh.tera",
+            "templates/setup.sh.tera",
+            "templates/slurm.sh.tera",
+            "train.sh"
+        ]
     );
 }
 

@@ -154,7 +154,10 @@ fn json_says_the_same_to_programs() {
             array(1, 0, 0, None, 1), array(2, 0, 1, Some(1), 1), array(3, 1, 0, None, 2),
         ],
         "scheduler_calls": 5,
-        "sbatch_calls": 3,
+        "scheduler": "slurm",
+        "submit_calls": 3,
+        "chains_as": "elementwise",
+        "chains_why": "",
         "max_array_size": 1001,
         "core_hours": 3.0,
         "gpu_hours": 4.0,
@@ -165,7 +168,7 @@ fn json_says_the_same_to_programs() {
 
 fn array(number: u32, block: u32, link: u32, after: Option<u32>, gpus: u32) -> serde_json::Value {
     serde_json::json!({
-        "array": number, "block": block, "link": link, "count": 1, "after": after,
+        "array": number, "block": block, "link": link, "count": 1, "links": 1, "after": after,
         "directives": [
             format!("--job-name='jdit.<token>.{number}'"),
             "--array=0-0",

@@ -26,9 +26,9 @@ fn exported_templates_are_the_embedded_ones() {
     let world = World::new();
     assert_eq!(
         world.run(&["templates", "export", "mine"]).whole(),
-        "mine/setup.sh.tera\nmine/slurm.sh.tera\nexit code 0\n"
+        "mine/pbs.sh.tera\nmine/setup.sh.tera\nmine/slurm.sh.tera\nexit code 0\n"
     );
-    assert_eq!(world.files("mine"), ["setup.sh.tera", "slurm.sh.tera"]);
+    assert_eq!(world.files("mine"), ["pbs.sh.tera", "setup.sh.tera", "slurm.sh.tera"]);
     for name in world.files("mine") {
         let source = format!("{}/templates/{name}", crate::world::ROOT);
         assert_eq!(world.read(&format!("mine/{name}")), std::fs::read_to_string(source).unwrap());

@@ -20,7 +20,7 @@ const FLOORS: [&[&str]; 8] = [
 ];
 
 /// Uses within one floor, each with its reason. They make no circle; verbs (floor 6) have none but one.
-const NEIGHBOURS: [(&str, &str, &str); 11] = [
+const NEIGHBOURS: [(&str, &str, &str); 12] = [
     ("plan", "units", "reads walltimes and memory"),
     ("plan", "train", "`[train]` filled in must be a configuration"),
     ("site", "units", "reads walltimes"),
@@ -28,6 +28,7 @@ const NEIGHBOURS: [(&str, &str, &str); 11] = [
     ("devices", "plan", "how a plan names devices"),
     ("gpu", "devices", "which GPUs a scheduler granted"),
     ("gpu", "rank", "reads CUDA_VISIBLE_DEVICES"),
+    ("tree", "graph", "a wave says how its chains were mapped"),
     ("standing", "scheduler", "a standing weighs the scheduler's word"),
     ("status", "scheduler", "asks the scheduler once"),
     ("status", "standing", "weighs what it has read and heard"),

@@ -1,25 +1,27 @@
-//! Submitting to Slurm, exactly once: intent on disk, call, answer on disk; what has no answer is
+//! Submitting to a scheduler, exactly once: intent on disk, call, answer on disk; what has no answer is
 //! looked for by its token before it is asked for again.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
 
-use super::grow;
+use super::backend::{After, Backend};
+use super::door::Door;
+use super::mapping::Rules;
 use super::wave::{self, Waves};
-use super::{Source, check_caps, check_growth, limits, retry};
+use super::{Source, check_caps, check_growth, environment, grow, limits, queues, retry};
 use crate::fault::Fault;
-use crate::host::{Vars, clock, disk, vars};
+use crate::host::{Vars, clock, disk};
 use crate::plan;
 use crate::render::{Templates, context};
 use crate::scheduler::calls::{Calls, refusal};
-use crate::scheduler::{Limits, slurm};
+use crate::scheduler::pbs;
 use crate::site::{SchedulerKind, Site};
 use crate::tree::journal::{Entry, Journal, Standing, Writer};
 use crate::tree::lock::Lock;
 use crate::tree::waves::{Array, Wave};
-use crate::tree::{Identity, Tree, records};
+use crate::tree::{Identity, Tree};
 
 /// What a person chose on the command line.
 #[derive(Debug, Default, Clone)]
@@ -43,30 +45,43 @@ pub struct Report {
     pub tree: Tree,
 }
 
-/// Submits what of a plan is not submitted yet. `tell` hears what is going on.
+/// Submits what of a plan is not submitted yet to Slurm or PBS. `tell` hears what is going on.
 ///
 /// # Errors
-/// When the plan exceeds a limit of the site (before any call of sbatch), the scheduler refuses or
+/// When the plan exceeds a limit of the site (before any job is submitted), the scheduler refuses or
 /// cannot be reached, or the disk refuses. Running it again completes what is missing.
 pub fn submit(
     source: &Source,
     site: &Site,
     templates: &Templates,
     options: &Options,
+    kind: SchedulerKind,
     environment: &Vars,
     mut tell: impl FnMut(&str),
 ) -> Result<Report> {
     let plan = &source.plan;
-    check_caps(plan, site, SchedulerKind::Slurm)?;
+    check_caps(plan, site, kind)?;
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
-    let limits = limits::read(&mut calls, site)?;
-    limits::check_partitions(&mut calls, source, site)?;
-
+    let max_running = options.max_running.or(plan.schedule.max_running.map(u64::from));
+    let door = match kind {
+        SchedulerKind::Pbs => Door::Pbs(queues::read(&mut calls, source, site, max_running)?),
+        _ => {
+            let limits = limits::read(&mut calls, site)?;
+            limits::check_partitions(&mut calls, source, site)?;
+            Door::Slurm(limits)
+        }
+    };
+    let limits = door.limits().clone();
     let account = plan.resources.account.as_deref().or(site.scheduler.account.as_deref());
     let tree = source.tree();
+    if kind == SchedulerKind::Pbs && !pbs::can_travel(&tree.dir().to_string_lossy()) {
+        let sentence = format!("PBS cannot pass on the path `{}`", tree.dir().display());
+        let hint = "use a folder without commas, quotes and backslashes in its name";
+        return Err(Fault::request(sentence).hint(hint).into());
+    }
     if tree.identity()?.is_none() {
         // A new sweep that is too large leaves no trace.
-        limits::check_queue(&mut calls, plan.trials.len() as u64, &limits, account)?;
+        door.check_queue(&mut calls, plan.trials.len() as u64, account)?;
     }
     let lock = Lock::take(&tree)?;
     let identity = tree.create(&plan.name)?;
@@ -80,52 +95,76 @@ pub fn submit(
     }
     let mut todo = wave::left_over(&tree, &diff, &covered, options.retry)?;
     if diff.known > 0 {
-        limits::check_queue(&mut calls, todo.len() as u64 + diff.added(), &limits, account)?;
+        door.check_queue(&mut calls, todo.len() as u64 + diff.added(), account)?;
     }
     todo.extend(grow::grow(&tree, source, &diff, templates, site)?);
     let mut waves = before;
     if !todo.is_empty() {
-        wave::make(&tree, "slurm", &todo, limits::element_limit(&limits), &waves)?;
+        let rules = Rules {
+            kind,
+            chains: plan.schedule.chains,
+            elements: limits.elements(),
+            max_calls: site.limits.max_calls,
+            max_walltime_s: limits.max_walltime_s.into_iter().chain(site.caps.max_walltime_s).min(),
+            max_running,
+            cannot_throttle: limits.cannot_throttle,
+        };
+        let (_, mapped) = wave::make(&tree, kind.word(), &todo, &rules, &waves)?;
+        if !mapped.why.is_empty() {
+            tell(&format!("chains as {}: {}", mapped.mapping.word(), mapped.why));
+        }
         waves = Waves::read(&tree)?;
     }
 
+    let backend = door.backend();
     let mut run = Run {
         journal: Journal::read(&tree)?,
         writer: None,
         calls,
-        limits,
+        backend,
+        throttles: !limits.cannot_throttle,
         site,
         templates,
         tree,
         identity,
-        max_running: options.max_running.or(plan.schedule.max_running.map(u64::from)),
+        max_running,
         run: &plan.run,
+        environment,
     };
+    let ours: Vec<_> = waves.arrays().filter(|(wave, ..)| wave.target == kind.word()).collect();
     let mut arrays = Vec::new();
-    for (wave, array, trials) in waves.arrays().filter(|(wave, ..)| wave.target == "slurm") {
+    for (wave, array, trials) in &ours {
         lock.touch();
         if run.journal.job(array.array).is_some() {
             continue;
         }
-        let job = run.array(wave, array, trials, &mut tell)?;
-        arrays.push((array.clone(), job));
+        let is_followed = ours.iter().any(|(_, other, _)| {
+            other.after == Some(array.array) || other.wait.contains(&array.array)
+        });
+        let job = run.array(wave, array, trials, is_followed, &mut tell)?;
+        arrays.push(((*array).clone(), job));
     }
+    run.let_go()?;
     Ok(Report { dropped: diff.dropped(), arrays, calls: run.calls.made, tree: run.tree })
 }
 
 /// One submission under way.
-struct Run<'a> {
-    journal: Journal,
+pub(super) struct Run<'a> {
+    pub(super) journal: Journal,
     writer: Option<Writer>,
-    calls: Calls,
-    limits: Limits,
-    site: &'a Site,
+    pub(super) calls: Calls,
+    pub(super) backend: Backend,
+    /// Whether the server throttles arrays.
+    throttles: bool,
+    pub(super) site: &'a Site,
     templates: &'a Templates,
-    tree: Tree,
+    pub(super) tree: Tree,
     identity: Identity,
     max_running: Option<u64>,
     /// What its trials run.
     run: &'a plan::Run,
+    /// The environment of the submission.
+    environment: &'a Vars,
 }
 
 impl Run<'_> {
@@ -135,45 +174,49 @@ impl Run<'_> {
         wave: &Wave,
         array: &Array,
         trials: &[u64],
+        is_followed: bool,
         tell: &mut impl FnMut(&str),
     ) -> Result<String> {
         if let Some(Standing::Open { token, time }) = self.journal.arrays.get(&array.array).cloned()
         {
             tell(&format!("array {}: an earlier call has no answer; looking for it", array.array));
-            if let Some(job) = self.reconcile(&token, time, trials, tell)? {
+            if let Some(job) = self.reconcile(&token, array, time, trials, tell)? {
                 self.answer(array, &token, &job, "reconciled")?;
                 tell(&format!("array {}: it is job {job}", array.array));
                 return Ok(job);
             }
             self.refused(array, &token, "not found by its token: the call never arrived")?;
         }
-        let token = format!("{}.{}.{}", self.identity.name, self.identity.token, array.array);
+        let token = self.token(array);
         let script = self.render(wave, array, &token)?;
         let after = self.dependency(array)?;
-        let argv = slurm::submit(&script, after.follow.as_deref(), &after.wait);
+        // PBS without a history deletes a job that waits for one that has ended: nothing begins before all that
+        // waits for it is there.
+        let held = is_followed
+            && after.jobs().is_empty()
+            && self.backend == Backend::Pbs { history: false };
+        let argv = self.backend.submit(&script, &after, held);
         self.write(&Entry::Intent {
             array: array.array,
             token: token.clone(),
             time: clock::now(),
             argv: argv.clone(),
+            held,
         })?;
         let since = clock::now();
         let output = self.calls.make(&argv)?;
-        let job = match (output.code, slurm::submitted(&output.stdout)) {
+        let job = match (output.code, self.backend.submitted(&output.stdout)) {
             (Some(0), Some(job)) => job,
             (code, _) => {
                 // Refused, or lost on the way: a call that failed may have submitted all the same.
-                let unsure = code.is_none()
-                    || code == Some(0)
-                    || slurm::is_unsure(&output.stderr)
-                    || slurm::submitted(&output.stdout).is_some();
+                let unsure = self.backend.is_unsure(&output);
                 let mut fault = refusal(&argv, &output);
                 if code == Some(0) {
-                    fault.sentence = "`sbatch` printed no job id".to_owned();
+                    fault.sentence = format!("`{}` printed no job id", argv[0]);
                 }
                 let found = if unsure {
                     tell(&format!("array {}: {}; looking for it", array.array, fault.sentence));
-                    self.reconcile(&token, since, trials, tell)
+                    self.reconcile(&token, array, since, trials, tell)
                         .map_err(|error| error.context(fault.sentence.clone()))?
                 } else {
                     None
@@ -212,100 +255,71 @@ impl Run<'_> {
         }
         after.wait = array.wait.iter().filter_map(|&a| known(&self.journal, a)).collect();
         let recent = array.after.is_none_or(|a| fresh(&self.journal, a));
-        if !recent || !after.wait.is_empty() {
-            let queue = self.queue()?;
-            let there = |job: &String| queue.iter().any(|line| line.job == *job);
-            after.follow = after.follow.filter(there);
-            after.wait.retain(there);
+        let all_fresh = recent && array.wait.iter().all(|&a| fresh(&self.journal, a));
+        if !all_fresh {
+            let known = self.backend.known(&mut self.calls, &after.jobs())?;
+            after.follow = after.follow.filter(|job| known.contains(job));
+            after.wait.retain(|job| known.contains(job));
         }
         Ok(after)
     }
 
-    fn queue(&mut self) -> Result<Vec<slurm::Line>> {
-        Ok(slurm::lines(&self.calls.ask(&slurm::queue(&vars::user_name()))?))
+    fn token(&self, array: &Array) -> String {
+        format!("{}.{}.{}", self.identity.name, self.identity.token, array.array)
     }
 
-    /// Looks for the job of an array by its token: in the queue, in the accounts, in what its elements
-    /// have recorded. Not found is believed only when the call is old enough to have arrived.
-    fn reconcile(
-        &mut self,
-        token: &str,
-        since: f64,
-        trials: &[u64],
-        tell: &mut impl FnMut(&str),
-    ) -> Result<Option<String>> {
-        let settle = self.site.limits.settle_s as f64;
-        let mut tries = 0;
-        loop {
-            let looked = self.look_for(token, trials, since);
-            match looked {
-                Ok(Some(job)) => return Ok(Some(job)),
-                Ok(None) => {
-                    let left = since + settle - clock::now();
-                    if left <= 0.0 {
-                        return Ok(None);
-                    }
-                    tell(&format!("not there yet; it may still arrive: waiting {left:.0} s"));
-                    std::thread::sleep(Duration::from_secs_f64(left.min(settle)));
-                }
-                Err(error) if tries >= 3 => {
-                    return Err(error.context(
-                        "cannot tell whether the scheduler has the job; nothing was submitted twice",
-                    ));
-                }
-                Err(_) => {
-                    tries += 1;
-                    std::thread::sleep(Duration::from_secs(1 << tries));
-                }
-            }
+    /// The script of an array: of PBS's, its path tells which job it is of.
+    pub(super) fn script(&self, array: &Array, token: &str) -> PathBuf {
+        match self.backend {
+            Backend::Slurm { .. } => self.tree.script(array.array),
+            Backend::Pbs { .. } => self.tree.dir().join(format!("jobs/{token}.sh")),
         }
     }
 
-    fn look_for(&mut self, token: &str, trials: &[u64], since: f64) -> Result<Option<String>> {
-        let found =
-            |lines: Vec<slurm::Line>| lines.into_iter().find(|l| l.name == token).map(|l| l.job);
-        if let Some(job) = found(self.queue()?) {
-            return Ok(Some(job));
+    /// Lets go what was held until all that waits for it was submitted.
+    fn let_go(&mut self) -> Result<()> {
+        let held: Vec<(u32, String)> =
+            self.journal.held().map(|(a, id)| (a, id.to_owned())).collect();
+        if held.is_empty() {
+            return Ok(());
         }
-        if self.limits.accounting {
-            let text = self.calls.ask(&slurm::accounts_by_name(token, since))?;
-            if let Some(job) = found(slurm::lines(&text)) {
-                return Ok(Some(job));
-            }
+        let ids: Vec<String> = held.iter().map(|(_, id)| id.clone()).collect();
+        let argv = pbs::release(&ids);
+        let output = self.calls.make(&argv)?;
+        // One that was deleted meanwhile is no fault.
+        if !pbs::has_answered(output.code) {
+            return Err(refusal(&argv, &output)
+                .hint("the jobs wait; run the same command again to let them go")
+                .into());
         }
-        // Without accounts, a job that ran and was forgotten has left its id in a record.
-        let known = |job: &str| {
-            self.journal.arrays.values().any(|s| matches!(s, Standing::Job { id, .. } if id == job))
-        };
-        for &trial in trials {
-            for attempt in records::of_trial(&self.tree, trial)?.0.attempts {
-                let base = attempt.start.job.as_deref().and_then(|j| j.split('_').next());
-                if let Some(base) = base
-                    && attempt.start.time >= since - 60.0
-                    && !known(base)
-                {
-                    return Ok(Some(base.to_owned()));
-                }
-            }
+        for (array, _) in held {
+            self.write(&Entry::Released { array, time: clock::now() })?;
         }
-        Ok(None)
+        Ok(())
     }
 
     fn render(&self, wave: &Wave, array: &Array, token: &str) -> Result<String> {
-        let words = context::SiteWords::of(self.site, SchedulerKind::Slurm, self.run);
+        let words = context::SiteWords {
+            throttles: self.throttles,
+            ..context::SiteWords::of(self.site, self.backend.kind(), self.run)
+        };
         let worker = worker_argv(self.tree.dir(), wave, array)?;
+        disk::make_dir(&self.tree.dir().join("jobs"))?;
+        let is_pbs = self.backend.kind() == SchedulerKind::Pbs;
+        let environment =
+            is_pbs.then(|| environment::write(&self.tree, self.environment)).transpose()?;
         let names = context::job_script(
             &self.identity.name,
             self.tree.dir(),
-            token.to_owned(),
+            self.backend.job_name(token),
             array,
             self.max_running,
             &words,
+            environment,
             worker,
         );
-        let text = self.templates.render("slurm.sh.tera", &context::of(&names)?)?;
-        let path = self.tree.script(array.array);
-        disk::make_dir(&self.tree.dir().join("jobs"))?;
+        let text = self.templates.render(self.backend.template(), &context::of(&names)?)?;
+        let path = self.script(array, token);
         disk::make_dir(&self.tree.dir().join(format!("logs/jobs/{:04}", array.array)))?;
         disk::write_whole(&path, text.as_bytes())?;
         Ok(path.to_string_lossy().into_owned())
@@ -314,7 +328,7 @@ impl Run<'_> {
     fn write(&mut self, entry: &Entry) -> Result<()> {
         if self.writer.is_none() {
             let mut writer = Writer::open(&self.tree)?;
-            writer.site("slurm", self.limits.accounting)?;
+            writer.site(self.backend.word(), self.backend.remembers())?;
             self.writer = Some(writer);
         }
         if let Some(writer) = &mut self.writer {
@@ -364,20 +378,6 @@ impl Run<'_> {
             ..fault
         }
         .hint(hint)
-    }
-}
-
-#[derive(Default)]
-struct After {
-    follow: Option<String>,
-    wait: Vec<String>,
-}
-
-impl After {
-    /// What an array waits for, in words.
-    fn words(&self) -> String {
-        let jobs: Vec<&str> = self.follow.iter().chain(&self.wait).map(String::as_str).collect();
-        if jobs.is_empty() { String::new() } else { format!(", after {}", jobs.join(", ")) }
     }
 }
 

@@ -1,0 +1,71 @@
+//! `hpcsweep cancel`, `hold` and `release`: what a sweep has in a scheduler's hands.
+
+use anyhow::Result;
+
+use super::{Context, sweeps};
+use crate::fault::Fault;
+use crate::submit::control::{self, Wish};
+use crate::tree::lock;
+
+/// Take what has not ended of a sweep out of the scheduler's hands
+///
+/// Running trials are told to end and are recorded as interrupted; the same `hpcsweep submit` with --retry
+/// brings all of them back.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CancelArgs {
+    #[command(flatten)]
+    what: What,
+}
+
+/// Keep what has not begun of a sweep from beginning
+#[derive(Debug, clap::Args)]
+pub(crate) struct HoldArgs {
+    #[command(flatten)]
+    what: What,
+}
+
+/// Let go what was held of a sweep
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReleaseArgs {
+    #[command(flatten)]
+    what: What,
+}
+
+#[derive(Debug, clap::Args)]
+struct What {
+    /// The sweep's folder or plan; by default the one in results/, else the last one submitted
+    sweep: Option<String>,
+    /// Only this trial; may be given several times
+    #[arg(long = "trial", value_name = "N")]
+    trials: Vec<u64>,
+}
+
+pub(super) fn cancel(args: &CancelArgs, context: &Context) -> Result<u8> {
+    run(&args.what, Wish::Cancel, "cancelled", context)
+}
+
+pub(super) fn hold(args: &HoldArgs, context: &Context) -> Result<u8> {
+    run(&args.what, Wish::Hold, "held", context)
+}
+
+pub(super) fn release(args: &ReleaseArgs, context: &Context) -> Result<u8> {
+    run(&args.what, Wish::Release, "released", context)
+}
+
+fn run(what: &What, wish: Wish, word: &str, context: &Context) -> Result<u8> {
+    let site = context.site()?;
+    let named: Vec<String> = what.sweep.iter().cloned().collect();
+    let (tree, identity) = sweeps::one(&named, context)?;
+    let done = control::control(&tree, &identity, &what.trials, wish, &site, &context.vars)?;
+    if done.ids.is_empty() && lock::is_held(&tree) {
+        return Err(Fault::request(format!("{} is run by a `hpcsweep submit`", identity.name))
+            .hint("press Ctrl-C there; its trials end and are recorded")
+            .into());
+    }
+    if done.ids.is_empty() {
+        context.out.say(&format!("{}: nothing of it is in a scheduler's hands", identity.name));
+        return Ok(0);
+    }
+    context.out.say(&format!("{}: {word} {}: {}", identity.name, done.words(), done.ids.join(" ")));
+    Ok(0)
+}

@@ -1,0 +1,290 @@
+//! How chains become jobs where a scheduler cannot follow an array element by element.
+//!
+//! PBS knows dependencies between whole jobs only (`jobs`, `barrier`); one element may also run its whole
+//! chain (`fused`), on any scheduler.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Array, Chains, Graph, Node, plan};
+
+/// How the chains of a submission are mapped to jobs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mapping {
+    /// Link `k` of a block is an array whose elements follow those of link `k - 1` one by one.
+    #[default]
+    Elementwise,
+    /// Each trial of a chain of two or more is a job of its own behind its predecessor.
+    Jobs,
+    /// Link `k` of a block is an array behind the whole array of link `k - 1`.
+    Barrier,
+    /// One element runs its chain link by link.
+    Fused,
+}
+
+impl Mapping {
+    /// The word of a plan.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Elementwise => "elementwise",
+            Self::Jobs => "jobs",
+            Self::Barrier => "barrier",
+            Self::Fused => "fused",
+        }
+    }
+}
+
+/// Plans arrays for a mapping. `fuse` gives the number of the shape that runs a whole chain, from the
+/// shapes of its links; `None` where no one shape can. `lanes` bounds how many chains of [`Mapping::Jobs`]
+/// run at once. Otherwise as [`plan`]; a mapping that does not change anything is `plan` itself.
+pub fn plan_as(
+    mapping: Mapping,
+    nodes: &[Node],
+    limit: usize,
+    continues: &[bool],
+    lanes: Option<usize>,
+    mut fuse: impl FnMut(&[u32]) -> Option<u32>,
+) -> Option<Graph> {
+    match mapping {
+        Mapping::Elementwise | Mapping::Barrier => Some(plan(nodes, limit, continues)),
+        Mapping::Jobs => Some(jobs(nodes, limit, continues, lanes)),
+        Mapping::Fused => fused(nodes, limit, continues, &mut fuse),
+    }
+}
+
+/// Calls that [`Mapping::Jobs`] takes: one a trial of a longer chain, and the arrays of the others.
+pub fn calls_of_jobs(nodes: &[Node], limit: usize) -> usize {
+    let chains = Chains::new(nodes);
+    let lengths = (0..chains.len()).map(|c| chains.of(c).len());
+    let longer: usize = lengths.filter(|&len| len > 1).sum();
+    longer + plan(&lone(nodes, &chains), limit, &[]).arrays.len()
+}
+
+/// The nodes of chains of one, chains numbered anew.
+fn lone(nodes: &[Node], chains: &Chains) -> Vec<Node> {
+    let alone = (0..chains.len()).filter(|&c| chains.of(c).len() == 1);
+    let of =
+        |(new, c): (usize, usize)| Node { chain: new as u32, ..nodes[chains.of(c)[0] as usize] };
+    alone.enumerate().map(of).collect()
+}
+
+fn jobs(nodes: &[Node], limit: usize, continues: &[bool], lanes: Option<usize>) -> Graph {
+    let chains = Chains::new(nodes);
+    let is_longer = |c: &usize| chains.of(*c).len() > 1;
+    let flags: Vec<bool> = (0..chains.len())
+        .filter(|c| !is_longer(c))
+        .map(|c| continues.get(c).copied().unwrap_or(false))
+        .collect();
+    let mut graph = plan(&lone(nodes, &chains), limit, &flags);
+    graph.chains = chains.len();
+    let mut block = graph.arrays.last().map_or(0, |array| array.block + 1);
+    let mut ends: Vec<usize> = Vec::new();
+    for chain in (0..chains.len()).filter(is_longer) {
+        let lane = lanes.and_then(|n| ends.len().checked_sub(n.max(1))).map(|i| ends[i]);
+        let mut after = None;
+        for (link, &node) in chains.of(chain).iter().enumerate() {
+            let node = nodes[node as usize];
+            graph.arrays.push(Array {
+                block,
+                link: link as u32,
+                shape: node.shape,
+                first: graph.order.len(),
+                count: 1,
+                links: 1,
+                single: true,
+                after,
+                lane: lane.filter(|_| link == 0),
+                continues: continues.get(chain).copied().unwrap_or(false),
+            });
+            graph.order.push(node.trial);
+            after = Some(graph.arrays.len() - 1);
+        }
+        graph.longest = graph.longest.max(chains.of(chain).len());
+        ends.push(graph.arrays.len() - 1);
+        block += 1;
+    }
+    graph
+}
+
+/// Chains of equal shapes share arrays; `None` when a chain has no one shape.
+fn fused(
+    nodes: &[Node],
+    limit: usize,
+    continues: &[bool],
+    fuse: &mut impl FnMut(&[u32]) -> Option<u32>,
+) -> Option<Graph> {
+    let chains = Chains::new(nodes);
+    // Chains by the shapes of their links, in order of appearance.
+    let mut numbers: HashMap<(bool, Vec<u32>), usize> = HashMap::new();
+    let mut groups: Vec<(bool, Vec<u32>, Vec<usize>)> = Vec::new();
+    for chain in 0..chains.len() {
+        let of = chains.of(chain).iter();
+        let shapes: Vec<u32> = of.map(|&n| nodes[n as usize].shape).collect();
+        let flag = continues.get(chain).copied().unwrap_or(false);
+        let number = *numbers.entry((flag, shapes.clone())).or_insert(groups.len());
+        if number == groups.len() {
+            groups.push((flag, shapes, Vec::new()));
+        }
+        groups[number].2.push(chain);
+    }
+    let mut graph = Graph {
+        chains: chains.len(),
+        longest: (0..chains.len()).map(|c| chains.of(c).len()).max().unwrap_or(0),
+        ..Graph::default()
+    };
+    let mut block = 0;
+    for (flag, shapes, members) in groups {
+        let shape = if shapes.len() == 1 { shapes[0] } else { fuse(&shapes)? };
+        for members in members.chunks(limit.max(1)) {
+            graph.arrays.push(Array {
+                block,
+                link: 0,
+                shape,
+                first: graph.order.len(),
+                count: members.len(),
+                links: shapes.len(),
+                single: false,
+                after: None,
+                lane: None,
+                continues: flag,
+            });
+            for link in 0..shapes.len() {
+                let trial = |&c: &usize| nodes[chains.of(c)[link] as usize].trial;
+                graph.order.extend(members.iter().map(trial));
+            }
+            block += 1;
+        }
+    }
+    Some(graph)
+}
+
+/// Puts whole blocks one behind the other, for a server that cannot throttle an array: the last array of a
+/// block ends before the next block begins.
+pub fn one_block_at_a_time(graph: &mut Graph) {
+    for i in 1..graph.arrays.len() {
+        if graph.arrays[i - 1].block != graph.arrays[i].block {
+            graph.arrays[i].lane = Some(i - 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn nodes(chains: &[Vec<u32>]) -> Vec<Node> {
+        let mut out = Vec::new();
+        for (chain, shapes) in chains.iter().enumerate() {
+            for &shape in shapes {
+                out.push(Node { trial: out.len() as u64, chain: chain as u32, shape });
+            }
+        }
+        out
+    }
+
+    /// "block.link [trials] xLINKS job after lane" of every array.
+    fn show(graph: &Graph) -> Vec<String> {
+        let one = |a: &Array| {
+            let mut text = format!("{}.{} s{}", a.block, a.link, a.shape);
+            text.push_str(&format!(" {:?} x{}", &graph.order[a.entries()], a.links));
+            if a.single {
+                text.push_str(" job");
+            }
+            if let Some(after) = a.after {
+                text.push_str(&format!(" after {after}"));
+            }
+            if let Some(lane) = a.lane {
+                text.push_str(&format!(" lane {lane}"));
+            }
+            text
+        };
+        graph.arrays.iter().map(one).collect()
+    }
+
+    #[test]
+    fn every_trial_of_a_longer_chain_is_a_job_behind_its_predecessor() {
+        let nodes = nodes(&[vec![0, 1], vec![0], vec![0, 0], vec![0]]);
+        let graph = plan_as(Mapping::Jobs, &nodes, 100, &[], None, |_| None).unwrap();
+        assert_eq!(
+            show(&graph),
+            [
+                "0.0 s0 [2, 5] x1",
+                "1.0 s0 [0] x1 job",
+                "1.1 s1 [1] x1 job after 1",
+                "2.0 s0 [3] x1 job",
+                "2.1 s0 [4] x1 job after 3",
+            ]
+        );
+        assert_eq!(calls_of_jobs(&nodes, 100), 5);
+        assert_eq!((graph.chains, graph.longest), (4, 2));
+    }
+
+    #[test]
+    fn lanes_bound_the_chains_that_run_at_once() {
+        let nodes = nodes(&[vec![0, 0], vec![0, 0], vec![0, 0], vec![0, 0]]);
+        let graph = plan_as(Mapping::Jobs, &nodes, 100, &[], Some(2), |_| None).unwrap();
+        let lanes: Vec<_> = graph.arrays.iter().map(|a| a.lane).collect();
+        assert_eq!(lanes, [None, None, None, None, Some(1), None, Some(3), None]);
+    }
+
+    #[test]
+    fn a_fused_element_runs_its_chain_link_by_link() {
+        let nodes = nodes(&[vec![0, 0], vec![0], vec![0, 0], vec![0, 1]]);
+        let fuse = |shapes: &[u32]| Some(10 + shapes.iter().sum::<u32>());
+        let graph = plan_as(Mapping::Fused, &nodes, 100, &[], None, fuse).unwrap();
+        assert_eq!(show(&graph), ["0.0 s10 [0, 3, 1, 4] x2", "1.0 s0 [2] x1", "2.0 s11 [5, 6] x2"]);
+        assert!(plan_as(Mapping::Fused, &nodes, 100, &[], None, |_| None).is_none());
+    }
+
+    #[test]
+    fn blocks_one_at_a_time_throttle_where_the_server_cannot() {
+        let nodes = nodes(&[vec![0, 0], vec![0], vec![0]]);
+        let mut graph = plan(&nodes, 2, &[]);
+        one_block_at_a_time(&mut graph);
+        assert_eq!(
+            show(&graph),
+            ["0.0 s0 [0, 2] x1", "0.1 s0 [1] x1 after 0", "1.0 s0 [3] x1 lane 1"]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn laws(
+            chains in prop::collection::vec(prop::collection::vec(0u32..3, 1..5), 1..40),
+            limit in 1usize..8,
+            mapping in prop::sample::select(vec![Mapping::Jobs, Mapping::Barrier, Mapping::Fused]),
+        ) {
+            let nodes = nodes(&chains);
+            let graph = plan_as(mapping, &nodes, limit, &[], None, |s| Some(s[0])).unwrap();
+            let mut seen = graph.order.clone();
+            seen.sort_unstable();
+            prop_assert_eq!(seen, (0..nodes.len() as u64).collect::<Vec<_>>());
+            let mut next = 0;
+            for (number, array) in graph.arrays.iter().enumerate() {
+                prop_assert_eq!(array.first, next);
+                next = array.entries().end;
+                prop_assert!(array.count >= 1 && array.count <= limit);
+                prop_assert!(!array.single || array.count == 1);
+                prop_assert!(array.after.is_none_or(|parent| parent < number));
+                for i in 0..array.count {
+                    let trial = |j: usize| graph.order[array.first + j * array.count + i];
+                    // A fused element runs one chain, in its order, wholly.
+                    for j in 1..array.links {
+                        prop_assert_eq!(trial(j - 1) + 1, trial(j));
+                    }
+                    if array.links > 1 {
+                        let chain = nodes[trial(0) as usize].chain as usize;
+                        prop_assert_eq!(chains[chain].len(), array.links);
+                    }
+                }
+            }
+            if mapping == Mapping::Jobs {
+                prop_assert_eq!(graph.arrays.len(), calls_of_jobs(&nodes, limit));
+            }
+        }
+    }
+}

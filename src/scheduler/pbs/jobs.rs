@@ -1,0 +1,312 @@
+//! What qstat says of jobs, and what of it may be believed.
+//!
+//! An element's end is never learnt here: of a deleted array PBS forgets how its elements ended, of one
+//! whose array still lives it does not say whether it ran, and an element that was deleted while it
+//! waited has exit status 0. So these words only tell whether a job waits, runs, or has ended, and
+//! why, where no record does.
+
+use std::collections::HashMap;
+
+use super::json::Node;
+use crate::scheduler::{Element, Elements, End, State};
+use crate::tree::records::array_of;
+
+/// A job, an array, or one of its elements.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Job {
+    /// Its id: `5.server`, `5[].server`, `5[3].server`.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Letter of its state.
+    pub state: String,
+    /// A finer state: 92 ended, 93 failed, 91 deleted.
+    pub substate: Option<i64>,
+    /// Exit status, for what it is worth.
+    pub exit: Option<i64>,
+    /// Whether it was put on a host.
+    pub has_run: bool,
+    /// Letters of its holds: `u` its user's, `s` the server's.
+    pub holds: String,
+    /// Whether it waits for another job, or has.
+    pub depends: bool,
+    /// The server's remark.
+    pub comment: String,
+    /// The one value that came with it through `-v`.
+    pub token: Option<String>,
+}
+
+/// The variable that carries the path of a job's script.
+pub const VARIABLE: &str = "HPCSWEEP_JOB";
+
+/// Reads `qstat -f -F json`, with or without `-x` and `-t`.
+///
+/// # Errors
+/// When it is not JSON.
+pub fn jobs(stdout: &str) -> Result<Vec<Job>, String> {
+    let answer = Node::parse(stdout)?;
+    let Some(jobs) = answer.get("Jobs") else { return Ok(Vec::new()) };
+    let job = |(id, node): &(String, Node)| {
+        let text = |name: &str| node.text(name).unwrap_or_default().to_owned();
+        Job {
+            id: id.clone(),
+            name: text("Job_Name"),
+            state: text("job_state"),
+            substate: node.number("substate"),
+            exit: node.number("Exit_status"),
+            has_run: node.text("exec_host").is_some() || node.number("run_count").is_some(),
+            holds: text("Hold_Types"),
+            depends: node.text("depend").is_some(),
+            comment: text("comment"),
+            token: node.get("Variable_List").and_then(|v| v.text(VARIABLE)).map(str::to_owned),
+        }
+    };
+    Ok(jobs.members().iter().map(job).collect())
+}
+
+/// Reads the same from `qstat -f`, whose lines are `    key = value`, continued by a tab: for servers
+/// whose JSON cannot be read.
+pub fn jobs_from_text(stdout: &str) -> Vec<Job> {
+    let whole = stdout.replace("\n\t", "");
+    let mut jobs: Vec<Job> = Vec::new();
+    for line in whole.lines() {
+        if let Some(id) = line.strip_prefix("Job Id: ") {
+            jobs.push(Job { id: id.trim().to_owned(), ..Job::default() });
+            continue;
+        }
+        let (Some(job), Some((key, value))) = (jobs.last_mut(), line.trim().split_once(" = "))
+        else {
+            continue;
+        };
+        match key {
+            "Job_Name" => value.clone_into(&mut job.name),
+            "job_state" => value.clone_into(&mut job.state),
+            "substate" => job.substate = value.parse().ok(),
+            "Exit_status" => job.exit = value.parse().ok(),
+            "exec_host" | "run_count" => job.has_run = true,
+            "Hold_Types" => value.clone_into(&mut job.holds),
+            "depend" => job.depends = true,
+            "comment" => value.clone_into(&mut job.comment),
+            "Variable_List" => {
+                let own =
+                    |item: &str| item.strip_prefix(&format!("{VARIABLE}=")).map(str::to_owned);
+                job.token = value.split(',').find_map(own);
+            }
+            _ => {}
+        }
+    }
+    jobs
+}
+
+impl Job {
+    /// Whether it is an array rather than a plain job or an element.
+    fn is_array(&self) -> bool {
+        self.id.contains("[]")
+    }
+
+    /// The index of an element.
+    fn index(&self) -> Option<u64> {
+        self.id.split_once('[')?.1.split_once(']')?.0.parse().ok()
+    }
+
+    /// What it says of the element it is about.
+    pub fn element(&self) -> Element {
+        let comment = || self.comment.clone();
+        let element = |state, reason| Element { state, reason };
+        match self.state.as_str() {
+            "Q" | "W" | "T" | "M" => {
+                element(State::Queued(self.state.clone()), said(&self.comment))
+            }
+            "H" => {
+                let reason = if self.holds.contains('u') {
+                    "held".to_owned()
+                } else if self.depends {
+                    "waits for another job".to_owned()
+                } else {
+                    comment()
+                };
+                element(State::Queued("H".to_owned()), reason)
+            }
+            "R" | "B" => element(State::Running("RUNNING".to_owned()), String::new()),
+            "E" => element(State::Running("exiting".to_owned()), String::new()),
+            "S" | "U" => element(State::Running("suspended".to_owned()), String::new()),
+            "X" | "F" => element(self.ended(), String::new()),
+            other => element(State::Other(other.to_owned()), comment()),
+        }
+    }
+
+    /// Why it may have ended. Exit statuses: PBS Guide, "Job Exit Status Codes".
+    fn ended(&self) -> State {
+        let say = |end, words: String| State::Ended(end, words);
+        let never = |why: &str| say(End::Cancelled, why.to_owned());
+        if !self.has_run {
+            return match (self.state.as_str(), self.exit) {
+                ("F", None) if self.depends => never("deleted with the job it waited for"),
+                // An element whose array still lives is `X` and says nothing of where it ran.
+                _ => never("it ended before it began"),
+            };
+        }
+        match self.exit {
+            Some(0) => State::Completed,
+            Some(-29) => say(End::Timeout, "exit status -29: the walltime was reached".to_owned()),
+            Some(271) => say(End::Cancelled, "exit status 271: deleted".to_owned()),
+            Some(code) if self.substate == Some(91) => {
+                say(End::Cancelled, format!("exit status {code}: deleted"))
+            }
+            Some(code @ 257..) => {
+                let signal = i32::try_from(code - 256).ok();
+                let name = signal.and_then(|n| nix::sys::signal::Signal::try_from(n).ok());
+                let name = name.map_or_else(|| format!("signal {}", code - 256), |s| s.to_string());
+                say(End::Failed, format!("exit status {code}: {name}"))
+            }
+            Some(code) if code < 0 => {
+                say(End::Failed, format!("exit status {code}: {}", own_words(code)))
+            }
+            Some(code) => say(End::Failed, format!("exit status {code}")),
+            None => State::Completed,
+        }
+    }
+}
+
+/// The remark of a job that waits, without the state it repeats.
+fn said(comment: &str) -> String {
+    let comment = comment.trim_end_matches('.');
+    if comment.starts_with("Job Array Began") { String::new() } else { comment.to_owned() }
+}
+
+/// What PBS means by a negative exit status (`pbs_error.h`, `job.h`).
+fn own_words(code: i64) -> &'static str {
+    match code {
+        -1 | -2 => "it could not be started",
+        -3 => "it is to be started again",
+        -24 | -25 => "it used more cores than it asked for",
+        -26 => "it used more virtual memory than it asked for",
+        -27 => "it used more memory than it asked for",
+        -28 => "its processor time was used up",
+        -30 => "its processes could not be gathered",
+        _ => "PBS ended it",
+    }
+}
+
+/// The elements of arrays, by array id. A plain job is its only element, 0.
+pub fn elements(jobs: &[Job]) -> HashMap<String, Elements> {
+    let mut all: HashMap<String, Elements> = HashMap::new();
+    for job in jobs {
+        let elements = all.entry(array_of(&job.id)).or_default();
+        let element = job.element();
+        match job.index() {
+            Some(index) => elements.say_of(index, element),
+            // What an array says of itself holds for elements that are not listed only while it waits.
+            None if job.is_array() && !matches!(element.state, State::Queued(_)) => {}
+            None => elements.say_of_the_rest(element),
+        }
+    }
+    // Elements of an array that is held are listed as waiting.
+    for array in jobs.iter().filter(|job| job.is_array() && job.state == "H") {
+        if let Some(elements) = all.get_mut(&array_of(&array.id)) {
+            elements.hold(&array.element());
+        }
+    }
+    all
+}
+
+/// The id of the job of this token, if it is among them: by its name, or by the path it was given.
+pub fn find(jobs: &[Job], name: &str, path: &str) -> Option<String> {
+    let is_it = |job: &&Job| job.name == name || job.token.as_deref() == Some(path);
+    jobs.iter().find(is_it).map(|job| array_of(&job.id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(state: &str, exit: Option<i64>, has_run: bool) -> Job {
+        Job { id: "5[3].s".into(), state: state.into(), exit, has_run, ..Job::default() }
+    }
+
+    #[test]
+    fn an_end_is_believed_only_as_far_as_it_is_true() {
+        let check =
+            |job: Job, expected: State| assert_eq!(job.element().state, expected, "{job:?}");
+        let cancelled = |why: &str| State::Ended(End::Cancelled, why.into());
+        let failed = |why: &str| State::Ended(End::Failed, why.into());
+        check(job("F", Some(0), true), State::Completed);
+        check(job("F", Some(0), false), cancelled("it ended before it began"));
+        check(job("X", Some(1), false), cancelled("it ended before it began"));
+        let behind = Job { depends: true, ..job("F", None, false) };
+        check(behind, cancelled("deleted with the job it waited for"));
+        check(job("F", Some(7), true), failed("exit status 7"));
+        check(job("F", Some(265), true), failed("exit status 265: SIGKILL"));
+        check(
+            job("F", Some(-27), true),
+            failed("exit status -27: it used more memory than it asked for"),
+        );
+        check(job("F", Some(271), true), cancelled("exit status 271: deleted"));
+        let timeout = "exit status -29: the walltime was reached";
+        check(job("F", Some(-29), true), State::Ended(End::Timeout, timeout.into()));
+        check(job("Z", None, false), State::Other("Z".into()));
+        check(job("B", None, false), State::Running("RUNNING".into()));
+    }
+
+    #[test]
+    fn names_that_look_like_numbers_are_still_found_by_their_path() {
+        let text = r#"{"Jobs": {"9[].s": {"Job_Name": 1e5, "job_state": "Q",
+            "Variable_List": {"HPCSWEEP_JOB": "/r/jobs/x.1.sh", "EMPTY": ",A=b"}}}}"#;
+        let jobs = jobs(text).unwrap();
+        assert_eq!(find(&jobs, "x.1", "/r/jobs/x.1.sh").as_deref(), Some("9[].s"));
+        assert_eq!(find(&jobs, "x.1", "/r/jobs/x.2.sh"), None);
+        assert_eq!(find(&jobs, "100000", "").as_deref(), Some("9[].s"));
+    }
+
+    #[test]
+    fn an_answer_without_jobs_is_none() {
+        assert_eq!(jobs("{\"timestamp\": 1, \"pbs_server\": \"s\"}"), Ok(Vec::new()));
+        assert!(jobs("PBS is not configured to maintain job history\n").is_err());
+    }
+
+    #[test]
+    fn text_and_json_say_the_same() {
+        let text = "Job Id: 5[3].s\n    Job_Name = a\n    job_state = F\n    exec_host = n/0\n    \
+                    Hold_Types = u\n    substate = 93\n    Variable_List = PBS_O_HOME=/h,\n\t\
+                    HPCSWEEP_JOB=/r/jobs/\n\tx.sh\n    comment = Job run at F\n\tri and finished\n    \
+                    Exit_status = 7\n\n";
+        let expected = Job {
+            id: "5[3].s".into(),
+            name: "a".into(),
+            state: "F".into(),
+            substate: Some(93),
+            exit: Some(7),
+            has_run: true,
+            holds: "u".into(),
+            depends: false,
+            comment: "Job run at Fri and finished".into(),
+            token: Some("/r/jobs/x.sh".into()),
+        };
+        assert_eq!(jobs_from_text(text), [expected.clone()]);
+        let json = r#"{"Jobs": {"5[3].s": {"Job_Name": "a", "job_state": "F", "exec_host": "n/0",
+            "Hold_Types": "u", "substate": 93, "Exit_status": 7, "comment": "Job run at Fri and finished",
+            "Variable_List": {"HPCSWEEP_JOB": "/r/jobs/x.sh"}}}}"#;
+        assert_eq!(jobs(json).unwrap(), [expected]);
+    }
+
+    #[test]
+    fn elements_of_an_array_are_found_by_index_and_a_plain_job_is_its_own() {
+        let of = |id: &str, state: &str| Job { id: id.into(), ..job(state, None, true) };
+        let held = Job { holds: "u".into(), ..of("7[].s", "H") };
+        let jobs = [
+            of("5[].s", "B"),
+            of("5[0].s", "R"),
+            of("5[1].s", "Q"),
+            of("6.s", "Q"),
+            held,
+            of("7[0].s", "Q"),
+        ];
+        let all = elements(&jobs);
+        let state = |id: &str, i| all.get(id).and_then(|e| e.get(i)).cloned();
+        assert_eq!(state("5[].s", 0).unwrap().state, State::Running("RUNNING".into()));
+        assert_eq!(state("5[].s", 1).unwrap().state, State::Queued("Q".into()));
+        assert_eq!(state("5[].s", 2), None);
+        assert_eq!(state("6.s", 0).unwrap().state, State::Queued("Q".into()));
+        assert_eq!(state("7[].s", 0).unwrap().reason, "held");
+    }
+}

@@ -1,0 +1,239 @@
+//! PBS (OpenPBS, PBS Professional): the calls and what their answers mean. Manual pages: qsub(1B), qstat(1B),
+//! qdel(1B), qhold(1B), qrls(1B).
+
+pub mod jobs;
+mod json;
+pub mod site;
+
+pub use jobs::VARIABLE;
+
+use super::calls::{Calls, refusal};
+use crate::fault::Fault;
+
+/// The call that submits a script. It waits for the end of the jobs `after`; `held` leaves it to a later
+/// [`release`] to let it go. The script's path is the one value that travels with it. `-f` keeps qsub from
+/// handing the work to a process in the background, which after one refusal fails the next call as well.
+pub fn submit(script: &str, after: &[String], held: bool) -> Vec<String> {
+    let mut argv = ["qsub", "-f", "-v"].map(str::to_owned).to_vec();
+    argv.push(format!("{VARIABLE}={script}"));
+    if held {
+        argv.push("-h".to_owned());
+    }
+    if !after.is_empty() {
+        argv.extend(["-W".to_owned(), format!("depend=afterany:{}", after.join(":"))]);
+    }
+    argv.push(script.to_owned());
+    argv
+}
+
+/// Whether a path can travel through `-v`: commas end the value, and PBS takes quotes and backslashes away.
+pub fn can_travel(path: &str) -> bool {
+    !path.contains([',', '\'', '"', '\\', '\n', '\r'])
+}
+
+/// The job id in what qsub printed, banners around it ignored: the last line that is `5.server` or
+/// `5[].server`.
+pub fn submitted(stdout: &str) -> Option<String> {
+    stdout.lines().rev().map(str::trim).find(|line| is_id(line)).map(str::to_owned)
+}
+
+fn is_id(text: &str) -> bool {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let rest = &text[digits..];
+    let server = rest.strip_prefix("[]").unwrap_or(rest);
+    let name = server.strip_prefix('.').unwrap_or_default();
+    digits > 0
+        && !name.is_empty()
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_".contains(&b))
+}
+
+/// The call that asks for jobs by id, all elements listed; with `history` those that have ended, too. Of several
+/// ids qstat writes only the first as JSON (seen in 23.06), so those are asked for as text.
+pub fn status(ids: &[String], history: bool) -> Vec<String> {
+    let mut argv = vec!["qstat".to_owned()];
+    argv.extend(history.then(|| "-x".to_owned()));
+    argv.extend(["-t", "-f"].map(str::to_owned));
+    if ids.len() == 1 {
+        argv.extend(["-F", "json"].map(str::to_owned));
+    }
+    argv.extend(ids.iter().cloned());
+    argv
+}
+
+/// The call that asks for every job that the user may see.
+pub fn all(history: bool) -> Vec<String> {
+    let mut argv = vec!["qstat".to_owned()];
+    argv.extend(history.then(|| "-x".to_owned()));
+    argv.extend(["-f", "-F", "json"].map(str::to_owned));
+    argv
+}
+
+/// The same question for servers whose JSON cannot be read.
+pub fn as_text(argv: &[String]) -> Vec<String> {
+    argv.iter().filter(|word| !matches!(word.as_str(), "-F" | "json")).cloned().collect()
+}
+
+/// Whether an exit code of qstat means that it has answered, although some job it was asked for is unknown
+/// (153) or has ended (35).
+pub fn has_answered(code: Option<i32>) -> bool {
+    matches!(code, Some(0 | 35 | 153))
+}
+
+/// Asks qstat for jobs: those it does not know are left out. JSON that cannot be read is asked for again as
+/// text.
+///
+/// # Errors
+/// When qstat does not answer.
+pub fn ask(calls: &mut Calls, argv: &[String]) -> anyhow::Result<Vec<jobs::Job>> {
+    let output = calls.make(argv)?;
+    if !has_answered(output.code) {
+        return Err(refusal(argv, &output).into());
+    }
+    let is_json = argv.iter().any(|word| word == "json");
+    if is_json && let Ok(jobs) = jobs::jobs(&output.stdout) {
+        return Ok(jobs);
+    }
+    let (argv, output) = if is_json {
+        let argv = as_text(argv);
+        let output = calls.make(&argv)?;
+        (argv, output)
+    } else {
+        (argv.to_vec(), output)
+    };
+    let jobs = jobs::jobs_from_text(&output.stdout);
+    let is_empty = output.stdout.trim().is_empty();
+    if !has_answered(output.code) || (jobs.is_empty() && !is_empty) {
+        let said = output.stdout.lines().next().unwrap_or_default().to_owned();
+        return Err(Fault::scheduler(format!("`qstat` says what cannot be read: {said}"))
+            .at(format!("ran: {}", argv.join(" ")))
+            .into());
+    }
+    Ok(jobs)
+}
+
+/// The call that asks the server for its attributes.
+pub fn server() -> Vec<String> {
+    ["qstat", "-Bf", "-F", "json"].map(str::to_owned).to_vec()
+}
+
+/// The call that asks for the attributes of all queues.
+pub fn queues() -> Vec<String> {
+    ["qstat", "-Qf", "-F", "json"].map(str::to_owned).to_vec()
+}
+
+/// The call that deletes jobs, arrays or elements.
+pub fn delete(ids: &[String]) -> Vec<String> {
+    std::iter::once("qdel".to_owned()).chain(ids.iter().cloned()).collect()
+}
+
+/// The call that holds jobs and arrays.
+pub fn hold(ids: &[String]) -> Vec<String> {
+    std::iter::once("qhold".to_owned()).chain(ids.iter().cloned()).collect()
+}
+
+/// The call that lets held jobs and arrays go.
+pub fn release(ids: &[String]) -> Vec<String> {
+    std::iter::once("qrls".to_owned()).chain(ids.iter().cloned()).collect()
+}
+
+/// The id of one element of an array: `5[3].server`.
+pub fn element(array: &str, index: u64) -> String {
+    array.replacen("[]", &format!("[{index}]"), 1)
+}
+
+/// A job name that PBS takes and that no reader makes a number of: it begins with a letter.
+pub fn job_name(token: &str) -> String {
+    if token.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        token.to_owned()
+    } else {
+        format!("s{token}")
+    }
+}
+
+/// Whether a failed call leaves it open whether the server has done the work: the connection broke, or qsub
+/// itself was ended. A server that cannot be reached, or says no, has not.
+pub fn is_unsure(code: Option<i32>, stderr: &str) -> bool {
+    const SIGNS: &[&str] = &[
+        "timed out",
+        "Connection reset",
+        "Broken pipe",
+        "End of File",
+        "Premature end of message",
+        "Communication failure",
+    ];
+    code.is_none_or(|code| code > 128 && code < 150)
+        || SIGNS.iter().any(|sign| stderr.contains(sign))
+}
+
+/// Whether the commands are those of Torque, which has other options: its version text names no PBS.
+pub fn is_torque(version: &str) -> bool {
+    let version = version.to_lowercase();
+    version.contains("torque") || (version.contains("version:") && version.contains("commit:"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_id_is_found_among_banners() {
+        let check =
+            |text: &str, id: Option<&str>| assert_eq!(submitted(text).as_deref(), id, "{text}");
+        check("5[].pbshead\n", Some("5[].pbshead"));
+        check("** Welcome **\n12.srv-1.site.org\nproject x: 3 h left\n", Some("12.srv-1.site.org"));
+        check("5[3].pbshead\n", None);
+        check("qsub: Unknown queue\n", None);
+        check("2026.\n", None);
+    }
+
+    #[test]
+    fn what_a_job_waits_for_is_an_option_of_the_call() {
+        let after = ["5[].s".to_owned(), "6.s".to_owned()];
+        assert_eq!(
+            submit("/r/jobs/a.sh", &after, true),
+            [
+                "qsub",
+                "-f",
+                "-v",
+                "HPCSWEEP_JOB=/r/jobs/a.sh",
+                "-h",
+                "-W",
+                "depend=afterany:5[].s:6.s",
+                "/r/jobs/a.sh"
+            ]
+        );
+        assert_eq!(submit("/a", &[], false), ["qsub", "-f", "-v", "HPCSWEEP_JOB=/a", "/a"]);
+        assert_eq!(element("5[].s", 7), "5[7].s");
+    }
+
+    #[test]
+    fn several_jobs_are_asked_for_as_text() {
+        let ask = |ids: &[&str], history| {
+            let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
+            status(&ids, history).join(" ")
+        };
+        assert_eq!(ask(&["5[].s"], true), "qstat -x -t -f -F json 5[].s");
+        assert_eq!(ask(&["5[].s", "6.s"], false), "qstat -t -f 5[].s 6.s");
+    }
+
+    #[test]
+    fn names_begin_with_a_letter() {
+        assert_eq!(job_name("demo.1a.2"), "demo.1a.2");
+        assert_eq!(job_name("1e5.1a.2"), "s1e5.1a.2");
+        assert_eq!(job_name("_a"), "s_a");
+    }
+
+    #[test]
+    fn a_call_that_may_have_worked_is_told_from_one_that_was_refused() {
+        assert!(is_unsure(None, ""));
+        assert!(is_unsure(Some(1), "qsub: Connection timed out"));
+        assert!(!is_unsure(Some(170), "qsub: Unknown queue"));
+        assert!(!is_unsure(Some(160), "qsub: cannot connect to server pbshead (errno=15008)"));
+    }
+
+    #[test]
+    fn torque_is_known_by_its_version() {
+        assert!(is_torque("Version: 6.1.2\nCommit: 661e092552de43a785c15d39a3634a541d86898e\n"));
+        assert!(!is_torque("pbs_version = 23.06.06"));
+    }
+}

@@ -1,0 +1,132 @@
+//! Cancelling, holding and releasing what a sweep has in a scheduler's hands: one call for all of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::wave::Waves;
+use crate::fault::Fault;
+use crate::host::Vars;
+use crate::scheduler::calls::{Calls, refusal};
+use crate::scheduler::{pbs, slurm};
+use crate::site::Site;
+use crate::status;
+use crate::tree::journal::Journal;
+use crate::tree::{Identity, Tree};
+use crate::words::count;
+
+/// What is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// Taken out of the queue, or stopped.
+    Cancel,
+    /// Kept from beginning.
+    Hold,
+    /// Let go.
+    Release,
+}
+
+/// What was done.
+#[derive(Debug, Default)]
+pub struct Done {
+    /// Trials that it was done for.
+    pub trials: BTreeSet<u64>,
+    /// Ids as the scheduler was given them.
+    pub ids: Vec<String>,
+}
+
+/// Does it for the given trials, or for all that have not ended.
+///
+/// # Errors
+/// When a trial is not in a scheduler's hands, or the scheduler refuses.
+pub fn control(
+    tree: &Tree,
+    identity: &Identity,
+    trials: &[u64],
+    wish: Wish,
+    site: &Site,
+    environment: &Vars,
+) -> Result<Done> {
+    let journal = Journal::read(tree)?;
+    let waves = Waves::read(tree)?;
+    let places = waves.places();
+    let status = status::of(tree.clone(), identity.clone(), site, environment, true)?;
+    let open: BTreeSet<u64> =
+        status.trials().filter(|(_, s)| !s.state.is_final()).map(|(row, _)| row.id).collect();
+    if let Some(trial) = trials.iter().find(|&&trial| status.rows.len() as u64 <= trial) {
+        return Err(Fault::request(format!("{} has no trial {trial}", identity.name)).into());
+    }
+    let wanted: BTreeSet<u64> =
+        trials.iter().copied().filter(|trial| open.contains(trial)).collect();
+    let wanted = if trials.is_empty() { open } else { wanted };
+
+    // Whole arrays where all that is open of them is meant, else their elements.
+    let mut by_array: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
+    for trial in &wanted {
+        if let Some((array, index)) = places.get(trial)
+            && journal.job(*array).is_some()
+        {
+            by_array.entry(*array).or_default().insert(*index);
+        }
+    }
+    if by_array.is_empty() {
+        return Ok(Done::default());
+    }
+    let is_pbs = journal.site.as_ref().is_some_and(|(scheduler, _)| scheduler == "pbs");
+    let mut done = Done::default();
+    // What waits for others goes first, so that nothing begins because something else was deleted.
+    for (number, indices) in by_array.iter().rev() {
+        let Some(job) = journal.job(*number) else { continue };
+        let (array, map) = waves
+            .all
+            .iter()
+            .zip(&waves.maps)
+            .find_map(|(wave, map)| Some((wave.arrays.iter().find(|a| a.array == *number)?, map)))
+            .ok_or_else(|| anyhow::anyhow!("array {number} is in a wave"))?;
+        if trials.is_empty() || array.single {
+            done.ids.push(job.to_owned());
+            done.trials.extend(wanted.iter().filter(|t| array.trials(map).contains(t)));
+            continue;
+        }
+        if is_pbs && wish != Wish::Cancel {
+            return Err(Fault::request("PBS holds and releases whole arrays, not elements")
+                .hint("name no trial, or cancel the trial")
+                .into());
+        }
+        for &index in indices {
+            done.ids.push(if is_pbs { pbs::element(job, index) } else { format!("{job}_{index}") });
+            let here = array.places(map).filter(|(i, _, _)| *i == index).map(|(.., trial)| trial);
+            done.trials.extend(here.filter(|trial| open_still(&wanted, &status, *trial)));
+        }
+    }
+    let argv = match (is_pbs, wish) {
+        (true, Wish::Cancel) => pbs::delete(&done.ids),
+        (true, Wish::Hold) => pbs::hold(&done.ids),
+        (true, Wish::Release) => pbs::release(&done.ids),
+        (false, Wish::Cancel) => slurm::cancel(&done.ids),
+        (false, Wish::Hold) => slurm::hold(&done.ids),
+        (false, Wish::Release) => slurm::release(&done.ids),
+    };
+    let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
+    let output = calls.make(&argv)?;
+    // What has ended meanwhile is no fault.
+    let is_done = output.code == Some(0) || (is_pbs && pbs::has_answered(output.code));
+    if !is_done {
+        return Err(refusal(&argv, &output).into());
+    }
+    Ok(done)
+}
+
+/// Whether a trial that shares an element with a wanted one has not ended either.
+fn open_still(wanted: &BTreeSet<u64>, status: &status::Status, trial: u64) -> bool {
+    wanted.contains(&trial)
+        || status.trials().any(|(row, s)| row.id == trial && !s.state.is_final())
+}
+
+impl Done {
+    /// How many trials, in words.
+    pub fn words(&self) -> String {
+        count(self.trials.len() as u64, "trial")
+    }
+}

@@ -1,0 +1,282 @@
+//! Which mapping of chains to jobs a submission uses, and why.
+//!
+//! Slurm follows an array element by element, so there only a plan that says `chains = "fused"` changes
+//! anything. PBS has dependencies between whole jobs alone: few chains become jobs of their own, many are
+//! fused, and what cannot be fused waits behind a barrier.
+
+use anyhow::Result;
+
+use crate::fault::Fault;
+use crate::graph::shapes::Shapes;
+use crate::graph::{Graph, Mapping, Node, mapping};
+use crate::plan::{ChainsAs, Resources};
+use crate::site::SchedulerKind;
+use crate::units;
+use crate::words::{count, thousands};
+
+/// What decides about the mapping.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    /// The scheduler.
+    pub kind: SchedulerKind,
+    /// The plan's own choice.
+    pub chains: Option<ChainsAs>,
+    /// Most elements of an array.
+    pub elements: u64,
+    /// Calls of qsub that one submission may make for chains.
+    pub max_calls: u64,
+    /// The longest walltime of a job, where it is known.
+    pub max_walltime_s: Option<u64>,
+    /// At most so many elements are to run at once.
+    pub max_running: Option<u64>,
+    /// Whether the server cannot throttle an array itself.
+    pub cannot_throttle: bool,
+}
+
+/// What was decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mapped {
+    /// The mapping.
+    pub mapping: Mapping,
+    /// Why, in words; empty where there was no choice.
+    pub why: String,
+}
+
+/// Plans the arrays of nodes whose shapes are numbered in `shapes`; a fused chain adds the shape of its
+/// whole run.
+///
+/// # Errors
+/// When the plan asks for fused chains that no one allocation can run.
+pub fn map(
+    nodes: &[Node],
+    shapes: &mut Shapes,
+    continues: &[bool],
+    rules: &Rules,
+) -> Result<(Graph, Mapped)> {
+    let throttled = rules.max_running.filter(|_| rules.cannot_throttle);
+    let limit = throttled.map_or(rules.elements, |n| n.min(rules.elements)) as usize;
+    let mapped = choose(nodes, shapes, limit, throttled.is_some(), rules)?;
+    let lanes = rules.max_running.map(|n| n as usize);
+    let fuse = |links: &[u32]| fuse(shapes, links, None).ok();
+    let graph = mapping::plan_as(mapped.mapping, nodes, limit, continues, lanes, fuse);
+    let mut graph = graph.ok_or_else(|| anyhow::anyhow!("a mapping that was chosen fits"))?;
+    if throttled.is_some() {
+        mapping::one_block_at_a_time(&mut graph);
+    }
+    Ok((graph, mapped))
+}
+
+fn choose(
+    nodes: &[Node],
+    shapes: &mut Shapes,
+    limit: usize,
+    throttled: bool,
+    rules: &Rules,
+) -> Result<Mapped> {
+    let say = |mapping, why: String| Ok(Mapped { mapping, why });
+    let longer = chains_of_several(nodes);
+    if longer.is_empty() {
+        return say(plain(rules.kind), String::new());
+    }
+    let by_plan = "the plan says so".to_owned();
+    let mut can_fuse = || {
+        longer.iter().try_for_each(|links| fuse(shapes, links, rules.max_walltime_s).map(|_| ()))
+    };
+    if rules.kind != SchedulerKind::Pbs {
+        return match rules.chains {
+            Some(ChainsAs::Fused) => {
+                can_fuse()?;
+                say(Mapping::Fused, by_plan)
+            }
+            _ => say(Mapping::Elementwise, String::new()),
+        };
+    }
+    let calls = mapping::calls_of_jobs(nodes, limit) as u64;
+    let many = || {
+        format!(
+            "{} of qsub, one a trial, are more than {}",
+            count(calls, "call"),
+            thousands(rules.max_calls)
+        )
+    };
+    match rules.chains {
+        Some(ChainsAs::Fused) => {
+            can_fuse()?;
+            say(Mapping::Fused, by_plan)
+        }
+        Some(ChainsAs::Barrier) => say(Mapping::Barrier, by_plan),
+        Some(ChainsAs::Jobs) if !throttled => say(Mapping::Jobs, by_plan),
+        None if calls <= rules.max_calls && !throttled => {
+            let allowed = thousands(rules.max_calls);
+            say(Mapping::Jobs, format!("{} of qsub, {allowed} are allowed", count(calls, "call")))
+        }
+        _ => {
+            let first =
+                if throttled { "this server cannot throttle jobs".to_owned() } else { many() };
+            match can_fuse() {
+                Ok(()) => say(Mapping::Fused, format!("{first}; one allocation fits all links")),
+                Err(fault) => say(Mapping::Barrier, format!("{first}, and {}", fault.sentence)),
+            }
+        }
+    }
+}
+
+/// What a scheduler does with chains of one.
+fn plain(kind: SchedulerKind) -> Mapping {
+    if kind == SchedulerKind::Pbs { Mapping::Barrier } else { Mapping::Elementwise }
+}
+
+/// The distinct sequences of shapes of chains of two or more.
+fn chains_of_several(nodes: &[Node]) -> Vec<Vec<u32>> {
+    let n_chains = nodes.iter().map(|n| n.chain as usize + 1).max().unwrap_or(0);
+    let mut chains = vec![Vec::new(); n_chains];
+    for node in nodes {
+        chains[node.chain as usize].push(node.shape);
+    }
+    chains.retain(|links: &Vec<u32>| links.len() > 1);
+    chains.sort_unstable();
+    chains.dedup();
+    chains
+}
+
+/// The shape of one allocation that runs these links one after the other: theirs, but for the walltime, which
+/// is the sum.
+fn fuse(shapes: &mut Shapes, links: &[u32], longest: Option<u64>) -> Result<u32, Fault> {
+    let of = |&shape: &u32| &shapes.list[shape as usize];
+    let mut whole = Resources::clone(of(&links[0]));
+    let without = |r: &Resources| Resources { walltime_s: None, ..r.clone() };
+    if links.iter().any(|link| without(of(link)) != without(&whole)) {
+        return Err(Fault::request("the links of a chain ask for different resources").hint(
+            "chains whose links differ in more than `walltime` cannot be fused: leave `chains` out",
+        ));
+    }
+    whole.walltime_s = links.iter().map(|link| of(link).walltime_s).sum();
+    if let (Some(asked), Some(longest)) = (whole.walltime_s, longest)
+        && asked > longest
+    {
+        let [asked, longest] = [asked, longest].map(units::walltime_text);
+        return Err(Fault::request(format!(
+            "a whole chain takes {asked}, and a job may take {longest}"
+        ))
+        .hint("lower `walltime`, or leave `chains` out"));
+    }
+    Ok(shapes.number(&std::sync::Arc::new(whole)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn rules() -> Rules {
+        Rules {
+            kind: SchedulerKind::Pbs,
+            chains: None,
+            elements: 100,
+            max_calls: 4,
+            max_walltime_s: None,
+            max_running: None,
+            cannot_throttle: false,
+        }
+    }
+
+    /// Chains whose links have these walltimes (in minutes) and ranks.
+    fn mapped(chains: &[&[(u64, u32)]], rules: &Rules) -> String {
+        let mut shapes = Shapes::default();
+        let mut nodes = Vec::new();
+        for (chain, links) in chains.iter().enumerate() {
+            for &(minutes, ranks) in *links {
+                let walltime_s = Some(60 * minutes);
+                let shape = shapes.number(&Arc::new(Resources {
+                    walltime_s,
+                    ranks,
+                    ..Resources::default()
+                }));
+                nodes.push(Node { trial: nodes.len() as u64, chain: chain as u32, shape });
+            }
+        }
+        match map(&nodes, &mut shapes, &[], rules) {
+            Ok((graph, mapped)) => {
+                let times: Vec<String> = graph
+                    .arrays
+                    .iter()
+                    .map(|a| shapes.list[a.shape as usize].walltime_s.unwrap_or(0) / 60)
+                    .zip(&graph.arrays)
+                    .map(|(minutes, a)| {
+                        let lane = a.lane.map_or(String::new(), |lane| format!(" after {lane}"));
+                        format!("{}x{} of {minutes} min{lane}", a.count, a.links)
+                    })
+                    .collect();
+                format!("{}: {}: {}", mapped.mapping.word(), mapped.why, times.join(", "))
+            }
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn few_chains_are_jobs_many_are_fused_and_the_rest_waits() {
+        let (two, one): (&[_], &[_]) = (&[(5, 1), (5, 1)], &[(5, 1)]);
+        assert_eq!(mapped(&[one, one], &rules()), "barrier: : 2x1 of 5 min");
+        assert_eq!(
+            mapped(&[two, one, one], &rules()),
+            "jobs: 3 calls of qsub, 4 are allowed: 2x1 of 5 min, 1x1 of 5 min, 1x1 of 5 min"
+        );
+        assert_eq!(
+            mapped(&[two, two, two], &rules()),
+            "fused: 6 calls of qsub, one a trial, are more than 4; one allocation fits all links: \
+             3x2 of 10 min"
+        );
+        let short = Rules { max_walltime_s: Some(540), ..rules() };
+        assert_eq!(
+            mapped(&[two, two, two], &short),
+            "barrier: 6 calls of qsub, one a trial, are more than 4, and a whole chain takes 00:10:00, \
+             and a job may take 00:09:00: 3x1 of 5 min, 3x1 of 5 min"
+        );
+        let wide: &[_] = &[(5, 1), (5, 2)];
+        assert_eq!(
+            mapped(&[wide, wide, wide], &rules()),
+            "barrier: 6 calls of qsub, one a trial, are more than 4, and the links of a chain ask for \
+             different resources: 3x1 of 5 min, 3x1 of 5 min"
+        );
+    }
+
+    #[test]
+    fn a_plan_may_choose() {
+        let two: &[_] = &[(5, 1), (7, 1)];
+        let by = |chains| mapped(&[two, two], &Rules { chains: Some(chains), ..rules() });
+        assert_eq!(by(ChainsAs::Fused), "fused: the plan says so: 2x2 of 12 min");
+        assert_eq!(by(ChainsAs::Barrier), "barrier: the plan says so: 2x1 of 5 min, 2x1 of 7 min");
+        let many = Rules { chains: Some(ChainsAs::Jobs), max_calls: 1, ..rules() };
+        assert!(mapped(&[two, two], &many).starts_with("jobs: the plan says so: 1x1"));
+        let wide: &[_] = &[(5, 1), (5, 2)];
+        let fused = Rules { chains: Some(ChainsAs::Fused), ..rules() };
+        assert_eq!(
+            mapped(&[wide], &fused),
+            "the links of a chain ask for different resources
+hint: chains whose links differ in more than `walltime` cannot be fused: leave `chains` out"
+        );
+    }
+
+    #[test]
+    fn slurm_needs_no_mapping_but_can_fuse() {
+        let two: &[_] = &[(5, 1), (5, 1)];
+        let slurm = |chains| Rules { kind: SchedulerKind::Slurm, chains, max_calls: 1, ..rules() };
+        let plain = "elementwise: : 2x1 of 5 min, 2x1 of 5 min";
+        assert_eq!(mapped(&[two, two], &slurm(None)), plain);
+        assert_eq!(mapped(&[two, two], &slurm(Some(ChainsAs::Jobs))), plain);
+        let fused = mapped(&[two, two], &slurm(Some(ChainsAs::Fused)));
+        assert_eq!(fused, "fused: the plan says so: 2x2 of 10 min");
+    }
+
+    #[test]
+    fn a_server_that_cannot_throttle_gets_blocks_one_behind_the_other() {
+        let old = Rules { cannot_throttle: true, max_running: Some(2), ..rules() };
+        let (two, one): (&[_], &[_]) = (&[(5, 1), (5, 1)], &[(5, 1)]);
+        assert_eq!(mapped(&[one; 3], &old), "barrier: : 2x1 of 5 min, 1x1 of 5 min after 0");
+        assert_eq!(
+            mapped(&[two], &old),
+            "fused: this server cannot throttle jobs; one allocation fits all links: 1x2 of 10 min"
+        );
+    }
+}

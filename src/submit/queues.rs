@@ -1,0 +1,200 @@
+//! The limits of a PBS server and its queues, read before the first call that submits anything.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+
+use super::Source;
+use crate::fault::Fault;
+use crate::host::vars::user_name;
+use crate::plan::Resources;
+use crate::scheduler::calls::Calls;
+use crate::scheduler::pbs::site::{self as words, Queue, Server, Way};
+use crate::scheduler::{Limits, pbs};
+use crate::site::{Ask, SchedulerKind, Site};
+use crate::units::walltime_text;
+use crate::words::{count, nearest, thousands, ticked};
+
+/// What the server said, as far as it binds this plan.
+pub struct Read {
+    /// In the terms of all schedulers.
+    pub limits: Limits,
+    /// The least of the limits on what this user may have queued, and whose it is.
+    queued: Option<(u64, String)>,
+}
+
+impl Read {
+    /// Refuses more elements than may be queued.
+    ///
+    /// # Errors
+    /// When there are more.
+    pub fn check_queue(&self, elements: u64) -> Result<()> {
+        let Some((limit, of)) = self.queued.as_ref().filter(|(limit, _)| elements > *limit) else {
+            return Ok(());
+        };
+        Err(Fault::request(format!(
+            "the sweep would put {} into the queue, more than max_queued of {of} allows: {}",
+            count(elements, "element"),
+            thousands(*limit)
+        ))
+        .hint("submit a smaller plan first and let it grow, or fuse chains (`[schedule] chains = \"fused\"`)")
+        .into())
+    }
+}
+
+/// Asks the server and its queues, and checks that the plan's queues take it. `max_running` is what arrays
+/// will be throttled to.
+///
+/// # Errors
+/// When the server does not answer or is no PBS, or a queue cannot run what the plan asks of it.
+pub fn read(
+    calls: &mut Calls,
+    source: &Source,
+    site: &Site,
+    max_running: Option<u64>,
+) -> Result<Read> {
+    let user = user_name();
+    let strange = |said: String| {
+        Fault::scheduler(format!("`qstat` does not answer as PBS does: {said}"))
+            .hint("`hpcsweep doctor` says what is there; Torque is not supported")
+    };
+    let text = calls.ask(&pbs::server())?;
+    let server = words::server(&text, &user).map_err(strange)?;
+    let text = calls.ask(&pbs::queues())?;
+    let queues = words::queues(&text, &user).map_err(strange)?;
+
+    let own = &site.limits;
+    let mut limits = Limits {
+        accounting: server.history,
+        version: Some(server.version.clone()),
+        cannot_throttle: !server.can_throttle(),
+        max_array_tasks: own.max_array_tasks,
+        ..Limits::default()
+    };
+    let mut sizes: Vec<u64> = site.caps.max_array_size.into_iter().collect();
+    let mut queued: Option<(u64, String)> = None;
+    let mut walltimes: Vec<u64> = Vec::new();
+    for name in names(source, site, &server)? {
+        let way = way(&server, &queues, &name)?;
+        check(&way, &name, source, site, &server, max_running, sizes_of(own.max_array_size, &way))?;
+        sizes.extend(own.max_array_size.or(way.max_array_size));
+        walltimes.extend(way.max_walltime_s);
+        if let Some(limit) = own.max_submit_jobs.or(way.max_queued)
+            && queued.as_ref().is_none_or(|(least, _)| limit < *least)
+        {
+            queued = Some((limit, format!("queue `{name}`")));
+        }
+        // An array that passes max_queued by itself would be refused.
+        sizes.extend(way.max_queued);
+    }
+    limits.max_array_size = sizes.into_iter().min().or(Some(10_000));
+    limits.max_walltime_s = walltimes.into_iter().min();
+    limits.max_submit_jobs = queued.as_ref().map(|(limit, _)| *limit);
+    Ok(Read { limits, queued })
+}
+
+fn sizes_of(own: Option<u64>, way: &Way) -> u64 {
+    own.or(way.max_array_size).unwrap_or(10_000)
+}
+
+/// The queues that the plan's trials go to.
+fn names(source: &Source, site: &Site, server: &Server) -> Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for r in requests(source) {
+        let name = r.partition.as_ref().or(site.scheduler.partition.as_ref());
+        if name.is_some_and(|name| name.contains(',')) {
+            let name = name.map_or("", String::as_str);
+            let fault = Fault::request(format!("PBS takes one queue, not `{name}`"));
+            return Err(fault.hint("name one queue as `partition`, perhaps a routing one").into());
+        }
+        if let Some(option) = r.directives.iter().find(|option| option.starts_with("--")) {
+            let fault = Fault::request(format!("PBS has no option `{option}`"));
+            return Err(fault
+                .hint("`directives` are the scheduler's own: those of qsub have one dash")
+                .into());
+        }
+        names.extend(name.cloned().or_else(|| server.default_queue.clone()));
+    }
+    Ok(names)
+}
+
+/// The distinct requests of a plan, neighbours compared.
+fn requests(source: &Source) -> impl Iterator<Item = &Resources> {
+    let mut last: Option<&std::sync::Arc<Resources>> = None;
+    source.plan.trials.iter().filter_map(move |trial| {
+        let is_new = last.is_none_or(|seen| !std::sync::Arc::ptr_eq(seen, &trial.resources));
+        last = Some(&trial.resources);
+        is_new.then_some(&*trial.resources)
+    })
+}
+
+fn way(server: &Server, queues: &[Queue], name: &str) -> Result<Way> {
+    let Some(queue) = queues.iter().find(|queue| queue.name == name) else {
+        let known: Vec<&str> = queues.iter().map(|queue| queue.name.as_str()).collect();
+        let hint = nearest(name, known.iter().copied()).map_or_else(
+            || format!("it has {}", ticked(&known)),
+            |near| format!("did you mean `{near}`?"),
+        );
+        return Err(Fault::request(format!("this server has no queue `{name}`")).hint(hint).into());
+    };
+    if queue.is_closed_to_us {
+        let sentence = format!("the queue `{name}` is not open to {}", user_name());
+        return Err(Fault::request(sentence).hint("name another `partition`").into());
+    }
+    if !queue.enabled {
+        let sentence = format!("the queue `{name}` takes no jobs now: it is not enabled");
+        return Err(Fault::scheduler(sentence).hint("name another `partition`, or wait").into());
+    }
+    Ok(words::way(server, queues, name))
+}
+
+/// Refuses what a queue would take and never run.
+fn check(
+    way: &Way,
+    name: &str,
+    source: &Source,
+    site: &Site,
+    server: &Server,
+    max_running: Option<u64>,
+    elements: u64,
+) -> Result<()> {
+    let of_queue = |r: &&Resources| {
+        let own = r.partition.as_ref().or(site.scheduler.partition.as_ref());
+        own.or(server.default_queue.as_ref()).is_some_and(|own| own == name)
+    };
+    let ask = Ask { partition: Some(name), kind: SchedulerKind::Pbs, ..Ask::default() };
+    if let Some(fault) = site.refusals(&ask).into_iter().next() {
+        return Err(fault.into());
+    }
+    let longest = requests(source).filter(of_queue).filter_map(|r| r.walltime_s).max();
+    if let (Some(wanted), Some(allowed)) = (longest, way.max_walltime_s)
+        && wanted > allowed
+    {
+        let [wanted, allowed] = [wanted, allowed].map(walltime_text);
+        let sentence =
+            format!("a walltime of {wanted} is more than queue `{name}` allows: {allowed}");
+        return Err(Fault::request(sentence)
+            .hint("lower `walltime` or name another `partition`")
+            .into());
+    }
+    let most = (source.plan.trials.len() as u64).min(elements);
+    if let Some(width) = way.width
+        && most.min(max_running.unwrap_or(u64::MAX)) > width
+    {
+        let sentence = format!(
+            "queue `{name}` hands on at most {} of a user at a time: an array of {} would wait in it \
+             for ever",
+            count(width, "element"),
+            thousands(most)
+        );
+        let hint = if server.can_throttle() {
+            format!(
+                "throttle it: `max_running = {width}` under `[schedule]`, or `--max-running {width}`"
+            )
+        } else {
+            format!("set `max_array_size = {width}` under `[limits]` of the site profile")
+        };
+        return Err(Fault::request(sentence).hint(hint).into());
+    }
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! A call without an answer: whether the scheduler has its job all the same.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::batch::Run;
+use crate::host::clock;
+use crate::tree::journal::Standing;
+use crate::tree::records;
+use crate::tree::waves::Array;
+
+impl Run<'_> {
+    /// Looks for the job of an array by its token: in the queue, in the accounts, in what its elements
+    /// have recorded. Not found is believed only when the call is old enough to have arrived.
+    pub(super) fn reconcile(
+        &mut self,
+        token: &str,
+        array: &Array,
+        since: f64,
+        trials: &[u64],
+        tell: &mut impl FnMut(&str),
+    ) -> Result<Option<String>> {
+        let settle = self.site.limits.settle_s as f64;
+        let mut tries = 0;
+        loop {
+            let looked = self.look_for(token, array, trials, since);
+            match looked {
+                Ok(Some(job)) => return Ok(Some(job)),
+                Ok(None) => {
+                    let left = since + settle - clock::now();
+                    if left <= 0.0 {
+                        return Ok(None);
+                    }
+                    tell(&format!("not there yet; it may still arrive: waiting {left:.0} s"));
+                    std::thread::sleep(Duration::from_secs_f64(left.min(settle)));
+                }
+                Err(error) if tries >= 3 => {
+                    return Err(error.context(
+                        "cannot tell whether the scheduler has the job; nothing was submitted twice",
+                    ));
+                }
+                Err(_) => {
+                    tries += 1;
+                    std::thread::sleep(Duration::from_secs(1 << tries));
+                }
+            }
+        }
+    }
+
+    fn look_for(
+        &mut self,
+        token: &str,
+        array: &Array,
+        trials: &[u64],
+        since: f64,
+    ) -> Result<Option<String>> {
+        let script = self.script(array, token);
+        let script = script.to_string_lossy();
+        if let Some(job) = self.backend.look_for(&mut self.calls, token, &script, since)? {
+            return Ok(Some(job));
+        }
+        // Without accounts, a job that ran and was forgotten has left its id in a record.
+        let known = |job: &str| {
+            self.journal.arrays.values().any(|s| matches!(s, Standing::Job { id, .. } if id == job))
+        };
+        for &trial in trials {
+            for attempt in records::of_trial(&self.tree, trial)?.0.attempts {
+                let base = attempt.start.job.as_deref().map(records::array_of);
+                if let Some(base) = base
+                    && attempt.start.time >= since - 60.0
+                    && !known(&base)
+                {
+                    return Ok(Some(base));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
