@@ -79,6 +79,9 @@ pub fn has_answered(code: Option<i32>) -> bool {
     matches!(code, Some(0 | 35 | 153))
 }
 
+/// What qstat -x says where ended jobs are not kept.
+const NO_HISTORY: &str = "not configured to maintain job history";
+
 /// Asks qstat for jobs: those it does not know are left out. JSON that cannot be read is asked for again as
 /// text.
 ///
@@ -86,6 +89,13 @@ pub fn has_answered(code: Option<i32>) -> bool {
 /// When qstat does not answer.
 pub fn ask(calls: &mut Calls, argv: &[String]) -> anyhow::Result<Vec<jobs::Job>> {
     let output = calls.make(argv)?;
+    // The history was switched off since the submission.
+    if output.stdout.contains(NO_HISTORY) || output.stderr.contains(NO_HISTORY) {
+        let without: Vec<String> = argv.iter().filter(|word| *word != "-x").cloned().collect();
+        if without.len() < argv.len() {
+            return ask(calls, &without);
+        }
+    }
     if !has_answered(output.code) {
         return Err(refusal(argv, &output).into());
     }
