@@ -5,6 +5,7 @@ mod doctor;
 mod generate;
 mod gpu;
 mod init;
+mod launch;
 mod logs;
 mod out;
 mod plan;
@@ -53,6 +54,8 @@ enum Verb {
     Best(collect::BestArgs),
     Logs(logs::Args),
     Worker(worker::Args),
+    Launch(launch::Args),
+    TmAgent(launch::AgentArgs),
     Templates(templates::Args),
     Site(site::Args),
     Gpu(gpu::Args),
@@ -110,6 +113,8 @@ pub fn main() -> ExitCode {
         Verb::Best(args) => collect::best(&args, &context),
         Verb::Logs(args) => logs::run(&args, &context),
         Verb::Worker(args) => worker::run(args, context.vars, &context.out),
+        Verb::Launch(args) => launch::run(&args, &context),
+        Verb::TmAgent(args) => launch::agent(&args, &context),
         Verb::Templates(args) => templates::run(&args, &context),
         Verb::Site(args) => site::run(&args, &context),
         Verb::Gpu(args) => gpu::run(&args, &context),
