@@ -1,5 +1,8 @@
 //! PBS: which one it is and what its server says of itself.
 
+#[cfg(test)]
+mod tests;
+
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
