@@ -2,6 +2,8 @@
 //! where something is amiss, what to do.
 
 mod devices;
+mod launchers;
+mod pbs;
 mod programs;
 
 use std::path::Path;
@@ -48,10 +50,15 @@ fn check(about: &'static str, verdict: Verdict, seen: impl Into<String>, todo: &
 pub fn examine(site: &Site, vars: &Vars, tree: &Path) -> Vec<Check> {
     let mut checks = programs::installation(vars);
     let mut calls = Calls::new(vars, Duration::from_secs(site.limits.call_timeout_s.min(20)));
+    let pbs = pbs::examine(&mut calls, site, vars);
     let (said, limits) = scheduler(&mut calls);
-    checks.extend(said);
-    checks.extend(programs::srun(&mut calls, limits.as_ref()));
-    checks.push(programs::mpirun(&mut calls));
+    // Where PBS is, nobody misses Slurm.
+    if pbs.is_none() || limits.is_some() {
+        checks.extend(said);
+        checks.extend(programs::srun(&mut calls, limits.as_ref()));
+        checks.push(programs::mpirun(&mut calls));
+    }
+    checks.extend(pbs.unwrap_or_default());
     checks.extend(shared_tree(tree));
     checks.extend(devices::examine(vars));
     checks

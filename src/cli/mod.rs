@@ -6,6 +6,7 @@ mod generate;
 mod gpu;
 mod init;
 mod jobs;
+mod launch;
 mod logs;
 mod out;
 mod plan;
@@ -57,6 +58,8 @@ enum Verb {
     Hold(jobs::HoldArgs),
     Release(jobs::ReleaseArgs),
     Worker(worker::Args),
+    Launch(launch::Args),
+    TmAgent(launch::AgentArgs),
     Templates(templates::Args),
     Site(site::Args),
     Gpu(gpu::Args),
@@ -117,6 +120,8 @@ pub fn main() -> ExitCode {
         Verb::Hold(args) => jobs::hold(&args, &context),
         Verb::Release(args) => jobs::release(&args, &context),
         Verb::Worker(args) => worker::run(args, context.vars, &context.out),
+        Verb::Launch(args) => launch::run(&args, &context),
+        Verb::TmAgent(args) => launch::agent(&args, &context),
         Verb::Templates(args) => templates::run(&args, &context),
         Verb::Site(args) => site::run(&args, &context),
         Verb::Gpu(args) => gpu::run(&args, &context),

@@ -53,7 +53,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: Args, mut vars: Vars, out: &Out) -> Result<u8> {
     if args.explain {
         let host = vars::node_name(&vars);
-        let rank = rank::derive(&vars, &host)?;
+        let rank = worker::derive_rank(&vars, &host)?;
         if args.json {
             out.raw(&crate::tree::to_json_line(&rank)?);
         } else {

@@ -4,6 +4,7 @@ use super::{Check, Verdict, check};
 use crate::host::{Vars, disk};
 use crate::scheduler::Limits;
 use crate::scheduler::calls::Calls;
+use crate::scheduler::launch::version;
 use crate::worker::launch;
 
 /// Both of our programs; then what the heavy one says of its MPI and its libtorch, as it says it.
@@ -107,31 +108,4 @@ pub(super) fn mpirun(calls: &mut Calls) -> Check {
         return check("mpirun", Verdict::Note, format!("`mpirun --version` fails: {why}"), todo);
     }
     check("mpirun", Verdict::Ok, version(&output.stdout), "")
-}
-
-/// The line of `mpirun --version` that has the version.
-fn version(text: &str) -> String {
-    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let first = lines.next().unwrap_or("of unknown version");
-    // MPICH prints how it was built, the version on a line of its own.
-    match lines.find_map(|line| line.strip_prefix("Version:")) {
-        Some(version) if first.starts_with("HYDRA") => format!("MPICH (Hydra) {}", version.trim()),
-        _ => first.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_mpi_has_its_own_way_to_say_its_version() {
-        let check = |text: &str, expected: &str| assert_eq!(version(text), expected);
-        check("mpirun (Open MPI) 4.1.4\n\nReport bugs to ...\n", "mpirun (Open MPI) 4.1.4");
-        check(
-            "HYDRA build details:\n    Version:                                 4.0.2\n    Release Date: x\n",
-            "MPICH (Hydra) 4.0.2",
-        );
-        check("", "of unknown version");
-    }
 }

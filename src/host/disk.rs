@@ -295,6 +295,11 @@ pub fn program_on(path: &str, name: &str) -> Option<PathBuf> {
     })
 }
 
+/// A path with symbolic links resolved; the path itself where that cannot be done.
+pub fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
 /// The path of this executable, symbolic links resolved, without the " (deleted)" that Linux adds
 /// when the file has been replaced while we run.
 ///

@@ -35,3 +35,9 @@ pub fn user_name() -> String {
         .flatten()
         .map_or_else(|| uid.to_string(), |user| user.name)
 }
+
+/// The shell that the system starts for this user at a login.
+pub fn login_shell() -> Option<String> {
+    let user = nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten()?;
+    user.shell.into_os_string().into_string().ok()
+}

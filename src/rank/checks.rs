@@ -120,7 +120,12 @@ pub(super) fn forgotten_launcher(vars: &Vars, pbs_nodefile: Option<&str>, rank: 
             format!("allocation has {what}, but no launcher started me"),
             format!(
                 "did you forget {start}? Without it this process works alone as rank 0 of 1; \
-                 `{start} ... hpcsweep worker` starts all ranks"
+                 `{start} ... hpcsweep worker` starts all ranks{}",
+                if variable == "PBS_JOBID" {
+                    ", `hpcsweep launch --ranks N -- hpcsweep worker ...` does so by the mpiexec it finds"
+                } else {
+                    ""
+                }
             ),
         ));
     }

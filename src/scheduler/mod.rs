@@ -4,6 +4,7 @@
 //! in a table is kept as it is ([`State::Other`]), never turned into a failure.
 
 pub mod calls;
+pub mod launch;
 pub mod pbs;
 pub mod slurm;
 

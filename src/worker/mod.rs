@@ -89,6 +89,19 @@ pub struct Job {
     pub launcher: u32,
 }
 
+/// Who this process is. In a job of PBS the node file tells how many ranks there should be; hosts other
+/// than the first may have none, and there only a launcher starts anything.
+///
+/// # Errors
+/// As [`rank::derive`].
+pub fn derive_rank(vars: &Vars, host: &str) -> Result<rank::Rank, Fault> {
+    let nodefile = vars.get("PBS_NODEFILE").map(std::path::Path::new);
+    match nodefile.and_then(|path| disk::read(path).ok()) {
+        Some(text) if vars.contains_key("PBS_JOBID") => rank::derive_in_pbs(vars, host, &text),
+        _ => rank::derive(vars, host),
+    }
+}
+
 /// Runs a worker to its end and returns the exit code for the scheduler: the program's own, or 0 for a
 /// failure after which its chain goes on.
 ///
@@ -98,7 +111,7 @@ pub fn run(request: &Request, vars: Vars) -> Result<i32> {
     let mut signals = child::listen()?;
     let launcher = std::os::unix::process::parent_id();
     let host = vars::node_name(&vars);
-    let rank = rank::derive(&vars, &host)?;
+    let rank = derive_rank(&vars, &host)?;
     let tree = Tree::at(&request.sweep);
     let trial = which(&tree, &request.which, &vars)?;
     let (head, row) = table::find(&tree, trial)?;
@@ -140,9 +153,13 @@ fn check_world(job: &Job) -> Result<(), Fault> {
     let started = if world == 1 { "1 was".to_owned() } else { format!("{world} were") };
     let asked = words::count(u64::from(asked), "rank");
     let sentence = format!("trial {} asks for {asked}, but {started} started", job.row.id);
-    Err(Fault::request(sentence).at(format!("launcher: {}", job.rank.launcher)).hint(
-        "start one worker a rank (srun, mpiexec); `hpcsweep worker --explain` shows what this one sees",
-    ))
+    let how = if job.vars.contains_key("PBS_JOBID") {
+        "put `hpcsweep launch --ranks N --` in front of the worker, or the mpiexec of the MPI it was built with"
+    } else {
+        "start one worker a rank (srun, mpiexec)"
+    };
+    let hint = format!("{how}; `hpcsweep worker --explain` shows what this one sees");
+    Err(Fault::request(sentence).at(format!("launcher: {}", job.rank.launcher)).hint(hint))
 }
 
 /// Rank 0: opens the record and runs attempts until one is done or none is left.

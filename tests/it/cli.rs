@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use crate::world::{World, missing};
 
 /// The verbs in the order of the help, each with what its help says that it does.
-const VERBS: [(&str, &str); 12] = [
+const VERBS: [(&str, &str); 13] = [
     (
         "init",
         "Make a project: a plan, a small training program, and its own copy of the job scripts",
@@ -23,6 +23,7 @@ const VERBS: [(&str, &str); 12] = [
     ("best", "Show the best finished trials by a metric"),
     ("logs", "Print what a trial printed"),
     ("worker", "Run one trial as one of its ranks (job scripts call this)"),
+    ("launch", "Start a command once a rank of this PBS job (job scripts call this)"),
     ("templates", "Write the templates of the job scripts, for editing"),
     ("site", "Show the site profile"),
     ("gpu", "Show the GPUs of this host, or choose the best ones and hold them for a program"),
@@ -50,6 +51,7 @@ Commands:
   best       Show the best finished trials by a metric
   logs       Print what a trial printed
   worker     Run one trial as one of its ranks (job scripts call this)
+  launch     Start a command once a rank of this PBS job (job scripts call this)
   templates  Write the templates of the job scripts, for editing
   site       Show the site profile
   gpu        Show the GPUs of this host, or choose the best ones and hold them for a program

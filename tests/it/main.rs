@@ -15,6 +15,7 @@ mod init;
 mod install;
 mod interrupt;
 mod kill;
+mod launch;
 mod local;
 mod plan;
 mod python;
