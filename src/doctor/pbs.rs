@@ -3,13 +3,12 @@
 #[cfg(test)]
 mod tests;
 
-use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::{Check, Verdict, check, launchers};
 use crate::host::{Vars, disk};
 use crate::scheduler::calls::Calls;
+use crate::scheduler::pbs::json;
 use crate::site::Site;
 use crate::words;
 
@@ -105,7 +104,7 @@ fn kind(source: &str, said: &str) -> Kind {
 fn of_server(calls: &mut Calls, version: &Version) -> Vec<Check> {
     let mut ask = |what: &str| {
         let text = calls.ask(&["qstat", what, "-f", "-F", "json"].map(str::to_owned))?;
-        Ok::<_, anyhow::Error>(serde_json::from_str::<Joined>(&text)?.0)
+        json::parse(&text).map_err(anyhow::Error::msg)
     };
     let named = format!("{} {}", version.name(), version.text);
     let (server, queues) = match (ask("-B"), ask("-Q")) {
@@ -133,11 +132,7 @@ fn first_of(answer: &Value, key: &str) -> (String, Value) {
 
 /// An attribute as text, numbers too; empty without it.
 fn text(value: &Value, key: &str) -> String {
-    match &value[key] {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
-    }
+    json::text(value, key).unwrap_or_default()
 }
 
 fn server_checks(named: &str, answer: &Value) -> Vec<Check> {
@@ -258,69 +253,4 @@ fn throttle(version: &Version) -> Check {
         ),
         "a plan that limits how many trials run at a time needs smaller arrays one behind the other, so more calls",
     )
-}
-
-/// JSON in which PBS repeats a key for each value of a list: the values are joined by commas.
-struct Joined(Value);
-
-impl<'de> Deserialize<'de> for Joined {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(JoinedVisitor).map(Self)
-    }
-}
-
-struct JoinedVisitor;
-
-impl<'de> Visitor<'de> for JoinedVisitor {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
-        let mut all = Vec::new();
-        while let Some(Joined(value)) = seq.next_element()? {
-            all.push(value);
-        }
-        Ok(all.into())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
-        while let Some((key, Joined(value))) = entries.next_entry::<String, Joined>()? {
-            let joined = match (map.get(&key), &value) {
-                (Some(Value::String(before)), Value::String(more)) => {
-                    format!("{before},{more}").into()
-                }
-                _ => value,
-            };
-            map.insert(key, joined);
-        }
-        Ok(map.into())
-    }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use super::json::Node;
+use super::json;
 use crate::scheduler::{Element, Elements, End, State};
 use crate::tree::records::array_of;
 
@@ -44,24 +44,24 @@ pub const VARIABLE: &str = "HPCSWEEP_JOB";
 /// # Errors
 /// When it is not JSON.
 pub fn jobs(stdout: &str) -> Result<Vec<Job>, String> {
-    let answer = Node::parse(stdout)?;
-    let Some(jobs) = answer.get("Jobs") else { return Ok(Vec::new()) };
-    let job = |(id, node): &(String, Node)| {
-        let text = |name: &str| node.text(name).unwrap_or_default().to_owned();
+    let answer = json::parse(stdout)?;
+    let job = |(id, node): (&String, &serde_json::Value)| {
+        let text = |name: &str| json::text(node, name).unwrap_or_default();
+        let has = |name: &str| node.get(name).is_some();
         Job {
             id: id.clone(),
             name: text("Job_Name"),
             state: text("job_state"),
-            substate: node.number("substate"),
-            exit: node.number("Exit_status"),
-            has_run: node.text("exec_host").is_some() || node.number("run_count").is_some(),
+            substate: json::number(node, "substate"),
+            exit: json::number(node, "Exit_status"),
+            has_run: has("exec_host") || has("run_count"),
             holds: text("Hold_Types"),
-            depends: node.text("depend").is_some(),
+            depends: has("depend"),
             comment: text("comment"),
-            token: node.get("Variable_List").and_then(|v| v.text(VARIABLE)).map(str::to_owned),
+            token: node.get("Variable_List").and_then(|v| json::text(v, VARIABLE)),
         }
     };
-    Ok(jobs.members().iter().map(job).collect())
+    Ok(json::members(&answer, "Jobs").map(job).collect())
 }
 
 /// Reads the same from `qstat -f`, whose lines are `    key = value`, continued by a tab: for servers
@@ -255,7 +255,7 @@ mod tests {
         let jobs = jobs(text).unwrap();
         assert_eq!(find(&jobs, "x.1", "/r/jobs/x.1.sh").as_deref(), Some("9[].s"));
         assert_eq!(find(&jobs, "x.1", "/r/jobs/x.2.sh"), None);
-        assert_eq!(find(&jobs, "100000", "").as_deref(), Some("9[].s"));
+        assert_eq!(find(&jobs, "100000.0", "").as_deref(), Some("9[].s"));
     }
 
     #[test]

@@ -2,126 +2,122 @@
 //! be a number although it was a text: a job called `1e5` is one called `100000` there.
 
 use serde::Deserialize;
-use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
 
-/// A value, all members of an object kept in order.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Node {
-    /// Members, some perhaps of the same name.
-    Object(Vec<(String, Node)>),
-    /// A list.
-    List(Vec<Node>),
-    /// Anything else, as text.
-    Text(String),
+/// Reads an answer, passing over what stands before it.
+///
+/// # Errors
+/// When it is not JSON: servers up to 23.06 put it together by hand.
+pub fn parse(text: &str) -> Result<Value, String> {
+    let start = text.find('{').ok_or("no JSON")?;
+    let mut all = serde_json::Deserializer::from_str(&text[start..]);
+    Joined::deserialize(&mut all).map(|joined| joined.0).map_err(|e| e.to_string())
 }
 
-impl Node {
-    /// Reads an answer.
-    ///
-    /// # Errors
-    /// When it is not JSON: servers up to 23.06 put it together by hand.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let start = text.find('{').ok_or("no JSON")?;
-        let mut all = serde_json::Deserializer::from_str(&text[start..]);
-        Self::deserialize(&mut all).map_err(|e| e.to_string())
-    }
-
-    /// The members of an object; none of anything else.
-    pub(super) fn members(&self) -> &[(String, Self)] {
-        if let Self::Object(members) = self { members } else { &[] }
-    }
-
-    /// The first member of this name.
-    pub(super) fn get(&self, name: &str) -> Option<&Self> {
-        self.members().iter().find(|(n, _)| n == name).map(|(_, node)| node)
-    }
-
-    /// Every member of this name.
-    pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Self> {
-        self.members().iter().filter(move |(n, _)| n == name).map(|(_, node)| node)
-    }
-
-    /// The text of the first member of this name.
-    pub(super) fn text(&self, name: &str) -> Option<&str> {
-        match self.get(name)? {
-            Self::Text(text) => Some(text),
-            _ => None,
-        }
-    }
-
-    /// The same as a number.
-    pub(super) fn number(&self, name: &str) -> Option<i64> {
-        self.text(name)?.parse().ok()
+/// A member as text, numbers too; `None` without it.
+pub fn text(value: &Value, name: &str) -> Option<String> {
+    match value.get(name)? {
+        Value::String(text) => Some(text.clone()),
+        Value::Null => None,
+        other => Some(other.to_string()),
     }
 }
 
-impl<'de> Deserialize<'de> for Node {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Any;
-        impl<'de> Visitor<'de> for Any {
-            type Value = Node;
+/// A member as a number, also where it is written as text.
+pub fn number(value: &Value, name: &str) -> Option<i64> {
+    text(value, name)?.parse().ok()
+}
 
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("JSON")
-            }
+/// The members of an object; none of anything else.
+pub fn members<'v>(value: &'v Value, name: &str) -> impl Iterator<Item = (&'v String, &'v Value)> {
+    value.get(name).and_then(Value::as_object).into_iter().flatten()
+}
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Node::Object(members))
-            }
+/// JSON in which PBS repeats a key for each value of a list: the values are joined by commas.
+struct Joined(Value);
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Node, A::Error> {
-                let mut items = Vec::new();
-                while let Some(item) = seq.next_element()? {
-                    items.push(item);
-                }
-                Ok(Node::List(items))
-            }
+impl<'de> Deserialize<'de> for Joined {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(JoinedVisitor).map(Self)
+    }
+}
 
-            fn visit_str<E>(self, text: &str) -> Result<Node, E> {
-                Ok(Node::Text(text.to_owned()))
-            }
+struct JoinedVisitor;
 
-            fn visit_bool<E>(self, is: bool) -> Result<Node, E> {
-                Ok(Node::Text(if is { "True" } else { "False" }.to_owned()))
-            }
+impl<'de> Visitor<'de> for JoinedVisitor {
+    type Value = Value;
 
-            fn visit_i64<E>(self, n: i64) -> Result<Node, E> {
-                Ok(Node::Text(n.to_string()))
-            }
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("JSON")
+    }
 
-            fn visit_u64<E>(self, n: u64) -> Result<Node, E> {
-                Ok(Node::Text(n.to_string()))
-            }
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
 
-            fn visit_f64<E>(self, n: f64) -> Result<Node, E> {
-                Ok(Node::Text(n.to_string()))
-            }
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
 
-            fn visit_unit<E>(self) -> Result<Node, E> {
-                Ok(Node::Text(String::new()))
-            }
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut all = Vec::new();
+        while let Some(Joined(value)) = seq.next_element()? {
+            all.push(value);
         }
-        deserializer.deserialize_any(Any)
+        Ok(all.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some((key, Joined(value))) = entries.next_entry::<String, Joined>()? {
+            let joined = match (map.get(&key), &value) {
+                (Some(Value::String(before)), Value::String(more)) => {
+                    format!("{before},{more}").into()
+                }
+                _ => value,
+            };
+            map.insert(key, joined);
+        }
+        Ok(map.into())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
-    fn keys_may_stand_twice_and_numbers_are_texts() {
-        let node =
-            Node::parse("banner\n{\"a\": {\"q\": \"[u:x=1]\", \"q\": 7, \"b\": true}}\n").unwrap();
-        let a = node.get("a").unwrap();
-        let all: Vec<_> = a.all("q").collect();
-        assert_eq!(all, [&Node::Text("[u:x=1]".into()), &Node::Text("7".into())]);
-        assert_eq!((a.text("b"), a.number("q")), (Some("True"), None));
-        assert!(Node::parse("PBS is not configured").is_err());
-        assert!(Node::parse("{\"a\": \"x\"y\"}").is_err());
+    fn texts_of_one_name_are_joined_and_numbers_can_be_texts() {
+        let text_of =
+            "banner\n{\"a\": {\"q\": \"[u:x=1]\", \"q\": \"[o:y=2]\", \"n\": 7, \"b\": true}}\n";
+        let value = parse(text_of).unwrap();
+        assert_eq!(value, json!({"a": {"q": "[u:x=1],[o:y=2]", "n": 7, "b": true}}));
+        let a = &value["a"];
+        assert_eq!(
+            (text(a, "n").as_deref(), number(a, "n"), text(a, "z")),
+            (Some("7"), Some(7), None)
+        );
+        assert_eq!(members(&value, "a").count(), 3);
+        assert!(parse("PBS is not configured").is_err());
+        assert!(parse("{\"a\": \"x\"y\"}").is_err());
     }
 }

@@ -2,7 +2,7 @@
 //! qdel(1B), qhold(1B), qrls(1B).
 
 pub mod jobs;
-mod json;
+pub mod json;
 pub mod site;
 
 pub use jobs::VARIABLE;
@@ -175,12 +175,6 @@ pub fn is_unsure(code: Option<i32>, stderr: &str) -> bool {
         || SIGNS.iter().any(|sign| stderr.contains(sign))
 }
 
-/// Whether the commands are those of Torque, which has other options: its version text names no PBS.
-pub fn is_torque(version: &str) -> bool {
-    let version = version.to_lowercase();
-    version.contains("torque") || (version.contains("version:") && version.contains("commit:"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -239,11 +233,5 @@ mod tests {
         assert!(is_unsure(Some(1), "qsub: Connection timed out"));
         assert!(!is_unsure(Some(170), "qsub: Unknown queue"));
         assert!(!is_unsure(Some(160), "qsub: cannot connect to server pbshead (errno=15008)"));
-    }
-
-    #[test]
-    fn torque_is_known_by_its_version() {
-        assert!(is_torque("Version: 6.1.2\nCommit: 661e092552de43a785c15d39a3634a541d86898e\n"));
-        assert!(!is_torque("pbs_version = 23.06.06"));
     }
 }

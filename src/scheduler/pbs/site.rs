@@ -1,7 +1,9 @@
 //! What a PBS server and its queues say of themselves: `qstat -Bf` and `qstat -Qf` (pbs_server_attributes(7B),
 //! pbs_queue_attributes(7B)).
 
-use super::json::Node;
+use serde_json::Value;
+
+use super::json;
 use crate::units;
 
 /// A server.
@@ -47,15 +49,14 @@ pub struct Queue {
 /// # Errors
 /// When it is not the answer of a PBS server.
 pub fn server(stdout: &str, user: &str) -> Result<Server, String> {
-    let answer = Node::parse(stdout)?;
-    let all = answer.get("Server").map(Node::members).unwrap_or_default();
-    let (_, node) = all.first().ok_or("it names no server")?;
-    let version = node.text("pbs_version").or_else(|| answer.text("pbs_version"));
+    let answer = json::parse(stdout)?;
+    let (_, node) = json::members(&answer, "Server").next().ok_or("it names no server")?;
+    let version = json::text(node, "pbs_version").or_else(|| json::text(&answer, "pbs_version"));
     Ok(Server {
-        version: version.unwrap_or_default().to_owned(),
-        default_queue: node.text("default_queue").map(str::to_owned),
+        version: version.unwrap_or_default(),
+        default_queue: json::text(node, "default_queue"),
         max_array_size: positive(node, "max_array_size"),
-        history: node.text("job_history_enable") == Some("True"),
+        history: is(node, "job_history_enable"),
         max_queued: max_queued(node, user),
         max_walltime_s: max_walltime(node),
     })
@@ -66,39 +67,41 @@ pub fn server(stdout: &str, user: &str) -> Result<Server, String> {
 /// # Errors
 /// When it is not the answer of a PBS server.
 pub fn queues(stdout: &str, user: &str) -> Result<Vec<Queue>, String> {
-    let answer = Node::parse(stdout)?;
-    let all = answer.get("Queue").map(Node::members).unwrap_or_default();
-    let is = |node: &Node, name: &str| node.text(name) == Some("True");
-    let queue = |(name, node): &(String, Node)| {
-        let destinations = node.text("route_destinations").map(|names| {
+    let answer = json::parse(stdout)?;
+    let queue = |(name, node): (&String, &Value)| {
+        let destinations = json::text(node, "route_destinations").map(|names| {
             let local = |name: &str| name.trim().split('@').next().unwrap_or_default().to_owned();
             names.split(',').map(local).collect()
         });
-        let users: Vec<&str> = node.text("acl_users").unwrap_or_default().split(',').collect();
-        let allows = |entry: &&str| {
+        let users = json::text(node, "acl_users").unwrap_or_default();
+        let allows = |entry: &str| {
             let name = entry.trim().trim_start_matches('+').split('@').next().unwrap_or_default();
             name == user || name == "*"
         };
         Queue {
             name: name.clone(),
-            destinations: destinations.filter(|_| node.text("queue_type") == Some("Route")),
+            destinations: destinations.filter(|_| node["queue_type"] == "Route"),
             max_array_size: positive(node, "max_array_size"),
             max_queued: max_queued(node, user),
             max_walltime_s: max_walltime(node),
             enabled: is(node, "enabled"),
             started: is(node, "started"),
-            is_closed_to_us: is(node, "acl_user_enable") && !users.iter().any(allows),
+            is_closed_to_us: is(node, "acl_user_enable") && !users.split(',').any(allows),
         }
     };
-    Ok(all.iter().map(queue).collect())
+    Ok(json::members(&answer, "Queue").map(queue).collect())
 }
 
-fn positive(node: &Node, name: &str) -> Option<u64> {
-    u64::try_from(node.number(name)?).ok().filter(|&n| n > 0)
+fn is(node: &Value, name: &str) -> bool {
+    json::text(node, name).as_deref() == Some("True")
 }
 
-fn max_walltime(node: &Node) -> Option<u64> {
-    walltime(node.get("resources_max")?.text("walltime")?)
+fn positive(node: &Value, name: &str) -> Option<u64> {
+    u64::try_from(json::number(node, name)?).ok().filter(|&n| n > 0)
+}
+
+fn max_walltime(node: &Value) -> Option<u64> {
+    walltime(&json::text(node.get("resources_max")?, "walltime")?)
 }
 
 /// PBS's `HH:MM:SS`, or seconds.
@@ -108,19 +111,14 @@ fn walltime(text: &str) -> Option<u64> {
 
 /// The least of the limits that bind this user: `[u:name=N]`, else `[u:PBS_GENERIC=N]`; and
 /// `[o:PBS_ALL=N]`. Those of groups and projects are left to the server.
-fn max_queued(node: &Node, user: &str) -> Option<u64> {
-    let mut all: Vec<(String, u64)> = Vec::new();
-    for value in node.all("max_queued") {
-        let Node::Text(text) = value else { continue };
-        for item in text.split(',') {
-            let item = item.trim().trim_matches(['[', ']', '"']);
-            if let Some((who, n)) = item.split_once('=')
-                && let Ok(n) = n.trim_matches('"').parse()
-            {
-                all.push((who.replace('"', ""), n));
-            }
-        }
-    }
+fn max_queued(node: &Value, user: &str) -> Option<u64> {
+    let text = json::text(node, "max_queued")?;
+    let item = |item: &str| {
+        let item = item.replace(['[', ']', '"'], "");
+        let (who, n) = item.trim().split_once('=')?;
+        Some((who.to_owned(), n.parse().ok()?))
+    };
+    let all: Vec<(String, u64)> = text.split(',').filter_map(item).collect();
     let of = |who: String| all.iter().find(|(name, _)| *name == who).map(|(_, n)| *n);
     let own = of(format!("u:{user}")).or_else(|| of("u:PBS_GENERIC".to_owned()));
     own.into_iter().chain(of("o:PBS_ALL".to_owned())).min()
