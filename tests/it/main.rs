@@ -16,6 +16,8 @@ mod install;
 mod interrupt;
 mod kill;
 mod local;
+mod pbs;
+mod pbs_server;
 mod plan;
 mod python;
 mod quoting;
