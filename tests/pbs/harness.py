@@ -83,7 +83,12 @@ class Scheduler:
     def call(self, *words: str, **more: str) -> Ran:
         """Runs a client to its end, with more variables."""
         ran = subprocess.run(
-            words, env={**self.environment, **more}, cwd=self.work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False
+            words,
+            env={**self.environment, **more},
+            cwd=self.work,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            check=False,
         )
         return Ran(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
@@ -109,11 +114,17 @@ class Scheduler:
 
     def ended(self, name: str) -> Record:
         """The same, once it is history."""
+
         def is_history() -> Optional[Record]:
             found = self.records(name).get(name)
             return found if found is not None and found["job_state"] == "F" else None
 
         found: Record = until(f"{name} has ended", is_history)
+        return found
+
+    def comment(self, name: str) -> str:
+        """Waits for what the scheduler has to say of a job."""
+        found: str = until(f"{name} has a comment", lambda: self.record(name).get("comment"))
         return found
 
     def in_state(self, name: str, state: str) -> None:
@@ -138,6 +149,12 @@ class Scheduler:
         """Waits for a file."""
         until(f"{name} is there", lambda: self.exists(name))
 
+    def written(self, name: str) -> str:
+        """Waits for a line in a file, and returns it."""
+        self.has(name)
+        found: str = until(f"{name} is written", lambda: self.read(name))
+        return found
+
     def files(self) -> List[str]:
         """What is in the folder of work."""
         return sorted(os.listdir(self.work))
@@ -152,3 +169,21 @@ class Case(unittest.TestCase):
     def setUp(self) -> None:
         self.pbs = Scheduler(**self.settings)
         self.addCleanup(self.pbs.close)
+
+    def gate(self, code: str, *options: str) -> str:
+        """A job that waits until it may go on."""
+        return self.pbs.shell(f"cd $PBS_O_WORKDIR; until [ -e go ]; do sleep 0.01; done; {code}", *options)
+
+    def go(self) -> None:
+        """Lets it go on."""
+        self.pbs.write("go", "")
+
+    def last(self, code: str, *options: str) -> str:
+        """An array of four whose element 3 goes on only after all others have ended."""
+        waits = "test $PBS_ARRAY_INDEX != 3 || until [ -e go ]; do sleep 0.01; done"
+        return self.pbs.shell(f"cd $PBS_O_WORKDIR; {waits}; {code}", "-J", "0-3", *options)
+
+    def go_last(self, array: str) -> None:
+        """Lets it go on when they have."""
+        until("three have ended", lambda: "Expired:3" in self.pbs.record(array)["array_state_count"])
+        self.go()

@@ -18,20 +18,10 @@ class Dependencies(Case):
         """Those of them that ran; the others have nothing that says how they ended."""
         return [kind for kind, job in jobs.items() if "Exit_status" in self.pbs.ended(job)]
 
-    def gate(self, code: str, *options: str) -> str:
-        """A job that waits until it may go on."""
-        return self.pbs.shell(f"cd $PBS_O_WORKDIR; until [ -e go ]; do sleep 0.01; done; {code}", *options)
-
-    def go(self) -> None:
-        """Lets it go on."""
-        self.pbs.write("go", "")
-
     def test_all_elements_well(self) -> None:
         array = self.gate("true", "-J", "0-3")
         jobs = self.waiting(array)
-        shown = ",".join(
-            f"before{kind[5:]}:{job}@pbshead" for kind, job in jobs.items()
-        )
+        shown = ",".join(f"before{kind[5:]}:{job}@pbshead" for kind, job in jobs.items())
         self.assertEqual(self.pbs.record(array)["depend"], shown)
         for kind, job in jobs.items():
             record = self.pbs.record(job)
@@ -41,15 +31,15 @@ class Dependencies(Case):
         self.assertEqual(self.ran(jobs), ["afterok", "afterany"])
 
     def test_an_early_element_failed(self) -> None:
-        array = self.gate("test $PBS_ARRAY_INDEX = 3 && sleep 0.5; test $PBS_ARRAY_INDEX != 1", "-J", "0-3")
+        array = self.last("test $PBS_ARRAY_INDEX != 1")
         jobs = self.waiting(array)
-        self.go()
+        self.go_last(array)
         self.assertEqual(self.ran(jobs), ["afterok", "afterany"])
 
     def test_the_last_element_failed(self) -> None:
-        array = self.gate("test $PBS_ARRAY_INDEX != 3 || { sleep 0.5; exit 1; }", "-J", "0-3")
+        array = self.last("test $PBS_ARRAY_INDEX != 3")
         jobs = self.waiting(array)
-        self.go()
+        self.go_last(array)
         self.assertEqual(self.ran(jobs), ["afternotok", "afterany"])
 
     def test_an_array_waits_for_the_whole_of_another(self) -> None:
@@ -66,7 +56,9 @@ class Dependencies(Case):
         second = self.pbs.shell("true", "-J", "0-1", "-W", f"depend=afterok:{first}")
         self.go()
         ended = self.pbs.ended(second)
-        self.assertEqual((ended["substate"], ended["comment"], ended["array_indices_remaining"]), (92, "Subjob finished", "-"))
+        self.assertEqual(
+            (ended["substate"], ended["comment"], ended["array_indices_remaining"]), (92, "Subjob finished", "-")
+        )
         self.assertEqual([one["job_state"] for one in self.pbs.records(second).values()], ["F", "F", "F"])
 
     def test_elements_and_unknown_kinds_are_refused_by_the_client(self) -> None:
@@ -148,9 +140,12 @@ class Dependencies(Case):
         self.assertEqual(self.pbs.ended(counting)["Exit_status"], 0)
 
     def test_several_are_waited_for_together(self) -> None:
-        good, bad = self.gate("true"), self.gate("exit 1")
+        good = self.pbs.shell("true", "-h")
+        bad = self.gate("exit 1")
         both = self.pbs.shell("true", "-W", f"depend=afterok:{good}:{bad}")
         either = self.pbs.shell("true", "-W", f"depend=afterok:{good},afterany:{bad}", "-W", "umask=022")
+        self.pbs.call("qrls", good)
+        self.pbs.ended(good)
         self.go()
         self.assertEqual(self.ran({"both": both, "either": either}), ["either"])
         self.assertEqual(self.pbs.record(both)["depend"], f"afterok:{bad}@pbshead")

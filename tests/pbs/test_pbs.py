@@ -78,7 +78,8 @@ class Arrays(Case):
     def test_before_22_05_there_is_no_throttle_and_all_elements_count(self) -> None:
         self.pbs.config(version="20.0.1")
         self.assertEqual(self.pbs.call("qsub", "-J", "0-9%2", "--", "/bin/true").code, 2)
-        array = self.pbs.shell("test $PBS_ARRAY_INDEX = 2 || sleep 0.2; test $PBS_ARRAY_INDEX != 2", "-J", "0-2")
+        array = self.last("test $PBS_ARRAY_INDEX != 2")
+        self.go_last(array)
         self.assertEqual(self.pbs.ended(array)["Exit_status"], 1)
 
     def test_an_array_cannot_be_no_rerunnable_one(self) -> None:
@@ -90,8 +91,8 @@ class Traps(Case):
     """What must not be believed."""
 
     def test_1_the_last_element_to_end_decides_the_exit_status_of_the_array(self) -> None:
-        code = "test $PBS_ARRAY_INDEX = 3 && sleep 0.5; test $PBS_ARRAY_INDEX != 1 || exit 7"
-        array = self.pbs.shell(code, "-J", "0-3")
+        array = self.last("test $PBS_ARRAY_INDEX != 1 || exit 7")
+        self.go_last(array)
         ended = self.pbs.ended(array)
         self.assertEqual((ended["Exit_status"], ended["substate"]), (0, 93))
         self.assertTrue(ended["comment"].endswith(" and failed"), ended["comment"])
@@ -109,7 +110,9 @@ class Traps(Case):
 
     def test_2_the_counts_of_an_ended_array_are_zero(self) -> None:
         array = self.pbs.shell("test $PBS_ARRAY_INDEX != 3 || sleep 60", "-J", "0-3")
-        until("three have ended", lambda: "Running:1 Exiting:0 Expired:3" in self.pbs.record(array)["array_state_count"])
+        until(
+            "three have ended", lambda: "Running:1 Exiting:0 Expired:3" in self.pbs.record(array)["array_state_count"]
+        )
         states = [one["job_state"] for one in self.pbs.records(array).values()]
         self.assertEqual(states, ["B", "X", "X", "X", "R"])
         self.assertEqual(self.pbs.call("qdel", "0[3]").code, 0)
@@ -144,27 +147,45 @@ class Traps(Case):
         before = short(self.pbs.records(array))
         self.assertEqual(
             before[1:],
-            [("0[0]", "R", 42, None), ("0[1]", "X", 92, 0), ("0[2]", "X", 93, 7), ("0[3]", "X", 93, 137), ("0[4]", "R", 42, None)],
+            [
+                ("0[0]", "R", 42, None),
+                ("0[1]", "X", 92, 0),
+                ("0[2]", "X", 93, 7),
+                ("0[3]", "X", 93, 137),
+                ("0[4]", "R", 42, None),
+            ],
         )
         self.assertEqual(self.pbs.call("qdel", array).code, 0)
         self.assertEqual(self.pbs.ended(array)["array_state_count"], "Queued:0 Running:0 Exiting:0 Expired:3")
         records = self.pbs.records(array)
         self.assertEqual(
             short(records),
-            [("0[]", "F", 91, 1), ("0[0]", "F", 91, 271), ("0[1]", "F", 91, 1), ("0[2]", "F", 91, 1), ("0[3]", "F", 91, 1), ("0[4]", "F", 91, 271)],
+            [
+                ("0[]", "F", 91, 1),
+                ("0[0]", "F", 91, 271),
+                ("0[1]", "F", 91, 1),
+                ("0[2]", "F", 91, 1),
+                ("0[3]", "F", 91, 1),
+                ("0[4]", "F", 91, 271),
+            ],
         )
         self.assertEqual(records["0[1].pbshead"]["comment"], "Subjob finished")
         self.assertNotIn("resources_used", records["0[1].pbshead"])
 
     def test_5_without_history_ended_elements_show_the_array(self) -> None:
         self.pbs.config(history=False)
-        code = "test $PBS_ARRAY_INDEX = 0 && sleep 60; test $PBS_ARRAY_INDEX = 2 && sleep 0.5; exit $PBS_ARRAY_INDEX"
-        array = self.pbs.shell(code, "-J", "0-2")
-        def ended() -> List[object]:
-            shown = self.pbs.call("qstat", "-t", "-f", array).out
-            return [line.split(" = ")[1] for line in shown.splitlines() if "Exit_status" in line]
-        until("two have ended", lambda: self.pbs.call("qstat", "-t", array).out.count(" X ") == 2)
-        self.assertEqual(ended(), ["1", "1", "1"])
+        array = self.last("exit $PBS_ARRAY_INDEX")
+
+        def counts() -> str:
+            found = self.pbs.call("qstat", "-f", array).out
+            return next((line for line in found.splitlines() if "array_state_count" in line), "")
+
+        until("three have ended", lambda: "Expired:3" in counts())
+        shown = self.pbs.call("qstat", "-t", "-f", array).out
+        # Each of them what the last of them to end made of the array; the one that runs has none.
+        ends = [line.split(" = ")[1] for line in shown.splitlines() if "Exit_status" in line]
+        self.assertEqual((len(ends), len(set(ends))), (4, 1))
+        self.go()
         plain = self.pbs.shell("true")
         until("it has ended", lambda: self.pbs.call("qstat", plain).code == 153)
         ran = self.pbs.call("qstat", "-x", plain)
@@ -203,8 +224,8 @@ class Ends(Case):
         self.assertEqual(self.pbs.call("qdel", "99"), (153, "", "qdel: Unknown Job Id 99.pbshead\n"))
 
     def test_the_walltime_ends_a_session_but_not_what_left_it(self) -> None:
-        code = "cd $PBS_O_WORKDIR; trap 'echo TERM; exit 5' TERM; setsid sleep 600 & echo $! >outside; sleep 600 & echo $! >inside; wait"
-        self.pbs.write("s.sh", code + "\n")
+        code = "setsid sleep 600 & echo $! >outside; sleep 600 & echo $! >inside; wait"
+        self.pbs.write("s.sh", f"cd $PBS_O_WORKDIR; trap 'echo TERM; exit 5' TERM; {code}\n")
         job = self.pbs.qsub("-l", "walltime=1", "-W", "umask=022", "s.sh")
         ended = self.pbs.ended(job)
         self.assertEqual((ended["Exit_status"], ended["substate"]), (-29, 93))
@@ -250,9 +271,11 @@ class Ends(Case):
         self.assertEqual(self.pbs.ended(job)["Exit_status"], 0)
 
     def test_nothing_outlives_the_server(self) -> None:
-        self.pbs.write("s.sh", "cd $PBS_O_WORKDIR; trap '' TERM HUP; setsid sleep 600 & echo $! >a; echo $$ >b; wait; sleep 600\n")
+        self.pbs.write(
+            "s.sh", "cd $PBS_O_WORKDIR; trap '' TERM HUP; setsid sleep 600 & echo $! >a; echo $$ >b; wait; sleep 600\n"
+        )
         self.pbs.qsub("s.sh")
-        pids = [until("it is written", lambda name=name: self.pbs.exists(name) and self.pbs.read(name)) for name in "ab"]
+        pids = [self.pbs.written(name) for name in "ab"]
         assert self.pbs.process.stdin is not None
         self.pbs.process.stdin.close()
         self.pbs.process.wait(60)

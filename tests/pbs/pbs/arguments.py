@@ -145,8 +145,8 @@ def directives(script: bytes, prefix: str) -> List[str]:
     """The words of all directives: they end at the first line that is no comment."""
     words: List[str] = []
     for line in script.decode("utf-8", "replace").split("\n"):
-        if line.startswith(prefix) and line[len(prefix):][:1] in (" ", "\t"):
-            words.extend(_words(line[len(prefix):]))
+        if line.startswith(prefix) and line[len(prefix) :][:1] in (" ", "\t"):
+            words.extend(_words(line[len(prefix) :]))
         elif line.strip() and not line.lstrip().startswith(("#", ":")):
             break
     return words
@@ -208,7 +208,7 @@ def _parts(text: str) -> List[str]:
     at = 0
     while at < len(text):
         char = text[at]
-        following = text[at + 1: at + 2]
+        following = text[at + 1 : at + 2]
         if char == "\\":
             if following in (",", '"', "'") and following:
                 parts[-1] += "," if following == "," else ""

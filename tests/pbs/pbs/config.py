@@ -57,6 +57,8 @@ class Config:
     json: str = "old"
     umask: str = "077"
     has_f: bool = True
+    # False: nothing is started.
+    scheduling: bool = True
     # Seconds.
     kill_delay: float = 1.0
     walltime_poll: float = 0.2
@@ -78,7 +80,7 @@ class Config:
         return tuple(int(part) for part in self.version.split(".")[:2] if part.isdigit())
 
 
-CHOICES = {
+CHOICES: Dict[str, List[Optional[str]]] = {
     "flavour": ["openpbs", "pbspro", "torque"],
     "json": ["old", "new"],
     "qsub_fault": [None, "lost", "refused_connection", "hang", "banner"],

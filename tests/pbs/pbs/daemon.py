@@ -61,7 +61,7 @@ class Connection:
 
     def _write(self) -> None:
         try:
-            self._data = self._data[self._stream.send(self._data):]
+            self._data = self._data[self._stream.send(self._data) :]
         except BlockingIOError:
             return
         except OSError:

@@ -25,7 +25,8 @@ class Hosts:
     def _free(self, host: Host, name: str, also: Sequence[Placement]) -> int:
         taken = self._taken.get(host.name, []) + [one for one in also if one.host == host.name]
         total: int = getattr(host, name)
-        return total - sum(getattr(one.chunk, name) for one in taken)
+        used: int = sum(getattr(one.chunk, name) for one in taken)
+        return total - used
 
     def _fits(self, host: Host, chunk: Chunk, also: Sequence[Placement]) -> bool:
         return all(self._free(host, name, also) >= getattr(chunk, name) for name in ("ncpus", "ngpus"))
@@ -83,5 +84,8 @@ class Hosts:
                 return f"Not Running: {text} {counts.format(free)}"
         if "scatter" in request.place and len(request.chunks) > len(hosts):
             return "Can Never Run: Not enough total nodes available"
-        name = next((n for n in ("ngpus",) if any(chunk.ngpus > max(h.ngpus for h in hosts) for chunk in request.chunks)), "ncpus")
+        name = next(
+            (n for n in ("ngpus",) if any(chunk.ngpus > max(h.ngpus for h in hosts) for chunk in request.chunks)),
+            "ncpus",
+        )
         return f"Not Running: Insufficient amount of resource: {name} "

@@ -38,7 +38,7 @@ def parse(data: bytes) -> Request:
     """A request as `client` writes it."""
     name, folder, count, *rest = [os.fsdecode(part) for part in data.split(b"\0")]
     arguments = rest[: int(count)]
-    pairs = [part.partition("=") for part in rest[int(count):]]
+    pairs = [part.partition("=") for part in rest[int(count) :]]
     return Request(name, folder, arguments, {key: value for key, _, value in pairs})
 
 

@@ -213,5 +213,5 @@ def _sums(chunks: Sequence[Chunk], given: Dict[str, str]) -> Dict[str, str]:
 def _bytes(text: str) -> int:
     found = re.match(r"\d+", text)
     number = int(found.group()) if found else 0
-    unit = text[len(str(number)):].lower().rstrip("b")
-    return number * 1024 ** (" kmgtp".index(unit[0]) if unit else 0)
+    unit = text[len(str(number)) :].lower().rstrip("b")
+    return number << (10 * " kmgtp".index(unit[0]) if unit else 0)

@@ -68,7 +68,9 @@ def start(argv: List[str], name: str, environment: Dict[str, str], folder: str, 
 class Run:
     """One run of an element: from its start to the last of its processes."""
 
-    def __init__(self, element: Element, config: Config, home: str, loop: Loop, ended: Callable[[Element], None]) -> None:
+    def __init__(
+        self, element: Element, config: Config, home: str, loop: Loop, ended: Callable[[Element], None]
+    ) -> None:
         self.element = element
         self.config = config
         self.home = home

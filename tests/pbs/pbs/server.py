@@ -149,6 +149,9 @@ class Server:
         except Exception:  # pylint: disable=broad-except
             # Said to the next client.
             pass
+        if not self.config.scheduling:
+            self.soon()
+            return
         waiting = [job for job in self.jobs.values() if job.queued and job.state in (QUEUED, BEGUN) and not job.holds]
         for job in sorted(waiting, key=lambda one: (-int(one.submission.options.get("p", "0")), one.sequence)):
             if not job.is_finished and not job.holds:
@@ -160,6 +163,8 @@ class Server:
         queue = self.config.queues.get(job.queue)
         if queue is not None and queue.route_destinations:
             if not self._route(job):
+                # Unlike a job that was never held, it leaves a record; what waits for it waits for ever.
+                job.comment = "" if job.array is None else "Subjob finished"
                 job.finish(model.SUB_FINISHED)
             return
         if queue is None or not queue.started:

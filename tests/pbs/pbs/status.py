@@ -168,7 +168,15 @@ def _common(job: Job, element: Optional[Element], state: str, substate: int, com
     ]
 
 
-STATES = (("Transit", "T"), ("Queued", "Q"), ("Held", "H"), ("Waiting", "W"), ("Running", "R"), ("Exiting", "E"), ("Begun", "B"))
+STATES = (
+    ("Transit", "T"),
+    ("Queued", "Q"),
+    ("Held", "H"),
+    ("Waiting", "W"),
+    ("Running", "R"),
+    ("Exiting", "E"),
+    ("Begun", "B"),
+)
 
 
 def counts(server: Server, queue: Optional[str]) -> Dict[str, int]:
@@ -239,7 +247,7 @@ def of_server(server: Server) -> Attributes:
     found: Attributes = [
         ("server_state", "Active"),
         ("server_host", ids.SERVER),
-        ("scheduling", "True"),
+        ("scheduling", str(config.scheduling)),
         ("max_queued", _limit(config.max_queued)),
         ("total_jobs", len(server.jobs)),
         ("state_count", _state_count(server, None)),
