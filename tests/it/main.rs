@@ -17,6 +17,8 @@ mod interrupt;
 mod kill;
 mod launch;
 mod local;
+mod pbs;
+mod pbs_server;
 mod plan;
 mod python;
 mod quoting;

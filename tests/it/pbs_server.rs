@@ -1,0 +1,115 @@
+//! A PBS for one test: the scheduler of `tests/pbs`, in a world of its own.
+//!
+//! It really runs what is submitted to it, and tells what a real OpenPBS was seen to tell. Nothing of it outlives
+//! the test, however that ends: it serves until its standard input closes.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Map, Value, json};
+
+use crate::world::{ROOT, World, missing, wait_until};
+
+/// A running PBS, and the world that submits to it.
+pub(crate) struct Pbs {
+    pub(crate) world: World,
+    server: Child,
+    config: Map<String, Value>,
+}
+
+impl Pbs {
+    /// Starts one that is as quick as a test wants it.
+    pub(crate) fn start() -> Self {
+        let mut world = World::new();
+        let home = world.text_path("pbs");
+        world.set("PBS_TEST_HOME", &home);
+        let path =
+            format!("{}:{ROOT}/tests/pbs/bin:/usr/local/bin:/usr/bin:/bin", world.text_path("bin"));
+        world.set("PATH", &path);
+        fs::create_dir(&home).unwrap();
+        let config = json!({
+            "kill_delay": 0.5, "walltime_poll": 0.05, "cycle": 0.01,
+        });
+        let Value::Object(config) = config else { unreachable!() };
+        write_config(&world, &config);
+        let mut server = Command::new("python3")
+            .arg(format!("{ROOT}/tests/pbs/server"))
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("PBS_TEST_HOME", &home)
+            .env("TZ", "UTC")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|e| panic!("{}", missing("python3", &e)));
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n", "the test scheduler did not start");
+        Self { world, server, config }
+    }
+
+    /// Changes its configuration, which it reads again before each request: the keys are in `tests/pbs/pbs/config.py`.
+    pub(crate) fn config(&mut self, change: impl FnOnce(&mut Map<String, Value>)) {
+        change(&mut self.config);
+        write_config(&self.world, &self.config);
+    }
+
+    /// All jobs and elements that it knows, by their identifiers, history included, without any lie of JSON.
+    pub(crate) fn jobs(&self) -> BTreeMap<String, Value> {
+        let mut stream = UnixStream::connect(self.world.path("pbs/socket")).unwrap();
+        stream.write_all(b"_jobs\0/\x000").unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once('\n').unwrap();
+        assert!(head.starts_with("0 "), "{answer}");
+        serde_json::from_str(body).unwrap()
+    }
+
+    /// Waits until no job is queued, held, running or begun.
+    #[track_caller]
+    pub(crate) fn wait_idle(&self) {
+        wait_until("PBS is idle", || self.jobs().values().all(|job| job["job_state"] == "F"));
+    }
+
+    /// The states of all jobs in the order of their submission, without their elements.
+    pub(crate) fn states(&self) -> Vec<(String, String)> {
+        let whole = |id: &&String| {
+            let bracket = id.find('[');
+            bracket.is_none_or(|at| id[at..].starts_with("[]"))
+        };
+        let jobs = self.jobs();
+        let state = |id: &String| jobs[id]["job_state"].as_str().unwrap().to_owned();
+        let mut found: Vec<_> =
+            jobs.keys().filter(whole).map(|id| (id.clone(), state(id))).collect();
+        found.sort_by_key(|(id, _)| sequence(id));
+        found
+    }
+}
+
+impl Drop for Pbs {
+    fn drop(&mut self) {
+        drop(self.server.stdin.take());
+        let _ = self.server.wait();
+    }
+}
+
+/// The number of a job.
+fn sequence(id: &str) -> u64 {
+    id.split(['.', '[']).next().unwrap().parse().unwrap()
+}
+
+/// Replaced in one step: it is read at any moment.
+fn write_config(world: &World, config: &Map<String, Value>) {
+    world.write("pbs/config.json.new", &Value::Object(config.clone()).to_string());
+    fs::rename(world.path("pbs/config.json.new"), world.path("pbs/config.json")).unwrap();
+}
+
+/// The folder of the scheduler's own tests.
+pub(crate) fn folder() -> std::path::PathBuf {
+    Path::new(ROOT).join("tests/pbs")
+}
