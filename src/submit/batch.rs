@@ -303,15 +303,16 @@ impl Run<'_> {
     }
 
     fn render(&self, wave: &Wave, array: &Array, token: &str) -> Result<String> {
+        disk::make_dir(&self.tree.dir().join("jobs"))?;
+        let is_pbs = self.backend.kind() == SchedulerKind::Pbs;
         let words = context::SiteWords {
             throttles: self.throttles,
+            environment: is_pbs
+                .then(|| environment::write(&self.tree, self.environment))
+                .transpose()?,
             ..context::SiteWords::of(self.site, self.backend.kind(), self.run)
         };
         let worker = worker_argv(self.tree.dir(), wave, array)?;
-        disk::make_dir(&self.tree.dir().join("jobs"))?;
-        let is_pbs = self.backend.kind() == SchedulerKind::Pbs;
-        let environment =
-            is_pbs.then(|| environment::write(&self.tree, self.environment)).transpose()?;
         let names = context::job_script(
             &self.identity.name,
             self.tree.dir(),
@@ -319,7 +320,6 @@ impl Run<'_> {
             array,
             self.max_running,
             &words,
-            environment,
             worker,
         );
         let text = self.templates.render(self.backend.template(), &context::of(&names)?)?;
