@@ -61,6 +61,15 @@ pub enum Entry {
         /// Unix seconds.
         time: f64,
     },
+    /// Trials of an array were taken back from the scheduler, on request.
+    Cancelled {
+        /// Number of the array in the sweep.
+        array: u32,
+        /// Unix seconds.
+        time: f64,
+        /// The trials.
+        trials: Vec<u64>,
+    },
     /// What the site said when this submission began.
     Site {
         /// Unix seconds.
@@ -108,6 +117,8 @@ pub struct Journal {
     pub users: BTreeSet<String>,
     /// Arrays that were submitted held and not let go yet.
     held: BTreeSet<u32>,
+    /// Trials that were taken back, with the array that had them.
+    cancelled: BTreeSet<(u32, u64)>,
 }
 
 impl Journal {
@@ -147,6 +158,9 @@ impl Journal {
             Entry::Released { array, .. } => {
                 self.held.remove(&array);
             }
+            Entry::Cancelled { array, trials, .. } => {
+                self.cancelled.extend(trials.into_iter().map(|trial| (array, trial)));
+            }
             Entry::Site { scheduler, accounting, user, .. } => {
                 self.site = Some((scheduler, accounting));
                 self.users.insert(user);
@@ -157,6 +171,11 @@ impl Journal {
     /// Arrays, with their job ids, that were submitted held and not let go yet.
     pub fn held(&self) -> impl Iterator<Item = (u32, &str)> {
         self.held.iter().filter_map(|&array| Some((array, self.job(array)?)))
+    }
+
+    /// Whether a trial was taken back from the array that had it.
+    pub fn is_cancelled(&self, array: u32, trial: u64) -> bool {
+        self.cancelled.contains(&(array, trial))
     }
 
     /// The scheduler's id of an array.
