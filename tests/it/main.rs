@@ -21,6 +21,8 @@ mod pbs;
 mod pbs_arrays;
 mod pbs_chains;
 mod pbs_limits;
+mod pbs_once;
+mod pbs_once_killed;
 mod pbs_server;
 mod plan;
 mod python;
