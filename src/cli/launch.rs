@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use anyhow::Result;
+use nix::sys::signal::Signal;
 
 use super::Context;
 use crate::fault::Fault;
@@ -47,6 +48,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         find::tmrsh(&context.vars)?;
     }
     let env: Vec<(&str, &str)> = line.env.iter().map(|(k, v)| (*k, v.as_str())).collect();
+    // PBS signals every process of a job. A launcher that heard it too would kill the ranks after a second;
+    // the workers among them, which save and write down what happened, tell those on other hosts.
+    process::block(Signal::SIGTERM);
     Err(process::become_program(&line.argv, &env).into())
 }
 

@@ -105,7 +105,10 @@ fn render(
 ) -> Result<Vec<preview::Array>> {
     let templates = source.templates(templates, site)?;
     let tree = source.tree();
-    let words = SiteWords::of(site, preview.kind, &source.plan.run);
+    let words = SiteWords {
+        environment: Some(tree.dir().join("jobs/env.sh")),
+        ..SiteWords::of(site, preview.kind, &source.plan.run)
+    };
     let (template, prefix) = match preview.kind {
         SchedulerKind::Pbs => ("pbs.sh.tera", "#PBS "),
         _ => ("slurm.sh.tera", "#SBATCH "),
@@ -139,7 +142,6 @@ fn render(
                 &array,
                 max_running,
                 &words,
-                Some(tree.dir().join("jobs/env.sh")),
                 worker,
             );
             let text = templates.render(template, &names::of(&script)?)?;

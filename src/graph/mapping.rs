@@ -79,9 +79,9 @@ fn jobs(nodes: &[Node], limit: usize, continues: &[bool], lanes: Option<usize>) 
         .collect();
     let mut graph = plan(&lone(nodes, &chains), limit, &flags);
     graph.chains = chains.len();
-    let mut block = graph.arrays.last().map_or(0, |array| array.block + 1);
+    let next_block = graph.arrays.last().map_or(0, |array| array.block + 1);
     let mut ends: Vec<usize> = Vec::new();
-    for chain in (0..chains.len()).filter(is_longer) {
+    for (block, chain) in (next_block..).zip((0..chains.len()).filter(is_longer)) {
         let lane = lanes.and_then(|n| ends.len().checked_sub(n.max(1))).map(|i| ends[i]);
         let mut after = None;
         for (link, &node) in chains.of(chain).iter().enumerate() {
@@ -103,7 +103,6 @@ fn jobs(nodes: &[Node], limit: usize, continues: &[bool], lanes: Option<usize>) 
         }
         graph.longest = graph.longest.max(chains.of(chain).len());
         ends.push(graph.arrays.len() - 1);
-        block += 1;
     }
     graph
 }

@@ -165,6 +165,11 @@ pub fn become_program(argv: &[String], vars: &[(&str, &str)]) -> Fault {
     not_started(&argv[0], &error)
 }
 
+/// Blocks a signal in this thread, and in the program that it becomes.
+pub fn block(signal: Signal) {
+    let _ = SigSet::from_iter([signal]).thread_block();
+}
+
 /// Sends a signal to the child's process group; a group that is gone is no error.
 pub fn kill_group(child: &Child, signal: Signal) {
     let _ = nix::sys::signal::killpg(Pid::from_raw(child.id().cast_signed()), signal);

@@ -174,6 +174,8 @@ pub struct SiteWords {
     pub pbs: pbs::Names,
     /// Whether the server throttles arrays.
     pub throttles: bool,
+    /// The file with the variables of the submission, where jobs need it.
+    pub environment: Option<PathBuf>,
 }
 
 impl SiteWords {
@@ -197,6 +199,7 @@ impl SiteWords {
                 constraint: site.pbs.constraint_resource.clone(),
             },
             throttles: true,
+            environment: None,
         }
     }
 }
@@ -219,7 +222,6 @@ pub fn job_script(
     array: &Array,
     max_running: Option<u64>,
     site: &SiteWords,
-    environment: Option<PathBuf>,
     worker: Vec<String>,
 ) -> JobScript {
     let r = &array.resources;
@@ -262,7 +264,7 @@ pub fn job_script(
         job_log,
         job_log_of_element,
         select: pbs::select(r, &site.pbs),
-        environment,
+        environment: site.environment.clone(),
         nodes: r.nodes,
         ranks: r.ranks,
         ranks_per_node: r.ranks_per_node.or_else(|| evenly(r)),

@@ -260,6 +260,12 @@ fn open_mpi_agent(line: &mut Line, request: &Request<'_>, major: u32) -> Result<
     // neither node file nor PATH.
     line.add(&[option, &format!("plm_{name}_agent"), &agent]);
     line.add(&[option, &format!("plm_{name}_no_tree_spawn"), "1"]);
+    // A daemon that goes into the background is killed now and then: PBS ends what is left of a task when its
+    // first process ends, perhaps before the daemon has a session of its own. So agents stay, all of them.
+    let family = if major >= 5 { "prte" } else { "orte" };
+    line.add(&[option, &format!("{family}_leave_session_attached"), "1"]);
+    let hosts = request.hosts.len().to_string();
+    line.add(&[option, &format!("plm_{name}_num_concurrent"), &hosts]);
     line.by_agent = true;
     Ok(())
 }

@@ -72,6 +72,10 @@ pub fn submit(
         }
     };
     let limits = door.limits().clone();
+    let has_qos = |r: &plan::Resources| r.qos.is_some();
+    if kind == SchedulerKind::Pbs && plan.trials.iter().any(|trial| has_qos(&trial.resources)) {
+        tell("PBS has no `qos`: it is left out");
+    }
     let account = plan.resources.account.as_deref().or(site.scheduler.account.as_deref());
     let tree = source.tree();
     if kind == SchedulerKind::Pbs && !pbs::can_travel(&tree.dir().to_string_lossy()) {
@@ -309,15 +313,16 @@ impl Run<'_> {
     }
 
     fn render(&self, wave: &Wave, array: &Array, token: &str) -> Result<String> {
+        disk::make_dir(&self.tree.dir().join("jobs"))?;
+        let is_pbs = self.backend.kind() == SchedulerKind::Pbs;
         let words = context::SiteWords {
             throttles: self.throttles,
+            environment: is_pbs
+                .then(|| environment::write(&self.tree, self.environment))
+                .transpose()?,
             ..context::SiteWords::of(self.site, self.backend.kind(), self.run)
         };
         let worker = worker_argv(self.tree.dir(), wave, array)?;
-        disk::make_dir(&self.tree.dir().join("jobs"))?;
-        let is_pbs = self.backend.kind() == SchedulerKind::Pbs;
-        let environment =
-            is_pbs.then(|| environment::write(&self.tree, self.environment)).transpose()?;
         let names = context::job_script(
             &self.identity.name,
             self.tree.dir(),
@@ -325,7 +330,6 @@ impl Run<'_> {
             array,
             self.max_running,
             &words,
-            environment,
             worker,
         );
         let text = self.templates.render(self.backend.template(), &context::of(&names)?)?;

@@ -56,9 +56,11 @@ fn the_command_line_is_that_of_the_mpi_at_hand() {
         "OMPI_MCA_orte_allowed_exit_without_sync=1 $WORLD/bin/mpiexec -n 4 --bind-to none";
     const CARRIED: &str = "-x PBS_JOBID -x PBS_ARRAY_INDEX prog 'a b'";
     let with_agent = |option: &str, name: &str| {
+        let family = if name == "ssh" { "prte" } else { "orte" };
         format!(
             "{OPEN_MPI} --hostfile '$WORLD/aux/9[3].s' {option} plm_{name}_agent 'HPCSWEEP tm-agent' \
-             {option} plm_{name}_no_tree_spawn 1 {CARRIED}"
+             {option} plm_{name}_no_tree_spawn 1 {option} {family}_leave_session_attached 1 \
+             {option} plm_{name}_num_concurrent 2 {CARRIED}"
         )
     };
     let four = ("mpiexec", "mpiexec (OpenRTE) 4.1.4");

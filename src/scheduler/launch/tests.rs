@@ -108,12 +108,14 @@ fn other_hosts_are_reached_in_the_launchers_own_way() {
         open(4, false),
         "agent: OMPI_MCA_orte_allowed_exit_without_sync=1 /m/mpiexec -n 4 --bind-to none --hostfile /aux/9.s \
          --mca plm_rsh_agent '/opt/hs/hpcsweep tm-agent' --mca plm_rsh_no_tree_spawn 1 \
+         --mca orte_leave_session_attached 1 --mca plm_rsh_num_concurrent 2 \
          -x PBS_JOBID -x PBS_ARRAY_INDEX prog 'a b'",
     );
     check(
         open(5, false),
         "agent: OMPI_MCA_orte_allowed_exit_without_sync=1 /m/mpiexec -n 4 --bind-to none --hostfile /aux/9.s \
          --prtemca plm_ssh_agent '/opt/hs/hpcsweep tm-agent' --prtemca plm_ssh_no_tree_spawn 1 \
+         --prtemca prte_leave_session_attached 1 --prtemca plm_ssh_num_concurrent 2 \
          -x PBS_JOBID -x PBS_ARRAY_INDEX prog 'a b'",
     );
     check(

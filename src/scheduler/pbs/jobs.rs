@@ -282,7 +282,7 @@ mod tests {
             comment: "Job run at Fri and finished".into(),
             token: Some("/r/jobs/x.sh".into()),
         };
-        assert_eq!(jobs_from_text(text), [expected.clone()]);
+        assert_eq!(jobs_from_text(text), std::slice::from_ref(&expected));
         let json = r#"{"Jobs": {"5[3].s": {"Job_Name": "a", "job_state": "F", "exec_host": "n/0",
             "Hold_Types": "u", "substate": 93, "Exit_status": 7, "comment": "Job run at Fri and finished",
             "Variable_List": {"HPCSWEEP_JOB": "/r/jobs/x.sh"}}}}"#;
