@@ -119,10 +119,6 @@ fn names(source: &Source, site: &Site, server: &Server) -> Result<BTreeSet<Strin
                 .hint("`directives` are the scheduler's own: those of qsub have one dash")
                 .into());
         }
-        if let Some(qos) = &r.qos {
-            let fault = Fault::request(format!("PBS has no `qos`: the plan asks for `{qos}`"));
-            return Err(fault.hint("name a queue as `partition`").into());
-        }
         names.extend(name.cloned().or_else(|| server.default_queue.clone()));
     }
     Ok(names)

@@ -182,7 +182,7 @@ exit code 2
 }
 
 #[test]
-fn what_only_slurm_has_is_refused() {
+fn options_of_slurm_are_refused() {
     let pbs = pbs();
     let option = "\
 error: PBS has no option `--exclusive`
@@ -190,12 +190,6 @@ hint: `directives` are the scheduler's own: those of qsub have one dash
 exit code 2
 ";
     refused(&pbs, &plan(1, "[resources]\ndirectives = [\"--exclusive\"]\n"), option);
-    let qos = "\
-error: PBS has no `qos`: the plan asks for `high`
-hint: name a queue as `partition`
-exit code 2
-";
-    refused(&pbs, &plan(1, "[resources]\nqos = \"high\"\n"), qos);
 }
 
 #[test]
