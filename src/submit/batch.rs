@@ -64,7 +64,7 @@ pub fn submit(
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
     let max_running = options.max_running.or(plan.schedule.max_running.map(u64::from));
     let door = match kind {
-        SchedulerKind::Pbs => Door::Pbs(queues::read(&mut calls, source, site, max_running)?),
+        SchedulerKind::Pbs => Door::Pbs(queues::read(&mut calls, source, site)?),
         _ => {
             let limits = limits::read(&mut calls, site)?;
             limits::check_partitions(&mut calls, source, site)?;
@@ -114,6 +114,16 @@ pub fn submit(
             cannot_throttle: limits.cannot_throttle,
         };
         let (_, mapped) = wave::make(&tree, kind.word(), &todo, &rules, &waves)?;
+        door.notes().iter().for_each(|note| tell(note));
+        if let (true, Some(n)) = (limits.cannot_throttle, max_running)
+            && n < todo.len() as u64
+        {
+            let version = limits.version.as_deref().unwrap_or_default();
+            tell(&format!(
+                "PBS {version} cannot throttle arrays: they have {} at most and run one behind the other",
+                crate::words::count(n, "element")
+            ));
+        }
         if !mapped.why.is_empty() {
             tell(&format!("chains as {}: {}", mapped.mapping.word(), mapped.why));
         }

@@ -24,6 +24,14 @@ impl Door {
         }
     }
 
+    /// What of its limits people should hear of.
+    pub(super) fn notes(&self) -> &[String] {
+        match self {
+            Self::Slurm(_) => &[],
+            Self::Pbs(read) => &read.notes,
+        }
+    }
+
     /// How it is spoken to.
     pub(super) fn backend(&self) -> Backend {
         match self {

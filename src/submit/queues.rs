@@ -21,6 +21,8 @@ pub struct Read {
     pub limits: Limits,
     /// The least of the limits on what this user may have queued, and whose it is.
     queued: Option<(u64, String)>,
+    /// What of it shapes the arrays so that people wonder why.
+    pub notes: Vec<String>,
 }
 
 impl Read {
@@ -42,17 +44,11 @@ impl Read {
     }
 }
 
-/// Asks the server and its queues, and checks that the plan's queues take it. `max_running` is what arrays
-/// will be throttled to.
+/// Asks the server and its queues, and checks that the plan's queues take it.
 ///
 /// # Errors
 /// When the server does not answer or is no PBS, or a queue cannot run what the plan asks of it.
-pub fn read(
-    calls: &mut Calls,
-    source: &Source,
-    site: &Site,
-    max_running: Option<u64>,
-) -> Result<Read> {
+pub fn read(calls: &mut Calls, source: &Source, site: &Site) -> Result<Read> {
     let user = user_name();
     let strange = |said: String| {
         Fault::scheduler(format!("`qstat` does not answer as PBS does: {said}"))
@@ -74,10 +70,24 @@ pub fn read(
     let mut sizes: Vec<u64> = site.caps.max_array_size.into_iter().collect();
     let mut queued: Option<(u64, String)> = None;
     let mut walltimes: Vec<u64> = Vec::new();
+    let mut notes = Vec::new();
     for name in names(source, site, &server)? {
         let way = way(&server, &queues, &name)?;
-        check(&way, &name, source, site, &server, max_running, sizes_of(own.max_array_size, &way))?;
+        check(&way, &name, source, site, &server)?;
         sizes.extend(own.max_array_size.or(way.max_array_size));
+        if queues.iter().any(|queue| queue.name == name && !queue.started) {
+            notes.push(format!("queue `{name}` runs nothing now: it is not started"));
+        }
+        if let (Some(width), None) = (way.width, own.max_array_size) {
+            // A wider array is taken and never run, throttled or not (OpenPBS 23.06: all its elements count).
+            sizes.push(width);
+            let elements = count(width, "element");
+            if width < source.plan.trials.len() as u64 {
+                notes.push(format!(
+                    "queue `{name}` hands on {elements} of a user at a time: no array has more"
+                ));
+            }
+        }
         walltimes.extend(way.max_walltime_s);
         if let Some(limit) = own.max_submit_jobs.or(way.max_queued)
             && queued.as_ref().is_none_or(|(least, _)| limit < *least)
@@ -90,11 +100,7 @@ pub fn read(
     limits.max_array_size = sizes.into_iter().min().or(Some(10_000));
     limits.max_walltime_s = walltimes.into_iter().min();
     limits.max_submit_jobs = queued.as_ref().map(|(limit, _)| *limit);
-    Ok(Read { limits, queued })
-}
-
-fn sizes_of(own: Option<u64>, way: &Way) -> u64 {
-    own.or(way.max_array_size).unwrap_or(10_000)
+    Ok(Read { limits, queued, notes })
 }
 
 /// The queues that the plan's trials go to.
@@ -149,15 +155,7 @@ fn way(server: &Server, queues: &[Queue], name: &str) -> Result<Way> {
 }
 
 /// Refuses what a queue would take and never run.
-fn check(
-    way: &Way,
-    name: &str,
-    source: &Source,
-    site: &Site,
-    server: &Server,
-    max_running: Option<u64>,
-    elements: u64,
-) -> Result<()> {
+fn check(way: &Way, name: &str, source: &Source, site: &Site, server: &Server) -> Result<()> {
     let of_queue = |r: &&Resources| {
         let own = r.partition.as_ref().or(site.scheduler.partition.as_ref());
         own.or(server.default_queue.as_ref()).is_some_and(|own| own == name)
@@ -176,25 +174,6 @@ fn check(
         return Err(Fault::request(sentence)
             .hint("lower `walltime` or name another `partition`")
             .into());
-    }
-    let most = (source.plan.trials.len() as u64).min(elements);
-    if let Some(width) = way.width
-        && most.min(max_running.unwrap_or(u64::MAX)) > width
-    {
-        let sentence = format!(
-            "queue `{name}` hands on at most {} of a user at a time: an array of {} would wait in it \
-             for ever",
-            count(width, "element"),
-            thousands(most)
-        );
-        let hint = if server.can_throttle() {
-            format!(
-                "throttle it: `max_running = {width}` under `[schedule]`, or `--max-running {width}`"
-            )
-        } else {
-            format!("set `max_array_size = {width}` under `[limits]` of the site profile")
-        };
-        return Err(Fault::request(sentence).hint(hint).into());
     }
     Ok(())
 }

@@ -42,7 +42,8 @@ impl Run<'_> {
                 }
                 Err(_) => {
                     tries += 1;
-                    std::thread::sleep(Duration::from_secs(1 << tries));
+                    let pause = (1 << tries).min(self.site.limits.settle_s);
+                    std::thread::sleep(Duration::from_secs(pause));
                 }
             }
         }

@@ -21,10 +21,10 @@ const CODE: &str = "echo begin $HPCSWEEP_TRIAL $HPCSWEEP_ATTEMPT >>$EVENTS
     echo end $HPCSWEEP_TRIAL $HPCSWEEP_ATTEMPT >>$EVENTS";
 
 /// Numbers that look random and are the same in every run of the tests.
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Map, Value, json};
 
-use crate::world::{ROOT, World, missing, wait_until};
+use crate::world::{ROOT, Ran, World, missing, wait_until};
 
 /// A running PBS, and the world that submits to it.
 pub(crate) struct Pbs {
@@ -26,7 +26,7 @@ impl Pbs {
     pub(crate) fn start() -> Self {
         let mut world = World::new();
         let home = world.text_path("pbs");
-        world.set("PBS_TEST_HOME", &home);
+        world.set("TEST_PBS_HOME", &home);
         let path =
             format!("{}:{ROOT}/tests/pbs/bin:/usr/local/bin:/usr/bin:/bin", world.text_path("bin"));
         world.set("PATH", &path);
@@ -40,7 +40,7 @@ impl Pbs {
             .arg(format!("{ROOT}/tests/pbs/server"))
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-            .env("PBS_TEST_HOME", &home)
+            .env("TEST_PBS_HOME", &home)
             .env("TZ", "UTC")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -56,6 +56,61 @@ impl Pbs {
     pub(crate) fn config(&mut self, change: impl FnOnce(&mut Map<String, Value>)) {
         change(&mut self.config);
         write_config(&self.world, &self.config);
+    }
+
+    /// Sets one key of its configuration.
+    pub(crate) fn set(&mut self, key: &str, value: impl Into<Value>) {
+        let value = value.into();
+        self.config(|c| {
+            c.insert(key.to_owned(), value);
+        });
+    }
+
+    /// Writes `plan.toml` and submits it here.
+    pub(crate) fn submit(&self, plan: &str, args: &[&str]) -> Ran {
+        self.world.write("plan.toml", plan);
+        self.again(args)
+    }
+
+    /// Submits what is in `plan.toml`.
+    pub(crate) fn again(&self, args: &[&str]) -> Ran {
+        self.world.run(&[&["submit", "plan.toml", "--pbs"], args].concat())
+    }
+
+    /// Writes the site profile.
+    pub(crate) fn site(&self, text: &str) {
+        self.world.write("home/config/hpcsweep/site.toml", &format!("version = 1\n{text}"));
+    }
+
+    /// The states of all trials of the one sweep here, in their order, each with its reason.
+    #[track_caller]
+    pub(crate) fn standings(&self) -> Vec<String> {
+        let status = self.world.status();
+        let trials = status["trials"].as_array().unwrap().iter();
+        let word = |trial: &Value, name: &str| trial[name].as_str().unwrap().to_owned();
+        trials
+            .map(|t| format!("{}: {}", word(t, "state"), word(t, "reason")))
+            .map(|t| t.trim_end_matches([' ', ':']).to_owned())
+            .collect()
+    }
+
+    /// The rows of the table of results, without what differs from run to run and from place to place.
+    #[track_caller]
+    pub(crate) fn results(world: &World) -> Vec<BTreeMap<String, Value>> {
+        let mut rows = world.table(&[]);
+        for row in &mut rows {
+            for name in ["duration_s", "host", "peak_memory", "job"] {
+                assert!(row.remove(name).is_some(), "no column {name}");
+            }
+        }
+        rows
+    }
+
+    /// The names of all jobs that it was ever given, in the order of their submission.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let jobs = self.jobs();
+        let name = |(id, _): &(String, String)| jobs[id]["Job_Name"].as_str().unwrap().to_owned();
+        self.states().iter().map(name).collect()
     }
 
     /// All jobs and elements that it knows, by their identifiers, history included, without any lie of JSON.

@@ -49,7 +49,7 @@ class Scheduler:
         self.environment = {
             "PATH": f"{HERE}/bin:/usr/local/bin:/usr/bin:/bin",
             "HOME": os.path.join(self.folder, "home"),
-            "PBS_TEST_HOME": self.home,
+            "TEST_PBS_HOME": self.home,
             "TZ": "UTC",
         }
         self._config: Dict[str, Any] = {}

@@ -266,6 +266,14 @@ class Queries(Case):
         row = f"{job:<17} STDIN            {user:<16}  00:00:00 F workq           "
         self.assertEqual(self.pbs.call("qstat", "-x").out.splitlines()[2:], [row])
 
+    def test_of_several_identifiers_only_the_first_becomes_json(self) -> None:
+        for _ in range(3):
+            self.pbs.call("qsub", "-h", "--", "/bin/true")
+        shown = json.loads(self.pbs.call("qstat", "-f", "-F", "json", "1", "0", "2").out)["Jobs"]
+        self.assertEqual(list(shown), ["1.pbshead"])
+        self.assertEqual(self.pbs.call("qstat", "-f", "1", "0", "2").out.count("Job Id: "), 3)
+        self.assertEqual(len(json.loads(self.pbs.call("qstat", "-f", "-F", "json").out)["Jobs"]), 3)
+
     def test_both_generations_of_json_lie(self) -> None:
         job = self.pbs.qsub("-N", "1e5", "-v", "VA=1e5,VB=007,VC=,VD=x", "-h", "--", "/bin/true")
         found = self.pbs.record(job)

@@ -248,7 +248,7 @@ class Ends(Case):
         job = self.pbs.qsub("s.sh")
         self.pbs.has("ran")
         self.assertEqual(self.pbs.call("qrerun", job), (159, "", f"qrerun: Unauthorized Request  {job}\n"))
-        self.assertEqual(self.pbs.call("qrerun", job, PBS_TEST_OPERATOR="1"), (0, "", ""))
+        self.assertEqual(self.pbs.call("qrerun", job, TEST_PBS_OPERATOR="1"), (0, "", ""))
         ended = self.pbs.ended(job)
         self.assertEqual((ended["Exit_status"], ended["run_count"]), (0, 2))
         self.assertEqual(self.pbs.read("ran"), f"run {job}\n" * 2)

@@ -1,4 +1,4 @@
-"""What a test chooses: `$PBS_TEST_HOME/config.json`, read again before each request when it has changed."""
+"""What a test chooses: `$TEST_PBS_HOME/config.json`, read again before each request when it has changed."""
 
 import json
 import os

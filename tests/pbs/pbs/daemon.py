@@ -170,8 +170,8 @@ class Daemon:
 
 def main() -> None:
     """`server` of the test scheduler."""
-    home = os.environ.get("PBS_TEST_HOME")
+    home = os.environ.get("TEST_PBS_HOME")
     if home is None:
-        sys.exit("server: PBS_TEST_HOME is not set")
+        sys.exit("server: TEST_PBS_HOME is not set")
     os.makedirs(home, exist_ok=True)
     Daemon(os.path.abspath(home)).serve()

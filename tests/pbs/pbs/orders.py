@@ -95,7 +95,7 @@ def _signal(server: Server, name: str, options: Dict[str, str]) -> None:
 
 def _rerun(server: Server, name: str, options: Dict[str, str], environment: Dict[str, str]) -> List[Element]:
     """Begins it, and returns what must be waited for."""
-    if environment.get("PBS_TEST_OPERATOR") != "1":
+    if environment.get("TEST_PBS_OPERATOR") != "1":
         raise _refusal(PERMISSION, name)
     job, elements = find(server, name)
     _not_finished(job, "Job has finished")

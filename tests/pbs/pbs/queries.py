@@ -157,13 +157,14 @@ def _jobs(server: Server, options: _Options, names: List[str], errors: List[Tupl
         return []
     found: List[Record] = []
     for name in names or [""]:
-        if not name[:1].isdigit():
-            found.extend(_in_queue(server, options, name, errors))
-            continue
         try:
-            found.extend(_one(server, options, name))
+            more = _one(server, options, name) if name[:1].isdigit() else _in_queue(server, options, name, errors)
         except Refusal as refusal:
             errors.append((refusal.text, refusal.code))
+            continue
+        # Of several identifiers only the first becomes JSON, without a word.
+        if not (options.json and found):
+            found.extend(more)
     return found
 
 

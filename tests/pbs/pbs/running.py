@@ -146,7 +146,7 @@ class Run:
             "OMP_NUM_THREADS": threads,
             "TMPDIR": self._scratch,
             # Not of PBS: how its clients find this scheduler, and which host this pretends to be.
-            "PBS_TEST_HOME": self.home,
+            "TEST_PBS_HOME": self.home,
             "HPCSWEEP_TEST_HOST": host,
         }
         if element.index is not None:

@@ -1,0 +1,199 @@
+//! PBS: every array is asked for once and every trial runs once, whatever becomes of the calls.
+
+use std::collections::BTreeSet;
+
+use crate::local::shell;
+use crate::pbs_server::Pbs;
+use crate::world::{ROOT, World};
+
+/// A server that takes arrays of two, and a profile that waits no longer than a test likes.
+pub(crate) fn pbs() -> Pbs {
+    let mut pbs = Pbs::start();
+    let events = pbs.world.text_path("events");
+    pbs.world.set("EVENTS", &events);
+    pbs.world.write("events", "");
+    pbs.set("max_array_size", 2);
+    pbs.site("[limits]\nsettle_s = 1\ncall_timeout_s = 1\n");
+    pbs
+}
+
+/// A sweep of so many single trials, each of which appends its number to a file in one write.
+pub(crate) fn plan(name: &str, trials: u32) -> String {
+    let numbers: Vec<String> = (0..trials).map(|n| n.to_string()).collect();
+    let rest = format!("[grid]\na = [{}]\n", numbers.join(", "));
+    shell("echo $HPCSWEEP_TRIAL >>$EVENTS", &rest).replace("\"s\"", &format!("\"{name}\""))
+}
+
+/// Nothing is left to do, every array was asked for once, and every trial has run once.
+#[track_caller]
+pub(crate) fn check(pbs: &Pbs, trials: u32) {
+    pbs.wait_idle();
+    let events = pbs.world.read("events");
+    let mut ran: Vec<u32> = events.lines().map(|line| line.parse().unwrap()).collect();
+    ran.sort_unstable();
+    assert_eq!(ran, (0..trials).collect::<Vec<_>>(), "{events}");
+    let names = pbs.names();
+    assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{names:?}");
+    assert_eq!(pbs.standings(), vec!["done"; trials as usize]);
+}
+
+/// Puts shell code in front of a client of PBS; it ends with `real "$@"`, or without.
+pub(crate) fn wrap(world: &World, client: &str, code: &str) {
+    let text = format!("#!/bin/bash\nreal() {{ {ROOT}/tests/pbs/bin/{client} \"$@\"; }}\n{code}\n");
+    world.program(client, &text);
+}
+
+/// What a submission says whose second call of qsub meets this fault, and how it ends.
+fn with_fault(pbs: &mut Pbs, fault: &str) -> String {
+    pbs.set("qsub_fault_count", 1);
+    pbs.set("qsub_fault", fault);
+    let ran = pbs.submit(&plan("s", 5), &[]);
+    let token: serde_json::Value =
+        serde_json::from_str(&pbs.world.read("results/s/sweep.json")).unwrap();
+    ran.whole().replace(token["token"].as_str().unwrap(), "TOKEN")
+}
+
+const REST: &str = "\
+array 2: 2 trials as job 1[].pbshead
+array 3: 1 trial as job 2[].pbshead
+s: 5 trials submitted as 3 arrays (6 scheduler calls)
+jobs: 0[].pbshead 1[].pbshead 2[].pbshead
+results: $WORLD/results/s
+next: hpcsweep status
+exit code 0
+";
+
+#[test]
+fn a_call_whose_answer_is_lost_is_found() {
+    let mut pbs = pbs();
+    let said = "\
+array 1: `qsub` says: Connection timed out; looking for it
+array 1: 2 trials as job 0[].pbshead
+";
+    assert_eq!(with_fault(&mut pbs, "lost"), format!("{said}{REST}"));
+    check(&pbs, 5);
+}
+
+#[test]
+fn a_call_that_hangs_is_given_up_and_found() {
+    let mut pbs = pbs();
+    let said = "\
+array 1: `qsub` gave no answer in time; looking for it
+array 1: 2 trials as job 0[].pbshead
+";
+    assert_eq!(with_fault(&mut pbs, "hang"), format!("{said}{REST}"));
+    check(&pbs, 5);
+}
+
+#[test]
+fn a_banner_around_the_id_is_passed_over() {
+    let mut pbs = pbs();
+    let said = format!("array 1: 2 trials as job 0[].pbshead\n{}", REST.replace("(6 ", "(5 "));
+    assert_eq!(with_fault(&mut pbs, "banner"), said);
+    check(&pbs, 5);
+}
+
+#[test]
+fn a_refused_connection_has_submitted_nothing() {
+    let mut pbs = pbs();
+    let said = "\
+error: array 1 was not submitted: `qsub` says: Connection refused
+  cannot connect to server pbshead (errno=15010)
+  ran: qsub -f -v HPCSWEEP_JOB=$WORLD/results/s/jobs/s.TOKEN.1.sh $WORLD/results/s/jobs/s.TOKEN.1.sh
+hint: nothing of this sweep is in the queue; mend it and run the same command again
+exit code 3
+";
+    assert_eq!(with_fault(&mut pbs, "refused_connection"), said);
+    assert!(pbs.jobs().is_empty());
+    pbs.again(&[]).ok();
+    check(&pbs, 5);
+}
+
+/// The answer is lost, and so is every answer to the question for the job.
+fn nobody_can_tell(qstat: &str) {
+    let mut pbs = pbs();
+    let down = format!("case \"$*\" in *-[BQ]f*) real \"$@\" ;; *) {qstat} ;; esac");
+    wrap(&pbs.world, "qstat", &down);
+    let said = with_fault(&mut pbs, "lost");
+    assert!(
+        said.contains("cannot tell whether the scheduler has the job; nothing was submitted twice"),
+        "{said}"
+    );
+    assert!(said.ends_with("exit code 3\n"), "{said}");
+    assert_eq!(pbs.names().len(), 1);
+    // Its word is heard again.
+    wrap(&pbs.world, "qstat", "real \"$@\"");
+    let ran = pbs.again(&[]);
+    assert!(
+        ran.err.starts_with(
+            "array 1: an earlier call has no answer; looking for it\narray 1: it is job 0[].pbshead\n"
+        ),
+        "{}",
+        ran.whole()
+    );
+    check(&pbs, 5);
+}
+
+#[test]
+fn while_nobody_can_tell_nothing_is_submitted_again() {
+    nobody_can_tell("echo 'qstat: cannot connect to server pbshead (errno=15010)' >&2; exit 255");
+}
+
+#[test]
+fn an_answer_that_cannot_be_read_is_none() {
+    nobody_can_tell("printf '{\\n    \"timestamp\":17952\\n\\033[31mqstat: bad'");
+}
+
+#[test]
+fn a_call_that_never_arrived_is_made_again() {
+    let pbs = pbs();
+    // The connection breaks before the server has heard of it.
+    wrap(
+        &pbs.world,
+        "qsub",
+        "[ -e $EVENTS.ok ] || { echo 'qsub: End of File' >&2; exit 1; }; real \"$@\"",
+    );
+    let ran = pbs.submit(&plan("s", 5), &[]);
+    assert_eq!(ran.code, 3, "{}", ran.whole());
+    assert!(
+        ran.err.contains("not there yet; it may still arrive: waiting 1 s\n"),
+        "{}",
+        ran.whole()
+    );
+    assert!(pbs.jobs().is_empty());
+    pbs.world.write("events.ok", "");
+    pbs.again(&[]).ok();
+    check(&pbs, 5);
+}
+
+/// JSON up to 23.06 makes numbers of what looks like one, and swallows variables.
+#[test]
+fn names_that_json_takes_for_numbers_are_found_again() {
+    for (name, json) in [("1e5", "old"), ("007", "old"), ("1e5", "new"), ("1.5", "old")] {
+        let mut pbs = pbs();
+        pbs.config(|c| {
+            c.insert("json".to_owned(), json.into());
+            c.insert("qsub_fault".to_owned(), "lost".into());
+        });
+        // Each of the three calls loses its answer.
+        let ran = pbs.submit(&plan(name, 5), &[]);
+        assert_eq!(ran.code, 0, "{}", ran.whole());
+        check(&pbs, 5);
+        let names = pbs.names();
+        assert_eq!(names.len(), 3);
+        assert!(names[0].starts_with(&format!("s{name}.")), "{names:?}");
+    }
+}
+
+#[test]
+fn two_submissions_at_once_submit_every_array_once() {
+    let pbs = pbs();
+    pbs.world.write("plan.toml", &plan("s", 9));
+    let submit = ["submit", "plan.toml", "--pbs", "-q"];
+    let both: Vec<_> = (0..3).map(|_| pbs.world.start(&submit)).collect();
+    let codes: Vec<i32> = both.into_iter().map(|started| started.end(&pbs.world).code).collect();
+    assert!(codes.contains(&0), "{codes:?}");
+    assert!(codes.iter().all(|code| [0, 4].contains(code)), "{codes:?}");
+    assert_eq!(pbs.names().len(), 5);
+    check(&pbs, 9);
+}

@@ -1,0 +1,173 @@
+//! PBS: a submission that is killed, at every call and at any moment, is completed by the next one: nothing is
+//! submitted twice, nothing forgotten, nothing left held.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::kill::Dice;
+use crate::local::shell;
+use crate::pbs_once::{check, pbs, plan, wrap};
+use crate::pbs_server::Pbs;
+
+/// A chain of three links, and the links' own order as the oracle.
+fn chain() -> String {
+    let rest =
+        "[schedule]\nchains = \"jobs\"\n[defaults]\ntask_id = \"c\"\n[grid]\na = [0, 1, 2]\n";
+    shell("echo $HPCSWEEP_TRIAL >>$EVENTS", rest)
+}
+
+/// Code that kills the submission before or after the call of this number.
+fn killer(number: u32, before: bool) -> String {
+    let count = "echo \"$*\" >>$EVENTS.calls; [ $(wc -l <$EVENTS.calls) -eq NUMBER ]";
+    let count = count.replace("NUMBER", &number.to_string());
+    if before {
+        format!("if {count}; then kill -9 $PPID; exit 1; fi; real \"$@\"")
+    } else {
+        format!("real \"$@\"; code=$?; if {count}; then kill -9 $PPID; fi; exit $code")
+    }
+}
+
+#[test]
+fn killed_before_or_after_any_call_of_qsub_it_is_completed() {
+    for number in 1..=3 {
+        for before in [true, false] {
+            let pbs = pbs();
+            wrap(&pbs.world, "qsub", &killer(number, before));
+            assert_eq!(pbs.submit(&plan("s", 5), &["-q"]).code, 137, "call {number} {before}");
+            assert_eq!(pbs.names().len() as u32, if before { number - 1 } else { number });
+            pbs.again(&["-q"]).ok();
+            assert_eq!(pbs.names().len(), 3);
+            check(&pbs, 5);
+        }
+    }
+}
+
+#[test]
+fn what_ran_and_was_forgotten_before_its_answer_was_heard_is_known_by_its_records() {
+    let mut pbs = pbs();
+    pbs.set("history", false);
+    wrap(&pbs.world, "qsub", &killer(2, false));
+    assert_eq!(pbs.submit(&plan("s", 5), &["-q"]).code, 137);
+    pbs.wait_idle();
+    assert!(pbs.jobs().is_empty());
+    let ran = pbs.again(&[]);
+    let said =
+        "array 2: an earlier call has no answer; looking for it\narray 2: it is job 1[].pbshead\n";
+    assert!(ran.err.starts_with(said), "{}", ran.whole());
+    check(&pbs, 5);
+}
+
+/// What was called of a client.
+fn calls(pbs: &Pbs) -> usize {
+    pbs.world.read("events.calls").lines().count()
+}
+
+#[test]
+fn without_a_history_the_head_is_held_until_all_is_there() {
+    let mut pbs = pbs();
+    pbs.set("history", false);
+    pbs.world.write("events.calls", "");
+    let first = "[ -s $EVENTS ] && echo early >>$EVENTS; echo \"$*\" >>$EVENTS.calls; real \"$@\"";
+    wrap(&pbs.world, "qrls", first);
+    let ran = pbs.submit(&chain(), &[]);
+    assert_eq!(
+        ran.whole(),
+        "\
+chains as jobs: the plan says so
+array 1: 1 trial as job 0.pbshead
+array 2: 1 trial as job 1.pbshead, after 0.pbshead
+array 3: 1 trial as job 2.pbshead, after 1.pbshead
+s: 3 trials submitted as 3 arrays (6 scheduler calls)
+jobs: 0.pbshead 1.pbshead 2.pbshead
+results: $WORLD/results/s
+next: hpcsweep status
+exit code 0
+"
+    );
+    pbs.wait_idle();
+    assert_eq!(pbs.world.read("events"), "0\n1\n2\n");
+    assert_eq!(pbs.world.read("events.calls"), "0.pbshead\n");
+    assert_eq!(pbs.standings(), ["done"; 3]);
+    // Nothing is let go a second time.
+    pbs.again(&[]).ok();
+    assert_eq!(calls(&pbs), 1);
+}
+
+#[test]
+fn killed_around_qrls_the_held_head_is_let_go_by_the_next_submission() {
+    for before in [true, false] {
+        let mut pbs = pbs();
+        pbs.set("history", false);
+        pbs.world.write("events.calls", "");
+        wrap(&pbs.world, "qrls", &killer(1, before));
+        assert_eq!(pbs.submit(&chain(), &["-q"]).code, 137);
+        if before {
+            assert_eq!(pbs.states()[0], ("0.pbshead".to_owned(), "H".to_owned()));
+            assert_eq!(pbs.standings()[0], "queued: held");
+        }
+        pbs.again(&["-q"]).ok();
+        pbs.wait_idle();
+        assert_eq!(pbs.world.read("events"), "0\n1\n2\n");
+        assert_eq!(calls(&pbs), 2);
+        assert_eq!(pbs.standings(), ["done"; 3]);
+    }
+}
+
+#[test]
+fn killed_between_the_links_the_rest_follows() {
+    for history in [true, false] {
+        for before in [true, false] {
+            let mut pbs = pbs();
+            pbs.set("history", history);
+            wrap(&pbs.world, "qsub", &killer(2, before));
+            assert_eq!(pbs.submit(&chain(), &["-q"]).code, 137);
+            pbs.again(&["-q"]).ok();
+            pbs.wait_idle();
+            assert_eq!(pbs.world.read("events"), "0\n1\n2\n", "history {history}, before {before}");
+            assert_eq!(pbs.standings(), ["done"; 3]);
+        }
+    }
+}
+
+#[test]
+fn a_chain_whose_head_had_ended_is_continued_without_it() {
+    for history in [true, false] {
+        let mut pbs = pbs();
+        pbs.set("history", history);
+        let grown = |links: &str| chain().replace("[0, 1, 2]", links).replace("jobs", "barrier");
+        pbs.submit(&grown("[0]"), &["-q"]).ok();
+        pbs.wait_idle();
+        pbs.submit(&grown("[0, 1]"), &["-q"]).ok();
+        pbs.wait_idle();
+        assert_eq!(pbs.world.read("events"), "0\n1\n", "history {history}");
+        assert_eq!(pbs.standings(), ["done"; 2]);
+    }
+}
+
+#[test]
+fn killed_at_random_moments_every_array_is_asked_for_once() {
+    let mut dice = Dice(0xC2B2_AE3D_27D4_EB4F);
+    let (mut kills, mut sweeps) = (0, 0);
+    while kills < 8 {
+        sweeps += 1;
+        assert!(sweeps < 40, "only {kills} kills hit");
+        let pbs = pbs();
+        pbs.world.write("plan.toml", &plan("s", 11));
+        loop {
+            let mut started = pbs.world.start(&["submit", "plan.toml", "--pbs", "-q"]);
+            if kills < 8 {
+                std::thread::sleep(Duration::from_micros(dice.below(250_000)));
+                let alive = matches!(started.child.try_wait(), Ok(None));
+                kills += u32::from(alive && started.child.kill().is_ok());
+            }
+            let ended = started.end(&pbs.world);
+            assert!([0, 137].contains(&ended.code), "{}", ended.whole());
+            if ended.code == 0 {
+                break;
+            }
+        }
+        let names = pbs.names();
+        assert_eq!((names.len(), names.iter().collect::<BTreeSet<_>>().len()), (6, 6), "{names:?}");
+        check(&pbs, 11);
+    }
+}
