@@ -72,10 +72,6 @@ pub fn submit(
         }
     };
     let limits = door.limits().clone();
-    let has_qos = |r: &plan::Resources| r.qos.is_some();
-    if kind == SchedulerKind::Pbs && plan.trials.iter().any(|trial| has_qos(&trial.resources)) {
-        tell("PBS has no `qos`: it is left out");
-    }
     let account = plan.resources.account.as_deref().or(site.scheduler.account.as_deref());
     let tree = source.tree();
     if kind == SchedulerKind::Pbs && !pbs::can_travel(&tree.dir().to_string_lossy()) {
