@@ -140,6 +140,7 @@ pub fn submit(
         max_running,
         run: &plan.run,
         environment,
+        began: clock::now(),
     };
     let ours: Vec<_> = waves.arrays().filter(|(wave, ..)| wave.target == kind.word()).collect();
     let mut arrays = Vec::new();
@@ -175,6 +176,8 @@ pub(super) struct Run<'a> {
     run: &'a plan::Run,
     /// The environment of the submission.
     environment: &'a Vars,
+    /// When it began.
+    began: f64,
 }
 
 impl Run<'_> {
@@ -202,9 +205,8 @@ impl Run<'_> {
         let after = self.dependency(array)?;
         // PBS without a history deletes a job that waits for one that has ended: nothing begins before all that
         // waits for it is there.
-        let held = is_followed
-            && after.jobs().is_empty()
-            && self.backend == Backend::Pbs { history: false };
+        let held =
+            is_followed && array.after.is_none() && self.backend == Backend::Pbs { history: false };
         let argv = self.backend.submit(&script, &after, held);
         self.write(&Entry::Intent {
             array: array.array,
@@ -256,8 +258,12 @@ impl Run<'_> {
     fn dependency(&mut self, array: &Array) -> Result<After> {
         let mut after = After::default();
         let known = |journal: &Journal, array: u32| journal.job(array).map(str::to_owned);
+        // Of what this very submission has brought PBS forgets nothing: it keeps what has ended, or the heads of
+        // chains are held.
+        let is_pbs = self.backend.kind() == SchedulerKind::Pbs;
+        let since = if is_pbs { self.began } else { clock::now() - 60.0 };
         let fresh = |journal: &Journal, array: u32| match journal.arrays.get(&array) {
-            Some(Standing::Job { time, .. }) => clock::now() - time < 60.0,
+            Some(Standing::Job { time, .. }) => *time >= since,
             _ => false,
         };
         if let Some(parent) = array.after {
