@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use crate::world::{World, missing};
 
 /// The verbs in the order of the help, each with what its help says that it does.
-const VERBS: [(&str, &str); 13] = [
+const VERBS: [(&str, &str); 16] = [
     (
         "init",
         "Make a project: a plan, a small training program, and its own copy of the job scripts",
