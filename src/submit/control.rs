@@ -8,6 +8,7 @@ use anyhow::Result;
 use super::wave::Waves;
 use crate::fault::Fault;
 use crate::host::{Vars, clock};
+use crate::idset::IdSet;
 use crate::scheduler::calls::{Calls, refusal};
 use crate::scheduler::{pbs, slurm};
 use crate::site::Site;
@@ -128,6 +129,8 @@ pub fn control(
     if wish == Wish::Cancel {
         let mut writer = Writer::open(tree)?;
         for (array, trials) in taken {
+            let trials: IdSet = trials.iter().filter_map(|&t| u32::try_from(t).ok()).collect();
+            let trials = trials.to_string();
             writer.write(&Entry::Cancelled { array, time: clock::now(), trials })?;
         }
     }

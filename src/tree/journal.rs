@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{Tree, line};
 use crate::fault::Fault;
 use crate::host::{clock, disk, vars};
+use crate::idset::IdSet;
 
 /// One line of a journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -67,8 +68,8 @@ pub enum Entry {
         array: u32,
         /// Unix seconds.
         time: f64,
-        /// The trials.
-        trials: Vec<u64>,
+        /// The trials, as `0-9,14`.
+        trials: String,
     },
     /// What the site said when this submission began.
     Site {
@@ -117,8 +118,8 @@ pub struct Journal {
     pub users: BTreeSet<String>,
     /// Arrays that were submitted held and not let go yet.
     held: BTreeSet<u32>,
-    /// Trials that were taken back, with the array that had them.
-    cancelled: BTreeSet<(u32, u64)>,
+    /// Trials that were taken back, by the array that had them.
+    cancelled: BTreeMap<u32, IdSet>,
 }
 
 impl Journal {
@@ -159,7 +160,8 @@ impl Journal {
                 self.held.remove(&array);
             }
             Entry::Cancelled { array, trials, .. } => {
-                self.cancelled.extend(trials.into_iter().map(|trial| (array, trial)));
+                let of_array = self.cancelled.entry(array).or_default();
+                *of_array = of_array.union(&IdSet::parse(&trials).unwrap_or_default());
             }
             Entry::Site { scheduler, accounting, user, .. } => {
                 self.site = Some((scheduler, accounting));
@@ -175,7 +177,8 @@ impl Journal {
 
     /// Whether a trial was taken back from the array that had it.
     pub fn is_cancelled(&self, array: u32, trial: u64) -> bool {
-        self.cancelled.contains(&(array, trial))
+        let trial = u32::try_from(trial).unwrap_or(u32::MAX);
+        self.cancelled.get(&array).is_some_and(|trials| trials.contains(trial))
     }
 
     /// The scheduler's id of an array.

@@ -22,7 +22,7 @@ const VERBS: [(&str, &str); 16] = [
     ),
     ("best", "Show the best finished trials by a metric"),
     ("logs", "Print what a trial printed"),
-    ("cancel", "Take what has not ended of a sweep out of the scheduler's hands"),
+    ("cancel", "Take back from the scheduler what has not ended of a sweep"),
     ("hold", "Keep what has not begun of a sweep from beginning"),
     ("release", "Let go what was held of a sweep"),
     ("worker", "Run one trial as one of its ranks (job scripts call this)"),
@@ -53,7 +53,7 @@ Commands:
   collect    Make one table of all results: a row a trial with its state, parameters and metrics
   best       Show the best finished trials by a metric
   logs       Print what a trial printed
-  cancel     Take what has not ended of a sweep out of the scheduler's hands
+  cancel     Take back from the scheduler what has not ended of a sweep
   hold       Keep what has not begun of a sweep from beginning
   release    Let go what was held of a sweep
   worker     Run one trial as one of its ranks (job scripts call this)
