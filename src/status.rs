@@ -8,7 +8,7 @@ use anyhow::Result;
 use crate::host::Vars;
 use crate::plan::OnFailure;
 use crate::scheduler::calls::Calls;
-use crate::scheduler::{Element, Elements, State as Word, pbs, slurm};
+use crate::scheduler::{Element, Elements, End, State as Word, pbs, slurm};
 use crate::site::Site;
 use crate::standing::{self, Standing, State, Witness};
 use crate::tree::journal::Journal;
@@ -127,19 +127,35 @@ pub fn of(
             let (array, index) = places.get(&trial)?;
             elements.get(journal.job(*array)?)?.get(*index).cloned()
         };
+        // Elements of whole chains in which a trial is recorded to have ended without success.
+        let outcome = |trial: u64| records.get(&trial).and_then(Record::outcome);
+        let has_failed = |trial: &&u64| outcome(**trial).is_some_and(|o| o != Outcome::Done);
+        let failures: HashSet<(u32, u64)> = fused
+            .iter()
+            .filter(has_failed)
+            .filter_map(|trial| places.get(trial).copied())
+            .collect();
         let before: HashMap<u64, Option<u64>> = rows.iter().map(|r| (r.id, r.after)).collect();
         // An element that runs a whole chain runs one trial of it at a time.
         let element = |trial: u64| {
-            let element = of_place(trial)?;
+            let record = records.get(&trial);
+            let place = places.get(&trial).copied();
+            let Some(element) = of_place(trial) else {
+                let is_cancelled = place.is_some_and(|(a, i)| journal.is_cancelled(a, i));
+                return (is_cancelled && (asked || record.is_none())).then(taken_back);
+            };
             let runs = matches!(element.state, Word::Running(_));
             if !fused.contains(&trial) || !runs {
-                return Some(element);
+                // It fails with whichever of its trials failed: that says nothing of the others.
+                let failed = matches!(element.state, Word::Ended(End::Failed, _));
+                let explained = failed && place.is_some_and(|place| failures.contains(&place));
+                let is_over = record.is_some_and(|r| r.outcome().is_some());
+                return Some(element).filter(|_| !(explained && is_over));
             }
-            let record = records.get(&trial);
             if record.is_some_and(|r| r.outcome().is_some() && !r.may_go_on(attempts)) {
                 return None;
             }
-            let done = |id: u64| records.get(&id).and_then(Record::outcome) == Some(Outcome::Done);
+            let done = |id: u64| outcome(id) == Some(Outcome::Done);
             let first = before.get(&trial).copied().flatten();
             let behind =
                 record.is_none() && first.is_some_and(|id| fused.contains(&id) && !done(id));
@@ -162,6 +178,11 @@ pub fn of(
         standing::of(&rows, &records, &witness)
     };
     Ok(Status { tree, identity, rows, standings, records, witness, calls: calls.made, jobs, asked })
+}
+
+/// The word on an element that was cancelled and is not known any more.
+fn taken_back() -> Element {
+    Element { state: slurm::state("CANCELLED"), reason: String::new() }
 }
 
 /// PBS is asked once for the jobs of the trials that are open: with its history, where it keeps one.

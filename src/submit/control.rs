@@ -7,12 +7,13 @@ use anyhow::Result;
 
 use super::wave::Waves;
 use crate::fault::Fault;
-use crate::host::Vars;
+use crate::host::{Vars, clock};
+use crate::idset::IdSet;
 use crate::scheduler::calls::{Calls, refusal};
 use crate::scheduler::{pbs, slurm};
 use crate::site::Site;
 use crate::status;
-use crate::tree::journal::Journal;
+use crate::tree::journal::{Entry, Journal, Writer};
 use crate::tree::{Identity, Tree};
 use crate::words::count;
 
@@ -75,9 +76,11 @@ pub fn control(
     }
     let is_pbs = journal.site.as_ref().is_some_and(|(scheduler, _)| scheduler == "pbs");
     let mut done = Done::default();
+    let mut taken = Vec::new();
     // What waits for others goes first, so that nothing begins because something else was deleted.
     for (number, indices) in by_array.iter().rev() {
         let Some(job) = journal.job(*number) else { continue };
+        taken.push((*number, indices));
         let (array, map) = waves
             .all
             .iter()
@@ -114,6 +117,15 @@ pub fn control(
     let is_done = output.code == Some(0) || (is_pbs && pbs::has_answered(output.code));
     if !is_done {
         return Err(refusal(&argv, &output).into());
+    }
+    if wish == Wish::Cancel {
+        // The scheduler may forget them at once, and nobody else could say then where they are.
+        let mut writer = Writer::open(tree)?;
+        for (array, indices) in taken {
+            let indices: IdSet = indices.iter().filter_map(|&i| u32::try_from(i).ok()).collect();
+            let indices = indices.to_string();
+            writer.write(&Entry::Cancelled { array, indices, time: clock::now() })?;
+        }
     }
     Ok(done)
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{Tree, line};
 use crate::fault::Fault;
 use crate::host::{clock, disk, vars};
+use crate::idset::IdSet;
 
 /// One line of a journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -61,6 +62,15 @@ pub enum Entry {
         /// Unix seconds.
         time: f64,
     },
+    /// These elements were taken back: the scheduler was told to forget them, or to stop them.
+    Cancelled {
+        /// Number of the array in the sweep.
+        array: u32,
+        /// Their indices, as `0-9,14`.
+        indices: String,
+        /// Unix seconds.
+        time: f64,
+    },
     /// What the site said when this submission began.
     Site {
         /// Unix seconds.
@@ -108,6 +118,8 @@ pub struct Journal {
     pub users: BTreeSet<String>,
     /// Arrays that were submitted held and not let go yet.
     held: BTreeSet<u32>,
+    /// Indices that were taken back, by array.
+    cancelled: BTreeMap<u32, IdSet>,
 }
 
 impl Journal {
@@ -136,6 +148,7 @@ impl Journal {
                 } else {
                     self.held.remove(&array);
                 }
+                self.cancelled.remove(&array);
                 self.arrays.insert(array, Standing::Open { token, time });
             }
             Entry::Answer { array, token, job, time, .. } => {
@@ -147,6 +160,11 @@ impl Journal {
             Entry::Released { array, .. } => {
                 self.held.remove(&array);
             }
+            Entry::Cancelled { array, indices, .. } => {
+                let of_array = self.cancelled.entry(array).or_default();
+                // Of a newer version's making, perhaps: then it says nothing here.
+                *of_array = of_array.union(&IdSet::parse(&indices).unwrap_or_default());
+            }
             Entry::Site { scheduler, accounting, user, .. } => {
                 self.site = Some((scheduler, accounting));
                 self.users.insert(user);
@@ -157,6 +175,12 @@ impl Journal {
     /// Arrays, with their job ids, that were submitted held and not let go yet.
     pub fn held(&self) -> impl Iterator<Item = (u32, &str)> {
         self.held.iter().filter_map(|&array| Some((array, self.job(array)?)))
+    }
+
+    /// Whether an element was taken back. Slurm forgets one at once that had not begun.
+    pub fn is_cancelled(&self, array: u32, index: u64) -> bool {
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        self.cancelled.get(&array).is_some_and(|indices| indices.contains(index))
     }
 
     /// The scheduler's id of an array.
@@ -176,7 +200,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Opens the next free journal of the sweep. The caller holds the lock.
+    /// Opens the next free journal of the sweep. Who submits holds the lock.
     ///
     /// # Errors
     /// When the disk refuses.
