@@ -17,4 +17,5 @@ mod ranks;
 mod retry;
 #[cfg(all(feature = "mpi", feature = "torch"))]
 mod train;
+mod validate;
 mod world;
