@@ -24,6 +24,8 @@ mod pbs_limits;
 mod pbs_once;
 mod pbs_once_killed;
 mod pbs_server;
+mod pbs_truth;
+mod pbs_truth_ends;
 mod plan;
 mod python;
 mod quoting;

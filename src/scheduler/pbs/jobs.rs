@@ -56,7 +56,7 @@ pub fn jobs(stdout: &str) -> Result<Vec<Job>, String> {
             exit: json::number(node, "Exit_status"),
             has_run: has("exec_host") || has("run_count"),
             holds: text("Hold_Types"),
-            depends: has("depend"),
+            depends: waits(&text("depend")),
             comment: text("comment"),
             token: node.get("Variable_List").and_then(|v| json::text(v, VARIABLE)),
         }
@@ -85,7 +85,7 @@ pub fn jobs_from_text(stdout: &str) -> Vec<Job> {
             "Exit_status" => job.exit = value.parse().ok(),
             "exec_host" | "run_count" => job.has_run = true,
             "Hold_Types" => value.clone_into(&mut job.holds),
-            "depend" => job.depends = true,
+            "depend" => job.depends = waits(value),
             "comment" => value.clone_into(&mut job.comment),
             "Variable_List" => {
                 let own =
@@ -96,6 +96,11 @@ pub fn jobs_from_text(stdout: &str) -> Vec<Job> {
         }
     }
     jobs
+}
+
+/// Whether a job of these dependencies waits for another; `beforeany` is how it shows that another waits for it.
+fn waits(depend: &str) -> bool {
+    depend.split(',').any(|one| !one.is_empty() && !one.starts_with("before"))
 }
 
 impl Job {
@@ -256,6 +261,12 @@ mod tests {
         assert_eq!(find(&jobs, "x.1", "/r/jobs/x.1.sh").as_deref(), Some("9[].s"));
         assert_eq!(find(&jobs, "x.1", "/r/jobs/x.2.sh"), None);
         assert_eq!(find(&jobs, "100000.0", "").as_deref(), Some("9[].s"));
+    }
+
+    #[test]
+    fn a_job_that_is_waited_for_does_not_wait() {
+        assert!(!waits("") && !waits("beforeany:2.s@s:3[].s@s"));
+        assert!(waits("afterany:1[].s@s") && waits("beforeany:3.s@s,afterany:1.s@s"));
     }
 
     #[test]
