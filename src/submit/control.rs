@@ -1,6 +1,6 @@
 //! Cancelling, holding and releasing what a sweep has in a scheduler's hands: one call for all of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -11,6 +11,7 @@ use crate::host::Vars;
 use crate::scheduler::calls::{Calls, refusal};
 use crate::scheduler::{pbs, slurm};
 use crate::site::Site;
+use crate::standing::{Standing, State};
 use crate::status;
 use crate::tree::journal::Journal;
 use crate::tree::{Identity, Tree};
@@ -52,8 +53,25 @@ pub fn control(
     let waves = Waves::read(tree)?;
     let places = waves.places();
     let status = status::of(tree.clone(), identity.clone(), site, environment, true)?;
+    let is_pbs = journal.site.as_ref().is_some_and(|(scheduler, _)| scheduler == "pbs");
+    // An element that has begun is neither held nor released, whatever else it is to run.
+    let begun: HashSet<_> = status
+        .trials()
+        .filter(|(_, s)| s.state == State::Running)
+        .filter_map(|(row, _)| places.get(&row.id))
+        .collect();
+    let concerns = |trial: u64, standing: &Standing| {
+        let waits = !places.get(&trial).is_some_and(|place| begun.contains(place));
+        let is_held = standing.reason == "held";
+        !standing.state.is_final()
+            && match wish {
+                Wish::Cancel => true,
+                Wish::Hold => waits && !(is_pbs && is_held),
+                Wish::Release => waits && (!is_pbs || is_held),
+            }
+    };
     let open: BTreeSet<u64> =
-        status.trials().filter(|(_, s)| !s.state.is_final()).map(|(row, _)| row.id).collect();
+        status.trials().filter(|(row, s)| concerns(row.id, s)).map(|(row, _)| row.id).collect();
     if let Some(trial) = trials.iter().find(|&&trial| status.rows.len() as u64 <= trial) {
         return Err(Fault::request(format!("{} has no trial {trial}", identity.name)).into());
     }
@@ -73,7 +91,6 @@ pub fn control(
     if by_array.is_empty() {
         return Ok(Done::default());
     }
-    let is_pbs = journal.site.as_ref().is_some_and(|(scheduler, _)| scheduler == "pbs");
     let mut done = Done::default();
     // What waits for others goes first, so that nothing begins because something else was deleted.
     for (number, indices) in by_array.iter().rev() {

@@ -20,6 +20,7 @@ mod local;
 mod pbs;
 mod pbs_arrays;
 mod pbs_chains;
+mod pbs_control;
 mod pbs_limits;
 mod pbs_once;
 mod pbs_once_killed;
