@@ -63,7 +63,12 @@ fn run(what: &What, wish: Wish, word: &str, context: &Context) -> Result<u8> {
             .into());
     }
     if done.ids.is_empty() {
-        context.out.say(&format!("{}: nothing of it is in a scheduler's hands", identity.name));
+        let nothing = match wish {
+            Wish::Cancel => "is in a scheduler's hands",
+            Wish::Hold => "waits in a queue",
+            Wish::Release => "is held",
+        };
+        context.out.say(&format!("{}: nothing of it {nothing}", identity.name));
         return Ok(0);
     }
     context.out.say(&format!("{}: {word} {}: {}", identity.name, done.words(), done.ids.join(" ")));

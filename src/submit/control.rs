@@ -12,6 +12,7 @@ use crate::idset::IdSet;
 use crate::scheduler::calls::{Calls, refusal};
 use crate::scheduler::{pbs, slurm};
 use crate::site::Site;
+use crate::standing::{Standing, State};
 use crate::status;
 use crate::tree::journal::{Entry, Journal, Writer};
 use crate::tree::lock::Lock;
@@ -54,8 +55,25 @@ pub fn control(
     let waves = Waves::read(tree)?;
     let places = waves.places();
     let status = status::of(tree.clone(), identity.clone(), site, environment, true)?;
+    let is_pbs = journal.site.as_ref().is_some_and(|(scheduler, _)| scheduler == "pbs");
+    // An element that has begun is neither held nor released, whatever else it is to run.
+    let begun: HashSet<_> = status
+        .trials()
+        .filter(|(_, s)| s.state == State::Running)
+        .filter_map(|(row, _)| places.get(&row.id))
+        .collect();
+    let concerns = |trial: u64, standing: &Standing| {
+        let waits = !places.get(&trial).is_some_and(|place| begun.contains(place));
+        let is_held = standing.reason == "held";
+        !standing.state.is_final()
+            && match wish {
+                Wish::Cancel => true,
+                Wish::Hold => waits && !(is_pbs && is_held),
+                Wish::Release => waits && (!is_pbs || is_held),
+            }
+    };
     let open: BTreeSet<u64> =
-        status.trials().filter(|(_, s)| !s.state.is_final()).map(|(row, _)| row.id).collect();
+        status.trials().filter(|(row, s)| concerns(row.id, s)).map(|(row, _)| row.id).collect();
     if let Some(trial) = trials.iter().find(|&&trial| status.rows.len() as u64 <= trial) {
         return Err(Fault::request(format!("{} has no trial {trial}", identity.name)).into());
     }
@@ -75,7 +93,6 @@ pub fn control(
     if by_array.is_empty() {
         return Ok(Done::default());
     }
-    let is_pbs = journal.site.as_ref().is_some_and(|(scheduler, _)| scheduler == "pbs");
     let mut done = Done::default();
     let mut taken: Vec<(u32, Vec<u64>)> = Vec::new();
     // What waits for others goes first, so that nothing begins because something else was deleted.

@@ -56,7 +56,7 @@ pub fn jobs(stdout: &str) -> Result<Vec<Job>, String> {
             exit: json::number(node, "Exit_status"),
             has_run: has("exec_host") || has("run_count"),
             holds: text("Hold_Types"),
-            depends: has("depend"),
+            depends: waits(&text("depend")),
             comment: text("comment"),
             token: node.get("Variable_List").and_then(|v| json::text(v, VARIABLE)),
         }
@@ -85,7 +85,7 @@ pub fn jobs_from_text(stdout: &str) -> Vec<Job> {
             "Exit_status" => job.exit = value.parse().ok(),
             "exec_host" | "run_count" => job.has_run = true,
             "Hold_Types" => value.clone_into(&mut job.holds),
-            "depend" => job.depends = true,
+            "depend" => job.depends = waits(value),
             "comment" => value.clone_into(&mut job.comment),
             "Variable_List" => {
                 let own =
@@ -96,6 +96,11 @@ pub fn jobs_from_text(stdout: &str) -> Vec<Job> {
         }
     }
     jobs
+}
+
+/// Whether a job of these dependencies waits for another; `beforeany` is how it shows that another waits for it.
+fn waits(depend: &str) -> bool {
+    depend.split(',').any(|one| !one.is_empty() && !one.starts_with("before"))
 }
 
 impl Job {
@@ -141,6 +146,8 @@ impl Job {
         let never = |why: &str| say(End::Cancelled, why.to_owned());
         if !self.has_run {
             return match (self.state.as_str(), self.exit) {
+                // As a person deletes it; a job removed with the one before it has 92.
+                (_, None) if self.substate == Some(91) => never("deleted before it began"),
                 ("F", None) if self.depends => never("deleted with the job it waited for"),
                 // An element whose array still lives is `X` and says nothing of where it ran.
                 _ => never("it ended before it began"),
@@ -201,10 +208,14 @@ pub fn elements(jobs: &[Job]) -> HashMap<String, Elements> {
             None => elements.say_of_the_rest(element),
         }
     }
-    // Elements of an array that is held are listed as waiting.
-    for array in jobs.iter().filter(|job| job.is_array() && job.state == "H") {
-        if let Some(elements) = all.get_mut(&array_of(&array.id)) {
-            elements.hold(&array.element());
+    // Elements of an array that is held are listed as waiting, and it may be held when some have begun.
+    for array in jobs.iter().filter(|job| job.is_array()) {
+        let is_held = array.state == "B" && array.holds.contains('u');
+        if let (true, Some(elements)) =
+            (is_held || array.state == "H", all.get_mut(&array_of(&array.id)))
+        {
+            let held = Job { state: "H".to_owned(), ..array.clone() };
+            elements.hold(&held.element());
         }
     }
     all
@@ -234,7 +245,9 @@ mod tests {
         check(job("F", Some(0), false), cancelled("it ended before it began"));
         check(job("X", Some(1), false), cancelled("it ended before it began"));
         let behind = Job { depends: true, ..job("F", None, false) };
-        check(behind, cancelled("deleted with the job it waited for"));
+        check(behind.clone(), cancelled("deleted with the job it waited for"));
+        let deleted = Job { substate: Some(91), ..behind };
+        check(deleted, cancelled("deleted before it began"));
         check(job("F", Some(7), true), failed("exit status 7"));
         check(job("F", Some(265), true), failed("exit status 265: SIGKILL"));
         check(
@@ -256,6 +269,12 @@ mod tests {
         assert_eq!(find(&jobs, "x.1", "/r/jobs/x.1.sh").as_deref(), Some("9[].s"));
         assert_eq!(find(&jobs, "x.1", "/r/jobs/x.2.sh"), None);
         assert_eq!(find(&jobs, "100000.0", "").as_deref(), Some("9[].s"));
+    }
+
+    #[test]
+    fn a_job_that_is_waited_for_does_not_wait() {
+        assert!(!waits("") && !waits("beforeany:2.s@s:3[].s@s"));
+        assert!(waits("afterany:1[].s@s") && waits("beforeany:3.s@s,afterany:1.s@s"));
     }
 
     #[test]
@@ -293,6 +312,7 @@ mod tests {
     fn elements_of_an_array_are_found_by_index_and_a_plain_job_is_its_own() {
         let of = |id: &str, state: &str| Job { id: id.into(), ..job(state, None, true) };
         let held = Job { holds: "u".into(), ..of("7[].s", "H") };
+        let begun = Job { holds: "u".into(), ..of("8[].s", "B") };
         let jobs = [
             of("5[].s", "B"),
             of("5[0].s", "R"),
@@ -300,6 +320,9 @@ mod tests {
             of("6.s", "Q"),
             held,
             of("7[0].s", "Q"),
+            begun,
+            of("8[0].s", "R"),
+            of("8[1].s", "Q"),
         ];
         let all = elements(&jobs);
         let state = |id: &str, i| all.get(id).and_then(|e| e.get(i)).cloned();
@@ -308,5 +331,7 @@ mod tests {
         assert_eq!(state("5[].s", 2), None);
         assert_eq!(state("6.s", 0).unwrap().state, State::Queued("Q".into()));
         assert_eq!(state("7[].s", 0).unwrap().reason, "held");
+        assert_eq!(state("8[].s", 0).unwrap().state, State::Running("RUNNING".into()));
+        assert_eq!(state("8[].s", 1).unwrap().reason, "held");
     }
 }

@@ -1,0 +1,213 @@
+//! PBS: `cancel`, `hold` and `release`, of a sweep and of single trials.
+
+use crate::pbs_once::wrap;
+use crate::pbs_server::Pbs;
+use crate::pbs_truth::{begun, end, go, pbs, plan};
+
+/// Three links each of two chains, under a mapping, on a server with room for one.
+fn chains(chains: &str) -> String {
+    let names = ["[[trials]]\ntask_id = 1\n", "[[trials]]\ntask_id = 2\n"];
+    let mut plan = plan(&[0; 6]);
+    for i in 0..6 {
+        plan = plan.replacen("[[trials]]\ncode", &format!("{}code", names[i / 3]), 1);
+    }
+    format!("{plan}[schedule]\nchains = \"{chains}\"\n")
+}
+
+/// Writes down how a client is called.
+fn watch(pbs: &Pbs, client: &str) {
+    wrap(&pbs.world, client, "echo \"${0##*/} $*\" >>$EVENTS.calls; real \"$@\"");
+}
+
+#[test]
+fn a_cancelled_array_keeps_what_had_ended_and_runs_no_more() {
+    let pbs = pbs(1);
+    pbs.submit(&plan(&[0, 7, 0, 0]), &[]).ok();
+    begun(&pbs, 0);
+    end(&pbs, 0, "0[0].pbshead");
+    begun(&pbs, 1);
+    end(&pbs, 1, "0[1].pbshead");
+    begun(&pbs, 2);
+    watch(&pbs, "qdel");
+    let ran = pbs.world.run(&["cancel"]);
+    assert_eq!(ran.whole(), "s: cancelled 2 trials: 0[].pbshead\nexit code 0\n");
+    pbs.wait_idle();
+    let expected = [
+        "done",
+        "failed: exit code 7",
+        "interrupted: the worker got SIGTERM",
+        "cancelled: it ended before it began",
+    ];
+    assert_eq!(pbs.standings(), expected);
+    assert!(!pbs.world.exists("events.3"));
+    let ran = pbs.world.run(&["cancel"]);
+    assert_eq!(ran.whole(), "s: nothing of it is in a scheduler's hands\nexit code 0\n");
+    assert_eq!(pbs.world.read("events.calls"), "qdel 0[].pbshead\n");
+}
+
+/// Everything is deleted in one call, what waits for others first: nothing begins meanwhile.
+fn cancelled_chains(mapping: &str, history: bool, ids: &str) {
+    let mut pbs = pbs(1);
+    pbs.set("history", history);
+    pbs.submit(&chains(mapping), &[]).ok();
+    begun(&pbs, 0);
+    watch(&pbs, "qdel");
+    let ran = pbs.world.run(&["cancel"]);
+    assert_eq!(ran.whole(), format!("s: cancelled 6 trials: {ids}\nexit code 0\n"));
+    pbs.wait_idle();
+    for trial in 1..6 {
+        assert!(!pbs.world.exists(&format!("events.{trial}")), "trial {trial} began");
+    }
+    let states: Vec<String> = pbs
+        .standings()
+        .iter()
+        .map(|standing| standing.split(':').next().unwrap().to_owned())
+        .collect();
+    let other = if history { "cancelled" } else { "lost" };
+    assert_eq!(states, ["interrupted", "skipped", "skipped", other, "skipped", "skipped"]);
+    let ran = pbs.world.run(&["cancel"]);
+    assert_eq!(ran.whole(), "s: nothing of it is in a scheduler's hands\nexit code 0\n");
+    assert_eq!(pbs.world.read("events.calls"), format!("qdel {ids}\n"));
+
+    // The same `submit` with `--retry` brings all of them back.
+    (0..6).for_each(|trial| go(&pbs, trial));
+    pbs.again(&["--retry"]).ok();
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done"; 6]);
+    assert_eq!(pbs.world.column("attempts"), ["2", "1", "1", "1", "1", "1"]);
+}
+
+#[test]
+fn chains_of_jobs_are_cancelled_from_their_ends() {
+    let ids = "5.pbshead 4.pbshead 3.pbshead 2.pbshead 1.pbshead 0.pbshead";
+    cancelled_chains("jobs", true, ids);
+    cancelled_chains("jobs", false, ids);
+}
+
+#[test]
+fn chains_behind_barriers_are_cancelled_from_their_ends() {
+    let ids = "2[].pbshead 1[].pbshead 0[].pbshead";
+    cancelled_chains("barrier", true, ids);
+    cancelled_chains("barrier", false, ids);
+}
+
+#[test]
+fn fused_chains_are_cancelled_whole() {
+    cancelled_chains("fused", true, "0[].pbshead");
+}
+
+#[test]
+fn one_trial_of_an_array_is_cancelled_alone() {
+    let pbs = pbs(1);
+    pbs.submit(&plan(&[0; 4]), &[]).ok();
+    begun(&pbs, 0);
+    let ran = pbs.world.run(&["cancel", "--trial", "2", "--trial", "0"]);
+    assert_eq!(ran.whole(), "s: cancelled 2 trials: 0[0].pbshead 0[2].pbshead\nexit code 0\n");
+    (0..4).for_each(|trial| go(&pbs, trial));
+    pbs.wait_idle();
+    let cancelled = "cancelled: it ended before it began";
+    let expected = ["interrupted: the worker got SIGTERM", "done", cancelled, "done"];
+    assert_eq!(pbs.standings(), expected);
+    let ran = pbs.world.run(&["cancel", "--trial", "2"]);
+    assert_eq!(ran.whole(), "s: nothing of it is in a scheduler's hands\nexit code 0\n");
+    let ran = pbs.world.run(&["cancel", "--trial", "4"]);
+    assert_eq!(ran.whole(), "error: s has no trial 4\nexit code 2\n");
+}
+
+#[test]
+fn a_cancelled_link_stops_its_chain_and_no_other() {
+    let pbs = pbs(2);
+    pbs.submit(&chains("jobs"), &[]).ok();
+    begun(&pbs, 0);
+    let ran = pbs.world.run(&["cancel", "--trial", "1"]);
+    assert_eq!(ran.whole(), "s: cancelled 1 trial: 1.pbshead\nexit code 0\n");
+    (0..6).for_each(|trial| go(&pbs, trial));
+    pbs.wait_idle();
+    assert_eq!(
+        pbs.standings(),
+        [
+            "done",
+            "cancelled: deleted before it began",
+            "skipped: its chain stopped: trial 1 has not run",
+            "done",
+            "done",
+            "done",
+        ]
+    );
+}
+
+#[test]
+fn a_trial_of_a_fused_chain_takes_its_chain_with_it() {
+    let pbs = pbs(1);
+    pbs.submit(&chains("fused"), &[]).ok();
+    begun(&pbs, 0);
+    let ran = pbs.world.run(&["cancel", "--trial", "4"]);
+    assert_eq!(ran.whole(), "s: cancelled 3 trials: 0[1].pbshead\nexit code 0\n");
+    (0..6).for_each(|trial| go(&pbs, trial));
+    pbs.wait_idle();
+    let stopped = "skipped: its chain stopped";
+    let cancelled = "cancelled: it ended before it began";
+    assert_eq!(pbs.standings(), ["done", "done", "done", cancelled, stopped, stopped]);
+}
+
+#[test]
+fn what_is_held_does_not_begin_until_it_is_released() {
+    let pbs = pbs(1);
+    pbs.submit(&plan(&[0; 3]), &[]).ok();
+    begun(&pbs, 0);
+    let ran = pbs.world.run(&["hold"]);
+    assert_eq!(ran.whole(), "s: held 2 trials: 0[].pbshead\nexit code 0\n");
+    // What runs is not disturbed, and nothing follows it.
+    end(&pbs, 0, "0[0].pbshead");
+    assert_eq!(pbs.standings(), ["done", "queued: held", "queued: held"]);
+    let ran = pbs.world.run(&["hold"]);
+    assert_eq!(ran.whole(), "s: nothing of it waits in a queue\nexit code 0\n");
+    let ran = pbs.world.run(&["release"]);
+    assert_eq!(ran.whole(), "s: released 2 trials: 0[].pbshead\nexit code 0\n");
+    begun(&pbs, 1);
+    let ran = pbs.world.run(&["release"]);
+    assert_eq!(ran.whole(), "s: nothing of it is held\nexit code 0\n");
+    (1..3).for_each(|trial| go(&pbs, trial));
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done"; 3]);
+    let ran = pbs.world.run(&["hold"]);
+    assert_eq!(ran.whole(), "s: nothing of it waits in a queue\nexit code 0\n");
+}
+
+#[test]
+fn elements_of_an_array_cannot_be_held_but_jobs_can() {
+    let pbs = pbs(1);
+    pbs.submit(&plan(&[0; 3]), &[]).ok();
+    begun(&pbs, 0);
+    for verb in ["hold", "release"] {
+        let ran = pbs.world.run(&[verb, "--trial", "1"]);
+        let expected = match verb {
+            "hold" => {
+                "\
+error: PBS holds and releases whole arrays, not elements
+hint: name no trial, or cancel the trial
+exit code 2
+"
+            }
+            _ => "s: nothing of it is held\nexit code 0\n",
+        };
+        assert_eq!(ran.whole(), expected);
+    }
+    pbs.world.run(&["cancel"]).ok();
+    pbs.wait_idle();
+
+    let chain = chains("jobs").replace("\"s\"", "\"jobs\"");
+    pbs.submit(&chain, &[]).ok();
+    let at = "results/jobs";
+    let ran = pbs.world.run(&["hold", at, "--trial", "3"]);
+    assert_eq!(ran.whole(), "jobs: held 1 trial: 4.pbshead\nexit code 0\n");
+    (0..6).for_each(|trial| go(&pbs, trial));
+    crate::world::wait_until("the other chain is done", || {
+        pbs.jobs()["3.pbshead"]["job_state"] == "F"
+    });
+    assert!(!pbs.world.exists("events.3"));
+    let ran = pbs.world.run(&["release", at, "--trial", "3"]);
+    assert_eq!(ran.whole(), "jobs: released 1 trial: 4.pbshead\nexit code 0\n");
+    pbs.wait_idle();
+    assert!(pbs.world.exists("events.5"));
+}

@@ -1,0 +1,125 @@
+//! PBS: ranks on several hosts, started by the Open MPI at hand through `hpcsweep launch`.
+
+use crate::local::shell;
+use crate::pbs_server::Pbs;
+use crate::world::wait_until;
+
+/// A server with two hosts, and an Open MPI that lets root start something.
+fn pbs() -> Pbs {
+    let mut pbs = Pbs::start();
+    let events = pbs.world.text_path("events");
+    pbs.world.set("EVENTS", &events);
+    pbs.world.set("OMPI_ALLOW_RUN_AS_ROOT", "1");
+    pbs.world.set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    pbs
+}
+
+/// A plan of one trial with so many ranks on two hosts.
+fn plan(code: &str, ranks: u32) -> String {
+    shell(code, &format!("[resources]\nnodes = 2\nranks = {ranks}\n"))
+}
+
+/// The lines that the ranks have written, sorted.
+fn events(pbs: &Pbs) -> Vec<String> {
+    let text = pbs.world.read("events");
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn ranks_on_two_hosts_know_who_they_are() {
+    let pbs = pbs();
+    let code =
+        "echo $RANK of $WORLD_SIZE, $LOCAL_RANK on $PBS_NODENUM, trial $HPCSWEEP_TRIAL >>$EVENTS
+        echo \"{\\\"r\\\": $RANK}\" >>$HPCSWEEP_METRICS";
+    // Two elements, whose ranks must not meet each other.
+    pbs.submit(&format!("{}[grid]\na = [0, 1]\n", plan(code, 4)), &[]).ok();
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done"; 2]);
+    let expected: Vec<String> =
+        ["0 of 4, 0 on 0", "1 of 4, 1 on 0", "2 of 4, 0 on 1", "3 of 4, 1 on 1"]
+            .iter()
+            .flat_map(|rank| [format!("{rank}, trial 0"), format!("{rank}, trial 1")])
+            .collect();
+    assert_eq!(events(&pbs), expected);
+    assert_eq!(pbs.world.column("attempts"), ["1", "1"]);
+    assert_eq!(pbs.world.files("results/s/logs/jobs"), Vec::<String>::new());
+}
+
+#[test]
+fn ranks_that_do_not_divide_are_spread_over_the_hosts() {
+    let pbs = pbs();
+    pbs.submit(&plan("echo $RANK of $WORLD_SIZE on $PBS_NODENUM >>$EVENTS", 3), &[]).ok();
+    pbs.wait_idle();
+    assert_eq!(events(&pbs), ["0 of 3 on 0", "1 of 3 on 0", "2 of 3 on 1"]);
+    assert_eq!(pbs.standings(), ["done"]);
+}
+
+#[test]
+fn links_of_a_fused_chain_meet_each_for_itself() {
+    let pbs = pbs();
+    let rest = "[schedule]\nchains = \"fused\"\n[defaults]\ntask_id = 1\n[grid]\na = [0, 1]\n";
+    let code = "[ $RANK != 0 ] || sleep 0.2; echo $HPCSWEEP_TRIAL $RANK >>$EVENTS";
+    pbs.submit(&format!("{}{rest}", plan(code, 2)), &[]).ok();
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done"; 2]);
+    assert_eq!(pbs.world.read("events").len(), 16);
+    let text = pbs.world.read("events");
+    let firsts: Vec<&str> = text.lines().map(|line| &line[..1]).collect();
+    assert_eq!(firsts, ["0", "0", "1", "1"], "{text}");
+}
+
+#[test]
+fn a_rank_that_fails_on_another_host_ends_the_trial() {
+    let pbs = pbs();
+    let code = "echo $$ >>$EVENTS; until [ $(wc -l <$EVENTS) -ge 4 ]; do sleep 0.01; done
+        [ $RANK != 3 ] || exit 5; exec sleep 600";
+    pbs.submit(&plan(code, 4), &[]).ok();
+    pbs.wait_idle();
+    let host = pbs.world.call("uname", &["-n"]).out;
+    let expected = format!("failed: exit code 5: rank 3 on {}: exit code 5", host.trim());
+    assert_eq!(pbs.standings(), [expected]);
+    for pid in events(&pbs) {
+        assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "{pid}");
+    }
+}
+
+#[test]
+fn ranks_on_every_host_are_told_to_end_and_have_the_time_to() {
+    let mut pbs = pbs();
+    pbs.set("kill_delay", 10);
+    let code = "trap 'sleep 0.3; echo saved >>$EVENTS; exit 0' TERM; echo begun >>$EVENTS; sleep 600 & wait";
+    pbs.submit(&plan(code, 4), &[]).ok();
+    wait_until("all ranks run", || {
+        pbs.world.exists("events") && pbs.world.read("events").lines().count() == 4
+    });
+    pbs.world.run(&["cancel"]).ok();
+    pbs.wait_idle();
+    assert_eq!(events(&pbs), [["begun"; 4], ["saved"; 4]].concat());
+    assert_eq!(pbs.standings(), ["interrupted: the worker got SIGTERM"]);
+}
+
+#[test]
+fn a_forgotten_launcher_is_told() {
+    let pbs = pbs();
+    pbs.site("[scheduler]\nlauncher = [\"env\"]\n");
+    pbs.submit(&plan("true", 4), &[]).ok();
+    pbs.wait_idle();
+    let said = "failed: trial 0 asks for 4 ranks, but 1 was started; launcher: no launcher; hint: put \
+                `hpcsweep launch --ranks N --` in front of the worker, or the mpiexec of the MPI it was built \
+                with; `hpcsweep worker --explain` shows what this one sees";
+    assert_eq!(pbs.standings(), [said]);
+}
+
+#[test]
+fn a_launcher_that_cannot_start_leaves_its_words_in_the_jobs_log() {
+    let pbs = pbs();
+    pbs.site("[scheduler]\nlauncher = [\"no-such-mpiexec\"]\n");
+    pbs.submit(&plan("true", 4), &[]).ok();
+    pbs.wait_idle();
+    let said = "failed: the scheduler says exit status 127, and nothing was recorded";
+    assert_eq!(pbs.standings(), [said]);
+    let ran = pbs.world.run(&["logs", "0"]);
+    assert!(ran.ok().ends_with(": no-such-mpiexec: command not found\n"), "{}", ran.whole());
+}
