@@ -258,10 +258,13 @@ impl Run<'_> {
     fn dependency(&mut self, array: &Array) -> Result<After> {
         let mut after = After::default();
         let known = |journal: &Journal, array: u32| journal.job(array).map(str::to_owned);
-        // Of what this very submission has brought PBS forgets nothing: it keeps what has ended, or the heads of
-        // chains are held.
-        let is_pbs = self.backend.kind() == SchedulerKind::Pbs;
-        let since = if is_pbs { self.began } else { clock::now() - 60.0 };
+        // PBS keeps what has ended for two weeks, or, without a history, forgets it at once; but of what this very
+        // submission has brought nothing can have ended then, as the heads of chains are held.
+        let since = match self.backend {
+            Backend::Slurm { .. } => clock::now() - 60.0,
+            Backend::Pbs { history: true } => clock::now() - 86_400.0,
+            Backend::Pbs { history: false } => self.began,
+        };
         let fresh = |journal: &Journal, array: u32| match journal.arrays.get(&array) {
             Some(Standing::Job { time, .. }) => *time >= since,
             _ => false,
