@@ -82,7 +82,10 @@ pub fn of(
     };
     let is_open = |trial: u64| {
         records.get(&trial).is_none_or(|r| {
-            r.outcome().is_none() || r.may_go_on(attempts) || is_due_again(trial, r)
+            // What was interrupted may have been given back to the queue.
+            matches!(r.outcome(), None | Some(Outcome::Interrupted))
+                || r.may_go_on(attempts)
+                || is_due_again(trial, r)
         })
     };
     let open: Vec<u64> = rows.iter().map(|row| row.id).filter(|id| is_open(*id)).collect();
