@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(long, group = "target")]
     slurm: bool,
     /// Submit to PBS
-    #[arg(long, group = "target", hide = true)]
+    #[arg(long, group = "target")]
     pbs: bool,
     /// Run on this machine (the default unless the site profile says otherwise)
     #[arg(long, group = "target")]
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// At most this many trials of an array at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_running: Option<u32>,
-    /// Run trials again that ended without success: failed, timed out, interrupted, lost, skipped
+    /// Run trials again that ended without success: failed, timed out, interrupted, cancelled, lost, skipped
     #[arg(long)]
     retry: bool,
     /// Only show what would be done
