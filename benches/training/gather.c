@@ -22,10 +22,13 @@ int main(int argc, char **argv) {
   size_t bytes, calls, room = 0;
   char *mine = NULL, *all = NULL;
   while (fscanf(orders, " 0 %zu %zu", &bytes, &calls) == 2) {
-    if (bytes > room) {
-      mine = realloc(mine, bytes);
-      all = realloc(all, bytes * size);
+    if (bytes != room) {
+      free(mine);
+      free(all);
+      mine = malloc(bytes);
+      all = malloc(bytes * size);
       memset(mine, 1, bytes);
+      memset(all, 1, bytes * size);
       room = bytes;
     }
     for (size_t i = 0; i < (calls + 9) / 10; i++)

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use hpcsweep::fault::Fault;
 use hpcsweep::sync::gather::{Flags, mp_sync_map};
+use hpcsweep::sync::peers::Peers;
 use hpcsweep::sync::reduce::{How, Measure, Nan, reduce};
 use hpcsweep::sync::slice::gather_slice_into;
 use hpcsweep::sync::value::Value;
@@ -21,7 +22,10 @@ pub(super) fn run(world: &mut World, orders: &mut Orders) -> Result<(), Fault> {
     let keys: Vec<Vec<String>> = (0..METRICS).map(|i| vec![format!("metric_{i}")]).collect();
     while let Some(order) = orders.next() {
         let &[what, bytes, calls] = order.as_slice() else { break };
-        mine.resize(bytes, 1u8);
+        if mine.len() != bytes {
+            // Memory of its own for each size, as the program beside it takes: not what is left of another.
+            (mine, all) = (vec![1u8; bytes], vec![1u8; bytes * world.size() as usize]);
+        }
         let mut call = || -> Result<(), Fault> {
             match what {
                 0 => gather_slice_into(world, &mine, &mut all),
