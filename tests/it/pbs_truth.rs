@@ -201,7 +201,7 @@ fn a_chain_deleted_before_its_head_began_says_so() {
     pbs.wait_idle();
     assert_eq!(
         pbs.standings(),
-        ["cancelled: it ended before it began", "skipped: its chain stopped: trial 0 has not run"]
+        ["cancelled: deleted before it began", "skipped: its chain stopped: trial 0 has not run"]
     );
 }
 
