@@ -8,7 +8,7 @@ use anyhow::Result;
 use crate::host::Vars;
 use crate::plan::OnFailure;
 use crate::scheduler::calls::Calls;
-use crate::scheduler::{Element, Elements, State as Word, pbs, slurm};
+use crate::scheduler::{Element, Elements, End, State as Word, pbs, slurm};
 use crate::site::Site;
 use crate::standing::{self, Standing, State, Witness};
 use crate::tree::journal::Journal;
@@ -82,7 +82,10 @@ pub fn of(
     };
     let is_open = |trial: u64| {
         records.get(&trial).is_none_or(|r| {
-            r.outcome().is_none() || r.may_go_on(attempts) || is_due_again(trial, r)
+            // What was interrupted may have been given back to the queue.
+            matches!(r.outcome(), None | Some(Outcome::Interrupted))
+                || r.may_go_on(attempts)
+                || is_due_again(trial, r)
         })
     };
     let open: Vec<u64> = rows.iter().map(|row| row.id).filter(|id| is_open(*id)).collect();
@@ -125,19 +128,31 @@ pub fn of(
     let standings = {
         let of_place = |trial: u64| {
             let (array, index) = places.get(&trial)?;
-            elements.get(journal.job(*array)?)?.get(*index).cloned()
+            let known = elements.get(journal.job(*array)?).and_then(|e| e.get(*index));
+            // What we have taken back ourselves a scheduler may forget at once, and its accounts may go on
+            // calling it pending for a while.
+            let waits = known.is_none_or(|e| matches!(e.state, Word::Queued(_)));
+            if waits && journal.is_cancelled(*array, trial) {
+                let state = Word::Ended(End::Cancelled, "CANCELLED".to_owned());
+                return Some(Element { state, reason: String::new() });
+            }
+            known.cloned()
         };
         let before: HashMap<u64, Option<u64>> = rows.iter().map(|r| (r.id, r.after)).collect();
         // An element that runs a whole chain runs one trial of it at a time.
         let element = |trial: u64| {
             let element = of_place(trial)?;
-            let runs = matches!(element.state, Word::Running(_));
-            if !fused.contains(&trial) || !runs {
+            if !fused.contains(&trial) {
                 return Some(element);
             }
+            // What becomes of its other links says nothing of one that has ended.
             let record = records.get(&trial);
-            if record.is_some_and(|r| r.outcome().is_some() && !r.may_go_on(attempts)) {
-                return None;
+            let has_ended = record.is_some_and(|r| r.outcome().is_some() && !r.may_go_on(attempts));
+            match element.state {
+                Word::Queued(_) => return Some(element),
+                _ if has_ended => return None,
+                Word::Running(_) => {}
+                _ => return Some(element),
             }
             let done = |id: u64| records.get(&id).and_then(Record::outcome) == Some(Outcome::Done);
             let first = before.get(&trial).copied().flatten();

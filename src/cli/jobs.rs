@@ -7,7 +7,7 @@ use crate::fault::Fault;
 use crate::submit::control::{self, Wish};
 use crate::tree::lock;
 
-/// Take what has not ended of a sweep out of the scheduler's hands
+/// Take back from the scheduler what has not ended of a sweep
 ///
 /// Running trials are told to end and are recorded as interrupted; the same `hpcsweep submit` with --retry
 /// brings all of them back.

@@ -14,7 +14,7 @@ use crate::submit::{Source, batch};
 use crate::tree::records::Outcome;
 use crate::words::{count, duration, short};
 
-/// Submit a plan to Slurm as job arrays, or run it on this machine
+/// Submit a plan to Slurm or PBS as job arrays, or run it on this machine
 ///
 /// Running it again completes what is missing: a plan that grew submits only its new trials, an
 /// interrupted submission goes on where it stopped.

@@ -72,10 +72,6 @@ pub fn submit(
         }
     };
     let limits = door.limits().clone();
-    let has_qos = |r: &plan::Resources| r.qos.is_some();
-    if kind == SchedulerKind::Pbs && plan.trials.iter().any(|trial| has_qos(&trial.resources)) {
-        tell("PBS has no `qos`: it is left out");
-    }
     let account = plan.resources.account.as_deref().or(site.scheduler.account.as_deref());
     let tree = source.tree();
     if kind == SchedulerKind::Pbs && !pbs::can_travel(&tree.dir().to_string_lossy()) {
@@ -144,6 +140,7 @@ pub fn submit(
         max_running,
         run: &plan.run,
         environment,
+        began: clock::now(),
     };
     let ours: Vec<_> = waves.arrays().filter(|(wave, ..)| wave.target == kind.word()).collect();
     let mut arrays = Vec::new();
@@ -179,6 +176,8 @@ pub(super) struct Run<'a> {
     run: &'a plan::Run,
     /// The environment of the submission.
     environment: &'a Vars,
+    /// When it began.
+    began: f64,
 }
 
 impl Run<'_> {
@@ -206,9 +205,8 @@ impl Run<'_> {
         let after = self.dependency(array)?;
         // PBS without a history deletes a job that waits for one that has ended: nothing begins before all that
         // waits for it is there.
-        let held = is_followed
-            && after.jobs().is_empty()
-            && self.backend == Backend::Pbs { history: false };
+        let held =
+            is_followed && array.after.is_none() && self.backend == Backend::Pbs { history: false };
         let argv = self.backend.submit(&script, &after, held);
         self.write(&Entry::Intent {
             array: array.array,
@@ -260,8 +258,15 @@ impl Run<'_> {
     fn dependency(&mut self, array: &Array) -> Result<After> {
         let mut after = After::default();
         let known = |journal: &Journal, array: u32| journal.job(array).map(str::to_owned);
+        // PBS keeps what has ended for two weeks, or, without a history, forgets it at once; but of what this very
+        // submission has brought nothing can have ended then, as the heads of chains are held.
+        let since = match self.backend {
+            Backend::Slurm { .. } => clock::now() - 60.0,
+            Backend::Pbs { history: true } => clock::now() - 86_400.0,
+            Backend::Pbs { history: false } => self.began,
+        };
         let fresh = |journal: &Journal, array: u32| match journal.arrays.get(&array) {
-            Some(Standing::Job { time, .. }) => clock::now() - time < 60.0,
+            Some(Standing::Job { time, .. }) => *time >= since,
             _ => false,
         };
         if let Some(parent) = array.after {

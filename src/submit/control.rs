@@ -7,13 +7,15 @@ use anyhow::Result;
 
 use super::wave::Waves;
 use crate::fault::Fault;
-use crate::host::Vars;
+use crate::host::{Vars, clock};
+use crate::idset::IdSet;
 use crate::scheduler::calls::{Calls, refusal};
 use crate::scheduler::{pbs, slurm};
 use crate::site::Site;
 use crate::standing::{Standing, State};
 use crate::status;
-use crate::tree::journal::Journal;
+use crate::tree::journal::{Entry, Journal, Writer};
+use crate::tree::lock::Lock;
 use crate::tree::{Identity, Tree};
 use crate::words::count;
 
@@ -92,6 +94,7 @@ pub fn control(
         return Ok(Done::default());
     }
     let mut done = Done::default();
+    let mut taken: Vec<(u32, Vec<u64>)> = Vec::new();
     // What waits for others goes first, so that nothing begins because something else was deleted.
     for (number, indices) in by_array.iter().rev() {
         let Some(job) = journal.job(*number) else { continue };
@@ -103,7 +106,10 @@ pub fn control(
             .ok_or_else(|| anyhow::anyhow!("array {number} is in a wave"))?;
         if trials.is_empty() || array.single {
             done.ids.push(job.to_owned());
-            done.trials.extend(wanted.iter().filter(|t| array.trials(map).contains(t)));
+            let ours: HashSet<u64> = array.trials(map).iter().copied().collect();
+            let here: Vec<u64> = wanted.iter().copied().filter(|t| ours.contains(t)).collect();
+            done.trials.extend(&here);
+            taken.push((*number, here));
             continue;
         }
         if is_pbs && wish != Wish::Cancel {
@@ -114,7 +120,10 @@ pub fn control(
         for &index in indices {
             done.ids.push(if is_pbs { pbs::element(job, index) } else { format!("{job}_{index}") });
             let here = array.places(map).filter(|(i, _, _)| *i == index).map(|(.., trial)| trial);
-            done.trials.extend(here.filter(|trial| open_still(&wanted, &status, *trial)));
+            let here: Vec<u64> =
+                here.filter(|trial| open_still(&wanted, &status, *trial)).collect();
+            done.trials.extend(&here);
+            taken.push((*number, here));
         }
     }
     let argv = match (is_pbs, wish) {
@@ -125,12 +134,22 @@ pub fn control(
         (false, Wish::Hold) => slurm::hold(&done.ids),
         (false, Wish::Release) => slurm::release(&done.ids),
     };
+    // Against a submission under way, which would bring more than is taken back.
+    let _lock = (wish == Wish::Cancel).then(|| Lock::take(tree)).transpose()?;
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
     let output = calls.make(&argv)?;
     // What has ended meanwhile is no fault.
     let is_done = output.code == Some(0) || (is_pbs && pbs::has_answered(output.code));
     if !is_done {
         return Err(refusal(&argv, &output).into());
+    }
+    if wish == Wish::Cancel {
+        let mut writer = Writer::open(tree)?;
+        for (array, trials) in taken {
+            let trials: IdSet = trials.iter().filter_map(|&t| u32::try_from(t).ok()).collect();
+            let trials = trials.to_string();
+            writer.write(&Entry::Cancelled { array, time: clock::now(), trials })?;
+        }
     }
     Ok(done)
 }

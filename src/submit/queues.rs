@@ -82,6 +82,20 @@ pub fn read(calls: &mut Calls, source: &Source, site: &Site) -> Result<Read> {
             // A wider array is taken and never run, throttled or not (OpenPBS 23.06: all its elements count).
             sizes.push(width);
             let elements = count(width, "element");
+            let calls = (source.plan.trials.len() as u64).div_ceil(width.max(1));
+            if calls > site.limits.max_calls {
+                let sentence = format!(
+                    "queue `{name}` hands on {elements} of a user at a time: {} of qsub, more than \
+                     `limits.max_calls` of the site profile, {}",
+                    count(calls, "call"),
+                    thousands(site.limits.max_calls)
+                );
+                let hint = format!(
+                    "name another `partition`; where the site hands on wider arrays that are throttled, set \
+                     `max_array_size` under `[limits]` of the site profile and `max_running = {width}`"
+                );
+                return Err(Fault::request(sentence).hint(hint).into());
+            }
             if width < source.plan.trials.len() as u64 {
                 notes.push(format!(
                     "queue `{name}` hands on {elements} of a user at a time: no array has more"

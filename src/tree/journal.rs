@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{Tree, line};
 use crate::fault::Fault;
 use crate::host::{clock, disk, vars};
+use crate::idset::IdSet;
 
 /// One line of a journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -61,6 +62,15 @@ pub enum Entry {
         /// Unix seconds.
         time: f64,
     },
+    /// Trials of an array were taken back from the scheduler, on request.
+    Cancelled {
+        /// Number of the array in the sweep.
+        array: u32,
+        /// Unix seconds.
+        time: f64,
+        /// The trials, as `0-9,14`.
+        trials: String,
+    },
     /// What the site said when this submission began.
     Site {
         /// Unix seconds.
@@ -108,6 +118,8 @@ pub struct Journal {
     pub users: BTreeSet<String>,
     /// Arrays that were submitted held and not let go yet.
     held: BTreeSet<u32>,
+    /// Trials that were taken back, by the array that had them.
+    cancelled: BTreeMap<u32, IdSet>,
 }
 
 impl Journal {
@@ -147,6 +159,10 @@ impl Journal {
             Entry::Released { array, .. } => {
                 self.held.remove(&array);
             }
+            Entry::Cancelled { array, trials, .. } => {
+                let of_array = self.cancelled.entry(array).or_default();
+                *of_array = of_array.union(&IdSet::parse(&trials).unwrap_or_default());
+            }
             Entry::Site { scheduler, accounting, user, .. } => {
                 self.site = Some((scheduler, accounting));
                 self.users.insert(user);
@@ -157,6 +173,12 @@ impl Journal {
     /// Arrays, with their job ids, that were submitted held and not let go yet.
     pub fn held(&self) -> impl Iterator<Item = (u32, &str)> {
         self.held.iter().filter_map(|&array| Some((array, self.job(array)?)))
+    }
+
+    /// Whether a trial was taken back from the array that had it.
+    pub fn is_cancelled(&self, array: u32, trial: u64) -> bool {
+        let trial = u32::try_from(trial).unwrap_or(u32::MAX);
+        self.cancelled.get(&array).is_some_and(|trials| trials.contains(trial))
     }
 
     /// The scheduler's id of an array.

@@ -127,7 +127,11 @@ pub enum Event {
 pub fn array_of(job: &str) -> String {
     match (job.split_once('['), job.split_once(']')) {
         (Some((number, _)), Some((_, server))) => format!("{number}[]{server}"),
-        _ => job.split('_').next().unwrap_or(job).to_owned(),
+        _ => match job.split_once('_') {
+            // A server's name may hold `_` too.
+            Some((number, _)) if number.bytes().all(|b| b.is_ascii_digit()) => number.to_owned(),
+            _ => job.to_owned(),
+        },
     }
 }
 
@@ -307,4 +311,22 @@ fn read_shard(dir: &Path) -> Result<Vec<(u64, Record)>> {
         }
     }
     Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::array_of;
+
+    #[test]
+    fn an_element_knows_its_array() {
+        for (job, array) in [
+            ("12_7", "12"),
+            ("12", "12"),
+            ("5[3].pbs_head.site", "5[].pbs_head.site"),
+            ("5[].s", "5[].s"),
+            ("6.pbs_head", "6.pbs_head"),
+        ] {
+            assert_eq!(array_of(job), array);
+        }
+    }
 }

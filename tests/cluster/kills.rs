@@ -106,6 +106,8 @@ fn a_requeued_trial_runs_again_and_counts_once() {
         world.until_lines("ran", 1);
         let id = format!("{}_0", world.jobs()[0]);
         requeue(&world, &id);
+        // Its first attempt is recorded as interrupted; it waits all the same.
+        assert!(["queued", "running", "done"].contains(&&*world.status().states()[0]));
         let status = world.until("done", || {
             let status = world.status();
             (status.states() == ["done"]).then_some(status)

@@ -7,6 +7,7 @@ mod chains;
 mod cluster;
 mod environment;
 mod exactly_once;
+mod fused;
 mod gpus;
 mod growth;
 mod kills;
@@ -16,4 +17,5 @@ mod ranks;
 mod retry;
 #[cfg(all(feature = "mpi", feature = "torch"))]
 mod train;
+mod validate;
 mod world;

@@ -434,8 +434,16 @@ impl Status {
     }
 
     pub(crate) fn is_final(&self) -> bool {
-        const ENDS: [&str; 7] =
-            ["done", "failed", "timeout", "interrupted", "skipped", "lost", "doubtful"];
+        const ENDS: [&str; 8] = [
+            "done",
+            "failed",
+            "timeout",
+            "interrupted",
+            "skipped",
+            "cancelled",
+            "lost",
+            "doubtful",
+        ];
         self.states().iter().all(|state| ENDS.contains(&state.as_str()))
     }
 }

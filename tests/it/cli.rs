@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use crate::world::{World, missing};
 
 /// The verbs in the order of the help, each with what its help says that it does.
-const VERBS: [(&str, &str); 13] = [
+const VERBS: [(&str, &str); 16] = [
     (
         "init",
         "Make a project: a plan, a small training program, and its own copy of the job scripts",
@@ -14,7 +14,7 @@ const VERBS: [(&str, &str); 13] = [
         "plan",
         "Show what a plan would do: trials, chains, arrays, directives, calls, hours; writes nothing",
     ),
-    ("submit", "Submit a plan to Slurm as job arrays, or run it on this machine"),
+    ("submit", "Submit a plan to Slurm or PBS as job arrays, or run it on this machine"),
     ("status", "Show how a sweep stands: counts by state, what failed and why"),
     (
         "collect",
@@ -22,6 +22,9 @@ const VERBS: [(&str, &str); 13] = [
     ),
     ("best", "Show the best finished trials by a metric"),
     ("logs", "Print what a trial printed"),
+    ("cancel", "Take back from the scheduler what has not ended of a sweep"),
+    ("hold", "Keep what has not begun of a sweep from beginning"),
+    ("release", "Let go what was held of a sweep"),
     ("worker", "Run one trial as one of its ranks (job scripts call this)"),
     ("launch", "Start a command once a rank of this PBS job (job scripts call this)"),
     ("templates", "Write the templates of the job scripts, for editing"),
@@ -45,11 +48,14 @@ Commands:
   init       Make a project: a plan, a small training program, and its own copy of the job scripts
   plan       Show what a plan would do: trials, chains, arrays, directives, calls, hours; writes
              nothing
-  submit     Submit a plan to Slurm as job arrays, or run it on this machine
+  submit     Submit a plan to Slurm or PBS as job arrays, or run it on this machine
   status     Show how a sweep stands: counts by state, what failed and why
   collect    Make one table of all results: a row a trial with its state, parameters and metrics
   best       Show the best finished trials by a metric
   logs       Print what a trial printed
+  cancel     Take back from the scheduler what has not ended of a sweep
+  hold       Keep what has not begun of a sweep from beginning
+  release    Let go what was held of a sweep
   worker     Run one trial as one of its ranks (job scripts call this)
   launch     Start a command once a rank of this PBS job (job scripts call this)
   templates  Write the templates of the job scripts, for editing

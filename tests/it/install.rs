@@ -219,6 +219,7 @@ fn every_part_is_installed_where_its_reader_looks() {
         format!("{home}/share/hpcsweep/site/slurm.toml"),
         format!("{home}/share/hpcsweep/site/site.toml.example"),
         format!("{home}/share/hpcsweep/templates/slurm.sh.tera"),
+        format!("{home}/share/hpcsweep/validate-cluster"),
     ] {
         assert!(files.contains(&file), "{file} is not among {files:#?}");
     }

@@ -159,3 +159,43 @@ exit code 2
     let ran = world.run(&["submit", "plan.toml", "--local"]);
     assert!(ran.err.starts_with("s: 5 trials to run on this machine"), "{}", ran.whole());
 }
+
+/// Slurm forgets at once what is cancelled before it began: `cancel` remembers it.
+#[test]
+fn what_was_cancelled_in_the_queue_is_not_lost_when_the_scheduler_forgets_it() {
+    let world = submitted();
+    world.program("scancel", "#!/bin/sh\nexit 0\n");
+    answer(&world, "squeue", "101_[0-5]|PENDING|Resources|x\n");
+    world.run(&["cancel", "--trial", "2", "--trial", "4", "results/s"]).ok();
+    element(&world, 0);
+    answer(&world, "squeue", "101_[1,3]|PENDING|Resources|x\n");
+    let cancelled = "cancelled: cancelled before it began";
+    let lost = "lost: the scheduler no longer knows it";
+    let waits = "queued: Resources";
+    let states = ["done: ", waits, cancelled, waits, cancelled, lost];
+    assert_eq!(by_trial(&world.status()), states);
+
+    // Brought back, it is the scheduler's again.
+    world.program("sbatch", "#!/bin/sh\necho 102\n");
+    world.run(&["submit", "plan.toml", "--slurm", "--retry"]).ok();
+    answer(&world, "squeue", "101_[1,3]|PENDING|Resources|x\n102_[0-2]|PENDING|Priority|x\n");
+    let waits_again = "queued: Priority";
+    assert_eq!(
+        by_trial(&world.status()),
+        ["done: ", waits, waits_again, waits, waits_again, waits_again]
+    );
+}
+
+/// An element of a whole chain ends as its failed trial did, which says nothing of the others.
+#[test]
+fn the_failure_of_one_link_casts_no_doubt_on_a_link_before_it() {
+    let world = slurm();
+    let chains =
+        "[schedule]\nchains = \"fused\"\n[defaults]\ntask_id = \"t\"\n[grid]\na = [0, 3, 0]\n";
+    world.write("plan.toml", &shell("exit $HPCSWEEP_PARAM_A", chains));
+    world.run(&["submit", "plan.toml", "--slurm"]).ok();
+    element(&world, 0);
+    answer(&world, "squeue", "101_0|FAILED|NonZeroExitCode|x\n");
+    let states = ["done: ", "failed: exit code 3", "skipped: its chain stopped: trial 1 failed"];
+    assert_eq!(by_trial(&world.status()), states);
+}

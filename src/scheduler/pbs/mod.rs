@@ -171,7 +171,8 @@ pub fn is_unsure(code: Option<i32>, stderr: &str) -> bool {
         "Premature end of message",
         "Communication failure",
     ];
-    code.is_none_or(|code| code > 128 && code < 150)
+    // 255 is what qsub ends with when it lost its connection on the way.
+    code.is_none_or(|code| (129..150).contains(&code) || code == 255)
         || SIGNS.iter().any(|sign| stderr.contains(sign))
 }
 
