@@ -165,10 +165,11 @@ fn one(
     let stopped = witness.on_failure == OnFailure::Stop && before.is_some_and(State::is_bad);
     if attempt.is_some() {
         return match word {
+            Some(Word::Ended(End::Unrun, _)) => say(State::Lost, "it began, and left no end"),
             Some(Word::Ended(end, word)) => {
                 let state = match end {
                     End::Timeout => State::Timeout,
-                    End::Cancelled => State::Interrupted,
+                    End::Cancelled | End::Unrun => State::Interrupted,
                     End::Failed => State::Failed,
                 };
                 say(state, &format!("the scheduler says {word}"))
@@ -182,8 +183,10 @@ fn one(
         };
     }
     match word {
-        Some(Word::Ended(End::Cancelled, _)) if stopped => say(State::Skipped, "its chain stopped"),
-        Some(Word::Ended(End::Cancelled, word)) => {
+        Some(Word::Ended(End::Cancelled | End::Unrun, _)) if stopped => {
+            say(State::Skipped, "its chain stopped")
+        }
+        Some(Word::Ended(End::Cancelled | End::Unrun, word)) => {
             let why = if word == "CANCELLED" { "cancelled before it began" } else { word };
             say(State::Cancelled, why)
         }

@@ -31,8 +31,11 @@ pub fn select(r: &Resources, names: &Names) -> String {
             _ => chunks.push((1, ranks)),
         }
     }
-    let gpus = r.total_gpus().div_ceil(u64::from(r.nodes));
     let chunk = |(n, ranks): (u32, u32)| {
+        let gpus = match r.gpus {
+            Some(all) => u64::from(all).div_ceil(u64::from(r.nodes)),
+            None => u64::from(ranks) * u64::from(r.gpus_per_rank),
+        };
         let ncpus = u64::from(ranks) * u64::from(r.cpus_per_rank);
         // Without ompthreads every rank would take the cores of all of them.
         let mut text = format!("{n}:ncpus={ncpus}:mpiprocs={ranks}:ompthreads={}", r.cpus_per_rank);
@@ -103,6 +106,10 @@ mod tests {
                 ..plain.clone()
             },
             "2:ncpus=2:mpiprocs=2:ompthreads=1:mem=2048mb+1:ncpus=1:mpiprocs=1:ompthreads=1:mem=2048mb",
+        );
+        check(
+            Resources { nodes: 2, ranks: 3, gpus_per_rank: 2, ..plain.clone() },
+            "1:ncpus=2:mpiprocs=2:ompthreads=1:ngpus=4+1:ncpus=1:mpiprocs=1:ompthreads=1:ngpus=2",
         );
         check(
             Resources { constraint: Some("a100".into()), gpus: Some(2), ..plain.clone() },

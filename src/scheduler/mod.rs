@@ -36,6 +36,8 @@ pub enum End {
     Timeout,
     /// Somebody did not want it any more, or wanted its place.
     Cancelled,
+    /// It is over, and the scheduler does not say that it ever ran.
+    Unrun,
 }
 
 /// What the scheduler says of one element.

@@ -8,7 +8,7 @@ use super::Source;
 use crate::fault::Fault;
 use crate::host::vars::user_name;
 use crate::plan::Resources;
-use crate::scheduler::calls::Calls;
+use crate::scheduler::calls::{Calls, refusal};
 use crate::scheduler::pbs::site::{self as words, Queue, Server, Way};
 use crate::scheduler::{Limits, pbs};
 use crate::site::{Ask, SchedulerKind, Site};
@@ -52,10 +52,19 @@ pub fn read(calls: &mut Calls, source: &Source, site: &Site) -> Result<Read> {
     let user = user_name();
     let strange = |said: String| {
         Fault::scheduler(format!("`qstat` does not answer as PBS does: {said}"))
-            .hint("`hpcsweep doctor` says what is there; Torque is not supported")
+            .hint("`hpcsweep doctor` says what is there; Torque and its likes are not supported")
     };
-    let text = calls.ask(&pbs::server())?;
-    let server = words::server(&text, &user).map_err(strange)?;
+    let argv = pbs::server();
+    let said = calls.make(&argv)?;
+    if said.code == Some(2) {
+        // Its usage: some other program of this name.
+        let line = said.stderr.lines().find(|line| !line.trim().is_empty());
+        return Err(strange(line.unwrap_or("it does not know `-Bf`").trim().to_owned()).into());
+    }
+    if said.code != Some(0) {
+        return Err(refusal(&argv, &said).into());
+    }
+    let server = words::server(&said.stdout, &user).map_err(strange)?;
     let text = calls.ask(&pbs::queues())?;
     let queues = words::queues(&text, &user).map_err(strange)?;
 

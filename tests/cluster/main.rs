@@ -15,6 +15,7 @@ mod limits;
 mod programs;
 mod ranks;
 mod retry;
+mod torque;
 #[cfg(all(feature = "mpi", feature = "torch"))]
 mod train;
 mod validate;

@@ -25,6 +25,8 @@ mod pbs_limits;
 mod pbs_once;
 mod pbs_once_killed;
 mod pbs_ranks;
+mod pbs_readers;
+mod pbs_scripts;
 mod pbs_server;
 mod pbs_truth;
 mod pbs_truth_ends;

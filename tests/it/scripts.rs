@@ -64,7 +64,7 @@ pub(crate) fn slurm() -> World {
 }
 
 /// A script with what differs from run to run replaced.
-fn shown(world: &World, sweep: &str, script: &str) -> String {
+pub(crate) fn shown(world: &World, sweep: &str, script: &str) -> String {
     let identity: serde_json::Value =
         serde_json::from_str(&world.read(&format!("{sweep}/sweep.json"))).unwrap();
     let quoted = hpcsweep::words::sh_quote(PROGRAM);
@@ -83,19 +83,23 @@ fn golden(name: &str) -> PathBuf {
 #[track_caller]
 fn check(world: &World, sweep: &str, script: &str, name: &str) {
     assert!(GOLDEN.contains(&name), "add {name} to GOLDEN");
-    let text = shown(world, sweep, script);
-    let path = golden(name);
+    let own = world.text_path(&format!("{sweep}/jobs/{script}"));
+    compare(world, &shown(world, sweep, script), &own, &golden(name));
+}
+
+/// Compares a script, as shown, with its golden file; `own` is where it really lies.
+#[track_caller]
+pub(crate) fn compare(world: &World, text: &str, own: &str, path: &Path) {
     if std::env::var_os("BLESS").is_some() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, &text).unwrap();
+        fs::write(path, text).unwrap();
     }
-    let expected = fs::read_to_string(&path)
+    let expected = fs::read_to_string(path)
         .unwrap_or_else(|e| panic!("{}: {e}: write it with BLESS=1 and read it", path.display()));
-    assert_eq!(text, expected, "{name} differs; if that is right: BLESS=1");
-    let own = world.text_path(&format!("{sweep}/jobs/{script}"));
-    assert_eq!(world.call("bash", &["-n", &own]).whole(), "exit code 0\n");
+    assert_eq!(text, expected, "{} differs; if that is right: BLESS=1", path.display());
+    assert_eq!(world.call("bash", &["-n", own]).whole(), "exit code 0\n");
     // SC1091: it cannot follow files of the person's own. SC2016: code between single quotes shall not run.
-    let ran = world.call("shellcheck", &["--norc", "--exclude=SC1091,SC2016", &own]);
+    let ran = world.call("shellcheck", &["--norc", "--exclude=SC1091,SC2016", own]);
     assert_eq!(ran.whole(), "exit code 0\n", "{text}");
 }
 
@@ -105,7 +109,8 @@ fn submit(world: &World, plan: &str, args: &[&str]) {
     world.run(&[&["submit", "plan.toml", "--slurm"], args].concat()).ok();
 }
 
-const MINIMAL: &str = "version = 1\n[sweep]\nname = \"demo\"\n[run]\ncommand = [\"true\"]\n";
+pub(crate) const MINIMAL: &str =
+    "version = 1\n[sweep]\nname = \"demo\"\n[run]\ncommand = [\"true\"]\n";
 
 #[test]
 fn a_plan_without_requests_makes_a_short_script() {

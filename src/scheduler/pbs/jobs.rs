@@ -143,7 +143,7 @@ impl Job {
     /// Why it may have ended. Exit statuses: PBS Guide, "Job Exit Status Codes".
     fn ended(&self) -> State {
         let say = |end, words: String| State::Ended(end, words);
-        let never = |why: &str| say(End::Cancelled, why.to_owned());
+        let never = |why: &str| say(End::Unrun, why.to_owned());
         if !self.has_run {
             return match (self.state.as_str(), self.exit) {
                 // As a person deletes it; a job removed with the one before it has 92.
@@ -240,14 +240,15 @@ mod tests {
         let check =
             |job: Job, expected: State| assert_eq!(job.element().state, expected, "{job:?}");
         let cancelled = |why: &str| State::Ended(End::Cancelled, why.into());
+        let unrun = |why: &str| State::Ended(End::Unrun, why.into());
         let failed = |why: &str| State::Ended(End::Failed, why.into());
         check(job("F", Some(0), true), State::Completed);
-        check(job("F", Some(0), false), cancelled("it ended before it began"));
-        check(job("X", Some(1), false), cancelled("it ended before it began"));
+        check(job("F", Some(0), false), unrun("it ended before it began"));
+        check(job("X", Some(1), false), unrun("it ended before it began"));
         let behind = Job { depends: true, ..job("F", None, false) };
-        check(behind.clone(), cancelled("deleted with the job it waited for"));
+        check(behind.clone(), unrun("deleted with the job it waited for"));
         let deleted = Job { substate: Some(91), ..behind };
-        check(deleted, cancelled("deleted before it began"));
+        check(deleted, unrun("deleted before it began"));
         check(job("F", Some(7), true), failed("exit status 7"));
         check(job("F", Some(265), true), failed("exit status 265: SIGKILL"));
         check(

@@ -153,13 +153,13 @@ def directives(script: bytes, prefix: str) -> List[str]:
 
 
 def _words(line: str) -> List[str]:
-    """A directive's words: quotes keep blanks together, a comment after a blank ends it."""
+    """A directive's words: quotes keep blanks together, a backslash one character, a comment after a blank ends it."""
     words: List[str] = []
-    for found in re.finditer(r"""(?:[^\s"']|"[^"]*"|'[^']*')+""", line):
+    for found in re.finditer(r"""(?:\\.|[^\s"'\\]|"[^"]*"|'[^']*')+""", line):
         word = found.group()
         if word.startswith("#"):
             break
-        words.append(re.sub(r""""([^"]*)"|'([^']*)'""", lambda quoted: quoted.group(1) or quoted.group(2) or "", word))
+        words.append(re.sub(r""""([^"]*)"|'([^']*)'|\\(.)""", lambda part: "".join(filter(None, part.groups())), word))
     return words
 
 

@@ -219,6 +219,9 @@ class Run:
         if number == 0:
             del environment["PBS_NODEFILE"]
         environment["PBS_TASKNUM"] = f"{number * 0x20000000 + self.tasks[host]:08X}"
+        # The same path on every host, where hosts have disks of their own; daemons of an MPI meet in one that they share.
+        environment["TMPDIR"] = os.path.join(self._scratch, host)
+        os.makedirs(environment["TMPDIR"], mode=0o700, exist_ok=True)
         files = [os.open("/dev/null", os.O_RDONLY), *(self._open_again() or [])]
         pid = start(argv, argv[0], environment, self.element.job.owner.home, files, self.umask)
         for file in set(files):

@@ -1,0 +1,28 @@
+#!/bin/bash
+# Sweep demo: job 2, block 0, link 1. 1 element, one trial each.
+#PBS -N demo.token123.2
+#PBS -l select=1:ncpus=1:mpiprocs=1:ompthreads=1
+#PBS -l walltime=00:30:00
+#PBS -W umask=022
+#PBS -j oe
+#PBS -k oed
+#PBS -o /shared/ada/results/demo/logs/jobs/0002/0.log
+#PBS -m n
+#PBS -r y
+
+# A job begins in the home folder, with what the login files set: the variables of the submission come back.
+. /shared/ada/results/demo/jobs/env-0123456789ab.sh || exit 4
+# Names with `_`: variables of the submission may have the others.
+# PBS signals every process of the job: this shell stays until its worker has written down how it ended.
+_code=0 _link=0
+trap : TERM
+
+# The element finds its trial by its index; what it runs is in the sweep's folder, not here.
+run() {
+  /opt/hpcsweep/bin/hpcsweep worker --sweep /shared/ada/results/demo --wave 1 --first 1 --count 1 --gate --index "${PBS_ARRAY_INDEX:-0}" --job "$PBS_JOBID" --link "$_link"
+  _code=$?
+}
+run
+# The job's own output is kept only when there is any.
+[ -s /shared/ada/results/demo/logs/jobs/0002/0.log ] || rm -f /shared/ada/results/demo/logs/jobs/0002/0.log
+exit "$_code"
