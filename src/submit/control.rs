@@ -106,8 +106,10 @@ pub fn control(
             .ok_or_else(|| anyhow::anyhow!("array {number} is in a wave"))?;
         if trials.is_empty() || array.single {
             done.ids.push(job.to_owned());
-            let ours: HashSet<u64> = array.trials(map).iter().copied().collect();
-            let here: Vec<u64> = wanted.iter().copied().filter(|t| ours.contains(t)).collect();
+            let is_meant = |trial: &u64| {
+                wanted.contains(trial) && places.get(trial).is_some_and(|(a, _)| a == number)
+            };
+            let here: Vec<u64> = array.trials(map).iter().copied().filter(is_meant).collect();
             done.trials.extend(&here);
             taken.push((*number, here));
             continue;
