@@ -236,6 +236,11 @@ fn people(preview: &Preview<'_>, arrays: &[preview::Array], all: bool) -> String
         hours(preview.core_hours),
         hours(preview.gpu_hours),
     );
+    if preview.kind == SchedulerKind::Pbs {
+        text.push_str(
+            "this is by the site profile alone: `submit` asks the server and its queues, which may allow less\n",
+        );
+    }
     text
 }
 

@@ -170,6 +170,14 @@ pub fn release(ids: &[String]) -> Vec<String> {
     vec!["scontrol".to_owned(), "release".to_owned(), ids.join(",")]
 }
 
+/// Whether scontrol complains of nothing but elements that have ended: it says `71_0-3: Job has already
+/// finished`, and `71_4-11: No error` of those it has done.
+pub fn has_only_ended(stderr: &str) -> bool {
+    let mut said = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
+    said.peek().is_some()
+        && said.all(|line| line.ends_with(": No error") || line.contains("already finished"))
+}
+
 /// The call that shows the cluster's configuration.
 pub fn config() -> Vec<String> {
     ["scontrol", "show", "config"].map(str::to_owned).to_vec()
@@ -333,6 +341,13 @@ mod tests {
         assert_eq!(of("12", 1), None);
         assert_eq!(of("13", 5), Some(State::Other("HIBERNATING".into())));
         assert_eq!(of("14", 0), None);
+    }
+
+    #[test]
+    fn what_has_ended_is_no_complaint() {
+        assert!(has_only_ended("71_0-3: Job has already finished\n71_4-11: No error\n"));
+        assert!(!has_only_ended("71_0-3: Job has already finished\n72: Access denied\n"));
+        assert!(!has_only_ended(""));
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub fn submit(
     let tree = source.tree();
     if kind == SchedulerKind::Pbs && !pbs::can_travel(&tree.dir().to_string_lossy()) {
         let sentence = format!("PBS cannot pass on the path `{}`", tree.dir().display());
-        let hint = "use a folder without commas, quotes and backslashes in its name";
+        let hint = "use a folder whose path has ASCII letters alone, and no comma, quote, backslash or `^`";
         return Err(Fault::request(sentence).hint(hint).into());
     }
     if tree.identity()?.is_none() {
@@ -247,7 +247,7 @@ impl Run<'_> {
         tell(&format!(
             "array {}: {} as job {job}{}",
             array.array,
-            crate::words::count(array.count, "trial"),
+            crate::words::count(array.count * array.links, "trial"),
             after.words()
         ));
         Ok(job)

@@ -79,7 +79,7 @@ pub fn control(
     }
     let wanted: BTreeSet<u64> =
         trials.iter().copied().filter(|trial| open.contains(trial)).collect();
-    let wanted = if trials.is_empty() { open } else { wanted };
+    let wanted = if trials.is_empty() { open.clone() } else { wanted };
 
     // Whole arrays where all that is open of them is meant, else their elements.
     let mut by_array: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
@@ -120,6 +120,16 @@ pub fn control(
                 .into());
         }
         for &index in indices {
+            let mut shared = array.places(map).filter(|(i, _, _)| *i == index).map(|(.., t)| t);
+            if let Some(other) = shared.find(|t| !wanted.contains(t) && open.contains(t)) {
+                let trial = trials.iter().find(|t| places.get(t) == places.get(&other));
+                let trial = trial.map_or_else(String::new, ToString::to_string);
+                return Err(Fault::request(format!(
+                    "trial {trial} is in one job with the rest of its chain: trial {other} has not ended either"
+                ))
+                .hint("name all trials of the chain that have not ended")
+                .into());
+            }
             done.ids.push(if is_pbs { pbs::element(job, index) } else { format!("{job}_{index}") });
             let here = array.places(map).filter(|(i, _, _)| *i == index).map(|(.., trial)| trial);
             let here: Vec<u64> =
@@ -141,7 +151,9 @@ pub fn control(
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
     let output = calls.make(&argv)?;
     // What has ended meanwhile is no fault.
-    let is_done = output.code == Some(0) || (is_pbs && pbs::has_answered(output.code));
+    let is_done = output.code == Some(0)
+        || (is_pbs && pbs::has_answered(output.code))
+        || (!is_pbs && slurm::has_only_ended(&output.stderr));
     if !is_done {
         return Err(refusal(&argv, &output).into());
     }

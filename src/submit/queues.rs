@@ -120,6 +120,9 @@ pub fn read(calls: &mut Calls, source: &Source, site: &Site) -> Result<Read> {
         // An array that passes max_queued by itself would be refused.
         sizes.extend(way.max_queued);
     }
+    if requests(source).any(|r| r.qos.is_some()) {
+        notes.push("PBS has no `qos`: it is left out".to_owned());
+    }
     limits.max_array_size = sizes.into_iter().min().or(Some(10_000));
     limits.max_walltime_s = walltimes.into_iter().min();
     limits.max_submit_jobs = queued.as_ref().map(|(limit, _)| *limit);
@@ -135,6 +138,12 @@ fn names(source: &Source, site: &Site, server: &Server) -> Result<BTreeSet<Strin
             let name = name.map_or("", String::as_str);
             let fault = Fault::request(format!("PBS takes one queue, not `{name}`"));
             return Err(fault.hint("name one queue as `partition`, perhaps a routing one").into());
+        }
+        if let Some((option, hint)) =
+            r.directives.iter().find_map(|option| Some((option, pbs::instead(option)?)))
+        {
+            let fault = Fault::request(format!("the directive `{option}` is hpcsweep's own"));
+            return Err(fault.hint(hint).into());
         }
         if let Some(option) = r.directives.iter().find(|option| option.starts_with("--")) {
             let fault = Fault::request(format!("PBS has no option `{option}`"));

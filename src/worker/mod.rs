@@ -362,9 +362,15 @@ pub fn clock_of(job: &Job) -> child::Clock {
     let peer_grace = job.head.run.train.is_some().then_some(Duration::ZERO);
     let launcher = (job.world > 1 && job.head.run.needs_mpi()).then_some(job.launcher);
     let by_scheduler = ["SLURM_JOB_ID", "PBS_JOBID"].iter().any(|n| job.vars.contains_key(*n));
-    // PBS kills ten seconds after SIGTERM, unless the queue's kill_delay says otherwise.
+    // After SIGTERM PBS kills in ten seconds, unless the queue's kill_delay says otherwise, Slurm in thirty
+    // (KillWait), however long or short the walltime is.
     let is_pbs = job.vars.contains_key("PBS_JOBID") && !job.vars.contains_key("SLURM_JOB_ID");
-    let patience = if is_pbs { Duration::from_secs(8) } else { Duration::MAX };
+    let patience = match (by_scheduler, is_pbs) {
+        (_, true) => Some(8),
+        (true, false) => Some(18),
+        _ => None,
+    };
+    let patience = patience.map(Duration::from_secs);
     // Slurm 22.05 does not tell a job its end; newer ones do. Without it, the plan's walltime counts from
     // the start of this worker, which comes a moment after that of the job.
     let end = job.vars.get("SLURM_JOB_END_TIME").and_then(|t| t.parse::<f64>().ok());
@@ -375,7 +381,7 @@ pub fn clock_of(job: &Job) -> child::Clock {
         return child::Clock {
             deadline: None,
             grace: Duration::from_secs(30),
-            signal_grace: Duration::from_secs(30).min(patience),
+            signal_grace: patience.unwrap_or(Duration::from_secs(30)),
             helper: None,
             peer_grace,
             launcher,
@@ -383,13 +389,14 @@ pub fn clock_of(job: &Job) -> child::Clock {
         };
     };
     // Room to end the program and to write it down before the scheduler's own SIGKILL.
-    let margin = if by_scheduler { (left * 0.05).clamp(2.0, 30.0) } else { 0.0 };
+    let room = (left * 0.05).max((left * 0.1).min(5.0)).clamp(2.0, 30.0);
+    let margin = if by_scheduler { room } else { 0.0 };
     let grace = if by_scheduler { margin * 0.6 } else { 10.0 };
     let until = (left - margin).max(0.0);
     child::Clock {
         deadline: Instant::now().checked_add(Duration::from_secs_f64(until.min(1e9))),
         grace: Duration::from_secs_f64(grace),
-        signal_grace: Duration::from_secs_f64(grace).min(patience),
+        signal_grace: patience.unwrap_or(Duration::from_secs_f64(grace)),
         helper: None,
         peer_grace,
         launcher,

@@ -26,9 +26,53 @@ pub fn submit(script: &str, after: &[String], held: bool) -> Vec<String> {
     argv
 }
 
-/// Whether a path can travel through `-v`: commas end the value, and PBS takes quotes and backslashes away.
+/// Whether a path can be the value of `-v` and of `-o`: commas end a value, PBS takes quotes and backslashes away,
+/// `^array_index^` stands for something, and qsub refuses what is not ASCII.
 pub fn can_travel(path: &str) -> bool {
-    !path.contains([',', '\'', '"', '\\', '\n', '\r'])
+    path.bytes().all(|b| (b' '..=b'~').contains(&b) && !b",'\"\\^".contains(&b))
+}
+
+/// Options of qsub that hpcsweep sets itself, and what to write instead.
+const OWN: &[(&str, &str)] = &[
+    ("-A", "use `account`"),
+    ("-e", "the job's output lies in the sweep's folder: `hpcsweep logs`"),
+    ("-f", "qsub is called with what it takes"),
+    ("-h", "`hpcsweep hold` holds a sweep"),
+    ("-I", "jobs of a sweep run by themselves"),
+    ("-J", "the trials of the plan are the array; `--max-running` throttles it"),
+    ("-j", "the job's output lies in the sweep's folder: `hpcsweep logs`"),
+    ("-k", "the job's output lies in the sweep's folder: `hpcsweep logs`"),
+    ("-N", "the name is the token by which a job is found again; `[sweep] name` begins it"),
+    ("-o", "the job's output lies in the sweep's folder: `hpcsweep logs`"),
+    ("-q", "use `partition`"),
+    ("-r", "arrays must be rerunnable"),
+    ("-V", "jobs have the environment of the submission"),
+    ("-v", "use `[run] env`"),
+    ("-z", "hpcsweep reads the job id itself"),
+];
+
+/// What to write instead of a directive that hpcsweep sets itself; `None` if it may be used. Resources besides
+/// `select` and `walltime`, and attributes besides dependencies and the umask, are free.
+pub fn instead(directive: &str) -> Option<&'static str> {
+    if directive.starts_with("--") {
+        return None;
+    }
+    let (option, value) = directive.split_at_checked(2)?;
+    let asks = |name: &str| value.split([',', ' ', ':']).any(|item| item.trim().starts_with(name));
+    match option {
+        "-l" if asks("select=") || asks("nodes=") => {
+            Some("use `nodes`, `ranks`, `cpus_per_rank` ...")
+        }
+        "-l" if asks("walltime=") => Some("use `walltime`"),
+        "-W" if asks("depend=") => {
+            Some("chains make the dependencies: trials that share a `task_id`")
+        }
+        "-W" if asks("umask=") => {
+            Some("files are made under umask 022; `[run] setup` may set another")
+        }
+        "-W" if asks("block=") => Some("`hpcsweep status` shows when it is over"),
+        _ => OWN.iter().find(|(own, _)| *own == option).map(|(_, hint)| *hint),
+    }
 }
 
 /// The job id in what qsub printed, banners around it ignored: the last line that is `5.server` or
@@ -219,6 +263,36 @@ mod tests {
         };
         assert_eq!(ask(&["5[].s"], true), "qstat -x -t -f -F json 5[].s");
         assert_eq!(ask(&["5[].s", "6.s"], false), "qstat -t -f 5[].s 6.s");
+    }
+
+    #[test]
+    fn only_plain_paths_travel() {
+        assert!(can_travel("/a b/c%a/[1];&=:#$x`"));
+        for path in ["/a,b", "/it's", "/a\"b", "/a\\b", "/^array_index^", "/\u{fc}n\u{ef}", "/a\nb"]
+        {
+            assert!(!can_travel(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_hpcsweep_sets_itself_is_taken() {
+        for taken in [
+            "-W depend=afterok:1",
+            "-Wumask=077",
+            "-lwalltime=1:00:00",
+            "-l select=4:ncpus=4",
+            "-l place=pack,nodes=2",
+            "-v FOO=1",
+            "-o /dev/null",
+            "-V",
+        ] {
+            assert!(instead(taken).is_some(), "{taken}");
+        }
+        for free in
+            ["-P project", "-l place=excl", "-W group_list=g", "-m e", "-p 10", "--exclusive"]
+        {
+            assert_eq!(instead(free), None, "{free}");
+        }
     }
 
     #[test]
