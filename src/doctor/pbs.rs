@@ -8,12 +8,12 @@ use serde_json::{Map, Value};
 use super::{Check, Verdict, check, launchers};
 use crate::host::{Vars, disk};
 use crate::scheduler::calls::Calls;
-use crate::scheduler::pbs::json;
+use crate::scheduler::pbs::{json, site};
 use crate::site::Site;
 use crate::words;
 
 /// All that is to be said of PBS; nothing where there is no qstat.
-pub(super) fn examine(calls: &mut Calls, site: &Site, vars: &Vars) -> Option<Vec<Check>> {
+pub(super) fn examine(calls: &mut Calls, profile: &Site, vars: &Vars) -> Option<Vec<Check>> {
     let path = vars.get("PATH").map_or("", String::as_str);
     let program = disk::program_on(path, "qstat")?;
     let asked = calls.make(&["qstat", "--version"].map(str::to_owned));
@@ -23,7 +23,7 @@ pub(super) fn examine(calls: &mut Calls, site: &Site, vars: &Vars) -> Option<Vec
         Kind::Pbs(version) => {
             let mut checks = of_server(calls, &version);
             checks.push(throttle(&version));
-            checks.extend(launchers::examine(site, vars));
+            checks.extend(launchers::examine(profile, vars));
             checks
         }
         Kind::Torque(version) => vec![check(
@@ -63,7 +63,6 @@ enum Kind {
 struct Version {
     text: String,
     major: u32,
-    minor: u32,
 }
 
 impl Version {
@@ -75,7 +74,7 @@ impl Version {
 
     /// Whether `-J 0-9%2` is understood.
     fn has_throttle(&self) -> bool {
-        if self.major < 2000 { (self.major, self.minor) >= (22, 5) } else { self.major >= 2021 }
+        site::can_throttle(&self.text)
     }
 }
 
@@ -84,9 +83,8 @@ fn kind(source: &str, said: &str) -> Kind {
     let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.clone().next().unwrap_or("nothing").to_owned();
     if let Some(text) = first.strip_prefix("pbs_version = ") {
-        let mut numbers = text.split('.').map(|n| n.parse().unwrap_or(0));
-        let (major, minor) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-        return Kind::Pbs(Version { text: text.to_owned(), major, minor });
+        let major = text.split('.').next().and_then(|n| n.parse().ok()).unwrap_or(0);
+        return Kind::Pbs(Version { text: text.to_owned(), major });
     }
     // Torque: "Version: 6.1.2", "Commit: 661e...".
     if let Some(version) = lines.find_map(|line| {

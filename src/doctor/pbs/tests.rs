@@ -17,7 +17,7 @@ fn every_qstat_is_told_by_what_it_says() {
     check("22.05.11", "OpenPBS", true);
     check("20.0.1", "OpenPBS", false);
     check("19.1.3", "PBS Professional", false);
-    check("2021.1.3.20220217134230", "PBS Professional", true);
+    check("2021.1.3.20220217134230", "PBS Professional", false);
     check("2020.1.4", "PBS Professional", false);
     let torque = "Version: 6.1.2\nCommit: 661e092552de43a785c15d39a3634a541d86898e\n";
     assert_eq!(kind("\u{7f}ELF", torque), Kind::Torque("6.1.2".to_owned()));
