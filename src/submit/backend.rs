@@ -33,6 +33,8 @@ pub(super) struct After {
     pub(super) follow: Option<String>,
     /// Jobs that must have ended.
     pub(super) wait: Vec<String>,
+    /// Whether the scheduler was asked for them: they may have ended since.
+    pub(super) asked: bool,
 }
 
 impl After {

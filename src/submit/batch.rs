@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::backend::{After, Backend};
+use super::backend::Backend;
 use super::door::Door;
 use super::mapping::Rules;
 use super::wave::{self, Waves};
@@ -177,7 +177,7 @@ pub(super) struct Run<'a> {
     /// The environment of the submission.
     environment: &'a Vars,
     /// When it began.
-    began: f64,
+    pub(super) began: f64,
 }
 
 impl Run<'_> {
@@ -244,6 +244,10 @@ impl Run<'_> {
             }
         };
         self.answer(array, &token, &job, "submitted")?;
+        if self.is_swept_away(&after, &job, trials)? {
+            self.refused(array, &token, "deleted: what it waited for had ended by then")?;
+            return self.array(wave, array, trials, is_followed, tell);
+        }
         tell(&format!(
             "array {}: {} as job {job}{}",
             array.array,
@@ -251,36 +255,6 @@ impl Run<'_> {
             after.words()
         ));
         Ok(job)
-    }
-
-    /// What an array waits for. A parent that the scheduler may have forgotten is left to the worker,
-    /// which looks at its predecessor's record anyway.
-    fn dependency(&mut self, array: &Array) -> Result<After> {
-        let mut after = After::default();
-        let known = |journal: &Journal, array: u32| journal.job(array).map(str::to_owned);
-        // PBS keeps what has ended for two weeks, or, without a history, forgets it at once; but of what this very
-        // submission has brought nothing can have ended then, as the heads of chains are held.
-        let since = match self.backend {
-            Backend::Slurm { .. } => clock::now() - 60.0,
-            Backend::Pbs { history: true } => clock::now() - 86_400.0,
-            Backend::Pbs { history: false } => self.began,
-        };
-        let fresh = |journal: &Journal, array: u32| match journal.arrays.get(&array) {
-            Some(Standing::Job { time, .. }) => *time >= since,
-            _ => false,
-        };
-        if let Some(parent) = array.after {
-            after.follow = known(&self.journal, parent);
-        }
-        after.wait = array.wait.iter().filter_map(|&a| known(&self.journal, a)).collect();
-        let recent = array.after.is_none_or(|a| fresh(&self.journal, a));
-        let all_fresh = recent && array.wait.iter().all(|&a| fresh(&self.journal, a));
-        if !all_fresh {
-            let known = self.backend.known(&mut self.calls, &after.jobs())?;
-            after.follow = after.follow.filter(|job| known.contains(job));
-            after.wait.retain(|job| known.contains(job));
-        }
-        Ok(after)
     }
 
     fn token(&self, array: &Array) -> String {

@@ -19,6 +19,7 @@ pub mod queues;
 mod reconcile;
 mod retry;
 mod starter;
+mod waiting;
 pub mod wave;
 
 use std::path::{Path, PathBuf};

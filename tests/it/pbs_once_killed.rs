@@ -145,6 +145,23 @@ fn a_chain_whose_head_had_ended_is_continued_without_it() {
 }
 
 #[test]
+fn a_head_that_ends_while_its_link_is_being_submitted_takes_nothing_with_it() {
+    let mut pbs = pbs();
+    pbs.set("history", false);
+    let code = "until [ -e $EVENTS.go ]; do sleep 0.01; done; echo $HPCSWEEP_TRIAL >>$EVENTS";
+    let rest = "[defaults]\ntask_id = \"c\"\n[grid]\na = ";
+    pbs.submit(&shell(code, &format!("{rest}[0]\n")), &["-q"]).ok();
+    // The server is asked for the head, which is there, and then the head ends before qsub is called.
+    let ends = "[ -e $EVENTS.go ] || { : >$EVENTS.go; while qstat | grep -q pbshead; do :; done; }; real \"$@\"";
+    wrap(&pbs.world, "qsub", ends);
+    let ran = pbs.submit(&shell(code, &format!("{rest}[0, 1, 2]\n")), &[]);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
+    pbs.wait_idle();
+    assert_eq!(pbs.world.read("events"), "0\n1\n2\n", "{}", ran.whole());
+    assert_eq!(pbs.standings(), ["done"; 3]);
+}
+
+#[test]
 fn killed_at_random_moments_every_array_is_asked_for_once() {
     let mut dice = Dice(0xC2B2_AE3D_27D4_EB4F);
     let (mut kills, mut sweeps) = (0, 0);
