@@ -133,6 +133,7 @@ pub fn submit(
         calls,
         backend,
         throttles: !limits.cannot_throttle,
+        holds: door.holds(),
         site,
         templates,
         tree,
@@ -167,6 +168,8 @@ pub(super) struct Run<'a> {
     pub(super) backend: Backend,
     /// Whether the server throttles arrays.
     throttles: bool,
+    /// Whether the first jobs of chains are held until all that waits for them is there.
+    pub(super) holds: bool,
     pub(super) site: &'a Site,
     templates: &'a Templates,
     pub(super) tree: Tree,
@@ -205,8 +208,7 @@ impl Run<'_> {
         let after = self.dependency(array)?;
         // PBS without a history deletes a job that waits for one that has ended: nothing begins before all that
         // waits for it is there.
-        let held =
-            is_followed && array.after.is_none() && self.backend == Backend::Pbs { history: false };
+        let held = is_followed && array.after.is_none() && self.holds;
         let argv = self.backend.submit(&script, &after, held);
         self.write(&Entry::Intent {
             array: array.array,

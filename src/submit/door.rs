@@ -32,6 +32,12 @@ impl Door {
         }
     }
 
+    /// Whether it deletes what waits for a job that has ended, so that nothing may end too early. A routing queue
+    /// does not hand on what is held, while what waits for it takes the places behind.
+    pub(super) fn holds(&self) -> bool {
+        matches!(self, Self::Pbs(read) if !read.limits.accounting && !read.routes)
+    }
+
     /// How it is spoken to.
     pub(super) fn backend(&self) -> Backend {
         match self {

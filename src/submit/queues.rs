@@ -23,6 +23,8 @@ pub struct Read {
     queued: Option<(u64, String)>,
     /// What of it shapes the arrays so that people wonder why.
     pub notes: Vec<String>,
+    /// Whether a queue of the plan hands jobs on to others.
+    pub routes: bool,
 }
 
 impl Read {
@@ -80,8 +82,10 @@ pub fn read(calls: &mut Calls, source: &Source, site: &Site) -> Result<Read> {
     let mut queued: Option<(u64, String)> = None;
     let mut walltimes: Vec<u64> = Vec::new();
     let mut notes = Vec::new();
+    let mut routes = false;
     for name in names(source, site, &server)? {
         let way = way(&server, &queues, &name)?;
+        routes |= queues.iter().any(|queue| queue.name == name && queue.destinations.is_some());
         check(&way, &name, source, site, &server)?;
         sizes.extend(own.max_array_size.or(way.max_array_size));
         if queues.iter().any(|queue| queue.name == name && !queue.started) {
@@ -126,7 +130,7 @@ pub fn read(calls: &mut Calls, source: &Source, site: &Site) -> Result<Read> {
     limits.max_array_size = sizes.into_iter().min().or(Some(10_000));
     limits.max_walltime_s = walltimes.into_iter().min();
     limits.max_submit_jobs = queued.as_ref().map(|(limit, _)| *limit);
-    Ok(Read { limits, queued, notes })
+    Ok(Read { limits, queued, notes, routes })
 }
 
 /// The queues that the plan's trials go to.

@@ -16,11 +16,12 @@ impl Run<'_> {
         let mut after = After::default();
         let known = |journal: &Journal, array: u32| journal.job(array).map(str::to_owned);
         // PBS keeps what has ended for two weeks, or, without a history, forgets it at once; but of what this very
-        // submission has brought nothing can have ended then, as the heads of chains are held.
+        // submission has brought nothing can have ended then where the heads of chains are held.
         let since = match self.backend {
             Backend::Slurm { .. } => clock::now() - 60.0,
             Backend::Pbs { history: true } => clock::now() - 86_400.0,
-            Backend::Pbs { history: false } => self.began,
+            Backend::Pbs { history: false } if self.holds => self.began,
+            Backend::Pbs { history: false } => f64::INFINITY,
         };
         let fresh = |journal: &Journal, array: u32| match journal.arrays.get(&array) {
             Some(Standing::Job { time, .. }) => *time >= since,
