@@ -9,7 +9,9 @@ use crate::world::{Cluster, World};
 fn validate(world: &World, args: &[&str]) -> Command {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/validate-cluster");
     let program = env!("CARGO_BIN_EXE_hpcsweep");
-    let mut command = world.command("bash");
+    let mut command = world.command("env");
+    // Whoever runs the tests may ignore Ctrl-C, as a shell does for what it runs in the background.
+    command.args(["--default-signal=INT", "bash"]);
     command.args([script, "--dir", "check", "--hpcsweep", program]).args(args);
     command
 }

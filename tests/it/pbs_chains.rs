@@ -151,8 +151,8 @@ exit code 0
 fn chains_run_fused() {
     let said = "\
 chains as fused: the plan says so
-array 1: 1 trial as job 0[].pbshead
-array 2: 1 trial as job 1[].pbshead
+array 1: 4 trials as job 0[].pbshead
+array 2: 2 trials as job 1[].pbshead
 array 3: 1 trial as job 2[].pbshead
 s: 7 trials submitted as 3 arrays (5 scheduler calls)
 jobs: 0[].pbshead 1[].pbshead 2[].pbshead

@@ -136,11 +136,20 @@ fn a_cancelled_link_stops_its_chain_and_no_other() {
 }
 
 #[test]
-fn a_trial_of_a_fused_chain_takes_its_chain_with_it() {
+fn a_fused_chain_is_cancelled_as_the_one_job_it_is() {
     let pbs = pbs(1);
     pbs.submit(&chains("fused"), &[]).ok();
     begun(&pbs, 0);
     let ran = pbs.world.run(&["cancel", "--trial", "4"]);
+    assert_eq!(
+        ran.whole(),
+        "\
+error: trial 4 is in one job with the rest of its chain: trial 3 has not ended either
+hint: name all trials of the chain that have not ended
+exit code 2
+"
+    );
+    let ran = pbs.world.run(&["cancel", "--trial", "3", "--trial", "4", "--trial", "5"]);
     assert_eq!(ran.whole(), "s: cancelled 3 trials: 0[1].pbshead\nexit code 0\n");
     (0..6).for_each(|trial| go(&pbs, trial));
     pbs.wait_idle();

@@ -195,7 +195,7 @@ exit code 2
 #[test]
 fn a_folder_that_cannot_travel_is_refused_before_anything() {
     let pbs = pbs();
-    for name in ["a,b", "it's", "say \"it\"", "back\\slash"] {
+    for name in ["a,b", "it's", "say \"it\"", "back\\slash", "caf\u{e9}", "^array_index^"] {
         pbs.world.write(&format!("{name}/plan.toml"), &plan(1, ""));
         let ran = pbs.world.run(&["submit", "--pbs", &format!("{name}/plan.toml")]);
         assert_eq!(
@@ -203,7 +203,7 @@ fn a_folder_that_cannot_travel_is_refused_before_anything() {
             format!(
                 "\
 error: PBS cannot pass on the path `$WORLD/{name}/results/s`
-hint: use a folder without commas, quotes and backslashes in its name
+hint: use a folder whose path has ASCII letters alone, and no comma, quote, backslash or `^`
 exit code 2
 "
             )
@@ -216,7 +216,7 @@ exit code 2
 #[test]
 fn what_else_a_name_can_hold_arrives() {
     let pbs = pbs();
-    let name = "it has 100% $HOME `id` \\ é #;&|*".replace('\\', "{{ a }}");
+    let name = "it has 100% $HOME `id` \\ #;&|*".replace('\\', "{{ a }}");
     pbs.world.write(&format!("{name}/plan.toml"), &plan(2, ""));
     pbs.world.run(&["submit", "--pbs", &format!("{name}/plan.toml")]).ok();
     pbs.wait_idle();
