@@ -1,6 +1,9 @@
 //! From records to one table: a row a trial, columns for what every trial has, then its parameters,
 //! then its metrics. Reads the tree alone.
 
+mod read;
+pub mod whole;
+
 use std::collections::{BTreeSet, HashMap};
 
 use anyhow::Result;
@@ -8,13 +11,13 @@ use rayon::prelude::*;
 use serde_json::{Map, Value};
 
 use crate::fault::Fault;
-use crate::plan::OnFailure;
 use crate::plan::value::float_text;
-use crate::standing::{self, State, Witness};
+use crate::standing::State;
 use crate::tree::records::{self, Attempt, Record};
 use crate::tree::table::{self, Row};
-use crate::tree::{Identity, Tree, journal::Journal, lock, waves};
+use crate::tree::{Identity, Tree};
 use crate::words;
+use read::Read;
 
 /// The columns every table has, before parameters and metrics.
 pub const FIXED: [&str; 10] = [
@@ -126,26 +129,7 @@ impl Columns {
 }
 
 fn of_sweep(tree: &Tree) -> Result<Vec<Line>> {
-    let rows = table::rows(tree)?;
-    let heads = table::heads(tree)?;
-    let records = records::all(tree)?;
-    let journal = Journal::read(tree)?;
-    let mut submitted: BTreeSet<u64> = BTreeSet::new();
-    for wave in waves::read(tree)? {
-        let map = waves::map(tree, wave.wave)?;
-        for array in wave.arrays.iter().filter(|a| journal.job(a.array).is_some()) {
-            submitted.extend(array.trials(&map));
-        }
-    }
-    let witness = Witness {
-        element: &|_| None,
-        submitted: &|trial| submitted.contains(&trial),
-        asked: false,
-        believes_ends: false,
-        executor: lock::is_held(tree),
-        on_failure: heads.last().map_or(OnFailure::Stop, |h| h.run.on_failure),
-    };
-    let standings = standing::of(&rows, &records, &witness);
+    let Read { rows, standings, records } = read::read(tree)?;
     Ok(rows
         .par_iter()
         .zip(standings.par_iter())

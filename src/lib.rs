@@ -10,7 +10,7 @@
 //! | 3 | [`graph`], [`tree`] |
 //! | 4 | [`render`] |
 //! | 5 | [`scheduler`], [`standing`], [`status`] |
-//! | 6 | [`submit`], [`collect`], [`doctor`], [`project`], [`worker`] |
+//! | 6 | [`submit`], [`collect`], [`doctor`], [`project`], [`worker`], [`pull`], [`watch`] |
 //! | 7 | [`cli`] |
 
 pub mod fault;
@@ -41,7 +41,9 @@ pub mod status;
 pub mod collect;
 pub mod doctor;
 pub mod project;
+pub mod pull;
 pub mod submit;
+pub mod watch;
 pub mod worker;
 
 pub mod cli;

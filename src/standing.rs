@@ -245,7 +245,7 @@ mod tests {
             peak_memory: 0,
             result: None,
         });
-        let attempt = Attempt { start, end, stopped: None, metrics: vec![], run: 1 };
+        let attempt = Attempt { start, end, stopped: None, metrics: vec![], run: 1, bundle: None };
         Record { attempts: vec![attempt], ..Record::default() }
     }
 

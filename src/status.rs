@@ -1,5 +1,8 @@
 //! The state of a sweep: its tree, and one call of its scheduler.
 
+mod agents;
+pub mod pilots;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
@@ -16,6 +19,7 @@ use crate::tree::lock;
 use crate::tree::records::{self, Outcome, Record};
 use crate::tree::table::{self, Row};
 use crate::tree::{Identity, Tree, waves};
+use pilots::{Given, Pilots};
 
 /// All that is known of a sweep.
 pub struct Status {
@@ -35,6 +39,8 @@ pub struct Status {
     pub calls: u32,
     /// Job ids of its arrays.
     pub jobs: Vec<String>,
+    /// Its pilot jobs that have not ended, while trials are open.
+    pub pilots: Vec<Pilots>,
     asked: bool,
 }
 
@@ -54,9 +60,11 @@ pub fn of(
     let mut records = records::all(&tree)?;
     let journal = Journal::read(&tree)?;
     let mut places: HashMap<u64, (u32, u64)> = HashMap::new();
-    // Trials that share an element with the one before them in their chain.
+    // Trials that share an element with others, and the one that it runs before each of them.
     let mut fused: HashSet<u64> = HashSet::new();
-    for wave in waves::read(&tree)? {
+    let mut ahead: HashMap<u64, u64> = HashMap::new();
+    let waves = waves::read(&tree)?;
+    for wave in &waves {
         let map = waves::map(&tree, wave.wave)?;
         for array in &wave.arrays {
             for (index, _, trial) in array.places(&map) {
@@ -66,7 +74,11 @@ pub fn of(
                 } else {
                     fused.remove(&trial);
                 }
+                ahead.remove(&trial);
             }
+            let trials = array.trials(&map);
+            let later = trials.iter().skip(array.count as usize);
+            ahead.extend(later.zip(trials).map(|(later, earlier)| (*later, *earlier)));
         }
     }
     let is_pbs = journal.site.as_ref().is_some_and(|(scheduler, _)| scheduler == "pbs");
@@ -89,6 +101,7 @@ pub fn of(
         })
     };
     let open: Vec<u64> = rows.iter().map(|row| row.id).filter(|id| is_open(*id)).collect();
+    let given = pilots::given(&waves, &journal);
     let (elements, asked, witness) = if jobs.is_empty() {
         (HashMap::new(), true, "the results tree alone: no job was submitted".to_owned())
     } else if !ask {
@@ -102,7 +115,10 @@ pub fn of(
                 let (array, index) = places.get(trial)?;
                 Some((journal.job(*array)?.to_owned(), *index))
             });
-            let elements: Vec<(String, u64)> = elements.collect();
+            let mut elements: Vec<(String, u64)> = elements.collect();
+            if !open.is_empty() {
+                elements.extend(given.iter().flat_map(Given::elements));
+            }
             if is_pbs {
                 ask_pbs(&mut calls, &elements, accounting)
             } else {
@@ -111,6 +127,13 @@ pub fn of(
         }
     };
     let executor = lock::is_held(&tree);
+    let pilots = pilots::read(&given, &elements);
+    let agents = agents::Words::read(&tree, &records, &pilots)?;
+    let witness = match (agents.seen.is_empty(), jobs.is_empty()) {
+        (true, _) => witness,
+        (false, true) => format!("the results tree: {}", agents.seen),
+        (false, false) => format!("{witness}; {}", agents.seen),
+    };
     // A trial may have ended between the reading of its record and the scheduler's answer: what looks
     // as if it had left no end is looked at again.
     for trial in open.into_iter().filter(|_| asked) {
@@ -141,6 +164,9 @@ pub fn of(
         let before: HashMap<u64, Option<u64>> = rows.iter().map(|r| (r.id, r.after)).collect();
         // An element that runs a whole chain runs one trial of it at a time.
         let element = |trial: u64| {
+            if let Some(word) = agents.of(trial) {
+                return Some(word);
+            }
             let element = of_place(trial)?;
             if !fused.contains(&trial) {
                 return Some(element);
@@ -156,8 +182,14 @@ pub fn of(
             }
             let done = |id: u64| records.get(&id).and_then(Record::outcome) == Some(Outcome::Done);
             let first = before.get(&trial).copied().flatten();
-            let behind =
-                record.is_none() && first.is_some_and(|id| fused.contains(&id) && !done(id));
+            let is_over = |id: &u64| {
+                records.get(id).is_some_and(|r| {
+                    r.skipped.is_some() || (r.outcome().is_some() && !r.may_go_on(attempts))
+                })
+            };
+            let behind = record.is_none()
+                && (first.is_some_and(|id| fused.contains(&id) && !done(id))
+                    || ahead.get(&trial).is_some_and(|id| !is_over(id)));
             let waits = Element {
                 state: Word::Queued("behind the trial before it".to_owned()),
                 reason: String::new(),
@@ -171,12 +203,13 @@ pub fn of(
             submitted: &submitted,
             asked,
             believes_ends: !is_pbs,
-            executor,
+            executor: executor || agents.alive,
             on_failure: heads.last().map_or(OnFailure::Stop, |h| h.run.on_failure),
         };
         standing::of(&rows, &records, &witness)
     };
-    Ok(Status { tree, identity, rows, standings, records, witness, calls: calls.made, jobs, asked })
+    let calls = calls.made;
+    Ok(Status { tree, identity, rows, standings, records, witness, calls, jobs, pilots, asked })
 }
 
 /// PBS is asked once for the jobs of the trials that are open: with its history, where it keeps one.

@@ -12,7 +12,8 @@ use super::{Context, sweeps};
 use crate::collect::{self, Goal, Table, text};
 use crate::fault::Fault;
 use crate::host::disk;
-use crate::submit::grow::Diff;
+use crate::submit::Source;
+use crate::submit::grow::{self, Diff};
 use crate::tree::Tree;
 use crate::words::{self, count};
 
@@ -25,6 +26,8 @@ enum Format {
     Csv,
     /// One JSON object a line
     Jsonl,
+    /// One JSON object a line, as recorded: parameters nested, the result whole, why and how a trial failed
+    Records,
 }
 
 /// Make one table of all results: a row a trial with its state, parameters and metrics
@@ -38,6 +41,9 @@ pub(crate) struct Args {
     /// How to write it
     #[arg(long, value_enum)]
     format: Option<Format>,
+    /// Only the trials of the plan as it is now, in its order, of one sweep, with --format records
+    #[arg(long, conflicts_with_all = ["steps", "all"])]
+    planned: bool,
     /// Learning curves: a row a metric line instead of a row a trial
     #[arg(long)]
     steps: bool,
@@ -70,6 +76,14 @@ pub(crate) struct BestArgs {
 }
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
+    if let Some(Format::Records) = args.format {
+        let bytes = records(args, context)?;
+        let n = bytes.iter().filter(|byte| **byte == b'\n').count();
+        return write(args, n, "trial", &bytes, context);
+    }
+    if args.planned {
+        return Err(Fault::request("`--planned` needs `--format records`").into());
+    }
     let sweeps = sweeps::find(&args.sweeps, context)?;
     let table = if args.steps { collect::steps(&sweeps)? } else { collect::collect(&sweeps)? };
     let format = match (args.format, args.output.as_ref().and_then(|p| p.extension()?.to_str())) {
@@ -87,24 +101,36 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     };
     let bytes = match format {
         Format::Csv => csv(&table)?,
-        Format::Jsonl => jsonl(&table)?,
+        Format::Jsonl | Format::Records => jsonl(&table)?,
         Format::Table => {
             let wide = args.all || args.output.is_some() || !std::io::stdout().is_terminal();
             people(&table, &all_rows(&table), wide).into_bytes()
         }
     };
+    write(args, table.rows.len(), "row", &bytes, context)
+}
+
+fn write(args: &Args, n: usize, of: &str, bytes: &[u8], context: &Context) -> Result<u8> {
     match &args.output {
         Some(path) => {
-            disk::write_whole(path, &bytes)?;
-            context.out.say(&format!(
-                "{} in {}",
-                count(table.rows.len() as u64, "row"),
-                path.display()
-            ));
+            disk::write_whole(path, bytes)?;
+            context.out.say(&format!("{} in {}", count(n as u64, of), path.display()));
         }
-        None => context.out.raw(&bytes),
+        None => context.out.raw(bytes),
     }
     Ok(0)
+}
+
+/// The trials of one sweep as they are recorded.
+fn records(args: &Args, context: &Context) -> Result<Vec<u8>> {
+    let (tree, _) = sweeps::one(&args.sweeps, context)?;
+    if !args.planned {
+        return collect::whole::lines(&tree, None);
+    }
+    let named = args.sweeps.first().map(PathBuf::from).filter(|path| path.is_file());
+    let source = Source::read(&named.unwrap_or_else(|| tree.plan()))?;
+    let places = grow::diff(&tree, &source)?.places;
+    collect::whole::lines(&tree, Some(&places))
 }
 
 pub(super) fn best(args: &BestArgs, context: &Context) -> Result<u8> {

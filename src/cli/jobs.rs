@@ -57,6 +57,11 @@ fn run(what: &What, wish: Wish, word: &str, context: &Context) -> Result<u8> {
     let named: Vec<String> = what.sweep.iter().cloned().collect();
     let (tree, identity) = sweeps::one(&named, context)?;
     let done = control::control(&tree, &identity, &what.trials, wish, &site, &context.vars)?;
+    if done.ids.is_empty() && done.is_halted {
+        let text = "cancelled: agents end what they run and take no more of it";
+        context.out.say(&format!("{}: {text}", identity.name));
+        return Ok(0);
+    }
     if done.ids.is_empty() && lock::is_held(&tree) {
         return Err(Fault::request(format!("{} is run by a `hpcsweep submit`", identity.name))
             .hint("press Ctrl-C there; its trials end and are recorded")

@@ -6,7 +6,9 @@ use super::{Context, sweeps};
 use crate::fault::Fault;
 use crate::host::disk;
 use crate::submit::wave::Waves;
-use crate::tree::records;
+use crate::tree::Tree;
+use crate::tree::bundle::{self, Place};
+use crate::tree::records::{self, Attempt};
 
 /// Print what a trial printed
 #[derive(Debug, clap::Args)]
@@ -24,6 +26,11 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let (record, next) = records::of_trial(&tree, args.trial)?;
     for run in 1..next {
         context.out.raw(&disk::read_bytes_if_there(&tree.log(args.trial, run))?);
+    }
+    for attempt in &record.attempts {
+        if let Some(place) = &attempt.bundle {
+            context.out.raw(&output_of(&tree, args.trial, attempt, place)?);
+        }
     }
     // What the scheduler and the launcher had to say; there is a file only where they had.
     let mut jobs = Vec::new();
@@ -43,4 +50,20 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         return Err(Fault::request(sentence).hint("`hpcsweep status` says how it stands").into());
     }
     Ok(0)
+}
+
+/// What an attempt has printed that an agent has run: a part of the log of its slot.
+fn output_of(tree: &Tree, trial: u64, attempt: &Attempt, place: &Place) -> Result<Vec<u8>> {
+    let path = bundle::path(tree, &place.agent, &format!("{}.log", place.slot));
+    match place.log {
+        Some((from, len)) => disk::read_at(&path, from, len),
+        None if attempt.outcome().is_some() => Ok(Vec::new()),
+        // It runs: what stands behind the end of the one before it in its slot.
+        None => {
+            let bytes = disk::read_bytes_if_there(&bundle::path(tree, &place.agent, "jsonl"))?;
+            let (lines, ..) = bundle::lines(&bytes, 0);
+            let from = bundle::log_begins(&lines, trial, attempt.start.attempt, place.slot);
+            if path.exists() { disk::read_at(&path, from, u64::MAX >> 1) } else { Ok(Vec::new()) }
+        }
+    }
 }

@@ -10,12 +10,14 @@ mod launch;
 mod logs;
 mod out;
 mod plan;
+mod pull;
 mod site;
 mod smoke;
 mod status;
 mod submit;
 mod sweeps;
 mod templates;
+mod watch;
 mod worker;
 
 use std::path::{Path, PathBuf};
@@ -51,6 +53,7 @@ enum Verb {
     Plan(plan::Args),
     Submit(submit::Args),
     Status(status::Args),
+    Watch(watch::Args),
     Collect(collect::Args),
     Best(collect::BestArgs),
     Logs(logs::Args),
@@ -113,13 +116,14 @@ pub fn main() -> ExitCode {
         Verb::Plan(args) => plan::run(&args, &context),
         Verb::Submit(args) => submit::run(&args, &context),
         Verb::Status(args) => status::run(&args, &context),
+        Verb::Watch(args) => watch::run(&args, &context),
         Verb::Collect(args) => collect::run(&args, &context),
         Verb::Best(args) => collect::best(&args, &context),
         Verb::Logs(args) => logs::run(&args, &context),
         Verb::Cancel(args) => jobs::cancel(&args, &context),
         Verb::Hold(args) => jobs::hold(&args, &context),
         Verb::Release(args) => jobs::release(&args, &context),
-        Verb::Worker(args) => worker::run(args, context.vars, &context.out),
+        Verb::Worker(args) => worker::run(args, context),
         Verb::Launch(args) => launch::run(&args, &context),
         Verb::TmAgent(args) => launch::agent(&args, &context),
         Verb::Templates(args) => templates::run(&args, &context),

@@ -3,6 +3,13 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use ratatui::DefaultTerminal;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::cursor::Show;
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
 use unicode_width::UnicodeWidthStr;
 
 use crate::words;
@@ -34,6 +41,16 @@ impl Out {
         }
     }
 
+    /// Bytes of data for a program that waits for them.
+    ///
+    /// # Errors
+    /// When nobody reads them any more.
+    pub(super) fn line_now(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(bytes)?;
+        out.flush()
+    }
+
     /// A line of talk.
     #[expect(clippy::print_stderr, reason = "this is the place that prints")]
     pub(super) fn say(&self, text: &str) {
@@ -41,6 +58,56 @@ impl Out {
             eprintln!("{text}");
         }
     }
+}
+
+/// The terminal as a screen of its own. It is as before when this is dropped, and when the program panics.
+pub(super) struct Screen {
+    terminal: DefaultTerminal,
+}
+
+impl Screen {
+    /// Takes the terminal.
+    ///
+    /// # Errors
+    /// When standard output is none.
+    pub(super) fn open() -> io::Result<Self> {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            leave_screen();
+            before(info);
+        }));
+        let open = || {
+            enable_raw_mode()?;
+            execute!(io::stdout(), EnterAlternateScreen)?;
+            ratatui::Terminal::new(CrosstermBackend::new(io::stdout()))
+        };
+        match open() {
+            Ok(terminal) => Ok(Self { terminal }),
+            Err(error) => {
+                leave_screen();
+                Err(error)
+            }
+        }
+    }
+
+    /// Draws what has changed.
+    ///
+    /// # Errors
+    /// When the terminal has gone.
+    pub(super) fn draw(&mut self, draw: impl FnOnce(&mut ratatui::Frame<'_>)) -> io::Result<()> {
+        self.terminal.draw(draw).map(|_| ())
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        leave_screen();
+    }
+}
+
+fn leave_screen() {
+    let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
+    let _ = disable_raw_mode();
 }
 
 /// Prints an error the way all errors look.

@@ -11,14 +11,15 @@ use super::Context;
 use super::out::aligned;
 use crate::collect::text;
 use crate::graph::Mapping;
-use crate::plan::OnFailure;
+use crate::plan::{Mode, OnFailure};
 use crate::render::context::{self as names, SiteWords};
 use crate::scheduler::Limits;
 use crate::site::{SchedulerKind, Site};
 use crate::submit::mapping::{Mapped, Rules};
+use crate::submit::pilots::{self, Ask};
 use crate::submit::preview::{self, Preview};
 use crate::submit::{self, Source};
-use crate::tree::waves;
+use crate::tree::waves::{self, Pilot};
 use crate::words::{count, thousands};
 
 /// Show what a plan would do: trials, chains, arrays, directives, calls, hours; writes nothing
@@ -51,11 +52,15 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         (_, true) => SchedulerKind::Pbs,
         _ => site.scheduler.kind,
     };
-    show(&source, &site, kind, args.templates.as_deref(), args.json, args.all, context)?;
+    let pull = source.plan.schedule.mode == Mode::Pull;
+    let pilots = pull.then(pilots::Options::default);
+    let templates = args.templates.as_deref();
+    show(&source, &site, kind, templates, args.json, args.all, pilots.as_ref(), context)?;
     Ok(0)
 }
 
-/// Prints the preview of a plan; also `submit --dry-run`.
+/// Prints the preview of a plan; also `submit --dry-run`. `pilots`: in pull mode.
+#[expect(clippy::too_many_arguments, reason = "what two verbs have chosen")]
 pub(super) fn show(
     source: &Source,
     site: &Site,
@@ -63,15 +68,18 @@ pub(super) fn show(
     templates: Option<&std::path::Path>,
     json: bool,
     all: bool,
+    pilots: Option<&pilots::Options>,
     context: &Context,
 ) -> Result<()> {
     // A plan that runs here is shown as the arrays it would be.
     let kind = if kind == SchedulerKind::Pbs { kind } else { SchedulerKind::Slurm };
+    source.plan.run.refuse_function()?;
     submit::check_caps(&source.plan, site, kind)?;
-    let size = site.limits.max_array_size.or(site.caps.max_array_size);
     let own = if kind == SchedulerKind::Pbs { 10_000 } else { 1001 };
     let limits = Limits {
-        max_array_size: size
+        max_array_size: site
+            .limits
+            .max_array_size
             .or(Some(own))
             .map(|size| site.caps.max_array_size.map_or(size, |cap| size.min(cap))),
         max_array_tasks: site.limits.max_array_tasks,
@@ -80,13 +88,15 @@ pub(super) fn show(
     let rules = Rules {
         kind,
         chains: source.plan.schedule.chains,
+        pack: source.plan.schedule.pack,
         elements: limits.elements(),
         max_calls: site.limits.max_calls,
         max_walltime_s: site.caps.max_walltime_s,
         max_running: source.plan.schedule.max_running.map(u64::from),
         cannot_throttle: false,
     };
-    let preview = preview::of(source, &rules)?;
+    let pilots = pilots.map(|options| Ask::of(&source.plan, options));
+    let preview = preview::of(source, &rules, pilots.as_ref())?;
     let arrays = render(&preview, source, site, templates)?;
     if json {
         write_json(&preview, &arrays, context)
@@ -132,6 +142,8 @@ fn render(
                 wait: Vec::new(),
                 on_failure: OnFailure::Stop,
                 resources: (*preview.shapes[a.shape as usize]).clone(),
+                walltimes_s: Vec::new(),
+                pilot: preview.pilots.as_ref().map(|(_, pilot)| *pilot),
             };
             let name = format!("{}.<token>.{}", source.plan.name, i + 1);
             let worker = vec!["hpcsweep".to_owned(), "worker".to_owned()];
@@ -181,8 +193,9 @@ fn people(preview: &Preview<'_>, arrays: &[preview::Array], all: bool) -> String
         text.push_str(&times(preview, all));
         text.push('\n');
     }
+    let elements = if preview.pilots.is_some() { "pilots" } else { "elements" };
     let head: Vec<String> =
-        ["array", "block", "link", "elements", "after", "request"].map(str::to_owned).to_vec();
+        ["array", "block", "link", elements, "after", "request"].map(str::to_owned).to_vec();
     let most = if all || arrays.len() <= 40 { arrays.len() } else { 20 };
     let rows: Vec<Vec<String>> = arrays[..most]
         .iter()
@@ -225,14 +238,17 @@ fn people(preview: &Preview<'_>, arrays: &[preview::Array], all: bool) -> String
         let Mapped { mapping, why } = &preview.mapped;
         let _ = writeln!(text, "\nchains as {}: {why}", mapping.word());
     }
+    let what = preview.pilots.as_ref().map_or_else(
+        || format!("arrays of at most {} elements", thousands(preview.element_limit)),
+        |(words, _)| words.clone(),
+    );
     let hours =
         |h: Option<f64>| h.map_or_else(|| "unknown (no walltime)".into(), |h| format!("{h:.2}"));
     let _ = writeln!(
         text,
-        "\nscheduler calls to submit: {} ({} of {call}, arrays of at most {} elements)\ncore-hours asked for: {}\nGPU-hours asked for: {}",
+        "\nscheduler calls to submit: {} ({} of {call}, {what})\ncore-hours asked for: {}\nGPU-hours asked for: {}",
         thousands(preview.calls() as u64),
         thousands(arrays.len() as u64),
-        thousands(preview.element_limit),
         hours(preview.core_hours),
         hours(preview.gpu_hours),
     );
@@ -361,6 +377,7 @@ fn write_json(preview: &Preview<'_>, arrays: &[preview::Array], context: &Contex
         submit_calls: usize,
         chains_as: &'static str,
         chains_why: &'a str,
+        pilots: Option<Pilot>,
         max_array_size: u64,
         core_hours: Option<f64>,
         gpu_hours: Option<f64>,
@@ -376,6 +393,7 @@ fn write_json(preview: &Preview<'_>, arrays: &[preview::Array], context: &Contex
         submit_calls: arrays.len(),
         chains_as: preview.mapped.mapping.word(),
         chains_why: &preview.mapped.why,
+        pilots: preview.pilots.as_ref().map(|(_, pilot)| *pilot),
         max_array_size: preview.element_limit,
         core_hours: preview.core_hours,
         gpu_hours: preview.gpu_hours,

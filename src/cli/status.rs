@@ -82,6 +82,7 @@ fn as_json(status: &Status) -> serde_json::Value {
         "witness": status.witness,
         "scheduler_calls": status.calls,
         "jobs": status.jobs,
+        "pilots": status.pilots,
         "trials": trials,
     })
 }

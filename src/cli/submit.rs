@@ -6,11 +6,12 @@ use std::time::Instant;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Context, collect, plan, smoke, sweeps};
+use super::{Context, collect, plan, pull, smoke, sweeps};
 use crate::fault::Fault;
+use crate::plan::{Mode, Plan};
 use crate::site::{SchedulerKind, Site};
 use crate::submit::local::{self, News};
-use crate::submit::{Source, batch};
+use crate::submit::{Source, batch, pilots};
 use crate::tree::records::Outcome;
 use crate::words::{count, duration, short};
 
@@ -41,6 +42,17 @@ pub(crate) struct Args {
     /// Run trials again that ended without success: failed, timed out, interrupted, cancelled, lost, skipped
     #[arg(long)]
     retry: bool,
+    /// Deal the trials to agents, which take them by themselves, and submit these: with --local one that runs here
+    ///
+    /// As `mode = "pull"` under `[schedule]`.
+    #[arg(long)]
+    pull: bool,
+    /// Pull mode: submit at most this many pilot jobs, each an agent on a node
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    workers: Option<u32>,
+    /// Pull mode: each agent runs this many trials at once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    slots: Option<u32>,
     /// Only show what would be done
     #[arg(long)]
     dry_run: bool,
@@ -66,12 +78,25 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         _ if args.pbs => SchedulerKind::Pbs,
         _ => site.scheduler.kind,
     };
+    let pilots = pull_mode(args, &source.plan)?;
     if args.dry_run {
-        plan::show(&source, &site, kind, args.templates.as_deref(), args.json, false, context)?;
+        let (templates, json) = (args.templates.as_deref(), args.json);
+        plan::show(&source, &site, kind, templates, json, false, pilots.as_ref(), context)?;
         return Ok(0);
     }
     if let Some(trial) = args.smoke {
         return smoke::run(source, trial, args.templates.as_deref(), &site, context);
+    }
+    if let Some(options) = pilots {
+        let templates = source.templates(args.templates.as_deref(), &site)?;
+        return match kind {
+            SchedulerKind::Slurm | SchedulerKind::Pbs => {
+                pull::submit(&source, &site, &templates, &options, kind, context)
+            }
+            SchedulerKind::Local | SchedulerKind::Auto => {
+                pull::submit_here(&source, &site, &templates, &options, context)
+            }
+        };
     }
     match kind {
         SchedulerKind::Slurm | SchedulerKind::Pbs => {
@@ -79,6 +104,31 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         }
         SchedulerKind::Local | SchedulerKind::Auto => here(args, &source, &site, context),
     }
+}
+
+/// What pull mode is asked for; `None` where the plan's trials are elements of arrays.
+fn pull_mode(args: &Args, plan: &Plan) -> Result<Option<pilots::Options>> {
+    if !args.pull && plan.schedule.mode != Mode::Pull {
+        for (name, value) in [("--workers", args.workers), ("--slots", args.slots)] {
+            if value.is_some() {
+                return Err(Fault::request(format!("`{name}` belongs to pull mode"))
+                    .hint("add `--pull`, or write `mode = \"pull\"` under `[schedule]`")
+                    .into());
+            }
+        }
+        return Ok(None);
+    }
+    if plan.schedule.pack.is_some() {
+        return Err(Fault::request("agents take trials one by one: `pack` belongs to arrays")
+            .hint("leave `pack` out under `[schedule]`, or `--pull` here")
+            .into());
+    }
+    Ok(Some(pilots::Options {
+        workers: args.workers,
+        slots: args.slots.or(args.jobs),
+        max_running: args.max_running,
+        retry: args.retry,
+    }))
 }
 
 fn to_scheduler(
@@ -224,7 +274,7 @@ fn here(args: &Args, source: &Source, site: &Site, context: &Context) -> Result<
 }
 
 /// Trials that an earlier plan brought stay in the sweep, but are not run any more.
-fn say_dropped(dropped: u64, context: &Context) {
+pub(super) fn say_dropped(dropped: u64, context: &Context) {
     if dropped > 0 {
         let (of, are) = (count(dropped, "trial"), if dropped == 1 { "is" } else { "are" });
         context.out.say(&format!("{of} of earlier plans {are} not in this one: left alone"));

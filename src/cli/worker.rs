@@ -5,9 +5,13 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::out::Out;
+use super::{Context, pull};
 use crate::fault::Fault;
 use crate::host::{Vars, vars};
+use crate::plan::Resources;
+use crate::pull::agent::Options;
 use crate::rank;
+use crate::units::{WALLTIME_FORMS, parse_walltime};
 use crate::worker::{self, Request, Which};
 
 /// Run one trial as one of its ranks (job scripts call this)
@@ -21,8 +25,31 @@ pub(crate) struct Args {
     /// With --explain: write JSON
     #[arg(long, requires = "explain")]
     json: bool,
+    /// Take trials from this sweep (its folder, or its plan) until none is left, as one of any number of agents
+    ///
+    /// Agents may be started at any time on any host that sees the folder. With a plan that was not submitted
+    /// yet, one of them lays it down.
+    #[arg(long, value_name = "SWEEP|PLAN", conflicts_with_all = ["explain", "sweep", "trial", "wave"])]
+    pull: Option<String>,
+    /// With --pull: run so many trials at once, instead of as many as the plan says or cores and GPUs allow
+    #[arg(long, value_name = "N", requires = "pull", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    slots: Option<u32>,
+    /// With --pull: hand the trials, one by one, to the process that has started this one (docs/serve.md)
+    ///
+    /// For programs that call a function of their own: one JSON object a line on standard output and input.
+    #[arg(long, requires = "pull", conflicts_with = "slots")]
+    serve: bool,
+    /// With --pull: the host is this agent's for so long; it ends before (`2h`; by default what the scheduler says)
+    #[arg(long, value_name = "TIME", requires = "pull", value_parser = time)]
+    time_left: Option<u64>,
+    /// With --pull: go when nothing is left to take and two other agents are there to see to the rest
+    #[arg(long, requires = "pull")]
+    may_go: bool,
+    /// With --pull PLAN: take trials again that ended without success
+    #[arg(long, requires = "pull")]
+    retry: bool,
     /// The sweep's folder
-    #[arg(long, value_name = "DIR", required_unless_present = "explain")]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["explain", "pull"])]
     sweep: Option<PathBuf>,
     /// Run this trial
     #[arg(long, value_name = "N", conflicts_with = "wave")]
@@ -36,9 +63,9 @@ pub(crate) struct Args {
     /// and how many elements it has
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// Of an element that runs a whole chain, this trial of it
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    link: u64,
+    /// Of an element that runs several trials one after the other, this one of them
+    #[arg(long, value_name = "N")]
+    link: Option<u64>,
     /// The index of the element, where the launcher does not pass on what the scheduler has set
     #[arg(long, value_name = "N")]
     index: Option<u64>,
@@ -48,9 +75,33 @@ pub(crate) struct Args {
     /// Run only if the chain has not stopped before this trial
     #[arg(long)]
     gate: bool,
+    /// What the plan asked for when the job was submitted, where that is not in the table of trials: a JSON
+    /// list of one request, or of one for each link
+    #[arg(long, value_name = "JSON")]
+    resources: Option<String>,
 }
 
-pub(super) fn run(args: Args, mut vars: Vars, out: &Out) -> Result<u8> {
+fn time(text: &str) -> Result<u64, String> {
+    parse_walltime(text).ok_or_else(|| WALLTIME_FORMS.to_owned())
+}
+
+pub(super) fn run(args: Args, context: Context) -> Result<u8> {
+    if let Some(what) = &args.pull {
+        let options = Options {
+            slots: args.slots,
+            time_left_s: args.time_left.map(|s| s as f64),
+            may_go: args.may_go,
+        };
+        return match args.serve {
+            true => pull::serve(what, &options, args.retry, &context),
+            false => pull::run(what, &options, args.retry, &context),
+        };
+    }
+    let Context { out, vars, .. } = context;
+    run_one(args, vars, &out)
+}
+
+fn run_one(args: Args, mut vars: Vars, out: &Out) -> Result<u8> {
     if args.explain {
         let host = vars::node_name(&vars);
         let rank = worker::derive_rank(&vars, &host)?;
@@ -64,7 +115,7 @@ pub(super) fn run(args: Args, mut vars: Vars, out: &Out) -> Result<u8> {
     let which = match (args.trial, args.wave, args.first, args.count) {
         (Some(trial), ..) => Which::Trial(trial),
         (None, Some(wave), Some(first), Some(count)) => {
-            Which::Element { wave, first, count, link: args.link }
+            Which::Element { wave, first, count, link: args.link.unwrap_or(0) }
         }
         _ => {
             return Err(Fault::request("which trial? `--trial N` is missing")
@@ -81,6 +132,10 @@ pub(super) fn run(args: Args, mut vars: Vars, out: &Out) -> Result<u8> {
         let index = args.index.unwrap_or(0);
         vars.insert("PBS_ARRAY_INDEX".to_owned(), index.to_string());
     }
-    let code = worker::run(&Request { sweep, which, gate: args.gate }, vars)?;
+    let link = args.link.unwrap_or(0);
+    let resources = args.resources.map(|text| Resources::of_link(&text, link)).transpose()?;
+    let is_shared = args.link.is_some();
+    let request = Request { sweep, which, gate: args.gate, resources, is_shared };
+    let code = worker::run(&request, vars, None)?;
     Ok(u8::try_from(code.clamp(0, 255)).unwrap_or(1))
 }

@@ -50,8 +50,20 @@ pub fn plan_as(
     match mapping {
         Mapping::Elementwise | Mapping::Barrier => Some(plan(nodes, limit, continues)),
         Mapping::Jobs => Some(jobs(nodes, limit, continues, lanes)),
-        Mapping::Fused => fused(nodes, limit, continues, &mut fuse),
+        Mapping::Fused => fused(nodes, limit, continues, 1, &mut fuse),
     }
+}
+
+/// As [`Mapping::Fused`], with `pack` chains one after the other in each element; what is left over of chains of
+/// one shape is an array of one element.
+pub fn packed(
+    nodes: &[Node],
+    limit: usize,
+    continues: &[bool],
+    pack: usize,
+    mut fuse: impl FnMut(&[u32]) -> Option<u32>,
+) -> Option<Graph> {
+    fused(nodes, limit, continues, pack.max(1), &mut fuse)
 }
 
 /// Calls that [`Mapping::Jobs`] takes: one a trial of a longer chain, and the arrays of the others.
@@ -112,6 +124,7 @@ fn fused(
     nodes: &[Node],
     limit: usize,
     continues: &[bool],
+    pack: usize,
     fuse: &mut impl FnMut(&[u32]) -> Option<u32>,
 ) -> Option<Graph> {
     let chains = Chains::new(nodes);
@@ -135,23 +148,29 @@ fn fused(
     };
     let mut block = 0;
     for (flag, shapes, members) in groups {
-        let shape = if shapes.len() == 1 { shapes[0] } else { fuse(&shapes)? };
-        for members in members.chunks(limit.max(1)) {
+        // Whole elements first; one more holds what is left over.
+        let (whole, rest) = members.split_at(members.len() / pack * pack);
+        let blocks = whole.chunks(limit.max(1) * pack).map(|members| (members, pack));
+        let last = (!rest.is_empty()).then_some((rest, rest.len()));
+        for (members, pack) in blocks.chain(last) {
+            let all = shapes.repeat(pack);
+            let shape = if all.len() == 1 { all[0] } else { fuse(&all)? };
             graph.arrays.push(Array {
                 block,
                 link: 0,
                 shape,
                 first: graph.order.len(),
-                count: members.len(),
-                links: shapes.len(),
+                count: members.len() / pack,
+                links: all.len(),
                 single: false,
                 after: None,
                 lane: None,
                 continues: flag,
             });
-            for link in 0..shapes.len() {
-                let trial = |&c: &usize| nodes[chains.of(c)[link] as usize].trial;
-                graph.order.extend(members.iter().map(trial));
+            for link in 0..all.len() {
+                let (behind, link) = (link / shapes.len(), link % shapes.len());
+                let trial = |of: &[usize]| nodes[chains.of(of[behind])[link] as usize].trial;
+                graph.order.extend(members.chunks(pack).map(trial));
             }
             block += 1;
         }
@@ -173,17 +192,8 @@ pub fn one_block_at_a_time(graph: &mut Graph) {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::tests::nodes;
     use super::*;
-
-    fn nodes(chains: &[Vec<u32>]) -> Vec<Node> {
-        let mut out = Vec::new();
-        for (chain, shapes) in chains.iter().enumerate() {
-            for &shape in shapes {
-                out.push(Node { trial: out.len() as u64, chain: chain as u32, shape });
-            }
-        }
-        out
-    }
 
     /// "block.link [trials] xLINKS job after lane" of every array.
     fn show(graph: &Graph) -> Vec<String> {
@@ -237,6 +247,23 @@ mod tests {
         let graph = plan_as(Mapping::Fused, &nodes, 100, &[], None, fuse).unwrap();
         assert_eq!(show(&graph), ["0.0 s10 [0, 3, 1, 4] x2", "1.0 s0 [2] x1", "2.0 s11 [5, 6] x2"]);
         assert!(plan_as(Mapping::Fused, &nodes, 100, &[], None, |_| None).is_none());
+    }
+
+    #[test]
+    fn a_packed_element_runs_chains_one_after_the_other() {
+        let fuse = |shapes: &[u32]| Some(10 * shapes.len() as u32);
+        let pack = |chains: &[Vec<u32>], limit| {
+            show(&packed(&nodes(chains), limit, &[], 2, fuse).unwrap())
+        };
+        // Five trials of one shape, two an element; one is left over. One of another shape.
+        let chains = [vec![0], vec![0], vec![1], vec![0], vec![0], vec![0]];
+        let all = ["0.0 s20 [0, 3, 1, 4] x2", "1.0 s0 [5] x1", "2.0 s1 [2] x1"];
+        assert_eq!(pack(&chains, 100), all);
+        let all = ["0.0 s20 [0, 1] x2", "1.0 s20 [3, 4] x2", "2.0 s0 [5] x1", "3.0 s1 [2] x1"];
+        assert_eq!(pack(&chains, 1), all);
+        // Chains of two: the links of one before those of the next.
+        let chains = [vec![0, 0], vec![0, 0], vec![0, 0], vec![0, 0]];
+        assert_eq!(pack(&chains, 100), ["0.0 s40 [0, 4, 1, 5, 2, 6, 3, 7] x4"]);
     }
 
     #[test]

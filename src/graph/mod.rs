@@ -34,8 +34,8 @@ pub struct Array {
     pub first: usize,
     /// How many elements it has, indices `0..count`.
     pub count: usize,
-    /// Links that each element runs one after the other: 1 unless chains are fused. Link `j` of element
-    /// `i` is `order[first + j * count + i]`.
+    /// Trials that each element runs one after the other: 1 unless chains are fused or packed. Trial `j` of
+    /// element `i` is `order[first + j * count + i]`.
     pub links: usize,
     /// Whether it is a plain job rather than an array; then it has one element.
     pub single: bool,
@@ -66,6 +66,25 @@ pub struct Graph {
     pub chains: usize,
     /// Length of the longest chain.
     pub longest: usize,
+}
+
+impl Graph {
+    /// One array of so many agents, which share these chains.
+    pub fn of_pilots(count: usize, shape: u32, chains: usize, longest: usize) -> Self {
+        let array = Array {
+            block: 0,
+            link: 0,
+            shape,
+            first: 0,
+            count,
+            links: 1,
+            single: false,
+            after: None,
+            lane: None,
+            continues: false,
+        };
+        Self { arrays: vec![array], order: Vec::new(), chains, longest }
+    }
 }
 
 /// Plans the arrays. `limit` is the largest number of elements of one array (MaxArraySize, as its
@@ -161,7 +180,7 @@ mod tests {
     use super::*;
 
     /// Chains given as lists of shapes; trials are numbered chain by chain.
-    fn nodes(chains: &[Vec<u32>]) -> Vec<Node> {
+    pub(super) fn nodes(chains: &[Vec<u32>]) -> Vec<Node> {
         let mut out = Vec::new();
         for (chain, shapes) in chains.iter().enumerate() {
             for &shape in shapes {

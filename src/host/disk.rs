@@ -86,12 +86,58 @@ pub fn read_at(path: &Path, offset: u64, len: u64) -> Result<Vec<u8>> {
     read().map_err(|e| fault("read", path, &e).into())
 }
 
+/// The last `len` bytes of a file, fewer if it is shorter; none if there is no such file.
+///
+/// # Errors
+/// When it exists but cannot be read.
+pub fn read_end(path: &Path, len: u64) -> Result<Vec<u8>> {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut file = File::open(path)?;
+        let end = file.seek(SeekFrom::End(0))?;
+        file.seek(SeekFrom::Start(end.saturating_sub(len)))?;
+        let mut bytes = Vec::new();
+        file.take(len).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    match read() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        other => other.map_err(|e| fault("read", path, &e).into()),
+    }
+}
+
+/// Length and time of change of a file, the latter in seconds since 1970; `None` if there is no such file.
+///
+/// # Errors
+/// When it cannot be looked at.
+pub fn stamp(path: &Path) -> Result<Option<(u64, f64)>> {
+    match fs::metadata(path) {
+        Ok(about) => {
+            let modified = about.modified().unwrap_or(std::time::UNIX_EPOCH);
+            let since = modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+            Ok(Some((about.len(), since.as_secs_f64())))
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(fault("look at", path, &e).into()),
+    }
+}
+
 /// Makes a folder and its parents.
 ///
 /// # Errors
 /// When one of them cannot be made.
 pub fn make_dir(path: &Path) -> Result<()> {
     fs::create_dir_all(path).map_err(|e| fault("make the folder", path, &e).into())
+}
+
+/// Makes a folder in one that exists; it may be there already.
+///
+/// # Errors
+/// When it cannot be made, also for want of the folder around it.
+pub fn make_folder(path: &Path) -> Result<()> {
+    match fs::create_dir(path) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other.map_err(|e| fault("make the folder", path, &e).into()),
+    }
 }
 
 /// Writes a whole file so that readers see the old one or the new one, never a part: written beside
@@ -187,6 +233,15 @@ pub fn aside(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}.{}.tmp", super::clock::short_token()))
 }
 
+/// Opens a file for appending, which is made where it is missing.
+///
+/// # Errors
+/// When it cannot be opened.
+pub fn open_to_append(path: &Path) -> Result<File> {
+    let open = OpenOptions::new().append(true).create(true).open(path);
+    open.map_err(|e| fault("open", path, &e).into())
+}
+
 /// Appends to a file, which is made where it is missing.
 ///
 /// # Errors
@@ -252,6 +307,22 @@ pub fn list(path: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// Whether a folder has this entry. One look at the open folder: one that is away is an error.
+///
+/// # Errors
+/// When the folder is not there or cannot be listed.
+pub fn has(folder: &Path, entry: &Path) -> Result<bool> {
+    let look = || -> io::Result<bool> {
+        for found in fs::read_dir(folder)? {
+            if Some(found?.file_name().as_os_str()) == entry.file_name() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
+    look().map_err(|e| fault("list", folder, &e).into())
+}
+
 /// The absolute form of a path, symbolic links kept (a results tree is often reached through one).
 pub fn absolute(path: &Path) -> PathBuf {
     let joined = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -284,6 +355,18 @@ pub fn age_by_server(path: &Path, beside: &Path) -> Result<std::time::Duration> 
     let age = measure();
     let _ = fs::remove_file(&probe);
     age.map_err(|e| fault("look at the age of", path, &e).into())
+}
+
+/// Sets a file's times to now, by the clock of whoever keeps the file: an NFS server stamps it itself.
+///
+/// # Errors
+/// What the system says.
+pub fn touch(path: &Path) -> io::Result<()> {
+    use nix::sys::stat::{UtimensatFlags, utimensat};
+    use nix::sys::time::TimeSpec;
+    let flags = UtimensatFlags::FollowSymlink;
+    let now = TimeSpec::UTIME_NOW;
+    Ok(utimensat(nix::fcntl::AT_FDCWD, path, &now, &now, flags)?)
 }
 
 /// The first program of this name in the folders of a `PATH`.

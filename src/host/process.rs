@@ -85,8 +85,9 @@ pub fn run(argv: &[String], env: &Vars, limit: Duration) -> anyhow::Result<Outpu
     })
 }
 
-/// Waits without a busy loop: short naps that grow, so that a quick program costs no delay.
-fn wait_for(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+/// Waits for the end of a program, at most this long, without a busy loop: short naps that grow, so that
+/// a quick program costs no delay. `None`: it still runs.
+pub fn wait_for(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     let start = Instant::now();
     let mut nap = Duration::from_micros(200);
     loop {
@@ -156,6 +157,108 @@ pub fn start(
     }
     die_with_parent(&mut command, on_parent_death, keep.map(|fd| fd.as_raw_fd()), held);
     command.spawn()
+}
+
+/// Starts a program as [`start`] does, on these cores alone (all, where there are none), with its output in
+/// a file. It is waited for by [`reap`]. Returns its process id.
+///
+/// # Errors
+/// When it cannot be started.
+#[expect(unsafe_code, reason = "pre_exec is unsafe; sched_setaffinity(2) is async-signal-safe")]
+pub fn start_on(
+    argv: &[String],
+    env: &Vars,
+    folder: &Path,
+    output: std::fs::File,
+    cores: &[u32],
+) -> Result<u32, std::io::Error> {
+    let mut command = Command::new(&argv[0]);
+    command.args(&argv[1..]).env_clear().envs(env).current_dir(folder);
+    command.stdin(Stdio::null()).process_group(0);
+    command.stdout(output.try_clone()?).stderr(output);
+    if !cores.is_empty() {
+        let mut set = nix::sched::CpuSet::new();
+        for &core in cores {
+            // A number beyond what the kernel's mask holds is left out.
+            let _ = set.set(core as usize);
+        }
+        // SAFETY: between fork and exec only sched_setaffinity(2) is called.
+        unsafe {
+            command.pre_exec(move || {
+                // A core that was taken away meanwhile: better anywhere than nowhere.
+                let _ = nix::sched::sched_setaffinity(Pid::from_raw(0), &set);
+                Ok(())
+            });
+        }
+    }
+    die_with_parent(&mut command, Signal::SIGKILL, None, &[]);
+    Ok(command.spawn()?.id())
+}
+
+/// How a child of this process ended and the largest memory it had resident, bytes; `None` while it runs.
+///
+/// # Errors
+/// When it is no child of this process.
+#[expect(unsafe_code, reason = "wait4(2) alone tells what one child has used")]
+pub fn reap(pid: u32) -> std::io::Result<Option<(ExitStatus, u64)>> {
+    use nix::libc;
+    let mut status = 0;
+    // SAFETY: a plain record of numbers, for which zeros are valid.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to live values of the right type.
+    let got =
+        unsafe { libc::wait4(pid.cast_signed(), &raw mut status, libc::WNOHANG, &raw mut usage) };
+    match got {
+        0 => Ok(None),
+        n if n > 0 => {
+            let memory = u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024;
+            Ok(Some((ExitStatus::from_raw(status), memory)))
+        }
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// Sends a signal to the process group that a program started by [`start_on`] leads.
+pub fn signal_group(pid: u32, signal: Signal) {
+    let _ = nix::sys::signal::killpg(Pid::from_raw(pid.cast_signed()), signal);
+}
+
+/// Kills and buries children of this process, but those in `keep`, whose environment has this variable with
+/// this value: what a program has left behind, wherever in sessions and groups.
+pub fn end_marked(keep: &[u32], name: &str, value: &str) {
+    let mark = format!("{name}={value}").into_bytes();
+    for pid in children() {
+        let number = pid.as_raw().cast_unsigned();
+        if keep.contains(&number) {
+            continue;
+        }
+        let env = std::fs::read(format!("/proc/{number}/environ")).unwrap_or_default();
+        let is_dead = started(pid.as_raw()).is_none();
+        if is_dead || env.split(|&b| b == 0).any(|entry| entry == mark) {
+            let _ = nix::sys::signal::kill(pid, Signal::SIGKILL);
+            bury(pid);
+        }
+    }
+}
+
+/// Waits for a child that was killed; one that the kernel holds back is left for later.
+fn bury(pid: Pid) {
+    use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+    for _ in 0..50 {
+        if !matches!(waitpid(pid, Some(WaitPidFlag::WNOHANG)), Ok(WaitStatus::StillAlive)) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The cores that this process may run on.
+pub fn own_cores() -> Vec<u32> {
+    let Ok(set) = nix::sched::sched_getaffinity(Pid::from_raw(0)) else { return Vec::new() };
+    (0..nix::sched::CpuSet::count())
+        .filter(|&core| set.is_set(core).unwrap_or(false))
+        .map(|c| c as u32)
+        .collect()
 }
 
 /// Becomes another program, with these variables besides our own; process id and start time stay.

@@ -28,7 +28,7 @@ pub use super::known::{SWEEP_FIELDS, TRIAL_FIELDS};
 /// At most this many sets of names are rendered: a plan may have as many as trials.
 const MAX_FORMS: usize = 1000;
 
-/// Checks the syntax of the templates of `[run]`.
+/// Checks the syntax of the templates of `[run]` and `[hooks]`.
 pub(super) fn check_syntax(reader: &mut Reader<'_>, run: &Run, places: &Places) {
     for (what, template, at) in places.templates(run) {
         if let Err(reason) = template.uses() {
@@ -38,7 +38,7 @@ pub(super) fn check_syntax(reader: &mut Reader<'_>, run: &Run, places: &Places) 
     }
 }
 
-/// Checks `[run]` against the trials; `places` are the byte offsets of its templates.
+/// Checks `[run]` and `[hooks]` against the trials; `places` are the byte offsets of its templates.
 pub(super) fn check_command(
     reader: &mut Reader<'_>,
     run: &Run,
@@ -58,14 +58,18 @@ pub(super) fn check_command(
         return;
     }
     // What is left are types: `lr * 2` of a text, an index that is not there.
-    let template = match CommandTemplate::new(run) {
-        Ok(template) => template,
+    let hooks = run.hooks.all().map(|(what, argv)| CommandTemplate::of(what, argv, &[]));
+    let all: Result<Vec<_>, _> = std::iter::once(CommandTemplate::new(run)).chain(hooks).collect();
+    let templates = match all {
+        Ok(templates) => templates,
         Err(fault) => return reader.report(places.of(run, &fault.sentence), fault),
     };
     for form in expanded.forms.iter().take(MAX_FORMS) {
         let Some(first) = form.first else { continue };
         let extra = stand_ins(first, &expanded.trials[first]);
-        if let Err(mut fault) = template.render(&expanded.trials[first].params, &extra) {
+        let params = &expanded.trials[first].params;
+        let rendered = templates.iter().try_for_each(|t| t.render(params, &extra).map(|_| ()));
+        if let Err(mut fault) = rendered {
             let at = places.of(run, &fault.sentence);
             fault.sentence = format!("trial {first}: {}", fault.sentence);
             fault.place = Some(reader.place(at));
@@ -75,11 +79,13 @@ pub(super) fn check_command(
     }
 }
 
-/// Where the templates of `[run]` stand.
+/// Where the templates of `[run]` and `[hooks]` stand.
 #[derive(Default)]
 pub(super) struct Places {
     pub(super) command: Vec<usize>,
     pub(super) env: Vec<usize>,
+    /// Those of `finish`, then those of `error`.
+    pub(super) hooks: Vec<usize>,
     /// Dotted paths of `[train]` with their places, leaves and tables alike.
     pub(super) train: Vec<(String, usize)>,
 }
@@ -87,10 +93,14 @@ pub(super) struct Places {
 impl Places {
     /// The templates with their names in messages and their places.
     fn templates(&self, run: &Run) -> Vec<(String, Template, usize)> {
-        let commands = run.command.iter().enumerate().map(|(i, text)| (argument_name(i), text));
+        let commands =
+            run.command.iter().enumerate().map(|(i, text)| (argument_name("command", i), text));
         let env = run.env.iter().map(|(name, text)| (variable_name(name), text));
-        let places = self.command.iter().chain(&self.env);
-        let all = commands.chain(env).zip(places);
+        let hooks = run.hooks.all().flat_map(|(what, argv)| {
+            argv.iter().enumerate().map(move |(i, text)| (argument_name(what, i), text))
+        });
+        let places = self.command.iter().chain(&self.env).chain(&self.hooks);
+        let all = commands.chain(env).chain(hooks).zip(places);
         let all = all.map(|((what, text), at)| (what, Template::new(text), *at));
         all.chain(super::train::templates(run, self)).collect()
     }

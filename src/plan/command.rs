@@ -1,4 +1,4 @@
-//! The command of a trial: its arguments and variables with the parameters filled in.
+//! The command of a trial, or of a hook: its arguments and variables with the parameters filled in.
 //!
 //! Plain text is copied and simple templates are filled in without the engine, so that a worker of
 //! a plain command never builds one. Nothing is quoted: arguments travel as a vector.
@@ -13,6 +13,8 @@ use crate::fault::Fault;
 
 /// `[run] command` and `env`, ready to be filled in for any trial.
 pub struct CommandTemplate {
+    /// What the arguments are called in messages.
+    what: &'static str,
     command: Vec<Template>,
     env: Vec<(String, Template)>,
     /// Knows the templates that are more than text and names, by their source.
@@ -34,11 +36,23 @@ impl CommandTemplate {
     /// # Errors
     /// Returns a fault that names the first argument or variable whose template is none.
     pub fn new(run: &Run) -> Result<Self, Fault> {
-        let command: Vec<Template> = run.command.iter().map(|text| Template::new(text)).collect();
+        Self::of("command", &run.command, &run.env)
+    }
+
+    /// The templates of an argument vector, called `what` in messages, and of variables.
+    ///
+    /// # Errors
+    /// As [`CommandTemplate::new`].
+    pub fn of(
+        what: &'static str,
+        argv: &[String],
+        env: &[(String, String)],
+    ) -> Result<Self, Fault> {
+        let command: Vec<Template> = argv.iter().map(|text| Template::new(text)).collect();
         let env: Vec<(String, Template)> =
-            run.env.iter().map(|(name, text)| (name.clone(), Template::new(text))).collect();
+            env.iter().map(|(name, text)| (name.clone(), Template::new(text))).collect();
         let mut engine = None;
-        let commands = command.iter().enumerate().map(|(i, t)| (argument_name(i), t));
+        let commands = command.iter().enumerate().map(|(i, t)| (argument_name(what, i), t));
         let all = commands.chain(env.iter().map(|(name, t)| (variable_name(name), t)));
         for (name, template) in all.filter(|(_, template)| template.needs_engine()) {
             let engine = engine.get_or_insert_with(engine::engine);
@@ -46,7 +60,7 @@ impl CommandTemplate {
                 .add_raw_template(&template.source, &template.source)
                 .map_err(|e| Fault::request(format!("{name}: {}", engine::sentence(&e))))?;
         }
-        Ok(Self { command, env, engine })
+        Ok(Self { what, command, env, engine })
     }
 
     /// The command of one trial. `extra` are further names of the templates: `trial` and `sweep`.
@@ -62,7 +76,7 @@ impl CommandTemplate {
         let mut filler = Filler { params, extra, engine: self.engine.as_ref(), context: None };
         let mut argv = Vec::with_capacity(self.command.len());
         for (i, template) in self.command.iter().enumerate() {
-            argv.push(filler.fill(template).map_err(|f| named(f, &argument_name(i)))?);
+            argv.push(filler.fill(template).map_err(|f| named(f, &argument_name(self.what, i)))?);
         }
         let mut env = Vec::with_capacity(self.env.len());
         for (name, template) in &self.env {
@@ -70,15 +84,16 @@ impl CommandTemplate {
             env.push((name.clone(), text));
         }
         if !self.command.is_empty() && argv[0].is_empty() {
-            return Err(Fault::request("the command of `[run]` is empty"));
+            let name = argument_name(self.what, 0);
+            return Err(Fault::request(format!("{name}: the program is an empty text")));
         }
         Ok(Rendered { argv, env })
     }
 }
 
 /// The argument as it is called in messages, counted from 0 as in the list.
-pub(super) fn argument_name(i: usize) -> String {
-    format!("`command[{i}]`")
+pub(super) fn argument_name(what: &str, i: usize) -> String {
+    format!("`{what}[{i}]`")
 }
 
 /// The variable as it is called in messages.
@@ -180,8 +195,10 @@ mod tests {
     fn run(command: &[&str], env: &[(&str, &str)]) -> Run {
         Run {
             command: command.iter().map(|s| (*s).to_owned()).collect(),
+            function: None,
             train: None,
             metrics: crate::plan::Metrics::default(),
+            hooks: crate::plan::Hooks::default(),
             workdir: ".".into(),
             setup: Vec::new(),
             modules: Vec::new(),
@@ -246,6 +263,6 @@ mod tests {
             &["a{{ nul }}"],
             "`command[0]`: the text holds a NUL character, which no program can take",
         );
-        check(&["{% if false %}x{% endif %}"], "the command of `[run]` is empty");
+        check(&["{% if false %}x{% endif %}"], "`command[0]`: the program is an empty text");
     }
 }

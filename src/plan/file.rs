@@ -13,7 +13,7 @@ use super::reader::{Entry, Reader, entries};
 use super::request::{self, Wish};
 use super::run;
 use super::trials::{self, Given, Tasks};
-use super::{MAX_TRIALS, Plan, Run, Schedule, metrics, sample, train};
+use super::{MAX_TRIALS, Plan, Run, Schedule, hooks, metrics, pull, sample, train};
 use crate::words;
 
 const TABLES: &[&str] = &[
@@ -22,8 +22,10 @@ const TABLES: &[&str] = &[
     "run",
     "train",
     "metrics",
+    "hooks",
     "resources",
     "schedule",
+    "pull",
     "defaults",
     "trials",
     "grid",
@@ -66,10 +68,17 @@ pub fn parse(text: &str, name: &str) -> anyhow::Result<Plan> {
     if let (Some(run), Some(metrics)) = (&mut run, metrics) {
         run.metrics = metrics;
     }
+    let hooks = find("hooks").map(|entry| hooks::read(&mut reader, entry, &mut places));
+    if let (Some(run), Some(hooks)) = (&mut run, hooks) {
+        run.hooks = hooks;
+    }
     if let Some(run) = &run {
         check::check_syntax(&mut reader, run, &places);
     }
-    let (schedule, along_at) = head::read_schedule(&mut reader, find("schedule"));
+    let (mut schedule, along_at) = head::read_schedule(&mut reader, find("schedule"));
+    if let Some(entry) = find("pull") {
+        schedule.pull = pull::read(&mut reader, entry);
+    }
     let n_before = reader.n_faults();
     let mut written = read_written(&mut reader, &tables, sweep.seed);
     let is_sound = reader.n_faults() == n_before && !reader.is_broken();

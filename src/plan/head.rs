@@ -3,7 +3,7 @@
 //! Reads and checks each key by itself; what it says of axes is checked elsewhere.
 
 use super::reader::{Entry, Reader, entries};
-use super::{ChainsAs, GpuIds, Merge, Schedule};
+use super::{ChainsAs, GpuIds, Merge, Mode, Schedule};
 
 /// The version of plans this program reads.
 const VERSION: i64 = 1;
@@ -82,13 +82,9 @@ pub(super) fn read_schedule(
     reader: &mut Reader<'_>,
     entry: Option<&Entry<'_>>,
 ) -> (Schedule, usize) {
-    let mut schedule = Schedule {
-        chain_along: Vec::new(),
-        max_running: None,
-        gpu_ids: GpuIds::Exact,
-        chains: None,
-    };
+    let mut schedule = Schedule::default();
     let mut along_at = 0;
+    let mut pack_at = None;
     let table = entry.and_then(|entry| reader.table(entry));
     for entry in table.map(entries).unwrap_or_default() {
         match entry.key {
@@ -121,10 +117,28 @@ pub(super) fn read_schedule(
                 ];
                 schedule.chains = reader.word(&entry, &words);
             }
+            "mode" => {
+                let words = [("array", Mode::Array), ("pull", Mode::Pull)];
+                schedule.mode = reader.word(&entry, &words).unwrap_or(Mode::Array);
+            }
+            "pack" => {
+                schedule.pack = reader.count(&entry, 1);
+                pack_at = Some(entry.at);
+            }
             _ => {
-                let known = ["chain_along", "max_running", "gpu_ids", "chains"];
+                let known = ["chain_along", "max_running", "gpu_ids", "chains", "mode", "pack"];
                 reader.unknown(&entry, "`[schedule]`", &known);
             }
+        }
+    }
+    if let (Some(at), Some(_)) = (pack_at, schedule.pack) {
+        if schedule.mode == Mode::Pull {
+            let hint = "leave `pack` out, or `mode`";
+            reader.wrong(at, "agents take trials one by one: `pack` belongs to arrays", hint);
+        }
+        if let Some(ChainsAs::Jobs | ChainsAs::Barrier) = schedule.chains {
+            let hint = "leave `chains` out, or write `chains = \"fused\"`";
+            reader.wrong(at, "a packed element runs whole chains, link by link", hint);
         }
     }
     (schedule, along_at)
@@ -133,7 +147,7 @@ pub(super) fn read_schedule(
 #[cfg(test)]
 mod tests {
     use crate::plan::testing::{check_faults, check_plan_faults, plan};
-    use crate::plan::{GpuIds, Schedule};
+    use crate::plan::{GpuIds, Mode, Pull, Schedule};
 
     #[test]
     fn an_empty_plan_is_told_what_it_needs() {
@@ -207,6 +221,9 @@ hint: write one of `jobs`, `barrier` and `fused`",
             max_running: None,
             gpu_ids: GpuIds::Exact,
             chains: None,
+            mode: Mode::Array,
+            pack: None,
+            pull: Pull::default(),
         };
         assert_eq!((&*plan.name, &*plan.root, plan.seed), ("s", "results", 1));
         assert_eq!(plan.schedule, schedule);

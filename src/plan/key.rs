@@ -1,7 +1,7 @@
 //! The key of a trial: a hash of what it runs, the same wherever it stands in a plan.
 //!
-//! Resources, devices, chains and the name of the sweep are not part of it: changing them does not
-//! make a finished trial a new one.
+//! Resources, devices, chains, hooks and the name of the sweep are not part of it: changing them does
+//! not make a finished trial a new one.
 
 use std::sync::Arc;
 
@@ -43,6 +43,10 @@ impl Keys {
         for (name, value) in env {
             put_text(&mut bytes, name);
             put_text(&mut bytes, value);
+        }
+        if let Some(function) = &run.function {
+            put_text(&mut bytes, "function");
+            put_text(&mut bytes, function);
         }
         if let Some(train) = &run.train {
             put_text(&mut bytes, &sorted(train).to_string());
@@ -171,6 +175,7 @@ mod tests {
             "[[trials]]\nb.c = \"x\"\na = 1",
             "[defaults]\na = 1\n[grid]\nb.c = [\"x\", \"y\"]",
             "[resources]\nranks = 4\n[[trials]]\ntask_id = 3\ngpu_ids_abs = [1]\na = 1\nb.c = \"x\"",
+            "hooks.error = [\"mail\", \"{{ a }} {{ sweep.seed }}\"]\n[[trials]]\na = 1\nb.c = \"x\"",
             "run.attempts = 3\nrun.on_failure = \"continue\"\nsweep.seed = 9\n[[trials]]\na = 1\nb.c = \"x\"",
         ] {
             assert_eq!(key(same), base, "{same}");

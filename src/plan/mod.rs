@@ -13,11 +13,13 @@ mod exclude;
 mod expand;
 mod file;
 mod head;
+mod hooks;
 mod key;
 mod known;
 mod layout;
 mod leaves;
 mod metrics;
+mod pull;
 mod reader;
 mod request;
 pub mod resources;
@@ -34,8 +36,10 @@ use std::sync::Arc;
 
 pub use command::{CommandTemplate, Rendered};
 pub use file::parse;
+pub use hooks::Hooks;
 pub use key::Keys;
 pub use metrics::{Metrics, Reduction};
+pub use pull::Pull;
 pub use resources::Resources;
 pub use train::TrainTemplate;
 pub use value::{Params, Value};
@@ -73,8 +77,12 @@ pub enum GpuIds {
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Run {
     /// The argument vector; each element may hold Tera expressions over the parameters. Empty when
-    /// `train` says what runs.
+    /// `function` or `train` says what runs.
     pub command: Vec<String>,
+    /// The name of a function that the program which starts an agent calls with the parameters of a trial
+    /// (`crate::pull::solo`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
     /// `[train]` as written: trained by `hpcsweep-worker` instead of a command. Texts may hold Tera
     /// expressions; a text that is one expression alone keeps the type of its value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,6 +90,9 @@ pub struct Run {
     /// `[metrics]`: what becomes of the lines that the ranks write.
     #[serde(default, skip_serializing_if = "Metrics::is_default")]
     pub metrics: Metrics,
+    /// `[hooks]`: what is called when a trial has ended.
+    #[serde(default, skip_serializing_if = "Hooks::is_default")]
+    pub hooks: Hooks,
     /// Folder the command runs in, absolute or relative to the plan; Tera is not expanded.
     pub workdir: String,
     /// Shell lines run before the command in the job script (this is the user's own shell code).
@@ -97,6 +108,18 @@ pub struct Run {
 }
 
 impl Run {
+    /// Refuses trials that call a function: only the program that has it can.
+    ///
+    /// # Errors
+    /// When they do.
+    pub fn refuse_function(&self) -> Result<(), crate::fault::Fault> {
+        let Some(function) = &self.function else { return Ok(()) };
+        let sentence =
+            format!("the plan calls the function `{function}`, which only its own program can");
+        Err(crate::fault::Fault::request(sentence)
+            .hint("start the program that has the function, or write `command` under `[run]`"))
+    }
+
     /// Whether ranks of a trial with several talk over MPI through `hpcsweep-worker`.
     pub fn needs_mpi(&self) -> bool {
         self.train.is_some() || self.metrics.mpi
@@ -114,6 +137,35 @@ pub struct Schedule {
     pub gpu_ids: GpuIds,
     /// How chains become jobs; `None` leaves it to the scheduler.
     pub chains: Option<ChainsAs>,
+    /// Who decides which trial runs where.
+    pub mode: Mode,
+    /// Trials in each element of an array, one after the other.
+    pub pack: Option<u32>,
+    /// How agents share the sweep.
+    pub pull: Pull,
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        Self {
+            chain_along: Vec::new(),
+            max_running: None,
+            gpu_ids: GpuIds::Exact,
+            chains: None,
+            mode: Mode::Array,
+            pack: None,
+            pull: Pull::default(),
+        }
+    }
+}
+
+/// Who decides which trial runs where (`[schedule] mode`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// The scheduler: each trial is an element of an array.
+    Array,
+    /// Agents, which take trials from the results tree.
+    Pull,
 }
 
 /// How chains become jobs of a scheduler (`[schedule] chains`).

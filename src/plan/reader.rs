@@ -409,7 +409,7 @@ hint: no program can be given one: remove it",
             &format!(
                 "the plan has no key `bad`
   plan.toml:4: {head}...
-hint: known here: `version`, `sweep`, `run`, `train`, `metrics`, `resources`, `schedule`, `defaults`, `trials`, `grid`, `zip`, `exclude`, `replicates` and `sample`"
+hint: known here: `version`, `sweep`, `run`, `train`, `metrics`, `hooks`, `resources`, `schedule`, `pull`, `defaults`, `trials`, `grid`, `zip`, `exclude`, `replicates` and `sample`"
             ),
         );
     }

@@ -219,7 +219,8 @@ pub(super) fn read_key(reader: &mut Reader<'_>, entry: &Entry<'_>, wish: &mut Wi
     }
 }
 
-fn unit(
+/// Reads a number with its unit; one without is refused.
+pub(super) fn unit(
     reader: &mut Reader<'_>,
     entry: &Entry<'_>,
     forms: &str,

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::fault::Fault;
+
 /// The resource request of a trial. Equal requests can share a job array.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Resources {
@@ -30,6 +32,7 @@ pub struct Resources {
     /// Node features asked for.
     pub constraint: Option<String>,
     /// Further options of the scheduler, as written: `--exclusive`, `--mail-type=END`.
+    #[serde(default)]
     pub directives: Vec<String>,
 }
 
@@ -57,6 +60,36 @@ impl Resources {
     /// Cores of the whole trial.
     pub fn cores(&self) -> u64 {
         u64::from(self.ranks) * u64::from(self.cpus_per_rank)
+    }
+
+    /// Requests as they are handed to a worker, one or one for each link: a line of JSON without what is not
+    /// asked for.
+    ///
+    /// # Errors
+    /// When they cannot be serialised (our bug).
+    pub fn to_words(requests: &[Self]) -> serde_json::Result<String> {
+        let mut list = serde_json::to_value(requests)?;
+        for request in list.as_array_mut().into_iter().flatten() {
+            if let Some(members) = request.as_object_mut() {
+                members.retain(|_, v| !v.is_null() && v.as_array().is_none_or(|a| !a.is_empty()));
+            }
+        }
+        serde_json::to_string(&list)
+    }
+
+    /// The request of a link, of those that [`Resources::to_words`] has made a line of.
+    ///
+    /// # Errors
+    /// When the line is none of these, or has no request for this link.
+    pub fn of_link(words: &str, link: u64) -> Result<Self, Fault> {
+        let hint = "job scripts pass a JSON list with one request, or one for each link";
+        let fault = |sentence: String| Fault::request(sentence).hint(hint);
+        let list: Vec<Self> = serde_json::from_str(words)
+            .map_err(|_| fault(format!("cannot read `--resources`: `{words}`")))?;
+        let number = if list.len() == 1 { 0 } else { usize::try_from(link).unwrap_or(usize::MAX) };
+        list.into_iter().nth(number).ok_or_else(|| {
+            fault(format!("`--resources` has no request for link {link}: `{words}`"))
+        })
     }
 
     /// GPUs of the whole trial.

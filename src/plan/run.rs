@@ -7,9 +7,12 @@ use toml::de::DeValue;
 use super::check::Places;
 use super::reader::{Entry, Reader, entries};
 use super::value::{Value, float_text};
-use super::{Metrics, OnFailure, Run, train};
+use super::{Hooks, Metrics, OnFailure, Run, train};
 
-const KEYS: &[&str] = &["command", "workdir", "setup", "modules", "env", "on_failure", "attempts"];
+const KEYS: &[&str] =
+    &["command", "function", "workdir", "setup", "modules", "env", "on_failure", "attempts"];
+/// What prepares a command, and cannot prepare a function: its program runs already.
+const OF_COMMANDS: [&str; 4] = ["workdir", "setup", "modules", "env"];
 
 /// Reads `[run]` and `[train]`; `None` if neither says what runs.
 pub(super) fn read(
@@ -20,8 +23,10 @@ pub(super) fn read(
 ) -> Option<Run> {
     let mut run = Run {
         command: Vec::new(),
+        function: None,
         train: None,
         metrics: Metrics::default(),
+        hooks: Hooks::default(),
         workdir: ".".to_owned(),
         setup: Vec::new(),
         modules: Vec::new(),
@@ -31,41 +36,60 @@ pub(super) fn read(
     };
     let mut has_command = false;
     let table = entry.and_then(|entry| reader.table(entry));
-    for entry in table.map(entries).unwrap_or_default() {
+    let written = table.map(entries).unwrap_or_default();
+    for entry in &written {
         match entry.key {
             "command" => {
                 has_command = true;
-                run.command = read_command(reader, &entry, places).unwrap_or_default();
+                (run.command, places.command) = read_argv(reader, entry).unwrap_or_default();
             }
+            "function" => run.function = reader.line_of_text(entry).map(str::to_owned),
             "workdir" => {
-                if let Some(folder) = reader.line_of_text(&entry) {
+                if let Some(folder) = reader.line_of_text(entry) {
                     run.workdir = folder.to_owned();
                 }
             }
             "setup" => {
-                let lines = reader.texts(&entry, |r, e| r.text(e).map(str::to_owned));
+                let lines = reader.texts(entry, |r, e| r.text(e).map(str::to_owned));
                 run.setup = lines.unwrap_or_default();
             }
             "modules" => {
-                let names = reader.texts(&entry, |r, e| r.line_of_text(e).map(str::to_owned));
+                let names = reader.texts(entry, |r, e| r.line_of_text(e).map(str::to_owned));
                 run.modules = names.unwrap_or_default();
             }
-            "env" => read_env(reader, &entry, &mut run, places),
+            "env" => read_env(reader, entry, &mut run, places),
             "on_failure" => {
                 let words = [("stop", OnFailure::Stop), ("continue", OnFailure::Continue)];
-                run.on_failure = reader.word(&entry, &words).unwrap_or(OnFailure::Stop);
+                run.on_failure = reader.word(entry, &words).unwrap_or(OnFailure::Stop);
             }
-            "attempts" => run.attempts = reader.count(&entry, 1).unwrap_or(1),
-            _ => reader.unknown(&entry, "`[run]`", KEYS),
+            "attempts" => run.attempts = reader.count(entry, 1).unwrap_or(1),
+            _ => reader.unknown(entry, "`[run]`", KEYS),
         }
     }
+    let of_function = run.function.is_some();
+    for entry in written.iter().filter(|e| of_function && OF_COMMANDS.contains(&e.key)) {
+        let sentence = format!("`{}` prepares a command, and the plan has a function", entry.key);
+        let hint = "the program that calls the function is started before: prepare it there";
+        reader.wrong(entry.at, sentence, hint);
+    }
+    if let Some(entry) = written.iter().find(|e| of_function && e.key == "command") {
+        let hint = "keep one of them: a function is called by the program that starts the agent";
+        reader.wrong(entry.at, "the plan has a command and a function", hint);
+    }
     if let Some(train) = train {
+        if of_function {
+            let hint = "keep one of them";
+            reader.wrong(train.at, "the plan has a function and `[train]`", hint);
+        }
         if has_command {
             let hint = "keep one of them: a command trains by itself, `[train]` inside the worker";
             reader.wrong(train.at, "the plan has a command and `[train]`", hint);
         }
         run.train = train::read(reader, train, places);
         return run.train.is_some().then_some(run);
+    }
+    if of_function {
+        return Some(run);
     }
     if !has_command {
         let hint = "write `command = [\"python3\", \"train.py\"]` under `[run]`";
@@ -74,25 +98,27 @@ pub(super) fn read(
     (!run.command.is_empty()).then_some(run)
 }
 
-fn read_command(
+/// An argument vector with the place of each argument.
+pub(super) fn read_argv(
     reader: &mut Reader<'_>,
     entry: &Entry<'_>,
-    places: &mut Places,
-) -> Option<Vec<String>> {
+) -> Option<(Vec<String>, Vec<usize>)> {
+    let key = entry.key;
     if let DeValue::String(_) = entry.item.get_ref() {
         let hint = "write the program and its arguments one by one: `[\"python3\", \"train.py\"]`; \
                     for shell code, `[\"sh\", \"-c\", \"...\"]`";
-        reader.wrong(entry.at, "`command` must be a list of strings, not a string", hint);
+        let sentence = format!("`{key}` must be a list of strings, not a string");
+        reader.wrong(entry.at, sentence, hint);
         return None;
     }
-    let command = reader.texts(entry, |r, e| r.text(e).map(str::to_owned))?;
-    if command.first().is_none_or(|program| program.trim().is_empty()) {
-        reader.wrong(entry.at, "`command` names no program", "write it as the first element");
+    let argv = reader.texts(entry, |r, e| r.text(e).map(str::to_owned))?;
+    if argv.first().is_none_or(|program| program.trim().is_empty()) {
+        let sentence = format!("`{key}` names no program");
+        reader.wrong(entry.at, sentence, "write it as the first element");
         return None;
     }
     let items = reader.list(entry, "a list of strings")?;
-    places.command = items.iter().map(|item| item.span().start).collect();
-    Some(command)
+    Some((argv, items.iter().map(|item| item.span().start).collect()))
 }
 
 fn read_env(reader: &mut Reader<'_>, entry: &Entry<'_>, run: &mut Run, places: &mut Places) {
@@ -164,6 +190,36 @@ attempts = 3
         let run = plan("").run;
         assert_eq!((&*run.workdir, run.attempts, run.on_failure), (".", 1, OnFailure::Stop));
         assert!(run.setup.is_empty() && run.modules.is_empty() && run.env.is_empty());
+    }
+
+    #[test]
+    fn a_function_stands_for_a_command() {
+        let text = |run: &str| format!("version = 1\nsweep.name = \"s\"\n[run]\n{run}");
+        let key = |run: &str| {
+            let plan = parse(&text(run), "plan.toml").unwrap();
+            plan.content_key(&plan.trials[0])
+        };
+        let one = parse(&text("function = \"train:fit\"\nattempts = 2"), "plan.toml").unwrap().run;
+        assert_eq!((one.function.as_deref(), one.attempts), (Some("train:fit"), 2));
+        assert!(one.command.is_empty());
+        let key_of_one = key("function = \"train:fit\"");
+        assert_eq!(key_of_one, key("function = \"train:fit\"\nattempts = 2"));
+        assert_ne!(key_of_one, key("function = \"train:other\""));
+        check_plan_faults(
+            &text("function = \"f\"\ncommand = [\"a\"]\nenv = { A = 1 }\n[train]\n"),
+            "the plan has a command and a function
+  plan.toml:5: command = [\"a\"]
+hint: keep one of them: a function is called by the program that starts the agent
+error: `env` prepares a command, and the plan has a function
+  plan.toml:6: env = { A = 1 }
+hint: the program that calls the function is started before: prepare it there
+error: the plan has a function and `[train]`
+  plan.toml:7: [train]
+hint: keep one of them
+error: the plan has a command and `[train]`
+  plan.toml:7: [train]
+hint: keep one of them: a command trains by itself, `[train]` inside the worker",
+        );
     }
 
     #[test]

@@ -34,8 +34,10 @@ pub struct JobScript {
     pub last_index: u64,
     /// The range of indices as PBS's `-J` takes it; `None` for a plain job.
     pub indices: Option<String>,
-    /// Links that each element runs one after the other; 1 unless chains are fused.
+    /// Trials that each element runs one after the other; 1 unless chains are fused or packed.
     pub links: u64,
+    /// Whether the elements are agents and no trials.
+    pub pilots: bool,
     /// Most elements that may run at once.
     pub max_running: Option<u64>,
     /// Where the scheduler puts the job's own output, `%a` standing for the index.
@@ -112,6 +114,7 @@ pub fn names(template: &str) -> &'static [&'static str] {
             "last_index",
             "indices",
             "links",
+            "pilots",
             "max_running",
             "job_log",
             "job_log_of_element",
@@ -260,6 +263,7 @@ pub fn job_script(
         last_index: array.count - 1,
         indices: (!array.single).then_some(indices),
         links: array.links,
+        pilots: array.pilot.is_some(),
         max_running,
         job_log,
         job_log_of_element,

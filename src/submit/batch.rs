@@ -1,25 +1,28 @@
 //! Submitting to a scheduler, exactly once: intent on disk, call, answer on disk; what has no answer is
 //! looked for by its token before it is asked for again.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
 
 use super::backend::Backend;
-use super::door::Door;
+use super::door::{Door, check_path};
+use super::grow::Diff;
 use super::mapping::Rules;
-use super::wave::{self, Waves};
-use super::{Source, check_caps, check_growth, environment, grow, limits, queues, retry};
+use super::wave::{self, Before, Failures, Waves};
+use super::{Source, Wanted, check_caps, check_growth, deal, environment, grow, pilots, retry};
 use crate::fault::Fault;
 use crate::host::{Vars, clock, disk};
-use crate::plan;
+use crate::plan::{self, Resources};
 use crate::render::{Templates, context};
 use crate::scheduler::calls::{Calls, refusal};
 use crate::scheduler::pbs;
 use crate::site::{SchedulerKind, Site};
 use crate::tree::journal::{Entry, Journal, Standing, Writer};
 use crate::tree::lock::Lock;
+use crate::tree::records;
 use crate::tree::waves::{Array, Wave};
 use crate::tree::{Identity, Tree};
 
@@ -60,72 +63,26 @@ pub fn submit(
     mut tell: impl FnMut(&str),
 ) -> Result<Report> {
     let plan = &source.plan;
+    plan.run.refuse_function()?;
     check_caps(plan, site, kind)?;
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
     let max_running = options.max_running.or(plan.schedule.max_running.map(u64::from));
-    let door = match kind {
-        SchedulerKind::Pbs => Door::Pbs(queues::read(&mut calls, source, site)?),
-        _ => {
-            let limits = limits::read(&mut calls, site)?;
-            limits::check_partitions(&mut calls, source, site)?;
-            Door::Slurm(limits)
-        }
-    };
+    let wanted = Wanted::of(plan);
+    let door = Door::ask(&mut calls, &wanted, site, kind)?;
     let limits = door.limits().clone();
     let account = plan.resources.account.as_deref().or(site.scheduler.account.as_deref());
     let tree = source.tree();
-    if kind == SchedulerKind::Pbs && !pbs::can_travel(&tree.dir().to_string_lossy()) {
-        let sentence = format!("PBS cannot pass on the path `{}`", tree.dir().display());
-        let hint = "use a folder whose path has ASCII letters alone, and no comma, quote, backslash or `^`";
-        return Err(Fault::request(sentence).hint(hint).into());
-    }
+    check_path(&tree, kind)?;
     if tree.identity()?.is_none() {
         // A new sweep that is too large leaves no trace.
-        door.check_queue(&mut calls, plan.trials.len() as u64, account)?;
+        door.check_queue(&mut calls, wanted.elements, account)?;
     }
     let lock = Lock::take(&tree)?;
     let identity = tree.create(&plan.name)?;
-    let before = Waves::read(&tree)?;
+    deal::refuse_if_dealt(&tree)?;
+    let mut waves = Waves::read(&tree)?;
     let diff = grow::diff(&tree, source)?;
     check_growth(plan, site, &diff)?;
-    let mut covered = before.covered();
-    if options.retry {
-        let bad = retry::without_success(&tree, &identity, site, environment)?;
-        covered.retain(|trial| !bad.contains(trial));
-    }
-    let mut todo = wave::left_over(&tree, &diff, &covered, options.retry)?;
-    if diff.known > 0 {
-        door.check_queue(&mut calls, todo.len() as u64 + diff.added(), account)?;
-    }
-    todo.extend(grow::grow(&tree, source, &diff, templates, site)?);
-    let mut waves = before;
-    if !todo.is_empty() {
-        let rules = Rules {
-            kind,
-            chains: plan.schedule.chains,
-            elements: limits.elements(),
-            max_calls: site.limits.max_calls,
-            max_walltime_s: limits.max_walltime_s.into_iter().chain(site.caps.max_walltime_s).min(),
-            max_running,
-            cannot_throttle: limits.cannot_throttle,
-        };
-        let (_, mapped) = wave::make(&tree, kind.word(), &todo, &rules, &waves)?;
-        door.notes().iter().for_each(|note| tell(note));
-        if let (true, Some(n)) = (limits.cannot_throttle, max_running)
-            && n < todo.len() as u64
-        {
-            let version = limits.version.as_deref().unwrap_or_default();
-            tell(&format!(
-                "PBS {version} cannot throttle arrays: they have {} at most and run one behind the other",
-                crate::words::count(n, "element")
-            ));
-        }
-        if !mapped.why.is_empty() {
-            tell(&format!("chains as {}: {}", mapped.mapping.word(), mapped.why));
-        }
-        waves = Waves::read(&tree)?;
-    }
-
     let backend = door.backend();
     let mut run = Run {
         journal: Journal::read(&tree)?,
@@ -140,9 +97,59 @@ pub fn submit(
         identity,
         max_running,
         run: &plan.run,
+        diff: &diff,
         environment,
         began: clock::now(),
     };
+    let amended = run.amend(&mut waves, &mut tell)?;
+    let mut covered = waves.covered();
+    covered.retain(|trial| !amended.due.contains(trial));
+    if options.retry {
+        let bad = retry::without_success(&run.tree, &run.identity, site, environment)?;
+        covered.retain(|trial| !bad.contains(trial));
+    }
+    let records = if diff.known > 0 { records::all(&run.tree)? } else { HashMap::new() };
+    amended.note(&records, &covered).iter().for_each(|note| tell(note));
+    let before = Before::new(&waves, &run.journal);
+    let coming = before.coming(&records);
+    let failures = Failures { retry: options.retry, due: amended.due, coming };
+    let mut todo = wave::left_over(&run.tree, &diff, &covered, &records, &failures)?;
+    if diff.known > 0 {
+        let pack = plan.schedule.pack.map_or(1, u64::from);
+        let elements = (todo.len() as u64 + diff.added()).div_ceil(pack);
+        door.check_queue(&mut run.calls, elements, account)?;
+    }
+    todo.extend(grow::grow(&run.tree, source, &diff, templates, site)?);
+    if !todo.is_empty() {
+        let rules = Rules {
+            kind,
+            chains: plan.schedule.chains,
+            pack: plan.schedule.pack,
+            elements: limits.elements(),
+            max_calls: site.limits.max_calls,
+            max_walltime_s: limits.max_walltime_s.into_iter().chain(site.caps.max_walltime_s).min(),
+            max_running,
+            cannot_throttle: limits.cannot_throttle,
+        };
+        let (_, mapped) = wave::make(&run.tree, kind.word(), &todo, &rules, &before)?;
+        door.notes().iter().for_each(|note| tell(note));
+        if let (true, Some(n)) = (limits.cannot_throttle, max_running)
+            && n < todo.len() as u64
+        {
+            let version = limits.version.as_deref().unwrap_or_default();
+            tell(&format!(
+                "PBS {version} cannot throttle arrays: they have {} at most and run one behind the other",
+                crate::words::count(n, "element")
+            ));
+        }
+        if !mapped.why.is_empty() {
+            tell(&format!("chains as {}: {}", mapped.mapping.word(), mapped.why));
+        }
+        waves = Waves { given_up: waves.given_up, ..Waves::read(&run.tree)? };
+    }
+
+    // What was found just now had been submitted before.
+    run.began = clock::now();
     let ours: Vec<_> = waves.arrays().filter(|(wave, ..)| wave.target == kind.word()).collect();
     let mut arrays = Vec::new();
     for (wave, array, trials) in &ours {
@@ -163,29 +170,31 @@ pub fn submit(
 /// One submission under way.
 pub(super) struct Run<'a> {
     pub(super) journal: Journal,
-    writer: Option<Writer>,
+    pub(super) writer: Option<Writer>,
     pub(super) calls: Calls,
     pub(super) backend: Backend,
     /// Whether the server throttles arrays.
-    throttles: bool,
+    pub(super) throttles: bool,
     /// Whether the first jobs of chains are held until all that waits for them is there.
     pub(super) holds: bool,
     pub(super) site: &'a Site,
-    templates: &'a Templates,
+    pub(super) templates: &'a Templates,
     pub(super) tree: Tree,
-    identity: Identity,
-    max_running: Option<u64>,
+    pub(super) identity: Identity,
+    pub(super) max_running: Option<u64>,
     /// What its trials run.
-    run: &'a plan::Run,
+    pub(super) run: &'a plan::Run,
+    /// What the plan asks for the trials that the sweep had before.
+    pub(super) diff: &'a Diff,
     /// The environment of the submission.
-    environment: &'a Vars,
+    pub(super) environment: &'a Vars,
     /// When it began.
     pub(super) began: f64,
 }
 
 impl Run<'_> {
     /// Brings one array into the queue and returns its job id.
-    fn array(
+    pub(super) fn array(
         &mut self,
         wave: &Wave,
         array: &Array,
@@ -193,18 +202,11 @@ impl Run<'_> {
         is_followed: bool,
         tell: &mut impl FnMut(&str),
     ) -> Result<String> {
-        if let Some(Standing::Open { token, time }) = self.journal.arrays.get(&array.array).cloned()
-        {
-            tell(&format!("array {}: an earlier call has no answer; looking for it", array.array));
-            if let Some(job) = self.reconcile(&token, array, time, trials, tell)? {
-                self.answer(array, &token, &job, "reconciled")?;
-                tell(&format!("array {}: it is job {job}", array.array));
-                return Ok(job);
-            }
-            self.refused(array, &token, "not found by its token: the call never arrived")?;
+        if let Some(job) = self.settle(array, trials, tell)? {
+            return Ok(job);
         }
         let token = self.token(array);
-        let script = self.render(wave, array, &token)?;
+        let script = self.render(wave, array, trials, &token)?;
         let after = self.dependency(array)?;
         // PBS without a history deletes a job that waits for one that has ended: nothing begins before all that
         // waits for it is there.
@@ -253,7 +255,10 @@ impl Run<'_> {
         tell(&format!(
             "array {}: {} as job {job}{}",
             array.array,
-            crate::words::count(array.count * array.links, "trial"),
+            crate::words::count(
+                array.count * array.links,
+                if array.pilot.is_some() { "pilot" } else { "trial" }
+            ),
             after.words()
         ));
         Ok(job)
@@ -293,7 +298,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn render(&self, wave: &Wave, array: &Array, token: &str) -> Result<String> {
+    fn render(&self, wave: &Wave, array: &Array, trials: &[u64], token: &str) -> Result<String> {
         disk::make_dir(&self.tree.dir().join("jobs"))?;
         let is_pbs = self.backend.kind() == SchedulerKind::Pbs;
         let words = context::SiteWords {
@@ -303,7 +308,15 @@ impl Run<'_> {
                 .transpose()?,
             ..context::SiteWords::of(self.site, self.backend.kind(), self.run)
         };
-        let worker = worker_argv(self.tree.dir(), wave, array)?;
+        let mut worker = match array.pilot {
+            Some(pilot) => pilots::argv(self.tree.dir(), &array.resources, pilot, self.site)?,
+            None => worker_argv(self.tree.dir(), wave, array)?,
+        };
+        if trials.iter().any(|trial| self.diff.is_changed(*trial))
+            && let Some(requests) = array.requests()
+        {
+            worker.extend(["--resources".to_owned(), Resources::to_words(&requests)?]);
+        }
         let names = context::job_script(
             &self.identity.name,
             self.tree.dir(),
@@ -333,7 +346,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn answer(&mut self, array: &Array, token: &str, job: &str, how: &str) -> Result<()> {
+    pub(super) fn answer(
+        &mut self,
+        array: &Array,
+        token: &str,
+        job: &str,
+        how: &str,
+    ) -> Result<()> {
         self.write(&Entry::Answer {
             array: array.array,
             token: token.to_owned(),
@@ -343,7 +362,7 @@ impl Run<'_> {
         })
     }
 
-    fn refused(&mut self, array: &Array, token: &str, reason: &str) -> Result<()> {
+    pub(super) fn refused(&mut self, array: &Array, token: &str, reason: &str) -> Result<()> {
         self.write(&Entry::Refused {
             array: array.array,
             token: token.to_owned(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::agents;
 use super::wave::Waves;
 use crate::fault::Fault;
 use crate::host::{Vars, clock};
@@ -37,6 +38,10 @@ pub struct Done {
     pub trials: BTreeSet<u64>,
     /// Ids as the scheduler was given them.
     pub ids: Vec<String>,
+    /// Agents that it was done for: jobs of the scheduler.
+    pub pilots: u64,
+    /// Whether agents, which may be there, were told to take no more.
+    pub is_halted: bool,
 }
 
 /// Does it for the given trials, or for all that have not ended.
@@ -51,6 +56,9 @@ pub fn control(
     site: &Site,
     environment: &Vars,
 ) -> Result<Done> {
+    if let Some(done) = agents::control(tree, identity, trials, wish, site, environment)? {
+        return Ok(done);
+    }
     let journal = Journal::read(tree)?;
     let waves = Waves::read(tree)?;
     let places = waves.places();
@@ -131,32 +139,16 @@ pub fn control(
                 .into());
             }
             done.ids.push(if is_pbs { pbs::element(job, index) } else { format!("{job}_{index}") });
-            let here = array.places(map).filter(|(i, _, _)| *i == index).map(|(.., trial)| trial);
-            let here: Vec<u64> =
-                here.filter(|trial| open_still(&wanted, &status, *trial)).collect();
+            let here = array.places(map).filter(|(i, _, _)| *i == index).map(|(.., t)| t);
+            let here: Vec<u64> = here.filter(|trial| wanted.contains(trial)).collect();
             done.trials.extend(&here);
             taken.push((*number, here));
         }
     }
-    let argv = match (is_pbs, wish) {
-        (true, Wish::Cancel) => pbs::delete(&done.ids),
-        (true, Wish::Hold) => pbs::hold(&done.ids),
-        (true, Wish::Release) => pbs::release(&done.ids),
-        (false, Wish::Cancel) => slurm::cancel(&done.ids),
-        (false, Wish::Hold) => slurm::hold(&done.ids),
-        (false, Wish::Release) => slurm::release(&done.ids),
-    };
     // Against a submission under way, which would bring more than is taken back.
     let _lock = (wish == Wish::Cancel).then(|| Lock::take(tree)).transpose()?;
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
-    let output = calls.make(&argv)?;
-    // What has ended meanwhile is no fault.
-    let is_done = output.code == Some(0)
-        || (is_pbs && pbs::has_answered(output.code))
-        || (!is_pbs && slurm::has_only_ended(&output.stderr));
-    if !is_done {
-        return Err(refusal(&argv, &output).into());
-    }
+    call(&mut calls, &done.ids, wish, is_pbs)?;
     if wish == Wish::Cancel {
         let mut writer = Writer::open(tree)?;
         for (array, trials) in taken {
@@ -168,15 +160,30 @@ pub fn control(
     Ok(done)
 }
 
-/// Whether a trial that shares an element with a wanted one has not ended either.
-fn open_still(wanted: &BTreeSet<u64>, status: &status::Status, trial: u64) -> bool {
-    wanted.contains(&trial)
-        || status.trials().any(|(row, s)| row.id == trial && !s.state.is_final())
+/// One call of the scheduler for all of these.
+pub(super) fn call(calls: &mut Calls, ids: &[String], wish: Wish, is_pbs: bool) -> Result<()> {
+    let argv = match (is_pbs, wish) {
+        (true, Wish::Cancel) => pbs::delete(ids),
+        (true, Wish::Hold) => pbs::hold(ids),
+        (true, Wish::Release) => pbs::release(ids),
+        (false, Wish::Cancel) => slurm::cancel(ids),
+        (false, Wish::Hold) => slurm::hold(ids),
+        (false, Wish::Release) => slurm::release(ids),
+    };
+    let output = calls.make(&argv)?;
+    // What has ended meanwhile is no fault.
+    let is_done = output.code == Some(0)
+        || (is_pbs && pbs::has_answered(output.code))
+        || (!is_pbs && slurm::has_only_ended(&output.stderr));
+    if is_done { Ok(()) } else { Err(refusal(&argv, &output).into()) }
 }
 
 impl Done {
-    /// How many trials, in words.
+    /// How many trials, or agents, in words.
     pub fn words(&self) -> String {
-        count(self.trials.len() as u64, "trial")
+        match self.pilots {
+            0 => count(self.trials.len() as u64, "trial"),
+            n => count(n, "pilot"),
+        }
     }
 }

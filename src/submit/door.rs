@@ -3,9 +3,12 @@
 use anyhow::Result;
 
 use super::backend::Backend;
-use super::{limits, queues};
-use crate::scheduler::Limits;
+use super::{Wanted, limits, queues};
+use crate::fault::Fault;
 use crate::scheduler::calls::Calls;
+use crate::scheduler::{Limits, pbs};
+use crate::site::{SchedulerKind, Site};
+use crate::tree::Tree;
 
 /// A scheduler that has told its limits.
 pub(super) enum Door {
@@ -16,6 +19,24 @@ pub(super) enum Door {
 }
 
 impl Door {
+    /// Asks a scheduler for its limits, and whether it takes what is wanted at all.
+    ///
+    /// # Errors
+    /// When it does not answer, or would refuse a request or never run it.
+    pub(super) fn ask(
+        calls: &mut Calls,
+        wanted: &Wanted<'_>,
+        site: &Site,
+        kind: SchedulerKind,
+    ) -> Result<Self> {
+        if kind == SchedulerKind::Pbs {
+            return Ok(Self::Pbs(queues::read(calls, wanted, site)?));
+        }
+        let limits = limits::read(calls, site)?;
+        limits::check_partitions(calls, &wanted.requests, site)?;
+        Ok(Self::Slurm(limits))
+    }
+
     /// What binds a submission.
     pub(super) fn limits(&self) -> &Limits {
         match self {
@@ -58,4 +79,15 @@ impl Door {
             Self::Pbs(read) => read.check_queue(elements),
         }
     }
+}
+
+/// Refuses a folder that PBS cannot name to a job.
+pub(super) fn check_path(tree: &Tree, kind: SchedulerKind) -> Result<()> {
+    if kind != SchedulerKind::Pbs || pbs::can_travel(&tree.dir().to_string_lossy()) {
+        return Ok(());
+    }
+    let sentence = format!("PBS cannot pass on the path `{}`", tree.dir().display());
+    let hint =
+        "use a folder whose path has ASCII letters alone, and no comma, quote, backslash or `^`";
+    Err(Fault::request(sentence).hint(hint).into())
 }

@@ -27,15 +27,28 @@ pub struct Todo {
     pub resources: Arc<Resources>,
 }
 
+/// What a trial asks for now.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The request.
+    pub resources: Arc<Resources>,
+    /// Whether its worker finds the same in the table.
+    pub is_in_table: bool,
+}
+
 /// What a plan brings to a sweep, before anything is written.
 #[derive(Debug, Default)]
 pub struct Diff {
     /// Trials the sweep has already.
     pub known: u64,
-    /// Those of them that the plan still has.
-    pub kept: HashSet<u64>,
+    /// Those of them that the plan still has, with what it asks for each of them now.
+    kept: HashMap<u64, Arc<Resources>>,
+    /// Those for which that is not what the table says.
+    changed: HashSet<u64>,
     /// Places in the plan of the trials the sweep does not have, with their keys.
     new: Vec<(usize, String)>,
+    /// The trials of the sweep, in the order of the plan; `None` where it does not have one.
+    pub places: Vec<Option<u64>>,
 }
 
 impl Diff {
@@ -51,7 +64,29 @@ impl Diff {
 
     /// Whether the plan at hand has this trial of the sweep.
     pub fn has(&self, trial: u64) -> bool {
-        trial >= self.known || self.kept.contains(&trial)
+        trial >= self.known || self.kept.contains_key(&trial)
+    }
+
+    /// What the plan asks for a trial that the sweep has had before; `None` where it has no such trial.
+    pub fn request(&self, trial: u64) -> Option<&Arc<Resources>> {
+        self.kept.get(&trial)
+    }
+
+    /// What the plan asks for a trial of it; of one that it has just brought, the table says so.
+    pub fn now(
+        &self,
+        row: &Row,
+        heads: &[Head],
+        shared: &mut HashMap<u64, Arc<Resources>>,
+    ) -> Request {
+        let kept = self.request(row.id).map(Arc::clone);
+        let resources = kept.unwrap_or_else(|| resources_of(row, heads, shared));
+        Request { resources, is_in_table: !self.is_changed(row.id) }
+    }
+
+    /// Whether that is something else than the table says.
+    pub fn is_changed(&self, trial: u64) -> bool {
+        self.changed.contains(&trial)
     }
 }
 
@@ -66,7 +101,8 @@ struct Tail {
 /// Compares a plan with its sweep.
 ///
 /// A trial is known by its key: the hash of what it runs. The second of two equal trials of a plan is a
-/// trial of its own.
+/// trial of its own. A known trial asks for what the plan says now, whatever the table says; only devices
+/// that the table names are those that its worker insists on, so that their number stays.
 ///
 /// # Errors
 /// When the tree cannot be read.
@@ -81,12 +117,12 @@ pub fn diff(tree: &Tree, source: &Source) -> Result<Diff> {
     let mut maker = source.plan.keys();
     let keys: Vec<String> = trials.iter().map(|trial| hex(&maker.of(&trial.params))).collect();
     let mut matched: Vec<Option<u64>> = vec![None; trials.len()];
+    let table = if diff.known > 0 { earlier(tree)? } else { HashMap::new() };
     if diff.known > 0 {
         // Equal trials that ask for different resources are told apart by them.
-        let requests = requests(tree)?;
         for (i, key) in keys.iter().enumerate() {
             if let Some(ids) = had.get_mut(key)
-                && let Some(at) = ids.iter().position(|id| requests[id] == trials[i].resources)
+                && let Some(at) = ids.iter().position(|id| table[id].0 == trials[i].resources)
             {
                 matched[i] = ids.remove(at);
             }
@@ -94,22 +130,38 @@ pub fn diff(tree: &Tree, source: &Source) -> Result<Diff> {
     }
     for (i, key) in keys.into_iter().enumerate() {
         let id = matched[i].or_else(|| had.get_mut(&key).and_then(VecDeque::pop_front));
-        match id {
-            Some(id) => {
-                diff.kept.insert(id);
+        diff.places.push(id);
+        let Some(id) = id else {
+            diff.new.push((i, key));
+            continue;
+        };
+        let (before, devices) = &table[&id];
+        let wanted = &trials[i].resources;
+        let now = match devices {
+            Some(own) if Some(&own[..]) != trials[i].gpu_ids_abs.as_deref() => {
+                Arc::new(Resources { gpus: before.gpus, gpus_per_rank: 0, ..(**wanted).clone() })
             }
-            None => diff.new.push((i, key)),
+            _ => Arc::clone(wanted),
+        };
+        if now != *before {
+            diff.changed.insert(id);
         }
+        diff.kept.insert(id, now);
     }
     Ok(diff)
 }
 
-/// The requests of all trials of the sweep.
-fn requests(tree: &Tree) -> Result<HashMap<u64, Arc<Resources>>> {
+/// What the table says of a trial: its request and its devices.
+type Earlier = (Arc<Resources>, Option<Vec<u32>>);
+
+/// What the table says of all trials of the sweep.
+fn earlier(tree: &Tree) -> Result<HashMap<u64, Earlier>> {
     let heads = table::heads(tree)?;
     let mut shared = HashMap::new();
-    let rows = table::rows(tree)?;
-    Ok(rows.iter().map(|row| (row.id, resources_of(row, &heads, &mut shared))).collect())
+    let rows = table::rows(tree)?.into_iter();
+    Ok(rows
+        .map(|row| (row.id, (resources_of(&row, &heads, &mut shared), row.gpu_ids_abs)))
+        .collect())
 }
 
 /// Adds the new trials of a plan to its sweep, keeps the plan, and returns them. The caller holds the
@@ -262,7 +314,7 @@ fn setup(
     Ok(Some((site.shell.path.clone(), path)))
 }
 
-/// The request of a row.
+/// The request of a row, as the table says.
 pub fn resources_of(
     row: &Row,
     heads: &[Head],

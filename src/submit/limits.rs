@@ -1,12 +1,10 @@
 //! The limits of a cluster that a sweep may exceed: read before the first call that submits anything.
 
-use std::sync::Arc;
-
 use anyhow::Result;
 
-use super::Source;
 use crate::fault::Fault;
 use crate::host::vars::user_name;
+use crate::plan::Resources;
 use crate::scheduler::calls::Calls;
 use crate::scheduler::{Limits, slurm};
 use crate::site::{Ask, Site};
@@ -28,16 +26,14 @@ pub fn read(calls: &mut Calls, site: &Site) -> Result<Limits> {
     Ok(limits)
 }
 
-/// A partition that does not exist, is down, or is too short for a trial is found before any sbatch.
-pub fn check_partitions(calls: &mut Calls, source: &Source, site: &Site) -> Result<()> {
+/// A partition that does not exist, is down, or is too short for one of these requests is found before any
+/// sbatch.
+///
+/// # Errors
+/// When there is one, or the scheduler does not answer.
+pub fn check_partitions(calls: &mut Calls, requests: &[&Resources], site: &Site) -> Result<()> {
     let partitions = slurm::read_partitions(&calls.ask(&slurm::partitions())?);
-    let mut last = None;
-    for trial in &source.plan.trials {
-        let r = &trial.resources;
-        if last.is_some_and(|seen| Arc::ptr_eq(seen, r)) {
-            continue;
-        }
-        last = Some(r);
+    for r in requests {
         let name = r.partition.as_ref().or(site.scheduler.partition.as_ref());
         let found = match name {
             // Slurm takes a list of partitions and chooses.

@@ -13,7 +13,7 @@ use super::gpu_pool::Devices;
 use super::grow::{self, Diff};
 use super::starter::{Deserted, Starter};
 use super::wave::Waves;
-use super::{Source, check_caps, check_growth};
+use super::{Source, check_caps, check_growth, deal};
 use crate::fault::Fault;
 use crate::host::signal::Signals;
 use crate::host::{Vars, process, vars};
@@ -24,7 +24,7 @@ use crate::status;
 use crate::tree::lock::{Lock, TOUCH_EVERY};
 use crate::tree::records::{self, Outcome, Record};
 use crate::tree::table::{self, Head, Row};
-use crate::tree::{Identity, Tree, journal, waves};
+use crate::tree::{Identity, Tree, journal};
 
 /// What a person chose on the command line.
 #[derive(Debug, Default, Clone)]
@@ -112,12 +112,14 @@ pub fn run(
     environment: &Vars,
     mut tell: impl FnMut(News<'_>),
 ) -> Result<Report> {
+    source.plan.run.refuse_function()?;
     check_caps(&source.plan, site, SchedulerKind::Local)?;
     let tree = source.tree();
     let devices = Devices::find(source, environment)?;
     let lock = Lock::take(&tree)?;
     let identity = tree.create(&source.plan.name)?;
     refuse_if_queued(&tree, &identity, site, environment)?;
+    deal::refuse_if_dealt(&tree)?;
     let mut signals =
         Signals::listen(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD])?;
     let diff = grow::diff(&tree, source)?;
@@ -138,6 +140,7 @@ pub fn run(
         tree: &tree,
         rows: &rows,
         heads: &heads,
+        diff: &diff,
         shared: HashMap::new(),
         starter: Starter::new(&tree, &identity.token, environment)?,
         devices,
@@ -239,6 +242,7 @@ struct Executor<'a> {
     tree: &'a Tree,
     rows: &'a [Row],
     heads: &'a [Head],
+    diff: &'a Diff,
     shared: HashMap<u64, Arc<Resources>>,
     starter: Starter<'a>,
     devices: Devices,
@@ -262,18 +266,18 @@ impl Executor<'_> {
         while !self.interrupted && self.running.len() < self.jobs && passed < self.waiting.len() {
             let Some(chain) = self.waiting.pop_front() else { break };
             let Some(&row) = self.chains[chain].links.front() else { continue };
-            let resources = grow::resources_of(&self.rows[row], self.heads, &mut self.shared);
-            let Some((devices, visible)) =
-                self.devices.take(&self.rows[row], resources.total_gpus())
-            else {
+            let request = self.diff.now(&self.rows[row], self.heads, &mut self.shared);
+            let gpus = request.resources.total_gpus();
+            let Some((devices, visible)) = self.devices.take(&self.rows[row], gpus) else {
                 self.waiting.push_back(chain);
                 passed += 1;
                 continue;
             };
             self.chains[chain].links.pop_front();
             let id = self.rows[row].id;
-            let by_mpirun = resources.ranks > 1 && self.run_of(id).is_some_and(Run::needs_mpi);
-            let workers = self.starter.start(id, resources.ranks, by_mpirun, visible.as_deref())?;
+            let several = request.resources.ranks > 1;
+            let by_mpirun = several && self.run_of(id).is_some_and(Run::needs_mpi);
+            let workers = self.starter.start(id, &request, by_mpirun, visible.as_deref())?;
             let since = Instant::now();
             self.running.push(Running {
                 chain,
@@ -308,8 +312,8 @@ impl Executor<'_> {
         if !was.by_mpirun || !failed || was.launches >= allowed || self.interrupted {
             return Ok(false);
         }
-        let ranks = grow::resources_of(&self.rows[was.row], self.heads, &mut self.shared).ranks;
-        let workers = self.starter.start(id, ranks, true, was.visible.as_deref())?;
+        let request = self.diff.now(&self.rows[was.row], self.heads, &mut self.shared);
+        let workers = self.starter.start(id, &request, true, was.visible.as_deref())?;
         let again = &mut self.running[i];
         again.workers = workers;
         again.launches += 1;
@@ -383,17 +387,17 @@ fn jobs(source: &Source, options: &Options) -> usize {
 }
 
 /// Trials that a scheduler may still run must not be run here too.
-fn refuse_if_queued(
+pub(super) fn refuse_if_queued(
     tree: &Tree,
     identity: &Identity,
     site: &Site,
     environment: &Vars,
 ) -> Result<()> {
-    if waves::read(tree)?.is_empty() {
+    let submitted = Waves::read(tree)?.covered();
+    if submitted.is_empty() {
         return Ok(());
     }
     let status = status::of(tree.clone(), identity.clone(), site, environment, true)?;
-    let submitted = Waves::read(tree)?.covered();
     let open = status
         .trials()
         .filter(|(row, standing)| submitted.contains(&row.id) && !standing.state.is_final())

@@ -4,6 +4,8 @@
 //! anything. PBS has dependencies between whole jobs alone: few chains become jobs of their own, many are
 //! fused, and what cannot be fused waits behind a barrier.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 
 use crate::fault::Fault;
@@ -21,6 +23,8 @@ pub struct Rules {
     pub kind: SchedulerKind,
     /// The plan's own choice.
     pub chains: Option<ChainsAs>,
+    /// Chains that each element is to run one after the other.
+    pub pack: Option<u32>,
     /// Most elements of an array.
     pub elements: u64,
     /// Calls of qsub that one submission may make for chains.
@@ -58,7 +62,10 @@ pub fn map(
     let mapped = choose(nodes, shapes, limit, throttled.is_some(), rules)?;
     let lanes = rules.max_running.map(|n| n as usize);
     let fuse = |links: &[u32]| fuse(shapes, links, None).ok();
-    let graph = mapping::plan_as(mapped.mapping, nodes, limit, continues, lanes, fuse);
+    let graph = match rules.pack {
+        Some(pack) => mapping::packed(nodes, limit, continues, pack as usize, fuse),
+        None => mapping::plan_as(mapped.mapping, nodes, limit, continues, lanes, fuse),
+    };
     let mut graph = graph.ok_or_else(|| anyhow::anyhow!("a mapping that was chosen fits"))?;
     if throttled.is_some() {
         mapping::one_block_at_a_time(&mut graph);
@@ -74,7 +81,15 @@ fn choose(
     rules: &Rules,
 ) -> Result<Mapped> {
     let say = |mapping, why: String| Ok(Mapped { mapping, why });
-    let longer = chains_of_several(nodes);
+    if let Some(pack) = rules.pack {
+        for (links, n) in chains(nodes) {
+            fuse(shapes, &links.repeat(n.min(pack as usize)), rules.max_walltime_s)?;
+        }
+        let why = format!("`pack` puts {} into an element", count(u64::from(pack), "chain"));
+        return say(Mapping::Fused, why);
+    }
+    let longer = chains(nodes).into_keys().filter(|links| links.len() > 1);
+    let longer: Vec<Vec<u32>> = longer.collect();
     if longer.is_empty() {
         return say(plain(rules.kind), String::new());
     }
@@ -126,17 +141,16 @@ fn plain(kind: SchedulerKind) -> Mapping {
     if kind == SchedulerKind::Pbs { Mapping::Barrier } else { Mapping::Elementwise }
 }
 
-/// The distinct sequences of shapes of chains of two or more.
-fn chains_of_several(nodes: &[Node]) -> Vec<Vec<u32>> {
+/// The distinct sequences of shapes of chains, and how many chains have each.
+fn chains(nodes: &[Node]) -> BTreeMap<Vec<u32>, usize> {
     let n_chains = nodes.iter().map(|n| n.chain as usize + 1).max().unwrap_or(0);
     let mut chains = vec![Vec::new(); n_chains];
     for node in nodes {
         chains[node.chain as usize].push(node.shape);
     }
-    chains.retain(|links: &Vec<u32>| links.len() > 1);
-    chains.sort_unstable();
-    chains.dedup();
-    chains
+    let mut counts = BTreeMap::new();
+    chains.into_iter().for_each(|links| *counts.entry(links).or_insert(0) += 1);
+    counts
 }
 
 /// The shape of one allocation that runs these links one after the other: theirs, but for the walltime, which
@@ -155,10 +169,11 @@ fn fuse(shapes: &mut Shapes, links: &[u32], longest: Option<u64>) -> Result<u32,
         && asked > longest
     {
         let [asked, longest] = [asked, longest].map(units::walltime_text);
+        let trials = count(links.len() as u64, "trial");
         return Err(Fault::request(format!(
-            "a whole chain takes {asked}, and a job may take {longest}"
+            "{trials} one after the other take {asked}, and a job may take {longest}"
         ))
-        .hint("lower `walltime`, or leave `chains` out"));
+        .hint("lower `walltime` or `pack`, or leave `chains` out"));
     }
     Ok(shapes.number(&std::sync::Arc::new(whole)))
 }
@@ -173,6 +188,7 @@ mod tests {
         Rules {
             kind: SchedulerKind::Pbs,
             chains: None,
+            pack: None,
             elements: 100,
             max_calls: 4,
             max_walltime_s: None,
@@ -230,7 +246,7 @@ mod tests {
         let short = Rules { max_walltime_s: Some(540), ..rules() };
         assert_eq!(
             mapped(&[two, two, two], &short),
-            "barrier: 6 calls of qsub, one a trial, are more than 4, and a whole chain takes 00:10:00, \
+            "barrier: 6 calls of qsub, one a trial, are more than 4, and 2 trials one after the other take 00:10:00, \
              and a job may take 00:09:00: 3x1 of 5 min, 3x1 of 5 min"
         );
         let wide: &[_] = &[(5, 1), (5, 2)];
@@ -267,6 +283,30 @@ hint: chains whose links differ in more than `walltime` cannot be fused: leave `
         assert_eq!(mapped(&[two, two], &slurm(Some(ChainsAs::Jobs))), plain);
         let fused = mapped(&[two, two], &slurm(Some(ChainsAs::Fused)));
         assert_eq!(fused, "fused: the plan says so: 2x2 of 10 min");
+    }
+
+    #[test]
+    fn packed_elements_are_fewer_and_take_longer() {
+        let (two, one): (&[_], &[_]) = (&[(5, 1), (5, 1)], &[(5, 1)]);
+        for kind in [SchedulerKind::Slurm, SchedulerKind::Pbs] {
+            let packed = Rules { kind, pack: Some(3), ..rules() };
+            assert_eq!(
+                mapped(&[one; 7], &packed),
+                "fused: `pack` puts 3 chains into an element: 2x3 of 15 min, 1x1 of 5 min"
+            );
+            assert_eq!(
+                mapped(&[two, one, two], &packed),
+                "fused: `pack` puts 3 chains into an element: 1x4 of 20 min, 1x1 of 5 min"
+            );
+        }
+        let short = Rules { pack: Some(3), max_walltime_s: Some(600), ..rules() };
+        assert_eq!(
+            mapped(&[one; 7], &short),
+            "3 trials one after the other take 00:15:00, and a job may take 00:10:00
+hint: lower `walltime` or `pack`, or leave `chains` out"
+        );
+        let wide: &[_] = &[(5, 1), (5, 2)];
+        assert!(mapped(&[wide], &short).starts_with("the links of a chain ask for different"));
     }
 
     #[test]

@@ -4,16 +4,21 @@
 //! added to its table. Then either waves of job arrays are made and asked for exactly once
 //! ([`batch`]), or the trials are run here ([`local`]).
 
+mod agents;
+mod amend;
 pub mod backend;
 pub mod batch;
 pub mod control;
+pub mod deal;
 mod door;
 mod environment;
 mod gpu_pool;
 pub mod grow;
+mod hands;
 pub mod limits;
 pub mod local;
 pub mod mapping;
+pub mod pilots;
 pub mod preview;
 pub mod queues;
 mod reconcile;
@@ -23,12 +28,13 @@ mod waiting;
 pub mod wave;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Result;
 
 use crate::fault::{Fault, Faults};
 use crate::host::disk;
-use crate::plan::{self, Plan};
+use crate::plan::{self, Plan, Resources};
 use crate::render::Templates;
 use crate::site::{Ask, SchedulerKind, Site};
 use crate::tree::Tree;
@@ -84,19 +90,46 @@ impl Source {
     }
 }
 
+/// What is put before a scheduler.
+pub struct Wanted<'a> {
+    /// The distinct requests.
+    pub requests: Vec<&'a Resources>,
+    /// Elements of arrays, over all of them.
+    pub elements: u64,
+}
+
+impl<'a> Wanted<'a> {
+    /// What the trials of a plan ask for; neighbours that share a request are one.
+    pub fn of(plan: &'a Plan) -> Self {
+        let mut last: Option<&Arc<Resources>> = None;
+        let own = plan.trials.iter().filter_map(|trial| {
+            let is_new = last.is_none_or(|seen| !Arc::ptr_eq(seen, &trial.resources));
+            last = Some(&trial.resources);
+            is_new.then_some(&*trial.resources)
+        });
+        let trials = plan.trials.len() as u64;
+        let pack = plan.schedule.pack.map_or(1, u64::from);
+        Self { requests: own.collect(), elements: trials.div_ceil(pack) }
+    }
+}
+
 /// Refuses a plan that breaks the site's hard caps, all of them at once.
 ///
 /// # Errors
 /// When it does.
 pub fn check_caps(plan: &Plan, site: &Site, kind: SchedulerKind) -> Result<()> {
+    check_requests(plan, &Wanted::of(plan).requests, site, kind)
+}
+
+/// Refuses requests on behalf of a plan that break the site's hard caps.
+fn check_requests(
+    plan: &Plan,
+    requests: &[&Resources],
+    site: &Site,
+    kind: SchedulerKind,
+) -> Result<()> {
     let mut faults: Vec<Fault> = Vec::new();
-    let mut last = None;
-    for trial in &plan.trials {
-        let r = &trial.resources;
-        if last.is_some_and(|seen| std::sync::Arc::ptr_eq(seen, r)) {
-            continue;
-        }
-        last = Some(r);
+    for r in requests {
         let ask = Ask {
             trials: plan.trials.len() as u64,
             nodes: u64::from(r.nodes),

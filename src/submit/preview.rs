@@ -4,9 +4,11 @@ use serde::Serialize;
 
 use super::Source;
 use super::mapping::{self, Mapped, Rules};
-use crate::graph::{self, Graph};
+use super::pilots::Ask;
+use crate::graph::{self, Graph, Mapping};
 use crate::plan::{Params, TaskId};
 use crate::site::SchedulerKind;
+use crate::tree::waves::Pilot;
 use crate::units;
 
 /// A planned array.
@@ -57,6 +59,8 @@ pub struct Preview<'a> {
     pub chains: Vec<Option<TaskId>>,
     /// Largest array under the limits used.
     pub element_limit: u64,
+    /// In pull mode, the pilots that are the one array: in words, and as a wave has them.
+    pub pilots: Option<(String, Pilot)>,
     /// The scheduler it was planned for.
     pub kind: SchedulerKind,
     /// How chains become jobs, and why.
@@ -69,11 +73,11 @@ pub struct Preview<'a> {
     pub shapes: Vec<std::sync::Arc<crate::plan::Resources>>,
 }
 
-/// Plans without touching anything.
+/// Plans without touching anything; `ask` is what pull mode asks for.
 ///
 /// # Errors
 /// When chains cannot be mapped as the plan wants.
-pub fn of<'a>(source: &'a Source, rules: &Rules) -> anyhow::Result<Preview<'a>> {
+pub fn of<'a>(source: &'a Source, rules: &Rules, ask: Option<&Ask>) -> anyhow::Result<Preview<'a>> {
     let trials = &source.plan.trials;
     let (nodes, mut shapes) = graph::shapes::of_plan(trials);
     let mut links: Vec<u32> = Vec::new();
@@ -92,6 +96,13 @@ pub fn of<'a>(source: &'a Source, rules: &Rules) -> anyhow::Result<Preview<'a>> 
     for node in &nodes {
         counts[node.shape as usize] += 1;
     }
+    let pilots = ask.map(|ask| {
+        let n = ask.count(links.len() as u64);
+        let shape = shapes.number(&std::sync::Arc::new(ask.request.clone()));
+        counts = vec![0; shapes.list.len()];
+        counts[shape as usize] = n;
+        (n, shape, ask)
+    });
     let hours = |of: &dyn Fn(&crate::plan::Resources) -> u64| -> Option<f64> {
         shapes
             .list
@@ -99,7 +110,7 @@ pub fn of<'a>(source: &'a Source, rules: &Rules) -> anyhow::Result<Preview<'a>> 
             .zip(&counts)
             .map(|(r, &n)| {
                 let amount = of(r);
-                if amount == 0 {
+                if amount == 0 || n == 0 {
                     return Some(0.0);
                 }
                 Some(amount as f64 * n as f64 * r.walltime_s? as f64 / 3600.0)
@@ -107,13 +118,22 @@ pub fn of<'a>(source: &'a Source, rules: &Rules) -> anyhow::Result<Preview<'a>> 
             .sum()
     };
     let (core_hours, gpu_hours) = (hours(&|r| r.cores()), hours(&|r| r.total_gpus()));
-    let (graph, mapped) = mapping::map(&nodes, &mut shapes, &[], rules)?;
+    let (graph, mapped) = match pilots {
+        None => mapping::map(&nodes, &mut shapes, &[], rules)?,
+        Some((n, shape, _)) => {
+            let longest = links.iter().max().map_or(0, |&n| n as usize);
+            let graph = Graph::of_pilots(n as usize, shape, links.len(), longest);
+            (graph, Mapped { mapping: Mapping::Elementwise, why: String::new() })
+        }
+    };
+    let pilots = pilots.map(|(n, _, ask)| (ask.words(n), Pilot { slots: ask.slots }));
     Ok(Preview {
         source,
         graph,
         places,
         chains,
         element_limit: rules.elements,
+        pilots,
         kind: rules.kind,
         mapped,
         core_hours,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 
-use super::Source;
+use super::Wanted;
 use crate::fault::Fault;
 use crate::host::vars::user_name;
 use crate::plan::Resources;
@@ -50,7 +50,7 @@ impl Read {
 ///
 /// # Errors
 /// When the server does not answer or is no PBS, or a queue cannot run what the plan asks of it.
-pub fn read(calls: &mut Calls, source: &Source, site: &Site) -> Result<Read> {
+pub fn read(calls: &mut Calls, wanted: &Wanted<'_>, site: &Site) -> Result<Read> {
     let user = user_name();
     let strange = |said: String| {
         Fault::scheduler(format!("`qstat` does not answer as PBS does: {said}"))
@@ -83,10 +83,10 @@ pub fn read(calls: &mut Calls, source: &Source, site: &Site) -> Result<Read> {
     let mut walltimes: Vec<u64> = Vec::new();
     let mut notes = Vec::new();
     let mut routes = false;
-    for name in names(source, site, &server)? {
+    for name in names(wanted, site, &server)? {
         let way = way(&server, &queues, &name)?;
         routes |= queues.iter().any(|queue| queue.name == name && queue.destinations.is_some());
-        check(&way, &name, source, site, &server)?;
+        check(&way, &name, wanted, site, &server)?;
         sizes.extend(own.max_array_size.or(way.max_array_size));
         if queues.iter().any(|queue| queue.name == name && !queue.started) {
             notes.push(format!("queue `{name}` runs nothing now: it is not started"));
@@ -95,7 +95,7 @@ pub fn read(calls: &mut Calls, source: &Source, site: &Site) -> Result<Read> {
             // A wider array is taken and never run, throttled or not (OpenPBS 23.06: all its elements count).
             sizes.push(width);
             let elements = count(width, "element");
-            let calls = (source.plan.trials.len() as u64).div_ceil(width.max(1));
+            let calls = wanted.elements.div_ceil(width.max(1));
             if calls > site.limits.max_calls {
                 let sentence = format!(
                     "queue `{name}` hands on {elements} of a user at a time: {} of qsub, more than \
@@ -109,7 +109,7 @@ pub fn read(calls: &mut Calls, source: &Source, site: &Site) -> Result<Read> {
                 );
                 return Err(Fault::request(sentence).hint(hint).into());
             }
-            if width < source.plan.trials.len() as u64 {
+            if width < wanted.elements {
                 notes.push(format!(
                     "queue `{name}` hands on {elements} of a user at a time: no array has more"
                 ));
@@ -124,7 +124,7 @@ pub fn read(calls: &mut Calls, source: &Source, site: &Site) -> Result<Read> {
         // An array that passes max_queued by itself would be refused.
         sizes.extend(way.max_queued);
     }
-    if requests(source).any(|r| r.qos.is_some()) {
+    if wanted.requests.iter().any(|r| r.qos.is_some()) {
         notes.push("PBS has no `qos`: it is left out".to_owned());
     }
     limits.max_array_size = sizes.into_iter().min().or(Some(10_000));
@@ -133,10 +133,10 @@ pub fn read(calls: &mut Calls, source: &Source, site: &Site) -> Result<Read> {
     Ok(Read { limits, queued, notes, routes })
 }
 
-/// The queues that the plan's trials go to.
-fn names(source: &Source, site: &Site, server: &Server) -> Result<BTreeSet<String>> {
+/// The queues that the requests go to.
+fn names(wanted: &Wanted<'_>, site: &Site, server: &Server) -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
-    for r in requests(source) {
+    for r in &wanted.requests {
         let name = r.partition.as_ref().or(site.scheduler.partition.as_ref());
         if name.is_some_and(|name| name.contains(',')) {
             let name = name.map_or("", String::as_str);
@@ -160,16 +160,6 @@ fn names(source: &Source, site: &Site, server: &Server) -> Result<BTreeSet<Strin
     Ok(names)
 }
 
-/// The distinct requests of a plan, neighbours compared.
-fn requests(source: &Source) -> impl Iterator<Item = &Resources> {
-    let mut last: Option<&std::sync::Arc<Resources>> = None;
-    source.plan.trials.iter().filter_map(move |trial| {
-        let is_new = last.is_none_or(|seen| !std::sync::Arc::ptr_eq(seen, &trial.resources));
-        last = Some(&trial.resources);
-        is_new.then_some(&*trial.resources)
-    })
-}
-
 fn way(server: &Server, queues: &[Queue], name: &str) -> Result<Way> {
     let Some(queue) = queues.iter().find(|queue| queue.name == name) else {
         let known: Vec<&str> = queues.iter().map(|queue| queue.name.as_str()).collect();
@@ -191,7 +181,7 @@ fn way(server: &Server, queues: &[Queue], name: &str) -> Result<Way> {
 }
 
 /// Refuses what a queue would take and never run.
-fn check(way: &Way, name: &str, source: &Source, site: &Site, server: &Server) -> Result<()> {
+fn check(way: &Way, name: &str, wanted: &Wanted<'_>, site: &Site, server: &Server) -> Result<()> {
     let of_queue = |r: &&Resources| {
         let own = r.partition.as_ref().or(site.scheduler.partition.as_ref());
         own.or(server.default_queue.as_ref()).is_some_and(|own| own == name)
@@ -200,7 +190,8 @@ fn check(way: &Way, name: &str, source: &Source, site: &Site, server: &Server) -
     if let Some(fault) = site.refusals(&ask).into_iter().next() {
         return Err(fault.into());
     }
-    let longest = requests(source).filter(of_queue).filter_map(|r| r.walltime_s).max();
+    let requests = wanted.requests.iter().copied();
+    let longest = requests.filter(of_queue).filter_map(|r| r.walltime_s).max();
     if let (Some(wanted), Some(allowed)) = (longest, way.max_walltime_s)
         && wanted > allowed
     {

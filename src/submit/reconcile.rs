@@ -11,6 +11,31 @@ use crate::tree::records;
 use crate::tree::waves::Array;
 
 impl Run<'_> {
+    /// Finds out what became of an earlier call for an array that has no answer: its job, or, where there was
+    /// no such call or it never arrived, nothing.
+    ///
+    /// # Errors
+    /// When nobody can tell, or the disk refuses.
+    pub(super) fn settle(
+        &mut self,
+        array: &Array,
+        trials: &[u64],
+        tell: &mut impl FnMut(&str),
+    ) -> Result<Option<String>> {
+        let Some(Standing::Open { token, time }) = self.journal.arrays.get(&array.array).cloned()
+        else {
+            return Ok(None);
+        };
+        tell(&format!("array {}: an earlier call has no answer; looking for it", array.array));
+        if let Some(job) = self.reconcile(&token, array, time, trials, tell)? {
+            self.answer(array, &token, &job, "reconciled")?;
+            tell(&format!("array {}: it is job {job}", array.array));
+            return Ok(Some(job));
+        }
+        self.refused(array, &token, "not found by its token: the call never arrived")?;
+        Ok(None)
+    }
+
     /// Looks for the job of an array by its token: in the queue, in the accounts, in what its elements
     /// have recorded. Not found is believed only when the call is old enough to have arrived.
     pub(super) fn reconcile(

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
+use super::grow::Request;
 use crate::devices::CHOSEN;
 use crate::fault::Fault;
 use crate::host::{Vars, clock, disk, process};
+use crate::plan::Resources;
 use crate::rank::is_launcher_variable;
 use crate::tree::Tree;
 
@@ -50,15 +52,20 @@ impl<'a> Starter<'a> {
     pub(super) fn start(
         &self,
         trial: u64,
-        ranks: u32,
+        request: &Request,
         by_mpirun: bool,
         visible: Option<&str>,
     ) -> Result<Vec<Child>> {
+        let ranks = request.resources.ranks;
         let dir = self.tree.dir();
         let mut argv =
             [&self.exe, "worker", "--sweep", &dir.to_string_lossy(), "--trial", &trial.to_string()]
                 .map(str::to_owned)
                 .to_vec();
+        if !request.is_in_table {
+            let requests = std::slice::from_ref(&*request.resources);
+            argv.extend(["--resources".to_owned(), Resources::to_words(requests)?]);
+        }
         let mut env = self.env.clone();
         if let Some(visible) = visible {
             env.insert("CUDA_VISIBLE_DEVICES".to_owned(), visible.to_owned());

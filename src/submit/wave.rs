@@ -1,6 +1,7 @@
 //! A wave: the trials that nobody has been asked to run yet, as job arrays.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use anyhow::Result;
 
@@ -11,7 +12,8 @@ use crate::graph::shapes::Shapes;
 use crate::host::clock;
 use crate::plan::OnFailure;
 use crate::tree::Tree;
-use crate::tree::records::{self, Outcome};
+use crate::tree::journal::Journal;
+use crate::tree::records::{self, Attempt, Outcome, Record};
 use crate::tree::table::{self, Head};
 use crate::tree::waves::{self, Array, Wave};
 
@@ -22,6 +24,8 @@ pub struct Waves {
     pub all: Vec<Wave>,
     /// Their maps.
     pub maps: Vec<Vec<u64>>,
+    /// Arrays that no scheduler has and that nobody will be asked for any more.
+    pub given_up: BTreeSet<u32>,
 }
 
 impl Waves {
@@ -32,37 +36,89 @@ impl Waves {
     pub fn read(tree: &Tree) -> Result<Self> {
         let all = waves::read(tree)?;
         let maps = all.iter().map(|w| waves::map(tree, w.wave)).collect::<Result<_>>()?;
-        Ok(Self { all, maps })
+        Ok(Self { all, maps, given_up: BTreeSet::new() })
     }
 
-    /// All arrays with the trials of their elements, in the order of submission.
+    /// All arrays of trials that were not given up, with those of their elements, in the order of submission.
     pub fn arrays(&self) -> impl Iterator<Item = (&Wave, &Array, &[u64])> {
         self.all.iter().zip(&self.maps).flat_map(|(wave, map)| {
-            wave.arrays.iter().map(move |array| (wave, array, array.trials(map)))
+            let is_kept = |array: &&Array| !self.given_up.contains(&array.array);
+            let kept = wave.arrays.iter().filter(|array| array.pilot.is_none()).filter(is_kept);
+            kept.map(move |array| (wave, array, array.trials(map)))
         })
     }
 
     /// Trials that some array runs.
     pub fn covered(&self) -> HashSet<u64> {
-        self.maps.iter().flatten().copied().collect()
+        self.arrays().flat_map(|(.., trials)| trials).copied().collect()
     }
 
     /// The array and index that runs a trial; the latest, if several have.
     pub fn places(&self) -> HashMap<u64, (u32, u64)> {
         let mut places = HashMap::new();
-        for (wave, map) in self.all.iter().zip(&self.maps) {
-            for array in &wave.arrays {
-                for (index, _, trial) in array.places(map) {
-                    places.insert(trial, (array.array, index));
-                }
+        for (_, array, trials) in self.arrays() {
+            for (n, &trial) in trials.iter().enumerate() {
+                places.insert(trial, (array.array, n as u64 % array.count));
             }
         }
         places
     }
 }
 
-/// The older trials of a sweep that no array runs yet and that still need to run: an earlier submission
-/// did not get to them, or (`retry`) they ended without success. What the plan no longer has is left.
+/// What was asked for before, and what came of it.
+pub struct Before<'a> {
+    waves: &'a Waves,
+    journal: &'a Journal,
+    places: HashMap<u64, (u32, u64)>,
+}
+
+impl<'a> Before<'a> {
+    /// All waves of a sweep and their answers.
+    pub fn new(waves: &'a Waves, journal: &'a Journal) -> Self {
+        Self { waves, journal, places: waves.places() }
+    }
+
+    /// The array that was asked to run a trial last.
+    fn array(&self, trial: u64) -> Option<u32> {
+        self.places.get(&trial).map(|(array, _)| *array)
+    }
+
+    /// How that array ran the trial, as far as it has begun to.
+    fn outcomes(&self, trial: u64, record: &Record) -> Vec<Option<Outcome>> {
+        let job = self.array(trial).and_then(|array| self.journal.job(array));
+        let is_own = |a: &&Attempt| job.is_some_and(|job| a.is_of_job(job));
+        record.attempts.iter().filter(is_own).map(Attempt::outcome).collect()
+    }
+
+    /// Of trials with a record, those that are asked for again since.
+    pub fn coming(&self, records: &HashMap<u64, Record>) -> HashSet<u64> {
+        let is_coming = |(trial, record): &(&u64, &Record)| {
+            self.array(**trial).is_some() && self.outcomes(**trial, record).is_empty()
+        };
+        records.iter().filter(is_coming).map(|(trial, _)| *trial).collect()
+    }
+
+    /// Whether what comes after a trial need not wait for it.
+    fn is_over(&self, trial: u64, record: &Record) -> bool {
+        record.outcome() == Some(Outcome::Done)
+            || self.array(trial).is_none()
+            || self.outcomes(trial, record).iter().any(Option::is_some)
+    }
+}
+
+/// What becomes of trials that ended without success.
+#[derive(Debug, Default)]
+pub struct Failures {
+    /// All of them are to be run again.
+    pub retry: bool,
+    /// These are to be run again: they were to be before, and nobody took them.
+    pub due: HashSet<u64>,
+    /// These somebody has been asked to run again since, so that their chains have not stopped.
+    pub coming: HashSet<u64>,
+}
+
+/// The older trials of a sweep that nobody was asked to run (`covered`) and that still need to run: an earlier
+/// submission did not get to them, or they ended without success. What the plan no longer has is left.
 ///
 /// # Errors
 /// When the tree cannot be read.
@@ -70,20 +126,22 @@ pub fn left_over(
     tree: &Tree,
     diff: &Diff,
     covered: &HashSet<u64>,
-    retry: bool,
+    records: &HashMap<u64, Record>,
+    failures: &Failures,
 ) -> Result<Vec<Todo>> {
     if diff.known == 0 {
         return Ok(Vec::new());
     }
-    let records = records::all(tree)?;
     let heads = table::heads(tree)?;
     let stop = grow::on_failure(&heads) == OnFailure::Stop;
-    let mut shared = HashMap::new();
     let mut dead: HashSet<u64> = HashSet::new();
     let mut all = Vec::new();
-    for row in table::rows(tree)?.into_iter().filter(|row| diff.has(row.id)) {
-        let outcome = records.get(&row.id).and_then(records::Record::outcome);
-        let bad = !retry && matches!(outcome, Some(Outcome::Failed | Outcome::Timeout));
+    for row in table::rows(tree)? {
+        let Some(resources) = diff.request(row.id) else { continue };
+        let outcome = records.get(&row.id).and_then(Record::outcome);
+        let again =
+            failures.retry || failures.due.contains(&row.id) || failures.coming.contains(&row.id);
+        let bad = !again && matches!(outcome, Some(Outcome::Failed | Outcome::Timeout));
         let behind_dead = row.after.is_some_and(|id| dead.contains(&id));
         if stop && (bad || (behind_dead && outcome.is_none())) {
             dead.insert(row.id);
@@ -92,7 +150,7 @@ pub fn left_over(
         if covered.contains(&row.id) || bad || is_done || dead.contains(&row.id) {
             continue;
         }
-        let resources = grow::resources_of(&row, &heads, &mut shared);
+        let resources = Arc::clone(resources);
         all.push(Todo { id: row.id, chain: row.chain, after: row.after, resources });
     }
     Ok(all)
@@ -108,31 +166,31 @@ pub fn make(
     target: &str,
     todo: &[Todo],
     rules: &Rules,
-    before: &Waves,
+    before: &Before<'_>,
 ) -> Result<(Wave, Mapped)> {
     let mut shapes = Shapes::default();
     let mut chains: HashMap<u64, u32> = HashMap::new();
-    let mut waits: Vec<Option<u32>> = Vec::new();
+    // What each chain waits for: arrays that run trials between or before those at hand.
+    let mut waits: Vec<Vec<u32>> = Vec::new();
+    let all = &before.waves.all;
     let ours: HashSet<u64> =
-        if before.all.is_empty() { HashSet::new() } else { todo.iter().map(|t| t.id).collect() };
-    let places = before.places();
+        if all.is_empty() { HashSet::new() } else { todo.iter().map(|t| t.id).collect() };
     let mut nodes = Vec::with_capacity(todo.len());
     for t in todo {
         let next = chains.len() as u32;
         let chain = *chains.entry(t.chain).or_insert(next);
         if chain == next {
-            let waits_for = match t.after {
-                Some(id) if !before.all.is_empty() && !ours.contains(&id) => {
-                    let ended = records::of_trial(tree, id)?.0.outcome().is_some();
-                    if ended { None } else { places.get(&id).map(|(array, _)| *array) }
-                }
-                _ => None,
-            };
-            waits.push(waits_for);
+            waits.push(Vec::new());
+        }
+        if let Some(id) = t.after.filter(|id| !all.is_empty() && !ours.contains(id))
+            && let Some(array) = before.array(id)
+            && !before.is_over(id, &records::of_trial(tree, id)?.0)
+        {
+            waits[chain as usize].push(array);
         }
         nodes.push(Node { trial: t.id, chain, shape: shapes.number(&t.resources) });
     }
-    let continues: Vec<bool> = waits.iter().map(Option::is_some).collect();
+    let continues: Vec<bool> = waits.iter().map(|arrays| !arrays.is_empty()).collect();
     let (graph, mapped) = mapping::map(&nodes, &mut shapes, &continues, rules)?;
     let chain_of: HashMap<u64, u32> = if continues.iter().any(|&c| c) {
         nodes.iter().map(|n| (n.trial, n.chain)).collect()
@@ -140,18 +198,23 @@ pub fn make(
         HashMap::new()
     };
 
-    let number = before.all.last().map_or(0, |w| w.wave) + 1;
-    let first_array =
-        before.all.iter().flat_map(|w| &w.arrays).map(|a| a.array).max().unwrap_or(0) + 1;
+    // Only fused arrays run trials whose walltimes are not that of the array.
+    let is_fused = graph.arrays.iter().any(|a| a.links > 1);
+    let walltimes: HashMap<u64, Option<u64>> =
+        todo.iter().filter(|_| is_fused).map(|t| (t.id, t.resources.walltime_s)).collect();
+
+    let number = all.last().map_or(0, |w| w.wave) + 1;
+    let first_array = all.iter().flat_map(|w| &w.arrays).map(|a| a.array).max().unwrap_or(0) + 1;
     let heads: Vec<Head> = table::heads(tree)?;
     let arrays = graph
         .arrays
         .iter()
         .enumerate()
         .map(|(i, a)| {
-            let trials = &graph.order[a.first..a.first + a.count];
+            let trials = &graph.order[a.entries()];
             let mut wait: Vec<u32> = if a.continues && a.link == 0 {
-                trials.iter().filter_map(|t| waits[*chain_of.get(t)? as usize]).collect()
+                let chains = trials.iter().filter_map(|t| chain_of.get(t));
+                chains.flat_map(|&chain| &waits[chain as usize]).copied().collect()
             } else {
                 Vec::new()
             };
@@ -170,6 +233,10 @@ pub fn make(
                 wait,
                 on_failure: grow::on_failure(&heads),
                 resources: (*shapes.list[a.shape as usize]).clone(),
+                walltimes_s: (0..if a.links > 1 { a.links } else { 0 })
+                    .map(|link| walltimes[&graph.order[a.first + link * a.count]])
+                    .collect(),
+                pilot: None,
             }
         })
         .collect();

@@ -68,7 +68,7 @@ pub enum Entry {
         array: u32,
         /// Unix seconds.
         time: f64,
-        /// The trials, as `0-9,14`.
+        /// The trials, as `0-9,14`; empty of an array of agents.
         trials: String,
     },
     /// What the site said when this submission began.
@@ -164,7 +164,10 @@ impl Journal {
                 *of_array = of_array.union(&IdSet::parse(&trials).unwrap_or_default());
             }
             Entry::Site { scheduler, accounting, user, .. } => {
-                self.site = Some((scheduler, accounting));
+                // Who runs trials here asks no scheduler; what was said of one still holds for its jobs.
+                if scheduler != "local" || self.site.is_none() {
+                    self.site = Some((scheduler, accounting));
+                }
                 self.users.insert(user);
             }
         }
@@ -179,6 +182,11 @@ impl Journal {
     pub fn is_cancelled(&self, array: u32, trial: u64) -> bool {
         let trial = u32::try_from(trial).unwrap_or(u32::MAX);
         self.cancelled.get(&array).is_some_and(|trials| trials.contains(trial))
+    }
+
+    /// Whether an array of agents was taken back.
+    pub fn is_taken_back(&self, array: u32) -> bool {
+        self.cancelled.contains_key(&array)
     }
 
     /// The scheduler's id of an array.

@@ -80,6 +80,10 @@ impl Lock {
             // Left behind: whoever renames it away first may try again; the others see a new lock.
             let gone = disk::aside(&path);
             if std::fs::rename(&path, &gone).is_ok() {
+                // Another may have done so between our look and this, and hold it now: it gets it back.
+                if living_owner(&gone, tree.dir())?.is_some() {
+                    let _ = std::fs::hard_link(&gone, &path);
+                }
                 let _ = std::fs::remove_file(&gone);
             }
         }

@@ -4,7 +4,10 @@
 //! exclusive creation. `docs/results-tree.md` describes every file. This module knows where things
 //! lie; the modules below it know what is in them.
 
+pub mod bundle;
+pub mod deck;
 pub mod journal;
+pub mod ledger;
 pub mod line;
 pub mod lock;
 pub mod records;

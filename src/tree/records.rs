@@ -10,7 +10,8 @@ use anyhow::Result;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{Tree, line};
+use super::ledger::Ledger;
+use super::{Tree, bundle, line};
 use crate::host::disk;
 
 /// How an attempt ended.
@@ -77,6 +78,35 @@ pub struct End {
     pub peak_memory: u64,
     /// The optional final result the command left.
     pub result: Option<serde_json::Value>,
+}
+
+impl End {
+    /// Why it ended as it did: signal or exit code of a failure, and what more there is to say; empty
+    /// after success.
+    pub fn why(&self) -> String {
+        why(Some(self), self.reason.clone())
+    }
+}
+
+fn why(end: Option<&End>, words: Option<String>) -> String {
+    let code = end.and_then(|end| code_of(end.state, end.signal, end.exit_code));
+    code.into_iter().chain(words).collect::<Vec<_>>().join(": ")
+}
+
+/// Signal or exit code of a program that ended by itself, and not well.
+pub(super) fn code_of(
+    state: Outcome,
+    signal: Option<i32>,
+    exit_code: Option<i32>,
+) -> Option<String> {
+    if matches!(state, Outcome::Interrupted | Outcome::Timeout) {
+        return None;
+    }
+    match (signal, exit_code) {
+        (Some(signal), _) => Some(format!("signal {signal}")),
+        (None, Some(code)) if code != 0 => Some(format!("exit code {code}")),
+        _ => None,
+    }
 }
 
 /// One line of a record file.
@@ -146,8 +176,10 @@ pub struct Attempt {
     pub stopped: Option<(Outcome, String)>,
     /// Its metric lines, in order.
     pub metrics: Vec<serde_json::Map<String, serde_json::Value>>,
-    /// Which run (worker process) of the trial it belongs to.
+    /// Which run (worker process) of the trial it belongs to; 0 where an agent has run it.
     pub run: u32,
+    /// Where an agent has recorded it.
+    pub bundle: Option<super::bundle::Place>,
 }
 
 impl Attempt {
@@ -163,19 +195,11 @@ impl Attempt {
         end.or_else(|| self.stopped.as_ref().map(|(state, _)| *state))
     }
 
-    /// Why it ended as it did: signal or exit code of a failure, and what more there is to say; empty
-    /// after success.
+    /// As [`End::why`]; of an attempt without an end, why it was told to stop.
     pub fn why(&self) -> String {
-        let by_itself = |end: &&End| !matches!(end.state, Outcome::Interrupted | Outcome::Timeout);
-        let end = self.end.as_ref().filter(by_itself);
-        let code = end.and_then(|end| match (end.signal, end.exit_code) {
-            (Some(signal), _) => Some(format!("signal {signal}")),
-            (None, Some(code)) if code != 0 => Some(format!("exit code {code}")),
-            _ => None,
-        });
         let end = self.end.as_ref().and_then(|end| end.reason.clone());
         let words = end.or_else(|| self.stopped.as_ref().map(|(_, reason)| reason.clone()));
-        code.into_iter().chain(words).collect::<Vec<_>>().join(": ")
+        why(self.end.as_ref(), words)
     }
 }
 
@@ -225,6 +249,7 @@ impl Record {
                         stopped,
                         metrics: Vec::new(),
                         run,
+                        bundle: None,
                     });
                 }
                 Event::Metrics { attempt, rows, .. } => {
@@ -262,11 +287,29 @@ pub fn of_trial(tree: &Tree, trial: u64) -> Result<(Record, u32)> {
         let path = tree.record(trial, run);
         match std::fs::read(&path) {
             Ok(bytes) => record.take(run, &bytes),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok((record, run)),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => break,
             Err(e) => return Err(disk::fault("read", &path, &e).into()),
         }
         run += 1;
     }
+    if record.attempts.is_empty() && record.skipped.is_none() {
+        // Agents keep what they record together; asking for one trial of theirs is rare.
+        let mut all = HashMap::new();
+        of_agents(tree, &mut all)?;
+        record = all.remove(&trial).unwrap_or(record);
+    }
+    Ok((record, run))
+}
+
+/// What agents have recorded, where there were any.
+fn of_agents(tree: &Tree, records: &mut HashMap<u64, Record>) -> Result<()> {
+    if !tree.dir().join("agents").exists() {
+        return Ok(());
+    }
+    // The ledger after the bundles could void what was read; before them, it is at most too kind to what
+    // was written since, and the next look puts it right.
+    let ledger = Ledger::read(tree)?;
+    bundle::add(tree, &ledger, records)
 }
 
 /// The records of all trials that have any. Folders are read in parallel.
@@ -274,6 +317,16 @@ pub fn of_trial(tree: &Tree, trial: u64) -> Result<(Record, u32)> {
 /// # Errors
 /// When a file or folder cannot be read.
 pub fn all(tree: &Tree) -> Result<HashMap<u64, Record>> {
+    let mut all = of_workers(tree)?;
+    of_agents(tree, &mut all)?;
+    Ok(all)
+}
+
+/// As [`all`], without what agents have recorded.
+///
+/// # Errors
+/// As [`all`].
+pub fn of_workers(tree: &Tree) -> Result<HashMap<u64, Record>> {
     let root = tree.dir().join("records");
     let mut shards = Vec::new();
     for name in disk::list(&root)? {

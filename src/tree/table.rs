@@ -200,6 +200,55 @@ pub fn find(tree: &Tree, id: u64) -> Result<(Head, Row)> {
     Ok((head, row))
 }
 
+/// Some trials, in the order of `ids`: a few small reads for each run of neighbours.
+///
+/// # Errors
+/// When there is no such trial, or a file is damaged.
+pub fn some(tree: &Tree, heads: &[Head], ids: &[u64]) -> Result<Vec<Row>> {
+    let mut all = Vec::with_capacity(ids.len());
+    let mut rest = ids;
+    while let Some(&from) = rest.first() {
+        let missing = || Fault::machine(format!("`{}` has no trial {from}", tree.dir().display()));
+        let head = heads.iter().rfind(|head| head.first <= from).ok_or_else(missing)?;
+        let end = head.first + head.count;
+        if from >= end {
+            return Err(missing().into());
+        }
+        let next = |(i, id): (usize, &u64)| *id == from + i as u64 && *id < end;
+        let n = rest.iter().enumerate().take_while(|&(i, id)| next((i, id))).count();
+        read_run(tree, head, from, n as u64, &mut all)?;
+        rest = &rest[n..];
+    }
+    Ok(all)
+}
+
+fn read_run(tree: &Tree, head: &Head, from: u64, n: u64, all: &mut Vec<Row>) -> Result<()> {
+    let index = file(tree, head.first, "idx");
+    let damaged = || Fault::machine(format!("`{}` is damaged", index.display()));
+    let offset_at = |at: u64| -> Result<u64> {
+        let entry = disk::read_at(&index, at * OFFSET, OFFSET)?;
+        let digits = std::str::from_utf8(&entry).ok().map(str::trim_end);
+        digits.and_then(|d| d.parse().ok()).ok_or_else(|| damaged().into())
+    };
+    let start = offset_at(from - head.first)?;
+    let after = from - head.first + n;
+    let len = if after < head.count {
+        offset_at(after)?.checked_sub(start).ok_or_else(damaged)?
+    } else {
+        1 << 40
+    };
+    let rows = file(tree, head.first, "jsonl");
+    let bytes = disk::read_at(&rows, start, len)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let before = all.len();
+    for line in text.lines().take(n as usize) {
+        all.push(parse_json(line, &rows)?);
+    }
+    let found = &all[before..];
+    let is_whole = found.len() as u64 == n && found.iter().zip(from..).all(|(r, id)| r.id == id);
+    if is_whole { Ok(()) } else { Err(damaged().into()) }
+}
+
 /// All trials of a sweep, in order.
 ///
 /// # Errors

@@ -60,6 +60,19 @@ pub struct Array {
     pub on_failure: OnFailure,
     /// What each element asks for.
     pub resources: Resources,
+    /// The walltime of each link in seconds, where an element runs several; that of `resources` is their sum.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub walltimes_s: Vec<Option<u64>>,
+    /// What its elements are where they are no trials: agents, each on its own node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pilot: Option<Pilot>,
+}
+
+/// An agent that is a job of the scheduler.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pilot {
+    /// Trials that it is told to run at once; `None` leaves it to the agent.
+    pub slots: Option<u32>,
 }
 
 fn one() -> u64 {
@@ -72,10 +85,23 @@ fn is_one(links: &u64) -> bool {
 }
 
 impl Array {
-    /// The trials it runs, in map order; `map` is that of its wave.
+    /// The trials it runs, in map order; `map` is that of its wave. None, where its elements are agents.
     pub fn trials<'m>(&self, map: &'m [u64]) -> &'m [u64] {
+        if self.pilot.is_some() {
+            return &[];
+        }
         let from = self.first as usize;
         &map[from..from + (self.count * self.links) as usize]
+    }
+
+    /// What the trial of each link asks for; `None` for a fused array of a version that did not write it down.
+    pub fn requests(&self) -> Option<Vec<Resources>> {
+        if self.links == 1 {
+            return Some(vec![self.resources.clone()]);
+        }
+        let own = |&walltime_s| Resources { walltime_s, ..self.resources.clone() };
+        (self.walltimes_s.len() as u64 == self.links)
+            .then(|| self.walltimes_s.iter().map(own).collect())
     }
 
     /// The element that runs each of its trials: index, link of the element, trial.

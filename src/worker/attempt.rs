@@ -22,10 +22,10 @@ use crate::rank;
 use crate::tree::records::{End, Event, Outcome, Start};
 
 /// How an attempt ended, for the one who decides what follows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
     /// What was recorded.
-    pub state: Outcome,
+    pub end: End,
     /// Exit code towards the scheduler.
     pub code: i32,
     /// Whether another attempt could end otherwise.
@@ -184,7 +184,7 @@ pub fn run(
         peak_memory: process::peak_child_memory(),
         result,
     };
-    recorder.write(&Event::End(end))?;
+    recorder.write(&Event::End(end.clone()))?;
     tidy(job);
     let code = if state == Outcome::Done || code != 0 { code } else { 143 };
     let retry = match state {
@@ -192,7 +192,7 @@ pub fn run(
         Outcome::Failed if others.all_here() => Retry::Here,
         _ => Retry::No,
     };
-    Ok(Verdict { state, code, retry })
+    Ok(Verdict { end, code, retry })
 }
 
 /// Several ranks: everyone must be there before anyone starts. Then the command is filled in.
@@ -247,7 +247,7 @@ fn command_of(job: &Job, prepared: &Prepared) -> Vec<String> {
     prepared.argv[skip..].to_vec()
 }
 
-fn open_log(path: &Path) -> Result<File> {
+pub(super) fn open_log(path: &Path) -> Result<File> {
     let open = || File::options().append(true).create(true).open(path);
     let file = open().or_else(|e| {
         if e.kind() != std::io::ErrorKind::NotFound {
@@ -312,7 +312,7 @@ fn no_start(
     recorder: &mut Recorder,
 ) -> Result<Verdict> {
     let text = format!("{error:#}");
-    recorder.write(&Event::End(End {
+    let end = End {
         trial,
         attempt,
         time: clock::now(),
@@ -323,8 +323,9 @@ fn no_start(
         duration_s: began.elapsed().as_secs_f64(),
         peak_memory: 0,
         result: None,
-    }))?;
-    Ok(Verdict { state: Outcome::Failed, code, retry: Retry::No })
+    };
+    recorder.write(&Event::End(end.clone()))?;
+    Ok(Verdict { end, code, retry: Retry::No })
 }
 
 /// Removes the trial's own folders where the program has left nothing in them.

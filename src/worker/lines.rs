@@ -102,7 +102,7 @@ fn parse_row(line: &[u8]) -> Option<Map<String, Value>> {
 
 /// JSON, and the `NaN`, `Infinity`, `-Infinity` that Python's json module writes: they become the
 /// strings `nan`, `inf`, `-inf`, so that a diverged run keeps its metrics.
-pub(super) fn parse_lenient(text: &[u8]) -> Option<Value> {
+pub fn parse_lenient(text: &[u8]) -> Option<Value> {
     if let Ok(value) = serde_json::from_slice(text) {
         return Some(value);
     }

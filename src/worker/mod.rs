@@ -8,6 +8,7 @@ mod addresses;
 pub mod attempt;
 pub mod child;
 pub mod gpu_samples;
+pub mod hooks;
 pub mod launch;
 pub mod lines;
 pub mod member;
@@ -63,6 +64,10 @@ pub struct Request {
     pub which: Which,
     /// Run only if the trial before it in its chain is done (or the plan goes on after failures).
     pub gate: bool,
+    /// What was asked for it, where that is not what the table says.
+    pub resources: Option<Resources>,
+    /// Whether other trials run in its allocation, before it or after: its own walltime holds, too.
+    pub is_shared: bool,
 }
 
 /// Everything about the trial that every rank knows.
@@ -87,6 +92,8 @@ pub struct Job {
     pub job_id: Option<String>,
     /// The process that started this one.
     pub launcher: u32,
+    /// Whether other trials run in its allocation, before it or after.
+    pub is_shared: bool,
 }
 
 /// Who this process is. In a job of PBS the node file tells how many ranks there should be; hosts other
@@ -103,11 +110,13 @@ pub fn derive_rank(vars: &Vars, host: &str) -> Result<rank::Rank, Fault> {
 }
 
 /// Runs a worker to its end and returns the exit code for the scheduler: the program's own, or 0 for a
-/// failure after which its chain goes on.
+/// failure after which its chain goes on. In the worker of rank 0, `told` hears how the trial has ended
+/// for good, when that is recorded and before the plan's own hook is called. The process is the worker's:
+/// signals that ask it to end are heard, and all children are ended.
 ///
 /// # Errors
 /// When the trial cannot be found or its record cannot be written.
-pub fn run(request: &Request, vars: Vars) -> Result<i32> {
+pub fn run(request: &Request, vars: Vars, told: Option<hooks::Told<'_>>) -> Result<i32> {
     let mut signals = child::listen()?;
     let launcher = std::os::unix::process::parent_id();
     let host = vars::node_name(&vars);
@@ -115,15 +124,19 @@ pub fn run(request: &Request, vars: Vars) -> Result<i32> {
     let tree = Tree::at(&request.sweep);
     let trial = which(&tree, &request.which, &vars)?;
     let (head, row) = table::find(&tree, trial)?;
-    let resources = row.resources.clone().unwrap_or_else(|| head.resources.clone());
+    head.run.refuse_function()?;
+    let by_table = || row.resources.clone().unwrap_or_else(|| head.resources.clone());
+    let resources = request.resources.clone().unwrap_or_else(by_table);
     let job_id = job_id(&vars);
     // Bare PMIx does not say how many ranks there are; the plan does.
     let world = rank.world_size.unwrap_or(resources.ranks);
-    let job = Job { tree, head, row, resources, rank, world, vars, host, job_id, launcher };
+    let is_shared = request.is_shared;
+    let job =
+        Job { tree, head, row, resources, rank, world, vars, host, job_id, launcher, is_shared };
     let (record, next_run) = records::of_trial(&job.tree, trial)?;
     if record.outcome() == Some(Outcome::Done) {
         // Requeued after its end, or submitted twice: a finished result is never made again.
-        drop_empty_job_log();
+        output::drop_empty_job_log();
         return Ok(0);
     }
     if request.gate
@@ -134,14 +147,14 @@ pub fn run(request: &Request, vars: Vars) -> Result<i32> {
             let mut recorder = Recorder::open(&job.tree, trial, next_run)?;
             recorder.write(&Event::Skip { trial, time, job: job_id, reason })?;
         }
-        drop_empty_job_log();
+        output::drop_empty_job_log();
         return Ok(1);
     }
     if world > 1 && job.rank.rank > 0 {
         check_world(&job)?;
         return member::run(&job, &mut signals);
     }
-    lead(&job, &record, next_run, &mut signals)
+    lead(&job, &record, next_run, &mut signals, told)
 }
 
 /// The launcher must have started as many ranks as the plan asked for.
@@ -163,7 +176,13 @@ fn check_world(job: &Job) -> Result<(), Fault> {
 }
 
 /// Rank 0: opens the record and runs attempts until one is done or none is left.
-fn lead(job: &Job, record: &Record, next_run: u32, signals: &mut Signals) -> Result<i32> {
+fn lead(
+    job: &Job,
+    record: &Record,
+    next_run: u32,
+    signals: &mut Signals,
+    told: Option<hooks::Told<'_>>,
+) -> Result<i32> {
     let mut recorder = Recorder::open(&job.tree, job.row.id, next_run)?;
     // A worker that was killed on this node could not tidy up.
     let left = |a: &records::Attempt| a.end.is_none() && a.start.host == job.host;
@@ -184,7 +203,8 @@ fn lead(job: &Job, record: &Record, next_run: u32, signals: &mut Signals) -> Res
     if end.retry == Retry::Relaunch {
         ask_for_another_launch(&job.vars);
     }
-    let code = match end.state {
+    hooks::tell(job, record, &end, recorder.run, signals, told);
+    let code = match end.end.state {
         Outcome::Done => 0,
         // A failure after which the chain goes on must look like success: aftercorr asks for 0.
         Outcome::Failed | Outcome::Timeout if job.head.run.on_failure == OnFailure::Continue => 0,
@@ -193,7 +213,7 @@ fn lead(job: &Job, record: &Record, next_run: u32, signals: &mut Signals) -> Res
     if let Some(crew) = &mut crew {
         crew.tell(&peers::Down::Leave { code });
     }
-    drop_empty_job_log();
+    output::drop_empty_job_log();
     Ok(code)
 }
 
@@ -257,22 +277,10 @@ fn which(tree: &Tree, which: &Which, vars: &Vars) -> Result<u64> {
 }
 
 /// The scheduler's id of this job, as its users know it: `12_7` for an element.
-fn job_id(vars: &Vars) -> Option<String> {
+pub fn job_id(vars: &Vars) -> Option<String> {
     match (vars.get("SLURM_ARRAY_JOB_ID"), vars.get("SLURM_ARRAY_TASK_ID")) {
         (Some(job), Some(index)) => Some(format!("{job}_{index}")),
         _ => vars.get("SLURM_JOB_ID").or_else(|| vars.get("PBS_JOBID")).cloned(),
-    }
-}
-
-/// The job's own output file, which the scheduler has made: removed when nothing was written to it, so
-/// that a trial leaves its record and its log and no third file.
-fn drop_empty_job_log() {
-    let path = PathBuf::from("/proc/self/fd/2");
-    let Ok(file) = std::fs::read_link(&path) else { return };
-    let ours = file.extension().is_some_and(|e| e == "log")
-        && file.parent().and_then(|p| p.parent()).is_some_and(|p| p.ends_with("logs/jobs"));
-    if ours && std::fs::metadata(&path).is_ok_and(|m| m.is_file() && m.len() == 0) {
-        let _ = std::fs::remove_file(file);
     }
 }
 
@@ -374,9 +382,12 @@ pub fn clock_of(job: &Job) -> child::Clock {
     // Slurm 22.05 does not tell a job its end; newer ones do. Without it, the plan's walltime counts from
     // the start of this worker, which comes a moment after that of the job.
     let end = job.vars.get("SLURM_JOB_END_TIME").and_then(|t| t.parse::<f64>().ok());
-    let left = end
-        .map(|end| end - clock::now())
-        .or_else(|| job.resources.walltime_s.map(|seconds| seconds as f64));
+    let end = end.map(|end| end - clock::now());
+    let own = job.resources.walltime_s.map(|seconds| seconds as f64);
+    let left = match (end, own) {
+        (Some(end), Some(own)) if job.is_shared => Some(end.min(own)),
+        (end, own) => end.or(own),
+    };
     let Some(left) = left else {
         return child::Clock {
             deadline: None,

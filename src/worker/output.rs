@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
 use std::process::Child;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -48,5 +49,17 @@ pub(super) fn each_line(pipe: Box<dyn Read + Send>, mut with: impl FnMut(&str)) 
 pub(super) fn write_line(log: &Arc<Mutex<File>>, prefix: &str, text: &str) {
     if let Ok(mut log) = log.lock() {
         let _ = log.write_all(format!("{prefix}{text}\n").as_bytes());
+    }
+}
+
+/// The job's own output file, which the scheduler has made: removed when nothing was written to it, so
+/// that a trial leaves its record and its log and no third file.
+pub(super) fn drop_empty_job_log() {
+    let path = Path::new("/proc/self/fd/2");
+    let Ok(file) = std::fs::read_link(path) else { return };
+    let ours = file.extension().is_some_and(|e| e == "log")
+        && file.parent().and_then(|p| p.parent()).is_some_and(|p| p.ends_with("logs/jobs"));
+    if ours && std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() == 0) {
+        let _ = std::fs::remove_file(file);
     }
 }

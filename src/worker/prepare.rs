@@ -17,8 +17,10 @@ use super::{launch, program};
 use crate::devices;
 use crate::fault::Fault;
 use crate::host::{Vars, disk, process};
-use crate::plan::CommandTemplate;
 use crate::plan::value::variable_of;
+use crate::plan::{CommandTemplate, Params};
+use crate::tree::Tree;
+use crate::tree::table::{Head, Row};
 
 /// What a rank needs to start its program.
 pub struct Prepared {
@@ -64,40 +66,43 @@ pub fn rendezvous_deadline(vars: &Vars) -> Duration {
 /// # Errors
 /// When the command cannot be rendered, a device is not granted, or a folder cannot be made.
 pub fn prepare(job: &Job, attempt: u32, torch: &[(&'static str, String)]) -> Result<Prepared> {
+    prepare_in(job, attempt, torch, None, true)
+}
+
+/// As [`prepare`], in the private folder of an attempt before it, where there was one. Without `folders` the
+/// trial's own are named to the program and not made.
+///
+/// # Errors
+/// As [`prepare`].
+pub fn prepare_in(
+    job: &Job,
+    attempt: u32,
+    torch: &[(&'static str, String)],
+    scratch: Option<Scratch>,
+    folders: bool,
+) -> Result<Prepared> {
     let Job { head, row, tree, .. } = job;
     let params = row.parameters();
     let work = tree.work(row.id);
     let checkpoints = tree.checkpoints(row.id);
-    let trial = json!({
-        "id": row.id, "task_id": row.task_id, "chain": row.chain, "link": row.link, "attempt": attempt,
-        "work_dir": work, "checkpoint_dir": checkpoints, "gpu_ids_abs": row.gpu_ids_abs,
-    });
-    let sweep = json!({ "name": head.sweep, "seed": head.seed, "dir": tree.dir() });
-    let extra = [("trial", trial), ("sweep", sweep)];
+    let extra = names(tree, head, row, attempt);
     let rendered = CommandTemplate::new(&head.run)?.render(&params, &extra).map_err(|fault| {
         Fault { sentence: format!("trial {}: {}", row.id, fault.sentence), ..fault }
     })?;
     let devices = devices::visible(row.id, row.gpu_ids_abs.as_deref(), head.gpu_ids, &job.vars)?;
-    let scratch = Scratch::make(&job.vars, tree.dir(), row.id, &row.params)?;
-    // Made on demand: removed again when the program has left nothing there.
-    disk::make_dir(&checkpoints)?;
+    let scratch = match scratch {
+        Some(scratch) => scratch.again(&row.params)?,
+        None => Scratch::make(&job.vars, tree.dir(), row.id, &row.params)?,
+    };
+    if folders {
+        // Removed again when the program has left nothing there.
+        disk::make_dir(&checkpoints)?;
+    }
 
-    let mut env: Vars = job
-        .vars
-        .iter()
-        .filter(|(k, _)| !is_private(k))
-        .map(|(k, v)| (k.clone(), v.clone()))
-        .collect();
+    let mut env = environment(&job.vars, &params);
     let mut set = |name: &str, value: String| {
         env.insert(name.to_owned(), value);
     };
-    for (name, value) in params.iter() {
-        let text = value.to_string();
-        // Linux takes no variable of more than 128 KiB (MAX_ARG_STRLEN); the JSON file has them all.
-        if text.len() < 100 * 1024 {
-            set(&variable_of(name), text);
-        }
-    }
     let own = [
         ("HPCSWEEP_SWEEP", head.sweep.clone()),
         ("HPCSWEEP_SWEEP_DIR", path_text(tree.dir())),
@@ -145,6 +150,36 @@ pub fn prepare(job: &Job, attempt: u32, torch: &[(&'static str, String)]) -> Res
     Ok(Prepared { argv, env, workdir: head.workdir.clone(), devices, scratch, sync, gpus })
 }
 
+/// `trial` and `sweep` of the expressions of a plan.
+pub(super) fn names(
+    tree: &Tree,
+    head: &Head,
+    row: &Row,
+    attempt: u32,
+) -> [(&'static str, Value); 2] {
+    let trial = json!({
+        "id": row.id, "task_id": row.task_id, "chain": row.chain, "link": row.link, "attempt": attempt,
+        "work_dir": tree.work(row.id), "checkpoint_dir": tree.checkpoints(row.id),
+        "gpu_ids_abs": row.gpu_ids_abs,
+    });
+    let sweep = json!({ "name": head.sweep, "seed": head.seed, "dir": tree.dir() });
+    [("trial", trial), ("sweep", sweep)]
+}
+
+/// The variables of the worker that are for others too, and the trial's parameters.
+pub(super) fn environment(vars: &Vars, params: &Params) -> Vars {
+    let public = vars.iter().filter(|(name, _)| !is_private(name));
+    let mut env: Vars = public.map(|(k, v)| (k.clone(), v.clone())).collect();
+    for (name, value) in params.iter() {
+        let text = value.to_string();
+        // Linux takes no variable of more than 128 KiB (MAX_ARG_STRLEN); the JSON file has them all.
+        if text.len() < 100 * 1024 {
+            env.insert(variable_of(name), text);
+        }
+    }
+    env
+}
+
 /// Variables that tell a worker who it is; a program below must not mistake them for its own.
 fn is_private(name: &str) -> bool {
     name.starts_with("HPCSWEEP_") && !["HPCSWEEP_SITE", "HPCSWEEP_SMOKE"].contains(&name)
@@ -173,7 +208,7 @@ fn find_module(env: &mut Vars) -> Result<()> {
     Ok(())
 }
 
-fn path_text(path: &Path) -> String {
+pub(super) fn path_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
@@ -193,12 +228,15 @@ pub(super) fn start_program(
         false => process::Sink::File(log.try_clone().map_err(|e| process::not_started("log", &e))?),
     };
     let Prepared { argv, env, workdir, .. } = prepared;
-    process::start(argv, env, workdir, sink, Signal::SIGKILL, keep, &[]).map_err(|e| {
-        if !workdir.is_dir() {
-            let sentence =
-                format!("the working folder `{}` does not exist here", workdir.display());
-            return Fault::machine(sentence);
-        }
-        process::not_started(&argv[0], &e)
-    })
+    process::start(argv, env, workdir, sink, Signal::SIGKILL, keep, &[])
+        .map_err(|e| not_started(&argv[0], workdir, &e))
+}
+
+/// Why a program could not be started in its folder.
+pub(super) fn not_started(program: &str, workdir: &Path, error: &std::io::Error) -> Fault {
+    if !workdir.is_dir() {
+        let sentence = format!("the working folder `{}` does not exist here", workdir.display());
+        return Fault::machine(sentence);
+    }
+    process::not_started(program, error)
 }

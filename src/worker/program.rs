@@ -155,7 +155,7 @@ pub(super) fn helper(job: &Job, scratch: &Scratch, env: &mut Vars) -> Result<(He
 }
 
 /// Variables from which an MPI library concludes that it was started by a launcher.
-fn is_mpi_variable(name: &str) -> bool {
+pub(super) fn is_mpi_variable(name: &str) -> bool {
     const FAMILIES: [&str; 9] =
         ["OMPI_", "PMI_", "PMIX_", "PRTE_", "ORTE_", "HYDI_", "MPI_LOCAL", "MPIRUN_", "MV2_"];
     // With a step but without PMI, Open MPI believes that srun started it, and aborts (seen in 4.1.4).

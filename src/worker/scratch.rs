@@ -11,6 +11,7 @@ use anyhow::Result;
 use serde_json::{Map, Value};
 
 use super::lines::{Lines, one_line, open_plain, parse_lenient};
+use crate::fault::Fault;
 use crate::host::{Vars, clock, disk};
 use crate::words;
 
@@ -30,20 +31,31 @@ impl Scratch {
     /// # Errors
     /// When the node's disk refuses.
     pub fn make(vars: &Vars, sweep: &Path, trial: u64, params: &Value) -> Result<Self> {
-        // A TMPDIR that came along from the login node may not exist here.
-        let named =
-            vars.get("TMPDIR").map(|dir| Path::new(dir.as_str())).filter(|dir| dir.is_dir());
-        let base = named.unwrap_or(Path::new("/tmp"));
-        let dir = base.join(format!("{}{}", prefix(sweep, trial), clock::short_token()));
-        DirBuilder::new()
-            .mode(0o700)
-            .create(&dir)
-            .map_err(|e| disk::fault("make the folder", &dir, &e))?;
+        let dir = private_folder(vars, sweep, trial)?;
         let scratch = Self { lines: Lines::of(dir.join("metrics.jsonl")), dir, odd_result: None };
         let path = scratch.params();
         fs::write(&path, serde_json::to_vec(params)?)
             .map_err(|e| disk::fault("write", &path, &e))?;
         Ok(scratch)
+    }
+
+    /// The same folder for another attempt: what the one before has left there is removed.
+    ///
+    /// # Errors
+    /// When the node's disk refuses.
+    pub fn again(mut self, params: &Value) -> Result<Self> {
+        for name in disk::list(&self.dir)? {
+            let path = self.dir.join(name);
+            if fs::remove_file(&path).is_err() {
+                disk::remove_tree(&path);
+            }
+        }
+        let path = self.params();
+        fs::write(&path, serde_json::to_vec(params)?)
+            .map_err(|e| disk::fault("write", &path, &e))?;
+        self.lines = Lines::of(self.metrics());
+        self.odd_result = None;
+        Ok(self)
     }
 
     /// The parameters, a JSON object.
@@ -127,6 +139,22 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.dir);
     }
+}
+
+/// Makes a folder for a trial under `$TMPDIR` (or `/tmp`) that this user alone may read.
+///
+/// # Errors
+/// When the node's disk refuses.
+pub(super) fn private_folder(vars: &Vars, sweep: &Path, trial: u64) -> Result<PathBuf, Fault> {
+    // A TMPDIR that came along from the login node may not exist here.
+    let named = vars.get("TMPDIR").map(|dir| Path::new(dir.as_str())).filter(|dir| dir.is_dir());
+    let base = named.unwrap_or(Path::new("/tmp"));
+    let dir = base.join(format!("{}{}", prefix(sweep, trial), clock::short_token()));
+    DirBuilder::new()
+        .mode(0o700)
+        .create(&dir)
+        .map_err(|e| disk::fault("make the folder", &dir, &e))?;
+    Ok(dir)
 }
 
 /// What the names of a trial's private folders begin with.

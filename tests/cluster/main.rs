@@ -12,8 +12,10 @@ mod gpus;
 mod growth;
 mod kills;
 mod limits;
+mod pilots;
 mod programs;
 mod ranks;
+mod resources;
 mod retry;
 mod torque;
 #[cfg(all(feature = "mpi", feature = "torch"))]

@@ -1,5 +1,5 @@
 //! A place of its own for each test: a folder that all nodes see, a home, a sweep, and programs that
-//! stand in for the scheduler's.
+//! stand in for the scheduler's. Long because every test of the clusters is written in its words.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

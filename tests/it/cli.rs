@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use crate::world::{World, missing};
 
 /// The verbs in the order of the help, each with what its help says that it does.
-const VERBS: [(&str, &str); 16] = [
+const VERBS: [(&str, &str); 17] = [
     (
         "init",
         "Make a project: a plan, a small training program, and its own copy of the job scripts",
@@ -16,6 +16,7 @@ const VERBS: [(&str, &str); 16] = [
     ),
     ("submit", "Submit a plan to Slurm or PBS as job arrays, or run it on this machine"),
     ("status", "Show how a sweep stands: counts by state, what failed and why"),
+    ("watch", "Watch a sweep: counts, pace, agents, failures, the slowest trials, GPUs"),
     (
         "collect",
         "Make one table of all results: a row a trial with its state, parameters and metrics",
@@ -50,6 +51,7 @@ Commands:
              nothing
   submit     Submit a plan to Slurm or PBS as job arrays, or run it on this machine
   status     Show how a sweep stands: counts by state, what failed and why
+  watch      Watch a sweep: counts, pace, agents, failures, the slowest trials, GPUs
   collect    Make one table of all results: a row a trial with its state, parameters and metrics
   best       Show the best finished trials by a metric
   logs       Print what a trial printed

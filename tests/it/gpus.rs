@@ -1,5 +1,5 @@
 //! `hpcsweep gpu`, the samples of a running trial, and the doctor's word on GPUs, with a file in place
-//! of NVML.
+//! of NVML. Long because all of it needs the same made-up devices.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ fn with(devices: &str) -> World {
 }
 
 /// Idle GPUs, all the same.
-fn idle(count: u32) -> World {
+pub(crate) fn idle(count: u32) -> World {
     let device = |n| {
         format!(
             r#"{{"index": {n}, "uuid": "GPU-{n}", "name": "NVIDIA T4", "memory_total": 1073741824,

@@ -1,7 +1,8 @@
 //! `scripts/install` and its module files, with the real Environment Modules and the real Lmod.
 //!
 //! Debian's two packages exclude each other, so one of them may be unpacked under `target/tools`.
-//! A tool that is not there fails the test: nothing is skipped.
+//! A tool that is not there fails the test: nothing is skipped. Long because one installation is looked at from
+//! all sides.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
 //! Killed at random moments, and out of space: nothing is lost, nothing is done twice, everything can be
-//! read at any time.
+//! read at any time. Long because the victims differ and the ways to look at what is left do not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -33,7 +33,7 @@ impl Dice {
 }
 
 /// Processes whose parent is this one.
-fn children(parent: i32) -> Vec<i32> {
+pub(crate) fn children(parent: i32) -> Vec<i32> {
     if let Ok(list) = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")) {
         return list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect();
     }
@@ -356,7 +356,7 @@ fn a_file_that_may_not_grow_is_said_and_the_next_submit_completes() {
 }
 
 /// Runs a script in a mount namespace of its own, as root or as a user who may have one.
-fn in_own_mounts(world: &World, script: &str) -> Option<crate::world::Ran> {
+pub(crate) fn in_own_mounts(world: &World, script: &str) -> Option<crate::world::Ran> {
     let with = |flags: &[&str]| {
         let try_out = [flags, &["sh", "-c", "mount -t tmpfs none /mnt"]].concat();
         world.call("unshare", &try_out).code == 0

@@ -1,4 +1,5 @@
 //! `submit --local`: order and overlap, what a failure does, what a trial sees, what is kept of it.
+//! Long because it is one list of claims, and each shows a whole plan and all that comes of it.
 
 use serde_json::{Value, json};
 

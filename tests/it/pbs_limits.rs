@@ -61,6 +61,8 @@ fn a_queue_that_fills_up_on_the_way_is_completed_by_the_next_submission() {
     pbs.config(|c| {
         c.insert("max_queued".to_owned(), json!(5));
         c.insert("max_array_size".to_owned(), json!(2));
+        // Nothing ends, and makes room, before the second array is asked for.
+        c.insert("scheduling".to_owned(), json!(false));
     });
     // What somebody has in the queue already, no question tells beforehand.
     pbs.world.call("qsub", &["-h", "-J", "0-1", "--", "/bin/true"]).ok();
@@ -76,6 +78,9 @@ exit code 3
 "
     );
     pbs.world.call("qdel", &["0[]"]).ok();
+    pbs.config(|c| {
+        c.insert("scheduling".to_owned(), json!(true));
+    });
     pbs.wait_idle();
     assert_eq!(
         pbs.again(&[]).whole(),

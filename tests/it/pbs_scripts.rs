@@ -10,7 +10,7 @@ use crate::scripts::{MINIMAL, compare, shown};
 use crate::world::ROOT;
 
 /// Every golden file.
-const GOLDEN: [&str; 10] = [
+const GOLDEN: [&str; 11] = [
     "array.sh",
     "everything.sh",
     "fused.sh",
@@ -18,6 +18,7 @@ const GOLDEN: [&str; 10] = [
     "job.sh",
     "odd-folder.sh",
     "one-element.sh",
+    "pilots.sh",
     "ranks.sh",
     "relaunched-ranks.sh",
     "site.sh",
@@ -79,6 +80,14 @@ fn a_link_of_a_chain_is_a_job_of_its_own() {
 #[test]
 fn a_fused_chain_runs_link_by_link() {
     check(&chains("fused"), "results/demo", 1, "fused.sh");
+}
+
+#[test]
+fn pilots_are_agents_on_a_node_each() {
+    let rest =
+        "[resources]\nwalltime = \"30m\"\n[grid]\na = [1, 2, 3]\n[pull]\nwalltime = \"8h\"\n";
+    let args = ["--pull", "--workers", "2", "--slots", "3"];
+    check(&submit(&format!("{MINIMAL}{rest}"), &args), "results/demo", 1, "pilots.sh");
 }
 
 #[test]

@@ -158,6 +158,7 @@ fn json_says_the_same_to_programs() {
         "submit_calls": 3,
         "chains_as": "elementwise",
         "chains_why": "",
+        "pilots": null,
         "max_array_size": 1001,
         "core_hours": 3.0,
         "gpu_hours": 4.0,
@@ -396,6 +397,13 @@ array  block  link  elements  after  request
         ran.out
             .contains("scheduler calls to submit: 7 (5 of sbatch, arrays of at most 4 elements)\n")
     );
+    // A cap makes arrays smaller, never larger than the scheduler's own limit.
+    for (cap, most) in [("3", "3"), ("5000", "1,001")] {
+        let profile = format!("version = 1\n[caps]\nmax_array_size = {cap}\n");
+        world.write("home/config/hpcsweep/site.toml", &profile);
+        let said = world.run(&["plan", "plan.toml"]).ok().to_owned();
+        assert!(said.contains(&format!("arrays of at most {most} elements)\n")), "{said}");
+    }
 }
 
 #[test]

@@ -14,10 +14,11 @@ const SHOWN_TOKEN: &str = "token123";
 const SHOWN_WORLD: &str = "/shared/ada";
 
 /// Every golden file.
-const GOLDEN: [&str; 9] = [
+const GOLDEN: [&str; 10] = [
     "everything.sh",
     "minimal.sh",
     "odd-folder.sh",
+    "pilots.sh",
     "ranks.sh",
     "relaunched-ranks.sh",
     "second-link.sh",
@@ -145,6 +146,15 @@ a = [1, 2, 3, 4]
 "#;
     submit(&world, plan, &["--max-running", "2"]);
     check(&world, "results/demo", "0001.sh", "everything.sh");
+}
+
+#[test]
+fn pilots_are_agents_on_a_node_each() {
+    let world = slurm();
+    let rest = "[resources]\nwalltime = \"30m\"\ncpus_per_rank = 2\npartition = \"main\"\n[grid]\na = [1, 2, 3]\n\
+                [pull]\nwalltime = \"8h\"\nslots = 1\nworkers = 5\n";
+    submit(&world, &format!("{MINIMAL}{rest}"), &["--pull"]);
+    check(&world, "results/demo", "0001.sh", "pilots.sh");
 }
 
 /// Ranks over MPI cannot begin anew within one launch.

@@ -15,12 +15,12 @@ const FLOORS: [&[&str]; 8] = [
     &["graph", "tree"],
     &["render"],
     &["scheduler", "standing", "status"],
-    &["submit", "collect", "doctor", "project", "worker"],
+    &["submit", "collect", "doctor", "project", "worker", "pull", "watch"],
     &["cli"],
 ];
 
-/// Uses within one floor, each with its reason. They make no circle; verbs (floor 6) have none but one.
-const NEIGHBOURS: [(&str, &str, &str); 12] = [
+/// Uses within one floor, each with its reason. They make no circle; verbs (floor 6) have two.
+const NEIGHBOURS: [(&str, &str, &str); 13] = [
     ("plan", "units", "reads walltimes and memory"),
     ("plan", "train", "`[train]` filled in must be a configuration"),
     ("site", "units", "reads walltimes"),
@@ -33,23 +33,33 @@ const NEIGHBOURS: [(&str, &str, &str); 12] = [
     ("status", "scheduler", "asks the scheduler once"),
     ("status", "standing", "weighs what it has read and heard"),
     ("doctor", "worker", "asks the heavy sibling for its version"),
+    (
+        "pull",
+        "worker",
+        "an agent prepares a trial as a worker does, and is a worker to its programs",
+    ),
 ];
 
 /// Files outside `host` that use `std::fs` themselves, each with its reason.
-const OWN_FILES: [(&str, &str); 18] = [
+const OWN_FILES: [(&str, &str); 23] = [
     ("src/cli/mod.rs", "reads profiles for `site`, which knows no disk"),
     ("src/cli/sweeps.rs", "the note of the last sweep, whose loss is no fault"),
     ("src/doctor.rs", "tries the file system's own calls"),
     ("src/project.rs", "renames a finished project into place"),
     ("src/submit/mod.rs", "a plan that cannot be read is the request's fault"),
+    ("src/pull/slot.rs", "owns the open log of its slot"),
+    ("src/pull/watch.rs", "whoever cannot be seen gives no sign"),
+    ("src/status/agents.rs", "whoever cannot be seen gives no sign"),
+    ("src/tree/bundle/writer.rs", "owns the open file, and keeps what a full disk refuses"),
+    ("src/tree/ledger/log.rs", "links, and tells a lost answer from a refusal"),
     ("src/tree/line.rs", "owns the open file it appends to"),
     ("src/tree/lock.rs", "links, renames and counts links"),
     ("src/tree/records.rs", "tells a missing record from an unreadable one"),
     ("src/worker/attempt.rs", "owns the open log and the trial's own folders"),
+    ("src/worker/hooks.rs", "hands the open log to the hook"),
     ("src/worker/member.rs", "a rank without a log of its own"),
-    ("src/worker/mod.rs", "removes the scheduler's empty log"),
     ("src/worker/others.rs", "writes into the open log"),
-    ("src/worker/output.rs", "writes into the open log"),
+    ("src/worker/output.rs", "writes into the open log, and removes the scheduler's empty one"),
     ("src/worker/peers.rs", "removes the meeting's file, whose loss is no fault"),
     ("src/worker/prepare.rs", "hands the open log to the program"),
     ("src/worker/program.rs", "hands the open log to the program"),

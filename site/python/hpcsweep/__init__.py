@@ -1,28 +1,46 @@
-"""What a program of a trial may ask of hpcsweep: values of all ranks, and loaders that share a data set.
+"""Sweeps of a function, and what a program of a trial may ask of hpcsweep.
 
     import hpcsweep
+
+    sweep = hpcsweep.Sweep("results/demo")
+    sweep.grid(lr=[0.1, 0.01], layers=[1, 2])
+    results = sweep.run(train)                  # train(lr=..., layers=...), here and wherever else this is started
+
+    hpcsweep.params(), hpcsweep.report(loss=loss), hpcsweep.checkpoint_dir()        # in a trial, however it is run
 
     losses = hpcsweep.mp_sync(loss)             # one value a rank, equal on every rank
     means = hpcsweep.reduce({"loss": loss}, weight=len(batch))
     loaders = hpcsweep.add_distributed_samplers({"train": train, "validation": validation})
 
-The worker of the trial carries it out over MPI; outside of a worker there is one rank. Only the standard
-library is needed: torch and numpy are used where the caller's values are theirs. See docs/python.md.
+Only the standard library is needed: torch and numpy are used where the caller's values are theirs. See
+docs/python.md.
 """
 
 import importlib
 
 from .channel import SyncError
+from .program import SweepError
 from .sync import mp_sync, mp_sync_dict, rank, reduce, world_size
+from .trial import Interrupted, checkpoint_dir, params, report, result, should_stop
 
 __all__ = [
+    "Interrupted",
+    "Record",
+    "Stopped",
+    "Sweep",
+    "SweepError",
     "SyncError",
     "add_distributed_samplers",
     "build_loader_sampler",
+    "checkpoint_dir",
     "mp_sync",
     "mp_sync_dict",
+    "params",
     "rank",
     "reduce",
+    "report",
+    "result",
+    "should_stop",
     "world_size",
 ]
 
@@ -33,6 +51,9 @@ def __getattr__(name):
         return importlib.import_module("." + name, __name__)
     if name in ("add_distributed_samplers", "build_loader_sampler"):
         return getattr(importlib.import_module(".loaders", __name__), name)
+    # And this needs more of the standard library than a trial does.
+    if name in ("Record", "Stopped", "Sweep"):
+        return getattr(importlib.import_module(".sweep", __name__), name)
     raise AttributeError("module 'hpcsweep' has no attribute '%s'" % name)
 
 

@@ -23,7 +23,7 @@ run() {
   /opt/hpcsweep/bin/hpcsweep worker --sweep /shared/ada/results/demo --wave 1 --first 0 --count 2 --gate --index "${PBS_ARRAY_INDEX:-0}" --job "$PBS_JOBID" --link "$_link"
   _code=$?
 }
-# A whole chain runs in this allocation, link by link; what of it is done is passed over.
+# Several trials run in this allocation, one after the other; what of them is done is passed over.
 _last=0
 for _link in $(seq 0 1); do
   run

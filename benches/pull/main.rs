@@ -1,0 +1,259 @@
+//! What agents cost: no-op trials a second beside xargs, HyperQueue and GNU parallel, files left behind, memory,
+//! and how evenly work is shared. Ratios of one run, measured in turn.
+//!
+//! Run by `scripts/bench pull`, which gets HyperQueue and GNU parallel.
+
+#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a bench prints, and fails loudly")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_hpcsweep");
+
+fn main() {
+    // `cargo test --benches` and the like only want to know that it builds.
+    if !std::env::args().any(|arg| arg == "--bench") {
+        return;
+    }
+    let tmp = std::env::temp_dir().join(format!("hpcsweep-bench-{}", std::process::id()));
+    std::fs::create_dir_all(&tmp).unwrap();
+    spawned(&tmp);
+    in_process(&tmp);
+    million(&tmp);
+    sharing(&tmp);
+    std::fs::remove_dir_all(&tmp).unwrap();
+}
+
+fn rounds() -> usize {
+    std::env::var("HPCSWEEP_BENCH_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(3)
+}
+
+fn timed(action: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    action();
+    start.elapsed().as_secs_f64()
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn quiet(command: &mut Command) -> &mut Command {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null())
+}
+
+fn run(command: &mut Command) {
+    let status = quiet(command).status().unwrap();
+    assert!(status.success(), "{command:?}: {status}");
+}
+
+fn axis(n: usize) -> String {
+    let values: Vec<String> = (0..n).map(|i| i.to_string()).collect();
+    format!("[grid]\ni = [{}]\n", values.join(", "))
+}
+
+/// A plan whose trials run this, in a folder of its own.
+fn plan(folder: &Path, name: &str, command: &str, body: &str) -> PathBuf {
+    let text =
+        format!("version = 1\n[sweep]\nname = \"{name}\"\n[run]\ncommand = {command}\n{body}");
+    let path = folder.join(format!("{name}.toml"));
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn agent(folder: &Path, plan: &Path, slots: usize) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.args(["worker", "--pull", plan.to_str().unwrap(), "--slots", &slots.to_string()]);
+    command.current_dir(folder);
+    command
+}
+
+fn forget(folder: &Path) {
+    let _ = std::fs::remove_dir_all(folder.join("results"));
+}
+
+/// Files under a folder.
+fn files(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
+    entries.map(|path| if path.is_dir() { files(&path) } else { 1 }).sum()
+}
+
+/// Seconds for `n` runs of /bin/true; the first is ours, with output kept.
+fn spawned(tmp: &Path) {
+    println!("trials of /bin/true a second, output kept");
+    println!(
+        "{:>7} {:>5} {:>8} {:>8} {:>6} {:>9} {:>6} {:>9} {:>6} {:>6}",
+        "trials",
+        "slots",
+        "hpcsweep",
+        "xargs",
+        "ratio",
+        "hq",
+        "ratio",
+        "parallel",
+        "ratio",
+        "files"
+    );
+    for (n, slots) in [(2_000, 1), (2_000, 4), (10_000, 1), (10_000, 4), (100_000, 4)] {
+        let plan = plan(tmp, "spawn", "[\"/bin/true\"]", &axis(n));
+        let numbers: String = (0..n).map(|i| format!("{i}\n")).collect();
+        let list = tmp.join("numbers");
+        std::fs::write(&list, numbers).unwrap();
+        let (mut ours, mut xargs, mut hq, mut parallel) = (vec![], vec![], vec![], vec![]);
+        let mut left = 0;
+        let many = n > 10_000;
+        for _ in 0..if many { 1 } else { rounds() } {
+            forget(tmp);
+            ours.push(timed(|| run(&mut agent(tmp, &plan, slots))));
+            left = files(&tmp.join("results"));
+            let mut floor = Command::new("xargs");
+            floor.args(["-a", list.to_str().unwrap(), "-n1", &format!("-P{slots}"), "/bin/true"]);
+            xargs.push(timed(|| run(&mut floor)));
+            if many {
+                continue;
+            }
+            let mut peer = Command::new("parallel");
+            peer.args([
+                "--will-cite",
+                "-a",
+                list.to_str().unwrap(),
+                &format!("-j{slots}"),
+                "/bin/true",
+            ]);
+            parallel.push(timed(|| run(&mut peer)));
+            hq.push(hyperqueue(tmp, n, slots));
+        }
+        let rate =
+            |times: Vec<f64>| if times.is_empty() { f64::NAN } else { n as f64 / median(times) };
+        let (ours, xargs, hq, parallel) = (rate(ours), rate(xargs), rate(hq), rate(parallel));
+        println!(
+            "{n:>7} {slots:>5} {ours:>8.0} {xargs:>8.0} {:>6.2} {hq:>9.0} {:>6.2} {parallel:>9.0} {:>6.2} {left:>6}",
+            ours / xargs,
+            ours / hq,
+            ours / parallel,
+        );
+    }
+    println!("bounds: xargs 0.7, HyperQueue 3, GNU parallel 4\n");
+}
+
+/// Seconds that HyperQueue takes from submitting to the end, its server and worker being up.
+fn hyperqueue(tmp: &Path, n: usize, slots: usize) -> f64 {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/pull/hq.py");
+    let mut command = Command::new("python3");
+    command.args([script, &n.to_string(), &slots.to_string()]).current_dir(tmp);
+    command.stdin(Stdio::null()).stderr(Stdio::null());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "HyperQueue: {}", output.status);
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().last().unwrap().trim().parse().unwrap()
+}
+
+/// Trials that are a function of this process: claimed and recorded.
+fn in_process(tmp: &Path) {
+    use hpcsweep::pull::solo;
+    use hpcsweep::submit::{Source, deal};
+    println!("no-op functions in this process, claimed and recorded, a second (bound 5000)");
+    let vars = hpcsweep::host::vars::snapshot();
+    let rate = |n: usize| {
+        let path = tmp.join("noop.toml");
+        let text = format!(
+            "version = 1\n[sweep]\nname = \"noop\"\n[run]\nfunction = \"noop\"\n{}",
+            axis(n)
+        );
+        std::fs::write(&path, text).unwrap();
+        forget(tmp);
+        let (source, site) = (Source::read(&path).unwrap(), hpcsweep::site::Site::default());
+        let templates = source.templates(None, &site).unwrap();
+        let asked = deal::Options { serves: true, ..deal::Options::default() };
+        let tree = deal::deal(&source, &site, &templates, &asked, &vars, || false).unwrap().tree;
+        drop(source);
+        let mut ran = 0;
+        let seconds = timed(|| {
+            let function = |_: &solo::Trial| {
+                ran += 1;
+                Ok(serde_json::Value::Null)
+            };
+            solo::run(&tree, solo::Options::default(), &vars, None, |_| {}, function).unwrap();
+        });
+        assert_eq!(ran, n);
+        n as f64 / seconds
+    };
+    for n in [1_000, 10_000, 100_000, 1_000_000] {
+        println!("{n:>7} {:>8.0}", median((0..rounds()).map(|_| rate(n)).collect()));
+    }
+    println!();
+}
+
+/// Memory of an agent, and claims, with a million trials to come.
+fn million(tmp: &Path) {
+    let values: Vec<String> = (0..1000).map(|i| i.to_string()).collect();
+    let values = values.join(", ");
+    let body = format!("[grid]\na = [{values}]\nb = [{values}]\n");
+    let plan = plan(tmp, "million", "[\"/bin/true\"]", &body);
+    forget(tmp);
+    let mut agent = quiet(&mut agent(tmp, &plan, 4)).spawn().unwrap();
+    let tree = tmp.join("results/million");
+    let ended = || {
+        let bundles = tree.join("agents");
+        let size = |path: &Path| std::fs::metadata(path).map(|m| m.len()).unwrap_or(0);
+        let shards = std::fs::read_dir(bundles).into_iter().flatten().flatten();
+        let files = shards.flat_map(|shard| std::fs::read_dir(shard.path()).unwrap().flatten());
+        files.map(|file| size(&file.path())).sum::<u64>()
+    };
+    while ended() < 2_000_000 {
+        assert!(agent.try_wait().unwrap().is_none(), "the agent has ended");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let status = std::fs::read_to_string(format!("/proc/{}/status", agent.id())).unwrap();
+    let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    println!("an agent with a million trials to come: {peak} (bound 200 MB)");
+    println!("files by then: {}\n", files(&tree));
+    stop(&mut agent);
+}
+
+fn stop(agent: &mut Child) {
+    let pid = nix::unistd::Pid::from_raw(agent.id().cast_signed());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    agent.wait().unwrap();
+}
+
+/// One slot ten times slower than three others.
+fn sharing(tmp: &Path) {
+    let code = "[\"sh\", \"-c\", \"sleep ${SLOW:-0.05}\"]";
+    let makespan = |name: &str, n: usize, more: &str| {
+        let plan = plan(tmp, name, code, &format!("{more}{}", axis(n)));
+        forget(tmp);
+        timed(|| {
+            let mut all: Vec<Child> = Vec::new();
+            for i in 0..4 {
+                let mut command = agent(tmp, &plan, 1);
+                if i == 0 {
+                    command.env("SLOW", "0.5");
+                }
+                all.push(quiet(&mut command).spawn().unwrap());
+            }
+            for mut agent in all {
+                assert!(agent.wait().unwrap().success());
+            }
+        })
+    };
+    let n = 600;
+    // What a trial takes with its process, by one agent alone.
+    let plan = plan(tmp, "alone", code, &axis(20));
+    forget(tmp);
+    let each = timed(|| run(&mut agent(tmp, &plan, 1))) / 20.0;
+    let ideal = n as f64 / (3.0 / each + 1.0 / (each + 0.45));
+    let took = makespan("shared", n, "");
+    println!(
+        "one slot ten times slower than three: {took:.2} s, ideal {ideal:.2} s, ratio {:.2} (bound 1.15)",
+        took / ideal
+    );
+    let alone = makespan("few", 20, "");
+    let copied = makespan("copied", 20, "[pull]\nrepeatable = true\n");
+    println!(
+        "20 trials with copies: {copied:.2} s, without {alone:.2} s, ratio {:.2} (bound 0.8)",
+        copied / alone
+    );
+}

@@ -1,0 +1,112 @@
+"""An agent of ours: the process `hpcsweep worker --serve`, which hands trials over and records what comes of them.
+
+docs/serve.md has the lines.
+"""
+
+import json
+import os
+import select
+import subprocess
+import threading
+from typing import Any, Dict, List, Optional
+
+from .program import SweepError, find
+
+
+def ready(fds: List[int], seconds: Optional[float] = None) -> List[int]:
+    """Those of the descriptors from which something can be read, or that are at their ends."""
+    # Not select(), which knows no descriptor beyond 1023.
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return [fd for fd, _ in poll.poll(None if seconds is None else seconds * 1000)]
+
+
+class Agent:
+    """The pipe to an agent, and what was said on it and not heard yet."""
+
+    def __init__(self, plan: str, retry: bool, quiet: bool):
+        command = [find()] + (["--quiet"] if quiet else [])
+        command += ["worker", "--pull", plan, "--serve"] + (["--retry"] if retry else [])
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self._to = self.process.stdin.fileno()
+        self._from = self.process.stdout.fileno()
+        self._buffer = b""
+        self._lines = []  # type: List[bytes]
+        self._lock = threading.Lock()
+        self._stops = False
+        # As it says when it has joined.
+        self.name = ""
+        self.devices = None  # type: Optional[str]
+
+    def hear(self, wake: Optional[int] = None) -> Optional[Dict[str, Any]]:
+        """The next line; None at the end, `{}` if there is something to read from `wake` first."""
+        while not self._lines:
+            if wake is not None and wake in ready([self._from, wake]):
+                return {}
+            if not self._read():
+                return None
+        line = json.loads(self._lines.pop(0).decode())
+        if "agent" in line:
+            self.name, self.devices = line["agent"], line["devices"]
+        return line
+
+    def hear_again(self, line: Dict[str, Any]) -> None:
+        """Has this heard next."""
+        self._lines.insert(0, json.dumps(line).encode())
+
+    def _read(self) -> bool:
+        data = os.read(self._from, 1 << 16)
+        lines = (self._buffer + data).split(b"\n")
+        self._buffer = lines.pop()
+        self._lines += lines
+        return bool(data)
+
+    def begin(self, line: Dict[str, Any]) -> None:
+        """This trial is about to run."""
+        self._stops = False
+
+    def end(self) -> None:
+        """It has been answered."""
+
+    def wants_stop(self) -> bool:
+        """Whether the agent has asked for an end of what runs."""
+        with self._lock:
+            while not self._stops:
+                self._stops = any(line.startswith(b'{"stop"') for line in self._lines)
+                if not ready([self._from], 0) or not self._read():
+                    break
+            return self._stops
+
+    def say(self, line: Dict[str, Any]) -> bool:
+        """Says something; False if nobody hears it any more."""
+        data = memoryview(json.dumps(line).encode() + b"\n")
+        with self._lock:
+            try:
+                while data:
+                    data = data[os.write(self._to, data) :]
+            except OSError:
+                return False
+        return True
+
+    def metrics(self, trial: Dict[str, Any], row: Dict[str, Any]) -> None:
+        """A line of metrics of what runs."""
+        self.say({"trial": trial["trial"], "attempt": trial["attempt"], "metrics": [row]})
+
+    def leave(self) -> None:
+        """Asks it to go after what runs."""
+        self.say({"stop": True})
+
+    def close(self) -> None:
+        """Says goodbye, and waits for its end."""
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
+        self.process.wait()
+
+    def check(self) -> None:
+        """One that has ended without a word must have been killed: anything else is a SweepError."""
+        code = self.process.wait()
+        if code >= 0:
+            raise SweepError("`%s` has ended with exit code %d" % (" ".join(self.process.args), code))

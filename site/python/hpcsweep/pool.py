@@ -1,0 +1,296 @@
+"""Several processes of one call of `Sweep.run`, each with an agent of its own.
+
+Each is a keeper and its worker, forked from it: the keeper has started the agent, and when the worker is
+killed it says so to the agent and forks another. Nothing is pickled but what was recorded, as JSON.
+"""
+
+import json
+import mmap
+import os
+import signal
+import struct
+import sys
+import time
+import warnings
+from typing import Any, Callable, Dict, List, Optional
+
+from .agent import Agent, ready
+from .program import SweepError
+from .record import Record
+from .runner import Interrupt, Runner
+
+# What a worker remembers of its trial for its keeper: a length and so many bytes.
+MEMO = 1 << 16
+# How often a keeper looks up, seconds.
+GLANCE = 0.5
+# So many agents may be killed.
+AGENTS = 10
+# How long the others may take to end by themselves after a signal that the scheduler may have sent to all, seconds.
+GRACE = 20.0
+# The signals that end a process politely.
+ENDING = (signal.SIGTERM, signal.SIGUSR2, signal.SIGHUP)
+
+# Starts an agent, the first one or a later one; makes a runner that tells of ends.
+Start = Callable[[bool], Agent]
+Make = Callable[[Any], Runner]
+
+
+class Pool:
+    """The processes, seen from the one that has forked them."""
+
+    def __init__(self, size: int, start: Start, make: Make, tells: bool):
+        self._pipes = {}  # type: Dict[int, int]
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        # Whoever holds the other end lives; we are the only one.
+        life, self._life = os.pipe()
+        for _ in range(size):
+            read, write = os.pipe()
+            pid = fork()
+            if pid == 0:
+                # A terminal's Ctrl-C is for us, who pass it on once.
+                os.setpgid(0, 0)
+                for end in (self._life, read, *self._pipes):
+                    os.close(end)
+                child(lambda: _Keeper(life, write, start, make, tells).keep())
+            try:
+                os.setpgid(pid, pid)
+            except OSError:
+                # It was faster.
+                pass
+            os.close(write)
+            self._pipes[read] = pid
+        os.close(life)
+
+    def run(self, tell: Callable[[Dict[str, Any]], None], interrupt: Interrupt) -> List[Optional[Dict[str, Any]]]:
+        """Hears them all to their ends: the last lines of their agents, None of one that was lost."""
+        ends = {read: None for read in self._pipes}  # type: Dict[int, Optional[Dict[str, Any]]]
+        rest = {read: b"" for read in self._pipes}
+        passed_on, patience = False, None  # type: bool, Optional[float]
+        while rest:
+            wake = [] if interrupt.wake is None else [interrupt.wake]
+            for read in ready([*rest, *wake], 1.0):
+                if read == interrupt.wake:
+                    interrupt.drain()
+                    continue
+                data = os.read(read, 1 << 16)
+                lines = (rest[read] + data).split(b"\n")
+                rest[read] = lines.pop()
+                for line in map(json.loads, lines):
+                    if "record" in line:
+                        tell(line)
+                    else:
+                        ends[read] = line
+                if not data:
+                    del rest[read]
+            if interrupt.told and patience is None:
+                patience = time.monotonic() + GRACE
+            if not passed_on and (interrupt.count or (patience is not None and time.monotonic() > patience)):
+                passed_on = True
+                for pid in self._pipes.values():
+                    _signal(pid, signal.SIGINT)
+        return list(ends.values())
+
+    def close(self, kill: bool = False) -> None:
+        """Waits for their ends."""
+        if kill:
+            for pid in self._pipes.values():
+                try:
+                    os.killpg(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+        os.close(self._life)
+        for read, pid in self._pipes.items():
+            os.close(read)
+            os.waitpid(pid, 0)
+
+
+def fork() -> int:
+    """os.fork(), whatever threads there are."""
+    with warnings.catch_warnings():
+        # Threads of libraries stay behind: whoever asks for processes knows that they are forks.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def child(action: Callable[[], None]) -> None:
+    """The life of a process that was forked: it never returns into the caller's program."""
+    code = 70
+    try:
+        action()
+        code = 0
+    except KeyboardInterrupt:
+        code = 130
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except Exception:
+                pass
+        os._exit(code)
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+class _Keeper:
+    """A process that starts an agent and keeps a worker for it."""
+
+    def __init__(self, life: int, events: int, start: Start, make: Make, tells: bool):
+        self._life = life
+        self._events = events
+        self._start = start
+        self._memo = mmap.mmap(-1, MEMO + 8)
+        self._runner = make(self._tell if tells else None)
+        self._worker = 0
+        self._agent = None  # type: Optional[Agent]
+        self._told = 0
+
+    def _send(self, line: Dict[str, Any]) -> None:
+        data = memoryview(json.dumps(line).encode() + b"\n")
+        while data:
+            data = data[os.write(self._events, data) :]
+
+    def _tell(self, record: Record, params: Dict[str, Any]) -> None:
+        """A trial has ended for good."""
+        fields = {name: getattr(record, name) for name in Record.__slots__ if name not in ("params", "args")}
+        self._send({"record": fields, "params": params})
+
+    def keep(self) -> None:
+        """Until the agent has left; one that is killed is followed by another."""
+        # What a scheduler sends to all is for the worker and the agent.
+        self._before = {number: signal.getsignal(number) for number in ENDING}
+        for number in ENDING:
+            signal.signal(number, lambda *_: None)
+        signal.signal(signal.SIGINT, self._hear)
+        try:
+            for attempt in range(AGENTS):
+                self._agent = self._start(attempt == 0)
+                if self._told:
+                    self._agent.leave()
+                end = self._attend(self._agent)
+                if end is not None:
+                    return self._send(end)
+                self._agent.check()
+            raise SweepError("%d agents were killed, one after the other" % AGENTS)
+        except SweepError as e:
+            self._send({"fault": str(e)})
+
+    def _hear(self, number: int, frame: Any) -> None:
+        self._told += 1
+        if self._worker:
+            _signal(self._worker, signal.SIGINT)
+        elif self._agent is not None:
+            self._agent.leave()
+
+    def _attend(self, agent: Agent) -> Optional[Dict[str, Any]]:
+        """Keeps workers for an agent until it has left: its last line, None if it has gone without a word."""
+        hello = agent.hear()
+        if hello is None:
+            agent.close()
+            return None
+        agent.hear_again(hello)
+        while True:
+            alive, held = os.pipe()
+            result, said = os.pipe()
+            self._worker = fork()
+            if self._worker == 0:
+                for end in (alive, result, self._life):
+                    os.close(end)
+                for number, before in self._before.items():
+                    signal.signal(number, before)
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                child(lambda: self._work(agent, said))
+            os.close(held)
+            os.close(said)
+            status = self._wait(alive)
+            os.close(alive)
+            self._worker = 0
+            with os.fdopen(result, "rb") as file:
+                text = file.read()
+            if text:
+                agent.close()
+                return json.loads(text.decode())["end"]
+            if self._told > 1 or not self._bury(agent, status):
+                agent.close()
+                return {"end": True, "reason": "", "signal": signal.SIGINT} if self._told else None
+
+    def _work(self, agent: Agent, said: int) -> None:
+        remember = agent.begin
+
+        def begin(line: Dict[str, Any]) -> None:
+            text = json.dumps(line).encode()
+            if len(text) > MEMO:
+                text = json.dumps(dict(line, params={})).encode()
+            self._memo[8 : 8 + len(text)] = text
+            self._memo[:8] = struct.pack("=Q", len(text))
+            remember(line)
+
+        def end() -> None:
+            self._memo[:8] = bytes(8)
+
+        agent.begin, agent.end = begin, end  # type: ignore
+        with Interrupt() as interrupt:
+            interrupt.count = min(self._told, 1)
+            last = self._runner.run(agent, interrupt)
+        if self._runner.fault is not None:
+            last = {"fault": str(self._runner.fault)}
+        with os.fdopen(said, "wb") as file:
+            file.write(json.dumps({"end": last}).encode())
+
+    def _wait(self, alive: int) -> int:
+        """Waits for the end of the worker, or of the process that wants it."""
+        patience = None
+        watched = [alive, self._life]
+        while True:
+            pid, status = os.waitpid(self._worker, os.WNOHANG)
+            if pid:
+                return status
+            for fd in ready(watched, GLANCE):
+                watched.remove(fd)
+                if fd == alive:
+                    # It ends now, unless somebody else holds on to its pipe.
+                    time.sleep(0.001)
+                else:
+                    # There is nobody any more to work for.
+                    patience = time.monotonic() + 5
+                    _signal(self._worker, signal.SIGINT)
+            if patience is not None and time.monotonic() > patience:
+                _signal(self._worker, signal.SIGKILL)
+
+    def _bury(self, agent: Agent, status: int) -> bool:
+        """Tells the agent how the worker has ended, and finds out where it stands; False if it is gone too."""
+        (length,) = struct.unpack("=Q", self._memo[:8])
+        if length:
+            line = json.loads(self._memo[8 : 8 + length].decode())
+            self._memo[:8] = bytes(8)
+            answer = {"trial": line["trial"], "attempt": line["attempt"]}  # type: Dict[str, Any]
+            if os.WIFSIGNALED(status):
+                number = os.WTERMSIG(status)
+                answer.update(error="it was killed by %s" % signal.Signals(number).name, signal=number)
+            else:
+                code = os.WEXITSTATUS(status)
+                answer.update(error="it has ended its process with code %d" % code, exit_code=code or 1)
+            self._runner.answered(line, answer, agent)
+            agent.say(answer)
+        # What the worker had read and not begun is lost with it.
+        agent.say({"again": True})
+        while True:
+            heard = agent.hear()
+            if heard is None:
+                return False
+            if "end" in heard or "fault" in heard:
+                agent.hear_again(heard)
+                return True
+            if "ended" in heard:
+                self._runner.ended(heard, agent)
+            elif "again" in heard:
+                if heard["again"] is not None:
+                    agent.hear_again(heard["again"])
+                return True

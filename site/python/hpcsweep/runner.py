@@ -1,0 +1,216 @@
+"""Calls the function of a sweep for what an agent hands over, and answers."""
+
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from typing import Any, Callable, Dict, Optional, Sequence, Set
+
+from . import trial
+from .agent import Agent
+from .grid import Grid
+from .jsonable import clean
+from .program import SweepError
+from .record import Record
+
+# Of a traceback so much is kept, characters.
+DETAILS = 1 << 16
+REASON = 300
+
+
+class Interrupt:
+    """Ctrl-C: while the function runs it is a KeyboardInterrupt there, otherwise something that wakes us up.
+
+    The second is a KeyboardInterrupt wherever it comes. `also`: further signals, of which only a note is taken.
+    """
+
+    def __init__(self, also: Sequence[int] = ()) -> None:
+        self.calling = False
+        self.count = 0
+        self.told = 0
+        self._also = also
+        self.wake = None  # type: Optional[int]
+
+    def __enter__(self) -> "Interrupt":
+        self._before = signal.getsignal(signal.SIGINT)
+        is_ours = threading.current_thread() is threading.main_thread() and self._before not in (signal.SIG_IGN, None)
+        if is_ours:
+            self.wake, self._write = os.pipe()
+            for end in (self.wake, self._write):
+                os.set_blocking(end, False)
+            self._wake_before = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+            signal.signal(signal.SIGINT, self._hear)
+            self._others = {number: signal.getsignal(number) for number in self._also}
+            for number in self._others:
+                signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self.wake is not None:
+            signal.signal(signal.SIGINT, self._before)
+            for number, before in self._others.items():
+                signal.signal(number, before)
+            signal.set_wakeup_fd(self._wake_before)
+            os.close(self.wake)
+            os.close(self._write)
+            self.wake = None
+
+    def _hear(self, number: int, frame: Any) -> None:
+        self.count += 1
+        if self.calling or self.count > 1:
+            raise KeyboardInterrupt
+
+    def _note(self, number: int, frame: Any) -> None:
+        self.told = number
+
+    def drain(self) -> None:
+        """Takes note of what has woken us up."""
+        try:
+            while self.wake is not None and os.read(self.wake, 512):
+                pass
+        except BlockingIOError:
+            pass
+
+
+class Runner:
+    """Runs what agents hand over."""
+
+    def __init__(self, function: Callable[..., Any], grid: Grid, tell: Optional[Callable[[Record, Any], None]]):
+        self._function = function
+        self._grid = grid
+        self._tell = tell
+        # What the agent waits for, and what it has not confirmed.
+        self.running = None  # type: Optional[Dict[str, Any]]
+        self.pending = None  # type: Optional[Record]
+        self.fault = None  # type: Optional[SweepError]
+        self._odd = set()  # type: Set[str]
+
+    def run(self, agent: Agent, interrupt: Interrupt) -> Optional[Dict[str, Any]]:
+        """Until the agent has left: its last line; None if it has gone without a word."""
+        while True:
+            line = agent.hear(interrupt.wake)
+            if agent.devices is not None:
+                os.environ["CUDA_VISIBLE_DEVICES"] = agent.devices
+            if line is None or "end" in line or "fault" in line:
+                return line
+            if "params" in line:
+                self.running, self.pending = line, None
+                agent.say(self._call(line, agent, interrupt))
+                agent.end()
+            elif "ended" in line:
+                self.ended(line, agent)
+            elif not line:
+                interrupt.drain()
+            if interrupt.count or trial.was_told() or self.fault:
+                agent.leave()
+
+    def _call(self, line: Dict[str, Any], agent: Agent, interrupt: Interrupt) -> Dict[str, Any]:
+        answer = {"trial": line["trial"], "attempt": line["attempt"]}  # type: Dict[str, Any]
+        read = line["params"]
+        if set(read) != set(self._grid.names()):
+            names = ", ".join(read)
+            self.fault = SweepError("the sweep has a trial with the parameters %s: its grid was changed by another" % names)
+            return dict(answer, interrupted=True)
+        meant = self._grid.meant(read)
+        here = trial.here = trial.Here(line, meant, agent)
+        agent.begin(line)
+        start, seconds = time.perf_counter(), 0.0
+        odd = []  # type: list
+        try:
+            interrupt.calling = True
+            try:
+                if self._grid.positional:
+                    value = self._function(*meant.values())
+                else:
+                    value = self._function(**meant)
+            finally:
+                interrupt.calling = False
+                seconds = time.perf_counter() - start
+            answer["value"] = clean(here.result if value is None else value, odd)
+        except (KeyboardInterrupt, trial.Interrupted) as e:
+            interrupt.count += isinstance(e, KeyboardInterrupt) and not interrupt.count
+            answer["interrupted"] = True
+        except BaseException as e:
+            answer.update(_failure(e))
+        finally:
+            trial.here = None
+        answer["duration_s"] = seconds
+        if odd and not self._odd.issuperset(odd):
+            self._odd.update(odd)
+            names = ", ".join("`%s`" % name for name in sorted(set(odd)))
+            _say("trial %d: a result with %s is not JSON: its text is kept" % (line["trial"], names))
+        if here.made is not None:
+            _tidy(here.made, line["work_dir"])
+        self.answered(line, answer, agent)
+        return answer
+
+    def answered(self, line: Dict[str, Any], answer: Dict[str, Any], agent: Agent) -> None:
+        """What the agent is told of a trial: remembered until it has recorded that."""
+        self.running = line
+        self.pending = self._record(line, answer, agent)
+
+    def _record(self, line: Dict[str, Any], answer: Dict[str, Any], agent: Agent) -> Optional[Record]:
+        if self._tell is None:
+            return None
+        meant = self._grid.meant(line["params"])
+        return Record(
+            trial=line["trial"],
+            params=meant,
+            args=tuple(meant.values()),
+            value=answer.get("value"),
+            error=answer.get("error"),
+            traceback=answer.get("details"),
+            duration=answer.get("duration_s"),
+            host=agent.name.rsplit("-", 2)[0],
+            attempt=line["attempt"],
+            exit_code=answer.get("exit_code"),
+            signal=answer.get("signal"),
+        )
+
+    def ended(self, line: Dict[str, Any], agent: Agent) -> None:
+        """The agent has recorded how an attempt ended."""
+        if self._tell is None or not line["last"] or self.running is None:
+            return
+        if (self.running["trial"], self.running["attempt"]) != (line["ended"], line["attempt"]):
+            return
+        record = self.pending or self._record(self.running, {}, agent)
+        assert record is not None
+        self.pending = None
+        record.state = line["state"]
+        self._tell(record, self.running["params"])
+
+
+def _failure(error: BaseException) -> Dict[str, Any]:
+    # Without our own frames.
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    try:
+        details = "".join(traceback.format_exception(type(error), error, frames))
+        words = str(error)
+    except Exception:
+        details, words = "", ""
+    words = words.strip().split("\n")[0][:REASON]
+    reason = type(error).__name__ + (": " + words if words else "")
+    last = traceback.extract_tb(frames)[-1:]
+    if last:
+        reason += " (%s, line %s)" % (os.path.basename(last[0].filename), last[0].lineno)
+    code = 1
+    if isinstance(error, SystemExit) and type(error.code) is int and 0 < error.code < 256:
+        code = error.code
+    return {"error": reason, "details": details[-DETAILS:], "exit_code": code}
+
+
+def _tidy(checkpoints: str, work: str) -> None:
+    """Removes folders in which nothing was left."""
+    try:
+        os.rmdir(checkpoints)
+        os.rmdir(work)
+    except OSError:
+        pass
+
+
+def _say(text: str) -> None:
+    print("hpcsweep: " + text, file=sys.stderr, flush=True)

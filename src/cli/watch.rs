@@ -1,0 +1,214 @@
+//! `hpcsweep watch`: a sweep as it goes on, on a terminal or as one page of text.
+
+mod draw;
+mod text;
+
+use std::io::{self, IsTerminal};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use nix::sys::signal::Signal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::out::Screen;
+use super::{Context, sweeps};
+use crate::fault::{Fault, Kind};
+use crate::host::clock;
+use crate::host::signal::Signals;
+use crate::watch::Frame;
+use crate::watch::follow::Watcher;
+use crate::watch::whole::Asking;
+use draw::View;
+
+/// Watch a sweep: counts, pace, agents, failures, the slowest trials, GPUs
+///
+/// Keys: q or Ctrl-C quit; Tab or 1 to 4 choose a list; arrows, PgUp, PgDn, Home and End scroll it. Where
+/// standard output is no terminal, it prints how the sweep stands once and ends.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The sweep; by default the one in results/, else the last one submitted
+    sweep: Option<String>,
+    /// Print how it stands now as text, and end
+    #[arg(long)]
+    once: bool,
+    /// Look every so many seconds, at least 0.5; less often where a look takes long
+    #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
+    interval: f64,
+    /// Do not ask the scheduler
+    #[arg(long)]
+    offline: bool,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|s: &f64| *s >= 0.5 && *s <= 86_400.0);
+    seconds.ok_or_else(|| "a number of seconds from 0.5 to 86400".to_owned())
+}
+
+/// How long a look may take before what was read is shown.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
+    let named: Vec<String> = args.sweep.iter().cloned().collect();
+    let (tree, identity) = sweeps::one(&named, context)?;
+    let (site, vars) = (context.site()?, context.vars.clone());
+    let mut watcher = Watcher::new(tree, identity, Asking { site, vars, may_ask: !args.offline });
+    let is_dumb = context.vars.get("TERM").is_none_or(|term| term == "dumb");
+    let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal() && !is_dumb;
+    if args.once || !is_terminal {
+        while watcher.look(PATIENCE)? {}
+        context.out.raw(text::plain(&watcher.frame(clock::now())).as_bytes());
+        return Ok(0);
+    }
+    let colour = context.vars.get("NO_COLOR").is_none_or(String::is_empty);
+    live(watcher, Duration::from_secs_f64(args.interval), View::new(colour))
+}
+
+/// What wakes the screen.
+enum News {
+    /// A look has ended.
+    Frame(Result<Box<Frame>>),
+    /// Something was pressed, or the terminal has another size.
+    Terminal(Event),
+    /// The terminal has gone.
+    NoTerminal,
+    /// We are asked to end.
+    Signal(Signal),
+}
+
+/// Shows the sweep until somebody has seen enough.
+fn live(watcher: Watcher, interval: Duration, view: View) -> Result<u8> {
+    // Blocked before other threads are there, so that they come to us alone.
+    let signals = Signals::listen(&[Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT])?;
+    let (tell, news) = mpsc::channel();
+    let teller = tell.clone();
+    std::thread::spawn(move || listen(signals, &teller));
+    let teller = tell.clone();
+    let reader = std::thread::spawn(move || read_tree(watcher, interval, &teller));
+    // What is wrong from the start is said on a terminal that is still as it was.
+    let frame = match news.recv()? {
+        News::Frame(frame) => *frame?,
+        News::Signal(signal) => return Ok(128 + signal as u8),
+        _ => return Err(lost(&io::ErrorKind::Other.into()).into()),
+    };
+    let screen = Screen::open().map_err(|e| lost(&e))?;
+    std::thread::spawn(move || read_keys(&tell));
+    let shown = Shown { frame, since: Instant::now(), trouble: None, view };
+    show(screen, shown, &news, || reader.is_finished())
+}
+
+fn listen(mut signals: Signals, tell: &Sender<News>) {
+    loop {
+        if let Some(signal) = signals.next(Duration::from_secs(3600))
+            && tell.send(News::Signal(signal)).is_err()
+        {
+            return;
+        }
+    }
+}
+
+fn read_keys(tell: &Sender<News>) {
+    while let Ok(event) = event::read() {
+        if tell.send(News::Terminal(event)).is_err() {
+            return;
+        }
+    }
+    let _ = tell.send(News::NoTerminal);
+}
+
+/// Looks at the tree for ever; a file system that hangs makes nothing else hang.
+fn read_tree(mut watcher: Watcher, interval: Duration, tell: &Sender<News>) {
+    let mut more = true;
+    loop {
+        if !more {
+            std::thread::sleep(watcher.pause(interval));
+        }
+        let looked = watcher.look(PATIENCE);
+        more = matches!(looked, Ok(true));
+        let frame = looked.map(|_| Box::new(watcher.frame(clock::now())));
+        if tell.send(News::Frame(frame)).is_err() {
+            return;
+        }
+    }
+}
+
+/// What is on the screen.
+struct Shown {
+    frame: Frame,
+    since: Instant,
+    /// Why nothing newer could be read.
+    trouble: Option<String>,
+    view: View,
+}
+
+fn show(
+    mut screen: Screen,
+    mut shown: Shown,
+    news: &Receiver<News>,
+    is_over: impl Fn() -> bool,
+) -> Result<u8> {
+    loop {
+        let Shown { frame, since, trouble, view } = &mut shown;
+        let age_s = since.elapsed().as_secs_f64();
+        let drawn =
+            screen.draw(|screen| draw::draw(screen, frame, view, age_s, trouble.as_deref()));
+        drawn.map_err(|e| lost(&e))?;
+        match news.recv_timeout(Duration::from_secs(1)) {
+            Ok(News::Frame(Ok(frame))) => {
+                (shown.frame, shown.since, shown.trouble) = (*frame, Instant::now(), None);
+            }
+            Ok(News::Frame(Err(error))) => {
+                let text = error.to_string();
+                shown.trouble = text.lines().next().map(str::to_owned);
+            }
+            Ok(News::Terminal(Event::Key(key))) => {
+                if let Some(code) = press(key, &mut shown.view) {
+                    return Ok(code);
+                }
+            }
+            Ok(News::Terminal(_)) => {}
+            Ok(News::NoTerminal) => return Err(lost(&io::ErrorKind::UnexpectedEof.into()).into()),
+            Ok(News::Signal(signal)) => return Ok(128 + signal as u8),
+            Err(RecvTimeoutError::Timeout) if !is_over() => {}
+            Err(_) => {
+                drop(screen);
+                return Err(Fault::new(Kind::Bug, "the part that reads the tree has ended").into());
+            }
+        }
+    }
+}
+
+fn lost(error: &io::Error) -> Fault {
+    let why = crate::host::disk::reason(error);
+    Fault::machine(format!("cannot use the terminal: {why}"))
+        .hint("`hpcsweep watch --once` needs none")
+}
+
+/// Rows that PgUp and PgDn move by.
+const PAGE: usize = 10;
+
+/// What a key does; an exit code if it ends the program.
+fn press(key: KeyEvent, view: &mut View) -> Option<u8> {
+    if key.kind == KeyEventKind::Release {
+        return None;
+    }
+    let above = &mut view.above[view.focus - 1];
+    match key.code {
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Some(130),
+        KeyCode::Char('q' | 'Q') => return Some(0),
+        KeyCode::Char(c @ '1'..='4') => view.focus = (c as usize - '0' as usize).min(view.panes),
+        KeyCode::Tab => view.focus = view.focus % view.panes + 1,
+        KeyCode::BackTab => view.focus = (view.focus + view.panes - 2) % view.panes + 1,
+        KeyCode::Up => *above = above.saturating_sub(1),
+        KeyCode::Down => *above += 1,
+        KeyCode::PageUp => *above = above.saturating_sub(PAGE),
+        KeyCode::PageDown => *above += PAGE,
+        KeyCode::Home => *above = 0,
+        KeyCode::End => *above = usize::MAX - PAGE,
+        _ => {}
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

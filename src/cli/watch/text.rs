@@ -1,0 +1,203 @@
+//! What a frame says, as lines of text: the same words on a screen and on paper.
+
+use crate::cli::out::aligned;
+use crate::standing::State;
+use crate::watch::{Frame, Place};
+use crate::words::{count, duration, short};
+
+/// One of the lists.
+#[derive(Debug, PartialEq)]
+pub(super) struct Pane {
+    /// Its number among the keys.
+    pub(super) key: usize,
+    /// What it lists.
+    pub(super) name: &'static str,
+    /// How many there are, whether listed or not.
+    pub(super) total: u64,
+    /// The heads of its columns; empty where nothing is listed.
+    pub(super) head: String,
+    /// A line each.
+    pub(super) rows: Vec<String>,
+}
+
+/// The lists of a frame; the one of GPUs only where trials have some.
+pub(super) fn panes(frame: &Frame) -> Vec<Pane> {
+    let are_agents = frame.places.iter().any(|place| place.slots.is_some());
+    let name = if are_agents || frame.places.is_empty() { "agents" } else { "hosts" };
+    let total = frame.places.len() as u64;
+    let mut panes = vec![pane(1, name, total, &places(&frame.places))];
+    let bad = frame.bad() - frame.count(&State::Skipped);
+    let rows = frame.failures.iter().map(|failure| {
+        let ago = failure.ago_s.map(|s| format!("{} ago", duration(s))).unwrap_or_default();
+        let (trial, host) = (failure.trial.to_string(), failure.host.clone());
+        vec![trial, failure.state.word(), host, ago, failure.reason.clone()]
+    });
+    let head = ["trial", "state", "host", "when", "reason"];
+    panes.push(pane(2, "failures", bad, &(head.to_vec(), rows.collect())));
+    let rows = frame.slowest.iter().map(|slow| {
+        let times = slow.times.map(|times| format!("{times:.1}")).unwrap_or_default();
+        vec![slow.trial.to_string(), slow.host.clone(), duration(slow.since_s), times]
+    });
+    let head = ["trial", "host", "runs for", "x median"];
+    let running = frame.count(&State::Running);
+    panes.push(pane(3, "slowest", running, &(head.to_vec(), rows.collect())));
+    if !frame.gpus.is_empty() {
+        panes.push(pane(4, "GPUs", frame.gpus.len() as u64, &gpus(frame)));
+    }
+    panes
+}
+
+type Table = (Vec<&'static str>, Vec<Vec<String>>);
+
+fn pane(key: usize, name: &'static str, total: u64, (head, rows): &Table) -> Pane {
+    let head: Vec<String> = head.iter().map(|&h| h.to_owned()).collect();
+    let text = aligned(&head, rows);
+    let mut lines = text.lines().map(str::to_owned);
+    let head = lines.next().filter(|_| !rows.is_empty()).unwrap_or_default();
+    Pane { key, name, total, head, rows: lines.collect() }
+}
+
+fn places(places: &[Place]) -> Table {
+    let has_jobs = places.iter().any(|place| place.job.is_some());
+    let mut head = vec!["host", "job", "busy", "ended", "last sign"];
+    let rows = places.iter().map(|place| {
+        let busy = match place.slots {
+            Some(slots) => format!("{}/{slots}", place.busy),
+            None => place.busy.to_string(),
+        };
+        let seen = place.seen_s.map(|s| format!("{} ago", duration(s))).unwrap_or_default();
+        let silent = if place.silent { " (silent)" } else { "" };
+        let mut row = vec![place.host.clone(), place.job.clone().unwrap_or_default(), busy];
+        row.extend([place.ended.to_string(), format!("{seen}{silent}")]);
+        row
+    });
+    let mut rows: Vec<Vec<String>> = rows.collect();
+    if !has_jobs {
+        head.remove(1);
+        for row in &mut rows {
+            row.remove(1);
+        }
+    }
+    (head, rows)
+}
+
+fn gpus(frame: &Frame) -> Table {
+    let text = |number: Option<f64>| number.map(|n| format!("{n:.0}")).unwrap_or_default();
+    let rows = frame.gpus.iter().map(|used| {
+        let gpu = &used.gpu;
+        let memory = gpu.memory_used.map(|bytes| bytes / f64::from(1 << 20));
+        let own = [used.host.clone(), used.trial.to_string(), used.number.to_string()];
+        let told = [gpu.utilization, memory, gpu.power_w, gpu.temperature_c].map(text);
+        own.into_iter().chain(told).collect()
+    });
+    (vec!["host", "trial", "gpu", "util %", "MiB used", "watt", "deg C"], rows.collect())
+}
+
+/// `digits: 6 trials`.
+pub(super) fn title(frame: &Frame) -> String {
+    format!("{}: {}", short(&frame.sweep, 60), count(frame.total, "trial"))
+}
+
+/// How many trials are in each state, in words.
+pub(super) fn counts(frame: &Frame) -> Vec<(State, String)> {
+    let one = |(state, n): (&State, &u64)| (state.clone(), format!("{} {n}", state.word()));
+    frame.counts.iter().map(one).collect()
+}
+
+/// What a piece of the bar stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Piece {
+    Done,
+    Bad,
+    Running,
+    Open,
+}
+
+impl Piece {
+    pub(super) fn symbol(self) -> char {
+        match self {
+            Self::Done => '#',
+            Self::Bad => '!',
+            Self::Running => '>',
+            Self::Open => '.',
+        }
+    }
+}
+
+/// A bar of so many pieces: done, without success, running, the rest. Whatever there is one of is seen.
+pub(super) fn bar(frame: &Frame, width: usize) -> Vec<Piece> {
+    let parts = [
+        (Piece::Done, frame.count(&State::Done)),
+        (Piece::Bad, frame.bad()),
+        (Piece::Running, frame.count(&State::Running)),
+    ];
+    let mut bar = Vec::with_capacity(width);
+    for (piece, n) in parts {
+        let pieces = (n as f64 * width as f64 / frame.total.max(1) as f64) as usize;
+        bar.extend(std::iter::repeat_n(piece, pieces.max(usize::from(n > 0))));
+    }
+    bar.truncate(width);
+    let is_over = frame.ended() == frame.total && frame.total > 0;
+    let rest = if is_over { bar.last().copied().unwrap_or(Piece::Open) } else { Piece::Open };
+    bar.resize(width, rest);
+    bar
+}
+
+/// The share of trials that have ended; 100 only when all have.
+pub(super) fn percent(frame: &Frame) -> String {
+    let tenths = frame.ended() * 1000 / frame.total.max(1);
+    format!("{}.{} %", tenths / 10, tenths % 10)
+}
+
+/// How fast it goes and when it will have ended.
+pub(super) fn pace(frame: &Frame) -> String {
+    let mut parts = Vec::new();
+    if let Some(rate) = frame.rate {
+        parts.push(rate_of(rate));
+    }
+    if let Some(left) = frame.left_s {
+        parts.push(format!("{} left", duration(left)));
+    }
+    if let Some(median) = frame.median_s {
+        parts.push(format!("median {}", duration(median)));
+    }
+    if let Some(took) = frame.took_s {
+        let took = duration(took);
+        let is_over = frame.ended() == frame.total;
+        parts.push(if is_over { format!("took {took}") } else { format!("began {took} ago") });
+    }
+    parts.join(", ")
+}
+
+/// A rate in the unit that suits it.
+fn rate_of(a_second: f64) -> String {
+    match a_second {
+        r if r >= 10.0 => format!("{r:.0} trials/s"),
+        r if r >= 1.0 => format!("{r:.1} trials/s"),
+        r if r * 60.0 >= 1.0 => format!("{:.1} trials/min", r * 60.0),
+        r => format!("{:.1} trials/h", r * 3600.0),
+    }
+}
+
+/// Rows of a list on paper.
+const PAPER_ROWS: usize = 10;
+
+/// A frame as plain text.
+pub(super) fn plain(frame: &Frame) -> String {
+    let counts: Vec<String> = counts(frame).into_iter().map(|(_, text)| text).collect();
+    let bar: String = bar(frame, 50).into_iter().map(Piece::symbol).collect();
+    let bar = format!("[{bar}] {}", percent(frame));
+    let mut lines = vec![title(frame), counts.join("  "), bar, pace(frame)];
+    lines.extend(frame.notes.iter().map(|note| short(note, 200)));
+    lines.retain(|line| !line.is_empty());
+    for pane in panes(frame).iter().filter(|pane| !pane.rows.is_empty()) {
+        lines.push(String::new());
+        lines.push(format!("{}: {}", pane.name, pane.total));
+        let rows = std::iter::once(&pane.head).chain(pane.rows.iter().take(PAPER_ROWS));
+        lines.extend(rows.map(|row| format!("  {row}")));
+        if pane.total > PAPER_ROWS as u64 {
+            lines.push(format!("  ... and {} more", pane.total - PAPER_ROWS as u64));
+        }
+    }
+    lines.into_iter().map(|line| line + "\n").collect()
+}

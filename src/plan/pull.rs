@@ -1,0 +1,218 @@
+//! `[pull]`: how agents share a sweep (`[schedule] mode = "pull"`, or `hpcsweep worker --pull`).
+
+use serde::{Deserialize, Serialize};
+use toml::de::DeValue;
+
+use super::reader::{Entry, Reader, entries};
+use crate::units::{WALLTIME_FORMS, parse_walltime};
+
+/// How agents share a sweep. Times are seconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Pull {
+    /// Pilot jobs that `submit` asks a scheduler for; each runs one agent.
+    pub workers: u32,
+    /// Trials that an agent runs at once; `None`: as many as its cores and GPUs allow.
+    pub slots: Option<u32>,
+    /// Wall-clock time of a pilot job; `None`: the trials' own.
+    pub walltime_s: Option<u64>,
+    /// An agent that has given no sign for so long is taken for dead.
+    pub lease_s: f64,
+    /// Pause before the second attempt of a trial; it doubles with each further one.
+    pub backoff_s: f64,
+    /// Faults of the machine after which an agent leaves.
+    pub max_errors: u32,
+    /// Share of the trials ended last that must have failed for the sweep to halt; `None`: never.
+    pub breaker: Option<f64>,
+    /// Whether a trial may run twice at the same time without harm.
+    pub repeatable: bool,
+    /// An idle slot runs a copy of a trial that has taken more than this times the median.
+    pub straggler: f64,
+    /// Time that must be left of an allocation for a trial to begin; `None`: learnt.
+    pub time_request_s: Option<u64>,
+    /// Whether every trial gets its own folder, also if its command does not name it.
+    pub folders: bool,
+    /// Whether slots are bound to cores.
+    pub bind: bool,
+}
+
+impl Default for Pull {
+    fn default() -> Self {
+        Self {
+            workers: 1,
+            slots: None,
+            walltime_s: None,
+            lease_s: 60.0,
+            backoff_s: 1.0,
+            max_errors: 5,
+            breaker: Some(0.95),
+            repeatable: false,
+            straggler: 2.0,
+            time_request_s: None,
+            folders: false,
+            bind: true,
+        }
+    }
+}
+
+impl Pull {
+    /// How long an agent may give no sign before people are told so, seconds. Clocks of hosts differ a little: only
+    /// agents, who look at each other's signs without any, decide who is dead.
+    pub fn patience_s(&self) -> f64 {
+        self.lease_s * 1.25 + 2.0
+    }
+}
+
+const KEYS: [&str; 12] = [
+    "workers",
+    "slots",
+    "walltime",
+    "lease",
+    "backoff",
+    "max_errors",
+    "breaker",
+    "repeatable",
+    "straggler",
+    "time_request",
+    "folders",
+    "bind",
+];
+
+/// Reads `[pull]`.
+pub(super) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Pull {
+    let mut pull = Pull::default();
+    let Some(table) = reader.table(entry) else { return pull };
+    for entry in entries(table) {
+        match entry.key {
+            "workers" => pull.workers = reader.count(&entry, 1).unwrap_or(1),
+            "slots" => pull.slots = reader.count(&entry, 1),
+            "walltime" => pull.walltime_s = seconds(reader, &entry),
+            "lease" => {
+                pull.lease_s = number(reader, &entry, 0.5, "a time of at least half a second")
+                    .unwrap_or(pull.lease_s);
+            }
+            "backoff" => {
+                pull.backoff_s = number(reader, &entry, 0.0, "a time").unwrap_or(pull.backoff_s);
+            }
+            "max_errors" => {
+                pull.max_errors = reader.count(&entry, 1).unwrap_or(pull.max_errors);
+            }
+            "breaker" => match entry.item.get_ref() {
+                DeValue::Boolean(false) => pull.breaker = None,
+                _ => {
+                    let what = "a share between 0 and 1, or `false`";
+                    pull.breaker = number(reader, &entry, f64::MIN_POSITIVE, what);
+                    if pull.breaker.is_some_and(|share| share > 1.0) {
+                        reader.expected(&entry, what);
+                    }
+                }
+            },
+            "repeatable" => pull.repeatable = flag(reader, &entry).unwrap_or(false),
+            "straggler" => {
+                let what = "a number of at least 1: how many times the median is too long";
+                pull.straggler = number(reader, &entry, 1.0, what).unwrap_or(pull.straggler);
+            }
+            "time_request" => pull.time_request_s = seconds(reader, &entry),
+            "folders" => pull.folders = flag(reader, &entry).unwrap_or(false),
+            "bind" => pull.bind = flag(reader, &entry).unwrap_or(true),
+            _ => reader.unknown(&entry, "`[pull]`", &KEYS),
+        }
+    }
+    pull
+}
+
+fn flag(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<bool> {
+    if let DeValue::Boolean(value) = entry.item.get_ref() {
+        return Some(*value);
+    }
+    reader.expected(entry, "`true` or `false`");
+    None
+}
+
+fn seconds(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<u64> {
+    let text = reader.line_of_text(entry)?;
+    let seconds = parse_walltime(text);
+    if seconds.is_none() {
+        reader.wrong(entry.at, format!("`{text}` is no time"), WALLTIME_FORMS);
+    }
+    seconds
+}
+
+/// A number, or a text like `30s`, that is at least `least`.
+fn number(reader: &mut Reader<'_>, entry: &Entry<'_>, least: f64, what: &str) -> Option<f64> {
+    let value = match entry.item.get_ref() {
+        DeValue::Integer(n) => n.as_str().parse::<f64>().ok(),
+        DeValue::Float(n) => n.as_str().parse::<f64>().ok(),
+        DeValue::String(text) => parse_walltime(text).map(|s| s as f64),
+        _ => None,
+    };
+    let value = value.filter(|v| v.is_finite() && *v >= least);
+    if value.is_none() {
+        reader.expected(entry, what);
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Mode;
+    use crate::plan::testing::{check_faults, plan};
+
+    #[test]
+    fn agents_are_told_what_is_written_and_defaults_otherwise() {
+        let plan = plan(
+            "schedule.mode = \"pull\"\n[pull]\nworkers = 3\nslots = 8\nlease = \"30s\"\nbackoff = 0.5\nbreaker = false\nrepeatable = true\ntime_request = \"5m\"\n",
+        );
+        let expected = Pull {
+            workers: 3,
+            slots: Some(8),
+            lease_s: 30.0,
+            backoff_s: 0.5,
+            breaker: None,
+            repeatable: true,
+            time_request_s: Some(300),
+            ..Pull::default()
+        };
+        assert_eq!(plan.schedule.pull, expected);
+        assert_eq!(plan.schedule.mode, Mode::Pull);
+    }
+
+    #[test]
+    fn a_pack_is_of_arrays_and_of_whole_chains() {
+        check_faults(
+            "schedule.pack = 5\nschedule.mode = \"pull\"\nschedule.chains = \"jobs\"\n",
+            "agents take trials one by one: `pack` belongs to arrays
+  plan.toml:4: schedule.pack = 5
+hint: leave `pack` out, or `mode`
+error: a packed element runs whole chains, link by link
+  plan.toml:4: schedule.pack = 5
+hint: leave `chains` out, or write `chains = \"fused\"`",
+        );
+    }
+
+    #[test]
+    fn slips_are_named() {
+        check_faults(
+            "schedule.pack = 0\nschedule.mode = \"push\"\n[pull]\nlease = 0.1\nbreaker = 2\nfolders = 1\nwalltime = \"soon\"\nslot = 3\n",
+            "`pack` cannot be 0
+  plan.toml:4: schedule.pack = 0
+hint: write a number from 1 to 4294967295
+error: `mode` has no setting `push`
+  plan.toml:5: schedule.mode = \"push\"
+hint: write one of `array` and `pull`
+error: `lease` must be a time of at least half a second, not a float
+  plan.toml:7: lease = 0.1
+error: `breaker` must be a share between 0 and 1, or `false`, not an integer
+  plan.toml:8: breaker = 2
+error: `folders` must be `true` or `false`, not an integer
+  plan.toml:9: folders = 1
+error: `soon` is no time
+  plan.toml:10: walltime = \"soon\"
+hint: write `HH:MM:SS`, `D-HH:MM:SS`, `MM:SS`, or a number with its unit: `90s`, `30m`, `2h`, `1d`
+error: `[pull]` has no key `slot`
+  plan.toml:11: slot = 3
+hint: did you mean `slots`?",
+        );
+    }
+}

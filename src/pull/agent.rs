@@ -1,0 +1,393 @@
+//! An agent: one process that keeps its slots busy with the programs of trials.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use anyhow::Result;
+use nix::sys::signal::Signal;
+
+use super::bind;
+use super::claimer::{Claimer, Offer, Unit};
+use super::copies::Copies;
+use super::course::Opened;
+use super::desk::{Desk, Heard, Time, Turn};
+use super::hooks::Hooks;
+use super::slot::{self, Role, Slot, Why, is_on_trial};
+use crate::fault::Fault;
+use crate::host::signal::Signals;
+use crate::host::{Vars, clock, process, vars};
+use crate::tree::bundle::{Ended, Line};
+use crate::tree::ledger::{self, Entry};
+use crate::tree::table::Row;
+use crate::tree::{Tree, deck, table};
+#[cfg(doc)]
+use crate::worker::child;
+
+pub use super::desk::{News, Report};
+
+/// What a person chose on the command line.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Trials at once; by default what the plan says, else what cores and GPUs allow.
+    pub slots: Option<u32>,
+    /// Seconds after which the agent's allocation ends, where the scheduler does not say.
+    pub time_left_s: Option<f64>,
+    /// Whether the agent may go before the last trial has ended, where others are there to see to it: so that
+    /// an idle node is given back.
+    pub may_go: bool,
+}
+
+mod ends;
+
+struct Agent<'a, T> {
+    signals: &'a mut Signals,
+    desk: Desk<T>,
+    slots: Vec<Slot>,
+    copies: Copies,
+    hooks: Hooks,
+    /// Trials that have ended for good, with their slots: hooks are told of them next.
+    rung: Vec<(usize, Row, Ended)>,
+}
+
+/// Runs an agent until nothing is left to do, or it has to go. `signals` come from [`child::listen`], called
+/// before any other thread was started.
+///
+/// # Errors
+/// When the sweep was not dealt, the machine has not what its trials need, or the tree stays out of reach.
+pub fn run(
+    tree: &Tree,
+    options: &Options,
+    vars: &Vars,
+    signals: &mut Signals,
+    mut tell: impl FnMut(News<'_>),
+) -> Result<Report> {
+    let decks = deck::read(tree)?;
+    let heads = table::heads(tree)?;
+    let (Some(deck), Some(head)) = (decks.last(), heads.last()) else {
+        return Err(Fault::request(format!("`{}` has nothing for agents to take", tree.dir().display()))
+            .hint("submit the plan with `hpcsweep submit PLAN --pull`, or name the plan instead of the sweep")
+            .into());
+    };
+    head.run.refuse_function()?;
+    let bounds = bind::find(deck, options.slots, vars)?;
+    let host = vars::node_name(vars);
+    let job = crate::worker::job_id(vars);
+    let offer = Offer {
+        host: host.clone(),
+        job: job.clone(),
+        slots: bounds.slots,
+        cores: bounds.cores,
+        cores_per_slot: deck.cores,
+        may_shrink: !bounds.is_asked,
+    };
+    let mut told = None;
+    let joined = Claimer::join(tree, offer, ledger::link, |why| {
+        tell(News::Waiting(why));
+        told = stopping(signals, Duration::from_millis(500));
+        told.is_none()
+    })?;
+    let Some(claimer) = joined else {
+        return Ok(Report { signal: told.map(|s| s as i32), ..Report::default() });
+    };
+    tell(News::Joined(&claimer.name, claimer.slots));
+    let slots = Slot::all(&claimer, &bounds.devices, vars, &host, job.as_ref())?;
+    let time = Time::of(vars, options.time_left_s);
+    let desk = Desk::new(claimer, time, options.may_go, tell);
+    let mut agent = Agent {
+        signals,
+        desk,
+        slots,
+        copies: Copies::default(),
+        hooks: Hooks::default(),
+        rung: Vec::new(),
+    };
+    agent.hooks.belongs_to(tree, &agent.desk.claimer.name);
+    let lived = agent.live();
+    // What programs have left behind in ways that no mark tells.
+    process::end_strays(None);
+    lived?;
+    Ok(agent.desk.report)
+}
+
+/// A signal that asks us to stop, if one comes in this time.
+fn stopping(signals: &mut Signals, wait: Duration) -> Option<Signal> {
+    signals.next(wait).filter(|signal| *signal != Signal::SIGCHLD)
+}
+
+impl<T: FnMut(News<'_>)> Agent<'_, T> {
+    fn live(&mut self) -> Result<()> {
+        let mut nap = Duration::from_millis(5);
+        loop {
+            match self.turn() {
+                Ok(Turn::Gone) => return Ok(()),
+                Ok(Turn::Busy) => nap = Duration::from_millis(5),
+                Ok(Turn::Quiet) => nap = (nap * 3 / 2).min(self.desk.longest_nap()),
+                Err(error) => self.desk.in_trouble(error)?,
+            }
+            if self.desk.is_in_trouble() {
+                nap = Duration::from_millis(500);
+            }
+            match self.signals.next(self.until_due(nap)) {
+                Some(Signal::SIGCHLD) => nap = nap.min(Duration::from_millis(50)),
+                Some(signal) => self.desk.told(signal),
+                None => {}
+            }
+        }
+    }
+
+    /// One look at everything.
+    fn turn(&mut self) -> Result<Turn> {
+        let mut busy = self.reap()?;
+        self.guard();
+        match self.desk.keep_up()? {
+            Heard::Fenced => return self.begin_anew(),
+            Heard::News(news) => busy |= news,
+        }
+        if !self.desk.claimer.ledger.contests.is_empty() {
+            self.heed_contests();
+        }
+        self.desk.share(self.slots.len());
+        self.metrics()?;
+        if self.desk.leaving.is_some() {
+            self.desk.give_all_back();
+        } else if !self.desk.is_in_trouble() {
+            // What cannot be written down is not begun.
+            busy |= self.start()?;
+        }
+        self.desk.claimer.flush()?;
+        self.desk.claimer.deliver()?;
+        self.desk.out_of_trouble();
+        self.ring()?;
+        let rings = self.hooks.look();
+        if rings && self.desk.leaving.as_ref().is_some_and(|l| l.stop.is_some()) {
+            self.hooks.give_up();
+        }
+        if rings || self.slots.iter().any(|slot| slot.running.is_some()) {
+            return Ok(if busy { Turn::Busy } else { Turn::Quiet });
+        }
+        self.desk.rest(busy)
+    }
+
+    /// Programs that have ended.
+    fn reap(&mut self) -> Result<bool> {
+        let mut any = false;
+        for i in 0..self.slots.len() {
+            let others = self.pids();
+            let Some((running, ended)) = self.slots[i].reap(&others) else { continue };
+            any = true;
+            self.settle(i, running, ended)?;
+        }
+        Ok(any)
+    }
+
+    /// All processes that this agent has started and not buried.
+    fn pids(&self) -> Vec<u32> {
+        self.slots.iter().filter_map(Slot::pid).chain(self.hooks.pids()).collect()
+    }
+
+    /// Asks programs to end whose time is over, and kills those that do not.
+    fn guard(&mut self) {
+        self.desk.heed_time();
+        let why = self.desk.leaving.as_ref().and_then(|leaving| leaving.stop);
+        for slot in &mut self.slots {
+            let overdue = slot.is_overdue().then_some(Why::Walltime);
+            let asked = slot.running.as_ref().and_then(|r| r.stop).map(|(why, _)| why);
+            let Some(why) = asked.or(why).or(overdue) else { continue };
+            if slot.stop(why, self.desk.grace_for(why))
+                && let Some(running) = &slot.running
+            {
+                self.desk.stopping(running.trial, running.attempt, why);
+            }
+        }
+    }
+
+    /// Stops programs whose trials others have ended, and says which ends of ours count.
+    fn heed_contests(&mut self) {
+        let contests: HashMap<u64, _> = self.desk.claimer.ledger.contests.clone();
+        for slot in &mut self.slots {
+            let Some(running) = &slot.running else { continue };
+            if contests.get(&running.trial).is_some_and(|contest| contest.won.is_some()) {
+                slot.stop(Why::Lost, Duration::ZERO);
+            }
+        }
+        self.desk.heed_contests();
+    }
+
+    /// Others have taken this agent for dead: what it runs is theirs, and it begins anew.
+    fn begin_anew(&mut self) -> Result<Turn> {
+        let note = "others have taken this agent for dead; what it ran is theirs now";
+        (self.desk.tell)(News::Note(note));
+        for slot in &mut self.slots {
+            slot.stop(Why::Fenced, Duration::ZERO);
+        }
+        while self.slots.iter().any(|slot| slot.running.is_some()) {
+            for i in 0..self.slots.len() {
+                let others = self.pids();
+                if let Some((running, _)) = self.slots[i].reap(&others) {
+                    self.slots[i].tidy(running.prepared, false);
+                }
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.copies = Copies::default();
+        self.rung.clear();
+        if self.desk.is_gone() {
+            return Ok(Turn::Gone);
+        }
+        if self.desk.begin_anew()? {
+            let name = &self.desk.claimer.name;
+            self.slots.iter_mut().for_each(|slot| slot.belongs_to(name));
+            self.hooks.belongs_to(&self.desk.claimer.tree, name);
+        }
+        Ok(Turn::Busy)
+    }
+
+    /// The metric lines of what runs.
+    fn metrics(&mut self) -> Result<()> {
+        for slot in &mut self.slots {
+            let Some(running) = &mut slot.running else { continue };
+            // Short trials hand theirs over at their end.
+            if running.since.elapsed() < Duration::from_secs(1) {
+                continue;
+            }
+            let rows = running.prepared.take_metrics(false);
+            if !rows.is_empty() {
+                let (trial, attempt) = (running.trial, running.attempt);
+                self.desk.claimer.bundle.push(&Line::Metrics { trial, attempt, rows })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills free slots.
+    fn start(&mut self) -> Result<bool> {
+        let mut any = false;
+        if !self.desk.has_time() {
+            return Ok(any);
+        }
+        for i in 0..self.slots.len() {
+            while self.slots[i].running.is_none() && self.desk.leaving.is_none() {
+                let free = self.slots.iter().filter(|slot| slot.running.is_none()).count() as u64;
+                let started = match self.desk.next_unit(free)? {
+                    Some(unit) => self.begin(i, unit)?,
+                    None => self.copy(i)?,
+                };
+                any |= started;
+                if !started {
+                    break;
+                }
+            }
+        }
+        Ok(any)
+    }
+
+    /// Begins the next trial of a unit in a free slot. `true` if something was done with the unit.
+    fn begin(&mut self, i: usize, unit: Unit) -> Result<bool> {
+        if is_on_trial(&unit) && self.slots.iter().any(Slot::is_on_trial) {
+            self.desk.postpone(unit);
+            return Ok(true);
+        }
+        match self.desk.open(unit)? {
+            Opened::Run(unit, attempt) => self.run(i, Role::Unit(unit), attempt),
+            Opened::Passed => Ok(true),
+            Opened::NotYet => Ok(false),
+        }
+    }
+
+    /// Starts a trial in a slot.
+    fn run(&mut self, i: usize, role: Role, attempt: u32) -> Result<bool> {
+        let Some(row) = role.row().cloned() else { return Ok(true) };
+        let head = self.desk.claimer.head_of(row.id)?.clone();
+        let folders = self.desk.claimer.settings().folders;
+        let (trial, slot) = (row.id, self.slots[i].number);
+        let request = self.desk.claimer.request_of(trial).cloned();
+        let tree = self.desk.claimer.tree.dir();
+        if (folders || slot::names_folders(&head)) && !tree.is_dir() {
+            // Away for a moment: a folder of the trial's own would make it anew in its place.
+            let sentence = format!("`{}` is not there", tree.display());
+            self.undo(role);
+            return Err(Fault::machine(sentence).into());
+        }
+        let prepared = match self.slots[i].prepare(&head, &row, request.as_ref(), attempt, folders)
+        {
+            Ok(prepared) => prepared,
+            Err(error) => return self.not_started(role, attempt, &error),
+        };
+        let argv = prepared.argv[if head.setup.is_some() { 2 } else { 0 }..].to_vec();
+        let (time, devices) = (clock::now(), prepared.env.get("CUDA_VISIBLE_DEVICES").cloned());
+        let line = Line::Start { trial, attempt, time, slot, argv, devices };
+        let before = self.desk.claimer.bundle.waiting();
+        self.desk.claimer.bundle.push(&line)?;
+        let length = self.desk.claimer.bundle.waiting() - before;
+        // Written before it begins: a program that takes its agent with it is told by an open start.
+        if let Err(error) = self.desk.claimer.flush() {
+            self.desk.claimer.bundle.take_back(length);
+            self.undo(role);
+            return Err(error);
+        }
+        match self.slots[i].launch(role, attempt, prepared) {
+            Ok(()) => Ok(true),
+            Err((role, error)) => self.not_started(role, attempt, &error),
+        }
+    }
+
+    /// What was about to begin waits for the tree.
+    fn undo(&mut self, role: Role) {
+        match role {
+            Role::Unit(unit) => self.desk.claimer.put_first(unit),
+            Role::Copy(row) => self.uncopy(row.id),
+        }
+    }
+
+    /// A trial could not be started: its own fault, or this machine's.
+    fn not_started(&mut self, role: Role, attempt: u32, error: &anyhow::Error) -> Result<bool> {
+        match role {
+            Role::Copy(row) => {
+                self.desk.cannot_start(0, error);
+                self.uncopy(row.id);
+            }
+            Role::Unit(unit) => {
+                let verdict = self.desk.cannot_start(unit.faults, error);
+                self.desk.no_start(unit, attempt, verdict)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// A copy of a trial that another agent has run for too long, where the plan allows it.
+    fn copy(&mut self, i: usize) -> Result<bool> {
+        let settings = self.desk.claimer.settings();
+        if !settings.repeatable || self.desk.claimer.open() > 0 {
+            return Ok(false);
+        }
+        let factor = settings.straggler;
+        let Desk { claimer, pace, .. } = &mut self.desk;
+        let Some(found) = self.copies.find(&claimer.tree, &claimer.ledger, pace, factor)? else {
+            return Ok(false);
+        };
+        let (agent, nonce) = (claimer.name.clone(), claimer.nonce());
+        let (trial, size) = (found.trial, found.size);
+        let entry = Entry::Copy { agent, nonce, of: found.of, trial, size };
+        if !claimer.append(&entry)? {
+            claimer.look()?;
+            return Ok(true);
+        }
+        let row = table::some(&claimer.tree, &claimer.heads, &[trial])?.swap_remove(0);
+        self.run(i, Role::Copy(Box::new(row)), found.attempt + 1)
+    }
+
+    fn uncopy(&mut self, trial: u64) {
+        let claimer = &mut self.desk.claimer;
+        let (agent, nonce) = (claimer.name.clone(), claimer.nonce());
+        claimer.say(Entry::Uncopy { agent, nonce, trial });
+    }
+
+    /// The time until something has to be done.
+    fn until_due(&self, nap: Duration) -> Duration {
+        let slots = self.slots.iter().filter_map(Slot::until_due).min();
+        let stops = self.slots.iter().any(|s| s.running.as_ref().is_some_and(|r| r.stop.is_some()));
+        let stops = stops.then_some(Duration::from_millis(100));
+        let due = [Some(self.desk.until_due()), slots, stops].into_iter().flatten().min();
+        nap.min(due.unwrap_or(nap)).max(Duration::from_millis(1))
+    }
+}

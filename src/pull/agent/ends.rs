@@ -1,0 +1,110 @@
+//! The ends of programs: what is taken from them, what they mean, and whom to tell.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use nix::sys::signal::Signal;
+
+use super::{Agent, News};
+use crate::pull::slot::{self, Role, Running, Why};
+use crate::pull::verdict::{self, Next};
+use crate::tree::bundle::Line;
+use crate::tree::records::Outcome;
+use crate::worker::child;
+use crate::worker::hooks::Ending;
+
+impl<T: FnMut(News<'_>)> Agent<'_, T> {
+    /// The end of a program.
+    pub(super) fn settle(
+        &mut self,
+        i: usize,
+        mut running: Running,
+        ended: slot::Ended,
+    ) -> Result<()> {
+        let (trial, attempt) = (running.trial, running.attempt);
+        let allowed = self.desk.claimer.head_of(trial)?.run.attempts;
+        let (tries, is_copy) = match &running.role {
+            Role::Unit(unit) => (unit.tries, false),
+            Role::Copy(_) => (0, true),
+        };
+        let stop = running.stop.map(|(why, _)| why).or_else(|| self.overheard(ended));
+        let mut verdict = verdict::judge(ended, stop, tries, if is_copy { 1 } else { allowed });
+        if stop == Some(Why::Fenced) {
+            self.slots[i].tidy(running.prepared, false);
+            return Ok(());
+        }
+        let rows = running.prepared.take_metrics(true);
+        if !rows.is_empty() {
+            self.desk.claimer.bundle.push(&Line::Metrics { trial, attempt, rows })?;
+        }
+        if verdict.state == Outcome::Failed {
+            verdict.reason = running.prepared.scratch.take_reason().or(verdict.reason);
+        }
+        let result = running.prepared.scratch.take_result();
+        if let Some(complaints) = running.prepared.scratch.complaints() {
+            self.slots[i].note(&complaints);
+            verdict.reason.get_or_insert(complaints);
+        }
+        let folders = self.desk.claimer.settings().folders;
+        self.slots[i].tidy(running.prepared, folders);
+        let unit = match running.role {
+            Role::Unit(unit) => Some(unit),
+            Role::Copy(row) if verdict.state == Outcome::Done => {
+                let end = verdict::line(trial, attempt, &verdict, Some(ended), result.clone());
+                self.desk.bells.push((*row, end));
+                None
+            }
+            Role::Copy(_) => {
+                // What a copy could not do says nothing of the trial.
+                verdict.next = Next::Dropped;
+                let end = verdict::line(trial, attempt, &verdict, Some(ended), None);
+                self.desk.claimer.bundle.push(&Line::End(end))?;
+                if stop != Some(Why::Lost) {
+                    self.uncopy(trial);
+                }
+                return Ok(());
+            }
+        };
+        self.desk.settle(unit, (trial, attempt), &verdict, ended, result)?;
+        self.rung.extend(self.desk.bells.drain(..).map(|(row, end)| (i, row, end)));
+        Ok(())
+    }
+
+    /// Schedulers signal programs and their agent at once, and a program may be gone before we hear of it: one
+    /// that ends as by a signal to stop has not failed if we are told the same within a moment.
+    fn overheard(&mut self, ended: slot::Ended) -> Option<Why> {
+        let number = ended.signal.unwrap_or(ended.code - 128);
+        let signal = Signal::try_from(number).ok().filter(|s| child::STOPPING.contains(s))?;
+        if self.desk.leaving.is_none() {
+            let until = Instant::now() + Duration::from_millis(50);
+            let left = || until.saturating_duration_since(Instant::now());
+            while let Some(came) = self.signals.next(left()) {
+                if came != Signal::SIGCHLD {
+                    self.desk.told(came);
+                    break;
+                }
+            }
+        }
+        let stop = self.desk.leaving.as_ref()?.stop?;
+        (stop == Why::Allocation || matches!(stop, Why::Signal(_))).then_some(Why::Signal(signal))
+    }
+
+    /// Calls the plan's hooks for trials that have ended for good. What they are told is written down before.
+    pub(super) fn ring(&mut self) -> Result<()> {
+        // Trials that did not run have no output, and no slot.
+        self.rung.extend(self.desk.bells.drain(..).map(|(row, end)| (0, row, end)));
+        for (i, row, end) in self.rung.drain(..) {
+            let claimer = &self.desk.claimer;
+            let head = claimer.head_of(row.id)?;
+            if head.run.hooks.is_default() {
+                continue;
+            }
+            let slot = &self.slots[i];
+            let (tree, host, log_tail) = (&claimer.tree, slot.host(), slot.tail(end.log));
+            let end = end.into();
+            self.hooks
+                .ring(&Ending { tree, head, row: &row, end: &end, host, log_tail }, slot.vars());
+        }
+        Ok(())
+    }
+}

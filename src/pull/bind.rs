@@ -1,0 +1,83 @@
+//! Which cores and devices an agent has, and how they are dealt out to its slots. Two slots never share one.
+
+use anyhow::Result;
+
+use crate::fault::Fault;
+use crate::gpu::{self, Naming, Wants};
+use crate::host::gpus::holds::{Holder, Holds};
+use crate::host::{Vars, gpus, process};
+use crate::tree::deck::Deck;
+use crate::{devices, words};
+
+/// What an agent can offer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bounds {
+    /// Trials at once.
+    pub slots: u32,
+    /// Whether that was asked for, and not counted.
+    pub is_asked: bool,
+    /// Cores that may be bound; empty where slots are not bound.
+    pub cores: Vec<u32>,
+    /// The value of CUDA_VISIBLE_DEVICES for each slot; empty where trials ask for none.
+    pub devices: Vec<String>,
+}
+
+/// Finds out. `asked` is the number of slots that a person wants.
+///
+/// # Errors
+/// When trials need devices and not enough for one slot can be had.
+pub fn find(deck: &Deck, asked: Option<u32>, vars: &Vars) -> Result<Bounds> {
+    let cores = process::own_cores();
+    let each = deck.cores.max(1);
+    let asked = asked.or(deck.pull.slots);
+    // Not every scheduler binds a job to the cores that it was granted.
+    let own = granted(vars).map_or(cores.len() as u32, |granted| granted.min(cores.len() as u32));
+    let fit = (own / each).max(1);
+    let mut slots = asked.unwrap_or(fit);
+    let devices = if deck.gpus > 0 { deal_devices(deck.gpus, slots, vars)? } else { Vec::new() };
+    if deck.gpus > 0 {
+        slots = slots.min(devices.len() as u32);
+    }
+    let cores = if deck.pull.bind { cores } else { Vec::new() };
+    Ok(Bounds { slots, is_asked: asked.is_some(), cores, devices })
+}
+
+/// Cores of this host that a scheduler has granted to the job at hand.
+fn granted(vars: &Vars) -> Option<u32> {
+    let name = match (vars.contains_key("SLURM_JOB_ID"), vars.contains_key("PBS_JOBID")) {
+        (true, _) => "SLURM_CPUS_ON_NODE",
+        (false, true) => "NCPUS",
+        _ => return None,
+    };
+    vars.get(name).and_then(|n| n.parse().ok()).filter(|n| *n > 0)
+}
+
+/// Devices for up to `slots` slots: those that the scheduler has granted, else the best that nobody holds.
+fn deal_devices(each: u32, slots: u32, vars: &Vars) -> Result<Vec<String>> {
+    if let Some((granted, variable)) = devices::granted(vars) {
+        let sets = granted.chunks_exact(each as usize).take(slots as usize);
+        let sets: Vec<String> = sets.map(|set| devices::for_cuda(set, vars)).collect();
+        if sets.is_empty() {
+            let wanted = words::count(u64::from(each), "GPU");
+            let sentence =
+                format!("a trial needs {wanted}, and {variable} names {}", granted.len());
+            return Err(Fault::machine(sentence)
+                .hint("ask the scheduler for more, or take another host")
+                .into());
+        }
+        return Ok(sets);
+    }
+    let found = gpus::machine(vars).map_err(|why| gpu::none_here(&why))?.devices;
+    let (holds, holder) = (Holds::open(vars)?, Holder::own()?);
+    let wants =
+        Wants { count: each as usize, among: gpu::allowed(&found, vars)?, ..Wants::default() };
+    let mut sets = Vec::new();
+    while (sets.len() as u32) < slots {
+        match gpu::acquire(&found, &wants, &holds, &holder) {
+            Ok(chosen) => sets.push(gpu::visible_value(&chosen, Naming::Uuid)),
+            Err(error) if sets.is_empty() => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(sets)
+}

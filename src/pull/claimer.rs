@@ -1,0 +1,353 @@
+//! An agent's dealings with the ledger: joining, taking units, giving them back, staying alive, and taking
+//! over from agents that are not.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::heirs::expire;
+pub use super::offer::Offer;
+use super::offer::room;
+use super::watch::Watch;
+use crate::fault::Fault;
+use crate::host::{clock, disk, process};
+use crate::idset::IdSet;
+use crate::plan::{OnFailure, Pull, Resources};
+use crate::tree::bundle::{Who, Writer};
+use crate::tree::deck::{self, Deck};
+use crate::tree::ledger::{self, Entry, Ledger, Link, Piece};
+use crate::tree::records::Outcome;
+use crate::tree::table::{self, Head, Row};
+use crate::tree::{Tree, records};
+
+/// Faults of machines and agents after which a trial is given up.
+pub const MAX_FAULTS: u32 = 3;
+
+/// A unit in an agent's hands.
+#[derive(Debug, Clone)]
+pub struct Unit {
+    /// Its number.
+    pub number: u64,
+    /// What is left of it, the next trial first.
+    pub rows: VecDeque<Row>,
+    /// Trials of it that have ended for good.
+    pub link: u32,
+    /// Failed attempts of the next trial.
+    pub tries: u32,
+    /// How often the machine or an agent failed it.
+    pub faults: u32,
+}
+
+impl Unit {
+    /// As a piece of the ledger.
+    pub fn piece(&self) -> Piece {
+        Piece {
+            from: self.number,
+            count: 1,
+            link: self.link,
+            tries: self.tries,
+            faults: self.faults,
+        }
+    }
+}
+
+/// An agent's place in the ledger, and what it holds.
+pub struct Claimer {
+    /// The sweep.
+    pub tree: Tree,
+    /// What the agents have agreed on.
+    pub ledger: Ledger,
+    /// What there is to do.
+    pub decks: Vec<Deck>,
+    /// What the tables say.
+    pub heads: Vec<Head>,
+    /// Its name.
+    pub name: String,
+    /// Its bundle.
+    pub bundle: Writer,
+    /// Trials it runs at once.
+    pub slots: u32,
+    /// The cores that are its own; empty where it does not bind.
+    pub cores: Vec<u32>,
+    /// Trials it has ended.
+    pub done: u64,
+    /// Seconds its slots were busy with them.
+    pub busy_s: f64,
+    offer: Offer,
+    link: Link,
+    nonce: u64,
+    /// What the newest deck says of requests.
+    requests: Vec<(IdSet, Resources)>,
+    /// Entries that are to be written, the oldest first.
+    outbox: VecDeque<Entry>,
+    /// Units it has taken and not begun: read, and not read yet.
+    ready: VecDeque<Unit>,
+    taken: VecDeque<Piece>,
+    watch: Watch,
+    began: Instant,
+    last_beat: Instant,
+    last_look: Instant,
+    /// Whether the ledger calls it idle.
+    is_idle: bool,
+}
+
+impl Claimer {
+    /// Joins a sweep that has been dealt. Waits while no slot may be had (`max_running`); `go_on` is asked
+    /// meanwhile, and `None` is returned when it says no.
+    ///
+    /// # Errors
+    /// When the tree cannot be read or written.
+    pub fn join(
+        tree: &Tree,
+        offer: Offer,
+        link: Link,
+        mut go_on: impl FnMut(&str) -> bool,
+    ) -> Result<Option<Self>> {
+        let mut ledger = Ledger::read(tree)?;
+        let decks = deck::read(tree)?;
+        let heads = table::heads(tree)?;
+        let lease = Duration::from_secs_f64(settings(&decks).lease_s);
+        let mut watch = Watch::new(lease);
+        let host = &offer.host;
+        let name = format!("{host}-{}-{}", std::process::id(), clock::short_token());
+        let (slots, cores) = loop {
+            let most = decks.last().and_then(|deck| deck.max_running);
+            let (slots, cores) = room(&ledger, &offer, most);
+            if slots == 0 {
+                let why = format!("`max_running` leaves no slot on {host} now");
+                for dead in watch.look(tree, &ledger, &name) {
+                    expire(tree, &mut ledger, &decks, &heads, &dead, &name, link)?;
+                }
+                if !go_on(&why) {
+                    return Ok(None);
+                }
+                ledger.follow(tree)?;
+                continue;
+            }
+            let entry = Entry::Join {
+                agent: name.clone(),
+                nonce: "join".to_owned(),
+                host: host.clone(),
+                slots,
+                cores: cores.clone(),
+                job: offer.job.clone(),
+            };
+            // The bundle is there before the ledger speaks of it.
+            if ledger::append(tree, &mut ledger, &entry, link)? {
+                break (slots, cores);
+            }
+            ledger.follow(tree)?;
+        };
+        let pid = std::process::id();
+        let who = Who {
+            agent: name.clone(),
+            time: clock::now(),
+            host: host.clone(),
+            pid,
+            started: process::started(pid.cast_signed()),
+            job: offer.job.clone(),
+            slots,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let bundle = Writer::create(tree, &who)?;
+        let now = Instant::now();
+        let requests = requests(&decks);
+        Ok(Some(Self {
+            tree: tree.clone(),
+            ledger,
+            decks,
+            heads,
+            name,
+            bundle,
+            slots,
+            cores,
+            done: 0,
+            busy_s: 0.0,
+            offer,
+            link,
+            nonce: 0,
+            requests,
+            outbox: VecDeque::new(),
+            ready: VecDeque::new(),
+            taken: VecDeque::new(),
+            watch,
+            began: now,
+            last_beat: now,
+            last_look: now,
+            is_idle: false,
+        }))
+    }
+
+    /// Begins anew under another name, after others have taken this agent for dead. What it had is theirs.
+    ///
+    /// # Errors
+    /// As [`Claimer::join`].
+    pub fn rejoin(&mut self, go_on: impl FnMut(&str) -> bool) -> Result<bool> {
+        let Some(fresh) = Self::join(&self.tree, self.offer.clone(), self.link, go_on)? else {
+            return Ok(false);
+        };
+        let (done, busy_s) = (self.done, self.busy_s);
+        *self = Self { done, busy_s, ..fresh };
+        Ok(true)
+    }
+
+    /// How agents share the sweep.
+    pub fn settings(&self) -> &Pull {
+        settings(&self.decks)
+    }
+
+    /// Units that nobody holds.
+    pub fn open(&self) -> u64 {
+        self.ledger.open(deck::total(&self.decks))
+    }
+
+    /// Units it holds and has not begun.
+    pub fn waiting(&self) -> u64 {
+        self.ready.len() as u64 + self.taken.iter().map(|piece| piece.count).sum::<u64>()
+    }
+
+    /// Whether others have taken this agent for dead; or it has left, which a lost answer kept from it.
+    pub fn is_fenced(&self) -> bool {
+        self.ledger.agents.get(&self.name).is_some_and(|agent| agent.gone.is_some())
+    }
+
+    /// Reads what is new in the ledger. `true` if there was anything.
+    ///
+    /// # Errors
+    /// When the tree cannot be read.
+    pub fn look(&mut self) -> Result<bool> {
+        self.last_look = Instant::now();
+        let new = deck::after(&self.tree, &self.decks)?;
+        if !new.is_empty() {
+            // All or nothing: a deck without the tables of its trials is of no use.
+            let heads = table::heads(&self.tree)?;
+            if heads.len() < self.heads.len() {
+                let sentence = format!("tables of `{}` are missing", self.tree.dir().display());
+                return Err(Fault::machine(sentence).into());
+            }
+            self.heads = heads;
+            self.decks.extend(new);
+            self.requests = requests(&self.decks);
+        }
+        let (name, outbox, taken) = (&self.name, &mut self.outbox, &mut self.taken);
+        let news = self.ledger.follow_with(&self.tree, |entry| {
+            let (who, nonce) = entry.signature();
+            if who != name {
+                return;
+            }
+            // An entry of ours that seemed to have failed and is there all the same.
+            if outbox.front().is_some_and(|waiting| waiting.signature() == (who, nonce)) {
+                outbox.pop_front();
+            } else if let Entry::Take { units, .. } = entry {
+                taken.extend(units);
+            }
+        })?;
+        Ok(news > 0)
+    }
+
+    /// How long ago it looked.
+    pub fn since_look(&self) -> Duration {
+        self.last_look.elapsed()
+    }
+
+    /// Whether it has been away for so long that it must look before its word counts: stopped, or on a
+    /// machine that stood still.
+    pub fn was_away(&self) -> bool {
+        self.last_beat.elapsed().as_secs_f64() > self.settings().lease_s / 2.0
+    }
+
+    /// When the next sign of life is due.
+    pub fn next_beat(&self) -> Duration {
+        let pace = Duration::from_secs_f64(self.settings().lease_s / 6.0);
+        pace.saturating_sub(self.last_beat.elapsed())
+    }
+
+    /// Gives a sign of life if it is time to, and takes over from agents that give none. The word of one
+    /// that was away counts only after it has looked: `false` means that it was taken for dead.
+    ///
+    /// # Errors
+    /// When the tree cannot be read or written.
+    pub fn beat(&mut self) -> Result<bool> {
+        if self.was_away() {
+            self.look()?;
+            if self.is_fenced() {
+                return Ok(false);
+            }
+        }
+        if self.next_beat() == Duration::ZERO {
+            // A full disk takes no records, but the sign of life needs no space.
+            let flushed = self.flush();
+            let path = self.bundle.path().to_owned();
+            self.bundle.beat().map_err(|e| disk::fault("write", &path, &e))?;
+            self.last_beat = Instant::now();
+            flushed?;
+        }
+        for dead in self.watch.look(&self.tree, &self.ledger, &self.name) {
+            let name = self.name.clone();
+            self.look()?;
+            expire(
+                &self.tree,
+                &mut self.ledger,
+                &self.decks,
+                &self.heads,
+                &dead,
+                &name,
+                self.link,
+            )?;
+        }
+        Ok(!self.is_fenced())
+    }
+
+    /// The head of a trial's table.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn head_of(&self, trial: u64) -> Result<&Head> {
+        let head = self.heads.iter().rfind(|head| head.first <= trial);
+        head.ok_or_else(|| Fault::machine(format!("trial {trial} is in no table")).into())
+    }
+
+    /// What the plan asks for a trial now, where its table says something else.
+    pub fn request_of(&self, trial: u64) -> Option<&Resources> {
+        let trial = u32::try_from(trial).ok()?;
+        let found = self.requests.iter().find(|(trials, _)| trials.contains(trial));
+        found.map(|(_, request)| request)
+    }
+
+    /// What a failure does to the rest of a chain.
+    pub fn on_failure(&self) -> OnFailure {
+        self.heads.last().map_or(OnFailure::Stop, |head| head.run.on_failure)
+    }
+
+    /// How the trial before a unit's first stands, where that is in no unit that this agent has run:
+    /// `None` means that it has not ended.
+    ///
+    /// # Errors
+    /// When records cannot be read.
+    pub fn outcome_of(&self, trial: u64) -> Result<Option<Outcome>> {
+        let (record, _) = records::of_trial(&self.tree, trial)?;
+        let last = record.decisive().and_then(|a| a.bundle.as_ref()).is_none_or(|place| place.last);
+        let skipped = record.skipped.is_some().then_some(Outcome::Failed);
+        Ok(record.outcome().filter(|o| last || *o == Outcome::Done).or(skipped))
+    }
+}
+
+/// What the newest deck says.
+pub fn settings(decks: &[Deck]) -> &Pull {
+    static NONE: std::sync::LazyLock<Pull> = std::sync::LazyLock::new(Pull::default);
+    decks.last().map_or(&NONE, |deck| &deck.pull)
+}
+
+fn requests(decks: &[Deck]) -> Vec<(IdSet, Resources)> {
+    let all = decks.last().map(|deck| deck.requests.as_slice()).unwrap_or_default();
+    all.iter()
+        .filter_map(|(set, request)| Some((IdSet::parse(set).ok()?, request.clone())))
+        .collect()
+}
+
+mod holdings;
+mod voice;
+
+#[cfg(test)]
+mod tests;

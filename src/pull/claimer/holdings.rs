@@ -1,0 +1,124 @@
+//! What an agent takes, holds and hands on.
+
+use std::collections::VecDeque;
+
+use anyhow::Result;
+
+use super::{Claimer, Unit};
+use crate::pull::heirs::merge;
+use crate::pull::share::{self, Own};
+use crate::tree::deck;
+use crate::tree::ledger::{Entry, Piece};
+use crate::tree::table::{self, Row};
+
+/// Units whose rows are read at once: bounds an agent's memory, whatever it holds.
+const CHUNK: u64 = 256;
+
+impl Claimer {
+    /// Takes units if fewer wait than `idle` slots could begin now.
+    ///
+    /// # Errors
+    /// When the tree cannot be read or written.
+    pub fn fill(&mut self, idle: u64, left_s: Option<f64>) -> Result<()> {
+        self.deliver()?;
+        while self.waiting() < idle && self.ledger.halted.is_none() && !self.is_fenced() {
+            let total = deck::total(&self.decks);
+            let open = self.ledger.open(total);
+            if open == 0 {
+                return Ok(());
+            }
+            let own = Own {
+                slots: self.slots,
+                done: self.done,
+                busy_s: self.busy_s,
+                age_s: self.began.elapsed().as_secs_f64(),
+                left_s,
+            };
+            let others =
+                self.ledger.living().filter(|(name, _)| **name != self.name).map(|(_, a)| a);
+            let most = share::block(open, idle - self.waiting(), own, others);
+            let units = self.ledger.choose(total, most);
+            let nonce = self.nonce();
+            let entry = Entry::Take {
+                agent: self.name.clone(),
+                nonce,
+                units: units.clone(),
+                done: self.done,
+                busy_s: (self.busy_s * 1e3).round() / 1e3,
+            };
+            if self.append(&entry)? {
+                self.is_idle = false;
+                self.taken.extend(units);
+            } else {
+                self.look()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a unit in front of all others.
+    pub fn put_first(&mut self, unit: Unit) {
+        self.ready.push_front(unit);
+    }
+
+    /// The next unit to begin.
+    ///
+    /// # Errors
+    /// When the tables cannot be read.
+    pub fn next_unit(&mut self) -> Result<Option<Unit>> {
+        if self.ready.is_empty() {
+            self.read_ahead()?;
+        }
+        Ok(self.ready.pop_front())
+    }
+
+    fn read_ahead(&mut self) -> Result<()> {
+        let mut room = CHUNK;
+        while let Some(piece) = self.taken.front_mut().filter(|_| room > 0) {
+            let count = piece.count.min(room);
+            let trials = deck::units(&self.tree, &self.decks, piece.from, count)?;
+            let ids: Vec<u64> = trials.iter().flatten().copied().collect();
+            let mut rows = table::some(&self.tree, &self.heads, &ids)?.into_iter();
+            for (number, unit) in (piece.from..).zip(&trials) {
+                let all: VecDeque<Row> = rows.by_ref().take(unit.len()).collect();
+                let link = piece.link.min(all.len() as u32);
+                self.ready.push_back(Unit {
+                    number,
+                    rows: all.into_iter().skip(link as usize).collect(),
+                    link,
+                    tries: piece.tries,
+                    faults: piece.faults,
+                });
+            }
+            room -= count;
+            (piece.from, piece.count) = (piece.from + count, piece.count - count);
+            if piece.count == 0 {
+                self.taken.pop_front();
+            }
+        }
+        Ok(())
+    }
+
+    /// Units that wait, taken out of its hands to be given back: all of them, or at most `most` from the end.
+    pub fn unbegun(&mut self, most: u64) -> Vec<Piece> {
+        let mut back = VecDeque::new();
+        let mut left = most;
+        while let Some(piece) = self.taken.back_mut().filter(|_| left > 0) {
+            let count = piece.count.min(left);
+            let keep = piece.count - count;
+            back.push_front(Piece { from: piece.from + keep, count, ..*piece });
+            left -= count;
+            piece.count = keep;
+            if keep == 0 {
+                self.taken.pop_back();
+            }
+        }
+        while left > 0
+            && let Some(unit) = self.ready.pop_back()
+        {
+            left -= 1;
+            back.push_front(unit.piece());
+        }
+        merge(back)
+    }
+}

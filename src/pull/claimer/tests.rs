@@ -1,0 +1,316 @@
+//! Hundreds of random schedules: agents take, run, end, sleep, die and are taken for dead at any moment, and
+//! links report errors, having worked or not. An oracle that knows what ran says whether anything was lost,
+//! counted twice, run out of order, or stuck.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::path::Path;
+
+use super::*;
+use crate::tree::bundle::{self, Ended, Line};
+use crate::tree::deck::Terms;
+use crate::tree::table::RowOut;
+
+thread_local! {
+    static DICE: Cell<u64> = const { Cell::new(1) };
+}
+
+/// Numbers that look random and are the same in every run (xorshift64).
+fn below(n: u64) -> u64 {
+    let mut x = DICE.get();
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    DICE.set(x);
+    x % n
+}
+
+/// A server that now and then does not do what it was asked, or does and says that it has not.
+fn flaky(from: &Path, to: &Path) -> io::Result<()> {
+    match below(12) {
+        0 => Err(io::Error::other("not done")),
+        1 => std::fs::hard_link(from, to).and(Err(io::Error::other("done, and the answer lost"))),
+        2 => std::fs::hard_link(from, to).and_then(|()| std::fs::hard_link(from, to)),
+        _ => std::fs::hard_link(from, to),
+    }
+}
+
+/// A sweep of chains of these lengths, dealt.
+fn sweep(dir: &Path, lengths: &[u64]) -> Tree {
+    let tree = Tree::at(dir);
+    tree.create("s").unwrap();
+    let plan = crate::plan::parse(
+        "version = 1\nsweep.name = \"s\"\nrun.command = [\"true\"]\n",
+        "plan.toml",
+    )
+    .unwrap();
+    let count = lengths.iter().sum();
+    let head = Head {
+        format: crate::tree::FORMAT,
+        first: 0,
+        count,
+        sweep: "s".into(),
+        seed: 1,
+        run: plan.run.clone(),
+        workdir: "/".into(),
+        site_modules: Vec::new(),
+        resources: crate::plan::Resources::default(),
+        gpu_ids: crate::plan::GpuIds::Exact,
+        setup: None,
+    };
+    let params = &plan.trials[0].params;
+    let mut units: Vec<Vec<u64>> = Vec::new();
+    let mut rows = Vec::new();
+    for (chain, &length) in lengths.iter().enumerate() {
+        let first = rows.len() as u64;
+        for link in 0..length {
+            let id = first + link;
+            rows.push(RowOut {
+                id,
+                chain: chain as u64,
+                link,
+                after: (link > 0).then(|| id - 1),
+                task_id: None,
+                key: "00000000000000000000000000000000",
+                gpu_ids_abs: None,
+                params,
+                resources: None,
+            });
+        }
+        units.push((first..first + length).collect());
+    }
+    table::write(&tree, &head, rows.into_iter()).unwrap();
+    ledger::prepare(&tree).unwrap();
+    let pull = Pull::default();
+    let terms = Terms {
+        plan: "",
+        max_running: None,
+        cores: 1,
+        gpus: 0,
+        memory_mib: None,
+        requests: &[],
+        pull: &pull,
+    };
+    deck::write(&tree, &[], &units, terms).unwrap();
+    tree
+}
+
+fn offer(slots: u32) -> Offer {
+    Offer {
+        host: "n1".into(),
+        job: None,
+        slots,
+        cores: Vec::new(),
+        cores_per_slot: 1,
+        may_shrink: false,
+    }
+}
+
+fn join(tree: &Tree) -> Claimer {
+    loop {
+        match Claimer::join(tree, offer(1 + below(3) as u32), flaky, |_| true) {
+            Ok(Some(claimer)) => return claimer,
+            Ok(None) => unreachable!("it goes on"),
+            // A join that seemed to fail leaves an agent that never lives: others bury it.
+            Err(_) => {}
+        }
+    }
+}
+
+/// An agent of the test: what it would do with programs it does at once, a step at a time.
+struct Agent {
+    claimer: Claimer,
+    running: Vec<Unit>,
+}
+
+impl Agent {
+    fn begin(&mut self, oracle: &mut Oracle) {
+        let _ = self.claimer.look();
+        if self.claimer.fill(1, None).is_err() {
+            return;
+        }
+        if let Some(unit) = self.claimer.next_unit().unwrap() {
+            let row = &unit.rows[0];
+            oracle.begins(&self.claimer, row);
+            let line = Line::Start {
+                trial: row.id,
+                attempt: unit.tries + unit.faults + 1,
+                time: 0.0,
+                slot: 0,
+                argv: Vec::new(),
+                devices: None,
+            };
+            self.claimer.bundle.push(&line).unwrap();
+            self.running.push(unit);
+        }
+    }
+
+    fn end(&mut self) {
+        if self.running.is_empty() {
+            return;
+        }
+        let mut unit = self.running.swap_remove(below(self.running.len() as u64) as usize);
+        let row = unit.rows.pop_front().unwrap();
+        let line = Line::End(Ended {
+            trial: row.id,
+            attempt: unit.tries + unit.faults + 1,
+            time: 0.0,
+            state: Outcome::Done,
+            exit_code: Some(0),
+            signal: None,
+            reason: None,
+            duration_s: 0.01,
+            peak_memory: 0,
+            result: None,
+            log: None,
+            last: true,
+        });
+        self.claimer.bundle.push(&line).unwrap();
+        self.claimer.done += 1;
+        self.claimer.busy_s += 0.01;
+        (unit.link, unit.tries, unit.faults) = (unit.link + 1, 0, 0);
+        if !unit.rows.is_empty() {
+            self.claimer.put_first(unit);
+        }
+        if below(2) == 0 {
+            let _ = self.claimer.flush();
+        }
+    }
+
+    fn give_back(&mut self) {
+        let back = self.claimer.unbegun(1 + below(4));
+        self.claimer.give_back(back);
+        if let Some(unit) = self.running.pop() {
+            self.claimer.give_back(vec![unit.piece()]);
+        }
+        let _ = self.claimer.deliver();
+    }
+}
+
+/// Knows what ran.
+struct Oracle {
+    begun: BTreeMap<u64, u32>,
+}
+
+impl Oracle {
+    /// The trial before one that begins must have an end that counts, unless its agent is taken for dead, and
+    /// does not know it yet.
+    fn begins(&mut self, claimer: &Claimer, row: &Row) {
+        *self.begun.entry(row.id).or_default() += 1;
+        let Some(before) = row.after.filter(|_| below(3) == 0) else { return };
+        let now = Ledger::read(&claimer.tree).unwrap();
+        if now.agents[&claimer.name].gone.is_some() || claimer.bundle.waiting() > 0 {
+            return;
+        }
+        let mut records = HashMap::new();
+        bundle::add(&claimer.tree, &now, &mut records).unwrap();
+        let outcome = records.get(&before).and_then(records::Record::outcome);
+        assert_eq!(outcome, Some(Outcome::Done), "trial {} before {before}", row.id);
+    }
+
+    /// Every trial has one end that counts.
+    fn judge(&self, tree: &Tree, trials: u64) {
+        let ledger = Ledger::read(tree).unwrap();
+        let mut records = HashMap::new();
+        bundle::add(tree, &ledger, &mut records).unwrap();
+        for trial in 0..trials {
+            let ends = |r: &records::Record| r.attempts.iter().filter(|a| a.end.is_some()).count();
+            assert_eq!(records.get(&trial).map(ends), Some(1), "trial {trial}");
+        }
+        let all: BTreeSet<u64> = self.begun.keys().copied().collect();
+        assert_eq!(all, (0..trials).collect());
+    }
+}
+
+fn schedule(seed: u64) {
+    DICE.set(seed);
+    (0..5).for_each(|_| {
+        below(2);
+    });
+    // In memory where there is such a place: every entry is flushed to disk, thousands of times.
+    let memory = Path::new("/dev/shm");
+    let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    let dir = tempfile::tempdir_in(place).unwrap();
+    let lengths: Vec<u64> = (0..6 + below(30)).map(|_| 1 + below(3)).collect();
+    let trials = lengths.iter().sum();
+    let tree = sweep(dir.path(), &lengths);
+    let mut oracle = Oracle { begun: BTreeMap::new() };
+    let mut agents: Vec<Agent> = Vec::new();
+    for step in 0.. {
+        assert!(step < 20_000, "stuck");
+        // After a while nobody dies any more, so that the sweep can end.
+        let calm = step > 300;
+        if agents.is_empty() || (!calm && agents.len() < 5 && below(20) == 0) {
+            agents.push(Agent { claimer: join(&tree), running: Vec::new() });
+        }
+        let i = below(agents.len() as u64) as usize;
+        match below(if calm { 8 } else { 12 }) {
+            0..3 => agents[i].begin(&mut oracle),
+            3..6 => agents[i].end(),
+            6 => {
+                let _ = agents[i].claimer.flush();
+            }
+            7 => {
+                let agent = &mut agents[i];
+                let _ = agent.claimer.look();
+                if agent.claimer.is_fenced() {
+                    agent.running.clear();
+                    agent.claimer = join(&tree);
+                } else if agent.running.is_empty()
+                    && agent.claimer.waiting() == 0
+                    && agent.claimer.open() == 0
+                {
+                    let _ = agent.claimer.say_idle();
+                }
+            }
+            8 => agents[i].give_back(),
+            // Dead, with all that it has not written.
+            9 => drop(agents.swap_remove(i)),
+            // Taken for dead, whether it is or not.
+            10 => bury(&tree, &mut agents[i].claimer),
+            _ => {
+                let _ = agents[i].claimer.beat();
+            }
+        }
+        if calm && below(10) == 0 {
+            // In the end whoever is dead is found out.
+            let names: BTreeSet<String> = agents.iter().map(|a| a.claimer.name.clone()).collect();
+            let ledger = Ledger::read(&tree).unwrap();
+            let dead = ledger.living().map(|(name, _)| name).find(|name| !names.contains(*name));
+            if let Some(dead) = dead.cloned() {
+                expire_now(&tree, &mut agents[0].claimer, &dead);
+            } else if ledger.is_over(deck::total(&agents[0].claimer.decks)) {
+                break;
+            }
+        }
+    }
+    oracle.judge(&tree, trials);
+}
+
+/// Takes some living agent for dead.
+fn bury(tree: &Tree, by: &mut Claimer) {
+    let names: Vec<String> = by.ledger.living().map(|(name, _)| name.clone()).collect();
+    if names.is_empty() {
+        return;
+    }
+    let dead = names[below(names.len() as u64) as usize].clone();
+    if dead != by.name {
+        expire_now(tree, by, &dead);
+    }
+}
+
+fn expire_now(tree: &Tree, by: &mut Claimer, dead: &str) {
+    // Own entries are to be seen by the claimer itself.
+    let mut ledger = Ledger::read(tree).unwrap();
+    let name = by.name.clone();
+    let _ = expire(tree, &mut ledger, &by.decks, &by.heads, dead, &name, flaky);
+}
+
+#[test]
+fn nothing_is_lost_or_counted_twice_in_hundreds_of_random_schedules() {
+    use rayon::prelude::*;
+    (1..=200u64)
+        .into_par_iter()
+        .for_each(|seed| schedule(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+}

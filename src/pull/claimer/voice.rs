@@ -1,0 +1,116 @@
+//! What an agent says to the others, and when what it has recorded counts.
+
+use anyhow::Result;
+
+use super::Claimer;
+use crate::host::disk;
+use crate::tree::ledger::{self, Entry, Piece};
+
+impl Claimer {
+    /// Gives units back.
+    pub fn give_back(&mut self, units: Vec<Piece>) {
+        if !units.is_empty() {
+            let (agent, nonce) = (self.name.clone(), self.nonce());
+            self.say(Entry::Back { agent, nonce, units });
+        }
+    }
+
+    /// Says that all it took has ended and nothing is left to take. What it recorded is on disk before.
+    /// `false` if others have said something new, which is to be heard first.
+    ///
+    /// # Errors
+    /// When the tree cannot be read or written.
+    pub fn say_idle(&mut self) -> Result<bool> {
+        if self.is_idle {
+            return Ok(true);
+        }
+        self.save()?;
+        self.deliver()?;
+        let (agent, nonce) = (self.name.clone(), self.nonce());
+        self.is_idle = self.append(&Entry::Idle { agent, nonce })?;
+        Ok(self.is_idle)
+    }
+
+    /// Leaves. What it recorded is on disk before. `false` if others have said something new, which is to be
+    /// heard first.
+    ///
+    /// # Errors
+    /// When the tree cannot be read or written.
+    pub fn leave(&mut self, reason: &str) -> Result<bool> {
+        self.save()?;
+        self.deliver()?;
+        if self.is_fenced() {
+            return Ok(true);
+        }
+        let (agent, nonce) = (self.name.clone(), self.nonce());
+        self.append(&Entry::Leave { agent, nonce, reason: reason.to_owned() })
+    }
+
+    /// Whether at least two others live, so that one of them may die and its work is still done.
+    pub fn is_spare(&self) -> bool {
+        self.ledger.living().filter(|(name, _)| **name != self.name).count() >= 2
+    }
+
+    /// Writes what waits to be written: from then on it counts. Whoever was away looks first whether he was
+    /// taken for dead; then it is kept back.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn flush(&mut self) -> Result<()> {
+        if self.was_away() {
+            self.look()?;
+        }
+        if self.is_fenced() {
+            return Ok(());
+        }
+        let path = self.bundle.path().to_owned();
+        self.bundle.flush().map_err(|e| disk::fault("write", &path, &e).into())
+    }
+
+    /// As [`Claimer::flush`], and waits for the disk: on NFS other hosts read it only then.
+    fn save(&mut self) -> Result<()> {
+        self.flush()?;
+        let path = self.bundle.path().to_owned();
+        self.bundle.sync().map_err(|e| disk::fault("write", &path, &e).into())
+    }
+
+    /// Has an entry written with the next [`Claimer::deliver`], however many others are faster; not once it
+    /// is taken for dead.
+    pub fn say(&mut self, entry: Entry) {
+        self.outbox.push_back(entry);
+    }
+
+    /// Writes the entries that wait, in order; what was recorded before is on its way to the disk first.
+    ///
+    /// # Errors
+    /// When the tree cannot be read or written; the entries wait on.
+    pub fn deliver(&mut self) -> Result<()> {
+        if !self.outbox.is_empty() {
+            self.flush()?;
+        }
+        while let Some(entry) = self.outbox.front().cloned() {
+            if self.is_fenced() {
+                self.outbox.clear();
+            } else if self.append(&entry)? {
+                self.outbox.pop_front();
+            } else {
+                self.look()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds an entry at the place behind all that was read; `false` if another was faster.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn append(&mut self, entry: &Entry) -> Result<bool> {
+        ledger::append(&self.tree, &mut self.ledger, entry, self.link)
+    }
+
+    /// What tells an entry of this agent from any other.
+    pub fn nonce(&mut self) -> String {
+        self.nonce += 1;
+        self.nonce.to_string()
+    }
+}

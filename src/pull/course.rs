@@ -1,0 +1,235 @@
+//! The course of a unit in an agent's hands: whether its next trial may begin, how the end of an attempt is
+//! recorded, and what follows from it for the rest of the chain.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::claimer::{MAX_FAULTS, Unit};
+use super::desk::{Desk, Later, Leaving, News};
+use super::slot::Ended;
+use super::verdict::{self, Next, Verdict};
+use crate::fault::{Fault, Kind};
+use crate::host::clock;
+use crate::plan::OnFailure;
+use crate::tree::bundle::Line;
+use crate::tree::ledger::Entry;
+use crate::tree::records::Outcome;
+
+/// The longest pause before a trial is tried again, seconds.
+const LONGEST_BACKOFF_S: f64 = 60.0;
+
+/// Whether the next trial of a unit may run.
+pub(super) enum Opened {
+    /// It may, as this attempt.
+    Run(Unit, u32),
+    /// It is not to run; what follows from that was done.
+    Passed,
+    /// Not yet.
+    NotYet,
+}
+
+impl<T: FnMut(News<'_>)> Desk<T> {
+    /// The next unit for one of `free` slots: one that it holds or can take, else one whose pause is over.
+    pub(super) fn next_unit(&mut self, free: u64) -> Result<Option<Unit>> {
+        let left = self.time.until.map(|end| end.saturating_duration_since(Instant::now()));
+        self.claimer.fill(free, left.map(|left| left.as_secs_f64()))?;
+        if let Some(unit) = self.claimer.next_unit()? {
+            return Ok(Some(unit));
+        }
+        let now = Instant::now();
+        let at = self.later.iter().position(|later| later.at <= now);
+        Ok(at.map(|at| self.later.remove(at).unit))
+    }
+
+    /// Looks whether the next trial of a unit may run.
+    pub(super) fn open(&mut self, unit: Unit) -> Result<Opened> {
+        let Some(row) = unit.rows.front() else { return Ok(Opened::Passed) };
+        let (trial, before) = (row.id, row.after);
+        let contest = self.claimer.ledger.contests.get(&trial);
+        if contest.is_some_and(|contest| contest.won.is_some()) {
+            self.go_on(unit, None)?;
+            return Ok(Opened::Passed);
+        }
+        if unit.link == 0
+            && unit.tries == 0
+            && let Some(before) = before
+        {
+            match self.claimer.outcome_of(before).ok().flatten() {
+                // Not ended, or not to be read now.
+                None => {
+                    let at = Instant::now() + Duration::from_secs(2);
+                    self.later.push(Later { at, unit });
+                    return Ok(Opened::NotYet);
+                }
+                Some(Outcome::Done) => {}
+                Some(_) if self.claimer.on_failure() == OnFailure::Continue => {}
+                Some(_) => {
+                    self.skip(&unit, before)?;
+                    return Ok(Opened::Passed);
+                }
+            }
+        }
+        let attempt = unit.tries + unit.faults + 1;
+        if unit.faults >= MAX_FAULTS {
+            let reason = format!("its agent or machine was lost {} times", unit.faults);
+            let verdict = verdict::judge_fault(unit.faults, &reason);
+            self.no_start(unit, attempt, verdict)?;
+            return Ok(Opened::Passed);
+        }
+        Ok(Opened::Run(unit, attempt))
+    }
+
+    /// A trial could not be started: its own fault, or this machine's, which is counted.
+    pub(super) fn cannot_start(&mut self, faults: u32, error: &anyhow::Error) -> Verdict {
+        let text = format!("{error:#}");
+        let reason = text.lines().map(str::trim).collect::<Vec<_>>().join("; ");
+        let is_machine = error.downcast_ref::<Fault>().is_none_or(|f| f.kind == Kind::Machine);
+        if is_machine {
+            self.fault(&reason);
+            return verdict::judge_fault(faults, &reason);
+        }
+        Verdict { state: Outcome::Failed, reason: Some(reason), next: Next::Over }
+    }
+
+    /// Records a trial that did not run, or of which nobody can say how it ended.
+    pub(super) fn no_start(&mut self, unit: Unit, attempt: u32, verdict: Verdict) -> Result<()> {
+        let Some(row) = unit.rows.front() else { return Ok(()) };
+        let trial = row.id;
+        let end = verdict::line(trial, attempt, &verdict, None, None);
+        if verdict.next == Next::Over {
+            self.bells.push((row.clone(), end.clone()));
+        }
+        self.claimer.bundle.push(&Line::End(end))?;
+        match verdict.next {
+            Next::Over => {
+                self.ended(trial, attempt, &verdict, 0.0);
+                self.go_on(unit, Some(verdict.state))?;
+            }
+            _ => {
+                let unit = Unit { faults: unit.faults + 1, ..unit };
+                self.claimer.give_back(vec![unit.piece()]);
+            }
+        }
+        Ok(())
+    }
+
+    /// The machine has failed a trial.
+    fn fault(&mut self, reason: &str) {
+        self.errors += 1;
+        let most = self.claimer.settings().max_errors;
+        (self.tell)(News::Note(reason));
+        if self.errors >= most && self.leaving.is_none() {
+            let errors = crate::words::count(u64::from(self.errors), "fault");
+            let reason = format!("{errors} of this machine, the last: {reason}");
+            self.leaving = Some(Leaving { reason, stop: None, is_ill: true });
+        }
+    }
+
+    /// Records the end of an attempt, and does with the unit what follows from it; a copy has none.
+    pub(super) fn settle(
+        &mut self,
+        unit: Option<Unit>,
+        (trial, attempt): (u64, u32),
+        verdict: &Verdict,
+        ended: Ended,
+        result: Option<serde_json::Value>,
+    ) -> Result<()> {
+        let end = verdict::line(trial, attempt, verdict, Some(ended), result);
+        if verdict.next == Next::Over
+            && let Some(row) = unit.as_ref().and_then(|unit| unit.rows.front())
+        {
+            self.bells.push((row.clone(), end.clone()));
+        }
+        self.claimer.bundle.push(&Line::End(end))?;
+        self.claimer.done += 1;
+        self.claimer.busy_s += ended.duration_s.max(1e-4);
+        if verdict.next == Next::Over {
+            if verdict.state == Outcome::Done {
+                self.pace.add(ended.duration_s);
+            }
+            self.ended(trial, attempt, verdict, ended.duration_s);
+        }
+        let Some(mut unit) = unit else { return Ok(()) };
+        match verdict.next {
+            Next::Over => self.go_on(unit, Some(verdict.state))?,
+            Next::Dropped => self.go_on(unit, None)?,
+            Next::Again => {
+                let settings = self.claimer.settings();
+                let pause = settings.backoff_s * f64::from(1u32 << unit.tries.min(16));
+                let at = Instant::now() + Duration::from_secs_f64(pause.min(LONGEST_BACKOFF_S));
+                unit.tries += 1;
+                self.later.push(Later { at, unit });
+            }
+            Next::Elsewhere => self.claimer.give_back(vec![unit.piece()]),
+        }
+        Ok(())
+    }
+
+    /// A trial has ended for good.
+    fn ended(&mut self, trial: u64, attempt: u32, verdict: &Verdict, duration_s: f64) {
+        *self.report.ended.entry(verdict.state).or_default() += 1;
+        let reason = verdict.reason.clone().unwrap_or_default();
+        (self.tell)(News::Ended(trial, verdict.state, &reason, duration_s));
+        if self.claimer.settings().repeatable {
+            if self.recent.len() == 4096 {
+                self.recent.pop_front();
+            }
+            self.recent.push_back((trial, attempt));
+            let contest = self.claimer.ledger.contests.get(&trial);
+            if contest.is_some_and(|contest| contest.won.is_none()) {
+                self.win(trial, attempt);
+            }
+        }
+        let share = self.claimer.settings().breaker;
+        let failed = verdict.state != Outcome::Done;
+        if let Some(reason) = self.breaker.add(failed, share)
+            && self.claimer.ledger.halted.is_none()
+        {
+            let (agent, nonce) = (self.claimer.name.clone(), self.claimer.nonce());
+            let halted = format!("the sweep was halted: {reason}");
+            self.leaving.get_or_insert(Leaving { reason: halted, stop: None, is_ill: false });
+            self.claimer.say(Entry::Halt { agent, nonce, reason });
+        }
+    }
+
+    /// Goes on with the rest of a chain behind a trial that has ended; `None`: elsewhere, well or not.
+    fn go_on(&mut self, mut unit: Unit, state: Option<Outcome>) -> Result<()> {
+        let Some(trial) = unit.rows.front().map(|row| row.id) else { return Ok(()) };
+        let state = match state {
+            None if unit.rows.len() > 1 => match self.claimer.outcome_of(trial) {
+                Ok(state) => state,
+                Err(_) => {
+                    let at = Instant::now() + Duration::from_secs(1);
+                    self.later.push(Later { at, unit });
+                    return Ok(());
+                }
+            },
+            known => known,
+        };
+        unit.rows.pop_front();
+        (unit.link, unit.tries, unit.faults) = (unit.link + 1, 0, 0);
+        if unit.rows.is_empty() {
+            return Ok(());
+        }
+        if state != Some(Outcome::Done) && self.claimer.on_failure() == OnFailure::Stop {
+            self.skip(&unit, trial)?;
+        } else if self.leaving.is_some() {
+            self.claimer.give_back(vec![unit.piece()]);
+        } else {
+            // A chain that has begun goes on before new ones begin.
+            self.claimer.put_first(unit);
+        }
+        Ok(())
+    }
+
+    /// Records that the rest of a chain is not run.
+    fn skip(&mut self, unit: &Unit, before: u64) -> Result<()> {
+        for row in &unit.rows {
+            let reason = format!("its chain stopped: trial {before} did not end well");
+            let (trial, time) = (row.id, clock::now());
+            self.claimer.bundle.push(&Line::Skip { trial, time, reason })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,397 @@
+//! What every agent does besides running trials: it keeps its lease, hears what others have said, shares what
+//! it holds, leaves in time. What becomes of a unit in its hands is in [`super::course`].
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use nix::sys::signal::Signal;
+
+use super::claimer::{Claimer, Unit};
+use super::pace::{Breaker, Pace};
+use super::slot::Why;
+use crate::host::Vars;
+use crate::host::clock;
+use crate::tree::bundle::{Ended, Line};
+use crate::tree::deck;
+use crate::tree::ledger::Entry;
+use crate::tree::records::Outcome;
+use crate::tree::table::Row;
+
+/// Something that happened, for the one who shows it.
+#[derive(Debug)]
+pub enum News<'a> {
+    /// The agent has joined, with so many slots.
+    Joined(&'a str, u32),
+    /// It waits, and why.
+    Waiting(&'a str),
+    /// A trial has ended for good here.
+    Ended(u64, Outcome, &'a str, f64),
+    /// Something to know.
+    Note(&'a str),
+}
+
+/// What an agent has done.
+#[derive(Debug, Default, Clone)]
+pub struct Report {
+    /// Trials that ended for good here, by outcome.
+    pub ended: BTreeMap<Outcome, u64>,
+    /// Why it left before the end of the sweep; empty if it did not.
+    pub reason: String,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Whether the machine was why it left.
+    pub is_ill: bool,
+}
+
+/// How long the tree may be out of reach before an agent gives up.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What a turn came to.
+pub(super) enum Turn {
+    /// Something happened.
+    Busy,
+    /// Nothing did.
+    Quiet,
+    /// The agent has left.
+    Gone,
+}
+
+/// What was heard of others.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// They have taken this agent for dead.
+    Fenced,
+    /// Something, or nothing.
+    News(bool),
+}
+
+/// A trial that waits for its next attempt here.
+pub(super) struct Later {
+    pub at: Instant,
+    pub unit: Unit,
+}
+
+/// Why an agent takes no more.
+#[derive(Debug, Clone)]
+pub(super) struct Leaving {
+    /// In words.
+    pub reason: String,
+    /// The trials that run are asked to end.
+    pub stop: Option<Why>,
+    /// Whether the machine is why.
+    pub is_ill: bool,
+}
+
+/// When an agent's time is over, and how long what runs may take to end.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Time {
+    /// The end of the allocation.
+    pub until: Option<Instant>,
+    /// How long after a signal what runs is waited for.
+    pub grace: Duration,
+}
+
+impl Time {
+    /// As the scheduler says, else what is left of a time that a person gave.
+    pub(super) fn of(vars: &Vars, left_s: Option<f64>) -> Self {
+        let end = vars.get("SLURM_JOB_END_TIME").and_then(|t| t.parse::<f64>().ok());
+        let left = end.map(|end| end - clock::now()).or(left_s);
+        let until = left.map(|s| Instant::now() + Duration::from_secs_f64(s.clamp(0.0, 1e9)));
+        let grace = match (vars.contains_key("SLURM_JOB_ID"), vars.contains_key("PBS_JOBID")) {
+            (true, _) => 18,
+            (false, true) => 8,
+            _ => 30,
+        };
+        Self { until, grace: Duration::from_secs(grace) }
+    }
+}
+
+/// See the module.
+pub(super) struct Desk<T> {
+    pub claimer: Claimer,
+    pub pace: Pace,
+    pub leaving: Option<Leaving>,
+    pub time: Time,
+    pub report: Report,
+    pub tell: T,
+    may_go: bool,
+    pub later: Vec<Later>,
+    pub breaker: Breaker,
+    /// Trials that ended here of late, with the attempt: one may turn out to have a copy.
+    pub recent: VecDeque<(u64, u32)>,
+    pub errors: u32,
+    /// Trials that have ended for good and of which the plan's hooks were not told yet.
+    pub bells: Vec<(Row, Ended)>,
+    trouble: Option<(Instant, String)>,
+}
+
+impl<T: FnMut(News<'_>)> Desk<T> {
+    /// The desk of an agent that has joined.
+    pub(super) fn new(claimer: Claimer, time: Time, may_go: bool, tell: T) -> Self {
+        Self {
+            claimer,
+            pace: Pace::default(),
+            leaving: None,
+            time,
+            report: Report::default(),
+            tell,
+            may_go,
+            later: Vec::new(),
+            breaker: Breaker::default(),
+            recent: VecDeque::new(),
+            errors: 0,
+            bells: Vec::new(),
+            trouble: None,
+        }
+    }
+
+    /// Gives a sign of life and listens to what others have said, where it is time to.
+    pub(super) fn keep_up(&mut self) -> Result<Heard> {
+        if !self.claimer.beat()? {
+            return Ok(Heard::Fenced);
+        }
+        let pace = if self.is_endgame() { 0.2 } else { 1.0 };
+        let news = self.claimer.since_look().as_secs_f64() >= pace && self.claimer.look()?;
+        if self.claimer.is_fenced() {
+            return Ok(Heard::Fenced);
+        }
+        if let (Some(why), None) = (&self.claimer.ledger.halted, &self.leaving) {
+            let reason = format!("the sweep was halted: {why}");
+            self.leaving = Some(Leaving { reason, stop: None, is_ill: false });
+        }
+        Ok(Heard::News(news))
+    }
+
+    /// Gives half of what waits here to others that have nothing left, where the `slots` of this agent have
+    /// enough to do.
+    pub(super) fn share(&mut self, slots: usize) {
+        let idle = self.claimer.ledger.living().filter(|(_, agent)| agent.idle).count() as u64;
+        let waiting = self.claimer.waiting();
+        if idle > 0 && waiting > 0 && self.claimer.open() == 0 && self.is_long(waiting, slots) {
+            let back = self.claimer.unbegun(waiting.div_ceil(2));
+            self.claimer.give_back(back);
+        }
+    }
+
+    /// Whether so many units would keep this agent busy for longer than sharing them takes.
+    fn is_long(&self, units: u64, slots: usize) -> bool {
+        let each = self.pace.quantile(0.5, 1).unwrap_or(1.0);
+        each * units as f64 / slots.max(1) as f64 > 0.2
+    }
+
+    /// Says of trials that have ended here, and turn out to run elsewhere too, that this end is the one.
+    pub(super) fn heed_contests(&mut self) {
+        let ended: Vec<(u64, u32)> = self.recent.iter().copied().collect();
+        for (trial, attempt) in ended {
+            let contest = self.claimer.ledger.contests.get(&trial);
+            if contest.is_some_and(|contest| contest.won.is_none()) {
+                self.win(trial, attempt);
+            }
+        }
+    }
+
+    /// Says that the end of a trial with a copy is ours, unless somebody was faster. It is on disk before.
+    pub(super) fn win(&mut self, trial: u64, attempt: u32) {
+        let (agent, nonce) = (self.claimer.name.clone(), self.claimer.nonce());
+        self.claimer.say(Entry::Won { agent, nonce, trial, attempt });
+    }
+
+    /// Begins anew under another name: what ran here is others' now. `false` if it cannot join again.
+    pub(super) fn begin_anew(&mut self) -> Result<bool> {
+        self.later.clear();
+        self.recent.clear();
+        self.bells.clear();
+        let patient = |_: &str| {
+            std::thread::sleep(Duration::from_millis(500));
+            true
+        };
+        if !self.claimer.rejoin(patient)? {
+            return Ok(false);
+        }
+        let name = self.claimer.name.clone();
+        (self.tell)(News::Joined(&name, self.claimer.slots));
+        Ok(true)
+    }
+
+    /// Whether an agent that was taken for dead was about to go anyway: then it is gone.
+    pub(super) fn is_gone(&mut self) -> bool {
+        let Some(leaving) = self.leaving.clone() else { return false };
+        (self.report.reason, self.report.is_ill) = (leaving.reason, leaving.is_ill);
+        true
+    }
+
+    /// Keeps a unit for a moment.
+    pub(super) fn postpone(&mut self, unit: Unit) {
+        self.later.push(Later { at: Instant::now() + Duration::from_millis(500), unit });
+    }
+
+    /// A signal has come.
+    pub(super) fn told(&mut self, signal: Signal) {
+        let again = self.leaving.as_ref().is_some_and(|l| matches!(l.stop, Some(Why::Signal(_))));
+        if again {
+            // A second one is not patient.
+            self.time.grace = Duration::ZERO;
+            return;
+        }
+        let reason = match signal {
+            Signal::SIGINT => "stopped by Ctrl-C".to_owned(),
+            signal => format!("it got {signal}"),
+        };
+        self.report.signal = Some(signal as i32);
+        self.leaving = Some(Leaving { reason, stop: Some(Why::Signal(signal)), is_ill: false });
+    }
+
+    /// Takes no more; what runs may end in peace.
+    pub(super) fn leave(&mut self, reason: String) {
+        self.leaving.get_or_insert(Leaving { reason, stop: None, is_ill: false });
+    }
+
+    /// Leaves in time before the allocation is over.
+    pub(super) fn heed_time(&mut self) {
+        let margin = self.margin();
+        let is_over = |end| Instant::now() + margin >= end;
+        if self.leaving.is_none() && self.time.until.is_some_and(is_over) {
+            let reason = "its allocation ends".to_owned();
+            self.leaving = Some(Leaving { reason, stop: Some(Why::Allocation), is_ill: false });
+        }
+    }
+
+    /// Room to end programs and to write it down before the allocation is over.
+    pub(super) fn margin(&self) -> Duration {
+        Duration::from_secs_f64((self.time.grace.as_secs_f64() * 0.5).clamp(2.0, 30.0))
+    }
+
+    /// How long what runs may take to end after it was asked to.
+    pub(super) fn grace_for(&self, why: Why) -> Duration {
+        match why {
+            Why::Fenced | Why::Lost => Duration::ZERO,
+            Why::Walltime => Duration::from_secs(10),
+            Why::Allocation => self.margin().mul_f64(0.6),
+            Why::Signal(_) => self.time.grace,
+        }
+    }
+
+    /// Writes down that an attempt was asked to end; the end that follows says it again.
+    pub(super) fn stopping(&mut self, trial: u64, attempt: u32, why: Why) {
+        if let Some((state, reason)) = words_of(why) {
+            let line = Line::Stop { trial, attempt, time: clock::now(), state, reason };
+            let _ = self.claimer.bundle.push(&line);
+        }
+    }
+
+    /// Whether a trial that begins now would end before the allocation does. If not, the agent leaves.
+    pub(super) fn has_time(&mut self) -> bool {
+        let Some(end) = self.time.until else { return true };
+        let left = end.saturating_duration_since(Instant::now()).as_secs_f64();
+        let asked = self.claimer.settings().time_request_s.map(|s| s as f64);
+        let need = asked.or_else(|| self.pace.quantile(0.95, 5)).unwrap_or(0.0);
+        let has_time = left > need + self.margin().as_secs_f64();
+        if !has_time && self.leaving.is_none() {
+            let reason = "too little time is left for another trial".to_owned();
+            self.leaving = Some(Leaving { reason, stop: None, is_ill: false });
+        }
+        has_time
+    }
+
+    /// Gives back what was not begun.
+    pub(super) fn give_all_back(&mut self) {
+        let mut back = self.claimer.unbegun(u64::MAX);
+        back.extend(self.later.drain(..).map(|later| later.unit.piece()));
+        self.claimer.give_back(back);
+    }
+
+    /// With nothing running: goes, or waits.
+    pub(super) fn rest(&mut self, busy: bool) -> Result<Turn> {
+        if let Some(leaving) = self.leaving.clone() {
+            self.give_all_back();
+            if self.claimer.leave(&leaving.reason)? {
+                self.report.reason = leaving.reason;
+                self.report.is_ill = leaving.is_ill;
+                return Ok(Turn::Gone);
+            }
+            self.claimer.look()?;
+            return Ok(Turn::Busy);
+        }
+        let mine = self.claimer.waiting() + self.later.len() as u64;
+        if mine > 0 || self.claimer.open() > 0 {
+            return Ok(if busy { Turn::Busy } else { Turn::Quiet });
+        }
+        if !self.claimer.say_idle()? {
+            self.claimer.look()?;
+            return Ok(Turn::Busy);
+        }
+        let over = self.claimer.ledger.is_over(deck::total(&self.claimer.decks));
+        if over || (self.may_go && self.claimer.is_spare()) {
+            if self.claimer.leave("")? {
+                return Ok(Turn::Gone);
+            }
+            self.claimer.look()?;
+            return Ok(Turn::Busy);
+        }
+        Ok(Turn::Quiet)
+    }
+
+    /// The tree cannot be read or written: what runs goes on, and it is tried again for a while.
+    pub(super) fn in_trouble(&mut self, error: anyhow::Error) -> Result<()> {
+        let now = Instant::now();
+        let text = error.to_string();
+        let text = text.lines().next().unwrap_or_default().to_owned();
+        let since = match &self.trouble {
+            Some((since, known)) => {
+                if *known != text {
+                    (self.tell)(News::Note(&text));
+                }
+                *since
+            }
+            None => {
+                (self.tell)(News::Note(&text));
+                now
+            }
+        };
+        self.trouble = Some((since, text));
+        let lost_patience = now - since > PATIENCE;
+        if lost_patience || (self.leaving.is_some() && now - since > self.time.grace) {
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Whether the tree is out of reach.
+    pub(super) fn is_in_trouble(&self) -> bool {
+        self.trouble.is_some()
+    }
+
+    /// The tree is back, if it was away.
+    pub(super) fn out_of_trouble(&mut self) {
+        if self.leaving.is_none() && self.trouble.take().is_some() {
+            (self.tell)(News::Note("the results tree is back"));
+        }
+    }
+
+    fn is_endgame(&self) -> bool {
+        self.claimer.open() == 0
+    }
+
+    /// How long nothing may be looked at while nothing happens.
+    pub(super) fn longest_nap(&self) -> Duration {
+        Duration::from_millis(if self.is_endgame() { 250 } else { 1000 })
+    }
+
+    /// The time until a pause is over or a sign of life is due.
+    pub(super) fn until_due(&self) -> Duration {
+        let now = Instant::now();
+        let later = self.later.iter().map(|later| later.at.saturating_duration_since(now)).min();
+        let beat = self.claimer.next_beat();
+        later.map_or(beat, |later| later.min(beat))
+    }
+}
+
+fn words_of(why: Why) -> Option<(Outcome, String)> {
+    match why {
+        Why::Walltime => Some((Outcome::Timeout, "the wall-clock limit was reached".to_owned())),
+        Why::Allocation => Some((Outcome::Interrupted, "the agent's allocation ends".to_owned())),
+        Why::Signal(signal) => Some((Outcome::Interrupted, format!("the agent got {signal}"))),
+        Why::Lost | Why::Fenced => None,
+    }
+}

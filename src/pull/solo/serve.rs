@@ -1,0 +1,334 @@
+//! An agent that hands its trials to another process: JSON lines, one trial at a time. `docs/serve.md` says
+//! which there are.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::os::unix::process::parent_id;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde_json::{Map, Value, json};
+
+use super::hand::{Hand, Settled, Step};
+use super::{Failure, News, Options, Report, Trial};
+use crate::host::Vars;
+use crate::host::signal::{Signals, Woken};
+use crate::tree::Tree;
+use crate::tree::records::Outcome;
+use crate::worker::lines::parse_lenient;
+
+/// Bytes read at once.
+const CHUNK: usize = 1 << 16;
+
+const WANTS_STOP: &str = "the process that runs its trials wants to stop";
+
+/// How long after the client's end a signal is waited for that may have ended it.
+const MOMENT: Duration = Duration::from_millis(50);
+
+/// Runs an agent for the process that reads `send` and writes `input`.
+///
+/// # Errors
+/// As [`super::run`].
+pub fn serve<T: FnMut(News<'_>)>(
+    tree: &Tree,
+    options: Options,
+    vars: &Vars,
+    signals: &mut Signals,
+    input: impl AsFd,
+    send: impl FnMut(&[u8]) -> io::Result<()>,
+    tell: T,
+) -> Result<Report> {
+    let mut client = Client {
+        input,
+        send,
+        parent: parent_id(),
+        buffer: Vec::new(),
+        searched: 0,
+        is_gone: false,
+        told_to_stop: false,
+        current: Value::Null,
+    };
+    let mut early = Report::default();
+    let joined = Hand::join(tree, options, vars, tell, |wait| match client.wait(signals, wait) {
+        Woken::Signal(signal) => {
+            early.signal = Some(signal as i32);
+            false
+        }
+        Woken::Readable => {
+            let goes_on = client.receive() && client.message().is_none();
+            if !goes_on {
+                // There is nothing else to be said before the first trial.
+                WANTS_STOP.clone_into(&mut early.reason);
+            }
+            goes_on
+        }
+        Woken::Nothing => true,
+    })?;
+    let report = match joined {
+        Some(mut hand) => {
+            client.say(&json!({ "agent": hand.name(), "devices": hand.devices }), None);
+            let outcome = talk(&mut hand, &mut client, signals);
+            outcome.map(|()| hand.report())?
+        }
+        None => early,
+    };
+    client.say(&farewell(&report), None);
+    Ok(report)
+}
+
+/// The last line.
+pub fn farewell(report: &Report) -> Value {
+    let bad = report.ended.keys().any(|state| *state != Outcome::Done);
+    json!({ "end": true, "reason": report.reason, "signal": report.signal, "failed": bad })
+}
+
+fn talk<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
+    hand: &mut Hand<T>,
+    client: &mut Client<I, S>,
+    signals: &mut Signals,
+) -> Result<()> {
+    loop {
+        if client.is_gone {
+            // A scheduler signals us and the client at once: then it is no fault of the trial.
+            if let Woken::Signal(signal) = client.wait_for_signal(signals) {
+                hand.told(signal);
+            }
+            hand.lost("the process that ran its trials is gone")?;
+        }
+        let step = hand.next_step()?;
+        let saved = hand.take_saved();
+        match step {
+            Step::Gone => {
+                client.confirm(saved);
+                return Ok(());
+            }
+            Step::Wait(nap) => {
+                client.confirm(saved);
+                match client.wait(signals, nap) {
+                    Woken::Signal(signal) => hand.told(signal),
+                    Woken::Readable => {
+                        client.receive();
+                        while let Some(message) = client.message() {
+                            take(hand, client, signals, message)?;
+                        }
+                    }
+                    Woken::Nothing => client.look_for_parent(),
+                }
+            }
+            Step::Run(trial) => {
+                client.told_to_stop = false;
+                client.current = words_of(&trial);
+                client.say(&client.current.clone(), saved);
+                drop(trial);
+                attend(hand, client, signals)?;
+            }
+        }
+    }
+}
+
+/// Waits for the answer to a trial, or for the agent's leave.
+fn attend<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
+    hand: &mut Hand<T>,
+    client: &mut Client<I, S>,
+    signals: &mut Signals,
+) -> Result<()> {
+    let mut due = Instant::now() + hand.until_due();
+    while hand.running().is_some() && !client.is_gone {
+        match client.wait(signals, due.saturating_duration_since(Instant::now())) {
+            Woken::Signal(signal) => {
+                hand.told(signal);
+                due = Instant::now();
+            }
+            Woken::Readable => {
+                client.receive();
+                while let Some(message) = client.message() {
+                    take(hand, client, signals, message)?;
+                }
+            }
+            Woken::Nothing => client.look_for_parent(),
+        }
+        if Instant::now() >= due && hand.running().is_some() {
+            let has_left = hand.watch()?;
+            client.confirm(hand.take_saved());
+            if hand.wants_stop() && !client.told_to_stop {
+                client.told_to_stop = true;
+                client.say(&json!({ "stop": true }), None);
+            }
+            if has_left {
+                return Ok(());
+            }
+            due = Instant::now() + hand.until_due();
+        }
+    }
+    Ok(())
+}
+
+/// What the client has said.
+fn take<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
+    hand: &mut Hand<T>,
+    client: &mut Client<I, S>,
+    signals: &mut Signals,
+    message: Result<Value, String>,
+) -> Result<()> {
+    let mut message = match message {
+        Ok(Value::Object(message)) => message,
+        Ok(other) => return refuse(hand, &other.to_string()),
+        Err(text) => return refuse(hand, &text),
+    };
+    if message.get("stop") == Some(&Value::Bool(true)) {
+        hand.leave(WANTS_STOP);
+        return Ok(());
+    }
+    if message.get("again") == Some(&Value::Bool(true)) {
+        let current = if hand.running().is_some() { client.current.clone() } else { Value::Null };
+        client.say(&json!({ "again": current }), None);
+        return Ok(());
+    }
+    let number = |name: &str| message.get(name).and_then(Value::as_u64);
+    let named = number("trial").zip(number("attempt"));
+    // The answer to something that was given up meanwhile.
+    if named.map(|(trial, attempt)| (trial, attempt as u32)) != hand.running() {
+        return Ok(());
+    }
+    if let Some(Value::Array(rows)) = message.remove("metrics") {
+        let rows = rows.into_iter().filter_map(|row| match row {
+            Value::Object(row) => Some(row),
+            _ => None,
+        });
+        return hand.metrics(rows.collect());
+    }
+    let seconds = message.get("duration_s").and_then(Value::as_f64);
+    if let Some(value) = message.remove("value") {
+        return hand.answer(Ok(value), seconds);
+    }
+    let failure = failure(message);
+    // A scheduler signals us and the function's process at once: then it has not failed.
+    if failure.signal.is_some()
+        && let Woken::Signal(signal) = client.wait_for_signal(signals)
+    {
+        hand.told(signal);
+        hand.watch()?;
+    }
+    hand.answer(Err(failure), seconds)
+}
+
+fn failure(mut message: Map<String, Value>) -> Failure {
+    let is_interrupted = message.get("interrupted") == Some(&Value::Bool(true));
+    let integer = |message: &Map<String, Value>, name: &str| {
+        message.get(name).and_then(Value::as_i64).and_then(|n| i32::try_from(n).ok())
+    };
+    let (exit_code, signal) = (integer(&message, "exit_code"), integer(&message, "signal"));
+    let mut text = |name: &str| match message.remove(name) {
+        Some(Value::String(text)) => text,
+        _ => String::new(),
+    };
+    Failure { reason: text("error"), details: text("details"), exit_code, signal, is_interrupted }
+}
+
+/// An answer that is none.
+fn refuse<T: FnMut(News<'_>)>(hand: &mut Hand<T>, text: &str) -> Result<()> {
+    let reason = format!("the answer is no JSON object: {}", crate::words::short(text, 60));
+    hand.answer(Err(Failure { reason, ..Failure::default() }), None)
+}
+
+fn words_of(trial: &Trial) -> Value {
+    json!({
+        "trial": trial.row.id,
+        "attempt": trial.attempt,
+        "params": trial.row.params,
+        "task_id": trial.row.task_id,
+        "chain": trial.row.chain,
+        "link": trial.row.link,
+        "work_dir": trial.work_dir,
+        "checkpoint_dir": trial.checkpoint_dir,
+    })
+}
+
+/// The process at the other end.
+struct Client<I, S> {
+    input: I,
+    send: S,
+    /// Who started us: once that is gone nobody listens, whoever else may have inherited the pipe.
+    parent: u32,
+    buffer: Vec<u8>,
+    /// Bytes of the buffer in which there is no end of a line.
+    searched: usize,
+    is_gone: bool,
+    told_to_stop: bool,
+    /// The trial that was handed out last.
+    current: Value,
+}
+
+impl<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>> Client<I, S> {
+    /// Says something, and before it what was recorded.
+    fn say(&mut self, message: &Value, saved: Option<Settled>) {
+        let mut bytes = saved.map(confirmation).unwrap_or_default();
+        bytes.extend(message.to_string().bytes());
+        bytes.push(b'\n');
+        self.is_gone |= (self.send)(&bytes).is_err();
+    }
+
+    fn confirm(&mut self, saved: Option<Settled>) {
+        if let Some(saved) = saved {
+            self.is_gone |= (self.send)(&confirmation(saved)).is_err();
+        }
+    }
+
+    fn wait(&self, signals: &mut Signals, time: Duration) -> Woken {
+        signals.wait(self.input.as_fd(), time)
+    }
+
+    fn wait_for_signal(&self, signals: &mut Signals) -> Woken {
+        signals.next(MOMENT).map_or(Woken::Nothing, Woken::Signal)
+    }
+
+    fn look_for_parent(&mut self) {
+        self.is_gone |= parent_id() != self.parent;
+    }
+
+    /// Reads what there is; `false` at the end.
+    fn receive(&mut self) -> bool {
+        let start = self.buffer.len();
+        self.buffer.resize(start + CHUNK, 0);
+        let read = nix::unistd::read(&self.input, &mut self.buffer[start..]);
+        let n = match read.map_err(io::Error::from) {
+            Ok(n) => {
+                self.is_gone |= n == 0;
+                n
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => 0,
+            Err(_) => {
+                self.is_gone = true;
+                0
+            }
+        };
+        self.buffer.truncate(start + n);
+        !self.is_gone
+    }
+
+    /// The next whole line: JSON, or the text that is none.
+    fn message(&mut self) -> Option<Result<Value, String>> {
+        loop {
+            let end = self.buffer[self.searched..].iter().position(|&b| b == b'\n');
+            let Some(end) = end.map(|end| end + self.searched) else {
+                self.searched = self.buffer.len();
+                return None;
+            };
+            let line: Vec<u8> = self.buffer.drain(..=end).collect();
+            self.searched = 0;
+            let line = line.trim_ascii();
+            if !line.is_empty() {
+                let text = || String::from_utf8_lossy(line).into_owned();
+                return Some(parse_lenient(line).ok_or_else(text));
+            }
+        }
+    }
+}
+
+fn confirmation(saved: Settled) -> Vec<u8> {
+    let Settled { trial, attempt, state, is_last } = saved;
+    let mut line =
+        json!({ "ended": trial, "attempt": attempt, "state": state, "last": is_last }).to_string();
+    line.push('\n');
+    line.into_bytes()
+}

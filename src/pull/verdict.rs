@@ -1,0 +1,129 @@
+//! What the end of a program means for its trial, and what an agent records of it.
+
+use super::claimer::MAX_FAULTS;
+use super::slot::{Ended, Why};
+use crate::host::clock;
+use crate::tree::bundle;
+use crate::tree::records::Outcome;
+
+/// What becomes of the trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// It is over.
+    Over,
+    /// It is tried again, after others.
+    Again,
+    /// It was stopped, and goes on elsewhere.
+    Elsewhere,
+    /// Somebody else's end of it counts.
+    Dropped,
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Verdict {
+    /// As it is recorded.
+    pub state: Outcome,
+    /// Why, in words.
+    pub reason: Option<String>,
+    /// What becomes of the trial.
+    pub next: Next,
+}
+
+/// Judges the end of a program that was asked to end because of `stop`, with `tries` failed attempts before it
+/// of `allowed`.
+pub(super) fn judge(ended: Ended, stop: Option<Why>, tries: u32, allowed: u32) -> Verdict {
+    let verdict = |state, reason: Option<&str>, next| Verdict {
+        state,
+        reason: reason.map(str::to_owned),
+        next,
+    };
+    let again = if tries + 1 < allowed { Next::Again } else { Next::Over };
+    match stop {
+        Some(Why::Lost) => {
+            verdict(Outcome::Interrupted, Some("another agent's end counts"), Next::Dropped)
+        }
+        Some(Why::Fenced) => {
+            verdict(Outcome::Interrupted, Some("others took its agent for dead"), Next::Dropped)
+        }
+        // It was faster than we.
+        _ if ended.code == 0 => verdict(Outcome::Done, None, Next::Over),
+        Some(Why::Walltime) => {
+            verdict(Outcome::Timeout, Some("the wall-clock limit was reached"), Next::Over)
+        }
+        Some(Why::Allocation) => {
+            verdict(Outcome::Interrupted, Some("the agent's allocation ends"), Next::Elsewhere)
+        }
+        Some(Why::Signal(signal)) => {
+            let reason = match signal {
+                nix::sys::signal::Signal::SIGINT => "stopped by Ctrl-C".to_owned(),
+                signal => format!("the agent got {signal}"),
+            };
+            Verdict { state: Outcome::Interrupted, reason: Some(reason), next: Next::Elsewhere }
+        }
+        None => verdict(Outcome::Failed, None, again),
+    }
+}
+
+/// What a fault of the machine means: other agents may have more luck, but not for ever.
+pub(super) fn judge_fault(faults: u32, reason: &str) -> Verdict {
+    let next = if faults + 1 < MAX_FAULTS { Next::Elsewhere } else { Next::Over };
+    Verdict { state: Outcome::Failed, reason: Some(reason.to_owned()), next }
+}
+
+/// The line that says so.
+pub(super) fn line(
+    trial: u64,
+    attempt: u32,
+    verdict: &Verdict,
+    ended: Option<Ended>,
+    result: Option<serde_json::Value>,
+) -> bundle::Ended {
+    bundle::Ended {
+        trial,
+        attempt,
+        time: clock::now(),
+        state: verdict.state,
+        exit_code: ended.map(|e| e.code),
+        signal: ended.and_then(|e| e.signal),
+        reason: verdict.reason.clone(),
+        duration_s: ended.map_or(0.0, |e| e.duration_s),
+        peak_memory: ended.map_or(0, |e| e.peak_memory),
+        result,
+        log: ended.and_then(|e| e.log),
+        last: verdict.next == Next::Over,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::signal::Signal;
+
+    use super::*;
+
+    #[test]
+    fn an_end_is_judged_by_who_asked_for_it() {
+        let check = |code, stop, tries, state, next| {
+            let ended = Ended { code, signal: None, duration_s: 1.0, peak_memory: 0, log: None };
+            let verdict = judge(ended, stop, tries, 2);
+            assert_eq!((verdict.state, verdict.next), (state, next), "{code} {stop:?} {tries}");
+        };
+        check(0, None, 0, Outcome::Done, Next::Over);
+        check(3, None, 0, Outcome::Failed, Next::Again);
+        check(3, None, 1, Outcome::Failed, Next::Over);
+        check(143, Some(Why::Walltime), 0, Outcome::Timeout, Next::Over);
+        check(0, Some(Why::Walltime), 0, Outcome::Done, Next::Over);
+        check(143, Some(Why::Signal(Signal::SIGTERM)), 1, Outcome::Interrupted, Next::Elsewhere);
+        check(143, Some(Why::Allocation), 1, Outcome::Interrupted, Next::Elsewhere);
+        check(0, Some(Why::Signal(Signal::SIGTERM)), 1, Outcome::Done, Next::Over);
+        // However it ended: its word would be void.
+        check(0, Some(Why::Fenced), 0, Outcome::Interrupted, Next::Dropped);
+        check(0, Some(Why::Lost), 0, Outcome::Interrupted, Next::Dropped);
+    }
+
+    #[test]
+    fn a_machine_may_fail_a_trial_a_few_times() {
+        let next = |faults| judge_fault(faults, "no fork").next;
+        assert_eq!([next(0), next(1), next(2)], [Next::Elsewhere, Next::Elsewhere, Next::Over]);
+    }
+}

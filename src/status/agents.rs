@@ -1,0 +1,101 @@
+//! What the ledger of agents says of trials that have not ended.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, SystemTime};
+
+use anyhow::Result;
+
+use super::pilots::Pilots;
+use crate::scheduler::{Element, State as Word};
+use crate::tree::ledger::Ledger;
+use crate::tree::records::{Outcome, Record};
+use crate::tree::{Tree, bundle, deck};
+use crate::words;
+
+/// The word of the agents on trials that are theirs and have not ended.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    open: HashMap<u64, Element>,
+    /// What is known of the agents, in words; empty where there never were any.
+    pub(super) seen: String,
+    /// Whether an agent is at work.
+    pub(super) alive: bool,
+}
+
+impl Words {
+    /// Reads the ledger; `pilots` are agents that a scheduler knows of.
+    pub(super) fn read(
+        tree: &Tree,
+        records: &HashMap<u64, Record>,
+        pilots: &[Pilots],
+    ) -> Result<Self> {
+        let decks = deck::read(tree)?;
+        if decks.is_empty() {
+            return Ok(Self::default());
+        }
+        let ledger = Ledger::read(tree)?;
+        let patience_s = decks.last().map_or(60.0, |deck| deck.pull.patience_s());
+        let living = alive(tree, &ledger, Duration::from_secs_f64(patience_s));
+        let why = match (&ledger.halted, living.len()) {
+            (Some(why), _) => format!("halted: {why}"),
+            (None, 0) if !pilots.is_empty() => "for a pilot job".to_owned(),
+            (None, 0) => "no agent is at work".to_owned(),
+            (None, _) => "for an agent".to_owned(),
+        };
+        let (mut open, mut left) = (HashMap::new(), 0u64);
+        for trials in deck::units(tree, &decks, 0, deck::total(&decks))? {
+            for trial in trials {
+                let record = records.get(&trial);
+                if record.is_some_and(is_over) {
+                    continue;
+                }
+                left += 1;
+                let attempt = record.and_then(|r| r.attempts.last());
+                let place =
+                    attempt.filter(|a| a.outcome().is_none()).and_then(|a| a.bundle.as_ref());
+                let runs = place.is_some_and(|place| living.contains(&place.agent));
+                let state = if runs {
+                    Word::Running("RUNNING".to_owned())
+                } else {
+                    Word::Queued(why.clone())
+                };
+                open.insert(trial, Element { state, reason: String::new() });
+            }
+        }
+        let mut seen: Vec<String> = match living.len() {
+            _ if left == 0 => Vec::new(),
+            0 if ledger.halted.is_some() || pilots.is_empty() => vec![why],
+            0 => Vec::new(),
+            n => vec![format!("{} at work", words::count(n as u64, "agent"))],
+        };
+        if left > 0 {
+            seen.extend(pilots.iter().map(Pilots::words));
+        }
+        let seen = seen.join("; ");
+        Ok(Self { open, seen, alive: !living.is_empty() })
+    }
+
+    /// The word on a trial.
+    pub(super) fn of(&self, trial: u64) -> Option<Element> {
+        self.open.get(&trial).cloned()
+    }
+}
+
+/// Whether nobody will run a trial again by himself.
+fn is_over(record: &Record) -> bool {
+    let decisive = record.decisive();
+    let done = record.outcome() == Some(Outcome::Done);
+    let last = decisive.and_then(|a| a.bundle.as_ref()).is_some_and(|place| place.last);
+    let ended = decisive.is_some_and(|a| a.end.is_some());
+    done || (last && ended) || (record.skipped.is_some() && record.attempts.is_empty())
+}
+
+/// Agents that have given a sign not too long ago.
+fn alive(tree: &Tree, ledger: &Ledger, patience: Duration) -> HashSet<String> {
+    let fresh = |name: &String| {
+        let changed =
+            std::fs::metadata(bundle::path(tree, name, "jsonl")).and_then(|m| m.modified());
+        changed.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age < patience))
+    };
+    ledger.living().map(|(name, _)| name).filter(|name| fresh(name)).cloned().collect()
+}

@@ -1,0 +1,105 @@
+//! Pilot jobs: agents that wait or run in a scheduler's hands.
+
+use std::collections::HashMap;
+
+use anyhow::Result;
+
+use super::{ask_pbs, ask_scheduler};
+use crate::scheduler::calls::Calls;
+use crate::scheduler::{Elements, State as Word};
+use crate::tree::Tree;
+use crate::tree::journal::Journal;
+use crate::tree::waves::{self, Wave};
+
+/// The pilots of one array that have not ended.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Pilots {
+    /// Number of the array in the sweep.
+    pub array: u32,
+    /// The scheduler's id of it.
+    pub job: String,
+    /// Agents that wait, held ones among them.
+    pub queued: u64,
+    /// Those of them that are held.
+    pub held: u64,
+    /// Agents that run, or of which the scheduler says what is not known here.
+    pub running: u64,
+}
+
+impl Pilots {
+    /// In words.
+    pub fn words(&self) -> String {
+        let parts = [(self.running, "running"), (self.queued, "queued")];
+        let said = parts.iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}"));
+        format!("pilot job {}: {}", self.job, said.collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// An array of pilots that a scheduler was given and nobody has taken back.
+pub(super) struct Given {
+    array: u32,
+    job: String,
+    count: u64,
+}
+
+impl Given {
+    /// Its elements, for a question.
+    pub(super) fn elements(&self) -> impl Iterator<Item = (String, u64)> + use<'_> {
+        (0..self.count).map(|index| (self.job.clone(), index))
+    }
+}
+
+/// All of them.
+pub(super) fn given(waves: &[Wave], journal: &Journal) -> Vec<Given> {
+    let arrays = waves.iter().flat_map(|wave| &wave.arrays).filter(|array| array.pilot.is_some());
+    arrays
+        .filter(|array| !journal.is_taken_back(array.array))
+        .filter_map(|array| {
+            let job = journal.job(array.array)?.to_owned();
+            Some(Given { array: array.array, job, count: array.count })
+        })
+        .collect()
+}
+
+/// What the scheduler's answer says of them.
+pub(super) fn read(given: &[Given], elements: &HashMap<String, Elements>) -> Vec<Pilots> {
+    let one = |given: &Given| {
+        let (array, job) = (given.array, given.job.clone());
+        let mut pilots = Pilots { array, job, queued: 0, held: 0, running: 0 };
+        let known = elements.get(&given.job)?;
+        for element in (0..given.count).filter_map(|index| known.get(index)) {
+            match element.state {
+                Word::Queued(_) => {
+                    pilots.queued += 1;
+                    let is_held = element.reason == "held" || element.reason.starts_with("JobHeld");
+                    pilots.held += u64::from(is_held);
+                }
+                Word::Running(_) | Word::Other(_) => pilots.running += 1,
+                Word::Completed | Word::Ended(..) => {}
+            }
+        }
+        (pilots.queued + pilots.running > 0).then_some(pilots)
+    };
+    given.iter().filter_map(one).collect()
+}
+
+/// Asks the scheduler for the pilots of a sweep; `None` where it does not answer. Nobody is asked where
+/// there are none.
+///
+/// # Errors
+/// When the tree cannot be read.
+pub fn ask(tree: &Tree, journal: &Journal, calls: &mut Calls) -> Result<Option<Vec<Pilots>>> {
+    let given = given(&waves::read(tree)?, journal);
+    if given.is_empty() {
+        return Ok(Some(Vec::new()));
+    }
+    let (scheduler, remembers) = journal.site.clone().unwrap_or_default();
+    let elements: Vec<(String, u64)> = given.iter().flat_map(Given::elements).collect();
+    let (elements, is_sure, _) = if scheduler == "pbs" {
+        ask_pbs(calls, &elements, remembers)
+    } else {
+        let jobs: Vec<String> = given.iter().map(|given| given.job.clone()).collect();
+        ask_scheduler(calls, &jobs, journal, &elements, remembers)
+    };
+    Ok(is_sure.then(|| read(&given, &elements)))
+}

@@ -1,0 +1,241 @@
+//! Laying a plan down for agents: its chains become units of a deck, in the order in which they are to be
+//! begun. Any number of agents may come at once with a plan that nobody has laid down yet: one does it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::grow::{self, Diff, Todo};
+use super::wave::{self, Failures};
+use super::{Source, check_caps, check_growth, hands, local};
+use crate::fault::{Fault, Faults};
+use crate::host::Vars;
+use crate::idset::IdSet;
+use crate::plan::{GpuIds, Resources};
+use crate::render::Templates;
+use crate::site::{SchedulerKind, Site};
+use crate::tree::deck::{self, Terms};
+use crate::tree::ledger::{self, Entry, Ledger};
+use crate::tree::lock::{self, Lock};
+use crate::tree::records::{self, Record};
+use crate::tree::{Tree, journal};
+
+/// What a person chose on the command line.
+#[derive(Debug, Default, Clone)]
+pub struct Options {
+    /// Deal trials again that ended without success.
+    pub retry: bool,
+    /// Most trials at once, over all agents.
+    pub max_running: Option<u32>,
+    /// Whether the agents serve a program that has the function which the plan names.
+    pub serves: bool,
+}
+
+/// What was dealt.
+#[derive(Debug)]
+pub struct Dealt {
+    /// The sweep.
+    pub tree: Tree,
+    /// Units that were not there before.
+    pub units: u64,
+    /// Trials of them.
+    pub trials: u64,
+    /// Trials of the sweep that the plan no longer has.
+    pub dropped: u64,
+}
+
+/// How long agents wait for the one that lays the plan down.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Deals what of a plan is in no unit yet. `told` is asked while another process does so, and says whether
+/// to give up.
+///
+/// # Errors
+/// When the plan cannot run by agents, others have the sweep, or the disk refuses.
+pub fn deal(
+    source: &Source,
+    site: &Site,
+    templates: &Templates,
+    options: &Options,
+    environment: &Vars,
+    mut told: impl FnMut() -> bool,
+) -> Result<Dealt> {
+    match (&source.plan.run.function, options.serves) {
+        (None, true) => return Err(no_function(&source.plan.name).into()),
+        (Some(_), false) => source.plan.run.refuse_function()?,
+        _ => {}
+    }
+    check(source, site)?;
+    let tree = source.tree();
+    let hash = hash(source, options);
+    let since = Instant::now();
+    let lock = loop {
+        if !options.retry && is_dealt(&tree, &hash)? {
+            return Ok(Dealt { tree, units: 0, trials: 0, dropped: 0 });
+        }
+        match Lock::take(&tree) {
+            Ok(lock) => break lock,
+            Err(error) if told() => return Err(error),
+            Err(_) if lock::is_held(&tree) && since.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(_) if since.elapsed() < Duration::from_secs(5) => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(error) => return Err(error),
+        }
+    };
+    let identity = tree.create(&source.plan.name)?;
+    let decks = deck::read(&tree)?;
+    if !options.retry && is_dealt(&tree, &hash)? {
+        return Ok(Dealt { tree, units: 0, trials: 0, dropped: 0 });
+    }
+    local::refuse_if_queued(&tree, &identity, site, environment)?;
+    ledger::prepare(&tree)?;
+    let diff = grow::diff(&tree, source)?;
+    check_growth(&source.plan, site, &diff)?;
+    let mut ledger = Ledger::read(&tree)?;
+    hands::withdraw(&tree, &decks, &mut ledger, &diff)?;
+    // Before the records: what ends meanwhile is in one of the two, if not in both.
+    let covered = hands::in_hand(&tree, &decks, &ledger)?;
+    let known = records::all(&tree)?;
+    let failures = Failures { retry: options.retry, ..Failures::default() };
+    let mut todo = wave::left_over(&tree, &diff, &covered, &known, &failures)?;
+    todo.extend(grow::grow(&tree, source, &diff, templates, site)?);
+    let units = units(&todo, &known);
+    let plan = &source.plan;
+    let largest =
+        |of: fn(&Resources) -> u64| plan.trials.iter().map(|t| of(&t.resources)).max().unwrap_or(0);
+    let terms = Terms {
+        plan: &hash,
+        max_running: options.max_running.or(plan.schedule.max_running),
+        cores: largest(Resources::cores) as u32,
+        gpus: largest(Resources::total_gpus) as u32,
+        requests: &requests(&diff),
+        memory_mib: plan.trials.iter().filter_map(|t| t.resources.memory_mib).max(),
+        pull: &plan.schedule.pull,
+    };
+    let deck = deck::write(&tree, &decks, &units, terms)?;
+    journal::Writer::open(&tree)?.site("local", false)?;
+    go_on(&tree)?;
+    drop(lock);
+    Ok(Dealt { tree, units: deck.count, trials: deck.trials, dropped: diff.dropped() })
+}
+
+/// What the plan asks for now of trials whose table says something else.
+fn requests(diff: &Diff) -> Vec<(String, Resources)> {
+    let mut groups: Vec<(Arc<Resources>, Vec<u32>)> = Vec::new();
+    for trial in 0..diff.known {
+        let Some(request) = diff.request(trial).filter(|_| diff.is_changed(trial)) else {
+            continue;
+        };
+        let trial = u32::try_from(trial).unwrap_or(u32::MAX);
+        match groups.iter_mut().find(|(known, _)| known == request) {
+            Some((_, trials)) => trials.push(trial),
+            None => groups.push((Arc::clone(request), vec![trial])),
+        }
+    }
+    let text = |trials: Vec<u32>| trials.into_iter().collect::<IdSet>().to_string();
+    groups.into_iter().map(|(request, trials)| (text(trials), (*request).clone())).collect()
+}
+
+/// Whether there is nothing to add to what was dealt: the same plan, and nothing has halted it.
+fn is_dealt(tree: &Tree, hash: &str) -> Result<bool> {
+    let same = deck::read(tree)?.last().is_some_and(|deck| deck.plan == hash);
+    Ok(same && Ledger::read(tree)?.halted.is_none())
+}
+
+/// Nobody can be served with trials that run a command.
+pub fn no_function(sweep: &str) -> Fault {
+    Fault::request(format!("the trials of `{sweep}` run a command, and no function"))
+        .hint("leave out `--serve`, or write `function` instead of `command` under `[run]`")
+}
+
+/// A halted sweep goes on.
+///
+/// # Errors
+/// When the ledger cannot be read or written.
+pub fn go_on(tree: &Tree) -> Result<()> {
+    let mut ledger = Ledger::read(tree)?;
+    while ledger.halted.is_some() {
+        let agent = format!("submit-{}", crate::host::clock::short_token());
+        let entry = Entry::Resume { agent, nonce: "1".to_owned() };
+        if !ledger::append(tree, &mut ledger, &entry, ledger::link)? {
+            ledger.follow(tree)?;
+        }
+    }
+    Ok(())
+}
+
+/// Tells this text, with what the command line changes of it, from any other.
+fn hash(source: &Source, options: &Options) -> String {
+    let text = format!("{:?}\n{}", options.max_running, source.text);
+    blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
+}
+
+/// Refuses to hand a sweep to anybody else while agents have it.
+///
+/// # Errors
+/// When they do.
+pub fn refuse_if_dealt(tree: &Tree) -> Result<()> {
+    let decks = deck::read(tree)?;
+    if decks.is_empty() || Ledger::read(tree)?.is_over(deck::total(&decks)) {
+        return Ok(());
+    }
+    Err(Fault::request("agents have trials of this sweep that have not ended")
+        .at(tree.dir().display().to_string())
+        .hint(
+            "`hpcsweep worker --pull SWEEP` goes on with them; then it can be submitted otherwise",
+        )
+        .into())
+}
+
+/// The chains of what is to be done; where durations are known, long ones first.
+fn units(todo: &[Todo], known: &HashMap<u64, Record>) -> Vec<Vec<u64>> {
+    let mut places: HashMap<u64, usize> = HashMap::new();
+    let mut units: Vec<(Vec<u64>, f64)> = Vec::new();
+    for t in todo {
+        let place = *places.entry(t.chain).or_insert_with(|| {
+            units.push((Vec::new(), 0.0));
+            units.len() - 1
+        });
+        let end = known.get(&t.id).and_then(Record::decisive).and_then(|a| a.end.as_ref());
+        let seconds = end.map(|end| end.duration_s).or(t.resources.walltime_s.map(|s| s as f64));
+        units[place].0.push(t.id);
+        units[place].1 += seconds.unwrap_or(0.0);
+    }
+    // Stable: equal ones stay in plan order.
+    units.sort_by(|a, b| b.1.total_cmp(&a.1));
+    units.into_iter().map(|(trials, _)| trials).collect()
+}
+
+/// What agents cannot run is refused before anything is written.
+fn check(source: &Source, site: &Site) -> Result<()> {
+    let plan = &source.plan;
+    check_caps(plan, site, SchedulerKind::Local)?;
+    let mut faults = Vec::new();
+    if let Some((number, trial)) =
+        plan.trials.iter().enumerate().find(|(_, trial)| trial.resources.ranks > 1)
+    {
+        let ranks = crate::words::count(u64::from(trial.resources.ranks), "rank");
+        faults.push(
+            Fault::request(format!(
+                "trial {number} asks for {ranks}, and agents run trials of one"
+            ))
+            .hint("submit the plan as arrays: leave out `mode = \"pull\"` and `--pull`"),
+        );
+    }
+    let exact = plan.schedule.gpu_ids == GpuIds::Exact;
+    let named = |t: &crate::plan::Trial| t.gpu_ids_abs.as_ref().is_some_and(|ids| !ids.is_empty());
+    if let Some(number) = plan.trials.iter().position(|t| exact && named(t)) {
+        faults.push(
+            Fault::request(format!(
+                "trial {number} names its devices, and agents deal devices out to slots"
+            ))
+            .hint("write `gpu_ids = \"count\"` under `[schedule]`: then only their number counts"),
+        );
+    }
+    Faults(faults).or(|| Ok(()))
+}

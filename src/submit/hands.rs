@@ -1,0 +1,84 @@
+//! What agents have in their hands or may still take, when a plan is laid down again: that is not dealt a
+//! second time, and what the plan no longer has is taken away before anybody takes it.
+
+use std::collections::HashSet;
+
+use anyhow::Result;
+
+use super::grow::Diff;
+use crate::host::clock;
+use crate::tree::Tree;
+use crate::tree::deck::{self, Deck};
+use crate::tree::ledger::{self, Entry, Ledger, Piece};
+
+/// Units that are looked at together.
+const CHUNK: u64 = 1 << 16;
+
+/// The trials that can be taken, or that living agents hold; some of what those hold may have ended.
+///
+/// # Errors
+/// When a deck cannot be read.
+pub(super) fn in_hand(tree: &Tree, decks: &[Deck], ledger: &Ledger) -> Result<HashSet<u64>> {
+    let held = ledger.living().flat_map(|(_, agent)| agent.held.iter().copied());
+    let mut all = HashSet::new();
+    for piece in open(ledger, decks).into_iter().chain(held) {
+        each(tree, decks, piece, |_, trials| all.extend(trials))?;
+    }
+    Ok(all)
+}
+
+/// Takes away the units of which the plan has no trial any more and that nobody holds.
+///
+/// # Errors
+/// When the tree cannot be read or written.
+pub(super) fn withdraw(
+    tree: &Tree,
+    decks: &[Deck],
+    ledger: &mut Ledger,
+    diff: &Diff,
+) -> Result<()> {
+    loop {
+        let mut units: Vec<Piece> = Vec::new();
+        for piece in open(ledger, decks) {
+            each(tree, decks, piece, |unit, trials| {
+                if trials.iter().any(|trial| diff.has(*trial)) {
+                    return;
+                }
+                match units.last_mut() {
+                    Some(last) if last.from + last.count == unit => last.count += 1,
+                    _ => units.push(Piece::untouched(unit, 1)),
+                }
+            })?;
+        }
+        if units.is_empty() {
+            return Ok(());
+        }
+        let agent = format!("submit-{}", clock::short_token());
+        let entry = Entry::Drop { agent, nonce: "1".to_owned(), units };
+        if ledger::append(tree, ledger, &entry, ledger::link)? {
+            return Ok(());
+        }
+        ledger.follow(tree)?;
+    }
+}
+
+/// What nobody holds.
+fn open(ledger: &Ledger, decks: &[Deck]) -> Vec<Piece> {
+    let fresh = deck::total(decks).saturating_sub(ledger.fresh);
+    let fresh = (fresh > 0).then(|| Piece::untouched(ledger.fresh, fresh));
+    ledger.again.iter().copied().chain(fresh).collect()
+}
+
+/// The units of a piece, with what is left of their trials.
+fn each(tree: &Tree, decks: &[Deck], piece: Piece, mut see: impl FnMut(u64, &[u64])) -> Result<()> {
+    let end = piece.from + piece.count;
+    let mut from = piece.from;
+    while from < end {
+        let count = (end - from).min(CHUNK);
+        for (unit, trials) in (from..).zip(deck::units(tree, decks, from, count)?) {
+            see(unit, trials.get(piece.link as usize..).unwrap_or_default());
+        }
+        from += count;
+    }
+    Ok(())
+}

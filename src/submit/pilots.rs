@@ -1,0 +1,343 @@
+//! Pilot jobs: a plan is dealt to agents, and a scheduler is asked for some of them, as one array each of
+//! whose elements is an agent on a node. Exactly once, as every array; a sweep has no more pilots than it has
+//! units to run, and none are asked for while some wait or run.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::batch::Run;
+use super::door::{Door, check_path};
+use super::grow::Diff;
+use super::{Source, Wanted, check_requests, deal};
+use crate::fault::Fault;
+use crate::graph::Mapping;
+use crate::host::{Vars, clock, disk};
+use crate::plan::{Plan, Resources};
+use crate::render::Templates;
+use crate::scheduler::calls::Calls;
+use crate::site::{SchedulerKind, Site};
+use crate::status::pilots::{self, Pilots};
+use crate::tree::journal::{Journal, Standing};
+use crate::tree::ledger::Ledger;
+use crate::tree::lock::Lock;
+use crate::tree::waves::{self, Array, Pilot, Wave};
+use crate::tree::{Tree, deck};
+use crate::words::count;
+
+/// What a person chose on the command line; the plan says the rest.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Options {
+    /// Most pilots.
+    pub workers: Option<u32>,
+    /// Trials that each runs at once.
+    pub slots: Option<u32>,
+    /// Most trials at once, over all of them.
+    pub max_running: Option<u32>,
+    /// Run trials again that ended without success.
+    pub retry: bool,
+}
+
+/// What is asked of a scheduler for agents.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ask {
+    /// Most pilots.
+    pub workers: u32,
+    /// Trials that each runs at once; `None`: as many as it finds room for.
+    pub slots: Option<u32>,
+    /// What each asks for.
+    pub request: Resources,
+}
+
+impl Ask {
+    /// Reads it off a plan.
+    pub fn of(plan: &Plan, options: &Options) -> Self {
+        let pull = &plan.schedule.pull;
+        let slots = options.slots.or(pull.slots);
+        let most = |of: fn(&Resources) -> Option<u64>| {
+            plan.trials.iter().filter_map(|trial| of(&trial.resources)).max()
+        };
+        let number = |n: Option<u64>| u32::try_from(n.unwrap_or(0)).unwrap_or(u32::MAX);
+        let times = slots.unwrap_or(1);
+        let request = Resources {
+            nodes: 1,
+            ranks: 1,
+            ranks_per_node: None,
+            cpus_per_rank: number(most(|r| Some(r.cores()))).saturating_mul(times),
+            gpus_per_rank: number(most(|r| Some(r.total_gpus()))).saturating_mul(times),
+            gpus: None,
+            memory_mib: most(|r| r.memory_mib).map(|mib| mib * u64::from(times)),
+            walltime_s: pull.walltime_s.or_else(|| most(|r| r.walltime_s)),
+            ..Resources::clone(&plan.resources)
+        };
+        Self { workers: options.workers.unwrap_or(pull.workers), slots, request }
+    }
+
+    /// How many pilots so many units keep busy.
+    pub fn count(&self, units: u64) -> u64 {
+        u64::from(self.workers).min(units.div_ceil(u64::from(self.slots.unwrap_or(1))))
+    }
+
+    /// So many of them, in words.
+    pub fn words(&self, pilots: u64) -> String {
+        let of = self.slots.map(|n| format!(" of {}", count(u64::from(n), "slot")));
+        format!("{}{}", count(pilots, "pilot"), of.unwrap_or_default())
+    }
+}
+
+/// What a submission did.
+pub struct Report {
+    /// The sweep.
+    pub tree: Tree,
+    /// Units, and trials of them, that were dealt.
+    pub dealt: (u64, u64),
+    /// Trials of the sweep that the plan no longer has.
+    pub dropped: u64,
+    /// Pilots that were submitted, or found to have been, in words, and their job.
+    pub submitted: Option<(String, String)>,
+    /// Pilots that were there before.
+    pub there: Vec<Pilots>,
+    /// Units that have not ended.
+    pub open: u64,
+    /// Why the sweep had been halted, if it was; it goes on now.
+    pub was_halted: Option<String>,
+    /// Calls of the scheduler's commands.
+    pub calls: u32,
+}
+
+/// Deals a plan and brings pilots into the queue where there are none. `tell` hears what is going on.
+///
+/// # Errors
+/// As [`deal::deal`], and when the pilots exceed a limit of the site or cluster, the scheduler refuses or
+/// cannot be reached. Running it again completes what is missing.
+pub fn submit(
+    source: &Source,
+    site: &Site,
+    templates: &Templates,
+    options: &Options,
+    kind: SchedulerKind,
+    environment: &Vars,
+    mut tell: impl FnMut(&str),
+) -> Result<Report> {
+    let plan = &source.plan;
+    let ask = Ask::of(plan, options);
+    check_requests(plan, &[&ask.request], site, kind)?;
+    check_path(&source.tree(), kind)?;
+    let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
+    let wanted = Wanted { requests: vec![&ask.request], elements: u64::from(ask.workers) };
+    let door = Door::ask(&mut calls, &wanted, site, kind)?;
+    let limits = door.limits().clone();
+    let account = ask.request.account.as_deref().or(site.scheduler.account.as_deref());
+    let was_halted = Ledger::read(&source.tree())?.halted;
+    let dealing = deal::Options {
+        retry: options.retry,
+        max_running: options.max_running,
+        ..deal::Options::default()
+    };
+    let dealt = deal::deal(source, site, templates, &dealing, environment, || false)?;
+    let tree = dealt.tree;
+    if dealt.units > 0 {
+        let (units, trials) = (count(dealt.units, "unit"), count(dealt.trials, "trial"));
+        tell(&format!("{}: {trials} in {units} for agents", plan.name));
+    }
+
+    let _lock = Lock::take(&tree)?;
+    let identity = tree.create(&plan.name)?;
+    let backend = door.backend();
+    let mut run = Run {
+        journal: Journal::read(&tree)?,
+        writer: None,
+        calls,
+        backend,
+        throttles: !limits.cannot_throttle,
+        holds: false,
+        site,
+        templates,
+        tree,
+        identity,
+        max_running: None,
+        run: &plan.run,
+        diff: &Diff::default(),
+        environment,
+        began: clock::now(),
+    };
+    let mut report = Report {
+        tree: run.tree.clone(),
+        dealt: (dealt.units, dealt.trials),
+        dropped: dealt.dropped,
+        submitted: None,
+        there: Vec::new(),
+        open: 0,
+        was_halted: None,
+        calls: 0,
+    };
+    let found = run.unanswered(&mut tell)?;
+    let decks = deck::read(&run.tree)?;
+    let ledger = Ledger::read(&run.tree)?;
+    report.open = left(&ledger, deck::total(&decks));
+    if report.open > 0 {
+        deal::go_on(&run.tree)?;
+        report.was_halted = was_halted;
+        let alive = pilots::ask(&run.tree, &run.journal, &mut run.calls)?;
+        report.there = alive.ok_or_else(|| {
+            Fault::scheduler("cannot tell whether pilots of this sweep wait or run")
+                .hint("no pilot was submitted; run the same command again")
+        })?;
+        if let Some((array, job)) = found
+            && report.there.iter().any(|there| there.array == array.array)
+        {
+            report.there.retain(|there| there.array != array.array);
+            report.submitted = Some((ask.words(array.count), job));
+        } else if report.there.is_empty() {
+            door.notes().iter().for_each(|note| tell(note));
+            let n = ask.count(report.open);
+            if n > limits.elements() {
+                let (most, n) = (count(limits.elements(), "element"), count(n, "pilot"));
+                return Err(Fault::request(format!("an array has {most} at most here, not {n}"))
+                    .hint("lower `workers` under `[pull]`, or give each more `slots`")
+                    .into());
+            }
+            door.check_queue(&mut run.calls, n, account)?;
+            let (wave, array) = add(&run.tree, kind, &ask, n)?;
+            let job = run.array(&wave, &array, &[], false, &mut tell)?;
+            report.submitted = Some((ask.words(n), job));
+        }
+    }
+    report.calls = run.calls.made;
+    Ok(report)
+}
+
+impl Run<'_> {
+    /// Finds out what became of calls for pilots that have no answer; the last one that the scheduler has.
+    fn unanswered(&mut self, tell: &mut impl FnMut(&str)) -> Result<Option<(Array, String)>> {
+        let mut found = None;
+        for wave in waves::read(&self.tree)? {
+            if wave.target != self.backend.word() {
+                continue;
+            }
+            for array in wave.arrays.into_iter().filter(|array| array.pilot.is_some()) {
+                let standing = self.journal.arrays.get(&array.array);
+                if matches!(standing, Some(Standing::Open { .. }))
+                    && let Some(job) = self.settle(&array, &[], tell)?
+                {
+                    found = Some((array, job));
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Units that have not ended; of those that agents hold, some may have.
+fn left(ledger: &Ledger, total: u64) -> u64 {
+    if ledger.is_over(total) {
+        return 0;
+    }
+    let busy = ledger.living().filter(|(_, agent)| !agent.idle);
+    let held: u64 = busy.flat_map(|(_, agent)| &agent.held).map(|piece| piece.count).sum();
+    (ledger.open(total) + held).max(1)
+}
+
+/// Writes a wave of pilots down.
+fn add(tree: &Tree, kind: SchedulerKind, ask: &Ask, n: u64) -> Result<(Wave, Array)> {
+    let before = waves::read(tree)?;
+    let last = before.iter().flat_map(|wave| &wave.arrays).map(|array| array.array).max();
+    let array = Array {
+        array: last.unwrap_or(0) + 1,
+        block: 0,
+        link: 0,
+        first: 0,
+        count: n,
+        links: 1,
+        single: false,
+        after: None,
+        wait: Vec::new(),
+        on_failure: crate::plan::OnFailure::Continue,
+        resources: ask.request.clone(),
+        walltimes_s: Vec::new(),
+        pilot: Some(Pilot { slots: ask.slots }),
+    };
+    let wave = Wave {
+        wave: before.last().map_or(0, |wave| wave.wave) + 1,
+        target: kind.word().to_owned(),
+        created: clock::now(),
+        chains: Mapping::Elementwise,
+        arrays: vec![array.clone()],
+    };
+    waves::write(tree, &wave, &[])?;
+    Ok((wave, array))
+}
+
+/// The argument vector of an agent that is a pilot of the sweep in `dir`.
+pub(super) fn argv(
+    dir: &Path,
+    request: &Resources,
+    pilot: Pilot,
+    site: &Site,
+) -> Result<Vec<String>> {
+    let mut argv = vec![
+        disk::own_executable()?.to_string_lossy().into_owned(),
+        "worker".to_owned(),
+        "--pull".to_owned(),
+        dir.to_string_lossy().into_owned(),
+        "--may-go".to_owned(),
+    ];
+    // Not every scheduler tells a job when it ends.
+    if let Some(seconds) = request.walltime_s.or(site.caps.max_walltime_s) {
+        argv.extend(["--time-left".to_owned(), format!("{seconds}s")]);
+    }
+    if let Some(slots) = pilot.slots {
+        argv.extend(["--slots".to_owned(), slots.to_string()]);
+    }
+    Ok(argv)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan;
+
+    fn ask(rest: &str, options: &Options) -> Ask {
+        let text = format!(
+            "version = 1\n[sweep]\nname = \"s\"\n[run]\ncommand = [\"true\"]\n[grid]\na = [1, 2]\n{rest}"
+        );
+        Ask::of(&plan::parse(&text, "plan.toml").unwrap(), options)
+    }
+
+    #[test]
+    fn a_pilot_asks_for_its_slots_times_what_a_trial_asks_for() {
+        let rest = "[resources]\ncpus_per_rank = 2\ngpus_per_rank = 1\nmemory = \"1G\"\nwalltime = \"1h\"\n\
+                    partition = \"long\"\ndirectives = [\"--exclusive\"]\n[pull]\nslots = 4\nworkers = 3\n";
+        let expected = Resources {
+            cpus_per_rank: 8,
+            gpus_per_rank: 4,
+            memory_mib: Some(4096),
+            walltime_s: Some(3600),
+            partition: Some("long".into()),
+            directives: vec!["--exclusive".into()],
+            ..Resources::default()
+        };
+        let three = ask(rest, &Options::default());
+        assert_eq!(three, Ask { workers: 3, slots: Some(4), request: expected.clone() });
+        let by_hand = Options { workers: Some(5), slots: Some(1), ..Options::default() };
+        let own = ask(&format!("{rest}walltime = \"8h\"\n"), &by_hand);
+        let walltime_s = Some(8 * 3600);
+        let (cpus_per_rank, gpus_per_rank, memory_mib) = (2, 1, Some(1024));
+        let request =
+            Resources { cpus_per_rank, gpus_per_rank, memory_mib, walltime_s, ..expected };
+        assert_eq!(own, Ask { workers: 5, slots: Some(1), request });
+    }
+
+    #[test]
+    fn there_are_no_more_pilots_than_units_keep_busy() {
+        let four = ask("[pull]\nslots = 4\nworkers = 3\n", &Options::default());
+        assert_eq!([1, 4, 5, 9, 1000].map(|units| four.count(units)), [1, 1, 2, 3, 3]);
+        assert_eq!(
+            (four.words(1), four.words(3)),
+            ("1 pilot of 4 slots".into(), "3 pilots of 4 slots".into())
+        );
+        let any = ask("", &Options { workers: Some(8), ..Options::default() });
+        assert_eq!((any.count(5), any.words(5)), (5, "5 pilots".to_owned()));
+    }
+}

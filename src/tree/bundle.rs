@@ -1,0 +1,324 @@
+//! Bundles: what an agent records of all its trials, in one file, and what they print, in another:
+//! `agents/<c>/<agent>.jsonl` and `.log`, where `<c>` is the last character of the agent's name.
+//!
+//! Lines are those of [`super::records`], shorter: what all attempts of an agent share stands in its first
+//! line. How long the file had been when a line ended decides whether the line counts (see
+//! [`super::ledger`]).
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use rayon::prelude::*;
+
+use super::ledger::Ledger;
+use super::records::{Attempt, Outcome, Record, Start};
+use super::{Tree, line};
+use crate::host::disk;
+
+mod lines;
+mod writer;
+
+pub use lines::{Ended, Line, Who};
+pub use writer::Writer;
+
+/// A line with the length of the file at its end.
+pub type Placed = (u64, Line);
+
+/// The file of an agent.
+pub fn path(tree: &Tree, agent: &str, ending: &str) -> PathBuf {
+    let shard = agent.chars().last().unwrap_or('_');
+    tree.dir().join(format!("agents/{shard}/{agent}.{ending}"))
+}
+
+/// All whole lines of a bundle's bytes from `from` on, the length of what has been read as whole lines, and how
+/// many were torn.
+pub fn lines(bytes: &[u8], from: u64) -> (Vec<Placed>, u64, usize) {
+    let (mut all, mut at, mut torn) = (Vec::new(), from, 0);
+    let mut rest = bytes;
+    while let Some(end) = rest.iter().position(|&b| b == b'\n') {
+        at += end as u64 + 1;
+        match line::unseal(&rest[..end]) {
+            Some(line) => all.push((at, line)),
+            None if end == 0 => {}
+            None => torn += 1,
+        }
+        rest = &rest[end + 1..];
+    }
+    (all, at, torn)
+}
+
+/// Where the output of an attempt that runs begins in the log of its slot: behind that of the attempt before
+/// it there.
+pub fn log_begins(lines: &[Placed], trial: u64, attempt: u32, slot: u32) -> u64 {
+    let mut in_slot: HashMap<(u64, u32), u32> = HashMap::new();
+    let mut from = 0;
+    for (_, line) in lines {
+        match line {
+            Line::Start { trial: t, attempt: a, slot: s, .. } => {
+                in_slot.insert((*t, *a), *s);
+                if (*t, *a, *s) == (trial, attempt, slot) {
+                    return from;
+                }
+            }
+            Line::End(end) if in_slot.get(&(end.trial, end.attempt)) == Some(&slot) => {
+                from = end.log.map_or(from, |(at, len)| at + len);
+            }
+            _ => {}
+        }
+    }
+    from
+}
+
+/// The names of all agents that have a bundle.
+///
+/// # Errors
+/// When a folder cannot be listed.
+pub fn agents(tree: &Tree) -> Result<Vec<String>> {
+    let root = tree.dir().join("agents");
+    let mut all = Vec::new();
+    for shard in disk::list(&root)? {
+        let names = disk::list(&root.join(shard))?;
+        all.extend(names.iter().filter_map(|n| n.strip_suffix(".jsonl")).map(str::to_owned));
+    }
+    Ok(all)
+}
+
+/// Adds what all bundles say, as far as it counts, to the records of trials.
+///
+/// # Errors
+/// When a bundle cannot be read.
+pub fn add(tree: &Tree, ledger: &Ledger, records: &mut HashMap<u64, Record>) -> Result<()> {
+    let names = agents(tree)?;
+    let parts: Result<Vec<HashMap<u64, Record>>> =
+        names.par_iter().map(|agent| of_agent(tree, ledger, agent)).collect();
+    let mut several = Vec::new();
+    for (trial, mut record) in parts?.into_iter().flatten() {
+        let known = records.entry(trial).or_default();
+        if !known.attempts.is_empty() {
+            several.push(trial);
+        }
+        known.torn += record.torn;
+        known.attempts.append(&mut record.attempts);
+        if record.skipped.is_some() {
+            known.skipped = record.skipped;
+        }
+    }
+    for trial in several {
+        if let Some(record) = records.get_mut(&trial) {
+            record.attempts.sort_by(|a, b| {
+                let key = |x: &Attempt| (x.start.attempt, x.start.time);
+                key(a).partial_cmp(&key(b)).unwrap_or(std::cmp::Ordering::Equal)
+            });
+        }
+    }
+    Ok(())
+}
+
+fn of_agent(tree: &Tree, ledger: &Ledger, agent: &str) -> Result<HashMap<u64, Record>> {
+    let bytes = disk::read_bytes_if_there(&path(tree, agent, "jsonl"))?;
+    let (lines, _, torn) = lines(&bytes, 0);
+    let mut builder = Builder::new(agent);
+    for (at, line) in lines {
+        builder.take(ledger, at, line);
+    }
+    let mut records = builder.records;
+    let gone = ledger.agents.get(agent).and_then(|a| a.gone.as_ref());
+    if gone.is_some() {
+        for attempt in records.values_mut().flat_map(|record| &mut record.attempts) {
+            if attempt.outcome().is_none() {
+                attempt.stopped = Some((Outcome::Interrupted, "its agent was lost".to_owned()));
+            }
+        }
+    }
+    if let (true, Some(record)) = (torn > 0, records.values_mut().next()) {
+        record.torn += torn;
+    }
+    Ok(records)
+}
+
+/// Puts the lines of a bundle together.
+#[derive(Debug, Default)]
+struct Builder {
+    agent: String,
+    who: Who,
+    records: HashMap<u64, Record>,
+}
+
+impl Builder {
+    fn new(agent: &str) -> Self {
+        Self { agent: agent.to_owned(), ..Self::default() }
+    }
+
+    fn take(&mut self, ledger: &Ledger, at: u64, line: Line) {
+        match line {
+            Line::Agent(who) => self.who = who,
+            Line::Start { trial, attempt, time, slot, argv, devices } => {
+                let mut begun = self.begun(trial, attempt, time, slot);
+                (begun.start.argv, begun.start.devices) = (argv, devices);
+                let record = self.records.entry(trial).or_default();
+                record.skipped = None;
+                record.attempts.push(begun);
+            }
+            Line::Metrics { trial, attempt, rows } => {
+                if let Some(open) = self.open(trial, attempt) {
+                    open.metrics.extend(rows);
+                }
+            }
+            Line::Stop { trial, attempt, state, reason, .. } => {
+                if let Some(open) = self.open(trial, attempt) {
+                    open.stopped = Some((state, reason));
+                }
+            }
+            Line::End(end) => {
+                let counts = ledger.counts(&self.agent, at, end.trial, end.attempt);
+                if counts && self.open(end.trial, end.attempt).is_none() {
+                    // It could not be started, or was not to be.
+                    let begun = self.begun(end.trial, end.attempt, end.time, 0);
+                    self.records.entry(end.trial).or_default().attempts.push(begun);
+                }
+                if let Some(open) = self.open(end.trial, end.attempt) {
+                    if let Some(place) = &mut open.bundle {
+                        (place.log, place.last) = (end.log, end.last);
+                    }
+                    if counts {
+                        open.end = Some(end.into());
+                    } else {
+                        let reason = "another agent's end counts".to_owned();
+                        open.stopped = Some((Outcome::Interrupted, reason));
+                    }
+                }
+            }
+            Line::Skip { trial, reason, .. } => {
+                if !ledger.is_fenced(&self.agent, at) {
+                    self.records.entry(trial).or_default().skipped = Some(reason);
+                }
+            }
+        }
+    }
+
+    fn begun(&self, trial: u64, attempt: u32, time: f64, slot: u32) -> Attempt {
+        let who = &self.who;
+        Attempt {
+            start: Start {
+                trial,
+                attempt,
+                time,
+                host: who.host.clone(),
+                pid: who.pid,
+                started: who.started,
+                job: who.job.clone(),
+                ranks: 1,
+                argv: Vec::new(),
+                devices: None,
+                version: who.version.clone(),
+            },
+            end: None,
+            stopped: None,
+            metrics: Vec::new(),
+            run: 0,
+            bundle: Some(Place { agent: self.agent.clone(), slot, log: None, last: false }),
+        }
+    }
+
+    fn open(&mut self, trial: u64, attempt: u32) -> Option<&mut Attempt> {
+        let attempts = &mut self.records.get_mut(&trial)?.attempts;
+        attempts.iter_mut().rfind(|a| a.start.attempt == attempt)
+    }
+}
+
+/// Where an attempt stands in a bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The agent.
+    pub agent: String,
+    /// Its slot.
+    pub slot: u32,
+    /// Its output in the agent's log: offset and length, bytes.
+    pub log: Option<(u64, u64)>,
+    /// Whether nobody will try the trial again by himself.
+    pub last: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::ledger::Entry;
+
+    fn end(trial: u64, state: Outcome) -> Line {
+        Line::End(Ended {
+            trial,
+            attempt: 1,
+            time: 2.0,
+            state,
+            exit_code: Some(0),
+            signal: None,
+            reason: None,
+            duration_s: 1.0,
+            peak_memory: 0,
+            result: Some(serde_json::json!(trial)),
+            log: Some((3, 4)),
+            last: true,
+        })
+    }
+
+    fn start(trial: u64) -> Line {
+        let argv = vec!["true".to_owned()];
+        Line::Start { trial, attempt: 1, time: 1.0, slot: 0, argv, devices: None }
+    }
+
+    #[test]
+    fn what_a_fenced_agent_wrote_too_late_is_no_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = Tree::at(dir.path());
+        crate::tree::ledger::prepare(&tree).unwrap();
+        let who = Who { agent: "n1-a".into(), host: "n1".into(), ..Who::default() };
+        let mut writer = Writer::create(&tree, &who).unwrap();
+        for line in [start(0), end(0, Outcome::Done), start(1)] {
+            writer.push(&line).unwrap();
+        }
+        writer.flush().unwrap();
+        let size = std::fs::metadata(writer.path()).unwrap().len();
+        writer.push(&end(1, Outcome::Done)).unwrap();
+        writer.flush().unwrap();
+        let mut ledger = Ledger::default();
+        let outcomes = |ledger: &Ledger| {
+            let mut records = HashMap::new();
+            add(&tree, ledger, &mut records).unwrap();
+            [0, 1].map(|trial| records[&trial].outcome())
+        };
+        assert_eq!(outcomes(&ledger), [Some(Outcome::Done), Some(Outcome::Done)]);
+        ledger.take(Some(Entry::Expire {
+            agent: "n1-a".into(),
+            nonce: String::new(),
+            by: "n2".into(),
+            size,
+            units: vec![],
+        }));
+        assert_eq!(outcomes(&ledger), [Some(Outcome::Done), Some(Outcome::Interrupted)]);
+    }
+
+    #[test]
+    fn the_end_of_a_trial_that_never_began_is_an_end() {
+        let mut builder = Builder::new("n1-a");
+        builder.take(&Ledger::default(), 10, end(4, Outcome::Failed));
+        assert_eq!(builder.records[&4].outcome(), Some(Outcome::Failed));
+    }
+
+    #[test]
+    fn a_line_that_was_cut_costs_itself_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = Tree::at(dir.path());
+        crate::tree::ledger::prepare(&tree).unwrap();
+        let who = Who { agent: "n1-a".into(), ..Who::default() };
+        let mut writer = Writer::create(&tree, &who).unwrap();
+        std::io::Write::write_all(&mut writer.file, b"{\"event\":\"st").unwrap();
+        writer.torn = true;
+        writer.push(&start(5)).unwrap();
+        writer.flush().unwrap();
+        let (all, size, torn) = lines(&std::fs::read(writer.path()).unwrap(), 0);
+        assert_eq!((all.len(), torn), (2, 1));
+        assert_eq!(size, std::fs::metadata(writer.path()).unwrap().len());
+        assert_eq!(all[1], (size, start(5)));
+    }
+}

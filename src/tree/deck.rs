@@ -1,0 +1,227 @@
+//! Decks: the units that agents take, in the order in which they are to be begun. `pull/0001.json` says how
+//! many there are, and commits the deck; `.map` has their trials, twelve digits and a newline each, unit after
+//! unit; `.units` has the first entry of each unit in the map, where a unit may have more than one trial.
+//!
+//! Units are numbered through all decks of a sweep. Finding the trials of some takes two small reads,
+//! whatever their number.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::{FORMAT, Tree, parse_json, to_json_line};
+use crate::fault::Fault;
+use crate::host::disk;
+use crate::plan::{Pull, Resources};
+
+/// Bytes of an entry of `.map` and `.units`.
+const ENTRY: u64 = 13;
+
+/// One submission to agents.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Deck {
+    /// Format of the tree.
+    pub format: u32,
+    /// Number of the deck, from 1.
+    pub deck: u32,
+    /// Its first unit.
+    pub first: u64,
+    /// Its units.
+    pub count: u64,
+    /// Its trials.
+    pub trials: u64,
+    /// Whether a unit may have more than one trial.
+    pub chains: bool,
+    /// Unix seconds.
+    pub created: f64,
+    /// Hash of the plan's text: who comes with the same plan has nothing to add.
+    pub plan: String,
+    /// Most trials that run at once, over all agents.
+    pub max_running: Option<u32>,
+    /// Cores that a slot needs: those of the largest trial.
+    pub cores: u32,
+    /// GPUs that a slot needs.
+    pub gpus: u32,
+    /// Memory that a slot needs, MiB.
+    pub memory_mib: Option<u64>,
+    /// Trials (`0-9,14`) for which the plan asks for something else now than their table says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<(String, Resources)>,
+    /// How agents share the sweep from now on.
+    pub pull: Pull,
+}
+
+fn file(tree: &Tree, deck: u32, ending: &str) -> PathBuf {
+    tree.dir().join(format!("pull/{deck:04}.{ending}"))
+}
+
+/// What a deck says besides its units; see [`Deck`].
+#[derive(Debug, Clone, Copy)]
+pub struct Terms<'a> {
+    /// Hash of the plan's text.
+    pub plan: &'a str,
+    /// Most trials at once.
+    pub max_running: Option<u32>,
+    /// Cores of a slot.
+    pub cores: u32,
+    /// GPUs of a slot.
+    pub gpus: u32,
+    /// Memory of a slot.
+    pub memory_mib: Option<u64>,
+    /// What the plan asks for now; see [`Deck::requests`].
+    pub requests: &'a [(String, Resources)],
+    /// How agents share the sweep.
+    pub pull: &'a Pull,
+}
+
+/// Writes the next deck of a sweep; its head goes last and commits it. The caller holds the lock.
+///
+/// # Errors
+/// When the disk refuses.
+pub fn write(tree: &Tree, before: &[Deck], units: &[Vec<u64>], terms: Terms<'_>) -> Result<Deck> {
+    let Terms { plan, max_running, cores, gpus, memory_mib, requests, pull } = terms;
+    let deck = Deck {
+        format: FORMAT,
+        deck: before.last().map_or(0, |d| d.deck) + 1,
+        first: before.last().map_or(0, |d| d.first + d.count),
+        count: units.len() as u64,
+        trials: units.iter().map(|unit| unit.len() as u64).sum(),
+        chains: units.iter().any(|unit| unit.len() != 1),
+        created: crate::host::clock::now(),
+        plan: plan.to_owned(),
+        max_running,
+        cores,
+        gpus,
+        memory_mib,
+        requests: requests.to_vec(),
+        pull: pull.clone(),
+    };
+    disk::make_dir(&tree.dir().join("pull"))?;
+    disk::write_whole_with(&file(tree, deck.deck, "map"), |out| {
+        units.iter().flatten().try_for_each(|trial| writeln!(out, "{trial:012}"))
+    })?;
+    if deck.chains {
+        disk::write_whole_with(&file(tree, deck.deck, "units"), |out| {
+            let mut entry = 0;
+            units.iter().try_for_each(|unit| {
+                let done = writeln!(out, "{entry:012}");
+                entry += unit.len();
+                done
+            })
+        })?;
+    }
+    disk::write_whole(&file(tree, deck.deck, "json"), &to_json_line(&deck)?)?;
+    Ok(deck)
+}
+
+/// The decks that are not in `known` yet.
+///
+/// # Errors
+/// When one exists but cannot be read.
+pub fn after(tree: &Tree, known: &[Deck]) -> Result<Vec<Deck>> {
+    let mut new = Vec::new();
+    loop {
+        let path = file(tree, (known.len() + new.len()) as u32 + 1, "json");
+        let Some(text) = disk::read_if_there(&path)? else { return Ok(new) };
+        new.push(parse_json(&text, &path)?);
+    }
+}
+
+/// All decks of a sweep.
+///
+/// # Errors
+/// When one cannot be read.
+pub fn read(tree: &Tree) -> Result<Vec<Deck>> {
+    after(tree, &[])
+}
+
+/// How many units the decks have.
+pub fn total(decks: &[Deck]) -> u64 {
+    decks.last().map_or(0, |deck| deck.first + deck.count)
+}
+
+/// The trials of `count` units from `from` on, in order.
+///
+/// # Errors
+/// When there are no such units, or a file cannot be read.
+pub fn units(tree: &Tree, decks: &[Deck], from: u64, count: u64) -> Result<Vec<Vec<u64>>> {
+    let mut all = Vec::with_capacity(count as usize);
+    for deck in decks {
+        let low = from.max(deck.first);
+        let high = (from + count).min(deck.first + deck.count);
+        if low < high {
+            part(tree, deck, low - deck.first, high - deck.first, &mut all)?;
+        }
+    }
+    if all.len() as u64 != count {
+        let sentence = format!("sweep `{}` has no unit {}", tree.dir().display(), from + count - 1);
+        return Err(Fault::machine(sentence).into());
+    }
+    Ok(all)
+}
+
+fn part(tree: &Tree, deck: &Deck, low: u64, high: u64, all: &mut Vec<Vec<u64>>) -> Result<()> {
+    let mut starts: Vec<u64> = if deck.chains {
+        numbers(&file(tree, deck.deck, "units"), low, high - low + 1)?
+    } else {
+        (low..=high).collect()
+    };
+    if (starts.len() as u64) <= high - low {
+        starts.push(deck.trials);
+    }
+    let entries = starts[starts.len() - 1].saturating_sub(starts[0]);
+    let trials = numbers(&file(tree, deck.deck, "map"), starts[0], entries)?;
+    for pair in starts.windows(2) {
+        let unit = (pair[0] - starts[0]) as usize..(pair[1].max(pair[0]) - starts[0]) as usize;
+        let damaged = || Fault::machine(format!("deck {} of the sweep is damaged", deck.deck));
+        all.push(trials.get(unit).ok_or_else(damaged)?.to_vec());
+    }
+    Ok(())
+}
+
+fn numbers(path: &std::path::Path, from: u64, count: u64) -> Result<Vec<u64>> {
+    let bytes = disk::read_at(path, from * ENTRY, count * ENTRY)?;
+    let number = |entry: &[u8]| std::str::from_utf8(entry).ok()?.trim_end().parse().ok();
+    let all: Option<Vec<u64>> = bytes.chunks(ENTRY as usize).map(number).collect();
+    all.ok_or_else(|| Fault::machine(format!("`{}` is damaged", path.display())).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_numbered_through_all_decks() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = Tree::at(dir.path());
+        let mut decks = Vec::new();
+        let plain = vec![vec![4], vec![2], vec![0]];
+        let chains = vec![vec![1, 3], vec![5], vec![6, 7, 8]];
+        for units in [&plain, &chains] {
+            let pull = &Pull::default();
+            let terms = Terms {
+                plan: "",
+                max_running: None,
+                cores: 1,
+                gpus: 0,
+                memory_mib: None,
+                requests: &[],
+                pull,
+            };
+            let deck = write(&tree, &decks, units, terms).unwrap();
+            decks.push(deck);
+        }
+        assert_eq!(read(&tree).unwrap(), decks);
+        assert_eq!(total(&decks), 6);
+        let whole = [plain, chains].concat();
+        for from in 0..6 {
+            for count in 0..=6 - from {
+                let expected = &whole[from as usize..(from + count) as usize];
+                assert_eq!(units(&tree, &decks, from, count).unwrap(), expected);
+            }
+        }
+        assert!(units(&tree, &decks, 5, 2).is_err());
+        assert_eq!(decks[1].trials, 6);
+    }
+}

@@ -1,0 +1,303 @@
+//! The ledger of pull mode: who may run what. `claims/000/000001.json`, `000002.json`, ... are entries
+//! of one log; each exists whole or not at all, and no two agents can write the same number.
+//!
+//! An entry is written aside and linked to the next free number: the link fails where another agent was
+//! faster, who is then read first. So all agents see the same entries in the same order, and what an
+//! entry means follows from those before it. What is exclusive is one `link(2)`, which NFS and Lustre
+//! keep; a link whose answer was lost is recognised by what stands under the number.
+//!
+//! An agent that is taken for dead is fenced: the entry that says so names the length of its bundle up
+//! to which its word counts. What it writes there afterwards is void for every reader.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::Tree;
+
+mod entry;
+mod log;
+
+pub use entry::{Entry, Piece};
+pub use log::{Link, append, link, prepare};
+
+/// What the ledger says of an agent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Agent {
+    /// Its host.
+    pub host: String,
+    /// Trials it runs at once.
+    pub slots: u32,
+    /// The cores it has bound.
+    pub cores: Vec<u32>,
+    /// The scheduler's id of its job.
+    pub job: Option<String>,
+    /// What it took and did not give back; some of it may have ended.
+    pub held: Vec<Piece>,
+    /// Whether it found nothing to take.
+    pub idle: bool,
+    /// Trials it had ended when it took last.
+    pub done: u64,
+    /// Seconds that its slots had been busy by then.
+    pub busy_s: f64,
+    /// How it went; `None` while it lives.
+    pub gone: Option<Gone>,
+}
+
+/// How an agent went.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Gone {
+    /// It left by itself, with the reason.
+    Left(String),
+    /// It was taken for dead: only so many bytes of its bundle count.
+    Fenced(u64),
+}
+
+/// A trial that runs twice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contest {
+    /// Who ran it first.
+    pub of: String,
+    /// Bytes of that one's bundle: an end before counts as ever.
+    pub size: u64,
+    /// Who runs the copy; `None` once it was given up.
+    pub copy: Option<String>,
+    /// Agent and attempt whose end counts.
+    pub won: Option<(String, u32)>,
+}
+
+/// What all entries up to one come to.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// Number of the last entry.
+    pub seq: u64,
+    /// The first unit that nobody has ever taken.
+    pub fresh: u64,
+    /// What was given back, in order: first what nobody has begun.
+    pub again: VecDeque<Piece>,
+    /// All agents that ever joined.
+    pub agents: BTreeMap<String, Agent>,
+    /// Trials that ran twice.
+    pub contests: HashMap<u64, Contest>,
+    /// Why nothing is to be taken any more.
+    pub halted: Option<String>,
+}
+
+impl Ledger {
+    /// All of a sweep's ledger.
+    ///
+    /// # Errors
+    /// When an entry exists but cannot be read.
+    pub fn read(tree: &Tree) -> Result<Self> {
+        let mut ledger = Self::default();
+        ledger.follow(tree)?;
+        Ok(ledger)
+    }
+
+    /// Reads the entries that are new, and returns how many.
+    ///
+    /// # Errors
+    /// When an entry exists but cannot be read.
+    pub fn follow(&mut self, tree: &Tree) -> Result<u64> {
+        self.follow_with(tree, |_| {})
+    }
+
+    /// As [`Ledger::follow`]; `hear` is told each entry.
+    ///
+    /// # Errors
+    /// As [`Ledger::follow`].
+    pub fn follow_with(&mut self, tree: &Tree, mut hear: impl FnMut(&Entry)) -> Result<u64> {
+        let before = self.seq;
+        log::look_again(tree, self.seq + 1);
+        while let Some(entry) = log::read(tree, self.seq + 1)? {
+            entry.iter().for_each(&mut hear);
+            self.take(entry);
+        }
+        Ok(self.seq - before)
+    }
+
+    /// Units that can be taken, of `total` that there are.
+    pub fn open(&self, total: u64) -> u64 {
+        total.saturating_sub(self.fresh) + self.again.iter().map(|piece| piece.count).sum::<u64>()
+    }
+
+    /// The next units to take, at most `most`: untouched ones first, then what has failed elsewhere.
+    pub fn choose(&self, total: u64, most: u64) -> Vec<Piece> {
+        let mut chosen = Vec::new();
+        let mut left = most;
+        let mut add = |piece: Piece, left: &mut u64| {
+            let count = piece.count.min(*left);
+            *left -= count;
+            if count > 0 {
+                chosen.push(Piece { count, ..piece });
+            }
+        };
+        for piece in self.again.iter().take_while(|piece| piece.tries + piece.faults == 0) {
+            add(*piece, &mut left);
+        }
+        add(Piece::untouched(self.fresh, total.saturating_sub(self.fresh)), &mut left);
+        for piece in self.again.iter().skip_while(|piece| piece.tries + piece.faults == 0) {
+            add(*piece, &mut left);
+        }
+        chosen
+    }
+
+    /// Agents that have not gone.
+    pub fn living(&self) -> impl Iterator<Item = (&String, &Agent)> {
+        self.agents.iter().filter(|(_, agent)| agent.gone.is_none())
+    }
+
+    /// Whether everything has ended, of `total` units: nothing to take, and nobody at work.
+    pub fn is_over(&self, total: u64) -> bool {
+        self.open(total) == 0 && self.living().all(|(_, agent)| agent.idle || agent.held.is_empty())
+    }
+
+    /// Whether the end of an attempt counts, which stands in an agent's bundle before byte `end`. Of a trial
+    /// that ran twice it is the one that was said to have won, whoever said so first.
+    pub fn counts(&self, agent: &str, end: u64, trial: u64, attempt: u32) -> bool {
+        if self.is_fenced(agent, end) {
+            return false;
+        }
+        let Some(contest) = self.contests.get(&trial) else { return true };
+        if contest.of == agent && end <= contest.size {
+            return true;
+        }
+        contest.won.as_ref().is_some_and(|(winner, number)| winner == agent && *number == attempt)
+    }
+
+    /// Whether a line of an agent's bundle was written after the agent had been taken for dead.
+    pub fn is_fenced(&self, agent: &str, end: u64) -> bool {
+        let gone = self.agents.get(agent).and_then(|a| a.gone.as_ref());
+        matches!(gone, Some(Gone::Fenced(size)) if end > *size)
+    }
+
+    /// Takes the next entry into account. One that could not be read (`None`) changes nothing.
+    pub fn take(&mut self, entry: Option<Entry>) {
+        self.seq += 1;
+        let Some(entry) = entry else { return };
+        match entry {
+            Entry::Join { agent, host, slots, cores, job, .. } => {
+                let joined = Agent { host, slots, cores, job, ..Agent::default() };
+                self.agents.insert(agent, joined);
+            }
+            Entry::Take { agent, units, done, busy_s, .. } => {
+                for piece in &units {
+                    self.withdraw(*piece);
+                }
+                let agent = self.agents.entry(agent).or_default();
+                (agent.done, agent.busy_s, agent.idle) = (done, busy_s, false);
+                agent.held.extend(units);
+            }
+            Entry::Back { agent, units, .. } => {
+                let held = &mut self.agents.entry(agent).or_default().held;
+                units.iter().for_each(|piece| remove(held, piece));
+                self.put_back(units);
+            }
+            Entry::Idle { agent, .. } => {
+                let agent = self.agents.entry(agent).or_default();
+                agent.idle = true;
+                agent.held.clear();
+            }
+            Entry::Leave { agent, reason, .. } => {
+                let agent = self.agents.entry(agent).or_default();
+                agent.held.clear();
+                agent.gone = Some(Gone::Left(reason));
+            }
+            Entry::Expire { agent: name, size, units, .. } => {
+                let agent = self.agents.entry(name.clone()).or_default();
+                agent.held.clear();
+                agent.gone = Some(Gone::Fenced(size));
+                for contest in self.contests.values_mut() {
+                    if contest.copy.as_deref() == Some(&*name) {
+                        contest.copy = None;
+                    }
+                }
+                self.put_back(units);
+            }
+            Entry::Copy { agent, of, trial, size, .. } => {
+                let contest = Contest { of, size, copy: Some(agent), won: None };
+                self.contests.entry(trial).or_insert(contest);
+            }
+            Entry::Won { agent, trial, attempt, .. } => {
+                if let Some(contest) = self.contests.get_mut(&trial) {
+                    contest.won.get_or_insert((agent, attempt));
+                }
+            }
+            Entry::Uncopy { agent, trial, .. } => {
+                if let Some(contest) = self.contests.get_mut(&trial)
+                    && contest.copy.as_deref() == Some(&*agent)
+                {
+                    contest.copy = None;
+                }
+            }
+            Entry::Halt { reason, .. } => self.halted = Some(reason),
+            Entry::Drop { units, .. } => units.iter().for_each(|piece| self.drop_units(piece)),
+            Entry::Resume { .. } => self.halted = None,
+        }
+    }
+
+    /// Takes a piece out of what can be taken.
+    fn withdraw(&mut self, piece: Piece) {
+        if piece.from >= self.fresh && piece.is_untouched() {
+            self.fresh = self.fresh.max(piece.from + piece.count);
+            return;
+        }
+        let Some(at) = self.again.iter().position(|p| p.from == piece.from) else { return };
+        let rest = self.again[at].count.saturating_sub(piece.count);
+        if rest == 0 {
+            self.again.remove(at);
+        } else {
+            let was = self.again[at];
+            self.again[at] = Piece { from: was.from + piece.count, count: rest, ..was };
+        }
+    }
+
+    /// Takes units out of what can be taken, wherever they are; those around them stay.
+    fn drop_units(&mut self, gone: &Piece) {
+        let end = gone.from + gone.count;
+        if end > self.fresh {
+            let from = gone.from.max(self.fresh);
+            if from > self.fresh {
+                self.put_back(vec![Piece::untouched(self.fresh, from - self.fresh)]);
+            }
+            self.fresh = end;
+        }
+        let mut again: Vec<Piece> = self.again.drain(..).collect();
+        remove(&mut again, gone);
+        self.again = again.into();
+    }
+
+    /// What nobody has tried goes before what has failed somewhere.
+    fn put_back(&mut self, units: Vec<Piece>) {
+        for piece in units {
+            let new = piece.tries + piece.faults == 0;
+            let at = self.again.iter().position(|p| new && p.tries + p.faults > 0);
+            self.again.insert(at.unwrap_or(self.again.len()), piece);
+        }
+    }
+}
+
+/// Takes units out of a list of pieces.
+fn remove(held: &mut Vec<Piece>, gone: &Piece) {
+    let end = gone.from + gone.count;
+    let mut rest = Vec::with_capacity(held.len() + 1);
+    for piece in held.drain(..) {
+        let last = piece.from + piece.count;
+        if last <= gone.from || piece.from >= end {
+            rest.push(piece);
+            continue;
+        }
+        if piece.from < gone.from {
+            rest.push(Piece { count: gone.from - piece.from, ..piece });
+        }
+        if last > end {
+            rest.push(Piece { from: end, count: last - end, ..piece });
+        }
+    }
+    *held = rest;
+}
+
+#[cfg(test)]
+mod tests;

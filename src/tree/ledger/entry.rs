@@ -1,0 +1,207 @@
+//! What the entries of the ledger are.
+
+use serde::{Deserialize, Serialize};
+
+/// Units next to each other that are in the same state; or one unit on its way.
+///
+/// A unit is a chain of the sweep, or what was left of it: its trials run one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// The first unit.
+    pub from: u64,
+    /// How many.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub count: u64,
+    /// Trials of the unit that have ended for good.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub link: u32,
+    /// Attempts of the trial after those that have failed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tries: u32,
+    /// How often the machine or the agent failed it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub faults: u32,
+}
+
+fn one() -> u64 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
+fn is_one(n: &u64) -> bool {
+    *n == 1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+impl Piece {
+    /// Units that nobody has begun.
+    pub fn untouched(from: u64, count: u64) -> Self {
+        Self { from, count, link: 0, tries: 0, faults: 0 }
+    }
+
+    /// Whether nobody has begun it.
+    pub fn is_untouched(&self) -> bool {
+        self.link == 0 && self.tries == 0 && self.faults == 0
+    }
+
+    /// Whether a unit is in it.
+    pub fn has(&self, unit: u64) -> bool {
+        unit >= self.from && unit - self.from < self.count
+    }
+}
+
+/// One entry of the log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub enum Entry {
+    /// An agent begins.
+    Join {
+        /// Its name.
+        agent: String,
+        /// Tells this entry from any other.
+        nonce: String,
+        /// Its host.
+        host: String,
+        /// Trials it runs at once.
+        slots: u32,
+        /// The cores it binds its slots to; empty where it does not.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        cores: Vec<u32>,
+        /// The scheduler's id of its job.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        job: Option<String>,
+    },
+    /// It takes units.
+    Take {
+        /// Its name.
+        agent: String,
+        /// Tells this entry from any other.
+        nonce: String,
+        /// What it takes.
+        units: Vec<Piece>,
+        /// Trials it has ended so far: how fast it is.
+        done: u64,
+        /// Seconds that its slots were busy with them.
+        busy_s: f64,
+    },
+    /// It gives units back.
+    Back {
+        /// Its name.
+        agent: String,
+        /// Tells this entry from any other.
+        nonce: String,
+        /// What it gives back.
+        units: Vec<Piece>,
+    },
+    /// All it took has ended, and it found nothing to take.
+    Idle {
+        /// Its name.
+        agent: String,
+        /// Tells this entry from any other.
+        nonce: String,
+    },
+    /// It leaves, and holds nothing.
+    Leave {
+        /// Its name.
+        agent: String,
+        /// Tells this entry from any other.
+        nonce: String,
+        /// Why, in words; empty when there was nothing left to do.
+        reason: String,
+    },
+    /// An agent is taken for dead.
+    Expire {
+        /// The dead one.
+        agent: String,
+        /// Tells this entry from any other.
+        nonce: String,
+        /// Who says so.
+        by: String,
+        /// Bytes of its bundle that count.
+        size: u64,
+        /// What it held and had not ended by then.
+        units: Vec<Piece>,
+    },
+    /// An idle agent runs a copy of a trial that another has run for too long.
+    Copy {
+        /// Who runs the copy.
+        agent: String,
+        /// Tells this entry from any other.
+        nonce: String,
+        /// Who runs it already.
+        of: String,
+        /// The trial.
+        trial: u64,
+        /// Bytes of the other's bundle: up to there it had not ended.
+        size: u64,
+    },
+    /// The end of a trial with a copy: the first such entry decides.
+    Won {
+        /// Whose end counts.
+        agent: String,
+        /// Tells this entry from any other.
+        nonce: String,
+        /// The trial.
+        trial: u64,
+        /// Its attempt there.
+        attempt: u32,
+    },
+    /// The copy has failed or was given up.
+    Uncopy {
+        /// Who ran the copy.
+        agent: String,
+        /// Tells this entry from any other.
+        nonce: String,
+        /// The trial.
+        trial: u64,
+    },
+    /// Nothing is to be taken any more.
+    Halt {
+        /// Who says so.
+        agent: String,
+        /// Tells this entry from any other.
+        nonce: String,
+        /// Why.
+        reason: String,
+    },
+    /// These units are no longer in the plan: nobody takes them.
+    Drop {
+        /// Who says so.
+        agent: String,
+        /// Tells this entry from any other.
+        nonce: String,
+        /// Units that nobody held.
+        units: Vec<Piece>,
+    },
+    /// A halted sweep goes on.
+    Resume {
+        /// Who says so.
+        agent: String,
+        /// Tells this entry from any other.
+        nonce: String,
+    },
+}
+
+impl Entry {
+    /// Who wrote it and what tells it from any other of this agent.
+    pub fn signature(&self) -> (&str, &str) {
+        match self {
+            Self::Expire { by, nonce, .. } => (by, nonce),
+            Self::Join { agent, nonce, .. }
+            | Self::Take { agent, nonce, .. }
+            | Self::Back { agent, nonce, .. }
+            | Self::Idle { agent, nonce }
+            | Self::Leave { agent, nonce, .. }
+            | Self::Copy { agent, nonce, .. }
+            | Self::Won { agent, nonce, .. }
+            | Self::Uncopy { agent, nonce, .. }
+            | Self::Halt { agent, nonce, .. }
+            | Self::Drop { agent, nonce, .. }
+            | Self::Resume { agent, nonce } => (agent, nonce),
+        }
+    }
+}

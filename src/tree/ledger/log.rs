@@ -1,0 +1,94 @@
+//! The files of the ledger: an entry has its number by one `link(2)`, or not at all.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use super::{Entry, Ledger};
+use crate::host::disk;
+use crate::tree::{Tree, line};
+
+fn folder(tree: &Tree, seq: u64) -> PathBuf {
+    tree.dir().join(format!("claims/{:03}", seq / 1000))
+}
+
+fn path(tree: &Tree, seq: u64) -> PathBuf {
+    folder(tree, seq).join(format!("{seq:06}.json"))
+}
+
+/// NFS remembers for a while that a name was not there; opening the folder makes it look again.
+pub(super) fn look_again(tree: &Tree, seq: u64) {
+    drop(std::fs::File::open(folder(tree, seq)));
+}
+
+/// An entry; `Some(None)` for one that is damaged, which means nothing to anybody.
+pub(super) fn read(tree: &Tree, seq: u64) -> Result<Option<Option<Entry>>> {
+    let path = &path(tree, seq);
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(line::unseal(bytes.strip_suffix(b"\n").unwrap_or(&bytes)))),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(disk::fault("read", path, &e).into()),
+    }
+}
+
+/// How a file gets a second name: `link(2)`, but for tests.
+pub type Link = fn(&Path, &Path) -> io::Result<()>;
+
+/// `link(2)`.
+///
+/// # Errors
+/// What the system says.
+pub fn link(from: &Path, to: &Path) -> io::Result<()> {
+    std::fs::hard_link(from, to)
+}
+
+/// Appends an entry behind the last one that `ledger` has read; `false` if another agent was faster, whose
+/// entry has not been read yet.
+///
+/// # Errors
+/// When the disk refuses. Whether the entry is there is then to be seen by following the ledger.
+pub fn append(tree: &Tree, ledger: &mut Ledger, entry: &Entry, link: Link) -> Result<bool> {
+    let place = path(tree, ledger.seq + 1);
+    let fail = |e: io::Error| disk::fault("write", &place, &e);
+    let bytes = line::seal(entry).map_err(fail)?;
+    let aside = disk::aside(&place);
+    if let Err(e) = write(&aside, &bytes) {
+        if e.kind() != io::ErrorKind::NotFound {
+            let _ = std::fs::remove_file(&aside);
+            return Err(fail(e).into());
+        }
+        // This folder alone: a file system that is away for a moment must not be made anew in its place.
+        disk::make_folder(&folder(tree, ledger.seq + 1))?;
+        write(&aside, &bytes).map_err(fail)?;
+    }
+    let linked = link(&aside, &place);
+    let _ = std::fs::remove_file(&aside);
+    if let Err(error) = linked {
+        // A server may have linked although its answer was lost: what stands there tells.
+        match std::fs::read(&place) {
+            Ok(there) if there == bytes => {}
+            Ok(_) => return Ok(false),
+            Err(_) => return Err(fail(error).into()),
+        }
+    }
+    ledger.take(Some(entry.clone()));
+    Ok(true)
+}
+
+/// Makes the folders that entries and bundles are in.
+///
+/// # Errors
+/// When the disk refuses.
+pub fn prepare(tree: &Tree) -> Result<()> {
+    disk::make_dir(&tree.dir().join("claims"))?;
+    disk::make_dir(&tree.dir().join("agents"))
+}
+
+/// On disk before it has a number: a machine that loses power must not leave an empty entry.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    use std::io::Write;
+    let mut file = std::fs::File::create_new(path)?;
+    file.write_all(bytes)?;
+    file.sync_data()
+}

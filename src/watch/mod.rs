@@ -1,0 +1,140 @@
+//! A sweep as it goes on: what a dashboard shows, and how it is kept up to date without reading anything twice.
+//!
+//! [`follow::Watcher`] reads what is new in the tree, [`model::Model`] keeps what agents have recorded in a few
+//! bytes a trial, and both make a [`Frame`]: all that there is to see at one moment, as plain values. Who draws
+//! it is not known here.
+
+pub mod follow;
+mod gpus;
+pub mod model;
+mod pace;
+pub mod whole;
+
+use std::collections::BTreeMap;
+
+pub use gpus::Gpu;
+
+use crate::standing::State;
+
+/// Most rows of a list: of thousands of failures the newest are shown.
+pub const MOST_ROWS: usize = 200;
+
+/// A sweep at one moment.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Frame {
+    /// Its name.
+    pub sweep: String,
+    /// Its trials.
+    pub total: u64,
+    /// Trials by state; they add up to `total`.
+    pub counts: BTreeMap<State, u64>,
+    /// Trials that ended a second, over the last minute or so.
+    pub rate: Option<f64>,
+    /// Seconds until all have ended, at this rate.
+    pub left_s: Option<f64>,
+    /// Seconds from the first start until now, or until the last end where all have ended.
+    pub took_s: Option<f64>,
+    /// The median of what done trials have taken, seconds.
+    pub median_s: Option<f64>,
+    /// Where trials run.
+    pub places: Vec<Place>,
+    /// Trials that ended without success, the newest first, at most [`MOST_ROWS`].
+    pub failures: Vec<Failure>,
+    /// Trials that run, the slowest first, at most [`MOST_ROWS`].
+    pub slowest: Vec<Slow>,
+    /// GPUs of the trials that run.
+    pub gpus: Vec<UsedGpu>,
+    /// What else there is to know, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// An agent, or a host on which trials of arrays run.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Place {
+    /// The host.
+    pub host: String,
+    /// The scheduler's id of the agent's job.
+    pub job: Option<String>,
+    /// Trials that run there.
+    pub busy: u32,
+    /// Trials that may run there at once, where that is known.
+    pub slots: Option<u32>,
+    /// Trials that have ended there for good.
+    pub ended: u64,
+    /// Seconds since it gave a sign of life.
+    pub seen_s: Option<f64>,
+    /// Whether that is longer than agents may be silent.
+    pub silent: bool,
+}
+
+/// A trial that ended without success.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failure {
+    /// The trial.
+    pub trial: u64,
+    /// Where it ran.
+    pub host: String,
+    /// How it ended.
+    pub state: State,
+    /// Why, in words.
+    pub reason: String,
+    /// Seconds ago.
+    pub ago_s: Option<f64>,
+}
+
+/// A trial that runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Slow {
+    /// The trial.
+    pub trial: u64,
+    /// Where it runs.
+    pub host: String,
+    /// For how long, seconds.
+    pub since_s: f64,
+    /// How many times the median that is.
+    pub times: Option<f64>,
+}
+
+/// A GPU of a trial that runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UsedGpu {
+    /// The trial.
+    pub trial: u64,
+    /// Where it runs.
+    pub host: String,
+    /// Its place among the trial's GPUs.
+    pub number: u32,
+    /// What it did of late.
+    pub gpu: Gpu,
+}
+
+impl Frame {
+    /// Trials that have ended for good.
+    pub fn ended(&self) -> u64 {
+        self.counts.iter().filter(|(state, _)| state.is_final()).map(|(_, n)| n).sum()
+    }
+
+    /// Trials that have ended without success.
+    pub fn bad(&self) -> u64 {
+        self.counts.iter().filter(|(state, _)| state.is_bad()).map(|(_, n)| n).sum()
+    }
+
+    /// Trials of one state.
+    pub fn count(&self, state: &State) -> u64 {
+        self.counts.get(state).copied().unwrap_or(0)
+    }
+}
+
+/// The slowest first, no more than are shown.
+fn sort_slowest(all: &mut Vec<Slow>) {
+    all.sort_by(|a, b| {
+        b.since_s.total_cmp(&a.since_s).then_with(|| (a.trial, &a.host).cmp(&(b.trial, &b.host)))
+    });
+    all.truncate(MOST_ROWS);
+}
+
+/// By host, then trial, no more than are shown.
+fn sort_gpus(all: &mut Vec<UsedGpu>) {
+    all.sort_by(|a, b| (&a.host, a.trial, a.number).cmp(&(&b.host, b.trial, b.number)));
+    all.truncate(MOST_ROWS);
+}

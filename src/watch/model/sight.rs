@@ -1,0 +1,224 @@
+//! From what was recorded to what there is to see: one pass over all ends, for each frame anew.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashSet};
+
+use super::{Agent, End, Kind, Model, Open};
+use crate::standing::State;
+use crate::tree::ledger::{self, Gone};
+use crate::watch::pace::Pace;
+use crate::watch::{Failure, Frame, MOST_ROWS, Place, Slow, UsedGpu};
+use crate::watch::{sort_gpus, sort_slowest};
+use crate::words::{count, duration};
+
+impl Model {
+    /// How the sweep stands at `now`, seconds since 1970.
+    pub fn frame(&self, now: f64) -> Frame {
+        // Whoever is silent may be dead, and its trials wait for others.
+        let is_here = |agent: &&Agent| {
+            let known = self.ledger.agents.get(&agent.name);
+            known.is_some_and(|known| known.gone.is_none())
+                && !agent.is_silent(now, self.patience_s)
+        };
+        let here: Vec<&Agent> = self.agents.iter().filter(is_here).collect();
+        let began = here.iter().filter_map(|agent| agent.began).reduce(f64::min);
+        let mut tally = Tally {
+            fences: self.agents.iter().map(|agent| self.fence(agent)).collect(),
+            running: here.iter().flat_map(|agent| agent.open.keys().copied()).collect(),
+            kinds: [0; 6],
+            by_agent: vec![0; self.agents.len()],
+            failures: BinaryHeap::new(),
+            pace: Pace::new(now, began),
+        };
+        self.tally(&mut tally);
+        let ended: u64 = tally.kinds.iter().sum();
+        let total = self.trials.max(self.ends.len() as u64).max(ended);
+        let running = tally.running.len() as u64;
+        let open = total - ended;
+        let kinds = [Kind::Done, Kind::Failed, Kind::Timeout, Kind::Interrupted, Kind::Skipped];
+        let mut counts: BTreeMap<State, u64> =
+            kinds.into_iter().map(|kind| (kind.state(), tally.kinds[kind as usize])).collect();
+        counts.insert(State::Running, running);
+        counts.insert(State::Queued, open.saturating_sub(running));
+        counts.retain(|_, n| *n > 0);
+        let median_s = tally.pace.median();
+        let until = if open == 0 { tally.pace.latest() } else { Some(now) };
+        let places = self.places(&tally, now);
+        Frame {
+            sweep: self.name.clone(),
+            total: total.max(ended + running),
+            counts,
+            rate: tally.pace.rate().filter(|_| open > 0),
+            left_s: tally.pace.left(open),
+            took_s: self.began.zip(until).map(|(began, until)| (until - began).max(0.0)),
+            median_s,
+            notes: self.notes(&places, open),
+            places,
+            failures: self.failures(tally.failures, now),
+            slowest: slowest(&here, now, median_s),
+            gpus: used(&here),
+        }
+    }
+
+    /// Up to where a bundle counts.
+    fn fence(&self, agent: &Agent) -> u64 {
+        match self.ledger.agents.get(&agent.name).and_then(|known| known.gone.as_ref()) {
+            Some(Gone::Fenced(size)) => *size,
+            _ => u64::MAX,
+        }
+    }
+
+    fn tally(&self, tally: &mut Tally) {
+        for (trial, first) in self.ends.iter().enumerate() {
+            if first.kind == Kind::None {
+                continue;
+            }
+            let Some(end) = self.decisive(trial as u64, first, &tally.fences) else { continue };
+            if end.kind == Kind::Done {
+                tally.running.remove(&(trial as u64));
+                tally.pace.took(end.seconds);
+            } else if tally.running.contains(&(trial as u64)) {
+                // It was asked for again.
+                continue;
+            } else if end.kind != Kind::Skipped {
+                tally.failures.push(Reverse((end.time.max(0.0).to_bits(), trial as u64)));
+                if tally.failures.len() > MOST_ROWS {
+                    tally.failures.pop();
+                }
+            }
+            tally.kinds[end.kind as usize] += 1;
+            tally.by_agent[end.agent as usize] += 1;
+            tally.pace.add(end.time);
+        }
+    }
+
+    /// The end that counts: one that is done, else the last.
+    fn decisive<'a>(&'a self, trial: u64, first: &'a End, fences: &[u64]) -> Option<&'a End> {
+        let counts = |end: &&End| {
+            let contests = &self.ledger.contests;
+            let agent = &self.agents[end.agent as usize].name;
+            // Two may run a trial; nobody else skips it, and what was before agents is not theirs.
+            let alone = contests.is_empty() || end.kind == Kind::Skipped || agent.is_empty();
+            end.at <= fences[end.agent as usize]
+                && (alone || self.ledger.counts(agent, end.at, trial, end.attempt))
+        };
+        if !first.several {
+            return Some(first).filter(counts);
+        }
+        let others = self.more.get(&trial).map_or(&[][..], Vec::as_slice);
+        let later = |a: &&End, b: &&End| {
+            let time = |end: &End| (end.kind == Kind::Done, end.time.max(0.0).to_bits());
+            let place = |end: &End| (&self.agents[end.agent as usize].name, end.at);
+            time(a).cmp(&time(b)).then_with(|| place(a).cmp(&place(b)))
+        };
+        std::iter::once(first).chain(others).filter(counts).max_by(later)
+    }
+
+    fn places(&self, tally: &Tally, now: f64) -> Vec<Place> {
+        let place = |(name, known): (&String, &ledger::Agent)| {
+            let number = self.numbers.get(name).map(|n| *n as usize);
+            let agent = number.map(|n| &self.agents[n]);
+            Place {
+                host: known.host.clone(),
+                job: known.job.clone(),
+                busy: agent.map_or(0, |agent| agent.open.len() as u32),
+                slots: Some(known.slots),
+                ended: number.map_or(0, |n| tally.by_agent[n]),
+                seen_s: agent.and_then(|agent| agent.seen_s(now)),
+                silent: agent.is_some_and(|agent| agent.is_silent(now, self.patience_s)),
+            }
+        };
+        let mut places: Vec<Place> = self.ledger.living().map(place).collect();
+        // What may need somebody's care goes first; the rest stays in the order of hosts.
+        places.sort_by_key(|place| !place.silent);
+        places
+    }
+
+    fn failures(&self, newest: BinaryHeap<Reverse<(u64, u64)>>, now: f64) -> Vec<Failure> {
+        let fences: Vec<u64> = self.agents.iter().map(|agent| self.fence(agent)).collect();
+        // Sorted as they are wrapped: the newest first.
+        let trials = newest.into_sorted_vec().into_iter().map(|Reverse((_, trial))| trial);
+        trials
+            .filter_map(|trial| {
+                let end = self.decisive(trial, &self.ends[trial as usize], &fences)?;
+                let agent = &self.agents[end.agent as usize];
+                let told = agent.told.binary_search_by_key(&end.at, |told| told.at);
+                let told = told.ok().map(|at| &agent.told[at]);
+                let host = told.and_then(|told| told.host.clone());
+                Some(Failure {
+                    trial,
+                    host: host.unwrap_or_else(|| agent.host.clone()),
+                    state: end.kind.state(),
+                    reason: told.map(|told| told.reason.clone()).unwrap_or_default(),
+                    ago_s: Some((now - end.time).max(0.0)),
+                })
+            })
+            .collect()
+    }
+
+    fn notes(&self, places: &[Place], open: u64) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some(why) = &self.ledger.halted {
+            notes.push(format!("halted: {why}"));
+        }
+        let fenced = |agent: &&ledger::Agent| matches!(agent.gone, Some(Gone::Fenced(_)));
+        let lost = self.ledger.agents.values().filter(fenced).count() as u64;
+        if lost > 0 {
+            notes.push(format!("{} taken for dead; others have its trials", count(lost, "agent")));
+        }
+        let silent = places.iter().filter(|place| place.silent).count() as u64;
+        if silent > 0 {
+            let (agents, patience) = (count(silent, "agent"), duration(self.patience_s));
+            notes.push(format!("no sign of life from {agents} for more than {patience}"));
+        }
+        if open > 0 && silent == places.len() as u64 && self.ledger.halted.is_none() {
+            notes.push("nobody is at work: `hpcsweep worker --pull SWEEP` goes on".to_owned());
+        }
+        notes
+    }
+}
+
+/// What is added up over all trials.
+struct Tally {
+    fences: Vec<u64>,
+    /// Trials that run and are not done.
+    running: HashSet<u64>,
+    kinds: [u64; 6],
+    by_agent: Vec<u64>,
+    /// Time and number of the newest.
+    failures: BinaryHeap<Reverse<(u64, u64)>>,
+    pace: Pace,
+}
+
+fn slowest(here: &[&Agent], now: f64, median_s: Option<f64>) -> Vec<Slow> {
+    let slow = |agent: &&Agent| {
+        let host = agent.host.clone();
+        let row = move |(trial, open): (&u64, &Open)| {
+            let since_s = (now - open.since).max(0.0);
+            let times = median_s.filter(|m| *m > 0.0).map(|median| since_s / median);
+            Slow { trial: *trial, host: host.clone(), since_s, times }
+        };
+        agent.open.iter().map(row).collect::<Vec<_>>()
+    };
+    let mut all: Vec<Slow> = here.iter().flat_map(slow).collect();
+    sort_slowest(&mut all);
+    all
+}
+
+fn used(here: &[&Agent]) -> Vec<UsedGpu> {
+    let mut all = Vec::new();
+    for agent in here {
+        for (trial, open) in &agent.open {
+            let host = || agent.host.clone();
+            let used = |(n, gpu): (&u32, &_)| UsedGpu {
+                trial: *trial,
+                host: host(),
+                number: *n,
+                gpu: *gpu,
+            };
+            all.extend(open.gpus.iter().map(used));
+        }
+    }
+    sort_gpus(&mut all);
+    all
+}

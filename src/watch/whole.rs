@@ -1,0 +1,220 @@
+//! A sweep without agents, read as `status` reads it: all of it, the scheduler asked once in a while.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::gpus::{self, Gpus};
+use super::pace::Pace;
+use super::{Failure, Frame, MOST_ROWS, Place, Slow, UsedGpu};
+use crate::host::Vars;
+use crate::site::Site;
+use crate::standing::{self, Standing, State};
+use crate::status::{self, Status};
+use crate::tree::records::{Attempt, Outcome, Record};
+use crate::tree::table::Row;
+use crate::tree::{Identity, Tree};
+
+/// The scheduler is not asked more often.
+const ASKED_EVERY: Duration = Duration::from_secs(60);
+
+/// Whom to ask about a sweep that a scheduler has.
+#[derive(Debug, Clone)]
+pub struct Asking {
+    /// How the site's scheduler is asked.
+    pub site: Site,
+    /// The environment of the calls.
+    pub vars: Vars,
+    /// Whether it may be asked at all.
+    pub may_ask: bool,
+}
+
+/// What is known of a trial's record: while it stays the same, so does what the scheduler said of it.
+type Signature = (usize, Option<Outcome>, bool);
+
+fn signature(status: &Status, row: &Row) -> Signature {
+    let of = |r: &Record| (r.attempts.len(), r.outcome(), r.skipped.is_some());
+    status.records.get(&row.id).map_or((0, None, false), of)
+}
+
+/// The last reading.
+#[derive(Default)]
+pub(super) struct Whole {
+    asked: Option<Instant>,
+    /// What the scheduler's word made of each trial.
+    told: HashMap<u64, (Signature, Standing)>,
+    witness: String,
+    counts: BTreeMap<State, u64>,
+    total: u64,
+    began: Option<f64>,
+    /// When trials ended, and how long the done ones took; in no order.
+    ends: Vec<f64>,
+    durations: Vec<f32>,
+    running: Vec<Running>,
+    failures: Vec<(Option<f64>, Failure)>,
+    places: BTreeMap<String, (Place, f64)>,
+}
+
+struct Running {
+    trial: u64,
+    host: String,
+    since: f64,
+    gpus: Gpus,
+}
+
+impl Whole {
+    pub(super) fn look(&mut self, tree: &Tree, identity: &Identity, asking: &Asking) -> Result<()> {
+        let is_due = self.asked.is_none_or(|asked| asked.elapsed() >= ASKED_EVERY);
+        let ask = asking.may_ask && is_due;
+        let (tree, identity) = (tree.clone(), identity.clone());
+        let status = status::of(tree, identity, &asking.site, &asking.vars, ask)?;
+        let mut new = Self { witness: status.witness.clone(), ..Self::default() };
+        if status.jobs.is_empty() {
+            // Nobody to ask: the tree tells all there is to know.
+            new.add_all(&status, &status.standings);
+        } else {
+            let answered = ask && status.is_sure();
+            new.add_all(&status, &self.stand(&status, answered));
+            new.told = if answered { told(&status) } else { std::mem::take(&mut self.told) };
+            new.asked = if ask { Some(Instant::now()) } else { self.asked };
+            if !ask && self.asked.is_some() {
+                new.witness = std::mem::take(&mut self.witness);
+            }
+        }
+        *self = new;
+        Ok(())
+    }
+
+    /// How each trial stands. What the scheduler said last stays true of the trials whose records have not
+    /// changed since, until it answers again.
+    fn stand(&self, status: &Status, answered: bool) -> Vec<Standing> {
+        let stand = |(row, standing): (&Row, &Standing)| {
+            let same = |(then, _): &&(Signature, Standing)| *then == signature(status, row);
+            let kept = self.told.get(&row.id).filter(|_| !answered).filter(same);
+            kept.map_or_else(|| standing.clone(), |(_, kept)| kept.clone())
+        };
+        status.trials().map(stand).collect()
+    }
+
+    fn add_all(&mut self, status: &Status, standings: &[Standing]) {
+        self.counts = standing::counts(standings);
+        self.total = standings.len() as u64;
+        for (row, standing) in status.rows.iter().zip(standings) {
+            self.add(row.id, standing, status.records.get(&row.id));
+        }
+        self.failures.sort_by(|a, b| {
+            let order = b.0.partial_cmp(&a.0).unwrap_or(std::cmp::Ordering::Equal);
+            order.then(b.1.trial.cmp(&a.1.trial))
+        });
+        self.failures.truncate(MOST_ROWS);
+    }
+
+    fn add(&mut self, trial: u64, standing: &Standing, record: Option<&Record>) {
+        let attempt = record.and_then(Record::decisive);
+        let end = attempt.and_then(|attempt| attempt.end.as_ref());
+        if let Some(start) = record.and_then(|record| record.attempts.first()).map(|a| &a.start) {
+            self.began = Some(self.began.map_or(start.time, |began| began.min(start.time)));
+        }
+        let is_final = standing.state.is_final();
+        if let (true, Some(end)) = (is_final, end) {
+            self.ends.push(end.time);
+            if standing.state == State::Done {
+                self.durations.push(end.duration_s as f32);
+            }
+        }
+        let is_running = standing.state == State::Running && end.is_none();
+        if let Some(attempt) = attempt {
+            let host = &attempt.start.host;
+            let fresh = || (Place { host: host.clone(), ..Place::default() }, 0.0);
+            let (place, seen) = self.places.entry(host.clone()).or_insert_with(fresh);
+            place.busy += u32::from(is_running);
+            place.ended += u64::from(is_final);
+            *seen = seen.max(end.map_or(attempt.start.time, |end| end.time));
+            if is_running {
+                self.running.push(running(trial, attempt));
+            }
+        }
+        if standing.state.is_bad() && standing.state != State::Skipped {
+            let failure = Failure {
+                trial,
+                host: attempt.map(|attempt| attempt.start.host.clone()).unwrap_or_default(),
+                state: standing.state.clone(),
+                reason: standing.reason.clone(),
+                ago_s: None,
+            };
+            self.failures.push((end.map(|end| end.time), failure));
+        }
+    }
+
+    pub(super) fn frame(&self, name: &str, now: f64) -> Frame {
+        let mut pace = Pace::new(now, self.began);
+        self.ends.iter().for_each(|time| pace.add(*time));
+        self.durations.iter().for_each(|seconds| pace.took(*seconds));
+        let median_s = pace.median();
+        let ended: u64 =
+            self.counts.iter().filter(|(state, _)| state.is_final()).map(|(_, n)| n).sum();
+        let open = self.total - ended;
+        let until = if open == 0 { pace.latest() } else { Some(now) };
+        let slow = |running: &Running| {
+            let since_s = (now - running.since).max(0.0);
+            let times = median_s.filter(|m| *m > 0.0).map(|median| since_s / median);
+            Slow { trial: running.trial, host: running.host.clone(), since_s, times }
+        };
+        let mut slowest: Vec<Slow> = self.running.iter().map(slow).collect();
+        super::sort_slowest(&mut slowest);
+        let used = |running: &Running| {
+            let one = |(number, gpu): (&u32, &gpus::Gpu)| UsedGpu {
+                trial: running.trial,
+                host: running.host.clone(),
+                number: *number,
+                gpu: *gpu,
+            };
+            running.gpus.iter().map(one).collect::<Vec<_>>()
+        };
+        let mut gpus: Vec<UsedGpu> = self.running.iter().flat_map(used).collect();
+        super::sort_gpus(&mut gpus);
+        let places = self.places.values().filter(|(place, _)| place.busy > 0);
+        let mut notes = Vec::new();
+        if !self.witness.is_empty() {
+            let ago = self.asked.map(|asked| asked.elapsed().as_secs()).filter(|ago| *ago > 0);
+            let ago = ago.map(|s| format!(", {s} s ago")).unwrap_or_default();
+            notes.push(format!("seen by: {}{ago}", self.witness));
+        }
+        Frame {
+            sweep: name.to_owned(),
+            total: self.total,
+            counts: self.counts.clone(),
+            rate: pace.rate().filter(|_| open > 0),
+            left_s: pace.left(open),
+            took_s: self.began.zip(until).map(|(began, until)| (until - began).max(0.0)),
+            median_s,
+            places: places
+                .map(|(place, seen)| Place { seen_s: Some((now - seen).max(0.0)), ..place.clone() })
+                .collect(),
+            failures: self
+                .failures
+                .iter()
+                .map(|(time, failure)| Failure {
+                    ago_s: time.map(|time| (now - time).max(0.0)),
+                    ..failure.clone()
+                })
+                .collect(),
+            slowest,
+            gpus,
+            notes,
+        }
+    }
+}
+
+/// What the scheduler's word makes of each trial.
+fn told(status: &Status) -> HashMap<u64, (Signature, Standing)> {
+    let one = |(row, s): (&Row, &Standing)| (row.id, (signature(status, row), s.clone()));
+    status.trials().map(one).collect()
+}
+
+fn running(trial: u64, attempt: &Attempt) -> Running {
+    let mut gpus = Gpus::new();
+    gpus::take(&mut gpus, &attempt.metrics);
+    Running { trial, host: attempt.start.host.clone(), since: attempt.start.time, gpus }
+}

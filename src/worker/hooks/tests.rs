@@ -1,0 +1,116 @@
+//! What is arithmetic or runs alone; whole sweeps are in `tests/it/hooks.rs`.
+
+use super::*;
+use crate::tree::records::Start;
+
+#[test]
+fn the_tail_of_a_log_is_short_and_can_be_a_variable() {
+    let check = |log: &[u8], expected: &str| assert_eq!(log_tail(log), expected);
+    check(b"", "");
+    check(b"\n\n", "");
+    check(b"one", "one");
+    check("ä\nb\r\n".as_bytes(), "ä\nb");
+    check(b"a\0b\xff\xfec", "a\u{fffd}b\u{fffd}\u{fffd}c");
+    let lines: String = (1..=25).map(|n| format!("{n}\n")).collect();
+    let last: Vec<String> = (6..=25).map(|n| n.to_string()).collect();
+    check(lines.as_bytes(), &last.join("\n"));
+    // A character that would be cut in two is left out whole.
+    check("€".repeat(2000).as_bytes(), &"€".repeat(TAIL_BYTES / 3));
+    check(&[0xff; 5000], &"\u{fffd}".repeat(TAIL_BYTES / 3));
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_log_has_a_tail(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..9000)) {
+        let tail = log_tail(&bytes);
+        proptest::prop_assert!(tail.len() <= TAIL_BYTES && !tail.contains('\0'));
+        proptest::prop_assert!(tail.split('\n').count() <= TAIL_LINES);
+    }
+}
+
+/// A call of shell code that may take so many seconds.
+fn call(code: &str, seconds: u64) -> Call {
+    let vars = Vars::new();
+    Call {
+        name: "finish",
+        argv: ["sh", "-c", code].map(str::to_owned).to_vec(),
+        env: Vars::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
+        workdir: PathBuf::from("/"),
+        limit: Duration::from_secs(seconds),
+        _folder: Folder(private_folder(&vars, Path::new("/sweep"), 0).unwrap()),
+    }
+}
+
+fn nowhere() -> File {
+    File::options().append(true).open("/dev/null").unwrap()
+}
+
+fn end_of(mut running: Running) -> Result<(), String> {
+    loop {
+        if let Some(ended) = running.poll() {
+            return ended;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_hook_under_way_is_looked_at_and_not_waited_for() {
+    let said = |code: &str, seconds| end_of(Running::start(call(code, seconds), nowhere())?);
+    let wrong = |what: &str| Err(format!("hook finish: {what}"));
+    assert_eq!(said("true", 60), Ok(()));
+    assert_eq!(said("exit 3", 60), wrong("exit code 3"));
+    assert_eq!(said("kill -9 $$", 60), wrong("signal 9"));
+    assert_eq!(said("sleep 600", 1), wrong("killed after 1 s"));
+    let mut waits = Running::start(call("sleep 600", 60), nowhere()).unwrap();
+    assert_eq!(waits.poll(), None);
+    assert_eq!(waits.kill("no longer wanted"), "hook finish: no longer wanted");
+    let lost = Call { workdir: PathBuf::from("/nowhere"), ..call("true", 60) };
+    let wanted = "hook finish: the working folder `/nowhere` does not exist here";
+    assert_eq!(Running::start(lost, nowhere()).unwrap_err(), wanted);
+}
+
+#[test]
+fn launches_are_counted_by_the_failures_of_their_job() {
+    let attempt = |(job, state, ran): (Option<&str>, Option<Outcome>, bool)| {
+        let start = Start {
+            trial: 0,
+            attempt: 1,
+            time: 0.0,
+            host: String::new(),
+            pid: 1,
+            started: None,
+            job: job.map(str::to_owned),
+            ranks: 2,
+            argv: Vec::new(),
+            devices: None,
+            version: String::new(),
+        };
+        let end = state.map(|state| End {
+            trial: 0,
+            attempt: 1,
+            time: 0.0,
+            state,
+            exit_code: ran.then_some(1),
+            signal: None,
+            reason: None,
+            duration_s: 0.0,
+            peak_memory: 0,
+            result: None,
+        });
+        Attempt { start, end, stopped: None, metrics: Vec::new(), run: 1, bundle: None }
+    };
+    let failed = |job| (job, Some(Outcome::Failed), true);
+    let check = |attempts: &[(Option<&str>, Option<Outcome>, bool)], job, expected| {
+        let attempts = attempts.iter().copied().map(attempt).collect();
+        let record = Record { attempts, ..Record::default() };
+        assert_eq!(failures_in_a_row(&record, job), expected);
+    };
+    check(&[], None, 0);
+    check(&[failed(None), failed(None)], None, 2);
+    // Another job, an interruption, a killed worker and a program that never began start anew.
+    check(&[failed(Some("1")), failed(Some("2"))], Some("2"), 1);
+    check(&[failed(None), (None, Some(Outcome::Interrupted), true), failed(None)], None, 1);
+    check(&[failed(None), (None, None, true)], None, 0);
+    check(&[failed(None), (None, Some(Outcome::Failed), false)], None, 0);
+}

@@ -1,0 +1,96 @@
+//! PBS: `[schedule] pack`, several chains in an element of an array, one after the other.
+
+use crate::local::shell;
+use crate::pbs_once::pbs;
+use crate::pbs_server::Pbs;
+use crate::world::wait_until;
+
+/// Trials that write down that they begin; `rest` of the plan.
+fn plan(code: &str, rest: &str) -> String {
+    shell(&format!("echo $HPCSWEEP_TRIAL $PBS_ARRAY_INDEX >>$EVENTS; {code}"), rest)
+}
+
+/// So many single trials.
+fn singles(trials: u32) -> String {
+    let numbers: Vec<String> = (0..trials).map(|n| n.to_string()).collect();
+    format!("[resources]\nwalltime = \"10m\"\n[grid]\na = [{}]\n", numbers.join(", "))
+}
+
+/// Trials in the order in which the element of this index began them.
+fn of_element(pbs: &Pbs, index: u32) -> Vec<u32> {
+    let events = pbs.world.read("events");
+    let lines = events.lines().filter_map(|line| line.split_once(' '));
+    let own = lines.filter(|(_, element)| element.parse() == Ok(index));
+    own.map(|(trial, _)| trial.parse().unwrap()).collect()
+}
+
+#[test]
+fn twenty_trials_are_four_elements_of_five_and_a_failure_stops_none() {
+    let mut pbs = pbs();
+    pbs.set("max_array_size", 4);
+    let pack = format!("{}[schedule]\npack = 5\n", singles(20));
+    let ran = pbs.submit(&plan("[ $HPCSWEEP_TRIAL != 6 ] || exit 3", &pack), &[]);
+    assert_eq!(
+        ran.whole(),
+        "\
+chains as fused: `pack` puts 5 chains into an element
+array 1: 20 trials as job 0[].pbshead
+s: 20 trials submitted as 1 array (3 scheduler calls)
+jobs: 0[].pbshead
+results: $WORLD/results/s
+next: hpcsweep status
+exit code 0
+"
+    );
+    pbs.wait_idle();
+    for index in 0..4 {
+        assert_eq!(of_element(&pbs, index), (index * 5..index * 5 + 5).collect::<Vec<_>>());
+    }
+    let mut expected = vec!["done"; 20];
+    expected[6] = "failed: exit code 3";
+    assert_eq!(pbs.standings(), expected);
+    assert_eq!(pbs.jobs()["0[].pbshead"]["Resource_List"]["walltime"], "00:50:00");
+    // What failed is an element of its own when it is run again.
+    assert!(pbs.again(&[]).err.contains("nothing new to submit"));
+    let again = pbs.again(&["--retry"]);
+    assert!(again.err.contains("array 2: 1 trial as job 1[].pbshead"), "{}", again.whole());
+}
+
+#[test]
+fn chains_are_packed_whole_and_stop_by_themselves() {
+    let pbs = pbs();
+    // The second link of the first chain fails; the chain behind it in the element runs.
+    let rest = "[defaults]\ntask_id = \"c{{ c }}\"\n[grid]\nc = [0, 1, 2]\na = [0, 1, 2]\n[schedule]\npack = 2\n";
+    pbs.submit(&plan("[ $HPCSWEEP_TRIAL != 1 ] || exit 3", rest), &[]).ok();
+    pbs.wait_idle();
+    let mut expected = vec!["done"; 9];
+    expected[1] = "failed: exit code 3";
+    expected[2] = "skipped: its chain stopped: trial 1 failed";
+    assert_eq!(pbs.standings(), expected);
+    let mut ran: Vec<String> = pbs.world.column("job");
+    ran.dedup();
+    assert_eq!(ran, ["\"0[0].pbshead\"", "null", "\"0[0].pbshead\"", "\"1[0].pbshead\""]);
+}
+
+#[test]
+fn what_an_element_has_not_come_to_is_queued() {
+    let pbs = pbs();
+    let code = "[ $HPCSWEEP_TRIAL != 1 ] || until [ -e $EVENTS.go ]; do sleep 0.01; done";
+    pbs.submit(&plan(code, &format!("{}[schedule]\npack = 4\n", singles(4))), &[]).ok();
+    wait_until("the second runs", || of_element(&pbs, 0) == [0, 1]);
+    let behind = "queued: behind the trial before it";
+    wait_until("it says so", || pbs.standings() == ["done", "running", behind, behind]);
+    pbs.world.write("events.go", "");
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done"; 4]);
+}
+
+#[test]
+fn a_trial_keeps_to_its_own_walltime() {
+    let pbs = pbs();
+    let code = "[ $HPCSWEEP_TRIAL != 0 ] || exec sleep 1000";
+    let rest = singles(2).replace("10m", "4s");
+    pbs.submit(&plan(code, &format!("{rest}[schedule]\npack = 2\n")), &[]).ok();
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["timeout: the wall-clock limit was reached", "done"]);
+}

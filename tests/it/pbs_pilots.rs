@@ -1,0 +1,318 @@
+//! PBS: pilots, the agents of a sweep that are elements of one array. They are asked for once, whatever becomes
+//! of the calls, and only where there are none and something is left to do.
+
+use std::collections::BTreeSet;
+
+use crate::local::shell;
+use crate::pbs_once::{check, pbs, wrap};
+use crate::pbs_server::Pbs;
+use crate::world::{World, wait_until};
+
+/// A sweep of so many single trials, each of which appends its number to a file in one write.
+fn plan(trials: u32, code: &str, rest: &str) -> String {
+    let numbers: Vec<String> = (0..trials).map(|n| n.to_string()).collect();
+    let grid = format!("[grid]\na = [{}]\n", numbers.join(", "));
+    shell(&format!("echo $HPCSWEEP_TRIAL >>$EVENTS; {code}"), &format!("{rest}{grid}"))
+}
+
+/// Trials that end when the file `go` is there.
+const WAITS: &str = "until [ -e $EVENTS.go ]; do sleep 0.01; done";
+
+/// What was submitted: the range of each array.
+fn ranges(pbs: &Pbs) -> Vec<String> {
+    let jobs = pbs.jobs();
+    let range = |(id, _): &(String, String)| {
+        jobs[id]["array_indices_submitted"].as_str().unwrap().to_owned()
+    };
+    pbs.states().iter().map(range).collect()
+}
+
+/// What a command said, without the sweep's folder.
+#[track_caller]
+fn said(world: &World, args: &[&str]) -> String {
+    world.run(args).whole()
+}
+
+#[test]
+fn two_pilots_are_one_array_and_share_the_trials() {
+    let pbs = pbs();
+    // Nothing ends before both agents have begun something.
+    let both = "echo >$EVENTS.$PPID; until [ $(ls $EVENTS.* | wc -l) -ge 2 ]; do sleep 0.01; done";
+    let ran = pbs.submit(&plan(12, both, ""), &["--pull", "--workers", "2", "--slots", "2"]);
+    assert_eq!(
+        ran.whole(),
+        "\
+s: 12 trials in 12 units for agents
+array 1: 2 pilots as job 0[].pbshead
+s: 2 pilots of 2 slots submitted (3 scheduler calls)
+jobs: 0[].pbshead
+results: $WORLD/results/s
+next: hpcsweep status
+exit code 0
+"
+    );
+    check(&pbs, 12);
+    assert_eq!(ranges(&pbs), ["0-1"]);
+    let jobs: BTreeSet<String> = pbs.world.column("job").into_iter().collect();
+    assert_eq!(jobs.into_iter().collect::<Vec<_>>(), ["\"0[0].pbshead\"", "\"0[1].pbshead\""]);
+    let job = &pbs.jobs()["0[].pbshead"];
+    assert_eq!(job["Resource_List"]["select"], "1:ncpus=2:mpiprocs=1:ompthreads=2");
+    let logs = pbs.world.files("results/s/logs/jobs");
+    assert_eq!(logs, ["0001/0.log", "0001/1.log"]);
+    let again = pbs.again(&["--pull"]);
+    assert_eq!(
+        again.whole(),
+        "\
+s: nothing left to run (2 scheduler calls)
+results: $WORLD/results/s
+next: hpcsweep status
+exit code 0
+"
+    );
+}
+
+#[test]
+fn a_plan_may_say_it_and_pilots_that_wait_or_run_are_enough() {
+    let mut pbs = pbs();
+    pbs.set("scheduling", false);
+    pbs.set("max_array_size", 3);
+    let rest = "[schedule]\nmode = \"pull\"\n[pull]\nworkers = 3\nslots = 2\n";
+    pbs.submit(&plan(5, WAITS, rest), &[]).ok();
+    assert_eq!(ranges(&pbs), ["0-2"]);
+    assert_eq!(pbs.standings(), ["queued: for a pilot job"; 5]);
+    let status = pbs.world.run(&["status"]);
+    assert!(
+        status.out.contains("seen by: qstat; pilot job 0[].pbshead: 3 queued\n"),
+        "{}",
+        status.whole()
+    );
+    let there = "\
+s: no pilots are needed, there are some (3 scheduler calls)
+pilot job 0[].pbshead: 3 queued
+results: $WORLD/results/s
+next: hpcsweep status
+exit code 0
+";
+    assert_eq!(pbs.again(&[]).whole(), there);
+    pbs.set("scheduling", true);
+    wait_until("all trials run", || pbs.standings() == ["running"; 5]);
+    let status = pbs.world.run(&["status"]);
+    let seen = "seen by: qstat; 3 agents at work; pilot job 0[].pbshead: 3 running\n";
+    assert!(status.out.contains(seen), "{}", status.whole());
+    // A plan that has grown brings its trials to those that are there.
+    let ran = pbs.submit(&plan(7, WAITS, rest), &[]);
+    assert!(
+        ran.err.starts_with("s: 2 trials in 2 units for agents\ns: no pilots are needed"),
+        "{}",
+        ran.whole()
+    );
+    pbs.world.write("events.go", "");
+    check(&pbs, 7);
+    assert_eq!(ranges(&pbs), ["0-2"]);
+}
+
+#[test]
+fn killed_before_or_after_qsub_the_pilots_are_there_once() {
+    for before in [true, false] {
+        let pbs = pbs();
+        let kill =
+            if before { "kill -9 $PPID; exit 1" } else { "real \"$@\"; kill -9 $PPID; exit 1" };
+        wrap(
+            &pbs.world,
+            "qsub",
+            &format!("[ -e $EVENTS.again ] || {{ echo >$EVENTS.again; {kill}; }}\nreal \"$@\""),
+        );
+        let asked = ["--pull", "--workers", "2"];
+        assert_eq!(pbs.submit(&plan(4, WAITS, ""), &asked).code, 137);
+        let ran = pbs.again(&asked);
+        let start = "array 1: an earlier call has no answer; looking for it\n";
+        let rest = if before {
+            "array 2: 2 pilots as job 0[].pbshead\ns: 2 pilots submitted (5 scheduler calls)\n"
+        } else {
+            "array 1: it is job 0[].pbshead\ns: 2 pilots submitted (4 scheduler calls)\n"
+        };
+        let text: String = ran
+            .err
+            .lines()
+            .filter(|l| !l.starts_with("not there yet"))
+            .map(|l| format!("{l}\n"))
+            .collect();
+        assert!(text.starts_with(&format!("{start}{rest}")), "{}", ran.whole());
+        pbs.world.write("events.go", "");
+        check(&pbs, 4);
+        assert_eq!(ranges(&pbs), ["0-1"]);
+    }
+}
+
+#[test]
+fn cancelled_pilots_leave_and_come_back_when_they_are_asked_for() {
+    let mut pbs = pbs();
+    pbs.set("kill_delay", 30);
+    pbs.submit(&plan(4, WAITS, ""), &["--pull", "--workers", "2", "--slots", "1"]).ok();
+    wait_until("both are at it", || pbs.world.read("events").lines().count() == 2);
+    let one = said(&pbs.world, &["cancel", "--trial", "1"]);
+    assert_eq!(
+        one,
+        "\
+error: agents share the trials of s: trial 1 is no job
+hint: name no trial to cancel all of it, or submit a plan without the trial
+exit code 2
+"
+    );
+    assert_eq!(said(&pbs.world, &["cancel"]), "s: cancelled 2 pilots: 0[].pbshead\nexit code 0\n");
+    pbs.wait_idle();
+    let user = hpcsweep::host::vars::user_name();
+    assert_eq!(pbs.standings(), vec![format!("queued: halted: cancelled by {user}"); 4]);
+    let again = "s: nothing of it is in a scheduler's hands\nexit code 0\n";
+    assert_eq!(said(&pbs.world, &["cancel"]), again);
+    pbs.world.write("events.go", "");
+    let ran = pbs.again(&["--pull", "--workers", "1"]);
+    assert!(
+        ran.err.starts_with(&format!(
+            "array 2: 1 pilot as job 1[].pbshead\ns: it was halted (cancelled by {user}) and goes on\ns: 1 pilot submitted"
+        )),
+        "{}",
+        ran.whole()
+    );
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done"; 4]);
+}
+
+#[test]
+fn agents_that_were_started_by_hand_hear_of_a_cancelling() {
+    let pbs = pbs();
+    pbs.world.write("plan.toml", &plan(4, WAITS, ""));
+    let agent = pbs.world.start(&["worker", "--pull", "plan.toml", "--slots", "1"]);
+    wait_until("it is at it", || pbs.world.read("events").lines().count() == 1);
+    let expected = "s: cancelled: agents end what they run and take no more of it\nexit code 0\n";
+    assert_eq!(said(&pbs.world, &["cancel"]), expected);
+    pbs.world.write("events.go", "");
+    let ran = agent.end(&pbs.world);
+    assert!(ran.err.contains("it left: the sweep was halted: cancelled by "), "{}", ran.whole());
+    assert_eq!(pbs.world.read("events"), "0\n");
+}
+
+#[test]
+fn waiting_pilots_can_be_held_and_let_go() {
+    let mut pbs = pbs();
+    pbs.set("scheduling", false);
+    pbs.submit(&plan(4, "", ""), &["--pull", "--workers", "2"]).ok();
+    assert_eq!(said(&pbs.world, &["hold"]), "s: held 2 pilots: 0[].pbshead\nexit code 0\n");
+    assert_eq!(said(&pbs.world, &["hold"]), "s: nothing of it waits in a queue\nexit code 0\n");
+    pbs.set("scheduling", true);
+    assert_eq!(said(&pbs.world, &["release"]), "s: released 2 pilots: 0[].pbshead\nexit code 0\n");
+    check(&pbs, 4);
+}
+
+#[test]
+fn what_failed_is_dealt_again_to_new_pilots() {
+    let pbs = pbs();
+    let code = "[ $HPCSWEEP_TRIAL != 1 ] || [ -e $EVENTS.go ]";
+    pbs.submit(&plan(3, code, ""), &["--pull", "--workers", "2", "--slots", "1"]).ok();
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done", "failed: exit code 1", "done"]);
+    pbs.world.write("events.go", "");
+    let ran = pbs.again(&["--pull", "--workers", "2", "--retry"]);
+    let expected = "s: 1 trial in 1 unit for agents\narray 2: 1 pilot as job 1[].pbshead\n";
+    assert!(ran.err.starts_with(expected), "{}", ran.whole());
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done"; 3]);
+    // With nothing left the plan may be submitted otherwise.
+    assert!(pbs.again(&[]).err.contains("nothing new to submit"));
+}
+
+#[test]
+fn a_pilot_that_was_deleted_leaves_its_trials_to_the_others() {
+    let mut pbs = pbs();
+    // Time to say goodbye, however busy the machine is.
+    pbs.set("kill_delay", 30);
+    pbs.submit(&plan(6, WAITS, ""), &["--pull", "--workers", "2", "--slots", "1"]).ok();
+    wait_until("both are at it", || pbs.world.read("events").lines().count() == 2);
+    pbs.world.call("qdel", &["0[0].pbshead"]);
+    wait_until("it is gone", || pbs.jobs()["0[0].pbshead"]["job_state"] != "R");
+    pbs.world.write("events.go", "");
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done"; 6]);
+    // One of them began twice.
+    assert_eq!(pbs.world.read("events").lines().count(), 7);
+}
+
+#[test]
+fn the_plan_shows_them() {
+    let pbs = pbs();
+    let rest = "[schedule]\nmode = \"pull\"\n[pull]\nworkers = 4\nslots = 8\nwalltime = \"2h\"\n";
+    pbs.world.write("plan.toml", &plan(100, "", rest));
+    let ran = pbs.again(&["--dry-run"]);
+    let shown = ran.ok().split_once("array  block").unwrap().1;
+    assert_eq!(
+        format!("array  block{}", shown.replace(&pbs.world.text_path(""), "$WORLD/")),
+        "\
+array  block  link  pilots  after  request
+    1      0     0       4  -      nodes=1 ranks=1 cpus_per_rank=8 walltime=02:00:00
+
+directives of array 1:
+  #PBS -N 's.<token>.1'
+  #PBS -J 0-3
+  #PBS -l select=1:ncpus=8:mpiprocs=1:ompthreads=8
+  #PBS -l walltime=02:00:00
+  #PBS -W umask=022
+  #PBS -j oe
+  #PBS -k oed
+  #PBS -o '$WORLD/results/s/logs/jobs/0001/^array_index^.log'
+  #PBS -m n
+  #PBS -r y
+
+scheduler calls to submit: 3 (1 of qsub, 4 pilots of 8 slots)
+core-hours asked for: 64.00
+GPU-hours asked for: 0.00
+this is by the site profile alone: `submit` asks the server and its queues, which may allow less
+"
+    );
+    assert!(!pbs.world.exists("results"));
+}
+
+#[test]
+fn with_local_an_agent_runs_here_and_shows_the_results() {
+    let pbs = pbs();
+    pbs.world.write("plan.toml", &plan(3, "[ $HPCSWEEP_TRIAL != 1 ]", ""));
+    let ran = pbs.world.run(&["submit", "plan.toml", "--pull", "--local", "--slots", "2"]);
+    assert_eq!(ran.code, 1, "{}", ran.whole());
+    assert!(ran.err.starts_with("s: 3 trials in 3 units for agents\nagent "), "{}", ran.whole());
+    assert!(
+        ran.err.contains("agent: 2 done, 1 failed\nresults: $WORLD/results/s\n"),
+        "{}",
+        ran.whole()
+    );
+    assert!(ran.out.contains("failed"), "{}", ran.whole());
+    assert_eq!(pbs.standings(), ["done", "failed: exit code 1", "done"]);
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    let pbs = pbs();
+    let refused = |rest: &str, args: &[&str], expected: &str| {
+        pbs.world.write("plan.toml", &plan(3, "", rest));
+        let ran = pbs.again(args);
+        assert_eq!((ran.code, ran.err.as_str()), (2, expected));
+        assert!(!pbs.world.exists("results"), "{expected}");
+    };
+    refused(
+        "",
+        &["--workers", "2"],
+        "error: `--workers` belongs to pull mode\nhint: add `--pull`, or write `mode = \"pull\"` under `[schedule]`\n",
+    );
+    refused(
+        "[schedule]\npack = 2\n",
+        &["--pull"],
+        "error: agents take trials one by one: `pack` belongs to arrays\nhint: leave `pack` out under `[schedule]`, or `--pull` here\n",
+    );
+    pbs.site("[caps]\nmax_walltime = \"1h\"\n");
+    pbs.world.write("plan.toml", &plan(3, "", "[pull]\nwalltime = \"2h\"\n"));
+    let ran = pbs.again(&["--pull"]);
+    assert!(
+        ran.err.starts_with("error: this site allows 01:00:00 of walltime a trial, not 02:00:00\n"),
+        "{}",
+        ran.whole()
+    );
+    assert!(!pbs.world.exists("results"));
+}

@@ -1,0 +1,421 @@
+//! Agents: each trial runs once, in the order of its chain, by whoever takes it; what leaves, dies or
+//! sleeps is made up for by the others. Long because every claim needs a sweep, agents and a look at both.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::world::{Ran, Started, World, wait_until};
+
+/// A plan whose trials run this shell code; `more` is further TOML, tables included.
+fn plan(code: &str, more: &str) -> String {
+    let code = Value::from(code).to_string();
+    format!("version = 1\n[sweep]\nname = \"p\"\n[run]\ncommand = [\"sh\", \"-c\", {code}]\n{more}")
+}
+
+/// An axis `i` with this many values.
+fn axis(n: usize) -> String {
+    let values: Vec<String> = (0..n).map(|i| i.to_string()).collect();
+    format!("[grid]\ni = [{}]\n", values.join(", "))
+}
+
+impl World {
+    /// Starts an agent with these slots and waits until it has joined.
+    fn agent(&self, args: &[&str]) -> Started {
+        let before = self.files("results/p/agents").len();
+        let agent = self.start(&[&["worker", "--pull", "plan.toml"], args].concat());
+        wait_until("the agent has joined", || self.files("results/p/agents").len() > before);
+        agent
+    }
+
+    /// How often each trial wrote this word to the file `events`.
+    fn events(&self, word: &str) -> BTreeMap<String, u32> {
+        let mut counts = BTreeMap::new();
+        let text = if self.exists("events") { self.read("events") } else { String::new() };
+        for line in text.lines() {
+            if let Some(trial) = line.strip_prefix(word) {
+                *counts.entry(trial.trim().to_owned()).or_default() += 1;
+            }
+        }
+        counts
+    }
+
+    /// The states of all trials with their numbers, as `status --json` counts them.
+    fn counts(&self) -> String {
+        self.status()["counts"].to_string()
+    }
+}
+
+const SAYS: &str = "echo begin $HPCSWEEP_TRIAL >>events; echo out $HPCSWEEP_TRIAL";
+
+#[test]
+fn agents_share_a_sweep_that_one_of_them_laid_down() {
+    let world = World::new();
+    world.write("plan.toml", &plan(SAYS, &axis(200)));
+    let all: Vec<Started> =
+        (0..24).map(|_| world.start(&["worker", "--pull", "plan.toml", "--slots", "1"])).collect();
+    for agent in all {
+        let ran = agent.end(&world);
+        assert_eq!(ran.code, 0, "{}", ran.whole());
+    }
+    let events = world.events("begin");
+    assert_eq!((events.len(), events.values().sum::<u32>()), (200, 200));
+    assert_eq!(world.counts(), r#"{"done":200}"#);
+    assert_eq!(world.run(&["logs", "17"]).ok(), "out 17\n");
+    // A later agent finds nothing to do.
+    let late = world.run(&["worker", "--pull", "results/p"]);
+    assert!(late.err.ends_with("agent: no trial ended here\n"), "{}", late.whole());
+    assert_eq!(late.code, 0);
+    // Two files an agent and slot, and a handful for the sweep.
+    let agents = world.files("results/p/agents").len();
+    assert!(agents <= 25 * 2, "{agents}");
+    assert_eq!(world.files("results/p/records"), [""; 0]);
+}
+
+#[test]
+fn chains_keep_their_order_and_stop_at_a_failure() {
+    let world = World::new();
+    let code = "echo $HPCSWEEP_CHAIN $HPCSWEEP_LINK >>events; [ $HPCSWEEP_PARAM_X != 2 ] || exit 3";
+    let more = "[schedule]\nchain_along = \"k\"\n[grid]\nx = [1, 2, 3, 4, 5, 6]\nk = [1, 2, 3]\n";
+    world.write("plan.toml", &plan(code, more));
+    let other = world.start(&["worker", "--pull", "plan.toml", "--slots", "2"]);
+    let ran = world.run(&["worker", "--pull", "plan.toml", "--slots", "2"]);
+    let codes = [ran.code, other.end(&world).code];
+    assert!(codes.contains(&1), "{codes:?}");
+    let mut links: BTreeMap<String, String> = BTreeMap::new();
+    for line in world.read("events").lines() {
+        let (chain, link) = line.split_once(' ').unwrap();
+        links.entry(chain.to_owned()).or_default().push_str(link);
+    }
+    let order: Vec<&str> = links.values().map(String::as_str).collect();
+    assert_eq!(order, ["012", "0", "012", "012", "012", "012"]);
+    assert_eq!(world.counts(), r#"{"done":15,"failed":1,"skipped":2}"#);
+}
+
+/// A sweep of six whose trial 2 waits for the file `go`, with an agent in the middle of it.
+fn waiting(world: &World, more: &str) -> Started {
+    let code = "echo begin $HPCSWEEP_TRIAL >>events
+        if [ $HPCSWEEP_TRIAL = 2 ]; then while [ ! -e go ]; do sleep 0.01; done; fi
+        echo end $HPCSWEEP_TRIAL >>events";
+    let more = format!("{more}\n{}", axis(6));
+    world.write("plan.toml", &plan(code, &more));
+    let agent = world.agent(&["--slots", "1"]);
+    wait_until("trial 2 runs", || world.events("begin").contains_key("2"));
+    agent
+}
+
+const SHORT: &str = "[pull]\nlease = 0.6\n";
+
+#[test]
+fn the_trials_of_an_agent_that_was_killed_run_again_after_its_lease() {
+    let world = World::new();
+    let agent = waiting(&world, SHORT);
+    agent.signal(Signal::SIGKILL);
+    agent.end(&world);
+    world.write("go", "");
+    let ran = world.run(&["worker", "--pull", "results/p", "--slots", "2"]);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
+    let begun: Vec<u32> = world.events("begin").into_values().collect();
+    assert_eq!(begun, [1, 1, 2, 1, 1, 1]);
+    assert_eq!(world.counts(), r#"{"done":6}"#);
+    assert_eq!(world.column("attempts"), ["1", "1", "2", "1", "1", "1"]);
+}
+
+#[test]
+fn an_agent_that_slept_for_longer_than_its_lease_cannot_commit() {
+    let world = World::new();
+    let agent = waiting(&world, SHORT);
+    agent.signal(Signal::SIGSTOP);
+    let other = world.start(&["worker", "--pull", "results/p", "--slots", "1"]);
+    wait_until("another has begun trial 2", || world.events("begin").get("2") == Some(&2));
+    // Both programs end; the first agent wakes up and finds one of them.
+    world.write("go", "");
+    wait_until("both have ended", || world.events("end").get("2") == Some(&2));
+    agent.signal(Signal::SIGCONT);
+    let ran = agent.end(&world);
+    assert!(ran.err.contains("others have taken this agent for dead"), "{}", ran.whole());
+    assert_eq!((ran.code, other.end(&world).code), (0, 0));
+    assert_eq!(world.counts(), r#"{"done":6}"#);
+    let ends = world.run(&["collect", "--format", "jsonl"]);
+    assert_eq!(ends.ok().lines().count(), 6);
+}
+
+#[test]
+fn an_agent_that_is_told_to_go_gives_back_what_it_has() {
+    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130), (Signal::SIGUSR2, 140)] {
+        let world = World::new();
+        // Trial 2 writes its progress when it is told, and goes on from there.
+        let code_of_trial = "mkdir -p $HPCSWEEP_CHECKPOINT_DIR
+            if [ $HPCSWEEP_TRIAL = 2 ] && [ ! -e $HPCSWEEP_CHECKPOINT_DIR/c ]; then
+              trap 'echo saved >$HPCSWEEP_CHECKPOINT_DIR/c; exit 9' TERM
+              echo begin $HPCSWEEP_TRIAL >>events
+              while :; do sleep 0.01; done
+            fi; [ ! -e $HPCSWEEP_CHECKPOINT_DIR/c ] || echo resumed $HPCSWEEP_TRIAL >>events";
+        world.write("plan.toml", &plan(code_of_trial, &axis(6)));
+        let agent = world.agent(&["--slots", "1"]);
+        wait_until("trial 2 runs", || world.events("begin").contains_key("2"));
+        agent.signal(signal);
+        let ran = agent.end(&world);
+        assert_eq!(ran.code, code, "{}", ran.whole());
+        assert_eq!(world.counts(), r#"{"done":2,"queued":4}"#, "{signal}");
+        let ran = world.run(&["worker", "--pull", "results/p"]);
+        assert_eq!(ran.code, 0, "{}", ran.whole());
+        assert_eq!(world.events("resumed"), BTreeMap::from([("2".to_owned(), 1)]));
+        assert_eq!(world.counts(), r#"{"done":6}"#);
+    }
+}
+
+#[test]
+fn a_trial_that_fails_is_tried_again_after_the_others() {
+    let world = World::new();
+    let code = "echo begin $HPCSWEEP_TRIAL >>events
+        [ $HPCSWEEP_TRIAL != 1 ] || [ $HPCSWEEP_ATTEMPT = 3 ] || exit 5";
+    let more = format!("attempts = 3\n[pull]\nbackoff = 0.05\n{}", axis(5));
+    world.write("plan.toml", &plan(code, &more));
+    let ran = world.run(&["worker", "--pull", "plan.toml", "--slots", "1"]);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
+    assert_eq!(world.events("begin").into_values().collect::<Vec<_>>(), [1, 3, 1, 1, 1]);
+    assert_eq!(world.column("attempts"), ["1", "3", "1", "1", "1"]);
+    assert_eq!(world.counts(), r#"{"done":5}"#);
+}
+
+#[test]
+fn trials_that_always_fail_take_nobody_with_them() {
+    let world = World::new();
+    let code = "case $HPCSWEEP_TRIAL in *7) kill -9 $$;; esac";
+    world.write("plan.toml", &plan(code, &axis(100)));
+    let ran = world.run(&["worker", "--pull", "plan.toml", "--slots", "1"]);
+    assert_eq!(ran.code, 1, "{}", ran.whole());
+    assert_eq!(world.counts(), r#"{"done":90,"failed":10}"#);
+    assert!(ran.err.ends_with("agent: 90 done, 10 failed\n"), "{}", ran.whole());
+    // What has failed is dealt again when it is asked for.
+    world.write(
+        "plan.toml",
+        &plan("true", &axis(100)).replace(
+            "\"sh\", \"-c\", \"true\"",
+            "\"sh\", \"-c\", \"case $HPCSWEEP_TRIAL in *7) kill -9 $$;; esac\"",
+        ),
+    );
+    let ran = world.run(&["worker", "--pull", "plan.toml", "--retry", "--slots", "1"]);
+    assert!(ran.err.contains("10 trials in 10 units"), "{}", ran.whole());
+}
+
+#[test]
+fn a_machine_that_cannot_run_trials_leaves_and_says_so() {
+    let world = World::new();
+    let text = plan("true", &axis(20)).replace("\"sh\"", "\"no-such-program\"");
+    world.write("plan.toml", &text);
+    let ran = world.run(&["worker", "--pull", "plan.toml", "--slots", "1"]);
+    assert_eq!(ran.code, 4, "{}", ran.whole());
+    let last = ran.err.lines().last().unwrap();
+    let expected = "it left: 5 faults of this machine, the last: cannot start `no-such-program`: no such file or directory";
+    assert!(last.contains(expected), "{}", ran.whole());
+    // Nothing is held against the trials yet.
+    assert_eq!(world.counts(), r#"{"queued":20}"#);
+}
+
+#[test]
+fn a_sweep_of_which_nearly_everything_fails_halts() {
+    let world = World::new();
+    world.write("plan.toml", &plan("exit 1", &axis(100)));
+    let ran = world.run(&["worker", "--pull", "plan.toml", "--slots", "1"]);
+    assert_eq!(ran.code, 1, "{}", ran.whole());
+    let expected = "it left: the sweep was halted: 20 of the last 20 trials failed";
+    assert!(ran.err.lines().last().unwrap().ends_with(expected), "{}", ran.whole());
+    let status = world.run(&["status"]);
+    assert!(status.out.contains("halted: 20 of the last 20 trials failed"), "{}", status.whole());
+    let late = world.run(&["worker", "--pull", "results/p"]);
+    assert!(late.err.contains("halted"), "{}", late.whole());
+    // Who comes with the plan lets it go on.
+    let ran = world.run(&["worker", "--pull", "plan.toml", "--slots", "1"]);
+    assert_eq!(ran.code, 1, "{}", ran.whole());
+    assert_eq!(world.counts(), r#"{"failed":40,"queued":60}"#);
+}
+
+#[test]
+fn an_idle_slot_runs_a_copy_of_what_takes_too_long() {
+    let world = World::new();
+    // The first run of trial 0 never ends; a second one ends at once.
+    let code = "if [ $HPCSWEEP_TRIAL = 0 ] && mkdir first 2>/dev/null; then sleep 1000; fi; echo $HPCSWEEP_TRIAL $HPCSWEEP_SLOT >>events";
+    let more = format!("[pull]\nrepeatable = true\n{}", axis(8));
+    world.write("plan.toml", &plan(code, &more));
+    let slow = world.agent(&["--slots", "1"]);
+    wait_until("the slow one is at it", || world.exists("first"));
+    let ran = world.run(&["worker", "--pull", "results/p", "--slots", "1"]);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
+    assert_eq!(slow.end(&world).code, 0);
+    assert_eq!(world.counts(), r#"{"done":8}"#);
+    assert_eq!(world.read("events").lines().count(), 8);
+}
+
+#[test]
+fn equal_trials_are_not_copied() {
+    let world = World::new();
+    let code = "echo begin $HPCSWEEP_TRIAL >>events; sleep 0.2";
+    let more = format!("[pull]\nrepeatable = true\nstraggler = 4\n{}", axis(16));
+    world.write("plan.toml", &plan(code, &more));
+    let all: Vec<Started> =
+        (0..4).map(|_| world.start(&["worker", "--pull", "plan.toml", "--slots", "1"])).collect();
+    for agent in all {
+        assert_eq!(agent.end(&world).code, 0);
+    }
+    assert_eq!(world.events("begin").values().sum::<u32>(), 16);
+}
+
+#[test]
+fn an_agent_begins_nothing_that_its_allocation_would_cut_off() {
+    let world = World::new();
+    let more = format!("[pull]\ntime_request = \"1h\"\n{}", axis(4));
+    world.write("plan.toml", &plan(SAYS, &more));
+    let ran = world.run(&["worker", "--pull", "plan.toml", "--time-left", "30m"]);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
+    let expected =
+        "agent: no trial ended here; it left: too little time is left for another trial\n";
+    assert!(ran.err.ends_with(expected), "{}", ran.whole());
+    assert_eq!(world.counts(), r#"{"queued":4}"#);
+    let ran = world.run(&["worker", "--pull", "plan.toml", "--time-left", "2h"]);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
+    assert_eq!(world.counts(), r#"{"done":4}"#);
+}
+
+#[test]
+fn a_walltime_is_kept_and_what_a_trial_leaves_behind_ends_with_it() {
+    let world = World::new();
+    let code = "setsid sleep 1000 & echo $! >>pids; [ $HPCSWEEP_TRIAL = 0 ] || sleep 1000";
+    let more = format!("[resources]\nwalltime = \"1s\"\n{}", axis(2));
+    world.write("plan.toml", &plan(code, &more));
+    let ran = world.run(&["worker", "--pull", "plan.toml", "--slots", "2"]);
+    assert_eq!(ran.code, 1, "{}", ran.whole());
+    assert_eq!(world.counts(), r#"{"done":1,"timeout":1}"#);
+    for pid in world.read("pids").lines() {
+        assert!(!fs::exists(format!("/proc/{pid}")).unwrap(), "{pid} still runs");
+    }
+}
+
+#[test]
+fn slots_have_cores_of_their_own() {
+    let world = World::new();
+    let code = "taskset -cp $$ | sed 's/.*: //' >>cores; sleep 0.3";
+    world.write("plan.toml", &plan(code, &axis(4)));
+    let ran: Ran = world.run(&["worker", "--pull", "plan.toml"]);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
+    let text = world.read("cores");
+    let mut cores: Vec<&str> = text.lines().collect();
+    cores.sort_unstable();
+    cores.dedup();
+    let all = std::thread::available_parallelism().unwrap().get();
+    assert_eq!(cores.len(), all.min(4), "{text}");
+    assert!(cores.iter().all(|core| core.parse::<u32>().is_ok()), "{text}");
+}
+
+#[test]
+fn a_plan_that_grew_brings_its_new_trials_alone() {
+    let world = World::new();
+    world.write("plan.toml", &plan(SAYS, &axis(3)));
+    assert_eq!(world.run(&["worker", "--pull", "plan.toml"]).code, 0);
+    world.write("plan.toml", &plan(SAYS, &axis(5)));
+    let ran = world.run(&["worker", "--pull", "plan.toml"]);
+    assert!(ran.err.starts_with("p: 2 trials in 2 units for agents\n"), "{}", ran.whole());
+    assert_eq!(world.events("begin").into_values().collect::<Vec<_>>(), [1; 5]);
+    // Others may have it once agents have not.
+    assert_eq!(world.local(&plan(SAYS, &axis(6)), &[]).code, 0);
+    assert_eq!(world.events("begin").into_values().collect::<Vec<_>>(), [1; 6]);
+}
+
+#[test]
+fn what_agents_cannot_run_is_refused() {
+    let world = World::new();
+    world.write("plan.toml", &plan("true", &format!("[resources]\nranks = 2\n{}", axis(2))));
+    let expected = "error: trial 0 asks for 2 ranks, and agents run trials of one
+hint: submit the plan as arrays: leave out `mode = \"pull\"` and `--pull`
+exit code 2
+";
+    assert_eq!(world.run(&["worker", "--pull", "plan.toml"]).whole(), expected);
+    assert!(!world.exists("results"));
+    world.write("plan.toml", &plan("true", &axis(2)));
+    let held = waiting(&world, "");
+    let ran = world.run(&["submit", "plan.toml", "--local"]);
+    assert_eq!(ran.code, 2, "{}", ran.whole());
+    assert!(ran.err.starts_with("error: agents have trials of this sweep that have not ended\n"));
+    drop(held);
+}
+
+#[test]
+fn hooks_are_called_once_for_each_trial_and_nobody_waits_for_them() {
+    let world = World::new();
+    let code = "echo said $HPCSWEEP_TRIAL; [ $HPCSWEEP_TRIAL != 2 ] || exit 3";
+    let hook = |word: &str| {
+        let code = format!(
+            "sleep 0.1; echo {word} $HPCSWEEP_TRIAL ${{HPCSWEEP_EXIT_CODE}} $HPCSWEEP_LOG_TAIL >>rung"
+        );
+        format!("[\"sh\", \"-c\", {}]", Value::from(code))
+    };
+    let more = format!("[hooks]\nfinish = {}\nerror = {}\n{}", hook("ok"), hook("bad"), axis(4));
+    world.write("plan.toml", &plan(code, &more));
+    let ran = world.run(&["worker", "--pull", "plan.toml", "--slots", "2"]);
+    assert_eq!(ran.code, 1, "{}", ran.whole());
+    let text = world.read("rung");
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["bad 2 3 said 2", "ok 0 0 said 0", "ok 1 0 said 1", "ok 3 0 said 3"]);
+}
+
+#[test]
+fn a_longer_walltime_reaches_trials_that_were_dealt() {
+    let world = World::new();
+    let with = |limit: &str| {
+        plan("sleep 1.5", &format!("[resources]\nwalltime = \"{limit}\"\n{}", axis(1)))
+    };
+    world.write("plan.toml", &with("1s"));
+    assert_eq!(world.run(&["worker", "--pull", "plan.toml"]).code, 1);
+    assert_eq!(world.counts(), r#"{"timeout":1}"#);
+    world.write("plan.toml", &with("1h"));
+    let ran = world.run(&["worker", "--pull", "plan.toml", "--retry"]);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
+    assert_eq!(world.counts(), r#"{"done":1}"#);
+}
+
+#[test]
+fn a_trial_that_was_signalled_together_with_its_agent_has_not_failed() {
+    let world = World::new();
+    let agent = waiting(&world, "");
+    // As a scheduler does: every process of the job, the program first.
+    let me = agent.pid();
+    let list = fs::read_to_string(format!("/proc/{me}/task/{me}/children")).unwrap();
+    for pid in list.split_whitespace() {
+        let pid = nix::unistd::Pid::from_raw(pid.parse().unwrap());
+        nix::sys::signal::kill(pid, Signal::SIGTERM).unwrap();
+    }
+    agent.signal(Signal::SIGTERM);
+    let ran = agent.end(&world);
+    assert_eq!(ran.code, 143, "{}", ran.whole());
+    assert_eq!(world.counts(), r#"{"done":2,"queued":4}"#);
+}
+
+#[test]
+fn slots_of_all_agents_on_a_host_have_devices_of_their_own() {
+    let world = crate::gpus::idle(4);
+    let code = "echo $CUDA_VISIBLE_DEVICES >>devices; while [ ! -e go ]; do sleep 0.01; done";
+    let more = format!("[resources]\ngpus_per_rank = 1\n{}", axis(8));
+    world.write("plan.toml", &plan(code, &more));
+    let first = world.agent(&["--slots", "3"]);
+    let lines = || if world.exists("devices") { world.read("devices").lines().count() } else { 0 };
+    wait_until("three run", || lines() == 3);
+    // One device is left for whoever comes next.
+    let second = world.agent(&["--slots", "3"]);
+    wait_until("four run", || lines() == 4);
+    let text = world.read("devices");
+    let mut devices: Vec<&str> = text.lines().collect();
+    devices.sort_unstable();
+    assert_eq!(devices, ["GPU-0", "GPU-1", "GPU-2", "GPU-3"]);
+    let third = world.run(&["worker", "--pull", "results/p"]);
+    assert_eq!(third.code, 4, "{}", third.whole());
+    assert!(third.err.starts_with("error: no GPU can be had"), "{}", third.whole());
+    world.write("go", "");
+    for agent in [first, second] {
+        assert_eq!(agent.end(&world).code, 0);
+    }
+    assert_eq!(world.counts(), r#"{"done":8}"#);
+}

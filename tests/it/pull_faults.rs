@@ -1,0 +1,438 @@
+//! What agents meet besides trials: killed while they lay a plan down, full disks, a results tree that is away
+//! for a while, clocks that jump, trials that take their agent with them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::kill::{Dice, in_own_mounts};
+use crate::pull_fire::rounds;
+use crate::world::{PROGRAM, Ran, Started, World, wait_until};
+
+/// A plan of trials 0 to `n - 1` that run this shell code; `more` is further TOML.
+fn plan(code: &str, n: usize, more: &str) -> String {
+    let (code, numbers) = (Value::from(code), (0..n).map(|i| i.to_string()).collect::<Vec<_>>());
+    let numbers = numbers.join(", ");
+    format!(
+        "version = 1\n[sweep]\nname = \"p\"\n[run]\ncommand = [\"sh\", \"-c\", {code}]\n{more}\n[grid]\ni = [{numbers}]\n"
+    )
+}
+
+const SHORT: &str = "[pull]\nlease = 0.6\n";
+
+/// Each trial writes its number, and waits while there is a file `wait`.
+const SAYS: &str = "echo $HPCSWEEP_TRIAL >>$EVENTS; while [ -e $EVENTS.wait ]; do sleep 0.01; done";
+
+fn world(plan: &str) -> World {
+    let mut world = World::new();
+    world.set("EVENTS", &world.text_path("events"));
+    world.write("events", "");
+    world.write("plan.toml", plan);
+    world
+}
+
+fn start(world: &World, slots: &str) -> Started {
+    world.start(&["worker", "--pull", "plan.toml", "--slots", slots])
+}
+
+/// How often each trial wrote its number.
+fn begun(world: &World) -> BTreeMap<u64, u32> {
+    let mut counts = BTreeMap::new();
+    for line in world.read("events").lines() {
+        *counts.entry(line.parse().unwrap()).or_default() += 1;
+    }
+    counts
+}
+
+fn counts(world: &World) -> String {
+    world.status()["counts"].to_string()
+}
+
+/// How many entries of a kind the ledger has.
+fn entries(world: &World, event: &str) -> usize {
+    let word = format!("\"event\":\"{event}\"");
+    let files = world.files("results/p/claims");
+    files.iter().filter(|f| world.read(&format!("results/p/claims/{f}")).contains(&word)).count()
+}
+
+/// Starts agents one after the other until one has ended by itself; how many were killed.
+fn agents_until_done(world: &World, slots: &str) -> u32 {
+    for killed in 0..20 {
+        let ran = start(world, slots).end(world);
+        if ran.code != 137 {
+            assert!(ran.code <= 1, "{}", ran.whole());
+            return killed;
+        }
+    }
+    panic!("it kills agents for ever: {}", counts(world));
+}
+
+#[test]
+fn a_plan_is_laid_down_whole_or_not_at_all() {
+    const ALL: u64 = 20_000;
+    let more = "[pull]\ntime_request = \"2h\"\n";
+    let world = world(&plan("true", ALL as usize, more));
+    // No time for a trial: the agent lays the plan down and leaves.
+    let args = ["worker", "--pull", "plan.toml", "--time-left", "1h"];
+    let since = Instant::now();
+    world.run(&args).ok();
+    let whole = since.elapsed();
+    let text = world.read("plan.toml");
+    let mut dice = Dice(0x8CB9_2BA7_2F3D_8DD7);
+    let (rounds, mut hits) = (rounds(2), 0);
+    for number in 0..rounds {
+        let name = format!("p{number}");
+        world.write("plan.toml", &text.replace("\"p\"", &format!("\"{name}\"")));
+        let total = |world: &World| {
+            if !world.exists(&format!("results/{name}/sweep.json")) {
+                return None;
+            }
+            let status = world.run(&["status", "--json", "--offline", &format!("results/{name}")]);
+            assert!(status.code <= 1, "{}", status.whole());
+            let status: Value = serde_json::from_str(&status.out).unwrap();
+            status["trials_total"].as_u64()
+        };
+        // The second agent meets what the first has left, and may be killed in the middle of that.
+        for _ in 0..2 {
+            let mut started = world.start(&args);
+            std::thread::sleep(whole.mul_f64(dice.below(1000) as f64 / 1000.0));
+            hits += u64::from(matches!(started.child.try_wait(), Ok(None)));
+            let _ = started.child.kill();
+            started.child.wait().unwrap();
+            let seen = total(&world);
+            assert!([None, Some(0), Some(ALL)].contains(&seen), "{seen:?} trials");
+        }
+        world.run(&args).ok();
+        assert_eq!(total(&world), Some(ALL));
+        let deck: Value =
+            serde_json::from_str(&world.read(&format!("results/{name}/pull/0001.json"))).unwrap();
+        assert_eq!((&deck["count"], &deck["trials"]), (&ALL.into(), &ALL.into()));
+        assert!(!world.exists(&format!("results/{name}/pull/0002.json")));
+        fs::remove_dir_all(world.path(&format!("results/{name}"))).unwrap();
+    }
+    assert!(hits >= rounds, "only {hits} kills hit");
+}
+
+#[test]
+fn many_agents_take_over_the_plan_of_one_that_was_killed() {
+    let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
+    for _ in 0..rounds(2) {
+        let world = world(&plan("echo $HPCSWEEP_TRIAL >>$EVENTS", 200, ""));
+        let mut first = start(&world, "1");
+        std::thread::sleep(Duration::from_millis(dice.below(25)));
+        first.child.kill().unwrap();
+        drop(first);
+        let all: Vec<Started> = (0..24).map(|_| start(&world, "1")).collect();
+        let ran: Vec<Ran> = all.into_iter().map(|agent| agent.end(&world)).collect();
+        for ran in &ran {
+            assert_eq!(ran.code, 0, "{}", ran.whole());
+        }
+        assert_eq!(counts(&world), r#"{"done":200}"#);
+        let decks = world.files("results/p/pull");
+        assert_eq!(decks, ["0001.json", "0001.map"]);
+        // One that was killed in the middle of a trial would have it run again.
+        assert_eq!(begun(&world).len(), 200);
+        assert!(begun(&world).values().sum::<u32>() <= 201, "{:?}", begun(&world));
+    }
+}
+
+#[test]
+fn agents_wait_for_space_on_a_full_disk_and_lose_nothing() {
+    // The first trial fills the disk; its metrics and end have to wait until there is room again.
+    let code = "echo $HPCSWEEP_TRIAL >>$EVENTS
+        [ $HPCSWEEP_TRIAL != 0 ] || dd if=/dev/zero of=results/filler bs=1k count=5000 2>/dev/null
+        for i in $(seq 500); do echo '{\"loss\": 1}'; done >>$HPCSWEEP_METRICS; : >>filled";
+    let world = world(&plan(code, 4, SHORT));
+    fs::create_dir(world.path("results")).unwrap();
+    let script = format!(
+        "set -u; mount -t tmpfs -o size=1m none results || exit 90
+        '{PROGRAM}' worker --pull plan.toml --slots 1 2>first & first=$!
+        until [ -e filled ]; do sleep 0.01; done
+        until grep -q 'no space' first; do sleep 0.01; done
+        sleep 1.5 # more than the lease: a full disk takes no records, but signs of life
+        '{PROGRAM}' worker --pull results/p --slots 1 2>late; echo late: $?
+        cat events; rm results/filler; wait $first; echo first: $?
+        sed -n 's/.*\\(no space left\\|the results tree is back\\).*/\\1/p' first | uniq
+        cat results/p/claims/*/*.json | grep -c expire
+        '{PROGRAM}' collect --steps --format csv results/p | tail -n +2 | sort | uniq -c | tr -s ' '
+        '{PROGRAM}' collect --format jsonl results/p | grep -c '\"attempts\":1,'
+        '{PROGRAM}' status --json results/p | grep -o '\"counts\":[^}}]*}}'"
+    );
+    let Some(ran) = in_own_mounts(&world, &script) else { panic!("no mounts") };
+    let expected = "late: 4\n0\nfirst: 0\nno space left\nthe results tree is back\n0\n \
+        500 0,,1\n 500 1,,1\n 500 2,,1\n 500 3,,1\n4\n\"counts\":{\"done\":4}\n";
+    assert_eq!(ran.out, expected, "{}\n{}", ran.whole(), world.read("first"));
+    let begun: Vec<u32> = begun(&world).into_values().collect();
+    assert_eq!(begun, [1; 4]);
+}
+
+#[test]
+fn a_trial_that_fills_the_disk_with_what_it_prints_takes_nothing_with_it() {
+    let code = "echo $HPCSWEEP_TRIAL >>$EVENTS
+        [ $HPCSWEEP_TRIAL != 1 ] || { : >filled; yes; }";
+    let world = world(&plan(code, 4, SHORT));
+    fs::create_dir(world.path("results")).unwrap();
+    let script = format!(
+        "set -u; mount -t tmpfs -o size=1m none results || exit 90
+        '{PROGRAM}' worker --pull plan.toml --slots 1 2>first & first=$!
+        until grep -q 'no space' first; do sleep 0.01; done
+        for log in results/p/agents/*/*.log; do : >$log; done; wait $first; echo first: $?
+        '{PROGRAM}' status --json results/p | grep -o '\"counts\":[^}}]*}}'"
+    );
+    let Some(ran) = in_own_mounts(&world, &script) else { panic!("no mounts") };
+    let expected = "first: 1\n\"counts\":{\"done\":3,\"failed\":1}\n";
+    assert_eq!(ran.out, expected, "{}\n{}", ran.whole(), world.read("first"));
+    assert_eq!(begun(&world).into_values().collect::<Vec<_>>(), [1; 4]);
+}
+
+#[test]
+fn a_tree_that_is_away_for_a_while_is_waited_for_and_not_made_anew() {
+    // Also where each trial has a folder of its own in it.
+    for folders in ["false", "true"] {
+        let more = format!("{SHORT}folders = {folders}\n");
+        let world = world(&plan(SAYS, 30, &more));
+        world.write("events.wait", "");
+        let agents = [start(&world, "1"), start(&world, "1")];
+        wait_until("both have begun", || begun(&world).len() == 2);
+        // For a moment, for about the lease, for long; trials end meanwhile.
+        for (round, millis) in [30, 600, 2000].into_iter().enumerate() {
+            fs::rename(world.path("results/p"), world.path("results/away")).unwrap();
+            fs::remove_file(world.path("events.wait")).unwrap();
+            let since = Instant::now();
+            let before = begun(&world).len();
+            while since.elapsed() < Duration::from_millis(millis) {
+                std::thread::sleep(Duration::from_millis(5));
+                // Enough has ended to see what becomes of it.
+                if begun(&world).len() >= before + 4 {
+                    world.write("events.wait", "");
+                }
+            }
+            world.write("events.wait", "");
+            assert!(!world.exists("results/p"), "made anew in round {round}");
+            fs::rename(world.path("results/away"), world.path("results/p")).unwrap();
+        }
+        fs::remove_file(world.path("events.wait")).unwrap();
+        for agent in agents {
+            let ran = agent.end(&world);
+            assert_eq!(ran.code, 0, "{}", ran.whole());
+            let last = ran.err.lines().rfind(|line| line.contains("tree"));
+            assert_eq!(last, Some("the results tree is back"), "{}", ran.whole());
+        }
+        assert_eq!(counts(&world), r#"{"done":30}"#);
+        assert_eq!(begun(&world).into_values().collect::<Vec<_>>(), [1; 30]);
+        assert_eq!(entries(&world, "expire"), 0);
+        assert_eq!(world.column("attempts"), ["1"; 30]);
+    }
+}
+
+#[test]
+fn a_tree_that_is_away_when_a_trial_begins_is_not_made_anew_by_its_folder() {
+    // The agent holds trials, and gives no sign of life for ten seconds.
+    let code = "echo $HPCSWEEP_TRIAL >>$EVENTS
+        if [ $HPCSWEEP_TRIAL = 40 ]; then while [ -e $EVENTS.wait ]; do sleep 0.01; done; fi";
+    let world = world(&plan(code, 200, "[pull]\nfolders = true\n"));
+    world.write("events.wait", "");
+    let agent = start(&world, "1");
+    wait_until("it has begun", || begun(&world).contains_key(&40));
+    fs::rename(world.path("results/p"), world.path("results/away")).unwrap();
+    fs::remove_file(world.path("events.wait")).unwrap();
+    std::thread::sleep(Duration::from_millis(700));
+    assert_eq!(world.files("results/p"), [""; 0]);
+    assert!(!world.exists("results/p"));
+    fs::rename(world.path("results/away"), world.path("results/p")).unwrap();
+    let ran = agent.end(&world);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
+    assert_eq!(counts(&world), r#"{"done":200}"#);
+    assert_eq!(begun(&world).into_values().collect::<Vec<_>>(), [1; 200]);
+    assert_eq!(world.column("attempts"), ["1"; 200]);
+}
+
+/// A library that moves the wall clock by as many seconds as a file says, also where a file's times are set.
+const SHIM: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+static long shift(void) {
+    char text[32] = "";
+    const char *name = getenv("CLOCK_SHIFT");
+    int fd = name ? open(name, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0) return 0;
+    if (read(fd, text, sizeof text - 1) < 0) text[0] = 0;
+    close(fd);
+    return atol(text);
+}
+int clock_gettime(clockid_t id, struct timespec *t) {
+    int got = syscall(SYS_clock_gettime, id, t);
+    if (got == 0 && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) t->tv_sec += shift();
+    return got;
+}
+int gettimeofday(struct timeval *t, void *zone) {
+    (void)zone;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    t->tv_sec = now.tv_sec; t->tv_usec = now.tv_nsec / 1000;
+    return 0;
+}
+time_t time(time_t *t) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (t) *t = now.tv_sec;
+    return now.tv_sec;
+}
+int utimensat(int dir, const char *path, const struct timespec times[2], int flags) {
+    struct timespec own[2];
+    if (times && times[0].tv_nsec == UTIME_NOW && times[1].tv_nsec == UTIME_NOW) {
+        clock_gettime(CLOCK_REALTIME, &own[0]);
+        own[1] = own[0];
+        times = own;
+    }
+    return syscall(SYS_utimensat, dir, path, times, flags);
+}
+"#;
+
+#[test]
+fn clocks_that_jump_expire_nobody_and_lose_nothing() {
+    let world = world(&plan(SAYS, 24, SHORT));
+    world.write("shim.c", SHIM);
+    let made = world.call("cc", &["-shared", "-fPIC", "-O1", "-o", "shim.so", "shim.c"]);
+    made.ok();
+    world.write("events.wait", "");
+    world.write("shift", "86400");
+    let mut command = world.command(PROGRAM);
+    command.args(["worker", "--pull", "plan.toml", "--slots", "1"]);
+    command.env("LD_PRELOAD", world.path("shim.so")).env("CLOCK_SHIFT", world.path("shift"));
+    let shifted = Started { child: command.spawn().unwrap() };
+    wait_until("it has begun", || begun(&world).len() == 1);
+    let straight = start(&world, "1");
+    wait_until("both have begun", || begun(&world).len() == 2);
+    for shift in ["-86400", "0", "86400", "-3600", "86400"] {
+        // Aside: a reader must not find half a number.
+        world.write("shift.new", shift);
+        fs::rename(world.path("shift.new"), world.path("shift")).unwrap();
+        std::thread::sleep(Duration::from_millis(350));
+    }
+    fs::remove_file(world.path("events.wait")).unwrap();
+    for agent in [shifted, straight] {
+        let ran = agent.end(&world);
+        assert_eq!(ran.code, 0, "{}", ran.whole());
+    }
+    assert_eq!(counts(&world), r#"{"done":24}"#);
+    assert_eq!(begun(&world).into_values().collect::<Vec<_>>(), [1; 24]);
+    assert_eq!((entries(&world, "join"), entries(&world, "expire")), (2, 0));
+    // The library did move the clock of one of them.
+    let mut days: Vec<f64> = Vec::new();
+    for file in world.files("results/p/agents").iter().filter(|f| f.ends_with("jsonl")) {
+        let text = world.read(&format!("results/p/agents/{file}"));
+        let first: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        days.push((first["time"].as_f64().unwrap() / 86400.0).round());
+    }
+    assert_eq!((days[0] - days[1]).abs(), 1.0, "{days:?}");
+}
+
+#[test]
+fn a_killed_agent_with_a_clock_of_its_own_is_found_out() {
+    let world = world(&plan(SAYS, 6, SHORT));
+    world.write("shim.c", SHIM);
+    world.call("cc", &["-shared", "-fPIC", "-O1", "-o", "shim.so", "shim.c"]).ok();
+    world.write("events.wait", "");
+    world.write("shift", "86400");
+    let mut command = world.command(PROGRAM);
+    command.args(["worker", "--pull", "plan.toml", "--slots", "1"]);
+    command.env("LD_PRELOAD", world.path("shim.so")).env("CLOCK_SHIFT", world.path("shift"));
+    let shifted = Started { child: command.spawn().unwrap() };
+    wait_until("it has begun", || begun(&world).len() == 1);
+    shifted.signal(Signal::SIGKILL);
+    shifted.end(&world);
+    fs::remove_file(world.path("events.wait")).unwrap();
+    let ran = start(&world, "1").end(&world);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
+    assert_eq!(counts(&world), r#"{"done":6}"#);
+    assert_eq!(begun(&world).into_values().sum::<u32>(), 7);
+}
+
+#[test]
+fn an_agent_runs_what_a_plan_brings_that_grew_by_a_little() {
+    let more = "[pull]\ntime_request = \"2h\"\n";
+    let world = world(&plan(SAYS, 6, more));
+    world.write("events.wait", "");
+    let agent = start(&world, "1");
+    wait_until("it has begun", || begun(&world).len() == 1);
+    world.write("plan.toml", &plan(SAYS, 8, more));
+    // Who brings the plan has no time for its trials.
+    let ran = world.run(&["worker", "--pull", "plan.toml", "--time-left", "1h"]);
+    assert!(ran.err.starts_with("p: 2 trials in 2 units for agents\n"), "{}", ran.whole());
+    fs::remove_file(world.path("events.wait")).unwrap();
+    let ran = agent.end(&world);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
+    assert_eq!(begun(&world).into_values().collect::<Vec<_>>(), [1; 8]);
+}
+
+#[test]
+fn a_trial_that_kills_its_agents_is_given_up_and_the_others_are_not() {
+    for slots in ["1", "4"] {
+        // The others are at it when the fatal one strikes, more than once.
+        let code = "echo $HPCSWEEP_TRIAL >>$EVENTS
+            [ $HPCSWEEP_TRIAL != 2 ] || kill -9 $PPID; sleep 0.3";
+        let world = world(&plan(code, 6, SHORT));
+        assert_eq!(agents_until_done(&world, slots), 3);
+        assert_eq!(counts(&world), r#"{"done":5,"failed":1}"#, "{slots} slots");
+        let why = world.status()["trials"][2]["reason"].clone();
+        assert_eq!(why, "its agent or machine was lost 3 times");
+        assert_eq!(begun(&world)[&2], 3);
+    }
+}
+
+#[test]
+fn what_a_trial_leaves_behind_ends_with_it_or_with_its_agent() {
+    // A daemon that keeps the mark of its slot, and one that hides by an empty environment.
+    let code = "echo $HPCSWEEP_TRIAL >>$EVENTS; setsid sleep 1000 & echo $! >>marked
+        env -i setsid sleep 1000 & echo $! >>hidden
+        if [ $HPCSWEEP_TRIAL = 0 ]; then sleep 600 & echo $! >own; wait $!; fi";
+    let world = world(&plan(code, 4, SHORT));
+    let agent = start(&world, "2");
+    wait_until("all have begun", || begun(&world).len() == 4 && world.exists("own"));
+    let pids =
+        |file: &str| -> Vec<String> { world.read(file).lines().map(str::to_owned).collect() };
+    let lives = |pid: &String| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
+    };
+    // Those of the trials that have ended are gone, those of the other slot are not.
+    wait_until("marked ones of ended trials are gone", || {
+        pids("marked").iter().filter(|pid| lives(pid)).count() == 1
+    });
+    assert!(pids("own").iter().all(lives));
+    agent.signal(Signal::SIGTERM);
+    assert_eq!(agent.end(&world).code, 143);
+    for file in ["marked", "own", "hidden"] {
+        wait_until(file, || !pids(file).iter().any(lives));
+    }
+}
+
+#[test]
+fn a_command_that_may_not_be_run_fails_its_trials_and_spares_the_agent() {
+    use std::os::unix::fs::PermissionsExt;
+    let world =
+        world(&plan("", 16, "").replace("[\"sh\", \"-c\", \"\"]", "[\"./tool-{{ i % 2 }}\"]"));
+    // Without a first line that names its interpreter a script is the shell's.
+    for (name, mode) in [("tool-0", 0o644), ("tool-1", 0o755)] {
+        world.write(name, "echo $HPCSWEEP_TRIAL >>$EVENTS\n");
+        fs::set_permissions(world.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let ran = start(&world, "1").end(&world);
+    assert_eq!(ran.code, 1, "{}", ran.whole());
+    assert!(ran.err.ends_with("agent: 8 done, 8 failed\n"), "{}", ran.whole());
+    assert_eq!(counts(&world), r#"{"done":8,"failed":8}"#);
+    let why = world.status()["trials"][0]["reason"].clone();
+    assert_eq!(why, "cannot start `./tool-0`: permission denied");
+    assert_eq!(begun(&world).into_keys().collect::<Vec<_>>(), [1, 3, 5, 7, 9, 11, 13, 15]);
+}
