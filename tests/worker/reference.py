@@ -120,6 +120,12 @@ def crc(tensors):
     return f"0x{value:08x}"
 
 
+def weighted(tensors):
+    """A sum in which every place has another weight."""
+    flat = torch.cat([tensor.detach().flatten().double() for tensor in tensors])
+    return flat.dot((torch.arange(flat.numel(), dtype=torch.float64) + 1).sqrt()).item()
+
+
 def numbers(shape, kind=torch.float64):
     """Numbers that need no generator: multiples of 1/64."""
     count = torch.Size(shape).numel()
@@ -164,7 +170,7 @@ def optimizers():
                         continue
                     p.grad = numbers([p.numel() + step], kind)[step:].view(p.shape).clone() * (step - 1)
                 optimizer.step()
-            print(kind, name, crc(params))
+            print(kind, name, weighted(params))
 
 
 def clipping():
@@ -174,7 +180,7 @@ def clipping():
             for p in params[:2]:
                 p.grad = numbers(p.shape, kind)
             total = nn.utils.clip_grad_norm_(params, most).item()
-            print("clip", kind, most, total, crc([p.grad for p in params[:2]]))
+            print("clip", kind, most, total, weighted([p.grad for p in params[:2]]))
 
 
 def training():
@@ -239,7 +245,7 @@ def scripts(folder):
         loss = (net(x) - numbers([8, 3])).square().mean()
         loss.backward()
         optimizer.step()
-    print("   trained", loss.item(), crc(trained), crc([net.frozen, *net.buffers()]))
+    print("   trained", loss.item(), weighted(trained), weighted([net.frozen, *net.buffers()]))
     print("   eval", net.eval()(x).flatten()[:3].tolist())
 
 
