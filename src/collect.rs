@@ -146,7 +146,7 @@ fn line(row: &Row, state: &State, record: Option<&Record>) -> Line {
         row.link.into(),
         state.word().into(),
         end.and_then(|e| e.exit_code).map_or(Value::Null, Value::from),
-        record.map_or(0, |r| r.attempts.len()).into(),
+        record.map_or(0, Record::begun).into(),
         end.map_or(Value::Null, |e| e.duration_s.into()),
         attempt.map_or(Value::Null, |a| a.start.host.clone().into()),
         end.filter(|e| e.peak_memory > 0).map_or(Value::Null, |e| e.peak_memory.into()),

@@ -232,6 +232,7 @@ mod tests {
             argv: vec![],
             devices: None,
             version: String::new(),
+            seq: 0,
         };
         let end = outcome.map(|state| End {
             trial: 0,

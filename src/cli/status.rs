@@ -9,6 +9,7 @@ use super::out::aligned;
 use super::{Context, sweeps};
 use crate::standing::State;
 use crate::status::{self, Status};
+use crate::tree::records::Record;
 use crate::words::{count, duration};
 
 /// Show how a sweep stands: counts by state, what failed and why
@@ -66,7 +67,7 @@ fn as_json(status: &Status) -> serde_json::Value {
                 "link": row.link,
                 "state": standing.state.word(),
                 "reason": standing.reason,
-                "attempts": status.records.get(&row.id).map_or(0, |r| r.attempts.len()),
+                "attempts": status.records.get(&row.id).map_or(0, Record::begun),
                 "host": attempt.map(|a| a.start.host.clone()),
                 "job": attempt.and_then(|a| a.start.job.clone()),
                 "exit_code": attempt.and_then(|a| a.end.as_ref()).and_then(|e| e.exit_code),

@@ -101,7 +101,7 @@ fn whole<'a>(
         link: row.link,
         params: &row.params,
         attempt: attempt.map(|a| a.start.attempt),
-        attempts: record.map_or(0, |record| record.attempts.len()),
+        attempts: record.map_or(0, Record::begun),
         host: attempt.map(|a| a.start.host.as_str()),
         start: attempt.map(|a| a.start.time),
         duration_s: end.map(|end| end.duration_s),

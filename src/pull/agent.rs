@@ -1,6 +1,5 @@
 //! An agent: one process that keeps its slots busy with the programs of trials.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -203,10 +202,10 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
 
     /// Stops programs whose trials others have ended, and says which ends of ours count.
     fn heed_contests(&mut self) {
-        let contests: HashMap<u64, _> = self.desk.claimer.ledger.contests.clone();
+        let ledger = &self.desk.claimer.ledger;
         for slot in &mut self.slots {
             let Some(running) = &slot.running else { continue };
-            if contests.get(&running.trial).is_some_and(|contest| contest.won.is_some()) {
+            if ledger.is_decided(running.trial, running.seq) {
                 slot.stop(Why::Lost, Duration::ZERO);
             }
         }
@@ -315,7 +314,8 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
         };
         let argv = prepared.argv[if head.setup.is_some() { 2 } else { 0 }..].to_vec();
         let (time, devices) = (clock::now(), prepared.env.get("CUDA_VISIBLE_DEVICES").cloned());
-        let line = Line::Start { trial, attempt, time, slot, argv, devices };
+        let seq = self.desk.claimer.ledger.seq;
+        let line = Line::Start { trial, attempt, time, slot, seq, argv, devices };
         let before = self.desk.claimer.bundle.waiting();
         self.desk.claimer.bundle.push(&line)?;
         let length = self.desk.claimer.bundle.waiting() - before;
@@ -325,7 +325,7 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
             self.undo(role);
             return Err(error);
         }
-        match self.slots[i].launch(role, attempt, prepared) {
+        match self.slots[i].launch(role, (attempt, seq), prepared) {
             Ok(()) => Ok(true),
             Err((role, error)) => self.not_started(role, attempt, &error),
         }
@@ -366,8 +366,8 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
             return Ok(false);
         };
         let (agent, nonce) = (claimer.name.clone(), claimer.nonce());
-        let (trial, size) = (found.trial, found.size);
-        let entry = Entry::Copy { agent, nonce, of: found.of, trial, size };
+        let (trial, size, since) = (found.trial, found.size, found.since);
+        let entry = Entry::Copy { agent, nonce, of: found.of, trial, size, since };
         if !claimer.append(&entry)? {
             claimer.look()?;
             return Ok(true);

@@ -21,8 +21,8 @@ pub(super) struct Copies {
 struct Followed {
     /// Bytes read as whole lines.
     size: u64,
-    /// Trials that run there: attempt and start, unix seconds.
-    open: HashMap<u64, (u32, f64)>,
+    /// Trials that run there: attempt, start (unix seconds), and the entries that their agent had read.
+    open: HashMap<u64, (u32, f64, u64)>,
 }
 
 /// A trial that has taken too long.
@@ -36,6 +36,8 @@ pub(super) struct Straggler {
     pub attempt: u32,
     /// Bytes of that agent's bundle that were read.
     pub size: u64,
+    /// How many entries that agent had read when it began the trial.
+    pub since: u64,
 }
 
 impl Copies {
@@ -70,12 +72,12 @@ impl Copies {
             if ledger.agents.get(name).is_none_or(|agent| agent.gone.is_some()) {
                 continue;
             }
-            for (&trial, &(attempt, since)) in &followed.open {
-                let age = now - since;
+            for (&trial, &(attempt, began, since)) in &followed.open {
+                let age = now - began;
                 let is_worst = worst.as_ref().is_none_or(|(other, _)| age > *other);
-                if age > median * factor && is_worst && !ledger.contests.contains_key(&trial) {
+                if age > median * factor && is_worst && ledger.may_be_copied(trial, since) {
                     let (of, size) = (name.clone(), followed.size);
-                    worst = Some((age, Straggler { of, trial, attempt, size }));
+                    worst = Some((age, Straggler { of, trial, attempt, size, since }));
                 }
             }
         }
@@ -87,8 +89,8 @@ impl Followed {
     fn take(&mut self, lines: Vec<Placed>, pace: &mut Pace) {
         for (_, line) in lines {
             match line {
-                Line::Start { trial, attempt, time, .. } => {
-                    self.open.insert(trial, (attempt, time));
+                Line::Start { trial, attempt, time, seq, .. } => {
+                    self.open.insert(trial, (attempt, time, seq));
                 }
                 Line::End(end) => {
                     self.open.remove(&end.trial);

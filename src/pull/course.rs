@@ -8,11 +8,12 @@ use anyhow::Result;
 use super::claimer::{MAX_FAULTS, Unit};
 use super::desk::{Desk, Later, Leaving, News};
 use super::slot::Ended;
-use super::verdict::{self, Next, Verdict};
+use super::verdict::{self, Next, Run, Verdict};
 use crate::fault::{Fault, Kind};
 use crate::host::clock;
 use crate::plan::OnFailure;
 use crate::tree::bundle::Line;
+use crate::tree::deck;
 use crate::tree::ledger::Entry;
 use crate::tree::records::Outcome;
 
@@ -46,8 +47,9 @@ impl<T: FnMut(News<'_>)> Desk<T> {
     pub(super) fn open(&mut self, unit: Unit) -> Result<Opened> {
         let Some(row) = unit.rows.front() else { return Ok(Opened::Passed) };
         let (trial, before) = (row.id, row.after);
-        let contest = self.claimer.ledger.contests.get(&trial);
-        if contest.is_some_and(|contest| contest.won.is_some()) {
+        // What was won before the unit was dealt was an earlier one's, and the trial is asked for again.
+        let dealt = deck::of_unit(&self.claimer.decks, unit.number).map_or(0, |deck| deck.seq);
+        if self.claimer.ledger.is_won_since(trial, dealt) {
             self.go_on(unit, None)?;
             return Ok(Opened::Passed);
         }
@@ -70,14 +72,14 @@ impl<T: FnMut(News<'_>)> Desk<T> {
                 }
             }
         }
-        let attempt = unit.tries + unit.faults + 1;
+        let begun = unit.tries + unit.faults;
         if unit.faults >= MAX_FAULTS {
             let reason = format!("its agent or machine was lost {} times", unit.faults);
             let verdict = verdict::judge_fault(unit.faults, &reason);
-            self.no_start(unit, attempt, verdict)?;
+            self.no_start(unit, begun, verdict)?;
             return Ok(Opened::Passed);
         }
-        Ok(Opened::Run(unit, attempt))
+        Ok(Opened::Run(unit, begun + 1))
     }
 
     /// A trial could not be started: its own fault, or this machine's, which is counted.
@@ -96,14 +98,16 @@ impl<T: FnMut(News<'_>)> Desk<T> {
     pub(super) fn no_start(&mut self, unit: Unit, attempt: u32, verdict: Verdict) -> Result<()> {
         let Some(row) = unit.rows.front() else { return Ok(()) };
         let trial = row.id;
-        let end = verdict::line(trial, attempt, &verdict, None, None);
+        let seq = self.claimer.ledger.seq;
+        let mut end = verdict::line(trial, attempt, &verdict, None, None);
+        end.seq = Some(seq);
         if verdict.next == Next::Over {
             self.bells.push((row.clone(), end.clone()));
         }
         self.claimer.bundle.push(&Line::End(end))?;
         match verdict.next {
             Next::Over => {
-                self.ended(trial, attempt, &verdict, 0.0);
+                self.ended(Run { trial, attempt, seq }, &verdict, 0.0);
                 self.go_on(unit, Some(verdict.state))?;
             }
             _ => {
@@ -130,12 +134,12 @@ impl<T: FnMut(News<'_>)> Desk<T> {
     pub(super) fn settle(
         &mut self,
         unit: Option<Unit>,
-        (trial, attempt): (u64, u32),
+        run: Run,
         verdict: &Verdict,
         ended: Ended,
         result: Option<serde_json::Value>,
     ) -> Result<()> {
-        let end = verdict::line(trial, attempt, verdict, Some(ended), result);
+        let end = verdict::line(run.trial, run.attempt, verdict, Some(ended), result);
         if verdict.next == Next::Over
             && let Some(row) = unit.as_ref().and_then(|unit| unit.rows.front())
         {
@@ -148,7 +152,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
             if verdict.state == Outcome::Done {
                 self.pace.add(ended.duration_s);
             }
-            self.ended(trial, attempt, verdict, ended.duration_s);
+            self.ended(run, verdict, ended.duration_s);
         }
         let Some(mut unit) = unit else { return Ok(()) };
         match verdict.next {
@@ -167,18 +171,17 @@ impl<T: FnMut(News<'_>)> Desk<T> {
     }
 
     /// A trial has ended for good.
-    fn ended(&mut self, trial: u64, attempt: u32, verdict: &Verdict, duration_s: f64) {
+    fn ended(&mut self, run: Run, verdict: &Verdict, duration_s: f64) {
         *self.report.ended.entry(verdict.state).or_default() += 1;
         let reason = verdict.reason.clone().unwrap_or_default();
-        (self.tell)(News::Ended(trial, verdict.state, &reason, duration_s));
+        (self.tell)(News::Ended(run.trial, verdict.state, &reason, duration_s));
         if self.claimer.settings().repeatable {
             if self.recent.len() == 4096 {
                 self.recent.pop_front();
             }
-            self.recent.push_back((trial, attempt));
-            let contest = self.claimer.ledger.contests.get(&trial);
-            if contest.is_some_and(|contest| contest.won.is_none()) {
-                self.win(trial, attempt);
+            self.recent.push_back(run);
+            if self.claimer.ledger.is_undecided(run.trial, run.seq) {
+                self.win(run);
             }
         }
         let share = self.claimer.settings().breaker;
@@ -228,7 +231,8 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         for row in &unit.rows {
             let reason = format!("its chain stopped: trial {before} did not end well");
             let (trial, time) = (row.id, clock::now());
-            self.claimer.bundle.push(&Line::Skip { trial, time, reason })?;
+            let seq = self.claimer.ledger.seq;
+            self.claimer.bundle.push(&Line::Skip { trial, time, seq, reason })?;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 use super::claimer::{Claimer, Unit};
 use super::pace::{Breaker, Pace};
 use super::slot::Why;
+use super::verdict::Run;
 use crate::host::Vars;
 use crate::host::clock;
 use crate::tree::bundle::{Ended, Line};
@@ -118,8 +119,8 @@ pub(super) struct Desk<T> {
     may_go: bool,
     pub later: Vec<Later>,
     pub breaker: Breaker,
-    /// Trials that ended here of late, with the attempt: one may turn out to have a copy.
-    pub recent: VecDeque<(u64, u32)>,
+    /// What ended here of late: it may turn out to have a copy.
+    pub recent: VecDeque<Run>,
     pub errors: u32,
     /// Trials that have ended for good and of which the plan's hooks were not told yet.
     pub bells: Vec<(Row, Ended)>,
@@ -182,19 +183,19 @@ impl<T: FnMut(News<'_>)> Desk<T> {
 
     /// Says of trials that have ended here, and turn out to run elsewhere too, that this end is the one.
     pub(super) fn heed_contests(&mut self) {
-        let ended: Vec<(u64, u32)> = self.recent.iter().copied().collect();
-        for (trial, attempt) in ended {
-            let contest = self.claimer.ledger.contests.get(&trial);
-            if contest.is_some_and(|contest| contest.won.is_none()) {
-                self.win(trial, attempt);
+        let ended: Vec<Run> = self.recent.iter().copied().collect();
+        for run in ended {
+            if self.claimer.ledger.is_undecided(run.trial, run.seq) {
+                self.win(run);
             }
         }
     }
 
     /// Says that the end of a trial with a copy is ours, unless somebody was faster. It is on disk before.
-    pub(super) fn win(&mut self, trial: u64, attempt: u32) {
+    pub(super) fn win(&mut self, run: Run) {
         let (agent, nonce) = (self.claimer.name.clone(), self.claimer.nonce());
-        self.claimer.say(Entry::Won { agent, nonce, trial, attempt });
+        let Run { trial, attempt, seq: begun } = run;
+        self.claimer.say(Entry::Won { agent, nonce, trial, attempt, begun });
     }
 
     /// Begins anew under another name: what ran here is others' now. `false` if it cannot join again.

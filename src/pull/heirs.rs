@@ -9,7 +9,7 @@ use crate::plan::OnFailure;
 use crate::tree::Tree;
 use crate::tree::bundle::{self, Line};
 use crate::tree::deck::{self, Deck};
-use crate::tree::ledger::{self, Entry, Ledger, Link, Piece};
+use crate::tree::ledger::{self, Ending, Entry, Held, Ledger, Link, Piece};
 use crate::tree::records::Outcome;
 use crate::tree::table::Head;
 
@@ -31,29 +31,25 @@ pub(super) fn merge(pieces: impl IntoIterator<Item = Piece>) -> Vec<Piece> {
     all
 }
 
-/// What a bundle says of a trial that is not over.
-#[derive(Debug, Default, Clone)]
+/// What a bundle says of a trial: how something ended that began when its agent had read `seq` entries.
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Told {
-    over: bool,
-    /// Whether the chain stops behind it.
-    stops: bool,
-    /// Attempts that ended otherwise, and whether machine or agent were to blame.
-    attempts: Vec<(u32, bool)>,
-    /// The one that has no end.
-    open: Option<u32>,
+    seq: u64,
+    what: What,
 }
 
-impl Told {
-    /// Failed attempts and faults that came after so many.
-    fn after(&self, known: u32) -> (u32, u32) {
-        let mut counts = (0, 0);
-        let all = self.attempts.iter().copied().chain(self.open.map(|attempt| (attempt, true)));
-        // What an agent had given back and took again stands in the piece already.
-        for (_, is_fault) in all.filter(|(attempt, _)| *attempt > known) {
-            counts = if is_fault { (counts.0, counts.1 + 1) } else { (counts.0 + 1, counts.1) };
-        }
-        counts
-    }
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum What {
+    /// It began, and has no end.
+    Open,
+    /// It is over, and its chain perhaps with it.
+    Over { stops: bool },
+    /// It failed, and is to be tried again.
+    Failed,
+    /// Machine or agent were to blame.
+    Fault,
+    /// It was stopped: no attempt is counted.
+    Stopped,
 }
 
 /// Takes an agent for dead: what it had not ended goes back.
@@ -75,7 +71,7 @@ pub(super) fn expire(
         let (lines, size, _) = bundle::lines(&bytes, 0);
         let stop = heads.last().is_none_or(|head| head.run.on_failure == OnFailure::Stop);
         let told = told(ledger, dead, lines, stop);
-        let units = unfinished(tree, decks, &agent.held.clone(), &told)?;
+        let units = unfinished(tree, decks, &agent.held, &told)?;
         let (agent, by) = (dead.to_owned(), by.to_owned());
         let nonce = clock::short_token();
         let entry = Entry::Expire { agent, nonce, by, size, units };
@@ -103,25 +99,32 @@ fn told(
     agent: &str,
     lines: Vec<bundle::Placed>,
     stop: bool,
-) -> HashMap<u64, Told> {
-    let mut all: HashMap<u64, Told> = HashMap::new();
+) -> HashMap<u64, Vec<Told>> {
+    let mut all: HashMap<u64, Vec<Told>> = HashMap::new();
     for (at, line) in lines {
         match line {
-            Line::Start { trial, attempt, .. } => {
-                all.entry(trial).or_default().open = Some(attempt);
+            Line::Start { trial, seq, .. } => {
+                all.entry(trial).or_default().push(Told { seq, what: What::Open });
             }
-            Line::Skip { trial, .. } => all.entry(trial).or_default().over = true,
+            Line::Skip { trial, seq, .. } => {
+                let what = What::Over { stops: false };
+                all.entry(trial).or_default().push(Told { seq, what });
+            }
             Line::End(end) => {
                 let told = all.entry(end.trial).or_default();
-                told.open = None;
-                if end.last && ledger.counts(agent, at, end.trial, end.attempt) {
-                    told.over = true;
-                    told.stops = stop && end.state != Outcome::Done;
+                let open = told.pop_if(|told| told.what == What::Open).map(|told| told.seq);
+                let (trial, attempt) = (end.trial, end.attempt);
+                let seq = open.or(end.seq).unwrap_or(0);
+                let what = if end.last && ledger.counts(Ending { agent, at, trial, attempt, seq }) {
+                    What::Over { stops: stop && end.state != Outcome::Done }
                 } else if end.exit_code.is_none() {
-                    told.attempts.push((end.attempt, true));
+                    What::Fault
                 } else if end.state == Outcome::Failed {
-                    told.attempts.push((end.attempt, false));
-                }
+                    What::Failed
+                } else {
+                    What::Stopped
+                };
+                told.push(Told { seq, what });
             }
             _ => {}
         }
@@ -132,17 +135,18 @@ fn told(
 fn unfinished(
     tree: &Tree,
     decks: &[Deck],
-    held: &[Piece],
-    told: &HashMap<u64, Told>,
+    held: &[Held],
+    told: &HashMap<u64, Vec<Told>>,
 ) -> Result<Vec<Piece>> {
     let mut back = Vec::new();
-    for piece in held {
+    for held in held {
+        let piece = &held.piece;
         let mut from = piece.from;
         let end = piece.from + piece.count;
         while from < end {
             let count = (end - from).min(4096);
             for (number, trials) in (from..).zip(deck::units(tree, decks, from, count)?) {
-                back.extend(left_of(number, &trials, piece, told));
+                back.extend(left_of(number, &trials, held, told));
             }
             from += count;
         }
@@ -151,17 +155,30 @@ fn unfinished(
 }
 
 /// What is left of one unit.
-fn left_of(number: u64, trials: &[u64], piece: &Piece, told: &HashMap<u64, Told>) -> Option<Piece> {
-    let mut left = Piece { from: number, count: 1, ..*piece };
-    for trial in trials.iter().skip(piece.link as usize) {
-        let Some(said) = told.get(trial) else { return Some(left) };
-        if said.stops {
-            return None;
-        }
-        if !said.over {
-            let (tries, faults) = said.after(left.tries + left.faults);
-            (left.tries, left.faults) = (left.tries + tries, left.faults + faults);
-            return Some(left);
+fn left_of(
+    number: u64,
+    trials: &[u64],
+    held: &Held,
+    told: &HashMap<u64, Vec<Told>>,
+) -> Option<Piece> {
+    let mut left = Piece { from: number, count: 1, ..held.piece };
+    for trial in trials.iter().skip(held.piece.link as usize) {
+        // What was begun before it was taken is in the piece, or of a unit before it.
+        let said = told.get(trial).map_or(&[][..], Vec::as_slice);
+        let said = || said.iter().filter(|told| told.seq >= held.since).map(|told| told.what);
+        let over = said().find_map(|what| match what {
+            What::Over { stops } => Some(stops),
+            _ => None,
+        });
+        match over {
+            Some(true) => return None,
+            Some(false) => {}
+            None => {
+                let count = |f: fn(&What) -> bool| said().filter(f).count() as u32;
+                left.tries += count(|what| *what == What::Failed);
+                left.faults += count(|what| matches!(what, What::Fault | What::Open));
+                return Some(left);
+            }
         }
         left = Piece { from: number, count: 1, link: left.link + 1, tries: 0, faults: 0 };
     }
@@ -191,16 +208,30 @@ mod tests {
         assert_eq!(read(), Ok(b"x".to_vec()));
     }
 
+    fn told_of(what: &[(u64, What)]) -> HashMap<u64, Vec<Told>> {
+        HashMap::from([(7, what.iter().map(|&(seq, what)| Told { seq, what }).collect())])
+    }
+
+    fn left(since: u64, tries: u32, faults: u32, what: &[(u64, What)]) -> Option<(u32, u32)> {
+        let piece = Piece { from: 0, count: 1, link: 0, tries, faults };
+        let left = left_of(0, &[7], &Held { since, piece }, &told_of(what))?;
+        Some((left.tries, left.faults))
+    }
+
     #[test]
     fn what_was_given_back_and_taken_again_is_counted_once() {
         // Attempt 1 failed, the machine failed attempt 2, which went back and was taken again; attempt 3 is open.
-        let said = Told { attempts: vec![(1, false), (2, true)], open: Some(3), ..Told::default() };
-        let told = HashMap::from([(7, said)]);
-        let left = |tries, faults| {
-            let piece = Piece { from: 0, count: 1, link: 0, tries, faults };
-            let left = left_of(0, &[7], &piece, &told).unwrap();
-            (left.tries, left.faults)
-        };
-        assert_eq!([left(0, 0), left(1, 0), left(1, 1)], [(1, 2); 3]);
+        let what = [(10, What::Failed), (12, What::Fault), (20, What::Open)];
+        assert_eq!(left(9, 0, 0, &what), Some((1, 2)));
+        assert_eq!(left(11, 1, 0, &what), Some((1, 2)));
+        assert_eq!(left(15, 1, 1, &what), Some((1, 2)));
+    }
+
+    #[test]
+    fn what_was_over_before_it_was_asked_for_again_says_nothing_of_the_unit_that_was_taken_since() {
+        let over = (10, What::Over { stops: false });
+        assert_eq!(left(9, 0, 0, &[over, (20, What::Open)]), None);
+        assert_eq!(left(15, 0, 0, &[over]), Some((0, 0)));
+        assert_eq!(left(15, 0, 0, &[over, (20, What::Open)]), Some((0, 1)));
     }
 }

@@ -62,6 +62,8 @@ pub struct Running {
     pub trial: u64,
     /// The attempt.
     pub attempt: u32,
+    /// How many entries of the ledger were read when it began.
+    pub seq: u64,
     /// When it was started.
     pub since: Instant,
     /// Why and when it was asked to end.
@@ -205,7 +207,7 @@ impl Slot {
     pub fn launch(
         &mut self,
         role: Role,
-        attempt: u32,
+        (attempt, seq): (u32, u64),
         prepared: Prepared,
     ) -> Result<(), (Role, anyhow::Error)> {
         let started = self.log().and_then(|log| {
@@ -244,6 +246,7 @@ impl Slot {
             role,
             trial,
             attempt,
+            seq,
             since,
             stop: None,
             prepared,

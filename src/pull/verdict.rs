@@ -19,6 +19,17 @@ pub(super) enum Next {
     Dropped,
 }
 
+/// One run of a trial by this agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Run {
+    /// The trial.
+    pub trial: u64,
+    /// The attempt.
+    pub attempt: u32,
+    /// How many entries of the ledger were read when it began.
+    pub seq: u64,
+}
+
 /// How an attempt ended.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Verdict {
@@ -92,6 +103,7 @@ pub(super) fn line(
         result,
         log: ended.and_then(|e| e.log),
         last: verdict.next == Next::Over,
+        seq: None,
     }
 }
 

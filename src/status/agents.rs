@@ -43,10 +43,11 @@ impl Words {
             (None, _) => "for an agent".to_owned(),
         };
         let (mut open, mut left) = (HashMap::new(), 0u64);
-        for trials in deck::units(tree, &decks, 0, deck::total(&decks))? {
+        for (unit, trials) in (0..).zip(deck::units(tree, &decks, 0, deck::total(&decks))?) {
+            let dealt = deck::of_unit(&decks, unit).map_or(0, |deck| deck.seq);
             for trial in trials {
                 let record = records.get(&trial);
-                if record.is_some_and(is_over) {
+                if record.is_some_and(|record| is_over(record, dealt)) {
                     continue;
                 }
                 left += 1;
@@ -81,13 +82,19 @@ impl Words {
     }
 }
 
-/// Whether nobody will run a trial again by himself.
-fn is_over(record: &Record) -> bool {
+/// Whether nobody will run a trial again by himself that was dealt when the ledger had so many entries: what was
+/// begun before was so before it was asked for again.
+fn is_over(record: &Record, dealt: u64) -> bool {
+    let since = |seq: u64| seq > dealt;
+    // Whoever else has begun it did so when it was in nobody's hands.
+    if record.attempts.last().is_some_and(|a| a.bundle.is_none() && since(a.start.seq)) {
+        return true;
+    }
     let decisive = record.decisive();
     let done = record.outcome() == Some(Outcome::Done);
     let last = decisive.and_then(|a| a.bundle.as_ref()).is_some_and(|place| place.last);
-    let ended = decisive.is_some_and(|a| a.end.is_some());
-    done || (last && ended) || (record.skipped.is_some() && record.attempts.is_empty())
+    let ended = decisive.is_some_and(|a| a.end.is_some() && since(a.start.seq));
+    done || (last && ended) || (record.skipped.is_some() && since(record.skipped_at))
 }
 
 /// Agents that have given a sign not too long ago.

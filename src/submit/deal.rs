@@ -109,6 +109,7 @@ pub fn deal(
     let largest =
         |of: fn(&Resources) -> u64| plan.trials.iter().map(|t| of(&t.resources)).max().unwrap_or(0);
     let terms = Terms {
+        seq: ledger.seq,
         plan: &hash,
         max_running: options.max_running.or(plan.schedule.max_running),
         cores: largest(Resources::cores) as u32,

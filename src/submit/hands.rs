@@ -19,7 +19,7 @@ const CHUNK: u64 = 1 << 16;
 /// # Errors
 /// When a deck cannot be read.
 pub(super) fn in_hand(tree: &Tree, decks: &[Deck], ledger: &Ledger) -> Result<HashSet<u64>> {
-    let held = ledger.living().flat_map(|(_, agent)| agent.held.iter().copied());
+    let held = ledger.living().flat_map(|(_, agent)| agent.held.iter().map(|held| held.piece));
     let mut all = HashSet::new();
     for piece in open(ledger, decks).into_iter().chain(held) {
         each(tree, decks, piece, |_, trials| all.extend(trials))?;

@@ -235,7 +235,7 @@ fn left(ledger: &Ledger, total: u64) -> u64 {
         return 0;
     }
     let busy = ledger.living().filter(|(_, agent)| !agent.idle);
-    let held: u64 = busy.flat_map(|(_, agent)| &agent.held).map(|piece| piece.count).sum();
+    let held: u64 = busy.flat_map(|(_, agent)| &agent.held).map(|held| held.piece.count).sum();
     (ledger.open(total) + held).max(1)
 }
 

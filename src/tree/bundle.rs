@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use rayon::prelude::*;
 
-use super::ledger::Ledger;
+use super::ledger::{Ending, Ledger};
 use super::records::{Attempt, Outcome, Record, Start};
 use super::{Tree, line};
 use crate::host::disk;
@@ -92,25 +92,8 @@ pub fn add(tree: &Tree, ledger: &Ledger, records: &mut HashMap<u64, Record>) -> 
     let names = agents(tree)?;
     let parts: Result<Vec<HashMap<u64, Record>>> =
         names.par_iter().map(|agent| of_agent(tree, ledger, agent)).collect();
-    let mut several = Vec::new();
-    for (trial, mut record) in parts?.into_iter().flatten() {
-        let known = records.entry(trial).or_default();
-        if !known.attempts.is_empty() {
-            several.push(trial);
-        }
-        known.torn += record.torn;
-        known.attempts.append(&mut record.attempts);
-        if record.skipped.is_some() {
-            known.skipped = record.skipped;
-        }
-    }
-    for trial in several {
-        if let Some(record) = records.get_mut(&trial) {
-            record.attempts.sort_by(|a, b| {
-                let key = |x: &Attempt| (x.start.attempt, x.start.time);
-                key(a).partial_cmp(&key(b)).unwrap_or(std::cmp::Ordering::Equal)
-            });
-        }
+    for (trial, record) in parts?.into_iter().flatten() {
+        records.entry(trial).or_default().add(record);
     }
     Ok(())
 }
@@ -123,6 +106,15 @@ fn of_agent(tree: &Tree, ledger: &Ledger, agent: &str) -> Result<HashMap<u64, Re
         builder.take(ledger, at, line);
     }
     let mut records = builder.records;
+    if !ledger.contests.is_empty() {
+        for attempt in records.values_mut().flat_map(|record| &mut record.attempts) {
+            let Start { trial, seq, attempt: number, .. } = attempt.start;
+            let won = ledger.contest(trial, seq).and_then(|contest| contest.won.as_ref());
+            if let (Some(won), Some(place)) = (won, &mut attempt.bundle) {
+                place.lost = won.agent != agent || won.attempt != number;
+            }
+        }
+    }
     let gone = ledger.agents.get(agent).and_then(|a| a.gone.as_ref());
     if gone.is_some() {
         for attempt in records.values_mut().flat_map(|record| &mut record.attempts) {
@@ -153,8 +145,11 @@ impl Builder {
     fn take(&mut self, ledger: &Ledger, at: u64, line: Line) {
         match line {
             Line::Agent(who) => self.who = who,
-            Line::Start { trial, attempt, time, slot, argv, devices } => {
-                let mut begun = self.begun(trial, attempt, time, slot);
+            Line::Start { trial, attempt, time, slot, seq, argv, devices } => {
+                let mut begun = self.begun(trial, attempt, time, seq);
+                if let Some(place) = &mut begun.bundle {
+                    (place.slot, place.begun) = (slot, true);
+                }
                 (begun.start.argv, begun.start.devices) = (argv, devices);
                 let record = self.records.entry(trial).or_default();
                 record.skipped = None;
@@ -171,10 +166,17 @@ impl Builder {
                 }
             }
             Line::End(end) => {
-                let counts = ledger.counts(&self.agent, at, end.trial, end.attempt);
-                if counts && self.open(end.trial, end.attempt).is_none() {
+                let seq = self.open(end.trial, end.attempt).map(|open| open.start.seq);
+                let counts = ledger.counts(Ending {
+                    agent: &self.agent,
+                    at,
+                    trial: end.trial,
+                    attempt: end.attempt,
+                    seq: seq.or(end.seq).unwrap_or(0),
+                });
+                if counts && seq.is_none() {
                     // It could not be started, or was not to be.
-                    let begun = self.begun(end.trial, end.attempt, end.time, 0);
+                    let begun = self.begun(end.trial, end.attempt, end.time, end.seq.unwrap_or(0));
                     self.records.entry(end.trial).or_default().attempts.push(begun);
                 }
                 if let Some(open) = self.open(end.trial, end.attempt) {
@@ -189,15 +191,16 @@ impl Builder {
                     }
                 }
             }
-            Line::Skip { trial, reason, .. } => {
+            Line::Skip { trial, seq, reason, .. } => {
                 if !ledger.is_fenced(&self.agent, at) {
-                    self.records.entry(trial).or_default().skipped = Some(reason);
+                    let record = self.records.entry(trial).or_default();
+                    (record.skipped, record.skipped_at) = (Some(reason), seq);
                 }
             }
         }
     }
 
-    fn begun(&self, trial: u64, attempt: u32, time: f64, slot: u32) -> Attempt {
+    fn begun(&self, trial: u64, attempt: u32, time: f64, seq: u64) -> Attempt {
         let who = &self.who;
         Attempt {
             start: Start {
@@ -212,18 +215,26 @@ impl Builder {
                 argv: Vec::new(),
                 devices: None,
                 version: who.version.clone(),
+                seq,
             },
             end: None,
             stopped: None,
             metrics: Vec::new(),
             run: 0,
-            bundle: Some(Place { agent: self.agent.clone(), slot, log: None, last: false }),
+            bundle: Some(Place {
+                agent: self.agent.clone(),
+                slot: 0,
+                begun: false,
+                lost: false,
+                log: None,
+                last: false,
+            }),
         }
     }
 
     fn open(&mut self, trial: u64, attempt: u32) -> Option<&mut Attempt> {
         let attempts = &mut self.records.get_mut(&trial)?.attempts;
-        attempts.iter_mut().rfind(|a| a.start.attempt == attempt)
+        attempts.iter_mut().rfind(|a| a.start.attempt == attempt && a.end.is_none())
     }
 }
 
@@ -234,6 +245,10 @@ pub struct Place {
     pub agent: String,
     /// Its slot.
     pub slot: u32,
+    /// Whether it was begun, and not only given up.
+    pub begun: bool,
+    /// Whether another run of the trial at the same time has won.
+    pub lost: bool,
     /// Its output in the agent's log: offset and length, bytes.
     pub log: Option<(u64, u64)>,
     /// Whether nobody will try the trial again by himself.
@@ -259,12 +274,13 @@ mod tests {
             result: Some(serde_json::json!(trial)),
             log: Some((3, 4)),
             last: true,
+            seq: None,
         })
     }
 
     fn start(trial: u64) -> Line {
         let argv = vec!["true".to_owned()];
-        Line::Start { trial, attempt: 1, time: 1.0, slot: 0, argv, devices: None }
+        Line::Start { trial, attempt: 1, time: 1.0, slot: 0, seq: 0, argv, devices: None }
     }
 
     #[test]
@@ -296,6 +312,61 @@ mod tests {
             units: vec![],
         }));
         assert_eq!(outcomes(&ledger), [Some(Outcome::Done), Some(Outcome::Interrupted)]);
+    }
+
+    /// The bundle of an agent that ran trial 0 when it had read `seq` entries, by its own clock at `time`.
+    fn ran(tree: &Tree, agent: &str, seq: u64, time: f64, attempt: u32, state: Outcome) {
+        let who = Who { agent: agent.to_owned(), ..Who::default() };
+        let mut writer = Writer::create(tree, &who).unwrap();
+        let argv = Vec::new();
+        let start = Line::Start { trial: 0, attempt, time, slot: 0, seq, argv, devices: None };
+        let Line::End(end) = end(0, state) else { unreachable!("made above") };
+        for line in [start, Line::End(Ended { attempt, ..end })] {
+            writer.push(&line).unwrap();
+        }
+        writer.flush().unwrap();
+    }
+
+    #[test]
+    fn attempts_are_in_the_order_of_the_ledger_whatever_clocks_and_numbers_say() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = Tree::at(dir.path());
+        crate::tree::ledger::prepare(&tree).unwrap();
+        ran(&tree, "n1-c", 3, 900.0, 2, Outcome::Failed);
+        ran(&tree, "n2-b", 7, 500.0, 1, Outcome::Timeout);
+        ran(&tree, "n3-a", 5, 100.0, 3, Outcome::Interrupted);
+        let mut records = HashMap::new();
+        add(&tree, &Ledger::default(), &mut records).unwrap();
+        let agents = |record: &Record| -> Vec<String> {
+            let places = record.attempts.iter().filter_map(|a| a.bundle.as_ref());
+            places.map(|place| place.agent.clone()).collect()
+        };
+        assert_eq!(agents(&records[&0]), ["n1-c", "n3-a", "n2-b"]);
+        assert_eq!(records[&0].outcome(), Some(Outcome::Timeout));
+    }
+
+    #[test]
+    fn a_trial_that_was_passed_over_and_began_later_was_not_passed_over() {
+        let skip = |seq| Record {
+            skipped: Some("its chain stopped".to_owned()),
+            skipped_at: seq,
+            ..Record::default()
+        };
+        let ran = || {
+            let mut builder = Builder::new("n1-a");
+            let argv = Vec::new();
+            let (trial, attempt, time, slot, seq) = (4, 1, 0.0, 0, 6);
+            let line = Line::Start { trial, attempt, time, slot, seq, argv, devices: None };
+            builder.take(&Ledger::default(), 10, line);
+            builder.records.remove(&4).unwrap()
+        };
+        let both = |first: Record, then: Record| {
+            let mut record = first;
+            record.add(then);
+            record.skipped.is_some()
+        };
+        assert_eq!([both(skip(5), ran()), both(ran(), skip(5))], [false; 2]);
+        assert_eq!([both(skip(7), ran()), both(ran(), skip(7))], [true; 2]);
     }
 
     #[test]

@@ -35,6 +35,9 @@ pub struct Deck {
     pub chains: bool,
     /// Unix seconds.
     pub created: f64,
+    /// How many entries the ledger had: what they say of trials is about earlier units.
+    #[serde(default)]
+    pub seq: u64,
     /// Hash of the plan's text: who comes with the same plan has nothing to add.
     pub plan: String,
     /// Most trials that run at once, over all agents.
@@ -59,6 +62,8 @@ fn file(tree: &Tree, deck: u32, ending: &str) -> PathBuf {
 /// What a deck says besides its units; see [`Deck`].
 #[derive(Debug, Clone, Copy)]
 pub struct Terms<'a> {
+    /// How many entries the ledger has.
+    pub seq: u64,
     /// Hash of the plan's text.
     pub plan: &'a str,
     /// Most trials at once.
@@ -80,7 +85,7 @@ pub struct Terms<'a> {
 /// # Errors
 /// When the disk refuses.
 pub fn write(tree: &Tree, before: &[Deck], units: &[Vec<u64>], terms: Terms<'_>) -> Result<Deck> {
-    let Terms { plan, max_running, cores, gpus, memory_mib, requests, pull } = terms;
+    let Terms { seq, plan, max_running, cores, gpus, memory_mib, requests, pull } = terms;
     let deck = Deck {
         format: FORMAT,
         deck: before.last().map_or(0, |d| d.deck) + 1,
@@ -89,6 +94,7 @@ pub fn write(tree: &Tree, before: &[Deck], units: &[Vec<u64>], terms: Terms<'_>)
         trials: units.iter().map(|unit| unit.len() as u64).sum(),
         chains: units.iter().any(|unit| unit.len() != 1),
         created: crate::host::clock::now(),
+        seq,
         plan: plan.to_owned(),
         max_running,
         cores,
@@ -139,6 +145,11 @@ pub fn read(tree: &Tree) -> Result<Vec<Deck>> {
 /// How many units the decks have.
 pub fn total(decks: &[Deck]) -> u64 {
     decks.last().map_or(0, |deck| deck.first + deck.count)
+}
+
+/// The deck of a unit.
+pub fn of_unit(decks: &[Deck], unit: u64) -> Option<&Deck> {
+    decks.iter().rfind(|deck| deck.first <= unit)
 }
 
 /// The trials of `count` units from `from` on, in order.
@@ -201,6 +212,7 @@ mod tests {
         for units in [&plain, &chains] {
             let pull = &Pull::default();
             let terms = Terms {
+                seq: 0,
                 plan: "",
                 max_running: None,
                 cores: 1,

@@ -20,7 +20,7 @@ mod entry;
 mod log;
 
 pub use entry::{Entry, Piece};
-pub use log::{Link, append, link, prepare};
+pub use log::{Link, append, length, link, prepare};
 
 /// What the ledger says of an agent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ pub struct Agent {
     /// The scheduler's id of its job.
     pub job: Option<String>,
     /// What it took and did not give back; some of it may have ended.
-    pub held: Vec<Piece>,
+    pub held: Vec<Held>,
     /// Whether it found nothing to take.
     pub idle: bool,
     /// Trials it had ended when it took last.
@@ -43,6 +43,15 @@ pub struct Agent {
     pub busy_s: f64,
     /// How it went; `None` while it lives.
     pub gone: Option<Gone>,
+}
+
+/// Units in an agent's hands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The entry by which it took them: what it began before stands in `piece` already.
+    pub since: u64,
+    /// The units, as they were then.
+    pub piece: Piece,
 }
 
 /// How an agent went.
@@ -62,10 +71,45 @@ pub struct Contest {
     pub of: String,
     /// Bytes of that one's bundle: an end before counts as ever.
     pub size: u64,
+    /// What its run knew of the ledger when it began: what began before has no part in this.
+    pub since: u64,
     /// Who runs the copy; `None` once it was given up.
     pub copy: Option<String>,
-    /// Agent and attempt whose end counts.
-    pub won: Option<(String, u32)>,
+    /// Whose end counts.
+    pub won: Option<Won>,
+}
+
+/// How a contest was decided.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Won {
+    /// The agent whose end counts.
+    pub agent: String,
+    /// Its attempt.
+    pub attempt: u32,
+    /// The entry that says so. Whoever begins the trial knowing of it does so anew, because he was asked to.
+    pub at: u64,
+}
+
+impl Contest {
+    /// Whether a run has a part in this that began when its agent had read `seq` entries.
+    fn is_about(&self, seq: u64) -> bool {
+        seq >= self.since && self.won.as_ref().is_none_or(|won| seq < won.at)
+    }
+}
+
+/// The end of an attempt, as an agent's bundle has it.
+#[derive(Debug, Clone, Copy)]
+pub struct Ending<'a> {
+    /// The agent.
+    pub agent: &'a str,
+    /// The length of the bundle behind it.
+    pub at: u64,
+    /// The trial.
+    pub trial: u64,
+    /// The attempt.
+    pub attempt: u32,
+    /// How many entries of the ledger the agent had read when the attempt began.
+    pub seq: u64,
 }
 
 /// What all entries up to one come to.
@@ -79,8 +123,8 @@ pub struct Ledger {
     pub again: VecDeque<Piece>,
     /// All agents that ever joined.
     pub agents: BTreeMap<String, Agent>,
-    /// Trials that ran twice.
-    pub contests: HashMap<u64, Contest>,
+    /// Trials that ran twice; more than once where they were asked for again. All but the last are decided.
+    pub contests: HashMap<u64, Vec<Contest>>,
     /// Why nothing is to be taken any more.
     pub halted: Option<String>,
 }
@@ -154,17 +198,45 @@ impl Ledger {
         self.open(total) == 0 && self.living().all(|(_, agent)| agent.idle || agent.held.is_empty())
     }
 
-    /// Whether the end of an attempt counts, which stands in an agent's bundle before byte `end`. Of a trial
-    /// that ran twice it is the one that was said to have won, whoever said so first.
-    pub fn counts(&self, agent: &str, end: u64, trial: u64, attempt: u32) -> bool {
-        if self.is_fenced(agent, end) {
+    /// Whether the end of an attempt counts. Of a trial that ran twice it is the one that was said to have won,
+    /// whoever said so first.
+    pub fn counts(&self, end: Ending<'_>) -> bool {
+        if self.is_fenced(end.agent, end.at) {
             return false;
         }
-        let Some(contest) = self.contests.get(&trial) else { return true };
-        if contest.of == agent && end <= contest.size {
+        let Some(contest) = self.contest(end.trial, end.seq) else { return true };
+        if contest.of == end.agent && end.at <= contest.size {
             return true;
         }
-        contest.won.as_ref().is_some_and(|(winner, number)| winner == agent && *number == attempt)
+        contest.won.as_ref().is_some_and(|w| w.agent == end.agent && w.attempt == end.attempt)
+    }
+
+    /// What a run of a trial has a part in, which began when its agent had read `seq` entries.
+    pub fn contest(&self, trial: u64, seq: u64) -> Option<&Contest> {
+        self.contests.get(&trial)?.iter().find(|contest| contest.is_about(seq))
+    }
+
+    /// Whether such a run has won or lost against another.
+    pub fn is_decided(&self, trial: u64, seq: u64) -> bool {
+        self.contest(trial, seq).is_some_and(|contest| contest.won.is_some())
+    }
+
+    /// Whether it is still to be said who has won.
+    pub fn is_undecided(&self, trial: u64, seq: u64) -> bool {
+        self.contest(trial, seq).is_some_and(|contest| contest.won.is_none())
+    }
+
+    /// Whether a trial was won by somebody after so many entries.
+    pub fn is_won_since(&self, trial: u64, seq: u64) -> bool {
+        let all = self.contests.get(&trial).map_or(&[][..], Vec::as_slice);
+        all.iter().any(|contest| contest.won.as_ref().is_some_and(|won| won.at > seq))
+    }
+
+    /// Whether a run of a trial may have a copy, which began when its agent had read `seq` entries: one, and
+    /// only while nobody has won.
+    pub fn may_be_copied(&self, trial: u64, seq: u64) -> bool {
+        let last = self.contests.get(&trial).and_then(|all| all.last());
+        last.is_none_or(|last| last.won.as_ref().is_some_and(|won| seq >= won.at))
     }
 
     /// Whether a line of an agent's bundle was written after the agent had been taken for dead.
@@ -176,6 +248,7 @@ impl Ledger {
     /// Takes the next entry into account. One that could not be read (`None`) changes nothing.
     pub fn take(&mut self, entry: Option<Entry>) {
         self.seq += 1;
+        let seq = self.seq;
         let Some(entry) = entry else { return };
         match entry {
             Entry::Join { agent, host, slots, cores, job, .. } => {
@@ -188,11 +261,11 @@ impl Ledger {
                 }
                 let agent = self.agents.entry(agent).or_default();
                 (agent.done, agent.busy_s, agent.idle) = (done, busy_s, false);
-                agent.held.extend(units);
+                agent.held.extend(units.into_iter().map(|piece| Held { since: seq, piece }));
             }
             Entry::Back { agent, units, .. } => {
                 let held = &mut self.agents.entry(agent).or_default().held;
-                units.iter().for_each(|piece| remove(held, piece));
+                units.iter().for_each(|piece| let_go(held, piece));
                 self.put_back(units);
             }
             Entry::Idle { agent, .. } => {
@@ -209,24 +282,27 @@ impl Ledger {
                 let agent = self.agents.entry(name.clone()).or_default();
                 agent.held.clear();
                 agent.gone = Some(Gone::Fenced(size));
-                for contest in self.contests.values_mut() {
+                for contest in self.contests.values_mut().flatten() {
                     if contest.copy.as_deref() == Some(&*name) {
                         contest.copy = None;
                     }
                 }
                 self.put_back(units);
             }
-            Entry::Copy { agent, of, trial, size, .. } => {
-                let contest = Contest { of, size, copy: Some(agent), won: None };
-                self.contests.entry(trial).or_insert(contest);
+            Entry::Copy { agent, of, trial, size, since, .. } => {
+                if self.may_be_copied(trial, since) {
+                    let contest = Contest { of, size, since, copy: Some(agent), won: None };
+                    self.contests.entry(trial).or_default().push(contest);
+                }
             }
-            Entry::Won { agent, trial, attempt, .. } => {
-                if let Some(contest) = self.contests.get_mut(&trial) {
-                    contest.won.get_or_insert((agent, attempt));
+            Entry::Won { agent, trial, attempt, begun, .. } => {
+                let last = self.contests.get_mut(&trial).and_then(|all| all.last_mut());
+                if let Some(contest) = last.filter(|last| begun >= last.since) {
+                    contest.won.get_or_insert(Won { agent, attempt, at: seq });
                 }
             }
             Entry::Uncopy { agent, trial, .. } => {
-                if let Some(contest) = self.contests.get_mut(&trial)
+                if let Some(contest) = self.contests.get_mut(&trial).and_then(|all| all.last_mut())
                     && contest.copy.as_deref() == Some(&*agent)
                 {
                     contest.copy = None;
@@ -277,6 +353,16 @@ impl Ledger {
             self.again.insert(at.unwrap_or(self.again.len()), piece);
         }
     }
+}
+
+/// Takes units out of an agent's hands.
+fn let_go(held: &mut Vec<Held>, gone: &Piece) {
+    let all = std::mem::take(held);
+    held.extend(all.into_iter().flat_map(|Held { since, piece }| {
+        let mut left = vec![piece];
+        remove(&mut left, gone);
+        left.into_iter().map(move |piece| Held { since, piece })
+    }));
 }
 
 /// Takes units out of a list of pieces.

@@ -3,16 +3,9 @@
 //! Each worker process that takes up a trial creates `records/<shard>/<trial>.<run>.jsonl` exclusively
 //! and is its only writer; attempts within one run share the file. Reading never needs the writer.
 
-use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
-
-use anyhow::Result;
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::ledger::Ledger;
-use super::{Tree, bundle, line};
-use crate::host::disk;
+use super::line;
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -53,6 +46,14 @@ pub struct Start {
     pub devices: Option<String>,
     /// Version of the worker.
     pub version: String,
+    /// How many entries the ledger of agents had: whose attempt came first where agents have run the trial too.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub seq: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// The end of an attempt.
@@ -150,6 +151,9 @@ pub enum Event {
         job: Option<String>,
         /// What became of the trial before it, in words.
         reason: String,
+        /// As that of a start.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        seq: u64,
     },
 }
 
@@ -210,15 +214,25 @@ pub struct Record {
     pub attempts: Vec<Attempt>,
     /// Why it was not run when its turn came; `None` once an attempt has begun.
     pub skipped: Option<String>,
+    /// How many entries the ledger of agents had then.
+    pub skipped_at: u64,
     /// Lines that were torn or damaged.
     pub torn: usize,
 }
 
 impl Record {
-    /// The attempt that counts: the first that is done, otherwise the last.
+    /// The attempt that counts: the first that is done, otherwise the last that has lost to no other.
     pub fn decisive(&self) -> Option<&Attempt> {
         let done = |a: &&Attempt| a.end.as_ref().is_some_and(|e| e.state == Outcome::Done);
-        self.attempts.iter().find(done).or_else(|| self.attempts.last())
+        let has_lost = |a: &&Attempt| a.bundle.as_ref().is_some_and(|place| place.lost);
+        let last = || self.attempts.iter().rfind(|a| !has_lost(a)).or(self.attempts.last());
+        self.attempts.iter().find(done).or_else(last)
+    }
+
+    /// How many attempts were begun: a trial may be given up without another one.
+    pub fn begun(&self) -> usize {
+        let was_begun = |a: &&Attempt| a.bundle.as_ref().is_none_or(|place| place.begun);
+        self.attempts.iter().filter(was_begun).count()
     }
 
     /// How the trial stands: `None` while an attempt is open (or none was made).
@@ -239,7 +253,9 @@ impl Record {
         self.torn += torn;
         for event in events {
             match event {
-                Event::Skip { reason, .. } => self.skipped = Some(reason),
+                Event::Skip { reason, seq, .. } => {
+                    (self.skipped, self.skipped_at) = (Some(reason), seq);
+                }
                 Event::Start(start) => {
                     self.skipped = None;
                     let stopped = None;
@@ -271,100 +287,35 @@ impl Record {
         }
     }
 
+    /// Adds what another file says of the same trial. What others have done meanwhile goes by what each had
+    /// read of the ledger, not by anybody's clock.
+    pub(super) fn add(&mut self, other: Self) {
+        self.torn += other.torn;
+        if other.skipped.is_some()
+            && (self.skipped.is_none() || other.skipped_at >= self.skipped_at)
+        {
+            (self.skipped, self.skipped_at) = (other.skipped, other.skipped_at);
+        }
+        if !self.attempts.is_empty() && !other.attempts.is_empty() {
+            self.attempts.extend(other.attempts);
+            // Agents have nothing in hand when a worker of another kind begins.
+            self.attempts.sort_by_key(|a| (a.start.seq, a.bundle.is_none()));
+        } else {
+            self.attempts.extend(other.attempts);
+        }
+        if self.attempts.last().is_some_and(|last| last.start.seq > self.skipped_at) {
+            self.skipped = None;
+        }
+    }
+
     fn open(&mut self, run: u32, attempt: u32) -> Option<&mut Attempt> {
         self.attempts.iter_mut().rfind(|a| a.run == run && a.start.attempt == attempt)
     }
 }
 
-/// The record of one trial: tries run 1, 2, ... until one is missing.
-///
-/// # Errors
-/// When a file exists but cannot be read.
-pub fn of_trial(tree: &Tree, trial: u64) -> Result<(Record, u32)> {
-    let mut record = Record::default();
-    let mut run = 1;
-    loop {
-        let path = tree.record(trial, run);
-        match std::fs::read(&path) {
-            Ok(bytes) => record.take(run, &bytes),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => break,
-            Err(e) => return Err(disk::fault("read", &path, &e).into()),
-        }
-        run += 1;
-    }
-    if record.attempts.is_empty() && record.skipped.is_none() {
-        // Agents keep what they record together; asking for one trial of theirs is rare.
-        let mut all = HashMap::new();
-        of_agents(tree, &mut all)?;
-        record = all.remove(&trial).unwrap_or(record);
-    }
-    Ok((record, run))
-}
+mod read;
 
-/// What agents have recorded, where there were any.
-fn of_agents(tree: &Tree, records: &mut HashMap<u64, Record>) -> Result<()> {
-    if !tree.dir().join("agents").exists() {
-        return Ok(());
-    }
-    // The ledger after the bundles could void what was read; before them, it is at most too kind to what
-    // was written since, and the next look puts it right.
-    let ledger = Ledger::read(tree)?;
-    bundle::add(tree, &ledger, records)
-}
-
-/// The records of all trials that have any. Folders are read in parallel.
-///
-/// # Errors
-/// When a file or folder cannot be read.
-pub fn all(tree: &Tree) -> Result<HashMap<u64, Record>> {
-    let mut all = of_workers(tree)?;
-    of_agents(tree, &mut all)?;
-    Ok(all)
-}
-
-/// As [`all`], without what agents have recorded.
-///
-/// # Errors
-/// As [`all`].
-pub fn of_workers(tree: &Tree) -> Result<HashMap<u64, Record>> {
-    let root = tree.dir().join("records");
-    let mut shards = Vec::new();
-    for name in disk::list(&root)? {
-        if name.starts_with('m') {
-            let inner = disk::list(&root.join(&name))?;
-            shards.extend(inner.into_iter().map(|n| root.join(&name).join(n)));
-        } else {
-            shards.push(root.join(name));
-        }
-    }
-    let parts: Result<Vec<Vec<(u64, Record)>>> =
-        shards.par_iter().map(|dir| read_shard(dir)).collect();
-    Ok(parts?.into_iter().flatten().collect())
-}
-
-fn read_shard(dir: &Path) -> Result<Vec<(u64, Record)>> {
-    // Runs in order, whatever the order of the folder.
-    let mut files: BTreeMap<(u64, u32), String> = BTreeMap::new();
-    for name in disk::list(dir)? {
-        let Some((trial, run)) = name.strip_suffix(".jsonl").and_then(|n| n.split_once('.')) else {
-            continue;
-        };
-        if let (Ok(trial), Ok(run)) = (trial.parse(), run.parse()) {
-            files.insert((trial, run), name);
-        }
-    }
-    let mut records: Vec<(u64, Record)> = Vec::with_capacity(files.len());
-    for ((trial, run), name) in files {
-        let bytes = disk::read_bytes(&dir.join(name))?;
-        if records.last().is_none_or(|(last, _)| *last != trial) {
-            records.push((trial, Record::default()));
-        }
-        if let Some((_, record)) = records.last_mut() {
-            record.take(run, &bytes);
-        }
-    }
-    Ok(records)
-}
+pub use read::{all, of_trial, of_workers};
 
 #[cfg(test)]
 mod tests {

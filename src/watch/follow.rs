@@ -331,6 +331,7 @@ fn elsewhere(tree: &Tree) -> Result<Vec<Elsewhere>> {
                 trial: *trial,
                 state,
                 time: end.map_or(attempt.start.time, |end| end.time),
+                seq: attempt.start.seq,
                 duration_s: end.map_or(0.0, |end| end.duration_s),
                 host: attempt.start.host.clone(),
                 reason: attempt.why(),

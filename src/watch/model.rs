@@ -24,7 +24,9 @@ struct End {
     time: f64,
     seconds: f32,
     agent: u32,
-    attempt: u32,
+    /// How many entries of the ledger its agent had read when it began.
+    seq: u32,
+    attempt: u16,
     kind: Kind,
     /// Whether there are others of this trial.
     several: bool,
@@ -55,6 +57,16 @@ impl Kind {
     }
 }
 
+/// As it is kept: nobody writes billions of entries.
+fn short(seq: u64) -> u32 {
+    u32::try_from(seq).unwrap_or(u32::MAX)
+}
+
+/// As it is kept: nobody tries so often.
+fn few(attempt: u32) -> u16 {
+    u16::try_from(attempt).unwrap_or(u16::MAX)
+}
+
 impl From<Outcome> for Kind {
     fn from(outcome: Outcome) -> Self {
         match outcome {
@@ -70,6 +82,7 @@ impl From<Outcome> for Kind {
 #[derive(Debug)]
 struct Open {
     attempt: u32,
+    seq: u64,
     since: f64,
     gpus: Gpus,
 }
@@ -120,6 +133,8 @@ pub struct Elsewhere {
     pub state: Outcome,
     /// Unix seconds.
     pub time: f64,
+    /// How many entries the ledger had when it began.
+    pub seq: u64,
     /// Seconds it took.
     pub duration_s: f64,
     /// Where.
@@ -168,8 +183,9 @@ impl Model {
             let agent = &mut self.agents[number as usize];
             match line {
                 Line::Agent(who) => (agent.host, agent.began) = (who.host, Some(who.time)),
-                Line::Start { trial, attempt, time, .. } => {
-                    agent.open.insert(trial, Open { attempt, since: time, gpus: Gpus::new() });
+                Line::Start { trial, attempt, time, seq, .. } => {
+                    let open = Open { attempt, seq, since: time, gpus: Gpus::new() };
+                    agent.open.insert(trial, open);
                     self.began = Some(self.began.map_or(time, |began| began.min(time)));
                 }
                 Line::Metrics { trial, attempt, rows } => {
@@ -180,9 +196,9 @@ impl Model {
                 }
                 Line::Stop { .. } => {}
                 Line::End(end) => self.end(number, at, &end),
-                Line::Skip { trial, time, .. } => {
-                    let kind = Kind::Skipped;
-                    self.keep(trial, End { at, time, agent: number, kind, ..End::default() });
+                Line::Skip { trial, time, seq, .. } => {
+                    let (kind, seq) = (Kind::Skipped, short(seq));
+                    self.keep(trial, End { at, time, agent: number, kind, seq, ..End::default() });
                 }
             }
         }
@@ -190,9 +206,9 @@ impl Model {
 
     fn end(&mut self, number: u32, at: u64, end: &Ended) {
         let agent = &mut self.agents[number as usize];
-        if agent.open.get(&end.trial).is_some_and(|open| open.attempt == end.attempt) {
-            agent.open.remove(&end.trial);
-        }
+        let is_open = agent.open.get(&end.trial).is_some_and(|open| open.attempt == end.attempt);
+        let open = is_open.then(|| agent.open.remove(&end.trial)).flatten();
+        let seq = open.map(|open| open.seq).or(end.seq).unwrap_or(0);
         // Somebody will try again.
         if !end.last {
             return;
@@ -207,7 +223,8 @@ impl Model {
                 time: end.time,
                 seconds: end.duration_s as f32,
                 agent: number,
-                attempt: end.attempt,
+                seq: short(seq),
+                attempt: few(end.attempt),
                 kind: end.state.into(),
                 several: false,
             },
@@ -238,8 +255,8 @@ impl Model {
                 let host = Some(end.host);
                 self.agents[number as usize].tell(Told { at, host, reason: end.reason });
             }
-            let (seconds, kind) = (end.duration_s as f32, end.state.into());
-            let end = End { at, time, seconds, agent: number, kind, ..End::default() };
+            let (seconds, kind, seq) = (end.duration_s as f32, end.state.into(), short(end.seq));
+            let end = End { at, time, seconds, agent: number, kind, seq, ..End::default() };
             self.keep(at - 1, end);
         }
     }

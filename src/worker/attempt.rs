@@ -14,7 +14,8 @@ use super::output;
 use super::peers::{self, Crew, Down};
 use super::prepare::{self, Prepared, prepare};
 use super::program::{self, LOST_PEERS, Program};
-use super::{Job, Recorder, check_world, clock_of};
+use super::recorder::Recorder;
+use super::{Job, check_world, clock_of};
 use crate::fault::Fault;
 use crate::host::signal::Signals;
 use crate::host::{clock, disk, process};
@@ -57,6 +58,7 @@ pub fn run(
     let trial = job.row.id;
     let world = job.world;
     let began = Instant::now();
+    let seq = recorder.seq;
     let start = |argv: Vec<String>, devices: Option<String>| {
         Event::Start(Start {
             trial,
@@ -70,6 +72,7 @@ pub fn run(
             argv,
             devices,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            seq,
         })
     };
     let mut prepared = match gather_and_prepare(job, number, crew, signals) {

@@ -17,6 +17,7 @@ mod output;
 pub mod peers;
 pub mod prepare;
 pub mod program;
+mod recorder;
 pub mod rows;
 pub mod scratch;
 
@@ -25,16 +26,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use attempt::Retry;
-use serde_json::{Map, Value};
+use recorder::Recorder;
 
 use crate::fault::Fault;
 use crate::host::signal::Signals;
 use crate::host::{Vars, clock, disk, vars};
 use crate::plan::{OnFailure, Resources};
 use crate::rank;
-use crate::tree::records::{self, End, Event, Outcome, Record};
+use crate::tree::records::{self, Event, Outcome, Record};
 use crate::tree::table::{self, Head, Row};
-use crate::tree::{Tree, line, waves};
+use crate::tree::{Tree, waves};
 use crate::words;
 
 /// Which trial a worker is to run.
@@ -145,7 +146,8 @@ pub fn run(request: &Request, vars: Vars, told: Option<hooks::Told<'_>>) -> Resu
         if job.rank.rank == 0 {
             let (trial, time, job_id) = (job.row.id, clock::now(), job.job_id.clone());
             let mut recorder = Recorder::open(&job.tree, trial, next_run)?;
-            recorder.write(&Event::Skip { trial, time, job: job_id, reason })?;
+            let seq = recorder.seq;
+            recorder.write(&Event::Skip { trial, time, job: job_id, reason, seq })?;
         }
         output::drop_empty_job_log();
         return Ok(1);
@@ -191,7 +193,7 @@ fn lead(
     }
     let mut crew = None;
     let mut tried = 0;
-    let first = record.attempts.last().map_or(0, |a| a.start.attempt) + 1;
+    let first = record.attempts.iter().map(|a| a.start.attempt).max().unwrap_or(0) + 1;
     let end = loop {
         let number = first + tried;
         let end = attempt::run(job, number, &mut recorder, &mut crew, signals)?;
@@ -281,84 +283,6 @@ pub fn job_id(vars: &Vars) -> Option<String> {
     match (vars.get("SLURM_ARRAY_JOB_ID"), vars.get("SLURM_ARRAY_TASK_ID")) {
         (Some(job), Some(index)) => Some(format!("{job}_{index}")),
         _ => vars.get("SLURM_JOB_ID").or_else(|| vars.get("PBS_JOBID")).cloned(),
-    }
-}
-
-/// How long the end of an attempt waits for a full disk.
-const PATIENCE: Duration = Duration::from_secs(300);
-
-/// The one writer of a run's record.
-pub struct Recorder {
-    lines: line::Writer,
-    path: PathBuf,
-    /// Metric lines that a full disk has refused so far.
-    unwritten: Vec<Map<String, Value>>,
-    /// Number of the run: which worker process of the trial this is.
-    pub run: u32,
-}
-
-impl Recorder {
-    /// Creates the record of the next free run of a trial.
-    ///
-    /// # Errors
-    /// When the disk refuses.
-    pub fn open(tree: &Tree, trial: u64, from: u32) -> Result<Self> {
-        for run in from.. {
-            let path = tree.record(trial, run);
-            if let Some(file) = disk::create_exclusive_with_parent(&path)? {
-                return Ok(Self {
-                    lines: line::Writer::new(file),
-                    path,
-                    unwritten: Vec::new(),
-                    run,
-                });
-            }
-        }
-        Err(Fault::machine(format!("no free run number for trial {trial}")).into())
-    }
-
-    /// Appends an event. A full disk is waited for: the end of a trial must not be lost to it.
-    ///
-    /// # Errors
-    /// When the disk still refuses after five minutes.
-    pub fn write(&mut self, event: &Event) -> Result<()> {
-        if let Event::End(End { trial, attempt, .. }) = event
-            && !self.unwritten.is_empty()
-        {
-            let rows = std::mem::take(&mut self.unwritten);
-            self.append(&Event::Metrics { trial: *trial, attempt: *attempt, rows }, PATIENCE)?;
-        }
-        let patience = if matches!(event, Event::End(_)) { PATIENCE } else { Duration::ZERO };
-        self.append(event, patience)
-    }
-
-    /// Appends metric lines. What a full disk refuses is kept and tried again with the next ones, at
-    /// the latest before the end of the attempt.
-    pub fn metrics(&mut self, trial: u64, attempt: u32, rows: Vec<Map<String, Value>>) {
-        self.unwritten.extend(rows);
-        if self.unwritten.is_empty() {
-            return;
-        }
-        let rows = std::mem::take(&mut self.unwritten);
-        let event = Event::Metrics { trial, attempt, rows };
-        if self.append(&event, Duration::ZERO).is_err()
-            && let Event::Metrics { rows, .. } = event
-        {
-            self.unwritten = rows;
-        }
-    }
-
-    fn append(&mut self, event: &Event, patience: Duration) -> Result<()> {
-        let since = Instant::now();
-        loop {
-            match self.lines.append(event) {
-                Ok(()) => return Ok(()),
-                Err(e) if since.elapsed() >= patience => {
-                    return Err(disk::fault("write", &self.path, &e).into());
-                }
-                Err(_) => std::thread::sleep(Duration::from_millis(500)),
-            }
-        }
     }
 }
 

@@ -203,6 +203,102 @@ fn trials_that_always_fail_take_nobody_with_them() {
 }
 
 #[test]
+fn what_was_asked_for_again_counts_whatever_its_attempts_number() {
+    let world = World::new();
+    let code = "echo attempt $HPCSWEEP_ATTEMPT $(ls again* 2>/dev/null)
+        [ ! -e again2 ] || { echo '{\"loss\": 2}' >>$HPCSWEEP_METRICS; exit 0; }
+        [ ! -e again1 ] || sleep 1000
+        exit 3";
+    let more = "attempts = 2\n[resources]\nwalltime = \"1s\"\n[pull]\nbackoff = 0.05\n";
+    world.write("plan.toml", &plan(code, &format!("{more}{}", axis(1))));
+    let run = |more: &[&str]| {
+        world.run(&[&["worker", "--pull", "plan.toml", "--slots", "1"], more].concat()).code
+    };
+    let reason = || world.status()["trials"][0]["reason"].clone();
+    assert_eq!((run(&[]), reason()), (1, "exit code 3".into()));
+    // Attempt 1 of the second time comes after attempt 2 of the first.
+    world.write("again1", "");
+    assert_eq!((run(&["--retry"]), world.counts()), (1, r#"{"timeout":1}"#.to_owned()));
+    assert_eq!(reason(), "the wall-clock limit was reached");
+    world.write("again2", "");
+    assert_eq!((run(&["--retry"]), world.counts()), (0, r#"{"done":1}"#.to_owned()));
+    let said = "attempt 1\nattempt 2\nattempt 1 again1\nattempt 1 again1 again2\n";
+    assert_eq!(world.run(&["logs", "0"]).ok(), said);
+    assert_eq!(world.column("attempts"), ["4"]);
+    assert_eq!(world.run(&["best", "--metric", "loss", "--min"]).code, 0);
+}
+
+#[test]
+fn what_is_asked_for_again_waits_in_the_queue_until_somebody_begins_it() {
+    let world = World::new();
+    let more = format!("[pull]\ntime_request = \"1h\"\n{}", axis(1));
+    world.write("plan.toml", &plan("[ -e good ] || exit 3", &more));
+    assert_eq!(world.run(&["worker", "--pull", "plan.toml"]).code, 1);
+    assert_eq!(world.counts(), r#"{"failed":1}"#);
+    // It is laid down again, by an agent without time for it.
+    world.run(&["worker", "--pull", "plan.toml", "--retry", "--time-left", "30m"]).ok();
+    assert_eq!(world.counts(), r#"{"queued":1}"#);
+    world.write("good", "");
+    world.run(&["worker", "--pull", "results/p"]).ok();
+    assert_eq!(world.counts(), r#"{"done":1}"#);
+}
+
+#[test]
+fn what_is_asked_for_again_of_an_agent_that_dies_is_not_taken_for_ended() {
+    let world = World::new();
+    // Trial 0 fails, and is asked for again while its agent waits for the end of trial 1 elsewhere.
+    let code = "echo begin $HPCSWEEP_TRIAL >>events
+        if [ $HPCSWEEP_TRIAL = 0 ]; then while [ ! -e fail ]; do sleep 0.01; done; fi
+        if [ $HPCSWEEP_TRIAL = 0 ]; then [ -e again ] || exit 3; fi
+        while [ ! -e go$HPCSWEEP_TRIAL ]; do sleep 0.01; done";
+    world.write("plan.toml", &plan(code, &format!("{SHORT}\n{}", axis(2))));
+    let first = world.agent(&["--slots", "1"]);
+    wait_until("trial 0 runs", || world.events("begin").contains_key("0"));
+    let other = world.agent(&["--slots", "1"]);
+    wait_until("trial 1 runs", || world.events("begin").contains_key("1"));
+    world.write("fail", "");
+    let claims = || {
+        let all = world.files("results/p/claims");
+        all.iter().map(|f| world.read(&format!("results/p/claims/{f}"))).collect::<String>()
+    };
+    wait_until("the first one waits", || claims().contains("\"idle\""));
+    world.write("again", "");
+    let late = ["worker", "--pull", "plan.toml", "--retry", "--time-left", "1s"];
+    world.run(&late).ok();
+    wait_until("trial 0 runs again", || world.events("begin").get("0") == Some(&2));
+    first.signal(Signal::SIGKILL);
+    first.end(&world);
+    world.write("go0", "");
+    world.write("go1", "");
+    assert_eq!(other.end(&world).code, 0);
+    assert_eq!(world.counts(), r#"{"done":2}"#);
+}
+
+#[test]
+fn records_of_agents_and_of_others_are_in_the_order_in_which_they_were_asked_for() {
+    let world = World::new();
+    let text = |n| plan("echo $HPCSWEEP_ATTEMPT; exit $(cat code)", &axis(n));
+    let codes = || {
+        let all = world.status();
+        let trials = all["trials"].as_array().unwrap().clone();
+        trials.iter().map(|t| t["reason"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    world.write("code", "3");
+    world.write("plan.toml", &text(1));
+    assert_eq!(world.run(&["worker", "--pull", "plan.toml"]).code, 1);
+    world.write("code", "4");
+    assert_eq!(world.local(&text(1), &["--retry"]).code, 1);
+    assert_eq!(codes(), ["exit code 4"]);
+    world.write("code", "5");
+    assert_eq!(world.run(&["worker", "--pull", "plan.toml", "--retry"]).code, 1);
+    assert_eq!(codes(), ["exit code 5"]);
+    world.write("code", "6");
+    assert_eq!(world.local(&text(1), &["--retry"]).code, 1);
+    assert_eq!(codes(), ["exit code 6"]);
+    assert_eq!(world.column("attempts"), ["4"]);
+}
+
+#[test]
 fn a_machine_that_cannot_run_trials_leaves_and_says_so() {
     let world = World::new();
     let text = plan("true", &axis(20)).replace("\"sh\"", "\"no-such-program\"");
@@ -248,6 +344,30 @@ fn an_idle_slot_runs_a_copy_of_what_takes_too_long() {
     assert_eq!(slow.end(&world).code, 0);
     assert_eq!(world.counts(), r#"{"done":8}"#);
     assert_eq!(world.read("events").lines().count(), 8);
+}
+
+#[test]
+fn a_trial_whose_copy_lost_against_a_failure_is_run_again_when_it_is_asked_for() {
+    let world = World::new();
+    // The first run of trial 0 fails as soon as there is a second one, which never ends.
+    let code = "if [ $HPCSWEEP_TRIAL = 0 ] && [ ! -e again ]; then
+          if mkdir first 2>/dev/null; then
+            while [ ! -e copied ]; do sleep 0.01; done; exit 3
+          fi
+          echo >copied; sleep 1000
+        fi";
+    world.write("plan.toml", &plan(code, &format!("[pull]\nrepeatable = true\n{}", axis(8))));
+    let slow = world.agent(&["--slots", "1"]);
+    wait_until("the slow one is at it", || world.exists("first"));
+    let other = world.run(&["worker", "--pull", "results/p", "--slots", "1"]);
+    let codes = [slow.end(&world).code, other.code];
+    assert_eq!((codes, world.counts()), ([1, 0], r#"{"done":7,"failed":1}"#.to_owned()));
+    world.write("again", "");
+    let ran = world.run(&["worker", "--pull", "plan.toml", "--retry", "--slots", "1"]);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
+    assert_eq!(world.counts(), r#"{"done":8}"#);
+    let frame = world.run(&["watch", "--once", "results/p"]);
+    assert!(frame.out.contains("\ndone 8\n"), "{}", frame.whole());
 }
 
 #[test]

@@ -388,6 +388,8 @@ fn a_trial_that_kills_its_agents_is_given_up_and_the_others_are_not() {
         let why = world.status()["trials"][2]["reason"].clone();
         assert_eq!(why, "its agent or machine was lost 3 times");
         assert_eq!(begun(&world)[&2], 3);
+        assert_eq!(world.column("attempts")[2], "3");
+        assert_eq!(world.status()["trials"][2]["attempts"], 3);
     }
 }
 

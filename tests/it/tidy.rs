@@ -54,7 +54,7 @@ const OWN_FILES: [(&str, &str); 23] = [
     ("src/tree/ledger/log.rs", "links, and tells a lost answer from a refusal"),
     ("src/tree/line.rs", "owns the open file it appends to"),
     ("src/tree/lock.rs", "links, renames and counts links"),
-    ("src/tree/records.rs", "tells a missing record from an unreadable one"),
+    ("src/tree/records/read.rs", "tells a missing record from an unreadable one"),
     ("src/worker/attempt.rs", "owns the open log and the trial's own folders"),
     ("src/worker/hooks.rs", "hands the open log to the hook"),
     ("src/worker/member.rs", "a rank without a log of its own"),

@@ -178,6 +178,7 @@ fn made_up(world: &World, trials: u64, agents: u64) {
     let units: Vec<Vec<u64>> = (0..trials).map(|trial| vec![trial]).collect();
     let pull = &Pull::default();
     let terms = Terms {
+        seq: 0,
         plan: "",
         max_running: None,
         cores: 1,
@@ -204,7 +205,7 @@ fn made_up(world: &World, trials: u64, agents: u64) {
             let (trial, attempt, time) = (number * share + i, 1, began + i as f64 / 10.0);
             let argv = vec!["true".to_owned()];
             bundle
-                .push(&Line::Start { trial, attempt, time, slot: 0, argv, devices: None })
+                .push(&Line::Start { trial, attempt, time, slot: 0, seq: 0, argv, devices: None })
                 .unwrap();
             if i == share - 101 {
                 break;
@@ -223,6 +224,7 @@ fn made_up(world: &World, trials: u64, agents: u64) {
                 result: None,
                 log: None,
                 last: true,
+                seq: None,
             };
             bundle.push(&Line::End(end)).unwrap();
         }

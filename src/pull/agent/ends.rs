@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 
 use super::{Agent, News};
 use crate::pull::slot::{self, Role, Running, Why};
-use crate::pull::verdict::{self, Next};
+use crate::pull::verdict::{self, Next, Run};
 use crate::tree::bundle::Line;
 use crate::tree::records::Outcome;
 use crate::worker::child;
@@ -21,7 +21,7 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
         mut running: Running,
         ended: slot::Ended,
     ) -> Result<()> {
-        let (trial, attempt) = (running.trial, running.attempt);
+        let (trial, attempt, seq) = (running.trial, running.attempt, running.seq);
         let allowed = self.desk.claimer.head_of(trial)?.run.attempts;
         let (tries, is_copy) = match &running.role {
             Role::Unit(unit) => (unit.tries, false),
@@ -65,7 +65,8 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
                 return Ok(());
             }
         };
-        self.desk.settle(unit, (trial, attempt), &verdict, ended, result)?;
+        let run = Run { trial, attempt, seq };
+        self.desk.settle(unit, run, &verdict, ended, result)?;
         self.rung.extend(self.desk.bells.drain(..).map(|(row, end)| (i, row, end)));
         Ok(())
     }

@@ -84,6 +84,7 @@ fn sweep(dir: &Path, lengths: &[u64]) -> Tree {
     ledger::prepare(&tree).unwrap();
     let pull = Pull::default();
     let terms = Terms {
+        seq: 0,
         plan: "",
         max_running: None,
         cores: 1,
@@ -138,6 +139,7 @@ impl Agent {
                 attempt: unit.tries + unit.faults + 1,
                 time: 0.0,
                 slot: 0,
+                seq: self.claimer.ledger.seq,
                 argv: Vec::new(),
                 devices: None,
             };
@@ -165,6 +167,7 @@ impl Agent {
             result: None,
             log: None,
             last: true,
+            seq: None,
         });
         self.claimer.bundle.push(&line).unwrap();
         self.claimer.done += 1;

@@ -48,6 +48,7 @@ pub(super) struct Busy {
     pub(super) unit: Option<Unit>,
     pub(super) trial: u64,
     pub(super) attempt: u32,
+    pub(super) seq: u64,
     pub(super) since: Instant,
     deadline: Option<Instant>,
     pub(super) stop: Option<(Why, Instant)>,
@@ -213,10 +214,10 @@ impl<T: FnMut(News<'_>)> Hand<T> {
         if news {
             self.desk.share(1);
         }
-        let contests = &self.desk.claimer.ledger.contests;
-        if !contests.is_empty() {
+        let ledger = &self.desk.claimer.ledger;
+        if !ledger.contests.is_empty() {
             if let Some(busy) = &mut self.busy
-                && contests.get(&busy.trial).is_some_and(|contest| contest.won.is_some())
+                && ledger.is_decided(busy.trial, busy.seq)
             {
                 busy.stop = Some((Why::Lost, Instant::now()));
             }
@@ -247,10 +248,12 @@ impl<T: FnMut(News<'_>)> Hand<T> {
         let (trial, since) = (row.id, Instant::now());
         let time = clock::now();
         let (argv, devices) = (Vec::new(), self.devices.clone());
-        let line = Line::Start { trial, attempt, time, slot: 0, argv, devices };
+        let seq = self.desk.claimer.ledger.seq;
+        let line = Line::Start { trial, attempt, time, slot: 0, seq, argv, devices };
         self.desk.claimer.bundle.push(&line)?;
         let deadline = walltime.and_then(|s| since.checked_add(Duration::from_secs(s)));
-        self.busy = Some(Busy { unit: Some(unit), trial, attempt, since, deadline, stop: None });
+        self.busy =
+            Some(Busy { unit: Some(unit), trial, attempt, seq, since, deadline, stop: None });
         let tree = &self.desk.claimer.tree;
         self.stop.store(false, Ordering::Relaxed);
         Ok(Some(Box::new(Trial {

@@ -8,7 +8,7 @@ use super::{Failure, News};
 use crate::host::{disk, vars};
 use crate::pull::claimer::Claimer;
 use crate::pull::slot::Ended;
-use crate::pull::verdict::{self, Next, Verdict};
+use crate::pull::verdict::{self, Next, Run, Verdict};
 use crate::tree::bundle;
 use crate::tree::records::Outcome;
 use crate::worker::hooks::{self, Ending};
@@ -59,6 +59,7 @@ impl<T: FnMut(News<'_>)> Hand<T> {
     ) -> Result<()> {
         let Some(busy) = &mut self.busy else { return Ok(()) };
         let (trial, attempt, stop) = (busy.trial, busy.attempt, busy.stop);
+        let run = Run { trial, attempt, seq: busy.seq };
         let allowed = self.desk.claimer.head_of(trial)?.run.attempts;
         let Some(unit) = busy.unit.take() else { return Ok(()) };
         let seconds = seconds.unwrap_or_else(|| busy.since.elapsed().as_secs_f64());
@@ -98,7 +99,7 @@ impl<T: FnMut(News<'_>)> Hand<T> {
             state: verdict.state,
             is_last: verdict.next == Next::Over,
         });
-        self.desk.settle(Some(unit), (trial, attempt), &verdict, ended, value)
+        self.desk.settle(Some(unit), run, &verdict, ended, value)
     }
 
     /// Writes the words of a failure into the agent's log: where they stand.

@@ -21,6 +21,10 @@ pub enum Line {
         time: f64,
         /// Slot of the agent, from 0.
         slot: u32,
+        /// How many entries of the ledger the agent had read. Whatever others have run of the trial before was
+        /// begun with fewer, as what is taken is taken by an entry: the order of attempts, whatever the clocks.
+        #[serde(default)]
+        seq: u64,
         /// The argument vector; empty where the caller's own function runs.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         argv: Vec<String>,
@@ -58,6 +62,9 @@ pub enum Line {
         trial: u64,
         /// Unix seconds.
         time: f64,
+        /// As that of a start.
+        #[serde(default)]
+        seq: u64,
         /// What became of the trial before it, in words.
         reason: String,
     },
@@ -118,6 +125,9 @@ pub struct Ended {
     /// Whether nobody will try the trial again by himself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub last: bool,
+    /// As that of a start, where the trial was given up without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<u64>,
 }
 
 impl Ended {

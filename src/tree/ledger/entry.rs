@@ -138,6 +138,9 @@ pub enum Entry {
         trial: u64,
         /// Bytes of the other's bundle: up to there it had not ended.
         size: u64,
+        /// How many entries the other had read when it began.
+        #[serde(default)]
+        since: u64,
     },
     /// The end of a trial with a copy: the first such entry decides.
     Won {
@@ -149,6 +152,9 @@ pub enum Entry {
         trial: u64,
         /// Its attempt there.
         attempt: u32,
+        /// How many entries its agent had read when the attempt began.
+        #[serde(default)]
+        begun: u64,
     },
     /// The copy has failed or was given up.
     Uncopy {

@@ -76,6 +76,19 @@ pub fn append(tree: &Tree, ledger: &mut Ledger, entry: &Entry, link: Link) -> Re
     Ok(true)
 }
 
+/// How many entries there are, without reading them.
+///
+/// # Errors
+/// When a folder cannot be listed.
+pub fn length(tree: &Tree) -> Result<u64> {
+    let root = tree.dir().join("claims");
+    let Some(last) = disk::list(&root)?.into_iter().filter(|n| !n.starts_with('.')).max() else {
+        return Ok(0);
+    };
+    let names = disk::list(&root.join(last))?;
+    Ok(names.iter().filter_map(|n| n.strip_suffix(".json")?.parse().ok()).max().unwrap_or(0))
+}
+
 /// Makes the folders that entries and bundles are in.
 ///
 /// # Errors

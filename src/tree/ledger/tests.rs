@@ -50,7 +50,7 @@ fn of_many_that_append_at_once_each_entry_has_one_place_and_none_is_lost() {
         .agents
         .values()
         .flat_map(|a| &a.held)
-        .flat_map(|p| p.from..p.from + p.count)
+        .flat_map(|held| held.piece.from..held.piece.from + held.piece.count)
         .collect();
     held.sort_unstable();
     assert_eq!(held, (0..200).collect::<Vec<_>>());
@@ -82,7 +82,8 @@ fn what_was_given_back_is_taken_before_fresh_units_and_what_failed_after_them() 
     let failed = Piece { from: 1, count: 1, link: 0, tries: 1, faults: 0 };
     let units = vec![failed, Piece::untouched(3, 3)];
     ledger.take(Some(Entry::Back { agent: "a".into(), nonce: String::new(), units }));
-    assert_eq!(ledger.agents["a"].held, [Piece::untouched(0, 1), Piece::untouched(2, 1),]);
+    let held = |from| Held { since: 1, piece: Piece::untouched(from, 1) };
+    assert_eq!(ledger.agents["a"].held, [held(0), held(2)]);
     assert_eq!(ledger.open(8), 6);
     assert_eq!(ledger.choose(8, 4), [Piece::untouched(3, 3), Piece::untouched(6, 1)]);
     let all = ledger.choose(8, 100);
@@ -110,42 +111,88 @@ fn units_that_the_plan_dropped_are_taken_by_nobody() {
     assert_eq!((ledger.open(10), ledger.fresh), (0, 10));
 }
 
+/// Whether the end of attempt 1 counts that stands there, of a trial begun when its agent had read `seq` entries.
+fn counts(ledger: &Ledger, agent: &str, at: u64, trial: u64, seq: u64) -> bool {
+    ledger.counts(Ending { agent, at, trial, attempt: 1, seq })
+}
+
 #[test]
 fn the_word_of_a_fenced_agent_counts_up_to_the_fence() {
     let mut ledger = Ledger::default();
     ledger.take(Some(take("a", vec![Piece::untouched(0, 6)])));
-    assert!(ledger.counts("a", 900, 0, 1));
+    assert!(counts(&ledger, "a", 900, 0, 1));
     let units = vec![Piece::untouched(2, 4)];
     let (agent, nonce, by) = ("a".to_owned(), String::new(), "b".to_owned());
     ledger.take(Some(Entry::Expire { agent, nonce, by, size: 500, units }));
-    assert!(ledger.counts("a", 500, 0, 1));
-    assert!(!ledger.counts("a", 501, 0, 1));
+    assert!(counts(&ledger, "a", 500, 0, 1));
+    assert!(!counts(&ledger, "a", 501, 0, 1));
     assert_eq!(ledger.open(6), 4);
+}
+
+/// A copy of trial 7 begins by `agent`, of a run that began when its agent had read `since` entries.
+fn copy(agent: &str, of: &str, size: u64, since: u64) -> Option<Entry> {
+    let (agent, of, nonce) = (agent.to_owned(), of.to_owned(), String::new());
+    Some(Entry::Copy { agent, nonce, of, trial: 7, size, since })
+}
+
+fn won(agent: &str, begun: u64) -> Option<Entry> {
+    let (agent, nonce) = (agent.to_owned(), String::new());
+    Some(Entry::Won { agent, nonce, trial: 7, attempt: 1, begun })
 }
 
 #[test]
 fn of_a_trial_that_runs_twice_one_end_counts() {
-    let nonce = String::new;
-    let copy =
-        |size| Entry::Copy { agent: "b".into(), nonce: nonce(), of: "a".into(), trial: 7, size };
-    let won =
-        |agent: &str| Entry::Won { agent: agent.into(), nonce: nonce(), trial: 7, attempt: 1 };
     let mut ledger = Ledger::default();
-    ledger.take(Some(copy(500)));
+    ledger.take(copy("b", "a", 500, 0));
     // At most one copy.
-    ledger.take(Some(copy(900)));
-    assert_eq!(ledger.contests[&7].size, 500);
-    assert!(ledger.counts("a", 400, 7, 1), "it had ended before");
-    assert!(!ledger.counts("a", 600, 7, 1) && !ledger.counts("b", 10, 7, 1), "nobody has won yet");
+    ledger.take(copy("b", "a", 900, 0));
+    assert_eq!((ledger.contests[&7].len(), ledger.contests[&7][0].size), (1, 500));
+    assert!(counts(&ledger, "a", 400, 7, 0), "it had ended before");
     let open = ledger.clone();
-    ledger.take(Some(won("b")));
-    ledger.take(Some(won("a")));
-    assert!(ledger.counts("b", 10, 7, 1) && !ledger.counts("a", 600, 7, 1));
+    assert!(!counts(&ledger, "a", 600, 7, 0), "nobody has won yet");
+    assert!(!counts(&ledger, "b", 10, 7, 1), "nobody has won yet");
+    ledger.take(won("b", 1));
+    ledger.take(won("a", 0));
+    assert!(counts(&ledger, "b", 10, 7, 1) && !counts(&ledger, "a", 600, 7, 0));
     let mut ledger = open;
-    ledger.take(Some(Entry::Uncopy { agent: "b".into(), nonce: nonce(), trial: 7 }));
-    assert!(!ledger.counts("a", 600, 7, 1), "it has to say so");
-    ledger.take(Some(won("a")));
-    assert!(ledger.counts("a", 600, 7, 1) && !ledger.counts("b", 10, 7, 1));
+    ledger.take(Some(Entry::Uncopy { agent: "b".into(), nonce: String::new(), trial: 7 }));
+    assert!(!counts(&ledger, "a", 600, 7, 0), "it has to say so");
+    ledger.take(won("a", 0));
+    assert!(counts(&ledger, "a", 600, 7, 0) && !counts(&ledger, "b", 10, 7, 1));
+}
+
+#[test]
+fn a_trial_that_is_asked_for_again_has_nothing_to_do_with_who_won_before() {
+    let mut ledger = Ledger::default();
+    ledger.take(copy("b", "a", 500, 0));
+    ledger.take(won("a", 0));
+    // The loser may begin another attempt before it hears of it, and it gets no copy either.
+    assert!(!counts(&ledger, "b", 900, 7, 1) && !ledger.may_be_copied(7, 1));
+    assert!(ledger.is_won_since(7, 0) && !ledger.is_won_since(7, 2));
+    // Whoever knows of it has been asked to.
+    assert!(counts(&ledger, "b", 990, 7, 2) && ledger.may_be_copied(7, 2));
+    ledger.take(copy("a", "b", 950, 2));
+    assert!(!counts(&ledger, "b", 990, 7, 2), "nobody has won yet");
+    assert!(counts(&ledger, "a", 600, 7, 0) && !counts(&ledger, "b", 900, 7, 1));
+    // What was said late of the first time says nothing of the second.
+    ledger.take(won("b", 1));
+    assert!(ledger.is_undecided(7, 2));
+    ledger.take(won("b", 2));
+    assert!(counts(&ledger, "b", 990, 7, 2) && !counts(&ledger, "a", 700, 7, 3));
+}
+
+#[test]
+fn its_length_is_known_without_reading_it() {
+    let (_dir, tree) = tree();
+    assert_eq!(length(&tree).unwrap(), 0);
+    let mut ledger = Ledger::default();
+    for n in 1..4 {
+        append(&tree, &mut ledger, &take("a", vec![]), link).unwrap();
+        assert_eq!(length(&tree).unwrap(), n);
+    }
+    ledger.seq = 1999;
+    append(&tree, &mut ledger, &take("a", vec![]), link).unwrap();
+    assert_eq!(length(&tree).unwrap(), 2000);
 }
 
 #[test]

@@ -52,6 +52,7 @@ impl Sweep {
         let units: Vec<Vec<u64>> = (first..first + count).map(|trial| vec![trial]).collect();
         let pull = &Pull::default();
         let terms = Terms {
+            seq: 0,
             plan: "",
             max_running: None,
             cores: 1,
@@ -92,7 +93,7 @@ impl Sweep {
 }
 
 fn start(trial: u64) -> Line {
-    Line::Start { trial, attempt: 1, time: 1.0, slot: 0, argv: vec![], devices: None }
+    Line::Start { trial, attempt: 1, time: 1.0, slot: 0, seq: 0, argv: vec![], devices: None }
 }
 
 fn done(trial: u64) -> Line {
@@ -109,6 +110,7 @@ fn done(trial: u64) -> Line {
         result: None,
         log: None,
         last: true,
+        seq: None,
     })
 }
 

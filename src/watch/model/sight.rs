@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashSet};
 
 use super::{Agent, End, Kind, Model, Open};
 use crate::standing::State;
-use crate::tree::ledger::{self, Gone};
+use crate::tree::ledger::{self, Ending, Gone};
 use crate::watch::pace::Pace;
 use crate::watch::{Failure, Frame, MOST_ROWS, Place, Slow, UsedGpu};
 use crate::watch::{sort_gpus, sort_slowest};
@@ -99,17 +99,21 @@ impl Model {
             let agent = &self.agents[end.agent as usize].name;
             // Two may run a trial; nobody else skips it, and what was before agents is not theirs.
             let alone = contests.is_empty() || end.kind == Kind::Skipped || agent.is_empty();
-            end.at <= fences[end.agent as usize]
-                && (alone || self.ledger.counts(agent, end.at, trial, end.attempt))
+            let (at, attempt, seq) = (end.at, u32::from(end.attempt), u64::from(end.seq));
+            at <= fences[end.agent as usize]
+                && (alone || self.ledger.counts(Ending { agent, at, trial, attempt, seq }))
         };
         if !first.several {
             return Some(first).filter(counts);
         }
         let others = self.more.get(&trial).map_or(&[][..], Vec::as_slice);
         let later = |a: &&End, b: &&End| {
-            let time = |end: &End| (end.kind == Kind::Done, end.time.max(0.0).to_bits());
-            let place = |end: &End| (&self.agents[end.agent as usize].name, end.at);
-            time(a).cmp(&time(b)).then_with(|| place(a).cmp(&place(b)))
+            // As records are put together: by the ledger, whatever the clocks; workers of another kind last.
+            let order = |end: &End| {
+                let agent = &self.agents[end.agent as usize].name;
+                (end.kind == Kind::Done, end.seq, agent.is_empty(), agent.clone(), end.at)
+            };
+            order(a).cmp(&order(b))
         };
         std::iter::once(first).chain(others).filter(counts).max_by(later)
     }

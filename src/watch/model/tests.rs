@@ -18,7 +18,11 @@ fn who(agent: &str) -> Line {
 }
 
 fn start(trial: u64, attempt: u32, time: f64) -> Line {
-    Line::Start { trial, attempt, time, slot: 0, argv: vec![], devices: None }
+    begun(trial, attempt, time, 0)
+}
+
+fn begun(trial: u64, attempt: u32, time: f64, seq: u64) -> Line {
+    Line::Start { trial, attempt, time, slot: 0, seq, argv: vec![], devices: None }
 }
 
 fn end(trial: u64, attempt: u32, time: f64, state: Outcome, last: bool) -> Line {
@@ -35,6 +39,7 @@ fn end(trial: u64, attempt: u32, time: f64, state: Outcome, last: bool) -> Line 
         result: None,
         log: None,
         last,
+        seq: None,
     })
 }
 
@@ -88,7 +93,7 @@ fn a_frame_has_all_there_is_to_see() {
         Line::Metrics { trial: 1, attempt: 2, rows: vec![row] },
         start(2, 1, 920.0),
         end(2, 1, 930.0, Outcome::Failed, true),
-        Line::Skip { trial: 3, time: 930.0, reason: String::new() },
+        Line::Skip { trial: 3, time: 930.0, seq: 0, reason: String::new() },
         start(4, 1, 940.0),
         end(4, 1, 990.0, Outcome::Timeout, true),
         done(5, 950.0),
@@ -184,13 +189,20 @@ fn the_trials_of_an_agent_that_is_silent_wait_for_others() {
 #[test]
 fn of_a_trial_that_ran_twice_one_end_counts() {
     let nonce = String::new;
-    let copy =
-        Entry::Copy { agent: "b".into(), nonce: nonce(), of: "a".into(), trial: 0, size: 200 };
+    let copy = Entry::Copy {
+        agent: "b".into(),
+        nonce: nonce(),
+        of: "a".into(),
+        trial: 0,
+        size: 200,
+        since: 0,
+    };
     let won = |agent: &str, attempt| Entry::Won {
         agent: agent.into(),
         nonce: nonce(),
         trial: 0,
         attempt,
+        begun: 0,
     };
     let a = vec![who("a"), start(0, 1, 910.0), end(0, 1, 950.0, Outcome::Failed, true)];
     let b = vec![who("b"), start(0, 2, 940.0), end(0, 2, 945.0, Outcome::Done, true)];
@@ -223,11 +235,23 @@ fn a_trial_that_is_tried_again_runs_and_failed_only_if_that_fails() {
 }
 
 #[test]
+fn what_came_last_counts_whatever_the_clocks_say() {
+    let failed = |time| end(0, 1, time, Outcome::Failed, true);
+    let late = end(0, 1, 910.0, Outcome::Timeout, true);
+    let a = vec![who("a"), begun(0, 1, 990.0, 2), failed(991.0)];
+    let b = vec![who("b"), begun(0, 1, 905.0, 5), late];
+    let bundles = [("b", b), ("a", a)];
+    let frame = model(1, &[join("a", 1), join("b", 1)], &bundles).frame(NOW);
+    assert_eq!(counts(&frame), "timeout 1");
+}
+
+#[test]
 fn what_others_have_run_before_counts_until_agents_run_it_again() {
     let before = |trial, state| Elsewhere {
         trial,
         state,
         time: 100.0,
+        seq: 0,
         duration_s: 1.0,
         host: "laptop".to_owned(),
         reason: "exit code 1".to_owned(),

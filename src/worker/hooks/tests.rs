@@ -85,6 +85,7 @@ fn launches_are_counted_by_the_failures_of_their_job() {
             argv: Vec::new(),
             devices: None,
             version: String::new(),
+            seq: 0,
         };
         let end = state.map(|state| End {
             trial: 0,

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use proptest::prelude::*;
 
 use super::*;
-use crate::tree::ledger::Gone;
+use crate::tree::ledger::{self, Gone};
 
 /// A step of a sweep: an entry of the ledger, or a line of an agent's bundle.
 #[derive(Debug, Clone)]
@@ -27,22 +27,26 @@ fn step() -> impl Strategy<Value = Step> {
     let name = |agent: usize| AGENTS[agent].to_owned();
     let nonce = String::new;
     prop_oneof![
-        8 => (agent(), 0..TRIALS, 1..3u32, time())
-            .prop_map(|(a, trial, attempt, time)| Step::Line(a, start(trial, attempt, time))),
+        8 => (agent(), 0..TRIALS, 1..3u32, time(), 0..20u64).prop_map(|(a, trial, attempt, time, seq)| {
+            Step::Line(a, begun(trial, attempt, time, seq))
+        }),
         8 => (agent(), 0..TRIALS, 1..3u32, time(), outcome(), any::<bool>())
             .prop_map(|(a, trial, n, time, state, last)| Step::Line(a, end(trial, n, time, state, last))),
-        1 => (agent(), 0..TRIALS, time()).prop_map(|(a, trial, time)| {
-            Step::Line(a, Line::Skip { trial, time, reason: String::new() })
+        1 => (agent(), 0..TRIALS, time(), 0..20u64).prop_map(|(a, trial, time, seq)| {
+            Step::Line(a, Line::Skip { trial, time, seq, reason: String::new() })
         }),
         1 => (agent(), 0..2000u64).prop_map(|(a, size)| Step::Entry(expire(AGENTS[a], size))),
         1 => agent().prop_map(move |a| Step::Entry(Entry::Leave {
             agent: name(a), nonce: nonce(), reason: String::new(),
         })),
-        2 => (agent(), agent(), 0..TRIALS, 0..1000u64).prop_map(move |(a, of, trial, size)| {
-            Step::Entry(Entry::Copy { agent: name(a), nonce: nonce(), of: name(of), trial, size })
-        }),
-        2 => (agent(), 0..TRIALS, 1..3u32).prop_map(move |(a, trial, attempt)| {
-            Step::Entry(Entry::Won { agent: name(a), nonce: nonce(), trial, attempt })
+        2 => (agent(), agent(), 0..TRIALS, 0..1000u64, 0..20u64).prop_map(
+            move |(a, of, trial, size, since)| {
+                let (agent, of) = (name(a), name(of));
+                Step::Entry(Entry::Copy { agent, nonce: nonce(), of, trial, size, since })
+            }
+        ),
+        2 => (agent(), 0..TRIALS, 1..3u32, 0..20u64).prop_map(move |(a, trial, attempt, begun)| {
+            Step::Entry(Entry::Won { agent: name(a), nonce: nonce(), trial, attempt, begun })
         }),
     ]
 }
@@ -50,27 +54,34 @@ fn step() -> impl Strategy<Value = Step> {
 /// The state of each trial by going through everything for each of them.
 fn slowly(ledger: &Ledger, bundles: &[Vec<Placed>]) -> Vec<State> {
     let state_of = |trial: u64| {
-        let mut ends: Vec<(f64, usize, u64, State)> = Vec::new();
+        let mut ends: Vec<(u64, usize, u64, State)> = Vec::new();
         let mut runs = false;
         for (a, lines) in bundles.iter().enumerate() {
-            let mut open = None;
+            let mut open: Option<(u32, u64)> = None;
             for (at, line) in lines {
                 match line {
-                    Line::Start { trial: t, attempt, .. } if *t == trial => open = Some(*attempt),
-                    Line::Skip { trial: t, time, .. }
+                    Line::Start { trial: t, attempt, seq, .. } if *t == trial => {
+                        open = Some((*attempt, *seq));
+                    }
+                    Line::Skip { trial: t, seq, .. }
                         if *t == trial && !ledger.is_fenced(AGENTS[a], *at) =>
                     {
-                        ends.push((*time, a, *at, State::Skipped));
+                        ends.push((*seq, a, *at, State::Skipped));
                     }
                     Line::End(end) if end.trial == trial => {
-                        open = open.filter(|attempt| *attempt != end.attempt);
-                        if end.last && ledger.counts(AGENTS[a], *at, trial, end.attempt) {
+                        let own = open.filter(|(attempt, _)| *attempt == end.attempt);
+                        open = open.filter(|_| own.is_none());
+                        let seq = own.map_or(0, |(_, seq)| seq);
+                        let (agent, at, attempt) = (AGENTS[a], *at, end.attempt);
+                        if end.last
+                            && ledger.counts(ledger::Ending { agent, at, trial, attempt, seq })
+                        {
                             let state = match end.state {
                                 Outcome::Done => State::Done,
                                 Outcome::Timeout => State::Timeout,
                                 _ => State::Failed,
                             };
-                            ends.push((end.time, a, *at, state));
+                            ends.push((seq, a, at, state));
                         }
                     }
                     _ => {}
@@ -84,7 +95,7 @@ fn slowly(ledger: &Ledger, bundles: &[Vec<Placed>]) -> Vec<State> {
         if runs {
             return State::Running;
         }
-        ends.sort_by(|a, b| a.partial_cmp(b).unwrap());
+        ends.sort_by_key(|(seq, a, at, _)| (*seq, *a, *at));
         ends.pop().map_or(State::Queued, |(.., state)| state)
     };
     (0..TRIALS).map(state_of).collect()
