@@ -77,6 +77,10 @@ pub(crate) struct BestArgs {
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     if let Some(Format::Records) = args.format {
+        if args.steps || args.all {
+            let option = if args.steps { "--steps" } else { "--all" };
+            return Err(Fault::request(format!("`{option}` is about tables, not records")).into());
+        }
         let bytes = records(args, context)?;
         let n = bytes.iter().filter(|byte| **byte == b'\n').count();
         return write(args, n, "trial", &bytes, context);

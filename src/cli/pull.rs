@@ -114,6 +114,8 @@ fn again(tree: &Tree, options: &Options, context: &Context) -> Result<Fault> {
 
 fn try_to_serve(what: &str, options: &Options, retry: bool, context: &Context) -> Result<Report> {
     let mut signals = child::listen()?;
+    // Who kills the client's process group wants its trials given back.
+    process::stand_apart();
     let asked = deal::Options { retry, serves: true, ..deal::Options::default() };
     let tree = match laid_down(what, &asked, &mut signals, context)? {
         Ok(tree) => tree,

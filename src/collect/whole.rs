@@ -6,7 +6,7 @@ use std::io::Write;
 use anyhow::Result;
 use rayon::prelude::*;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::read::read;
 use crate::host::disk;
@@ -38,6 +38,8 @@ struct Whole<'a> {
     /// Why it did not end well, in words.
     reason: Option<&'a str>,
     result: Option<&'a Value>,
+    /// As in the columns of the table.
+    metrics: Map<String, Value>,
     /// The end of what it printed, if it did not end well.
     output: Option<String>,
 }
@@ -109,6 +111,7 @@ fn whole<'a>(
         signal: end.and_then(|end| end.signal),
         reason: end.and_then(|end| end.reason.as_deref()).or(stopped).or(skipped),
         result: end.and_then(|end| end.result.as_ref()),
+        metrics: attempt.map(super::metrics).unwrap_or_default().into_iter().collect(),
         output: bad.and_then(|attempt| output(tree, row.id, attempt)),
     }
 }

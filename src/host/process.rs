@@ -273,6 +273,13 @@ pub fn block(signal: Signal) {
     let _ = SigSet::from_iter([signal]).thread_block();
 }
 
+/// Makes this process a group of its own, so that it outlives a kill of the group that it was started in.
+/// It may go on writing to the terminal.
+pub fn stand_apart() {
+    block(Signal::SIGTTOU);
+    let _ = nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0));
+}
+
 /// Sends a signal to the child's process group; a group that is gone is no error.
 pub fn kill_group(child: &Child, signal: Signal) {
     let _ = nix::sys::signal::killpg(Pid::from_raw(child.id().cast_signed()), signal);

@@ -238,6 +238,51 @@ fn names_that_two_kinds_of_column_share_are_told_apart() {
 }
 
 #[test]
+fn records_are_whole_and_in_the_order_of_the_plan_at_hand() {
+    let world = World::new();
+    let code = "test $HPCSWEEP_PARAM_LR = 0.5 || { echo so it is; exit 3; }\n\
+                echo '{\"loss\": {\"val\": 2}}' >$HPCSWEEP_RESULT";
+    world.local(&shell(code, "[grid]\nlr = [0.5, 0.25]\nopt.name = [\"a\"]\n"), &["-q"]);
+    let records = |args: &[&str]| -> Vec<Value> {
+        let ran = world.run(&[&["collect", "--format", "records"], args].concat());
+        ran.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let mut all = records(&[]);
+    for record in &mut all {
+        let members = record.as_object_mut().unwrap();
+        for name in ["host", "start", "duration_s"] {
+            assert!(!members.shift_remove(name).unwrap().is_null(), "{name}");
+        }
+    }
+    assert_eq!(
+        json!(all),
+        json!([
+            {
+                "trial": 0, "state": "done", "task_id": null, "link": 0,
+                "params": { "lr": 0.5, "opt": { "name": "a" } },
+                "attempt": 1, "attempts": 1, "exit_code": 0, "signal": null, "reason": null,
+                "result": { "loss": { "val": 2 } }, "metrics": { "loss.val": 2 }, "output": null,
+            },
+            {
+                "trial": 1, "state": "failed", "task_id": null, "link": 0,
+                "params": { "lr": 0.25, "opt": { "name": "a" } },
+                "attempt": 1, "attempts": 1, "exit_code": 3, "signal": null, "reason": null,
+                "result": null, "metrics": {}, "output": "so it is\n",
+            },
+        ])
+    );
+    let plan = world.read("plan.toml").replace("[0.5, 0.25]", "[0.125, 0.25, 0.5]");
+    world.write("plan.toml", &plan);
+    let planned = records(&["--planned", "plan.toml"]);
+    let trials: Vec<&Value> = planned.iter().map(|record| &record["trial"]).collect();
+    assert_eq!(trials, [&Value::Null, &json!(1), &json!(0)]);
+    let ran = world.run(&["collect", "--format", "records", "--steps"]);
+    assert_eq!(ran.whole(), "error: `--steps` is about tables, not records\nexit code 2\n");
+    let ran = world.run(&["collect", "--planned"]);
+    assert_eq!(ran.whole(), "error: `--planned` needs `--format records`\nexit code 2\n");
+}
+
+#[test]
 fn a_damaged_line_is_left_out_and_the_rest_is_read() {
     let world = trained();
     let whole = world.table(&[]);

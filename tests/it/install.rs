@@ -264,6 +264,23 @@ fn programs_of_trials_find_the_python_module_after_what_is_theirs() {
 }
 
 #[test]
+fn a_python_that_has_loaded_the_module_sweeps_a_function() {
+    for tool in TOOLS {
+        let site = Site::new();
+        site.install_built();
+        let program = "import hpcsweep\n\n\
+                       sweep = hpcsweep.Sweep(\"results/fit\", quiet=True)\n\
+                       sweep.grid(batch=[64, 128, 256], layers=[1, 2], lr=[0.1, 0.01, 0.001])\n\
+                       sweep.run(lambda batch, layers, lr: batch * layers * lr)\n\
+                       print(sweep.best(mode=\"max\").value, hpcsweep.program.find())\n";
+        fs::write(site.path("fit.py"), program).unwrap();
+        let script = "module use $PWD/P/modulefiles\nmodule load hpcsweep\npython3 -B fit.py";
+        let said = site.shell(tool, "bash", script);
+        assert_eq!(said, format!("51.2 HERE/P/hpcsweep/{VERSION}/bin/hpcsweep\n"));
+    }
+}
+
+#[test]
 fn modules_load_switch_and_leave_no_trace() {
     for tool in TOOLS {
         let site = Site::new();

@@ -1,4 +1,5 @@
-//! The Python module, by its own tests: `tests/python` with the standard library's `unittest`.
+//! The Python module, by its own tests with the standard library's `unittest`: `tests/python` about syncs and
+//! loaders, `tests/python/sweeps` about sweeps of functions.
 //!
 //! They need a Python 3.8 or newer. What is about torch and numpy runs where that Python has them, as Debian's has
 //! after `scripts/setup --for test`; what was left out is printed.
@@ -6,46 +7,73 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::world::ROOT;
+use crate::world::{PROGRAM, ROOT};
 
 /// Pythons to be tried: the person's, and the one that Debian's packages are for.
 const PYTHONS: [&str; 2] = ["python3", "/usr/bin/python3"];
 
-fn python(program: &str, args: &[&str]) -> Option<Output> {
+/// The oldest that are known to be installed side by side, from the one that the module promises on.
+const OLDEST: [&str; 4] = ["python3.8", "python3.9", "python3.10", "python3"];
+
+fn python(program: &str, folder: &str, args: &[&str]) -> Option<Output> {
     // No `.pyc` in the sources, and no threads beside those of the other tests.
     Command::new(program)
         .args(args)
-        .current_dir(Path::new(ROOT).join("tests/python"))
+        .current_dir(Path::new(ROOT).join(folder))
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("OMP_NUM_THREADS", "1")
+        .env("HPCSWEEP_BIN", PROGRAM)
         .output()
         .ok()
 }
 
-/// The Python that can do most: one with torch and numpy, or else any.
-fn chosen() -> &'static str {
-    let can = |program: &str, code: &str| {
-        python(program, &["-c", code]).is_some_and(|ran| ran.status.success())
+/// The first of these that can run this code.
+fn first_with(programs: &[&'static str], code: &str) -> Option<&'static str> {
+    let can = |program: &&&str| {
+        python(program, ".", &["-c", code]).is_some_and(|ran| ran.status.success())
     };
-    let with = |code| PYTHONS.into_iter().find(|program| can(program, code));
-    with("import sys, numpy, torch; assert sys.version_info >= (3, 8)")
-        .or_else(|| with("import sys; assert sys.version_info >= (3, 8)"))
-        .unwrap_or_else(|| {
-            panic!(
-                "there is no Python of at least 3.8 in {PYTHONS:?}: run `scripts/setup --for test`"
-            )
-        })
+    programs.iter().find(can).copied()
+}
+
+const IS_NEW: &str = "import sys; assert sys.version_info >= (3, 8)";
+
+fn missing(programs: &[&str]) -> ! {
+    panic!("there is no Python of at least 3.8 in {programs:?}: run `scripts/setup --for test`")
+}
+
+/// Runs the tests of a folder with a Python, and expects at least so many of them to pass: what was left out.
+#[track_caller]
+fn passes(program: &str, folder: &str, pattern: &str, least: usize) -> String {
+    let ran = python(program, folder, &["-m", "unittest", "discover", "--verbose", "-p", pattern]);
+    let ran = ran.unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{program} -m unittest discover -p {pattern}\n{said}");
+    let count = said.lines().filter(|line| line.ends_with("ok")).count();
+    assert!(count >= least, "only {count} tests ran\n{said}");
+    said.lines()
+        .filter(|line| line.contains("skipped"))
+        .fold(String::new(), |all, line| all + line + "\n")
 }
 
 #[test]
 fn the_module_passes_its_tests() {
-    let program = chosen();
-    let ran = python(program, &["-m", "unittest", "discover", "--verbose"]).unwrap();
-    let said = String::from_utf8_lossy(&ran.stderr);
-    assert!(ran.status.success(), "{program} -m unittest discover\n{said}");
-    let count = said.lines().filter(|line| line.ends_with("... ok")).count();
-    assert!(count >= 20, "only {count} tests ran\n{said}");
-    for line in said.lines().filter(|line| line.contains("skipped")) {
-        println!("{line}");
-    }
+    // The one that can do most: with torch and numpy, or else any.
+    let program = first_with(&PYTHONS, &format!("{IS_NEW}; import numpy, torch"))
+        .or_else(|| first_with(&PYTHONS, IS_NEW))
+        .unwrap_or_else(|| missing(&PYTHONS));
+    print!("{}", passes(program, "tests/python", "test*.py", 20));
+}
+
+#[test]
+fn functions_are_swept() {
+    let program = first_with(&PYTHONS, &format!("{IS_NEW}; import numpy"))
+        .or_else(|| first_with(&PYTHONS, IS_NEW))
+        .unwrap_or_else(|| missing(&PYTHONS));
+    print!("{}", passes(program, "tests/python/sweeps", "test_sweep.py", 15));
+}
+
+#[test]
+fn functions_are_swept_by_the_oldest_python() {
+    let program = first_with(&OLDEST, IS_NEW).unwrap_or_else(|| missing(&OLDEST));
+    print!("{}", passes(program, "tests/python/sweeps", "test_[!s]*.py", 20));
 }

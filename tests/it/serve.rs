@@ -372,16 +372,19 @@ fn a_lease_is_kept_while_the_process_works() {
 
 #[test]
 fn a_walltime_is_kept_and_the_process_goes_on_afterwards() {
-    let world = World::new();
-    world.write("plan.toml", &plan(&format!("[resources]\nwalltime = \"1s\"\n{}", axis(2))));
-    let mut client = world.served("plan.toml");
-    let first = client.trial();
-    assert_eq!(client.hear(), json!({ "stop": true }));
-    client.answer(first, json!({ "error": "it was asked to" }));
-    assert_eq!(client.hear()["state"], "timeout");
-    client.work();
-    client.end(&world);
-    assert_eq!(counts(&world), r#"{"done":1,"timeout":1}"#);
+    for answer in [json!({ "error": "it was asked to" }), json!({ "interrupted": true })] {
+        let world = World::new();
+        world.write("plan.toml", &plan(&format!("[resources]\nwalltime = \"1s\"\n{}", axis(2))));
+        let mut client = world.served("plan.toml");
+        let first = client.trial();
+        assert_eq!(client.hear(), json!({ "stop": true }));
+        client.answer(first, answer);
+        assert_eq!(client.hear()["state"], "timeout");
+        let (rest, end) = client.work();
+        assert_eq!((rest, &end["reason"]), (vec![(1, 1)], &json!("")));
+        client.end(&world);
+        assert_eq!(counts(&world), r#"{"done":1,"timeout":1}"#);
+    }
 }
 
 #[test]

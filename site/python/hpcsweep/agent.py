@@ -47,7 +47,11 @@ class Agent:
                 return {}
             if not self._read():
                 return None
-        line = json.loads(self._lines.pop(0).decode())
+        text = self._lines.pop(0).decode(errors="replace")
+        try:
+            line = json.loads(text)
+        except ValueError:
+            raise SweepError("`%s` is no agent: it says `%s`" % (" ".join(self.process.args), text[:80])) from None
         if "agent" in line:
             self.name, self.devices = line["agent"], line["devices"]
         return line
@@ -81,7 +85,8 @@ class Agent:
 
     def say(self, line: Dict[str, Any]) -> bool:
         """Says something; False if nobody hears it any more."""
-        data = memoryview(json.dumps(line).encode() + b"\n")
+        # Half of a surrogate pair, of a file's name say, is nothing that others could read.
+        data = memoryview(json.dumps(line, ensure_ascii=False).encode(errors="replace") + b"\n")
         with self._lock:
             try:
                 while data:

@@ -31,8 +31,8 @@ class Axis:
             held = _held(name, value)
             wire = _wire(held)
             meant = self.meant.setdefault(wire, value)
-            if type(meant) is not type(value) and _held_as_text(meant) != _held_as_text(value):
-                raise ValueError("axis `%s`: %r and %r would read the same in the plan" % (name, meant, value))
+            if not _is_same(meant, value):
+                raise ValueError("axis `%s`: %r and %r read the same in the plan: write one of them otherwise" % (name, meant, value))
             self.texts.append(_toml(held))
             self.wires.append(wire)
 
@@ -72,9 +72,13 @@ class Grid:
         """Parameters as they are meant."""
         return {axis.name: axis.value_of(params[axis.name]) for axis in self.axes}
 
+    def arguments(self, params: Dict[str, Any]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
+        """What a function is called with."""
+        return (tuple(params.values()), {}) if self.positional else ((), params)
+
     def toml(self) -> str:
         """As a table of the plan."""
-        lines = ["%s = [%s]" % (axis.name, ", ".join(axis.texts)) for axis in self.axes]
+        lines = ["%s = [%s]" % (_toml_key(axis.name), ", ".join(axis.texts)) for axis in self.axes]
         return "[grid]\n" + "".join(line + "\n" for line in lines)
 
 
@@ -102,7 +106,7 @@ def _several(name: str, values: Any) -> Iterable[Any]:
 
 def _held(name: str, value: Any) -> Any:
     """What a plan can hold of a value: the value, or text that is the same in every process."""
-    plain = value.tolist() if callable(getattr(value, "tolist", None)) else value
+    plain = _plain_of(value)
     if _fits(plain):
         return plain
     text = _name_of(value)
@@ -114,9 +118,21 @@ def _held(name: str, value: Any) -> Any:
     return text
 
 
-def _held_as_text(value: Any) -> bool:
-    plain = value.tolist() if callable(getattr(value, "tolist", None)) else value
-    return not _fits(plain)
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether it does not matter which of two values a function gets, of which the plan holds the same."""
+    if one is other:
+        return True
+    if _fits(_plain_of(one)) and _fits(_plain_of(other)):
+        # Infinity and the text `inf` do not.
+        return _toml(_plain_of(one)) == _toml(_plain_of(other))
+    try:
+        return bool(one == other)
+    except Exception:
+        return False
+
+
+def _plain_of(value: Any) -> Any:
+    return value.tolist() if callable(getattr(value, "tolist", None)) else value
 
 
 def _name_of(value: Any) -> str:
@@ -168,16 +184,21 @@ def _toml(value: Any) -> str:
     if type(value) is str:
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if type(value) is dict:
-        return "{ %s }" % ", ".join("%s = %s" % (_toml(key), _toml(each)) for key, each in value.items())
+        return "{ %s }" % ", ".join("%s = %s" % (_toml_key(key), _toml(each)) for key, each in value.items())
     return "[%s]" % ", ".join(map(_toml, value))
 
 
-def plan(name: str, grid: Grid, function: str, attempts: int, gpus: int, more: Optional[str] = None) -> str:
+def _toml_key(name: str) -> str:
+    return name if name.isascii() and name.isidentifier() else _toml(name)
+
+
+def plan(name: str, grid: Grid, function: str, attempts: int, gpus: int, settings: str) -> str:
     """The text of a plan: the same wherever and whenever it is made."""
     lines = [
         "# Written by hpcsweep.Sweep: a changed grid or function changes it.",
         "version = 1",
         "",
+        *([settings.strip(), ""] if settings.strip() else []),
         "[sweep]",
         "name = %s" % _toml(name),
         'root = "."',
@@ -189,4 +210,4 @@ def plan(name: str, grid: Grid, function: str, attempts: int, gpus: int, more: O
     ]
     if gpus:
         lines += ["[resources]", "gpus_per_rank = %d" % gpus, ""]
-    return "\n".join(lines) + "\n" + (more or "") + grid.toml()
+    return "\n".join(lines) + "\n" + grid.toml()

@@ -1,6 +1,7 @@
 """Python's values as JSON: what is written of results and metrics."""
 
 import dataclasses
+import json
 import math
 import os
 from typing import Any, List
@@ -21,7 +22,7 @@ def clean(value: Any, odd: List[str]) -> Any:
     if kind is int:
         return value if LEAST <= value <= GREATEST else _text(value, odd)
     if isinstance(value, dict):
-        return {key if type(key) is str else _key(key): clean(each, odd) for key, each in value.items()}
+        return {_key(key): clean(each, odd) for key, each in value.items()}
     if hasattr(value, "_asdict") and isinstance(value, tuple):
         return clean(dict(value._asdict()), odd)
     if isinstance(value, (list, tuple)):
@@ -43,7 +44,7 @@ def clean(value: Any, odd: List[str]) -> Any:
 
 
 def _key(key: Any) -> str:
-    return {True: "true", False: "false", None: "null"}.get(key, str(key)) if key in (True, False, None) else str(key)
+    return key if type(key) is str else json.dumps(key) if key is None or type(key) is bool else str(key)
 
 
 def _text(value: Any, odd: List[str]) -> str:

@@ -5,6 +5,7 @@ killed it says so to the agent and forks another. Nothing is pickled but what wa
 """
 
 import json
+import math
 import mmap
 import os
 import signal
@@ -12,7 +13,7 @@ import struct
 import sys
 import time
 import warnings
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Set
 
 from .agent import Agent, ready
 from .program import SweepError
@@ -25,8 +26,9 @@ MEMO = 1 << 16
 GLANCE = 0.5
 # So many agents may be killed.
 AGENTS = 10
-# How long the others may take to end by themselves after a signal that the scheduler may have sent to all, seconds.
-GRACE = 20.0
+# How much later a signal of a scheduler may reach one process than another, seconds.
+MOMENT = 1.0
+JOINED = b'{"joined"'
 # The signals that end a process politely.
 ENDING = (signal.SIGTERM, signal.SIGUSR2, signal.SIGHUP)
 
@@ -40,56 +42,85 @@ class Pool:
 
     def __init__(self, size: int, start: Start, make: Make, tells: bool):
         self._pipes = {}  # type: Dict[int, int]
+        # What was read of each pipe, up to the end of a line.
+        self._rest = {}  # type: Dict[int, bytes]
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         # Whoever holds the other end lives; we are the only one.
         life, self._life = os.pipe()
-        for _ in range(size):
-            read, write = os.pipe()
-            pid = fork()
-            if pid == 0:
-                # A terminal's Ctrl-C is for us, who pass it on once.
-                os.setpgid(0, 0)
-                for end in (self._life, read, *self._pipes):
-                    os.close(end)
-                child(lambda: _Keeper(life, write, start, make, tells).keep())
-            try:
-                os.setpgid(pid, pid)
-            except OSError:
-                # It was faster.
-                pass
-            os.close(write)
-            self._pipes[read] = pid
-        os.close(life)
+        try:
+            for number in range(size):
+                read = self._fork(life, lambda first, number=number: start(first and number == 0), make, tells)
+                # One agent lays the plan down, and one alone deals again what has failed before.
+                if number == 0 and not self._has_joined(read):
+                    break
+        except BaseException:
+            self.close(kill=True)
+            raise
+        finally:
+            os.close(life)
+
+    def _fork(self, life: int, start: Start, make: Make, tells: bool) -> int:
+        read, write = os.pipe()
+        pid = fork()
+        if pid == 0:
+            # A terminal's Ctrl-C is for us, who pass it on once.
+            os.setpgid(0, 0)
+            for end in (self._life, read, *self._pipes):
+                os.close(end)
+            child(lambda: _Keeper(life, write, start, make, tells).keep())
+        try:
+            os.setpgid(pid, pid)
+        except OSError:
+            # It was faster.
+            pass
+        os.close(write)
+        self._pipes[read], self._rest[read] = pid, b""
+        return read
+
+    def _has_joined(self, read: int) -> bool:
+        """Waits until the agent of a keeper has joined the sweep; `False` if it could not."""
+        while not self._rest[read]:
+            data = os.read(read, 1 << 16)
+            if not data:
+                return False
+            self._rest[read] = data
+        return self._rest[read].startswith(JOINED)
 
     def run(self, tell: Callable[[Dict[str, Any]], None], interrupt: Interrupt) -> List[Optional[Dict[str, Any]]]:
         """Hears them all to their ends: the last lines of their agents, None of one that was lost."""
         ends = {read: None for read in self._pipes}  # type: Dict[int, Optional[Dict[str, Any]]]
-        rest = {read: b"" for read in self._pipes}
-        passed_on, patience = False, None  # type: bool, Optional[float]
-        while rest:
+        silent = set()  # type: Set[int]
+        passed_on, told_since = False, None  # type: bool, Optional[float]
+        while len(silent) < len(ends):
             wake = [] if interrupt.wake is None else [interrupt.wake]
-            for read in ready([*rest, *wake], 1.0):
+            for read in ready([*(set(ends) - silent), *wake], 1.0):
                 if read == interrupt.wake:
                     interrupt.drain()
                     continue
                 data = os.read(read, 1 << 16)
-                lines = (rest[read] + data).split(b"\n")
-                rest[read] = lines.pop()
+                lines = (self._rest[read] + data).split(b"\n")
+                self._rest[read] = lines.pop()
                 for line in map(json.loads, lines):
                     if "record" in line:
-                        tell(line)
-                    else:
+                        tell(line["record"])
+                    elif "joined" not in line:
                         ends[read] = line
                 if not data:
-                    del rest[read]
-            if interrupt.told and patience is None:
-                patience = time.monotonic() + GRACE
-            if not passed_on and (interrupt.count or (patience is not None and time.monotonic() > patience)):
+                    silent.add(read)
+            if interrupt.count and not passed_on:
                 passed_on = True
-                for pid in self._pipes.values():
-                    _signal(pid, signal.SIGINT)
+                self._signal_all(signal.SIGINT)
+            if interrupt.told and told_since is None:
+                told_since = time.monotonic()
+            if told_since is not None and time.monotonic() - told_since > MOMENT:
+                told_since = math.inf
+                self._signal_all(signal.SIGUSR1)
         return list(ends.values())
+
+    def _signal_all(self, number: int) -> None:
+        for pid in self._pipes.values():
+            _signal(pid, number)
 
     def close(self, kill: bool = False) -> None:
         """Waits for their ends."""
@@ -151,6 +182,7 @@ class _Keeper:
         self._worker = 0
         self._agent = None  # type: Optional[Agent]
         self._told = 0
+        self._is_to_end = False
 
     def _send(self, line: Dict[str, Any]) -> None:
         data = memoryview(json.dumps(line).encode() + b"\n")
@@ -159,20 +191,19 @@ class _Keeper:
 
     def _tell(self, record: Record, params: Dict[str, Any]) -> None:
         """A trial has ended for good."""
-        fields = {name: getattr(record, name) for name in Record.__slots__ if name not in ("params", "args")}
-        self._send({"record": fields, "params": params})
+        self._send({"record": dict(record, params=params)})
 
     def keep(self) -> None:
         """Until the agent has left; one that is killed is followed by another."""
-        # What a scheduler sends to all is for the worker and the agent.
-        self._before = {number: signal.getsignal(number) for number in ENDING}
+        self._before = {number: signal.getsignal(number) for number in (*ENDING, signal.SIGUSR1)}
         for number in ENDING:
-            signal.signal(number, lambda *_: None)
+            signal.signal(number, self._note)
+        signal.signal(signal.SIGUSR1, self._pass_on)
         signal.signal(signal.SIGINT, self._hear)
         try:
             for attempt in range(AGENTS):
                 self._agent = self._start(attempt == 0)
-                if self._told:
+                if self._told or self._is_to_end:
                     self._agent.leave()
                 end = self._attend(self._agent)
                 if end is not None:
@@ -189,12 +220,29 @@ class _Keeper:
         elif self._agent is not None:
             self._agent.leave()
 
+    def _note(self, number: int, frame: Any) -> None:
+        # What a scheduler sends to all is for the worker and the agent.
+        self._is_to_end = True
+
+    def _pass_on(self, number: int, frame: Any) -> None:
+        """The process that wants us got such a signal."""
+        if self._is_to_end:
+            return
+        self._is_to_end = True
+        if self._agent is not None:
+            # First, as it has to know why the worker ends.
+            _signal(self._agent.process.pid, signal.SIGTERM)
+        if self._worker:
+            _signal(self._worker, signal.SIGTERM)
+
     def _attend(self, agent: Agent) -> Optional[Dict[str, Any]]:
         """Keeps workers for an agent until it has left: its last line, None if it has gone without a word."""
         hello = agent.hear()
         if hello is None:
             agent.close()
             return None
+        if "agent" in hello:
+            self._send({"joined": hello["agent"]})
         agent.hear_again(hello)
         while True:
             alive, held = os.pipe()

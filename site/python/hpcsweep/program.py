@@ -15,21 +15,16 @@ def find() -> str:
     """$HPCSWEEP_BIN, else the program of the installation that this module is of, else the one on PATH."""
     named = os.environ.get("HPCSWEEP_BIN")
     if named:
-        if not os.access(named, os.X_OK) or os.path.isdir(named):
+        program = shutil.which(named)
+        if program is None:
             raise SweepError("HPCSWEEP_BIN=%s is no program" % named)
-        return named
-    here = Path(__file__).resolve()
-    prefixes = []
-    try:
-        # What pip has installed says where it came from.
-        prefixes.append(Path((here.parent / "prefix.txt").read_text().strip()))
-    except OSError:
-        # PREFIX/share/hpcsweep/python/hpcsweep/program.py
-        prefixes.extend(here.parents[4:5])
-    for prefix in prefixes:
-        program = prefix / "bin" / "hpcsweep"
-        if os.access(str(program), os.X_OK):
-            return str(program)
+        return program
+    # PREFIX/share/hpcsweep/python/hpcsweep/program.py
+    above = Path(__file__).resolve().parents
+    if len(above) > 4 and above[2].name == "hpcsweep":
+        program = shutil.which(str(above[4] / "bin" / "hpcsweep"))
+        if program is not None:
+            return program
     found = shutil.which("hpcsweep")
     if found is None:
         raise SweepError(

@@ -13,7 +13,7 @@ from .agent import Agent
 from .grid import Grid
 from .jsonable import clean
 from .program import SweepError
-from .record import Record
+from .record import Metrics, Record, make
 
 # Of a traceback so much is kept, characters.
 DETAILS = 1 << 16
@@ -121,10 +121,8 @@ class Runner:
         try:
             interrupt.calling = True
             try:
-                if self._grid.positional:
-                    value = self._function(*meant.values())
-                else:
-                    value = self._function(**meant)
+                args, kwargs = self._grid.arguments(meant)
+                value = self._function(*args, **kwargs)
             finally:
                 interrupt.calling = False
                 seconds = time.perf_counter() - start
@@ -136,36 +134,38 @@ class Runner:
             answer.update(_failure(e))
         finally:
             trial.here = None
-        answer["duration_s"] = seconds
+        # As it will be recorded.
+        answer["duration_s"] = round(seconds, 6)
         if odd and not self._odd.issuperset(odd):
             self._odd.update(odd)
             names = ", ".join("`%s`" % name for name in sorted(set(odd)))
             _say("trial %d: a result with %s is not JSON: its text is kept" % (line["trial"], names))
         if here.made is not None:
             _tidy(here.made, line["work_dir"])
-        self.answered(line, answer, agent)
+        self.answered(line, answer, agent, here.metrics)
         return answer
 
-    def answered(self, line: Dict[str, Any], answer: Dict[str, Any], agent: Agent) -> None:
+    def answered(
+        self, line: Dict[str, Any], answer: Dict[str, Any], agent: Agent, metrics: Optional[Metrics] = None
+    ) -> None:
         """What the agent is told of a trial: remembered until it has recorded that."""
         self.running = line
-        self.pending = self._record(line, answer, agent)
+        if self._tell is not None:
+            self.pending = self._record(line, answer, agent, metrics or Metrics())
 
-    def _record(self, line: Dict[str, Any], answer: Dict[str, Any], agent: Agent) -> Optional[Record]:
-        if self._tell is None:
-            return None
+    def _record(self, line: Dict[str, Any], answer: Dict[str, Any], agent: Agent, metrics: Metrics) -> Record:
         meant = self._grid.meant(line["params"])
-        return Record(
+        return make(
             trial=line["trial"],
             params=meant,
-            args=tuple(meant.values()),
             value=answer.get("value"),
+            metrics=metrics.all(answer.get("value")),
             error=answer.get("error"),
             traceback=answer.get("details"),
             duration=answer.get("duration_s"),
             host=agent.name.rsplit("-", 2)[0],
             attempt=line["attempt"],
-            exit_code=answer.get("exit_code"),
+            exit_code=0 if "value" in answer else answer.get("exit_code"),
             signal=answer.get("signal"),
         )
 
@@ -175,10 +175,10 @@ class Runner:
             return
         if (self.running["trial"], self.running["attempt"]) != (line["ended"], line["attempt"]):
             return
-        record = self.pending or self._record(self.running, {}, agent)
-        assert record is not None
+        # The agent may not have waited for the answer.
+        record = self.pending or self._record(self.running, {}, agent, Metrics())
         self.pending = None
-        record.state = line["state"]
+        record["state"] = line["state"]
         self._tell(record, self.running["params"])
 
 

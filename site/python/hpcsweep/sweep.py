@@ -1,12 +1,13 @@
 """`Sweep`: a function called for all combinations of some parameters, by any number of processes on any hosts."""
 
+import inspect
 import json
 import os
 import queue
 import signal
-import socket
 import sys
 import threading
+import time
 import traceback
 from typing import Any, Callable, Dict, List, Optional, Union
 
@@ -20,22 +21,31 @@ from .record import Record
 from .runner import Interrupt, Runner
 
 
+# How long a callback is waited for when all trials have ended, seconds: as long as a hook of a plan may take.
+PATIENCE = 60.0
+
+
 class Stopped(SystemExit):
     """A signal has ended the sweep here; the trials that were not done are others', or the next start's."""
 
 
 class Sweep:
-    """A sweep whose results lie in a folder: `Sweep("results/demo")`."""
+    """A sweep whose results lie in a folder: `Sweep("results/demo")`, or `Sweep("demo")` for the same."""
 
-    def __init__(self, path: Union[str, "os.PathLike[str]"], quiet: bool = False):
-        """quiet: agents say nothing but errors on standard error."""
-        self._path = os.path.normpath(os.fspath(path))
+    def __init__(self, path: Union[str, "os.PathLike[str]"], settings: str = "", quiet: bool = False):
+        """settings: further tables of the plan, as TOML: `[pull]`, `[hooks]`, `[resources]` and others of docs/plan.md.
+        quiet: agents say nothing but errors on standard error.
+        """
+        given = os.fspath(path)
+        # Functions may change the folder that the process is in.
+        self._path = os.path.abspath(given if os.sep in given else os.path.join("results", given))
         self._root, self._name = os.path.split(self._path)
         allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
         if not 0 < len(self._name) <= 64 or set(self._name) - set(allowed) or set(self._name) <= {"."}:
             raise ValueError(
                 "a sweep's name has up to 64 letters, digits, `.`, `_` and `-`, and %r is none" % self._name
             )
+        self._settings = settings
         self._quiet = quiet
         self._grid = None  # type: Optional[grids.Grid]
 
@@ -84,7 +94,8 @@ class Sweep:
             if type(number) is not int or number < least:
                 raise ValueError("%s must be a whole number of at least %d, not %r" % (name, least, number))
         grid = self._grid
-        self._write(grids.plan(self._name, grid, _name_of(function), attempts, gpus))
+        _check(function, grid)
+        self._write(grids.plan(self._name, grid, _name_of(function), attempts, gpus, self._settings))
 
         def start(first: bool) -> Agent:
             return Agent(self.plan, retry and first, self._quiet)
@@ -102,8 +113,7 @@ class Sweep:
             else:
 
                 def tell(line: Dict[str, Any]) -> None:
-                    meant = grid.meant(line["params"])
-                    callbacks.put(Record(params=meant, args=tuple(meant.values()), **line["record"]), None)
+                    callbacks.put(Record(line, params=grid.meant(line["params"])), None)
 
                 is_over = False
                 try:
@@ -114,7 +124,7 @@ class Sweep:
         _conclude(ends, bool(interrupt.count), interrupt.told)
         results = self.results()
         if None in ends and any(record.state in ("pending", "queued", "running") for record in results):
-            raise SweepError("processes of the sweep were killed, and trials are left: run it again")
+            raise SweepError("processes of the sweep were killed, and trials are left: start it again")
         return results
 
     def results(self) -> List[Record]:
@@ -130,11 +140,11 @@ class Sweep:
         names = self._grid.names()
         return [records.from_line(line, dict(zip(names, point))) for line, point in zip(lines, points)]
 
-    def best(self, key: Union[None, str, Callable[[Any], Any]] = None, mode: str = "min") -> Record:
-        """The record whose value is least or greatest (mode="max").
+    def best(self, key: Union[None, str, Callable[[Record], Any]] = None, mode: str = "min") -> Record:
+        """The record of the trial that is done whose value is least or greatest (mode="max").
 
-        key: of a value that is a dict the name of its number (`"val.loss"`), or a function that makes a number of
-        a value.
+        key: the name of a metric, that is what the function reported or a member of a dict that it returned
+        (`"val.loss"`, `"loss.min"`); or a function that makes a number of a record.
         """
         return records.best(self.results(), key, mode)
 
@@ -146,8 +156,8 @@ class Sweep:
                     return
         except OSError:
             pass
-        os.makedirs(self._root or ".", exist_ok=True)
-        aside = os.path.join(self._root, ".%s.%s.%d.tmp" % (self._name, socket.gethostname(), os.getpid()))
+        os.makedirs(self._root, exist_ok=True)
+        aside = os.path.join(self._root, ".%s.%s.tmp" % (self._name, os.urandom(8).hex()))
         try:
             with open(aside, "w", encoding="utf-8") as file:
                 file.write(text)
@@ -158,6 +168,21 @@ class Sweep:
             if os.path.exists(aside):
                 os.unlink(aside)
             raise
+
+
+def _check(function: Callable[..., Any], grid: grids.Grid) -> None:
+    """Before all trials fail of it."""
+    args, kwargs = grid.arguments(dict.fromkeys(grid.names()))
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        # Functions of C need not have one.
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as e:
+        axes = ", ".join(grid.names())
+        raise TypeError("the function cannot be called with %s: %s" % (axes, e)) from None
 
 
 def _name_of(function: Any) -> str:
@@ -212,6 +237,7 @@ class _Callbacks:
         self._on_error = on_error
         self._queue = queue.Queue()  # type: queue.Queue
         self._thread = None  # type: Optional[threading.Thread]
+        self._called = 0
 
     def __enter__(self) -> "_Callbacks":
         return self
@@ -229,6 +255,7 @@ class _Callbacks:
             record = self._queue.get()
             if record is None:
                 return
+            self._called += 1
             callback = self._on_finish if record.done else self._on_error
             if callback is None:
                 continue
@@ -239,7 +266,19 @@ class _Callbacks:
                 print("hpcsweep: %s of trial %s:" % (name, record.trial), file=sys.stderr)
                 traceback.print_exc()
 
-    def __exit__(self, *_: Any) -> None:
-        if self._thread is not None:
-            self._queue.put(None)
-            self._thread.join()
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if self._thread is None:
+            return
+        self._queue.put(None)
+        if kind is not None:
+            # Somebody wants to be gone.
+            self._thread.join(PATIENCE / 10)
+            return
+        called = -1
+        while self._thread.is_alive() and self._called != called:
+            called = self._called
+            deadline = time.monotonic() + PATIENCE
+            while self._thread.is_alive() and self._called == called and time.monotonic() < deadline:
+                self._thread.join(0.05)
+        if self._thread.is_alive():
+            print("hpcsweep: a callback takes more than %g s: it is not waited for" % PATIENCE, file=sys.stderr)

@@ -1,4 +1,7 @@
-"""What the program or function of a trial may ask and say: its parameters, metrics, checkpoints, the time to go."""
+"""What the program or function of a trial may ask and say: its parameters, metrics, checkpoints, the time to go.
+
+Where no trial runs all of it does what does no harm.
+"""
 
 import json
 import os
@@ -7,6 +10,7 @@ import threading
 from typing import Any, Dict, Optional
 
 from .jsonable import clean, numbers
+from .record import Metrics
 
 
 class Interrupted(Exception):
@@ -21,6 +25,7 @@ class Here:
         self.params = params
         self.agent = agent
         self.pid = os.getpid()
+        self.metrics = Metrics()
         self.made = None  # type: Optional[str]
         self.result = None  # type: Any
 
@@ -29,23 +34,21 @@ here = None  # type: Optional[Here]
 
 
 def _own() -> Optional[Here]:
+    """The trial that runs here, for what only its own process can do."""
     if here is not None and here.pid != os.getpid():
         raise RuntimeError("only the process that runs the trial may say something of it: this is a fork of it")
     return here
 
 
 def params(default: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
-    """The parameters of the trial, nested; `default` where no trial runs."""
-    trial = _own()
-    if trial is not None:
-        return dict(trial.params)
+    """The parameters of the trial, nested; `default`, or none, where no trial runs."""
+    if here is not None:
+        return dict(here.params)
     path = os.environ.get("HPCSWEEP_PARAMS")
     if path:
         with open(path, encoding="utf-8") as file:
             return numbers(json.load(file))
-    if default is None:
-        raise RuntimeError("no trial runs here: HPCSWEEP_PARAMS is not set; say params(default={...}) for that case")
-    return dict(default)
+    return dict(default or {})
 
 
 def report(**metrics: Any) -> None:
@@ -53,6 +56,7 @@ def report(**metrics: Any) -> None:
     trial = _own()
     line = clean(metrics, [])
     if trial is not None:
+        trial.metrics.add(line)
         trial.agent.metrics(trial.line, line)
         return
     path = os.environ.get("HPCSWEEP_METRICS")
@@ -63,7 +67,8 @@ def report(**metrics: Any) -> None:
 
 
 def result(value: Any) -> None:
-    """The final result of the trial, any JSON. Of a function of `Sweep.run`: if it returns None."""
+    """The final result of the trial, any JSON; of a function of `Sweep.run`, if it returns None. Where no trial
+    runs, nothing."""
     trial = _own()
     if trial is not None:
         trial.result = value
@@ -75,15 +80,13 @@ def result(value: Any) -> None:
         os.replace(path + ".new", path)
 
 
-def checkpoint_dir(default: Optional[str] = None) -> str:
+def checkpoint_dir(default: str = "checkpoint") -> str:
     """A folder for checkpoints, the same for every attempt of the trial; it is made. `default` where no trial runs."""
-    trial = _own()
-    path = trial.line["checkpoint_dir"] if trial is not None else os.environ.get("HPCSWEEP_CHECKPOINT_DIR") or default
-    if path is None:
-        raise RuntimeError("no trial runs here: HPCSWEEP_CHECKPOINT_DIR is not set")
+    if here is not None:
+        path = here.made = here.line["checkpoint_dir"]
+    else:
+        path = os.environ.get("HPCSWEEP_CHECKPOINT_DIR") or default
     os.makedirs(path, exist_ok=True)
-    if trial is not None:
-        trial.made = path
     return path
 
 
@@ -97,8 +100,7 @@ def should_stop() -> bool:
     The first call, in the main thread, begins to listen to the signals; before, they end the process.
     """
     listen()
-    trial = _own()
-    return _stop != 0 or (trial is not None and trial.agent.wants_stop())
+    return _stop != 0 or (here is not None and here.pid == os.getpid() and here.agent.wants_stop())
 
 
 def was_told() -> int:

@@ -355,13 +355,14 @@ impl<T: FnMut(News<'_>)> Hand<T> {
     }
 
     /// The caller has run it: its result, and the seconds it took where the caller has measured them. A caller
-    /// that was interrupted takes no more.
+    /// that was interrupted takes no more, unless it was this agent that wanted an end of the trial.
     pub(super) fn answer(
         &mut self,
         result: Result<Value, Failure>,
         seconds: Option<f64>,
     ) -> Result<()> {
-        if result.as_ref().is_err_and(|failure| failure.is_interrupted) {
+        let is_asked = self.busy.as_ref().is_some_and(|busy| busy.stop.is_some());
+        if !is_asked && result.as_ref().is_err_and(|failure| failure.is_interrupted) {
             self.desk.leave("its function was interrupted".to_owned());
         }
         let answered = self.settle(result, seconds);
