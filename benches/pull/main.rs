@@ -18,12 +18,26 @@ fn main() {
     }
     let tmp = std::env::temp_dir().join(format!("hpcsweep-bench-{}", std::process::id()));
     std::fs::create_dir_all(&tmp).unwrap();
-    spawned(&tmp);
-    in_process(&tmp);
-    million(&tmp);
-    sharing(&tmp);
+    let parts: [(&str, Part); 5] = [
+        ("spawned", spawned),
+        ("functions", in_process),
+        ("entries", entries),
+        ("memory", million),
+        ("sharing", sharing),
+    ];
+    let asked: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    for name in &asked {
+        assert!(name == "all" || parts.iter().any(|(part, _)| part == name), "no part `{name}`");
+    }
+    for (name, part) in parts {
+        if asked.is_empty() || asked.iter().any(|part| part == name || part == "all") {
+            part(&tmp);
+        }
+    }
     std::fs::remove_dir_all(&tmp).unwrap();
 }
+
+type Part = fn(&Path);
 
 fn rounds() -> usize {
     std::env::var("HPCSWEEP_BENCH_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(3)
@@ -96,24 +110,21 @@ fn spawned(tmp: &Path) {
         "ratio",
         "files"
     );
-    for (n, slots) in [(2_000, 1), (2_000, 4), (10_000, 1), (10_000, 4), (100_000, 4)] {
+    for (n, slots) in [2_000, 10_000, 100_000].into_iter().flat_map(|n| [(n, 1), (n, 4)]) {
         let plan = plan(tmp, "spawn", "[\"/bin/true\"]", &axis(n));
         let numbers: String = (0..n).map(|i| format!("{i}\n")).collect();
         let list = tmp.join("numbers");
         std::fs::write(&list, numbers).unwrap();
         let (mut ours, mut xargs, mut hq, mut parallel) = (vec![], vec![], vec![], vec![]);
         let mut left = 0;
-        let many = n > 10_000;
-        for _ in 0..if many { 1 } else { rounds() } {
+        // A hundred thousand take minutes each.
+        for _ in 0..if n > 10_000 { 1 } else { rounds() } {
             forget(tmp);
             ours.push(timed(|| run(&mut agent(tmp, &plan, slots))));
             left = files(&tmp.join("results"));
             let mut floor = Command::new("xargs");
             floor.args(["-a", list.to_str().unwrap(), "-n1", &format!("-P{slots}"), "/bin/true"]);
             xargs.push(timed(|| run(&mut floor)));
-            if many {
-                continue;
-            }
             let mut peer = Command::new("parallel");
             peer.args([
                 "--will-cite",
@@ -125,8 +136,7 @@ fn spawned(tmp: &Path) {
             parallel.push(timed(|| run(&mut peer)));
             hq.push(hyperqueue(tmp, n, slots));
         }
-        let rate =
-            |times: Vec<f64>| if times.is_empty() { f64::NAN } else { n as f64 / median(times) };
+        let rate = |times: Vec<f64>| n as f64 / median(times);
         let (ours, xargs, hq, parallel) = (rate(ours), rate(xargs), rate(hq), rate(parallel));
         println!(
             "{n:>7} {slots:>5} {ours:>8.0} {xargs:>8.0} {:>6.2} {hq:>9.0} {:>6.2} {parallel:>9.0} {:>6.2} {left:>6}",
@@ -186,6 +196,29 @@ fn in_process(tmp: &Path) {
     println!();
 }
 
+/// Directory entries of the results tree that an agent reads, planning included.
+fn entries(tmp: &Path) {
+    println!("directory entries of the tree read by an agent, by strace");
+    for n in [1_000, 10_000] {
+        let plan = plan(tmp, "entries", "[\"/bin/true\"]", &axis(n));
+        forget(tmp);
+        let log = tmp.join("strace");
+        let ours = agent(tmp, &plan, 4);
+        let mut traced = Command::new("strace");
+        traced.args(["-f", "-y", "-qq", "-e", "trace=getdents64", "-o", log.to_str().unwrap()]);
+        run(traced.arg(ours.get_program()).args(ours.get_args()).current_dir(tmp));
+        let text = std::fs::read_to_string(&log).unwrap();
+        let of_the_tree = text.lines().filter(|line| line.contains("/results/entries"));
+        let count = |line: &str| -> Option<usize> {
+            let (_, after) = line.split_once("/* ")?;
+            after.split(' ').next()?.parse().ok()
+        };
+        let read: usize = of_the_tree.map(|line| count(line).unwrap_or(0)).sum();
+        println!("{n:>7} trials {read:>6} entries, {:.4} a trial", read as f64 / n as f64);
+    }
+    println!();
+}
+
 /// Memory of an agent, and claims, with a million trials to come.
 fn million(tmp: &Path) {
     let values: Vec<String> = (0..1000).map(|i| i.to_string()).collect();
@@ -221,16 +254,16 @@ fn stop(agent: &mut Child) {
 
 /// One slot ten times slower than three others.
 fn sharing(tmp: &Path) {
-    let code = "[\"sh\", \"-c\", \"sleep ${SLOW:-0.05}\"]";
-    let makespan = |name: &str, n: usize, more: &str| {
-        let plan = plan(tmp, name, code, &format!("{more}{}", axis(n)));
+    let code = |each: f64| format!("[\"sh\", \"-c\", \"sleep ${{SLOW:-{each}}}\"]");
+    let makespan = |name: &str, n: usize, each: f64, more: &str| {
+        let plan = plan(tmp, name, &code(each), &format!("{more}{}", axis(n)));
         forget(tmp);
         timed(|| {
             let mut all: Vec<Child> = Vec::new();
             for i in 0..4 {
                 let mut command = agent(tmp, &plan, 1);
                 if i == 0 {
-                    command.env("SLOW", "0.5");
+                    command.env("SLOW", (10.0 * each).to_string());
                 }
                 all.push(quiet(&mut command).spawn().unwrap());
             }
@@ -241,17 +274,17 @@ fn sharing(tmp: &Path) {
     };
     let n = 600;
     // What a trial takes with its process, by one agent alone.
-    let plan = plan(tmp, "alone", code, &axis(20));
+    let plan = plan(tmp, "alone", &code(0.05), &axis(20));
     forget(tmp);
     let each = timed(|| run(&mut agent(tmp, &plan, 1))) / 20.0;
     let ideal = n as f64 / (3.0 / each + 1.0 / (each + 0.45));
-    let took = makespan("shared", n, "");
+    let took = makespan("shared", n, 0.05, "");
     println!(
         "one slot ten times slower than three: {took:.2} s, ideal {ideal:.2} s, ratio {:.2} (bound 1.15)",
         took / ideal
     );
-    let alone = makespan("few", 20, "");
-    let copied = makespan("copied", 20, "[pull]\nrepeatable = true\n");
+    let alone = makespan("few", 20, 0.3, "");
+    let copied = makespan("copied", 20, 0.3, "[pull]\nrepeatable = true\n");
     println!(
         "20 trials with copies: {copied:.2} s, without {alone:.2} s, ratio {:.2} (bound 0.8)",
         copied / alone

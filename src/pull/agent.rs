@@ -362,7 +362,9 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
         }
         let factor = settings.straggler;
         let Desk { claimer, pace, .. } = &mut self.desk;
-        let Some(found) = self.copies.find(&claimer.tree, &claimer.ledger, pace, factor)? else {
+        let own = &claimer.name;
+        let Some(found) = self.copies.find(&claimer.tree, &claimer.ledger, pace, factor, own)?
+        else {
             return Ok(false);
         };
         let (agent, nonce) = (claimer.name.clone(), claimer.nonce());

@@ -6,10 +6,10 @@ use anyhow::Result;
 
 use super::pace::Pace;
 use crate::host::{clock, disk};
+use crate::tree::Tree;
 use crate::tree::bundle::{self, Line};
-use crate::tree::ledger::Ledger;
+use crate::tree::ledger::{self, Ledger};
 use crate::tree::records::Outcome;
-use crate::tree::{Tree, bundle::Placed};
 
 /// What was read of the bundles of others.
 #[derive(Debug, Default)]
@@ -23,6 +23,8 @@ struct Followed {
     size: u64,
     /// Trials that run there: attempt, start (unix seconds), and the entries that their agent had read.
     open: HashMap<u64, (u32, f64, u64)>,
+    /// Seconds by which its host's clock was ahead of the file system's when it joined.
+    ahead: f64,
 }
 
 /// A trial that has taken too long.
@@ -41,8 +43,8 @@ pub(super) struct Straggler {
 }
 
 impl Copies {
-    /// The trial that has run longest, if that is more than `factor` times the median and it has no copy.
-    /// Durations read on the way are added to `pace`.
+    /// The trial that has run longest, if that is more than `factor` times the median and it has no copy; `own`
+    /// is the agent that looks. Durations read on the way are added to `pace`.
     ///
     /// # Errors
     /// When a bundle cannot be read.
@@ -52,28 +54,26 @@ impl Copies {
         ledger: &Ledger,
         pace: &mut Pace,
         factor: f64,
+        own: &str,
     ) -> Result<Option<Straggler>> {
         let holders = ledger.living().filter(|(_, agent)| !agent.held.is_empty());
-        for (name, _) in holders {
-            let followed = self.agents.entry(name.clone()).or_default();
-            let path = bundle::path(tree, name, "jsonl");
-            if !path.exists() {
-                continue;
+        let holders: Vec<&String> = holders.map(|(name, _)| name).collect();
+        // What is not read again is not known: an agent that holds nothing runs nothing.
+        self.agents.retain(|name, _| name == own || holders.contains(&name));
+        for name in &holders {
+            let durations = self.follow(tree, ledger, name)?;
+            if *name != own {
+                durations.into_iter().for_each(|seconds| pace.add(seconds));
             }
-            let bytes = disk::read_at(&path, followed.size, u64::MAX >> 1)?;
-            let (lines, size, _) = bundle::lines(&bytes, followed.size);
-            followed.size = size;
-            followed.take(lines, pace);
         }
+        self.follow(tree, ledger, own)?;
+        // Hosts' clocks differ: each is compared with the file system's, by which entries are stamped.
+        let now = clock::now() - self.agents.get(own).map_or(0.0, |own| own.ahead);
         let Some(median) = pace.quantile(0.5, 3) else { return Ok(None) };
-        let now = clock::now();
         let mut worst: Option<(f64, Straggler)> = None;
-        for (name, followed) in &self.agents {
-            if ledger.agents.get(name).is_none_or(|agent| agent.gone.is_some()) {
-                continue;
-            }
+        for (name, followed) in self.agents.iter().filter(|(name, _)| holders.contains(name)) {
             for (&trial, &(attempt, began, since)) in &followed.open {
-                let age = now - began;
+                let age = now - (began - followed.ahead);
                 let is_worst = worst.as_ref().is_none_or(|(other, _)| age > *other);
                 if age > median * factor && is_worst && ledger.may_be_copied(trial, since) {
                     let (of, size) = (name.clone(), followed.size);
@@ -83,23 +83,142 @@ impl Copies {
         }
         Ok(worst.map(|(_, straggler)| straggler))
     }
-}
 
-impl Followed {
-    fn take(&mut self, lines: Vec<Placed>, pace: &mut Pace) {
+    /// Reads what is new in an agent's bundle, and returns the durations of the trials that are done.
+    fn follow(&mut self, tree: &Tree, ledger: &Ledger, name: &str) -> Result<Vec<f64>> {
+        let path = bundle::path(tree, name, "jsonl");
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
+        let followed = self.agents.entry(name.to_owned()).or_default();
+        let bytes = disk::read_at(&path, followed.size, u64::MAX >> 1)?;
+        let (lines, size, _) = bundle::lines(&bytes, followed.size);
+        followed.size = size;
+        let mut durations = Vec::new();
         for (_, line) in lines {
             match line {
+                Line::Agent(who) => {
+                    let joined = ledger.agents.get(name).map(|agent| agent.joined);
+                    let joined = joined.and_then(|seq| ledger::written(tree, seq));
+                    followed.ahead = joined.map_or(0.0, |joined| who.time - joined);
+                }
                 Line::Start { trial, attempt, time, seq, .. } => {
-                    self.open.insert(trial, (attempt, time, seq));
+                    followed.open.insert(trial, (attempt, time, seq));
                 }
                 Line::End(end) => {
-                    self.open.remove(&end.trial);
+                    followed.open.remove(&end.trial);
                     if end.state == Outcome::Done {
-                        pace.add(end.duration_s);
+                        durations.push(end.duration_s);
                     }
                 }
                 _ => {}
             }
+        }
+        Ok(durations)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::bundle::{Ended, Who, Writer};
+    use crate::tree::ledger::{Entry, Piece};
+
+    /// A tree, its ledger, and agents that have taken something.
+    fn world(names: &[&str]) -> (tempfile::TempDir, Tree, Ledger) {
+        let dir = tempfile::tempdir().unwrap();
+        let (tree, mut ledger) = (Tree::at(dir.path()), Ledger::default());
+        ledger::prepare(&tree).unwrap();
+        for (i, name) in names.iter().enumerate() {
+            let (agent, nonce) = (String::from(*name), String::from("n"));
+            let (host, nonces) = (agent.clone(), nonce.clone());
+            let join = Entry::Join { agent, nonce, host, slots: 1, cores: vec![], job: None };
+            say(&tree, &mut ledger, join);
+            let (agent, units) = (String::from(*name), vec![Piece::untouched(10 * i as u64, 9)]);
+            let take = Entry::Take { agent, nonce: nonces, units, done: 0, busy_s: 0.0 };
+            say(&tree, &mut ledger, take);
+        }
+        (dir, tree, ledger)
+    }
+
+    fn say(tree: &Tree, ledger: &mut Ledger, entry: Entry) {
+        assert!(ledger::append(tree, ledger, &entry, ledger::link).unwrap());
+    }
+
+    /// A bundle of an agent whose clock is so many seconds ahead.
+    fn writer(tree: &Tree, name: &str, ahead: f64) -> Writer {
+        let time = clock::now() + ahead;
+        Writer::create(tree, &Who { agent: name.into(), time, ..Who::default() }).unwrap()
+    }
+
+    fn start(trial: u64, time: f64) -> Line {
+        Line::Start { trial, attempt: 1, time, seq: 0, slot: 0, argv: vec![], devices: None }
+    }
+
+    fn end(trial: u64, time: f64, duration_s: f64) -> Line {
+        Line::End(Ended {
+            trial,
+            attempt: 1,
+            time,
+            seq: None,
+            state: Outcome::Done,
+            exit_code: Some(0),
+            signal: None,
+            reason: None,
+            duration_s,
+            peak_memory: 0,
+            result: None,
+            log: None,
+            last: true,
+        })
+    }
+
+    fn write(writer: &mut Writer, lines: &[Line]) {
+        lines.iter().for_each(|line| writer.push(line).unwrap());
+        writer.flush().unwrap();
+    }
+
+    fn pace() -> Pace {
+        let mut pace = Pace::default();
+        (0..3).for_each(|_| pace.add(1.0));
+        pace
+    }
+
+    #[test]
+    fn what_ended_after_the_last_look_is_no_straggler() {
+        let (_dir, tree, mut ledger) = world(&["own", "other"]);
+        let (mut copies, mut pace) = (Copies::default(), pace());
+        let mut other = writer(&tree, "other", 0.0);
+        write(&mut other, &[start(7, clock::now() - 1.5)]);
+        assert_eq!(copies.find(&tree, &ledger, &mut pace, 2.0, "own").unwrap(), None);
+        write(&mut other, &[end(7, clock::now(), 1.5)]);
+        let (agent, nonce) = (String::from("other"), String::from("i"));
+        say(&tree, &mut ledger, Entry::Idle { agent, nonce });
+        // By now it would have taken long enough.
+        assert_eq!(copies.find(&tree, &ledger, &mut pace, 0.1, "own").unwrap(), None);
+    }
+
+    #[test]
+    fn a_trial_is_as_old_as_by_the_file_system_s_clock() {
+        for (own, other) in [(0, 0.0), (0, 86400.0), (0, -86400.0), (86400, 0.0)] {
+            let (_dir, tree, ledger) = world(&["own", "other"]);
+            // Our own clock cannot be set: the file system's is off instead.
+            let _own = writer(&tree, "own", 0.0);
+            for entry in std::fs::read_dir(tree.dir().join("claims/000")).unwrap() {
+                let file = std::fs::File::open(entry.unwrap().path()).unwrap();
+                let time = std::time::SystemTime::now() - std::time::Duration::from_secs(own);
+                file.set_modified(time).unwrap();
+            }
+            let own = own as f64;
+            let mut lines = writer(&tree, "other", other - own);
+            let find = |trial: u64, age: f64, lines: &mut Writer| {
+                write(lines, &[start(trial, clock::now() + other - own - age)]);
+                let mut copies = Copies::default();
+                let found = copies.find(&tree, &ledger, &mut pace(), 2.0, "own").unwrap();
+                found.map(|straggler| straggler.trial)
+            };
+            assert_eq!(find(1, 1.0, &mut lines), None, "{own} {other}");
+            assert_eq!(find(2, 60.0, &mut lines), Some(2), "{own} {other}");
         }
     }
 }

@@ -20,7 +20,7 @@ mod entry;
 mod log;
 
 pub use entry::{Entry, Piece};
-pub use log::{Link, append, length, link, prepare};
+pub use log::{Link, append, length, link, prepare, written};
 
 /// What the ledger says of an agent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -43,6 +43,9 @@ pub struct Agent {
     pub busy_s: f64,
     /// How it went; `None` while it lives.
     pub gone: Option<Gone>,
+    /// Number of the entry by which it joined.
+    #[serde(default)]
+    pub joined: u64,
 }
 
 /// Units in an agent's hands.
@@ -252,8 +255,8 @@ impl Ledger {
         let Some(entry) = entry else { return };
         match entry {
             Entry::Join { agent, host, slots, cores, job, .. } => {
-                let joined = Agent { host, slots, cores, job, ..Agent::default() };
-                self.agents.insert(agent, joined);
+                let new = Agent { host, slots, cores, job, joined: self.seq, ..Agent::default() };
+                self.agents.insert(agent, new);
             }
             Entry::Take { agent, units, done, busy_s, .. } => {
                 for piece in &units {

@@ -32,6 +32,12 @@ pub(super) fn read(tree: &Tree, seq: u64) -> Result<Option<Option<Entry>>> {
     }
 }
 
+/// When an entry was written, by the clock of whoever keeps the file: unix seconds. `None` where there is none.
+pub fn written(tree: &Tree, seq: u64) -> Option<f64> {
+    let modified = std::fs::metadata(path(tree, seq)).and_then(|about| about.modified()).ok()?;
+    Some(modified.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs_f64())
+}
+
 /// How a file gets a second name: `link(2)`, but for tests.
 pub type Link = fn(&Path, &Path) -> io::Result<()>;
 
