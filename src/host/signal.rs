@@ -51,8 +51,7 @@ impl Signals {
             return Some(signal);
         }
         let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
-        let millis = wait.as_millis().min(i32::MAX as u128) as i32;
-        let _ = poll(&mut fds, PollTimeout::try_from(millis).unwrap_or(PollTimeout::ZERO));
+        let _ = poll(&mut fds, whole_millis(wait));
         self.read()
     }
 
@@ -63,8 +62,7 @@ impl Signals {
             PollFd::new(self.fd.as_fd(), PollFlags::POLLIN),
             PollFd::new(input, PollFlags::POLLIN),
         ];
-        let millis = wait.as_millis().min(i32::MAX as u128) as i32;
-        let _ = poll(&mut fds, PollTimeout::try_from(millis).unwrap_or(PollTimeout::ZERO));
+        let _ = poll(&mut fds, whole_millis(wait));
         let came = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| !events.is_empty());
         let (signal, is_readable) = (came(&fds[0]), came(&fds[1]));
         match if signal { self.read() } else { None } {
@@ -77,5 +75,23 @@ impl Signals {
     fn read(&mut self) -> Option<Signal> {
         let info = self.fd.read_signal().ok()??;
         Signal::try_from(info.ssi_signo.cast_signed()).ok()
+    }
+}
+
+/// Rounded up: what is due in half a millisecond is not due yet, and would be asked for again and again.
+fn whole_millis(wait: Duration) -> PollTimeout {
+    let millis = wait.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as i32;
+    PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_wait_is_shorter_than_was_asked_for() {
+        let millis = |micros| whole_millis(Duration::from_micros(micros)).as_millis();
+        assert_eq!([0, 1, 1000, 1001].map(millis), [0, 1, 1, 2].map(Some));
+        assert_eq!(whole_millis(Duration::MAX), PollTimeout::MAX);
     }
 }

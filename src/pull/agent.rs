@@ -389,7 +389,10 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
         let slots = self.slots.iter().filter_map(Slot::until_due).min();
         let stops = self.slots.iter().any(|s| s.running.as_ref().is_some_and(|r| r.stop.is_some()));
         let stops = stops.then_some(Duration::from_millis(100));
-        let due = [Some(self.desk.until_due()), slots, stops].into_iter().flatten().min();
+        let can_begin = self.desk.leaving.is_none()
+            && !self.desk.is_in_trouble()
+            && self.slots.iter().any(|slot| slot.running.is_none());
+        let due = [Some(self.desk.until_due(can_begin)), slots, stops].into_iter().flatten().min();
         nap.min(due.unwrap_or(nap)).max(Duration::from_millis(1))
     }
 }

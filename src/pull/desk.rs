@@ -379,10 +379,11 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         Duration::from_millis(if self.is_endgame() { 250 } else { 1000 })
     }
 
-    /// The time until a pause is over or a sign of life is due.
-    pub(super) fn until_due(&self) -> Duration {
+    /// The time until a sign of life is due, or, where a trial `can_begin`, the pause before one is over.
+    pub(super) fn until_due(&self, can_begin: bool) -> Duration {
         let now = Instant::now();
-        let later = self.later.iter().map(|later| later.at.saturating_duration_since(now)).min();
+        let later = self.later.iter().filter(|_| can_begin);
+        let later = later.map(|later| later.at.saturating_duration_since(now)).min();
         let beat = self.claimer.next_beat();
         later.map_or(beat, |later| later.min(beat))
     }

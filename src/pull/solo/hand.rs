@@ -189,7 +189,7 @@ impl<T: FnMut(News<'_>)> Hand<T> {
                 let longer =
                     (self.nap * 3 / 2).clamp(Duration::from_millis(5), self.desk.longest_nap());
                 self.nap = longer;
-                let due = self.desk.until_due().max(Duration::from_millis(1));
+                let due = self.desk.until_due(true).max(Duration::from_millis(1));
                 Step::Wait(self.nap.min(due))
             }
         })
@@ -319,7 +319,7 @@ impl<T: FnMut(News<'_>)> Hand<T> {
 
     /// The time until [`Hand::watch`] has something to do.
     pub(super) fn until_due(&self) -> Duration {
-        let mut due = self.desk.until_due().min(self.desk.longest_nap());
+        let mut due = self.desk.until_due(self.busy.is_none()).min(self.desk.longest_nap());
         if let Some(busy) = &self.busy {
             if busy.stop.is_some() {
                 due = due.min(Duration::from_millis(100));
