@@ -36,6 +36,7 @@ pub struct Options {
     pub may_go: bool,
 }
 
+mod anew;
 mod ends;
 
 struct Agent<'a, T> {
@@ -46,6 +47,8 @@ struct Agent<'a, T> {
     hooks: Hooks,
     /// Trials that have ended for good, with their slots: hooks are told of them next.
     rung: Vec<(usize, Row, Ended)>,
+    /// Others have taken it for dead, and it has not begun anew yet.
+    is_out: bool,
 }
 
 /// Runs an agent until nothing is left to do, or it has to go. `signals` come from [`child::listen`], called
@@ -99,6 +102,7 @@ pub fn run(
         copies: Copies::default(),
         hooks: Hooks::default(),
         rung: Vec::new(),
+        is_out: false,
     };
     agent.hooks.belongs_to(tree, &agent.desk.claimer.name);
     let lived = agent.live();
@@ -210,35 +214,6 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
             }
         }
         self.desk.heed_contests();
-    }
-
-    /// Others have taken this agent for dead: what it runs is theirs, and it begins anew.
-    fn begin_anew(&mut self) -> Result<Turn> {
-        let note = "others have taken this agent for dead; what it ran is theirs now";
-        (self.desk.tell)(News::Note(note));
-        for slot in &mut self.slots {
-            slot.stop(Why::Fenced, Duration::ZERO);
-        }
-        while self.slots.iter().any(|slot| slot.running.is_some()) {
-            for i in 0..self.slots.len() {
-                let others = self.pids();
-                if let Some((running, _)) = self.slots[i].reap(&others) {
-                    self.slots[i].tidy(running.prepared, false);
-                }
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        self.copies = Copies::default();
-        self.rung.clear();
-        if self.desk.is_gone() {
-            return Ok(Turn::Gone);
-        }
-        if self.desk.begin_anew()? {
-            let name = &self.desk.claimer.name;
-            self.slots.iter_mut().for_each(|slot| slot.belongs_to(name));
-            self.hooks.belongs_to(&self.desk.claimer.tree, name);
-        }
-        Ok(Turn::Busy)
     }
 
     /// The metric lines of what runs.

@@ -8,15 +8,14 @@ use anyhow::Result;
 
 use super::heirs::expire;
 pub use super::offer::Offer;
-use super::offer::room;
 use super::watch::Watch;
 use crate::fault::Fault;
-use crate::host::{clock, disk, process};
+use crate::host::disk;
 use crate::idset::IdSet;
 use crate::plan::{OnFailure, Pull, Resources};
-use crate::tree::bundle::{Who, Writer};
+use crate::tree::bundle::Writer;
 use crate::tree::deck::{self, Deck};
-use crate::tree::ledger::{self, Entry, Ledger, Link, Piece};
+use crate::tree::ledger::{Entry, Ledger, Link, Piece};
 use crate::tree::records::Outcome;
 use crate::tree::table::{self, Head, Row};
 use crate::tree::{Tree, records};
@@ -93,105 +92,6 @@ pub struct Claimer {
 }
 
 impl Claimer {
-    /// Joins a sweep that has been dealt. Waits while no slot may be had (`max_running`); `go_on` is asked
-    /// meanwhile, and `None` is returned when it says no.
-    ///
-    /// # Errors
-    /// When the tree cannot be read or written.
-    pub fn join(
-        tree: &Tree,
-        offer: Offer,
-        link: Link,
-        mut go_on: impl FnMut(&str) -> bool,
-    ) -> Result<Option<Self>> {
-        let mut ledger = Ledger::read(tree)?;
-        let decks = deck::read(tree)?;
-        let heads = table::heads(tree)?;
-        let lease = Duration::from_secs_f64(settings(&decks).lease_s);
-        let mut watch = Watch::new(lease);
-        let host = &offer.host;
-        let name = format!("{host}-{}-{}", std::process::id(), clock::short_token());
-        let (slots, cores) = loop {
-            let most = decks.last().and_then(|deck| deck.max_running);
-            let (slots, cores) = room(&ledger, &offer, most);
-            if slots == 0 {
-                let why = format!("`max_running` leaves no slot on {host} now");
-                for dead in watch.look(tree, &ledger, &name) {
-                    expire(tree, &mut ledger, &decks, &heads, &dead, &name, link)?;
-                }
-                if !go_on(&why) {
-                    return Ok(None);
-                }
-                ledger.follow(tree)?;
-                continue;
-            }
-            let entry = Entry::Join {
-                agent: name.clone(),
-                nonce: "join".to_owned(),
-                host: host.clone(),
-                slots,
-                cores: cores.clone(),
-                job: offer.job.clone(),
-            };
-            // The bundle is there before the ledger speaks of it.
-            if ledger::append(tree, &mut ledger, &entry, link)? {
-                break (slots, cores);
-            }
-            ledger.follow(tree)?;
-        };
-        let pid = std::process::id();
-        let who = Who {
-            agent: name.clone(),
-            time: clock::now(),
-            host: host.clone(),
-            pid,
-            started: process::started(pid.cast_signed()),
-            job: offer.job.clone(),
-            slots,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        };
-        let bundle = Writer::create(tree, &who)?;
-        let now = Instant::now();
-        let requests = requests(&decks);
-        Ok(Some(Self {
-            tree: tree.clone(),
-            ledger,
-            decks,
-            heads,
-            name,
-            bundle,
-            slots,
-            cores,
-            done: 0,
-            busy_s: 0.0,
-            offer,
-            link,
-            nonce: 0,
-            requests,
-            outbox: VecDeque::new(),
-            ready: VecDeque::new(),
-            taken: VecDeque::new(),
-            watch,
-            began: now,
-            last_beat: now,
-            last_look: now,
-            is_idle: false,
-        }))
-    }
-
-    /// Begins anew under another name, after others have taken this agent for dead. What it had is theirs.
-    ///
-    /// # Errors
-    /// As [`Claimer::join`].
-    pub fn rejoin(&mut self, go_on: impl FnMut(&str) -> bool) -> Result<bool> {
-        let Some(fresh) = Self::join(&self.tree, self.offer.clone(), self.link, go_on)? else {
-            return Ok(false);
-        };
-        let (done, busy_s) = (self.done, self.busy_s);
-        *self = Self { done, busy_s, ..fresh };
-        Ok(true)
-    }
-
     /// How agents share the sweep.
     pub fn settings(&self) -> &Pull {
         settings(&self.decks)
@@ -347,6 +247,7 @@ fn requests(decks: &[Deck]) -> Vec<(IdSet, Resources)> {
 }
 
 mod holdings;
+mod joining;
 mod voice;
 
 #[cfg(test)]

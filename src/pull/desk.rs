@@ -125,6 +125,8 @@ pub(super) struct Desk<T> {
     /// Trials that have ended for good and of which the plan's hooks were not told yet.
     pub bells: Vec<(Row, Ended)>,
     trouble: Option<(Instant, String)>,
+    /// Why it could not begin anew yet.
+    waits: String,
 }
 
 impl<T: FnMut(News<'_>)> Desk<T> {
@@ -144,6 +146,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
             errors: 0,
             bells: Vec::new(),
             trouble: None,
+            waits: String::new(),
         }
     }
 
@@ -198,28 +201,28 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         self.claimer.say(Entry::Won { agent, nonce, trial, attempt, begun });
     }
 
-    /// Begins anew under another name: what ran here is others' now. `false` if it cannot join again.
-    pub(super) fn begin_anew(&mut self) -> Result<bool> {
+    /// Begins anew under another name: what ran here is others' now. To be called again while there is no slot
+    /// ([`Turn::Quiet`]), between looks at signals; an agent that was about to go anyway is gone.
+    pub(super) fn begin_anew(&mut self) -> Result<Turn> {
         self.later.clear();
         self.recent.clear();
         self.bells.clear();
-        let patient = |_: &str| {
-            std::thread::sleep(Duration::from_millis(500));
-            true
-        };
-        if !self.claimer.rejoin(patient)? {
-            return Ok(false);
+        self.heed_time();
+        if let Some(leaving) = self.leaving.clone() {
+            (self.report.reason, self.report.is_ill) = (leaving.reason, leaving.is_ill);
+            return Ok(Turn::Gone);
+        }
+        let before = std::mem::take(&mut self.waits);
+        if let Some(why) = self.claimer.rejoin()? {
+            if before != why {
+                (self.tell)(News::Waiting(&why));
+            }
+            self.waits = why;
+            return Ok(Turn::Quiet);
         }
         let name = self.claimer.name.clone();
         (self.tell)(News::Joined(&name, self.claimer.slots));
-        Ok(true)
-    }
-
-    /// Whether an agent that was taken for dead was about to go anyway: then it is gone.
-    pub(super) fn is_gone(&mut self) -> bool {
-        let Some(leaving) = self.leaving.clone() else { return false };
-        (self.report.reason, self.report.is_ill) = (leaving.reason, leaving.is_ill);
-        true
+        Ok(Turn::Busy)
     }
 
     /// Keeps a unit for a moment.

@@ -120,7 +120,6 @@ impl Slot {
     ) -> Result<Vec<Self>> {
         let head = claimer.head_of(0)?;
         let row = table::find(&claimer.tree, head.first)?.1;
-        let each = claimer.cores.len() / claimer.slots.max(1) as usize;
         let mut all = Vec::new();
         for number in 0..claimer.slots {
             let at = number as usize;
@@ -145,23 +144,26 @@ impl Slot {
             let mut slot = Self {
                 number,
                 running: None,
-                cores: claimer.cores[at * each..(at + 1) * each].to_vec(),
+                cores: Vec::new(),
                 job,
                 scratch: None,
                 log: None,
                 agent: String::new(),
                 mark: String::new(),
             };
-            slot.belongs_to(&claimer.name);
+            slot.belongs_to(claimer);
             all.push(slot);
         }
         Ok(all)
     }
 
-    /// From now on it writes for this agent.
-    pub fn belongs_to(&mut self, agent: &str) {
-        agent.clone_into(&mut self.agent);
-        self.mark = format!("{agent}.{}", self.number);
+    /// From now on it writes for this agent, on the cores that it has.
+    pub fn belongs_to(&mut self, claimer: &Claimer) {
+        let each = claimer.cores.len() / claimer.slots.max(1) as usize;
+        let cores = claimer.cores.chunks(each.max(1)).nth(self.number as usize);
+        self.cores = cores.unwrap_or_default().to_vec();
+        claimer.name.clone_into(&mut self.agent);
+        self.mark = format!("{}.{}", claimer.name, self.number);
         self.log = None;
     }
 
@@ -287,6 +289,12 @@ impl Slot {
     pub fn is_overdue(&self) -> bool {
         let running = self.running.as_ref();
         running.is_some_and(|r| r.stop.is_none() && r.deadline.is_some_and(|d| Instant::now() >= d))
+    }
+
+    /// Whether the program's own time would have been over within so long after it was asked to end.
+    pub fn is_nearly_overdue(running: &Running, margin: Duration) -> bool {
+        let asked = running.stop.map(|(_, at)| at);
+        asked.zip(running.deadline).is_some_and(|(at, deadline)| at + margin >= deadline)
     }
 
     /// The time until its program's own time is over.

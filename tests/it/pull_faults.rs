@@ -169,6 +169,56 @@ fn agents_wait_for_space_on_a_full_disk_and_lose_nothing() {
     assert_eq!(begun, [1; 4]);
 }
 
+/// A library that refuses to write records while there is a file, as a quota does that is used up.
+const QUOTA: &str = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+ssize_t write(int fd, const void *bytes, size_t length) {
+    char name[64], path[4096] = "";
+    const char *over = getenv("QUOTA_IS_USED_UP");
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    if (over && access(over, F_OK) == 0 && readlink(name, path, sizeof path - 1) > 0
+        && strstr(path, "/agents/") && strstr(path, ".jsonl")) {
+        errno = EDQUOT;
+        return -1;
+    }
+    return syscall(SYS_write, fd, bytes, length);
+}
+"#;
+
+#[test]
+fn agents_wait_for_a_quota_as_for_a_full_disk() {
+    let world = world(&plan(SAYS, 4, SHORT));
+    world.write("quota.c", QUOTA);
+    world.call("cc", &["-shared", "-fPIC", "-O1", "-o", "quota.so", "quota.c"]).ok();
+    world.write("events.wait", "");
+    let mut command = world.command(PROGRAM);
+    command.args(["worker", "--pull", "plan.toml", "--slots", "1"]);
+    command.env("LD_PRELOAD", world.path("quota.so"));
+    command.env("QUOTA_IS_USED_UP", world.path("over"));
+    command.stderr(fs::File::create(world.path("said")).unwrap());
+    let mut agent = Started { child: command.spawn().unwrap() };
+    wait_until("it has begun", || begun(&world).len() == 1);
+    world.write("over", "");
+    fs::remove_file(world.path("events.wait")).unwrap();
+    wait_until("it says so", || world.read("said").contains("quota exceeded"));
+    assert_eq!(
+        (begun(&world).len(), counts(&world)),
+        (1, r#"{"queued":3,"running":1}"#.to_owned())
+    );
+    fs::remove_file(world.path("over")).unwrap();
+    assert_eq!(agent.child.wait().unwrap().code(), Some(0));
+    assert!(world.read("said").contains("the results tree is back"), "{}", world.read("said"));
+    assert_eq!(begun(&world).into_values().collect::<Vec<_>>(), [1; 4]);
+    assert_eq!(counts(&world), r#"{"done":4}"#);
+    assert_eq!((entries(&world, "expire"), world.column("attempts")), (0, vec!["1".to_owned(); 4]));
+}
+
 #[test]
 fn a_trial_that_fills_the_disk_with_what_it_prints_takes_nothing_with_it() {
     let code = "echo $HPCSWEEP_TRIAL >>$EVENTS
@@ -374,6 +424,50 @@ fn an_agent_runs_what_a_plan_brings_that_grew_by_a_little() {
     let ran = agent.end(&world);
     assert_eq!(ran.code, 0, "{}", ran.whole());
     assert_eq!(begun(&world).into_values().collect::<Vec<_>>(), [1; 8]);
+}
+
+#[test]
+fn an_agent_that_waits_to_begin_anew_hears_signals() {
+    let more = format!("[schedule]\nmax_running = 1\n{SHORT}");
+    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130)] {
+        let world = world(&plan(SAYS, 2, &more));
+        world.write("events.wait", "");
+        let mut command = world.command(PROGRAM);
+        let said = fs::File::create(world.path("said")).unwrap();
+        command.args(["worker", "--pull", "plan.toml", "--slots", "1"]).stderr(said);
+        let mut first = Started { child: command.spawn().unwrap() };
+        wait_until("it has begun", || begun(&world).len() == 1);
+        first.signal(Signal::SIGSTOP);
+        let second = start(&world, "1");
+        wait_until("the other has its place", || begun(&world).len() == 2);
+        first.signal(Signal::SIGCONT);
+        wait_until("it waits", || world.read("said").contains("leaves no slot"));
+        first.signal(signal);
+        assert_eq!(first.child.wait().unwrap().code(), Some(code), "{}", world.read("said"));
+        fs::remove_file(world.path("events.wait")).unwrap();
+        assert_eq!(second.end(&world).code, 0);
+        assert_eq!(counts(&world), r#"{"done":2}"#);
+    }
+}
+
+#[test]
+fn an_agent_begins_anew_when_there_is_room_for_it_again() {
+    let more = format!("[schedule]\nmax_running = 1\n{SHORT}");
+    let world = world(&plan(SAYS, 2, &more));
+    world.write("events.wait", "");
+    let first = start(&world, "1");
+    wait_until("it has begun", || begun(&world).len() == 1);
+    first.signal(Signal::SIGSTOP);
+    let second = start(&world, "1");
+    wait_until("the other has its place", || begun(&world).len() == 2);
+    first.signal(Signal::SIGCONT);
+    // The other dies, and its place is free after its lease.
+    second.signal(Signal::SIGKILL);
+    second.end(&world);
+    fs::remove_file(world.path("events.wait")).unwrap();
+    let ran = first.end(&world);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
+    assert_eq!(counts(&world), r#"{"done":2}"#);
 }
 
 #[test]

@@ -344,6 +344,23 @@ fn an_agent_that_others_took_for_dead_drops_the_answer_and_goes_on() {
 }
 
 #[test]
+fn an_agent_that_waits_to_begin_anew_hears_signals() {
+    let world = World::new();
+    world.write("plan.toml", &plan(&format!("[schedule]\nmax_running = 1\n{SHORT}{}", axis(2))));
+    let mut client = world.served("plan.toml");
+    client.trial();
+    client.agent.signal(Signal::SIGSTOP);
+    let mut other = world.served("results/p");
+    other.trial();
+    client.agent.signal(Signal::SIGCONT);
+    let mut said = BufReader::new(client.agent.child.stderr.take().unwrap()).lines();
+    let waits = |line: String| line.contains("`max_running` leaves no slot");
+    assert!(said.by_ref().map(Result::unwrap).any(waits));
+    client.agent.signal(Signal::SIGTERM);
+    assert_eq!(client.agent.child.wait().unwrap().code(), Some(143));
+}
+
+#[test]
 fn a_lease_is_kept_while_the_process_works() {
     let world = World::new();
     world.write("plan.toml", &plan(&format!("{SHORT}{}", axis(2))));

@@ -10,6 +10,7 @@ use std::path::Path;
 use super::*;
 use crate::tree::bundle::{self, Ended, Line};
 use crate::tree::deck::Terms;
+use crate::tree::ledger;
 use crate::tree::table::RowOut;
 
 thread_local! {
@@ -194,20 +195,27 @@ impl Agent {
 /// Knows what ran.
 struct Oracle {
     begun: BTreeMap<u64, u32>,
+    /// What the agents have agreed on, read as it grows.
+    ledger: Ledger,
 }
 
 impl Oracle {
+    fn now(&mut self, tree: &Tree) -> &Ledger {
+        self.ledger.follow(tree).unwrap();
+        &self.ledger
+    }
+
     /// The trial before one that begins must have an end that counts, unless its agent is taken for dead, and
     /// does not know it yet.
     fn begins(&mut self, claimer: &Claimer, row: &Row) {
         *self.begun.entry(row.id).or_default() += 1;
-        let Some(before) = row.after.filter(|_| below(3) == 0) else { return };
-        let now = Ledger::read(&claimer.tree).unwrap();
+        let Some(before) = row.after.filter(|_| below(8) == 0) else { return };
+        let now = self.now(&claimer.tree);
         if now.agents[&claimer.name].gone.is_some() || claimer.bundle.waiting() > 0 {
             return;
         }
         let mut records = HashMap::new();
-        bundle::add(&claimer.tree, &now, &mut records).unwrap();
+        bundle::add(&claimer.tree, now, &mut records).unwrap();
         let outcome = records.get(&before).and_then(records::Record::outcome);
         assert_eq!(outcome, Some(Outcome::Done), "trial {} before {before}", row.id);
     }
@@ -238,7 +246,7 @@ fn schedule(seed: u64) {
     let lengths: Vec<u64> = (0..6 + below(30)).map(|_| 1 + below(3)).collect();
     let trials = lengths.iter().sum();
     let tree = sweep(dir.path(), &lengths);
-    let mut oracle = Oracle { begun: BTreeMap::new() };
+    let mut oracle = Oracle { begun: BTreeMap::new(), ledger: Ledger::default() };
     let mut agents: Vec<Agent> = Vec::new();
     for step in 0.. {
         assert!(step < 20_000, "stuck");
@@ -271,7 +279,7 @@ fn schedule(seed: u64) {
             // Dead, with all that it has not written.
             9 => drop(agents.swap_remove(i)),
             // Taken for dead, whether it is or not.
-            10 => bury(&tree, &mut agents[i].claimer),
+            10 => bury(&tree, &mut oracle, &agents[i].claimer),
             _ => {
                 let _ = agents[i].claimer.beat();
             }
@@ -279,10 +287,10 @@ fn schedule(seed: u64) {
         if calm && below(10) == 0 {
             // In the end whoever is dead is found out.
             let names: BTreeSet<String> = agents.iter().map(|a| a.claimer.name.clone()).collect();
-            let ledger = Ledger::read(&tree).unwrap();
+            let ledger = oracle.now(&tree);
             let dead = ledger.living().map(|(name, _)| name).find(|name| !names.contains(*name));
             if let Some(dead) = dead.cloned() {
-                expire_now(&tree, &mut agents[0].claimer, &dead);
+                expire_now(&tree, &mut oracle, &agents[0].claimer, &dead);
             } else if ledger.is_over(deck::total(&agents[0].claimer.decks)) {
                 break;
             }
@@ -292,22 +300,21 @@ fn schedule(seed: u64) {
 }
 
 /// Takes some living agent for dead.
-fn bury(tree: &Tree, by: &mut Claimer) {
+fn bury(tree: &Tree, oracle: &mut Oracle, by: &Claimer) {
     let names: Vec<String> = by.ledger.living().map(|(name, _)| name.clone()).collect();
     if names.is_empty() {
         return;
     }
     let dead = names[below(names.len() as u64) as usize].clone();
     if dead != by.name {
-        expire_now(tree, by, &dead);
+        expire_now(tree, oracle, by, &dead);
     }
 }
 
-fn expire_now(tree: &Tree, by: &mut Claimer, dead: &str) {
+fn expire_now(tree: &Tree, oracle: &mut Oracle, by: &Claimer, dead: &str) {
     // Own entries are to be seen by the claimer itself.
-    let mut ledger = Ledger::read(tree).unwrap();
-    let name = by.name.clone();
-    let _ = expire(tree, &mut ledger, &by.decks, &by.heads, dead, &name, flaky);
+    let mut ledger = oracle.now(tree).clone();
+    let _ = expire(tree, &mut ledger, &by.decks, &by.heads, dead, &by.name, flaky);
 }
 
 #[test]

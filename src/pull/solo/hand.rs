@@ -72,6 +72,8 @@ pub(super) struct Hand<T> {
     pub(super) saved: Option<Settled>,
     nap: Duration,
     is_gone: bool,
+    /// Others have taken it for dead, and it has not begun anew yet.
+    is_out: bool,
 }
 
 impl<T: FnMut(News<'_>)> Hand<T> {
@@ -129,6 +131,7 @@ impl<T: FnMut(News<'_>)> Hand<T> {
             saved: None,
             nap: Duration::ZERO,
             is_gone: false,
+            is_out: false,
         }))
     }
 
@@ -160,7 +163,10 @@ impl<T: FnMut(News<'_>)> Hand<T> {
 
     fn turn(&mut self) -> Result<Step> {
         self.desk.heed_time();
-        let heard = self.heed()?;
+        let Some(heard) = self.heed()? else {
+            let gone = self.is_gone;
+            return Ok(if gone { Step::Gone } else { Step::Wait(Duration::from_millis(500)) });
+        };
         let mut opened = None;
         if self.desk.leaving.is_some() {
             self.desk.give_all_back();
@@ -195,18 +201,29 @@ impl<T: FnMut(News<'_>)> Hand<T> {
         })
     }
 
-    /// Gives signs of life and heeds what others have said. `true` if there was anything new.
-    fn heed(&mut self) -> Result<bool> {
+    /// Gives signs of life and heeds what others have said. `true` if there was anything new; `None` while it is
+    /// taken for dead and cannot begin anew.
+    fn heed(&mut self) -> Result<Option<bool>> {
         let news = match self.desk.keep_up()? {
             Heard::News(news) => news,
             Heard::Fenced => {
-                let note = "others have taken this agent for dead; what it ran is theirs now";
-                (self.desk.tell)(News::Note(note));
+                if !self.is_out {
+                    let note = "others have taken this agent for dead; what it ran is theirs now";
+                    (self.desk.tell)(News::Note(note));
+                    self.is_out = true;
+                }
                 if let Some(busy) = &mut self.busy {
                     busy.unit = None;
                 }
                 (self.unsaved, self.logged) = (None, 0);
-                self.desk.begin_anew()?;
+                match self.desk.begin_anew()? {
+                    Turn::Busy => {}
+                    turn => {
+                        self.is_gone = matches!(turn, Turn::Gone);
+                        return Ok(None);
+                    }
+                }
+                self.is_out = false;
                 self.hooks.belongs_to(&self.desk.claimer.tree, &self.desk.claimer.name);
                 true
             }
@@ -223,7 +240,7 @@ impl<T: FnMut(News<'_>)> Hand<T> {
             }
             self.desk.heed_contests();
         }
-        Ok(news)
+        Ok(Some(news))
     }
 
     /// What has been written down since it was last asked.
@@ -274,7 +291,9 @@ impl<T: FnMut(News<'_>)> Hand<T> {
 
     fn look_after(&mut self) -> Result<bool> {
         self.desk.heed_time();
-        self.heed()?;
+        if self.heed()?.is_none() {
+            return Ok(self.is_gone);
+        }
         if self.desk.leaving.is_some() {
             self.desk.give_all_back();
         }

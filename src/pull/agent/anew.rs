@@ -1,0 +1,46 @@
+//! An agent that others have taken for dead.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::{Agent, News};
+use crate::pull::copies::Copies;
+use crate::pull::desk::Turn;
+use crate::pull::slot::Why;
+
+impl<T: FnMut(News<'_>)> Agent<'_, T> {
+    /// Others have taken this agent for dead: what it runs is theirs, and it begins anew, as soon as there is room
+    /// for it.
+    pub(super) fn begin_anew(&mut self) -> Result<Turn> {
+        if !self.is_out {
+            let note = "others have taken this agent for dead; what it ran is theirs now";
+            (self.desk.tell)(News::Note(note));
+            self.is_out = true;
+        }
+        for slot in &mut self.slots {
+            slot.stop(Why::Fenced, Duration::ZERO);
+        }
+        while self.slots.iter().any(|slot| slot.running.is_some()) {
+            for i in 0..self.slots.len() {
+                let others = self.pids();
+                if let Some((running, _)) = self.slots[i].reap(&others) {
+                    self.slots[i].tidy(running.prepared, false);
+                }
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.copies = Copies::default();
+        self.rung.clear();
+        let turn = self.desk.begin_anew()?;
+        if matches!(turn, Turn::Busy) {
+            self.is_out = false;
+            let claimer = &self.desk.claimer;
+            // Others may have taken slots and cores meanwhile.
+            self.slots.truncate(claimer.slots as usize);
+            self.slots.iter_mut().for_each(|slot| slot.belongs_to(claimer));
+            self.hooks.belongs_to(&claimer.tree, &claimer.name);
+        }
+        Ok(turn)
+    }
+}

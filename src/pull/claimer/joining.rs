@@ -1,0 +1,174 @@
+//! How an agent comes into the ledger, for the first time or after others have taken it for dead.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::{Claimer, Offer, requests, settings};
+use crate::host::{clock, process};
+use crate::pull::heirs::expire;
+use crate::pull::offer::room;
+use crate::pull::watch::Watch;
+use crate::tree::Tree;
+use crate::tree::bundle::{Who, Writer};
+use crate::tree::deck::{self, Deck};
+use crate::tree::ledger::{self, Entry, Ledger, Link};
+use crate::tree::table::{self, Head};
+
+/// What an agent knows of a sweep.
+struct Known {
+    ledger: Ledger,
+    decks: Vec<Deck>,
+    heads: Vec<Head>,
+}
+
+impl Claimer {
+    /// Joins a sweep that has been dealt. Waits while no slot may be had (`max_running`); `go_on` is asked
+    /// meanwhile, and `None` is returned when it says no.
+    ///
+    /// # Errors
+    /// When the tree cannot be read or written.
+    pub fn join(
+        tree: &Tree,
+        offer: Offer,
+        link: Link,
+        mut go_on: impl FnMut(&str) -> bool,
+    ) -> Result<Option<Self>> {
+        let (ledger, decks, heads) = (Ledger::read(tree)?, deck::read(tree)?, table::heads(tree)?);
+        let mut watch = Watch::new(Duration::from_secs_f64(settings(&decks).lease_s));
+        let mut known = Known { ledger, decks, heads };
+        let name = name(&offer);
+        loop {
+            if let Some((slots, cores)) = known.enter(tree, &offer, &name, link)? {
+                return known.begin(tree, offer, name, slots, cores, link, watch).map(Some);
+            }
+            let Known { ledger, decks, heads } = &mut known;
+            for dead in watch.look(tree, ledger, &name) {
+                expire(tree, ledger, decks, heads, &dead, &name, link)?;
+            }
+            if !go_on(&no_slot(&offer)) {
+                return Ok(None);
+            }
+            known.ledger.follow(tree)?;
+        }
+    }
+
+    /// Begins anew under another name, after others have taken this agent for dead. What it had is theirs.
+    /// Why not, where no slot may be had now: it is to be tried again.
+    ///
+    /// # Errors
+    /// When the tree cannot be read or written.
+    pub fn rejoin(&mut self) -> Result<Option<String>> {
+        self.look()?;
+        // No more than it had: its slots are what they are.
+        let offer = Offer { slots: self.slots, ..self.offer.clone() };
+        let name = name(&offer);
+        let (ledger, decks) = (self.ledger.clone(), self.decks.clone());
+        let mut known = Known { ledger, decks, heads: self.heads.clone() };
+        let Some((slots, cores)) = known.enter(&self.tree, &offer, &name, self.link)? else {
+            // Who holds the slots may be dead himself.
+            for dead in self.watch.look(&self.tree, &self.ledger, &self.name) {
+                let Known { ledger, decks, heads } = &mut known;
+                expire(&self.tree, ledger, decks, heads, &dead, &self.name, self.link)?;
+            }
+            return Ok(Some(no_slot(&offer)));
+        };
+        let watch = Watch::new(Duration::from_secs_f64(self.settings().lease_s));
+        let fresh = known.begin(&self.tree, offer, name, slots, cores, self.link, watch)?;
+        let (done, busy_s) = (self.done, self.busy_s);
+        *self = Self { done, busy_s, ..fresh };
+        Ok(None)
+    }
+}
+
+fn name(offer: &Offer) -> String {
+    format!("{}-{}-{}", offer.host, std::process::id(), clock::short_token())
+}
+
+fn no_slot(offer: &Offer) -> String {
+    format!("`max_running` leaves no slot on {} now", offer.host)
+}
+
+impl Known {
+    /// Enters an agent into the ledger: its slots and cores, if there is room for it.
+    fn enter(
+        &mut self,
+        tree: &Tree,
+        offer: &Offer,
+        name: &str,
+        link: Link,
+    ) -> Result<Option<(u32, Vec<u32>)>> {
+        loop {
+            let most = self.decks.last().and_then(|deck| deck.max_running);
+            let (slots, cores) = room(&self.ledger, offer, most);
+            if slots == 0 {
+                return Ok(None);
+            }
+            let entry = Entry::Join {
+                agent: name.to_owned(),
+                nonce: "join".to_owned(),
+                host: offer.host.clone(),
+                slots,
+                cores: cores.clone(),
+                job: offer.job.clone(),
+            };
+            if ledger::append(tree, &mut self.ledger, &entry, link)? {
+                return Ok(Some((slots, cores)));
+            }
+            self.ledger.follow(tree)?;
+        }
+    }
+
+    /// Makes the bundle of an agent that has entered.
+    #[expect(clippy::too_many_arguments, reason = "what it has entered with, once")]
+    fn begin(
+        self,
+        tree: &Tree,
+        offer: Offer,
+        name: String,
+        slots: u32,
+        cores: Vec<u32>,
+        link: Link,
+        watch: Watch,
+    ) -> Result<Claimer> {
+        let Self { ledger, decks, heads } = self;
+        let pid = std::process::id();
+        let who = Who {
+            agent: name.clone(),
+            time: clock::now(),
+            host: offer.host.clone(),
+            pid,
+            started: process::started(pid.cast_signed()),
+            job: offer.job.clone(),
+            slots,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let bundle = Writer::create(tree, &who)?;
+        let (now, requests) = (Instant::now(), requests(&decks));
+        Ok(Claimer {
+            tree: tree.clone(),
+            ledger,
+            decks,
+            heads,
+            name,
+            bundle,
+            slots,
+            cores,
+            done: 0,
+            busy_s: 0.0,
+            offer,
+            link,
+            nonce: 0,
+            requests,
+            outbox: VecDeque::new(),
+            ready: VecDeque::new(),
+            taken: VecDeque::new(),
+            watch,
+            began: now,
+            last_beat: now,
+            last_look: now,
+            is_idle: false,
+        })
+    }
+}
