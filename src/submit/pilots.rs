@@ -24,7 +24,7 @@ use crate::tree::ledger::Ledger;
 use crate::tree::lock::Lock;
 use crate::tree::waves::{self, Array, Pilot, Wave};
 use crate::tree::{Tree, deck};
-use crate::words::count;
+use crate::words::{count, duration};
 
 /// What a person chose on the command line; the plan says the rest.
 #[derive(Debug, Default, Clone, Copy)]
@@ -106,6 +106,26 @@ pub struct Report {
     pub calls: u32,
 }
 
+/// No pilot may be too short for a trial: one that is never begun, or is cut off by every pilot, would wait for
+/// ever.
+fn check_time(plan: &Plan, ask: &Ask) -> Result<(), Fault> {
+    let Some(pilot) = ask.request.walltime_s else { return Ok(()) };
+    let has = format!("a pilot has {}", duration(pilot as f64));
+    let too_long = |t: &crate::plan::Trial| t.resources.walltime_s.is_some_and(|s| s > pilot);
+    if let Some(number) = plan.trials.iter().position(too_long) {
+        let asks = duration(plan.trials[number].resources.walltime_s.unwrap_or(0) as f64);
+        return Err(Fault::request(format!("trial {number} asks for {asks}, and {has}"))
+            .hint("raise `walltime` under `[pull]`, or leave it out: it is that of the longest trial then"));
+    }
+    if let Some(needs) = plan.schedule.pull.time_request_s.filter(|needs| *needs >= pilot) {
+        let needs = duration(needs as f64);
+        return Err(Fault::request(format!("`time_request` asks for {needs}, and {has}")).hint(
+            "no trial would ever begin: lower `time_request` or raise `walltime` under `[pull]`",
+        ));
+    }
+    Ok(())
+}
+
 /// Deals a plan and brings pilots into the queue where there are none. `tell` hears what is going on.
 ///
 /// # Errors
@@ -122,6 +142,7 @@ pub fn submit(
 ) -> Result<Report> {
     let plan = &source.plan;
     let ask = Ask::of(plan, options);
+    check_time(plan, &ask)?;
     check_requests(plan, &[&ask.request], site, kind)?;
     check_path(&source.tree(), kind)?;
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));

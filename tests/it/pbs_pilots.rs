@@ -316,3 +316,22 @@ fn what_does_not_go_together_is_refused() {
     );
     assert!(!pbs.world.exists("results"));
 }
+
+#[test]
+fn pilots_that_are_too_short_for_a_trial_are_refused() {
+    let pbs = pbs();
+    let refused = |more: &str| {
+        let ran = pbs.submit(&plan(3, "", more), &["--pull"]);
+        assert_eq!((ran.code, pbs.world.exists("results")), (2, false), "{}", ran.whole());
+        ran.err.lines().next().unwrap().to_owned()
+    };
+    let longest = "[resources]\nwalltime = \"2h\"\n";
+    assert_eq!(
+        refused(&format!("{longest}[pull]\nwalltime = \"1h\"\n")),
+        "error: trial 0 asks for 2 h 00 min, and a pilot has 1 h 00 min"
+    );
+    assert_eq!(
+        refused(&format!("{longest}[pull]\ntime_request = \"2h\"\n")),
+        "error: `time_request` asks for 2 h 00 min, and a pilot has 2 h 00 min"
+    );
+}

@@ -401,6 +401,21 @@ fn an_agent_begins_nothing_that_its_allocation_would_cut_off() {
 }
 
 #[test]
+fn a_trial_that_had_its_whole_time_is_not_handed_on_for_ever() {
+    let world = World::new();
+    let code = "echo begin $HPCSWEEP_TRIAL >>events; sleep 1000";
+    // The allocation is as long as the trial may run, as that of a pilot is.
+    world.write("plan.toml", &plan(code, &format!("[resources]\nwalltime = \"16s\"\n{}", axis(1))));
+    let ran = world.run(&["worker", "--pull", "plan.toml", "--time-left", "16s"]);
+    assert_eq!(ran.code, 1, "{}", ran.whole());
+    assert_eq!(world.counts(), r#"{"timeout":1}"#);
+    // One that begins late is cut off, and goes on elsewhere.
+    world.write("plan.toml", &plan(code, &format!("[resources]\nwalltime = \"1h\"\n{}", axis(2))));
+    world.run(&["worker", "--pull", "plan.toml", "--time-left", "16s"]);
+    assert_eq!(world.counts(), r#"{"queued":1,"timeout":1}"#);
+}
+
+#[test]
 fn a_walltime_is_kept_and_what_a_trial_leaves_behind_ends_with_it() {
     let world = World::new();
     let code = "setsid sleep 1000 & echo $! >>pids; [ $HPCSWEEP_TRIAL = 0 ] || sleep 1000";

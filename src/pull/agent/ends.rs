@@ -6,7 +6,7 @@ use anyhow::Result;
 use nix::sys::signal::Signal;
 
 use super::{Agent, News};
-use crate::pull::slot::{self, Role, Running, Why};
+use crate::pull::slot::{self, Role, Running, Slot, Why};
 use crate::pull::verdict::{self, Next, Run};
 use crate::tree::bundle::Line;
 use crate::tree::records::Outcome;
@@ -27,7 +27,13 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
             Role::Unit(unit) => (unit.tries, false),
             Role::Copy(_) => (0, true),
         };
-        let stop = running.stop.map(|(why, _)| why).or_else(|| self.overheard(ended));
+        let mut stop = running.stop.map(|(why, _)| why).or_else(|| self.overheard(ended));
+        // An agent begins a moment after its allocation, and leaves that much before its end.
+        let margin = self.desk.margin() * 2;
+        if stop == Some(Why::Allocation) && Slot::is_nearly_overdue(&running, margin) {
+            // It had its whole time: no other allocation has more for it, and it would be handed on for ever.
+            stop = Some(Why::Walltime);
+        }
         let mut verdict = verdict::judge(ended, stop, tries, if is_copy { 1 } else { allowed });
         if stop == Some(Why::Fenced) {
             self.slots[i].tidy(running.prepared, false);
