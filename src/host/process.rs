@@ -241,6 +241,22 @@ pub fn end_marked(keep: &[u32], name: &str, value: &str) {
     }
 }
 
+/// Kills processes whose environment has this variable with a value that begins so: what somebody has left behind
+/// who is no longer there to be their parent. Only those that this user may look at.
+pub fn end_orphans(name: &str, value: &str) {
+    let mark = format!("{name}={value}").into_bytes();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(number) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok())
+        else {
+            continue;
+        };
+        let env = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+        if env.split(|&b| b == 0).any(|entry| entry.starts_with(&mark)) {
+            let _ = nix::sys::signal::kill(Pid::from_raw(number), Signal::SIGKILL);
+        }
+    }
+}
+
 /// Waits for a child that was killed; one that the kernel holds back is left for later.
 fn bury(pid: Pid) {
     use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};

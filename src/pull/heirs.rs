@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 
-use crate::host::{clock, disk};
+use super::slot::MARK;
+use crate::host::{clock, disk, process};
 use crate::plan::OnFailure;
 use crate::tree::Tree;
 use crate::tree::bundle::{self, Line};
@@ -69,6 +70,10 @@ pub(super) fn expire(
         };
         let bytes = whole_bundle(tree, dead)?;
         let (lines, size, _) = bundle::lines(&bytes, 0);
+        let who = lines.iter().find_map(|(_, line)| match line {
+            Line::Agent(who) => Some((who.pid, who.started)),
+            _ => None,
+        });
         let stop = heads.last().is_none_or(|head| head.run.on_failure == OnFailure::Stop);
         let told = told(ledger, dead, lines, stop);
         let units = unfinished(tree, decks, &agent.held, &told)?;
@@ -76,6 +81,14 @@ pub(super) fn expire(
         let nonce = clock::short_token();
         let entry = Entry::Expire { agent, nonce, by, size, units };
         if ledger::append(tree, ledger, &entry, link)? {
+            // What its programs have started may live on, here if it was here. One that only sleeps sees to that
+            // itself when it wakes up.
+            let lives = who.is_some_and(|(pid, started)| {
+                started.is_some() && process::started(pid.cast_signed()) == started
+            });
+            if !lives {
+                process::end_orphans(MARK, &format!("{dead}."));
+            }
             return Ok(());
         }
         ledger.follow(tree)?;

@@ -18,7 +18,7 @@ use crate::worker::scratch::Scratch;
 use crate::worker::{Job, derive_rank, hooks};
 
 /// The variable that marks what a slot's program has started.
-const MARK: &str = "HPCSWEEP_SLOT";
+pub(super) const MARK: &str = "HPCSWEEP_SLOT";
 
 /// Why a program is asked to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

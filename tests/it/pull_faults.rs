@@ -515,6 +515,26 @@ fn what_a_trial_leaves_behind_ends_with_it_or_with_its_agent() {
 }
 
 #[test]
+fn what_an_agent_that_was_killed_leaves_behind_ends_with_the_one_that_takes_over() {
+    let code = "echo $HPCSWEEP_TRIAL >>$EVENTS
+        if mkdir first 2>/dev/null; then setsid sleep 1000 & echo $! >left; wait; fi";
+    let world = world(&plan(code, 1, SHORT));
+    let agent = start(&world, "1");
+    wait_until("it has begun", || world.exists("left") && !world.read("left").is_empty());
+    agent.signal(Signal::SIGKILL);
+    agent.end(&world);
+    let pid = world.read("left").trim().to_owned();
+    let lives = || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
+    };
+    assert!(lives());
+    assert_eq!(start(&world, "1").end(&world).code, 0);
+    wait_until("it is gone", || !lives());
+    assert_eq!(counts(&world), r#"{"done":1}"#);
+}
+
+#[test]
 fn a_command_that_may_not_be_run_fails_its_trials_and_spares_the_agent() {
     use std::os::unix::fs::PermissionsExt;
     let world =
