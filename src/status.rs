@@ -41,6 +41,8 @@ pub struct Status {
     pub jobs: Vec<String>,
     /// Its pilot jobs that have not ended, while trials are open.
     pub pilots: Vec<Pilots>,
+    /// Whether its trials are a function of a program, which alone can run them.
+    pub calls_a_function: bool,
     asked: bool,
 }
 
@@ -209,7 +211,20 @@ pub fn of(
         standing::of(&rows, &records, &witness)
     };
     let calls = calls.made;
-    Ok(Status { tree, identity, rows, standings, records, witness, calls, jobs, pilots, asked })
+    let calls_a_function = heads.last().is_some_and(|head| head.run.function.is_some());
+    Ok(Status {
+        tree,
+        identity,
+        rows,
+        standings,
+        records,
+        witness,
+        calls,
+        jobs,
+        pilots,
+        calls_a_function,
+        asked,
+    })
 }
 
 /// PBS is asked once for the jobs of the trials that are open: with its history, where it keeps one.

@@ -127,7 +127,11 @@ fn people(status: &Status, args: &Args, alone: bool) -> String {
         let sweep = if alone { String::new() } else { format!(" {}", status.tree.dir().display()) };
         text.push_str(&format!("what trial {0} printed: hpcsweep logs {0}{sweep}\n", bad[0].0.id));
         let only_stopped = bad.iter().all(|(_, s)| s.state == State::Interrupted);
-        text.push_str(if status.jobs.is_empty() && only_stopped {
+        text.push_str(if status.calls_a_function && only_stopped {
+            "to go on with them: start the program again that has their function\n"
+        } else if status.calls_a_function {
+            "to run them again: start the program again that has their function; in Python, run(..., retry=True)\n"
+        } else if status.jobs.is_empty() && only_stopped {
             "to go on with them: the same `hpcsweep submit`\n"
         } else {
             "to run them again: the same `hpcsweep submit`, with --retry\n"

@@ -4,13 +4,18 @@ docs/serve.md has the lines.
 """
 
 import json
+import mmap
 import os
 import select
+import struct
 import subprocess
 import threading
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from .program import SweepError, find
+
+
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def ready(fds: List[int], seconds: Optional[float] = None) -> List[int]:
@@ -20,6 +25,22 @@ def ready(fds: List[int], seconds: Optional[float] = None) -> List[int]:
     for fd in fds:
         poll.register(fd, select.POLLIN)
     return [fd for fd, _ in poll.poll(None if seconds is None else seconds * 1000)]
+
+
+class Begun:
+    """Which trial runs, in memory that a process shares with its forks."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, 16)
+
+    def note(self, line: Dict[str, Any]) -> None:
+        """This one."""
+        self._memory[:] = struct.pack("=QQ", line["trial"], line["attempt"])
+
+    def get(self) -> Tuple[int, int]:
+        """Its number and attempt; attempts begin with 1."""
+        trial, attempt = struct.unpack("=QQ", self._memory[:])
+        return trial, attempt
 
 
 class Agent:
@@ -39,6 +60,7 @@ class Agent:
         # As it says when it has joined.
         self.name = ""
         self.devices = None  # type: Optional[str]
+        self.begun = None  # type: Optional[Begun]
 
     def hear(self, wake: Optional[int] = None) -> Optional[Dict[str, Any]]:
         """The next line; None at the end, `{}` if there is something to read from `wake` first."""
@@ -70,9 +92,8 @@ class Agent:
     def begin(self, line: Dict[str, Any]) -> None:
         """This trial is about to run."""
         self._stops = False
-
-    def end(self) -> None:
-        """It has been answered."""
+        if self.begun is not None:
+            self.begun.note(line)
 
     def wants_stop(self) -> bool:
         """Whether the agent has asked for an end of what runs."""
@@ -83,10 +104,18 @@ class Agent:
                     break
             return self._stops
 
+    def ask_again(self) -> None:
+        """What is at hand? For who takes over, perhaps in the middle of a line."""
+        self._write(b"\n")
+        self.say({"again": True})
+
     def say(self, line: Dict[str, Any]) -> bool:
         """Says something; False if nobody hears it any more."""
         # Half of a surrogate pair, of a file's name say, is nothing that others could read.
-        data = memoryview(json.dumps(line, ensure_ascii=False).encode(errors="replace") + b"\n")
+        return self._write(_encode(line).encode(errors="replace") + b"\n")
+
+    def _write(self, text: bytes) -> bool:
+        data = memoryview(text)
         with self._lock:
             try:
                 while data:

@@ -11,6 +11,9 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 RESERVED = ("params", "trial", "sweep", "task_id", "gpu_ids_abs", "resources")
 
 
+_encode = json.JSONEncoder(sort_keys=True).encode
+
+
 class Axis:
     """One parameter and its values."""
 
@@ -32,7 +35,8 @@ class Axis:
             wire = _wire(held)
             meant = self.meant.setdefault(wire, value)
             if not _is_same(meant, value):
-                raise ValueError("axis `%s`: %r and %r read the same in the plan: write one of them otherwise" % (name, meant, value))
+                sentence = "axis `%s`: %r and %r read the same in the plan: write one of them otherwise"
+                raise ValueError(sentence % (name, meant, value))
             self.texts.append(_toml(held))
             self.wires.append(wire)
 
@@ -80,6 +84,41 @@ class Grid:
         """As a table of the plan."""
         lines = ["%s = [%s]" % (_toml_key(axis.name), ", ".join(axis.texts)) for axis in self.axes]
         return "[grid]\n" + "".join(line + "\n" for line in lines)
+
+
+class Points(Grid):
+    """Some points: the first values of all axes, the second ones, and so on."""
+
+    def points(self) -> Iterable[Tuple[Any, ...]]:
+        """The points, in order."""
+        return zip(*[axis.values for axis in self.axes])
+
+    def wires(self) -> Iterable[Tuple[str, ...]]:
+        """What tells the points apart, in order."""
+        return zip(*[axis.wires for axis in self.axes])
+
+    def toml(self) -> str:
+        """As tables of the plan."""
+        names = [_toml_key(axis.name) for axis in self.axes]
+        rows = zip(*[axis.texts for axis in self.axes])
+        return "\n".join("[[trials]]\n" + "".join("%s = %s\n" % pair for pair in zip(names, row)) for row in rows)
+
+
+def points(rows: Iterable[Any]) -> Points:
+    """From the argument of `Sweep.points`."""
+    rows = list(rows)
+    if not rows:
+        raise ValueError("there are no points")
+    positional = not isinstance(rows[0], dict)
+    named = []  # type: List[Dict[str, Any]]
+    for row in rows:
+        if positional and isinstance(row, (list, tuple)):
+            row = {"arg%d" % i: value for i, value in enumerate(row)}
+        if not isinstance(row, dict) or not row or named and set(row) != set(named[0]):
+            sentence = "point %d, %r, is no dict or tuple of the same parameters as the first"
+            raise ValueError(sentence % (len(named), row))
+        named.append(row)
+    return Points([Axis(name, [row[name] for row in named]) for name in named[0]], positional)
 
 
 def grid(lists: Sequence[Any], named: Dict[str, Any]) -> Grid:
@@ -163,7 +202,7 @@ def _fits(value: Any) -> bool:
 
 def _wire(value: Any) -> str:
     """What tells values apart that were read of a plan."""
-    return json.dumps(_plain(value), sort_keys=True)
+    return _encode(_plain(value))
 
 
 def _plain(value: Any) -> Any:

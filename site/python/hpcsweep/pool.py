@@ -6,24 +6,22 @@ killed it says so to the agent and forks another. Nothing is pickled but what wa
 
 import json
 import math
-import mmap
 import os
 import signal
-import struct
 import sys
 import time
 import warnings
 from typing import Any, Callable, Dict, List, Optional, Set
 
-from .agent import Agent, ready
+from .agent import Agent, Begun, ready
 from .program import SweepError
 from .record import Record
 from .runner import Interrupt, Runner
 
-# What a worker remembers of its trial for its keeper: a length and so many bytes.
-MEMO = 1 << 16
 # How often a keeper looks up, seconds.
 GLANCE = 0.5
+# How long a function may take to hear of Ctrl-C when nobody is left to work for, seconds.
+GRACE = 5.0
 # So many agents may be killed.
 AGENTS = 10
 # How much later a signal of a scheduler may reach one process than another, seconds.
@@ -64,8 +62,10 @@ class Pool:
         read, write = os.pipe()
         pid = fork()
         if pid == 0:
-            # A terminal's Ctrl-C is for us, who pass it on once.
+            # A terminal's Ctrl-C is for us, who pass it on once; its input is for us too, its screen for all.
             os.setpgid(0, 0)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            signal.signal(signal.SIGTTOU, signal.SIG_IGN)
             for end in (self._life, read, *self._pipes):
                 os.close(end)
             child(lambda: _Keeper(life, write, start, make, tells).keep())
@@ -88,7 +88,9 @@ class Pool:
         return self._rest[read].startswith(JOINED)
 
     def run(self, tell: Callable[[Dict[str, Any]], None], interrupt: Interrupt) -> List[Optional[Dict[str, Any]]]:
-        """Hears them all to their ends: the last lines of their agents, None of one that was lost."""
+        """Hears them all to their ends: the last lines of their agents, None of one that was lost. Of each trial that
+        has ended for good `tell` gets the record, or `{"late": NUMBER}`.
+        """
         ends = {read: None for read in self._pipes}  # type: Dict[int, Optional[Dict[str, Any]]]
         silent = set()  # type: Set[int]
         passed_on, told_since = False, None  # type: bool, Optional[float]
@@ -102,7 +104,9 @@ class Pool:
                 lines = (self._rest[read] + data).split(b"\n")
                 self._rest[read] = lines.pop()
                 for line in map(json.loads, lines):
-                    if "record" in line:
+                    if "late" in line:
+                        tell(line)
+                    elif "record" in line:
                         tell(line["record"])
                     elif "joined" not in line:
                         ends[read] = line
@@ -121,6 +125,12 @@ class Pool:
     def _signal_all(self, number: int) -> None:
         for pid in self._pipes.values():
             _signal(pid, number)
+
+    def __enter__(self) -> "Pool":
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        self.close(kill=kind is not None)
 
     def close(self, kill: bool = False) -> None:
         """Waits for their ends."""
@@ -177,8 +187,9 @@ class _Keeper:
         self._life = life
         self._events = events
         self._start = start
-        self._memo = mmap.mmap(-1, MEMO + 8)
+        self._begun = Begun()
         self._runner = make(self._tell if tells else None)
+        self._runner.late = lambda trial: self._send({"late": trial})
         self._worker = 0
         self._agent = None  # type: Optional[Agent]
         self._told = 0
@@ -186,12 +197,18 @@ class _Keeper:
 
     def _send(self, line: Dict[str, Any]) -> None:
         data = memoryview(json.dumps(line).encode() + b"\n")
-        while data:
-            data = data[os.write(self._events, data) :]
+        try:
+            while data:
+                data = data[os.write(self._events, data) :]
+        except BrokenPipeError:
+            # There is nobody any more who wants to know.
+            pass
 
-    def _tell(self, record: Record, params: Dict[str, Any]) -> None:
+    def _tell(self, record: Record) -> None:
         """A trial has ended for good."""
-        self._send({"record": dict(record, params=params)})
+        assert self._runner.running is not None
+        # As they were read: what is meant need not be JSON.
+        self._send({"record": dict(record, params=self._runner.running["params"])})
 
     def keep(self) -> None:
         """Until the agent has left; one that is killed is followed by another."""
@@ -270,20 +287,7 @@ class _Keeper:
                 return {"end": True, "reason": "", "signal": signal.SIGINT} if self._told else None
 
     def _work(self, agent: Agent, said: int) -> None:
-        remember = agent.begin
-
-        def begin(line: Dict[str, Any]) -> None:
-            text = json.dumps(line).encode()
-            if len(text) > MEMO:
-                text = json.dumps(dict(line, params={})).encode()
-            self._memo[8 : 8 + len(text)] = text
-            self._memo[:8] = struct.pack("=Q", len(text))
-            remember(line)
-
-        def end() -> None:
-            self._memo[:8] = bytes(8)
-
-        agent.begin, agent.end = begin, end  # type: ignore
+        agent.begun = self._begun
         with Interrupt() as interrupt:
             interrupt.count = min(self._told, 1)
             last = self._runner.run(agent, interrupt)
@@ -307,28 +311,16 @@ class _Keeper:
                     time.sleep(0.001)
                 else:
                     # There is nobody any more to work for.
-                    patience = time.monotonic() + 5
-                    _signal(self._worker, signal.SIGINT)
+                    patience = time.monotonic() + GRACE
+                    self._hear(signal.SIGINT, None)
             if patience is not None and time.monotonic() > patience:
+                self._told = 2
                 _signal(self._worker, signal.SIGKILL)
 
     def _bury(self, agent: Agent, status: int) -> bool:
         """Tells the agent how the worker has ended, and finds out where it stands; False if it is gone too."""
-        (length,) = struct.unpack("=Q", self._memo[:8])
-        if length:
-            line = json.loads(self._memo[8 : 8 + length].decode())
-            self._memo[:8] = bytes(8)
-            answer = {"trial": line["trial"], "attempt": line["attempt"]}  # type: Dict[str, Any]
-            if os.WIFSIGNALED(status):
-                number = os.WTERMSIG(status)
-                answer.update(error="it was killed by %s" % signal.Signals(number).name, signal=number)
-            else:
-                code = os.WEXITSTATUS(status)
-                answer.update(error="it has ended its process with code %d" % code, exit_code=code or 1)
-            self._runner.answered(line, answer, agent)
-            agent.say(answer)
-        # What the worker had read and not begun is lost with it.
-        agent.say({"again": True})
+        # What the worker had read is lost with it, and what it said last may lack its end.
+        agent.ask_again()
         while True:
             heard = agent.hear()
             if heard is None:
@@ -339,6 +331,28 @@ class _Keeper:
             if "ended" in heard:
                 self._runner.ended(heard, agent)
             elif "again" in heard:
-                if heard["again"] is not None:
-                    agent.hear_again(heard["again"])
+                line = heard["again"]
+                if line is not None and (line["trial"], line["attempt"]) == self._begun.get():
+                    self._answer_for(line, agent, status)
+                elif line is not None:
+                    agent.hear_again(line)
                 return True
+
+    def _answer_for(self, line: Dict[str, Any], agent: Agent, status: int) -> None:
+        answer = {"trial": line["trial"], "attempt": line["attempt"]}  # type: Dict[str, Any]
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            answer.update(error="it was killed by %s" % _name(number), signal=number)
+        else:
+            code = os.WEXITSTATUS(status)
+            answer.update(error="it has ended its process with code %d" % code, exit_code=code or 1)
+        self._runner.answered(line, answer, agent)
+        agent.say(answer)
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        # One of the nameless real-time signals.
+        return "signal %d" % number

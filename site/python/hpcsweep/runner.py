@@ -77,7 +77,7 @@ class Interrupt:
 class Runner:
     """Runs what agents hand over."""
 
-    def __init__(self, function: Callable[..., Any], grid: Grid, tell: Optional[Callable[[Record, Any], None]]):
+    def __init__(self, function: Callable[..., Any], grid: Grid, tell: Optional[Callable[[Record], None]]):
         self._function = function
         self._grid = grid
         self._tell = tell
@@ -86,6 +86,8 @@ class Runner:
         self.pending = None  # type: Optional[Record]
         self.fault = None  # type: Optional[SweepError]
         self._odd = set()  # type: Set[str]
+        # Told of trials that have ended of which nothing else is known here.
+        self.late = None  # type: Optional[Callable[[int], None]]
 
     def run(self, agent: Agent, interrupt: Interrupt) -> Optional[Dict[str, Any]]:
         """Until the agent has left: its last line; None if it has gone without a word."""
@@ -98,7 +100,6 @@ class Runner:
             if "params" in line:
                 self.running, self.pending = line, None
                 agent.say(self._call(line, agent, interrupt))
-                agent.end()
             elif "ended" in line:
                 self.ended(line, agent)
             elif not line:
@@ -111,7 +112,8 @@ class Runner:
         read = line["params"]
         if set(read) != set(self._grid.names()):
             names = ", ".join(read)
-            self.fault = SweepError("the sweep has a trial with the parameters %s: its grid was changed by another" % names)
+            sentence = "the sweep has a trial with the parameters %s: its grid was changed by another process"
+            self.fault = SweepError(sentence % names)
             return dict(answer, interrupted=True)
         meant = self._grid.meant(read)
         here = trial.here = trial.Here(line, meant, agent)
@@ -171,15 +173,19 @@ class Runner:
 
     def ended(self, line: Dict[str, Any], agent: Agent) -> None:
         """The agent has recorded how an attempt ended."""
-        if self._tell is None or not line["last"] or self.running is None:
+        if self._tell is None or not line["last"]:
             return
-        if (self.running["trial"], self.running["attempt"]) != (line["ended"], line["attempt"]):
+        running = self.running or {"trial": None, "attempt": None}
+        if (running["trial"], running["attempt"]) != (line["ended"], line["attempt"]):
+            # A process that was killed had answered: what it said is on disk alone.
+            if self.late is not None:
+                self.late(line["ended"])
             return
         # The agent may not have waited for the answer.
-        record = self.pending or self._record(self.running, {}, agent, Metrics())
+        record = self.pending or self._record(running, {}, agent, Metrics())
         self.pending = None
         record["state"] = line["state"]
-        self._tell(record, self.running["params"])
+        self._tell(record)
 
 
 def _failure(error: BaseException) -> Dict[str, Any]:

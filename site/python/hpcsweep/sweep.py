@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Union
 
 from . import grid as grids
 from . import record as records
@@ -66,6 +66,11 @@ class Sweep:
         self._grid = grids.grid(lists, axes)
         return self
 
+    def points(self, rows: Iterable[Any]) -> "Sweep":
+        """Instead of a grid some points: dicts of parameters, or tuples for function(..., ...)."""
+        self._grid = grids.points(rows)
+        return self
+
     def run(
         self,
         function: Callable[..., Any],
@@ -86,7 +91,7 @@ class Sweep:
         process. max_processes: the same as processes.
         """
         if self._grid is None:
-            raise ValueError("what is to be run? call grid(...) before run(...)")
+            raise ValueError("what is to be run? call grid(...) or points(...) before run(...)")
         if not callable(function):
             raise TypeError("run() needs a function, not a `%s`" % type(function).__name__)
         processes = processes if max_processes is None else max_processes
@@ -104,25 +109,28 @@ class Sweep:
             return Runner(function, grid, tell)
 
         tells = on_finish is not None or on_error is not None
-        # Before there is a thread, or a handler of signals.
-        pool = Pool(processes, start, make, tells) if processes > 1 else None
-        interrupt = Interrupt(() if pool is None else (signal.SIGTERM, signal.SIGUSR2))
-        with _Callbacks(on_finish, on_error) as callbacks, interrupt:
-            if pool is None:
-                ends = [_alone(make(callbacks.put if tells else None), start, interrupt)]
+        late = set()  # type: Set[int]
+        with _Callbacks(on_finish, on_error) as callbacks:
+
+            def tell(line: Dict[str, Any]) -> None:
+                if "late" in line:
+                    late.add(line["late"])
+                else:
+                    callbacks.put(Record(line, params=grid.meant(line["params"])))
+
+            if processes == 1:
+                with Interrupt() as interrupt:
+                    ends = [_alone(make(callbacks.put if tells else None), start, interrupt)]
             else:
-
-                def tell(line: Dict[str, Any]) -> None:
-                    callbacks.put(Record(line, params=grid.meant(line["params"])), None)
-
-                is_over = False
-                try:
-                    ends = pool.run(tell, interrupt)
-                    is_over = True
-                finally:
-                    pool.close(kill=not is_over)
-        _conclude(ends, bool(interrupt.count), interrupt.told)
-        results = self.results()
+                # Before there is a thread, or a handler of signals.
+                with Pool(processes, start, make, tells) as pool:
+                    with Interrupt((signal.SIGTERM, signal.SIGUSR2)) as interrupt:
+                        ends = pool.run(tell, interrupt)
+            _conclude(ends, bool(interrupt.count), interrupt.told)
+            results = self.results()
+            for record in results:
+                if tells and record.trial in late:
+                    callbacks.put(record)
         if None in ends and any(record.state in ("pending", "queued", "running") for record in results):
             raise SweepError("processes of the sweep were killed, and trials are left: start it again")
         return results
@@ -242,7 +250,7 @@ class _Callbacks:
     def __enter__(self) -> "_Callbacks":
         return self
 
-    def put(self, record: Record, _: Any) -> None:
+    def put(self, record: Record) -> None:
         """A trial has ended for good."""
         if self._thread is None:
             # Not before it is needed: processes are forked from one that has none.
@@ -270,7 +278,7 @@ class _Callbacks:
         if self._thread is None:
             return
         self._queue.put(None)
-        if kind is not None:
+        if kind is not None and not issubclass(kind, Exception):
             # Somebody wants to be gone.
             self._thread.join(PATIENCE / 10)
             return

@@ -91,7 +91,9 @@ def checkpoint_dir(default: str = "checkpoint") -> str:
 
 
 _stop = 0
-_listens = False
+# The process that listens to signals, and who did before.
+_listener = 0
+_before = {}  # type: Dict[int, Any]
 
 
 def should_stop() -> bool:
@@ -99,8 +101,11 @@ def should_stop() -> bool:
 
     The first call, in the main thread, begins to listen to the signals; before, they end the process.
     """
-    listen()
-    return _stop != 0 or (here is not None and here.pid == os.getpid() and here.agent.wants_stop())
+    if here is not None and here.pid != os.getpid():
+        # A fork of the trial, which has to end when it is told to.
+        return _stop != 0
+    _listen()
+    return _stop != 0 or (here is not None and here.agent.wants_stop())
 
 
 def was_told() -> int:
@@ -108,20 +113,28 @@ def was_told() -> int:
     return _stop
 
 
-def listen() -> None:
-    """Listens to the signals, if this is the main thread."""
-    global _listens
-    if _listens or threading.current_thread() is not threading.main_thread():
+def _listen() -> None:
+    global _listener
+    if _listener == os.getpid() or threading.current_thread() is not threading.main_thread():
         return
-    _listens = True
     for number in (signal.SIGTERM, signal.SIGUSR2):
         before = signal.getsignal(number)
+        if before is signal.SIG_IGN:
+            continue
+        if before is not _hear:
+            _before[number] = signal.SIG_DFL if before is None else before
+        signal.signal(number, _hear)
+    _listener = os.getpid()
 
-        def hear(number: int, frame: Any, before: Any = before) -> None:
-            global _stop
-            _stop = number
-            if callable(before):
-                before(number, frame)
 
-        if before is not signal.SIG_IGN:
-            signal.signal(number, hear)
+def _hear(number: int, frame: Any) -> None:
+    global _stop
+    before = _before[number]
+    if os.getpid() != _listener:
+        # A fork that has not asked is ended by it as ever: pools of processes rely on that.
+        signal.signal(number, before)
+        os.kill(os.getpid(), number)
+        return
+    _stop = number
+    if callable(before):
+        before(number, frame)

@@ -36,7 +36,7 @@ class Pool(World):
             time.sleep(0.01)
 
     def test_whatever_ends_a_process(self):
-        """J14: exception, exit 3, kill -9, a stack that is full: each is recorded, told once, and takes nothing along."""
+        """J14: exception, exit 3, kill -9, a stack that is full: each is recorded and told once, alone."""
         ran = self.python(
             PRELUDE
             + """
@@ -79,6 +79,68 @@ print(sorted(finished))
         self.assertEqual([(x, number) for x, _, number in said], [(x, number) for x, _, number in told])
         self.assertEqual(finished, list(range(8)))
         self.assertEqual(sorted(self.lines("ran")), sorted(str(record[0]) for record in records))
+
+    def test_killed_while_it_answers(self):
+        """The agent has half of a line; what the process was told and had not read yet is not lost."""
+        ran = self.python(
+            PRELUDE
+            + """
+import subprocess, threading
+
+def f(x):
+    if x != 1:
+        return x
+    # The agent does not read, so the answer fills the pipe, until the process is dead.
+    (agent,) = [p for p in os.listdir("/proc") if p.isdigit() and is_agent(p)]
+    os.kill(int(agent), signal.SIGSTOP)
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    script = "while kill -0 %d; do sleep 0.01; done 2>&-; kill -CONT %s" % (os.getpid(), agent)
+    subprocess.Popen(["sh", "-c", script], start_new_session=True)
+    return "long" * 1000000
+
+def is_agent(pid):
+    try:
+        with open("/proc/%s/stat" % pid) as file:
+            name, rest = file.read().split(")", 1)
+    except OSError:
+        return False
+    return "(hpcsweep" in name and int(rest.split()[1]) == os.getppid()
+
+failed = []
+records = hpcsweep.Sweep("s", quiet=True).grid(x=list(range(9))).run(f, processes=2, on_error=failed.append)
+print([r.value for r in records], [(r.params["x"], r.state) for r in failed])
+"""
+        )
+        self.assertEqual(ran.out, "[0, None, 2, 3, 4, 5, 6, 7, 8] [(1, 'failed')]\n")
+
+    def test_parameters_of_any_length(self):
+        """Also of a trial that ends its process."""
+        ran = self.python(
+            PRELUDE
+            + """
+failed = []
+sweep = hpcsweep.Sweep("s", quiet=True).grid(x=[list(range(100000)), [1]])
+sweep.run(lambda x: os._exit(1) if len(x) > 1 else 2, processes=2, on_error=failed.append)
+print([len(record.params["x"]) for record in failed], [record.value for record in sweep.results()])
+"""
+        )
+        self.assertEqual(ran.out, "[100000] [None, 2]\n")
+
+    def test_in_a_thread(self):
+        """Where there are no signals."""
+        ran = self.python(
+            PRELUDE
+            + """
+import threading
+for processes in (1, 2):
+    sweep = hpcsweep.Sweep("s%d" % processes, quiet=True).grid(x=[1, 2, 3])
+    thread = threading.Thread(target=lambda: show(sweep.run(lambda x: x, processes=processes)))
+    thread.start()
+    thread.join()
+"""
+        )
+        line = json.dumps([[x, "done", x, 0, None, None] for x in (1, 2, 3)]) + "\n"
+        self.assertEqual((ran.out, ran.err), (line * 2, ""))
 
     def test_never_more_than_so_many(self):
         """J16: max_processes, or processes, of functions at once, and all of them at once."""
@@ -144,10 +206,15 @@ show(sweep.run(lambda x: x, processes=5))
             + """
 def f(x):
     note("ran", x)
+    note("by", os.getpid())
+    # The others come when the first has failed again.
+    while x and len(set(open("by"))) < 3:
+        time.sleep(0.001)
     raise ValueError
 
 sweep = hpcsweep.Sweep("s", quiet=True, settings="[pull]\\nbreaker = false").grid(x=list(range(20)))
 sweep.run(f, processes=3)
+os.unlink("by")
 sweep.run(f, processes=3, retry=True)
 """
         )
@@ -177,7 +244,8 @@ def f(x):
         return x
     %s
 
-sweep = hpcsweep.Sweep("s", quiet=True).grid(x=list(range(6)))
+# Nobody lives to see such a lease run out.
+sweep = hpcsweep.Sweep("s", quiet=True, settings="[pull]\\nlease = '1h'").grid(x=list(range(6)))
 show(sweep.run(f, processes=int(sys.argv[1])))
 """
     )
@@ -251,12 +319,15 @@ show(sweep.run(f, processes=int(sys.argv[1])))
 
     def test_a_function_that_asks_whether_to_stop(self):
         """It has its time, its result counts, or it says that it goes on elsewhere."""
+        # It takes longer than signals of a scheduler may lie apart.
+        program = self.SLOW.replace("# Nobody", "import hpcsweep.pool\nhpcsweep.pool.MOMENT = 0.1\n# Nobody")
+        asks = "while not hpcsweep.should_stop(): note('asks', x)\n    time.sleep(0.5)\n    %s"
         for processes in (1, 2):
             for end in ("return x", "raise hpcsweep.Interrupted"):
                 with self.subTest(processes=processes, end=end):
                     self.folder = self.folder / ("%s-%s" % (processes, end[:3]))
                     self.folder.mkdir()
-                    self.write("p.py", self.SLOW % ("while not hpcsweep.should_stop(): note('asks', x)\n    %s" % end))
+                    self.write("p.py", program % (asks % end))
                     started = self.start("p.py", str(processes))
                     self.wait_for("begun", processes)
                     self.wait_for("asks", 100)
@@ -278,17 +349,18 @@ show(sweep.run(f, processes=int(sys.argv[1])))
             with self.subTest(processes=processes):
                 self.folder = self.folder / str(processes)
                 self.folder.mkdir()
-                program = self.SLOW.replace("quiet=True", "quiet=True, settings='[pull]\\nlease = 1'")
+                program = self.SLOW.replace("lease = '1h'", "lease = 1")
                 self.write("p.py", program % "while not os.path.exists('fast'): time.sleep(0.01)\n    return x")
                 started = self.start("p.py", str(processes))
                 self.wait_for("begun", processes)
-                agents = [pid for pid in session(started.pid) if name_of(pid) == "hpcsweep"]
+                agents = [pid for pid in session(started.pid) if name_of(pid).startswith("hpcsweep")]
                 self.assertEqual(len(agents), processes)
                 for pid in agents:
                     os.kill(pid, signal.SIGKILL)
                 self.write("fast", "")
                 ran = self.end(started)
-                self.assertEqual(ran.out, json.dumps([[x, "done", x, 0, None, None] for x in range(6)]) + "\n", str(ran))
+                done = [[x, "done", x, 0, None, None] for x in range(6)]
+                self.assertEqual(ran.out, json.dumps(done) + "\n", str(ran))
                 self.wait_for_nobody(started)
 
 

@@ -182,6 +182,32 @@ class Here(World):
         with open("results/s.toml") as file:
             self.assertIn("function = ", file.read())
 
+    def test_points(self):
+        """M3: any list of points, in its order; two equal ones are two trials."""
+        ran = []
+        rows = [{"a": a, "b": b} for a, b in zip([3, 1, 1, 2], ["x", "y", "y", None])]
+        sweep = hpcsweep.Sweep("results/s", quiet=True).points(rows)
+        records = sweep.run(lambda b, a: ran.append((a, b)) or len(ran))
+        self.assertEqual([record.params for record in records], rows)
+        self.assertEqual(ran, [(3, "x"), (1, "y"), (1, "y"), (2, None)])
+        self.assertEqual([record.value for record in records], [1, 2, 3, 4])
+        # A grid with the same points has the same trials.
+        grown = sweep.points(rows[1:] + [{"b": (1, 2), "a": 9}]).run(lambda b, a: ran.append((a, b)) or len(ran))
+        self.assertEqual([record.value for record in grown], [2, 3, 4, 5])
+        self.assertEqual(ran[4:], [(9, (1, 2))])
+        positional = hpcsweep.Sweep("results/t", quiet=True).points((i, i * i) for i in range(3))
+        self.assertEqual([record.value for record in positional.run(lambda x, y: y - x)], [0, 0, 2])
+        for rows, words in [
+            ([], "no points"),
+            ([{"a": 1}, {"b": 1}], "point 1, {'b': 1}, is no dict or tuple of the same"),
+            ([(1, 2), (1,)], r"point 1, {'arg0': 1}"),
+            ([1], "point 0, 1, is no dict"),
+            ([()], "point 0"),
+            ([{"trial": 1}], "axis `trial`"),
+        ]:
+            with self.assertRaisesRegex(ValueError, words):
+                sweep.points(rows)
+
     def test_names_of_axes(self):
         """Whatever Python has for a name."""
         axes = {"λ": [1], "A1": [3], "résumé": [4]}
@@ -206,10 +232,11 @@ class Here(World):
 
         Point = collections.namedtuple("Point", "x y")
         results = [
-            (0.1, 0.1), (None, None), (True, True), ("text\ud800", "text?"), ((1, 2), [1, 2]), ({1: 2, None: 3}, {"1": 2, "null": 3}),
-            ({True: 1, 0: 2}, {"true": 1, "0": 2}), (Score(0.5, [1]), {"loss": 0.5, "steps": [1]}), (Point(1, 2), {"x": 1, "y": 2}),
-            (Number(), 0.5), ({"a": Number()}, {"a": 0.5}), (float("inf"), float("inf")), (2 ** 64 - 1, 2 ** 64 - 1), (2 ** 64, str(2 ** 64)),
-            ({3}, "{3}"), ([], []), ({}, {}),
+            (0.1, 0.1), (None, None), (True, True), ("text\ud800", "text?"), ((1, 2), [1, 2]), ([], []), ({}, {}),
+            ({1: 2, None: 3}, {"1": 2, "null": 3}), ({True: 1, 0: 2}, {"true": 1, "0": 2}), ({3}, "{3}"),
+            (Score(0.5, [1]), {"loss": 0.5, "steps": [1]}), (Point(1, 2), {"x": 1, "y": 2}),
+            (Number(), 0.5), ({"a": Number()}, {"a": 0.5}),
+            (float("inf"), float("inf")), (2 ** 64 - 1, 2 ** 64 - 1), (2 ** 64, str(2 ** 64)),
         ]  # fmt: skip
         with contextlib.redirect_stderr(io.StringIO()) as said:
             records = self.sweep(i=list(range(len(results)))).run(lambda i: results[i][0])
@@ -287,10 +314,12 @@ class Here(World):
         self.assertIn("SystemExit: 3", records[1].error)
         self.assertIn("RecursionError", records[4].error)
         self.assertIn("no\nmore", self.call("logs", "0", "results/s"))
+        self.assertIn("in Python, run(..., retry=True)\n", self.call("status", "results/s", code=1))
         # The hooks saw the same, each once.
         key = lambda record: record["trial"]
         self.assertEqual(finished, [records[6]])
-        self.assertEqual([dict(r, traceback=0) for r in sorted(failed, key=key)], [dict(r, traceback=0) for r in records[:6]])
+        without = [dict(record, traceback=0) for record in sorted(failed, key=key)]
+        self.assertEqual(without, [dict(record, traceback=0) for record in records[:6]])
         # They are not run again, until somebody says so.
         self.assertEqual([record.state for record in self.sweep(x=[1, "new"]).run(f)], ["failed", "done"])
 
@@ -413,6 +442,7 @@ class Here(World):
         # Folders in which nothing was left are gone.
         left = [os.path.join(at, name) for at, _, names in os.walk("results/s/work") for name in names]
         self.assertEqual(left, ["results/s/work/000/1/checkpoint/last"])
+        self.assertEqual(os.listdir("results/s/work/000"), ["1"])
 
     def test_settings_of_the_plan(self):
         """Further tables; what is no plan is said in the plan's words."""

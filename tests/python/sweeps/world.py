@@ -84,11 +84,18 @@ class World(unittest.TestCase):
         self.assertEqual(ran.code, code, str(ran))
         return ran
 
-    def call(self, *args):
+    def call(self, *args, code=0):
         """What hpcsweep itself prints."""
-        return subprocess.check_output(
-            [PROGRAM, *args], cwd=str(self.folder), env=self.environment, universal_newlines=True
+        ran = subprocess.run(
+            [PROGRAM, *args],
+            cwd=str(self.folder),
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
         )
+        self.assertEqual(ran.returncode, code, ran.stdout + ran.stderr)
+        return ran.stdout
 
     def records(self, place):
         """The trials of a sweep as the program tells of them."""
