@@ -51,11 +51,10 @@ impl Out {
         out.flush()
     }
 
-    /// A line of talk.
-    #[expect(clippy::print_stderr, reason = "this is the place that prints")]
+    /// A line of talk. Whether anybody listens is nothing to work.
     pub(super) fn say(&self, text: &str) {
         if !self.quiet {
-            eprintln!("{text}");
+            let _ = writeln!(io::stderr(), "{text}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 
-use crate::world::{World, missing};
+use crate::world::{PROGRAM, World, missing};
 
 /// The verbs in the order of the help, each with what its help says that it does.
 const VERBS: [(&str, &str); 17] = [
@@ -298,6 +298,20 @@ fn the_doctor_needs_no_scheduler_but_a_tree_to_write_to() {
         ran.out
     );
     assert!(ran.out.contains("choose a root you may write to"), "{}", ran.out);
+}
+
+#[test]
+fn work_goes_on_when_nobody_hears_what_is_said_of_it() {
+    for args in [&["submit", "plan.toml", "--local"][..], &["worker", "--pull", "plan.toml"]] {
+        let world = World::new();
+        let plan = "version = 1\n[sweep]\nname = \"s\"\n[run]\ncommand = [\"sh\", \"-c\", \"exit $HPCSWEEP_PARAM_CODE\"]\n\
+                    [grid]\ncode = [0, 3, 0]\n";
+        world.write("plan.toml", plan);
+        let mut child = world.command(PROGRAM).args(args).spawn().unwrap();
+        drop(child.stderr.take());
+        assert_eq!(child.wait().unwrap().code(), Some(1), "{args:?}");
+        assert_eq!(world.column("state"), ["\"done\"", "\"failed\"", "\"done\""], "{args:?}");
+    }
 }
 
 #[test]

@@ -39,11 +39,12 @@ pub(crate) fn line(text: &str) -> String {
 }
 
 /// Says why this rank ends, where its worker and a person look. The file appears whole.
-#[expect(clippy::print_stderr, reason = "the last words of a program of its own")]
 pub(crate) fn say(reason: &Path, text: &str) {
-    eprintln!("error: {text}");
+    use std::io::Write;
+    let mut log = std::io::stderr();
+    let _ = writeln!(log, "error: {text}");
     if let Err(error) = disk::write_whole(reason, format!("{}\n", line(text)).as_bytes()) {
-        eprintln!("error: {error}");
+        let _ = writeln!(log, "error: {error}");
     }
 }
 

