@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 import warnings
-from typing import Any, Callable, Dict, List, Optional, Set
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from .agent import Agent, Begun, ready
 from .program import SweepError
@@ -60,7 +60,7 @@ class Pool:
 
     def _fork(self, life: int, start: Start, make: Make, tells: bool) -> int:
         read, write = os.pipe()
-        pid = fork()
+        pid, mask = fork()
         if pid == 0:
             # A terminal's Ctrl-C is for us, who pass it on once; its input is for us too, its screen for all.
             os.setpgid(0, 0)
@@ -68,7 +68,7 @@ class Pool:
             signal.signal(signal.SIGTTOU, signal.SIG_IGN)
             for end in (self._life, read, *self._pipes):
                 os.close(end)
-            child(lambda: _Keeper(life, write, start, make, tells).keep())
+            child(lambda: _Keeper(life, write, start, make, tells).keep(mask))
         try:
             os.setpgid(pid, pid)
         except OSError:
@@ -146,8 +146,24 @@ class Pool:
             os.waitpid(pid, 0)
 
 
-def fork() -> int:
-    """os.fork(), whatever threads there are."""
+# The signals that a keeper or a worker does something with.
+HELD = (*ENDING, signal.SIGUSR1, signal.SIGINT)
+
+
+def fork() -> Tuple[int, Set[int]]:
+    """os.fork(), whatever threads there are; and the signal mask that the child has to restore when it is ready."""
+    # Python drops a signal that a process gets while it is being forked.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
+    pid = -1
+    try:
+        pid = _fork()
+    finally:
+        if pid != 0:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return pid, mask
+
+
+def _fork() -> int:
     with warnings.catch_warnings():
         # Threads of libraries stay behind: whoever asks for processes knows that they are forks.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -210,13 +226,14 @@ class _Keeper:
         # As they were read: what is meant need not be JSON.
         self._send({"record": dict(record, params=self._runner.running["params"])})
 
-    def keep(self) -> None:
+    def keep(self, mask: Set[int]) -> None:
         """Until the agent has left; one that is killed is followed by another."""
         self._before = {number: signal.getsignal(number) for number in (*ENDING, signal.SIGUSR1)}
         for number in ENDING:
             signal.signal(number, self._note)
         signal.signal(signal.SIGUSR1, self._pass_on)
         signal.signal(signal.SIGINT, self._hear)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         try:
             for attempt in range(AGENTS):
                 self._agent = self._start(attempt == 0)
@@ -264,14 +281,14 @@ class _Keeper:
         while True:
             alive, held = os.pipe()
             result, said = os.pipe()
-            self._worker = fork()
+            self._worker, mask = fork()
             if self._worker == 0:
                 for end in (alive, result, self._life):
                     os.close(end)
                 for number, before in self._before.items():
                     signal.signal(number, before)
                 signal.signal(signal.SIGINT, signal.default_int_handler)
-                child(lambda: self._work(agent, said))
+                child(lambda: self._work(agent, said, mask))
             os.close(held)
             os.close(said)
             status = self._wait(alive)
@@ -286,7 +303,8 @@ class _Keeper:
                 agent.close()
                 return {"end": True, "reason": "", "signal": signal.SIGINT} if self._told else None
 
-    def _work(self, agent: Agent, said: int) -> None:
+    def _work(self, agent: Agent, said: int, mask: Set[int]) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         agent.begun = self._begun
         with Interrupt() as interrupt:
             interrupt.count = min(self._told, 1)

@@ -90,10 +90,12 @@ def checkpoint_dir(default: str = "checkpoint") -> str:
     return path
 
 
+_SIGNALS = (signal.SIGTERM, signal.SIGUSR2)
 _stop = 0
-# The process that listens to signals, and who did before.
-_listener = 0
+# Whether this process listens to signals, and what it did with them before.
+_listens = False
 _before = {}  # type: Dict[int, Any]
+_fork = threading.local()
 
 
 def should_stop() -> bool:
@@ -114,27 +116,41 @@ def was_told() -> int:
 
 
 def _listen() -> None:
-    global _listener
-    if _listener == os.getpid() or threading.current_thread() is not threading.main_thread():
+    global _listens
+    if _listens or threading.current_thread() is not threading.main_thread():
         return
-    for number in (signal.SIGTERM, signal.SIGUSR2):
+    if not _before:
+        os.register_at_fork(before=_hold, after_in_parent=_let_go, after_in_child=_forget)
+    for number in _SIGNALS:
         before = signal.getsignal(number)
-        if before is signal.SIG_IGN:
-            continue
-        if before is not _hear:
-            _before[number] = signal.SIG_DFL if before is None else before
-        signal.signal(number, _hear)
-    _listener = os.getpid()
+        _before[number] = signal.SIG_DFL if before is None else before
+        if before is not signal.SIG_IGN:
+            signal.signal(number, _hear)
+    _listens = True
 
 
 def _hear(number: int, frame: Any) -> None:
     global _stop
-    before = _before[number]
-    if os.getpid() != _listener:
-        # A fork that has not asked is ended by it as ever: pools of processes rely on that.
-        signal.signal(number, before)
-        os.kill(os.getpid(), number)
-        return
     _stop = number
+    before = _before[number]
     if callable(before):
         before(number, frame)
+
+
+def _hold() -> None:
+    # Python drops a signal that a process gets while it is being forked.
+    _fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS if _listens else ())
+
+
+def _let_go() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _fork.mask)
+
+
+def _forget() -> None:
+    """A fork that has not asked is ended by signals as ever: pools of processes rely on that."""
+    global _listens
+    if _listens:
+        _listens = False
+        for number, before in _before.items():
+            signal.signal(number, before)
+    _let_go()
