@@ -18,6 +18,8 @@ pub(crate) struct CancelArgs {
 }
 
 /// Keep what has not begun of a sweep from beginning
+///
+/// Agents (pull mode) end what they run and leave, and nobody takes more of the sweep until it is released.
 #[derive(Debug, clap::Args)]
 pub(crate) struct HoldArgs {
     #[command(flatten)]
@@ -25,6 +27,8 @@ pub(crate) struct HoldArgs {
 }
 
 /// Let go what was held of a sweep
+///
+/// Agents that have left do not come back by themselves: submit the plan again, or start some.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReleaseArgs {
     #[command(flatten)]
@@ -57,10 +61,21 @@ fn run(what: &What, wish: Wish, word: &str, context: &Context) -> Result<u8> {
     let named: Vec<String> = what.sweep.iter().cloned().collect();
     let (tree, identity) = sweeps::one(&named, context)?;
     let done = control::control(&tree, &identity, &what.trials, wish, &site, &context.vars)?;
-    if done.ids.is_empty() && done.is_halted {
-        let text = "cancelled: agents end what they run and take no more of it";
+    if done.is_told && (done.ids.is_empty() || wish != Wish::Cancel) {
+        let text = match wish {
+            Wish::Cancel => "cancelled: agents end what they run and take no more of it",
+            Wish::Hold => {
+                "held: agents end what they run and take no more of it; `hpcsweep release` lets it go on"
+            }
+            Wish::Release if done.ids.is_empty() => {
+                "released: agents that are still there go on; where none are, submit it again or start some"
+            }
+            Wish::Release => "released: agents go on with it",
+        };
         context.out.say(&format!("{}: {text}", identity.name));
-        return Ok(0);
+        if done.ids.is_empty() {
+            return Ok(0);
+        }
     }
     if done.ids.is_empty() && lock::is_held(&tree) {
         return Err(Fault::request(format!("{} is run by a `hpcsweep submit`", identity.name))
@@ -70,7 +85,7 @@ fn run(what: &What, wish: Wish, word: &str, context: &Context) -> Result<u8> {
     if done.ids.is_empty() {
         let nothing = match wish {
             Wish::Cancel => "is in a scheduler's hands",
-            Wish::Hold => "waits in a queue",
+            Wish::Hold => "waits to begin",
             Wish::Release => "is held",
         };
         context.out.say(&format!("{}: nothing of it {nothing}", identity.name));

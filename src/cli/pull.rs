@@ -206,6 +206,9 @@ pub(super) fn submit(
     }
     out.say(&match (&report.submitted, report.open) {
         (Some((pilots, _)), _) => format!("{name}: {pilots} submitted ({calls})"),
+        (None, _) if let Some(by) = &report.held => {
+            format!("{name}: it is held by {by}: `hpcsweep release` lets it go on ({calls})")
+        }
         (None, 0) => format!("{name}: nothing left to run ({calls})"),
         (None, _) => format!("{name}: no pilots are needed, there are some ({calls})"),
     });

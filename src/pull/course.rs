@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::claimer::{MAX_FAULTS, Unit};
-use super::desk::{Desk, Later, Leaving, News};
+use super::desk::{Desk, Later, News};
+use super::leaving::Leaving;
 use super::slot::Ended;
 use super::verdict::{self, Next, Run, Verdict};
 use crate::fault::{Fault, Kind};
@@ -126,7 +127,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         if self.errors >= most && self.leaving.is_none() {
             let errors = crate::words::count(u64::from(self.errors), "fault");
             let reason = format!("{errors} of this machine, the last: {reason}");
-            self.leaving = Some(Leaving { reason, stop: None, is_ill: true });
+            self.leaving = Some(Leaving { is_ill: true, ..Leaving::because(reason) });
         }
     }
 
@@ -191,7 +192,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         {
             let (agent, nonce) = (self.claimer.name.clone(), self.claimer.nonce());
             let halted = format!("the sweep was halted: {reason}");
-            self.leaving.get_or_insert(Leaving { reason: halted, stop: None, is_ill: false });
+            self.leaving.get_or_insert(Leaving::because(halted));
             self.claimer.say(Entry::Halt { agent, nonce, reason });
         }
     }

@@ -8,6 +8,7 @@ use anyhow::Result;
 use nix::sys::signal::Signal;
 
 use super::claimer::{Claimer, Unit};
+use super::leaving::Leaving;
 use super::pace::{Breaker, Pace};
 use super::slot::Why;
 use super::verdict::Run;
@@ -71,17 +72,6 @@ pub(super) enum Heard {
 pub(super) struct Later {
     pub at: Instant,
     pub unit: Unit,
-}
-
-/// Why an agent takes no more.
-#[derive(Debug, Clone)]
-pub(super) struct Leaving {
-    /// In words.
-    pub reason: String,
-    /// The trials that run are asked to end.
-    pub stop: Option<Why>,
-    /// Whether the machine is why.
-    pub is_ill: bool,
 }
 
 /// When an agent's time is over, and how long what runs may take to end.
@@ -160,9 +150,18 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         if self.claimer.is_fenced() {
             return Ok(Heard::Fenced);
         }
-        if let (Some(why), None) = (&self.claimer.ledger.halted, &self.leaving) {
-            let reason = format!("the sweep was halted: {why}");
-            self.leaving = Some(Leaving { reason, stop: None, is_ill: false });
+        let ledger = &self.claimer.ledger;
+        if ledger.held.is_none() && self.leaving.as_ref().is_some_and(|leaving| leaving.is_held) {
+            // Released while something still ran here.
+            self.leaving = None;
+        }
+        if let (Some(why), None) = (ledger.stopped(), &self.leaving) {
+            let is_held = ledger.held.is_some();
+            let reason = match is_held {
+                true => format!("the sweep is {why}: `hpcsweep release` lets it go on"),
+                false => format!("the sweep was {why}"),
+            };
+            self.leaving = Some(Leaving { is_held, ..Leaving::because(reason) });
         }
         Ok(Heard::News(news))
     }
@@ -243,12 +242,13 @@ impl<T: FnMut(News<'_>)> Desk<T> {
             signal => format!("it got {signal}"),
         };
         self.report.signal = Some(signal as i32);
-        self.leaving = Some(Leaving { reason, stop: Some(Why::Signal(signal)), is_ill: false });
+        let stop = Some(Why::Signal(signal));
+        self.leaving = Some(Leaving { stop, ..Leaving::because(reason) });
     }
 
     /// Takes no more; what runs may end in peace.
     pub(super) fn leave(&mut self, reason: String) {
-        self.leaving.get_or_insert(Leaving { reason, stop: None, is_ill: false });
+        self.leaving.get_or_insert(Leaving::because(reason));
     }
 
     /// Leaves in time before the allocation is over.
@@ -257,7 +257,8 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         let is_over = |end| Instant::now() + margin >= end;
         if self.leaving.is_none() && self.time.until.is_some_and(is_over) {
             let reason = "its allocation ends".to_owned();
-            self.leaving = Some(Leaving { reason, stop: Some(Why::Allocation), is_ill: false });
+            let stop = Some(Why::Allocation);
+            self.leaving = Some(Leaving { stop, ..Leaving::because(reason) });
         }
     }
 
@@ -293,7 +294,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         let has_time = left > need + self.margin().as_secs_f64();
         if !has_time && self.leaving.is_none() {
             let reason = "too little time is left for another trial".to_owned();
-            self.leaving = Some(Leaving { reason, stop: None, is_ill: false });
+            self.leaving = Some(Leaving::because(reason));
         }
         has_time
     }

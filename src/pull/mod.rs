@@ -12,6 +12,7 @@ mod course;
 mod desk;
 mod heirs;
 mod hooks;
+mod leaving;
 mod offer;
 pub mod pace;
 pub mod share;

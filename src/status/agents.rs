@@ -36,8 +36,9 @@ impl Words {
         let ledger = Ledger::read(tree)?;
         let patience_s = decks.last().map_or(60.0, |deck| deck.pull.patience_s());
         let living = alive(tree, &ledger, Duration::from_secs_f64(patience_s));
-        let why = match (&ledger.halted, living.len()) {
-            (Some(why), _) => format!("halted: {why}"),
+        let stopped = ledger.stopped();
+        let why = match (&stopped, living.len()) {
+            (Some(why), _) => why.clone(),
             (None, 0) if !pilots.is_empty() => "for a pilot job".to_owned(),
             (None, 0) => "no agent is at work".to_owned(),
             (None, _) => "for an agent".to_owned(),
@@ -65,9 +66,12 @@ impl Words {
         }
         let mut seen: Vec<String> = match living.len() {
             _ if left == 0 => Vec::new(),
-            0 if ledger.halted.is_some() || pilots.is_empty() => vec![why],
+            0 if stopped.is_some() || pilots.is_empty() => vec![why],
             0 => Vec::new(),
-            n => vec![format!("{} at work", words::count(n as u64, "agent"))],
+            n => {
+                let agents = format!("{} at work", words::count(n as u64, "agent"));
+                [Some(agents), stopped].into_iter().flatten().collect()
+            }
         };
         if left > 0 {
             seen.extend(pilots.iter().map(Pilots::words));

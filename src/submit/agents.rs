@@ -39,8 +39,13 @@ pub(super) fn control(
     if let (Some(trial), false) = (trials.first(), is_over) {
         let sentence =
             format!("agents share the trials of {}: trial {trial} is no job", identity.name);
+        let word = match wish {
+            Wish::Cancel => "cancel",
+            Wish::Hold => "hold",
+            Wish::Release => "release",
+        };
         return Err(Fault::request(sentence)
-            .hint("name no trial to cancel all of it, or submit a plan without the trial")
+            .hint(format!("name no trial to {word} all of it, or submit a plan without the trial"))
             .into());
     }
     let journal = Journal::read(tree)?;
@@ -48,7 +53,8 @@ pub(super) fn control(
     let alive = pilots::ask(tree, &journal, &mut calls)?.ok_or_else(|| {
         Fault::scheduler("cannot tell which pilots of this sweep wait or run").hint("try again")
     })?;
-    if is_over && alive.is_empty() {
+    let is_held = ledger.held.is_some();
+    if is_over && alive.is_empty() && !(is_held && wish == Wish::Release) {
         return Ok(None);
     }
     let is_pbs = journal.site.as_ref().is_some_and(|(scheduler, _)| scheduler == "pbs");
@@ -64,10 +70,29 @@ pub(super) fn control(
             done.ids.push(pilots.job.clone());
         }
     }
-    if wish == Wish::Cancel && !is_over && ledger.halted.is_none() {
-        halt(tree, &mut ledger)?;
-        done.is_halted = true;
+    // Before the scheduler is asked: a pilot that begins meanwhile is to find what holds now.
+    let user = vars::user_name;
+    let is = |ledger: &Ledger| (ledger.halted.is_some(), ledger.held.is_some());
+    let before = is(&ledger);
+    match wish {
+        Wish::Cancel if !is_over => {
+            let reason = format!("cancelled by {}", user());
+            let halt = |agent, nonce| Entry::Halt { agent, nonce, reason: reason.clone() };
+            say(tree, &mut ledger, "cancel", halt, |ledger| ledger.halted.is_some())?;
+            let release = |agent, nonce| Entry::Release { agent, nonce };
+            say(tree, &mut ledger, "cancel", release, |ledger| ledger.held.is_none())?;
+        }
+        Wish::Hold if !is_over => {
+            let hold = |agent, nonce| Entry::Hold { agent, nonce, by: user() };
+            say(tree, &mut ledger, "hold", hold, |ledger| ledger.held.is_some())?;
+        }
+        Wish::Release => {
+            let release = |agent, nonce| Entry::Release { agent, nonce };
+            say(tree, &mut ledger, "release", release, |ledger| ledger.held.is_none())?;
+        }
+        _ => {}
     }
+    done.is_told = is(&ledger) != before;
     if done.ids.is_empty() {
         return Ok(Some(done));
     }
@@ -83,12 +108,16 @@ pub(super) fn control(
     Ok(Some(done))
 }
 
-/// Tells every agent to take no more.
-fn halt(tree: &Tree, ledger: &mut Ledger) -> Result<()> {
-    let agent = format!("cancel-{}", clock::short_token());
-    let reason = format!("cancelled by {}", vars::user_name());
-    let entry = Entry::Halt { agent, nonce: "1".to_owned(), reason };
-    while ledger.halted.is_none() && !ledger::append(tree, ledger, &entry, ledger::link)? {
+/// Tells every agent what holds from now on, unless it does already.
+fn say(
+    tree: &Tree,
+    ledger: &mut Ledger,
+    who: &str,
+    entry: impl Fn(String, String) -> Entry,
+    holds: impl Fn(&Ledger) -> bool,
+) -> Result<()> {
+    let entry = entry(format!("{who}-{}", clock::short_token()), "1".to_owned());
+    while !holds(ledger) && !ledger::append(tree, ledger, &entry, ledger::link)? {
         ledger.follow(tree)?;
     }
     Ok(())

@@ -40,8 +40,8 @@ pub struct Done {
     pub ids: Vec<String>,
     /// Agents that it was done for: jobs of the scheduler.
     pub pilots: u64,
-    /// Whether agents, which may be there, were told to take no more.
-    pub is_halted: bool,
+    /// Whether agents, which may be there, were told so.
+    pub is_told: bool,
 }
 
 /// Does it for the given trials, or for all that have not ended.

@@ -102,6 +102,8 @@ pub struct Report {
     pub open: u64,
     /// Why the sweep had been halted, if it was; it goes on now.
     pub was_halted: Option<String>,
+    /// Who holds the sweep: no pilot was submitted.
+    pub held: Option<String>,
     /// Calls of the scheduler's commands.
     pub calls: u32,
 }
@@ -191,13 +193,15 @@ pub fn submit(
         there: Vec::new(),
         open: 0,
         was_halted: None,
+        held: None,
         calls: 0,
     };
     let found = run.unanswered(&mut tell)?;
     let decks = deck::read(&run.tree)?;
     let ledger = Ledger::read(&run.tree)?;
     report.open = left(&ledger, deck::total(&decks));
-    if report.open > 0 {
+    report.held = ledger.held.filter(|_| report.open > 0);
+    if report.open > 0 && report.held.is_none() {
         deal::go_on(&run.tree)?;
         report.was_halted = was_halted;
         let alive = pilots::ask(&run.tree, &run.journal, &mut run.calls)?;

@@ -130,6 +130,9 @@ pub struct Ledger {
     pub contests: HashMap<u64, Vec<Contest>>,
     /// Why nothing is to be taken any more.
     pub halted: Option<String>,
+    /// Who holds it; laid down again it stays held, unlike what was halted.
+    #[serde(default)]
+    pub held: Option<String>,
 }
 
 impl Ledger {
@@ -168,6 +171,12 @@ impl Ledger {
     /// Units that can be taken, of `total` that there are.
     pub fn open(&self, total: u64) -> u64 {
         total.saturating_sub(self.fresh) + self.again.iter().map(|piece| piece.count).sum::<u64>()
+    }
+
+    /// Why nothing is to be taken now, in words.
+    pub fn stopped(&self) -> Option<String> {
+        let held = self.held.as_ref().map(|by| format!("held by {by}"));
+        held.or_else(|| self.halted.as_ref().map(|why| format!("halted: {why}")))
     }
 
     /// The next units to take, at most `most`: untouched ones first, then what has failed elsewhere.
@@ -312,6 +321,8 @@ impl Ledger {
                 }
             }
             Entry::Halt { reason, .. } => self.halted = Some(reason),
+            Entry::Hold { by, .. } => self.held = Some(by),
+            Entry::Release { .. } => self.held = None,
             Entry::Drop { units, .. } => units.iter().for_each(|piece| self.drop_units(piece)),
             Entry::Resume { .. } => self.halted = None,
         }

@@ -38,6 +38,7 @@ mod plan;
 mod pull;
 mod pull_faults;
 mod pull_fire;
+mod pull_hold;
 mod python;
 mod quoting;
 mod ranks;

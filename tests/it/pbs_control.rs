@@ -169,7 +169,7 @@ fn what_is_held_does_not_begin_until_it_is_released() {
     end(&pbs, 0, "0[0].pbshead");
     assert_eq!(pbs.standings(), ["done", "queued: held", "queued: held"]);
     let ran = pbs.world.run(&["hold"]);
-    assert_eq!(ran.whole(), "s: nothing of it waits in a queue\nexit code 0\n");
+    assert_eq!(ran.whole(), "s: nothing of it waits to begin\nexit code 0\n");
     let ran = pbs.world.run(&["release"]);
     assert_eq!(ran.whole(), "s: released 2 trials: 0[].pbshead\nexit code 0\n");
     begun(&pbs, 1);
@@ -179,7 +179,7 @@ fn what_is_held_does_not_begin_until_it_is_released() {
     pbs.wait_idle();
     assert_eq!(pbs.standings(), ["done"; 3]);
     let ran = pbs.world.run(&["hold"]);
-    assert_eq!(ran.whole(), "s: nothing of it waits in a queue\nexit code 0\n");
+    assert_eq!(ran.whole(), "s: nothing of it waits to begin\nexit code 0\n");
 }
 
 #[test]

@@ -197,10 +197,22 @@ fn waiting_pilots_can_be_held_and_let_go() {
     let mut pbs = pbs();
     pbs.set("scheduling", false);
     pbs.submit(&plan(4, "", ""), &["--pull", "--workers", "2"]).ok();
-    assert_eq!(said(&pbs.world, &["hold"]), "s: held 2 pilots: 0[].pbshead\nexit code 0\n");
-    assert_eq!(said(&pbs.world, &["hold"]), "s: nothing of it waits in a queue\nexit code 0\n");
+    let held = "\
+s: held: agents end what they run and take no more of it; `hpcsweep release` lets it go on
+s: held 2 pilots: 0[].pbshead
+exit code 0
+";
+    assert_eq!(said(&pbs.world, &["hold"]), held);
+    assert_eq!(said(&pbs.world, &["hold"]), "s: nothing of it waits to begin\nexit code 0\n");
     pbs.set("scheduling", true);
-    assert_eq!(said(&pbs.world, &["release"]), "s: released 2 pilots: 0[].pbshead\nexit code 0\n");
+    // What was held stays so, whoever submits it.
+    let user = hpcsweep::host::vars::user_name();
+    let more = pbs.again(&["--pull"]).err;
+    let still = format!("s: it is held by {user}: `hpcsweep release` lets it go on (");
+    assert!(more.starts_with(&still), "{more}");
+    let released =
+        "s: released: agents go on with it\ns: released 2 pilots: 0[].pbshead\nexit code 0\n";
+    assert_eq!(said(&pbs.world, &["release"]), released);
     check(&pbs, 4);
 }
 

@@ -21,7 +21,7 @@ impl Claimer {
     /// When the tree cannot be read or written.
     pub fn fill(&mut self, idle: u64, left_s: Option<f64>) -> Result<()> {
         self.deliver()?;
-        while self.waiting() < idle && self.ledger.halted.is_none() && !self.is_fenced() {
+        while self.waiting() < idle && self.ledger.stopped().is_none() && !self.is_fenced() {
             let total = deck::total(&self.decks);
             let open = self.ledger.open(total);
             if open == 0 {

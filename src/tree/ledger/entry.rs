@@ -174,6 +174,22 @@ pub enum Entry {
         /// Why.
         reason: String,
     },
+    /// Nothing is to be taken until somebody releases it.
+    Hold {
+        /// Who says so.
+        agent: String,
+        /// Tells this entry from any other.
+        nonce: String,
+        /// The user who holds it.
+        by: String,
+    },
+    /// What was held goes on.
+    Release {
+        /// Who says so.
+        agent: String,
+        /// Tells this entry from any other.
+        nonce: String,
+    },
     /// These units are no longer in the plan: nobody takes them.
     Drop {
         /// Who says so.
@@ -207,6 +223,8 @@ impl Entry {
             | Self::Uncopy { agent, nonce, .. }
             | Self::Halt { agent, nonce, .. }
             | Self::Drop { agent, nonce, .. }
+            | Self::Hold { agent, nonce, .. }
+            | Self::Release { agent, nonce }
             | Self::Resume { agent, nonce } => (agent, nonce),
         }
     }

@@ -162,9 +162,8 @@ impl Model {
 
     fn notes(&self, places: &[Place], open: u64) -> Vec<String> {
         let mut notes = Vec::new();
-        if let Some(why) = &self.ledger.halted {
-            notes.push(format!("halted: {why}"));
-        }
+        let stopped = self.ledger.stopped();
+        notes.extend(stopped.clone());
         let fenced = |agent: &&ledger::Agent| matches!(agent.gone, Some(Gone::Fenced(_)));
         let lost = self.ledger.agents.values().filter(fenced).count() as u64;
         if lost > 0 {
@@ -175,7 +174,7 @@ impl Model {
             let (agents, patience) = (count(silent, "agent"), duration(self.patience_s));
             notes.push(format!("no sign of life from {agents} for more than {patience}"));
         }
-        if open > 0 && silent == places.len() as u64 && self.ledger.halted.is_none() {
+        if open > 0 && silent == places.len() as u64 && stopped.is_none() {
             notes.push("nobody is at work: `hpcsweep worker --pull SWEEP` goes on".to_owned());
         }
         notes
