@@ -131,10 +131,12 @@ pub fn of(
     let executor = lock::is_held(&tree);
     let pilots = pilots::read(&given, &elements);
     let agents = agents::Words::read(&tree, &records, &pilots)?;
-    let witness = match (agents.seen.is_empty(), jobs.is_empty()) {
-        (true, _) => witness,
-        (false, true) => format!("the results tree: {}", agents.seen),
-        (false, false) => format!("{witness}; {}", agents.seen),
+    let witness = match agents.seen.is_empty() {
+        true => witness,
+        false if jobs.is_empty() || witness.is_empty() => {
+            format!("the results tree: {}", agents.seen)
+        }
+        false => format!("{witness}; {}", agents.seen),
     };
     // A trial may have ended between the reading of its record and the scheduler's answer: what looks
     // as if it had left no end is looked at again.

@@ -277,6 +277,7 @@ pub(super) fn code(report: &Report) -> u8 {
     match report.signal {
         Some(signal) => u8::try_from(128 + signal).unwrap_or(1),
         None if report.is_ill => 4,
-        None => u8::from(failed),
+        // There is something left, and whoever waits for it waits in vain.
+        None => u8::from(failed || report.is_halted),
     }
 }

@@ -233,6 +233,21 @@ pub fn aside(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}.{}.tmp", super::clock::short_token()))
 }
 
+/// Whether a folder's disk takes no more, be it full or a quota used up: found out by writing a block.
+pub fn is_full(folder: &Path) -> bool {
+    let probe = aside(&folder.join("room"));
+    let wrote = File::create_new(&probe).and_then(|mut file| {
+        file.write_all(&[b'?'; 4096])?;
+        // A server may say so no sooner.
+        file.sync_data()
+    });
+    let _ = fs::remove_file(&probe);
+    let full = |e: io::Error| {
+        matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    };
+    wrote.is_err_and(full)
+}
+
 /// Opens a file for appending, which is made where it is missing.
 ///
 /// # Errors

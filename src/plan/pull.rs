@@ -101,10 +101,9 @@ pub(super) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Pull {
                 DeValue::Boolean(false) => pull.breaker = None,
                 _ => {
                     let what = "a share between 0 and 1, or `false`";
-                    pull.breaker = number(reader, &entry, f64::MIN_POSITIVE, what);
-                    if pull.breaker.is_some_and(|share| share > 1.0) {
-                        reader.expected(&entry, what);
-                    }
+                    let share = number(reader, &entry, f64::MIN_POSITIVE, what);
+                    pull.breaker =
+                        share.and_then(|share| in_range(reader, &entry, share, 0.0..=1.0, what));
                 }
             },
             "repeatable" => pull.repeatable = flag(reader, &entry).unwrap_or(false),
@@ -143,14 +142,35 @@ fn number(reader: &mut Reader<'_>, entry: &Entry<'_>, least: f64, what: &str) ->
     let value = match entry.item.get_ref() {
         DeValue::Integer(n) => n.as_str().parse::<f64>().ok(),
         DeValue::Float(n) => n.as_str().parse::<f64>().ok(),
-        DeValue::String(text) => parse_walltime(text).map(|s| s as f64),
+        DeValue::String(text) => zero(text).or_else(|| parse_walltime(text).map(|s| s as f64)),
         _ => None,
     };
-    let value = value.filter(|v| v.is_finite() && *v >= least);
-    if value.is_none() {
+    let Some(value) = value else {
         reader.expected(entry, what);
+        return None;
+    };
+    in_range(reader, entry, value, least..=f64::MAX, what)
+}
+
+/// A value of the right type, but for its size.
+fn in_range(
+    reader: &mut Reader<'_>,
+    entry: &Entry<'_>,
+    value: f64,
+    range: std::ops::RangeInclusive<f64>,
+    what: &str,
+) -> Option<f64> {
+    if range.contains(&value) {
+        return Some(value);
     }
-    value
+    reader.wrong(entry.at, format!("`{}` cannot be {value}", entry.key), &format!("write {what}"));
+    None
+}
+
+/// No time at all, which a walltime cannot be.
+fn zero(text: &str) -> Option<f64> {
+    let digits = text.strip_suffix(['s', 'm', 'h', 'd'])?;
+    (!digits.is_empty() && digits.bytes().all(|b| b == b'0')).then_some(0.0)
 }
 
 #[cfg(test)]
@@ -162,13 +182,13 @@ mod tests {
     #[test]
     fn agents_are_told_what_is_written_and_defaults_otherwise() {
         let plan = plan(
-            "schedule.mode = \"pull\"\n[pull]\nworkers = 3\nslots = 8\nlease = \"30s\"\nbackoff = 0.5\nbreaker = false\nrepeatable = true\ntime_request = \"5m\"\n",
+            "schedule.mode = \"pull\"\n[pull]\nworkers = 3\nslots = 8\nlease = \"30s\"\nbackoff = \"0s\"\nbreaker = false\nrepeatable = true\ntime_request = \"5m\"\n",
         );
         let expected = Pull {
             workers: 3,
             slots: Some(8),
             lease_s: 30.0,
-            backoff_s: 0.5,
+            backoff_s: 0.0,
             breaker: None,
             repeatable: true,
             time_request_s: Some(300),
@@ -201,10 +221,12 @@ hint: write a number from 1 to 4294967295
 error: `mode` has no setting `push`
   plan.toml:5: schedule.mode = \"push\"
 hint: write one of `array` and `pull`
-error: `lease` must be a time of at least half a second, not a float
+error: `lease` cannot be 0.1
   plan.toml:7: lease = 0.1
-error: `breaker` must be a share between 0 and 1, or `false`, not an integer
+hint: write a time of at least half a second
+error: `breaker` cannot be 2
   plan.toml:8: breaker = 2
+hint: write a share between 0 and 1, or `false`
 error: `folders` must be `true` or `false`, not an integer
   plan.toml:9: folders = 1
 error: `soon` is no time

@@ -19,6 +19,7 @@ use crate::tree::bundle::{Ended, Line};
 use crate::tree::ledger::{self, Entry};
 use crate::tree::table::Row;
 use crate::tree::{Tree, deck, table};
+use crate::words;
 #[cfg(doc)]
 use crate::worker::child;
 
@@ -92,6 +93,11 @@ pub fn run(
         return Ok(Report { signal: told.map(|s| s as i32), ..Report::default() });
     };
     tell(News::Joined(&claimer.name, claimer.slots));
+    let own = process::own_cores().len();
+    if deck.cores as usize > own {
+        let asked = words::count(u64::from(deck.cores), "core");
+        tell(News::Note(&format!("a trial asks for {asked}, and this agent has {own} for it")));
+    }
     let slots = Slot::all(&claimer, &bounds.devices, vars, &host, job.as_ref())?;
     let time = Time::of(vars, options.time_left_s);
     let desk = Desk::new(claimer, time, options.may_go, tell);

@@ -44,6 +44,8 @@ pub struct Report {
     pub signal: Option<i32>,
     /// Whether the machine was why it left.
     pub is_ill: bool,
+    /// Whether nobody goes on with the sweep until it is submitted again.
+    pub is_halted: bool,
 }
 
 /// How long the tree may be out of reach before an agent gives up.
@@ -208,8 +210,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         self.bells.clear();
         self.heed_time();
         if let Some(leaving) = self.leaving.clone() {
-            (self.report.reason, self.report.is_ill) = (leaving.reason, leaving.is_ill);
-            return Ok(Turn::Gone);
+            return Ok(self.gone(leaving));
         }
         let before = std::mem::take(&mut self.waits);
         if let Some(why) = self.claimer.rejoin()? {
@@ -306,14 +307,18 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         self.claimer.give_back(back);
     }
 
+    fn gone(&mut self, leaving: Leaving) -> Turn {
+        (self.report.reason, self.report.is_ill) = (leaving.reason, leaving.is_ill);
+        self.report.is_halted = self.claimer.ledger.halted.is_some();
+        Turn::Gone
+    }
+
     /// With nothing running: goes, or waits.
     pub(super) fn rest(&mut self, busy: bool) -> Result<Turn> {
         if let Some(leaving) = self.leaving.clone() {
             self.give_all_back();
             if self.claimer.leave(&leaving.reason)? {
-                self.report.reason = leaving.reason;
-                self.report.is_ill = leaving.is_ill;
-                return Ok(Turn::Gone);
+                return Ok(self.gone(leaving));
             }
             self.claimer.look()?;
             return Ok(Turn::Busy);

@@ -1,7 +1,7 @@
 //! The plan's hooks, called by an agent without waiting for them: a few at a time, the others in a queue.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::host::{Vars, disk};
 use crate::tree::{Tree, bundle};
@@ -13,8 +13,9 @@ const AT_ONCE: usize = 4;
 /// The hooks of an agent.
 #[derive(Debug, Default)]
 pub(super) struct Hooks {
-    waiting: VecDeque<Call>,
-    running: Vec<Running>,
+    /// With the trials that they tell of.
+    waiting: VecDeque<(u64, Call)>,
+    running: Vec<(u64, Running)>,
     /// What hooks print, of all trials of the agent.
     log: PathBuf,
 }
@@ -28,12 +29,11 @@ impl Hooks {
     /// A trial has ended for good.
     pub(super) fn ring(&mut self, ending: &Ending<'_>, vars: &Vars) {
         match hooks::prepare(ending, vars) {
-            Ok(Some(call)) => self.waiting.push_back(call),
+            Ok(Some(call)) => self.waiting.push_back((ending.row.id, call)),
             Ok(None) => {}
             Err(error) => {
                 let error = error.to_string();
-                let first = error.lines().next().unwrap_or_default();
-                hooks::complain(&self.log, &format!("trial {}: {first}", ending.row.id));
+                complain(&self.log, ending.row.id, error.lines().next().unwrap_or_default());
             }
         }
         self.look();
@@ -42,23 +42,23 @@ impl Hooks {
     /// Starts what may start, and takes note of what has ended. `true` while there are any.
     pub(super) fn look(&mut self) -> bool {
         let log = &self.log;
-        self.running.retain_mut(|hook| match hook.poll() {
+        self.running.retain_mut(|(trial, hook)| match hook.poll() {
             None => true,
             Some(Ok(())) => false,
             Some(Err(complaint)) => {
-                hooks::complain(log, &complaint);
+                complain(log, *trial, &complaint);
                 false
             }
         });
         while self.running.len() < AT_ONCE
-            && let Some(call) = self.waiting.pop_front()
+            && let Some((trial, call)) = self.waiting.pop_front()
         {
             let started = disk::open_to_append(&self.log)
                 .map_err(|error| error.to_string())
                 .and_then(|sink| Running::start(call, sink));
             match started {
-                Ok(hook) => self.running.push(hook),
-                Err(complaint) => hooks::complain(&self.log, &complaint),
+                Ok(hook) => self.running.push((trial, hook)),
+                Err(complaint) => complain(&self.log, trial, &complaint),
             }
         }
         !self.running.is_empty()
@@ -66,16 +66,16 @@ impl Hooks {
 
     /// Their processes.
     pub(super) fn pids(&self) -> impl Iterator<Item = u32> + '_ {
-        self.running.iter().map(Running::pid)
+        self.running.iter().map(|(_, hook)| hook.pid())
     }
 
     /// Ends them all.
     pub(super) fn give_up(&mut self) {
         let n = self.waiting.len();
         self.waiting.clear();
-        for hook in &mut self.running {
+        for (trial, hook) in &mut self.running {
             let complaint = hook.kill("the agent was told to stop");
-            hooks::complain(&self.log, &complaint);
+            complain(&self.log, *trial, &complaint);
         }
         self.running.clear();
         if n > 0 {
@@ -83,4 +83,9 @@ impl Hooks {
             hooks::complain(&self.log, &format!("{hooks} not called: the agent was told to stop"));
         }
     }
+}
+
+/// The log is one of many trials.
+fn complain(log: &Path, trial: u64, complaint: &str) {
+    hooks::complain(log, &format!("trial {trial}: {complaint}"));
 }

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::pilots::Pilots;
 use crate::scheduler::{Element, State as Word};
-use crate::tree::ledger::Ledger;
+use crate::tree::ledger::{Ledger, Piece};
 use crate::tree::records::{Outcome, Record};
 use crate::tree::{Tree, bundle, deck};
 use crate::words;
@@ -43,9 +43,14 @@ impl Words {
             (None, 0) => "no agent is at work".to_owned(),
             (None, _) => "for an agent".to_owned(),
         };
+        let hands = Hands::of(&ledger);
         let (mut open, mut left) = (HashMap::new(), 0u64);
         for (unit, trials) in (0..).zip(deck::units(tree, &decks, 0, deck::total(&decks))?) {
             let dealt = deck::of_unit(&decks, unit).map_or(0, |deck| deck.seq);
+            // A changed plan may have dropped it. While agents work it may as well have ended just now.
+            if living.is_empty() && !hands.have(unit) {
+                continue;
+            }
             for trial in trials {
                 let record = records.get(&trial);
                 if record.is_some_and(|record| is_over(record, dealt)) {
@@ -83,6 +88,24 @@ impl Words {
     /// The word on a trial.
     pub(super) fn of(&self, trial: u64) -> Option<Element> {
         self.open.get(&trial).cloned()
+    }
+}
+
+/// Units that somebody has taken or may take.
+struct Hands(Vec<Piece>);
+
+impl Hands {
+    fn of(ledger: &Ledger) -> Self {
+        let held = ledger.living().flat_map(|(_, agent)| &agent.held).map(|held| held.piece);
+        let mut pieces: Vec<Piece> = held.chain(ledger.again.iter().copied()).collect();
+        pieces.push(Piece::untouched(ledger.fresh, u64::MAX - ledger.fresh));
+        pieces.sort_by_key(|piece| piece.from);
+        Self(pieces)
+    }
+
+    fn have(&self, unit: u64) -> bool {
+        let after = self.0.partition_point(|piece| piece.from <= unit);
+        self.0[..after].last().is_some_and(|piece| unit - piece.from < piece.count)
     }
 }
 

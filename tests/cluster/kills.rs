@@ -209,7 +209,7 @@ fn workers_killed_at_random_moments_lose_and_double_nothing() {
             "{:?}",
             status.standings()
         );
-        assert!(killed >= 10 && done.len() >= 50 - killed, "{killed} killed, {} done", done.len());
+        assert!(killed >= 5 && done.len() >= 50 - killed, "{killed} killed, {} done", done.len());
         // Done means that the program ran to its end, once, and that it was not started twice.
         let ran = world.lines("ran");
         assert!(done.iter().all(|trial| ran.iter().filter(|r| *r == trial).count() == 1));

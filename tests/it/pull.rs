@@ -324,6 +324,7 @@ fn a_sweep_of_which_nearly_everything_fails_halts() {
     assert!(status.out.contains("halted: 20 of the last 20 trials failed"), "{}", status.whole());
     let late = world.run(&["worker", "--pull", "results/p"]);
     assert!(late.err.contains("halted"), "{}", late.whole());
+    assert_eq!(late.code, 1, "{}", late.whole());
     // Who comes with the plan lets it go on.
     let ran = world.run(&["worker", "--pull", "plan.toml", "--slots", "1"]);
     assert_eq!(ran.code, 1, "{}", ran.whole());
@@ -457,6 +458,18 @@ fn a_plan_that_grew_brings_its_new_trials_alone() {
     // Others may have it once agents have not.
     assert_eq!(world.local(&plan(SAYS, &axis(6)), &[]).code, 0);
     assert_eq!(world.events("begin").into_values().collect::<Vec<_>>(), [1; 6]);
+}
+
+#[test]
+fn what_a_changed_plan_has_dropped_waits_for_nobody() {
+    let world = World::new();
+    world.write("plan.toml", &plan(SAYS, &axis(4)));
+    let ran = world.run(&["worker", "--pull", "plan.toml", "--time-left", "1s"]);
+    assert_eq!((ran.code, world.counts()), (0, r#"{"queued":4}"#.to_owned()), "{}", ran.whole());
+    world.write("plan.toml", &plan(SAYS, "[grid]\ni = [0, 7]\n"));
+    world.run(&["worker", "--pull", "plan.toml"]).ok();
+    assert_eq!(world.counts(), r#"{"done":2,"pending":3}"#);
+    assert_eq!(world.table(&["--all"]).len(), 5);
 }
 
 #[test]

@@ -220,6 +220,30 @@ fn agents_wait_for_a_quota_as_for_a_full_disk() {
 }
 
 #[test]
+fn a_trial_that_cannot_write_to_a_full_disk_has_not_failed() {
+    // While the disk is full, trial 1 prints and fails of it.
+    let code = "echo $HPCSWEEP_TRIAL >>$EVENTS
+        [ $HPCSWEEP_TRIAL != 1 ] || until [ -e filled ]; do sleep 0.01; done
+        head -c 9000 /dev/zero && echo out || { : >failed; exit 1; }";
+    let world = world(&plan(code, 4, SHORT));
+    fs::create_dir(world.path("results")).unwrap();
+    let script = format!(
+        "set -u; mount -t tmpfs -o size=1m none results || exit 90
+        '{PROGRAM}' worker --pull plan.toml --slots 1 2>first & first=$!
+        until grep -q '^1' events; do sleep 0.01; done
+        dd if=/dev/zero of=results/filler bs=1k count=5000 2>/dev/null; : >filled
+        until [ -e failed ]; do sleep 0.01; done; until grep -q 'no space' first; do sleep 0.01; done
+        rm results/filler; wait $first; echo first: $?
+        '{PROGRAM}' status --json results/p | grep -o '\"counts\":[^}}]*}}'
+        '{PROGRAM}' logs 1 results/p | grep -ac out"
+    );
+    let Some(ran) = in_own_mounts(&world, &script) else { panic!("no mounts") };
+    let expected = "first: 0\n\"counts\":{\"done\":4}\n1\n";
+    assert_eq!(ran.out, expected, "{}\n{}", ran.whole(), world.read("first"));
+    assert_eq!(begun(&world).into_values().collect::<Vec<_>>(), [1, 2, 1, 1]);
+}
+
+#[test]
 fn a_trial_that_fills_the_disk_with_what_it_prints_takes_nothing_with_it() {
     let code = "echo $HPCSWEEP_TRIAL >>$EVENTS
         [ $HPCSWEEP_TRIAL != 1 ] || { : >filled; yes; }";

@@ -31,26 +31,29 @@ class Interrupt:
         self.count = 0
         self.told = 0
         self._also = also
+        self._before = {}  # type: Dict[int, Any]
         self.wake = None  # type: Optional[int]
 
     def __enter__(self) -> "Interrupt":
-        self._before = signal.getsignal(signal.SIGINT)
-        is_ours = threading.current_thread() is threading.main_thread() and self._before not in (signal.SIG_IGN, None)
-        if is_ours:
+        heard = {number: self._note for number in self._also}
+        heard[signal.SIGINT] = self._hear
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        # What is ignored stays so: Ctrl-C is for nobody whom a shell has put into the background, SIGTERM is.
+        before = {number: signal.getsignal(number) for number in heard}
+        self._before = {number: was for number, was in before.items() if was not in (signal.SIG_IGN, None)}
+        if self._before:
             self.wake, self._write = os.pipe()
             for end in (self.wake, self._write):
                 os.set_blocking(end, False)
             self._wake_before = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-            signal.signal(signal.SIGINT, self._hear)
-            self._others = {number: signal.getsignal(number) for number in self._also}
-            for number in self._others:
-                signal.signal(number, self._note)
+            for number in self._before:
+                signal.signal(number, heard[number])
         return self
 
     def __exit__(self, *_: Any) -> None:
         if self.wake is not None:
-            signal.signal(signal.SIGINT, self._before)
-            for number, before in self._others.items():
+            for number, before in self._before.items():
                 signal.signal(number, before)
             signal.set_wakeup_fd(self._wake_before)
             os.close(self.wake)

@@ -6,6 +6,8 @@ use anyhow::Result;
 use nix::sys::signal::Signal;
 
 use super::{Agent, News};
+use crate::host::disk;
+use crate::pull::claimer::Unit;
 use crate::pull::slot::{self, Role, Running, Slot, Why};
 use crate::pull::verdict::{self, Next, Run};
 use crate::tree::bundle::Line;
@@ -23,9 +25,9 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
     ) -> Result<()> {
         let (trial, attempt, seq) = (running.trial, running.attempt, running.seq);
         let allowed = self.desk.claimer.head_of(trial)?.run.attempts;
-        let (tries, is_copy) = match &running.role {
-            Role::Unit(unit) => (unit.tries, false),
-            Role::Copy(_) => (0, true),
+        let (tries, faults, is_copy) = match &running.role {
+            Role::Unit(unit) => (unit.tries, unit.faults, false),
+            Role::Copy(_) => (0, 0, true),
         };
         let mut stop = running.stop.map(|(why, _)| why).or_else(|| self.overheard(ended));
         // An agent begins a moment after its allocation, and leaves that much before its end.
@@ -35,6 +37,10 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
             stop = Some(Why::Walltime);
         }
         let mut verdict = verdict::judge(ended, stop, tries, if is_copy { 1 } else { allowed });
+        let no_room = verdict.state == Outcome::Failed && self.had_no_room(ended);
+        if no_room {
+            verdict = verdict::judge_fault(faults, "the disk of the results was full");
+        }
         if stop == Some(Why::Fenced) {
             self.slots[i].tidy(running.prepared, false);
             return Ok(());
@@ -54,7 +60,7 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
         let folders = self.desk.claimer.settings().folders;
         self.slots[i].tidy(running.prepared, folders);
         let unit = match running.role {
-            Role::Unit(unit) => Some(unit),
+            Role::Unit(unit) => Some(Unit { faults: faults + u32::from(no_room), ..unit }),
             Role::Copy(row) if verdict.state == Outcome::Done => {
                 let end = verdict::line(trial, attempt, &verdict, Some(ended), result.clone());
                 self.desk.bells.push((*row, end));
@@ -75,6 +81,14 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
         self.desk.settle(unit, run, &verdict, ended, result)?;
         self.rung.extend(self.desk.bells.drain(..).map(|(row, end)| (i, row, end)));
         Ok(())
+    }
+
+    /// Whether a program may have failed because it could not write, and not by what it has written itself.
+    fn had_no_room(&self, ended: slot::Ended) -> bool {
+        /// More output than this may have filled the disk, bytes.
+        const MUCH: u64 = 1 << 18;
+        let little = ended.log.is_none_or(|(_, length)| length < MUCH);
+        little && (self.desk.is_in_trouble() || disk::is_full(self.desk.claimer.tree.dir()))
     }
 
     /// Schedulers signal programs and their agent at once, and a program may be gone before we hear of it: one

@@ -317,6 +317,17 @@ show(sweep.run(f, processes=int(sys.argv[1])))
                     # Of a single process that dies alone nobody knows why it does.
                     self.goes_on(processes, int(processes == 1 and not to_all))
 
+    def test_a_signal_of_a_scheduler_in_the_background(self):
+        """What a shell starts behind `nohup` and `&` ignores Ctrl-C, and hears the others all the same."""
+        self.write("p.py", self.SLOW % self.FOR_EVER)
+        started = self.start("p.py", "2", interrupt=signal.SIG_IGN)
+        self.wait_for("begun", 2)
+        os.kill(started.pid, signal.SIGTERM)
+        ran = self.end(started)
+        self.assertEqual(ran.code, 128 + signal.SIGTERM, str(ran))
+        self.wait_for_nobody(started)
+        self.goes_on(2, 0)
+
     def test_a_function_that_asks_whether_to_stop(self):
         """It has its time, its result counts, or it says that it goes on elsewhere."""
         # It takes longer than signals of a scheduler may lie apart.

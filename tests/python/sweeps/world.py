@@ -48,7 +48,7 @@ class World(unittest.TestCase):
         """Writes a file of the folder."""
         (self.folder / name).write_text(text)
 
-    def start(self, script, *args, **options):
+    def start(self, script, *args, interrupt=signal.SIG_DFL, **options):
         """Starts a Python program, in a session of its own."""
         ran = subprocess.Popen(
             [sys.executable, script, *args],
@@ -58,6 +58,8 @@ class World(unittest.TestCase):
             stderr=subprocess.PIPE,
             universal_newlines=True,
             start_new_session=True,
+            # Tests that run in the background of a shell inherit an interrupt that is ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, interrupt),
             **options
         )
         self.addCleanup(kill_session, ran.pid)
