@@ -163,7 +163,7 @@ fn in_range(
     if range.contains(&value) {
         return Some(value);
     }
-    reader.wrong(entry.at, format!("`{}` cannot be {value}", entry.key), &format!("write {what}"));
+    reader.wrong(entry.at, format!("`{}` cannot be {value}", entry.key), format!("write {what}"));
     None
 }
 
