@@ -8,7 +8,7 @@ use anyhow::Result;
 use super::pilots::Pilots;
 use crate::scheduler::{Element, State as Word};
 use crate::tree::ledger::{Ledger, Piece};
-use crate::tree::records::{Outcome, Record};
+use crate::tree::records::Record;
 use crate::tree::{Tree, bundle, deck};
 use crate::words;
 
@@ -53,7 +53,7 @@ impl Words {
             }
             for trial in trials {
                 let record = records.get(&trial);
-                if record.is_some_and(|record| is_over(record, dealt)) {
+                if record.is_some_and(|record| record.is_over(dealt)) {
                     continue;
                 }
                 left += 1;
@@ -107,21 +107,6 @@ impl Hands {
         let after = self.0.partition_point(|piece| piece.from <= unit);
         self.0[..after].last().is_some_and(|piece| unit - piece.from < piece.count)
     }
-}
-
-/// Whether nobody will run a trial again by himself that was dealt when the ledger had so many entries: what was
-/// begun before was so before it was asked for again.
-fn is_over(record: &Record, dealt: u64) -> bool {
-    let since = |seq: u64| seq > dealt;
-    // Whoever else has begun it did so when it was in nobody's hands.
-    if record.attempts.last().is_some_and(|a| a.bundle.is_none() && since(a.start.seq)) {
-        return true;
-    }
-    let decisive = record.decisive();
-    let done = record.outcome() == Some(Outcome::Done);
-    let last = decisive.and_then(|a| a.bundle.as_ref()).is_some_and(|place| place.last);
-    let ended = decisive.is_some_and(|a| a.end.is_some() && since(a.start.seq));
-    done || (last && ended) || (record.skipped.is_some() && since(record.skipped_at))
 }
 
 /// Agents that have given a sign not too long ago.

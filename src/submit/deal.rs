@@ -98,9 +98,10 @@ pub fn deal(
     check_growth(&source.plan, site, &diff)?;
     let mut ledger = Ledger::read(&tree)?;
     hands::withdraw(&tree, &decks, &mut ledger, &diff)?;
-    // Before the records: what ends meanwhile is in one of the two, if not in both.
-    let covered = hands::in_hand(&tree, &decks, &ledger)?;
     let known = records::all(&tree)?;
+    let covered = hands::in_hand(&tree, &decks, &ledger, &known)?;
+    // What the ledger says of what the records know is about what was dealt before.
+    ledger.follow(&tree)?;
     let failures = Failures { retry: options.retry, ..Failures::default() };
     let mut todo = wave::left_over(&tree, &diff, &covered, &known, &failures)?;
     todo.extend(grow::grow(&tree, source, &diff, templates, site)?);

@@ -1,7 +1,7 @@
 //! What agents have in their hands or may still take, when a plan is laid down again: that is not dealt a
 //! second time, and what the plan no longer has is taken away before anybody takes it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use anyhow::Result;
 
@@ -10,19 +10,36 @@ use crate::host::clock;
 use crate::tree::Tree;
 use crate::tree::deck::{self, Deck};
 use crate::tree::ledger::{self, Entry, Ledger, Piece};
+use crate::tree::records::Record;
 
 /// Units that are looked at together.
 const CHUNK: u64 = 1 << 16;
 
-/// The trials that can be taken, or that living agents hold; some of what those hold may have ended.
+/// The trials that can be taken, or that are in units which living agents hold and of which something may still
+/// run. `known` was read after the ledger: what ends meanwhile is in one of the two, if not in both.
 ///
 /// # Errors
 /// When a deck cannot be read.
-pub(super) fn in_hand(tree: &Tree, decks: &[Deck], ledger: &Ledger) -> Result<HashSet<u64>> {
+pub(super) fn in_hand(
+    tree: &Tree,
+    decks: &[Deck],
+    ledger: &Ledger,
+    known: &HashMap<u64, Record>,
+) -> Result<HashSet<u64>> {
     let held = ledger.living().flat_map(|(_, agent)| agent.held.iter().map(|held| held.piece));
     let mut all = HashSet::new();
-    for piece in open(ledger, decks).into_iter().chain(held) {
+    for piece in open(ledger, decks) {
         each(tree, decks, piece, |_, trials| all.extend(trials))?;
+    }
+    for piece in held {
+        each(tree, decks, piece, |unit, trials| {
+            let dealt = deck::of_unit(decks, unit).map_or(0, |deck| deck.seq);
+            let is_over = |trial| known.get(trial).is_some_and(|record| record.is_over(dealt));
+            // A chain is not run by two.
+            if !trials.iter().all(is_over) {
+                all.extend(trials);
+            }
+        })?;
     }
     Ok(all)
 }

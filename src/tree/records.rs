@@ -248,6 +248,21 @@ impl Record {
         self.outcome() == Some(Outcome::Failed) && used < allowed as usize
     }
 
+    /// Whether nobody will run the trial again by himself that was dealt when the ledger had so many entries:
+    /// what was begun before was so before it was asked for again.
+    pub fn is_over(&self, dealt: u64) -> bool {
+        let since = |seq: u64| seq > dealt;
+        // Whoever else has begun it did so when it was in nobody's hands.
+        if self.attempts.last().is_some_and(|a| a.bundle.is_none() && since(a.start.seq)) {
+            return true;
+        }
+        let decisive = self.decisive();
+        let done = self.outcome() == Some(Outcome::Done);
+        let last = decisive.and_then(|a| a.bundle.as_ref()).is_some_and(|place| place.last);
+        let ended = decisive.is_some_and(|a| a.end.is_some() && since(a.start.seq));
+        done || (last && ended) || (self.skipped.is_some() && since(self.skipped_at))
+    }
+
     fn take(&mut self, run: u32, bytes: &[u8]) {
         let (events, torn) = line::read::<Event>(bytes);
         self.torn += torn;

@@ -39,6 +39,7 @@ mod pull;
 mod pull_faults;
 mod pull_fire;
 mod pull_hold;
+mod pull_retry;
 mod python;
 mod quoting;
 mod ranks;

@@ -1,0 +1,73 @@
+//! `--retry` of a sweep that agents are at: what has failed runs again at once, and nothing runs twice.
+
+use serde_json::Value;
+
+use crate::world::{World, wait_until};
+
+/// A sweep whose trial 1 fails until there is a file `mended`, and whose trial 2 waits for a file `go`.
+fn world(rest: &str) -> World {
+    let world = World::new();
+    let code = "echo $HPCSWEEP_TRIAL >>events
+        [ $HPCSWEEP_TRIAL != 1 ] || [ -e mended ] || exit 3
+        [ $HPCSWEEP_TRIAL != 2 ] || until [ -e go ]; do sleep 0.01; done";
+    let code = Value::from(code);
+    let head = "version = 1\n[sweep]\nname = \"p\"\n[run]\ncommand = [\"sh\", \"-c\", ";
+    world.write("plan.toml", &format!("{head}{code}]\n{rest}"));
+    world
+}
+
+fn counts(world: &World) -> String {
+    world.status()["counts"].to_string()
+}
+
+#[test]
+fn what_has_failed_runs_again_while_its_agent_lives() {
+    let world = world("[grid]\ni = [0, 1, 2, 3, 4, 5]\n");
+    let one = world.start(&["worker", "--pull", "plan.toml", "--slots", "1"]);
+    wait_until("it is at trial 2", || {
+        world.exists("events") && world.read("events") == "0\n1\n2\n"
+    });
+    assert_eq!(counts(&world), r#"{"done":1,"failed":1,"queued":3,"running":1}"#);
+    world.write("mended", "");
+    let other = world.start(&["worker", "--pull", "plan.toml", "--slots", "1", "--retry"]);
+    wait_until("it has run again", || world.status()["trials"][1]["state"] == "done");
+    assert_eq!(world.status()["trials"][2]["state"], "running");
+    world.write("go", "");
+    other.end(&world).ok();
+    assert_eq!(one.end(&world).code, 1);
+    assert_eq!(counts(&world), r#"{"done":6}"#);
+    let mut ran: Vec<String> = world.read("events").lines().map(str::to_owned).collect();
+    ran.sort();
+    assert_eq!(ran, ["0", "1", "1", "2", "3", "4", "5"]);
+}
+
+#[test]
+fn a_chain_that_goes_on_behind_a_failure_is_left_in_peace_until_it_has_ended() {
+    let chain = "[[trials]]\ntask_id = 1\ni = 0\n[[trials]]\ntask_id = 2\ni = 1\n[[trials]]\ntask_id = 2\ni = 2\n";
+    let world = world(&format!("on_failure = \"continue\"\n{chain}"));
+    let one = world.start(&["worker", "--pull", "plan.toml", "--slots", "2"]);
+    wait_until("it is at trial 2", || {
+        world.exists("events") && world.read("events").ends_with("2\n")
+    });
+    wait_until("trial 0 has ended", || counts(&world) == r#"{"done":1,"failed":1,"running":1}"#);
+    world.write("mended", "");
+    let retry = [
+        "worker",
+        "--pull",
+        "plan.toml",
+        "--slots",
+        "1",
+        "--may-go",
+        "--time-left",
+        "30m",
+        "--retry",
+    ];
+    let other = world.start(&retry);
+    wait_until("it has been asked for", || world.exists("results/p/pull/0002.json"));
+    world.write("go", "");
+    assert_eq!((one.end(&world).code, other.end(&world).code), (1, 0));
+    assert_eq!(counts(&world), r#"{"done":2,"failed":1}"#);
+    world.run(&retry).ok();
+    assert_eq!(counts(&world), r#"{"done":3}"#);
+    assert_eq!(world.read("events").lines().count(), 4);
+}
