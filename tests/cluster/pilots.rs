@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::world::{BOTH, World};
+use crate::world::{BOTH, Cluster, World};
 
 /// `n` trials, and further tables.
 fn trials(n: u32, rest: &str) -> String {
@@ -73,6 +73,94 @@ fn the_trials_of_a_pilot_that_was_cancelled_end_elsewhere() {
         assert_eq!(status.states(), vec!["done"; 12], "{}", world.report());
         // What the cancelled one had begun began again, and nothing else.
         assert_eq!(world.lines("ran").len(), 14, "{:?}", world.lines("ran"));
+    }
+}
+
+/// Two pilots of two slots each, all of them at it. A trial that is told to end takes a moment to write a
+/// checkpoint, and ends at once when it goes on from it; the others wait for the file `go`.
+fn with_checkpoints(cluster: Cluster, name: &str) -> World {
+    let world = World::new(cluster, name);
+    let script = format!(
+        "{SAYS}
+        state=$HPCSWEEP_CHECKPOINT_DIR/state; mkdir -p $HPCSWEEP_CHECKPOINT_DIR
+        if [ -e $state ]; then echo $HPCSWEEP_TRIAL $(cat $state) >>$HERE/resumed; exit 0; fi
+        save() {{ trap '' TERM; sleep 0.5; echo $SLURMD_NODENAME >$state; exit 143; }}
+        trap save TERM
+        until [ -e $HERE/go ]; do sleep 0.05; done"
+    );
+    world.plan(&script, &trials(12, "[pull]\nworkers = 2\nslots = 2\n"));
+    world.hpcsweep(&["submit", "plan.toml", "--slurm", "--pull"]).ok();
+    world.until("both are at it", || (world.lines("ran").len() == 4).then_some(()));
+    world
+}
+
+/// Waits until a pilot has left two trials with their checkpoints; which, and on which node.
+fn left(world: &World) -> Vec<String> {
+    world.until("one has given back what it ran", || {
+        let status = world.status();
+        let one = status.json["witness"].to_string().contains("1 agent at work");
+        (one && status.counts()["queued"] == 10).then_some(())
+    });
+    let saved: Vec<String> = world.files("work").into_iter().collect();
+    let saved = saved.iter().map(|file| {
+        let trial = file.split('/').nth(2).unwrap();
+        format!("{trial} {}", world.read(&format!("results/{}/{file}", world.name)).trim())
+    });
+    let saved: Vec<String> = saved.collect();
+    assert_eq!(saved.len(), 2, "{saved:?}");
+    assert!(saved.iter().all(|line| world.lines("ran").contains(line)), "{saved:?}");
+    saved
+}
+
+/// All has ended, twelve trials began once and the two that were `saved` once more, and nobody was taken for dead.
+fn all_went_on(world: &World, saved: &[String]) {
+    let status = world.finished();
+    assert_eq!(status.states(), vec!["done"; 12], "{}", world.report());
+    let mut resumed = world.lines("resumed");
+    resumed.sort();
+    assert_eq!(resumed, saved);
+    let mut expected: Vec<u64> = (0..12).collect();
+    expected
+        .extend(saved.iter().map(|line| line.split_once(' ').unwrap().0.parse::<u64>().unwrap()));
+    expected.sort_unstable();
+    assert_eq!(ran(world).0, expected);
+    let claims = world.files("claims");
+    let read = |file: &String| world.read(&format!("results/{}/{file}", world.name));
+    assert!(!claims.iter().any(|file| read(file).contains("\"event\":\"expire\"")));
+}
+
+#[test]
+fn a_requeued_pilot_comes_again_and_goes_on_with_what_it_left() {
+    for cluster in BOTH {
+        let world = with_checkpoints(cluster, "requeued-pilot");
+        let job = format!("{}_0", world.jobs()[0]);
+        world.call("/usr/bin/scontrol", &["requeuehold", &job]);
+        let saved = left(&world);
+        world.until("in the queue again", || {
+            let show = world.call("/usr/bin/scontrol", &["--oneliner", "show", "job", &job]);
+            show.contains(" JobState=PENDING ").then_some(())
+        });
+        // Without the two minutes that Slurm makes it wait.
+        world.call("/usr/bin/scontrol", &["update", &format!("jobid={job}"), "starttime=now+3"]);
+        world.call("/usr/bin/scontrol", &["release", &job]);
+        // The other pilot has no slot for them: nothing of it ends before there is a file.
+        world.until("it goes on", || (world.lines("resumed").len() == 2).then_some(()));
+        world.until("it is at two more", || (world.lines("ran").len() == 8).then_some(()));
+        world.write("go", "");
+        all_went_on(&world, &saved);
+    }
+}
+
+#[test]
+fn a_pilot_that_is_told_of_its_end_leaves_its_trials_to_the_other() {
+    for cluster in BOTH {
+        let world = with_checkpoints(cluster, "told-pilot");
+        let job = format!("{}_0", world.jobs()[0]);
+        // As `--signal=B:USR2@60` and preemption with a grace time do.
+        world.call("/usr/bin/scancel", &["--batch", "--signal=USR2", &job]);
+        let saved = left(&world);
+        world.write("go", "");
+        all_went_on(&world, &saved);
     }
 }
 
