@@ -44,7 +44,7 @@ pub struct Report {
     pub signal: Option<i32>,
     /// Whether the machine was why it left.
     pub is_ill: bool,
-    /// Whether nobody goes on with the sweep until it is submitted again.
+    /// Whether nobody goes on with the sweep until it is submitted again or released.
     pub is_halted: bool,
 }
 
@@ -309,7 +309,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
 
     fn gone(&mut self, leaving: Leaving) -> Turn {
         (self.report.reason, self.report.is_ill) = (leaving.reason, leaving.is_ill);
-        self.report.is_halted = self.claimer.ledger.halted.is_some();
+        self.report.is_halted = self.claimer.ledger.stopped().is_some();
         Turn::Gone
     }
 

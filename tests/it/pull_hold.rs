@@ -55,13 +55,13 @@ fn agents_begin_nothing_of_a_sweep_that_is_held() {
     world.write("go", "");
     let ran = agent.end(&world);
     let left = format!("it left: the sweep is held by {user}: `hpcsweep release` lets it go on");
-    assert!(ran.code == 0 && ran.err.contains(&left), "{}", ran.whole());
+    assert!(ran.code == 1 && ran.err.contains(&left), "{}", ran.whole());
     // Nor does who comes with the plan let it go on, or with one that has grown.
     let plan = world.read("plan.toml");
     for plan in [plan.clone(), plan.replace("0, 1, ", "0, 1, 77, ")] {
         world.write("plan.toml", &plan);
         let ran = world.run(&["worker", "--pull", "plan.toml"]);
-        assert!(ran.code == 0 && ran.err.contains(&left), "{}", ran.whole());
+        assert!(ran.code == 1 && ran.err.contains(&left), "{}", ran.whole());
     }
     assert_eq!(world.read("events"), "0\n1\n");
     assert_eq!(world.status()["counts"].to_string(), r#"{"done":2,"queued":11}"#);
