@@ -354,24 +354,6 @@ pub fn absolute(path: &Path) -> PathBuf {
     clean
 }
 
-/// Age of a file by the file system's own clock: a file made now in `beside` is compared with it.
-/// Hosts' clocks may differ; the server's stamps do not.
-///
-/// # Errors
-/// When the probe cannot be written.
-pub fn age_by_server(path: &Path, beside: &Path) -> Result<std::time::Duration> {
-    let probe = aside(&beside.join("clock"));
-    let measure = || -> io::Result<std::time::Duration> {
-        File::create(&probe)?.write_all(b"?")?;
-        let now = fs::metadata(&probe)?.modified()?;
-        let then = fs::metadata(path)?.modified()?;
-        Ok(now.duration_since(then).unwrap_or_default())
-    };
-    let age = measure();
-    let _ = fs::remove_file(&probe);
-    age.map_err(|e| fault("look at the age of", path, &e).into())
-}
-
 /// Sets a file's times to now, by the clock of whoever keeps the file: an NFS server stamps it itself.
 ///
 /// # Errors

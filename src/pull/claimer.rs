@@ -23,6 +23,9 @@ use crate::tree::{Tree, records};
 /// Faults of machines and agents after which a trial is given up.
 pub const MAX_FAULTS: u32 = 3;
 
+/// Allocations in a row that may cut a trial off without a checkpoint written.
+pub const MAX_CUTS: u32 = 3;
+
 /// A unit in an agent's hands.
 #[derive(Debug, Clone)]
 pub struct Unit {
@@ -36,6 +39,8 @@ pub struct Unit {
     pub tries: u32,
     /// How often the machine or an agent failed it.
     pub faults: u32,
+    /// How many allocations in a row have cut it off without a checkpoint written.
+    pub cuts: u32,
 }
 
 impl Unit {
@@ -47,6 +52,7 @@ impl Unit {
             link: self.link,
             tries: self.tries,
             faults: self.faults,
+            cuts: self.cuts,
         }
     }
 }

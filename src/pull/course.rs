@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::claimer::{MAX_FAULTS, Unit};
+use super::claimer::{MAX_CUTS, MAX_FAULTS, Unit};
 use super::desk::{Desk, Later, News};
 use super::leaving::Leaving;
-use super::slot::Ended;
+use super::slot::{Ended, Why};
 use super::verdict::{self, Next, Run, Verdict};
 use crate::fault::{Fault, Kind};
-use crate::host::clock;
+use crate::host::{age, clock};
 use crate::plan::OnFailure;
 use crate::tree::bundle::Line;
 use crate::tree::deck;
@@ -119,6 +119,33 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         Ok(())
     }
 
+    /// What follows for a trial that ran for so long and was stopped. One that allocations cut off again and again,
+    /// and that saves nothing, would begin from its start for ever.
+    pub(super) fn cut_off(
+        &self,
+        unit: &mut Unit,
+        why: Option<Why>,
+        ran: Duration,
+        verdict: &mut Verdict,
+    ) {
+        let Some(row) = unit.rows.front() else { return };
+        if why != Some(Why::Allocation) || verdict.next != Next::Elsewhere {
+            return;
+        }
+        let tree = &self.claimer.tree;
+        let has_saved = age::is_within(&tree.checkpoints(row.id), ran, tree.dir());
+        // What cannot be looked at now is not held against it.
+        if has_saved.unwrap_or(true) {
+            unit.cuts = 0;
+        } else if ran >= self.usable() / 2 {
+            // One that had less says nothing: it began late there.
+            unit.cuts += 1;
+        }
+        if unit.cuts >= MAX_CUTS {
+            *verdict = verdict::too_long(unit.cuts);
+        }
+    }
+
     /// The machine has failed a trial.
     fn fault(&mut self, reason: &str) {
         self.errors += 1;
@@ -212,7 +239,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
             known => known,
         };
         unit.rows.pop_front();
-        (unit.link, unit.tries, unit.faults) = (unit.link + 1, 0, 0);
+        (unit.link, unit.tries, unit.faults, unit.cuts) = (unit.link + 1, 0, 0, 0);
         if unit.rows.is_empty() {
             return Ok(());
         }

@@ -79,6 +79,8 @@ pub(super) struct Later {
 /// When an agent's time is over, and how long what runs may take to end.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Time {
+    /// When the agent began.
+    pub began: Instant,
     /// The end of the allocation.
     pub until: Option<Instant>,
     /// How long after a signal what runs is waited for.
@@ -96,7 +98,7 @@ impl Time {
             (false, true) => 8,
             _ => 30,
         };
-        Self { until, grace: Duration::from_secs(grace) }
+        Self { began: Instant::now(), until, grace: Duration::from_secs(grace) }
     }
 }
 
@@ -252,15 +254,21 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         self.leaving.get_or_insert(Leaving::because(reason));
     }
 
-    /// Leaves in time before the allocation is over.
+    /// Leaves in time before the allocation is over, and asks what still runs to end, whyever it takes no more.
     pub(super) fn heed_time(&mut self) {
         let margin = self.margin();
-        let is_over = |end| Instant::now() + margin >= end;
-        if self.leaving.is_none() && self.time.until.is_some_and(is_over) {
-            let reason = "its allocation ends".to_owned();
-            let stop = Some(Why::Allocation);
-            self.leaving = Some(Leaving { stop, ..Leaving::because(reason) });
+        let is_over = self.time.until.is_some_and(|end| Instant::now() + margin >= end);
+        if is_over && self.leaving.as_ref().is_none_or(|leaving| leaving.stop.is_none()) {
+            let because = || Leaving::because("its allocation ends".to_owned());
+            let leaving = self.leaving.get_or_insert_with(because);
+            (leaving.stop, leaving.is_held) = (Some(Why::Allocation), false);
         }
+    }
+
+    /// How long a trial can run here at most before it is asked to end.
+    pub(super) fn usable(&self) -> Duration {
+        let end = self.time.until.map(|end| end.saturating_duration_since(self.time.began));
+        end.unwrap_or(Duration::MAX).saturating_sub(self.margin())
     }
 
     /// Room to end programs and to write it down before the allocation is over.

@@ -193,7 +193,7 @@ fn left_of(
                 return Some(left);
             }
         }
-        left = Piece { from: number, count: 1, link: left.link + 1, tries: 0, faults: 0 };
+        left = Piece { link: left.link + 1, ..Piece::untouched(number, 1) };
     }
     None
 }
@@ -226,7 +226,7 @@ mod tests {
     }
 
     fn left(since: u64, tries: u32, faults: u32, what: &[(u64, What)]) -> Option<(u32, u32)> {
-        let piece = Piece { from: 0, count: 1, link: 0, tries, faults };
+        let piece = Piece { tries, faults, ..Piece::untouched(0, 1) };
         let left = left_of(0, &[7], &Held { since, piece }, &told_of(what))?;
         Some((left.tries, left.faults))
     }

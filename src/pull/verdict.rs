@@ -82,6 +82,14 @@ pub(super) fn judge_fault(faults: u32, reason: &str) -> Verdict {
     Verdict { state: Outcome::Failed, reason: Some(reason.to_owned()), next }
 }
 
+/// What it means that so many allocations in a row were too short for a trial that saves nothing.
+pub(super) fn too_long(cuts: u32) -> Verdict {
+    let reason = format!(
+        "{cuts} allocations in a row ended before it, and it saved nothing: give agents more time, or write checkpoints to HPCSWEEP_CHECKPOINT_DIR"
+    );
+    Verdict { state: Outcome::Timeout, reason: Some(reason), next: Next::Over }
+}
+
 /// The line that says so.
 pub(super) fn line(
     trial: u64,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Tree;
 use crate::fault::Fault;
-use crate::host::{clock, disk, process, vars};
+use crate::host::{age, clock, disk, process, vars};
 
 /// A lock on another host counts as left behind after this time without a touch.
 const LEFT_BEHIND: Duration = Duration::from_secs(120);
@@ -119,7 +119,7 @@ fn living_owner(path: &Path, dir: &Path) -> Result<Option<Owner>> {
         let alive = started.is_some() && started == owner.started;
         return Ok(alive.then_some(owner));
     }
-    match disk::age_by_server(path, dir) {
+    match age::by_server(path, dir) {
         Ok(age) if age > LEFT_BEHIND => Ok(None),
         _ => Ok(Some(owner)),
     }

@@ -49,6 +49,9 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
         if !rows.is_empty() {
             self.desk.claimer.bundle.push(&Line::Metrics { trial, attempt, rows })?;
         }
+        if let Role::Unit(unit) = &mut running.role {
+            self.desk.cut_off(unit, stop, running.since.elapsed(), &mut verdict);
+        }
         if verdict.state == Outcome::Failed {
             verdict.reason = running.prepared.scratch.take_reason().or(verdict.reason);
         }

@@ -88,6 +88,7 @@ impl Claimer {
                     link,
                     tries: piece.tries,
                     faults: piece.faults,
+                    cuts: piece.cuts,
                 });
             }
             room -= count;

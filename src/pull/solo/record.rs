@@ -61,7 +61,8 @@ impl<T: FnMut(News<'_>)> Hand<T> {
         let (trial, attempt, stop) = (busy.trial, busy.attempt, busy.stop);
         let run = Run { trial, attempt, seq: busy.seq };
         let allowed = self.desk.claimer.head_of(trial)?.run.attempts;
-        let Some(unit) = busy.unit.take() else { return Ok(()) };
+        let Some(mut unit) = busy.unit.take() else { return Ok(()) };
+        let ran = busy.since.elapsed();
         let seconds = seconds.unwrap_or_else(|| busy.since.elapsed().as_secs_f64());
         let mut ended = Ended {
             code: 0,
@@ -93,6 +94,7 @@ impl<T: FnMut(News<'_>)> Hand<T> {
                 None
             }
         };
+        self.desk.cut_off(&mut unit, stop.map(|(why, _)| why), ran, &mut verdict);
         self.unsaved = Some(Settled {
             trial,
             attempt,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::json;
 
@@ -125,4 +125,26 @@ fn a_lease_is_kept_while_the_function_works() {
     });
     assert_eq!(*begun.lock().unwrap(), 2);
     assert_eq!(ends(&tree).values().map(Vec::len).collect::<Vec<_>>(), [1, 1]);
+}
+
+#[test]
+fn a_function_that_allocations_cut_off_and_that_saves_nothing_is_called_a_few_times_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = sweep(dir.path(), 1, "");
+    let mut calls = 0;
+    for _ in 0..4 {
+        let options = Options { time_left_s: Some(15.5), ..Options::default() };
+        let function = |trial: &Trial| {
+            calls += 1;
+            while !trial.stop.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(Failure::default())
+        };
+        run(&tree, options, &Vars::new(), None, |_| {}, function).unwrap();
+    }
+    assert_eq!(calls, 3);
+    let ends = &ends(&tree)[&0];
+    assert_eq!(ends[..2], ["1 the agent's allocation ends"; 2]);
+    assert!(ends[2].starts_with("1 3 allocations in a row ended before it"), "{ends:?}");
 }

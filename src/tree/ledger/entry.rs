@@ -21,6 +21,9 @@ pub struct Piece {
     /// How often the machine or the agent failed it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub faults: u32,
+    /// How many allocations in a row have cut it off without a checkpoint written.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cuts: u32,
 }
 
 fn one() -> u64 {
@@ -40,12 +43,12 @@ fn is_zero(n: &u32) -> bool {
 impl Piece {
     /// Units that nobody has begun.
     pub fn untouched(from: u64, count: u64) -> Self {
-        Self { from, count, link: 0, tries: 0, faults: 0 }
+        Self { from, count, link: 0, tries: 0, faults: 0, cuts: 0 }
     }
 
     /// Whether nobody has begun it.
     pub fn is_untouched(&self) -> bool {
-        self.link == 0 && self.tries == 0 && self.faults == 0
+        self.link == 0 && self.tries == 0 && self.faults == 0 && self.cuts == 0
     }
 
     /// Whether a unit is in it.

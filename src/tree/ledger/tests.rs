@@ -79,7 +79,7 @@ fn a_link_that_worked_and_reported_an_error_is_recognised() {
 fn what_was_given_back_is_taken_before_fresh_units_and_what_failed_after_them() {
     let mut ledger = Ledger::default();
     ledger.take(Some(take("a", vec![Piece::untouched(0, 6)])));
-    let failed = Piece { from: 1, count: 1, link: 0, tries: 1, faults: 0 };
+    let failed = Piece { tries: 1, ..Piece::untouched(1, 1) };
     let units = vec![failed, Piece::untouched(3, 3)];
     ledger.take(Some(Entry::Back { agent: "a".into(), nonce: String::new(), units }));
     let held = |from| Held { since: 1, piece: Piece::untouched(from, 1) };
