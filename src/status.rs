@@ -15,6 +15,7 @@ use crate::scheduler::{Element, Elements, End, State as Word, pbs, slurm};
 use crate::site::Site;
 use crate::standing::{self, Standing, State, Witness};
 use crate::tree::journal::Journal;
+use crate::tree::ledger::Ledger;
 use crate::tree::lock;
 use crate::tree::records::{self, Outcome, Record};
 use crate::tree::table::{self, Row};
@@ -59,6 +60,8 @@ pub fn of(
 ) -> Result<Status> {
     let rows = table::rows(&tree)?;
     let heads = table::heads(&tree)?;
+    // Before the records: what is in nobody's hands by now has its end there, or never will.
+    let ledger = Ledger::read(&tree)?;
     let mut records = records::all(&tree)?;
     let journal = Journal::read(&tree)?;
     let mut places: HashMap<u64, (u32, u64)> = HashMap::new();
@@ -130,7 +133,7 @@ pub fn of(
     };
     let executor = lock::is_held(&tree);
     let pilots = pilots::read(&given, &elements);
-    let agents = agents::Words::read(&tree, &records, &pilots)?;
+    let agents = agents::Words::read(&tree, &ledger, &records, &pilots)?;
     let witness = match agents.seen.is_empty() {
         true => witness,
         false if jobs.is_empty() || witness.is_empty() => {

@@ -23,9 +23,10 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// Reads the ledger; `pilots` are agents that a scheduler knows of.
+    /// What `ledger`, read before the `records`, says of them; `pilots` are agents that a scheduler knows of.
     pub(super) fn read(
         tree: &Tree,
+        ledger: &Ledger,
         records: &HashMap<u64, Record>,
         pilots: &[Pilots],
     ) -> Result<Self> {
@@ -33,9 +34,8 @@ impl Words {
         if decks.is_empty() {
             return Ok(Self::default());
         }
-        let ledger = Ledger::read(tree)?;
         let patience_s = decks.last().map_or(60.0, |deck| deck.pull.patience_s());
-        let living = alive(tree, &ledger, Duration::from_secs_f64(patience_s));
+        let living = alive(tree, ledger, Duration::from_secs_f64(patience_s));
         let stopped = ledger.stopped();
         let why = match (&stopped, living.len()) {
             (Some(why), _) => why.clone(),
@@ -43,12 +43,12 @@ impl Words {
             (None, 0) => "no agent is at work".to_owned(),
             (None, _) => "for an agent".to_owned(),
         };
-        let hands = Hands::of(&ledger);
+        let hands = Hands::of(ledger);
         let (mut open, mut left) = (HashMap::new(), 0u64);
         for (unit, trials) in (0..).zip(deck::units(tree, &decks, 0, deck::total(&decks))?) {
             let dealt = deck::of_unit(&decks, unit).map_or(0, |deck| deck.seq);
-            // A changed plan may have dropped it. While agents work it may as well have ended just now.
-            if living.is_empty() && !hands.have(unit) {
+            // A changed plan has dropped it, or it has ended.
+            if !hands.have(unit) {
                 continue;
             }
             for trial in trials {
