@@ -36,6 +36,8 @@ mod pbs_truth;
 mod pbs_truth_ends;
 mod plan;
 mod pull;
+mod pull_clocks;
+mod pull_disks;
 mod pull_faults;
 mod pull_fire;
 mod pull_hold;

@@ -1,5 +1,5 @@
-//! What agents meet besides trials: killed while they lay a plan down, full disks, a results tree that is away
-//! for a while, clocks that jump, trials that take their agent with them.
+//! What agents meet besides trials: killed while they lay a plan down, taken for dead, trials that take their
+//! agent with them or leave something behind.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::kill::{Dice, in_own_mounts};
+use crate::kill::Dice;
 use crate::pull_fire::rounds;
 use crate::world::{PROGRAM, Ran, Started, World, wait_until};
 
 /// A plan of trials 0 to `n - 1` that run this shell code; `more` is further TOML.
-fn plan(code: &str, n: usize, more: &str) -> String {
+pub(crate) fn plan(code: &str, n: usize, more: &str) -> String {
     let (code, numbers) = (Value::from(code), (0..n).map(|i| i.to_string()).collect::<Vec<_>>());
     let numbers = numbers.join(", ");
     format!(
@@ -21,12 +21,13 @@ fn plan(code: &str, n: usize, more: &str) -> String {
     )
 }
 
-const SHORT: &str = "[pull]\nlease = 0.6\n";
+pub(crate) const SHORT: &str = "[pull]\nlease = 0.6\n";
 
 /// Each trial writes its number, and waits while there is a file `wait`.
-const SAYS: &str = "echo $HPCSWEEP_TRIAL >>$EVENTS; while [ -e $EVENTS.wait ]; do sleep 0.01; done";
+pub(crate) const SAYS: &str =
+    "echo $HPCSWEEP_TRIAL >>$EVENTS; while [ -e $EVENTS.wait ]; do sleep 0.01; done";
 
-fn world(plan: &str) -> World {
+pub(crate) fn world(plan: &str) -> World {
     let mut world = World::new();
     world.set("EVENTS", &world.text_path("events"));
     world.write("events", "");
@@ -34,12 +35,12 @@ fn world(plan: &str) -> World {
     world
 }
 
-fn start(world: &World, slots: &str) -> Started {
+pub(crate) fn start(world: &World, slots: &str) -> Started {
     world.start(&["worker", "--pull", "plan.toml", "--slots", slots])
 }
 
 /// How often each trial wrote its number.
-fn begun(world: &World) -> BTreeMap<u64, u32> {
+pub(crate) fn begun(world: &World) -> BTreeMap<u64, u32> {
     let mut counts = BTreeMap::new();
     for line in world.read("events").lines() {
         *counts.entry(line.parse().unwrap()).or_default() += 1;
@@ -47,12 +48,12 @@ fn begun(world: &World) -> BTreeMap<u64, u32> {
     counts
 }
 
-fn counts(world: &World) -> String {
+pub(crate) fn counts(world: &World) -> String {
     world.status()["counts"].to_string()
 }
 
 /// How many entries of a kind the ledger has.
-fn entries(world: &World, event: &str) -> usize {
+pub(crate) fn entries(world: &World, event: &str) -> usize {
     let word = format!("\"event\":\"{event}\"");
     let files = world.files("results/p/claims");
     files.iter().filter(|f| world.read(&format!("results/p/claims/{f}")).contains(&word)).count()
@@ -145,300 +146,6 @@ fn many_agents_take_over_the_plan_of_one_that_was_killed() {
         assert_eq!(begun(&world).len(), 200);
         assert!(begun(&world).values().sum::<u32>() <= 201, "{:?}", begun(&world));
     }
-}
-
-#[test]
-fn agents_wait_for_space_on_a_full_disk_and_lose_nothing() {
-    // The first trial fills the disk; its metrics and end have to wait until there is room again.
-    let code = "echo $HPCSWEEP_TRIAL >>$EVENTS
-        [ $HPCSWEEP_TRIAL != 0 ] || dd if=/dev/zero of=results/filler bs=1k count=5000 2>/dev/null
-        for i in $(seq 500); do echo '{\"loss\": 1}'; done >>$HPCSWEEP_METRICS; : >>filled";
-    let world = world(&plan(code, 4, SHORT));
-    fs::create_dir(world.path("results")).unwrap();
-    let script = format!(
-        "set -u; mount -t tmpfs -o size=1m none results || exit 90
-        '{PROGRAM}' worker --pull plan.toml --slots 1 2>first & first=$!
-        until [ -e filled ]; do sleep 0.01; done
-        until grep -q 'no space' first; do sleep 0.01; done
-        sleep 1.5 # more than the lease: a full disk takes no records, but signs of life
-        '{PROGRAM}' worker --pull results/p --slots 1 2>late; echo late: $?
-        cat events; rm results/filler; wait $first; echo first: $?
-        sed -n 's/.*\\(no space left\\|the results tree is back\\).*/\\1/p' first | uniq
-        cat results/p/claims/*/*.json | grep -c expire
-        '{PROGRAM}' collect --steps --format csv results/p | tail -n +2 | sort | uniq -c | tr -s ' '
-        '{PROGRAM}' collect --format jsonl results/p | grep -c '\"attempts\":1,'
-        '{PROGRAM}' status --json results/p | grep -o '\"counts\":[^}}]*}}'"
-    );
-    let Some(ran) = in_own_mounts(&world, &script) else { panic!("no mounts") };
-    let expected = "late: 4\n0\nfirst: 0\nno space left\nthe results tree is back\n0\n \
-        500 0,,1\n 500 1,,1\n 500 2,,1\n 500 3,,1\n4\n\"counts\":{\"done\":4}\n";
-    assert_eq!(ran.out, expected, "{}\n{}", ran.whole(), world.read("first"));
-    let begun: Vec<u32> = begun(&world).into_values().collect();
-    assert_eq!(begun, [1; 4]);
-}
-
-/// A library that refuses to write records while there is a file, as a quota does that is used up.
-const QUOTA: &str = r#"
-#define _GNU_SOURCE
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-ssize_t write(int fd, const void *bytes, size_t length) {
-    char name[64], path[4096] = "";
-    const char *over = getenv("QUOTA_IS_USED_UP");
-    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
-    if (over && access(over, F_OK) == 0 && readlink(name, path, sizeof path - 1) > 0
-        && strstr(path, "/agents/") && strstr(path, ".jsonl")) {
-        errno = EDQUOT;
-        return -1;
-    }
-    return syscall(SYS_write, fd, bytes, length);
-}
-"#;
-
-#[test]
-fn agents_wait_for_a_quota_as_for_a_full_disk() {
-    let world = world(&plan(SAYS, 4, SHORT));
-    world.write("quota.c", QUOTA);
-    world.call("cc", &["-shared", "-fPIC", "-O1", "-o", "quota.so", "quota.c"]).ok();
-    world.write("events.wait", "");
-    let mut command = world.command(PROGRAM);
-    command.args(["worker", "--pull", "plan.toml", "--slots", "1"]);
-    command.env("LD_PRELOAD", world.path("quota.so"));
-    command.env("QUOTA_IS_USED_UP", world.path("over"));
-    command.stderr(fs::File::create(world.path("said")).unwrap());
-    let mut agent = Started { child: command.spawn().unwrap() };
-    wait_until("it has begun", || begun(&world).len() == 1);
-    world.write("over", "");
-    fs::remove_file(world.path("events.wait")).unwrap();
-    wait_until("it says so", || world.read("said").contains("quota exceeded"));
-    assert_eq!(
-        (begun(&world).len(), counts(&world)),
-        (1, r#"{"queued":3,"running":1}"#.to_owned())
-    );
-    fs::remove_file(world.path("over")).unwrap();
-    assert_eq!(agent.child.wait().unwrap().code(), Some(0));
-    assert!(world.read("said").contains("the results tree is back"), "{}", world.read("said"));
-    assert_eq!(begun(&world).into_values().collect::<Vec<_>>(), [1; 4]);
-    assert_eq!(counts(&world), r#"{"done":4}"#);
-    assert_eq!((entries(&world, "expire"), world.column("attempts")), (0, vec!["1".to_owned(); 4]));
-}
-
-#[test]
-fn a_trial_that_cannot_write_to_a_full_disk_has_not_failed() {
-    // While the disk is full, trial 1 prints and fails of it.
-    let code = "echo $HPCSWEEP_TRIAL >>$EVENTS
-        [ $HPCSWEEP_TRIAL != 1 ] || until [ -e filled ]; do sleep 0.01; done
-        head -c 9000 /dev/zero && echo out || { : >failed; exit 1; }";
-    let world = world(&plan(code, 4, SHORT));
-    fs::create_dir(world.path("results")).unwrap();
-    let script = format!(
-        "set -u; mount -t tmpfs -o size=1m none results || exit 90
-        '{PROGRAM}' worker --pull plan.toml --slots 1 2>first & first=$!
-        until grep -q '^1' events; do sleep 0.01; done
-        dd if=/dev/zero of=results/filler bs=1k count=5000 2>/dev/null; : >filled
-        until [ -e failed ]; do sleep 0.01; done; until grep -q 'no space' first; do sleep 0.01; done
-        rm results/filler; wait $first; echo first: $?
-        '{PROGRAM}' status --json results/p | grep -o '\"counts\":[^}}]*}}'
-        '{PROGRAM}' logs 1 results/p | grep -ac out"
-    );
-    let Some(ran) = in_own_mounts(&world, &script) else { panic!("no mounts") };
-    let expected = "first: 0\n\"counts\":{\"done\":4}\n1\n";
-    assert_eq!(ran.out, expected, "{}\n{}", ran.whole(), world.read("first"));
-    assert_eq!(begun(&world).into_values().collect::<Vec<_>>(), [1, 2, 1, 1]);
-}
-
-#[test]
-fn a_trial_that_fills_the_disk_with_what_it_prints_takes_nothing_with_it() {
-    let code = "echo $HPCSWEEP_TRIAL >>$EVENTS
-        [ $HPCSWEEP_TRIAL != 1 ] || { : >filled; yes; }";
-    let world = world(&plan(code, 4, SHORT));
-    fs::create_dir(world.path("results")).unwrap();
-    let script = format!(
-        "set -u; mount -t tmpfs -o size=1m none results || exit 90
-        '{PROGRAM}' worker --pull plan.toml --slots 1 2>first & first=$!
-        until grep -q 'no space' first; do sleep 0.01; done
-        for log in results/p/agents/*/*.log; do : >$log; done; wait $first; echo first: $?
-        '{PROGRAM}' status --json results/p | grep -o '\"counts\":[^}}]*}}'"
-    );
-    let Some(ran) = in_own_mounts(&world, &script) else { panic!("no mounts") };
-    let expected = "first: 1\n\"counts\":{\"done\":3,\"failed\":1}\n";
-    assert_eq!(ran.out, expected, "{}\n{}", ran.whole(), world.read("first"));
-    assert_eq!(begun(&world).into_values().collect::<Vec<_>>(), [1; 4]);
-}
-
-#[test]
-fn a_tree_that_is_away_for_a_while_is_waited_for_and_not_made_anew() {
-    // Also where each trial has a folder of its own in it.
-    for folders in ["false", "true"] {
-        let more = format!("{SHORT}folders = {folders}\n");
-        let world = world(&plan(SAYS, 30, &more));
-        world.write("events.wait", "");
-        let agents = [start(&world, "1"), start(&world, "1")];
-        wait_until("both have begun", || begun(&world).len() == 2);
-        // For a moment, for about the lease, for long; trials end meanwhile.
-        for (round, millis) in [30, 600, 2000].into_iter().enumerate() {
-            fs::rename(world.path("results/p"), world.path("results/away")).unwrap();
-            fs::remove_file(world.path("events.wait")).unwrap();
-            let since = Instant::now();
-            let before = begun(&world).len();
-            while since.elapsed() < Duration::from_millis(millis) {
-                std::thread::sleep(Duration::from_millis(5));
-                // Enough has ended to see what becomes of it.
-                if begun(&world).len() >= before + 4 {
-                    world.write("events.wait", "");
-                }
-            }
-            world.write("events.wait", "");
-            assert!(!world.exists("results/p"), "made anew in round {round}");
-            fs::rename(world.path("results/away"), world.path("results/p")).unwrap();
-        }
-        fs::remove_file(world.path("events.wait")).unwrap();
-        for agent in agents {
-            let ran = agent.end(&world);
-            assert_eq!(ran.code, 0, "{}", ran.whole());
-            let last = ran.err.lines().rfind(|line| line.contains("tree"));
-            assert_eq!(last, Some("the results tree is back"), "{}", ran.whole());
-        }
-        assert_eq!(counts(&world), r#"{"done":30}"#);
-        assert_eq!(begun(&world).into_values().collect::<Vec<_>>(), [1; 30]);
-        assert_eq!(entries(&world, "expire"), 0);
-        assert_eq!(world.column("attempts"), ["1"; 30]);
-    }
-}
-
-#[test]
-fn a_tree_that_is_away_when_a_trial_begins_is_not_made_anew_by_its_folder() {
-    // The agent holds trials, and gives no sign of life for ten seconds.
-    let code = "echo $HPCSWEEP_TRIAL >>$EVENTS
-        if [ $HPCSWEEP_TRIAL = 40 ]; then while [ -e $EVENTS.wait ]; do sleep 0.01; done; fi";
-    let world = world(&plan(code, 200, "[pull]\nfolders = true\n"));
-    world.write("events.wait", "");
-    let agent = start(&world, "1");
-    wait_until("it has begun", || begun(&world).contains_key(&40));
-    fs::rename(world.path("results/p"), world.path("results/away")).unwrap();
-    fs::remove_file(world.path("events.wait")).unwrap();
-    std::thread::sleep(Duration::from_millis(700));
-    assert_eq!(world.files("results/p"), [""; 0]);
-    assert!(!world.exists("results/p"));
-    fs::rename(world.path("results/away"), world.path("results/p")).unwrap();
-    let ran = agent.end(&world);
-    assert_eq!(ran.code, 0, "{}", ran.whole());
-    assert_eq!(counts(&world), r#"{"done":200}"#);
-    assert_eq!(begun(&world).into_values().collect::<Vec<_>>(), [1; 200]);
-    assert_eq!(world.column("attempts"), ["1"; 200]);
-}
-
-/// A library that moves the wall clock by as many seconds as a file says, also where a file's times are set.
-const SHIM: &str = r#"
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/time.h>
-#include <time.h>
-#include <unistd.h>
-static long shift(void) {
-    char text[32] = "";
-    const char *name = getenv("CLOCK_SHIFT");
-    int fd = name ? open(name, O_RDONLY | O_CLOEXEC) : -1;
-    if (fd < 0) return 0;
-    if (read(fd, text, sizeof text - 1) < 0) text[0] = 0;
-    close(fd);
-    return atol(text);
-}
-int clock_gettime(clockid_t id, struct timespec *t) {
-    int got = syscall(SYS_clock_gettime, id, t);
-    if (got == 0 && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) t->tv_sec += shift();
-    return got;
-}
-int gettimeofday(struct timeval *t, void *zone) {
-    (void)zone;
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    t->tv_sec = now.tv_sec; t->tv_usec = now.tv_nsec / 1000;
-    return 0;
-}
-time_t time(time_t *t) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    if (t) *t = now.tv_sec;
-    return now.tv_sec;
-}
-int utimensat(int dir, const char *path, const struct timespec times[2], int flags) {
-    struct timespec own[2];
-    if (times && times[0].tv_nsec == UTIME_NOW && times[1].tv_nsec == UTIME_NOW) {
-        clock_gettime(CLOCK_REALTIME, &own[0]);
-        own[1] = own[0];
-        times = own;
-    }
-    return syscall(SYS_utimensat, dir, path, times, flags);
-}
-"#;
-
-#[test]
-fn clocks_that_jump_expire_nobody_and_lose_nothing() {
-    let world = world(&plan(SAYS, 24, SHORT));
-    world.write("shim.c", SHIM);
-    let made = world.call("cc", &["-shared", "-fPIC", "-O1", "-o", "shim.so", "shim.c"]);
-    made.ok();
-    world.write("events.wait", "");
-    world.write("shift", "86400");
-    let mut command = world.command(PROGRAM);
-    command.args(["worker", "--pull", "plan.toml", "--slots", "1"]);
-    command.env("LD_PRELOAD", world.path("shim.so")).env("CLOCK_SHIFT", world.path("shift"));
-    let shifted = Started { child: command.spawn().unwrap() };
-    wait_until("it has begun", || begun(&world).len() == 1);
-    let straight = start(&world, "1");
-    wait_until("both have begun", || begun(&world).len() == 2);
-    for shift in ["-86400", "0", "86400", "-3600", "86400"] {
-        // Aside: a reader must not find half a number.
-        world.write("shift.new", shift);
-        fs::rename(world.path("shift.new"), world.path("shift")).unwrap();
-        std::thread::sleep(Duration::from_millis(350));
-    }
-    fs::remove_file(world.path("events.wait")).unwrap();
-    for agent in [shifted, straight] {
-        let ran = agent.end(&world);
-        assert_eq!(ran.code, 0, "{}", ran.whole());
-    }
-    assert_eq!(counts(&world), r#"{"done":24}"#);
-    assert_eq!(begun(&world).into_values().collect::<Vec<_>>(), [1; 24]);
-    assert_eq!((entries(&world, "join"), entries(&world, "expire")), (2, 0));
-    // The library did move the clock of one of them.
-    let mut days: Vec<f64> = Vec::new();
-    for file in world.files("results/p/agents").iter().filter(|f| f.ends_with("jsonl")) {
-        let text = world.read(&format!("results/p/agents/{file}"));
-        let first: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
-        days.push((first["time"].as_f64().unwrap() / 86400.0).round());
-    }
-    assert_eq!((days[0] - days[1]).abs(), 1.0, "{days:?}");
-}
-
-#[test]
-fn a_killed_agent_with_a_clock_of_its_own_is_found_out() {
-    let world = world(&plan(SAYS, 6, SHORT));
-    world.write("shim.c", SHIM);
-    world.call("cc", &["-shared", "-fPIC", "-O1", "-o", "shim.so", "shim.c"]).ok();
-    world.write("events.wait", "");
-    world.write("shift", "86400");
-    let mut command = world.command(PROGRAM);
-    command.args(["worker", "--pull", "plan.toml", "--slots", "1"]);
-    command.env("LD_PRELOAD", world.path("shim.so")).env("CLOCK_SHIFT", world.path("shift"));
-    let shifted = Started { child: command.spawn().unwrap() };
-    wait_until("it has begun", || begun(&world).len() == 1);
-    shifted.signal(Signal::SIGKILL);
-    shifted.end(&world);
-    fs::remove_file(world.path("events.wait")).unwrap();
-    let ran = start(&world, "1").end(&world);
-    assert_eq!(ran.code, 0, "{}", ran.whole());
-    assert_eq!(counts(&world), r#"{"done":6}"#);
-    assert_eq!(begun(&world).into_values().sum::<u32>(), 7);
 }
 
 #[test]

@@ -1,0 +1,195 @@
+//! Agents whose results tree takes no more, because its disk is full or a quota used up, or is away for a while:
+//! they wait, lose nothing, and hold it against no trial.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use crate::kill::in_own_mounts;
+use crate::pull_faults::{SAYS, SHORT, begun, counts, entries, plan, start, world};
+use crate::world::{PROGRAM, Started, wait_until};
+
+#[test]
+fn agents_wait_for_space_on_a_full_disk_and_lose_nothing() {
+    // The first trial fills the disk; its metrics and end have to wait until there is room again.
+    let code = "echo $HPCSWEEP_TRIAL >>$EVENTS
+        [ $HPCSWEEP_TRIAL != 0 ] || dd if=/dev/zero of=results/filler bs=1k count=5000 2>/dev/null
+        for i in $(seq 500); do echo '{\"loss\": 1}'; done >>$HPCSWEEP_METRICS; : >>filled";
+    let world = world(&plan(code, 4, SHORT));
+    fs::create_dir(world.path("results")).unwrap();
+    let script = format!(
+        "set -u; mount -t tmpfs -o size=1m none results || exit 90
+        '{PROGRAM}' worker --pull plan.toml --slots 1 2>first & first=$!
+        until [ -e filled ]; do sleep 0.01; done
+        until grep -q 'no space' first; do sleep 0.01; done
+        # For longer than the lease: a full disk takes no records, but signs of life.
+        from=$(date +%s); until [ $(stat -c %Y results/p/agents/*/*.jsonl) -ge $((from + 2)) ]; do sleep 0.01; done
+        '{PROGRAM}' worker --pull results/p --slots 1 2>late; echo late: $?
+        cat events; rm results/filler; wait $first; echo first: $?
+        sed -n 's/.*\\(no space left\\|the results tree is back\\).*/\\1/p' first | uniq
+        cat results/p/claims/*/*.json | grep -c expire
+        '{PROGRAM}' collect --steps --format csv results/p | tail -n +2 | sort | uniq -c | tr -s ' '
+        '{PROGRAM}' collect --format jsonl results/p | grep -c '\"attempts\":1,'
+        '{PROGRAM}' status --json results/p | grep -o '\"counts\":[^}}]*}}'"
+    );
+    let Some(ran) = in_own_mounts(&world, &script) else { panic!("no mounts") };
+    let expected = "late: 4\n0\nfirst: 0\nno space left\nthe results tree is back\n0\n \
+        500 0,,1\n 500 1,,1\n 500 2,,1\n 500 3,,1\n4\n\"counts\":{\"done\":4}\n";
+    assert_eq!(ran.out, expected, "{}\n{}", ran.whole(), world.read("first"));
+    let begun: Vec<u32> = begun(&world).into_values().collect();
+    assert_eq!(begun, [1; 4]);
+}
+
+/// A library that refuses to write records while there is a file, as a quota does that is used up.
+const QUOTA: &str = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+ssize_t write(int fd, const void *bytes, size_t length) {
+    char name[64], path[4096] = "";
+    const char *over = getenv("QUOTA_IS_USED_UP");
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    if (over && access(over, F_OK) == 0 && readlink(name, path, sizeof path - 1) > 0
+        && strstr(path, "/agents/") && strstr(path, ".jsonl")) {
+        errno = EDQUOT;
+        return -1;
+    }
+    return syscall(SYS_write, fd, bytes, length);
+}
+"#;
+
+#[test]
+fn agents_wait_for_a_quota_as_for_a_full_disk() {
+    let world = world(&plan(SAYS, 4, SHORT));
+    world.write("quota.c", QUOTA);
+    world.call("cc", &["-shared", "-fPIC", "-O1", "-o", "quota.so", "quota.c"]).ok();
+    world.write("events.wait", "");
+    let mut command = world.command(PROGRAM);
+    command.args(["worker", "--pull", "plan.toml", "--slots", "1"]);
+    command.env("LD_PRELOAD", world.path("quota.so"));
+    command.env("QUOTA_IS_USED_UP", world.path("over"));
+    command.stderr(fs::File::create(world.path("said")).unwrap());
+    let mut agent = Started { child: command.spawn().unwrap() };
+    wait_until("it has begun", || begun(&world).len() == 1);
+    world.write("over", "");
+    fs::remove_file(world.path("events.wait")).unwrap();
+    wait_until("it says so", || world.read("said").contains("quota exceeded"));
+    assert_eq!(
+        (begun(&world).len(), counts(&world)),
+        (1, r#"{"queued":3,"running":1}"#.to_owned())
+    );
+    fs::remove_file(world.path("over")).unwrap();
+    assert_eq!(agent.child.wait().unwrap().code(), Some(0));
+    assert!(world.read("said").contains("the results tree is back"), "{}", world.read("said"));
+    assert_eq!(begun(&world).into_values().collect::<Vec<_>>(), [1; 4]);
+    assert_eq!(counts(&world), r#"{"done":4}"#);
+    assert_eq!((entries(&world, "expire"), world.column("attempts")), (0, vec!["1".to_owned(); 4]));
+}
+
+#[test]
+fn a_trial_that_cannot_write_to_a_full_disk_has_not_failed() {
+    // While the disk is full, trial 1 prints and fails of it.
+    let code = "echo $HPCSWEEP_TRIAL >>$EVENTS
+        [ $HPCSWEEP_TRIAL != 1 ] || until [ -e filled ]; do sleep 0.01; done
+        head -c 9000 /dev/zero && echo out || { : >failed; exit 1; }";
+    let world = world(&plan(code, 4, SHORT));
+    fs::create_dir(world.path("results")).unwrap();
+    let script = format!(
+        "set -u; mount -t tmpfs -o size=1m none results || exit 90
+        '{PROGRAM}' worker --pull plan.toml --slots 1 2>first & first=$!
+        until grep -q '^1' events; do sleep 0.01; done
+        dd if=/dev/zero of=results/filler bs=1k count=5000 2>/dev/null; : >filled
+        until [ -e failed ]; do sleep 0.01; done; until grep -q 'no space' first; do sleep 0.01; done
+        rm results/filler; wait $first; echo first: $?
+        '{PROGRAM}' status --json results/p | grep -o '\"counts\":[^}}]*}}'
+        '{PROGRAM}' logs 1 results/p | grep -ac out"
+    );
+    let Some(ran) = in_own_mounts(&world, &script) else { panic!("no mounts") };
+    let expected = "first: 0\n\"counts\":{\"done\":4}\n1\n";
+    assert_eq!(ran.out, expected, "{}\n{}", ran.whole(), world.read("first"));
+    assert_eq!(begun(&world).into_values().collect::<Vec<_>>(), [1, 2, 1, 1]);
+}
+
+#[test]
+fn a_trial_that_fills_the_disk_with_what_it_prints_takes_nothing_with_it() {
+    let code = "echo $HPCSWEEP_TRIAL >>$EVENTS
+        [ $HPCSWEEP_TRIAL != 1 ] || { : >filled; yes; }";
+    let world = world(&plan(code, 4, SHORT));
+    fs::create_dir(world.path("results")).unwrap();
+    let script = format!(
+        "set -u; mount -t tmpfs -o size=1m none results || exit 90
+        '{PROGRAM}' worker --pull plan.toml --slots 1 2>first & first=$!
+        until grep -q 'no space' first; do sleep 0.01; done
+        for log in results/p/agents/*/*.log; do : >$log; done; wait $first; echo first: $?
+        '{PROGRAM}' status --json results/p | grep -o '\"counts\":[^}}]*}}'"
+    );
+    let Some(ran) = in_own_mounts(&world, &script) else { panic!("no mounts") };
+    let expected = "first: 1\n\"counts\":{\"done\":3,\"failed\":1}\n";
+    assert_eq!(ran.out, expected, "{}\n{}", ran.whole(), world.read("first"));
+    assert_eq!(begun(&world).into_values().collect::<Vec<_>>(), [1; 4]);
+}
+
+#[test]
+fn a_tree_that_is_away_for_a_while_is_waited_for_and_not_made_anew() {
+    // Also where each trial has a folder of its own in it.
+    for folders in ["false", "true"] {
+        let more = format!("{SHORT}folders = {folders}\n");
+        let world = world(&plan(SAYS, 30, &more));
+        world.write("events.wait", "");
+        let agents = [start(&world, "1"), start(&world, "1")];
+        wait_until("both have begun", || begun(&world).len() == 2);
+        // For a moment, for about the lease, for long; trials end meanwhile.
+        for (round, millis) in [30, 600, 2000].into_iter().enumerate() {
+            fs::rename(world.path("results/p"), world.path("results/away")).unwrap();
+            fs::remove_file(world.path("events.wait")).unwrap();
+            let since = Instant::now();
+            let before = begun(&world).len();
+            while since.elapsed() < Duration::from_millis(millis) {
+                std::thread::sleep(Duration::from_millis(5));
+                // Enough has ended to see what becomes of it.
+                if begun(&world).len() >= before + 4 {
+                    world.write("events.wait", "");
+                }
+            }
+            world.write("events.wait", "");
+            assert!(!world.exists("results/p"), "made anew in round {round}");
+            fs::rename(world.path("results/away"), world.path("results/p")).unwrap();
+        }
+        fs::remove_file(world.path("events.wait")).unwrap();
+        for agent in agents {
+            let ran = agent.end(&world);
+            assert_eq!(ran.code, 0, "{}", ran.whole());
+            let last = ran.err.lines().rfind(|line| line.contains("tree"));
+            assert_eq!(last, Some("the results tree is back"), "{}", ran.whole());
+        }
+        assert_eq!(counts(&world), r#"{"done":30}"#);
+        assert_eq!(begun(&world).into_values().collect::<Vec<_>>(), [1; 30]);
+        assert_eq!(entries(&world, "expire"), 0);
+        assert_eq!(world.column("attempts"), ["1"; 30]);
+    }
+}
+
+#[test]
+fn a_tree_that_is_away_when_a_trial_begins_is_not_made_anew_by_its_folder() {
+    // The agent holds trials, and gives no sign of life for ten seconds.
+    let code = "echo $HPCSWEEP_TRIAL >>$EVENTS
+        if [ $HPCSWEEP_TRIAL = 40 ]; then while [ -e $EVENTS.wait ]; do sleep 0.01; done; fi";
+    let world = world(&plan(code, 200, "[pull]\nfolders = true\n"));
+    world.write("events.wait", "");
+    let agent = start(&world, "1");
+    wait_until("it has begun", || begun(&world).contains_key(&40));
+    fs::rename(world.path("results/p"), world.path("results/away")).unwrap();
+    fs::remove_file(world.path("events.wait")).unwrap();
+    std::thread::sleep(Duration::from_millis(700));
+    assert_eq!(world.files("results/p"), [""; 0]);
+    assert!(!world.exists("results/p"));
+    fs::rename(world.path("results/away"), world.path("results/p")).unwrap();
+    let ran = agent.end(&world);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
+    assert_eq!(counts(&world), r#"{"done":200}"#);
+    assert_eq!(begun(&world).into_values().collect::<Vec<_>>(), [1; 200]);
+    assert_eq!(world.column("attempts"), ["1"; 200]);
+}
