@@ -201,6 +201,13 @@ impl<T: FnMut(News<'_>)> Desk<T> {
     pub(super) fn win(&mut self, run: Run) {
         let (agent, nonce) = (self.claimer.name.clone(), self.claimer.nonce());
         let Run { trial, attempt, seq: begun } = run;
+        // It may wait for a disk that is full.
+        if self
+            .claimer
+            .is_about_to_say(|entry| matches!(entry, Entry::Won { trial: t, .. } if *t == trial))
+        {
+            return;
+        }
         self.claimer.say(Entry::Won { agent, nonce, trial, attempt, begun });
     }
 

@@ -345,6 +345,10 @@ fn an_idle_slot_runs_a_copy_of_what_takes_too_long() {
     assert_eq!(slow.end(&world).code, 0);
     assert_eq!(world.counts(), r#"{"done":8}"#);
     assert_eq!(world.read("events").lines().count(), 8);
+    // Who has won is said once.
+    let claims = world.files("results/p/claims");
+    let texts = claims.iter().map(|file| world.read(&format!("results/p/claims/{file}")));
+    assert_eq!(texts.filter(|text| text.contains(r#""event":"won""#)).count(), 1);
 }
 
 #[test]

@@ -80,6 +80,11 @@ impl Claimer {
         self.outbox.push_back(entry);
     }
 
+    /// Whether such an entry waits.
+    pub fn is_about_to_say(&self, such: impl Fn(&Entry) -> bool) -> bool {
+        self.outbox.iter().any(such)
+    }
+
     /// Writes the entries that wait, in order; what was recorded before is on its way to the disk first.
     ///
     /// # Errors
