@@ -8,11 +8,10 @@ use anyhow::Result;
 use nix::sys::signal::Signal;
 
 use super::claimer::{Claimer, Unit};
-use super::leaving::Leaving;
+use super::leaving::{Leaving, Time};
 use super::pace::{Breaker, Pace};
 use super::slot::Why;
 use super::verdict::Run;
-use crate::host::Vars;
 use crate::host::clock;
 use crate::tree::bundle::{Ended, Line};
 use crate::tree::deck;
@@ -74,32 +73,6 @@ pub(super) enum Heard {
 pub(super) struct Later {
     pub at: Instant,
     pub unit: Unit,
-}
-
-/// When an agent's time is over, and how long what runs may take to end.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Time {
-    /// When the agent began.
-    pub began: Instant,
-    /// The end of the allocation.
-    pub until: Option<Instant>,
-    /// How long after a signal what runs is waited for.
-    pub grace: Duration,
-}
-
-impl Time {
-    /// As the scheduler says, else what is left of a time that a person gave.
-    pub(super) fn of(vars: &Vars, left_s: Option<f64>) -> Self {
-        let end = vars.get("SLURM_JOB_END_TIME").and_then(|t| t.parse::<f64>().ok());
-        let left = end.map(|end| end - clock::now()).or(left_s);
-        let until = left.map(|s| Instant::now() + Duration::from_secs_f64(s.clamp(0.0, 1e9)));
-        let grace = match (vars.contains_key("SLURM_JOB_ID"), vars.contains_key("PBS_JOBID")) {
-            (true, _) => 18,
-            (false, true) => 8,
-            _ => 30,
-        };
-        Self { began: Instant::now(), until, grace: Duration::from_secs(grace) }
-    }
 }
 
 /// See the module.
