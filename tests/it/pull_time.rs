@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-/// Agents whose trials have about a second before their time is over.
+/// Agents whose trials have about three seconds before their time is over.
 fn cut_off(world: &World, times: usize) {
     for _ in 0..times {
-        world.run(&["worker", "--pull", "plan.toml", "--slots", "1", "--time-left", "16s"]);
+        world.run(&["worker", "--pull", "plan.toml", "--slots", "1", "--time-left", "18s"]);
     }
 }
 
