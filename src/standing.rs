@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::plan::OnFailure;
 use crate::scheduler::{Element, End, State as Word};
-use crate::tree::records::{Attempt, Outcome, Record};
+use crate::tree::records::{Attempt, Break, Outcome, Record};
 use crate::tree::table::Row;
 
 /// The state of a trial.
@@ -90,8 +90,8 @@ pub fn of(rows: &[Row], records: &HashMap<u64, Record>, witness: &Witness<'_>) -
     let mut all: Vec<Standing> = Vec::with_capacity(rows.len());
     let mut place: HashMap<u64, usize> = HashMap::new();
     for (i, row) in rows.iter().enumerate() {
-        let before = row.after.and_then(|id| place.get(&id)).map(|&i| all[i].state.clone());
-        let standing = one(row.id, records.get(&row.id), before.as_ref(), witness);
+        let before = row.after.and_then(|id| Some((id, &all[*place.get(&id)?].state)));
+        let standing = one(row.id, records.get(&row.id), before, witness);
         place.insert(row.id, i);
         all.push(standing);
     }
@@ -110,7 +110,7 @@ pub fn counts(all: &[Standing]) -> BTreeMap<State, u64> {
 fn one(
     trial: u64,
     record: Option<&Record>,
-    before: Option<&State>,
+    before: Option<(u64, &State)>,
     witness: &Witness<'_>,
 ) -> Standing {
     let say = |state, reason: &str| Standing { state, reason: reason.to_owned() };
@@ -162,7 +162,9 @@ fn one(
         Some(Word::Other(word)) => return say(State::Other(word.clone()), ""),
         _ => {}
     }
-    let stopped = witness.on_failure == OnFailure::Stop && before.is_some_and(State::is_bad);
+    let stopped = before
+        .filter(|(_, state)| witness.on_failure == OnFailure::Stop && state.is_bad())
+        .map(|(before, state)| (state, broken(state).reason(before)));
     if attempt.is_some() {
         return match word {
             Some(Word::Ended(End::Unrun, _)) => say(State::Lost, "it began, and left no end"),
@@ -182,27 +184,38 @@ fn one(
             None => say(State::Lost, "it began, and the scheduler no longer knows it"),
         };
     }
-    match word {
-        Some(Word::Ended(End::Cancelled | End::Unrun, _)) if stopped => {
-            say(State::Skipped, "its chain stopped")
-        }
-        Some(Word::Ended(End::Cancelled | End::Unrun, word)) => {
+    match (word, stopped) {
+        (Some(Word::Ended(End::Cancelled | End::Unrun, word)), None) => {
             let why = if word == "CANCELLED" { "cancelled before it began" } else { word };
             say(State::Cancelled, why)
         }
-        _ if stopped => {
-            // Run here, what only was interrupted goes on with the next `submit`.
-            let resumes = !(witness.submitted)(trial)
-                && before.is_some_and(|b| matches!(b, State::Interrupted | State::Lost));
-            if resumes { say(State::Pending, "") } else { say(State::Skipped, "its chain stopped") }
+        // Run here, what only was interrupted goes on with the next `submit`.
+        (_, Some((State::Interrupted | State::Lost, _))) if !(witness.submitted)(trial) => {
+            say(State::Pending, "")
         }
-        Some(Word::Ended(_, word)) => {
+        (_, Some((_, why))) => say(State::Skipped, &why),
+        (Some(Word::Ended(_, word)), None) => {
             say(State::Failed, &format!("the scheduler says {word}, and nothing was recorded"))
         }
-        Some(_) => say(State::Lost, "the scheduler says COMPLETED, but nothing was recorded"),
-        None if !(witness.submitted)(trial) => say(State::Pending, ""),
-        None if !witness.asked => say(State::Queued, "the scheduler was not asked"),
-        None => say(State::Lost, "the scheduler no longer knows it"),
+        (Some(_), None) => {
+            say(State::Lost, "the scheduler says COMPLETED, but nothing was recorded")
+        }
+        (None, None) if !(witness.submitted)(trial) => say(State::Pending, ""),
+        (None, None) if !witness.asked => say(State::Queued, "the scheduler was not asked"),
+        (None, None) => say(State::Lost, "the scheduler no longer knows it"),
+    }
+}
+
+/// What became of a trial that ended without success, for those behind it.
+fn broken(state: &State) -> Break {
+    match state {
+        State::Failed => Break::Ended(Outcome::Failed),
+        State::Timeout => Break::Ended(Outcome::Timeout),
+        State::Interrupted => Break::Ended(Outcome::Interrupted),
+        State::Skipped => Break::Skipped,
+        State::Lost => Break::NoEnd,
+        State::Doubtful => Break::Doubtful,
+        _ => Break::Unrun,
     }
 }
 
@@ -370,7 +383,13 @@ mod tests {
                 executor: false,
                 on_failure,
             };
-            let counts = counts(&of(&rows, &records, &witness));
+            let all = of(&rows, &records, &witness);
+            let stopped = ["trial 0 failed", "trial 1 was skipped"];
+            for (standing, why) in all[1..].iter().zip(stopped) {
+                let why = format!("its chain stopped: {why}");
+                assert!(standing.state != State::Skipped || standing.reason == why, "{standing:?}");
+            }
+            let counts = counts(&all);
             counts.iter().map(|(s, n)| format!("{} {n}", s.word())).collect::<Vec<_>>()
         };
         assert_eq!(count(OnFailure::Stop), ["failed 1", "skipped 2"]);

@@ -16,7 +16,7 @@ use crate::plan::OnFailure;
 use crate::tree::bundle::Line;
 use crate::tree::deck;
 use crate::tree::ledger::Entry;
-use crate::tree::records::Outcome;
+use crate::tree::records::{Break, Outcome};
 
 /// The longest pause before a trial is tried again, seconds.
 const LONGEST_BACKOFF_S: f64 = 60.0;
@@ -67,8 +67,8 @@ impl<T: FnMut(News<'_>)> Desk<T> {
                 }
                 Some(Outcome::Done) => {}
                 Some(_) if self.claimer.on_failure() == OnFailure::Continue => {}
-                Some(_) => {
-                    self.skip(&unit, before)?;
+                Some(outcome) => {
+                    self.skip(&unit, &Break::Ended(outcome).reason(before))?;
                     return Ok(Opened::Passed);
                 }
             }
@@ -246,7 +246,8 @@ impl<T: FnMut(News<'_>)> Desk<T> {
             return Ok(());
         }
         if state != Some(Outcome::Done) && self.claimer.on_failure() == OnFailure::Stop {
-            self.skip(&unit, trial)?;
+            let what = state.map_or(Break::NoEnd, Break::Ended);
+            self.skip(&unit, &what.reason(trial))?;
         } else if self.leaving.is_some() {
             self.claimer.give_back(vec![unit.piece()]);
         } else {
@@ -257,10 +258,9 @@ impl<T: FnMut(News<'_>)> Desk<T> {
     }
 
     /// Records that the rest of a chain is not run.
-    fn skip(&mut self, unit: &Unit, before: u64) -> Result<()> {
+    fn skip(&mut self, unit: &Unit, why: &str) -> Result<()> {
         for row in &unit.rows {
-            let reason = format!("its chain stopped: trial {before} did not end well");
-            let (trial, time) = (row.id, clock::now());
+            let (trial, time, reason) = (row.id, clock::now(), why.to_owned());
             let seq = self.claimer.ledger.seq;
             self.claimer.bundle.push(&Line::Skip { trial, time, seq, reason })?;
         }

@@ -21,6 +21,38 @@ pub enum Outcome {
     Interrupted,
 }
 
+/// What became of a trial whose chain does not go on behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Break {
+    /// It ended without success.
+    Ended(Outcome),
+    /// It was skipped itself.
+    Skipped,
+    /// It has not begun.
+    Unrun,
+    /// It began, and left no end.
+    NoEnd,
+    /// Its record says done; the scheduler says otherwise.
+    Doubtful,
+}
+
+impl Break {
+    /// Why the trials behind `trial` in its chain are skipped, whoever says so.
+    pub fn reason(self, trial: u64) -> String {
+        let what = match self {
+            Self::Ended(Outcome::Done) => "is done",
+            Self::Ended(Outcome::Failed) => "failed",
+            Self::Ended(Outcome::Timeout) => "ran into its walltime",
+            Self::Ended(Outcome::Interrupted) => "was interrupted",
+            Self::Skipped => "was skipped",
+            Self::Unrun => "has not run",
+            Self::NoEnd => "left no end",
+            Self::Doubtful => "is doubtful",
+        };
+        format!("its chain stopped: trial {trial} {what}")
+    }
+}
+
 /// The place and environment of an attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Start {

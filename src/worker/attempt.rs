@@ -22,6 +22,9 @@ use crate::host::{clock, disk, process};
 use crate::rank;
 use crate::tree::records::{End, Event, Outcome, Start};
 
+/// Why a program may have failed that says nothing itself.
+const NO_ROOM: &str = "the disk of the results was full when it ended";
+
 /// How an attempt ended, for the one who decides what follows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
@@ -174,6 +177,9 @@ pub fn run(
         output::write_line(&log, "hpcsweep: ", complaints);
     }
     let reason = reason.or(complaints);
+    // Asked before the end is written, which waits for room.
+    let no_room = || state == Outcome::Failed && disk::is_full(job.tree.dir());
+    let reason = reason.or_else(|| no_room().then(|| NO_ROOM.to_owned()));
     let end = End {
         trial,
         attempt: number,

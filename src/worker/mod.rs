@@ -33,7 +33,7 @@ use crate::host::signal::Signals;
 use crate::host::{Vars, clock, disk, vars};
 use crate::plan::{OnFailure, Resources};
 use crate::rank;
-use crate::tree::records::{self, Event, Outcome, Record};
+use crate::tree::records::{self, Break, Event, Outcome, Record};
 use crate::tree::table::{self, Head, Row};
 use crate::tree::{Tree, waves};
 use crate::words;
@@ -238,18 +238,16 @@ fn why_gate_is_closed(job: &Job) -> Result<Option<String>> {
         let (record, _) = records::of_trial(&job.tree, before)?;
         let what = match record.outcome() {
             Some(Outcome::Done) => return Ok(None),
-            Some(Outcome::Failed) => "failed",
-            Some(Outcome::Timeout) => "ran into its walltime",
-            Some(Outcome::Interrupted) => "was interrupted",
-            None if record.skipped.is_some() => "was skipped",
+            Some(outcome) => Break::Ended(outcome),
+            None if record.skipped.is_some() => Break::Skipped,
             None if since.elapsed() <= Duration::from_secs(3) => {
                 std::thread::sleep(Duration::from_millis(200));
                 continue;
             }
-            None if record.attempts.is_empty() => "has not run",
-            None => "left no end",
+            None if record.attempts.is_empty() => Break::Unrun,
+            None => Break::NoEnd,
         };
-        return Ok(Some(format!("its chain stopped: trial {before} {what}")));
+        return Ok(Some(what.reason(before)));
     }
 }
 

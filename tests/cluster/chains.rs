@@ -73,7 +73,7 @@ fn a_failure_stops_the_rest_of_its_own_chain_only() {
         let done = "done".to_owned();
         let mut expected = vec![done; 9];
         expected[4] = "failed: exit code 3".into();
-        expected[5] = "skipped: its chain stopped".into();
+        expected[5] = "skipped: its chain stopped: trial 4 failed".into();
         assert_eq!(status.standings(), expected);
         assert_eq!(status.code, 1);
         assert_eq!(world.lines("ran"), ["0", "1", "2", "3", "4", "6", "7", "8"]);
@@ -155,8 +155,14 @@ fn what_the_scheduler_has_forgotten_stays_as_it_was() {
         "[defaults]\ntask_id = \"c{{ chain }}\"\n[grid]\nchain = [0, 1, 2]\nstep = [0, 1]",
     );
     world.submit().ok();
-    let expected =
-        ["failed: exit code 5", "skipped: its chain stopped", "done", "done", "done", "done"];
+    let expected = [
+        "failed: exit code 5",
+        "skipped: its chain stopped: trial 0 failed",
+        "done",
+        "done",
+        "done",
+        "done",
+    ];
     assert_eq!(world.finished().standings(), expected);
     world.forgotten();
     assert_eq!(world.status().standings(), expected);

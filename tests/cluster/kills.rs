@@ -50,7 +50,7 @@ fn a_job_cancelled_before_it_began_is_interrupted() {
     let status = world.finished();
     assert_eq!(
         status.standings(),
-        ["cancelled: cancelled before it began", "skipped: its chain stopped"]
+        ["cancelled: cancelled before it began", "skipped: its chain stopped: trial 0 has not run"]
     );
     assert_eq!(world.read("ran"), "");
 }

@@ -439,6 +439,25 @@ fn a_disk_that_fills_up_under_way_loses_no_result() {
     assert_eq!(world.read("ran"), "0\n1\n");
 }
 
+#[test]
+fn a_trial_that_fails_on_a_full_disk_says_so() {
+    let world = World::new();
+    fs::create_dir(world.path("results")).unwrap();
+    // The record has room in its last block.
+    let code = "dd if=/dev/zero of=results/filler bs=1k count=1000 2>/dev/null
+        head -c 9000 /dev/zero";
+    world.write("plan.toml", &shell(code, ""));
+    let script = format!(
+        "set -u; mount -t tmpfs -o size=256k none results || exit 90
+        '{PROGRAM}' submit plan.toml --local -q; echo first: $?
+        rm results/filler
+        '{PROGRAM}' status --json | grep -o '\"reason\":\"[^\"]*\"'"
+    );
+    let Some(ran) = in_own_mounts(&world, &script) else { panic!("no mounts") };
+    let reason = "\"reason\":\"exit code 1: the disk of the results was full when it ended\"";
+    assert_eq!(ran.out, format!("first: 1\n{reason}\n"), "{}", ran.whole());
+}
+
 /// A Slurm that keeps what it was given in a file: `id|name` a line.
 fn remembering_slurm() -> World {
     let world = crate::scripts::slurm();

@@ -153,9 +153,11 @@ exit code 2
     assert_eq!(ran.whole(), "s: cancelled 3 trials: 0[1].pbshead\nexit code 0\n");
     (0..6).for_each(|trial| go(&pbs, trial));
     pbs.wait_idle();
-    let stopped = "skipped: its chain stopped";
     let cancelled = "cancelled: it ended before it began";
-    assert_eq!(pbs.standings(), ["done", "done", "done", cancelled, stopped, stopped]);
+    let stopped = ["has not run", "was skipped"];
+    let [fifth, last] =
+        [0, 1].map(|i| format!("skipped: its chain stopped: trial {} {}", 3 + i, stopped[i]));
+    assert_eq!(pbs.standings(), ["done", "done", "done", cancelled, &fifth, &last]);
 }
 
 #[test]
