@@ -22,8 +22,8 @@
 # The element finds its trial by its index; what it runs is in the sweep's folder, not here.
 # srun does not take --cpus-per-task from the job by itself (Slurm 22.05 and newer).
 export SRUN_CPUS_PER_TASK=3
-# Slurm's PMIx can let a rank out of MPI_Init too early (its "mixed" fence), which kills a rank that is late.
-export SLURM_PMIX_FENCE=${SLURM_PMIX_FENCE:-tree}
+# Slurm's PMIx lets ranks leave a fence too early when it goes by its tree: they kill a rank that is still in MPI_Init.
+export SLURM_PMIX_FENCE=${SLURM_PMIX_FENCE:-ring}
 srun --kill-on-bad-exit=1 /opt/hpcsweep/bin/hpcsweep worker --sweep /shared/ada/results/demo --wave 1 --first 0 --count 4 --gate
 code=$?
 # The job's own output is kept only when there is any.
