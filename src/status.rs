@@ -132,7 +132,7 @@ pub fn of(
         }
     };
     let executor = lock::is_held(&tree);
-    let pilots = pilots::read(&given, &elements);
+    let pilots = pilots::read(&given, &elements, &ledger);
     let agents = agents::Words::read(&tree, &ledger, &records, &pilots)?;
     let witness = match agents.seen.is_empty() {
         true => witness,

@@ -99,7 +99,8 @@ pub fn run(
         let asked = words::count(u64::from(deck.cores), "core");
         tell(News::Note(&format!("a trial asks for {asked}, and this agent has {own} for it")));
     }
-    let slots = Slot::all(&claimer, &bounds.devices, vars, &host, job.as_ref())?;
+    let of_slot = bind::vars_of_slot(deck, vars);
+    let slots = Slot::all(&claimer, &bounds.devices, &of_slot, &host, job.as_ref())?;
     let time = Time::of(vars, options.time_left_s);
     let desk = Desk::new(claimer, time, options.may_go, tell);
     let mut agent = Agent {

@@ -1,4 +1,5 @@
-//! Which cores and devices an agent has, and how they are dealt out to its slots. Two slots never share one.
+//! Which cores and devices an agent has, and how they are dealt out to its slots. Two slots never share one, and no core
+//! is bound that may be another job's.
 
 use anyhow::Result;
 
@@ -38,8 +39,20 @@ pub fn find(deck: &Deck, asked: Option<u32>, vars: &Vars) -> Result<Bounds> {
     if deck.gpus > 0 {
         slots = slots.min(devices.len() as u32);
     }
-    let cores = if deck.pull.bind { cores } else { Vec::new() };
+    // A job that sees more cores than it was granted cannot tell which are its own, and others would choose the same.
+    let are_own = granted(vars).is_none_or(|granted| cores.len() as u32 <= granted);
+    let cores = if deck.pull.bind && are_own { cores } else { Vec::new() };
     Ok(Bounds { slots, is_asked: asked.is_some(), cores, devices })
+}
+
+/// The variables of a slot: PBS counts all cores of the job as threads of one program, and a slot has those of a trial.
+pub fn vars_of_slot(deck: &Deck, vars: &Vars) -> Vars {
+    let mut vars = vars.clone();
+    let threads = vars.get("OMP_NUM_THREADS");
+    if vars.contains_key("PBS_JOBID") && threads.is_some() && threads == vars.get("NCPUS") {
+        vars.insert("OMP_NUM_THREADS".to_owned(), deck.cores.max(1).to_string());
+    }
+    vars
 }
 
 /// Cores of this host that a scheduler has granted to the job at hand.

@@ -39,7 +39,7 @@ impl Words {
         let stopped = ledger.stopped();
         let why = match (&stopped, living.len()) {
             (Some(why), _) => why.clone(),
-            (None, 0) if !pilots.is_empty() => "for a pilot job".to_owned(),
+            (None, 0) if pilots.iter().any(Pilots::will_work) => "for a pilot job".to_owned(),
             (None, 0) => "no agent is at work".to_owned(),
             (None, _) => "for an agent".to_owned(),
         };
@@ -71,7 +71,7 @@ impl Words {
         }
         let mut seen: Vec<String> = match living.len() {
             _ if left == 0 => Vec::new(),
-            0 if stopped.is_some() || pilots.is_empty() => vec![why],
+            0 if stopped.is_some() || !pilots.iter().any(Pilots::will_work) => vec![why],
             0 => Vec::new(),
             n => {
                 let agents = format!("{} at work", words::count(n as u64, "agent"));

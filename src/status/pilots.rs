@@ -6,9 +6,10 @@ use anyhow::Result;
 
 use super::{ask_pbs, ask_scheduler};
 use crate::scheduler::calls::Calls;
-use crate::scheduler::{Elements, State as Word};
+use crate::scheduler::{Elements, State as Word, pbs};
 use crate::tree::Tree;
 use crate::tree::journal::Journal;
+use crate::tree::ledger::{Gone, Ledger};
 use crate::tree::waves::{self, Wave};
 
 /// The pilots of one array that have not ended.
@@ -24,12 +25,21 @@ pub struct Pilots {
     pub held: u64,
     /// Agents that run, or of which the scheduler says what is not known here.
     pub running: u64,
+    /// Agents that have left, in jobs that the scheduler has not seen end: PBS goes on calling a deleted job running
+    /// until its grace is over.
+    pub leaving: u64,
 }
 
 impl Pilots {
+    /// Whether any of them will take trials.
+    pub fn will_work(&self) -> bool {
+        self.queued + self.running > 0
+    }
+
     /// In words.
     pub fn words(&self) -> String {
-        let parts = [(self.running, "running"), (self.queued, "queued")];
+        let parts =
+            [(self.running, "running"), (self.queued, "queued"), (self.leaving, "about to end")];
         let said = parts.iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}"));
         format!("pilot job {}: {}", self.job, said.collect::<Vec<_>>().join(", "))
     }
@@ -61,26 +71,41 @@ pub(super) fn given(waves: &[Wave], journal: &Journal) -> Vec<Given> {
         .collect()
 }
 
-/// What the scheduler's answer says of them.
-pub(super) fn read(given: &[Given], elements: &HashMap<String, Elements>) -> Vec<Pilots> {
+/// What the scheduler's answer says of them, and their own word that they have left.
+pub(super) fn read(
+    given: &[Given],
+    elements: &HashMap<String, Elements>,
+    ledger: &Ledger,
+) -> Vec<Pilots> {
     let one = |given: &Given| {
         let (array, job) = (given.array, given.job.clone());
-        let mut pilots = Pilots { array, job, queued: 0, held: 0, running: 0 };
+        let mut pilots = Pilots { array, job, queued: 0, held: 0, running: 0, leaving: 0 };
         let known = elements.get(&given.job)?;
-        for element in (0..given.count).filter_map(|index| known.get(index)) {
+        for (index, element) in
+            (0..given.count).filter_map(|index| Some((index, known.get(index)?)))
+        {
             match element.state {
                 Word::Queued(_) => {
                     pilots.queued += 1;
                     let is_held = element.reason == "held" || element.reason.starts_with("JobHeld");
                     pilots.held += u64::from(is_held);
                 }
+                Word::Running(_) if has_left(ledger, &given.job, index) => pilots.leaving += 1,
                 Word::Running(_) | Word::Other(_) => pilots.running += 1,
                 Word::Completed | Word::Ended(..) => {}
             }
         }
-        (pilots.queued + pilots.running > 0).then_some(pilots)
+        (pilots.queued + pilots.running + pilots.leaving > 0).then_some(pilots)
     };
     given.iter().filter_map(one).collect()
+}
+
+/// Whether the agent of a pilot has left by itself. One that was taken for dead may wake and go on.
+fn has_left(ledger: &Ledger, job: &str, index: u64) -> bool {
+    let id = if job.contains("[]") { pbs::element(job, index) } else { format!("{job}_{index}") };
+    let of_it = || ledger.agents.values().filter(|agent| agent.job.as_ref() == Some(&id));
+    of_it().all(|agent| agent.gone.is_some())
+        && of_it().any(|agent| matches!(agent.gone, Some(Gone::Left(_))))
 }
 
 /// Asks the scheduler for the pilots of a sweep; `None` where it does not answer. Nobody is asked where
@@ -88,7 +113,12 @@ pub(super) fn read(given: &[Given], elements: &HashMap<String, Elements>) -> Vec
 ///
 /// # Errors
 /// When the tree cannot be read.
-pub fn ask(tree: &Tree, journal: &Journal, calls: &mut Calls) -> Result<Option<Vec<Pilots>>> {
+pub fn ask(
+    tree: &Tree,
+    journal: &Journal,
+    ledger: &Ledger,
+    calls: &mut Calls,
+) -> Result<Option<Vec<Pilots>>> {
     let given = given(&waves::read(tree)?, journal);
     if given.is_empty() {
         return Ok(Some(Vec::new()));
@@ -101,5 +131,5 @@ pub fn ask(tree: &Tree, journal: &Journal, calls: &mut Calls) -> Result<Option<V
         let jobs: Vec<String> = given.iter().map(|given| given.job.clone()).collect();
         ask_scheduler(calls, &jobs, journal, &elements, remembers)
     };
-    Ok(is_sure.then(|| read(&given, &elements)))
+    Ok(is_sure.then(|| read(&given, &elements, ledger)))
 }

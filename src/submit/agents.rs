@@ -50,7 +50,7 @@ pub(super) fn control(
     }
     let journal = Journal::read(tree)?;
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
-    let alive = pilots::ask(tree, &journal, &mut calls)?.ok_or_else(|| {
+    let alive = pilots::ask(tree, &journal, &ledger, &mut calls)?.ok_or_else(|| {
         Fault::scheduler("cannot tell which pilots of this sweep wait or run").hint("try again")
     })?;
     let is_held = ledger.held.is_some();
@@ -61,7 +61,7 @@ pub(super) fn control(
     let mut done = Done::default();
     for pilots in &alive {
         let n = match wish {
-            Wish::Cancel => pilots.queued + pilots.running,
+            Wish::Cancel => pilots.queued + pilots.running + pilots.leaving,
             Wish::Hold => pilots.queued - pilots.held,
             Wish::Release => pilots.held,
         };

@@ -204,11 +204,14 @@ pub fn submit(
     if report.open > 0 && report.held.is_none() {
         deal::go_on(&run.tree)?;
         report.was_halted = was_halted;
-        let alive = pilots::ask(&run.tree, &run.journal, &mut run.calls)?;
+        // Those that have left meanwhile will take nothing.
+        let ledger = Ledger::read(&run.tree)?;
+        let alive = pilots::ask(&run.tree, &run.journal, &ledger, &mut run.calls)?;
         report.there = alive.ok_or_else(|| {
             Fault::scheduler("cannot tell whether pilots of this sweep wait or run")
                 .hint("no pilot was submitted; run the same command again")
         })?;
+        report.there.retain(Pilots::will_work);
         if let Some((array, job)) = found
             && report.there.iter().any(|there| there.array == array.array)
         {

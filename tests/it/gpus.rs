@@ -40,6 +40,11 @@ fn with(devices: &str) -> World {
 
 /// Idle GPUs, all the same.
 pub(crate) fn idle(count: u32) -> World {
+    with(&idle_devices(count))
+}
+
+/// What NVML would tell of them.
+pub(crate) fn idle_devices(count: u32) -> String {
     let device = |n| {
         format!(
             r#"{{"index": {n}, "uuid": "GPU-{n}", "name": "NVIDIA T4", "memory_total": 1073741824,
@@ -47,7 +52,7 @@ pub(crate) fn idle(count: u32) -> World {
         )
     };
     let all: Vec<String> = (0..count).map(device).collect();
-    with(&format!(r#"{{"devices": [{}]}}"#, all.join(",")))
+    format!(r#"{{"devices": [{}]}}"#, all.join(","))
 }
 
 #[test]

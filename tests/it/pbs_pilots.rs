@@ -3,6 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::json;
+
+use crate::gpus::idle_devices;
 use crate::local::shell;
 use crate::pbs_once::{check, pbs, wrap};
 use crate::pbs_server::Pbs;
@@ -247,6 +250,60 @@ fn a_pilot_that_was_deleted_leaves_its_trials_to_the_others() {
     assert_eq!(pbs.standings(), ["done"; 6]);
     // One of them began twice.
     assert_eq!(pbs.world.read("events").lines().count(), 7);
+}
+
+#[test]
+fn pilots_that_have_left_keep_no_others_away() {
+    let mut pbs = pbs();
+    pbs.set("kill_delay", 1000);
+    pbs.set("sees_ends_late", true);
+    pbs.submit(&plan(4, WAITS, ""), &["--pull", "--slots", "1"]).ok();
+    wait_until("it is at it", || pbs.world.read("events").lines().count() == 1);
+    pbs.world.call("qdel", &["0[].pbshead"]);
+    wait_until("it has left", || pbs.standings() == ["queued: no agent is at work"; 4]);
+    let status = pbs.world.run(&["status"]);
+    let seen = "seen by: qstat; no agent is at work; pilot job 0[].pbshead: 1 about to end\n";
+    assert!(status.out.contains(seen), "{}", status.whole());
+    pbs.world.write("events.go", "");
+    let ran = pbs.again(&["--pull", "--slots", "1"]);
+    assert!(ran.err.starts_with("array 2: 1 pilot as job 1[].pbshead\n"), "{}", ran.whole());
+    wait_until("all is done", || pbs.standings() == ["done"; 4]);
+    assert_eq!(pbs.jobs()["0[0].pbshead"]["job_state"], "R");
+}
+
+#[test]
+fn pilots_on_one_host_share_no_device_and_bind_no_core_that_is_not_theirs() {
+    let mut pbs = pbs();
+    let host = json!({"name": "n1", "ncpus": 4, "ngpus": 2});
+    pbs.set("hosts", json!([host]));
+    pbs.world.write("nvml.json", &idle_devices(2));
+    pbs.world.set("HPCSWEEP_NVML_FILE", &pbs.world.text_path("nvml.json"));
+    let both = "echo $CUDA_VISIBLE_DEVICES >>$EVENTS.devices; grep Cpus_allowed_list /proc/self/status >>$EVENTS.cores; \
+                until [ $(cat $EVENTS.devices | wc -l) -ge 2 ]; do sleep 0.01; done";
+    let rest = "[resources]\ngpus_per_rank = 1\n";
+    let asked = ["--pull", "--workers", "2", "--slots", "1"];
+    pbs.submit(&plan(2, both, rest), &asked).ok();
+    check(&pbs, 2);
+    let read = |name: &str| -> BTreeSet<String> {
+        pbs.world.read(name).lines().map(str::to_owned).collect()
+    };
+    assert_eq!(read("events.devices").into_iter().collect::<Vec<_>>(), ["GPU-0", "GPU-1"]);
+    // All that the host has, if that is more than the one core of the job: which one is it?
+    let own = std::fs::read_to_string("/proc/self/status").unwrap();
+    let own = own.lines().find(|line| line.starts_with("Cpus_allowed_list")).unwrap();
+    assert_eq!(read("events.cores").into_iter().collect::<Vec<_>>(), [own]);
+}
+
+#[test]
+fn a_slot_has_the_threads_of_a_trial_not_those_of_the_pilot() {
+    let pbs = pbs();
+    let rest = "[resources]\ncpus_per_rank = 2\n";
+    let code = "echo $OMP_NUM_THREADS >>$EVENTS.threads";
+    pbs.submit(&plan(2, code, rest), &["--pull", "--slots", "2"]).ok();
+    check(&pbs, 2);
+    assert_eq!(pbs.world.read("events.threads"), "2\n2\n");
+    let job = &pbs.jobs()["0[].pbshead"];
+    assert_eq!(job["Resource_List"]["select"], "1:ncpus=4:mpiprocs=1:ompthreads=4");
 }
 
 #[test]

@@ -74,15 +74,15 @@ pub struct Holds {
 }
 
 impl Holds {
-    /// Opens `$TMPDIR/hpcsweep-gpus-UID-HOST` (or `/tmp/...`), making it where it is missing.
+    /// Opens `$TMPDIR/hpcsweep-gpus-UID-HOST` (or `/tmp/...`), making it where it is missing; in a job of PBS, whose
+    /// `TMPDIR` no other sees, beside that.
     ///
     /// # Errors
     /// When it cannot be made, or is not this user's alone: somebody else could then say who holds what.
     pub fn open(vars: &Vars) -> Result<Self> {
         // As a trial's private folder: `XDG_RUNTIME_DIR` is set in a login and not in a job or by cron,
         // and then the two would not see each other.
-        let named =
-            vars.get("TMPDIR").map(|dir| Path::new(dir.as_str())).filter(|dir| dir.is_dir());
+        let named = shared(vars).filter(|dir| dir.is_dir());
         let user = nix::unistd::getuid();
         // A temporary folder may be shared by hosts, and a GPU is of one.
         let name = format!("hpcsweep-gpus-{user}-{}", vars::hostname());
@@ -175,6 +175,20 @@ impl Holds {
         }
         Ok(true)
     }
+}
+
+/// The temporary folder that the jobs of a host share, where the variables name it.
+fn shared(vars: &Vars) -> Option<&Path> {
+    let named = Path::new(vars.get("TMPDIR")?.as_str());
+    let job = vars.get("PBS_JOBID").filter(|job| !job.is_empty());
+    let is_of_job = |name: &std::ffi::OsStr| {
+        job.is_some_and(|job| name.to_string_lossy().contains(job.as_str()))
+    };
+    if !named.file_name().is_some_and(is_of_job) {
+        return Some(named);
+    }
+    // A site may keep these folders where only root may make any.
+    named.parent().filter(|dir| nix::unistd::access(*dir, nix::unistd::AccessFlags::W_OK).is_ok())
 }
 
 fn fault(doing: &str, path: &Path, error: &std::io::Error) -> Fault {

@@ -61,6 +61,8 @@ class Config:
     scheduling: bool = True
     # Seconds.
     kill_delay: float = 1.0
+    # A deleted job is seen to end only when `kill_delay` is over, as happens now and then.
+    sees_ends_late: bool = False
     walltime_poll: float = 0.2
     cycle: float = 0.05
     delay: float = 0.0

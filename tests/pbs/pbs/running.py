@@ -274,7 +274,7 @@ class Run:
             return
         self.signal(signal.SIGTERM)
         self.loop.after(delay, self._kill)
-        if reason != "walltime":
+        if reason != "walltime" and not self.config.sees_ends_late:
             self.loop.after(LOOK, self._look)
 
     def _look(self) -> None:
