@@ -110,7 +110,9 @@ fn spawned(tmp: &Path) {
         "ratio",
         "files"
     );
-    for (n, slots) in [2_000, 10_000, 100_000].into_iter().flat_map(|n| [(n, 1), (n, 4)]) {
+    let asked = std::env::var("HPCSWEEP_BENCH_TRIALS").ok().map(|n| vec![n.parse().unwrap()]);
+    let sizes = asked.unwrap_or_else(|| vec![2_000, 10_000, 100_000]);
+    for (n, slots) in sizes.into_iter().flat_map(|n| [(n, 4), (n, 1)]) {
         let plan = plan(tmp, "spawn", "[\"/bin/true\"]", &axis(n));
         let numbers: String = (0..n).map(|i| format!("{i}\n")).collect();
         let list = tmp.join("numbers");
