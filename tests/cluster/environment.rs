@@ -136,9 +136,15 @@ fn a_cap_on_running_trials_throttles() {
     let script = "
         echo $HPCSWEEP_TRIAL >>$HERE/ran
         mkdir $HERE/running-$HPCSWEEP_TRIAL; ls -d $HERE/running-* | wc -l >>$HERE/counts
-        sleep 1; rmdir $HERE/running-$HPCSWEEP_TRIAL";
+        until [ -e $HERE/go ]; do sleep 0.05; done; rmdir $HERE/running-$HPCSWEEP_TRIAL";
     world.plan(script, "[grid]\nx = [1, 2, 3, 4, 5, 6]");
     world.submit().ok();
+    let (runs, waits) = ("running", "queued: JobArrayTaskLimit");
+    let throttled = [runs, runs, waits, waits, waits, waits];
+    world.until("two run, and no more may", || {
+        (world.status().standings() == throttled && world.lines("counts").len() == 2).then_some(())
+    });
+    world.write("go", "");
     world.assert_each_ran_once(6);
     let counts = world.lines("counts");
     assert!(counts.iter().all(|n| n == "1" || n == "2"), "{counts:?}");

@@ -6,7 +6,23 @@ use std::time::{Duration, Instant};
 
 use crate::kill::in_own_mounts;
 use crate::pull_faults::{SAYS, SHORT, begun, counts, entries, plan, start, world};
-use crate::world::{PROGRAM, Started, wait_until};
+use crate::world::{PROGRAM, Started, World, wait_until};
+
+/// Lays a plan down on a disk of one megabyte, starts an agent there, and does the rest of a script, in which `outcome`
+/// waits for the agent and says what became of it and of the trials.
+fn on_a_small_disk(world: &World, rest: &str) -> String {
+    fs::create_dir(world.path("results")).unwrap();
+    let script = format!(
+        "set -u; mount -t tmpfs -o size=1m none results || exit 90
+        counts() {{ '{PROGRAM}' status --json results/p | grep -o '\"counts\":[^}}]*}}'; }}
+        outcome() {{ wait $first; echo first: $?; counts; }}
+        '{PROGRAM}' worker --pull plan.toml --slots 1 2>first & first=$!
+        {rest}"
+    );
+    let Some(ran) = in_own_mounts(world, &script) else { panic!("no mounts") };
+    assert_eq!(ran.code, 0, "{}\n{}", ran.whole(), world.read("first"));
+    ran.out
+}
 
 #[test]
 fn agents_wait_for_space_on_a_full_disk_and_lose_nothing() {
@@ -15,26 +31,21 @@ fn agents_wait_for_space_on_a_full_disk_and_lose_nothing() {
         [ $HPCSWEEP_TRIAL != 0 ] || dd if=/dev/zero of=results/filler bs=1k count=5000 2>/dev/null
         for i in $(seq 500); do echo '{\"loss\": 1}'; done >>$HPCSWEEP_METRICS; : >>filled";
     let world = world(&plan(code, 4, SHORT));
-    fs::create_dir(world.path("results")).unwrap();
-    let script = format!(
-        "set -u; mount -t tmpfs -o size=1m none results || exit 90
-        '{PROGRAM}' worker --pull plan.toml --slots 1 2>first & first=$!
-        until [ -e filled ]; do sleep 0.01; done
+    let rest = format!(
+        "until [ -e filled ]; do sleep 0.01; done
         until grep -q 'no space' first; do sleep 0.01; done
         # For longer than the lease: a full disk takes no records, but signs of life.
         from=$(date +%s); until [ $(stat -c %Y results/p/agents/*/*.jsonl) -ge $((from + 2)) ]; do sleep 0.01; done
         '{PROGRAM}' worker --pull results/p --slots 1 2>late; echo late: $?
-        cat events; rm results/filler; wait $first; echo first: $?
+        cat events; rm results/filler; outcome
         sed -n 's/.*\\(no space left\\|the results tree is back\\).*/\\1/p' first | uniq
         cat results/p/claims/*/*.json | grep -c expire
         '{PROGRAM}' collect --steps --format csv results/p | tail -n +2 | sort | uniq -c | tr -s ' '
-        '{PROGRAM}' collect --format jsonl results/p | grep -c '\"attempts\":1,'
-        '{PROGRAM}' status --json results/p | grep -o '\"counts\":[^}}]*}}'"
+        '{PROGRAM}' collect --format jsonl results/p | grep -c '\"attempts\":1,'"
     );
-    let Some(ran) = in_own_mounts(&world, &script) else { panic!("no mounts") };
-    let expected = "late: 4\n0\nfirst: 0\nno space left\nthe results tree is back\n0\n \
-        500 0,,1\n 500 1,,1\n 500 2,,1\n 500 3,,1\n4\n\"counts\":{\"done\":4}\n";
-    assert_eq!(ran.out, expected, "{}\n{}", ran.whole(), world.read("first"));
+    let expected = "late: 4\n0\nfirst: 0\n\"counts\":{\"done\":4}\nno space left\nthe results tree is back\n0\n \
+        500 0,,1\n 500 1,,1\n 500 2,,1\n 500 3,,1\n4\n";
+    assert_eq!(on_a_small_disk(&world, &rest), expected, "{}", world.read("first"));
     let begun: Vec<u32> = begun(&world).into_values().collect();
     assert_eq!(begun, [1; 4]);
 }
@@ -96,20 +107,15 @@ fn a_trial_that_cannot_write_to_a_full_disk_has_not_failed() {
         [ $HPCSWEEP_TRIAL != 1 ] || until [ -e filled ]; do sleep 0.01; done
         head -c 9000 /dev/zero && echo out || { : >failed; exit 1; }";
     let world = world(&plan(code, 4, SHORT));
-    fs::create_dir(world.path("results")).unwrap();
-    let script = format!(
-        "set -u; mount -t tmpfs -o size=1m none results || exit 90
-        '{PROGRAM}' worker --pull plan.toml --slots 1 2>first & first=$!
-        until grep -q '^1' events; do sleep 0.01; done
+    let rest = format!(
+        "until grep -q '^1' events; do sleep 0.01; done
         dd if=/dev/zero of=results/filler bs=1k count=5000 2>/dev/null; : >filled
         until [ -e failed ]; do sleep 0.01; done; until grep -q 'no space' first; do sleep 0.01; done
-        rm results/filler; wait $first; echo first: $?
-        '{PROGRAM}' status --json results/p | grep -o '\"counts\":[^}}]*}}'
+        rm results/filler; outcome
         '{PROGRAM}' logs 1 results/p | grep -ac out"
     );
-    let Some(ran) = in_own_mounts(&world, &script) else { panic!("no mounts") };
     let expected = "first: 0\n\"counts\":{\"done\":4}\n1\n";
-    assert_eq!(ran.out, expected, "{}\n{}", ran.whole(), world.read("first"));
+    assert_eq!(on_a_small_disk(&world, &rest), expected, "{}", world.read("first"));
     assert_eq!(begun(&world).into_values().collect::<Vec<_>>(), [1, 2, 1, 1]);
 }
 
@@ -118,17 +124,10 @@ fn a_trial_that_fills_the_disk_with_what_it_prints_takes_nothing_with_it() {
     let code = "echo $HPCSWEEP_TRIAL >>$EVENTS
         [ $HPCSWEEP_TRIAL != 1 ] || { : >filled; yes; }";
     let world = world(&plan(code, 4, SHORT));
-    fs::create_dir(world.path("results")).unwrap();
-    let script = format!(
-        "set -u; mount -t tmpfs -o size=1m none results || exit 90
-        '{PROGRAM}' worker --pull plan.toml --slots 1 2>first & first=$!
-        until grep -q 'no space' first; do sleep 0.01; done
-        for log in results/p/agents/*/*.log; do : >$log; done; wait $first; echo first: $?
-        '{PROGRAM}' status --json results/p | grep -o '\"counts\":[^}}]*}}'"
-    );
-    let Some(ran) = in_own_mounts(&world, &script) else { panic!("no mounts") };
+    let rest = "until grep -q 'no space' first; do sleep 0.01; done
+        for log in results/p/agents/*/*.log; do : >$log; done; outcome";
     let expected = "first: 1\n\"counts\":{\"done\":3,\"failed\":1}\n";
-    assert_eq!(ran.out, expected, "{}\n{}", ran.whole(), world.read("first"));
+    assert_eq!(on_a_small_disk(&world, rest), expected, "{}", world.read("first"));
     assert_eq!(begun(&world).into_values().collect::<Vec<_>>(), [1; 4]);
 }
 

@@ -1,4 +1,5 @@
 //! `watch`: pages of text compared whole, a dashboard on a terminal of its own, and what both cost a scheduler.
+//! Long because pages stand here as they are seen.
 
 use std::fs::File;
 use std::io::{Read, Write};
