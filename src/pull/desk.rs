@@ -18,6 +18,7 @@ use crate::tree::deck;
 use crate::tree::ledger::Entry;
 use crate::tree::records::Outcome;
 use crate::tree::table::Row;
+use crate::words;
 
 /// Something that happened, for the one who shows it.
 #[derive(Debug)]
@@ -92,7 +93,7 @@ pub(super) struct Desk<T> {
     /// Trials that have ended for good and of which the plan's hooks were not told yet.
     pub bells: Vec<(Row, Ended)>,
     trouble: Option<(Instant, String)>,
-    /// Why it could not begin anew yet.
+    /// What it was said to wait for last.
     waits: String,
 }
 
@@ -327,7 +328,20 @@ impl<T: FnMut(News<'_>)> Desk<T> {
             self.claimer.look()?;
             return Ok(Turn::Busy);
         }
+        self.say_whom_it_waits_for();
         Ok(Turn::Quiet)
+    }
+
+    fn say_whom_it_waits_for(&mut self) {
+        let Some((who, left)) = self.claimer.missed().filter(|(who, _)| *who != self.waits) else {
+            return;
+        };
+        let left = words::duration(left.as_secs_f64());
+        let note = format!(
+            "agent {who} gives no sign of life: what it holds is taken over when its lease ends, in {left}"
+        );
+        (self.tell)(News::Waiting(&note));
+        self.waits = who;
     }
 
     /// The tree cannot be read or written: what runs goes on, and it is tried again for a while.

@@ -18,6 +18,8 @@ struct Seen {
     silent: Duration,
     last: Instant,
     looks: u32,
+    /// Whether it has given a sign since it was first looked at.
+    has_signed: bool,
 }
 
 /// Looks at other agents.
@@ -60,14 +62,36 @@ impl Watch {
         names.into_iter().filter(|name| self.is_silent(tree, name, now)).collect()
     }
 
+    /// How many of the agents that it looks at are known to live: they have given a sign since it began to look, and
+    /// not long ago. One that was killed before that is in the ledger like any other until its lease is over.
+    pub(super) fn well(&self, ledger: &Ledger) -> usize {
+        let is_well = |name: &String| {
+            let seen = self.seen.get(name);
+            seen.is_some_and(|seen| seen.has_signed && seen.silent < self.lease / 2)
+        };
+        ledger.living().filter(|(name, _)| is_well(name)).count()
+    }
+
+    /// Of the agents that hold something and have missed their signs the one whose lease ends first: its name, and the
+    /// time until then as far as this one has seen.
+    pub(super) fn missed(&self, ledger: &Ledger) -> Option<(String, Duration)> {
+        let holders = ledger.living().filter(|(_, agent)| !agent.held.is_empty());
+        let missed = holders.filter_map(|(name, _)| {
+            let seen = self.seen.get(name).filter(|seen| seen.silent >= self.lease / 2)?;
+            Some((name.clone(), self.lease.saturating_sub(seen.silent)))
+        });
+        missed.min_by_key(|(_, left)| *left)
+    }
+
     fn is_silent(&mut self, tree: &Tree, name: &str, now: Instant) -> bool {
         // Opened, not only looked up: NFS asks the server again when a file is opened.
         let file = std::fs::File::open(bundle::path(tree, name, "jsonl"));
         let stamp = file.and_then(|f| f.metadata()).and_then(|m| Ok((m.modified()?, m.len()))).ok();
-        let fresh = || Seen { stamp, silent: Duration::ZERO, last: now, looks: 0 };
-        let seen = self.seen.entry(name.to_owned()).or_insert_with(fresh);
+        let fresh =
+            |has_signed| Seen { stamp, silent: Duration::ZERO, last: now, looks: 0, has_signed };
+        let seen = self.seen.entry(name.to_owned()).or_insert_with(|| fresh(false));
         if seen.stamp != stamp {
-            *seen = fresh();
+            *seen = fresh(true);
             return false;
         }
         // Whoever was stopped himself has seen nothing meanwhile: a long gap counts as a short one.

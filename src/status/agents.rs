@@ -1,13 +1,15 @@
 //! What the ledger of agents says of trials that have not ended.
 
-use std::collections::{HashMap, HashSet};
-use std::time::{Duration, SystemTime};
+use std::collections::{BTreeMap, HashMap};
+use std::time::UNIX_EPOCH;
 
 use anyhow::Result;
 
 use super::pilots::Pilots;
+use crate::host::clock;
+use crate::plan::Pull;
 use crate::scheduler::{Element, State as Word};
-use crate::tree::ledger::{Ledger, Piece};
+use crate::tree::ledger::{self, Ledger, Piece};
 use crate::tree::records::Record;
 use crate::tree::{Tree, bundle, deck};
 use crate::words;
@@ -34,10 +36,9 @@ impl Words {
         if decks.is_empty() {
             return Ok(Self::default());
         }
-        let patience_s = decks.last().map_or(60.0, |deck| deck.pull.patience_s());
-        let living = alive(tree, ledger, Duration::from_secs_f64(patience_s));
+        let signs = Signs::read(tree, ledger, decks.last().map(|deck| &deck.pull));
         let stopped = ledger.stopped();
-        let why = match (&stopped, living.len()) {
+        let why = match (&stopped, signs.living().count()) {
             (Some(why), _) => why.clone(),
             (None, 0) if pilots.iter().any(Pilots::will_work) => "for a pilot job".to_owned(),
             (None, 0) => "no agent is at work".to_owned(),
@@ -45,12 +46,12 @@ impl Words {
         };
         let hands = Hands::of(ledger);
         let (mut open, mut left) = (HashMap::new(), 0u64);
+        let mut stranded: BTreeMap<&str, u64> = BTreeMap::new();
         for (unit, trials) in (0..).zip(deck::units(tree, &decks, 0, deck::total(&decks))?) {
             let dealt = deck::of_unit(&decks, unit).map_or(0, |deck| deck.seq);
             // A changed plan has dropped it, or it has ended.
-            if !hands.have(unit) {
-                continue;
-            }
+            let Some(holder) = hands.holder(unit) else { continue };
+            let silent = holder.filter(|name| signs.is_silent(name));
             for trial in trials {
                 let record = records.get(&trial);
                 if record.is_some_and(|record| record.is_over(dealt)) {
@@ -60,29 +61,38 @@ impl Words {
                 let attempt = record.and_then(|r| r.attempts.last());
                 let place =
                     attempt.filter(|a| a.outcome().is_none()).and_then(|a| a.bundle.as_ref());
-                let runs = place.is_some_and(|place| living.contains(&place.agent));
-                let state = if runs {
-                    Word::Running("RUNNING".to_owned())
-                } else {
-                    Word::Queued(why.clone())
+                let runs = place.is_some_and(|place| signs.is_living(&place.agent));
+                let state = match silent.filter(|_| stopped.is_none()) {
+                    _ if runs => Word::Running("RUNNING".to_owned()),
+                    Some(name) => Word::Queued(signs.wait(name)),
+                    None => Word::Queued(why.clone()),
                 };
+                if let Some(name) = silent {
+                    *stranded.entry(name).or_default() += 1;
+                }
                 open.insert(trial, Element { state, reason: String::new() });
             }
         }
-        let mut seen: Vec<String> = match living.len() {
+        let mut seen: Vec<String> = match signs.well().count() {
             _ if left == 0 => Vec::new(),
-            0 if stopped.is_some() || !pilots.iter().any(Pilots::will_work) => vec![why],
+            0 if stopped.is_some() || !pilots.iter().any(Pilots::will_work) => {
+                vec![stopped.unwrap_or_else(|| "no agent is at work".to_owned())]
+            }
             0 => Vec::new(),
             n => {
                 let agents = format!("{} at work", words::count(n as u64, "agent"));
                 [Some(agents), stopped].into_iter().flatten().collect()
             }
         };
+        for (name, trials) in stranded {
+            let trials = words::count(trials, "trial");
+            seen.push(format!("{trials} of agent {}: {}", ledger.describe(name), signs.wait(name)));
+        }
         if left > 0 {
             seen.extend(pilots.iter().map(Pilots::words));
         }
         let seen = seen.join("; ");
-        Ok(Self { open, seen, alive: !living.is_empty() })
+        Ok(Self { open, seen, alive: signs.living().next().is_some() })
     }
 
     /// The word on a trial.
@@ -91,30 +101,99 @@ impl Words {
     }
 }
 
-/// Units that somebody has taken or may take.
-struct Hands(Vec<Piece>);
+/// Units that somebody has taken or may take, each piece with who holds it.
+struct Hands<'a>(Vec<(Piece, Option<&'a str>)>);
 
-impl Hands {
-    fn of(ledger: &Ledger) -> Self {
-        let held = ledger.living().flat_map(|(_, agent)| &agent.held).map(|held| held.piece);
-        let mut pieces: Vec<Piece> = held.chain(ledger.again.iter().copied()).collect();
-        pieces.push(Piece::untouched(ledger.fresh, u64::MAX - ledger.fresh));
-        pieces.sort_by_key(|piece| piece.from);
+impl<'a> Hands<'a> {
+    fn of(ledger: &'a Ledger) -> Self {
+        let all = ledger.living();
+        let held = all.flat_map(|(name, agent)| {
+            agent.held.iter().map(|held| (held.piece, Some(name.as_str())))
+        });
+        let again = ledger.again.iter().map(|piece| (*piece, None));
+        let mut pieces: Vec<(Piece, Option<&str>)> = held.chain(again).collect();
+        pieces.push((Piece::untouched(ledger.fresh, u64::MAX - ledger.fresh), None));
+        pieces.sort_by_key(|(piece, _)| piece.from);
         Self(pieces)
     }
 
-    fn have(&self, unit: u64) -> bool {
-        let after = self.0.partition_point(|piece| piece.from <= unit);
-        self.0[..after].last().is_some_and(|piece| unit - piece.from < piece.count)
+    /// Who holds a unit, if anybody does; `None` where it is in nobody's hands, nor to be taken.
+    fn holder(&self, unit: u64) -> Option<Option<&'a str>> {
+        let after = self.0.partition_point(|(piece, _)| piece.from <= unit);
+        let (piece, holder) = self.0[..after].last()?;
+        piece.has(unit).then_some(*holder)
     }
 }
 
-/// Agents that have given a sign not too long ago.
-fn alive(tree: &Tree, ledger: &Ledger, patience: Duration) -> HashSet<String> {
-    let fresh = |name: &String| {
-        let changed =
-            std::fs::metadata(bundle::path(tree, name, "jsonl")).and_then(|m| m.modified());
-        changed.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age < patience))
-    };
-    ledger.living().map(|(name, _)| name).filter(|name| fresh(name)).cloned().collect()
+/// When each agent that has not left gave its last sign of life.
+struct Signs {
+    /// Seconds ago; unknown where the agent has no file.
+    ages_s: HashMap<String, Option<f64>>,
+    lease_s: f64,
+    patience_s: f64,
+    /// Seconds since the first of the living agents joined: it has looked at the others for so long.
+    watched_s: Option<f64>,
+}
+
+impl Signs {
+    fn read(tree: &Tree, ledger: &Ledger, pull: Option<&Pull>) -> Self {
+        let now = clock::now();
+        let age = |name: &String| {
+            // Opened, not only looked up: NFS asks the server again when a file is opened.
+            let file = std::fs::File::open(bundle::path(tree, name, "jsonl")).ok()?;
+            let changed = file.metadata().and_then(|about| about.modified()).ok()?;
+            Some((now - changed.duration_since(UNIX_EPOCH).ok()?.as_secs_f64()).max(0.0))
+        };
+        let ages_s = ledger.living().map(|(name, _)| (name.clone(), age(name))).collect();
+        let lease_s = pull.map_or(60.0, |pull| pull.lease_s);
+        let patience_s = pull.map_or(60.0, Pull::patience_s);
+        let mut signs = Self { ages_s, lease_s, patience_s, watched_s: None };
+        let joined = |name: &String| ledger::written(tree, ledger.agents.get(name)?.joined);
+        let first = signs.well().filter_map(joined).min_by(f64::total_cmp);
+        signs.watched_s = first.map(|first| (now - first).max(0.0));
+        signs
+    }
+
+    /// Agents that have given a sign within a lease, or little more.
+    fn living(&self) -> impl Iterator<Item = &String> {
+        self.ages_s.keys().filter(|name| self.is_living(name))
+    }
+
+    fn is_living(&self, name: &str) -> bool {
+        let age = self.ages_s.get(name).copied().flatten();
+        age.is_some_and(|age| age < self.patience_s)
+    }
+
+    /// Those that have given every sign that was due.
+    fn well(&self) -> impl Iterator<Item = &String> {
+        self.ages_s.keys().filter(|name| !self.is_silent(name))
+    }
+
+    /// Whether an agent has missed its signs: it is dead, or stands still, and holds what it has until its lease is
+    /// over.
+    fn is_silent(&self, name: &str) -> bool {
+        let Some(age) = self.ages_s.get(name) else { return false };
+        age.is_none_or(|age| age > self.lease_s / 2.0 + 1.0)
+    }
+
+    /// What is waited for where a silent agent holds something, and until when.
+    fn wait(&self, name: &str) -> String {
+        let age = self.ages_s.get(name).copied().flatten();
+        let silent = age.map_or_else(
+            || "no sign of life yet".to_owned(),
+            |age| format!("no sign of life for {}", words::duration(age)),
+        );
+        let lease = words::duration(self.lease_s);
+        match self.watched_s {
+            None => format!("{silent}; an agent that comes takes over after a lease of {lease}"),
+            Some(watched) => {
+                let left = self.lease_s - watched.min(age.unwrap_or(watched));
+                let when = match left > 0.0 {
+                    true => format!("in {}", words::duration(left.ceil())),
+                    false => "any moment".to_owned(),
+                };
+                format!("{silent}; its lease ends {when}")
+            }
+        }
+    }
 }

@@ -205,6 +205,15 @@ impl Ledger {
         self.agents.iter().filter(|(_, agent)| agent.gone.is_none())
     }
 
+    /// An agent in words: its process, its host and its job.
+    pub fn describe(&self, name: &str) -> String {
+        let Some(agent) = self.agents.get(name) else { return name.to_owned() };
+        // A name is host, process id and a token.
+        let pid = name.rsplit('-').nth(1).unwrap_or("?");
+        let job = agent.job.as_ref().map_or_else(String::new, |job| format!(", job {job}"));
+        format!("{pid} on {}{job}", agent.host)
+    }
+
     /// Whether everything has ended, of `total` units: nothing to take, and nobody at work.
     pub fn is_over(&self, total: u64) -> bool {
         self.open(total) == 0 && self.living().all(|(_, agent)| agent.idle || agent.held.is_empty())

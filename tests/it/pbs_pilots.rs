@@ -252,6 +252,50 @@ fn a_pilot_that_was_deleted_leaves_its_trials_to_the_others() {
     assert_eq!(pbs.world.read("events").lines().count(), 7);
 }
 
+/// Kills the agents of a sweep as a node that fails does; how many they were.
+fn kill_agents(world: &World) -> usize {
+    let bundles = world.files("results/s/agents");
+    let bundles = bundles.iter().filter(|name| name.ends_with(".jsonl"));
+    let pids = bundles.map(|name| name.rsplit('-').nth(1).unwrap().to_owned());
+    pids.filter(|pid| world.call("kill", &["-9", pid]).code == 0).count()
+}
+
+#[test]
+fn pilots_that_come_after_others_were_killed_take_their_trials_over() {
+    let pbs = pbs();
+    // Longer than a submission takes: the new ones find leases that are not over.
+    let rest = "[pull]\nlease = 3\n";
+    let code = "echo >$EVENTS.$PPID; sleep 0.$((HPCSWEEP_TRIAL % 5))";
+    let pull = ["--pull", "--workers", "2", "--slots", "1"];
+    pbs.submit(&plan(30, code, rest), &pull).ok();
+    // Both hold more than they run.
+    wait_until("both are at it", || {
+        let takes = |name: &&String| {
+            pbs.world.read(&format!("results/s/claims/{name}")).contains("\"take\"")
+        };
+        let began = pbs.world.files(".").iter().filter(|f| f.starts_with("events.")).count();
+        began == 2 && pbs.world.files("results/s/claims").iter().filter(takes).count() >= 3
+    });
+    assert_eq!(kill_agents(&pbs.world), 2);
+    pbs.wait_idle();
+    let ran = pbs.again(&pull);
+    assert!(ran.err.starts_with("array 2: 2 pilots as job 1[].pbshead\n"), "{}", ran.whole());
+    // They say whom they wait for, and until when.
+    let mut seen = String::new();
+    wait_until("the leases are waited for", || {
+        let status = pbs.world.run(&["status", "--trials"]).out;
+        let says = status.contains(" of agent ") && status.contains("; its lease ends in ");
+        if says {
+            seen = status;
+        }
+        says || pbs.standings() == ["done"; 30]
+    });
+    assert!(seen.contains("2 agents at work; ") && seen.contains("no sign of life for"), "{seen}");
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done"; 30]);
+    assert_eq!(pbs.names().len(), 2);
+}
+
 #[test]
 fn pilots_that_have_left_keep_no_others_away() {
     let mut pbs = pbs();

@@ -124,6 +124,28 @@ fn the_trials_of_an_agent_that_was_killed_run_again_after_its_lease() {
 }
 
 #[test]
+fn who_may_go_stays_while_dead_agents_hold_trials() {
+    let world = World::new();
+    let code = "echo begin $HPCSWEEP_TRIAL >>events; while [ ! -e go ]; do sleep 0.01; done";
+    world.write("plan.toml", &plan(code, &format!("[pull]\nlease = 2\n{}", axis(6))));
+    // More of them than the two that are enough for what is left.
+    let dead: Vec<Started> = (0..3).map(|_| world.agent(&["--slots", "2", "--may-go"])).collect();
+    wait_until("all run", || world.events("begin").len() == 6);
+    for agent in dead {
+        agent.signal(Signal::SIGKILL);
+        agent.end(&world);
+    }
+    world.write("go", "");
+    let late: Vec<Started> = (0..3).map(|_| world.agent(&["--slots", "2", "--may-go"])).collect();
+    let ran: Vec<Ran> = late.into_iter().map(|agent| agent.end(&world)).collect();
+    assert!(ran.iter().all(|ran| ran.code == 0), "{}", ran[0].whole());
+    assert_eq!(world.counts(), r#"{"done":6}"#);
+    let waits = |ran: &&Ran| ran.err.contains("gives no sign of life: what it holds is taken over");
+    assert!(ran.iter().any(|ran| waits(&ran)), "{}", ran[0].whole());
+    assert_eq!(world.events("begin").into_values().collect::<Vec<_>>(), [2; 6]);
+}
+
+#[test]
 fn an_agent_that_slept_for_longer_than_its_lease_cannot_commit() {
     let world = World::new();
     let agent = waiting(&world, SHORT);

@@ -46,9 +46,16 @@ impl Claimer {
         self.append(&Entry::Leave { agent, nonce, reason: reason.to_owned() })
     }
 
-    /// Whether at least two others live, so that one of them may die and its work is still done.
+    /// Whether at least two others are seen to live, so that one of them may die and its work is still done.
+    /// Agents that were killed are not among them, although their leases are not over.
     pub fn is_spare(&self) -> bool {
-        self.ledger.living().filter(|(name, _)| **name != self.name).count() >= 2
+        self.watch.well(&self.ledger) >= 2
+    }
+
+    /// Which agent that gives no sign of life holds what this one could do, in words, and how long it is waited for.
+    pub fn missed(&self) -> Option<(String, std::time::Duration)> {
+        let (name, left) = self.watch.missed(&self.ledger)?;
+        Some((self.ledger.describe(&name), left))
     }
 
     /// Writes what waits to be written: from then on it counts. Whoever was away looks first whether he was
