@@ -280,7 +280,7 @@ mod tests {
         let records = record.map(|r| (0, r)).into_iter().collect();
         let element = |_| {
             word.map(|w| Element {
-                state: crate::scheduler::slurm::state(w),
+                state: crate::scheduler::slurm::versions::state(w),
                 reason: String::new(),
             })
         };

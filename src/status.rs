@@ -143,12 +143,15 @@ pub fn of(
     };
     // A trial may have ended between the reading of its record and the scheduler's answer: what looks
     // as if it had left no end is looked at again.
-    for trial in open.into_iter().filter(|_| asked) {
+    for trial in open {
         let element = places
             .get(&trial)
             .and_then(|(array, index)| elements.get(journal.job(*array)?)?.get(*index));
-        let active = element.is_some_and(|e| matches!(e.state, Word::Queued(_) | Word::Running(_)));
-        if !active && places.contains_key(&trial) {
+        // Half an answer says of some that they have ended, and of the others nothing.
+        let may_have_ended = element.map_or(asked && places.contains_key(&trial), |e| {
+            !matches!(e.state, Word::Queued(_) | Word::Running(_))
+        });
+        if may_have_ended {
             let (record, _) = records::of_trial(&tree, trial)?;
             if !record.attempts.is_empty() {
                 records.insert(trial, record);

@@ -8,6 +8,7 @@ use crate::fault::Fault;
 use crate::host::Vars;
 use crate::host::process::{self, Output};
 use crate::rank::is_launcher_variable;
+use crate::scheduler::slurm::versions;
 
 /// The one door to the scheduler's commands.
 pub struct Calls {
@@ -43,15 +44,20 @@ impl Calls {
         })
     }
 
-    /// Makes a call that must succeed, and returns what it printed.
+    /// Makes a call that must succeed, and returns what it printed. An option that this version of the
+    /// scheduler refuses is left out where the call can do without it.
     ///
     /// # Errors
-    /// With the scheduler's own words when it does not.
+    /// With the scheduler's own words when it does not succeed.
     pub fn ask(&mut self, argv: &[String]) -> Result<String> {
         let output = self.make(argv)?;
-        match output.code {
-            Some(0) => Ok(output.stdout),
-            _ => Err(refusal(argv, &output).into()),
+        if output.code == Some(0) {
+            return Ok(output.stdout);
+        }
+        match versions::without_refused(argv, &output.stderr) {
+            // Each time one option less.
+            Some(rest) => self.ask(&rest),
+            None => Err(refusal(argv, &output).into()),
         }
     }
 }

@@ -1,9 +1,11 @@
 //! Slurm: the calls and what their answers mean. Manual pages: sbatch(1), squeue(1), sacct(1),
-//! scontrol(1), slurm.conf(5).
+//! scontrol(1), slurm.conf(5). What differs between versions of Slurm is in [`versions`].
+
+pub mod versions;
 
 use std::collections::HashMap;
 
-use super::{Element, Elements, End, Limits, State};
+use super::{Element, Elements, Limits, State};
 use crate::idset::{JobRef, Part};
 
 /// The call that submits a script. `after` is the array followed element by element, `wait` jobs that
@@ -39,19 +41,12 @@ pub fn submitted(stdout: &str) -> Option<String> {
     })
 }
 
-/// The call that lists the jobs of users (`a,b`) in the queue, one line a job or pending array.
+/// The call that lists the jobs of users (`a,b`) in the queue, one line a job or element: a line for all
+/// that wait of an array would give them one reason, though one may be held and the others not.
 pub fn queue(users: &str) -> Vec<String> {
-    [
-        "squeue",
-        "--noheader",
-        "--array-unique",
-        "--user",
-        users,
-        "--states=all",
-        "--format=%i|%T|%r|%j",
-    ]
-    .map(str::to_owned)
-    .to_vec()
+    ["squeue", "--noheader", "--array", "--user", users, "--states=all", "--format=%i|%T|%r|%j"]
+        .map(str::to_owned)
+        .to_vec()
 }
 
 /// The call that asks the accounting for jobs by id, finished ones included.
@@ -105,7 +100,7 @@ pub fn lines(stdout: &str) -> Vec<Line> {
             let reason = fields.next()?;
             let name = fields.next()?.to_owned();
             let reason = if reason == "None" { String::new() } else { reason.to_owned() };
-            let element = Element { state: state(word), reason };
+            let element = Element { state: versions::state(word), reason };
             Some(Line { job: id.job.to_string(), part: id.part, element, name })
         })
         .collect()
@@ -127,7 +122,7 @@ pub fn elements(lines: &[Line]) -> HashMap<String, Elements> {
             // begun was cancelled: for a moment sacct shows an array in the state of its first ended
             // element.
             Part::Waiting { .. } | Part::Whole | Part::Component(_) => {
-                let is_cancelled = element.state == state("CANCELLED");
+                let is_cancelled = element.state == versions::state("CANCELLED");
                 if is_cancelled || matches!(element.state, State::Queued(_)) {
                     elements.say_of_the_rest(element);
                 }
@@ -135,24 +130,6 @@ pub fn elements(lines: &[Line]) -> HashMap<String, Elements> {
         }
     }
     all
-}
-
-/// Slurm's state words (squeue(1), "JOB STATE CODES").
-pub fn state(word: &str) -> State {
-    // "CANCELLED by 1001" (sacct) and "CANCELLED+" (cut columns).
-    let base = word.split_whitespace().next().unwrap_or("").trim_end_matches('+');
-    match base {
-        "PENDING" | "CONFIGURING" | "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED"
-        | "SPECIAL_EXIT" | "RESV_DEL_HOLD" | "EXPEDITING" => State::Queued(base.to_owned()),
-        "RUNNING" | "COMPLETING" | "SUSPENDED" | "STOPPED" | "RESIZING" | "SIGNALING"
-        | "STAGE_OUT" => State::Running(base.to_owned()),
-        "COMPLETED" => State::Completed,
-        "TIMEOUT" => State::Ended(End::Timeout, base.to_owned()),
-        "CANCELLED" | "PREEMPTED" => State::Ended(End::Cancelled, base.to_owned()),
-        "FAILED" | "NODE_FAIL" | "OUT_OF_MEMORY" | "BOOT_FAIL" | "DEADLINE" | "REVOKED"
-        | "LAUNCH_FAILED" | "RECONFIG_FAIL" => State::Ended(End::Failed, base.to_owned()),
-        _ => State::Other(word.trim().to_owned()),
-    }
 }
 
 /// The call that ends jobs, arrays or elements.
@@ -168,14 +145,6 @@ pub fn hold(ids: &[String]) -> Vec<String> {
 /// The call that lets go what was held.
 pub fn release(ids: &[String]) -> Vec<String> {
     vec!["scontrol".to_owned(), "release".to_owned(), ids.join(",")]
-}
-
-/// Whether scontrol complains of nothing but elements that have ended: it says `71_0-3: Job has already
-/// finished`, and `71_4-11: No error` of those it has done.
-pub fn has_only_ended(stderr: &str) -> bool {
-    let mut said = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
-    said.peek().is_some()
-        && said.all(|line| line.ends_with(": No error") || line.contains("already finished"))
 }
 
 /// The call that shows the cluster's configuration.
@@ -277,30 +246,9 @@ pub fn max_submit_jobs(stdout: &str, account: Option<&str>) -> Option<u64> {
     stdout.lines().filter_map(limit).min()
 }
 
-/// Whether a failed call says that the scheduler may have done the work all the same, or cannot be
-/// reached, rather than that it refused.
-pub fn is_unsure(stderr: &str) -> bool {
-    const SIGNS: &[&str] = &[
-        "Socket timed out",
-        "Unable to contact slurm controller",
-        "Connection refused",
-        "Connection timed out",
-        "Connection reset",
-        "Transport endpoint",
-        "Zero Bytes were transmitted",
-        "Communication connection failure",
-        "Broken pipe",
-        "Insane message length",
-        "Slurm controller in standby",
-        "Resource temporarily unavailable",
-        "Network is unreachable",
-        "No route to host",
-    ];
-    SIGNS.iter().any(|sign| stderr.contains(sign))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::End;
     use super::*;
 
     #[test]
@@ -341,13 +289,6 @@ mod tests {
         assert_eq!(of("12", 1), None);
         assert_eq!(of("13", 5), Some(State::Other("HIBERNATING".into())));
         assert_eq!(of("14", 0), None);
-    }
-
-    #[test]
-    fn what_has_ended_is_no_complaint() {
-        assert!(has_only_ended("71_0-3: Job has already finished\n71_4-11: No error\n"));
-        assert!(!has_only_ended("71_0-3: Job has already finished\n72: Access denied\n"));
-        assert!(!has_only_ended(""));
     }
 
     #[test]

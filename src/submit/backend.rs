@@ -107,7 +107,7 @@ impl Backend {
         matches!(output.code, None | Some(0))
             || self.submitted(&output.stdout).is_some()
             || match self {
-                Self::Slurm { .. } => slurm::is_unsure(&output.stderr),
+                Self::Slurm { .. } => slurm::versions::is_unsure(&output.stderr),
                 Self::Pbs { .. } => pbs::is_unsure(output.code, &output.stderr),
             }
     }

@@ -174,7 +174,7 @@ pub(super) fn call(calls: &mut Calls, ids: &[String], wish: Wish, is_pbs: bool) 
     // What has ended meanwhile is no fault.
     let is_done = output.code == Some(0)
         || (is_pbs && pbs::has_answered(output.code))
-        || (!is_pbs && slurm::has_only_ended(&output.stderr));
+        || (!is_pbs && slurm::versions::has_only_ended(&output.stderr));
     if is_done { Ok(()) } else { Err(refusal(&argv, &output).into()) }
 }
 

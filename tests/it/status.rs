@@ -72,6 +72,47 @@ fn the_queue_is_asked_once_and_an_unknown_word_is_shown_as_it_is() {
     assert_eq!(world.read("calls").lines().count(), 1, "{}", world.read("calls"));
 }
 
+/// Options come and go with the versions of Slurm: `status` does without those that are refused.
+#[test]
+fn a_refused_option_of_squeue_does_not_end_a_verb() {
+    let world = submitted();
+    element(&world, 0);
+    world.program(
+        "squeue",
+        "#!/bin/sh\nfor word; do case $word in --array* | --states*)\n\
+         echo \"squeue: unrecognized option '$word'\" >&2\n\
+         echo 'Try \"squeue --help\" for more information' >&2; exit 1;; esac; done\n\
+         echo '101_[1-5]|PENDING|Resources|x'\n",
+    );
+    let status = world.status();
+    let waits = "queued: Resources";
+    assert_eq!(by_trial(&status), ["done: ", waits, waits, waits, waits, waits]);
+    assert_eq!((&status["witness"], &status["scheduler_calls"]), (&json!("squeue"), &json!(3)));
+    let ran = world.run(&["submit", "plan.toml", "--slurm", "--retry"]);
+    assert!(ran.err.contains("nothing new to submit"), "{}", ran.whole());
+}
+
+/// The queue says nothing, and a trial ends after its record was looked for and before the accounts answer.
+#[test]
+fn what_has_ended_by_the_time_of_half_an_answer_is_not_lost() {
+    let world = slurm();
+    let config = world.read("bin/scontrol").replace("storage/none", "storage/slurmdbd");
+    world.program("scontrol", &config);
+    world.program("sacctmgr", "#!/bin/sh\n");
+    world.write("plan.toml", &shell("exit $HPCSWEEP_PARAM_A", TRIALS));
+    world.run(&["submit", "plan.toml", "--slurm"]).ok();
+    world.program("squeue", "#!/bin/sh\necho 'squeue: error: no route' >&2\nexit 1\n");
+    world.program(
+        "sacct",
+        "#!/bin/sh\nexport SLURM_ARRAY_TASK_ID=0 SLURM_ARRAY_JOB_ID=101 SLURM_JOB_ID=102\n\
+         SLURM_PROCID=0 SLURM_NTASKS=1 bash results/s/jobs/0001.sh >/dev/null 2>&1\n\
+         echo '101_0|COMPLETED|None|x'; echo '101_[1-5]|PENDING|None|x'\n",
+    );
+    let status = world.status();
+    assert_eq!(by_trial(&status)[..2], ["done: ", "queued: PENDING"], "{status}");
+    assert_eq!(status["witness"], "sacct");
+}
+
 #[test]
 fn a_job_that_the_scheduler_forgot_is_lost_unless_its_record_says_more() {
     let world = submitted();

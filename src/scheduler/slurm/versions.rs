@@ -1,0 +1,183 @@
+//! What differs between versions of Slurm: options that came or went, words of states and of errors.
+//!
+//! From 22.05 to 26.05, by their release notes, manual pages and sources. What can be detected is: a refused option
+//! by the words of the program that refused it, all else by `scontrol show config` and `srun --mpi=list`.
+
+use super::super::{End, State};
+
+/// Options that a call can do without, and what reads the answer all the same.
+const SPARED: &[(&str, &str)] = &[
+    // Elements that wait come as one line then, which `lines` reads too.
+    ("squeue", "--array"),
+    // Of what has ended the results tree knows.
+    ("squeue", "--states=all"),
+    // A head is no job id and is passed over.
+    ("squeue", "--noheader"),
+    ("sacct", "--noheader"),
+    // Steps are passed over.
+    ("sacct", "--allocations"),
+    // One line a partition is what most versions have; one that wraps is passed over.
+    ("scontrol", "--oneliner"),
+];
+
+/// The same call without the option that it was refused for, if it can do without that one.
+///
+/// Slurm's programs read options by getopt_long(3): `squeue: unrecognized option '--array'`.
+pub fn without_refused(argv: &[String], stderr: &str) -> Option<Vec<String>> {
+    let refused = stderr.lines().find_map(|line| {
+        let (_, rest) = ["unrecognized option", "invalid option", "unknown option"]
+            .iter()
+            .find_map(|words| line.split_once(words))?;
+        let name = rest
+            .trim_start_matches([' ', ':', '-'])
+            .trim_matches(['\'', '`', '"', ' ', '\u{2018}']);
+        let name = name.trim_start_matches('-').trim_end_matches(['\'', '\u{2019}']);
+        Some(name.split('=').next().unwrap_or(name).to_owned())
+    })?;
+    let program = argv.first()?;
+    let is_refused = |word: &String| {
+        SPARED.iter().any(|(of, option)| of == program && option == word)
+            && word.trim_start_matches('-').split('=').next() == Some(refused.as_str())
+    };
+    let rest: Vec<String> = argv.iter().filter(|word| !is_refused(word)).cloned().collect();
+    (rest.len() < argv.len()).then_some(rest)
+}
+
+/// Slurm's state words (squeue(1), "JOB STATE CODES").
+pub fn state(word: &str) -> State {
+    // "CANCELLED by 1001" (sacct) and "CANCELLED+" (cut columns).
+    let base = word.split_whitespace().next().unwrap_or("").trim_end_matches('+');
+    match base {
+        // EXPEDITING is of 25.11: a job of `--requeue=expedite` that is about to be begun again.
+        "PENDING" | "CONFIGURING" | "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED"
+        | "SPECIAL_EXIT" | "RESV_DEL_HOLD" | "EXPEDITING" | "POWER_UP_NODE" => {
+            State::Queued(base.to_owned())
+        }
+        "RUNNING" | "COMPLETING" | "SUSPENDED" | "STOPPED" | "RESIZING" | "SIGNALING"
+        | "STAGE_OUT" => State::Running(base.to_owned()),
+        "COMPLETED" => State::Completed,
+        "TIMEOUT" => State::Ended(End::Timeout, base.to_owned()),
+        "CANCELLED" | "PREEMPTED" => State::Ended(End::Cancelled, base.to_owned()),
+        "FAILED" | "NODE_FAIL" | "OUT_OF_MEMORY" | "BOOT_FAIL" | "DEADLINE" | "REVOKED"
+        | "LAUNCH_FAILED" | "RECONFIG_FAIL" => State::Ended(End::Failed, base.to_owned()),
+        _ => State::Other(word.trim().to_owned()),
+    }
+}
+
+/// Whether scontrol complains of nothing but elements that have ended: it says `71_0-3: Job has already
+/// finished`, and `71_4-11: No error` of those it has done.
+pub fn has_only_ended(stderr: &str) -> bool {
+    let mut said = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
+    said.peek().is_some()
+        && said.all(|line| line.ends_with(": No error") || line.contains("already finished"))
+}
+
+/// Whether a failed call says that the scheduler may have done the work all the same, or cannot be
+/// reached, rather than that it refused. The words are those of slurm_errno.c and of the C library.
+pub fn is_unsure(stderr: &str) -> bool {
+    const SIGNS: &[&str] = &[
+        "Socket timed out",
+        "Unable to contact slurm controller",
+        "Connection refused",
+        // From 25.11 on "establishing", "writing", "reading" follows.
+        "Connection timed out",
+        "Connection reset",
+        "Connection forced closed",
+        "Transport endpoint",
+        "Zero Bytes were transmitted",
+        "Received zero length message",
+        "Communication connection failure",
+        "Message send failure",
+        "Message receive failure",
+        "Failed to send entire message",
+        "missing socket error",
+        "Broken pipe",
+        "Insane message length",
+        "in standby",
+        "Resource temporarily unavailable",
+        "Network is unreachable",
+        "No route to host",
+    ];
+    SIGNS.iter().any(|sign| stderr.contains(sign))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_refused_option_is_left_out_where_the_answer_can_be_read_without_it() {
+        let argv = words("squeue --noheader --array --user me --states=all --format=%i|%T");
+        let without = |said: &str| without_refused(&argv, said).map(|argv| argv.join(" "));
+        // Slurm 24.11 with glibc, another C library, and one that speaks of the value too.
+        for said in [
+            "squeue: unrecognized option '--array'\nTry \"squeue --help\" for more information\n",
+            "squeue: unrecognized option: array\n",
+            "squeue: unrecognized option `--array'\n",
+            "squeue: unrecognized option \u{2018}--array\u{2019}\n",
+        ] {
+            let rest = "squeue --noheader --user me --states=all --format=%i|%T";
+            assert_eq!(without(said).as_deref(), Some(rest), "{said}");
+        }
+        let rest = "squeue --noheader --array --user me --format=%i|%T";
+        assert_eq!(without("squeue: unrecognized option '--states=all'\n").as_deref(), Some(rest));
+        // What it cannot do without, what it was not given, and what is no refusal of an option.
+        assert_eq!(without("squeue: unrecognized option '--format=%i|%T'\n"), None);
+        assert_eq!(without("squeue: unrecognized option '--array-unique'\n"), None);
+        assert_eq!(without("slurm_load_jobs error: Unable to contact slurm controller\n"), None);
+        assert_eq!(without_refused(&[], "x: unrecognized option '--array'"), None);
+    }
+
+    #[test]
+    fn every_state_of_every_version_is_known() {
+        // job_state_string() of 22.05, 24.11 and 26.05, and flags that `--json` has as well.
+        let queued = "PENDING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD \
+                      SPECIAL_EXIT EXPEDITING POWER_UP_NODE";
+        let running = "RUNNING COMPLETING SUSPENDED STOPPED RESIZING SIGNALING STAGE_OUT";
+        let ended = "TIMEOUT CANCELLED PREEMPTED FAILED NODE_FAIL OUT_OF_MEMORY BOOT_FAIL \
+                     DEADLINE REVOKED LAUNCH_FAILED RECONFIG_FAIL";
+        for word in queued.split_whitespace() {
+            assert_eq!(state(word), State::Queued(word.into()));
+        }
+        for word in running.split_whitespace() {
+            assert_eq!(state(word), State::Running(word.into()));
+        }
+        for word in ended.split_whitespace() {
+            assert!(matches!(state(word), State::Ended(_, said) if said == word), "{word}");
+        }
+        assert_eq!(state("CANCELLED by 1001"), State::Ended(End::Cancelled, "CANCELLED".into()));
+        assert_eq!(state("HIBERNATING x"), State::Other("HIBERNATING x".into()));
+    }
+
+    #[test]
+    fn what_has_ended_is_no_complaint() {
+        assert!(has_only_ended("71_0-3: Job has already finished\n71_4-11: No error\n"));
+        assert!(!has_only_ended("71_0-3: Job has already finished\n72: Access denied\n"));
+        assert!(!has_only_ended(""));
+    }
+
+    #[test]
+    fn a_lost_connection_is_no_refusal_in_any_version() {
+        for said in [
+            "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
+            "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
+            "sbatch: error: Batch job submission failed: Message receive failure",
+            "sbatch: error: Batch job submission failed: Connection timed out reading",
+            "sbatch: error: Batch job submission failed: Slurm backup controller in standby mode",
+            "sbatch: error: Batch job submission failed: Controller is in standby mode, try a different controller",
+        ] {
+            assert!(is_unsure(said), "{said}");
+        }
+        for said in [
+            "sbatch: error: Batch job submission failed: Job dependency problem",
+            "sbatch: error: Batch job submission failed: Rate limit exceeded, please retry later",
+            "sbatch: error: invalid partition specified: shrt",
+        ] {
+            assert!(!is_unsure(said), "{said}");
+        }
+    }
+}
