@@ -134,8 +134,7 @@ fn run_one(args: Args, mut vars: Vars, out: &Out) -> Result<u8> {
     }
     let link = args.link.unwrap_or(0);
     let resources = args.resources.map(|text| Resources::of_link(&text, link)).transpose()?;
-    let is_shared = args.link.is_some();
-    let request = Request { sweep, which, gate: args.gate, resources, is_shared };
+    let request = Request { sweep, which, gate: args.gate, resources };
     let code = worker::run(&request, vars, None)?;
     Ok(u8::try_from(code.clamp(0, 255)).unwrap_or(1))
 }

@@ -139,7 +139,6 @@ impl Slot {
                 host: host.to_owned(),
                 job_id: job_id.cloned(),
                 launcher: 0,
-                is_shared: false,
             };
             let mut slot = Self {
                 number,

@@ -67,8 +67,6 @@ pub struct Request {
     pub gate: bool,
     /// What was asked for it, where that is not what the table says.
     pub resources: Option<Resources>,
-    /// Whether other trials run in its allocation, before it or after: its own walltime holds, too.
-    pub is_shared: bool,
 }
 
 /// Everything about the trial that every rank knows.
@@ -93,8 +91,6 @@ pub struct Job {
     pub job_id: Option<String>,
     /// The process that started this one.
     pub launcher: u32,
-    /// Whether other trials run in its allocation, before it or after.
-    pub is_shared: bool,
 }
 
 /// Who this process is. In a job of PBS the node file tells how many ranks there should be; hosts other
@@ -131,9 +127,7 @@ pub fn run(request: &Request, vars: Vars, told: Option<hooks::Told<'_>>) -> Resu
     let job_id = job_id(&vars);
     // Bare PMIx does not say how many ranks there are; the plan does.
     let world = rank.world_size.unwrap_or(resources.ranks);
-    let is_shared = request.is_shared;
-    let job =
-        Job { tree, head, row, resources, rank, world, vars, host, job_id, launcher, is_shared };
+    let job = Job { tree, head, row, resources, rank, world, vars, host, job_id, launcher };
     let (record, next_run) = records::of_trial(&job.tree, trial)?;
     if record.outcome() == Some(Outcome::Done) {
         // Requeued after its end, or submitted twice: a finished result is never made again.
@@ -301,13 +295,14 @@ pub fn clock_of(job: &Job) -> child::Clock {
         _ => None,
     };
     let patience = patience.map(Duration::from_secs);
-    // Slurm 22.05 does not tell a job its end; newer ones do. Without it, the plan's walltime counts from
-    // the start of this worker, which comes a moment after that of the job.
+    // Slurm 22.05 does not tell a job its end; newer ones do. The trial's own walltime counts from the start
+    // of this worker, which comes a moment after that of the job; it may end long before the job: Slurm
+    // rounds up to minutes, and an allocation may be that of several trials.
     let end = job.vars.get("SLURM_JOB_END_TIME").and_then(|t| t.parse::<f64>().ok());
     let end = end.map(|end| end - clock::now());
     let own = job.resources.walltime_s.map(|seconds| seconds as f64);
     let left = match (end, own) {
-        (Some(end), Some(own)) if job.is_shared => Some(end.min(own)),
+        (Some(end), Some(own)) => Some(end.min(own)),
         (end, own) => end.or(own),
     };
     let Some(left) = left else {

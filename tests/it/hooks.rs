@@ -415,8 +415,7 @@ fn a_program_that_links_the_library_is_told_in_its_own_process() {
     if let Some(sweep) = std::env::var_os(LINKED) {
         let which = hpcsweep::worker::Which::Trial(0);
         let (sweep, resources) = (sweep.into(), None);
-        let is_shared = false;
-        let request = hpcsweep::worker::Request { sweep, which, gate: true, resources, is_shared };
+        let request = hpcsweep::worker::Request { sweep, which, gate: true, resources };
         let mut heard = Vec::new();
         let mut told = |ending: &hpcsweep::worker::hooks::Ending<'_>| {
             let told = ending.to_json();
