@@ -5,7 +5,7 @@ use crate::world::{Cluster, World};
 const SEEN: &str = "
 echo $HPCSWEEP_TRIAL >>$HERE/ran
 echo $HPCSWEEP_TRIAL visible=$CUDA_VISIBLE_DEVICES granted=$SLURM_JOB_GPUS >>$HERE/seen
-scontrol -o show job $SLURM_JOB_ID | tr ' ' '\\n' | grep ^TresPerNode= >>$HERE/asked";
+scontrol -o show job $SLURM_JOB_ID | tr ' ' '\\n' | grep ^TresPerNode= | tr / : >>$HERE/asked";
 
 /// The devices of a `seen` line.
 fn devices(world: &World, trial: u64, kind: &str) -> Vec<String> {

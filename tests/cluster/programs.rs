@@ -53,6 +53,8 @@ fn a_program_with_mpi4py_on_two_nodes_is_one_of_two_ranks() {
 #[test]
 fn an_unchanged_script_of_torch_distributed_trains_on_two_nodes() {
     let world = World::new(Cluster::Accounting, "gloo");
+    // Debian 13 builds PyTorch without the library that its rendezvous takes by default.
+    world.set("USE_LIBUV", "0");
     world.plan(&python(&format!("{ROOT}/tests/python/ddp_program.py")), TWO);
     world.submit().ok();
     let told = |rank: u32| format!("[rank {rank}] rank {rank} of 2: weights equal, as one rank's");

@@ -27,9 +27,9 @@ fn world(name: &str) -> World {
     for arch in usr.join("lib").read_dir().unwrap() {
         let arch = arch.unwrap().path();
         world.set("LD_LIBRARY_PATH", &arch.display().to_string());
-        let perl = arch.join("perl5");
-        folders
-            .extend(perl.read_dir().into_iter().flatten().map(|version| version.unwrap().path()));
+        // Debian 12 has `perl5/5.36` there, Debian 13 `perl/5.40.1`.
+        let versions = ["perl5", "perl"].map(|name| arch.join(name).read_dir());
+        folders.extend(versions.into_iter().flatten().flatten().map(|found| found.unwrap().path()));
     }
     let folders: Vec<String> = folders.iter().map(|f| f.display().to_string()).collect();
     world.set("PERL5LIB", &folders.join(":"));

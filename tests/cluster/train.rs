@@ -302,7 +302,9 @@ fn a_launcher_without_pmix_is_explained() {
     let status = world.finished();
     let said = &status.standings()[0];
     assert!(said.contains("srun --mpi=pmix") && said.contains("rank "), "{said}");
-    assert!(said.contains("MPI did not start"), "{said}");
+    // MPI that finds no PMI ends in MPI_Init (Open MPI 4), or takes each rank for a world of its own (5).
+    let seen = ["MPI did not start", "MPI sees one"];
+    assert!(seen.iter().any(|words| said.contains(words)), "{said}");
 }
 
 /// The test cluster's GPUs are none.
