@@ -16,9 +16,8 @@ use super::slot::{self, Role, Slot, Why, is_on_trial};
 use crate::fault::Fault;
 use crate::host::signal::Signals;
 use crate::host::{Vars, clock, process, vars};
-use crate::tree::bundle::{Ended, Line};
+use crate::tree::bundle::Line;
 use crate::tree::ledger::{self, Entry};
-use crate::tree::table::Row;
 use crate::tree::{Tree, deck, table};
 use crate::words;
 #[cfg(doc)]
@@ -47,8 +46,6 @@ struct Agent<'a, T> {
     slots: Vec<Slot>,
     copies: Copies,
     hooks: Hooks,
-    /// Trials that have ended for good, with their slots: hooks are told of them next.
-    rung: Vec<(usize, Row, Ended)>,
     /// Others have taken it for dead, and it has not begun anew yet.
     is_out: bool,
 }
@@ -109,7 +106,6 @@ pub fn run(
         slots,
         copies: Copies::default(),
         hooks: Hooks::default(),
-        rung: Vec::new(),
         is_out: false,
     };
     agent.hooks.belongs_to(tree, &agent.desk.claimer.name);
@@ -159,6 +155,7 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
         }
         self.desk.share(self.slots.len());
         self.metrics()?;
+        self.desk.decide()?;
         if self.desk.leaving.is_some() {
             self.desk.give_all_back();
         } else if !self.desk.is_in_trouble() {
@@ -318,7 +315,7 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
     fn undo(&mut self, role: Role) {
         match role {
             Role::Unit(unit) => self.desk.claimer.put_first(unit),
-            Role::Copy(row) => self.uncopy(row.id),
+            Role::Copy(row) => self.uncopy(row.id, true),
         }
     }
 
@@ -327,7 +324,7 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
         match role {
             Role::Copy(row) => {
                 self.desk.cannot_start(0, error);
-                self.uncopy(row.id);
+                self.uncopy(row.id, false);
             }
             Role::Unit(unit) => {
                 let verdict = self.desk.cannot_start(unit.faults, error);
@@ -352,19 +349,35 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
         };
         let (agent, nonce) = (claimer.name.clone(), claimer.nonce());
         let (trial, size, since) = (found.trial, found.size, found.since);
-        let entry = Entry::Copy { agent, nonce, of: found.of, trial, size, since };
+        let entry = Entry::Copy { agent, nonce, of: found.of.clone(), trial, size, since };
         if !claimer.append(&entry)? {
             claimer.look()?;
             return Ok(true);
         }
-        let row = table::some(&claimer.tree, &claimer.heads, &[trial])?.swap_remove(0);
-        self.run(i, Role::Copy(Box::new(row)), found.attempt + 1)
+        // Who ends it from now on reads the entry before he goes on; who has ended it before has written that.
+        let runs = self.copies.still_runs(&claimer.tree, &claimer.ledger, &found);
+        let row = match runs {
+            Ok(true) => table::some(&claimer.tree, &claimer.heads, &[trial]),
+            Ok(false) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        };
+        match row.map(|mut rows| rows.pop()) {
+            Ok(Some(row)) => self.run(i, Role::Copy(Box::new(row)), found.attempt + 1),
+            Ok(None) => {
+                self.uncopy(trial, true);
+                Ok(true)
+            }
+            Err(error) => {
+                self.uncopy(trial, true);
+                Err(error)
+            }
+        }
     }
 
-    fn uncopy(&mut self, trial: u64) {
+    fn uncopy(&mut self, trial: u64, unbegun: bool) {
         let claimer = &mut self.desk.claimer;
         let (agent, nonce) = (claimer.name.clone(), claimer.nonce());
-        claimer.say(Entry::Uncopy { agent, nonce, trial });
+        claimer.say(Entry::Uncopy { agent, nonce, trial, unbegun });
     }
 
     /// The time until something has to be done.

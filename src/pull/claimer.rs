@@ -41,6 +41,8 @@ pub struct Unit {
     pub faults: u32,
     /// How many allocations in a row have cut it off without a checkpoint written.
     pub cuts: u32,
+    /// How often it was looked for the end that somebody else is said to have written.
+    pub looks: u32,
 }
 
 impl Unit {

@@ -84,6 +84,21 @@ impl Copies {
         Ok(worst.map(|(_, straggler)| straggler))
     }
 
+    /// Whether a trial that was found still runs there, as far as its agent has written by now.
+    ///
+    /// # Errors
+    /// When the bundle cannot be read.
+    pub(super) fn still_runs(
+        &mut self,
+        tree: &Tree,
+        ledger: &Ledger,
+        found: &Straggler,
+    ) -> Result<bool> {
+        self.follow(tree, ledger, &found.of)?;
+        let open = self.agents.get(&found.of).map(|followed| &followed.open);
+        Ok(open.is_some_and(|open| open.contains_key(&found.trial)))
+    }
+
     /// Reads what is new in an agent's bundle, and returns the durations of the trials that are done.
     fn follow(&mut self, tree: &Tree, ledger: &Ledger, name: &str) -> Result<Vec<f64>> {
         let path = bundle::path(tree, name, "jsonl");

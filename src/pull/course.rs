@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::claimer::{MAX_CUTS, MAX_FAULTS, Unit};
-use super::desk::{Desk, Later, News};
+use super::desk::{Claim, Desk, Later, News};
 use super::leaving::Leaving;
-use super::slot::{Ended, Why};
+use super::slot::{Ended, Role, Why};
 use super::verdict::{self, Next, Run, Verdict};
 use crate::fault::{Fault, Kind};
 use crate::host::{age, clock};
@@ -20,6 +20,9 @@ use crate::tree::records::{Break, Outcome};
 
 /// The longest pause before a trial is tried again, seconds.
 const LONGEST_BACKOFF_S: f64 = 60.0;
+
+/// How often, once a second, it is looked for an end that somebody else has written: NFS shows it late.
+const MOST_LOOKS: u32 = 60;
 
 /// Whether the next trial of a unit may run.
 pub(super) enum Opened {
@@ -102,14 +105,11 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         let seq = self.claimer.ledger.seq;
         let mut end = verdict::line(trial, attempt, &verdict, None, None);
         end.seq = Some(seq);
-        if verdict.next == Next::Over {
-            self.bells.push((row.clone(), end.clone()));
-        }
-        self.claimer.bundle.push(&Line::End(end))?;
+        self.claimer.bundle.push(&Line::End(end.clone()))?;
         match verdict.next {
             Next::Over => {
-                self.ended(Run { trial, attempt, seq }, &verdict, 0.0);
-                self.go_on(unit, Some(verdict.state))?;
+                let (row, run) = (row.clone(), Run { trial, attempt, seq, slot: 0 });
+                self.over(Claim { unit: Some(unit), row, run, verdict, end })?;
             }
             _ => {
                 let unit = Unit { faults: unit.faults + 1, ..unit };
@@ -160,33 +160,35 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         }
     }
 
-    /// Records the end of an attempt, and does with the unit what follows from it; a copy has none.
+    /// Records the end of an attempt, and does what follows from it.
     pub(super) fn settle(
         &mut self,
-        unit: Option<Unit>,
+        role: Role,
         run: Run,
-        verdict: &Verdict,
+        verdict: Verdict,
         ended: Ended,
         result: Option<serde_json::Value>,
     ) -> Result<()> {
-        let end = verdict::line(run.trial, run.attempt, verdict, Some(ended), result);
-        if verdict.next == Next::Over
-            && let Some(row) = unit.as_ref().and_then(|unit| unit.rows.front())
-        {
-            self.bells.push((row.clone(), end.clone()));
-        }
-        self.claimer.bundle.push(&Line::End(end))?;
+        let end = verdict::line(run.trial, run.attempt, &verdict, Some(ended), result);
+        self.claimer.bundle.push(&Line::End(end.clone()))?;
         self.claimer.done += 1;
         self.claimer.busy_s += ended.duration_s.max(1e-4);
+        let (unit, row) = match role {
+            Role::Unit(unit) => {
+                let Some(row) = unit.rows.front().cloned() else { return Ok(()) };
+                (Some(unit), row)
+            }
+            Role::Copy(row) => (None, *row),
+        };
         if verdict.next == Next::Over {
             if verdict.state == Outcome::Done {
                 self.pace.add(ended.duration_s);
             }
-            self.ended(run, verdict, ended.duration_s);
+            return self.over(Claim { unit, row, run, verdict, end });
         }
         let Some(mut unit) = unit else { return Ok(()) };
         match verdict.next {
-            Next::Over => self.go_on(unit, Some(verdict.state))?,
+            Next::Over => {}
             Next::Dropped => self.go_on(unit, None)?,
             Next::Again => {
                 let settings = self.claimer.settings();
@@ -198,6 +200,67 @@ impl<T: FnMut(News<'_>)> Desk<T> {
             Next::Elsewhere => self.claimer.give_back(vec![unit.piece()]),
         }
         Ok(())
+    }
+
+    /// A trial has ended for good here. Where others may run it too and something follows from its end, the ledger
+    /// decides first whose end counts.
+    fn over(&mut self, claim: Claim) -> Result<()> {
+        let ledger = &self.claimer.ledger;
+        let is_known = ledger.contest(claim.run.trial, claim.run.seq).is_some();
+        let may_be_copied = self.claimer.settings().repeatable && self.has_sequel(&claim)?;
+        if is_known || may_be_copied {
+            self.claims.push(claim);
+            return Ok(());
+        }
+        self.conclude(claim)
+    }
+
+    /// Whether somebody acts upon the end of a trial: the next of its chain, or a hook.
+    fn has_sequel(&self, claim: &Claim) -> Result<bool> {
+        let head = self.claimer.head_of(claim.run.trial)?;
+        let is_last = claim.unit.as_ref().is_none_or(|unit| unit.rows.len() <= 1);
+        Ok(!is_last || !head.run.hooks.is_default())
+    }
+
+    /// Finds out which of the ends here count, and does what follows from them.
+    ///
+    /// Who makes a copy of a trial says so in the ledger, and then looks whether the trial has ended meanwhile; here
+    /// the end is on disk before the ledger is looked at. So one of the two knows of the other.
+    pub(super) fn decide(&mut self) -> Result<()> {
+        if self.claims.is_empty() {
+            return Ok(());
+        }
+        self.claimer.save()?;
+        self.claimer.look()?;
+        let runs: Vec<Run> = self.claims.iter().map(|claim| claim.run).collect();
+        for run in runs {
+            if self.claimer.ledger.is_undecided(run.trial, run.seq) {
+                self.win(run);
+            }
+        }
+        self.claimer.deliver()?;
+        if self.claimer.is_fenced() {
+            return Ok(());
+        }
+        for claim in std::mem::take(&mut self.claims) {
+            let Run { trial, attempt, seq, .. } = claim.run;
+            let won = self.claimer.ledger.contest(trial, seq).and_then(|c| c.won.as_ref());
+            if won.is_none_or(|won| won.agent == self.claimer.name && won.attempt == attempt) {
+                self.conclude(claim)?;
+            } else if let Some(unit) = claim.unit {
+                self.go_on(unit, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What follows from an end that counts.
+    fn conclude(&mut self, claim: Claim) -> Result<()> {
+        let Claim { unit, row, run, verdict, end } = claim;
+        let seconds = end.duration_s;
+        self.bells.push((run.slot, row, end));
+        self.ended(run, &verdict, seconds);
+        unit.map_or(Ok(()), |unit| self.go_on(unit, Some(verdict.state)))
     }
 
     /// A trial has ended for good.
@@ -231,8 +294,10 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         let Some(trial) = unit.rows.front().map(|row| row.id) else { return Ok(()) };
         let state = match state {
             None if unit.rows.len() > 1 => match self.claimer.outcome_of(trial) {
-                Ok(state) => state,
-                Err(_) => {
+                Ok(state) if state.is_some() || unit.looks >= MOST_LOOKS => state,
+                // Not to be read now, or not to be seen yet.
+                _ => {
+                    unit.looks += 1;
                     let at = Instant::now() + Duration::from_secs(1);
                     self.later.push(Later { at, unit });
                     return Ok(());
@@ -241,7 +306,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
             known => known,
         };
         unit.rows.pop_front();
-        (unit.link, unit.tries, unit.faults, unit.cuts) = (unit.link + 1, 0, 0, 0);
+        (unit.link, unit.tries, unit.faults, unit.cuts, unit.looks) = (unit.link + 1, 0, 0, 0, 0);
         if unit.rows.is_empty() {
             return Ok(());
         }

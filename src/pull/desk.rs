@@ -11,7 +11,7 @@ use super::claimer::{Claimer, Unit};
 use super::leaving::{Leaving, Time};
 use super::pace::{Breaker, Pace};
 use super::slot::Why;
-use super::verdict::Run;
+use super::verdict::{Run, Verdict};
 use crate::host::clock;
 use crate::tree::bundle::{Ended, Line};
 use crate::tree::deck;
@@ -76,6 +76,16 @@ pub(super) struct Later {
     pub unit: Unit,
 }
 
+/// The end of a trial that has ended for good here, unless another run of it counts.
+pub(super) struct Claim {
+    /// The rest of its chain, the trial first; a copy has none.
+    pub unit: Option<Unit>,
+    pub row: Row,
+    pub run: Run,
+    pub verdict: Verdict,
+    pub end: Ended,
+}
+
 /// See the module.
 pub(super) struct Desk<T> {
     pub claimer: Claimer,
@@ -90,8 +100,10 @@ pub(super) struct Desk<T> {
     /// What ended here of late: it may turn out to have a copy.
     pub recent: VecDeque<Run>,
     pub errors: u32,
-    /// Trials that have ended for good and of which the plan's hooks were not told yet.
-    pub bells: Vec<(Row, Ended)>,
+    /// Trials that have ended for good, in which slot, and of which the plan's hooks were not told yet.
+    pub bells: Vec<(usize, Row, Ended)>,
+    /// Ends of trials that others may run too: nothing follows from them until the ledger says that they count.
+    pub claims: Vec<Claim>,
     trouble: Option<(Instant, String)>,
     /// What it was said to wait for last.
     waits: String,
@@ -113,6 +125,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
             recent: VecDeque::new(),
             errors: 0,
             bells: Vec::new(),
+            claims: Vec::new(),
             trouble: None,
             waits: String::new(),
         }
@@ -174,7 +187,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
     /// Says that the end of a trial with a copy is ours, unless somebody was faster. It is on disk before.
     pub(super) fn win(&mut self, run: Run) {
         let (agent, nonce) = (self.claimer.name.clone(), self.claimer.nonce());
-        let Run { trial, attempt, seq: begun } = run;
+        let Run { trial, attempt, seq: begun, .. } = run;
         // It may wait for a disk that is full.
         if self
             .claimer
@@ -191,6 +204,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         self.later.clear();
         self.recent.clear();
         self.bells.clear();
+        self.claims.clear();
         self.heed_time();
         if let Some(leaving) = self.leaving.clone() {
             return Ok(self.gone(leaving));
@@ -304,6 +318,9 @@ impl<T: FnMut(News<'_>)> Desk<T> {
 
     /// With nothing running: goes, or waits.
     pub(super) fn rest(&mut self, busy: bool) -> Result<Turn> {
+        if !self.claims.is_empty() {
+            return Ok(Turn::Busy);
+        }
         if let Some(leaving) = self.leaving.clone() {
             self.give_all_back();
             if self.claimer.leave(&leaving.reason)? {

@@ -77,9 +77,10 @@ pub(super) fn expire(
         let stop = heads.last().is_none_or(|head| head.run.on_failure == OnFailure::Stop);
         let told = told(ledger, dead, lines, stop);
         let units = unfinished(tree, decks, &agent.held, &told)?;
+        let unbegun = unbegun(ledger, dead, &told);
         let (agent, by) = (dead.to_owned(), by.to_owned());
         let nonce = clock::short_token();
-        let entry = Entry::Expire { agent, nonce, by, size, units };
+        let entry = Entry::Expire { agent, nonce, by, size, units, unbegun };
         if ledger::append(tree, ledger, &entry, link)? {
             // What its programs have started may live on, here if it was here. One that only sleeps sees to that
             // itself when it wakes up.
@@ -142,6 +143,18 @@ fn told(
             _ => {}
         }
     }
+    all
+}
+
+/// Trials of which an agent had announced a copy, and that it had not begun.
+fn unbegun(ledger: &Ledger, agent: &str, told: &HashMap<u64, Vec<Told>>) -> Vec<u64> {
+    let of_agent = ledger.contests.iter().filter_map(|(trial, all)| {
+        let last = all.last().filter(|last| last.copy.as_deref() == Some(agent))?;
+        let began = told.get(trial).is_some_and(|all| all.iter().any(|told| told.seq >= last.at));
+        (!began).then_some(*trial)
+    });
+    let mut all: Vec<u64> = of_agent.collect();
+    all.sort_unstable();
     all
 }
 

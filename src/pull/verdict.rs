@@ -28,6 +28,8 @@ pub(super) struct Run {
     pub attempt: u32,
     /// How many entries of the ledger were read when it began.
     pub seq: u64,
+    /// The slot.
+    pub slot: usize,
 }
 
 /// How an attempt ended.

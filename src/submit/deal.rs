@@ -89,6 +89,7 @@ pub fn deal(
     };
     let identity = tree.create(&source.plan.name)?;
     let decks = deck::read(&tree)?;
+    let is_known = !options.retry && is_same(&tree, &hash)?;
     if !options.retry && is_dealt(&tree, &hash)? {
         return Ok(Dealt { tree, units: 0, trials: 0, dropped: 0 });
     }
@@ -105,6 +106,9 @@ pub fn deal(
     let failures = Failures { retry: options.retry, ..Failures::default() };
     let mut todo = wave::left_over(&tree, &diff, &covered, &known, &failures)?;
     todo.extend(grow::grow(&tree, source, &diff, templates, site)?);
+    if is_known && todo.is_empty() {
+        return Ok(Dealt { tree, units: 0, trials: 0, dropped: 0 });
+    }
     let units = units(&todo, &known);
     let plan = &source.plan;
     let largest =
@@ -143,10 +147,31 @@ fn requests(diff: &Diff) -> Vec<(String, Resources)> {
     groups.into_iter().map(|(request, trials)| (text(trials), (*request).clone())).collect()
 }
 
-/// Whether there is nothing to add to what was dealt: the same plan, and nothing has halted it.
+/// Whether there is nothing to add to what was dealt: the same plan, nothing has halted it, and no trial is left behind
+/// that is in nobody's hands.
 fn is_dealt(tree: &Tree, hash: &str) -> Result<bool> {
+    Ok(is_same(tree, hash)? && !is_left_behind(tree)?)
+}
+
+fn is_same(tree: &Tree, hash: &str) -> Result<bool> {
     let same = deck::read(tree)?.last().is_some_and(|deck| deck.plan == hash);
     Ok(same && Ledger::read(tree)?.halted.is_none())
+}
+
+/// Whether all agents are through, and a trial has no end all the same: its end was damaged, say.
+fn is_left_behind(tree: &Tree) -> Result<bool> {
+    let decks = deck::read(tree)?;
+    let total = deck::total(&decks);
+    if !Ledger::read(tree)?.is_over(total) {
+        return Ok(false);
+    }
+    let known = records::all(tree)?;
+    let is_over = |unit, trials: Vec<u64>| {
+        let dealt = deck::of_unit(&decks, unit).map_or(0, |deck| deck.seq);
+        trials.iter().all(|trial| known.get(trial).is_some_and(|record| record.is_over(dealt)))
+    };
+    let mut units = (0..).zip(deck::units(tree, &decks, 0, total)?);
+    Ok(units.any(|(unit, trials)| !is_over(unit, trials)))
 }
 
 /// Nobody can be served with trials that run a command.

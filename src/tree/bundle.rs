@@ -310,6 +310,7 @@ mod tests {
             by: "n2".into(),
             size,
             units: vec![],
+            unbegun: vec![],
         }));
         assert_eq!(outcomes(&ledger), [Some(Outcome::Done), Some(Outcome::Interrupted)]);
     }

@@ -80,6 +80,9 @@ pub struct Contest {
     pub copy: Option<String>,
     /// Whose end counts.
     pub won: Option<Won>,
+    /// The entry by which the copy began.
+    #[serde(default)]
+    pub at: u64,
 }
 
 /// How a contest was decided.
@@ -299,7 +302,10 @@ impl Ledger {
                 agent.held.clear();
                 agent.gone = Some(Gone::Left(reason));
             }
-            Entry::Expire { agent: name, size, units, .. } => {
+            Entry::Expire { agent: name, size, units, unbegun, .. } => {
+                for trial in unbegun {
+                    self.forget_copy(trial, &name);
+                }
                 let agent = self.agents.entry(name.clone()).or_default();
                 agent.held.clear();
                 agent.gone = Some(Gone::Fenced(size));
@@ -312,7 +318,8 @@ impl Ledger {
             }
             Entry::Copy { agent, of, trial, size, since, .. } => {
                 if self.may_be_copied(trial, since) {
-                    let contest = Contest { of, size, since, copy: Some(agent), won: None };
+                    let contest =
+                        Contest { of, size, since, copy: Some(agent), won: None, at: seq };
                     self.contests.entry(trial).or_default().push(contest);
                 }
             }
@@ -322,6 +329,7 @@ impl Ledger {
                     contest.won.get_or_insert(Won { agent, attempt, at: seq });
                 }
             }
+            Entry::Uncopy { agent, trial, unbegun: true, .. } => self.forget_copy(trial, &agent),
             Entry::Uncopy { agent, trial, .. } => {
                 if let Some(contest) = self.contests.get_mut(&trial).and_then(|all| all.last_mut())
                     && contest.copy.as_deref() == Some(&*agent)
@@ -334,6 +342,15 @@ impl Ledger {
             Entry::Release { .. } => self.held = None,
             Entry::Drop { units, .. } => units.iter().for_each(|piece| self.drop_units(piece)),
             Entry::Resume { .. } => self.halted = None,
+        }
+    }
+
+    /// A copy was announced and never began: the run that it was a copy of stands alone, as before.
+    fn forget_copy(&mut self, trial: u64, by: &str) {
+        let Some(all) = self.contests.get_mut(&trial) else { return };
+        all.pop_if(|last| last.won.is_none() && last.copy.as_deref() == Some(by));
+        if all.is_empty() {
+            self.contests.remove(&trial);
         }
     }
 

@@ -37,6 +37,7 @@ mod pbs_truth_ends;
 mod plan;
 mod pull;
 mod pull_clocks;
+mod pull_copies;
 mod pull_disks;
 mod pull_faults;
 mod pull_fire;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::kill::in_own_mounts;
 use crate::pull_faults::{SAYS, SHORT, begun, counts, entries, plan, start, world};
-use crate::world::{PROGRAM, Started, World, wait_until};
+use crate::world::{PROGRAM, ROOT, Started, World, wait_until};
 
 /// Lays a plan down on a disk of one megabyte, starts an agent there, and does the rest of a script, in which `outcome`
 /// waits for the agent and says what became of it and of the trials.
@@ -191,4 +191,35 @@ fn a_tree_that_is_away_when_a_trial_begins_is_not_made_anew_by_its_folder() {
     assert_eq!(counts(&world), r#"{"done":200}"#);
     assert_eq!(begun(&world).into_values().collect::<Vec<_>>(), [1; 200]);
     assert_eq!(world.column("attempts"), ["1"; 200]);
+}
+
+#[test]
+fn functions_of_python_lose_nothing_to_a_full_disk() {
+    let world = World::new();
+    fs::create_dir(world.path("results")).unwrap();
+    // Results of ten megabytes on a disk of five, which grows when an agent has said that it is full.
+    world.write(
+        "fit.py",
+        "import sys
+from hpcsweep import Sweep
+def fit(i):
+    open('calls', 'a').write('%d\\n' % i)
+    return '%d' % i * 1000000
+if __name__ == '__main__':
+    rows = Sweep('results/fit').grid(i=list(range(10))).run(fit, processes=int(sys.argv[1]))
+    print([r.state for r in rows].count('done'), [r.attempt for r in rows].count(1), {len(r.value) for r in rows})
+",
+    );
+    for processes in [1, 2] {
+        let script = format!(
+            "set -u; mount -t tmpfs -o size=5m none results || exit 90; rm -f calls said
+            export HPCSWEEP_BIN='{PROGRAM}' PYTHONPATH='{ROOT}/site/python' PYTHONDONTWRITEBYTECODE=1
+            python3 fit.py {processes} 2>said & fit=$!
+            until grep -q 'no space' said; do sleep 0.01; done
+            mount -o remount,size=60m results
+            wait $fit; echo $?; sort -n calls | uniq -c | wc -l"
+        );
+        let Some(ran) = in_own_mounts(&world, &script) else { panic!("no mounts") };
+        assert_eq!(ran.out, "10 10 {1000000}\n0\n10\n", "{}\n{}", ran.whole(), world.read("said"));
+    }
 }

@@ -25,6 +25,10 @@ from .runner import Interrupt, Runner
 PATIENCE = 60.0
 
 
+# How a trial stands that nobody goes on with by himself.
+FINAL = ("done", "failed", "timeout", "skipped", "cancelled", "lost")
+
+
 class Stopped(SystemExit):
     """A signal has ended the sweep here; the trials that were not done are others', or the next start's."""
 
@@ -131,8 +135,13 @@ class Sweep:
             for record in results:
                 if tells and record.trial in late:
                     callbacks.put(record)
-        if None in ends and any(record.state in ("pending", "queued", "running") for record in results):
+        left = [record for record in results if record.state not in FINAL]
+        if left and None in ends:
             raise SweepError("processes of the sweep were killed, and trials are left: start it again")
+        if left:
+            # Nobody has it in hand any more: whatever the reason, this is no end of a sweep.
+            names = ", ".join("%d is %s" % (record.trial, record.state) for record in left[:5])
+            raise SweepError("the sweep is not at its end: trial %s; start it again" % names)
         return results
 
     def results(self) -> List[Record]:

@@ -31,7 +31,6 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.copies = Copies::default();
-        self.rung.clear();
         let turn = self.desk.begin_anew()?;
         if matches!(turn, Turn::Busy) {
             self.is_out = false;

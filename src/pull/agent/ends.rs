@@ -62,28 +62,22 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
         }
         let folders = self.desk.claimer.settings().folders;
         self.slots[i].tidy(running.prepared, folders);
-        let unit = match running.role {
-            Role::Unit(unit) => Some(Unit { faults: faults + u32::from(no_room), ..unit }),
-            Role::Copy(row) if verdict.state == Outcome::Done => {
-                let end = verdict::line(trial, attempt, &verdict, Some(ended), result.clone());
-                self.desk.bells.push((*row, end));
-                None
-            }
+        let role = match running.role {
+            Role::Unit(unit) => Role::Unit(Unit { faults: faults + u32::from(no_room), ..unit }),
+            copy @ Role::Copy(_) if verdict.state == Outcome::Done => copy,
             Role::Copy(_) => {
                 // What a copy could not do says nothing of the trial.
                 verdict.next = Next::Dropped;
                 let end = verdict::line(trial, attempt, &verdict, Some(ended), None);
                 self.desk.claimer.bundle.push(&Line::End(end))?;
                 if stop != Some(Why::Lost) {
-                    self.uncopy(trial);
+                    self.uncopy(trial, false);
                 }
                 return Ok(());
             }
         };
-        let run = Run { trial, attempt, seq };
-        self.desk.settle(unit, run, &verdict, ended, result)?;
-        self.rung.extend(self.desk.bells.drain(..).map(|(row, end)| (i, row, end)));
-        Ok(())
+        let run = Run { trial, attempt, seq, slot: i };
+        self.desk.settle(role, run, verdict, ended, result)
     }
 
     /// Whether a program may have failed because it could not write, and not by what it has written itself.
@@ -115,9 +109,7 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
 
     /// Calls the plan's hooks for trials that have ended for good. What they are told is written down before.
     pub(super) fn ring(&mut self) -> Result<()> {
-        // Trials that did not run have no output, and no slot.
-        self.rung.extend(self.desk.bells.drain(..).map(|(row, end)| (0, row, end)));
-        for (i, row, end) in self.rung.drain(..) {
+        for (i, row, end) in self.desk.bells.drain(..) {
             let claimer = &self.desk.claimer;
             let head = claimer.head_of(row.id)?;
             if head.run.hooks.is_default() {

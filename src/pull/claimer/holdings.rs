@@ -89,6 +89,7 @@ impl Claimer {
                     tries: piece.tries,
                     faults: piece.faults,
                     cuts: piece.cuts,
+                    looks: 0,
                 });
             }
             room -= count;

@@ -75,7 +75,10 @@ impl Claimer {
     }
 
     /// As [`Claimer::flush`], and waits for the disk: on NFS other hosts read it only then.
-    fn save(&mut self) -> Result<()> {
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn save(&mut self) -> Result<()> {
         self.flush()?;
         let path = self.bundle.path().to_owned();
         self.bundle.sync().map_err(|e| disk::fault("write", &path, &e).into())
@@ -92,12 +95,15 @@ impl Claimer {
         self.outbox.iter().any(such)
     }
 
-    /// Writes the entries that wait, in order; what was recorded before is on its way to the disk first.
+    /// Writes the entries that wait, in order; what was recorded before is on its way to the disk first, and on it
+    /// where others go on from what an entry says of it.
     ///
     /// # Errors
     /// When the tree cannot be read or written; the entries wait on.
     pub fn deliver(&mut self) -> Result<()> {
-        if !self.outbox.is_empty() {
+        if self.is_about_to_say(|entry| matches!(entry, Entry::Won { .. })) {
+            self.save()?;
+        } else if !self.outbox.is_empty() {
             self.flush()?;
         }
         while let Some(entry) = self.outbox.front().cloned() {

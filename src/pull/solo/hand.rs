@@ -181,11 +181,14 @@ impl<T: FnMut(News<'_>)> Hand<T> {
                 }
             }
         }
-        self.save()?;
+        let saved = self.save();
         if let Some(trial) = opened {
+            // It is written down; what waits to be said to others waits on.
+            self.or_trouble(saved, ())?;
             self.nap = Duration::ZERO;
             return Ok(Step::Run(trial));
         }
+        saved?;
         if self.hooks.look() {
             return Ok(Step::Wait(Duration::from_millis(20)));
         }
@@ -241,6 +244,7 @@ impl<T: FnMut(News<'_>)> Hand<T> {
             }
             self.desk.heed_contests();
         }
+        self.desk.decide()?;
         Ok(Some(news))
     }
 
@@ -268,7 +272,15 @@ impl<T: FnMut(News<'_>)> Hand<T> {
         let (argv, devices) = (Vec::new(), self.devices.clone());
         let seq = self.desk.claimer.ledger.seq;
         let line = Line::Start { trial, attempt, time, slot: 0, seq, argv, devices };
+        let before = self.desk.claimer.bundle.waiting();
         self.desk.claimer.bundle.push(&line)?;
+        let length = self.desk.claimer.bundle.waiting() - before;
+        // What cannot be written down is not begun.
+        if let Err(error) = self.desk.claimer.flush() {
+            self.desk.claimer.bundle.take_back(length);
+            self.desk.claimer.put_first(unit);
+            return Err(error);
+        }
         let deadline = walltime.and_then(|s| since.checked_add(Duration::from_secs(s)));
         self.busy =
             Some(Busy { unit: Some(unit), trial, attempt, seq, since, deadline, stop: None });

@@ -7,7 +7,7 @@ use super::hand::{Hand, Settled};
 use super::{Failure, News};
 use crate::host::{disk, vars};
 use crate::pull::claimer::Claimer;
-use crate::pull::slot::Ended;
+use crate::pull::slot::{Ended, Role};
 use crate::pull::verdict::{self, Next, Run, Verdict};
 use crate::tree::bundle;
 use crate::tree::records::Outcome;
@@ -29,7 +29,7 @@ impl<T: FnMut(News<'_>)> Hand<T> {
 
     /// Has the plan's hooks called for trials that have ended for good.
     fn ring(&mut self) -> Result<()> {
-        for (row, end) in self.desk.bells.drain(..) {
+        for (_, row, end) in self.desk.bells.drain(..) {
             let Claimer { tree, name, .. } = &self.desk.claimer;
             let head = self.desk.claimer.head_of(row.id)?;
             if head.run.hooks.is_default() {
@@ -59,7 +59,7 @@ impl<T: FnMut(News<'_>)> Hand<T> {
     ) -> Result<()> {
         let Some(busy) = &mut self.busy else { return Ok(()) };
         let (trial, attempt, stop) = (busy.trial, busy.attempt, busy.stop);
-        let run = Run { trial, attempt, seq: busy.seq };
+        let run = Run { trial, attempt, seq: busy.seq, slot: 0 };
         let allowed = self.desk.claimer.head_of(trial)?.run.attempts;
         let Some(mut unit) = busy.unit.take() else { return Ok(()) };
         let ran = busy.since.elapsed();
@@ -101,7 +101,7 @@ impl<T: FnMut(News<'_>)> Hand<T> {
             state: verdict.state,
             is_last: verdict.next == Next::Over,
         });
-        self.desk.settle(Some(unit), run, &verdict, ended, value)
+        self.desk.settle(Role::Unit(unit), run, verdict, ended, value)
     }
 
     /// Writes the words of a failure into the agent's log: where they stand.

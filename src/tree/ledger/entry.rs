@@ -128,6 +128,9 @@ pub enum Entry {
         size: u64,
         /// What it held and had not ended by then.
         units: Vec<Piece>,
+        /// Trials that it was about to copy, and had not begun.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        unbegun: Vec<u64>,
     },
     /// An idle agent runs a copy of a trial that another has run for too long.
     Copy {
@@ -167,6 +170,9 @@ pub enum Entry {
         nonce: String,
         /// The trial.
         trial: u64,
+        /// Whether it never began: the other run stands alone, as before.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        unbegun: bool,
     },
     /// Nothing is to be taken any more.
     Halt {

@@ -123,7 +123,7 @@ fn the_word_of_a_fenced_agent_counts_up_to_the_fence() {
     assert!(counts(&ledger, "a", 900, 0, 1));
     let units = vec![Piece::untouched(2, 4)];
     let (agent, nonce, by) = ("a".to_owned(), String::new(), "b".to_owned());
-    ledger.take(Some(Entry::Expire { agent, nonce, by, size: 500, units }));
+    ledger.take(Some(Entry::Expire { agent, nonce, by, size: 500, units, unbegun: vec![] }));
     assert!(counts(&ledger, "a", 500, 0, 1));
     assert!(!counts(&ledger, "a", 501, 0, 1));
     assert_eq!(ledger.open(6), 4);
@@ -155,7 +155,12 @@ fn of_a_trial_that_runs_twice_one_end_counts() {
     ledger.take(won("a", 0));
     assert!(counts(&ledger, "b", 10, 7, 1) && !counts(&ledger, "a", 600, 7, 0));
     let mut ledger = open;
-    ledger.take(Some(Entry::Uncopy { agent: "b".into(), nonce: String::new(), trial: 7 }));
+    ledger.take(Some(Entry::Uncopy {
+        agent: "b".into(),
+        nonce: String::new(),
+        trial: 7,
+        unbegun: false,
+    }));
     assert!(!counts(&ledger, "a", 600, 7, 0), "it has to say so");
     ledger.take(won("a", 0));
     assert!(counts(&ledger, "a", 600, 7, 0) && !counts(&ledger, "b", 10, 7, 1));

@@ -165,7 +165,7 @@ fn who_has_gone_is_not_asked_for_ever() {
     // What the dead write is void, and read by nobody.
     sweep.write("a", &[done(1)]);
     let (agent, nonce, by) = ("a".to_owned(), "1".to_owned(), "b".to_owned());
-    sweep.say(&Entry::Expire { agent, nonce, by, size, units: vec![] });
+    sweep.say(&Entry::Expire { agent, nonce, by, size, units: vec![], unbegun: vec![] });
     let (counts, cost) = look(&mut watcher);
     assert_eq!(
         (counts.as_str(), cost.stamps, cost.files, cost.bytes),

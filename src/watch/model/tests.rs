@@ -54,7 +54,7 @@ fn join(agent: &str, slots: u32) -> Entry {
 
 fn expire(agent: &str, size: u64) -> Entry {
     let (agent, nonce, by) = (agent.to_owned(), "1".to_owned(), "b".to_owned());
-    Entry::Expire { agent, nonce, by, size, units: vec![] }
+    Entry::Expire { agent, nonce, by, size, units: vec![], unbegun: vec![] }
 }
 
 /// Lines with places, a hundred bytes each.
