@@ -29,6 +29,17 @@ pub fn noise() -> u64 {
     u64::from_le_bytes(out)
 }
 
+/// A secret that nobody can guess: 32 bytes of the kernel's random numbers, as 64 hexadecimal digits.
+///
+/// # Errors
+/// When the kernel gives no random numbers.
+pub fn secret() -> std::io::Result<String> {
+    use std::io::Read;
+    let mut bytes = [0u8; 32];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 /// Eight characters of [`noise`], lower-case letters and digits.
 pub fn short_token() -> String {
     let mut n = noise();

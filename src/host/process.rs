@@ -2,7 +2,7 @@
 //! its own that dies with us.
 
 use std::io::Read;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -127,6 +127,8 @@ pub enum Sink {
     Pipes,
     /// Where our own go.
     Inherit,
+    /// Where our own go; the program's standard input is this socket.
+    Serve(OwnedFd),
 }
 
 /// Starts a program in a process group of its own, to be killed by `on_parent_death` if we die. It
@@ -154,6 +156,9 @@ pub fn start(
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
         }
         Sink::Inherit => {}
+        Sink::Serve(socket) => {
+            command.stdin(socket);
+        }
     }
     die_with_parent(&mut command, on_parent_death, keep.map(|fd| fd.as_raw_fd()), held);
     command.spawn()
@@ -388,16 +393,13 @@ pub fn socket_pair() -> std::io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC)?)
 }
 
-/// The socket that whoever started this process has left open for it under this number; closed on exec
-/// from now on.
+/// The socket that is this process's standard input ([`Sink::Serve`]). Standard input is `/dev/null` from now on, so that
+/// no program that this process starts keeps the socket open.
 ///
 /// # Errors
-/// When the number is no open socket.
-#[expect(unsafe_code, reason = "a number that our own parent has given us becomes a descriptor")]
-pub fn adopt_socket(number: i32) -> std::io::Result<UnixStream> {
-    // SAFETY: borrowed for a look only; a number that is not open gives EBADF.
-    let look = unsafe { BorrowedFd::borrow_raw(number.max(3)) };
-    nix::fcntl::fcntl(look, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
-    // SAFETY: open, as just seen, and nobody else's: the parent opened it for us before our start.
-    Ok(unsafe { UnixStream::from_raw_fd(number.max(3)) })
+/// When standard input cannot be duplicated or replaced.
+pub fn take_stdin_socket() -> std::io::Result<UnixStream> {
+    let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
+    nix::unistd::dup2_stdin(std::fs::File::open("/dev/null")?)?;
+    Ok(UnixStream::from(socket))
 }

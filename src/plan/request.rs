@@ -245,6 +245,20 @@ fn directive(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<String> {
         reader.wrong(entry.at, sentence, "begin it with `--` or `-`, as in `--exclusive`");
         return None;
     }
+    // What reads the directive takes these away, so that an option could hide behind them: `--ti"me"=99:00:00`.
+    if let Some(c) = text.chars().find(|c| c.is_control() || matches!(c, '"' | '\'' | '\\')) {
+        let sentence = match c {
+            '\\' => format!("the directive `{text}` holds a backslash"),
+            '"' | '\'' => format!("the directive `{text}` holds a quote"),
+            _ => format!("the directive `{}` holds a control character", text.escape_default()),
+        };
+        reader.wrong(
+            entry.at,
+            sentence,
+            "write the option plainly, with single blanks between words",
+        );
+        return None;
+    }
     if let Some(hint) = super::directives::instead(text) {
         let sentence = format!("the directive `{text}` would overwrite what hpcsweep sets itself");
         reader.wrong(entry.at, sentence, hint);
@@ -355,6 +369,24 @@ directives = [\"--exclusive\", \"-x n1\"]
         };
         assert_eq!(*plan.resources, expected);
         assert_eq!(*plan.trials[0].resources, expected);
+    }
+
+    #[test]
+    fn directives_that_their_reader_would_change_are_refused() {
+        let check = |toml: &str, shown: &str, what: &str| {
+            let line = format!("directives = [{toml}]");
+            check_faults(
+                &format!("[resources]\n{line}\n"),
+                &format!(
+                    "the directive `{shown}` holds a {what}\n  plan.toml:5: {line}\n\
+                     hint: write the option plainly, with single blanks between words"
+                ),
+            );
+        };
+        check(r#"'--ti"me"=99'"#, r#"--ti"me"=99"#, "quote");
+        check(r#""--ti'me'=99""#, "--ti'me'=99", "quote");
+        check(r"'--ti\me=99'", r"--ti\me=99", "backslash");
+        check(r#""--comment=a\u000B-t99""#, r"--comment=a\u{b}-t99", "control character");
     }
 
     #[test]

@@ -43,12 +43,17 @@ pub struct Ask<'a> {
 /// The options by which a directive would pass a cap: the cap, what to use instead, then the options
 /// of Slurm and of PBS. The same letter means different things to the two (`-N`, `-p`, `-q`).
 const WAYS_ROUND: &[(&str, &str, &[&str], &[&str])] = &[
-    ("caps.max_walltime", "walltime", &["--time", "-t"], &["walltime="]),
+    (
+        "caps.max_walltime",
+        "walltime",
+        &["--time", "-t"],
+        &["walltime=", "min_walltime=", "max_walltime="],
+    ),
     (
         "caps.max_nodes",
         "nodes",
         &["--nodes", "-N", "--nodelist", "-w", "--nodefile", "-F"],
-        &["select=", "nodes="],
+        &["select=", "nodes=", "nodect="],
     ),
     ("caps.forbidden_partitions", "partition", &["--partition", "-p"], &["-q"]),
 ];
@@ -212,8 +217,14 @@ hint: use `partition` instead";
         ] {
             check(SchedulerKind::Slurm, word, true);
         }
-        for word in ["-l walltime=9", "-lselect=9:ncpus=1", "-l place=excl,walltime=9", "-q debug"]
-        {
+        for word in [
+            "-l walltime=9",
+            "-lselect=9:ncpus=1",
+            "-l place=excl,walltime=9",
+            "-q debug",
+            "-l nodect=9",
+            "-lmin_walltime=1,max_walltime=9",
+        ] {
             check(SchedulerKind::Pbs, word, true);
         }
         for word in ["-N name", "-p 5", "-l place=excl"] {

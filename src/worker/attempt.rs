@@ -9,9 +9,10 @@ use anyhow::Result;
 use nix::sys::signal::Signal;
 
 use super::child::{self, Ended, Happening, Stop};
+use super::gather::Crew;
 use super::others::{Others, with_rank};
 use super::output;
-use super::peers::{self, Crew, Down};
+use super::peers::{self, Down};
 use super::prepare::{self, Prepared, prepare};
 use super::program::{self, LOST_PEERS, Program};
 use super::recorder::Recorder;

@@ -14,6 +14,7 @@ use super::child::{self, Happening, Stop};
 use super::peers::{self, Asked, Down, Line, Up};
 use super::program::{self, Program};
 use super::{Job, clock_of, output, prepare};
+use crate::fault::{Fault, Kind};
 use crate::host::signal::Signals;
 use crate::rank;
 
@@ -35,6 +36,11 @@ pub fn run(job: &Job, signals: &mut Signals) -> Result<i32> {
                 own = one(job, attempt, &addr, port, &line, &inbox, signals);
             }
             Some(Down::Stop) => {}
+            Some(Down::Refused { reason }) => {
+                return Err(Fault::new(Kind::Trials, format!("rank 0 refused this rank: {reason}"))
+                    .hint("`hpcsweep worker --explain` under the same launcher shows where ranks come from")
+                    .into());
+            }
             Some(Down::Leave { code }) => {
                 return Ok(if code == 0 { 0 } else { own.max(code.min(1)) });
             }
@@ -109,7 +115,8 @@ fn one(
     let told = || {
         matches!(
             inbox.try_recv(),
-            Ok(Down::Stop | Down::Leave { .. }) | Err(TryRecvError::Disconnected)
+            Ok(Down::Stop | Down::Leave { .. } | Down::Refused { .. })
+                | Err(TryRecvError::Disconnected)
         )
     };
     let Program { child, helper } = &mut program;

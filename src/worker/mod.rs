@@ -7,6 +7,7 @@
 mod addresses;
 pub mod attempt;
 pub mod child;
+pub mod gather;
 pub mod gpu_samples;
 pub mod hooks;
 pub mod launch;

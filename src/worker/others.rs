@@ -9,8 +9,9 @@ use nix::sys::signal::Signal;
 use serde_json::{Map, Value, json};
 
 use super::child::{Ended, Stop};
+use super::gather::Crew;
 use super::output::write_line;
-use super::peers::{self, Asked, Crew, Down, Up};
+use super::peers::{self, Asked, Down, Up};
 use super::program::LOST_PEERS;
 use crate::host::signal::Signals;
 use crate::tree::records::Outcome;

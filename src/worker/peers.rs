@@ -2,13 +2,13 @@
 //! end. A rank that dies closes its connection, so it is missed at once, without polling.
 //!
 //! Rank 0 publishes its addresses in one small file of the sweep (`meet/`), removed at the end; every
-//! other rank waits for that file and connects. Lines are JSON; the first must carry the file's token.
+//! other rank waits for that file and connects. Lines are JSON; the first must carry the file's token. How rank 0
+//! gathers the others is in [`super::gather`].
 
-use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -16,9 +16,8 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::addresses;
 use crate::fault::Fault;
-use crate::host::{Vars, clock, disk};
+use crate::host::{Vars, disk};
 use crate::words;
 
 /// What a rank says to rank 0.
@@ -91,6 +90,11 @@ pub enum Down {
     },
     /// Stop your program.
     Stop,
+    /// You cannot take part; the connection ends.
+    Refused {
+        /// Why, one sentence.
+        reason: String,
+    },
     /// The trial is over; end with this code if your own is 0.
     Leave {
         /// Exit code of the trial.
@@ -107,11 +111,16 @@ pub struct FromRank {
     pub said: Option<Up>,
 }
 
+/// The file in `meet/` by which ranks find rank 0. Only its owner may read it: the token proves that a process
+/// belongs to this launch.
 #[derive(Debug, Serialize, Deserialize)]
-struct Meeting {
-    token: String,
-    port: u16,
-    addrs: Vec<IpAddr>,
+pub(super) struct Meeting {
+    /// What the first line of every rank must carry.
+    pub(super) token: String,
+    /// The TCP port on which rank 0 listens.
+    pub(super) port: u16,
+    /// Addresses of rank 0's host, the most promising first.
+    pub(super) addrs: Vec<IpAddr>,
 }
 
 /// The name under which all ranks of one launch meet, from what the launcher gave all of them alike.
@@ -145,173 +154,6 @@ pub fn meeting_name(vars: &Vars, trial: u64) -> Result<String, Fault> {
         hasher.update(b"\0");
     }
     Ok(format!("{trial}-{}", &hasher.finalize().to_hex()[..12]))
-}
-
-/// Rank 0's side: everyone's connection.
-pub struct Crew {
-    file: PathBuf,
-    streams: BTreeMap<u32, TcpStream>,
-    /// What the ranks say.
-    pub inbox: Receiver<FromRank>,
-    /// Hosts by rank.
-    pub hosts: BTreeMap<u32, String>,
-    /// An address of this process that another host's rank has reached.
-    pub addr: IpAddr,
-}
-
-impl Drop for Crew {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.file);
-    }
-}
-
-impl Crew {
-    /// Waits for ranks `1..world`. `stop` is asked now and then whether to give up.
-    ///
-    /// # Errors
-    /// When a rank is missing at the deadline (named), claims a number twice, or sees another world.
-    pub fn gather(
-        dir: &Path,
-        name: &str,
-        world: u32,
-        host: &str,
-        deadline: Duration,
-        mut stop: impl FnMut() -> bool,
-    ) -> Result<Self> {
-        let fail =
-            |e: std::io::Error| Fault::machine(format!("cannot listen: {}", disk::reason(&e)));
-        let listener = TcpListener::bind(("::", 0)).or_else(|_| TcpListener::bind(("0.0.0.0", 0)));
-        let listener = listener.map_err(fail)?;
-        listener.set_nonblocking(true).map_err(fail)?;
-        let port = listener.local_addr().map_err(fail)?.port();
-        let token = format!("{:016x}{:016x}", clock::noise(), clock::noise());
-        let meeting = Meeting { token: token.clone(), port, addrs: addresses::own() };
-        disk::make_dir(dir)?;
-        let file = dir.join(format!("{name}.json"));
-        disk::write_whole(&file, &crate::tree::to_json_line(&meeting)?)?;
-
-        let (sender, inbox) = mpsc::channel();
-        let mut crew = Self {
-            file,
-            streams: BTreeMap::new(),
-            inbox,
-            hosts: BTreeMap::from([(0, host.to_owned())]),
-            addr: IpAddr::from([127, 0, 0, 1]),
-        };
-        let until = Instant::now() + deadline;
-        while crew.streams.len() + 1 < world as usize {
-            if stop() {
-                return Err(Fault::new(
-                    crate::fault::Kind::Trials,
-                    "told to stop while ranks gathered",
-                )
-                .into());
-            }
-            if Instant::now() >= until {
-                return Err(crew.missing(world, deadline).into());
-            }
-            match listener.accept() {
-                Ok((stream, _)) => crew.welcome(stream, &token, world, &sender)?,
-                Err(_) => std::thread::sleep(Duration::from_millis(5)),
-            }
-        }
-        Ok(crew)
-    }
-
-    fn missing(&self, world: u32, deadline: Duration) -> Fault {
-        let missing: Vec<String> =
-            (1..world).filter(|r| !self.streams.contains_key(r)).map(|r| r.to_string()).collect();
-        let here: Vec<String> =
-            self.hosts.iter().map(|(r, h)| format!("rank {r} on {h}")).collect();
-        Fault::new(
-            crate::fault::Kind::Trials,
-            format!(
-                "{} did not arrive within {}",
-                if missing.len() == 1 {
-                    format!("rank {}", missing[0])
-                } else {
-                    format!("ranks {}", missing.join(", "))
-                },
-                words::duration(deadline.as_secs_f64())
-            ),
-        )
-        .at(format!("here: {}", here.join(", ")))
-        .hint("look for the missing hosts in the job's own log; can their nodes reach this one?")
-    }
-
-    fn welcome(
-        &mut self,
-        stream: TcpStream,
-        token: &str,
-        world: u32,
-        sender: &Sender<FromRank>,
-    ) -> Result<()> {
-        let ready = stream.set_nonblocking(false).is_ok()
-            && stream.set_read_timeout(Some(Duration::from_secs(5))).is_ok()
-            && stream.set_nodelay(true).is_ok();
-        let Ok(copy) = stream.try_clone() else { return Ok(()) };
-        let mut reader = BufReader::new(copy);
-        let mut line = String::new();
-        if !ready || reader.read_line(&mut line).is_err() {
-            return Ok(());
-        }
-        // A stranger who knocks without the token is not one of us.
-        let Ok(Up::Hello { token: theirs, rank, world: seen, host }) = serde_json::from_str(&line)
-        else {
-            return Ok(());
-        };
-        if theirs != token {
-            return Ok(());
-        }
-        let bad = |sentence: String| {
-            Err(Fault::new(crate::fault::Kind::Trials, sentence)
-                .hint("`hpcsweep worker --explain` under the same launcher shows where ranks come from")
-                .into())
-        };
-        if seen != world {
-            return bad(format!("rank {rank} on {host} sees {seen} ranks, rank 0 sees {world}"));
-        }
-        if rank == 0 || rank >= world {
-            return bad(format!("a process on {host} says it is rank {rank} of {world}"));
-        }
-        if self.streams.contains_key(&rank) {
-            return bad(format!(
-                "two processes say they are rank {rank}: {} and {host}",
-                self.hosts[&rank]
-            ));
-        }
-        let _ = stream.set_read_timeout(None);
-        if let Ok(local) = stream.local_addr() {
-            let ip = local.ip().to_canonical();
-            if self.addr.is_loopback() {
-                self.addr = ip;
-            }
-        }
-        self.hosts.insert(rank, host);
-        self.streams.insert(rank, stream);
-        let sender = sender.clone();
-        std::thread::spawn(move || {
-            for line in reader.lines() {
-                let Ok(line) = line else { break };
-                let Ok(said) = serde_json::from_str(&line) else { break };
-                if sender.send(FromRank { rank, said: Some(said) }).is_err() {
-                    return;
-                }
-            }
-            let _ = sender.send(FromRank { rank, said: None });
-        });
-        Ok(())
-    }
-
-    /// Tells every rank.
-    pub fn tell(&mut self, message: &Down) {
-        let Ok(mut bytes) = serde_json::to_vec(message) else { return };
-        bytes.push(b'\n');
-        for stream in self.streams.values_mut() {
-            // A rank that is gone is noticed by its reader.
-            let _ = stream.write_all(&bytes);
-        }
-    }
 }
 
 /// A rank's line to rank 0.

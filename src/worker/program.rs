@@ -28,7 +28,7 @@ use crate::train::job::Job as TrainJob;
 /// The exit code of a trainer or helper that lost the others: what befell them comes first.
 pub const LOST_PEERS: i32 = 76;
 
-/// What a helper is asked: a JSON file.
+/// What a helper is asked: a JSON file. Its standard input is the socket to the program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SyncJob {
     /// This rank as the launcher numbers it.
@@ -47,8 +47,6 @@ pub struct SyncJob {
     pub reason: PathBuf,
     /// File for the one line that says which metric lines were left out.
     pub odd: PathBuf,
-    /// Descriptor of the socket to the program.
-    pub socket: i32,
 }
 
 /// The helper before its start.
@@ -140,7 +138,6 @@ pub(super) fn helper(job: &Job, scratch: &Scratch, env: &mut Vars) -> Result<(He
         reduced: scratch.reduced(),
         reason: scratch.file("sync-reason.txt"),
         odd: scratch.odd(),
-        socket: end.as_raw_fd(),
     };
     let file = scratch.file("sync.json");
     disk::write_whole(&file, &serde_json::to_vec(&sync)?)?;
@@ -173,15 +170,15 @@ impl Program {
         let keep = socket.as_ref().map(|(_, theirs)| theirs.as_fd());
         let mut program =
             Self { child: prepare::start_program(prepared, piped, log, keep)?, helper: None };
-        if let Some((helper, _theirs)) = &socket {
-            let sink = process::Sink::Inherit;
+        if let Some((helper, _theirs)) = socket {
+            let sink = process::Sink::Serve(helper.end);
             let started = process::start(
                 &helper.argv,
                 &helper.env,
                 &prepared.workdir,
                 sink,
                 Signal::SIGKILL,
-                Some(helper.end.as_fd()),
+                None,
                 // Its word of the program's end, which may come before it listens.
                 &[Signal::SIGUSR1],
             );

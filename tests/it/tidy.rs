@@ -60,7 +60,7 @@ const OWN_FILES: [(&str, &str); 23] = [
     ("src/worker/member.rs", "a rank without a log of its own"),
     ("src/worker/others.rs", "writes into the open log"),
     ("src/worker/output.rs", "writes into the open log, and removes the scheduler's empty one"),
-    ("src/worker/peers.rs", "removes the meeting's file, whose loss is no fault"),
+    ("src/worker/gather.rs", "removes the meeting's file, whose loss is no fault"),
     ("src/worker/prepare.rs", "hands the open log to the program"),
     ("src/worker/program.rs", "hands the open log to the program"),
     ("src/worker/lines.rs", "follows the metrics file of a running program"),

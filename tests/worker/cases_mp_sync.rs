@@ -5,9 +5,10 @@
 
 use std::fs::{self, File};
 use std::io::{BufReader, Read, Write};
+use std::os::fd::FromRawFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use hpcsweep::host::process::adopt_socket;
 use hpcsweep::sync::frame::{Answer, Request};
 
 use crate::ranks::{PYTHON, plan};
@@ -17,6 +18,16 @@ use crate::world::{ROOT, World};
 /// Variable of the folder in which the program below finds what it is to ask.
 const FOLDER: &str = "SYNC_CLIENT";
 
+/// The socket that the worker has left open for its program under this number.
+#[expect(
+    unsafe_code,
+    reason = "a number becomes a descriptor: nothing else in this program uses it"
+)]
+fn inherited(number: i32) -> UnixStream {
+    // SAFETY: the worker opened it for this program alone.
+    unsafe { UnixStream::from_raw_fd(number) }
+}
+
 /// The program of the trials below: as one rank, sends the requests of `requests.RANK` one after the other,
 /// and keeps the answers in `answers.RANK`.
 #[test]
@@ -25,7 +36,7 @@ fn client() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
     let variable = |name: &str| std::env::var(name).unwrap();
     let rank: u32 = variable("RANK").parse().unwrap();
-    let mut socket = adopt_socket(variable("HPCSWEEP_SYNC").parse().unwrap()).unwrap();
+    let mut socket = inherited(variable("HPCSWEEP_SYNC").parse().unwrap());
     let requests = File::open(folder.join(format!("requests.{rank}"))).unwrap();
     let mut requests = BufReader::new(requests);
     let mut answers = Vec::new();

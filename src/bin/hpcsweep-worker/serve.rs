@@ -60,7 +60,7 @@ pub(crate) fn main(file: &Path) -> ExitCode {
 /// When MPI does not see the ranks that the launcher started, or one of them is gone.
 fn run(job: &SyncJob) -> Result<()> {
     let mut signals = Signals::listen(&[Signal::SIGUSR1])?;
-    let socket = process::adopt_socket(job.socket)
+    let socket = process::take_stdin_socket()
         .map_err(|e| Fault::machine(format!("no socket to the program: {}", disk::reason(&e))))?;
     let mut world = crate::launch::start(job.rank, job.world, &job.host, &job.reason)?;
     let mut served = Served {
@@ -122,8 +122,7 @@ fn lines_of(said: &[u8; SAID]) -> u32 {
 
 /// What every rank says in this round.
 fn exchange(world: &mut World, mine: [u8; SAID], eager: bool) -> Result<Vec<[u8; SAID]>, Fault> {
-    let mut all = vec![0; SAID * world.size() as usize];
-    world.all_gather_quietly(&mine, &mut all, |looks| {
+    let all = world.all_gather_quietly(&mine, |looks| {
         // A program that waits for its sync is worth a spin: the others are about to ask too.
         Ok(match looks {
             0..2000 if eager => Duration::ZERO,

@@ -75,10 +75,11 @@ pub struct Holds {
 
 impl Holds {
     /// Opens `$TMPDIR/hpcsweep-gpus-UID-HOST` (or `/tmp/...`), making it where it is missing; in a job of PBS, whose
-    /// `TMPDIR` no other sees, beside that.
+    /// `TMPDIR` no other sees, beside that. Where another user has taken the name, `...-HOST.1` and so on: all
+    /// processes of this user choose the same.
     ///
     /// # Errors
-    /// When it cannot be made, or is not this user's alone: somebody else could then say who holds what.
+    /// When no folder can be made, or every name is taken.
     pub fn open(vars: &Vars) -> Result<Self> {
         // As a trial's private folder: `XDG_RUNTIME_DIR` is set in a login and not in a job or by cron,
         // and then the two would not see each other.
@@ -86,22 +87,26 @@ impl Holds {
         let user = nix::unistd::getuid();
         // A temporary folder may be shared by hosts, and a GPU is of one.
         let name = format!("hpcsweep-gpus-{user}-{}", vars::hostname());
-        let dir = named.unwrap_or(Path::new("/tmp")).join(name);
-        match DirBuilder::new().mode(0o700).create(&dir) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                return Err(fault("make the folder", &dir, &error).into());
+        let base = named.unwrap_or(Path::new("/tmp"));
+        let candidates: Vec<PathBuf> = std::iter::once(name.clone())
+            .chain((1..NAMES).map(|n| format!("{name}.{n}")))
+            .map(|name| base.join(name))
+            .collect();
+        // The last one that is there, not the first: when the stranger's folder goes, those who hold devices stay together.
+        if let Some(dir) = candidates.iter().rfind(|dir| is_private(dir)) {
+            return Ok(Self { dir: dir.clone() });
+        }
+        for dir in candidates {
+            match DirBuilder::new().mode(0o700).create(&dir) {
+                Ok(()) => return Ok(Self { dir }),
+                // Another process of this user may have been faster.
+                Err(_) if is_private(&dir) => return Ok(Self { dir }),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(fault("make the folder", &dir, &error).into()),
             }
-            _ => {}
         }
-        // The link itself, not what it points to.
-        let found = fs::symlink_metadata(&dir).map_err(|e| fault("look at", &dir, &e))?;
-        if !found.is_dir() || found.uid() != user.as_raw() || found.mode() & 0o077 != 0 {
-            let sentence = format!("`{}` is not a folder of yours alone", dir.display());
-            return Err(Fault::machine(sentence)
-                .hint("remove it, or name another temporary folder by TMPDIR")
-                .into());
-        }
-        Ok(Self { dir })
+        let sentence = format!("every `{name}` in `{}` belongs to somebody else", base.display());
+        Err(Fault::machine(sentence).hint("name another temporary folder by TMPDIR").into())
     }
 
     /// Who holds a device now.
@@ -175,6 +180,17 @@ impl Holds {
         }
         Ok(true)
     }
+}
+
+/// How many names are tried for the folder of holds.
+const NAMES: u32 = 32;
+
+/// Whether this is a folder, no link to one, that this user alone may use: anybody else who can write to it could say
+/// who holds what.
+fn is_private(dir: &Path) -> bool {
+    fs::symlink_metadata(dir).is_ok_and(|found| {
+        found.is_dir() && found.uid() == nix::unistd::getuid().as_raw() && found.mode() & 0o077 == 0
+    })
 }
 
 /// The temporary folder that the jobs of a host share, where the variables name it.
@@ -282,16 +298,22 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_others_can_write_to_is_refused() {
+    fn a_name_that_somebody_else_has_taken_stops_nobody() {
         use std::os::unix::fs::PermissionsExt;
-        let (tmp, holds) = holds();
+        let (tmp, first) = holds();
         let vars = Vars::from([("TMPDIR".to_owned(), tmp.path().display().to_string())]);
-        fs::set_permissions(&holds.dir, fs::Permissions::from_mode(0o770)).unwrap();
-        let refused = Holds::open(&vars).unwrap_err().to_string();
-        assert!(refused.contains("is not a folder of yours alone"), "{refused}");
-        // Nor is a link to somewhere else followed.
-        fs::remove_dir(&holds.dir).unwrap();
-        std::os::unix::fs::symlink(tmp.path(), &holds.dir).unwrap();
-        assert!(Holds::open(&vars).is_err());
+        let me = Holder::own().unwrap();
+        assert!(first.take("GPU-a", &me).unwrap());
+        // Others can write to it, as to a folder that somebody else has made.
+        fs::set_permissions(&first.dir, fs::Permissions::from_mode(0o770)).unwrap();
+        let second = Holds::open(&vars).unwrap();
+        assert_eq!(second.dir.display().to_string(), format!("{}.1", first.dir.display()));
+        assert!(second.take("GPU-a", &me).unwrap());
+        // Neither is a link to somewhere else followed, nor does a name that is free again part those who hold devices.
+        fs::remove_dir_all(&first.dir).unwrap();
+        std::os::unix::fs::symlink(&second.dir, &first.dir).unwrap();
+        assert_eq!(Holds::open(&vars).unwrap().dir, second.dir);
+        fs::remove_file(&first.dir).unwrap();
+        assert!(!Holds::open(&vars).unwrap().take("GPU-a", &Holder::seconds(9.0)).unwrap());
     }
 }

@@ -2,34 +2,37 @@
 //! values are exchanged needs the core.
 
 use std::ffi::c_int;
+use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 use ::mpi::ffi;
 use hpcsweep::fault::Fault;
 
-use super::{World, check, check_len};
+use super::{World, check};
 
 impl World {
     /// As [`all_gather`](hpcsweep::sync::peers::Peers::all_gather), but between looks at its progress
-    /// `nap` decides what this thread does; it is told how many looks there have been.
+    /// `nap` decides what this thread does; it is told how many looks there have been. Returns what all ranks gave, one
+    /// after the other.
     ///
     /// # Errors
-    /// When a rank is gone, or what `nap` returns; the exchange is then left under way, and this World
+    /// When a rank is gone, or what `nap` returns. The exchange is then left under way, and this World
     /// is good for nothing but to be aborted.
     pub(crate) fn all_gather_quietly(
         &mut self,
         mine: &[u8],
-        all: &mut [u8],
         mut nap: impl FnMut(u32) -> Result<Duration, Fault>,
-    ) -> Result<(), Fault> {
+    ) -> Result<Vec<u8>, Fault> {
         self.check_alive()?;
-        check_len(all.len(), mine.len() * self.size as usize)?;
         let len = c_int::try_from(mine.len())
             .map_err(|_| Fault::machine("an exchange of more bytes than MPI counts"))?;
+        // MPI reads and writes these buffers until the request is complete. An exchange that is left under way, by an error
+        // or a panic, must keep them: they are freed below, after completion, and nowhere else.
+        let mine = ManuallyDrop::new(mine.to_vec());
+        let mut all = ManuallyDrop::new(vec![0_u8; mine.len() * self.size as usize]);
         // SAFETY: a constant of the library.
         let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
-        // SAFETY: `mine` has `len` bytes and `all` has `size` times as many; both are borrowed until
-        // the request is complete, or for good where an error ends this process.
+        // SAFETY: `mine` has `len` bytes and `all` has `size` times as many; both live until the request is complete.
         let code = unsafe {
             ffi::MPI_Iallgather(
                 mine.as_ptr().cast(),
@@ -50,7 +53,8 @@ impl World {
             let code = unsafe { ffi::MPI_Test(&mut request, &mut done, ffi::RSMPI_STATUS_IGNORE) };
             check("MPI_Test", code)?;
             if done != 0 {
-                return Ok(());
+                drop(ManuallyDrop::into_inner(mine));
+                return Ok(ManuallyDrop::into_inner(all));
             }
             let pause = nap(looks)?;
             looks = looks.saturating_add(1);
