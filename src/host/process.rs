@@ -12,8 +12,12 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Pid;
 
+mod look;
+
 use super::Vars;
 use crate::fault::Fault;
+
+pub use look::{has_children, has_ended, name, started};
 
 /// What a finished program left.
 #[derive(Debug, Clone)]
@@ -352,26 +356,6 @@ pub fn peak_child_memory() -> u64 {
     use nix::sys::resource::{UsageWho, getrusage};
     getrusage(UsageWho::RUSAGE_CHILDREN)
         .map_or(0, |usage| u64::try_from(usage.max_rss()).unwrap_or(0) * 1024)
-}
-
-/// When a process of this host was started, in clock ticks since boot (proc(5), field 22 of `stat`);
-/// `None` if there is no such process, or only its remains that nobody has waited for. Tells a process
-/// from a later one of the same number.
-pub fn started(pid: i32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    // Field 3, the state, is the first behind the name.
-    if matches!(*fields.first()?, "Z" | "X") {
-        return None;
-    }
-    fields.get(19)?.parse().ok()
-}
-
-/// Whether a process has children; `None` where the kernel does not tell.
-pub fn has_children(pid: u32) -> Option<bool> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-    let mut all = tasks.flatten().map(|task| std::fs::read(task.path().join("children")).ok());
-    all.try_fold(false, |any, children| Some(any || !children?.is_empty()))
 }
 
 /// The cores this process may use.

@@ -47,8 +47,13 @@ impl Signals {
 
     /// The next signal, or `None` when `wait` has passed without one.
     pub fn next(&mut self, wait: Duration) -> Option<Signal> {
-        if let Some(signal) = self.read() {
-            return Some(signal);
+        self.next_from(wait).map(|(signal, _)| signal)
+    }
+
+    /// As [`Signals::next`], with the process that has sent it; 0 where the kernel does not tell.
+    pub fn next_from(&mut self, wait: Duration) -> Option<(Signal, u32)> {
+        if let Some(came) = self.read() {
+            return Some(came);
         }
         let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
         let _ = poll(&mut fds, whole_millis(wait));
@@ -66,15 +71,15 @@ impl Signals {
         let came = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| !events.is_empty());
         let (signal, is_readable) = (came(&fds[0]), came(&fds[1]));
         match if signal { self.read() } else { None } {
-            Some(signal) if signal != Signal::SIGCHLD => Woken::Signal(signal),
+            Some((signal, _)) if signal != Signal::SIGCHLD => Woken::Signal(signal),
             _ if is_readable => Woken::Readable,
             _ => Woken::Nothing,
         }
     }
 
-    fn read(&mut self) -> Option<Signal> {
+    fn read(&mut self) -> Option<(Signal, u32)> {
         let info = self.fd.read_signal().ok()??;
-        Signal::try_from(info.ssi_signo.cast_signed()).ok()
+        Some((Signal::try_from(info.ssi_signo.cast_signed()).ok()?, info.ssi_pid))
     }
 }
 

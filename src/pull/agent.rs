@@ -179,9 +179,10 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
     /// Programs that have ended.
     fn reap(&mut self) -> Result<bool> {
         let mut any = false;
+        let why = self.desk.leaving.as_ref().and_then(|leaving| leaving.stop);
         for i in 0..self.slots.len() {
             let others = self.pids();
-            let Some((running, ended)) = self.slots[i].reap(&others) else { continue };
+            let Some((running, ended)) = self.slots[i].reap(&others, why) else { continue };
             any = true;
             self.settle(i, running, ended)?;
         }

@@ -1,7 +1,6 @@
 //! A slot of an agent: one trial at a time, with its cores, its devices, its private folder and its log.
 
 use std::fs::File;
-use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -16,6 +15,8 @@ use crate::tree::table::{self, Head, Row};
 use crate::worker::prepare::{Prepared, prepare_in};
 use crate::worker::scratch::Scratch;
 use crate::worker::{Job, derive_rank, hooks};
+
+mod reap;
 
 /// The variable that marks what a slot's program has started.
 pub(super) const MARK: &str = "HPCSWEEP_SLOT";
@@ -74,6 +75,10 @@ pub struct Running {
     killed: bool,
     pid: u32,
     from: u64,
+    /// How it has ended, and until when a signal may still explain it.
+    over: Option<(Ended, Instant)>,
+    /// What it has left as its result, once it has ended.
+    pub result: Option<serde_json::Value>,
 }
 
 /// How a program ended.
@@ -89,6 +94,8 @@ pub struct Ended {
     pub peak_memory: u64,
     /// Where its output stands in the slot's log: offset and length.
     pub log: Option<(u64, u64)>,
+    /// Whether it could have done something about a signal to stop.
+    pub has_handler: bool,
 }
 
 /// One slot.
@@ -255,6 +262,8 @@ impl Slot {
             killed: false,
             pid,
             from,
+            over: None,
+            result: None,
         });
         Ok(())
     }
@@ -273,6 +282,13 @@ impl Slot {
     /// just now.
     pub fn stop(&mut self, why: Why, grace: Duration) -> bool {
         let Some(running) = &mut self.running else { return false };
+        if running.over.is_some() {
+            // Nobody is left to be asked; what a clock says now does not explain an end before.
+            if !matches!(why, Why::Walltime | Why::Allocation) {
+                running.stop.get_or_insert((why, Instant::now()));
+            }
+            return false;
+        }
         let new = running.stop.is_none();
         let at = running.stop.get_or_insert((why, Instant::now())).1;
         if new && grace > Duration::ZERO {
@@ -296,31 +312,14 @@ impl Slot {
         asked.zip(running.deadline).is_some_and(|(at, deadline)| at + margin >= deadline)
     }
 
-    /// The time until its program's own time is over.
+    /// The time until its program's own time is over, or the wait for a signal that may explain its end.
     pub fn until_due(&self) -> Option<Duration> {
         let running = self.running.as_ref()?;
+        if let Some((_, until)) = running.over {
+            return Some(until.saturating_duration_since(Instant::now()));
+        }
         let open = running.stop.is_none().then_some(running.deadline)??;
         Some(open.saturating_duration_since(Instant::now()))
-    }
-
-    /// What ran, if it has ended; `others` are processes of other slots.
-    pub fn reap(&mut self, others: &[u32]) -> Option<(Running, Ended)> {
-        let pid = self.running.as_ref()?.pid;
-        let (status, peak_memory) = match process::reap(pid) {
-            Ok(None) => return None,
-            Ok(Some(ended)) => ended,
-            // Gone, and nobody can say how.
-            Err(_) => (std::process::ExitStatus::from_raw(0x100), 0),
-        };
-        let running = self.running.take()?;
-        let duration_s = (running.since.elapsed().as_secs_f64() * 1e6).round() / 1e6;
-        process::signal_group(pid, Signal::SIGKILL);
-        process::end_marked(others, MARK, &self.mark);
-        let len = self.log.as_ref().and_then(|log| log.metadata().ok()).map_or(0, |m| m.len());
-        let log = len.checked_sub(running.from).filter(|n| *n > 0).map(|n| (running.from, n));
-        let code = process::code_of(status);
-        let ended = Ended { code, signal: status.signal(), duration_s, peak_memory, log };
-        Some((running, ended))
     }
 
     /// Takes back what was made for a trial that has ended, and tidies up behind it.

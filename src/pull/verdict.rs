@@ -5,6 +5,7 @@ use super::slot::{Ended, Why};
 use crate::host::clock;
 use crate::tree::bundle;
 use crate::tree::records::Outcome;
+use crate::worker::stopped;
 
 /// What becomes of the trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,37 +45,46 @@ pub(super) struct Verdict {
 }
 
 /// Judges the end of a program that was asked to end because of `stop`, with `tries` failed attempts before it
-/// of `allowed`.
-pub(super) fn judge(ended: Ended, stop: Option<Why>, tries: u32, allowed: u32) -> Verdict {
-    let verdict = |state, reason: Option<&str>, next| Verdict {
+/// of `allowed`; `is_declared`: it has left a result.
+pub(super) fn judge(
+    ended: Ended,
+    is_declared: bool,
+    stop: Option<Why>,
+    tries: u32,
+    allowed: u32,
+) -> Verdict {
+    let verdict = |state, reason: &str, next| Verdict {
         state,
-        reason: reason.map(str::to_owned),
+        reason: Some(reason.to_owned()).filter(|reason| !reason.is_empty()),
         next,
     };
-    let again = if tries + 1 < allowed { Next::Again } else { Next::Over };
-    match stop {
+    let (asked, reason, next) = match stop {
         Some(Why::Lost) => {
-            verdict(Outcome::Interrupted, Some("another agent's end counts"), Next::Dropped)
+            return verdict(Outcome::Interrupted, "another agent's end counts", Next::Dropped);
         }
         Some(Why::Fenced) => {
-            verdict(Outcome::Interrupted, Some("others took its agent for dead"), Next::Dropped)
+            return verdict(Outcome::Interrupted, "others took its agent for dead", Next::Dropped);
         }
-        // It was faster than we.
-        _ if ended.code == 0 => verdict(Outcome::Done, None, Next::Over),
         Some(Why::Walltime) => {
-            verdict(Outcome::Timeout, Some("the wall-clock limit was reached"), Next::Over)
+            (Some(Outcome::Timeout), "the wall-clock limit was reached".to_owned(), Next::Over)
         }
         Some(Why::Allocation) => {
-            verdict(Outcome::Interrupted, Some("the agent's allocation ends"), Next::Elsewhere)
+            let reason = "the agent's allocation ends".to_owned();
+            (Some(Outcome::Interrupted), reason, Next::Elsewhere)
         }
         Some(Why::Signal(signal)) => {
             let reason = match signal {
                 nix::sys::signal::Signal::SIGINT => "stopped by Ctrl-C".to_owned(),
                 signal => format!("the agent got {signal}"),
             };
-            Verdict { state: Outcome::Interrupted, reason: Some(reason), next: Next::Elsewhere }
+            (Some(Outcome::Interrupted), reason, Next::Elsewhere)
         }
-        None => verdict(Outcome::Failed, None, again),
+        None if tries + 1 < allowed => (None, String::new(), Next::Again),
+        None => (None, String::new(), Next::Over),
+    };
+    match stopped::outcome(ended.code, is_declared, asked) {
+        Outcome::Done => verdict(Outcome::Done, "", Next::Over),
+        state => verdict(state, &reason, next),
     }
 }
 
@@ -125,19 +135,26 @@ mod tests {
 
     #[test]
     fn an_end_is_judged_by_who_asked_for_it() {
+        let judged = |code, is_declared, stop, tries| {
+            let (signal, log, has_handler) = (None, None, false);
+            let ended = Ended { code, signal, duration_s: 1.0, peak_memory: 0, log, has_handler };
+            let verdict = judge(ended, is_declared, stop, tries, 2);
+            (verdict.state, verdict.next)
+        };
         let check = |code, stop, tries, state, next| {
-            let ended = Ended { code, signal: None, duration_s: 1.0, peak_memory: 0, log: None };
-            let verdict = judge(ended, stop, tries, 2);
-            assert_eq!((verdict.state, verdict.next), (state, next), "{code} {stop:?} {tries}");
+            assert_eq!(judged(code, false, stop, tries), (state, next), "{code} {stop:?} {tries}");
         };
         check(0, None, 0, Outcome::Done, Next::Over);
         check(3, None, 0, Outcome::Failed, Next::Again);
         check(3, None, 1, Outcome::Failed, Next::Over);
         check(143, Some(Why::Walltime), 0, Outcome::Timeout, Next::Over);
-        check(0, Some(Why::Walltime), 0, Outcome::Done, Next::Over);
+        check(0, Some(Why::Walltime), 0, Outcome::Timeout, Next::Over);
         check(143, Some(Why::Signal(Signal::SIGTERM)), 1, Outcome::Interrupted, Next::Elsewhere);
         check(143, Some(Why::Allocation), 1, Outcome::Interrupted, Next::Elsewhere);
-        check(0, Some(Why::Signal(Signal::SIGTERM)), 1, Outcome::Done, Next::Over);
+        check(0, Some(Why::Signal(Signal::SIGTERM)), 1, Outcome::Interrupted, Next::Elsewhere);
+        for stop in [Why::Walltime, Why::Allocation, Why::Signal(Signal::SIGTERM)] {
+            assert_eq!(judged(0, true, Some(stop), 1), (Outcome::Done, Next::Over), "{stop:?}");
+        }
         // However it ended: its word would be void.
         check(0, Some(Why::Fenced), 0, Outcome::Interrupted, Next::Dropped);
         check(0, Some(Why::Lost), 0, Outcome::Interrupted, Next::Dropped);

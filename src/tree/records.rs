@@ -136,9 +136,18 @@ pub(super) fn code_of(
         return None;
     }
     match (signal, exit_code) {
-        (Some(signal), _) => Some(format!("signal {signal}")),
+        (Some(signal), _) => Some(signal_text(signal)),
         (None, Some(code)) if code != 0 => Some(format!("exit code {code}")),
         _ => None,
+    }
+}
+
+/// A signal by its number and name: `signal 11 (SIGSEGV)`.
+pub fn signal_text(number: i32) -> String {
+    match nix::sys::signal::Signal::try_from(number) {
+        Ok(signal) => format!("signal {number} ({signal})"),
+        // One of the nameless real-time signals.
+        Err(_) => format!("signal {number}"),
     }
 }
 

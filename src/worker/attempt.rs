@@ -16,7 +16,7 @@ use super::peers::{self, Down};
 use super::prepare::{self, Prepared, prepare};
 use super::program::{self, LOST_PEERS, Program};
 use super::recorder::Recorder;
-use super::{Job, check_world, clock_of};
+use super::{Job, check_world, clock_of, stopped};
 use crate::fault::Fault;
 use crate::host::signal::Signals;
 use crate::host::{clock, disk, process};
@@ -79,10 +79,20 @@ pub fn run(
             seq,
         })
     };
-    let mut prepared = match gather_and_prepare(job, number, crew, signals) {
+    // In a job that is about to end nothing is begun, least of all another attempt.
+    let mut heard = child::pending(signals, Duration::ZERO, None);
+    let prepared = match heard {
+        Some(_) => Err(anyhow::anyhow!("told to stop")),
+        None => gather_and_prepare(job, number, crew, signals, &mut heard),
+    };
+    let mut prepared = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
             recorder.write(&start(Vec::new(), None))?;
+            if let Some(signal) = heard {
+                let (state, reason) = words_of(Stop::Signal(signal));
+                return not_begun((trial, number), state, reason, 143, began, recorder);
+            }
             let code = i32::from(crate::fault::exit_code(&error));
             return no_start(trial, number, &error, code, began, recorder);
         }
@@ -121,7 +131,7 @@ pub fn run(
     let mut limits = clock_of(job);
     let Program { child, helper } = &mut program;
     limits.helper = helper.as_ref().map(std::process::Child::id);
-    let ended = child::wait(child, launched, signals, limits, |happening| match happening {
+    let mut ended = child::wait(child, launched, signals, limits, |happening| match happening {
         Happening::Tick => {
             let rows = prepared.take_metrics(false);
             recorder.metrics(trial, number, with_rank(rows, own_rank));
@@ -151,6 +161,11 @@ pub fn run(
             None
         }
     });
+    let result = prepared.scratch.take_result();
+    if ended.stop.is_none() {
+        ended.stop = child::overheard(&ended, result.is_some(), signals, &limits);
+        ended.asked_at = ended.stop.map(|_| Instant::now());
+    }
     program.ended(ended.code == 0 && ended.stop.is_none());
     output::drain(pipes);
     let mut late = None;
@@ -167,12 +182,15 @@ pub fn run(
         let why = prepared.scratch.take_helper_reason();
         format!("syncs over MPI: {}", why.unwrap_or_else(|| "the helper failed".to_owned()))
     });
-    let (state, code, reason) = judge(ended, late, uncarried, &others);
+    if ended.stop.is_none() && late.is_none() {
+        let own = limits.mpirun.filter(|_| ended.code != 0);
+        late = child::pending(signals, Duration::ZERO, own).map(Stop::Signal);
+    }
+    let (state, code, reason) = judge(ended, late, uncarried, &others, result.is_some());
     // What a rank says that was stopped because of another is not why.
     let is_own = state == Outcome::Failed && ended.stop != Some(Stop::Peer);
     let said = || prepared.scratch.take_reason().filter(|_| is_own);
     let reason = said().or(reason);
-    let result = prepared.scratch.take_result();
     let complaints = prepared.scratch.complaints();
     if let Some(complaints) = &complaints {
         output::write_line(&log, "hpcsweep: ", complaints);
@@ -211,6 +229,7 @@ fn gather_and_prepare(
     number: u32,
     crew: &mut Option<Crew>,
     signals: &mut Signals,
+    heard: &mut Option<Signal>,
 ) -> Result<Prepared> {
     check_world(job)?;
     let world = job.world;
@@ -220,7 +239,10 @@ fn gather_and_prepare(
     if crew.is_none() {
         let name = peers::meeting_name(&job.vars, job.row.id)?;
         let deadline = prepare::rendezvous_deadline(&job.vars);
-        let told = || signals.next(Duration::ZERO).is_some_and(|s| s != Signal::SIGCHLD);
+        let told = || {
+            *heard = child::pending(signals, Duration::ZERO, None);
+            heard.is_some()
+        };
         *crew = Some(Crew::gather(
             &job.tree.dir().join("meet"),
             &name,
@@ -269,24 +291,28 @@ pub(super) fn open_log(path: &Path) -> Result<File> {
     file.map_err(|e| disk::fault("open", path, &e).into())
 }
 
-/// The outcome of the trial from the ends of all its ranks. A failure that nobody asked for comes
-/// first; what rank 0 was asked for comes before what befell another rank because of it.
+/// The outcome of the trial from the ends of all its ranks. What came first is why: a failure that nobody asked
+/// for, or a stop, after which ranks fail in any way.
 fn judge(
     ended: Ended,
     late: Option<Stop>,
     uncarried: Option<String>,
     others: &Others,
+    is_declared: bool,
 ) -> (Outcome, i32, Option<String>) {
     let own = ended.stop.is_none() && !matches!(ended.code, 0 | LOST_PEERS);
-    // Launchers end all ranks after the failure of one: what began comes before what followed.
-    if !own && let Some((outcome, code, reason)) = others.own_failure() {
-        return (outcome, code, Some(reason));
+    // Launchers end all ranks after the failure of one.
+    let first = if own { Some(ended.at) } else { ended.asked_at };
+    if let Some(failure) = others.own_failure(first) {
+        return (Outcome::Failed, failure.code, Some(failure.reason));
     }
+    let has_finished = is_declared && ended.code == 0 && uncarried.is_none() && others.are_well();
     if let Some(why @ (Stop::Deadline | Stop::Signal(_))) = ended.stop.or(late) {
-        let (state, reason) = words_of(why);
-        return (state, ended.code, Some(reason));
+        let (asked, reason) = words_of(why);
+        let state = stopped::outcome(ended.code, has_finished, Some(asked));
+        return (state, ended.code, (state == asked).then_some(reason));
     }
-    let trouble = others.trouble();
+    let trouble = others.trouble().filter(|_| !has_finished);
     if own {
         let several = trouble.is_some() || others.are_several();
         return (Outcome::Failed, ended.code, several.then(|| "rank 0 failed".to_owned()));
@@ -298,8 +324,7 @@ fn judge(
             (Outcome::Failed, 1, Some(reason))
         }
         (None, Some(reason)) => (Outcome::Failed, ended.code.max(1), Some(reason)),
-        (None, None) if ended.code == 0 => (Outcome::Done, 0, None),
-        (None, None) => (Outcome::Failed, ended.code, None),
+        (None, None) => (stopped::outcome(ended.code, is_declared, None), ended.code, None),
     }
 }
 
@@ -322,14 +347,27 @@ fn no_start(
     recorder: &mut Recorder,
 ) -> Result<Verdict> {
     let text = format!("{error:#}");
+    let reason = text.lines().map(str::trim).collect::<Vec<_>>().join("; ");
+    not_begun((trial, attempt), Outcome::Failed, reason, code, began, recorder)
+}
+
+/// Records an attempt whose program was not started.
+fn not_begun(
+    (trial, attempt): (u64, u32),
+    state: Outcome,
+    reason: String,
+    code: i32,
+    began: Instant,
+    recorder: &mut Recorder,
+) -> Result<Verdict> {
     let end = End {
         trial,
         attempt,
         time: clock::now(),
-        state: Outcome::Failed,
+        state,
         exit_code: None,
         signal: None,
-        reason: Some(text.lines().map(str::trim).collect::<Vec<_>>().join("; ")),
+        reason: Some(reason),
         duration_s: began.elapsed().as_secs_f64(),
         peak_memory: 0,
         result: None,

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use super::program::LOST_PEERS;
+use super::stopped::{self, Leave, STOPPING};
 use crate::host::process;
 use crate::host::signal::Signals;
 
@@ -40,8 +41,14 @@ pub struct Ended {
     pub signal: Option<i32>,
     /// Why it was asked to end, if it was.
     pub stop: Option<Stop>,
+    /// When it was.
+    pub asked_at: Option<Instant>,
     /// Seconds it ran.
     pub duration_s: f64,
+    /// When its end was seen.
+    pub at: Instant,
+    /// Whether it could have done something about a signal to stop.
+    pub has_handler: bool,
 }
 
 /// Limits of a run.
@@ -59,6 +66,8 @@ pub struct Clock {
     pub peer_grace: Option<Duration>,
     /// Our parent at the start of a trial whose ranks it has wired up for MPI.
     pub launcher: Option<u32>,
+    /// The mpirun or its like that has started the ranks: it ends all of them when one has failed.
+    pub mpirun: Option<u32>,
     /// How often [`Happening::Tick`] is reported.
     pub tick: Duration,
 }
@@ -73,10 +82,6 @@ impl Clock {
     }
 }
 
-/// The signals on which a worker ends its program.
-pub const STOPPING: [Signal; 4] =
-    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR2];
-
 /// The signals a worker listens to: those above, and the end of its child.
 pub fn listen() -> anyhow::Result<Signals> {
     let mut all = STOPPING.to_vec();
@@ -86,18 +91,55 @@ pub fn listen() -> anyhow::Result<Signals> {
     Signals::listen(&all)
 }
 
-/// A signal that asks us to stop and has arrived, or does within a moment.
-fn pending(signals: &mut Signals, moment: Duration) -> Option<Signal> {
+/// A signal that asks us to stop and has arrived, or does within a moment; those of `not_from` do not
+/// count.
+pub fn pending(signals: &mut Signals, moment: Duration, not_from: Option<u32>) -> Option<Signal> {
     let until = Instant::now() + moment;
     loop {
-        match signals.next(until.saturating_duration_since(Instant::now())) {
-            Some(Signal::SIGCHLD) => {}
-            other => return other,
+        match signals.next_from(until.saturating_duration_since(Instant::now())) {
+            Some((Signal::SIGCHLD, _)) => {}
+            Some((_, sender)) if Some(sender) == not_from => {}
+            other => return other.map(|(signal, _)| signal),
         }
     }
 }
 
-/// Waits for the end of a program that was started at `start`. `on` hears what happens and may ask for a stop by returning one.
+/// A stop that explains the end of a program that nobody had asked to end: a scheduler signals program and
+/// worker at once, and the program may be gone before we look. `is_declared`: it has left a result.
+pub fn overheard(
+    ended: &Ended,
+    is_declared: bool,
+    signals: &mut Signals,
+    clock: &Clock,
+) -> Option<Stop> {
+    let trains = clock.peer_grace.is_some();
+    let said = matches!(ended.code, 1 | LOST_PEERS);
+    let leave = Leave {
+        code: ended.code,
+        signal: ended.signal,
+        ran: Duration::from_secs_f64(ended.duration_s),
+        has_handler: ended.has_handler,
+        is_declared,
+    };
+    let moment = match clock.launcher {
+        // What a trainer says of itself needs no other explanation.
+        Some(_) if said && trains => Duration::ZERO,
+        // An MPI library ends its program when its launcher goes, before we hear of it.
+        Some(_) if ended.code != 0 && !said => Duration::from_millis(500),
+        _ => stopped::moment(&leave),
+    };
+    // That mpirun ends all ranks may be because this one has failed.
+    let mpirun = clock.mpirun.filter(|_| ended.signal.is_none() && ended.code != 0);
+    let gone = || ended.code != 0 && clock.launcher.is_some_and(|pid| pid != parent_id());
+    pending(signals, moment, mpirun)
+        .or_else(|| gone().then_some(Signal::SIGHUP))
+        // A trainer that was signalled itself says that it has saved and can go on.
+        .or_else(|| (trains && ended.code == 143).then_some(Signal::SIGTERM))
+        .map(Stop::Signal)
+}
+
+/// Waits for the end of a program that was started at `start`. `on` hears what happens and may ask for a stop by
+/// returning one. [`overheard`] follows.
 pub fn wait(
     child: &mut Child,
     start: Instant,
@@ -110,36 +152,24 @@ pub fn wait(
     // The first look comes soon, later ones at the pace of the clock.
     let mut nap = Duration::from_millis(50).min(clock.tick);
     loop {
-        if let Ok(Some(status)) = child.try_wait() {
+        let handled = process::has_ended(child.id(), &[Signal::SIGTERM, Signal::SIGUSR2]);
+        if let Some(has_handler) = handled
+            && let Ok(Some(status)) = child.try_wait()
+        {
             use std::os::unix::process::ExitStatusExt;
-            let duration_s = (start.elapsed().as_secs_f64() * 1e6).round() / 1e6;
+            let at = Instant::now();
+            let duration_s = ((at - start).as_secs_f64() * 1e6).round() / 1e6;
             // Whatever the program left running ends with it, also what has left its group or session.
             process::kill_group(child, Signal::SIGKILL);
             process::end_strays(clock.helper);
-            // A scheduler signals program and worker at once: the program may be gone before we look.
-            if stop.is_none() && !status.success() {
-                let said = matches!(process::code_of(status), 1 | LOST_PEERS);
-                let moment = match clock.launcher {
-                    // An MPI library ends its program when its launcher goes, before we hear of it.
-                    Some(_) if !said => 500,
-                    _ if status.signal().is_some() => 50,
-                    _ => 0,
-                };
-                let trains = clock.peer_grace.is_some();
-                let gone = |_: &()| clock.launcher.is_some_and(|pid| pid != parent_id());
-                stop = pending(signals, Duration::from_millis(moment))
-                    .or_else(|| Some(()).filter(gone).map(|()| Signal::SIGHUP))
-                    // A trainer that was signalled itself says that it has saved and can go on.
-                    .or_else(|| {
-                        (trains && process::code_of(status) == 143).then_some(Signal::SIGTERM)
-                    })
-                    .map(|signal| (Stop::Signal(signal), Instant::now()));
-            }
             return Ended {
                 code: process::code_of(status),
                 signal: status.signal(),
                 stop: stop.map(|(why, _)| why),
+                asked_at: stop.map(|(_, at)| at),
                 duration_s,
+                at,
+                has_handler,
             };
         }
         let mut wait = nap;

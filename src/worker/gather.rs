@@ -155,11 +155,11 @@ impl Crew {
             for line in BufReader::new(Cursor::new(rest).chain(copy)).lines() {
                 let Ok(line) = line else { break };
                 let Ok(said) = serde_json::from_str(&line) else { break };
-                if sender.send(FromRank { rank, said: Some(said) }).is_err() {
+                if sender.send(FromRank { rank, said: Some(said), at: Instant::now() }).is_err() {
                     return;
                 }
             }
-            let _ = sender.send(FromRank { rank, said: None });
+            let _ = sender.send(FromRank { rank, said: None, at: Instant::now() });
         });
         Ok(())
     }

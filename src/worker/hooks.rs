@@ -22,7 +22,7 @@ use crate::host::signal::Signals;
 use crate::host::{Vars, disk, process};
 use crate::plan::CommandTemplate;
 use crate::tree::Tree;
-use crate::tree::records::{Attempt, End, Outcome, Record};
+use crate::tree::records::{self, Attempt, End, Outcome, Record};
 use crate::tree::table::{Head, Row};
 
 /// The most lines of a log that a hook is given.
@@ -210,7 +210,7 @@ impl Running {
                 let what = match (status.signal(), process::code_of(status)) {
                     (None, 0) => return Some(Ok(())),
                     (None, code) => format!("exit code {code}"),
-                    (Some(signal), _) => format!("signal {signal}"),
+                    (Some(signal), _) => records::signal_text(signal),
                 };
                 Some(Err(complaint(self.call.name, &what)))
             }

@@ -121,7 +121,7 @@ fn one(
     };
     let Program { child, helper } = &mut program;
     let clock = child::Clock { helper: helper.as_ref().map(Child::id), ..clock_of(job) };
-    let ended = child::wait(child, launched, signals, clock, |happening| match happening {
+    let mut ended = child::wait(child, launched, signals, clock, |happening| match happening {
         Happening::Tick => {
             hand_over(false);
             if helper.as_mut().is_some_and(program::is_gone) {
@@ -131,15 +131,21 @@ fn one(
         }
         Happening::Stopping(_) => None,
     });
+    if ended.stop.is_none() {
+        // What is declared is rank 0's to judge.
+        ended.stop = child::overheard(&ended, false, signals, &clock);
+    }
     let well = ended.code == 0 && ended.stop.is_none();
     program.ended(well);
     output::drain(threads);
     hand_over(true);
-    let quiet = |signals: &mut Signals| {
-        signals.next(Duration::ZERO).is_none_or(|signal| signal == Signal::SIGCHLD)
-    };
-    let carried = program.wait_for_helper(|| well && !told() && quiet(signals));
-    if (well && !carried) || ended.stop == Some(Stop::Helper) {
+    let mut late = None;
+    let carried = program.wait_for_helper(|| {
+        late = late.or_else(|| child::pending(signals, Duration::ZERO, None));
+        well && late.is_none() && !told()
+    });
+    ended.stop = ended.stop.or(late.map(Stop::Signal));
+    if (well && !carried && late.is_none()) || ended.stop == Some(Stop::Helper) {
         let why = prepared.scratch.take_helper_reason();
         return broken(format!(
             "syncs over MPI: {}",
@@ -155,6 +161,7 @@ fn one(
         Stop::Signal(_) => Asked::Signal,
         Stop::Deadline | Stop::Helper => Asked::Deadline,
     });
-    line.say(&Up::Ended { code: ended.code, signal: ended.signal, stop, reason });
+    let ago_s = ended.at.elapsed().as_secs_f64();
+    line.say(&Up::Ended { code: ended.code, signal: ended.signal, stop, reason, ago_s });
     ended.code
 }

@@ -21,6 +21,7 @@ pub mod program;
 mod recorder;
 pub mod rows;
 pub mod scratch;
+pub mod stopped;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ use recorder::Recorder;
 
 use crate::fault::Fault;
 use crate::host::signal::Signals;
-use crate::host::{Vars, clock, disk, vars};
+use crate::host::{Vars, clock, disk, process, vars};
 use crate::plan::{OnFailure, Resources};
 use crate::rank;
 use crate::tree::records::{self, Break, Event, Outcome, Record};
@@ -286,6 +287,11 @@ pub fn clock_of(job: &Job) -> child::Clock {
     // A trainer that has lost another rank can save nothing: it waits in a collective.
     let peer_grace = job.head.run.train.is_some().then_some(Duration::ZERO);
     let launcher = (job.world > 1 && job.head.run.needs_mpi()).then_some(job.launcher);
+    // These end all ranks when one has failed; slurmstepd and others only pass on what they are asked.
+    const ENDING: [&str; 6] = ["mpirun", "mpiexec", "orte", "prte", "hydra", "mpispawn"];
+    let is_mpirun = |name: String| ENDING.iter().any(|known| name.starts_with(known));
+    let mpirun = (job.world > 1 && process::name(job.launcher).is_some_and(is_mpirun))
+        .then_some(job.launcher);
     let by_scheduler = ["SLURM_JOB_ID", "PBS_JOBID"].iter().any(|n| job.vars.contains_key(*n));
     // After SIGTERM PBS kills in ten seconds, unless the queue's kill_delay says otherwise, Slurm in thirty
     // (KillWait), however long or short the walltime is.
@@ -314,6 +320,7 @@ pub fn clock_of(job: &Job) -> child::Clock {
             helper: None,
             peer_grace,
             launcher,
+            mpirun,
             tick,
         };
     };
@@ -329,6 +336,7 @@ pub fn clock_of(job: &Job) -> child::Clock {
         helper: None,
         peer_grace,
         launcher,
+        mpirun,
         tick,
     }
 }

@@ -14,7 +14,7 @@ use super::output::write_line;
 use super::peers::{self, Asked, Down, Up};
 use super::program::LOST_PEERS;
 use crate::host::signal::Signals;
-use crate::tree::records::Outcome;
+use crate::tree::records::{self, Outcome};
 
 /// How a rank's program ended.
 #[derive(Debug, Clone)]
@@ -23,6 +23,8 @@ struct Finish {
     signal: Option<i32>,
     stop: Option<Asked>,
     reason: Option<String>,
+    /// When it did, by our clock.
+    at: Instant,
 }
 
 impl Finish {
@@ -32,12 +34,22 @@ impl Finish {
     }
 }
 
+/// The failure of a rank that nobody asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    /// Its exit code.
+    pub code: i32,
+    /// Which rank, where, and how.
+    pub reason: String,
+}
+
 /// The other ranks, as far as they have been heard.
 #[derive(Default)]
 pub(super) struct Others {
     world: u32,
     ended: BTreeMap<u32, Finish>,
-    broken: Option<(u32, String)>,
+    /// Those that could not be started.
+    broken: BTreeSet<u32>,
     gone: BTreeSet<u32>,
     hosts: BTreeMap<u32, String>,
 }
@@ -57,16 +69,20 @@ impl Others {
         if self.hosts.is_empty() {
             self.hosts.clone_from(&crew.hosts);
         }
-        while let Ok(peers::FromRank { rank, said }) = crew.inbox.try_recv() {
+        while let Ok(peers::FromRank { rank, said, at }) = crew.inbox.try_recv() {
             match said {
                 Some(Up::Line { text }) => write_line(log, &format!("[rank {rank}] "), &text),
                 Some(Up::Metrics { rows }) => metrics(with_rank(rows, Some(rank))),
-                Some(Up::Ended { code, signal, stop, reason }) => {
-                    self.ended.insert(rank, Finish { code, signal, stop, reason });
+                Some(Up::Ended { code, signal, stop, reason, ago_s }) => {
+                    // Ranks wait for a signal and for their output before they say that they have ended.
+                    let ago = Duration::try_from_secs_f64(ago_s).unwrap_or_default();
+                    let at = at.checked_sub(ago).unwrap_or(at);
+                    self.ended.insert(rank, Finish { code, signal, stop, reason, at });
                 }
                 Some(Up::Broken { reason }) => {
-                    self.broken.get_or_insert((rank, reason));
-                    let finish = Finish { code: 1, signal: None, stop: None, reason: None };
+                    self.broken.insert(rank);
+                    let reason = Some(reason);
+                    let finish = Finish { code: 1, signal: None, stop: None, reason, at };
                     self.ended.insert(rank, finish);
                 }
                 Some(Up::Hello { .. }) => {}
@@ -82,8 +98,8 @@ impl Others {
     /// What went wrong with a rank, if anything did: the outcome, the exit code, and why. A failure of
     /// its own comes before an end that somebody asked for.
     pub(super) fn trouble(&self) -> Option<(Outcome, i32, String)> {
-        if let Some(failure) = self.own_failure() {
-            return Some(failure);
+        if let Some(failure) = self.own_failure(None) {
+            return Some((Outcome::Failed, failure.code, failure.reason));
         }
         let say = |rank: u32, how: String| self.say(rank, &how);
         if let Some(rank) = self.gone.first() {
@@ -102,18 +118,23 @@ impl Others {
         Some((Outcome::Failed, 1, say(*lost.0, format!(": {how}"))))
     }
 
-    /// The first failure of a rank that nobody asked for and that is no consequence of another.
-    pub(super) fn own_failure(&self) -> Option<(Outcome, i32, String)> {
-        if let Some((rank, reason)) = &self.broken {
-            return Some((Outcome::Failed, 1, self.say(*rank, &format!(": {reason}"))));
-        }
-        let (rank, f) = self.ended.iter().find(|(_, f)| f.is_own_failure())?;
+    /// The first failure of a rank that nobody asked for and that is no consequence of another; one after
+    /// `before` does not count.
+    pub(super) fn own_failure(&self, before: Option<Instant>) -> Option<Failure> {
+        let counts = |f: &Finish| f.is_own_failure() && before.is_none_or(|before| f.at < before);
+        let (rank, f) =
+            self.ended.iter().filter(|(_, f)| counts(f)).min_by_key(|(rank, f)| (f.at, **rank))?;
         let how = match (&f.reason, f.signal) {
             (Some(reason), _) => format!(": {reason}"),
-            (None, Some(signal)) => format!(": signal {signal}"),
+            (None, Some(signal)) => format!(": {}", records::signal_text(signal)),
             (None, None) => format!(": exit code {}", f.code),
         };
-        Some((Outcome::Failed, f.code, self.say(*rank, &how)))
+        Some(Failure { code: f.code, reason: self.say(*rank, &how) })
+    }
+
+    /// Whether all of them are here and have ended well.
+    pub(super) fn are_well(&self) -> bool {
+        self.gone.is_empty() && self.broken.is_empty() && self.ended.values().all(|f| f.code == 0)
     }
 
     fn say(&self, rank: u32, how: &str) -> String {

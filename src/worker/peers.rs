@@ -55,6 +55,8 @@ pub enum Up {
         stop: Option<Asked>,
         /// What it said.
         reason: Option<String>,
+        /// How long before this was said, seconds.
+        ago_s: f64,
     },
     /// Its program could not be started.
     Broken {
@@ -109,6 +111,8 @@ pub struct FromRank {
     pub rank: u32,
     /// What; `None`: the connection is gone.
     pub said: Option<Up>,
+    /// When it was heard.
+    pub at: Instant,
 }
 
 /// The file in `meet/` by which ranks find rank 0. Only its owner may read it: the token proves that a process

@@ -95,7 +95,14 @@ fn with_continue_a_chain_goes_on_after_a_failure() {
         );
         world.submit().ok();
         let status = world.finished();
-        let expected = ["done", "failed: signal 9", "done", "done", "failed: signal 9", "done"];
+        let expected = [
+            "done",
+            "failed: signal 9 (SIGKILL)",
+            "done",
+            "done",
+            "failed: signal 9 (SIGKILL)",
+            "done",
+        ];
         assert_eq!(status.standings(), expected);
         assert_eq!(world.lines("ran"), ["0", "1", "2", "3", "4", "5"]);
         // The failure is the trial's; towards the scheduler its job went well, or the chain would stop.

@@ -122,5 +122,5 @@ hpcsweep.mp_sync(2, return_tensor=False)
     world.submit().ok();
     let said = &world.finished().standings()[0];
     assert!(said.starts_with("failed: ") && said.contains("rank 2 on n"), "{said}");
-    assert!(said.ends_with(": signal 9"), "{said}");
+    assert!(said.ends_with(": signal 9 (SIGKILL)"), "{said}");
 }

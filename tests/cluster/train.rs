@@ -232,7 +232,7 @@ fn a_killed_trainer_ends_all_ranks_and_the_next_run_goes_on() {
         let said = &status.standings()[0];
         let expected = match rank {
             1 => "rank 1 on n",
-            _ => "signal 9: rank 0 failed",
+            _ => "signal 9 (SIGKILL): rank 0 failed",
         };
         assert!(said.starts_with("failed: ") && said.contains(expected), "{said}");
         assert!(said.contains("signal 9"), "{said}");

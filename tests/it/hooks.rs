@@ -76,7 +76,7 @@ code = "echo well"
 finish trial=0 attempt=1 done code=[0] signal=[] 
 error trial=1 attempt=1 failed code=[1] signal=[] exit code 1
 error trial=2 attempt=1 failed code=[3] signal=[] exit code 3
-error trial=3 attempt=1 failed code=[137] signal=[9] signal 9
+error trial=3 attempt=1 failed code=[137] signal=[9] signal 9 (SIGKILL)
 error trial=4 attempt=1 failed code=[4] signal=[] exit code 4: the disk is full
 error trial=5 attempt=1 timeout code=[143] signal=[15] the wall-clock limit was reached
 error trial=6 attempt=1 failed code=[1] signal=[] exit code 1
@@ -264,7 +264,7 @@ fn a_hook_that_fails_changes_nothing_but_the_log() {
             "[\"sh\", \"-c\", \"printf 'no server'; exit 3\"]",
             "no server\nhpcsweep: hook finish: exit code 3\n",
         ),
-        ("[\"sh\", \"-c\", \"kill -9 $$\"]", "hpcsweep: hook finish: signal 9\n"),
+        ("[\"sh\", \"-c\", \"kill -9 $$\"]", "hpcsweep: hook finish: signal 9 (SIGKILL)\n"),
         (
             "[\"no-such-hook\"]",
             "hpcsweep: hook finish: cannot start `no-such-hook`: no such file or directory\n",

@@ -175,8 +175,8 @@ fn exit_codes_and_signals_of_programs_are_recorded_as_they_are() {
             "exit code 4",
             "exit code 130",
             "exit code 255",
-            "signal 9",
-            "signal 15"
+            "signal 9 (SIGKILL)",
+            "signal 15 (SIGTERM)"
         ]
     );
 }

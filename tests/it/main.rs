@@ -52,6 +52,7 @@ mod scripts;
 mod serve;
 mod startup;
 mod status;
+mod stopped;
 mod sync_cases;
 mod templates;
 mod tidy;

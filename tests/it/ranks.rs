@@ -234,3 +234,16 @@ fn a_worker_explains_who_it_is() {
     let text = world.run(&["worker", "--explain"]);
     assert!(text.ok().contains("SLURM_PROCID"), "{}", text.out);
 }
+
+#[test]
+fn of_ranks_that_fail_one_after_the_other_the_first_is_named() {
+    let world = World::new();
+    // Rank 3 fails, and the others a moment after they have lost it.
+    let code = "[ $RANK != 3 ] || { : >gone; exit 17; }
+        while [ ! -e gone ]; do sleep 0.001; done; sleep 0.02; exit 1";
+    assert_eq!(world.local(&ranks(code, 4, ""), &[]).code, 1);
+    let trial = world.status()["trials"][0].clone();
+    let reason = trial["reason"].as_str().unwrap();
+    assert!(reason.contains("rank 3 on ") && reason.ends_with(": exit code 17"), "{reason}");
+    assert_eq!(trial["exit_code"], json!(17));
+}

@@ -24,7 +24,7 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
         while self.slots.iter().any(|slot| slot.running.is_some()) {
             for i in 0..self.slots.len() {
                 let others = self.pids();
-                if let Some((running, _)) = self.slots[i].reap(&others) {
+                if let Some((running, _)) = self.slots[i].reap(&others, Some(Why::Fenced)) {
                     self.slots[i].tidy(running.prepared, false);
                 }
             }

@@ -1,9 +1,6 @@
 //! The ends of programs: what is taken from them, what they mean, and whom to tell.
 
-use std::time::{Duration, Instant};
-
 use anyhow::Result;
-use nix::sys::signal::Signal;
 
 use super::{Agent, News};
 use crate::host::disk;
@@ -12,7 +9,6 @@ use crate::pull::slot::{self, Role, Running, Slot, Why};
 use crate::pull::verdict::{self, Next, Run};
 use crate::tree::bundle::Line;
 use crate::tree::records::Outcome;
-use crate::worker::child;
 use crate::worker::hooks::Ending;
 
 impl<T: FnMut(News<'_>)> Agent<'_, T> {
@@ -29,14 +25,16 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
             Role::Unit(unit) => (unit.tries, unit.faults, false),
             Role::Copy(_) => (0, 0, true),
         };
-        let mut stop = running.stop.map(|(why, _)| why).or_else(|| self.overheard(ended));
+        let mut stop = running.stop.map(|(why, _)| why);
         // An agent begins a moment after its allocation, and leaves that much before its end.
         let margin = self.desk.margin() * 2;
         if stop == Some(Why::Allocation) && Slot::is_nearly_overdue(&running, margin) {
             // It had its whole time: no other allocation has more for it, and it would be handed on for ever.
             stop = Some(Why::Walltime);
         }
-        let mut verdict = verdict::judge(ended, stop, tries, if is_copy { 1 } else { allowed });
+        let result = running.result.take();
+        let allowed = if is_copy { 1 } else { allowed };
+        let mut verdict = verdict::judge(ended, result.is_some(), stop, tries, allowed);
         let no_room = verdict.state == Outcome::Failed && self.had_no_room(ended);
         if no_room {
             verdict = verdict::judge_fault(faults, "the disk of the results was full");
@@ -55,7 +53,6 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
         if verdict.state == Outcome::Failed {
             verdict.reason = running.prepared.scratch.take_reason().or(verdict.reason);
         }
-        let result = running.prepared.scratch.take_result();
         if let Some(complaints) = running.prepared.scratch.complaints() {
             self.slots[i].note(&complaints);
             verdict.reason.get_or_insert(complaints);
@@ -86,25 +83,6 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
         const MUCH: u64 = 1 << 18;
         let little = ended.log.is_none_or(|(_, length)| length < MUCH);
         little && (self.desk.is_in_trouble() || disk::is_full(self.desk.claimer.tree.dir()))
-    }
-
-    /// Schedulers signal programs and their agent at once, and a program may be gone before we hear of it: one
-    /// that ends as by a signal to stop has not failed if we are told the same within a moment.
-    fn overheard(&mut self, ended: slot::Ended) -> Option<Why> {
-        let number = ended.signal.unwrap_or(ended.code - 128);
-        let signal = Signal::try_from(number).ok().filter(|s| child::STOPPING.contains(s))?;
-        if self.desk.leaving.is_none() {
-            let until = Instant::now() + Duration::from_millis(50);
-            let left = || until.saturating_duration_since(Instant::now());
-            while let Some(came) = self.signals.next(left()) {
-                if came != Signal::SIGCHLD {
-                    self.desk.told(came);
-                    break;
-                }
-            }
-        }
-        let stop = self.desk.leaving.as_ref()?.stop?;
-        (stop == Why::Allocation || matches!(stop, Why::Signal(_))).then_some(Why::Signal(signal))
     }
 
     /// Calls the plan's hooks for trials that have ended for good. What they are told is written down before.

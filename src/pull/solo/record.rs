@@ -58,7 +58,8 @@ impl<T: FnMut(News<'_>)> Hand<T> {
         seconds: Option<f64>,
     ) -> Result<()> {
         let Some(busy) = &mut self.busy else { return Ok(()) };
-        let (trial, attempt, stop) = (busy.trial, busy.attempt, busy.stop);
+        let (trial, attempt) = (busy.trial, busy.attempt);
+        let why = busy.stop.map(|(why, _)| why);
         let run = Run { trial, attempt, seq: busy.seq, slot: 0 };
         let allowed = self.desk.claimer.head_of(trial)?.run.attempts;
         let Some(mut unit) = busy.unit.take() else { return Ok(()) };
@@ -70,11 +71,13 @@ impl<T: FnMut(News<'_>)> Hand<T> {
             duration_s: (seconds * 1e6).round() / 1e6,
             peak_memory: 0,
             log: None,
+            has_handler: false,
         };
         let mut verdict;
         let value = match result {
             Ok(value) => {
-                verdict = verdict::judge(ended, stop.map(|(why, _)| why), unit.tries, allowed);
+                // What a function returns is its word that it has finished.
+                verdict = verdict::judge(ended, true, why, unit.tries, allowed);
                 Some(value)
             }
             Err(failure) => {
@@ -83,7 +86,7 @@ impl<T: FnMut(News<'_>)> Hand<T> {
                 ended.code = code.filter(|code| *code != 0).unwrap_or(1);
                 ended.signal = failure.signal;
                 ended.log = self.log(&failure.details);
-                verdict = verdict::judge(ended, stop.map(|(why, _)| why), unit.tries, allowed);
+                verdict = verdict::judge(ended, false, why, unit.tries, allowed);
                 if failure.is_interrupted && verdict.state == Outcome::Failed {
                     let (state, next) = (Outcome::Interrupted, Next::Elsewhere);
                     verdict = Verdict { state, reason: None, next };
@@ -94,7 +97,7 @@ impl<T: FnMut(News<'_>)> Hand<T> {
                 None
             }
         };
-        self.desk.cut_off(&mut unit, stop.map(|(why, _)| why), ran, &mut verdict);
+        self.desk.cut_off(&mut unit, why, ran, &mut verdict);
         self.unsaved = Some(Settled {
             trial,
             attempt,

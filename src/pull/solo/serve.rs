@@ -15,7 +15,9 @@ use crate::host::Vars;
 use crate::host::signal::{Signals, Woken};
 use crate::tree::Tree;
 use crate::tree::records::Outcome;
+use crate::worker::child;
 use crate::worker::lines::parse_lenient;
+use crate::worker::stopped::{self, Leave};
 
 /// Bytes read at once.
 const CHUNK: usize = 1 << 16;
@@ -23,7 +25,7 @@ const CHUNK: usize = 1 << 16;
 const WANTS_STOP: &str = "the process that runs its trials wants to stop";
 
 /// How long after the client's end a signal is waited for that may have ended it.
-const MOMENT: Duration = Duration::from_millis(50);
+const MOMENT: Duration = Duration::from_millis(200);
 
 /// Runs an agent for the process that reads `send` and writes `input`.
 ///
@@ -90,7 +92,7 @@ fn talk<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
     loop {
         if client.is_gone {
             // A scheduler signals us and the client at once: then it is no fault of the trial.
-            if let Woken::Signal(signal) = client.wait_for_signal(signals) {
+            if let Some(signal) = child::pending(signals, MOMENT, None) {
                 hand.told(signal);
             }
             hand.lost("the process that ran its trials is gone")?;
@@ -203,13 +205,20 @@ fn take<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
     }
     let failure = failure(message);
     // A scheduler signals us and the function's process at once: then it has not failed.
-    if failure.signal.is_some()
-        && let Woken::Signal(signal) = client.wait_for_signal(signals)
+    if let Some(ran) = hand.ran()
+        && let Some(signal) =
+            child::pending(signals, stopped::moment(&leave_of(&failure, ran)), None)
     {
         hand.told(signal);
         hand.watch()?;
     }
     hand.answer(Err(failure), seconds)
+}
+
+/// What is known of the process of a function that has failed.
+fn leave_of(failure: &Failure, ran: Duration) -> Leave {
+    let code = failure.signal.map_or(failure.exit_code.unwrap_or(1), |signal| 128 + signal);
+    Leave { code, signal: failure.signal, ran, has_handler: false, is_declared: false }
 }
 
 fn failure(mut message: Map<String, Value>) -> Failure {
@@ -276,10 +285,6 @@ impl<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>> Client<I, S> {
 
     fn wait(&self, signals: &mut Signals, time: Duration) -> Woken {
         signals.wait(self.input.as_fd(), time)
-    }
-
-    fn wait_for_signal(&self, signals: &mut Signals) -> Woken {
-        signals.next(MOMENT).map_or(Woken::Nothing, Woken::Signal)
     }
 
     fn look_for_parent(&mut self) {

@@ -101,7 +101,7 @@ fn a_process_that_contradicts_the_others_is_sent_away_and_the_trial_goes_on() {
     let crew = crew.unwrap();
     let mut heard = Vec::new();
     while heard.len() < 2 {
-        if let FromRank { rank, said: Some(Up::Line { text }) } = crew.inbox.recv().unwrap() {
+        if let FromRank { rank, said: Some(Up::Line { text }), .. } = crew.inbox.recv().unwrap() {
             heard.push((rank, text));
         }
     }

@@ -60,7 +60,7 @@ fn a_hook_under_way_is_looked_at_and_not_waited_for() {
     let wrong = |what: &str| Err(format!("hook finish: {what}"));
     assert_eq!(said("true", 60), Ok(()));
     assert_eq!(said("exit 3", 60), wrong("exit code 3"));
-    assert_eq!(said("kill -9 $$", 60), wrong("signal 9"));
+    assert_eq!(said("kill -9 $$", 60), wrong("signal 9 (SIGKILL)"));
     assert_eq!(said("sleep 600", 1), wrong("killed after 1 s"));
     let mut waits = Running::start(call("sleep 600", 60), nowhere()).unwrap();
     assert_eq!(waits.poll(), None);

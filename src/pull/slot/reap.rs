@@ -1,0 +1,64 @@
+//! The end of what runs in a slot, and the moment after it in which a signal may still come that explains it.
+
+use std::os::unix::process::ExitStatusExt;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use super::{Ended, MARK, Running, Slot, Why};
+use crate::host::process;
+use crate::worker::stopped::{self, Leave};
+
+impl Ended {
+    /// The same for [`stopped::moment`].
+    pub fn leave(&self, is_declared: bool) -> Leave {
+        let ran = Duration::try_from_secs_f64(self.duration_s).unwrap_or_default();
+        let Self { code, signal, has_handler, .. } = *self;
+        Leave { code, signal, ran, has_handler, is_declared }
+    }
+}
+
+impl Slot {
+    /// What ran, if it has ended and no signal may yet come that explains it; `why` the agent stops, if it does,
+    /// and `others` are processes of other slots.
+    pub fn reap(&mut self, others: &[u32], why: Option<Why>) -> Option<(Running, Ended)> {
+        let (ended, until) = match self.running.as_ref()?.over {
+            Some(over) => over,
+            None => {
+                let ended = self.look(others)?;
+                let running = self.running.as_mut()?;
+                running.result = running.prepared.scratch.take_result();
+                let until =
+                    Instant::now() + stopped::moment(&ended.leave(running.result.is_some()));
+                *running.over.insert((ended, until))
+            }
+        };
+        let running = self.running.as_mut()?;
+        let told = why.filter(|why| matches!(why, Why::Signal(_) | Why::Fenced));
+        running.stop = running.stop.or(told.map(|why| (why, Instant::now())));
+        if running.stop.is_none() && Instant::now() < until {
+            return None;
+        }
+        Some((self.running.take()?, ended))
+    }
+
+    /// How the program has ended, if it has.
+    fn look(&self, others: &[u32]) -> Option<Ended> {
+        let running = self.running.as_ref()?;
+        let pid = running.pid;
+        let has_handler = process::has_ended(pid, &[Signal::SIGTERM, Signal::SIGUSR2])?;
+        let (status, peak_memory) = match process::reap(pid) {
+            Ok(None) => return None,
+            Ok(Some(ended)) => ended,
+            // Gone, and nobody can say how.
+            Err(_) => (std::process::ExitStatus::from_raw(0x100), 0),
+        };
+        let duration_s = (running.since.elapsed().as_secs_f64() * 1e6).round() / 1e6;
+        process::signal_group(pid, Signal::SIGKILL);
+        process::end_marked(others, MARK, &self.mark);
+        let len = self.log.as_ref().and_then(|log| log.metadata().ok()).map_or(0, |m| m.len());
+        let log = len.checked_sub(running.from).filter(|n| *n > 0).map(|n| (running.from, n));
+        let code = process::code_of(status);
+        Some(Ended { code, signal: status.signal(), duration_s, peak_memory, log, has_handler })
+    }
+}

@@ -1,0 +1,119 @@
+//! Programs and their workers that are signalled at the same moment, as schedulers do: in any order, a moment
+//! apart, and whatever the program makes of it.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::kill::Dice;
+use crate::world::{Started, World, wait_until};
+
+/// What a program does when it is told to stop, and what its trial has become then.
+const MANNERS: [(&str, &str); 8] = [
+    ("os._exit(0)", "interrupted"),
+    ("os._exit(1)", "interrupted"),
+    ("os._exit(143)", "interrupted"),
+    ("sys.exit(0)", "interrupted"),
+    ("os.abort()", "interrupted"),
+    (
+        "signal.signal(signal.SIGTERM, signal.SIG_DFL); os.kill(os.getpid(), signal.SIGTERM)",
+        "interrupted",
+    ),
+    ("declare('null'); os._exit(0)", "done"),
+    ("declare('{\"loss\": '); os._exit(0)", "interrupted"),
+];
+
+/// A plan of one trial that may be tried three times, and says so; hooks say that they were called.
+fn plan(manner: &str) -> String {
+    let code = format!(
+        r#"
+import os, signal, sys
+def declare(text):
+    with open(os.environ["HPCSWEEP_RESULT"], "w") as file:
+        file.write(text)
+def stop(*_):
+    {manner}
+signal.signal(signal.SIGTERM, stop)
+name = "began." + os.environ["HPCSWEEP_ATTEMPT"]
+open(name + ".new", "w").write(str(os.getpid()))
+os.rename(name + ".new", name)
+while True:
+    signal.pause()
+"#
+    );
+    format!(
+        "version = 1\n[sweep]\nname = \"s\"\n[run]\nattempts = 3\ncommand = [\"python3\", \"-S\", \"-c\", '''{code}''']\n\
+         [hooks]\nfinish = [\"touch\", \"finished\"]\nerror = [\"touch\", \"erred\"]\n"
+    )
+}
+
+/// Signals all of them, in an order and with pauses that the dice choose.
+fn signal_all(mut whom: Vec<Pid>, dice: &mut Dice) {
+    while !whom.is_empty() {
+        let one = whom.swap_remove(dice.below(whom.len() as u64) as usize);
+        // One that has reacted to the first signal may be gone.
+        let _ = kill(one, Signal::SIGTERM);
+        let pause = [0, 30, 300, 3_000][dice.below(4) as usize];
+        let until = Instant::now() + Duration::from_micros(pause);
+        while Instant::now() < until {
+            if pause > 1000 { sleep(Duration::from_micros(200)) } else { std::hint::spin_loop() }
+        }
+    }
+}
+
+/// Runs `MANNERS`, `times` times, under what `start` starts. The program and all processes above it are told to
+/// stop at once, with the uppermost or without.
+fn under_fire(seed: u64, times: usize, with_uppermost: bool, start: impl Fn(&World) -> Started) {
+    let mut dice = Dice(seed);
+    for (manner, state) in MANNERS.into_iter().cycle().take(times) {
+        let world = World::new();
+        world.write("plan.toml", &plan(manner));
+        let started = start(&world);
+        wait_until("the program waits", || world.exists("began.1"));
+        let program: i32 = world.read("began.1").parse().unwrap();
+        let mut whom = vec![program];
+        while whom.last() != Some(&started.pid().as_raw()) {
+            whom.push(parent_of(whom[whom.len() - 1]));
+        }
+        whom.truncate(if with_uppermost { whom.len() } else { whom.len() - 1 });
+        sleep(Duration::from_micros(dice.below(60_000)));
+        signal_all(whom.into_iter().map(Pid::from_raw).collect(), &mut dice);
+        let _ = started.end(&world);
+
+        let status = world.status();
+        // What an agent gives back waits for the next one.
+        let now = status["trials"][0]["state"].as_str().unwrap().replace("queued", "interrupted");
+        assert_eq!(now, state, "{manner}: {status}");
+        assert!(!world.exists("began.2"), "{manner}: another attempt was begun");
+        assert!(!world.exists("erred"), "{manner}: the error hook was called");
+        // That it is told to stop ends a hook, too.
+        assert!(state == "done" || !world.exists("finished"), "{manner}");
+    }
+}
+
+fn parent_of(pid: i32) -> i32 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.rsplit_once(')').unwrap().1.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// `submit --local`, whose worker stands between it and the program.
+fn local(world: &World) -> Started {
+    world.start(&["submit", "plan.toml", "--local", "-q"])
+}
+
+#[test]
+fn a_worker_and_its_program_are_told_to_stop_at_once() {
+    under_fire(0x5eed_0001, 64, false, local);
+}
+
+#[test]
+fn an_executor_its_worker_and_the_program_are_told_to_stop_at_once() {
+    under_fire(0x5eed_0002, 32, true, local);
+}
+
+#[test]
+fn an_agent_and_its_program_are_told_to_stop_at_once() {
+    under_fire(0x5eed_0003, 64, true, |world| world.start(&["worker", "--pull", "plan.toml"]));
+}
