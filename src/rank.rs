@@ -237,6 +237,18 @@ fn from_rows(
 }
 
 impl Rank {
+    /// The same with what its launcher does not tell, from the hosts of all ranks: which of them this host is, how
+    /// many there are, and how many ranks it has. Open MPI says nothing of nodes.
+    #[must_use]
+    pub fn placed(mut self, hosts: &[(String, u32)], own: &str) -> Self {
+        let Some(place) = hosts.iter().position(|(host, _)| host == own) else { return self };
+        if self.node_rank.is_none() || self.nodes.is_none() {
+            (self.node_rank, self.nodes) = (Some(place as u32), Some(hosts.len() as u32));
+        }
+        self.local_size.get_or_insert(hosts[place].1);
+        self
+    }
+
     /// Compares with what MPI says after `MPI_Init` and fills in what was unknown.
     ///
     /// # Errors

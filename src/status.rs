@@ -58,6 +58,31 @@ pub fn of(
     environment: &Vars,
     ask: bool,
 ) -> Result<Status> {
+    read(tree, identity, site, environment, ask, false)
+}
+
+/// As [`of`], and the scheduler is asked about every trial that is not done, also where all have ended by their
+/// records: somebody may have put a job of one back into the queue.
+///
+/// # Errors
+/// As [`of`].
+pub fn of_all_open_or_bad(
+    tree: Tree,
+    identity: Identity,
+    site: &Site,
+    environment: &Vars,
+) -> Result<Status> {
+    read(tree, identity, site, environment, true, true)
+}
+
+fn read(
+    tree: Tree,
+    identity: Identity,
+    site: &Site,
+    environment: &Vars,
+    ask: bool,
+    asks_of_bad: bool,
+) -> Result<Status> {
     let rows = table::rows(&tree)?;
     let heads = table::heads(&tree)?;
     // Before the records: what is in nobody's hands by now has its end there, or never will.
@@ -101,6 +126,7 @@ pub fn of(
         records.get(&trial).is_none_or(|r| {
             // What was interrupted may have been given back to the queue.
             matches!(r.outcome(), None | Some(Outcome::Interrupted))
+                || (asks_of_bad && r.outcome() != Some(Outcome::Done))
                 || r.may_go_on(attempts)
                 || is_due_again(trial, r)
         })

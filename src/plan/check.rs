@@ -4,11 +4,12 @@
 //! once for the first trial of each. Never runs anything.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::json;
 
-use super::command::{argument_name, variable_name};
+use super::command::{TrialNames, argument_name, names_of, variable_name};
 use super::engine::Uses;
 use super::exclude::Rule;
 use super::expand::Expanded;
@@ -118,14 +119,19 @@ pub(super) fn stand_ins(id: usize, trial: &Trial) -> [(&'static str, serde_json:
     let task_id = match &trial.task_id {
         Some(TaskId::Number(number)) => json!(number),
         Some(TaskId::Name(name)) => json!(&**name),
-        None => json!(id.to_string()),
+        None => json!(null),
     };
-    let fields = json!({
-        "id": id, "task_id": task_id, "chain": 0, "link": 0, "attempt": 1,
-        "work_dir": "work", "checkpoint_dir": "checkpoint",
-        "gpu_ids_abs": trial.gpu_ids_abs.as_deref().unwrap_or(&[]),
-    });
-    [("trial", fields), ("sweep", json!({"name": "sweep", "seed": 1, "dir": "sweep"}))]
+    let fields = TrialNames {
+        id: id as u64,
+        task_id,
+        chain: 0,
+        link: 0,
+        attempt: 1,
+        work_dir: Path::new("work"),
+        checkpoint_dir: Path::new("checkpoint"),
+        gpu_ids_abs: json!(trial.gpu_ids_abs.as_deref()),
+    };
+    names_of(fields, "sweep", 1, Path::new("sweep"))
 }
 
 fn check_names(reader: &mut Reader<'_>, uses: &Uses, what: &str, at: usize, forms: &[Form]) {

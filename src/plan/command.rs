@@ -3,6 +3,9 @@
 //! Plain text is copied and simple templates are filled in without the engine, so that a worker of
 //! a plain command never builds one. Nothing is quoted: arguments travel as a vector.
 
+use std::path::Path;
+
+use serde_json::json;
 use tera::{Context, Tera};
 
 use super::engine;
@@ -89,6 +92,47 @@ impl CommandTemplate {
         }
         Ok(Rendered { argv, env })
     }
+}
+
+/// The fields of `trial` in expressions.
+pub struct TrialNames<'a> {
+    /// Its number.
+    pub id: u64,
+    /// Its chain's name as in the plan; null without.
+    pub task_id: serde_json::Value,
+    /// Its chain.
+    pub chain: u64,
+    /// Its place there.
+    pub link: u64,
+    /// The attempt, from 1.
+    pub attempt: u32,
+    /// Its own folder.
+    pub work_dir: &'a Path,
+    /// Its folder for checkpoints.
+    pub checkpoint_dir: &'a Path,
+    /// Its devices as in the plan; null without.
+    pub gpu_ids_abs: serde_json::Value,
+}
+
+/// The names of expressions besides parameters, `trial` and `sweep`: for the check of a plan, for the worker
+/// and for hooks. What the plan leaves out is empty, so that filters take it.
+pub fn names_of(
+    trial: TrialNames<'_>,
+    sweep: &str,
+    seed: i64,
+    dir: &Path,
+) -> [(&'static str, serde_json::Value); 2] {
+    let or_empty = |value: serde_json::Value, empty: serde_json::Value| match value {
+        serde_json::Value::Null => empty,
+        value => value,
+    };
+    let fields = json!({
+        "id": trial.id, "task_id": or_empty(trial.task_id, json!("")), "chain": trial.chain,
+        "link": trial.link, "attempt": trial.attempt, "work_dir": trial.work_dir,
+        "checkpoint_dir": trial.checkpoint_dir,
+        "gpu_ids_abs": or_empty(trial.gpu_ids_abs, json!([])),
+    });
+    [("trial", fields), ("sweep", json!({ "name": sweep, "seed": seed, "dir": dir }))]
 }
 
 /// The argument as it is called in messages, counted from 0 as in the list.

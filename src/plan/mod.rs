@@ -34,7 +34,7 @@ pub mod value;
 
 use std::sync::Arc;
 
-pub use command::{CommandTemplate, Rendered};
+pub use command::{CommandTemplate, Rendered, TrialNames, names_of};
 pub use file::parse;
 pub use hooks::Hooks;
 pub use key::Keys;

@@ -146,6 +146,8 @@ impl Slot {
                 host: host.to_owned(),
                 job_id: job_id.cloned(),
                 launcher: 0,
+                began: Instant::now(),
+                ends: None,
             };
             let mut slot = Self {
                 number,

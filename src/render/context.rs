@@ -207,9 +207,10 @@ impl SiteWords {
     }
 }
 
-/// Ranks that divide by the nodes are spread evenly: left alone, Slurm fills the first node.
+/// Ranks that divide by the nodes are spread evenly: left alone, Slurm fills the first node. Of one node it is
+/// said for the ranks: Lightning refuses a job without `SLURM_NTASKS_PER_NODE`.
 fn evenly(r: &Resources) -> Option<u32> {
-    (r.nodes > 1 && r.ranks.is_multiple_of(r.nodes)).then(|| r.ranks / r.nodes)
+    (r.ranks > 1 && r.ranks.is_multiple_of(r.nodes)).then(|| r.ranks / r.nodes)
 }
 
 /// GPUs of each node of a request.

@@ -49,6 +49,16 @@ pub fn queue(users: &str) -> Vec<String> {
         .to_vec()
 }
 
+/// The call that asks how much time a running job has left.
+pub fn time_left(job: &str) -> Vec<String> {
+    ["squeue", "--noheader", "--format=%L", "--jobs", job].map(str::to_owned).to_vec()
+}
+
+/// The seconds that it says; `None` for words such as UNLIMITED.
+pub fn read_time_left(stdout: &str) -> Option<u64> {
+    crate::units::parse_walltime(stdout)
+}
+
 /// The call that asks the accounting for jobs by id, finished ones included.
 pub fn accounts(jobs: &[String]) -> Vec<String> {
     vec![

@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use super::grow::{self, Diff, Todo};
 use super::wave::{self, Failures};
-use super::{Source, check_caps, check_growth, hands, local};
+use super::{Source, check_caps, check_growth, hands, retry};
 use crate::fault::{Fault, Faults};
 use crate::host::Vars;
 use crate::idset::IdSet;
@@ -93,7 +93,7 @@ pub fn deal(
     if !options.retry && is_dealt(&tree, &hash)? {
         return Ok(Dealt { tree, units: 0, trials: 0, dropped: 0 });
     }
-    local::refuse_if_queued(&tree, &identity, site, environment)?;
+    retry::refuse_if_queued(&tree, &identity, site, environment)?;
     ledger::prepare(&tree)?;
     let diff = grow::diff(&tree, source)?;
     check_growth(&source.plan, site, &diff)?;

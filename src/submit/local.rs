@@ -12,19 +12,17 @@ use nix::sys::signal::Signal;
 use super::gpu_pool::Devices;
 use super::grow::{self, Diff};
 use super::starter::{Deserted, Starter};
-use super::wave::Waves;
-use super::{Source, check_caps, check_growth, deal};
+use super::{Source, check_caps, check_growth, deal, retry};
 use crate::fault::Fault;
 use crate::host::signal::Signals;
-use crate::host::{Vars, process, vars};
+use crate::host::{Vars, clock, process, vars};
 use crate::plan::{OnFailure, Resources, Run};
 use crate::render::Templates;
 use crate::site::{SchedulerKind, Site};
-use crate::status;
 use crate::tree::lock::{Lock, TOUCH_EVERY};
 use crate::tree::records::{self, Outcome, Record};
 use crate::tree::table::{self, Head, Row};
-use crate::tree::{Identity, Tree, journal};
+use crate::tree::{Tree, journal};
 
 /// What a person chose on the command line.
 #[derive(Debug, Default, Clone)]
@@ -98,6 +96,8 @@ struct Running {
     devices: Vec<u32>,
     visible: Option<String>,
     since: Instant,
+    /// The same in Unix seconds: its walltime holds for all launches together.
+    began: f64,
 }
 
 /// Runs what of a plan has no result yet.
@@ -118,7 +118,7 @@ pub fn run(
     let devices = Devices::find(source, environment)?;
     let lock = Lock::take(&tree)?;
     let identity = tree.create(&source.plan.name)?;
-    refuse_if_queued(&tree, &identity, site, environment)?;
+    retry::refuse_if_queued(&tree, &identity, site, environment)?;
     deal::refuse_if_dealt(&tree)?;
     let mut signals =
         Signals::listen(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD])?;
@@ -277,7 +277,8 @@ impl Executor<'_> {
             let id = self.rows[row].id;
             let several = request.resources.ranks > 1;
             let by_mpirun = several && self.run_of(id).is_some_and(Run::needs_mpi);
-            let workers = self.starter.start(id, &request, by_mpirun, visible.as_deref())?;
+            let began = clock::now();
+            let workers = self.starter.start(id, &request, by_mpirun, visible.as_deref(), began)?;
             let since = Instant::now();
             self.running.push(Running {
                 chain,
@@ -289,6 +290,7 @@ impl Executor<'_> {
                 devices,
                 visible,
                 since,
+                began,
             });
         }
         Ok(())
@@ -313,7 +315,8 @@ impl Executor<'_> {
             return Ok(false);
         }
         let request = self.diff.now(&self.rows[was.row], self.heads, &mut self.shared);
-        let workers = self.starter.start(id, &request, true, was.visible.as_deref())?;
+        let visible = was.visible.as_deref();
+        let workers = self.starter.start(id, &request, true, visible, was.began)?;
         let again = &mut self.running[i];
         again.workers = workers;
         again.launches += 1;
@@ -384,34 +387,4 @@ fn jobs(source: &Source, options: &Options) -> usize {
     let fit = (process::cores() / widest as usize).max(1);
     let wanted = options.jobs.unwrap_or(fit).max(1);
     source.plan.schedule.max_running.map_or(wanted, |most| wanted.min(most as usize))
-}
-
-/// Trials that a scheduler may still run must not be run here too.
-pub(super) fn refuse_if_queued(
-    tree: &Tree,
-    identity: &Identity,
-    site: &Site,
-    environment: &Vars,
-) -> Result<()> {
-    let submitted = Waves::read(tree)?.covered();
-    if submitted.is_empty() {
-        return Ok(());
-    }
-    let status = status::of(tree.clone(), identity.clone(), site, environment, true)?;
-    let open = status
-        .trials()
-        .filter(|(row, standing)| submitted.contains(&row.id) && !standing.state.is_final())
-        .count() as u64;
-    if open == 0 {
-        return Ok(());
-    }
-    let verb = if open == 1 { "is" } else { "are" };
-    let sentence = format!(
-        "{} of this sweep {verb} in a scheduler's hands",
-        crate::words::count(open, "trial")
-    );
-    Err(Fault::request(sentence)
-        .at(format!("{}\nseen by: {}", tree.dir().display(), status.witness))
-        .hint("wait for them (`hpcsweep status`), or give the plan another `[sweep] name` to run it here")
-        .into())
 }

@@ -48,13 +48,15 @@ impl<'a> Starter<'a> {
         Ok(Self { tree, token, exe, env: worker_environment(environment) })
     }
 
-    /// Starts the workers of a trial, one a rank, or the mpirun that starts them.
+    /// Starts the workers of a trial, one a rank, or the mpirun that starts them; `began`: when the first ones of
+    /// the trial were started, Unix seconds.
     pub(super) fn start(
         &self,
         trial: u64,
         request: &Request,
         by_mpirun: bool,
         visible: Option<&str>,
+        began: f64,
     ) -> Result<Vec<Child>> {
         let ranks = request.resources.ranks;
         let dir = self.tree.dir();
@@ -76,6 +78,7 @@ impl<'a> Starter<'a> {
             env.insert("HPCSWEEP_MEET".to_owned(), meet);
         }
         if by_mpirun {
+            env.insert("HPCSWEEP_BEGAN".to_owned(), began.to_string());
             argv.splice(0..0, mpirun(&env, ranks)?);
             set_up_mpirun(&mut env);
             // At a SIGTERM mpirun takes the ranks' MPI from under them; SIGUSR2 it hands on, and they save.

@@ -79,6 +79,16 @@ impl Writer {
         Ok(())
     }
 
+    /// Stamps the file with the time of the file system that keeps it.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn stamp(&self) -> io::Result<()> {
+        use nix::sys::stat::futimens;
+        use nix::sys::time::TimeSpec;
+        Ok(futimens(&self.file, &TimeSpec::UTIME_NOW, &TimeSpec::UTIME_NOW)?)
+    }
+
     /// Asks for what was appended to be on disk before going on.
     ///
     /// # Errors

@@ -10,13 +10,14 @@ use nix::sys::signal::Signal;
 
 use super::child::{self, Ended, Happening, Stop};
 use super::gather::Crew;
+use super::limits::clock_of;
 use super::others::{Others, with_rank};
 use super::output;
 use super::peers::{self, Down};
 use super::prepare::{self, Prepared, prepare};
 use super::program::{self, LOST_PEERS, Program};
 use super::recorder::Recorder;
-use super::{Job, check_world, clock_of, stopped};
+use super::{Job, check_world, stopped};
 use crate::fault::Fault;
 use crate::host::signal::Signals;
 use crate::host::{clock, disk, process};
@@ -133,6 +134,7 @@ pub fn run(
     limits.helper = helper.as_ref().map(std::process::Child::id);
     let mut ended = child::wait(child, launched, signals, limits, |happening| match happening {
         Happening::Tick => {
+            recorder.beat();
             let rows = prepared.take_metrics(false);
             recorder.metrics(trial, number, with_rank(rows, own_rank));
             if helper.as_mut().is_some_and(program::is_gone) {
@@ -162,6 +164,7 @@ pub fn run(
         }
     });
     let result = prepared.scratch.take_result();
+    let is_robbed = prepared.scratch.is_gone();
     if ended.stop.is_none() {
         ended.stop = child::overheard(&ended, result.is_some(), signals, &limits);
         ended.asked_at = ended.stop.map(|_| Instant::now());
@@ -186,7 +189,11 @@ pub fn run(
         let own = limits.mpirun.filter(|_| ended.code != 0);
         late = child::pending(signals, Duration::ZERO, own).map(Stop::Signal);
     }
-    let (state, code, reason) = judge(ended, late, uncarried, &others, result.is_some());
+    let (mut state, code, mut reason) = judge(ended, late, uncarried, &others, result.is_some());
+    if is_robbed && matches!(state, Outcome::Done | Outcome::Failed) {
+        // That is the machine's fault, and costs no attempt.
+        (state, reason) = (Outcome::Interrupted, Some(prepared.scratch.loss()));
+    }
     // What a rank says that was stopped because of another is not why.
     let is_own = state == Outcome::Failed && ended.stop != Some(Stop::Peer);
     let said = || prepared.scratch.take_reason().filter(|_| is_own);
@@ -255,9 +262,11 @@ fn gather_and_prepare(
     let Some(gathered) = crew else { return Err(anyhow::anyhow!("the crew has gathered")) };
     let port = torch_port()?;
     let addr = gathered.addr.to_string();
-    let prepared = prepare(job, number, &rank::torch_env(&job.rank, &addr, port));
+    let hosts = gathered.ranks_by_host();
+    let own = job.rank.clone().placed(&hosts, &job.host);
+    let prepared = prepare(job, number, &rank::torch_env(&own, &addr, port));
     match &prepared {
-        Ok(_) => gathered.tell(&Down::Begin { attempt: number, addr, port }),
+        Ok(_) => gathered.tell(&Down::Begin { attempt: number, addr, port, hosts }),
         Err(_) => gathered.tell(&Down::Leave { code: 1 }),
     }
     prepared

@@ -164,6 +164,18 @@ impl Crew {
         Ok(())
     }
 
+    /// The hosts in the order of their lowest ranks, each with how many ranks it has.
+    pub fn ranks_by_host(&self) -> Vec<(String, u32)> {
+        let mut all: Vec<(String, u32)> = Vec::new();
+        for host in self.hosts.values() {
+            match all.iter_mut().find(|(known, _)| known == host) {
+                Some((_, ranks)) => *ranks += 1,
+                None => all.push((host.clone(), 1)),
+            }
+        }
+        all
+    }
+
     /// Tells every rank.
     pub fn tell(&mut self, message: &Down) {
         let bytes = line_of(message);

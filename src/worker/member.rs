@@ -11,9 +11,10 @@ use anyhow::Result;
 use nix::sys::signal::Signal;
 
 use super::child::{self, Happening, Stop};
+use super::limits::clock_of;
 use super::peers::{self, Asked, Down, Line, Up};
 use super::program::{self, Program};
-use super::{Job, clock_of, output, prepare};
+use super::{Job, output, prepare};
 use crate::fault::{Fault, Kind};
 use crate::host::signal::Signals;
 use crate::rank;
@@ -32,8 +33,10 @@ pub fn run(job: &Job, signals: &mut Signals) -> Result<i32> {
     let mut own = 0;
     loop {
         match next(&inbox, signals) {
-            Some(Down::Begin { attempt, addr, port }) => {
-                own = one(job, attempt, &addr, port, &line, &inbox, signals);
+            Some(Down::Begin { attempt, addr, port, hosts }) => {
+                let own_rank = job.rank.clone().placed(&hosts, &job.host);
+                let torch = rank::torch_env(&own_rank, &addr, port);
+                own = one(job, attempt, &torch, &line, &inbox, signals);
             }
             Some(Down::Stop) => {}
             Some(Down::Refused { reason }) => {
@@ -67,18 +70,16 @@ fn next(inbox: &Receiver<Down>, signals: &mut Signals) -> Option<Down> {
 fn one(
     job: &Job,
     number: u32,
-    addr: &str,
-    port: u16,
+    torch: &[(&'static str, String)],
     line: &Line,
     inbox: &Receiver<Down>,
     signals: &mut Signals,
 ) -> i32 {
-    let torch = rank::torch_env(&job.rank, addr, port);
     let broken = |reason: String| {
         line.say(&Up::Broken { reason });
         1
     };
-    let mut prepared = match prepare::prepare(job, number, &torch) {
+    let mut prepared = match prepare::prepare(job, number, torch) {
         Ok(prepared) => prepared,
         Err(error) => return broken(format!("{error:#}")),
     };
@@ -156,11 +157,12 @@ fn one(
         line.say(&Up::Line { text: format!("hpcsweep: {text}") });
     }
     let reason = prepared.scratch.take_reason().filter(|_| !well);
-    let stop = ended.stop.map(|why| match why {
-        Stop::Peer => Asked::Rank0,
-        Stop::Signal(_) => Asked::Signal,
-        Stop::Deadline | Stop::Helper => Asked::Deadline,
-    });
+    let stop = match ended.stop {
+        Some(Stop::Peer) => Some(Asked::Rank0),
+        Some(Stop::Signal(_)) => Some(Asked::Signal),
+        Some(Stop::Deadline | Stop::Helper) => Some(Asked::Deadline),
+        None => prepared.scratch.is_gone().then_some(Asked::Robbed),
+    };
     let ago_s = ended.at.elapsed().as_secs_f64();
     line.say(&Up::Ended { code: ended.code, signal: ended.signal, stop, reason, ago_s });
     ended.code

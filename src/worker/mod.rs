@@ -5,12 +5,14 @@
 //! what to run next and never talks to a scheduler.
 
 mod addresses;
+mod alive;
 pub mod attempt;
 pub mod child;
 pub mod gather;
 pub mod gpu_samples;
 pub mod hooks;
 pub mod launch;
+pub mod limits;
 pub mod lines;
 pub mod member;
 mod others;
@@ -30,9 +32,9 @@ use anyhow::Result;
 use attempt::Retry;
 use recorder::Recorder;
 
-use crate::fault::Fault;
+use crate::fault::{Fault, Kind};
 use crate::host::signal::Signals;
-use crate::host::{Vars, clock, disk, process, vars};
+use crate::host::{Vars, clock, disk, vars};
 use crate::plan::{OnFailure, Resources};
 use crate::rank;
 use crate::tree::records::{self, Break, Event, Outcome, Record};
@@ -93,6 +95,10 @@ pub struct Job {
     pub job_id: Option<String>,
     /// The process that started this one.
     pub launcher: u32,
+    /// When it began to use up its walltime.
+    pub began: Instant,
+    /// When the job ends, where only its scheduler could tell.
+    pub ends: Option<Instant>,
 }
 
 /// Who this process is. In a job of PBS the node file tells how many ranks there should be; hosts other
@@ -129,7 +135,9 @@ pub fn run(request: &Request, vars: Vars, told: Option<hooks::Told<'_>>) -> Resu
     let job_id = job_id(&vars);
     // Bare PMIx does not say how many ranks there are; the plan does.
     let world = rank.world_size.unwrap_or(resources.ranks);
-    let job = Job { tree, head, row, resources, rank, world, vars, host, job_id, launcher };
+    let (began, ends) = (limits::began(&vars), None);
+    let mut job =
+        Job { tree, head, row, resources, rank, world, vars, host, job_id, launcher, began, ends };
     let (record, next_run) = records::of_trial(&job.tree, trial)?;
     if record.outcome() == Some(Outcome::Done) {
         // Requeued after its end, or submitted twice: a finished result is never made again.
@@ -152,7 +160,28 @@ pub fn run(request: &Request, vars: Vars, told: Option<hooks::Told<'_>>) -> Resu
         check_world(&job)?;
         return member::run(&job, &mut signals);
     }
-    lead(&job, &record, next_run, &mut signals, told)
+    let record = match alive::wait(&job, record, None, &mut signals)? {
+        alive::Others::Gone(record) => record,
+        other => return leave_it(&job, other),
+    };
+    job.ends = limits::ask_end(&job);
+    lead(&job, record, next_run, &mut signals, told)
+}
+
+/// The exit code of a worker whose trial is another run's; an error that says whose.
+fn leave_it(job: &Job, other: alive::Others) -> Result<i32> {
+    let place = match other {
+        alive::Others::Gone(_) | alive::Others::Done => {
+            output::drop_empty_job_log();
+            return Ok(0);
+        }
+        alive::Others::Told(signal) => return Ok(128 + signal as i32),
+        alive::Others::Alive(place) => place,
+    };
+    let sentence = format!("trial {} is being run already: {place}", job.row.id);
+    Err(Fault::new(Kind::Trials, sentence)
+        .hint("a trial never runs beside itself; `hpcsweep status` shows what becomes of it")
+        .into())
 }
 
 /// The launcher must have started as many ranks as the plan asked for.
@@ -176,17 +205,22 @@ fn check_world(job: &Job) -> Result<(), Fault> {
 /// Rank 0: opens the record and runs attempts until one is done or none is left.
 fn lead(
     job: &Job,
-    record: &Record,
+    mut record: Record,
     next_run: u32,
     signals: &mut Signals,
     told: Option<hooks::Told<'_>>,
 ) -> Result<i32> {
     let mut recorder = Recorder::open(&job.tree, job.row.id, next_run)?;
-    // A worker that was killed on this node could not tidy up.
-    let left = |a: &records::Attempt| a.end.is_none() && a.start.host == job.host;
-    if record.attempts.last().is_some_and(left) {
-        scratch::sweep_up(&job.vars, job.tree.dir(), job.row.id);
+    if recorder.run > next_run {
+        // Somebody else has taken the trial up since we looked, and may not have said so yet.
+        std::thread::sleep(Duration::from_secs(1));
+        let again = records::of_trial(&job.tree, job.row.id)?.0;
+        record = match alive::wait(job, again, Some(recorder.run), signals)? {
+            alive::Others::Gone(record) => record,
+            other => return leave_it(job, other),
+        };
     }
+    scratch::sweep_up(&job.vars);
     let mut crew = None;
     let mut tried = 0;
     let first = record.attempts.iter().map(|a| a.start.attempt).max().unwrap_or(0) + 1;
@@ -201,7 +235,7 @@ fn lead(
     if end.retry == Retry::Relaunch {
         ask_for_another_launch(&job.vars);
     }
-    hooks::tell(job, record, &end, recorder.run, signals, told);
+    hooks::tell(job, &record, &end, recorder.run, signals, told);
     let code = match end.end.state {
         Outcome::Done => 0,
         // A failure after which the chain goes on must look like success: aftercorr asks for 0.
@@ -277,66 +311,5 @@ pub fn job_id(vars: &Vars) -> Option<String> {
     match (vars.get("SLURM_ARRAY_JOB_ID"), vars.get("SLURM_ARRAY_TASK_ID")) {
         (Some(job), Some(index)) => Some(format!("{job}_{index}")),
         _ => vars.get("SLURM_JOB_ID").or_else(|| vars.get("PBS_JOBID")).cloned(),
-    }
-}
-
-/// When the trial's time is over: the scheduler's end of the job less a margin, or the walltime from
-/// now on where no scheduler keeps the time.
-pub fn clock_of(job: &Job) -> child::Clock {
-    let tick = Duration::from_millis(if job.world > 1 { 20 } else { 1000 });
-    // A trainer that has lost another rank can save nothing: it waits in a collective.
-    let peer_grace = job.head.run.train.is_some().then_some(Duration::ZERO);
-    let launcher = (job.world > 1 && job.head.run.needs_mpi()).then_some(job.launcher);
-    // These end all ranks when one has failed; slurmstepd and others only pass on what they are asked.
-    const ENDING: [&str; 6] = ["mpirun", "mpiexec", "orte", "prte", "hydra", "mpispawn"];
-    let is_mpirun = |name: String| ENDING.iter().any(|known| name.starts_with(known));
-    let mpirun = (job.world > 1 && process::name(job.launcher).is_some_and(is_mpirun))
-        .then_some(job.launcher);
-    let by_scheduler = ["SLURM_JOB_ID", "PBS_JOBID"].iter().any(|n| job.vars.contains_key(*n));
-    // After SIGTERM PBS kills in ten seconds, unless the queue's kill_delay says otherwise, Slurm in thirty
-    // (KillWait), however long or short the walltime is.
-    let is_pbs = job.vars.contains_key("PBS_JOBID") && !job.vars.contains_key("SLURM_JOB_ID");
-    let patience = match (by_scheduler, is_pbs) {
-        (_, true) => Some(8),
-        (true, false) => Some(18),
-        _ => None,
-    };
-    let patience = patience.map(Duration::from_secs);
-    // Slurm 22.05 does not tell a job its end; newer ones do. The trial's own walltime counts from the start
-    // of this worker, which comes a moment after that of the job; it may end long before the job: Slurm
-    // rounds up to minutes, and an allocation may be that of several trials.
-    let end = job.vars.get("SLURM_JOB_END_TIME").and_then(|t| t.parse::<f64>().ok());
-    let end = end.map(|end| end - clock::now());
-    let own = job.resources.walltime_s.map(|seconds| seconds as f64);
-    let left = match (end, own) {
-        (Some(end), Some(own)) => Some(end.min(own)),
-        (end, own) => end.or(own),
-    };
-    let Some(left) = left else {
-        return child::Clock {
-            deadline: None,
-            grace: Duration::from_secs(30),
-            signal_grace: patience.unwrap_or(Duration::from_secs(30)),
-            helper: None,
-            peer_grace,
-            launcher,
-            mpirun,
-            tick,
-        };
-    };
-    // Room to end the program and to write it down before the scheduler's own SIGKILL.
-    let room = (left * 0.05).max((left * 0.1).min(5.0)).clamp(2.0, 30.0);
-    let margin = if by_scheduler { room } else { 0.0 };
-    let grace = if by_scheduler { margin * 0.6 } else { 10.0 };
-    let until = (left - margin).max(0.0);
-    child::Clock {
-        deadline: Instant::now().checked_add(Duration::from_secs_f64(until.min(1e9))),
-        grace: Duration::from_secs_f64(grace),
-        signal_grace: patience.unwrap_or(Duration::from_secs_f64(grace)),
-        helper: None,
-        peer_grace,
-        launcher,
-        mpirun,
-        tick,
     }
 }

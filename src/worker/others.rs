@@ -108,6 +108,7 @@ impl Others {
         for (asked, outcome, how) in [
             (Asked::Signal, Outcome::Interrupted, " got a signal"),
             (Asked::Deadline, Outcome::Timeout, " reached the wall-clock limit"),
+            (Asked::Robbed, Outcome::Interrupted, ": its private folder was removed while it ran"),
         ] {
             if let Some((rank, f)) = self.ended.iter().find(|(_, f)| f.stop == Some(asked)) {
                 return Some((outcome, f.code, say(*rank, how.to_owned())));

@@ -75,6 +75,8 @@ pub enum Asked {
     Signal,
     /// Its time was over.
     Deadline,
+    /// Nobody; its private folder was removed.
+    Robbed,
 }
 
 /// What rank 0 says to a rank.
@@ -89,6 +91,8 @@ pub enum Down {
         addr: String,
         /// Its port.
         port: u16,
+        /// The hosts of the trial in the order of their lowest ranks, each with how many it has.
+        hosts: Vec<(String, u32)>,
     },
     /// Stop your program.
     Stop,

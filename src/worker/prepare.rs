@@ -18,7 +18,7 @@ use crate::devices;
 use crate::fault::Fault;
 use crate::host::{Vars, disk, process};
 use crate::plan::value::variable_of;
-use crate::plan::{CommandTemplate, Params};
+use crate::plan::{CommandTemplate, Params, TrialNames, names_of};
 use crate::tree::Tree;
 use crate::tree::table::{Head, Row};
 
@@ -91,8 +91,8 @@ pub fn prepare_in(
     })?;
     let devices = devices::visible(row.id, row.gpu_ids_abs.as_deref(), head.gpu_ids, &job.vars)?;
     let scratch = match scratch {
-        Some(scratch) => scratch.again(&row.params)?,
-        None => Scratch::make(&job.vars, tree.dir(), row.id, &row.params)?,
+        Some(scratch) if !scratch.is_gone() => scratch.again(&row.params)?,
+        _ => Scratch::make(&job.vars, tree.dir(), row.id, &row.params)?,
     };
     if folders {
         // Removed again when the program has left nothing there.
@@ -157,13 +157,17 @@ pub(super) fn names(
     row: &Row,
     attempt: u32,
 ) -> [(&'static str, Value); 2] {
-    let trial = json!({
-        "id": row.id, "task_id": row.task_id, "chain": row.chain, "link": row.link, "attempt": attempt,
-        "work_dir": tree.work(row.id), "checkpoint_dir": tree.checkpoints(row.id),
-        "gpu_ids_abs": row.gpu_ids_abs,
-    });
-    let sweep = json!({ "name": head.sweep, "seed": head.seed, "dir": tree.dir() });
-    [("trial", trial), ("sweep", sweep)]
+    let trial = TrialNames {
+        id: row.id,
+        task_id: json!(row.task_id),
+        chain: row.chain,
+        link: row.link,
+        attempt,
+        work_dir: &tree.work(row.id),
+        checkpoint_dir: &tree.checkpoints(row.id),
+        gpu_ids_abs: json!(row.gpu_ids_abs),
+    };
+    names_of(trial, &head.sweep, head.seed, tree.dir())
 }
 
 /// The variables of the worker that are for others too, and the trial's parameters.

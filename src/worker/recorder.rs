@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde_json::{Map, Value};
 
+use super::alive;
 use crate::fault::Fault;
 use crate::host::disk;
 use crate::tree::records::{End, Event};
@@ -24,6 +25,8 @@ pub struct Recorder {
     pub run: u32,
     /// How many entries the ledger of agents has.
     pub seq: u64,
+    /// When it last gave a sign of life.
+    beat: Instant,
 }
 
 impl Recorder {
@@ -42,6 +45,7 @@ impl Recorder {
                     unwritten: Vec::new(),
                     run,
                     seq,
+                    beat: Instant::now(),
                 });
             }
         }
@@ -76,6 +80,16 @@ impl Recorder {
             && let Event::Metrics { rows, .. } = event
         {
             self.unwritten = rows;
+        }
+    }
+
+    /// Gives a sign of life to whoever wants to run the trial too, where it is time to: a stamp of the file
+    /// system's own clock.
+    pub fn beat(&mut self) {
+        if self.beat.elapsed() >= alive::BEAT {
+            self.beat = Instant::now();
+            // A disk that does not answer now may do so the next time.
+            let _ = self.lines.stamp();
         }
     }
 

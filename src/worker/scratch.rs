@@ -4,7 +4,7 @@
 use std::fs::{self, DirBuilder};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -12,13 +12,15 @@ use serde_json::{Map, Value};
 
 use super::lines::{Lines, one_line, open_plain, parse_lenient};
 use crate::fault::Fault;
-use crate::host::{Vars, clock, disk};
+use crate::host::{Vars, clock, disk, process};
 use crate::words;
 
 /// The folder and what has been read of it so far.
 #[derive(Debug)]
 pub struct Scratch {
     dir: PathBuf,
+    /// What the file system calls the folder: another one of the same name is none of ours.
+    inode: Option<u64>,
     /// The file whose lines are taken.
     lines: Lines,
     odd_result: Option<String>,
@@ -32,7 +34,8 @@ impl Scratch {
     /// When the node's disk refuses.
     pub fn make(vars: &Vars, sweep: &Path, trial: u64, params: &Value) -> Result<Self> {
         let dir = private_folder(vars, sweep, trial)?;
-        let scratch = Self { lines: Lines::of(dir.join("metrics.jsonl")), dir, odd_result: None };
+        let (lines, inode) = (Lines::of(dir.join("metrics.jsonl")), inode(&dir));
+        let scratch = Self { lines, dir, inode, odd_result: None };
         let path = scratch.params();
         fs::write(&path, serde_json::to_vec(params)?)
             .map_err(|e| disk::fault("write", &path, &e))?;
@@ -56,6 +59,19 @@ impl Scratch {
         self.lines = Lines::of(self.metrics());
         self.odd_result = None;
         Ok(self)
+    }
+
+    /// Whether somebody has removed the folder: what the program left there is gone with it.
+    pub fn is_gone(&self) -> bool {
+        self.inode.is_some() && inode(&self.dir) != self.inode
+    }
+
+    /// Why nothing can be said of an attempt whose folder is gone.
+    pub fn loss(&self) -> String {
+        let dir = self.dir.display();
+        format!(
+            "its private folder `{dir}` was removed while it ran, with its metrics and its result"
+        )
     }
 
     /// The parameters, a JSON object.
@@ -135,21 +151,34 @@ impl Scratch {
     }
 }
 
+fn inode(dir: &Path) -> Option<u64> {
+    fs::symlink_metadata(dir).ok().map(|about| about.ino())
+}
+
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
-/// Makes a folder for a trial under `$TMPDIR` (or `/tmp`) that this user alone may read.
+/// Where private folders lie: `$TMPDIR`, or `/tmp`.
+fn base(vars: &Vars) -> PathBuf {
+    // A TMPDIR that came along from the login node may not exist here.
+    let named = vars.get("TMPDIR").map(PathBuf::from).filter(|dir| dir.is_dir());
+    named.unwrap_or_else(|| PathBuf::from("/tmp"))
+}
+
+/// Makes a folder for a trial under `$TMPDIR` (or `/tmp`) that this user alone may read. Its name tells whose
+/// it is: `hpcsweep-SWEEP-TRIAL-TOKEN.PID.STARTED.MACHINE`.
 ///
 /// # Errors
 /// When the node's disk refuses.
 pub(super) fn private_folder(vars: &Vars, sweep: &Path, trial: u64) -> Result<PathBuf, Fault> {
-    // A TMPDIR that came along from the login node may not exist here.
-    let named = vars.get("TMPDIR").map(|dir| Path::new(dir.as_str())).filter(|dir| dir.is_dir());
-    let base = named.unwrap_or(Path::new("/tmp"));
-    let dir = base.join(format!("{}{}", prefix(sweep, trial), clock::short_token()));
+    let hash = blake3::hash(sweep.as_os_str().as_bytes()).to_hex();
+    let pid = std::process::id();
+    let started = process::started(pid.cast_signed()).unwrap_or(0);
+    let (hash, token, machine) = (&hash[..8], clock::short_token(), machine());
+    let dir = base(vars).join(format!("hpcsweep-{hash}-{trial}-{token}.{pid}.{started}.{machine}"));
     DirBuilder::new()
         .mode(0o700)
         .create(&dir)
@@ -157,21 +186,38 @@ pub(super) fn private_folder(vars: &Vars, sweep: &Path, trial: u64) -> Result<Pa
     Ok(dir)
 }
 
-/// What the names of a trial's private folders begin with.
-fn prefix(sweep: &Path, trial: u64) -> String {
-    let hash = blake3::hash(sweep.as_os_str().as_bytes()).to_hex();
-    format!("hpcsweep-{}-{trial}-", &hash[..8])
+/// A word for the processes among which numbers of processes are unique: this boot of this machine, and this
+/// container.
+fn machine() -> String {
+    let boot = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let space = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let hash = blake3::Hasher::new().update(&boot).update(space.as_os_str().as_bytes()).finalize();
+    hash.to_hex()[..8].to_owned()
 }
 
-/// Removes what a killed worker of this trial has left on this node.
-pub fn sweep_up(vars: &Vars, sweep: &Path, trial: u64) {
-    let named = vars.get("TMPDIR").map(|dir| Path::new(dir.as_str())).filter(|dir| dir.is_dir());
-    let base = named.unwrap_or(Path::new("/tmp"));
-    let prefix = prefix(sweep, trial);
-    for name in disk::list(base).unwrap_or_default() {
-        if name.starts_with(&prefix) {
-            disk::remove_tree(&base.join(name));
+/// Removes the private folders that workers of this user have left here and that are killed.
+pub fn sweep_up(vars: &Vars) {
+    let (base, machine) = (base(vars), machine());
+    let user = nix::unistd::getuid().as_raw();
+    for name in disk::list(&base).unwrap_or_default() {
+        let path = base.join(&name);
+        let is_ours = || fs::symlink_metadata(&path).is_ok_and(|about| about.uid() == user);
+        if is_left(&name, &machine) && is_ours() {
+            disk::remove_tree(&path);
         }
+    }
+}
+
+/// Whether a private folder of this name is of a process that is gone.
+fn is_left(name: &str, here: &str) -> bool {
+    let owner = name.strip_prefix("hpcsweep-").and_then(|name| name.split_once('.'));
+    let mut parts = owner.map_or("", |(_, owner)| owner).split('.');
+    let pid = parts.next().and_then(|pid| pid.parse::<i32>().ok());
+    let started = parts.next().and_then(|started| started.parse::<u64>().ok());
+    let is_here = parts.next() == Some(here) && parts.next().is_none();
+    match (pid, started) {
+        (Some(pid), Some(started)) if is_here => process::started(pid) != Some(started),
+        _ => false,
     }
 }
 

@@ -704,3 +704,17 @@ fn parameters_that_would_share_a_variable_are_refused() {
     assert!(ran.err.contains("HPCSWEEP_PARAM_A_B"), "{}", ran.err);
     assert!(ran.err.contains("`a_b`") && ran.err.contains("`a.b`"), "{}", ran.err);
 }
+
+#[test]
+fn fields_that_a_plan_leaves_out_are_empty_in_the_check_and_in_the_trial() {
+    let world = World::new();
+    let command = r#"["sh", "-c", "printf '%s\n' \"$@\" >seen.$HPCSWEEP_TRIAL", "-", "<{{ trial.task_id }}>",
+        "{{ trial.task_id | upper }}.", "{{ trial.gpu_ids_abs | length }}", "{{ trial.gpu_ids_abs | join(sep=\"+\") }}.",
+        "{% if trial.gpu_ids_abs %}some{% else %}none{% endif %}"]"#;
+    let plan = format!(
+        "version = 1\n[sweep]\nname = \"s\"\n[run]\ncommand = {command}\n[[trials]]\n[[trials]]\ntask_id = \"a\"\n"
+    );
+    world.local(&plan, &[]).ok();
+    assert_eq!(world.read("seen.0"), "<>\n.\n0\n.\nnone\n");
+    assert_eq!(world.read("seen.1"), "<a>\nA.\n0\n.\nnone\n");
+}

@@ -247,3 +247,33 @@ fn of_ranks_that_fail_one_after_the_other_the_first_is_named() {
     assert!(reason.contains("rank 3 on ") && reason.ends_with(": exit code 17"), "{reason}");
     assert_eq!(trial["exit_code"], json!(17));
 }
+
+#[test]
+fn what_open_mpi_does_not_tell_of_nodes_the_ranks_tell_each_other() {
+    let world = World::new();
+    let code = "[ $HPCSWEEP_TRIAL = 1 ] || exit 1
+        env | grep -E '^(GROUP_RANK|GROUP_WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE)=' | sort >seen.$RANK";
+    let first = "[[trials]]\ntask_id = 1\n";
+    let trials = format!("{first}{first}resources.ranks = 3\n");
+    assert_eq!(world.local(&shell(code, &trials), &["-j", "1"]).code, 1);
+    let places = [("n7", 0), ("n3", 0), ("n7", 1)];
+    let ranks = places.iter().enumerate().map(|(rank, (host, local))| {
+        let mut command = world.command(PROGRAM);
+        command.args(["worker", "--sweep", "results/s", "--trial", "1"]);
+        command.env("OMPI_COMM_WORLD_RANK", rank.to_string()).env("OMPI_COMM_WORLD_SIZE", "3");
+        command.env("OMPI_COMM_WORLD_LOCAL_RANK", local.to_string());
+        command.env("SLURMD_NODENAME", host).env("HPCSWEEP_MEET", "here");
+        command.spawn().unwrap()
+    });
+    let ranks: Vec<std::process::Child> = ranks.collect();
+    for mut rank in ranks {
+        assert!(rank.wait().unwrap().success());
+    }
+    let seen: Vec<String> = (0..3).map(|rank| world.read(&format!("seen.{rank}"))).collect();
+    let expected = |group: u32, local: u32, here: u32| {
+        format!(
+            "GROUP_RANK={group}\nGROUP_WORLD_SIZE=2\nLOCAL_RANK={local}\nLOCAL_WORLD_SIZE={here}\n"
+        )
+    };
+    assert_eq!(seen, [expected(0, 0, 2), expected(1, 0, 1), expected(0, 1, 2)]);
+}

@@ -3,7 +3,6 @@
 import math
 import os
 import sys
-import warnings
 from typing import Any, Dict, List, Optional, Tuple
 
 from . import alone
@@ -29,7 +28,7 @@ class Client:
     def hello(self) -> Tuple[int, int]:
         """This rank and how many there are."""
         if self._channel is None:
-            return _environment("RANK", 0), _environment("WORLD_SIZE", 1)
+            return _launched()
         if self._hello is None:
             answer, _ = self._ask({"op": "hello"}, [])
             self._hello = (answer["rank"], answer["world"])
@@ -224,12 +223,10 @@ def _ready() -> Client:
                 "the ranks of this trial cannot sync: their workers were not asked to",
                 'write `sync = "mpi"` under `[metrics]` in the plan',
             )
-        # Another launcher's ranks. Told once: the filter of warnings sees to it.
-        warnings.warn(
-            "hpcsweep: WORLD_SIZE=%d, but no worker connects these ranks: each syncs with itself alone"
+        raise SyncError(
+            "this is one of %d ranks, and no worker of hpcsweep connects them: each would have its own values only"
             % client.hello()[1],
-            RuntimeWarning,
-            stacklevel=3,
+            'run it as a trial with `sync = "mpi"` under `[metrics]` in the plan',
         )
     return client
 
@@ -240,6 +237,26 @@ def _loads_data() -> bool:
     return data is not None and data.get_worker_info() is not None
 
 
-def _environment(name: str, default: int) -> int:
-    text = os.environ.get(name, "")
-    return int(text) if text.isdigit() else default
+# What launchers call rank and number of ranks, in the order in which hpcsweep's worker believes them.
+LAUNCHERS = (
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
+    ("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    ("PALS_RANKID", "PMI_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    # Those of a step: a batch script has SLURM_PROCID too, and is one process.
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+)
+
+
+def _launched() -> Tuple[int, int]:
+    """Rank and number of ranks as whoever started this process says."""
+    # A worker tells its program what it is, whatever the launcher's variables are about.
+    names = LAUNCHERS[:1] if "HPCSWEEP_TRIAL" in os.environ else LAUNCHERS
+    for rank, size in names:
+        values = os.environ.get(rank, ""), os.environ.get(size, "")
+        if values[0].isdigit() and values[1].isdigit():
+            return int(values[0]), int(values[1])
+    return 0, 1

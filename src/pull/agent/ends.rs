@@ -35,7 +35,13 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
         let result = running.result.take();
         let allowed = if is_copy { 1 } else { allowed };
         let mut verdict = verdict::judge(ended, result.is_some(), stop, tries, allowed);
-        let no_room = verdict.state == Outcome::Failed && self.had_no_room(ended);
+        let is_robbed = running.prepared.scratch.is_gone()
+            && matches!(verdict.state, Outcome::Done | Outcome::Failed);
+        if is_robbed {
+            let reason = running.prepared.scratch.loss();
+            verdict = verdict::judge_fault(faults, &reason);
+        }
+        let no_room = !is_robbed && verdict.state == Outcome::Failed && self.had_no_room(ended);
         if no_room {
             verdict = verdict::judge_fault(faults, "the disk of the results was full");
         }
@@ -50,7 +56,7 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
         if let Role::Unit(unit) = &mut running.role {
             self.desk.cut_off(unit, stop, running.since.elapsed(), &mut verdict);
         }
-        if verdict.state == Outcome::Failed {
+        if verdict.state == Outcome::Failed && !is_robbed {
             verdict.reason = running.prepared.scratch.take_reason().or(verdict.reason);
         }
         if let Some(complaints) = running.prepared.scratch.complaints() {
@@ -60,7 +66,9 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
         let folders = self.desk.claimer.settings().folders;
         self.slots[i].tidy(running.prepared, folders);
         let role = match running.role {
-            Role::Unit(unit) => Role::Unit(Unit { faults: faults + u32::from(no_room), ..unit }),
+            Role::Unit(unit) => {
+                Role::Unit(Unit { faults: faults + u32::from(no_room || is_robbed), ..unit })
+            }
             copy @ Role::Copy(_) if verdict.state == Outcome::Done => copy,
             Role::Copy(_) => {
                 // What a copy could not do says nothing of the trial.

@@ -386,11 +386,6 @@ impl<T: FnMut(News<'_>)> Hand<T> {
         self.busy.as_ref().map(|busy| (busy.trial, busy.attempt))
     }
 
-    /// How long the trial runs that the caller has.
-    pub(super) fn ran(&self) -> Option<Duration> {
-        self.busy.as_ref().map(|busy| busy.since.elapsed())
-    }
-
     /// The caller has run it: its result, and the seconds it took where the caller has measured them. A caller
     /// that was interrupted takes no more, unless it was this agent that wanted an end of the trial.
     pub(super) fn answer(

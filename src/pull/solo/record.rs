@@ -1,5 +1,7 @@
 //! What is recorded of trials that the caller runs, and when it is on disk.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use serde_json::Value;
 
@@ -105,6 +107,11 @@ impl<T: FnMut(News<'_>)> Hand<T> {
             is_last: verdict.next == Next::Over,
         });
         self.desk.settle(Role::Unit(unit), run, verdict, ended, value)
+    }
+
+    /// How long the trial runs that the caller has.
+    pub(super) fn ran(&self) -> Option<Duration> {
+        self.busy.as_ref().map(|busy| busy.since.elapsed())
     }
 
     /// Writes the words of a failure into the agent's log: where they stand.

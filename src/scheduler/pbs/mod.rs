@@ -26,6 +26,17 @@ pub fn submit(script: &str, after: &[String], held: bool) -> Vec<String> {
     argv
 }
 
+/// The call that asks everything about one job, in text.
+pub fn job(id: &str) -> Vec<String> {
+    ["qstat", "-f", id].map(str::to_owned).to_vec()
+}
+
+/// The seconds of walltime that a job has, in the answer to [`job`].
+pub fn read_walltime(stdout: &str) -> Option<u64> {
+    let mut lines = stdout.lines().map(str::trim);
+    crate::units::parse_walltime(lines.find_map(|l| l.strip_prefix("Resource_List.walltime = "))?)
+}
+
 /// Whether a path can be the value of `-v` and of `-o`: commas end a value, PBS takes quotes and backslashes away,
 /// `^array_index^` stands for something, and qsub refuses what is not ASCII.
 pub fn can_travel(path: &str) -> bool {

@@ -21,6 +21,9 @@ trap : TERM
 run() {
   # MPI is wired up once a launch, so another attempt takes another one. A worker asks for it by this file.
   export HPCSWEEP_AGAIN=/shared/ada/results/demo/meet/"$PBS_JOBID".again
+  # The walltime of a trial holds for all of its launches together.
+  HPCSWEEP_BEGAN=$(date +%s)
+  export HPCSWEEP_BEGAN
   for _ in $(seq 3); do
     # The word under which the ranks of this launch meet.
     _meet=$((_meet + 1))

@@ -6,6 +6,7 @@
 #SBATCH --open-mode=append
 #SBATCH --nodes=1
 #SBATCH --ntasks=4
+#SBATCH --ntasks-per-node=4
 #SBATCH --cpus-per-task=1
 
 # The element finds its trial by its index; what it runs is in the sweep's folder, not here.

@@ -6,6 +6,7 @@
 #SBATCH --open-mode=append
 #SBATCH --nodes=1
 #SBATCH --ntasks=2
+#SBATCH --ntasks-per-node=2
 #SBATCH --cpus-per-task=1
 
 # The element finds its trial by its index; what it runs is in the sweep's folder, not here.
@@ -13,6 +14,9 @@
 export SRUN_CPUS_PER_TASK=1
 # MPI is wired up once a launch, so another attempt takes another one. A worker asks for it by this file.
 export HPCSWEEP_AGAIN=/shared/ada/results/demo/meet/"$SLURM_JOB_ID".again
+# The walltime holds for all of them together.
+HPCSWEEP_BEGAN=$(date +%s)
+export HPCSWEEP_BEGAN
 for _ in $(seq 3); do
   srun --kill-on-bad-exit=1 --mpi=pmix /opt/hpcsweep/bin/hpcsweep worker --sweep /shared/ada/results/demo --wave 1 --first 0 --count 1 --gate
   code=$?
