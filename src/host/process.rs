@@ -232,6 +232,11 @@ pub fn signal_group(pid: u32, signal: Signal) {
     let _ = nix::sys::signal::killpg(Pid::from_raw(pid.cast_signed()), signal);
 }
 
+/// Kills a process, which need not be a child.
+pub fn kill(pid: u32) {
+    let _ = nix::sys::signal::kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
+}
+
 /// Kills and buries children of this process, but those in `keep`, whose environment has this variable with
 /// this value: what a program has left behind, wherever in sessions and groups.
 pub fn end_marked(keep: &[u32], name: &str, value: &str) {

@@ -12,7 +12,8 @@ use super::course::Opened;
 use super::desk::{Desk, Heard, Turn};
 use super::hooks::Hooks;
 use super::leaving::Time;
-use super::slot::{self, Role, Slot, Why, is_on_trial};
+use super::place::{Order, Place, Role, Running, Why, is_on_trial};
+use super::slot::{self, Slot};
 use crate::fault::Fault;
 use crate::host::signal::Signals;
 use crate::host::{Vars, clock, process, vars};
@@ -40,10 +41,10 @@ pub struct Options {
 mod anew;
 mod ends;
 
-struct Agent<'a, T> {
-    signals: &'a mut Signals,
-    desk: Desk<T>,
-    slots: Vec<Slot>,
+/// An agent with places for trials.
+pub(super) struct Agent<P, T> {
+    pub desk: Desk<T>,
+    pub slots: Vec<P>,
     copies: Copies,
     hooks: Hooks,
     /// Others have taken it for dead, and it has not begun anew yet.
@@ -100,16 +101,8 @@ pub fn run(
     let slots = Slot::all(&claimer, &bounds.devices, &of_slot, &host, job.as_ref())?;
     let time = Time::of(vars, options.time_left_s);
     let desk = Desk::new(claimer, time, options.may_go, tell);
-    let mut agent = Agent {
-        signals,
-        desk,
-        slots,
-        copies: Copies::default(),
-        hooks: Hooks::default(),
-        is_out: false,
-    };
-    agent.hooks.belongs_to(tree, &agent.desk.claimer.name);
-    let lived = agent.live();
+    let mut agent = Agent::new(desk, slots);
+    let lived = agent.live(signals);
     // What programs have left behind in ways that no mark tells.
     process::end_strays(None);
     lived?;
@@ -121,8 +114,8 @@ fn stopping(signals: &mut Signals, wait: Duration) -> Option<Signal> {
     signals.next(wait).filter(|signal| *signal != Signal::SIGCHLD)
 }
 
-impl<T: FnMut(News<'_>)> Agent<'_, T> {
-    fn live(&mut self) -> Result<()> {
+impl<T: FnMut(News<'_>)> Agent<Slot, T> {
+    fn live(&mut self, signals: &mut Signals) -> Result<()> {
         let mut nap = Duration::from_millis(5);
         loop {
             match self.turn() {
@@ -134,16 +127,25 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
             if self.desk.is_in_trouble() {
                 nap = Duration::from_millis(500);
             }
-            match self.signals.next(self.until_due(nap)) {
+            match signals.next(self.until_due(nap)) {
                 Some(Signal::SIGCHLD) => nap = nap.min(Duration::from_millis(50)),
                 Some(signal) => self.desk.told(signal),
                 None => {}
             }
         }
     }
+}
+
+impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
+    /// An agent that has joined, with its places.
+    pub(super) fn new(desk: Desk<T>, slots: Vec<P>) -> Self {
+        let mut hooks = Hooks::default();
+        hooks.belongs_to(&desk.claimer.tree, &desk.claimer.name);
+        Self { desk, slots, copies: Copies::default(), hooks, is_out: false }
+    }
 
     /// One look at everything.
-    fn turn(&mut self) -> Result<Turn> {
+    pub(super) fn turn(&mut self) -> Result<Turn> {
         let mut busy = self.reap()?;
         self.guard();
         match self.desk.keep_up()? {
@@ -156,7 +158,8 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
         self.desk.share(self.slots.len());
         self.metrics()?;
         self.desk.decide()?;
-        if self.desk.leaving.is_some() {
+        let is_stuck = self.slots.iter().all(|slot| slot.running().is_none() && !slot.is_free());
+        if self.desk.leaving.is_some() || is_stuck {
             self.desk.give_all_back();
         } else if !self.desk.is_in_trouble() {
             // What cannot be written down is not begun.
@@ -165,12 +168,21 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
         self.desk.claimer.flush()?;
         self.desk.claimer.deliver()?;
         self.desk.out_of_trouble();
+        if !self.desk.claimer.is_fenced() {
+            for (run, state, is_last) in self.desk.told.drain(..) {
+                // Others may have taken slots meanwhile.
+                let slot = self.slots.get_mut(run.slot);
+                if let Some(slot) = slot {
+                    slot.recorded(run, state, is_last);
+                }
+            }
+        }
         self.ring()?;
         let rings = self.hooks.look();
         if rings && self.desk.leaving.as_ref().is_some_and(|l| l.stop.is_some()) {
             self.hooks.give_up();
         }
-        if rings || self.slots.iter().any(|slot| slot.running.is_some()) {
+        if rings || self.slots.iter().any(|slot| slot.running().is_some()) {
             return Ok(if busy { Turn::Busy } else { Turn::Quiet });
         }
         self.desk.rest(busy)
@@ -191,21 +203,20 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
 
     /// All processes that this agent has started and not buried.
     fn pids(&self) -> Vec<u32> {
-        self.slots.iter().filter_map(Slot::pid).chain(self.hooks.pids()).collect()
+        self.slots.iter().filter_map(P::pid).chain(self.hooks.pids()).collect()
     }
 
     /// Asks programs to end whose time is over, and kills those that do not.
-    fn guard(&mut self) {
+    pub(super) fn guard(&mut self) {
         self.desk.heed_time();
         let why = self.desk.leaving.as_ref().and_then(|leaving| leaving.stop);
         for slot in &mut self.slots {
-            let overdue = slot.is_overdue().then_some(Why::Walltime);
-            let asked = slot.running.as_ref().and_then(|r| r.stop).map(|(why, _)| why);
-            let Some(why) = asked.or(why).or(overdue) else { continue };
-            if slot.stop(why, self.desk.grace_for(why))
-                && let Some(running) = &slot.running
-            {
-                self.desk.stopping(running.trial, running.attempt, why);
+            let Some(running) = slot.running() else { continue };
+            let overdue = running.is_overdue().then_some(Why::Walltime);
+            let Some(why) = running.stop.map(|(why, _)| why).or(why).or(overdue) else { continue };
+            let (trial, attempt) = (running.trial, running.attempt);
+            if slot.stop(why, self.desk.grace_for(why)) {
+                self.desk.stopping(trial, attempt, why);
             }
         }
     }
@@ -214,7 +225,7 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
     fn heed_contests(&mut self) {
         let ledger = &self.desk.claimer.ledger;
         for slot in &mut self.slots {
-            let Some(running) = &slot.running else { continue };
+            let Some(running) = slot.running() else { continue };
             if ledger.is_decided(running.trial, running.seq) {
                 slot.stop(Why::Lost, Duration::ZERO);
             }
@@ -225,14 +236,14 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
     /// The metric lines of what runs.
     fn metrics(&mut self) -> Result<()> {
         for slot in &mut self.slots {
-            let Some(running) = &mut slot.running else { continue };
+            let Some(running) = slot.running() else { continue };
+            let (trial, attempt) = (running.trial, running.attempt);
             // Short trials hand theirs over at their end.
             if running.since.elapsed() < Duration::from_secs(1) {
                 continue;
             }
-            let rows = running.prepared.take_metrics(false);
+            let rows = slot.metrics();
             if !rows.is_empty() {
-                let (trial, attempt) = (running.trial, running.attempt);
                 self.desk.claimer.bundle.push(&Line::Metrics { trial, attempt, rows })?;
             }
         }
@@ -246,8 +257,8 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
             return Ok(any);
         }
         for i in 0..self.slots.len() {
-            while self.slots[i].running.is_none() && self.desk.leaving.is_none() {
-                let free = self.slots.iter().filter(|slot| slot.running.is_none()).count() as u64;
+            while self.slots[i].is_free() && self.desk.leaving.is_none() {
+                let free = self.slots.iter().filter(|slot| slot.is_free()).count() as u64;
                 let started = match self.desk.next_unit(free)? {
                     Some(unit) => self.begin(i, unit)?,
                     None => self.copy(i)?,
@@ -263,7 +274,9 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
 
     /// Begins the next trial of a unit in a free slot. `true` if something was done with the unit.
     fn begin(&mut self, i: usize, unit: Unit) -> Result<bool> {
-        if is_on_trial(&unit) && self.slots.iter().any(Slot::is_on_trial) {
+        if is_on_trial(&unit)
+            && self.slots.iter().any(|s| s.running().is_some_and(Running::is_on_trial))
+        {
             self.desk.postpone(unit);
             return Ok(true);
         }
@@ -277,24 +290,31 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
     /// Starts a trial in a slot.
     fn run(&mut self, i: usize, role: Role, attempt: u32) -> Result<bool> {
         let Some(row) = role.row().cloned() else { return Ok(true) };
-        let head = self.desk.claimer.head_of(row.id)?.clone();
-        let folders = self.desk.claimer.settings().folders;
-        let (trial, slot) = (row.id, self.slots[i].number);
-        let request = self.desk.claimer.request_of(trial).cloned();
-        let tree = self.desk.claimer.tree.dir();
-        if (folders || slot::names_folders(&head)) && !tree.is_dir() {
+        let claimer = &self.desk.claimer;
+        let head = claimer.head_of(row.id)?;
+        if let Some(others) = self.slots[i].refuses(head) {
+            return Ok(self.not_for_us(role, &others));
+        }
+        let folders = claimer.settings().folders;
+        let (trial, slot) = (row.id, self.slots[i].number());
+        let tree = claimer.tree.dir();
+        if (folders || slot::names_folders(head)) && !tree.is_dir() {
             // Away for a moment: a folder of the trial's own would make it anew in its place.
             let sentence = format!("`{}` is not there", tree.display());
             self.undo(role);
             return Err(Fault::machine(sentence).into());
         }
-        let prepared = match self.slots[i].prepare(&head, &row, request.as_ref(), attempt, folders)
-        {
-            Ok(prepared) => prepared,
+        let request = claimer.request_of(trial).or(row.resources.as_ref());
+        let request = request.unwrap_or(&head.resources);
+        let may_end = request.walltime_s.is_some() || claimer.settings().repeatable;
+        let order = Order { head, row: &row, request, attempt, folders, may_end };
+        let ready = match self.slots[i].prepare(order) {
+            Ok(ready) => ready,
             Err(error) => return self.not_started(role, attempt, &error),
         };
-        let argv = prepared.argv[if head.setup.is_some() { 2 } else { 0 }..].to_vec();
-        let (time, devices) = (clock::now(), prepared.env.get("CUDA_VISIBLE_DEVICES").cloned());
+        let (mut argv, devices) = P::sheet(&ready);
+        argv.drain(..if head.setup.is_some() { 2 } else { 0 });
+        let time = clock::now();
         let seq = self.desk.claimer.ledger.seq;
         let line = Line::Start { trial, attempt, time, slot, seq, argv, devices };
         let before = self.desk.claimer.bundle.waiting();
@@ -306,10 +326,22 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
             self.undo(role);
             return Err(error);
         }
-        match self.slots[i].launch(role, (attempt, seq), prepared) {
+        match self.slots[i].launch(role, (attempt, seq), ready) {
             Ok(()) => Ok(true),
             Err((role, error)) => self.not_started(role, attempt, &error),
         }
+    }
+
+    /// Trials that this agent cannot run: it leaves them to others.
+    fn not_for_us(&mut self, role: Role, others: &str) -> bool {
+        match role {
+            Role::Unit(unit) => self.desk.claimer.give_back(vec![unit.piece()]),
+            Role::Copy(row) => self.uncopy(row.id, true),
+        }
+        let reason = format!("another plan was laid down for the sweep, whose trials {others}");
+        self.desk.leave(reason);
+        self.desk.give_all_back();
+        true
     }
 
     /// What was about to begin waits for the tree.
@@ -375,20 +407,20 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
         }
     }
 
-    fn uncopy(&mut self, trial: u64, unbegun: bool) {
+    pub(super) fn uncopy(&mut self, trial: u64, unbegun: bool) {
         let claimer = &mut self.desk.claimer;
         let (agent, nonce) = (claimer.name.clone(), claimer.nonce());
         claimer.say(Entry::Uncopy { agent, nonce, trial, unbegun });
     }
 
     /// The time until something has to be done.
-    fn until_due(&self, nap: Duration) -> Duration {
-        let slots = self.slots.iter().filter_map(Slot::until_due).min();
-        let stops = self.slots.iter().any(|s| s.running.as_ref().is_some_and(|r| r.stop.is_some()));
+    pub(super) fn until_due(&self, nap: Duration) -> Duration {
+        let slots = self.slots.iter().filter_map(P::until_due).min();
+        let stops = self.slots.iter().any(|s| s.running().is_some_and(|r| r.stop.is_some()));
         let stops = stops.then_some(Duration::from_millis(100));
         let can_begin = self.desk.leaving.is_none()
             && !self.desk.is_in_trouble()
-            && self.slots.iter().any(|slot| slot.running.is_none());
+            && self.slots.iter().any(P::is_free);
         let due = [Some(self.desk.until_due(can_begin)), slots, stops].into_iter().flatten().min();
         nap.min(due.unwrap_or(nap)).max(Duration::from_millis(1))
     }

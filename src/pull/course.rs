@@ -8,7 +8,7 @@ use anyhow::Result;
 use super::claimer::{MAX_CUTS, MAX_FAULTS, Unit};
 use super::desk::{Claim, Desk, Later, News};
 use super::leaving::Leaving;
-use super::slot::{Ended, Role, Why};
+use super::place::{Ended, Role, Why};
 use super::verdict::{self, Next, Run, Verdict};
 use crate::fault::{Fault, Kind};
 use crate::host::{age, clock};
@@ -186,6 +186,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
             }
             return self.over(Claim { unit, row, run, verdict, end });
         }
+        self.told.push((run, verdict.state, false));
         let Some(mut unit) = unit else { return Ok(()) };
         match verdict.next {
             Next::Over => {}
@@ -247,8 +248,9 @@ impl<T: FnMut(News<'_>)> Desk<T> {
             let won = self.claimer.ledger.contest(trial, seq).and_then(|c| c.won.as_ref());
             if won.is_none_or(|won| won.agent == self.claimer.name && won.attempt == attempt) {
                 self.conclude(claim)?;
-            } else if let Some(unit) = claim.unit {
-                self.go_on(unit, None)?;
+            } else {
+                self.told.push((claim.run, Outcome::Interrupted, false));
+                claim.unit.map_or(Ok(()), |unit| self.go_on(unit, None))?;
             }
         }
         Ok(())
@@ -258,6 +260,9 @@ impl<T: FnMut(News<'_>)> Desk<T> {
     fn conclude(&mut self, claim: Claim) -> Result<()> {
         let Claim { unit, row, run, verdict, end } = claim;
         let seconds = end.duration_s;
+        if end.exit_code.is_some() {
+            self.told.push((run, verdict.state, true));
+        }
         self.bells.push((run.slot, row, end));
         self.ended(run, &verdict, seconds);
         unit.map_or(Ok(()), |unit| self.go_on(unit, Some(verdict.state)))

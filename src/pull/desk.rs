@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use super::claimer::{Claimer, Unit};
 use super::leaving::{Leaving, Time};
 use super::pace::{Breaker, Pace};
-use super::slot::Why;
+use super::place::Why;
 use super::verdict::{Run, Verdict};
 use crate::host::clock;
 use crate::tree::bundle::{Ended, Line};
@@ -104,6 +104,8 @@ pub(super) struct Desk<T> {
     pub bells: Vec<(usize, Row, Ended)>,
     /// Ends of trials that others may run too: nothing follows from them until the ledger says that they count.
     pub claims: Vec<Claim>,
+    /// Runs whose ends are recorded: how, and whether nobody tries the trial again by himself.
+    pub told: Vec<(Run, Outcome, bool)>,
     trouble: Option<(Instant, String)>,
     /// What it was said to wait for last.
     waits: String,
@@ -126,6 +128,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
             errors: 0,
             bells: Vec::new(),
             claims: Vec::new(),
+            told: Vec::new(),
             trouble: None,
             waits: String::new(),
         }
@@ -205,6 +208,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         self.recent.clear();
         self.bells.clear();
         self.claims.clear();
+        self.told.clear();
         self.heed_time();
         if let Some(leaving) = self.leaving.clone() {
             return Ok(self.gone(leaving));

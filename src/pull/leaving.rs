@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::slot::Why;
+use super::place::Why;
 use crate::host::{Vars, clock};
 
 /// Why an agent takes no more.

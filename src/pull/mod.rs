@@ -15,6 +15,7 @@ mod hooks;
 mod leaving;
 mod offer;
 pub mod pace;
+pub mod place;
 pub mod share;
 pub mod slot;
 pub mod solo;

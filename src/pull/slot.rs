@@ -5,13 +5,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use nix::sys::signal::Signal;
+use serde_json::{Map, Value};
 
-use super::claimer::{Claimer, MAX_FAULTS, Unit};
+use super::claimer::Claimer;
+use super::place::{Ended, Order, Place, Remains, Role, Running, Why};
+use super::verdict::Run;
 use crate::fault::{Fault, Kind};
 use crate::host::{Vars, disk, process};
-use crate::plan::Resources;
 use crate::tree::bundle;
-use crate::tree::table::{self, Head, Row};
+use crate::tree::records::Outcome;
+use crate::tree::table::{self, Head};
 use crate::worker::prepare::{Prepared, prepare_in};
 use crate::worker::scratch::Scratch;
 use crate::worker::{Job, derive_rank, hooks};
@@ -21,89 +24,23 @@ mod reap;
 /// The variable that marks what a slot's program has started.
 pub(super) const MARK: &str = "HPCSWEEP_SLOT";
 
-/// Why a program is asked to end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
-    /// Its own wall-clock time is over.
-    Walltime,
-    /// The allocation ends.
-    Allocation,
-    /// The agent was told to stop.
-    Signal(Signal),
-    /// Another agent's end of the trial counts.
-    Lost,
-    /// Others have taken the agent for dead.
-    Fenced,
-}
-
-/// On whose behalf a trial runs.
-#[derive(Debug)]
-pub enum Role {
-    /// As the next trial of a unit.
-    Unit(Unit),
-    /// As a copy of a trial that another agent has run for too long.
-    Copy(Box<Row>),
-}
-
-impl Role {
-    /// The trial.
-    pub fn row(&self) -> Option<&Row> {
-        match self {
-            Self::Unit(unit) => unit.rows.front(),
-            Self::Copy(row) => Some(row),
-        }
-    }
-}
-
 /// A program that runs.
-pub struct Running {
-    /// Whose trial it is.
-    pub role: Role,
-    /// The trial.
-    pub trial: u64,
-    /// The attempt.
-    pub attempt: u32,
-    /// How many entries of the ledger were read when it began.
-    pub seq: u64,
-    /// When it was started.
-    pub since: Instant,
-    /// Why and when it was asked to end.
-    pub stop: Option<(Why, Instant)>,
+pub struct Program {
     /// Its private folder and what else was made for it.
-    pub prepared: Prepared,
-    deadline: Option<Instant>,
+    prepared: Prepared,
     killed: bool,
     pid: u32,
     from: u64,
     /// How it has ended, and until when a signal may still explain it.
     over: Option<(Ended, Instant)>,
     /// What it has left as its result, once it has ended.
-    pub result: Option<serde_json::Value>,
-}
-
-/// How a program ended.
-#[derive(Debug, Clone, Copy)]
-pub struct Ended {
-    /// Exit code, or 128 + signal.
-    pub code: i32,
-    /// The signal that killed it.
-    pub signal: Option<i32>,
-    /// Seconds it ran.
-    pub duration_s: f64,
-    /// Largest resident set, bytes.
-    pub peak_memory: u64,
-    /// Where its output stands in the slot's log: offset and length.
-    pub log: Option<(u64, u64)>,
-    /// Whether it could have done something about a signal to stop.
-    pub has_handler: bool,
+    result: Option<Value>,
 }
 
 /// One slot.
 pub struct Slot {
-    /// Its number, from 0.
-    pub number: u32,
-    /// What runs in it.
-    pub running: Option<Running>,
+    number: u32,
+    running: Option<Running<Program>>,
     cores: Vec<u32>,
     job: Job,
     scratch: Option<Scratch>,
@@ -165,16 +102,6 @@ impl Slot {
         Ok(all)
     }
 
-    /// From now on it writes for this agent, on the cores that it has.
-    pub fn belongs_to(&mut self, claimer: &Claimer) {
-        let each = claimer.cores.len() / claimer.slots.max(1) as usize;
-        let cores = claimer.cores.chunks(each.max(1)).nth(self.number as usize);
-        self.cores = cores.unwrap_or_default().to_vec();
-        claimer.name.clone_into(&mut self.agent);
-        self.mark = format!("{}.{}", claimer.name, self.number);
-        self.log = None;
-    }
-
     /// The slot's log, opened where it is not.
     fn log(&mut self) -> Result<&mut File> {
         if self.log.is_none() {
@@ -184,25 +111,40 @@ impl Slot {
         }
         self.log.as_mut().ok_or_else(|| anyhow::anyhow!("opened above"))
     }
+}
 
-    /// Prepares a trial; [`Slot::launch`] follows. `request` is what the plan asks for now, where the table
-    /// says something else.
-    ///
-    /// # Errors
-    /// When it cannot be prepared: the request's fault, or the machine's.
-    pub fn prepare(
-        &mut self,
-        head: &Head,
-        row: &Row,
-        request: Option<&Resources>,
-        attempt: u32,
-        folders: bool,
-    ) -> Result<Prepared> {
+impl Place for Slot {
+    type Work = Program;
+    type Ready = Prepared;
+
+    fn number(&self) -> u32 {
+        self.number
+    }
+
+    fn running(&self) -> Option<&Running<Program>> {
+        self.running.as_ref()
+    }
+
+    fn refuses(&self, head: &Head) -> Option<String> {
+        head.run.function.as_ref().map(|name| format!("call `{name}`"))
+    }
+
+    /// It writes for this agent, on the cores that it has.
+    fn belongs_to(&mut self, claimer: &Claimer) {
+        let each = claimer.cores.len() / claimer.slots.max(1) as usize;
+        let cores = claimer.cores.chunks(each.max(1)).nth(self.number as usize);
+        self.cores = cores.unwrap_or_default().to_vec();
+        claimer.name.clone_into(&mut self.agent);
+        self.mark = format!("{}.{}", claimer.name, self.number);
+        self.log = None;
+    }
+
+    fn prepare(&mut self, order: Order<'_>) -> Result<Prepared> {
+        let Order { head, row, request, attempt, folders, .. } = order;
         if self.job.head.first != head.first {
             self.job.head = head.clone();
         }
         self.job.row = row.clone();
-        let request = request.or(row.resources.as_ref()).unwrap_or(&head.resources);
         self.job.resources = request.clone();
         let folders = folders || names_folders(head);
         let mut prepared = prepare_in(&self.job, attempt, &[], self.scratch.take(), folders)?;
@@ -210,14 +152,14 @@ impl Slot {
         Ok(prepared)
     }
 
-    /// Starts what was prepared.
-    ///
-    /// # Errors
-    /// Why it could not be started; what was prepared is lost then.
-    pub fn launch(
+    fn sheet(ready: &Prepared) -> (Vec<String>, Option<String>) {
+        (ready.argv.clone(), ready.env.get("CUDA_VISIBLE_DEVICES").cloned())
+    }
+
+    fn launch(
         &mut self,
         role: Role,
-        (attempt, seq): (u32, u64),
+        run: (u32, u64),
         prepared: Prepared,
     ) -> Result<(), (Role, anyhow::Error)> {
         let started = self.log().and_then(|log| {
@@ -248,43 +190,19 @@ impl Slot {
                 return Err((role, fault.into()));
             }
         };
-        let since = Instant::now();
-        let limit = self.job.resources.walltime_s;
-        let deadline = limit.and_then(|s| since.checked_add(Duration::from_secs(s)));
-        let trial = self.job.row.id;
-        self.running = Some(Running {
-            role,
-            trial,
-            attempt,
-            seq,
-            since,
-            stop: None,
-            prepared,
-            deadline,
-            killed: false,
-            pid,
-            from,
-            over: None,
-            result: None,
-        });
+        let program = Program { prepared, killed: false, pid, from, over: None, result: None };
+        let (trial, limit) = (self.job.row.id, self.job.resources.walltime_s);
+        self.running = Some(Running::begins(role, trial, run, limit, program));
         Ok(())
     }
 
-    /// Whether what runs in it is the unit of [`is_on_trial`].
-    pub fn is_on_trial(&self) -> bool {
-        matches!(&self.running, Some(Running { role: Role::Unit(unit), .. }) if is_on_trial(unit))
+    fn pid(&self) -> Option<u32> {
+        self.running.as_ref().map(|running| running.work.pid)
     }
 
-    /// The process that runs in it.
-    pub fn pid(&self) -> Option<u32> {
-        self.running.as_ref().map(|running| running.pid)
-    }
-
-    /// Asks the program to end, or kills it where `grace` is over since it was asked. `true` if it was asked
-    /// just now.
-    pub fn stop(&mut self, why: Why, grace: Duration) -> bool {
+    fn stop(&mut self, why: Why, grace: Duration) -> bool {
         let Some(running) = &mut self.running else { return false };
-        if running.over.is_some() {
+        if running.work.over.is_some() {
             // Nobody is left to be asked; what a clock says now does not explain an end before.
             if !matches!(why, Why::Walltime | Why::Allocation) {
                 running.stop.get_or_insert((why, Instant::now()));
@@ -294,39 +212,48 @@ impl Slot {
         let new = running.stop.is_none();
         let at = running.stop.get_or_insert((why, Instant::now())).1;
         if new && grace > Duration::ZERO {
-            process::signal_group(running.pid, Signal::SIGTERM);
-        } else if !running.killed && at.elapsed() >= grace {
-            process::signal_group(running.pid, Signal::SIGKILL);
-            running.killed = true;
+            process::signal_group(running.work.pid, Signal::SIGTERM);
+        } else if !running.work.killed && at.elapsed() >= grace {
+            process::signal_group(running.work.pid, Signal::SIGKILL);
+            running.work.killed = true;
         }
         new
     }
 
-    /// Whether the program's own time is over.
-    pub fn is_overdue(&self) -> bool {
-        let running = self.running.as_ref();
-        running.is_some_and(|r| r.stop.is_none() && r.deadline.is_some_and(|d| Instant::now() >= d))
-    }
-
-    /// Whether the program's own time would have been over within so long after it was asked to end.
-    pub fn is_nearly_overdue(running: &Running, margin: Duration) -> bool {
-        let asked = running.stop.map(|(_, at)| at);
-        asked.zip(running.deadline).is_some_and(|(at, deadline)| at + margin >= deadline)
-    }
-
-    /// The time until its program's own time is over, or the wait for a signal that may explain its end.
-    pub fn until_due(&self) -> Option<Duration> {
+    /// Until its program's own time is over, or the wait for a signal that may explain its end.
+    fn until_due(&self) -> Option<Duration> {
         let running = self.running.as_ref()?;
-        if let Some((_, until)) = running.over {
-            return Some(until.saturating_duration_since(Instant::now()));
+        match running.work.over {
+            Some((_, until)) => Some(until.saturating_duration_since(Instant::now())),
+            None => running.until_due(),
         }
-        let open = running.stop.is_none().then_some(running.deadline)??;
-        Some(open.saturating_duration_since(Instant::now()))
     }
 
-    /// Takes back what was made for a trial that has ended, and tidies up behind it.
-    pub fn tidy(&mut self, prepared: Prepared, folders: bool) {
+    fn reap(&mut self, others: &[u32], why: Option<Why>) -> Option<(Running<Program>, Ended)> {
+        self.bury(others, why)
+    }
+
+    fn metrics(&mut self) -> Vec<Map<String, Value>> {
+        let running = self.running.as_mut();
+        running.map_or_else(Vec::new, |running| running.work.prepared.take_metrics(false))
+    }
+
+    fn collect(&mut self, program: Program) -> Remains {
+        let mut prepared = program.prepared;
+        let loss = prepared.scratch.is_gone().then(|| prepared.scratch.loss());
+        let remains = Remains {
+            loss,
+            rows: prepared.take_metrics(true),
+            result: program.result,
+            reason: prepared.scratch.take_reason(),
+            complaints: prepared.scratch.complaints(),
+            is_interrupted: false,
+        };
         self.scratch = Some(prepared.scratch);
+        remains
+    }
+
+    fn tidy(&mut self, folders: bool) {
         if folders || names_folders(&self.job.head) {
             let trial = self.job.row.id;
             let _ = std::fs::remove_dir(self.job.tree.checkpoints(trial));
@@ -334,37 +261,29 @@ impl Slot {
         }
     }
 
-    /// The end of what a trial has printed.
-    pub fn tail(&self, log: Option<(u64, u64)>) -> String {
+    fn tail(&self, log: Option<(u64, u64)>) -> String {
         let Some((from, len)) = log else { return String::new() };
         let path = bundle::path(&self.job.tree, &self.agent, &format!("{}.log", self.number));
         let most = len.min(2 * hooks::TAIL_BYTES as u64);
         hooks::log_tail(&disk::read_at(&path, from + len - most, most).unwrap_or_default())
     }
 
-    /// Its host.
-    pub fn host(&self) -> &str {
+    fn host(&self) -> &str {
         &self.job.host
     }
 
-    /// The environment of its programs before what a trial adds.
-    pub fn vars(&self) -> &Vars {
+    fn vars(&self) -> &Vars {
         &self.job.vars
     }
 
-    /// Writes a line into the slot's log, as part of what the trial printed.
-    pub fn note(&mut self, text: &str) {
+    fn note(&mut self, text: &str) {
         use std::io::Write;
         if let Ok(log) = self.log() {
             let _ = writeln!(log, "hpcsweep: {text}");
         }
     }
-}
 
-/// Whether one more lost agent would be one too many for the next trial of a unit. Two of these never run in
-/// the same agent: a trial that takes its agents with it takes no other past that number.
-pub fn is_on_trial(unit: &Unit) -> bool {
-    unit.faults + 1 == MAX_FAULTS
+    fn recorded(&mut self, _: Run, _: Outcome, _: bool) {}
 }
 
 /// Whether an error is about the command itself, on any machine: no permission, no format of programs, too long.

@@ -3,8 +3,8 @@
 //!
 //! What has ended is written down before the next trial is handed out, with one call of write(2) a trial.
 
+mod call;
 mod hand;
-mod record;
 pub mod serve;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,6 +45,8 @@ pub struct Trial {
     pub work_dir: std::path::PathBuf,
     /// Its folder for checkpoints, the same for every attempt, which may not exist.
     pub checkpoint_dir: std::path::PathBuf,
+    /// Whether the agent may end it before it does so by itself: its walltime may be over, or a copy of it may win.
+    pub may_end: bool,
     stop: Arc<AtomicBool>,
 }
 
@@ -118,7 +120,7 @@ where
                 Step::Wait(nap) => thread::park_timeout(nap.min(GLANCE)),
                 Step::Run(trial) => {
                     let result = call(&mut function, &trial);
-                    lock(&hand).answer(result, None)?;
+                    lock(&hand).answer(result, None);
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! What the end of a program means for its trial, and what an agent records of it.
 
 use super::claimer::MAX_FAULTS;
-use super::slot::{Ended, Why};
+use super::place::{Ended, Why};
 use crate::host::clock;
 use crate::tree::bundle;
 use crate::tree::records::Outcome;

@@ -278,6 +278,7 @@ fn a_stop_that_is_not_answered_gives_the_trial_back() {
     // A second signal is not patient.
     client.agent.signal(Signal::SIGTERM);
     assert_eq!(client.hear()["state"], "interrupted");
+    assert_eq!(client.hear(), json!({ "stop": true, "now": true }));
     assert_eq!(client.hear()["reason"], "it got SIGTERM");
     // Nobody may be there any more to hear of it.
     let late = json!({ "trial": first.0, "attempt": first.1, "value": 2 });
@@ -402,6 +403,53 @@ fn a_walltime_is_kept_and_the_process_goes_on_afterwards() {
         client.end(&world);
         assert_eq!(counts(&world), r#"{"done":1,"timeout":1}"#);
     }
+}
+
+#[test]
+fn an_idle_process_is_handed_a_copy_of_what_takes_too_long() {
+    let world = World::new();
+    world.write("plan.toml", &plan(&format!("[pull]\nrepeatable = true\n{}", axis(6))));
+    let mut slow = world.served("plan.toml");
+    let first = slow.trial();
+    let mut other = world.served("plan.toml");
+    let (all, end) = other.work();
+    assert_eq!(all.last(), Some(&(first.0, 2)), "{all:?}");
+    assert_eq!((all.len(), &end["failed"]), (6, &json!(false)));
+    // Nobody waits for the slow one: it is told so, and its agent leaves without it.
+    let mut said = Vec::new();
+    loop {
+        said.push(slow.hear());
+        if !said[said.len() - 1]["end"].is_null() {
+            break;
+        }
+    }
+    let lost = json!({ "ended": first.0, "attempt": 1, "state": "interrupted", "last": false });
+    for line in [json!({ "stop": true }), json!({ "stop": true, "now": true }), lost] {
+        assert!(said.contains(&line), "{said:?}");
+    }
+    slow.end(&world);
+    assert_eq!(counts(&world), r#"{"done":6}"#);
+    assert_eq!(world.column("result")[first.0 as usize], first.0.to_string());
+}
+
+#[test]
+fn what_hangs_beyond_its_walltime_keeps_nothing_from_others() {
+    let world = World::new();
+    world.write("plan.toml", &plan(&format!("[resources]\nwalltime = \"1s\"\n{}", axis(40))));
+    let mut client = world.served("plan.toml");
+    // So quick that it takes many at once.
+    for _ in 0..10 {
+        let trial = client.trial();
+        client.answer(trial, json!({ "value": 1 }));
+    }
+    let stuck = client.trial();
+    assert!(client.hear()["ended"].is_u64() || stuck.0 == 10);
+    wait_until("its time is over", || counts(&world).contains("timeout"));
+    let (rest, _) = world.served("plan.toml").work();
+    assert_eq!(rest.len(), 29, "{rest:?}");
+    assert_eq!(counts(&world), r#"{"done":39,"timeout":1}"#);
+    // Its agent does not wait for it at the end of the sweep.
+    client.end(&world);
 }
 
 #[test]

@@ -21,9 +21,10 @@ import importlib
 from .channel import SyncError
 from .program import SweepError
 from .sync import mp_sync, mp_sync_dict, rank, reduce, world_size
-from .trial import Interrupted, checkpoint_dir, params, report, result, should_stop
+from .trial import Dropped, Interrupted, checkpoint_dir, params, report, result, should_stop
 
 __all__ = [
+    "Dropped",
     "Interrupted",
     "Record",
     "Stopped",

@@ -104,6 +104,13 @@ class Agent:
                     break
             return self._stops
 
+    def is_void(self) -> bool:
+        """Whether nobody waits for the answer to what runs: its time is over, or another run of it counts."""
+        with self._lock:
+            while ready([self._from], 0) and self._read():
+                pass
+            return any(line.startswith(b'{"stop"') and b'"now"' in line for line in self._lines)
+
     def ask_again(self) -> None:
         """What is at hand? For who takes over, perhaps in the middle of a line."""
         self._write(b"\n")

@@ -306,6 +306,8 @@ class _Keeper:
     def _work(self, agent: Agent, said: int, mask: Set[int]) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         agent.begun = self._begun
+        # Which may be killed when nobody waits for its answer: the keeper forks another.
+        agent.say({"worker": os.getpid()})
         with Interrupt() as interrupt:
             interrupt.count = min(self._told, 1)
             last = self._runner.run(agent, interrupt)

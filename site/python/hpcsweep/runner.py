@@ -1,5 +1,6 @@
 """Calls the function of a sweep for what an agent hands over, and answers."""
 
+import ctypes
 import os
 import signal
 import sys
@@ -18,6 +19,8 @@ from .record import Metrics, Record, make
 # Of a traceback so much is kept, characters.
 DETAILS = 1 << 16
 REASON = 300
+# How often it is looked whether a function is to be ended, seconds.
+WATCH = 0.2
 
 
 class Interrupt:
@@ -33,6 +36,8 @@ class Interrupt:
         self._also = also
         self._before = {}  # type: Dict[int, Any]
         self.wake = None  # type: Optional[int]
+        # Whether SIGINT is the word of our own watchdog.
+        self.drops = False
 
     def __enter__(self) -> "Interrupt":
         heard = {number: self._note for number in self._also}
@@ -61,12 +66,26 @@ class Interrupt:
             self.wake = None
 
     def _hear(self, number: int, frame: Any) -> None:
+        if self.drops:
+            self.drops = False
+            if self.calling:
+                raise trial.Dropped
+            return
         self.count += 1
         if self.calling or self.count > 1:
             raise KeyboardInterrupt
 
     def _note(self, number: int, frame: Any) -> None:
         self.told = number
+
+    def drop(self, thread: int) -> None:
+        """Ends the function that runs in this thread by an exception, as far as that is possible."""
+        if thread == threading.main_thread().ident and signal.SIGINT in self._before:
+            # A signal: it ends what waits in the system, too.
+            self.drops = True
+            signal.pthread_kill(thread, signal.SIGINT)
+        else:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(trial.Dropped))
 
     def drain(self) -> None:
         """Takes note of what has woken us up."""
@@ -75,6 +94,29 @@ class Interrupt:
                 pass
         except BlockingIOError:
             pass
+
+
+class Watchdog:
+    """Looks whether anybody still waits for the answer of the function that runs in this thread."""
+
+    def __init__(self, agent: Agent, interrupt: Interrupt):
+        self._agent = agent
+        self._interrupt = interrupt
+        self._caller = threading.get_ident()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="hpcsweep watchdog", daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._over.wait(WATCH):
+            if self._agent.is_void():
+                self._interrupt.drop(self._caller)
+                return
+
+    def end(self) -> None:
+        """The function has ended."""
+        self._over.set()
+        self._thread.join()
 
 
 class Runner:
@@ -123,6 +165,8 @@ class Runner:
         agent.begin(line)
         start, seconds = time.perf_counter(), 0.0
         odd = []  # type: list
+        # A process of a pool is killed instead. Where nothing can end a function there is no thread: it may fork.
+        watchdog = Watchdog(agent, interrupt) if line.get("may_end") and agent.begun is None else None
         try:
             interrupt.calling = True
             try:
@@ -131,6 +175,8 @@ class Runner:
             finally:
                 interrupt.calling = False
                 seconds = time.perf_counter() - start
+                if watchdog is not None:
+                    watchdog.end()
             answer["value"] = clean(here.result if value is None else value, odd)
         except (KeyboardInterrupt, trial.Interrupted) as e:
             interrupt.count += isinstance(e, KeyboardInterrupt) and not interrupt.count

@@ -17,6 +17,10 @@ class Interrupted(Exception):
     """For a function to raise when it has stopped early, `should_stop()` being true: the trial goes on elsewhere."""
 
 
+class Dropped(BaseException):
+    """Raised in a function for whose answer nobody waits any more: its walltime is over, or a copy of it was faster."""
+
+
 class Here:
     """The trial that runs in this process by `Sweep.run`."""
 

@@ -7,9 +7,9 @@ use anyhow::Result;
 use super::{Agent, News};
 use crate::pull::copies::Copies;
 use crate::pull::desk::Turn;
-use crate::pull::slot::Why;
+use crate::pull::place::{Place, Why};
 
-impl<T: FnMut(News<'_>)> Agent<'_, T> {
+impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
     /// Others have taken this agent for dead: what it runs is theirs, and it begins anew, as soon as there is room
     /// for it.
     pub(super) fn begin_anew(&mut self) -> Result<Turn> {
@@ -21,11 +21,12 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
         for slot in &mut self.slots {
             slot.stop(Why::Fenced, Duration::ZERO);
         }
-        while self.slots.iter().any(|slot| slot.running.is_some()) {
+        while self.slots.iter().any(|slot| slot.running().is_some()) {
             for i in 0..self.slots.len() {
                 let others = self.pids();
                 if let Some((running, _)) = self.slots[i].reap(&others, Some(Why::Fenced)) {
-                    self.slots[i].tidy(running.prepared, false);
+                    self.slots[i].collect(running.work);
+                    self.slots[i].tidy(false);
                 }
             }
             std::thread::sleep(Duration::from_millis(1));

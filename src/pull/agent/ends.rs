@@ -5,19 +5,19 @@ use anyhow::Result;
 use super::{Agent, News};
 use crate::host::disk;
 use crate::pull::claimer::Unit;
-use crate::pull::slot::{self, Role, Running, Slot, Why};
-use crate::pull::verdict::{self, Next, Run};
+use crate::pull::place::{Ended, Place, Role, Running, Why};
+use crate::pull::verdict::{self, Next, Run, Verdict};
 use crate::tree::bundle::Line;
 use crate::tree::records::Outcome;
 use crate::worker::hooks::Ending;
 
-impl<T: FnMut(News<'_>)> Agent<'_, T> {
+impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
     /// The end of a program.
     pub(super) fn settle(
         &mut self,
         i: usize,
-        mut running: Running,
-        ended: slot::Ended,
+        mut running: Running<P::Work>,
+        ended: Ended,
     ) -> Result<()> {
         let (trial, attempt, seq) = (running.trial, running.attempt, running.seq);
         let allowed = self.desk.claimer.head_of(trial)?.run.attempts;
@@ -28,43 +28,48 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
         let mut stop = running.stop.map(|(why, _)| why);
         // An agent begins a moment after its allocation, and leaves that much before its end.
         let margin = self.desk.margin() * 2;
-        if stop == Some(Why::Allocation) && Slot::is_nearly_overdue(&running, margin) {
+        if stop == Some(Why::Allocation) && running.is_nearly_overdue(margin) {
             // It had its whole time: no other allocation has more for it, and it would be handed on for ever.
             stop = Some(Why::Walltime);
         }
-        let result = running.result.take();
+        let ran = running.since.elapsed();
+        let left = self.slots[i].collect(running.work);
+        let result = left.result;
         let allowed = if is_copy { 1 } else { allowed };
         let mut verdict = verdict::judge(ended, result.is_some(), stop, tries, allowed);
-        let is_robbed = running.prepared.scratch.is_gone()
-            && matches!(verdict.state, Outcome::Done | Outcome::Failed);
-        if is_robbed {
-            let reason = running.prepared.scratch.loss();
+        let lost = left.loss.filter(|_| matches!(verdict.state, Outcome::Done | Outcome::Failed));
+        let is_robbed = lost.is_some();
+        if let Some(reason) = lost {
             verdict = verdict::judge_fault(faults, &reason);
+        } else if left.is_interrupted && verdict.state == Outcome::Failed {
+            let (state, next) = (Outcome::Interrupted, Next::Elsewhere);
+            verdict = Verdict { state, reason: left.reason.clone(), next };
         }
         let no_room = !is_robbed && verdict.state == Outcome::Failed && self.had_no_room(ended);
         if no_room {
             verdict = verdict::judge_fault(faults, "the disk of the results was full");
         }
         if stop == Some(Why::Fenced) {
-            self.slots[i].tidy(running.prepared, false);
+            self.slots[i].tidy(false);
             return Ok(());
         }
-        let rows = running.prepared.take_metrics(true);
+        let rows = left.rows;
         if !rows.is_empty() {
             self.desk.claimer.bundle.push(&Line::Metrics { trial, attempt, rows })?;
         }
         if let Role::Unit(unit) = &mut running.role {
-            self.desk.cut_off(unit, stop, running.since.elapsed(), &mut verdict);
+            self.desk.cut_off(unit, stop, ran, &mut verdict);
         }
         if verdict.state == Outcome::Failed && !is_robbed {
-            verdict.reason = running.prepared.scratch.take_reason().or(verdict.reason);
+            verdict.reason = left.reason.or(verdict.reason);
         }
-        if let Some(complaints) = running.prepared.scratch.complaints() {
+        if let Some(complaints) = left.complaints {
             self.slots[i].note(&complaints);
             verdict.reason.get_or_insert(complaints);
         }
         let folders = self.desk.claimer.settings().folders;
-        self.slots[i].tidy(running.prepared, folders);
+        self.slots[i].tidy(folders);
+        let run = Run { trial, attempt, seq, slot: i };
         let role = match running.role {
             Role::Unit(unit) => {
                 Role::Unit(Unit { faults: faults + u32::from(no_room || is_robbed), ..unit })
@@ -75,18 +80,18 @@ impl<T: FnMut(News<'_>)> Agent<'_, T> {
                 verdict.next = Next::Dropped;
                 let end = verdict::line(trial, attempt, &verdict, Some(ended), None);
                 self.desk.claimer.bundle.push(&Line::End(end))?;
+                self.desk.told.push((run, verdict.state, false));
                 if stop != Some(Why::Lost) {
                     self.uncopy(trial, false);
                 }
                 return Ok(());
             }
         };
-        let run = Run { trial, attempt, seq, slot: i };
         self.desk.settle(role, run, verdict, ended, result)
     }
 
     /// Whether a program may have failed because it could not write, and not by what it has written itself.
-    fn had_no_room(&self, ended: slot::Ended) -> bool {
+    fn had_no_room(&self, ended: Ended) -> bool {
         /// More output than this may have filled the disk, bytes.
         const MUCH: u64 = 1 << 18;
         let little = ended.log.is_none_or(|(_, length)| length < MUCH);

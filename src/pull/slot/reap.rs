@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use super::{Ended, MARK, Running, Slot, Why};
+use super::{Ended, MARK, Program, Running, Slot, Why};
 use crate::host::process;
 use crate::worker::stopped::{self, Leave};
 
 impl Ended {
     /// The same for [`stopped::moment`].
-    pub fn leave(&self, is_declared: bool) -> Leave {
+    fn leave(&self, is_declared: bool) -> Leave {
         let ran = Duration::try_from_secs_f64(self.duration_s).unwrap_or_default();
         let Self { code, signal, has_handler, .. } = *self;
         Leave { code, signal, ran, has_handler, is_declared }
@@ -21,16 +21,20 @@ impl Ended {
 impl Slot {
     /// What ran, if it has ended and no signal may yet come that explains it; `why` the agent stops, if it does,
     /// and `others` are processes of other slots.
-    pub fn reap(&mut self, others: &[u32], why: Option<Why>) -> Option<(Running, Ended)> {
-        let (ended, until) = match self.running.as_ref()?.over {
+    pub(super) fn bury(
+        &mut self,
+        others: &[u32],
+        why: Option<Why>,
+    ) -> Option<(Running<Program>, Ended)> {
+        let (ended, until) = match self.running.as_ref()?.work.over {
             Some(over) => over,
             None => {
                 let ended = self.look(others)?;
-                let running = self.running.as_mut()?;
-                running.result = running.prepared.scratch.take_result();
+                let program = &mut self.running.as_mut()?.work;
+                program.result = program.prepared.scratch.take_result();
                 let until =
-                    Instant::now() + stopped::moment(&ended.leave(running.result.is_some()));
-                *running.over.insert((ended, until))
+                    Instant::now() + stopped::moment(&ended.leave(program.result.is_some()));
+                *program.over.insert((ended, until))
             }
         };
         let running = self.running.as_mut()?;
@@ -45,7 +49,7 @@ impl Slot {
     /// How the program has ended, if it has.
     fn look(&self, others: &[u32]) -> Option<Ended> {
         let running = self.running.as_ref()?;
-        let pid = running.pid;
+        let pid = running.work.pid;
         let has_handler = process::has_ended(pid, &[Signal::SIGTERM, Signal::SIGUSR2])?;
         let (status, peak_memory) = match process::reap(pid) {
             Ok(None) => return None,
@@ -57,7 +61,8 @@ impl Slot {
         process::signal_group(pid, Signal::SIGKILL);
         process::end_marked(others, MARK, &self.mark);
         let len = self.log.as_ref().and_then(|log| log.metadata().ok()).map_or(0, |m| m.len());
-        let log = len.checked_sub(running.from).filter(|n| *n > 0).map(|n| (running.from, n));
+        let log =
+            len.checked_sub(running.work.from).filter(|n| *n > 0).map(|n| (running.work.from, n));
         let code = process::code_of(status);
         Some(Ended { code, signal: status.signal(), duration_s, peak_memory, log, has_handler })
     }

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
-use super::hand::{Hand, Settled, Step};
+use super::call::Settled;
+use super::hand::{Hand, Step};
 use super::{Failure, News, Options, Report, Trial};
 use crate::host::Vars;
 use crate::host::signal::{Signals, Woken};
@@ -48,6 +49,7 @@ pub fn serve<T: FnMut(News<'_>)>(
         searched: 0,
         is_gone: false,
         told_to_stop: false,
+        told_to_end: false,
         current: Value::Null,
     };
     let mut early = Report::default();
@@ -68,13 +70,14 @@ pub fn serve<T: FnMut(News<'_>)>(
     })?;
     let report = match joined {
         Some(mut hand) => {
-            client.say(&json!({ "agent": hand.name(), "devices": hand.devices }), None);
+            let devices = hand.call().devices.clone();
+            client.say(&json!({ "agent": hand.name(), "devices": devices }), Vec::new());
             let outcome = talk(&mut hand, &mut client, signals);
             outcome.map(|()| hand.report())?
         }
         None => early,
     };
-    client.say(&farewell(&report), None);
+    client.say(&farewell(&report), Vec::new());
     Ok(report)
 }
 
@@ -118,7 +121,7 @@ fn talk<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
                 }
             }
             Step::Run(trial) => {
-                client.told_to_stop = false;
+                (client.told_to_stop, client.told_to_end) = (false, false);
                 client.current = words_of(&trial);
                 client.say(&client.current.clone(), saved);
                 drop(trial);
@@ -152,9 +155,13 @@ fn attend<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
         if Instant::now() >= due && hand.running().is_some() {
             let has_left = hand.watch()?;
             client.confirm(hand.take_saved());
-            if hand.wants_stop() && !client.told_to_stop {
+            if hand.call().wants_stop() && !client.told_to_stop {
                 client.told_to_stop = true;
-                client.say(&json!({ "stop": true }), None);
+                client.say(&json!({ "stop": true }), Vec::new());
+            }
+            if hand.call().is_void() && !client.told_to_end {
+                client.told_to_end = true;
+                client.say(&json!({ "stop": true, "now": true }), Vec::new());
             }
             if has_left {
                 return Ok(());
@@ -182,8 +189,15 @@ fn take<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
         return Ok(());
     }
     if message.get("again") == Some(&Value::Bool(true)) {
-        let current = if hand.running().is_some() { client.current.clone() } else { Value::Null };
-        client.say(&json!({ "again": current }), None);
+        let is_at_hand = hand.call().is_taken_over();
+        let current = if is_at_hand { client.current.clone() } else { Value::Null };
+        client.say(&json!({ "again": current }), Vec::new());
+        return Ok(());
+    }
+    if let Some(pid) = message.get("worker").and_then(Value::as_u64) {
+        if let Ok(pid) = u32::try_from(pid) {
+            hand.call().runs_in(pid);
+        }
         return Ok(());
     }
     let number = |name: &str| message.get(name).and_then(Value::as_u64);
@@ -197,22 +211,25 @@ fn take<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
             Value::Object(row) => Some(row),
             _ => None,
         });
-        return hand.metrics(rows.collect());
+        hand.call().add_metrics(rows.collect());
+        return Ok(());
     }
     let seconds = message.get("duration_s").and_then(Value::as_f64);
     if let Some(value) = message.remove("value") {
-        return hand.answer(Ok(value), seconds);
+        hand.answer(Ok(value), seconds);
+        return Ok(());
     }
     let failure = failure(message);
     // A scheduler signals us and the function's process at once: then it has not failed.
-    if let Some(ran) = hand.ran()
+    if let Some(ran) = hand.call().ran()
         && let Some(signal) =
             child::pending(signals, stopped::moment(&leave_of(&failure, ran)), None)
     {
         hand.told(signal);
         hand.watch()?;
     }
-    hand.answer(Err(failure), seconds)
+    hand.answer(Err(failure), seconds);
+    Ok(())
 }
 
 /// What is known of the process of a function that has failed.
@@ -237,11 +254,12 @@ fn failure(mut message: Map<String, Value>) -> Failure {
 /// An answer that is none.
 fn refuse<T: FnMut(News<'_>)>(hand: &mut Hand<T>, text: &str) -> Result<()> {
     let reason = format!("the answer is no JSON object: {}", crate::words::short(text, 60));
-    hand.answer(Err(Failure { reason, ..Failure::default() }), None)
+    hand.answer(Err(Failure { reason, ..Failure::default() }), None);
+    Ok(())
 }
 
 fn words_of(trial: &Trial) -> Value {
-    json!({
+    let mut words = json!({
         "trial": trial.row.id,
         "attempt": trial.attempt,
         "params": trial.row.params,
@@ -250,7 +268,11 @@ fn words_of(trial: &Trial) -> Value {
         "link": trial.row.link,
         "work_dir": trial.work_dir,
         "checkpoint_dir": trial.checkpoint_dir,
-    })
+    });
+    if trial.may_end {
+        words["may_end"] = Value::Bool(true);
+    }
+    words
 }
 
 /// The process at the other end.
@@ -264,22 +286,24 @@ struct Client<I, S> {
     searched: usize,
     is_gone: bool,
     told_to_stop: bool,
+    told_to_end: bool,
     /// The trial that was handed out last.
     current: Value,
 }
 
 impl<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>> Client<I, S> {
     /// Says something, and before it what was recorded.
-    fn say(&mut self, message: &Value, saved: Option<Settled>) {
-        let mut bytes = saved.map(confirmation).unwrap_or_default();
+    fn say(&mut self, message: &Value, saved: Vec<Settled>) {
+        let mut bytes: Vec<u8> = saved.into_iter().flat_map(confirmation).collect();
         bytes.extend(message.to_string().bytes());
         bytes.push(b'\n');
         self.is_gone |= (self.send)(&bytes).is_err();
     }
 
-    fn confirm(&mut self, saved: Option<Settled>) {
-        if let Some(saved) = saved {
-            self.is_gone |= (self.send)(&confirmation(saved)).is_err();
+    fn confirm(&mut self, saved: Vec<Settled>) {
+        if !saved.is_empty() {
+            let bytes: Vec<u8> = saved.into_iter().flat_map(confirmation).collect();
+            self.is_gone |= (self.send)(&bytes).is_err();
         }
     }
 

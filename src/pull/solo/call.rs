@@ -1,0 +1,331 @@
+//! The place of an agent whose trials are calls of a function of its caller: what is handed out, what comes back, and
+//! what becomes of a call that does not come back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde_json::{Map, Value};
+
+use super::{Failure, Trial};
+use crate::host::{Vars, disk, process, vars};
+use crate::pull::claimer::Claimer;
+use crate::pull::place::{Ended, Order, Place, Remains, Role, Running, Why};
+use crate::pull::verdict::Run;
+use crate::tree::records::Outcome;
+use crate::tree::table::Head;
+use crate::tree::{Tree, bundle};
+use crate::worker::hooks;
+
+/// How an attempt was recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Settled {
+    pub trial: u64,
+    pub attempt: u32,
+    pub state: Outcome,
+    /// Whether nobody will try it again by himself.
+    pub is_last: bool,
+}
+
+/// What the caller has answered, and the seconds it took.
+type Answer = (Result<Value, Failure>, f64);
+
+/// See the module.
+pub(super) struct Call {
+    running: Option<Running<()>>,
+    /// To be handed out.
+    offer: Option<Box<Trial>>,
+    /// What the caller runs: its trial and attempt, also when nobody waits for the answer any more.
+    busy: Option<(u64, u32)>,
+    answer: Option<Answer>,
+    /// What the last answer has left.
+    left: Remains,
+    rows: Vec<Map<String, Value>>,
+    /// The process that runs the function, where it may be killed, and when it was started.
+    process: Option<(u32, u64)>,
+    stop: Arc<AtomicBool>,
+    /// Recorded, and not said to the caller yet.
+    pub(super) settled: Vec<Settled>,
+    /// The function that the sweep's plan named when the agent joined.
+    function: String,
+    /// Devices that the trials may use.
+    pub(super) devices: Option<String>,
+    tree: Tree,
+    agent: String,
+    /// Bytes of the log.
+    logged: u64,
+    host: String,
+    vars: Vars,
+}
+
+impl Call {
+    /// The place of an agent that has joined.
+    pub(super) fn new(
+        claimer: &Claimer,
+        function: String,
+        devices: Option<String>,
+        vars: &Vars,
+    ) -> Self {
+        Self {
+            running: None,
+            offer: None,
+            busy: None,
+            answer: None,
+            left: Remains::default(),
+            rows: Vec::new(),
+            process: None,
+            stop: Arc::default(),
+            settled: Vec::new(),
+            function,
+            devices,
+            tree: claimer.tree.clone(),
+            agent: claimer.name.clone(),
+            logged: 0,
+            host: vars::node_name(vars),
+            vars: vars.clone(),
+        }
+    }
+
+    /// The trial that is to be handed out now.
+    pub(super) fn take_offer(&mut self) -> Option<Box<Trial>> {
+        self.offer.take()
+    }
+
+    /// What the caller runs.
+    pub(super) fn busy(&self) -> Option<(u64, u32)> {
+        self.busy
+    }
+
+    /// How long it runs, while somebody waits for the answer.
+    pub(super) fn ran(&self) -> Option<Duration> {
+        self.running.as_ref().map(|running| running.since.elapsed())
+    }
+
+    /// Whether the caller was asked to end it.
+    pub(super) fn is_asked(&self) -> bool {
+        self.running.as_ref().is_none_or(|running| running.stop.is_some())
+    }
+
+    /// Whether what the caller runs is to end soon.
+    pub(super) fn wants_stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether the caller runs something for whose answer nobody waits.
+    pub(super) fn is_void(&self) -> bool {
+        self.busy.is_some() && self.running.is_none()
+    }
+
+    /// This process runs the function from now on, and may be killed when nobody waits for its answer.
+    pub(super) fn runs_in(&mut self, pid: u32) {
+        self.process = process::started(pid.cast_signed()).map(|started| (pid, started));
+    }
+
+    /// The process that ran the function is gone, and somebody asks in its place what is at hand: whether that is
+    /// what it was handed last.
+    pub(super) fn is_taken_over(&mut self) -> bool {
+        self.process = None;
+        if self.is_void() {
+            self.busy = None;
+        }
+        self.busy.is_some()
+    }
+
+    /// The caller has run it.
+    pub(super) fn answered(&mut self, result: Result<Value, Failure>, seconds: Option<f64>) {
+        self.busy = None;
+        if let (Some(running), None) = (&self.running, &self.answer) {
+            let seconds = seconds.unwrap_or_else(|| running.since.elapsed().as_secs_f64());
+            self.answer = Some((result, seconds));
+        }
+    }
+
+    /// The caller is gone: what it ran.
+    pub(super) fn abandon(&mut self) -> Option<Running<()>> {
+        (self.offer, self.busy) = (None, None);
+        self.answer.is_none().then(|| self.running.take()).flatten()
+    }
+
+    /// Adds metric lines of what runs.
+    pub(super) fn add_metrics(&mut self, rows: Vec<Map<String, Value>>) {
+        if self.running.is_some() {
+            self.rows.extend(rows);
+        }
+    }
+
+    /// Nobody waits for the answer any more. The process that owes it is ended where it may be.
+    fn give_up(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if self.answer.is_some() {
+            return;
+        }
+        if self.offer.take().is_some() {
+            self.busy = None;
+        }
+        let seconds = self.ran().unwrap_or_default().as_secs_f64();
+        let failure = Failure { exit_code: Some(137), ..Failure::default() };
+        self.answer = Some((Err(failure), seconds));
+        if let Some((pid, started)) = self.process.take()
+            && process::started(pid.cast_signed()) == Some(started)
+        {
+            process::kill(pid);
+        }
+    }
+
+    /// Writes the words of a failure into the agent's log: where they stand.
+    fn log(&mut self, details: &str) -> Option<(u64, u64)> {
+        if details.is_empty() {
+            return None;
+        }
+        let path = bundle::path(&self.tree, &self.agent, "0.log");
+        let mut text = details.to_owned();
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        disk::append(&path, text.as_bytes()).ok()?;
+        let (from, len) = (self.logged, text.len() as u64);
+        self.logged += len;
+        Some((from, len))
+    }
+}
+
+impl Place for Call {
+    type Work = ();
+    type Ready = (Box<Trial>, Option<u64>, Option<String>);
+
+    fn number(&self) -> u32 {
+        0
+    }
+
+    fn running(&self) -> Option<&Running<()>> {
+        self.running.as_ref()
+    }
+
+    fn is_free(&self) -> bool {
+        self.running.is_none() && self.busy.is_none()
+    }
+
+    fn pid(&self) -> Option<u32> {
+        None
+    }
+
+    fn refuses(&self, head: &Head) -> Option<String> {
+        match &head.run.function {
+            Some(name) if *name == self.function => None,
+            Some(name) => Some(format!("call `{name}`")),
+            None => Some("run a command".to_owned()),
+        }
+    }
+
+    fn prepare(&mut self, order: Order<'_>) -> Result<Self::Ready> {
+        let trial = order.row.id;
+        let trial = Trial {
+            row: order.row.clone(),
+            attempt: order.attempt,
+            work_dir: self.tree.work(trial),
+            checkpoint_dir: self.tree.checkpoints(trial),
+            may_end: order.may_end,
+            stop: Arc::clone(&self.stop),
+        };
+        Ok((Box::new(trial), order.request.walltime_s, self.devices.clone()))
+    }
+
+    fn sheet(ready: &Self::Ready) -> (Vec<String>, Option<String>) {
+        (Vec::new(), ready.2.clone())
+    }
+
+    fn launch(
+        &mut self,
+        role: Role,
+        run: (u32, u64),
+        (trial, walltime_s, _): Self::Ready,
+    ) -> Result<(), (Role, anyhow::Error)> {
+        self.stop.store(false, Ordering::Relaxed);
+        self.running = Some(Running::begins(role, trial.row.id, run, walltime_s, ()));
+        self.busy = Some((trial.row.id, trial.attempt));
+        self.offer = Some(trial);
+        Ok(())
+    }
+
+    fn stop(&mut self, why: Why, grace: Duration) -> bool {
+        let Some(running) = &mut self.running else { return false };
+        let new = running.stop.is_none();
+        let at = running.stop.get_or_insert((why, Instant::now())).1;
+        self.stop.store(true, Ordering::Relaxed);
+        if at.elapsed() >= grace {
+            self.give_up();
+        }
+        new
+    }
+
+    fn until_due(&self) -> Option<Duration> {
+        self.running.as_ref()?.until_due()
+    }
+
+    fn reap(&mut self, _: &[u32], _: Option<Why>) -> Option<(Running<()>, Ended)> {
+        let (result, seconds) = self.answer.take()?;
+        let running = self.running.take()?;
+        let mut ended = Ended {
+            code: 0,
+            signal: None,
+            duration_s: (seconds * 1e6).round() / 1e6,
+            peak_memory: 0,
+            log: None,
+            has_handler: false,
+        };
+        self.left = Remains { rows: std::mem::take(&mut self.rows), ..Remains::default() };
+        match result {
+            Ok(value) => self.left.result = Some(value),
+            Err(failure) => {
+                let code = failure.signal.map(|signal| 128 + signal).or(failure.exit_code);
+                // A function that exits with 0 has no result all the same.
+                ended.code = code.filter(|code| *code != 0).unwrap_or(1);
+                ended.signal = failure.signal;
+                ended.log = self.log(&failure.details);
+                self.left.reason = Some(failure.reason).filter(|reason| !reason.is_empty());
+                self.left.is_interrupted = failure.is_interrupted;
+            }
+        }
+        Some((running, ended))
+    }
+
+    fn metrics(&mut self) -> Vec<Map<String, Value>> {
+        std::mem::take(&mut self.rows)
+    }
+
+    fn collect(&mut self, (): ()) -> Remains {
+        std::mem::take(&mut self.left)
+    }
+
+    /// Folders are the caller's to make.
+    fn tidy(&mut self, _: bool) {}
+
+    fn belongs_to(&mut self, claimer: &Claimer) {
+        claimer.name.clone_into(&mut self.agent);
+        self.logged = 0;
+    }
+
+    fn tail(&self, log: Option<(u64, u64)>) -> String {
+        let Some((from, len)) = log else { return String::new() };
+        let path = bundle::path(&self.tree, &self.agent, "0.log");
+        let most = len.min(2 * hooks::TAIL_BYTES as u64);
+        hooks::log_tail(&disk::read_at(&path, from + len - most, most).unwrap_or_default())
+    }
+
+    fn host(&self) -> &str {
+        &self.host
+    }
+
+    fn vars(&self) -> &Vars {
+        &self.vars
+    }
+
+    /// Nothing is printed here but tracebacks.
+    fn note(&mut self, _: &str) {}
+
+    fn recorded(&mut self, run: Run, state: Outcome, is_last: bool) {
+        let Run { trial, attempt, .. } = run;
+        self.settled.push(Settled { trial, attempt, state, is_last });
+    }
+}
