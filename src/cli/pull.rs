@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use super::{Context, collect, submit, sweeps};
 use crate::fault::Fault;
 use crate::host::signal::Signals;
-use crate::host::{disk, process};
+use crate::host::{access, disk, process};
 use crate::pull::agent::{self, News, Options, Report};
 use crate::pull::solo;
 use crate::render::Templates;
@@ -69,7 +69,9 @@ fn laid_down(
     } else if asked.retry {
         return Err(Fault::request("`--retry` needs the plan, not the folder of the sweep").into());
     } else {
-        Tree::open(Path::new(what))?.0
+        let tree = Tree::open(Path::new(what))?.0;
+        tree.trust()?;
+        tree
     };
     sweeps::remember(&tree, context);
     Ok(Ok(tree))
@@ -108,6 +110,7 @@ fn again(tree: &Tree, options: &Options, context: &Context) -> Result<Fault> {
     argv.extend(options.slots.iter().flat_map(|n| ["--slots".to_owned(), n.to_string()]));
     let left = options.time_left_s.map(|s| format!("{}s", s as u64));
     argv.extend(left.into_iter().flat_map(|left| ["--time-left".to_owned(), left]));
+    argv.extend(access::shared_option());
     argv.extend(options.may_go.then(|| "--may-go".to_owned()));
     Ok(process::become_program(&argv, &[]))
 }

@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::out::Out;
 use super::{Context, pull};
 use crate::fault::Fault;
-use crate::host::{Vars, vars};
+use crate::host::{Vars, access, vars};
 use crate::plan::Resources;
 use crate::pull::agent::Options;
 use crate::rank;
@@ -48,6 +48,9 @@ pub(crate) struct Args {
     /// With --pull PLAN: take trials again that ended without success
     #[arg(long, requires = "pull")]
     retry: bool,
+    /// Members of its folder's group share the sweep (`shared = "group"` in its plan): what they wrote is run
+    #[arg(long)]
+    shared: bool,
     /// The sweep's folder
     #[arg(long, value_name = "DIR", required_unless_present_any = ["explain", "pull"])]
     sweep: Option<PathBuf>,
@@ -86,6 +89,9 @@ fn time(text: &str) -> Result<u64, String> {
 }
 
 pub(super) fn run(args: Args, context: Context) -> Result<u8> {
+    if args.shared {
+        access::share_with_group();
+    }
     if let Some(what) = &args.pull {
         let options = Options {
             slots: args.slots,

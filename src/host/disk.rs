@@ -3,12 +3,14 @@
 //! What must be exclusive uses `O_CREAT|O_EXCL`, which is atomic on NFS (v3 and later) and Lustre;
 //! what must appear whole is written beside its place and renamed into it.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
+use super::access;
 use crate::fault::Fault;
 
 /// A fault that says what could not be done with which path, and what to do where that is known.
@@ -126,7 +128,20 @@ pub fn stamp(path: &Path) -> Result<Option<(u64, f64)>> {
 /// # Errors
 /// When one of them cannot be made.
 pub fn make_dir(path: &Path) -> Result<()> {
-    fs::create_dir_all(path).map_err(|e| fault("make the folder", path, &e).into())
+    let made = DirBuilder::new().recursive(true).mode(access::folder_mode()).create(path);
+    made.map_err(|e| fault("make the folder", path, &e).into())
+}
+
+/// Gives a file or folder this mode, where it has another.
+///
+/// # Errors
+/// When it belongs to somebody else, or is not there.
+pub fn set_mode(path: &Path, mode: u32) -> Result<()> {
+    let set = || -> io::Result<()> {
+        let now = fs::metadata(path)?.permissions().mode() & 0o7777;
+        if now == mode { Ok(()) } else { fs::set_permissions(path, Permissions::from_mode(mode)) }
+    };
+    set().map_err(|e| fault("change the mode of", path, &e).into())
 }
 
 /// Makes a folder in one that exists; it may be there already.
@@ -134,7 +149,7 @@ pub fn make_dir(path: &Path) -> Result<()> {
 /// # Errors
 /// When it cannot be made, also for want of the folder around it.
 pub fn make_folder(path: &Path) -> Result<()> {
-    match fs::create_dir(path) {
+    match DirBuilder::new().mode(access::folder_mode()).create(path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         other => other.map_err(|e| fault("make the folder", path, &e).into()),
     }
@@ -157,7 +172,7 @@ pub fn write_whole_with(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
-    write_new(path, write, 0o666)
+    write_new(path, write, access::file_mode())
 }
 
 /// Like [`write_whole`], for a file that only its owner may read.
@@ -173,7 +188,6 @@ fn write_new(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     mode: u32,
 ) -> Result<()> {
-    use std::os::unix::fs::OpenOptionsExt;
     let aside = aside(path);
     let attempt = || -> io::Result<()> {
         let file =
@@ -248,13 +262,19 @@ pub fn is_full(folder: &Path) -> bool {
     wrote.is_err_and(full)
 }
 
+/// For appending. A link is not followed: whoever has made it may have chosen a file of this user's.
+fn appending() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.append(true).mode(access::file_mode()).custom_flags(nix::libc::O_NOFOLLOW);
+    options
+}
+
 /// Opens a file for appending, which is made where it is missing.
 ///
 /// # Errors
 /// When it cannot be opened.
 pub fn open_to_append(path: &Path) -> Result<File> {
-    let open = OpenOptions::new().append(true).create(true).open(path);
-    open.map_err(|e| fault("open", path, &e).into())
+    appending().create(true).open(path).map_err(|e| fault("open", path, &e).into())
 }
 
 /// Appends to a file, which is made where it is missing.
@@ -262,7 +282,7 @@ pub fn open_to_append(path: &Path) -> Result<File> {
 /// # Errors
 /// When it cannot be written.
 pub fn append(path: &Path, bytes: &[u8]) -> Result<()> {
-    let write = || OpenOptions::new().append(true).create(true).open(path)?.write_all(bytes);
+    let write = || appending().create(true).open(path)?.write_all(bytes);
     write().map_err(|e| fault("append to", path, &e).into())
 }
 
@@ -271,7 +291,7 @@ pub fn append(path: &Path, bytes: &[u8]) -> Result<()> {
 /// # Errors
 /// When it cannot be created for another reason.
 pub fn create_exclusive(path: &Path) -> Result<Option<File>> {
-    match OpenOptions::new().append(true).create_new(true).open(path) {
+    match appending().create_new(true).open(path) {
         Ok(file) => Ok(Some(file)),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(None),
         Err(e) => Err(fault("create", path, &e).into()),
@@ -283,7 +303,7 @@ pub fn create_exclusive(path: &Path) -> Result<Option<File>> {
 /// # Errors
 /// As [`create_exclusive`].
 pub fn create_exclusive_with_parent(path: &Path) -> Result<Option<File>> {
-    match OpenOptions::new().append(true).create_new(true).open(path) {
+    match appending().create_new(true).open(path) {
         Ok(file) => Ok(Some(file)),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(None),
         Err(e) if e.kind() == io::ErrorKind::NotFound => {

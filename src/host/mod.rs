@@ -3,6 +3,7 @@
 //! The only room that touches the outside world; everything above it is told, or asks here. Every
 //! error names the path or the command it is about.
 
+pub mod access;
 pub mod age;
 pub mod clock;
 pub mod disk;

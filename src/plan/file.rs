@@ -217,6 +217,8 @@ fn finish(
         name: sweep.name?,
         root: sweep.root,
         seed: sweep.seed,
+        shared: sweep.shared,
+        readers: sweep.readers,
         run,
         resources,
         schedule,

@@ -4,6 +4,7 @@
 
 use super::reader::{Entry, Reader, entries};
 use super::{ChainsAs, GpuIds, Merge, Mode, Schedule};
+use crate::host::access::{Readers, Shared};
 
 /// The version of plans this program reads.
 const VERSION: i64 = 1;
@@ -17,6 +18,8 @@ pub(super) struct Sweep {
     pub(super) root: String,
     pub(super) seed: i64,
     pub(super) merge: Merge,
+    pub(super) shared: Shared,
+    pub(super) readers: Option<Readers>,
 }
 
 /// Reads `version`.
@@ -35,7 +38,14 @@ pub(super) fn read_version(reader: &mut Reader<'_>, entry: Option<&Entry<'_>>) {
 
 /// Reads `[sweep]`.
 pub(super) fn read_sweep(reader: &mut Reader<'_>, entry: Option<&Entry<'_>>) -> Sweep {
-    let mut sweep = Sweep { name: None, root: "results".into(), seed: 1, merge: Merge::Deep };
+    let mut sweep = Sweep {
+        name: None,
+        root: "results".into(),
+        seed: 1,
+        merge: Merge::Deep,
+        shared: Shared::No,
+        readers: None,
+    };
     let mut has_name = false;
     let table = entry.and_then(|entry| reader.table(entry));
     for entry in table.map(entries).unwrap_or_default() {
@@ -54,7 +64,18 @@ pub(super) fn read_sweep(reader: &mut Reader<'_>, entry: Option<&Entry<'_>>) -> 
                 let words = [("deep", Merge::Deep), ("shallow", Merge::Shallow)];
                 sweep.merge = reader.word(&entry, &words).unwrap_or(Merge::Deep);
             }
-            _ => reader.unknown(&entry, "`[sweep]`", &["name", "root", "seed", "merge"]),
+            "shared" => {
+                sweep.shared = reader.word(&entry, &[("group", Shared::Group)]).unwrap_or_default();
+            }
+            "readable_by" => {
+                let words =
+                    [("owner", Readers::Owner), ("group", Readers::Group), ("all", Readers::All)];
+                sweep.readers = reader.word(&entry, &words);
+            }
+            _ => {
+                let known = ["name", "root", "seed", "merge", "shared", "readable_by"];
+                reader.unknown(&entry, "`[sweep]`", &known);
+            }
         }
     }
     if !has_name {
@@ -239,7 +260,7 @@ hint: write one of `jobs`, `barrier` and `fused`",
             "sweep.x = 1",
             "`[sweep]` has no key `x`
   plan.toml:4: sweep.x = 1
-hint: known here: `name`, `root`, `seed` and `merge`",
+hint: known here: `name`, `root`, `seed`, `merge`, `shared` and `readable_by`",
         );
     }
 }

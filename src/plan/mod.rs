@@ -34,6 +34,8 @@ pub mod value;
 
 use std::sync::Arc;
 
+use crate::host::access::{Readers, Shared};
+
 pub use command::{CommandTemplate, Rendered, TrialNames, names_of};
 pub use file::parse;
 pub use hooks::Hooks;
@@ -221,6 +223,10 @@ pub struct Plan {
     pub root: String,
     /// `[sweep] seed`.
     pub seed: i64,
+    /// `[sweep] shared`: who may write to the sweep besides its owner.
+    pub shared: Shared,
+    /// `[sweep] readable_by`: who may read it; `None`: as the umask says.
+    pub readers: Option<Readers>,
     /// `[run]`.
     pub run: Run,
     /// `[resources]` before any trial's own.

@@ -245,18 +245,10 @@ fn directive(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<String> {
         reader.wrong(entry.at, sentence, "begin it with `--` or `-`, as in `--exclusive`");
         return None;
     }
-    // What reads the directive takes these away, so that an option could hide behind them: `--ti"me"=99:00:00`.
-    if let Some(c) = text.chars().find(|c| c.is_control() || matches!(c, '"' | '\'' | '\\')) {
-        let sentence = match c {
-            '\\' => format!("the directive `{text}` holds a backslash"),
-            '"' | '\'' => format!("the directive `{text}` holds a quote"),
-            _ => format!("the directive `{}` holds a control character", text.escape_default()),
-        };
-        reader.wrong(
-            entry.at,
-            sentence,
-            "write the option plainly, with single blanks between words",
-        );
+    if text.contains(char::is_control) {
+        let sentence =
+            format!("the directive `{}` holds a control character", text.escape_default());
+        reader.wrong(entry.at, sentence, "write single blanks between words");
         return None;
     }
     if let Some(hint) = super::directives::instead(text) {
@@ -372,21 +364,15 @@ directives = [\"--exclusive\", \"-x n1\"]
     }
 
     #[test]
-    fn directives_that_their_reader_would_change_are_refused() {
-        let check = |toml: &str, shown: &str, what: &str| {
-            let line = format!("directives = [{toml}]");
-            check_faults(
-                &format!("[resources]\n{line}\n"),
-                &format!(
-                    "the directive `{shown}` holds a {what}\n  plan.toml:5: {line}\n\
-                     hint: write the option plainly, with single blanks between words"
-                ),
-            );
-        };
-        check(r#"'--ti"me"=99'"#, r#"--ti"me"=99"#, "quote");
-        check(r#""--ti'me'=99""#, "--ti'me'=99", "quote");
-        check(r"'--ti\me=99'", r"--ti\me=99", "backslash");
-        check(r#""--comment=a\u000B-t99""#, r"--comment=a\u{b}-t99", "control character");
+    fn control_characters_in_directives_are_refused() {
+        let line = r#"directives = ["--comment=a\u000B-t99"]"#;
+        check_faults(
+            &format!("[resources]\n{line}\n"),
+            &format!(
+                "the directive `--comment=a\\u{{b}}-t99` holds a control character\n  \
+                 plan.toml:5: {line}\nhint: write single blanks between words"
+            ),
+        );
     }
 
     #[test]

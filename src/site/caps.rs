@@ -90,14 +90,21 @@ impl Site {
             let sentence = format!("sweeps may not use the partition `{name}` of this site");
             refuse("caps.forbidden_partitions", sentence, "name another `partition`");
         }
+        let has_caps = WAYS_ROUND.iter().any(|(key, ..)| self.capped(key));
         for directive in ask.directives {
+            // sbatch and qsub take these away before they look at an option: `--ti"me"=99:00:00`.
+            if has_caps && directive.contains(['"', '\'', '\\']) {
+                let sentence = format!("the directive `{directive}` holds a quote or a backslash");
+                refuse("caps.max_walltime", sentence, "sites with caps take plain options only");
+                continue;
+            }
             // One option a directive, so that none hides behind another.
             let hides = directive.split([' ', '\t']).skip(1).any(|word| word.starts_with('-'));
             let bundle = directive.starts_with('-')
                 && !directive.starts_with("--")
                 && ask.kind != SchedulerKind::Pbs
                 && directive.chars().skip(1).take_while(char::is_ascii_alphabetic).count() > 1;
-            if (hides || bundle) && WAYS_ROUND.iter().any(|(key, ..)| self.capped(key)) {
+            if (hides || bundle) && has_caps {
                 let sentence = format!("the directive `{directive}` is more than one option");
                 refuse("caps.max_walltime", sentence, "write one option a directive, spelt out");
                 continue;
@@ -214,6 +221,9 @@ hint: use `partition` instead";
             "-Q -t9",
             "--hint=x --nodes=9",
             "-HN9",
+            "--ti\"me\"=99:00:00",
+            "--ti'me'=99:00:00",
+            "--ti\\me=99:00:00",
         ] {
             check(SchedulerKind::Slurm, word, true);
         }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeValue;
 
 use super::SchedulerKind;
+use crate::host::access::{Readers, Shared};
 use crate::{units, words};
 
 /// One form of value.
@@ -89,6 +90,37 @@ pub(super) const KIND: Form<SchedulerKind> = Form {
         SchedulerKind::ALL.iter().find(|(_, known)| *known == word).map(|(kind, _)| *kind)
     },
     show: |kind| kind.word().to_owned(),
+};
+
+/// Who may write to sweeps.
+pub(super) const SHARED: Form<Shared> = Form {
+    expects: "`\"group\"` or `\"no\"`",
+    read: |value, _| match value.as_str()? {
+        "group" => Some(Shared::Group),
+        "no" => Some(Shared::No),
+        _ => None,
+    },
+    show: |shared| if *shared == Shared::Group { "group" } else { "no" }.to_owned(),
+};
+
+/// Who may read sweeps.
+pub(super) const READERS: Form<Option<Readers>> = Form {
+    expects: "`\"owner\"`, `\"group\"` or `\"all\"`",
+    read: |value, _| match value.as_str()? {
+        "owner" => Some(Some(Readers::Owner)),
+        "group" => Some(Some(Readers::Group)),
+        "all" => Some(Some(Readers::All)),
+        _ => None,
+    },
+    show: |readers| {
+        match readers {
+            None => "as the umask says",
+            Some(Readers::Owner) => "owner",
+            Some(Readers::Group) => "group",
+            Some(Readers::All) => "all",
+        }
+        .to_owned()
+    },
 };
 
 /// A path; a relative one is under the folder of its profile, an empty one takes back.

@@ -6,8 +6,8 @@ use toml::de::DeValue;
 
 use super::Site;
 use super::form::{
-    self, CAP, DIRECTIVES, FOLDER, KIND, LAUNCHER, LIMIT, Laid, NAME, NUMBER, PROGRAM, SECONDS,
-    SWITCH, WALLTIME_CAP, WORDS,
+    self, CAP, DIRECTIVES, FOLDER, KIND, LAUNCHER, LIMIT, Laid, NAME, NUMBER, PROGRAM, READERS,
+    SECONDS, SHARED, SWITCH, WALLTIME_CAP, WORDS,
 };
 
 /// One key.
@@ -79,6 +79,10 @@ keys! {
         "how long after a call without an answer its job may still appear";
     "limits.call_timeout_s" => limits.call_timeout_s: SECONDS wins,
         "after how long a call of the scheduler is given up";
+    "results.shared" => results.shared: SHARED wins,
+        "`group`: members of its folder's group may write to a sweep and run it together";
+    "results.readable_by" => results.readable_by: READERS wins,
+        "who may read a sweep: `owner`, `group`, `all`";
     "caps.max_running" => caps.max_running: CAP lowers,
         "most elements of one array that run at once; larger wishes are throttled";
     "caps.max_trials" => caps.max_trials: CAP lowers,

@@ -19,6 +19,8 @@ use std::path::PathBuf;
 
 use serde::{Serialize, Serializer};
 
+use crate::host::access::{Readers, Shared};
+
 pub use caps::{Ask, Caps};
 pub use layers::{SHIPPED, load};
 
@@ -36,6 +38,8 @@ pub struct Site {
     pub modules: Modules,
     /// `[limits]`: what the scheduler allows.
     pub limits: Limits,
+    /// `[results]`: who may write to sweeps and read them where the plan does not say.
+    pub results: Results,
     /// `[caps]`: what the site allows; a later layer can only make them tighter.
     pub caps: Caps,
     /// `[templates]`: edited job scripts.
@@ -46,6 +50,15 @@ pub struct Site {
     pub origins: BTreeMap<&'static str, Origin>,
     /// Remarks by key: a cap that a later layer could not raise.
     pub notes: BTreeMap<&'static str, String>,
+}
+
+/// `[results]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Results {
+    /// Who may write to a sweep besides its owner.
+    pub shared: Shared,
+    /// Who may read a sweep; `None`: as the umask says.
+    pub readable_by: Option<Readers>,
 }
 
 /// `[site]`.
@@ -250,6 +263,7 @@ impl Default for Site {
             pbs: Pbs::default(),
             modules: Modules::default(),
             limits: Limits::default(),
+            results: Results::default(),
             caps: Caps::default(),
             templates: Templates::default(),
             shell: Shell { path: PathBuf::from("/bin/bash") },

@@ -12,9 +12,11 @@ use super::door::{Door, check_path};
 use super::grow::Diff;
 use super::mapping::Rules;
 use super::wave::{self, Before, Failures, Waves};
-use super::{Source, Wanted, check_caps, check_growth, deal, environment, grow, pilots, retry};
+use super::{
+    Source, Wanted, check_caps, check_growth, deal, environment, grow, pilots, retry, secure,
+};
 use crate::fault::Fault;
-use crate::host::{Vars, clock, disk};
+use crate::host::{Vars, access, clock, disk};
 use crate::plan::{self, Resources};
 use crate::render::{Templates, context};
 use crate::scheduler::calls::{Calls, refusal};
@@ -77,8 +79,9 @@ pub fn submit(
         // A new sweep that is too large leaves no trace.
         door.check_queue(&mut calls, wanted.elements, account)?;
     }
+    let shared = secure(&tree, plan, site)?;
     let lock = Lock::take(&tree)?;
-    let identity = tree.create(&plan.name)?;
+    let identity = tree.create(&plan.name, shared)?;
     deal::refuse_if_dealt(&tree)?;
     let mut waves = Waves::read(&tree)?;
     let diff = grow::diff(&tree, source)?;
@@ -397,7 +400,7 @@ impl Run<'_> {
 
 /// The worker's argument vector in the script of an array.
 fn worker_argv(dir: &Path, wave: &Wave, array: &Array) -> Result<Vec<String>> {
-    Ok(vec![
+    let mut argv = vec![
         disk::own_executable()?.to_string_lossy().into_owned(),
         "worker".to_owned(),
         "--sweep".to_owned(),
@@ -409,5 +412,7 @@ fn worker_argv(dir: &Path, wave: &Wave, array: &Array) -> Result<Vec<String>> {
         "--count".to_owned(),
         array.count.to_string(),
         "--gate".to_owned(),
-    ])
+    ];
+    argv.extend(access::shared_option());
+    Ok(argv)
 }

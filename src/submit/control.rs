@@ -146,6 +146,7 @@ pub fn control(
         }
     }
     // Against a submission under way, which would bring more than is taken back.
+    tree.check_access(tree.shared())?;
     let _lock = (wish == Wish::Cancel).then(|| Lock::take(tree)).transpose()?;
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
     call(&mut calls, &done.ids, wish, is_pbs)?;

@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use super::grow::{self, Diff, Todo};
 use super::wave::{self, Failures};
-use super::{Source, check_caps, check_growth, hands, retry};
+use super::{Source, check_caps, check_growth, hands, retry, secure};
 use crate::fault::{Fault, Faults};
 use crate::host::Vars;
 use crate::idset::IdSet;
@@ -70,6 +70,7 @@ pub fn deal(
     check(source, site)?;
     let tree = source.tree();
     let hash = hash(source, options);
+    let shared = secure(&tree, &source.plan, site)?;
     let since = Instant::now();
     let lock = loop {
         if !options.retry && is_dealt(&tree, &hash)? {
@@ -87,7 +88,7 @@ pub fn deal(
             Err(error) => return Err(error),
         }
     };
-    let identity = tree.create(&source.plan.name)?;
+    let identity = tree.create(&source.plan.name, shared)?;
     let decks = deck::read(&tree)?;
     let is_known = !options.retry && is_same(&tree, &hash)?;
     if !options.retry && is_dealt(&tree, &hash)? {

@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use super::gpu_pool::Devices;
 use super::grow::{self, Diff};
 use super::starter::{Deserted, Starter};
-use super::{Source, check_caps, check_growth, deal, retry};
+use super::{Source, check_caps, check_growth, deal, retry, secure};
 use crate::fault::Fault;
 use crate::host::signal::Signals;
 use crate::host::{Vars, clock, process, vars};
@@ -116,8 +116,9 @@ pub fn run(
     check_caps(&source.plan, site, SchedulerKind::Local)?;
     let tree = source.tree();
     let devices = Devices::find(source, environment)?;
+    let shared = secure(&tree, &source.plan, site)?;
     let lock = Lock::take(&tree)?;
-    let identity = tree.create(&source.plan.name)?;
+    let identity = tree.create(&source.plan.name, shared)?;
     retry::refuse_if_queued(&tree, &identity, site, environment)?;
     deal::refuse_if_dealt(&tree)?;
     let mut signals =

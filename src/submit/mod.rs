@@ -33,6 +33,7 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use crate::fault::{Fault, Faults};
+use crate::host::access::Shared;
 use crate::host::disk;
 use crate::plan::{self, Plan, Resources};
 use crate::render::Templates;
@@ -111,6 +112,13 @@ impl<'a> Wanted<'a> {
         let pack = plan.schedule.pack.map_or(1, u64::from);
         Self { requests: own.collect(), elements: trials.div_ceil(pack) }
     }
+}
+
+/// Makes the folder of a plan's sweep, or refuses one that others may change. Returns who shares it.
+fn secure(tree: &Tree, plan: &Plan, site: &Site) -> Result<Shared> {
+    let shared = if plan.shared == Shared::No { site.results.shared } else { plan.shared };
+    tree.secure(shared, plan.readers.or(site.results.readable_by))?;
+    Ok(shared)
 }
 
 /// Refuses a plan that breaks the site's hard caps, all of them at once.

@@ -10,10 +10,10 @@ use anyhow::Result;
 use super::batch::Run;
 use super::door::{Door, check_path};
 use super::grow::Diff;
-use super::{Source, Wanted, check_requests, deal};
+use super::{Source, Wanted, check_requests, deal, secure};
 use crate::fault::Fault;
 use crate::graph::Mapping;
-use crate::host::{Vars, clock, disk};
+use crate::host::{Vars, access, clock, disk};
 use crate::plan::{Plan, Resources};
 use crate::render::Templates;
 use crate::scheduler::calls::Calls;
@@ -165,8 +165,9 @@ pub fn submit(
         tell(&format!("{}: {trials} in {units} for agents", plan.name));
     }
 
+    let shared = secure(&tree, plan, site)?;
     let _lock = Lock::take(&tree)?;
-    let identity = tree.create(&plan.name)?;
+    let identity = tree.create(&plan.name, shared)?;
     let backend = door.backend();
     let mut run = Run {
         journal: Journal::read(&tree)?,
@@ -311,6 +312,7 @@ pub(super) fn argv(
         dir.to_string_lossy().into_owned(),
         "--may-go".to_owned(),
     ];
+    argv.extend(access::shared_option());
     // Not every scheduler tells a job when it ends.
     if let Some(seconds) = request.walltime_s.or(site.caps.max_walltime_s) {
         argv.extend(["--time-left".to_owned(), format!("{seconds}s")]);

@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use super::grow::Request;
 use crate::devices::CHOSEN;
 use crate::fault::Fault;
-use crate::host::{Vars, clock, disk, process};
+use crate::host::{Vars, access, clock, disk, process};
 use crate::plan::Resources;
 use crate::rank::is_launcher_variable;
 use crate::tree::Tree;
@@ -64,6 +64,7 @@ impl<'a> Starter<'a> {
             [&self.exe, "worker", "--sweep", &dir.to_string_lossy(), "--trial", &trial.to_string()]
                 .map(str::to_owned)
                 .to_vec();
+        argv.extend(access::shared_option());
         if !request.is_in_table {
             let requests = std::slice::from_ref(&*request.resources);
             argv.extend(["--resources".to_owned(), Resources::to_words(requests)?]);

@@ -34,12 +34,11 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock of a sweep, whose folder is made where it is missing.
+    /// Takes the lock of a sweep, whose folder is there ([`Tree::secure`]).
     ///
     /// # Errors
     /// When another living process holds it, or the disk refuses.
     pub fn take(tree: &Tree) -> Result<Self> {
-        disk::make_dir(tree.dir())?;
         let path = tree.dir().join("submit.lock");
         let me = Owner {
             host: vars::hostname(),

@@ -20,6 +20,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
+use crate::host::access::{self, Readers, Shared};
 use crate::host::{clock, disk};
 
 /// The format of the tree that this program writes and reads.
@@ -44,7 +45,28 @@ pub struct Identity {
     pub created: f64,
     /// The program's version that made it.
     pub version: String,
+    /// Who may write to it besides the user who made it.
+    #[serde(default)]
+    pub shared: Shared,
 }
+
+/// What a sweep's folder holds that decides what jobs run.
+const TRUSTED: [&str; 11] = [
+    "sweep.json",
+    "plan.toml",
+    "plans",
+    "trials",
+    "waves",
+    "journal",
+    "jobs",
+    "pull",
+    "claims",
+    "agents",
+    "records",
+];
+
+/// Folders of [`TRUSTED`] with a file or two for each submission: the files themselves are looked at, too.
+const TRUSTED_FILES: [&str; 5] = ["plans", "trials", "waves", "journal", "jobs"];
 
 impl Tree {
     /// The tree in a folder, whether it exists or not. The path is made absolute.
@@ -93,15 +115,75 @@ impl Tree {
         Ok(Some(identity))
     }
 
-    /// Makes the folder and `sweep.json` unless they are there. The caller holds the lock: of two that
+    /// Makes the sweep's folder where it is missing, and sees to it that nobody but those who share the sweep can have
+    /// written what is in it. Called before anything of a sweep is run or changed.
+    ///
+    /// # Errors
+    /// When the disk refuses, or another user has made or may change what is there.
+    pub fn secure(&self, shared: Shared, readers: Option<Readers>) -> Result<()> {
+        if shared == Shared::Group {
+            access::share_with_group();
+        }
+        disk::make_dir(&self.dir)?;
+        self.check_access(shared)?;
+        match access::top_mode(shared, readers) {
+            Some(mode) if access::is_own(&self.dir) => disk::set_mode(&self.dir, mode),
+            _ => Ok(()),
+        }
+    }
+
+    /// Who shares this sweep, as far as that can be believed: a stranger's folder says what the stranger wants.
+    pub fn shared(&self) -> Shared {
+        let path = self.dir.join("sweep.json");
+        let is_own = access::check(&path, Shared::No).is_ok() || access::is_own(&path);
+        let identity = self.identity().ok().flatten().filter(|_| is_own);
+        identity.map_or(Shared::No, |identity| identity.shared)
+    }
+
+    /// Before anything of a sweep that is there is run: refuses what others may have written, unless they share it.
+    ///
+    /// # Errors
+    /// As [`Self::check_access`].
+    pub fn trust(&self) -> Result<()> {
+        let shared = if access::is_shared() { Shared::Group } else { self.shared() };
+        self.check_access(shared)?;
+        if shared == Shared::Group {
+            access::share_with_group();
+        }
+        Ok(())
+    }
+
+    /// Refuses a sweep that another user has made or may change.
+    ///
+    /// # Errors
+    /// When there is such a file or folder, with its path.
+    pub fn check_access(&self, shared: Shared) -> Result<()> {
+        access::check(&self.dir, shared)?;
+        for name in TRUSTED {
+            access::check(&self.dir.join(name), shared)?;
+        }
+        for folder in TRUSTED_FILES {
+            let folder = self.dir.join(folder);
+            for name in disk::list(&folder)? {
+                access::check(&folder.join(name), shared)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes `sweep.json` unless it is there. The caller holds the lock: of two that
     /// came at once, each would believe in a token of its own.
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn create(&self, name: &str) -> Result<Identity> {
-        disk::make_dir(&self.dir)?;
+    pub fn create(&self, name: &str, shared: Shared) -> Result<Identity> {
+        let path = self.dir.join("sweep.json");
         if let Some(identity) = self.identity()? {
-            return Ok(identity);
+            let changed = Identity { shared, ..identity };
+            if identity.shared != shared && access::is_own(&path) {
+                disk::write_whole(&path, &to_json_line(&changed)?)?;
+            }
+            return Ok(changed);
         }
         let identity = Identity {
             format: FORMAT,
@@ -109,8 +191,9 @@ impl Tree {
             token: clock::short_token(),
             created: clock::now(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            shared,
         };
-        disk::write_whole(&self.dir.join("sweep.json"), &to_json_line(&identity)?)?;
+        disk::write_whole(&path, &to_json_line(&identity)?)?;
         Ok(identity)
     }
 

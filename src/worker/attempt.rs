@@ -288,16 +288,12 @@ fn command_of(job: &Job, prepared: &Prepared) -> Vec<String> {
     prepared.argv[skip..].to_vec()
 }
 
+/// The log of a run. A new one is made; a later attempt of this run goes on with it.
 pub(super) fn open_log(path: &Path) -> Result<File> {
-    let open = || File::options().append(true).create(true).open(path);
-    let file = open().or_else(|e| {
-        if e.kind() != std::io::ErrorKind::NotFound {
-            return Err(e);
-        }
-        std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
-        open()
-    });
-    file.map_err(|e| disk::fault("open", path, &e).into())
+    match disk::create_exclusive_with_parent(path)? {
+        Some(file) => Ok(file),
+        None => disk::open_to_append(path),
+    }
 }
 
 /// The outcome of the trial from the ends of all its ranks. What came first is why: a failure that nobody asked

@@ -127,6 +127,7 @@ pub fn run(request: &Request, vars: Vars, told: Option<hooks::Told<'_>>) -> Resu
     let host = vars::node_name(&vars);
     let rank = derive_rank(&vars, &host)?;
     let tree = Tree::at(&request.sweep);
+    tree.trust()?;
     let trial = which(&tree, &request.which, &vars)?;
     let (head, row) = table::find(&tree, trial)?;
     head.run.refuse_function()?;

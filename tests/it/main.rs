@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod access;
 mod alone;
 mod cases_distributed_sampler;
 mod cases_mp_sync;

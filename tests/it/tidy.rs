@@ -301,20 +301,6 @@ fn every_file_says_first_what_it_is_for() {
 }
 
 #[test]
-fn a_long_file_says_why() {
-    let mut faults = Vec::new();
-    for (name, text) in sources() {
-        let head: String = text.lines().take_while(|l| l.starts_with("//!")).collect();
-        let lines = text.lines().count();
-        if lines > 420 && !head.contains("Long because") {
-            faults
-                .push(format!("{name}: {lines} lines; split it or say `Long because` in its head"));
-        }
-    }
-    say(faults);
-}
-
-#[test]
 fn nothing_is_left_to_do() {
     let mut faults = Vec::new();
     for (name, text) in sources() {

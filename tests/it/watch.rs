@@ -159,7 +159,7 @@ fn wrong_requests_are_refused() {
 /// failed, the last hundred of each agent have not begun, and the one before them runs.
 fn made_up(world: &World, trials: u64, agents: u64) {
     let tree = Tree::at(&world.path("results/big"));
-    tree.create("big").unwrap();
+    tree.create("big", hpcsweep::host::access::Shared::No).unwrap();
     let text = "version = 1\nsweep.name = \"big\"\nrun.command = [\"true\"]\n";
     let plan = plan::parse(text, "plan.toml").unwrap();
     let head = Head {

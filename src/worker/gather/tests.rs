@@ -1,3 +1,5 @@
+//! Rank 0 among ranks and strangers.
+
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,0 +1,142 @@
+//! Who else may write where this program reads what it will run.
+//!
+//! Whoever can write to a sweep's folder decides what its owner's jobs run. So files are made for their owner to write,
+//! whatever the umask says, and what another user has made or may change is refused, as `ssh` does with its keys
+//! (`StrictModes`, sshd_config(5)). A group that works on one sweep says so.
+
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{Gid, Uid, User};
+use serde::{Deserialize, Serialize};
+
+use crate::fault::Fault;
+
+/// Who may write to a sweep besides its owner.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Shared {
+    /// Nobody.
+    #[default]
+    No,
+    /// The group of its folder.
+    Group,
+}
+
+/// Who may read a sweep besides its owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Readers {
+    /// Nobody.
+    Owner,
+    /// The group of its folder.
+    Group,
+    /// Everybody who can reach its folder.
+    All,
+}
+
+static GROUP_WRITES: AtomicBool = AtomicBool::new(false);
+
+/// From now on this process, and the programs it starts, make files that their group may write to.
+pub fn share_with_group() {
+    GROUP_WRITES.store(true, Ordering::Relaxed);
+    let old = umask(Mode::empty());
+    umask(old & !Mode::S_IRWXG);
+}
+
+/// The option by which a process tells the workers and agents it starts that the sweep is shared; none where it is not.
+pub fn shared_option() -> Option<String> {
+    is_shared().then(|| "--shared".to_owned())
+}
+
+/// Whether [`share_with_group`] was called.
+pub fn is_shared() -> bool {
+    GROUP_WRITES.load(Ordering::Relaxed)
+}
+
+/// The mode of new folders, before the umask.
+pub fn folder_mode() -> u32 {
+    if is_shared() { 0o775 } else { 0o755 }
+}
+
+/// The mode of new files, before the umask.
+pub fn file_mode() -> u32 {
+    if is_shared() { 0o664 } else { 0o644 }
+}
+
+/// The mode of the folder of a sweep.
+pub fn top_mode(shared: Shared, readers: Option<Readers>) -> Option<u32> {
+    match (shared, readers) {
+        (Shared::No, None) => None,
+        (Shared::No, Some(Readers::Owner)) => Some(0o700),
+        (Shared::No, Some(Readers::Group)) => Some(0o750),
+        (Shared::No, Some(Readers::All)) => Some(0o755),
+        // What is made in it belongs to its group, whoever makes it.
+        (Shared::Group, None | Some(Readers::All)) => Some(0o2775),
+        (Shared::Group, Some(Readers::Owner | Readers::Group)) => Some(0o2770),
+    }
+}
+
+/// Whether a file is there and belongs to this user.
+pub fn is_own(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.uid() == Uid::effective().as_raw())
+}
+
+/// Refuses a file or folder that another user has made or may change. One that is not there is nobody's.
+///
+/// # Errors
+/// With the path, what is wrong with it, and what can be done.
+pub fn check(path: &Path, shared: Shared) -> Result<(), Fault> {
+    // The link itself, not what it points to: whoever owns a link decides where it leads.
+    let Ok(found) = fs::symlink_metadata(path) else { return Ok(()) };
+    let Some(why) = objection(&found, shared) else { return Ok(()) };
+    let hint = match found.uid() == Uid::effective().as_raw() {
+        true => {
+            "take the right away (`chmod -R go-w` on the sweep's folder) after a look at what is in it"
+        }
+        false => {
+            "whoever can write to a sweep decides what your jobs run: choose another `name` or `root`"
+        }
+    };
+    let hint = match shared {
+        Shared::No => {
+            format!(
+                "{hint}; `shared = \"group\"` under `[sweep]` is for a group that works on one sweep"
+            )
+        }
+        Shared::Group => hint.to_owned(),
+    };
+    Err(Fault::machine(format!("`{}` {why}", path.display())).hint(hint))
+}
+
+fn objection(found: &Metadata, shared: Shared) -> Option<String> {
+    let owner = found.uid();
+    let is_foreign = owner != Uid::effective().as_raw() && owner != 0;
+    if found.is_symlink() {
+        return is_foreign.then(|| format!("is a link that {} has made", name_of(owner)));
+    }
+    if found.mode() & 0o002 != 0 {
+        return Some("can be written by every user".to_owned());
+    }
+    if shared == Shared::Group {
+        return (is_foreign && !is_in_group(found.gid()))
+            .then(|| format!("belongs to {}, and to a group that you are not in", name_of(owner)));
+    }
+    if is_foreign {
+        return Some(format!("belongs to {}", name_of(owner)));
+    }
+    (found.mode() & 0o020 != 0).then(|| "can be written by its group".to_owned())
+}
+
+fn is_in_group(gid: u32) -> bool {
+    let gid = Gid::from_raw(gid);
+    gid == Gid::effective() || nix::unistd::getgroups().is_ok_and(|all| all.contains(&gid))
+}
+
+fn name_of(uid: u32) -> String {
+    let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+    user.map_or_else(|| format!("user {uid}"), |user| format!("the user `{}`", user.name))
+}

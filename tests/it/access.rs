@@ -1,0 +1,130 @@
+//! Who may write to a sweep: what another user has made or may change is not run.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+use crate::local::shell;
+use crate::world::World;
+
+const NOBODY: u32 = 65534;
+
+fn mode(world: &World, name: &str) -> u32 {
+    fs::metadata(world.path(name)).unwrap().permissions().mode() & 0o7777
+}
+
+fn set_mode(world: &World, name: &str, mode: u32) {
+    fs::set_permissions(world.path(name), fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// A sweep of two trials of which the first failed, so that there is something to run again.
+fn half_done(world: &World) -> String {
+    let plan = shell("[ {{ n }} = 2 ] || [ -e now ]", "[grid]\nn = [1, 2]\n");
+    assert_eq!(world.local(&plan, &[]).code, 1);
+    world.write("now", "");
+    plan
+}
+
+#[test]
+fn what_others_may_write_to_is_not_run() {
+    let world = World::new();
+    let plan = half_done(&world);
+    let check = |name: &str, bad: u32, what: &str| {
+        let path = format!("results/s/{name}");
+        let good = mode(&world, &path);
+        set_mode(&world, &path, bad);
+        let shown = path.trim_end_matches('/');
+        let refusal = format!("`$WORLD/{shown}` can be written by {what}");
+        let ran = world.local(&plan, &["--retry"]);
+        assert!(ran.code == 4 && ran.err.contains(&refusal), "{name}: {}", ran.whole());
+        let worker = world.run(&["worker", "--sweep", "results/s", "--trial", "0"]);
+        assert!(worker.code == 4 && worker.err.contains(&refusal), "{name}: {}", worker.whole());
+        assert!(!world.exists("results/s/records/000/0.2.jsonl"));
+        set_mode(&world, &path, good);
+    };
+    check("", 0o775, "its group");
+    check("", 0o777, "every user");
+    check("sweep.json", 0o664, "its group");
+    check("trials", 0o775, "its group");
+    let table = world.files("results/s/trials").remove(0);
+    check(&format!("trials/{table}"), 0o646, "every user");
+    check("journal", 0o777, "every user");
+    check("records", 0o775, "its group");
+    world.local(&plan, &["--retry"]).ok();
+}
+
+#[test]
+fn a_sweep_that_somebody_else_has_made_is_not_adopted() {
+    if !nix::unistd::getuid().is_root() {
+        // Only root can make a file that belongs to somebody else.
+        return;
+    }
+    let world = World::new();
+    let plan = half_done(&world);
+    for name in ["results/s", "results/s/trials", "results/s/sweep.json"] {
+        let path = world.path(name);
+        chown(&path, Some(NOBODY), None).unwrap();
+        let ran = world.local(&plan, &["--retry"]);
+        assert_eq!(
+            ran.whole(),
+            format!(
+                "error: `$WORLD/{name}` belongs to the user `nobody`\n\
+                 hint: whoever can write to a sweep decides what your jobs run: choose another `name` or `root`; \
+                 `shared = \"group\"` under `[sweep]` is for a group that works on one sweep\nexit code 4\n"
+            )
+        );
+        let worker = world.run(&["worker", "--sweep", "results/s", "--trial", "0"]);
+        assert_eq!(worker.code, 4, "{}", worker.whole());
+        chown(&path, Some(0), None).unwrap();
+    }
+    // Those of one group say that they share it, and only to them does it matter.
+    chown(world.path("results/s"), Some(NOBODY), Some(0)).unwrap();
+    chown(world.path("results/s/sweep.json"), Some(NOBODY), Some(0)).unwrap();
+    let worker = world.run(&["worker", "--sweep", "results/s", "--trial", "0"]);
+    assert!(worker.code == 4 && worker.err.contains("belongs to"), "{}", worker.whole());
+    let shared = plan.replace("name = \"s\"", "name = \"s\"\nshared = \"group\"");
+    world.local(&shared, &["--retry"]).ok();
+}
+
+#[test]
+fn a_shared_sweep_can_be_written_by_its_group_whatever_the_umask() {
+    let world = World::new();
+    let plan = shell("umask >umask; : >$HPCSWEEP_WORK_DIR/result", "");
+    let plan =
+        plan.replace("name = \"s\"", "name = \"s\"\nshared = \"group\"\nreadable_by = \"group\"");
+    world.local(&plan, &[]).ok();
+    assert_eq!(mode(&world, "results/s"), 0o2770);
+    for name in ["trials", "records/000", "logs/000"] {
+        assert_eq!(mode(&world, &format!("results/s/{name}")) & 0o777, 0o775, "{name}");
+    }
+    for name in ["sweep.json", "records/000/0.1.jsonl", "logs/000/0.1.log", "work/000/0/result"] {
+        assert_eq!(mode(&world, &format!("results/s/{name}")) & 0o660, 0o660, "{name}");
+    }
+    // What others can write to is refused all the same.
+    set_mode(&world, "results/s/trials", 0o777);
+    let ran = world.local(&plan, &["--retry"]);
+    assert!(ran.err.contains("can be written by every user"), "{}", ran.whole());
+}
+
+#[test]
+fn a_plan_says_who_may_read() {
+    for (word, expected) in [("owner", 0o700), ("group", 0o750), ("all", 0o755)] {
+        let world = World::new();
+        let plan = shell("true", "");
+        let plan = plan.replace("name = \"s\"", &format!("name = \"s\"\nreadable_by = \"{word}\""));
+        world.local(&plan, &[]).ok();
+        assert_eq!(mode(&world, "results/s"), expected, "{word}");
+    }
+}
+
+#[test]
+fn no_link_is_followed_to_where_a_log_is_written() {
+    let world = World::new();
+    world.write("precious", "kept\n");
+    world.local(&shell("exit 1", "attempts = 2\n"), &[]);
+    fs::remove_file(world.path("results/s/logs/000/0.1.log")).unwrap();
+    // The next run's log, as somebody guesses it.
+    symlink(world.path("precious"), world.path("results/s/logs/000/0.2.log")).unwrap();
+    let ran = world.local(&shell("echo overwritten; exit 1", "attempts = 2\n"), &["--retry"]);
+    assert_eq!(ran.code, 1, "{}", ran.whole());
+    assert_eq!(world.read("precious"), "kept\n");
+}
