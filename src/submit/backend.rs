@@ -102,13 +102,13 @@ impl Backend {
         }
     }
 
-    /// Whether a call that printed no job id may have submitted all the same.
-    pub(super) fn is_unsure(self, output: &Output) -> bool {
-        matches!(output.code, None | Some(0))
-            || self.submitted(&output.stdout).is_some()
-            || match self {
-                Self::Slurm { .. } => slurm::versions::is_unsure(&output.stderr),
-                Self::Pbs { .. } => pbs::is_unsure(output.code, &output.stderr),
+    /// Whether a failed call is known to have submitted nothing. Whatever is not, the next look settles.
+    pub(super) fn is_refusal(self, output: &Output) -> bool {
+        !matches!(output.code, None | Some(0))
+            && self.submitted(&output.stdout).is_none()
+            && match self {
+                Self::Slurm { .. } => slurm::versions::is_refusal(&output.stderr),
+                Self::Pbs { .. } => pbs::is_refusal(&output.stderr),
             }
     }
 

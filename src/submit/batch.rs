@@ -227,8 +227,8 @@ impl Run<'_> {
         let job = match (output.code, self.backend.submitted(&output.stdout)) {
             (Some(0), Some(job)) => job,
             (code, _) => {
-                // Refused, or lost on the way: a call that failed may have submitted all the same.
-                let unsure = self.backend.is_unsure(&output);
+                // Refused, or anything else: a call that failed may have submitted all the same.
+                let unsure = !self.backend.is_refusal(&output);
                 let mut fault = refusal(&argv, &output);
                 if code == Some(0) {
                     fault.sentence = format!("`{}` printed no job id", argv[0]);

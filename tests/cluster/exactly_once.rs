@@ -78,14 +78,18 @@ fn killed_at_forty_moments_a_last_submit_completes() {
 }
 
 #[test]
-fn a_call_that_times_out_after_submitting_is_found_again() {
+fn a_call_that_fails_after_submitting_is_found_again() {
     for cluster in BOTH {
-        let world = chains(cluster, "timed-out");
-        world.fake("sbatch", &format!("$REAL \"$@\" >/dev/null; {TIMED_OUT}; exit 1"));
-        let ran = world.submit().ok();
-        let found = ran.stderr.lines().filter(|line| line.contains(": it is job ")).count();
-        assert_eq!(found + ran.stderr.matches(" as job ").count(), 3, "{}", ran.stderr);
-        world.assert_each_ran_once(6);
+        // Known words, and those of a site's own plugin.
+        let own = "echo 'sbatch: error: the accounts of project 4711 do not answer' >&2";
+        for (name, words) in [("timed-out", TIMED_OUT), ("unknown", own)] {
+            let world = chains(cluster, name);
+            world.fake("sbatch", &format!("$REAL \"$@\" >/dev/null; {words}; exit 1"));
+            let ran = world.submit().ok();
+            let found = ran.stderr.lines().filter(|line| line.contains(": it is job ")).count();
+            assert_eq!(found + ran.stderr.matches(" as job ").count(), 3, "{}", ran.stderr);
+            world.assert_each_ran_once(6);
+        }
     }
 }
 

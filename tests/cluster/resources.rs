@@ -40,7 +40,10 @@ fn a_link_that_was_refused_and_mended_waits_for_the_head_that_was_not() {
         world.fake(
             "sbatch",
             "for script in \"$@\"; do :; done
-            if grep -q comment=wrong \"$script\"; then echo 'sbatch: error: no such comment' >&2; exit 1; fi
+            if grep -q comment=wrong \"$script\"; then
+                echo 'sbatch: error: Batch job submission failed: Invalid wckey specification' >&2
+                exit 1
+            fi
             echo call >>$HERE/calls; exec $REAL \"$@\"",
         );
         plan("wrong");

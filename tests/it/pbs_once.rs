@@ -75,6 +75,17 @@ array 1: 2 trials as job 0[].pbshead
 }
 
 #[test]
+fn a_call_that_fails_for_an_unknown_reason_is_looked_for() {
+    let mut pbs = pbs();
+    let said = "\
+array 1: `qsub` says: the accounts of project 4711 do not answer; looking for it
+array 1: 2 trials as job 0[].pbshead
+";
+    assert_eq!(with_fault(&mut pbs, "complains"), format!("{said}{REST}"));
+    check(&pbs, 5);
+}
+
+#[test]
 fn a_call_that_hangs_is_given_up_and_found() {
     let mut pbs = pbs();
     let said = "\

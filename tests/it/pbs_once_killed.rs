@@ -188,3 +188,45 @@ fn killed_at_random_moments_every_array_is_asked_for_once() {
         check(&pbs, 11);
     }
 }
+
+/// What qsub may say of a call that fails: known refusals, lost connections, and words that nobody knows.
+const FAILURES: [&str; 6] = [
+    "qsub: Unknown queue",
+    "qsub: cannot connect to server pbshead (errno=15010)",
+    "qsub: End of File",
+    "qsub: Error (15012) submitting job",
+    "qsub: the accounts of project 4711 do not answer",
+    "",
+];
+
+#[test]
+fn whatever_a_failing_qsub_says_every_array_is_asked_for_once() {
+    let mut dice = Dice(0x27D4_EB2F_1656_67C5);
+    for _ in 0..4 {
+        let pbs = pbs();
+        pbs.world.write("plan.toml", &plan("s", 7));
+        let mut fails = 3;
+        loop {
+            let words = FAILURES[dice.below(6) as usize];
+            // A refusal is one: nothing was submitted.
+            let is_refusal = words.contains("Unknown queue") || words.contains("cannot connect");
+            let submits = if is_refusal || dice.below(2) == 0 { "" } else { "real \"$@\" >&2;" };
+            let code = 1 + dice.below(255);
+            let nth = 1 + dice.below(3);
+            let fault = format!(
+                "echo >>$EVENTS.calls; [ $(wc -l <$EVENTS.calls) -ne {nth} ] || \
+                 {{ {submits} echo '{words}' >&2; exit {code}; }}; real \"$@\""
+            );
+            pbs.world.write("events.calls", "");
+            wrap(&pbs.world, "qsub", if fails > 0 { &fault } else { "real \"$@\"" });
+            let ran = pbs.again(&["-q"]);
+            assert!([0, 3].contains(&ran.code), "{}", ran.whole());
+            if ran.code == 0 && fails == 0 {
+                break;
+            }
+            fails -= i32::from(fails > 0);
+        }
+        assert_eq!(pbs.names().len(), 4);
+        check(&pbs, 7);
+    }
+}

@@ -215,10 +215,53 @@ pub fn job_name(token: &str) -> String {
     }
 }
 
-/// Whether a failed call leaves it open whether the server has done the work: the connection broke, or qsub
-/// itself was ended. A server that cannot be reached, or says no, has not.
-pub fn is_unsure(code: Option<i32>, stderr: &str) -> bool {
-    const SIGNS: &[&str] = &[
+/// Whether what qsub said of a failed call is known to be a refusal: no job came of it. Whatever else it says,
+/// the server may have taken the job before: a connection may break, a hook or a wrapper of the site may complain,
+/// after the job is there. The words are those of OpenPBS: `pbs_messages.c`, and what qsub checks itself.
+pub fn is_refusal(stderr: &str) -> bool {
+    const REFUSALS: &[&str] = &[
+        // What qsub finds before it asks the server.
+        "cannot connect to server",
+        "qsub: illegal ",
+        "usage: qsub",
+        "qsub: script file::",
+        "qsub: script not a file",
+        "qsub: script contains cr, lf",
+        "qsub: cannot send environment with the job",
+        "cannot submit non-rerunable Array Job",
+        // What the server finds before it makes a job.
+        "Access from host not allowed, or unknown host",
+        "Access to queue is denied",
+        "Array job exceeds server or queue size limit",
+        "Bad GID for job execution",
+        "Bad UID for job execution",
+        "Cannot have \"place\" without \"select\"",
+        "Cannot set attribute, read only or insufficient permission",
+        "Duplicate entry in list",
+        "Exceeded number of licensed cpus",
+        "Expired credential",
+        "Illegal attribute or resource value",
+        "Invalid Account",
+        "Invalid Job Dependency",
+        "Invalid credential",
+        "Job rejected by all possible destinations",
+        "Job violates queue and/or server resource limits",
+        "Maximum number of jobs already in queue",
+        "No default queue specified",
+        "Queue is not enabled",
+        "Resource invalid in \"select\" specification",
+        "Resource limit exceeds allowable",
+        "Unauthorized Request",
+        "Undefined attribute",
+        "Unknown queue",
+        "Unknown resource",
+        "\"-lresource=\" cannot be used with",
+        "duplicated resource within a section of a select specification",
+        "jobscript size exceeded the jobscript_max_size",
+        "name is too long",
+        "would exceed ",
+    ];
+    const LOST: &[&str] = &[
         "timed out",
         "Connection reset",
         "Broken pipe",
@@ -226,9 +269,8 @@ pub fn is_unsure(code: Option<i32>, stderr: &str) -> bool {
         "Premature end of message",
         "Communication failure",
     ];
-    // 255 is what qsub ends with when it lost its connection on the way.
-    code.is_none_or(|code| (129..150).contains(&code) || code == 255)
-        || SIGNS.iter().any(|sign| stderr.contains(sign))
+    let says = |signs: &[&str]| signs.iter().any(|sign| stderr.contains(sign));
+    says(REFUSALS) && !says(LOST)
 }
 
 #[cfg(test)]
@@ -314,10 +356,27 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_may_have_worked_is_told_from_one_that_was_refused() {
-        assert!(is_unsure(None, ""));
-        assert!(is_unsure(Some(1), "qsub: Connection timed out"));
-        assert!(!is_unsure(Some(170), "qsub: Unknown queue"));
-        assert!(!is_unsure(Some(160), "qsub: cannot connect to server pbshead (errno=15008)"));
+    fn only_what_is_known_to_be_a_refusal_is_one() {
+        for said in [
+            "qsub: Unknown queue",
+            "Connection refused\nqsub: cannot connect to server pbshead (errno=15010)",
+            "qsub: would exceed queue generic's per-user limit",
+            "qsub: illegal -W value\nusage: qsub [-a date_time]",
+            "qsub: Unknown resource Resource_List.nosuch",
+        ] {
+            assert!(is_refusal(said), "{said}");
+        }
+        for said in [
+            "",
+            "qsub: Connection timed out",
+            "qsub: End of File",
+            "qsub: PBS server internal error",
+            "qsub: Failed to save job/resv, refer server logs for details",
+            "qsub: Error (15012) submitting job",
+            "qsub: the budget of project x could not be charged",
+            "qsub: Unknown queue\nqsub: Connection timed out",
+        ] {
+            assert!(!is_refusal(said), "{said}");
+        }
     }
 }

@@ -72,33 +72,62 @@ pub fn has_only_ended(stderr: &str) -> bool {
         && said.all(|line| line.ends_with(": No error") || line.contains("already finished"))
 }
 
-/// Whether a failed call says that the scheduler may have done the work all the same, or cannot be
-/// reached, rather than that it refused. The words are those of slurm_errno.c and of the C library.
-pub fn is_unsure(stderr: &str) -> bool {
-    const SIGNS: &[&str] = &[
-        "Socket timed out",
-        "Unable to contact slurm controller",
-        "Connection refused",
-        // From 25.11 on "establishing", "writing", "reading" follows.
-        "Connection timed out",
-        "Connection reset",
-        "Connection forced closed",
-        "Transport endpoint",
-        "Zero Bytes were transmitted",
-        "Received zero length message",
-        "Communication connection failure",
-        "Message send failure",
-        "Message receive failure",
-        "Failed to send entire message",
-        "missing socket error",
-        "Broken pipe",
-        "Insane message length",
-        "in standby",
-        "Resource temporarily unavailable",
-        "Network is unreachable",
-        "No route to host",
+/// Whether what sbatch said of a failed call is known to be a refusal: no job came of it. Whatever else it says,
+/// the controller may have taken the job before. The words are those of slurm_errno.c, 22.05 to 26.05, and what
+/// sbatch checks itself.
+pub fn is_refusal(stderr: &str) -> bool {
+    const REFUSALS: &[&str] = &[
+        // What sbatch finds before it asks the controller.
+        "unrecognized option",
+        "invalid option",
+        "Unable to open file",
+        // What the controller finds before it makes a job.
+        "Access denied to requested reservation",
+        "Access/permission denied",
+        "CPU count specification invalid",
+        "Duplicate job id",
+        "Error generating job credential",
+        "Immediate execution impossible",
+        "Incompatible versions of client and server code",
+        "Invalid account or account/partition combination specified",
+        "Invalid feature specification",
+        "Invalid generic resource (gres) specification",
+        "Invalid job array specification",
+        "Invalid license specification",
+        "Invalid node name specified",
+        "Invalid partition name specified",
+        "Invalid qos specification",
+        "Invalid user id",
+        "Invalid wckey specification",
+        "Job dependency problem",
+        "Job script not specified",
+        "Job size specification needs to be provided",
+        "Job violates accounting/QOS policy",
+        "MaxJobCount limit reached",
+        "Memory required by task is not available",
+        "More processors requested than permitted",
+        "No partition specified or system default partition",
+        "Node count specification invalid",
+        "Pathname of a file, directory or other parameter too long",
+        "Protocol authentication error",
+        "Rate limit exceeded",
+        "Requested node configuration is not available",
+        "Requested nodes not in this partition",
+        "Requested operation is presently disabled",
+        "Requested operation not supported on this system",
+        "Requested partition configuration not available now",
+        "Requested reservation is invalid",
+        "Requested time limit is invalid",
+        "Required partition not available",
+        "Task count specification invalid",
+        "Task distribution specification invalid",
+        "User's group not permitted to use this partition",
+        "invalid partition specified",
     ];
-    SIGNS.iter().any(|sign| stderr.contains(sign))
+    const LOST: &[&str] =
+        &["timed out", "Unable to contact slurm controller", "Connection re", "receive failure"];
+    let says = |signs: &[&str]| signs.iter().any(|sign| stderr.contains(sign));
+    says(REFUSALS) && !says(LOST)
 }
 
 #[cfg(test)]
@@ -161,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_connection_is_no_refusal_in_any_version() {
+    fn only_what_is_known_to_be_a_refusal_is_one_in_any_version() {
         for said in [
             "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
             "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
@@ -169,15 +198,18 @@ mod tests {
             "sbatch: error: Batch job submission failed: Connection timed out reading",
             "sbatch: error: Batch job submission failed: Slurm backup controller in standby mode",
             "sbatch: error: Batch job submission failed: Controller is in standby mode, try a different controller",
+            "sbatch: error: Batch job submission failed: Unspecified error",
+            "sbatch: error: the budget of project x could not be charged",
+            "",
         ] {
-            assert!(is_unsure(said), "{said}");
+            assert!(!is_refusal(said), "{said}");
         }
         for said in [
             "sbatch: error: Batch job submission failed: Job dependency problem",
             "sbatch: error: Batch job submission failed: Rate limit exceeded, please retry later",
             "sbatch: error: invalid partition specified: shrt",
         ] {
-            assert!(!is_unsure(said), "{said}");
+            assert!(is_refusal(said), "{said}");
         }
     }
 }

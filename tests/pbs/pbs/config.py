@@ -66,7 +66,7 @@ class Config:
     walltime_poll: float = 0.2
     cycle: float = 0.05
     delay: float = 0.0
-    # Faults: lost, refused_connection, hang, banner; down, garbage.
+    # Faults: lost, complains, refused_connection, hang, banner; down, garbage.
     qsub_fault: Optional[str] = None
     qsub_fault_count: Optional[int] = None
     qstat_fault: Optional[str] = None
@@ -85,7 +85,7 @@ class Config:
 CHOICES: Dict[str, List[Optional[str]]] = {
     "flavour": ["openpbs", "pbspro", "torque"],
     "json": ["old", "new"],
-    "qsub_fault": [None, "lost", "refused_connection", "hang", "banner"],
+    "qsub_fault": [None, "lost", "complains", "refused_connection", "hang", "banner"],
     "qstat_fault": [None, "down", "garbage"],
 }
 

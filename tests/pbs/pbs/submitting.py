@@ -13,7 +13,11 @@ from .server import Server
 
 # What the variables of the submitter become.
 SENT = ("HOME", "LANG", "LOGNAME", "PATH", "MAIL", "SHELL", "TZ")
-LOST = "qsub: Connection timed out\n"
+# What a client says that fails although the job is there, by fault: the second are words of the site's own.
+AFTER = {
+    "lost": "qsub: Connection timed out\n",
+    "complains": "qsub: the accounts of project 4711 do not answer\n",
+}
 
 
 def _script(request: Request, rest: List[str]) -> bytes:
@@ -114,11 +118,11 @@ def qsub(server: Server, request: Request) -> Answer:
         return Answer("", f"qsub: {refusal.text}\n", refusal.code)
     server.enter(job)
     shown, code = _faulty(fault, "" if "z" in job.submission.options else f"{job.id}\n")
-    return Answer(shown, LOST if fault == "lost" else "", code, never=fault == "hang")
+    return Answer(shown, AFTER.get(fault, ""), code, never=fault == "hang")
 
 
 def _faulty(fault: str, shown: str) -> Tuple[str, int]:
-    if fault == "lost":
+    if fault in AFTER:
         return "", 1
     if fault == "banner":
         return f"*** Maintenance on the 24th. ***\n\n{shown}Your project has used 12.5 % of its 40000 hours.\n", 0
