@@ -38,7 +38,8 @@ pub(crate) struct AgentArgs {
 }
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
-    let line = line(args, &context.vars)?;
+    let hostfile = hostfile(&context.vars);
+    let line = line(args, &hostfile, &context.vars)?;
     if args.print {
         context.out.data(&line.to_string());
         return Ok(0);
@@ -47,6 +48,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         // Better said once, here, than by a daemon on each host.
         find::tmrsh(&context.vars)?;
     }
+    if let Some(hosts) = &line.hostfile {
+        disk::write_private(Path::new(&hostfile), hosts.as_bytes())?;
+    }
     let env: Vec<(&str, &str)> = line.env.iter().map(|(k, v)| (*k, v.as_str())).collect();
     // PBS signals every process of a job. A launcher that heard it too would kill the ranks after a second;
     // the workers among them, which save and write down what happened, tell those on other hosts.
@@ -54,7 +58,14 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     Err(process::become_program(&line.argv, &env).into())
 }
 
-fn line(args: &Args, vars: &Vars) -> Result<Line> {
+/// The launcher's host file: in the job's own temporary folder, which PBS removes when the job ends.
+fn hostfile(vars: &Vars) -> String {
+    let of = |name: &str| vars.get(name).filter(|value| !value.is_empty()).map(String::as_str);
+    let dir = of("TMPDIR").unwrap_or("/tmp");
+    format!("{dir}/hpcsweep-hosts-{}", of("PBS_JOBID").unwrap_or("none"))
+}
+
+fn line(args: &Args, hostfile: &str, vars: &Vars) -> Result<Line> {
     let nodefile = vars.get("PBS_NODEFILE").filter(|path| !path.is_empty()).ok_or_else(|| {
         Fault::request("`PBS_NODEFILE` is not set: this is no job of PBS")
             .hint("elsewhere ranks are started by srun, mpiexec or `hpcsweep submit --local`")
@@ -67,7 +78,8 @@ fn line(args: &Args, vars: &Vars) -> Result<Line> {
     let own = disk::own_executable()?.to_string_lossy().into_owned();
     let ranks = args.ranks;
     let command = &args.command;
-    Ok(launcher.line(&Request { nodefile, hosts: &hosts, ranks, own: &own, vars, command })?)
+    let hosts = &hosts;
+    Ok(launcher.line(&Request { nodefile, hosts, hostfile, ranks, own: &own, vars, command })?)
 }
 
 pub(super) fn agent(args: &AgentArgs, context: &Context) -> Result<u8> {

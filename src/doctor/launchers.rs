@@ -51,6 +51,7 @@ fn of_launcher(launcher: &Launcher, vars: &Vars) -> Vec<Check> {
     let request = Request {
         nodefile: "$PBS_NODEFILE",
         hosts: &hosts,
+        hostfile: "$TMPDIR/hpcsweep-hosts-$PBS_JOBID",
         ranks: 4,
         own: &own,
         vars,
@@ -100,7 +101,7 @@ fn of_launcher(launcher: &Launcher, vars: &Vars) -> Vec<Check> {
         (false, _) => (Verdict::Ok, how.to_owned(), String::new()),
     };
     // For people it need not be quoted: the shell fills it in.
-    let shown = line.to_string().replace("'$PBS_NODEFILE'", "$PBS_NODEFILE");
+    let shown = line.to_string().replace(&format!("'{}'", request.hostfile), request.hostfile);
     vec![
         check("launcher", verdict, format!("{named}; {how}"), &todo),
         check("launch line", Verdict::Ok, format!("2 hosts of 2 ranks: {shown}"), ""),

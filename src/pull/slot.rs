@@ -82,6 +82,7 @@ impl Slot {
                 vars,
                 host: host.to_owned(),
                 job_id: job_id.cloned(),
+                granted: false,
                 launcher: 0,
                 began: Instant::now(),
                 ends: None,

@@ -112,6 +112,8 @@ pub struct Request<'a> {
     pub nodefile: &'a str,
     /// What is in it.
     pub hosts: &'a [(String, u32)],
+    /// Where a host file of the launcher's own may be written.
+    pub hostfile: &'a str,
     /// How many ranks the trial asks for.
     pub ranks: u32,
     /// The path of this program, which is the agent.
@@ -131,6 +133,8 @@ pub struct Line {
     pub argv: Vec<String>,
     /// Whether it reaches other hosts by our agent.
     pub by_agent: bool,
+    /// What the host file must hold that it names, where it names one.
+    pub hostfile: Option<String>,
 }
 
 impl fmt::Display for Line {
@@ -153,7 +157,8 @@ impl Launcher {
         if places != request.ranks {
             return Err(other_number(places, request));
         }
-        let mut line = Line { env: Vec::new(), argv: vec![self.program.clone()], by_agent: false };
+        let argv = vec![self.program.clone()];
+        let mut line = Line { env: Vec::new(), argv, by_agent: false, hostfile: None };
         line.add(&["-n", &request.ranks.to_string()]);
         match self.flavour {
             Flavour::OpenMpi { major, tm } => open_mpi(&mut line, request, major, tm)?,
@@ -235,11 +240,14 @@ fn open_mpi(line: &mut Line, request: &Request<'_>, major: u32, tm: bool) -> Res
     if !request.is_chosen(&OPEN_MPI_BINDING) {
         line.add(&["--bind-to", "none"]);
     }
-    if !tm {
+    if !tm && request.has_several_hosts() {
+        // Of a host that the node file names once it takes all cores for places, and puts further ranks there.
+        let places = |(host, n): &(String, u32)| format!("{host} slots={n}\n");
+        line.hostfile = Some(request.hosts.iter().map(places).collect());
+        line.add(&["--hostfile", request.hostfile]);
+        open_mpi_agent(line, request, major)?;
+    } else if !tm {
         line.add(&["--hostfile", request.nodefile]);
-        if request.has_several_hosts() {
-            open_mpi_agent(line, request, major)?;
-        }
     }
     for name in CARRIED {
         if request.is_chosen(&[name]) {

@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 
 use super::child::{self, Ended, Happening, Stop};
 use super::gather::Crew;
+use super::granted;
 use super::limits::clock_of;
 use super::others::{Others, with_rank};
 use super::output;
@@ -20,7 +21,7 @@ use super::recorder::Recorder;
 use super::{Job, check_world, stopped};
 use crate::fault::Fault;
 use crate::host::signal::Signals;
-use crate::host::{clock, disk, process};
+use crate::host::{clock, disk, process, vars};
 use crate::rank;
 use crate::tree::records::{End, Event, Outcome, Start};
 
@@ -250,16 +251,18 @@ fn gather_and_prepare(
             *heard = child::pending(signals, Duration::ZERO, None);
             heard.is_some()
         };
-        *crew = Some(Crew::gather(
-            &job.tree.dir().join("meet"),
-            &name,
-            world,
-            &job.host,
-            deadline,
-            told,
-        )?);
+        let node = vars::node_identity(&job.vars);
+        let seat = peers::Seat { host: &job.host, node: &node };
+        let dir = job.tree.dir().join("meet");
+        *crew = Some(Crew::gather(&dir, &name, world, seat, deadline, told)?);
     }
     let Some(gathered) = crew else { return Err(anyhow::anyhow!("the crew has gathered")) };
+    if job.granted
+        && let Err(fault) = granted::check(&job.resources, &gathered.ranks_by_node())
+    {
+        gathered.tell(&Down::Leave { code: 1 });
+        return Err(fault.into());
+    }
     let port = torch_port()?;
     let addr = gathered.addr.to_string();
     let hosts = gathered.ranks_by_host();

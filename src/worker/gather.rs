@@ -16,7 +16,7 @@ use anyhow::Result;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::addresses;
-use super::peers::{Down, FromRank, Meeting, Up};
+use super::peers::{Down, FromRank, Meeting, Seat, Up};
 use crate::fault::{Fault, Kind};
 use crate::host::{clock, disk};
 use crate::words;
@@ -41,6 +41,8 @@ pub struct Crew {
     pub inbox: Receiver<FromRank>,
     /// Hosts by rank.
     pub hosts: BTreeMap<u32, String>,
+    /// What tells nodes apart, by rank.
+    nodes: BTreeMap<u32, String>,
     /// An address of this process that another host's rank has reached.
     pub addr: IpAddr,
 }
@@ -61,7 +63,7 @@ impl Crew {
         dir: &Path,
         name: &str,
         world: u32,
-        host: &str,
+        seat: Seat<'_>,
         deadline: Duration,
         mut stop: impl FnMut() -> bool,
     ) -> Result<Self> {
@@ -83,7 +85,8 @@ impl Crew {
             file,
             streams: BTreeMap::new(),
             inbox,
-            hosts: BTreeMap::from([(0, host.to_owned())]),
+            hosts: BTreeMap::from([(0, seat.host.to_owned())]),
+            nodes: BTreeMap::from([(0, seat.node.to_owned())]),
             addr: IpAddr::from([127, 0, 0, 1]),
         };
         let until = Instant::now() + deadline;
@@ -126,7 +129,7 @@ impl Crew {
     /// Takes in a rank that has proved to be of this launch, or says why it cannot be one of them. A process that
     /// contradicts what is known loses its connection and nothing else: it may be a stranger who has seen the token.
     fn admit(&mut self, hello: Hello, world: u32, sender: &Sender<FromRank>) -> Result<(), String> {
-        let Hello { mut stream, rest, rank, world: seen, host } = hello;
+        let Hello { mut stream, rest, rank, world: seen, host, node } = hello;
         let contradiction = if seen != world {
             Some(format!("rank {rank} on {host} sees {seen} ranks, rank 0 sees {world}"))
         } else if rank == 0 || rank >= world {
@@ -149,6 +152,7 @@ impl Crew {
             self.addr = local.ip().to_canonical();
         }
         self.hosts.insert(rank, host);
+        self.nodes.insert(rank, node);
         self.streams.insert(rank, stream);
         let sender = sender.clone();
         std::thread::spawn(move || {
@@ -176,6 +180,18 @@ impl Crew {
         all
     }
 
+    /// The nodes in the order of their lowest ranks: the host of each, and how many ranks it has.
+    pub fn ranks_by_node(&self) -> Vec<(String, u32)> {
+        let mut all: Vec<(&String, String, u32)> = Vec::new();
+        for (rank, node) in &self.nodes {
+            match all.iter_mut().find(|(known, ..)| *known == node) {
+                Some((.., ranks)) => *ranks += 1,
+                None => all.push((node, self.hosts[rank].clone(), 1)),
+            }
+        }
+        all.into_iter().map(|(_, host, ranks)| (host, ranks)).collect()
+    }
+
     /// Tells every rank.
     pub fn tell(&mut self, message: &Down) {
         let bytes = line_of(message);
@@ -200,6 +216,7 @@ struct Hello {
     rank: u32,
     world: u32,
     host: String,
+    node: String,
 }
 
 /// A connection that has not said yet who it is.
@@ -215,7 +232,7 @@ enum Heard {
     /// More may come.
     Waiting,
     /// It is a rank of this launch.
-    Hello { rest: Vec<u8>, rank: u32, world: u32, host: String },
+    Hello { rest: Vec<u8>, rank: u32, world: u32, host: String, node: String },
     /// It is not.
     Nonsense,
 }
@@ -276,8 +293,8 @@ impl Door {
             match stranger.hear(&self.token) {
                 Heard::Waiting if Instant::now() < stranger.until => self.strangers.push(stranger),
                 Heard::Waiting | Heard::Nonsense => self.close(stranger.from),
-                Heard::Hello { rest, rank, world, host } => {
-                    hellos.push(Hello { stream: stranger.stream, rest, rank, world, host });
+                Heard::Hello { rest, rank, world, host, node } => {
+                    hellos.push(Hello { stream: stranger.stream, rest, rank, world, host, node });
                 }
             }
         }
@@ -330,10 +347,10 @@ impl Stranger {
 /// What a first line says.
 fn said(line: &[u8], rest: &[u8], token: &blake3::Hash) -> Heard {
     match serde_json::from_slice(line) {
-        Ok(Up::Hello { token: theirs, rank, world, host })
+        Ok(Up::Hello { token: theirs, rank, world, host, node })
             if blake3::hash(theirs.as_bytes()) == *token =>
         {
-            Heard::Hello { rest: rest.to_vec(), rank, world, host }
+            Heard::Hello { rest: rest.to_vec(), rank, world, host, node }
         }
         _ => Heard::Nonsense,
     }

@@ -17,6 +17,7 @@ use super::program::{self, Program};
 use super::{Job, output, prepare};
 use crate::fault::{Fault, Kind};
 use crate::host::signal::Signals;
+use crate::host::vars;
 use crate::rank;
 
 /// Runs a rank to its end; returns its exit code.
@@ -29,7 +30,9 @@ pub fn run(job: &Job, signals: &mut Signals) -> Result<i32> {
     let deadline = prepare::rendezvous_deadline(&job.vars);
     let told = || signals.next(Duration::ZERO).is_some_and(|s| s != Signal::SIGCHLD);
     let dir = job.tree.dir().join("meet");
-    let (line, inbox) = peers::join(&dir, &name, job.rank.rank, world, &job.host, deadline, told)?;
+    let node = vars::node_identity(&job.vars);
+    let seat = peers::Seat { host: &job.host, node: &node };
+    let (line, inbox) = peers::join(&dir, &name, job.rank.rank, world, seat, deadline, told)?;
     let mut own = 0;
     loop {
         match next(&inbox, signals) {

@@ -10,6 +10,7 @@ pub mod attempt;
 pub mod child;
 pub mod gather;
 pub mod gpu_samples;
+mod granted;
 pub mod hooks;
 pub mod launch;
 pub mod limits;
@@ -93,6 +94,8 @@ pub struct Job {
     pub host: String,
     /// The scheduler's id of this job.
     pub job_id: Option<String>,
+    /// Whether a scheduler has granted the resources that the trial asks for.
+    pub granted: bool,
     /// The process that started this one.
     pub launcher: u32,
     /// When it began to use up its walltime.
@@ -136,9 +139,23 @@ pub fn run(request: &Request, vars: Vars, told: Option<hooks::Told<'_>>) -> Resu
     let job_id = job_id(&vars);
     // Bare PMIx does not say how many ranks there are; the plan does.
     let world = rank.world_size.unwrap_or(resources.ranks);
+    let granted = matches!(request.which, Which::Element { .. });
     let (began, ends) = (limits::began(&vars), None);
-    let mut job =
-        Job { tree, head, row, resources, rank, world, vars, host, job_id, launcher, began, ends };
+    let mut job = Job {
+        tree,
+        head,
+        row,
+        resources,
+        rank,
+        world,
+        vars,
+        host,
+        job_id,
+        granted,
+        launcher,
+        began,
+        ends,
+    };
     let (record, next_run) = records::of_trial(&job.tree, trial)?;
     if record.outcome() == Some(Outcome::Done) {
         // Requeued after its end, or submitted twice: a finished result is never made again.

@@ -34,6 +34,8 @@ pub enum Up {
         world: u32,
         /// Its host.
         host: String,
+        /// What tells its node from the others.
+        node: String,
     },
     /// A line its program printed.
     Line {
@@ -63,6 +65,15 @@ pub enum Up {
         /// Why.
         reason: String,
     },
+}
+
+/// Where a rank runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Seat<'a> {
+    /// The name of its host, for people.
+    pub host: &'a str,
+    /// What tells its node from every other node of the job.
+    pub node: &'a str,
 }
 
 /// Who asked a rank's program to end.
@@ -191,7 +202,7 @@ pub fn join(
     name: &str,
     rank: u32,
     world: u32,
-    host: &str,
+    seat: Seat<'_>,
     deadline: Duration,
     mut stop: impl FnMut() -> bool,
 ) -> Result<(Line, Receiver<Down>)> {
@@ -199,6 +210,7 @@ pub fn join(
     let until = Instant::now() + deadline;
     let mut nap = Duration::from_millis(5);
     let gone = |why: &str| {
+        let host = seat.host;
         let sentence = format!(
             "rank {rank} on {host} found no rank 0 within {}",
             words::duration(deadline.as_secs_f64())
@@ -227,7 +239,8 @@ pub fn join(
                 let reader = stream.try_clone().map_err(|e| disk::fault("read from", &file, &e))?;
                 let _ = stream.set_nodelay(true);
                 let line = Line { stream: Arc::new(Mutex::new(stream)) };
-                line.say(&Up::Hello { token: meeting.token, rank, world, host: host.to_owned() });
+                let [host, node] = [seat.host, seat.node].map(str::to_owned);
+                line.say(&Up::Hello { token: meeting.token, rank, world, host, node });
                 let (sender, receiver) = mpsc::channel();
                 std::thread::spawn(move || {
                     for line in BufReader::new(reader).lines() {

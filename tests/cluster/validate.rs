@@ -42,6 +42,7 @@ fn everything_passes_on(cluster: Cluster) {
         "PASS throttle",
         "PASS walltime",
         "PASS ranks",
+        "PASS ranks-one",
         mpi,
         "PASS status",
         "PASS recovery-worker",

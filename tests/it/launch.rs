@@ -12,10 +12,12 @@ fn job(nodefile: &str) -> World {
     world.write("aux/9[3].s", nodefile);
     world.set("PBS_NODEFILE", &world.text_path("aux/9[3].s"));
     world.set("PBS_JOBID", "9[3].s");
+    fs::create_dir(world.path("job")).unwrap();
+    world.set("TMPDIR", &world.text_path("job"));
     world.set("PBS_ARRAY_INDEX", "3");
     world.set("PBS_CONF_FILE", "/nowhere/pbs.conf");
     // The tools that the scripts below are made of, and nothing else of this machine.
-    for tool in ["sh", "sort", "uniq", "env", "cat"] {
+    for tool in ["sh", "sort", "uniq", "env", "cat", "cut"] {
         std::os::unix::fs::symlink(format!("/usr/bin/{tool}"), world.path("bin").join(tool))
             .unwrap();
     }
@@ -58,7 +60,7 @@ fn the_command_line_is_that_of_the_mpi_at_hand() {
     let with_agent = |option: &str, name: &str| {
         let family = if name == "ssh" { "prte" } else { "orte" };
         format!(
-            "{OPEN_MPI} --hostfile '$WORLD/aux/9[3].s' {option} plm_{name}_agent 'HPCSWEEP tm-agent' \
+            "{OPEN_MPI} --hostfile '$WORLD/job/hpcsweep-hosts-9[3].s' {option} plm_{name}_agent 'HPCSWEEP tm-agent' \
              {option} plm_{name}_no_tree_spawn 1 {option} {family}_leave_session_attached 1 \
              {option} plm_{name}_num_concurrent 2 {CARRIED}"
         )
@@ -151,7 +153,7 @@ while :; do
     esac
 done
 worst=0
-for host in $(sort -u "$hostfile"); do
+for host in $(cut -d' ' -f1 "$hostfile" | sort -u); do
     $agent "$host" "AGENT_SAID='two words'; export AGENT_SAID;" "$@" || worst=$?
 done
 exit $worst

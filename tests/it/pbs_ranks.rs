@@ -56,6 +56,38 @@ fn ranks_that_do_not_divide_are_spread_over_the_hosts() {
 }
 
 #[test]
+fn one_rank_a_host_runs_on_each() {
+    let pbs = pbs();
+    let code = "echo $RANK of $WORLD_SIZE, $LOCAL_RANK on $PBS_NODENUM >>$EVENTS";
+    let rest = "[resources]\nnodes = 2\nranks_per_node = 1\n";
+    pbs.submit(&shell(code, rest), &[]).ok();
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done"]);
+    assert_eq!(events(&pbs), ["0 of 2, 0 on 0", "1 of 2, 0 on 1"]);
+}
+
+#[test]
+fn ranks_that_are_not_where_they_were_granted_do_not_begin() {
+    let pbs = pbs();
+    // A site's launcher that looks at the first host alone.
+    let launcher = "[\"mpirun\", \"-n\", \"2\", \"--bind-to\", \"none\", \"--oversubscribe\"]";
+    pbs.site(&format!("[scheduler]\nlauncher = {launcher}\n"));
+    let code = "echo begun >>$EVENTS";
+    let rest = "[resources]\nnodes = 2\nranks_per_node = 1\n";
+    pbs.submit(&shell(code, rest), &[]).ok();
+    pbs.wait_idle();
+    let host = pbs.world.call("uname", &["-n"]).out;
+    let host = host.trim().split('.').next().unwrap();
+    let expected = format!(
+        "failed: the launcher has not put the ranks where they were granted: 2 ranks on {host}; the trial asks for \
+         2 nodes with 1 rank each; hint: give the launcher the hosts of the job, each with its number of places; \
+         `scheduler.launcher` in the site profile names it, and on PBS `hpcsweep launch` does so by itself"
+    );
+    assert_eq!(pbs.standings(), [expected]);
+    assert!(!pbs.world.exists("events"));
+}
+
+#[test]
 fn links_of_a_fused_chain_meet_each_for_itself() {
     let pbs = pbs();
     let rest = "[schedule]\nchains = \"fused\"\n[defaults]\ntask_id = 1\n[grid]\na = [0, 1]\n";

@@ -66,6 +66,7 @@ fn typed(flavour: Flavour, nodefile: &str, vars: &[(&str, &str)], own: &str) -> 
     let request = Request {
         nodefile: "/aux/9.s",
         hosts: &hosts(nodefile),
+        hostfile: "/tmp/hosts",
         ranks: 4,
         own,
         vars: &vars,
@@ -106,14 +107,14 @@ fn other_hosts_are_reached_in_the_launchers_own_way() {
     let open = |major, tm| Flavour::OpenMpi { major, tm };
     check(
         open(4, false),
-        "agent: OMPI_MCA_orte_allowed_exit_without_sync=1 /m/mpiexec -n 4 --bind-to none --hostfile /aux/9.s \
+        "agent: OMPI_MCA_orte_allowed_exit_without_sync=1 /m/mpiexec -n 4 --bind-to none --hostfile /tmp/hosts \
          --mca plm_rsh_agent '/opt/hs/hpcsweep tm-agent' --mca plm_rsh_no_tree_spawn 1 \
          --mca orte_leave_session_attached 1 --mca plm_rsh_num_concurrent 2 \
          -x PBS_JOBID -x PBS_ARRAY_INDEX prog 'a b'",
     );
     check(
         open(5, false),
-        "agent: OMPI_MCA_orte_allowed_exit_without_sync=1 /m/mpiexec -n 4 --bind-to none --hostfile /aux/9.s \
+        "agent: OMPI_MCA_orte_allowed_exit_without_sync=1 /m/mpiexec -n 4 --bind-to none --hostfile /tmp/hosts \
          --prtemca plm_ssh_agent '/opt/hs/hpcsweep tm-agent' --prtemca plm_ssh_no_tree_spawn 1 \
          --prtemca prte_leave_session_attached 1 --prtemca plm_ssh_num_concurrent 2 \
          -x PBS_JOBID -x PBS_ARRAY_INDEX prog 'a b'",
@@ -138,6 +139,29 @@ fn other_hosts_are_reached_in_the_launchers_own_way() {
 }
 
 #[test]
+fn open_mpi_is_told_how_many_places_each_host_has() {
+    let vars = Vars::new();
+    let of = |flavour, nodefile: &str| {
+        let program = "/m/mpiexec".to_owned();
+        let launcher = Launcher { program, flavour, version: String::new() };
+        let hosts = hosts(nodefile);
+        let ranks = hosts.iter().map(|(_, n)| n).sum();
+        let (nodefile, hostfile, own, command) = ("/aux/9.s", "/tmp/hosts", OWN, &[][..]);
+        let request =
+            Request { nodefile, hosts: &hosts, hostfile, ranks, own, vars: &vars, command };
+        launcher.line(&request).unwrap().hostfile
+    };
+    for major in [4, 5] {
+        let without_tm = Flavour::OpenMpi { major, tm: false };
+        assert_eq!(of(without_tm, "a\nb\n").as_deref(), Some("a slots=1\nb slots=1\n"));
+        assert_eq!(of(without_tm, "a\na\nb\n").as_deref(), Some("a slots=2\nb slots=1\n"));
+        assert_eq!(of(without_tm, ONE_HOST), None);
+        assert_eq!(of(Flavour::OpenMpi { major, tm: true }, "a\nb\n"), None);
+    }
+    assert_eq!(of(Flavour::Hydra, "a\nb\n"), None);
+}
+
+#[test]
 fn what_a_person_has_chosen_stays() {
     let check = |flavour, vars: &[(&str, &str)], expected: &str| {
         assert_eq!(typed(flavour, TWO_HOSTS, vars, OWN), expected);
@@ -149,7 +173,7 @@ fn what_a_person_has_chosen_stays() {
             ("OMPI_MCA_hwloc_base_binding_policy", "core"),
             ("OMPI_MCA_orte_allowed_exit_without_sync", "0"),
         ],
-        "/m/mpiexec -n 4 --hostfile /aux/9.s prog 'a b'",
+        "/m/mpiexec -n 4 --hostfile /tmp/hosts prog 'a b'",
     );
     check(Flavour::Hydra, &[("HYDRA_LAUNCHER", "ssh")], "/m/mpiexec -n 4 prog 'a b'");
     let intel = [("I_MPI_HYDRA_BOOTSTRAP", "pbsdsh"), ("I_MPI_PIN_DOMAIN", "omp")];

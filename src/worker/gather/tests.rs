@@ -22,15 +22,20 @@ fn connect(meeting: &Meeting) -> TcpStream {
     TcpStream::connect(("127.0.0.1", meeting.port)).unwrap()
 }
 
+const SEAT: Seat<'_> = Seat { host: "a", node: "a/" };
+
 fn hello(token: &str, rank: u32, world: u32, host: &str) -> Vec<u8> {
-    let hello = Up::Hello { token: token.to_owned(), rank, world, host: host.to_owned() };
+    let [token, host] = [token, host].map(str::to_owned);
+    let node = format!("{host}/");
+    let hello = Up::Hello { token, rank, world, host, node };
     let mut bytes = serde_json::to_vec(&hello).unwrap();
     bytes.push(b'\n');
     bytes
 }
 
 fn join(dir: &Path, rank: u32) -> (Line, Receiver<Down>) {
-    peers::join(dir, NAME, rank, 3, "b", Duration::from_secs(60), || false).unwrap()
+    let seat = Seat { host: "b", node: "b/" };
+    peers::join(dir, NAME, rank, 3, seat, Duration::from_secs(60), || false).unwrap()
 }
 
 /// What rank 0 of three gets while `others` does what it likes beside it.
@@ -38,7 +43,7 @@ fn gather(patience: Duration, others: impl FnOnce(&Path) + Send) -> Result<Crew>
     let tmp = tempfile::tempdir().unwrap();
     let dir = tmp.path().join("meet");
     std::thread::scope(|scope| {
-        let rank0 = scope.spawn(|| Crew::gather(&dir, NAME, 3, "a", patience, || false));
+        let rank0 = scope.spawn(|| Crew::gather(&dir, NAME, 3, SEAT, patience, || false));
         others(&dir);
         rank0.join().unwrap()
     })
@@ -137,7 +142,7 @@ fn the_missing_ranks_are_named_with_what_was_turned_away() {
     // Rank 0 is asked to stop once the strangers have been turned away: no clock decides.
     let stop = || turned_away.load(Ordering::SeqCst);
     let fault = std::thread::scope(|scope| {
-        let rank0 = scope.spawn(|| Crew::gather(&dir, NAME, 3, "a", LONG, stop));
+        let rank0 = scope.spawn(|| Crew::gather(&dir, NAME, 3, SEAT, LONG, stop));
         let meeting = meeting(&dir);
         for said in [&b"GET / HTTP/1.1\n"[..], &hello("guess", 2, 3, "evil"), &[b'x'; 5000]] {
             let mut stream = connect(&meeting);
