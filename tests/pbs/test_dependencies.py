@@ -154,3 +154,63 @@ class Dependencies(Case):
         self.pbs.write("again.sh", "cd $PBS_O_WORKDIR; qsub -W depend=afterany:$PBS_JOBID -N next -- /bin/true >id\n")
         self.pbs.qsub("again.sh")
         self.assertEqual(self.pbs.ended("1.pbshead")["Exit_status"], 0)
+
+    def test_qalter_takes_away_what_a_job_waits_for(self) -> None:
+        first = self.pbs.shell("true", "-h")
+        second = self.pbs.shell("true", "-W", f"depend=afterany:{first}")
+        third = self.pbs.shell("true", "-W", f"depend=afterany:{second}")
+        ran = self.pbs.call("qalter", "-W", f"depend=beforeany:{third}@pbshead", second)
+        self.assertEqual((ran.code, ran.err), (0, ""))
+        self.assertEqual([self.pbs.ended(job)["Exit_status"] for job in (second, third)], [0, 0])
+        self.assertEqual(self.pbs.record(first)["job_state"], "H")
+        self.assertNotIn("depend", self.pbs.record(first))
+
+    def test_and_with_it_what_waits_for_the_job(self) -> None:
+        first = self.pbs.shell("true", "-h")
+        second = self.pbs.shell("true", "-W", f"depend=afterany:{first}")
+        third = self.pbs.shell("true", "-W", f"depend=afterany:{second}")
+        self.pbs.call("qhold", second)
+        # All dependencies are replaced, those of others too.
+        self.pbs.call("qalter", "-W", "depend=", second)
+        self.pbs.ended(third)
+        self.assertEqual(self.pbs.record(second)["Hold_Types"], "u")
+
+    def test_what_registers_between_release_and_history_waits_for_ever(self) -> None:
+        self.pbs.config(ends_late=0.5)
+        for options in ((), ("-J", "0-1")):
+            first = self.gate("true", *options)
+            early = self.waiting(first, "afterany")["afterany"]
+            self.go()
+            self.pbs.in_state(early, "E")
+            late = self.waiting(first, "afterany")["afterany"]
+            self.pbs.ended(first)
+            record = self.pbs.record(late)
+            self.assertEqual((record["job_state"], record["depend"]), ("H", f"afterany:{first}@pbshead"))
+            self.pbs.call("qalter", "-W", "depend=", late)
+            self.assertEqual(self.pbs.ended(late)["Exit_status"], 0)
+            self.pbs.call("rm", "go")
+
+    def test_a_history_of_seconds_forgets(self) -> None:
+        self.pbs.config(history_duration=0.2)
+        job = self.pbs.shell("true")
+        self.pbs.shell("true", "-h")
+        while self.pbs.call("qstat", "-x", job).code == 0:
+            pass
+        waiting = self.pbs.shell("true", "-W", f"depend=afterany:{job}")
+        # Deleted, and soon forgotten too.
+        self.assertIn(self.pbs.call("qstat", waiting).code, (35, 153))
+
+    def test_behind_a_routing_queue_dependents_take_the_places_of_their_heads(self) -> None:
+        queues = {"route": {"route_destinations": ["small"]}, "small": {"max_queued": 2}}
+        self.pbs.config(queues=queues, routes_dependents=True)
+        first = self.gate("true")
+        held = [self.pbs.shell("true", "-h") for _ in range(2)]
+        waiting = [self.waiting(job, "afterany")["afterany"] for job in held]
+        for job in held:
+            self.pbs.call("qrls", job)
+        self.go()
+        self.pbs.ended(first)
+        for job in waiting:
+            self.pbs.in_state(job, "H")
+        queues_of = [self.pbs.record(job)["queue"] for job in held + waiting]
+        self.assertEqual(queues_of, ["route", "route", "small", "small"])

@@ -50,6 +50,13 @@ class Config:
     resources: List[str] = field(default_factory=lambda: ["ngpus"])
     # None: the attribute is not set, which means false as well.
     history: Optional[bool] = True
+    # Seconds for which the history holds a job; None: two weeks.
+    history_duration: Optional[float] = None
+    # Seconds between the release of what waits for a job and its state F, as an epilogue takes them: what registers in
+    # between is never released.
+    ends_late: float = 0.0
+    # A routing queue knows no dependencies: it hands on whatever fits, the newest first, and only then do jobs wait.
+    routes_dependents: bool = False
     max_array_size: Optional[int] = 10000
     max_queued: Optional[int] = None
     version: str = "23.06.06"

@@ -102,6 +102,24 @@ class Dependencies:
             job.dependents.append(("runone", other.id))
         return any(other.stime is not None for other in group)
 
+    def alter(self, job: Job, given: List[Dependency]) -> None:
+        """Puts other dependencies in the place of all that a job has: also of those of others on it, which end here."""
+        before = {target for one in given if one.kind in BEFORE for target in one.ids}
+        for one in job.waits:
+            for target_id in one.ids:
+                target = self._find(target_id)
+                if target is not None:
+                    target.dependents = [(kind, waits) for kind, waits in target.dependents if waits != job.id]
+        for kind, target_id in job.dependents:
+            target = self._find(target_id)
+            if target is not None and target_id not in before:
+                self._fulfil(target, HIDDEN[kind], job)
+        job.dependents = [(kind, target) for kind, target in job.dependents if target in before]
+        job.waits = [one for one in given if one.kind in AFTER]
+        job.release("s")
+        if any([self._after(job, one) for one in list(job.waits)]):
+            job.hold("s")
+
     def _refuse(self, job: Job) -> None:
         job.holds["s"] = None
         self._delete(job)

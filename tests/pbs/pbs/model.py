@@ -125,6 +125,8 @@ class Job:
         self.stageout: Optional[int] = None
         self.is_deleted = False
         self.is_requeued = False
+        # What waited for it is released, and it is not history yet.
+        self.is_ending = False
         # Removed by a dependency: nothing that waits for it ever runs.
         self.is_dependency_deleted = False
         self.waits: List[Dependency] = list(submission.dependencies)

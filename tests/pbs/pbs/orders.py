@@ -1,12 +1,13 @@
-"""What is done to jobs that are there: qdel, qhold, qrls, qrerun, qsig."""
+"""What is done to jobs that are there: qdel, qhold, qrls, qalter, qrerun, qsig."""
 
 import getopt
 import signal
 from typing import Callable, Dict, List, Optional, Tuple
 
-from . import ids
+from . import arguments, ids
 from .errors import (
     BAD_STATE,
+    BAD_VALUE,
     FINISHED,
     INVALID_REQUEST,
     NOT_RERUNABLE,
@@ -27,6 +28,7 @@ FORMS = {
     "qhold": ("h:", "usage: qhold [-h hold_list] job_identifier...\n       qhold --version\n"),
     "qrls": ("h:", "usage: qrls [-h hold_list] [-t taskid] job_identifier...\n       qrls --version\n"),
     "qrerun": ("W:", "usage: qrerun [-W force] job_identifier...\n       qrerun --version\n"),
+    "qalter": ("W:", "usage: qalter [-W dependency_list] job_identifier...\n       qalter --version\n"),
     "qsig": ("s:", "usage: qsig [-s signal] job_identifier...\n       qsig --version\n"),
 }
 
@@ -76,6 +78,17 @@ def _release(server: Server, name: str, options: Dict[str, str]) -> None:
     server.soon()
 
 
+def _alter(server: Server, name: str, options: Dict[str, str]) -> None:
+    job, elements = find(server, name)
+    _not_finished(job, "Job has finished")
+    if elements is not None:
+        raise _refusal(INVALID_REQUEST, name)
+    key, _, value = options.get("-W", "").partition("=")
+    if key != "depend":
+        raise Refusal(BAD_VALUE, "illegal -W value")
+    server.alter(job, arguments.dependencies(value) if value else [])
+
+
 def _signal(server: Server, name: str, options: Dict[str, str]) -> None:
     job, elements = find(server, name)
     _not_finished(job, "Job has finished")
@@ -110,7 +123,7 @@ def _rerun(server: Server, name: str, options: Dict[str, str], environment: Dict
     return running
 
 
-ORDERS = {"qdel": _delete, "qhold": _hold, "qrls": _release, "qsig": _signal}
+ORDERS = {"qdel": _delete, "qhold": _hold, "qrls": _release, "qalter": _alter, "qsig": _signal}
 
 
 def order(server: Server, request: Request, reply: Reply) -> None:

@@ -1,9 +1,10 @@
 """The server: all jobs, what becomes of them, and the scheduler that starts them."""
 
 import time
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List, Optional, Tuple
 
 from . import ids, model
+from .arguments import Dependency
 from .config import Config, Queue, Source
 from .dependencies import Dependencies, refuse_comment
 from .errors import (
@@ -112,11 +113,20 @@ class Server:
         self.jobs[job.sequence] = job
         if "h" in job.submission.options:
             job.hold("u")
-        self.dependencies.enter(job)
+        if not self._waits_later(job):
+            self.dependencies.enter(job)
         if not self._route(job):
             # Accepted, and gone at once: nothing is left to be asked for.
             self.jobs.pop(job.sequence, None)
         self.soon()
+
+    def _is_routing(self, name: str) -> bool:
+        queue = self.config.queues.get(name)
+        return queue is not None and bool(queue.route_destinations)
+
+    def _waits_later(self, job: Job) -> bool:
+        """Whether its dependencies are registered when it comes to a queue that runs jobs."""
+        return self.config.routes_dependents and self._is_routing(job.queue)
 
     def _route(self, job: Job) -> bool:
         """Passes a job of a routing queue on; false where no destination will ever take it."""
@@ -129,7 +139,10 @@ class Server:
             if target is None or self._is_too_large(job.array, target) or self._exceeds(job.request, target):
                 continue
             if target.enabled and not self._is_over_limit(job.owner.user, len(job.elements), target):
+                waited = self._waits_later(job)
                 job.queue = name
+                if waited:
+                    self.dependencies.enter(job)
                 return True
             waits = True
         return waits
@@ -153,11 +166,16 @@ class Server:
             self.soon()
             return
         waiting = [job for job in self.jobs.values() if job.queued and job.state in (QUEUED, BEGUN) and not job.holds]
-        for job in sorted(waiting, key=lambda one: (-int(one.submission.options.get("p", "0")), one.sequence)):
+        for job in sorted(waiting, key=self._turn):
             if not job.is_finished and not job.holds:
                 self._start_some(job)
         if waiting:
             self.soon()
+
+    def _turn(self, job: Job) -> Tuple[int, int]:
+        """Whose turn it is: by priority, then in the order of submission, in a routing queue perhaps the other way round."""
+        newest_first = self._waits_later(job)
+        return -int(job.submission.options.get("p", "0")), -job.sequence if newest_first else job.sequence
 
     def _start_some(self, job: Job) -> None:
         queue = self.config.queues.get(job.queue)
@@ -295,7 +313,7 @@ class Server:
 
     def settle_array(self, job: Job) -> None:
         """Ends an array of which nothing is left to run."""
-        if job.is_finished or job.queued or job.in_state(RUNNING):
+        if job.is_finished or job.is_ending or job.queued or job.in_state(RUNNING):
             return
         substate = model.SUB_FINISHED
         if job.is_deleted:
@@ -309,10 +327,35 @@ class Server:
         self._finish(job, substate, model.ENDS[substate])
 
     def _finish(self, job: Job, substate: int, ends: str = "") -> None:
+        if self.config.ends_late > 0 and job.stime is not None:
+            # What waits is released now; what registers from here on is not.
+            job.is_ending = True
+            if job.array is None:
+                job.state = job.only.state = model.EXITING
+            self.dependencies.ended(job)
+            self.loop.after(self.config.ends_late, lambda: self._forget(job, substate, ends))
+            self.soon()
+            return
         job.finish(substate, ends)
         self.dependencies.ended(job)
+        self._forget(job, substate, ends)
+
+    def _forget(self, job: Job, substate: int, ends: str) -> None:
+        """Makes history of what has ended, for as long as there is one."""
+        if not job.is_finished:
+            job.finish(substate, ends)
         if not self.config.history:
             self.jobs.pop(job.sequence, None)
+        elif self.config.history_duration is not None:
+            self.loop.after(self.config.history_duration, lambda: self._drop(job))
+        self.soon()
+
+    def _drop(self, job: Job) -> None:
+        self.jobs.pop(job.sequence, None)
+
+    def alter(self, job: Job, dependencies: List[Dependency]) -> None:
+        """qalter of what a job waits for, and of what waits for it."""
+        self.dependencies.alter(job, dependencies)
         self.soon()
 
     def delete_by_dependency(self, job: Job) -> None:
@@ -322,6 +365,8 @@ class Server:
 
     def delete(self, job: Job, at_once: bool) -> None:
         """qdel of a whole job."""
+        if job.is_ending:
+            return
         job.is_deleted = True
         if job.array is None and job.state != RUNNING:
             job.comment = ""

@@ -1,5 +1,6 @@
 """What the server tells of jobs, queues and itself: attributes in PBS's order, not yet in any form."""
 
+import math
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -273,6 +274,10 @@ def of_server(server: Server) -> Attributes:
         ("pbs_version", config.version),
         ("eligible_time_enable", "False"),
         ("job_history_enable", None if config.history is None else str(config.history)),
+        (
+            "job_history_duration",
+            None if config.history_duration is None else clock(math.ceil(config.history_duration)),
+        ),
         ("max_concurrent_provision", 5),
         ("clear_topjob_estimates_enable", "False"),
         ("max_job_sequence_id", 9999999),
