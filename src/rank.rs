@@ -204,6 +204,9 @@ fn from_rows(
         checks::environment(vars, hostname, &mut rank);
         return Ok(rank);
     };
+    if row.launcher == Launcher::OpenMpi {
+        checks::local_size_of_prrte(vars, pbs_nodefile, &mut row);
+    }
     row.check()?;
     let mut others = Vec::new();
     for other in rows {

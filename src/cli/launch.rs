@@ -84,6 +84,12 @@ fn line(args: &Args, hostfile: &str, vars: &Vars) -> Result<Line> {
 
 pub(super) fn agent(args: &AgentArgs, context: &Context) -> Result<u8> {
     let vars = &context.vars;
+    // PBS signals every process of a job. A launcher's daemon that heard SIGTERM would end its ranks at once, and
+    // one whose way to another host was ended would give up that host: only the workers are to hear it.
+    process::block(Signal::SIGTERM);
+    if let Some((launch::HERE, program)) = args.words.split_first().map(|(a, b)| (a.as_str(), b)) {
+        return Err(process::become_program(program, &[]).into());
+    }
     let (host, command) = launch::agent_request(&args.words)?;
     let nodefile = vars.get("PBS_NODEFILE").and_then(|path| disk::read(Path::new(path)).ok());
     let host = launch::host_in(&nodefile.unwrap_or_default(), &host);
@@ -91,6 +97,8 @@ pub(super) fn agent(args: &AgentArgs, context: &Context) -> Result<u8> {
     // the login shell, as far as that has a language of its own.
     let shell = vars::login_shell().filter(|shell| shell.ends_with("csh"));
     let mut argv = vec![find::tmrsh(vars)?.to_string_lossy().into_owned(), host];
-    argv.extend(launch::on_other_host(vars, shell.as_deref().unwrap_or("/bin/sh"), command));
+    let own = disk::own_executable()?.to_string_lossy().into_owned();
+    let shell = shell.as_deref().unwrap_or("/bin/sh");
+    argv.extend(launch::on_other_host(vars, &own, shell, command));
     Err(process::become_program(&argv, &[]).into())
 }

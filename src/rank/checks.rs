@@ -55,6 +55,35 @@ pub(super) fn torch_beside_step(vars: &Vars, found: &mut Vec<Row>) -> Result<(),
         ))
 }
 
+/// PMIx 5 tells the ranks of every node how many ranks the last node has, which is another number where ranks do
+/// not divide by nodes (Open MPI 5.0.7, PRRTE 3.0.6). In a job of PBS whose node file has a line for each rank, the
+/// lines of this host are the number; elsewhere a number that cannot be is none.
+pub(super) fn local_size_of_prrte(vars: &Vars, pbs_nodefile: Option<&str>, row: &mut Row) {
+    if text(vars, "PRTE_LAUNCHED").is_none() {
+        return;
+    }
+    let own = pbs_nodefile.and_then(|nodefile| places_here(vars, nodefile, row.world_size?));
+    let (rank, told) = (row.local_rank, row.local_size);
+    row.local_size = own.or(told).filter(|&size| rank.is_none_or(|rank| rank < size));
+}
+
+/// The lines of a node file that are this host's, if there is one for each rank.
+fn places_here(vars: &Vars, nodefile: &str, world: u32) -> Option<u32> {
+    let lines: Vec<&str> = nodefile.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+    if lines.len() != world as usize {
+        return None;
+    }
+    let mut hosts: Vec<&str> = Vec::new();
+    for line in &lines {
+        if !hosts.contains(line) {
+            hosts.push(line);
+        }
+    }
+    let number: usize = text(vars, "PBS_NODENUM")?.parse().ok()?;
+    let own = hosts.get(number)?;
+    u32::try_from(lines.iter().filter(|line| *line == own).count()).ok()
+}
+
 /// Warns of rows that contradict the believed one, unless that is how things are.
 pub(super) fn disagreements(row: &Row, others: &[(Row, bool)], warnings: &mut Vec<Warning>) {
     for (other, agrees) in others {

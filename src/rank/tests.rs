@@ -168,6 +168,27 @@ fn row_2_open_mpi() {
     );
 }
 
+/// Captured: mpirun of Open MPI 5.0.7, three ranks on two hosts of two and one places. All are told the last host's size.
+#[test]
+fn the_local_size_that_open_mpi_5_tells_is_that_of_the_last_node() {
+    let of = |rank: u32, local: u32| {
+        format!(
+            "PRTE_LAUNCHED=1 OMPI_COMM_WORLD_RANK={rank} OMPI_COMM_WORLD_SIZE=3 \
+             OMPI_COMM_WORLD_LOCAL_RANK={local} OMPI_COMM_WORLD_LOCAL_SIZE=1 PMIX_RANK={rank}"
+        )
+    };
+    let in_pbs = |rank: u32, local: u32, node: u32, nodefile: &str| {
+        let job = format!("PBS_JOBID=9.s PBS_NODENUM={node}");
+        numbers(&derive_in_pbs(&vars(&both(&of(rank, local), &job)), "n2", nodefile).unwrap())
+    };
+    let told = [(0, 0, 0), (1, 1, 0), (2, 0, 1)].map(|(r, l, n)| in_pbs(r, l, n, "a\na\nb\n"));
+    assert_eq!(told, ["0/3 0/2 -/-", "1/3 1/2 -/-", "2/3 0/1 -/-"]);
+    // A node file for another number of ranks, or none: what cannot be is not believed, and is no fault.
+    assert_eq!(in_pbs(1, 1, 0, "a\nb\n"), "1/3 1/- -/-");
+    clean(&of(1, 1), Launcher::OpenMpi, "1/3 1/- -/-");
+    assert!(derive(&vars(&of(1, 1).replace("PRTE_LAUNCHED=1", "")), "n2").is_err());
+}
+
 #[test]
 fn row_3_jsrun() {
     let jsrun = "LSB_JOBID=812 LSB_DJOB_NUMPROC=85 JSM_NAMESPACE_RANK=7 JSM_NAMESPACE_SIZE=12 \

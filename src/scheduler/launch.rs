@@ -19,6 +19,9 @@ use crate::words::{count, sh_quote};
 /// The verb of this program that an MPI calls in place of ssh.
 pub const AGENT: &str = "tm-agent";
 
+/// The word by which the agent becomes a program on the host that it was sent to.
+pub const HERE: &str = "--here";
+
 /// Whose launcher it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flavour {
@@ -233,9 +236,12 @@ const OPEN_MPI_BINDING: [&str; 3] = [
 
 fn open_mpi(line: &mut Line, request: &Request<'_>, major: u32, tm: bool) -> Result<(), Fault> {
     // A worker whose MPI program died at MPI_Init or later has its own way to end the others.
-    const LEFT_TO_WORKERS: &str = "OMPI_MCA_orte_allowed_exit_without_sync";
-    if !request.is_chosen(&[LEFT_TO_WORKERS]) {
-        line.env.push((LEFT_TO_WORKERS, "1".to_owned()));
+    let left_to_workers = match major {
+        5.. => "PRTE_MCA_prte_allowed_exit_without_sync",
+        _ => "OMPI_MCA_orte_allowed_exit_without_sync",
+    };
+    if !request.is_chosen(&[left_to_workers]) {
+        line.env.push((left_to_workers, "1".to_owned()));
     }
     if !request.is_chosen(&OPEN_MPI_BINDING) {
         line.add(&["--bind-to", "none"]);
@@ -270,8 +276,11 @@ fn open_mpi_agent(line: &mut Line, request: &Request<'_>, major: u32) -> Result<
     line.add(&[option, &format!("plm_{name}_no_tree_spawn"), "1"]);
     // A daemon that goes into the background is killed now and then: PBS ends what is left of a task when its
     // first process ends, perhaps before the daemon has a session of its own. So agents stay, all of them.
-    let family = if major >= 5 { "prte" } else { "orte" };
-    line.add(&[option, &format!("{family}_leave_session_attached"), "1"]);
+    if major >= 5 {
+        line.add(&["--leave-session-attached"]);
+    } else {
+        line.add(&[option, "orte_leave_session_attached", "1"]);
+    }
     let hosts = request.hosts.len().to_string();
     line.add(&[option, &format!("plm_{name}_num_concurrent"), &hosts]);
     line.by_agent = true;
@@ -347,13 +356,15 @@ pub fn agent_request(words: &[String]) -> Result<(String, String), Fault> {
 }
 
 /// What PBS is to run on another host for a shell command. Processes there begin with the environment of
-/// the submission and a bare `PATH`: an MPI out of a module would not find its own libraries.
-pub fn on_other_host(vars: &Vars, shell: &str, command: String) -> Vec<String> {
+/// the submission and a bare `PATH`: an MPI out of a module would not find its own libraries. `own`, the
+/// path of this program, becomes the shell there, by [`HERE`].
+pub fn on_other_host(vars: &Vars, own: &str, shell: &str, command: String) -> Vec<String> {
     let mut argv = vec!["/usr/bin/env".to_owned()];
     for name in ["PATH", "LD_LIBRARY_PATH"] {
         argv.extend(vars.get(name).map(|value| format!("{name}={value}")));
     }
-    argv.extend([shell.to_owned(), "-c".to_owned(), command]);
+    argv.extend([own, AGENT, HERE, shell, "-c"].map(str::to_owned));
+    argv.push(command);
     argv
 }
 

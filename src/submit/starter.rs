@@ -18,7 +18,7 @@ use crate::tree::Tree;
 /// Variables for Open MPI 4 and 5: no binding to one core, more ranks than cores, root allowed (in a
 /// container), twenty seconds for a checkpoint before ranks are killed. A failed rank is for the workers,
 /// who end the others and write it down: mpirun would sleep these twenty seconds, twice, and then kill.
-const SETTINGS: [(&str, &str); 9] = [
+const SETTINGS: [(&str, &str); 11] = [
     ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
     ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
     ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
@@ -26,6 +26,8 @@ const SETTINGS: [(&str, &str); 9] = [
     ("OMPI_MCA_odls_base_sigkill_timeout", "20"),
     ("OMPI_MCA_orte_abort_on_non_zero_status", "0"),
     ("OMPI_MCA_orte_allowed_exit_without_sync", "1"),
+    ("PRTE_MCA_state_base_error_non_zero_exit", "0"),
+    ("PRTE_MCA_prte_allowed_exit_without_sync", "1"),
     ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
     ("PRTE_MCA_hwloc_default_binding_policy", "none"),
 ];

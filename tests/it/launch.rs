@@ -54,14 +54,19 @@ fn the_command_line_is_that_of_the_mpi_at_hand() {
         let ran = printed(&world, "4");
         assert_eq!(ran.whole(), format!("{expected}\nexit code 0\n"), "{programs:?}");
     };
-    const OPEN_MPI: &str =
-        "OMPI_MCA_orte_allowed_exit_without_sync=1 $WORLD/bin/mpiexec -n 4 --bind-to none";
+    let open_mpi = |name: &str| {
+        format!("{name}_allowed_exit_without_sync=1 $WORLD/bin/mpiexec -n 4 --bind-to none")
+    };
+    let [orte, prte] = ["OMPI_MCA_orte", "PRTE_MCA_prte"].map(open_mpi);
     const CARRIED: &str = "-x PBS_JOBID -x PBS_ARRAY_INDEX prog 'a b'";
     let with_agent = |option: &str, name: &str| {
-        let family = if name == "ssh" { "prte" } else { "orte" };
+        let (start, attached) = match name {
+            "ssh" => (&prte, "--leave-session-attached"),
+            _ => (&orte, "--mca orte_leave_session_attached 1"),
+        };
         format!(
-            "{OPEN_MPI} --hostfile '$WORLD/job/hpcsweep-hosts-9[3].s' {option} plm_{name}_agent 'HPCSWEEP tm-agent' \
-             {option} plm_{name}_no_tree_spawn 1 {option} {family}_leave_session_attached 1 \
+            "{start} --hostfile '$WORLD/job/hpcsweep-hosts-9[3].s' {option} plm_{name}_agent 'HPCSWEEP tm-agent' \
+             {option} plm_{name}_no_tree_spawn 1 {attached} \
              {option} plm_{name}_num_concurrent 2 {CARRIED}"
         )
     };
@@ -69,12 +74,12 @@ fn the_command_line_is_that_of_the_mpi_at_hand() {
     let with_tm = "mca:plm:tm:version:\"component:4.1.4\"";
     let without = "mca:plm:rsh:version:\"component:4.1.4\"";
     check(&[four, ("ompi_info", without)], &with_agent("--mca", "rsh"));
-    check(&[four, ("ompi_info", with_tm)], &format!("{OPEN_MPI} {CARRIED}"));
+    check(&[four, ("ompi_info", with_tm)], &format!("{orte} {CARRIED}"));
     // Nobody to ask: as if it knew nothing of PBS.
     check(&[four], &with_agent("--mca", "rsh"));
     let five = ("mpiexec", "mpiexec (Open MPI) 5.0.7");
     check(&[five, ("prte_info", without), ("ompi_info", with_tm)], &with_agent("--prtemca", "ssh"));
-    check(&[five, ("prte_info", with_tm)], &format!("{OPEN_MPI} {CARRIED}"));
+    check(&[five, ("prte_info", with_tm)], &format!("{prte} {CARRIED}"));
     check(
         &[("mpirun", "HYDRA build details:\n    Version:  4.0.2")],
         "HYDRA_LAUNCHER_EXTRA_ARGS=tm-agent $WORLD/bin/mpirun -n 4 -bootstrap rsh -bootstrap-exec HPCSWEEP prog 'a b'",
@@ -199,7 +204,7 @@ fn the_agent_names_hosts_as_pbs_does() {
     world.program("pbs_tmrsh", "#!/bin/sh\nprintf '%s\\n' \"$@\"\n");
     let told = |host: &str| {
         format!(
-            "{host}\n/usr/bin/env\nPATH=$WORLD/bin\n/bin/sh\n-c\norted -mca x 'y z' -h\nexit code 0\n"
+            "{host}\n/usr/bin/env\nPATH=$WORLD/bin\n{PROGRAM}\ntm-agent\n--here\n/bin/sh\n-c\norted -mca x 'y z' -h\nexit code 0\n"
         )
     };
     let words = ["orted", "-mca", "x", "'y z'", "-h"];

@@ -87,10 +87,12 @@ fn ranks_of_one_host_need_no_agent() {
     let check = |flavour, expected: &str| {
         assert_eq!(typed(flavour, ONE_HOST, &[], "/with blank/hpcsweep"), expected);
     };
-    for major in [4, 5] {
+    for (major, name) in [(4, "OMPI_MCA_orte"), (5, "PRTE_MCA_prte")] {
         check(
             Flavour::OpenMpi { major, tm: false },
-            "OMPI_MCA_orte_allowed_exit_without_sync=1 /m/mpiexec -n 4 --bind-to none --hostfile /aux/9.s prog 'a b'",
+            &format!(
+                "{name}_allowed_exit_without_sync=1 /m/mpiexec -n 4 --bind-to none --hostfile /aux/9.s prog 'a b'"
+            ),
         );
     }
     check(Flavour::Hydra, "/m/mpiexec -n 4 prog 'a b'");
@@ -114,9 +116,9 @@ fn other_hosts_are_reached_in_the_launchers_own_way() {
     );
     check(
         open(5, false),
-        "agent: OMPI_MCA_orte_allowed_exit_without_sync=1 /m/mpiexec -n 4 --bind-to none --hostfile /tmp/hosts \
+        "agent: PRTE_MCA_prte_allowed_exit_without_sync=1 /m/mpiexec -n 4 --bind-to none --hostfile /tmp/hosts \
          --prtemca plm_ssh_agent '/opt/hs/hpcsweep tm-agent' --prtemca plm_ssh_no_tree_spawn 1 \
-         --prtemca prte_leave_session_attached 1 --prtemca plm_ssh_num_concurrent 2 \
+         --leave-session-attached --prtemca plm_ssh_num_concurrent 2 \
          -x PBS_JOBID -x PBS_ARRAY_INDEX prog 'a b'",
     );
     check(
@@ -240,12 +242,12 @@ fn other_hosts_get_the_jobs_paths() {
     let vars = [("PATH", "/m/bin:/bin"), ("LD_LIBRARY_PATH", "/m/lib"), ("X", "1")];
     let vars: Vars = vars.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
     assert_eq!(
-        on_other_host(&vars, "/bin/sh", "orted -x".to_owned()),
-        ["/usr/bin/env", "PATH=/m/bin:/bin", "LD_LIBRARY_PATH=/m/lib", "/bin/sh", "-c", "orted -x"]
+        on_other_host(&vars, OWN, "/bin/sh", "orted -x".to_owned()).join(" "),
+        "/usr/bin/env PATH=/m/bin:/bin LD_LIBRARY_PATH=/m/lib /opt/hs/hpcsweep tm-agent --here /bin/sh -c orted -x"
     );
     assert_eq!(
-        on_other_host(&Vars::new(), "/bin/tcsh", "x".to_owned()),
-        ["/usr/bin/env", "/bin/tcsh", "-c", "x"]
+        on_other_host(&Vars::new(), OWN, "/bin/tcsh", "x".to_owned()),
+        ["/usr/bin/env", OWN, "tm-agent", "--here", "/bin/tcsh", "-c", "x"]
     );
 }
 
