@@ -98,7 +98,9 @@ pub(super) fn agent(args: &AgentArgs, context: &Context) -> Result<u8> {
     let shell = vars::login_shell().filter(|shell| shell.ends_with("csh"));
     let mut argv = vec![find::tmrsh(vars)?.to_string_lossy().into_owned(), host];
     let own = disk::own_executable()?.to_string_lossy().into_owned();
-    let shell = shell.as_deref().unwrap_or("/bin/sh");
+    // dash lets go what is blocked; bash hands it on to the daemon.
+    let plain = if Path::new("/bin/bash").exists() { "/bin/bash" } else { "/bin/sh" };
+    let shell = shell.as_deref().unwrap_or(plain);
     argv.extend(launch::on_other_host(vars, &own, shell, command));
     Err(process::become_program(&argv, &[]).into())
 }

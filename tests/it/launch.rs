@@ -204,7 +204,7 @@ fn the_agent_names_hosts_as_pbs_does() {
     world.program("pbs_tmrsh", "#!/bin/sh\nprintf '%s\\n' \"$@\"\n");
     let told = |host: &str| {
         format!(
-            "{host}\n/usr/bin/env\nPATH=$WORLD/bin\n{PROGRAM}\ntm-agent\n--here\n/bin/sh\n-c\norted -mca x 'y z' -h\nexit code 0\n"
+            "{host}\n/usr/bin/env\nPATH=$WORLD/bin\n{PROGRAM}\ntm-agent\n--here\n/bin/bash\n-c\norted -mca x 'y z' -h\nexit code 0\n"
         )
     };
     let words = ["orted", "-mca", "x", "'y z'", "-h"];
