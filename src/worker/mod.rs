@@ -13,6 +13,7 @@ pub mod gpu_samples;
 mod granted;
 pub mod hooks;
 pub mod launch;
+mod lifeline;
 pub mod limits;
 pub mod lines;
 pub mod member;

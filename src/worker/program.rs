@@ -15,10 +15,10 @@ use anyhow::Result;
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
-use super::launch;
 use super::prepare::Prepared;
 use super::scratch::Scratch;
 use super::{Job, prepare};
+use super::{launch, lifeline};
 use crate::fault::Fault;
 use crate::host::{Vars, disk, process};
 use crate::plan::{Metrics, TrainTemplate};
@@ -170,6 +170,7 @@ impl Program {
         let keep = socket.as_ref().map(|(_, theirs)| theirs.as_fd());
         let mut program =
             Self { child: prepare::start_program(prepared, piped, log, keep)?, helper: None };
+        lifeline::hold(&program.child, &prepared.env);
         if let Some((helper, _theirs)) = socket {
             let sink = process::Sink::Serve(helper.end);
             let started = process::start(
@@ -183,7 +184,10 @@ impl Program {
                 &[Signal::SIGUSR1],
             );
             match started {
-                Ok(child) => program.helper = Some(child),
+                Ok(child) => {
+                    lifeline::hold(&child, &helper.env);
+                    program.helper = Some(child);
+                }
                 Err(e) => {
                     process::kill_group(&program.child, Signal::SIGKILL);
                     let _ = program.child.wait();

@@ -311,7 +311,9 @@ fn a_killed_trainer_is_started_again_as_often_as_the_plan_says() {
     let ran = started.end(&world);
     ran.ok();
     assert_eq!(ran.err.matches("trial 0 ").count(), 1, "{}", ran.whole());
-    assert!(record(&world, 1).contains("signal 9"), "{}", record(&world, 1));
+    // Of rank 1 it is the reason, of rank 0, which may have the higher number of process, the signal.
+    let said = record(&world, 1);
+    assert!(said.contains("signal 9") || said.contains("\"signal\":9"), "{said}");
     assert_went_on(&world);
     assert!(weights(&world) == calm(2), "the weights differ");
     assert_eq!(world.table(&[])[0]["attempts"], 2);
