@@ -26,6 +26,8 @@ use crate::tree::table::{Head, Row};
 pub struct Prepared {
     /// The argument vector, set-up script included.
     pub argv: Vec<String>,
+    /// Whether it is our own trainer.
+    pub is_trainer: bool,
     /// Its environment.
     pub env: Vars,
     /// Its working folder.
@@ -147,7 +149,8 @@ pub fn prepare_in(
         argv.splice(0..0, [path_text(shell), path_text(script)]);
     }
     let gpus = Sampler::start(job, &env);
-    Ok(Prepared { argv, env, workdir: head.workdir.clone(), devices, scratch, sync, gpus })
+    let (workdir, is_trainer) = (head.workdir.clone(), head.run.train.is_some());
+    Ok(Prepared { argv, is_trainer, env, workdir, devices, scratch, sync, gpus })
 }
 
 /// `trial` and `sweep` of the expressions of a plan.

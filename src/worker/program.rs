@@ -170,7 +170,7 @@ impl Program {
         let keep = socket.as_ref().map(|(_, theirs)| theirs.as_fd());
         let mut program =
             Self { child: prepare::start_program(prepared, piped, log, keep)?, helper: None };
-        lifeline::hold(&program.child, &prepared.env);
+        lifeline::hold(&program.child, &prepared.env, prepared.is_trainer);
         if let Some((helper, _theirs)) = socket {
             let sink = process::Sink::Serve(helper.end);
             let started = process::start(
@@ -185,7 +185,7 @@ impl Program {
             );
             match started {
                 Ok(child) => {
-                    lifeline::hold(&child, &helper.env);
+                    lifeline::hold(&child, &helper.env, true);
                     program.helper = Some(child);
                 }
                 Err(e) => {
