@@ -56,6 +56,7 @@ pub fn examine(site: &Site, vars: &Vars, tree: &Path) -> Vec<Check> {
     if pbs.is_none() || limits.is_some() {
         checks.extend(said);
         checks.extend(programs::srun(&mut calls, limits.as_ref()));
+        checks.extend(limits.as_ref().and_then(programs::fence));
         checks.push(programs::mpirun(&mut calls));
     }
     checks.extend(pbs.unwrap_or_default());

@@ -96,6 +96,26 @@ pub(super) fn srun(calls: &mut Calls, limits: Option<&Limits>) -> Option<Check> 
     })
 }
 
+/// How Slurm's PMIx passes fences on, where its configuration tells: only by its ring no rank leaves one too early.
+pub(super) fn fence(limits: &Limits) -> Option<Check> {
+    let how = limits.pmix_fence.as_deref()?;
+    if how == "ring" {
+        return Some(check("PMIx fences", Verdict::Ok, "PMIxCollFence is ring", ""));
+    }
+    let seen = match how {
+        "(null)" => "PMIxCollFence is not set".to_owned(),
+        other => format!("PMIxCollFence is {other}"),
+    };
+    Some(check(
+        "PMIx fences",
+        Verdict::Note,
+        format!(
+            "{seen}: ranks of MPI programs on several nodes may die in MPI_Init now and then (seen with Slurm 22.05)"
+        ),
+        "job scripts of hpcsweep set SLURM_PMIX_FENCE=ring; so should others, or mpi.conf with PMIxCollFence=ring",
+    ))
+}
+
 /// Which MPI starts programs here.
 pub(super) fn mpirun(calls: &mut Calls) -> Check {
     let argv = ["mpirun", "--version"].map(str::to_owned);

@@ -38,6 +38,8 @@ pub struct JobScript {
     pub links: u64,
     /// Whether the elements are agents and no trials.
     pub pilots: bool,
+    /// Whether a job that the scheduler takes back is to begin again.
+    pub requeue: bool,
     /// Most elements that may run at once.
     pub max_running: Option<u64>,
     /// Where the scheduler puts the job's own output, `%a` standing for the index.
@@ -115,6 +117,7 @@ pub fn names(template: &str) -> &'static [&'static str] {
             "indices",
             "links",
             "pilots",
+            "requeue",
             "max_running",
             "job_log",
             "job_log_of_element",
@@ -165,6 +168,8 @@ pub struct SiteWords {
     pub launcher: Vec<String>,
     /// The most launches of several ranks: the attempts of trials that talk over MPI.
     pub launches: u32,
+    /// Whether trials go on from a checkpoint.
+    pub resumes: bool,
     /// Whether a single rank is started by the launcher too.
     pub single_rank_step: bool,
     /// What a trial that names no walltime asks for where the site caps it.
@@ -193,6 +198,7 @@ impl SiteWords {
             directives: site.scheduler.directives.clone(),
             launcher: site.scheduler.launcher_on(kind, mpi),
             launches: if mpi { run.attempts } else { 1 },
+            resumes: run.train.is_some(),
             single_rank_step: site.scheduler.single_rank_step,
             max_walltime_s: site.caps.max_walltime_s,
             max_running: site.caps.max_running,
@@ -265,6 +271,7 @@ pub fn job_script(
         indices: (!array.single).then_some(indices),
         links: array.links,
         pilots: array.pilot.is_some(),
+        requeue: array.pilot.is_some() || site.resumes,
         max_running,
         job_log,
         job_log_of_element,

@@ -108,6 +108,9 @@ pub struct Limits {
     pub version: Option<String>,
     /// MPI plugin used when none is named.
     pub mpi_default: Option<String>,
+    /// How Slurm's PMIx passes fences on (`PMIxCollFence`): `ring`, `tree`, `mixed`, `(null)` for its default; `None`
+    /// where the configuration has no PMIx.
+    pub pmix_fence: Option<String>,
     /// Whether the server cannot throttle an array (`%N`).
     pub cannot_throttle: bool,
     /// The longest walltime of the queue that the trials go to.

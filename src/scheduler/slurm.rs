@@ -109,7 +109,7 @@ pub fn lines(stdout: &str) -> Vec<Line> {
             let word = fields.next()?;
             let reason = fields.next()?;
             let name = fields.next()?.to_owned();
-            let reason = if reason == "None" { String::new() } else { reason.to_owned() };
+            let reason = versions::reason(reason);
             let element = Element { state: versions::state(word), reason };
             Some(Line { job: id.job.to_string(), part: id.part, element, name })
         })
@@ -174,6 +174,7 @@ pub fn limits(stdout: &str) -> Limits {
             "AccountingStorageType" => limits.accounting = value == "accounting_storage/slurmdbd",
             "SLURM_VERSION" => limits.version = Some(value.to_owned()),
             "MpiDefault" => limits.mpi_default = Some(value.to_owned()),
+            "PMIxCollFence" => limits.pmix_fence = Some(value.to_owned()),
             "SchedulerParameters" => {
                 let tasks =
                     value.split(',').find_map(|p| p.trim().strip_prefix("max_array_tasks="));
@@ -312,6 +313,19 @@ mod tests {
         assert_eq!(limits.max_job_count, Some(10_000));
         assert!(!limits.accounting);
         assert_eq!(limits.version.as_deref(), Some("22.05.8"));
+    }
+
+    /// What a `scontrol show config` of Slurm 24.11 has that one of 22.05 has not.
+    #[test]
+    fn a_configuration_of_slurm_24_11_is_read() {
+        let text = "AccountingStorageType   = (null)\nMaxArraySize            = 1001\n\
+                    MaxBatchRequeue         = 5\nMpiDefault              = pmix\n\
+                    SLURM_VERSION           = 24.11.5\n\nMPI Plugins Configuration:\n\
+                    PMIxCliTmpDirBase       = (null)\nPMIxCollFence           = ring\n";
+        let limits = limits(text);
+        assert!(!limits.accounting);
+        assert_eq!(limits.version.as_deref(), Some("24.11.5"));
+        assert_eq!(limits.pmix_fence.as_deref(), Some("ring"));
     }
 
     #[test]

@@ -62,7 +62,7 @@ fn what_was_submitted_can_be_held_released_and_taken_back() {
         let world = World::new(cluster, "taken-back");
         world.plan(
             "echo $HPCSWEEP_TRIAL >>$HERE/ran; exec sleep 300",
-            "[resources]\nmemory = \"50M\"\ndirectives = [\"--begin=now+2\"]\n[grid]\nx = [0, 1, 2]",
+            "[resources]\nmemory = \"50M\"\ndirectives = [\"--begin=now+1hour\"]\n[grid]\nx = [0, 1, 2]",
         );
         world.submit().ok();
         let job = world.jobs()[0].clone();
@@ -83,6 +83,8 @@ fn what_was_submitted_can_be_held_released_and_taken_back() {
         assert_eq!(one, format!("taken-back: cancelled 1 trial: {job}_1\n"));
         let released = say("release", &["results/taken-back"]);
         assert_eq!(released, format!("taken-back: released 2 trials: {job}\n"));
+        let now = format!("jobid={job}");
+        world.call("/usr/bin/scontrol", &["update", &now, "starttime=now"]);
         world.until("running", || (world.lines("ran").len() == 2).then_some(()));
         let all = say("cancel", &["results/taken-back"]);
         assert_eq!(all, format!("taken-back: cancelled 2 trials: {job}\n"));

@@ -157,6 +157,26 @@ fn pilots_are_agents_on_a_node_each() {
     check(&world, "results/demo", "0001.sh", "pilots.sh");
 }
 
+/// What a trainer has saved is worth going on from; what a program may have saved only its author knows.
+#[test]
+fn trials_that_keep_checkpoints_are_begun_again_by_slurm() {
+    let world = slurm();
+    let directives = |rest: &str| {
+        world.write("plan.toml", &format!("version = 1\nsweep.name = \"s\"\n{rest}"));
+        let ran = world.run(&["plan", "--json", "plan.toml"]);
+        let planned: serde_json::Value = serde_json::from_str(ran.ok()).unwrap();
+        planned["arrays"][0]["directives"].to_string()
+    };
+    let train = "[train]\nmodel = { kind = \"mlp\", hidden = [4], outputs = 10 }\n\
+                 data = { train = \"d.npz\" }\nepochs = 2\nbatch_size = 8\n\
+                 optimizer = { kind = \"sgd\", lr = 0.1 }\n";
+    assert!(directives(train).contains("--requeue"), "{}", directives(train));
+    let command = "[run]\ncommand = [\"true\"]\n";
+    assert!(!directives(command).contains("requeue"));
+    let asked = format!("{command}[resources]\ndirectives = [\"--requeue\"]\n");
+    assert!(directives(&asked).contains("--requeue"));
+}
+
 /// Ranks over MPI cannot begin anew within one launch.
 #[test]
 fn another_attempt_over_mpi_is_another_launch() {

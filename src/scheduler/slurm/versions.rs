@@ -64,6 +64,20 @@ pub fn state(word: &str) -> State {
     }
 }
 
+/// Why an element waits or has ended, in words where Slurm's own need some; empty without a reason.
+pub fn reason(word: &str) -> String {
+    match word {
+        "None" => String::new(),
+        // MaxBatchRequeue: five by default, a setting since 23.02.
+        "JobHoldMaxRequeue" => {
+            "JobHoldMaxRequeue: held, as it was requeued more often than the site allows; \
+             `hpcsweep release` lets it go"
+                .to_owned()
+        }
+        other => other.to_owned(),
+    }
+}
+
 /// Whether scontrol complains of nothing but elements that have ended: it says `71_0-3: Job has already
 /// finished`, and `71_4-11: No error` of those it has done.
 pub fn has_only_ended(stderr: &str) -> bool {
@@ -180,6 +194,12 @@ mod tests {
         }
         assert_eq!(state("CANCELLED by 1001"), State::Ended(End::Cancelled, "CANCELLED".into()));
         assert_eq!(state("HIBERNATING x"), State::Other("HIBERNATING x".into()));
+    }
+
+    #[test]
+    fn a_hold_after_too_many_requeues_says_what_lets_go() {
+        assert_eq!([reason("None"), reason("Resources")], ["", "Resources"]);
+        assert!(reason("JobHoldMaxRequeue").contains("`hpcsweep release`"));
     }
 
     #[test]

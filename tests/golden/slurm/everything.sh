@@ -20,7 +20,7 @@
 #SBATCH --exclusive
 
 # The element finds its trial by its index; what it runs is in the sweep's folder, not here.
-# srun does not take --cpus-per-task from the job by itself (Slurm 22.05 and newer).
+# srun does not take --cpus-per-task from the job by itself (Slurm 22.05 and 23.02).
 export SRUN_CPUS_PER_TASK=3
 # Slurm's PMIx lets ranks leave a fence too early when it goes by its tree: they kill a rank that is still in MPI_Init.
 export SLURM_PMIX_FENCE=${SLURM_PMIX_FENCE:-ring}

@@ -10,7 +10,7 @@
 #SBATCH --cpus-per-task=1
 
 # The element finds its trial by its index; what it runs is in the sweep's folder, not here.
-# srun does not take --cpus-per-task from the job by itself (Slurm 22.05 and newer).
+# srun does not take --cpus-per-task from the job by itself (Slurm 22.05 and 23.02).
 export SRUN_CPUS_PER_TASK=1
 # MPI is wired up once a launch, so another attempt takes another one. A worker asks for it by this file.
 export HPCSWEEP_AGAIN=/shared/ada/results/demo/meet/"$SLURM_JOB_ID".again

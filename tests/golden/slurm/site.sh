@@ -14,7 +14,7 @@
 #SBATCH --export=NONE
 
 # The element finds its trial by its index; what it runs is in the sweep's folder, not here.
-# srun does not take --cpus-per-task from the job by itself (Slurm 22.05 and newer).
+# srun does not take --cpus-per-task from the job by itself (Slurm 22.05 and 23.02).
 export SRUN_CPUS_PER_TASK=1
 mpiexec --bind-to none -x 'A=two words' /opt/hpcsweep/bin/hpcsweep worker --sweep /shared/ada/results/demo --wave 1 --first 0 --count 7 --gate
 code=$?
