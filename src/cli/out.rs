@@ -2,6 +2,7 @@
 //! prints.
 
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::{AsFd, OwnedFd};
 
 use ratatui::DefaultTerminal;
 use ratatui::backend::CrosstermBackend;
@@ -49,6 +50,14 @@ impl Out {
         let mut out = io::stdout().lock();
         out.write_all(bytes)?;
         out.flush()
+    }
+
+    /// Where talk goes, for a program that is started.
+    ///
+    /// # Errors
+    /// When the process has no more descriptors.
+    pub(super) fn talk(&self) -> io::Result<OwnedFd> {
+        io::stderr().as_fd().try_clone_to_owned()
     }
 
     /// A line of talk. Whether anybody listens is nothing to work.

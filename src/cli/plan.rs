@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use serde_json::json;
 
-use super::Context;
 use super::out::aligned;
+use super::{Context, script};
 use crate::collect::text;
 use crate::graph::Mapping;
 use crate::plan::{Mode, OnFailure};
@@ -25,8 +25,11 @@ use crate::words::{count, thousands};
 /// Show what a plan would do: trials, chains, arrays, directives, calls, hours; writes nothing
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The plan
+    /// The plan, or a Python script with a sweep: it is run up to there
     plan: PathBuf,
+    /// Arguments of the script
+    #[arg(last = true)]
+    arguments: Vec<String>,
     /// Write JSON
     #[arg(long)]
     json: bool,
@@ -46,13 +49,13 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let site = context.site()?;
-    let source = Source::read(&args.plan)?;
+    let source = script::preview(&args.plan, &args.arguments, context)?;
     let kind = match (args.slurm, args.pbs) {
         (true, _) => SchedulerKind::Slurm,
         (_, true) => SchedulerKind::Pbs,
         _ => site.scheduler.kind,
     };
-    let pull = source.plan.schedule.mode == Mode::Pull;
+    let pull = source.plan.schedule.mode == Mode::Pull || source.plan.run.function.is_some();
     let pilots = pull.then(pilots::Options::default);
     let templates = args.templates.as_deref();
     show(&source, &site, kind, templates, args.json, args.all, pilots.as_ref(), context)?;
@@ -73,7 +76,9 @@ pub(super) fn show(
 ) -> Result<()> {
     // A plan that runs here is shown as the arrays it would be.
     let kind = if kind == SchedulerKind::Pbs { kind } else { SchedulerKind::Slurm };
-    source.plan.run.refuse_function()?;
+    if source.plan.run.program.is_empty() {
+        source.plan.run.refuse_function()?;
+    }
     submit::check_caps(&source.plan, site, kind)?;
     let own = if kind == SchedulerKind::Pbs { 10_000 } else { 1001 };
     let limits = Limits {

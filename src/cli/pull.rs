@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::host::signal::Signals;
 use crate::host::{access, disk, process};
 use crate::pull::agent::{self, News, Options, Report};
-use crate::pull::solo;
+use crate::pull::{program, solo};
 use crate::render::Templates;
 use crate::site::{SchedulerKind, Site};
 use crate::submit::{Source, deal, grow, pilots};
@@ -32,6 +32,7 @@ pub(super) fn run(what: &str, options: &Options, retry: bool, context: &Context)
         Ok(tree) => tree,
         Err(signal) => return Ok(u8::try_from(128 + signal as i32).unwrap_or(1)),
     };
+    become_program(&tree, options, context)?;
     if Path::new(what).is_file() {
         return Err(again(&tree, options, context)?.into());
     }
@@ -98,6 +99,18 @@ pub(super) fn serve(what: &str, options: &Options, retry: bool, context: &Contex
     };
     sum_up(&report, context);
     Ok(code(&report))
+}
+
+/// Becomes the program that has the function of the sweep's trials, where there is one; otherwise returns.
+///
+/// # Errors
+/// When it cannot be started.
+fn become_program(tree: &Tree, options: &Options, context: &Context) -> Result<()> {
+    if let Some((argv, env)) = program::of(tree, options, &context.vars)? {
+        let vars: Vec<(&str, &str)> = env.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        return Err(process::become_program(&argv, &vars).into());
+    }
+    Ok(())
 }
 
 /// Becomes an agent of a sweep that was laid down: laying it down takes memory that an agent would keep, and
@@ -253,6 +266,11 @@ pub(super) fn submit_here(
     say_dealt(&source.plan.name, &dealt, context);
     sweeps::remember(&dealt.tree, context);
     let slots = Options { slots: options.slots, ..Options::default() };
+    if source.plan.run.function.is_some() {
+        context.out.say(&format!("results: {}", dealt.tree.dir().display()));
+        submit::say_dropped(dealt.dropped, context);
+    }
+    become_program(&dealt.tree, &slots, context)?;
     let report = here(&dealt.tree, &slots, &mut signals, context)?;
     context.out.say(&format!("results: {}", dealt.tree.dir().display()));
     submit::say_dropped(dealt.dropped, context);

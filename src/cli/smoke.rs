@@ -7,11 +7,14 @@ use anyhow::Result;
 use super::Context;
 use crate::collect::{self, text};
 use crate::fault::Fault;
-use crate::host::{clock, disk};
+use crate::host::{Vars, clock, disk, process};
+use crate::pull::{agent, program};
+use crate::render::Templates;
 use crate::site::Site;
-use crate::submit::Source;
 use crate::submit::local::{self, News, Options};
-use crate::tree::Tree;
+use crate::submit::{Source, deal};
+use crate::tree::records::{self, Outcome};
+use crate::tree::{Identity, Tree};
 use crate::words::{count, duration};
 
 /// Runs trial `number` of the plan and shows what came of it. Exit code 1 when it did not end well.
@@ -38,7 +41,10 @@ pub(super) fn run(
     let mut vars = context.vars.clone();
     // Every other HPCSWEEP_ variable of ours is private to workers.
     vars.insert("HPCSWEEP_SMOKE".to_owned(), "1".to_owned());
-    let result = try_it(&source, number, site, &templates, &vars, context);
+    let result = match source.plan.run.function.is_some() {
+        true => try_function(&source, number, site, &templates, &vars, context),
+        false => try_it(&source, number, site, &templates, &vars, context),
+    };
     disk::remove_tree(&dir);
     result
 }
@@ -47,8 +53,8 @@ fn try_it(
     source: &Source,
     number: usize,
     site: &Site,
-    templates: &crate::render::Templates,
-    vars: &crate::host::Vars,
+    templates: &Templates,
+    vars: &Vars,
     context: &Context,
 ) -> Result<u8> {
     let out = &context.out;
@@ -64,16 +70,63 @@ fn try_it(
     })?;
     let (tree, identity) = Tree::open(report.tree.dir())?;
     out.raw(&disk::read_bytes_if_there(&tree.log(0, 1))?);
+    let good = say_metrics(tree, identity, context)?;
+    out.say(&ended);
+    Ok(u8::from(!good))
+}
+
+/// Has the program of the function's sweep call it once.
+fn try_function(
+    source: &Source,
+    number: usize,
+    site: &Site,
+    templates: &Templates,
+    vars: &Vars,
+    context: &Context,
+) -> Result<u8> {
+    let dealt = deal::deal(source, site, templates, &deal::Options::default(), vars, || false)?;
+    let options = agent::Options { slots: Some(1), ..agent::Options::default() };
+    let Some((argv, env)) = program::of(&dealt.tree, &options, vars)? else {
+        source.plan.run.refuse_function()?;
+        return Ok(2);
+    };
+    let code = process::run_aside(&argv, &env, context.out.talk()?)?;
+    let (tree, identity) = Tree::open(dealt.tree.dir())?;
+    let ends: Vec<String> = records::all(&tree)?
+        .values()
+        .filter_map(|record| record.attempts.last())
+        .map(|attempt| {
+            let outcome = attempt.outcome();
+            let word =
+                outcome.map_or("interrupted".to_owned(), |o| format!("{o:?}").to_lowercase());
+            let reason = match attempt.why() {
+                why if why.is_empty() || outcome == Some(Outcome::Done) => String::new(),
+                why => format!(": {why}"),
+            };
+            let took = attempt.end.as_ref().map_or(0.0, |end| end.duration_s);
+            format!("trial {number}: {word} in {}{reason}", duration(took))
+        })
+        .collect();
+    let good = say_metrics(tree, identity, context)?;
+    ends.iter().for_each(|end| context.out.say(end));
+    if ends.is_empty() {
+        context
+            .out
+            .say(&format!("trial {number} was not begun: the program ended with exit code {code}"));
+    }
+    Ok(u8::from(!good || code != 0))
+}
+
+/// Shows the metrics of the tree's trials: whether all of them are done.
+fn say_metrics(tree: Tree, identity: Identity, context: &Context) -> Result<bool> {
     let table = collect::collect(&[(tree, identity)])?;
-    let good = table.rows.iter().all(|row| table.state(row) == "done");
     for row in &table.rows {
         let metrics: Vec<String> = (table.first_metric..table.columns.len())
             .map(|c| format!("{}={}", table.columns[c], text(&row[c])))
             .collect();
         if !metrics.is_empty() {
-            out.say(&format!("metrics: {}", metrics.join(" ")));
+            context.out.say(&format!("metrics: {}", metrics.join(" ")));
         }
     }
-    out.say(&ended);
-    Ok(u8::from(!good))
+    Ok(!table.rows.is_empty() && table.rows.iter().all(|row| table.state(row) == "done"))
 }

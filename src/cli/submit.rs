@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Context, collect, plan, pull, smoke, sweeps};
+use super::{Context, collect, plan, pull, script, smoke, sweeps};
 use crate::fault::Fault;
 use crate::plan::{Mode, Plan};
 use crate::site::{SchedulerKind, Site};
@@ -22,8 +22,11 @@ use crate::words::{count, duration, short};
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("target").multiple(false))]
 pub(crate) struct Args {
-    /// The plan
+    /// The plan, or a Python script with a sweep: it is run up to there
     plan: PathBuf,
+    /// Arguments of the script
+    #[arg(last = true)]
+    arguments: Vec<String>,
     /// Submit to Slurm
     #[arg(long, group = "target")]
     slurm: bool,
@@ -71,7 +74,11 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let site = context.site()?;
-    let source = Source::read(&args.plan)?;
+    let source = if args.dry_run || args.smoke.is_some() {
+        script::preview(&args.plan, &args.arguments, context)?
+    } else {
+        script::source(&args.plan, &args.arguments, context)?
+    };
     let kind = match (args.slurm, args.local) {
         (true, _) => SchedulerKind::Slurm,
         (_, true) => SchedulerKind::Local,
@@ -108,7 +115,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
 
 /// What pull mode is asked for; `None` where the plan's trials are elements of arrays.
 fn pull_mode(args: &Args, plan: &Plan) -> Result<Option<pilots::Options>> {
-    if !args.pull && plan.schedule.mode != Mode::Pull {
+    if !args.pull && plan.schedule.mode != Mode::Pull && plan.run.function.is_none() {
         for (name, value) in [("--workers", args.workers), ("--slots", args.slots)] {
             if value.is_some() {
                 return Err(Fault::request(format!("`{name}` belongs to pull mode"))
@@ -117,6 +124,9 @@ fn pull_mode(args: &Args, plan: &Plan) -> Result<Option<pilots::Options>> {
             }
         }
         return Ok(None);
+    }
+    if plan.run.program.is_empty() {
+        plan.run.refuse_function()?;
     }
     if plan.schedule.pack.is_some() {
         return Err(Fault::request("agents take trials one by one: `pack` belongs to arrays")

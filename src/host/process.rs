@@ -89,6 +89,17 @@ pub fn run(argv: &[String], env: &Vars, limit: Duration) -> anyhow::Result<Outpu
     })
 }
 
+/// Runs a program to its end, that shares our streams but the standard output, which is `out`; its exit code.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn run_aside(argv: &[String], env: &Vars, out: OwnedFd) -> Result<i32, Fault> {
+    let mut command = Command::new(&argv[0]);
+    command.args(&argv[1..]).env_clear().envs(env).stdout(out);
+    let status = command.status().map_err(|e| not_started(&argv[0], &e))?;
+    Ok(code_of(status))
+}
+
 /// Waits for the end of a program, at most this long, without a busy loop: short naps that grow, so that
 /// a quick program costs no delay. `None`: it still runs.
 pub fn wait_for(child: &mut Child, limit: Duration) -> Option<ExitStatus> {

@@ -240,6 +240,7 @@ mod tests {
         Run {
             command: command.iter().map(|s| (*s).to_owned()).collect(),
             function: None,
+            program: Vec::new(),
             train: None,
             metrics: crate::plan::Metrics::default(),
             hooks: crate::plan::Hooks::default(),

@@ -9,6 +9,7 @@ use super::check::{self, Places};
 use super::exclude::{self, Rule};
 use super::expand::{self, Sheet};
 use super::head::{self, Sweep};
+use super::listed::{self, Files};
 use super::reader::{Entry, Reader, entries};
 use super::request::{self, Wish};
 use super::run;
@@ -44,6 +45,8 @@ struct Written {
     groups: Vec<Group>,
     rules: Vec<Rule>,
     tasks: Tasks,
+    /// The text of the file that lists the trials.
+    listed: Option<String>,
 }
 
 /// Reads a plan; `name` is the name of its file in messages.
@@ -51,6 +54,14 @@ struct Written {
 /// # Errors
 /// Returns [`crate::fault::Faults`] with everything that is wrong with it.
 pub fn parse(text: &str, name: &str) -> anyhow::Result<Plan> {
+    parse_with(text, name, &listed::no_files)
+}
+
+/// As [`parse`], of a plan that may name files, whose texts `files` gives.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_with(text: &str, name: &str, files: Files<'_>) -> anyhow::Result<Plan> {
     let mut reader = Reader::new(name, text);
     let document = reader.document();
     let tables = entries(&document);
@@ -80,7 +91,7 @@ pub fn parse(text: &str, name: &str) -> anyhow::Result<Plan> {
         schedule.pull = pull::read(&mut reader, entry);
     }
     let n_before = reader.n_faults();
-    let mut written = read_written(&mut reader, &tables, sweep.seed);
+    let mut written = read_written(&mut reader, &tables, sweep.seed, files);
     let is_sound = reader.n_faults() == n_before && !reader.is_broken();
     // A rule that cannot be read leaves the other trials as they are: they are checked all the same.
     if let Some(entry) = find("exclude") {
@@ -109,7 +120,12 @@ pub fn parse(text: &str, name: &str) -> anyhow::Result<Plan> {
     }
 }
 
-fn read_written(reader: &mut Reader<'_>, tables: &[Entry<'_>], seed: i64) -> Written {
+fn read_written(
+    reader: &mut Reader<'_>,
+    tables: &[Entry<'_>],
+    seed: i64,
+    files: Files<'_>,
+) -> Written {
     let mut written = Written::default();
     let tasks = &mut written.tasks;
     for entry in tables {
@@ -123,7 +139,7 @@ fn read_written(reader: &mut Reader<'_>, tables: &[Entry<'_>], seed: i64) -> Wri
                 written.defaults = trials::read_defaults(reader, tasks, entry).unwrap_or_default();
             }
             "trials" => {
-                written.given = trials::read_trials(reader, tasks, entry).unwrap_or_default();
+                (written.given, written.listed) = listed::trials(reader, tasks, entry, files);
             }
             "grid" => {
                 if let Some(table) = reader.table(entry) {
@@ -223,6 +239,7 @@ fn finish(
         resources,
         schedule,
         trials: expanded.trials,
+        listed: written.listed,
     })
 }
 

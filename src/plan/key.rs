@@ -127,6 +127,7 @@ fn put_text(bytes: &mut Vec<u8>, text: &str) {
 /// A value so that different values have different bytes and none is the beginning of another.
 fn put_value(bytes: &mut Vec<u8>, value: &Value) {
     match value {
+        Value::Null => bytes.push(6),
         Value::Bool(b) => bytes.extend([0, u8::from(*b)]),
         Value::Int(i) => {
             bytes.push(1);

@@ -18,6 +18,7 @@ mod key;
 mod known;
 mod layout;
 mod leaves;
+mod listed;
 mod metrics;
 mod pull;
 mod reader;
@@ -37,7 +38,7 @@ use std::sync::Arc;
 use crate::host::access::{Readers, Shared};
 
 pub use command::{CommandTemplate, Rendered, TrialNames, names_of};
-pub use file::parse;
+pub use file::{parse, parse_with};
 pub use hooks::Hooks;
 pub use key::Keys;
 pub use metrics::{Metrics, Reduction};
@@ -85,6 +86,10 @@ pub struct Run {
     /// (`crate::pull::solo`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
+    /// The argument vector of the program that has `function`: agents without `--serve` become it, once for each
+    /// agent and not for each trial. Empty where only its user can start it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub program: Vec<String>,
     /// `[train]` as written: trained by `hpcsweep-worker` instead of a command. Texts may hold Tera
     /// expressions; a text that is one expression alone keeps the type of its value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -119,7 +124,7 @@ impl Run {
         let sentence =
             format!("the plan calls the function `{function}`, which only its own program can");
         Err(crate::fault::Fault::request(sentence)
-            .hint("start the program that has the function, or write `command` under `[run]`"))
+            .hint("start the program that has the function, or name it: `program` under `[run]`"))
     }
 
     /// Whether ranks of a trial with several talk over MPI through `hpcsweep-worker`.
@@ -235,6 +240,8 @@ pub struct Plan {
     pub schedule: Schedule,
     /// All trials, in plan order.
     pub trials: Vec<Trial>,
+    /// The text of the file that lists them, where the plan names one.
+    pub listed: Option<String>,
 }
 
 /// The names of `params` that stand for something else in templates of a command.

@@ -9,8 +9,17 @@ use super::reader::{Entry, Reader, entries};
 use super::value::{Value, float_text};
 use super::{Hooks, Metrics, OnFailure, Run, train};
 
-const KEYS: &[&str] =
-    &["command", "function", "workdir", "setup", "modules", "env", "on_failure", "attempts"];
+const KEYS: &[&str] = &[
+    "command",
+    "function",
+    "program",
+    "workdir",
+    "setup",
+    "modules",
+    "env",
+    "on_failure",
+    "attempts",
+];
 /// What prepares a command, and cannot prepare a function: its program runs already.
 const OF_COMMANDS: [&str; 4] = ["workdir", "setup", "modules", "env"];
 
@@ -24,6 +33,7 @@ pub(super) fn read(
     let mut run = Run {
         command: Vec::new(),
         function: None,
+        program: Vec::new(),
         train: None,
         metrics: Metrics::default(),
         hooks: Hooks::default(),
@@ -44,6 +54,9 @@ pub(super) fn read(
                 (run.command, places.command) = read_argv(reader, entry).unwrap_or_default();
             }
             "function" => run.function = reader.line_of_text(entry).map(str::to_owned),
+            "program" => {
+                run.program = read_argv(reader, entry).map(|(argv, _)| argv).unwrap_or_default();
+            }
             "workdir" => {
                 if let Some(folder) = reader.line_of_text(entry) {
                     run.workdir = folder.to_owned();
@@ -71,6 +84,14 @@ pub(super) fn read(
         let sentence = format!("`{}` prepares a command, and the plan has a function", entry.key);
         let hint = "the program that calls the function is started before: prepare it there";
         reader.wrong(entry.at, sentence, hint);
+    }
+    if let Some(entry) = written.iter().find(|e| !of_function && e.key == "program") {
+        let sentence = "`program` is what calls a function, and the plan has none";
+        reader.wrong(
+            entry.at,
+            sentence,
+            "write `command`, or name the function: `function = \"fit\"`",
+        );
     }
     if let Some(entry) = written.iter().find(|e| of_function && e.key == "command") {
         let hint = "keep one of them: a function is called by the program that starts the agent";
@@ -203,6 +224,16 @@ attempts = 3
         assert_eq!((one.function.as_deref(), one.attempts), (Some("train:fit"), 2));
         assert!(one.command.is_empty());
         let key_of_one = key("function = \"train:fit\"");
+        let program = "function = \"train:fit\"\nprogram = [\"python3\", \"fit.py\"]";
+        let named = parse(&text(program), "plan.toml").unwrap().run;
+        assert_eq!(named.program, ["python3", "fit.py"]);
+        assert_eq!(key_of_one, key(program));
+        check_plan_faults(
+            &text("command = [\"a\"]\nprogram = [\"b\"]"),
+            "`program` is what calls a function, and the plan has none
+  plan.toml:5: program = [\"b\"]
+hint: write `command`, or name the function: `function = \"fit\"`",
+        );
         assert_eq!(key_of_one, key("function = \"train:fit\"\nattempts = 2"));
         assert_ne!(key_of_one, key("function = \"train:other\""));
         check_plan_faults(

@@ -145,9 +145,11 @@ pub(super) fn write_value(out: &mut String, value: &Value) {
     let inner = |out: &mut String, value: &Value| match value {
         Value::Str(text) => quoted(out, text),
         Value::Float(f) if !f.is_finite() => quoted(out, &float_text(*f)),
+        Value::Null => out.push_str("null"),
         other => write_value(out, other),
     };
     match value {
+        Value::Null => {}
         Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
         Value::Int(i) => {
             let _ = write!(out, "{i}");

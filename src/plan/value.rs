@@ -10,6 +10,8 @@ use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 /// One value of a parameter. Cheap to clone.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
+    /// No value, of a list of trials in JSON: TOML has none. Empty as text.
+    Null,
     /// `true` or `false`.
     Bool(bool),
     /// A 64-bit integer.
@@ -30,11 +32,11 @@ impl Value {
         Self::Str(Arc::from(s.as_ref()))
     }
 
-    /// The value from its JSON form; `null` becomes the empty text (plans cannot hold it).
+    /// The value from its JSON form.
     pub fn from_json(json: &serde_json::Value) -> Self {
         use serde_json::Value as J;
         match json {
-            J::Null => Self::text(""),
+            J::Null => Self::Null,
             J::Bool(b) => Self::Bool(*b),
             J::Number(n) => {
                 n.as_i64().map_or_else(|| Self::Float(n.as_f64().unwrap_or(f64::NAN)), Self::Int)
@@ -75,6 +77,7 @@ impl fmt::Display for Value {
     /// Text as a program wants it on its command line: strings bare, lists and tables as JSON.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Null => Ok(()),
             Self::Bool(b) => write!(f, "{b}"),
             Self::Int(i) => write!(f, "{i}"),
             Self::Float(x) => f.write_str(&float_text(*x)),
@@ -89,6 +92,7 @@ impl fmt::Display for Value {
 impl Serialize for Value {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         match self {
+            Self::Null => s.serialize_unit(),
             Self::Bool(b) => s.serialize_bool(*b),
             Self::Int(i) => s.serialize_i64(*i),
             Self::Float(x) if x.is_finite() => s.serialize_f64(*x),

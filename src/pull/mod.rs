@@ -16,6 +16,7 @@ mod leaving;
 mod offer;
 pub mod pace;
 pub mod place;
+pub mod program;
 pub mod share;
 pub mod slot;
 pub mod solo;

@@ -64,7 +64,9 @@ pub fn deal(
 ) -> Result<Dealt> {
     match (&source.plan.run.function, options.serves) {
         (None, true) => return Err(no_function(&source.plan.name).into()),
-        (Some(_), false) => source.plan.run.refuse_function()?,
+        (Some(_), false) if source.plan.run.program.is_empty() => {
+            source.plan.run.refuse_function()?;
+        }
         _ => {}
     }
     check(source, site)?;
@@ -122,6 +124,7 @@ pub fn deal(
         gpus: largest(Resources::total_gpus) as u32,
         requests: &requests(&diff),
         memory_mib: plan.trials.iter().filter_map(|t| t.resources.memory_mib).max(),
+        program: &plan.run.program,
         pull: &plan.schedule.pull,
     };
     let deck = deck::write(&tree, &decks, &units, terms)?;
@@ -199,7 +202,8 @@ pub fn go_on(tree: &Tree) -> Result<()> {
 
 /// Tells this text, with what the command line changes of it, from any other.
 fn hash(source: &Source, options: &Options) -> String {
-    let text = format!("{:?}\n{}", options.max_running, source.text);
+    let listed = source.plan.listed.as_deref().unwrap_or_default();
+    let text = format!("{:?}\n{}{listed}", options.max_running, source.text);
     blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
 }
 

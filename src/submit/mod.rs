@@ -64,7 +64,14 @@ impl Source {
             ));
             fault.hint("`hpcsweep init NAME` makes a project with a plan to begin with")
         })?;
-        let plan = plan::parse(&text, &path.display().to_string())?;
+        let files = |name: &str| {
+            let file = path.parent().unwrap_or(Path::new("")).join(name);
+            std::fs::read_to_string(&file).map_err(|e| {
+                let why = disk::reason(&e);
+                Fault::request(format!("cannot read `{}`: {why}", file.display()))
+            })
+        };
+        let plan = plan::parse_with(&text, &path.display().to_string(), &files)?;
         Ok(Self { path: path.to_owned(), text, plan })
     }
 

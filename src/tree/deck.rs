@@ -51,6 +51,10 @@ pub struct Deck {
     /// Trials (`0-9,14`) for which the plan asks for something else now than their table says.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<(String, Resources)>,
+    /// What agents start that serve no program yet, where the trials call a function; see
+    /// [`crate::plan::Run::program`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub program: Vec<String>,
     /// How agents share the sweep from now on.
     pub pull: Pull,
 }
@@ -76,6 +80,8 @@ pub struct Terms<'a> {
     pub memory_mib: Option<u64>,
     /// What the plan asks for now; see [`Deck::requests`].
     pub requests: &'a [(String, Resources)],
+    /// What agents start that serve no program.
+    pub program: &'a [String],
     /// How agents share the sweep.
     pub pull: &'a Pull,
 }
@@ -85,7 +91,7 @@ pub struct Terms<'a> {
 /// # Errors
 /// When the disk refuses.
 pub fn write(tree: &Tree, before: &[Deck], units: &[Vec<u64>], terms: Terms<'_>) -> Result<Deck> {
-    let Terms { seq, plan, max_running, cores, gpus, memory_mib, requests, pull } = terms;
+    let Terms { seq, plan, max_running, cores, gpus, memory_mib, requests, program, pull } = terms;
     let deck = Deck {
         format: FORMAT,
         deck: before.last().map_or(0, |d| d.deck) + 1,
@@ -101,6 +107,7 @@ pub fn write(tree: &Tree, before: &[Deck], units: &[Vec<u64>], terms: Terms<'_>)
         gpus,
         memory_mib,
         requests: requests.to_vec(),
+        program: program.to_vec(),
         pull: pull.clone(),
     };
     disk::make_dir(&tree.dir().join("pull"))?;
@@ -219,6 +226,7 @@ mod tests {
                 gpus: 0,
                 memory_mib: None,
                 requests: &[],
+                program: &[],
                 pull,
             };
             let deck = write(&tree, &decks, units, terms).unwrap();

@@ -194,7 +194,10 @@ fn is_private(name: &str) -> bool {
 
 /// Lets Python find our module: where it is installed (`bin/../share/hpcsweep/python`), or in the sources
 /// that we were built in. What the user has on PYTHONPATH comes first.
-fn find_module(env: &mut Vars) -> Result<()> {
+///
+/// # Errors
+/// When this program cannot tell where it is.
+pub fn find_module(env: &mut Vars) -> Result<()> {
     let exe = disk::own_executable()?;
     let prefix = exe.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
     let places = [prefix.join("share/hpcsweep/python"), prefix.join("../site/python")];

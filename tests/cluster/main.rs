@@ -7,6 +7,7 @@ mod chains;
 mod cluster;
 mod environment;
 mod exactly_once;
+mod functions;
 mod fused;
 mod gpus;
 mod growth;

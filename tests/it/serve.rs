@@ -470,7 +470,7 @@ fn only_who_has_the_function_may_have_the_trials() {
         assert_eq!(
             said,
             "error: the plan calls the function `f`, which only its own program can\n\
-             hint: start the program that has the function, or write `command` under `[run]`\n",
+             hint: start the program that has the function, or name it: `program` under `[run]`\n",
             "{args:?}"
         );
     }

@@ -186,6 +186,7 @@ fn made_up(world: &World, trials: u64, agents: u64) {
         gpus: 0,
         memory_mib: None,
         requests: &[],
+        program: &[],
         pull,
     };
     deck::write(&tree, &[], &units, terms).unwrap();

@@ -28,6 +28,7 @@ __all__ = [
     "Interrupted",
     "Record",
     "Stopped",
+    "Submission",
     "Sweep",
     "SweepError",
     "SyncError",
@@ -53,7 +54,7 @@ def __getattr__(name):
     if name in ("add_distributed_samplers", "build_loader_sampler"):
         return getattr(importlib.import_module(".loaders", __name__), name)
     # And this needs more of the standard library than a trial does.
-    if name in ("Record", "Stopped", "Sweep"):
+    if name in ("Record", "Stopped", "Submission", "Sweep"):
         return getattr(importlib.import_module(".sweep", __name__), name)
     raise AttributeError("module 'hpcsweep' has no attribute '%s'" % name)
 

@@ -10,7 +10,7 @@ import select
 import struct
 import subprocess
 import threading
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from .program import SweepError, find
 
@@ -46,9 +46,10 @@ class Begun:
 class Agent:
     """The pipe to an agent, and what was said on it and not heard yet."""
 
-    def __init__(self, plan: str, retry: bool, quiet: bool):
+    def __init__(self, place: str, options: Sequence[str], quiet: bool):
+        """place: a plan, or the folder of a sweep. options: further ones of `hpcsweep worker --pull`."""
         command = [find()] + (["--quiet"] if quiet else [])
-        command += ["worker", "--pull", plan, "--serve"] + (["--retry"] if retry else [])
+        command += ["worker", "--pull", place, "--serve", *options]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         assert self.process.stdin is not None and self.process.stdout is not None
         self._to = self.process.stdin.fileno()

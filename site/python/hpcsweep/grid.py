@@ -7,8 +7,12 @@ import math
 import os
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
+from .jsonable import numbers
+
+# What a point may hold that is no parameter.
+OF_TRIALS = ("task_id", "gpu_ids_abs", "resources")
 # Names that mean something else in a plan.
-RESERVED = ("params", "trial", "sweep", "task_id", "gpu_ids_abs", "resources")
+RESERVED = ("params", "trial", "sweep", *OF_TRIALS)
 
 
 _encode = json.JSONEncoder(sort_keys=True).encode
@@ -30,8 +34,11 @@ class Axis:
         self.texts = []  # type: List[str]
         self.wires = []  # type: List[str]
         self.meant = {}  # type: Dict[str, Any]
+        # Whether texts stand for values that TOML cannot hold.
+        self.names_objects = False
         for value in self.values:
             held = _held(name, value)
+            self.names_objects |= not _fits(_plain_of(value))
             wire = _wire(held)
             meant = self.meant.setdefault(wire, value)
             if not _is_same(meant, value):
@@ -44,64 +51,151 @@ class Axis:
         """The value that is meant by what was read of the plan; itself if the axis does not have it."""
         return self.meant.get(_wire(read), read)
 
+    def is_lost(self, read: Any) -> bool:
+        """Whether the text stands for an object that only another process can know."""
+        return self.names_objects and type(read) is str and _wire(read) not in self.meant
+
 
 class Grid:
-    """All combinations of the values of some axes, the last axis fastest."""
+    """All combinations of the values of some axes, the last axis fastest.
+
+    has_defaults: the plan has parameters of its own beside those of the grid (`[defaults]`).
+    """
 
     def __init__(self, axes: Sequence[Axis], positional: bool):
         self.axes = list(axes)
         self.positional = positional
+        self.has_defaults = False
+        self._axis = {axis.name: axis for axis in self.axes}
 
     def names(self) -> List[str]:
         """The parameters."""
         return [axis.name for axis in self.axes]
 
-    def points(self) -> Iterable[Tuple[Any, ...]]:
+    def shapes(self) -> List[Tuple[str, ...]]:
+        """The sets of parameters that points have."""
+        return [tuple(self.names())]
+
+    def points(self) -> Iterable[Dict[str, Any]]:
         """The points, in order."""
-        return itertools.product(*[axis.values for axis in self.axes])
+        names = self.names()
+        return (dict(zip(names, values)) for values in itertools.product(*[axis.values for axis in self.axes]))
 
-    def wires(self) -> Iterable[Tuple[str, ...]]:
+    def wires(self) -> Iterable[Dict[str, str]]:
         """What tells the points apart, in order."""
-        return itertools.product(*[axis.wires for axis in self.axes])
+        names = self.names()
+        return (dict(zip(names, wires)) for wires in itertools.product(*[axis.wires for axis in self.axes]))
 
-    def agrees(self, wires: Tuple[str, ...], line: Optional[Dict[str, Any]]) -> bool:
+    def agrees(self, wires: Dict[str, str], line: Optional[Dict[str, Any]]) -> bool:
         """Whether a record, if there is one, is of this point."""
-        read = {} if line is None else line["params"]
-        return line is None or (
-            len(read) == len(self.axes)
-            and all(axis.name in read and _wire(read[axis.name]) == wire for axis, wire in zip(self.axes, wires))
+        if line is None:
+            return True
+        read = line["params"]
+        return (self.has_defaults or len(read) == len(wires)) and all(
+            name in read and _wire(read[name]) == wire for name, wire in wires.items()
         )
 
+    def is_foreign(self, read: Dict[str, Any]) -> bool:
+        """Whether this process cannot call its function for a trial, which is of another process's grid."""
+        shapes = [set(shape) for shape in self.shapes()]
+        fits = any(shape <= set(read) if self.has_defaults else shape == set(read) for shape in shapes)
+        return not fits or any(self._axis[name].is_lost(value) for name, value in read.items() if name in self._axis)
+
     def meant(self, params: Dict[str, Any]) -> Dict[str, Any]:
-        """Parameters as they are meant."""
-        return {axis.name: axis.value_of(params[axis.name]) for axis in self.axes}
+        """Parameters as they are meant, those of the axes first."""
+        meant = {axis.name: axis.value_of(params[axis.name]) for axis in self.axes if axis.name in params}
+        meant.update((name, numbers(value)) for name, value in params.items() if name not in meant)
+        return meant
 
     def arguments(self, params: Dict[str, Any]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
         """What a function is called with."""
-        return (tuple(params.values()), {}) if self.positional else ((), params)
+        if not self.positional:
+            return (), params
+        named = {name: value for name, value in params.items() if not _place_of(name)}
+        return tuple(value for name, value in params.items() if _place_of(name)), named
+
+    def is_plain(self) -> bool:
+        """Whether the plan holds all values themselves."""
+        return not any(axis.names_objects for axis in self.axes)
 
     def toml(self) -> str:
         """As a table of the plan."""
         lines = ["%s = [%s]" % (_toml_key(axis.name), ", ".join(axis.texts)) for axis in self.axes]
         return "[grid]\n" + "".join(line + "\n" for line in lines)
 
+    def counts_gpus(self) -> bool:
+        """Whether points name devices."""
+        return False
+
 
 class Points(Grid):
-    """Some points: the first values of all axes, the second ones, and so on."""
+    """Some points, each with parameters of its own.
 
-    def points(self) -> Iterable[Tuple[Any, ...]]:
+    rows: of each point the names and values of its parameters; of_trials: what else it says of its trial.
+    """
+
+    def __init__(self, rows: List[Dict[str, Any]], of_trials: List[Dict[str, Any]], positional: bool):
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        super().__init__([Axis(name, [row[name] for row in rows if name in row]) for name in names], positional)
+        self._rows = rows
+        self._of_trials = of_trials
+        # Each axis has the values of the points that have it, in their order.
+        wires, texts = ({axis.name: iter(each(axis)) for axis in self.axes} for each in (_wires_of, _texts_of))
+        self._wires = [{name: next(wires[name]) for name in row} for row in rows]
+        self._texts = [{name: next(texts[name]) for name in row} for row in rows]
+
+    def shapes(self) -> List[Tuple[str, ...]]:
+        """The sets of parameters that points have."""
+        return list(dict.fromkeys(map(tuple, self._rows)))
+
+    def points(self) -> Iterable[Dict[str, Any]]:
         """The points, in order."""
-        return zip(*[axis.values for axis in self.axes])
+        return iter(self._rows)
 
-    def wires(self) -> Iterable[Tuple[str, ...]]:
+    def wires(self) -> Iterable[Dict[str, str]]:
         """What tells the points apart, in order."""
-        return zip(*[axis.wires for axis in self.axes])
+        return iter(self._wires)
 
     def toml(self) -> str:
         """As tables of the plan."""
-        names = [_toml_key(axis.name) for axis in self.axes]
-        rows = zip(*[axis.texts for axis in self.axes])
-        return "\n".join("[[trials]]\n" + "".join("%s = %s\n" % pair for pair in zip(names, row)) for row in rows)
+        tables = []
+        for row, of_trial in zip(self._texts, self._of_trials):
+            lines = ["%s = %s\n" % (_toml_key(name), text) for name, text in row.items()]
+            lines += ["%s = %s\n" % (name, _toml(value)) for name, value in of_trial.items()]
+            tables.append("[[trials]]\n" + "".join(lines))
+        return "\n".join(tables)
+
+    def counts_gpus(self) -> bool:
+        """Whether points name devices."""
+        return any("gpu_ids_abs" in of_trial for of_trial in self._of_trials)
+
+
+class Unknown(Grid):
+    """The grid of a function that was found by its name: what the plan says is what is meant."""
+
+    def __init__(self, positional: bool):
+        super().__init__([], positional)
+
+    def is_foreign(self, read: Dict[str, Any]) -> bool:
+        """Whatever the plan has."""
+        return False
+
+    def meant(self, params: Dict[str, Any]) -> Dict[str, Any]:
+        """Parameters in the order of their places."""
+        return {name: numbers(params[name]) for name in sorted(params, key=_place_of)}
+
+
+def _wires_of(axis: Axis) -> List[str]:
+    return axis.wires
+
+
+def _texts_of(axis: Axis) -> List[str]:
+    return axis.texts
+
+
+def _place_of(name: str) -> int:
+    """From 1 of a positional parameter, 0 of one with a name."""
+    return int(name[3:]) + 1 if name[:3] == "arg" and name[3:].isdigit() and name[3:].isascii() else 0
 
 
 def points(rows: Iterable[Any]) -> Points:
@@ -110,21 +204,27 @@ def points(rows: Iterable[Any]) -> Points:
     if not rows:
         raise ValueError("there are no points")
     positional = not isinstance(rows[0], dict)
-    named = []  # type: List[Dict[str, Any]]
-    for row in rows:
+    named, of_trials = [], []  # type: List[Dict[str, Any]], List[Dict[str, Any]]
+    for number, row in enumerate(rows):
         if positional and isinstance(row, (list, tuple)):
             row = {"arg%d" % i: value for i, value in enumerate(row)}
-        if not isinstance(row, dict) or not row or named and set(row) != set(named[0]):
-            sentence = "point %d, %r, is no dict or tuple of the same parameters as the first"
-            raise ValueError(sentence % (len(named), row))
-        named.append(row)
-    return Points([Axis(name, [row[name] for row in named]) for name in named[0]], positional)
+        if not isinstance(row, dict) or not row:
+            raise ValueError("point %d, %r, is no dict or tuple of parameters as the first is" % (number, row))
+        named.append({name: value for name, value in row.items() if name not in OF_TRIALS})
+        of_trial = {name: _plain_of(row[name]) for name in OF_TRIALS if name in row}
+        for name, value in of_trial.items():
+            if not _fits(value):
+                raise ValueError("point %d: `%s` cannot be %r" % (number, name, value))
+        of_trials.append(of_trial)
+    return Points(named, of_trials, positional)
 
 
 def grid(lists: Sequence[Any], named: Dict[str, Any]) -> Grid:
     """From the arguments of `Sweep.grid`."""
     if lists and named:
         raise ValueError("name all axes of the grid, or none")
+    if len(lists) == 1 and isinstance(lists[0], dict):
+        raise ValueError("grid() takes the axes by name: write two asterisks before the dict, grid(**{...})")
     if not lists and not named:
         raise ValueError("a grid needs at least one axis: grid(lr=[0.1, 0.01])")
     if named:
@@ -229,24 +329,3 @@ def _toml(value: Any) -> str:
 
 def _toml_key(name: str) -> str:
     return name if name.isascii() and name.isidentifier() else _toml(name)
-
-
-def plan(name: str, grid: Grid, function: str, attempts: int, gpus: int, settings: str) -> str:
-    """The text of a plan: the same wherever and whenever it is made."""
-    lines = [
-        "# Written by hpcsweep.Sweep: a changed grid or function changes it.",
-        "version = 1",
-        "",
-        *([settings.strip(), ""] if settings.strip() else []),
-        "[sweep]",
-        "name = %s" % _toml(name),
-        'root = "."',
-        "",
-        "[run]",
-        "function = %s" % _toml(function),
-        "attempts = %d" % attempts,
-        "",
-    ]
-    if gpus:
-        lines += ["[resources]", "gpus_per_rank = %d" % gpus, ""]
-    return "\n".join(lines) + "\n" + grid.toml()

@@ -311,8 +311,6 @@ class _Keeper:
         with Interrupt() as interrupt:
             interrupt.count = min(self._told, 1)
             last = self._runner.run(agent, interrupt)
-        if self._runner.fault is not None:
-            last = {"fault": str(self._runner.fault)}
         with os.fdopen(said, "wb") as file:
             file.write(json.dumps({"end": last}).encode())
 

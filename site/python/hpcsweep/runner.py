@@ -13,7 +13,6 @@ from . import trial
 from .agent import Agent
 from .grid import Grid
 from .jsonable import clean
-from .program import SweepError
 from .record import Metrics, Record, make
 
 # Of a traceback so much is kept, characters.
@@ -129,7 +128,8 @@ class Runner:
         # What the agent waits for, and what it has not confirmed.
         self.running = None  # type: Optional[Dict[str, Any]]
         self.pending = None  # type: Optional[Record]
-        self.fault = None  # type: Optional[SweepError]
+        # Whether it was handed a trial of another process's grid.
+        self.is_foreign = False
         self._odd = set()  # type: Set[str]
         # Told of trials that have ended of which nothing else is known here.
         self.late = None  # type: Optional[Callable[[int], None]]
@@ -141,7 +141,8 @@ class Runner:
             if agent.devices is not None:
                 os.environ["CUDA_VISIBLE_DEVICES"] = agent.devices
             if line is None or "end" in line or "fault" in line:
-                return line
+                # Why the agent has left is known here then.
+                return dict(line, reason="") if self.is_foreign and line is not None else line
             if "params" in line:
                 self.running, self.pending = line, None
                 agent.say(self._call(line, agent, interrupt))
@@ -149,18 +150,15 @@ class Runner:
                 self.ended(line, agent)
             elif not line:
                 interrupt.drain()
-            if interrupt.count or trial.was_told() or self.fault:
+            if interrupt.count or trial.was_told() or self.is_foreign:
                 agent.leave()
 
     def _call(self, line: Dict[str, Any], agent: Agent, interrupt: Interrupt) -> Dict[str, Any]:
         answer = {"trial": line["trial"], "attempt": line["attempt"]}  # type: Dict[str, Any]
-        read = line["params"]
-        if set(read) != set(self._grid.names()):
-            names = ", ".join(read)
-            sentence = "the sweep has a trial with the parameters %s: its grid was changed by another process"
-            self.fault = SweepError(sentence % names)
+        if self._grid.is_foreign(line["params"]):
+            self.is_foreign = True
             return dict(answer, interrupted=True)
-        meant = self._grid.meant(read)
+        meant = self._grid.meant(line["params"])
         here = trial.here = trial.Here(line, meant, agent)
         agent.begin(line)
         start, seconds = time.perf_counter(), 0.0

@@ -3,42 +3,39 @@
 import inspect
 import json
 import os
-import queue
-import signal
+import random
 import sys
-import threading
+import tempfile
 import time
-import traceback
-from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Union
+from typing import Any, Callable, Iterable, List, Optional, Union
 
 from . import grid as grids
+from . import jobs, runs
+from . import plan as plans
 from . import record as records
-from . import trial
-from .agent import Agent
-from .pool import AGENTS, Pool
 from .program import SweepError, output_of
 from .record import Record
-from .runner import Interrupt, Runner
+from .runs import Stopped
+from .submission import FINAL, TARGETS, Submission
 
+__all__ = ["Record", "Stopped", "Submission", "Sweep"]
 
-# How long a callback is waited for when all trials have ended, seconds: as long as a hook of a plan may take.
-PATIENCE = 60.0
-
-
-# How a trial stands that nobody goes on with by himself.
-FINAL = ("done", "failed", "timeout", "skipped", "cancelled", "lost")
-
-
-class Stopped(SystemExit):
-    """A signal has ended the sweep here; the trials that were not done are others', or the next start's."""
+# How long a process waits at most until it brings its own grid again, seconds.
+PAUSE = 0.5
 
 
 class Sweep:
     """A sweep whose results lie in a folder: `Sweep("results/demo")`, or `Sweep("demo")` for the same."""
 
-    def __init__(self, path: Union[str, "os.PathLike[str]"], settings: str = "", quiet: bool = False):
+    def __init__(
+        self,
+        path: Union[str, "os.PathLike[str]"],
+        settings: str = "",
+        quiet: bool = False,
+        function: Optional[Callable[..., Any]] = None,
+    ):
         """settings: further tables of the plan, as TOML: `[pull]`, `[hooks]`, `[resources]` and others of docs/plan.md.
-        quiet: agents say nothing but errors on standard error.
+        quiet: agents say nothing but errors on standard error. function: what is run, if `run` does not say.
         """
         given = os.fspath(path)
         # Functions may change the folder that the process is in.
@@ -51,7 +48,10 @@ class Sweep:
             )
         self._settings = settings
         self._quiet = quiet
+        self._function = function
         self._grid = None  # type: Optional[grids.Grid]
+        # As `run` or `submit` has made it.
+        self._plan = None  # type: Optional[plans.Text]
 
     def __repr__(self) -> str:
         return "Sweep(%r)" % self._path
@@ -67,17 +67,24 @@ class Sweep:
         grid(lr=[0.1, 0.01], layers=[1, 2]) calls function(lr=..., layers=...), grid([0.1, 0.01], [1, 2]) calls
         function(..., ...).
         """
-        self._grid = grids.grid(lists, axes)
-        return self
+        return self._has(grids.grid(lists, axes))
 
     def points(self, rows: Iterable[Any]) -> "Sweep":
-        """Instead of a grid some points: dicts of parameters, or tuples for function(..., ...)."""
-        self._grid = grids.points(rows)
+        """Instead of a grid some points: dicts of parameters, or tuples for function(..., ...).
+
+        Points need not have the same parameters. `task_id` (the chain), `gpu_ids_abs` and `resources` of a dict are
+        those of the trial, and no parameters.
+        """
+        return self._has(grids.points(rows))
+
+    def _has(self, grid: grids.Grid) -> "Sweep":
+        grid.has_defaults = "defaults" in self._settings
+        self._grid, self._plan = grid, None
         return self
 
     def run(
         self,
-        function: Callable[..., Any],
+        function: Optional[Callable[..., Any]] = None,
         processes: int = 1,
         attempts: int = 1,
         on_finish: Optional[Callable[[Record], None]] = None,
@@ -85,6 +92,7 @@ class Sweep:
         retry: bool = False,
         gpus: int = 0,
         max_processes: Optional[int] = None,
+        on_failure: str = "stop",
     ) -> List[Record]:
         """Calls the function for all points of the grid that have no result yet, together with all others that
         run this sweep, and returns the records of all trials, in the order of the grid.
@@ -92,70 +100,118 @@ class Sweep:
         processes: so many at a time here, each forked from this one. attempts: how often a trial is tried
         before it has failed. on_finish, on_error: called in a thread for each trial that was done, or has failed
         for good, by these processes. retry: trials that have failed before are run again. gpus: GPUs of each
-        process. max_processes: the same as processes.
+        process. max_processes: the same as processes. on_failure: "stop" or "continue" the chain of a trial that
+        has failed.
         """
+        processes = processes if max_processes is None else max_processes
+        function, grid, plan = self._asked(function, processes, attempts, gpus, on_failure)
+        jobs.enter(self._path, grid, function, plan, self._write)
+        self._write(plan.toml(grid))
+        work = runs.Work(function, grid, self.plan, processes, [])
+        work.quiet = self._quiet
+        while True:
+            results = work.go(retry, on_finish, on_error, self.results)
+            left = [record for record in results if record.state not in FINAL]
+            if not left:
+                return results
+            if self._is_planned(grid, plan):
+                if work.has_lost_agents:
+                    raise SweepError("processes of the sweep were killed, and trials are left: start it again")
+                # Nobody runs them any more: whatever the reason, this is no end of a sweep.
+                names = ", ".join("%s is %s" % (record.trial, record.state) for record in left[:5])
+                raise SweepError("the sweep is not at its end: trial %s; start it again" % names)
+            # Another process came with a grid that lacks some of these points.
+            time.sleep(random.uniform(0.05, PAUSE))
+            self._write(plan.toml(grid))
+            retry = False
+
+    def submit(
+        self,
+        target: str = "auto",
+        function: Optional[Callable[..., Any]] = None,
+        workers: int = 1,
+        processes: int = 1,
+        walltime: Optional[str] = None,
+        cpus: Optional[int] = None,
+        memory: Optional[str] = None,
+        gpus: int = 0,
+        partition: Optional[str] = None,
+        account: Optional[str] = None,
+        attempts: int = 1,
+        on_failure: str = "stop",
+        retry: bool = False,
+    ) -> "Submission":
+        """Has jobs call the function for all points that have no result yet, and returns at once.
+
+        target: "slurm", "pbs", "local" (processes of this machine, which outlive this one) or "auto", what the site's
+        profile says. workers: most jobs, each with so many processes. walltime: of a job ("2h"). cpus, memory, gpus: of
+        a process. Each job starts this script again, up to this line, or imports what the function is in.
+        """
+        if target not in TARGETS:
+            raise ValueError("target must be one of %s, not %r" % (", ".join(map(repr, TARGETS)), target))
+        function, grid, plan = self._asked(function, processes, attempts, gpus, on_failure)
+        if type(workers) is not int or workers < 1:
+            raise ValueError("workers must be a whole number of at least 1, not %r" % (workers,))
+        if gpus and processes > 1:
+            raise ValueError("processes of one job would share its GPUs: raise workers instead of processes")
+        plan.request.update(cpus_per_rank=cpus, memory=memory, partition=partition, account=account)
+        plan.pull.update(walltime=walltime)
+        jobs.enter(self._path, grid, function, plan, self._write)
+        self._write(plan.toml(grid, program=jobs.program_of(self._path, function, grid)))
+        return Submission(self, target, workers, processes, retry)
+
+    def _asked(self, function: Any, processes: int, attempts: int, gpus: int, on_failure: str) -> Any:
+        """Function, grid and plan, when all of it has been checked."""
         if self._grid is None:
             raise ValueError("what is to be run? call grid(...) or points(...) before run(...)")
+        function = self._function if function is None else function
         if not callable(function):
             raise TypeError("run() needs a function, not a `%s`" % type(function).__name__)
-        processes = processes if max_processes is None else max_processes
         for name, number, least in (("processes", processes, 1), ("attempts", attempts, 1), ("gpus", gpus, 0)):
             if type(number) is not int or number < least:
                 raise ValueError("%s must be a whole number of at least %d, not %r" % (name, least, number))
-        grid = self._grid
-        _check(function, grid)
-        self._write(grids.plan(self._name, grid, _name_of(function), attempts, gpus, self._settings))
-
-        def start(first: bool) -> Agent:
-            return Agent(self.plan, retry and first, self._quiet)
-
-        def make(tell: Any) -> Runner:
-            return Runner(function, grid, tell)
-
-        tells = on_finish is not None or on_error is not None
-        late = set()  # type: Set[int]
-        with _Callbacks(on_finish, on_error) as callbacks:
-
-            def tell(line: Dict[str, Any]) -> None:
-                if "late" in line:
-                    late.add(line["late"])
-                else:
-                    callbacks.put(Record(line, params=grid.meant(line["params"])))
-
-            if processes == 1:
-                with Interrupt() as interrupt:
-                    ends = [_alone(make(callbacks.put if tells else None), start, interrupt)]
-            else:
-                # Before there is a thread, or a handler of signals.
-                with Pool(processes, start, make, tells) as pool:
-                    with Interrupt((signal.SIGTERM, signal.SIGUSR2)) as interrupt:
-                        ends = pool.run(tell, interrupt)
-            _conclude(ends, bool(interrupt.count), interrupt.told)
-            results = self.results()
-            for record in results:
-                if tells and record.trial in late:
-                    callbacks.put(record)
-        left = [record for record in results if record.state not in FINAL]
-        if left and None in ends:
-            raise SweepError("processes of the sweep were killed, and trials are left: start it again")
-        if left:
-            # Nobody has it in hand any more: whatever the reason, this is no end of a sweep.
-            names = ", ".join("%d is %s" % (record.trial, record.state) for record in left[:5])
-            raise SweepError("the sweep is not at its end: trial %s; start it again" % names)
-        return results
+        if on_failure not in ("stop", "continue"):
+            raise ValueError("on_failure must be 'stop' or 'continue', not %r" % (on_failure,))
+        _check(function, self._grid)
+        run = {"attempts": attempts, "on_failure": None if on_failure == "stop" else on_failure}
+        self._plan = plans.Text(self._name, jobs.name_of(function), self._settings, run)
+        self._plan.request["gpus_per_rank"] = gpus or None
+        return function, self._grid, self._plan
 
     def results(self) -> List[Record]:
         """The records of all trials of the plan, in the order of the grid, as they stand now."""
-        place = self.plan if self._grid is not None else self._path
-        text = output_of(["collect", "--planned", "--format", "records", place]).decode()
-        lines = [json.loads(line) for line in text.splitlines()]
         if self._grid is None:
-            return [records.from_line(line, None) for line in lines]
-        points = list(self._grid.points())
-        if len(points) != len(lines) or not all(map(self._grid.agrees, self._grid.wires(), lines)):
+            return [records.from_line(line, None) for line in self._collect(self._path)]
+        if not os.path.exists(os.path.join(self._path, "sweep.json")):
+            # Nobody has begun.
+            return [records.from_line(None, point) for point in self._grid.points()]
+        lines = self._planned(self._grid)
+        if len(lines) != len(list(self._grid.points())) or not all(
+            map(self._grid.agrees, self._grid.wires(), lines)
+        ):
             raise SweepError("the plan `%s` was changed by another process: it has another grid" % self.plan)
-        names = self._grid.names()
-        return [records.from_line(line, dict(zip(names, point))) for line, point in zip(lines, points)]
+        return [
+            records.from_line(line, dict(self._grid.meant({} if line is None else line["params"]), **point))
+            for line, point in zip(lines, self._grid.points())
+        ]
+
+    def _planned(self, grid: grids.Grid) -> List[Any]:
+        """The lines of the grid's trials, whatever plan another process has left."""
+        if self._plan is None or self._is_planned(grid, self._plan):
+            return self._collect(self.plan)
+        with tempfile.TemporaryDirectory(prefix="hpcsweep-") as folder:
+            own = os.path.join(folder, "plan.toml")
+            with open(own, "w", encoding="utf-8") as file:
+                file.write(self._plan.toml(grid, root=self._root))
+            return self._collect(own)
+
+    def _collect(self, place: str) -> List[Any]:
+        text = output_of(["collect", "--planned", "--format", "records", place]).decode()
+        # Not splitlines(), which takes separators within a text for ends of lines.
+        return [json.loads(line) for line in text.split("\n") if line]
+
+    def _is_planned(self, grid: grids.Grid, plan: plans.Text) -> bool:
+        return plans.with_program(_read(self.plan), None) == plan.toml(grid)
 
     def best(self, key: Union[None, str, Callable[[Record], Any]] = None, mode: str = "min") -> Record:
         """The record of the trial that is done whose value is least or greatest (mode="max").
@@ -167,16 +223,16 @@ class Sweep:
 
     def _write(self, text: str) -> None:
         """Writes the plan, unless it is there. Whoever else comes with the same grid writes the same."""
-        try:
-            with open(self.plan, encoding="utf-8") as file:
-                if file.read() == text:
-                    return
-        except OSError:
-            pass
+        before = _read(self.plan)
+        if plans.program_of(text) is None:
+            # Who has submitted the sweep has said what jobs start.
+            text = plans.with_program(text, plans.program_of(before))
+        if text == before:
+            return
         os.makedirs(self._root, exist_ok=True)
         aside = os.path.join(self._root, ".%s.%s.tmp" % (self._name, os.urandom(8).hex()))
         try:
-            with open(aside, "w", encoding="utf-8") as file:
+            with open(aside, "w", encoding="utf-8", newline="") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
@@ -187,115 +243,26 @@ class Sweep:
             raise
 
 
+def _read(path: str) -> str:
+    """A text file as it is, empty if it is not there."""
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
 def _check(function: Callable[..., Any], grid: grids.Grid) -> None:
     """Before all trials fail of it."""
-    args, kwargs = grid.arguments(dict.fromkeys(grid.names()))
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         # Functions of C need not have one.
         return
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as e:
-        axes = ", ".join(grid.names())
-        raise TypeError("the function cannot be called with %s: %s" % (axes, e)) from None
-
-
-def _name_of(function: Any) -> str:
-    """What stands in the plan: module and name, of a script the name of its file."""
-    while hasattr(function, "func") and not hasattr(function, "__qualname__"):
-        function = function.func
-    module = getattr(function, "__module__", None) or type(function).__module__
-    if module == "__main__":
-        path = getattr(sys.modules["__main__"], "__file__", None)
-        module = os.path.splitext(os.path.basename(path))[0] if path else module
-    return "%s:%s" % (module, getattr(function, "__qualname__", None) or type(function).__qualname__)
-
-
-def _alone(runner: Runner, start: Callable[[bool], Agent], interrupt: Interrupt) -> Optional[Dict[str, Any]]:
-    """Runs trials in this process: the last line of the agent."""
-    for attempt in range(AGENTS):
-        agent = start(attempt == 0)
+    bind = signature.bind_partial if grid.has_defaults else signature.bind
+    for names in grid.shapes():
+        args, kwargs = grid.arguments(dict.fromkeys(names))
         try:
-            end = runner.run(agent, interrupt)
-        finally:
-            agent.close()
-        if runner.fault is not None:
-            raise runner.fault
-        if end is not None:
-            return end
-        agent.check()
-    raise SweepError("%d agents were killed, one after the other" % AGENTS)
-
-
-def _conclude(ends: List[Optional[Dict[str, Any]]], interrupted: bool, told: int) -> None:
-    """Raises what kept the sweep from its end."""
-    there = [end for end in ends if end is not None]
-    for end in there:
-        if "fault" in end:
-            raise SweepError(end["fault"])
-    signals = [end["signal"] for end in there if end["signal"]]
-    if interrupted or 2 in signals:
-        raise KeyboardInterrupt
-    told = told or trial.was_told()
-    if signals or told:
-        raise Stopped(128 + (signals[0] if signals else told))
-    for end in there:
-        if end["reason"]:
-            raise SweepError(end["reason"])
-
-
-class _Callbacks:
-    """Calls what the user wants to be called, in a thread."""
-
-    def __init__(self, on_finish: Any, on_error: Any):
-        self._on_finish = on_finish
-        self._on_error = on_error
-        self._queue = queue.Queue()  # type: queue.Queue
-        self._thread = None  # type: Optional[threading.Thread]
-        self._called = 0
-
-    def __enter__(self) -> "_Callbacks":
-        return self
-
-    def put(self, record: Record) -> None:
-        """A trial has ended for good."""
-        if self._thread is None:
-            # Not before it is needed: processes are forked from one that has none.
-            self._thread = threading.Thread(target=self._run, name="hpcsweep callbacks", daemon=True)
-            self._thread.start()
-        self._queue.put(record)
-
-    def _run(self) -> None:
-        while True:
-            record = self._queue.get()
-            if record is None:
-                return
-            self._called += 1
-            callback = self._on_finish if record.done else self._on_error
-            if callback is None:
-                continue
-            try:
-                callback(record)
-            except BaseException:
-                name = "on_finish" if record.done else "on_error"
-                print("hpcsweep: %s of trial %s:" % (name, record.trial), file=sys.stderr)
-                traceback.print_exc()
-
-    def __exit__(self, kind: Any, *_: Any) -> None:
-        if self._thread is None:
-            return
-        self._queue.put(None)
-        if kind is not None and not issubclass(kind, Exception):
-            # Somebody wants to be gone.
-            self._thread.join(PATIENCE / 10)
-            return
-        called = -1
-        while self._thread.is_alive() and self._called != called:
-            called = self._called
-            deadline = time.monotonic() + PATIENCE
-            while self._thread.is_alive() and self._called == called and time.monotonic() < deadline:
-                self._thread.join(0.05)
-        if self._thread.is_alive():
-            print("hpcsweep: a callback takes more than %g s: it is not waited for" % PATIENCE, file=sys.stderr)
+            bind(*args, **kwargs)
+        except TypeError as e:
+            raise TypeError("the function cannot be called with %s: %s" % (", ".join(names), e)) from None

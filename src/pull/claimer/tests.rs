@@ -92,6 +92,7 @@ fn sweep(dir: &Path, lengths: &[u64]) -> Tree {
         gpus: 0,
         memory_mib: None,
         requests: &[],
+        program: &[],
         pull: &pull,
     };
     deck::write(&tree, &[], &units, terms).unwrap();

@@ -59,6 +59,7 @@ impl Sweep {
             gpus: 0,
             memory_mib: None,
             requests: &[],
+            program: &[],
             pull,
         };
         self.decks.push(deck::write(&self.tree, &self.decks, &units, terms).unwrap());

@@ -199,8 +199,8 @@ class Here(World):
         self.assertEqual([record.value for record in positional.run(lambda x, y: y - x)], [0, 0, 2])
         for rows, words in [
             ([], "no points"),
-            ([{"a": 1}, {"b": 1}], "point 1, {'b': 1}, is no dict or tuple of the same"),
-            ([(1, 2), (1,)], r"point 1, {'arg0': 1}"),
+            ([{"a": 1}, (1,)], r"point 1, \(1,\), is no dict"),
+            ([{"a": 1, "task_id": None}], "point 0: `task_id` cannot be None"),
             ([1], "point 0, 1, is no dict"),
             ([()], "point 0"),
             ([{"trial": 1}], "axis `trial`"),
@@ -401,7 +401,7 @@ class Here(World):
         self.assertIn("hpcsweep: on_finish of trial 2:", said.getvalue())
         self.assertIn("RuntimeError: of a callback", said.getvalue())
         # One that never ends is not waited for.
-        import hpcsweep.sweep as module
+        import hpcsweep.runs as module
 
         before, module.PATIENCE = module.PATIENCE, 0.1
         never = threading.Event()

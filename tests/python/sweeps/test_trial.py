@@ -125,8 +125,9 @@ for processes in (1, 2):
 class Module(unittest.TestCase):
     def test_it_is_python_3_8(self):
         """All of the module, and nothing but the standard library, torch and numpy, the last two not at import."""
-        words = """array ctypes dataclasses importlib inspect itertools json keyword math mmap os pathlib queue select
-            shutil signal socket struct subprocess sys threading time traceback typing warnings"""
+        words = """argparse array ctypes dataclasses importlib inspect itertools json keyword math mmap os pathlib queue
+            random re runpy select shutil signal socket struct subprocess sys tempfile threading time traceback typing
+            warnings"""
         allowed = set(words.split())
         for path in sorted((MODULE / "hpcsweep").glob("*.py")):
             tree = ast.parse(path.read_text(), str(path), feature_version=(3, 8))

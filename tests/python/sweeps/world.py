@@ -88,7 +88,18 @@ class World(unittest.TestCase):
 
     def call(self, *args, code=0):
         """What hpcsweep itself prints."""
-        ran = subprocess.run(
+        ran = self._called(args)
+        self.assertEqual(ran.returncode, code, ran.stdout + ran.stderr)
+        return ran.stdout
+
+    def refused(self, *args):
+        """What hpcsweep says when it refuses a request."""
+        ran = self._called(args)
+        self.assertEqual(ran.returncode, 2, ran.stdout + ran.stderr)
+        return ran.stderr
+
+    def _called(self, args):
+        return subprocess.run(
             [PROGRAM, *args],
             cwd=str(self.folder),
             env=self.environment,
@@ -96,12 +107,10 @@ class World(unittest.TestCase):
             stderr=subprocess.PIPE,
             universal_newlines=True,
         )
-        self.assertEqual(ran.returncode, code, ran.stdout + ran.stderr)
-        return ran.stdout
 
     def records(self, place):
         """The trials of a sweep as the program tells of them."""
-        return [json.loads(line) for line in self.call("collect", "--format", "records", place).splitlines()]
+        return [json.loads(line) for line in self.call("collect", "--format", "records", place).split("\n") if line]
 
     def lines(self, name):
         """The lines of a file of the folder, none if it is not there."""

@@ -1,0 +1,198 @@
+"""Points with more than parameters, results with odd text, and other processes that change the grid meanwhile."""
+
+import json
+import unittest
+
+from world import NOTE, World
+
+
+class Text(World):
+    def test_separators_within_a_result(self):
+        """All that somebody takes for the end of a line, in results, metrics, errors, parameters: by both programs."""
+        ran = self.python(
+            r"""
+import hpcsweep, json
+ends = "\u2028 \u2029 \x85 \x0b \x0c \x1c \x1d \x1e \r \r\n \n a"
+def f(text, bad):
+    hpcsweep.report(text=text)
+    if bad:
+        raise ValueError("odd" + text)
+    return {"text": text, text: len(text)}
+
+for processes in (1, 2):
+    sweep = hpcsweep.Sweep("s%d" % processes, quiet=True, settings="# \x85 \u2028 of a note").grid(
+        text=["x" + ends, "y", ends], bad=[False, True])
+    said = []
+    for records in (sweep.run(f, processes=processes, on_error=said.append), sweep.results(),
+                    hpcsweep.Sweep("s%d" % processes).results()):
+        assert [r.params["text"] for r in records] == ["x" + ends] * 2 + ["y"] * 2 + [ends] * 2, records
+        for r in records:
+            text = r.params["text"]
+            assert r.value == (None if r.params["bad"] else {"text": text, text: len(text)}), r
+            assert r.metrics["text"] == text, r
+            assert not r.params["bad"] or "odd" in r.traceback, r
+    assert len(said) == 3, said
+    print(json.dumps(sweep.best(lambda r: len(r.value["text"])).value))
+"""
+        )
+        self.assertEqual(ran.out, '{"text": "y", "y": 1}\n' * 2)
+
+
+class Points(World):
+    def test_uneven_points_and_defaults(self):
+        """A point has the parameters that it has; [defaults] of the settings are beneath all of them."""
+        ran = self.python(
+            """
+import hpcsweep
+def f(lr, depth=1, **more):
+    return [lr, depth, more]
+sweep = hpcsweep.Sweep("s", quiet=True).points([{"lr": 0.1}, {"lr": 0.2, "depth": 3}, {"lr": None}])
+print([r.value for r in sweep.run(f)], [r.params for r in sweep.results()])
+sweep = hpcsweep.Sweep("t", quiet=True, settings="[defaults]\\nepochs = 5\\nopt.eps = 1e-8")
+sweep.points([{"lr": 0.1}, {"lr": 0.2, "epochs": 9}])
+print([r.value for r in sweep.run(f, processes=2)], sweep.results()[0].params)
+sweep = hpcsweep.Sweep("u", quiet=True, settings="[defaults]\\nepochs = 5").grid([1, 2], [3])
+print([r.value for r in sweep.run(f)])
+try:
+    hpcsweep.Sweep("s").points([{"lr": 1}, {"rate": 1}]).run(lambda lr: lr)
+except TypeError as e:
+    print(e)
+try:
+    hpcsweep.Sweep("s").grid({"lr": [1, 2]})
+except ValueError as e:
+    print(e)
+"""
+        )
+        self.assertEqual(
+            ran.out,
+            """[[0.1, 1, {}], [0.2, 3, {}], [None, 1, {}]] [{'lr': 0.1}, {'lr': 0.2, 'depth': 3}, {'lr': None}]
+[[0.1, 1, {'epochs': 5, 'opt': {'eps': 1e-08}}], [0.2, 1, {'epochs': 9, 'opt': {'eps': 1e-08}}]] \
+{'lr': 0.1, 'epochs': 5, 'opt': {'eps': 1e-08}}
+[[1, 3, {'epochs': 5}], [2, 3, {'epochs': 5}]]
+the function cannot be called with rate: missing a required argument: 'lr'
+grid() takes the axes by name: write two asterisks before the dict, grid(**{...})
+""",
+        )
+
+    def test_chains_of_points(self):
+        """task_id makes chains, on_failure says what a failure does to the rest, [run] of the settings stays."""
+        for on_failure, settings in (("stop", ""), ("continue", ""), ("continue", '[run]\non_failure = "continue"\n')):
+            name = "s%d%s" % (len(settings), on_failure)
+            ran = self.python(
+                NOTE
+                + """
+import hpcsweep, os
+def f(x):
+    note("%s", x)
+    if x == 1:
+        raise ValueError
+    return x
+rows = [{"x": x, "task_id": "a" if x < 3 else 7} for x in range(6)]
+sweep = hpcsweep.Sweep("%s", quiet=True, settings=%r).points(rows)
+records = sweep.run(f, processes=2, on_failure=%r)
+print([r.state for r in records], [sorted(r.params) for r in records] == [["x"]] * 6)
+"""
+                % (name, name, settings, "stop" if settings else on_failure)
+            )
+            third = "skipped" if on_failure == "stop" else "done"
+            states = ["done", "failed", third, "done", "done", "done"]
+            self.assertEqual(ran.out, "%s True\n" % states)
+            began = [int(line) for line in self.lines(name)]
+            for chain in ([x for x in began if x < 3], [x for x in began if x > 2]):
+                self.assertEqual(chain, sorted(chain))
+
+    def test_gpus_with_a_walltime(self):
+        """A table of the settings and an argument that adds to it are one table of the plan."""
+        ran = self.python(
+            """
+import hpcsweep
+for settings in ("[resources]\\nwalltime = '1h'", "resources.walltime = '1h'", "resources . walltime = '1h'\\n[pull]\\n",
+                 "[pull]\\nlease = 9\\n[resources] # of a trial\\nwalltime = '1h'\\n[hooks]\\ntimeout = '1s'", ""):
+    sweep = hpcsweep.Sweep("s", settings=settings).points([{"x": 1, "gpu_ids_abs": [0]}])
+    try:
+        sweep.run(lambda x: x, gpus=1)
+    except hpcsweep.SweepError as e:
+        assert "GPU" in str(e) or "driver" in str(e) or "NVIDIA" in str(e) or "NVML" in str(e), e
+"""
+        )
+        self.assertEqual(ran.code, 0)
+        self.assertIn("gpus_per_rank = 1", (self.folder / "results/s.toml").read_text())
+
+
+class Others(World):
+    """Two processes with one sweep, whose grids differ."""
+
+    FIRST = (
+        NOTE
+        + """
+import hpcsweep, os, sys, time
+class A: pass
+class B: pass
+
+def f(x, more=None):
+    note("ran", sys.argv[1], x)
+    if sys.argv[1] == "first" and x == 0:
+        while not os.path.exists("there"):
+            time.sleep(0.001)
+    return getattr(x, "__name__", str(x))
+
+sweep = hpcsweep.Sweep("s", quiet=True)
+exec(sys.argv[2])
+if sys.argv[1] == "second":
+    while not os.path.exists("ran"):
+        time.sleep(0.001)
+    sweep._write_before = sweep._write
+    def write(text):
+        sweep._write_before(text)
+        note("there")
+    sweep._write = write
+print([r.value for r in sweep.run(f, processes=int(sys.argv[3]))])
+"""
+    )
+
+    def together(self, first, second, processes):
+        """What both print when the second comes while the first is in its first trial."""
+        for name in ("ran", "there"):
+            if (self.folder / name).exists():
+                (self.folder / name).unlink()
+        self.write("p.py", self.FIRST)
+        started = [
+            self.start("p.py", "first", first, str(processes)),
+            self.start("p.py", "second", second, str(processes)),
+        ]
+        said = []
+        for ran in map(self.end, started):
+            self.assertEqual((ran.code, ran.err), (0, ""), str(ran))
+            said.append(json.loads(ran.out.replace("'", '"')))
+        return said
+
+    def test_a_grid_that_others_change(self):
+        """Each goes on until its own points have ended, and returns them: grown, shrunk, other values and names."""
+        for number, (first, second) in enumerate(
+            [
+                ("range(4)", "range(6)"),
+                ("range(6)", "range(3)"),
+                ("range(4)", "[9, 8, 7]"),
+            ]
+        ):
+            for processes in (1, 2):
+                grids = ["sweep = hpcsweep.Sweep('s%d%d', quiet=True).grid(x=list(%s))" % (number, processes, each)
+                         for each in (first, second)]
+                said = self.together(grids[0], grids[1], processes)
+                self.assertEqual(said, [[str(x) for x in eval(each)] for each in (first, second)])
+
+    def test_objects_and_names_that_only_others_have(self):
+        """Values that stand in the plan by name, and other parameters, are left to who has them."""
+        grid = "sweep = hpcsweep.Sweep('%s', quiet=True).grid(%s)"
+        for number, (first, second, values) in enumerate(
+            [
+                ("x=[0, A]", "x=[0, A, B]", [["0", "A"], ["0", "A", "B"]]),
+                ("x=[0, 1, 2]", "x=[0, 1], more=[1]", [["0", "1", "2"], ["0", "1"]]),
+            ]
+        ):
+            said = self.together(grid % ("t%d" % number, first), grid % ("t%d" % number, second), 1)
+            self.assertEqual(said, values)
+
+
+if __name__ == "__main__":
+    unittest.main()
