@@ -5,20 +5,25 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::Context;
-use crate::project;
+use crate::project::{self, Template};
 
-/// Make a project: a plan, a small training program, and its own copy of the job scripts
+/// Make a project that runs at once: a plan, a small program, and its own copy of the job scripts
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Folder of the project; its name becomes the sweep's
     name: PathBuf,
+    /// What it begins with
+    #[arg(short, long, value_name = "TEMPLATE", value_enum, default_value_t = Template::Command)]
+    template: Template,
 }
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
-    for path in project::create(&args.name)? {
+    let files = project::create(&args.name, args.template)?;
+    for path in &files {
         context.out.data(&path.display().to_string());
     }
-    let plan = args.name.join("plan.toml");
-    context.out.say(&format!("next: hpcsweep submit {}", plan.display()));
+    if let Some(first) = files.first() {
+        context.out.say(&format!("next: hpcsweep submit {}", first.display()));
+    }
     Ok(0)
 }

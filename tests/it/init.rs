@@ -113,3 +113,50 @@ fn a_project_may_stand_in_a_folder_that_is_not_there_yet() {
     assert!(world.read("a/b/demo/plan.toml").contains("name = \"demo\"\n"));
     world.run(&["submit", "a/b/demo/plan.toml", "-q"]).ok();
 }
+
+#[test]
+fn a_project_of_a_python_function_runs_by_itself_and_is_submitted() {
+    let mut world = World::new();
+    world.set("PYTHONDONTWRITEBYTECODE", "1");
+    let said = world.run(&["init", "demo", "-t", "python"]);
+    assert_eq!(said.whole(), "demo/fit.py\nnext: hpcsweep submit demo/fit.py\nexit code 0\n");
+    let plan = world.run(&["plan", "demo/fit.py", "--json"]);
+    assert!(plan.ok().contains("\"momentum\":0.8"), "{}", plan.out);
+    assert_eq!(world.files("demo"), ["fit.py"]);
+    let ran = world.run(&["submit", "demo/fit.py", "--local", "-j", "2"]);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
+    let best = world.run(&["best", "demo/results/demo", "--metric", "loss", "--min", "--json"]);
+    let best: serde_json::Value = serde_json::from_str(best.ok()).unwrap();
+    assert_eq!((&best["lr"], &best["momentum"]), (&0.2.into(), &0.0.into()), "{best}");
+    assert_eq!(world.table(&["demo/results/demo"]).len(), 6);
+}
+
+#[test]
+fn a_project_of_chains_hands_weights_on() {
+    let world = World::new();
+    world.run(&["init", "demo", "--template", "chains"]).ok();
+    world.run(&["submit", "demo/plan.toml", "--local"]).ok();
+    assert_eq!(world.column("state"), ["\"done\""; 9]);
+    for row in world.table(&[]) {
+        let log = world.run(&["logs", &row["trial"].to_string(), "demo/results/demo"]);
+        let begins = if row["link"] == 0 { "/dev/null\n" } else { "/weights\n" };
+        assert!(log.ok().ends_with(begins), "{}", log.out);
+    }
+}
+
+#[test]
+fn every_template_has_a_plan_that_holds() {
+    let world = World::new();
+    for template in ["command", "ddp", "train", "train-pytorch", "mpi", "chains"] {
+        world.run(&["init", template, "--template", template]).ok();
+        let plan = format!("{template}/plan.toml");
+        assert!(world.run(&["plan", &plan]).ok().starts_with(&format!("sweep {template}: ")));
+    }
+    let refused = world.run(&["init", "x", "--template", "fortran"]);
+    assert_eq!(refused.code, 2);
+    assert!(
+        refused
+            .err
+            .contains("[possible values: command, python, ddp, train, train-pytorch, mpi, chains]")
+    );
+}

@@ -77,3 +77,11 @@ fn functions_are_swept_by_the_oldest_python() {
     let program = first_with(&OLDEST, IS_NEW).unwrap_or_else(|| missing(&OLDEST));
     print!("{}", passes(program, "tests/python/sweeps", "test_[!s]*.py", 20));
 }
+
+#[test]
+fn functions_are_swept_from_a_notebook() {
+    let code = format!("{IS_NEW}; import nbclient, ipykernel");
+    let program = first_with(&["/usr/bin/python3", "python3"], &code)
+        .expect("there is no nbclient and ipykernel: run `scripts/setup --for test`");
+    passes(program, "tests/python/sweeps", "test_notebook.py", 3);
+}

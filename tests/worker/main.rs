@@ -4,7 +4,9 @@
 
 mod cases_mp_sync;
 mod ends;
+mod exported;
 mod plans;
+mod projects;
 mod ranks;
 mod reduced_lines;
 mod selftest;
