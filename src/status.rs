@@ -19,7 +19,7 @@ use crate::tree::ledger::Ledger;
 use crate::tree::lock;
 use crate::tree::records::{self, Outcome, Record};
 use crate::tree::table::{self, Row};
-use crate::tree::{Identity, Tree, waves};
+use crate::tree::{Identity, Tree, terms, waves};
 use pilots::{Given, Pilots};
 
 /// All that is known of a sweep.
@@ -115,7 +115,7 @@ fn read(
     let jobs: Vec<String> =
         journal.arrays.keys().filter_map(|&a| journal.job(a).map(str::to_owned)).collect();
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
-    let attempts = heads.last().map_or(1, |h| h.run.attempts);
+    let attempts = terms::attempts(&tree, heads.last().map_or(1, |h| h.run.attempts))?;
     // Submitted again after it had ended: the job that it has now is in none of its attempts.
     let is_due_again = |trial: u64, record: &Record| {
         let job = places.get(&trial).and_then(|(array, _)| journal.job(*array));

@@ -82,6 +82,13 @@ fn run(what: &What, wish: Wish, word: &str, context: &Context) -> Result<u8> {
             .hint("press Ctrl-C there; its trials end and are recorded")
             .into());
     }
+    if done.ids.is_empty() && !done.ended.is_empty() {
+        let numbers: Vec<String> = done.ended.iter().map(ToString::to_string).collect();
+        let (trials, have) = if numbers.len() == 1 { ("trial", "has") } else { ("trials", "have") };
+        let numbers = numbers.join(", ");
+        context.out.say(&format!("{}: {trials} {numbers} {have} ended", identity.name));
+        return Ok(0);
+    }
     if done.ids.is_empty() {
         let nothing = match wish {
             Wish::Cancel => "is in a scheduler's hands",

@@ -88,11 +88,11 @@ pub(super) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Pull {
             "slots" => pull.slots = reader.count(&entry, 1),
             "walltime" => pull.walltime_s = seconds(reader, &entry),
             "lease" => {
-                pull.lease_s = number(reader, &entry, 0.5, "a time of at least half a second")
+                pull.lease_s = time(reader, &entry, 0.5, "a time of at least half a second")
                     .unwrap_or(pull.lease_s);
             }
             "backoff" => {
-                pull.backoff_s = number(reader, &entry, 0.0, "a time").unwrap_or(pull.backoff_s);
+                pull.backoff_s = time(reader, &entry, 0.0, "a time").unwrap_or(pull.backoff_s);
             }
             "max_errors" => {
                 pull.max_errors = reader.count(&entry, 1).unwrap_or(pull.max_errors);
@@ -137,12 +137,24 @@ fn seconds(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<u64> {
     seconds
 }
 
-/// A number, or a text like `30s`, that is at least `least`.
+/// A number of seconds, or a text like `30s` or `1.5s`, that is at least `least`.
+fn time(reader: &mut Reader<'_>, entry: &Entry<'_>, least: f64, what: &str) -> Option<f64> {
+    let DeValue::String(text) = entry.item.get_ref() else {
+        return number(reader, entry, least, what);
+    };
+    let seconds = decimal(text).or_else(|| parse_walltime(text).map(|s| s as f64));
+    let Some(seconds) = seconds else {
+        reader.wrong(entry.at, format!("`{text}` is no time"), WALLTIME_FORMS);
+        return None;
+    };
+    in_range(reader, entry, seconds, least..=f64::MAX, what)
+}
+
+/// A number that is at least `least`.
 fn number(reader: &mut Reader<'_>, entry: &Entry<'_>, least: f64, what: &str) -> Option<f64> {
     let value = match entry.item.get_ref() {
         DeValue::Integer(n) => n.as_str().parse::<f64>().ok(),
         DeValue::Float(n) => n.as_str().parse::<f64>().ok(),
-        DeValue::String(text) => zero(text).or_else(|| parse_walltime(text).map(|s| s as f64)),
         _ => None,
     };
     let Some(value) = value else {
@@ -167,10 +179,15 @@ fn in_range(
     None
 }
 
-/// No time at all, which a walltime cannot be.
-fn zero(text: &str) -> Option<f64> {
-    let digits = text.strip_suffix(['s', 'm', 'h', 'd'])?;
-    (!digits.is_empty() && digits.bytes().all(|b| b == b'0')).then_some(0.0)
+/// Seconds of a decimal number with its unit; unlike a walltime it may be nothing, and part of a second.
+fn decimal(text: &str) -> Option<f64> {
+    let unit = text.trim().chars().next_back()?;
+    let each = [('s', 1.0), ('m', 60.0), ('h', 3600.0), ('d', 86400.0)];
+    let each = each.iter().find(|(name, _)| *name == unit)?.1;
+    let number = text.trim().strip_suffix(unit)?.trim_end();
+    let is_plain = number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let number = number.parse::<f64>().ok().filter(|_| is_plain)?;
+    Some(number * each)
 }
 
 #[cfg(test)]
@@ -196,6 +213,29 @@ mod tests {
         };
         assert_eq!(plan.schedule.pull, expected);
         assert_eq!(plan.schedule.mode, Mode::Pull);
+    }
+
+    #[test]
+    fn times_may_be_parts_of_a_second() {
+        let of = |lease: &str| {
+            plan(&format!("pull.lease = {lease}\npull.backoff = {lease}\n")).schedule.pull
+        };
+        for (lease, seconds) in [
+            ("\"1.5s\"", 1.5),
+            ("\"0.5m\"", 30.0),
+            ("1.5", 1.5),
+            ("\"90s\"", 90.0),
+            ("\"00:02:00\"", 120.0),
+        ] {
+            let pull = of(lease);
+            assert_eq!((pull.lease_s, pull.backoff_s), (seconds, seconds), "{lease}");
+        }
+        check_faults(
+            "pull.lease = \"1.5.2s\"\n",
+            "`1.5.2s` is no time
+  plan.toml:4: pull.lease = \"1.5.2s\"
+hint: write `HH:MM:SS`, `D-HH:MM:SS`, `MM:SS`, or a number with its unit: `90s`, `30m`, `2h`, `1d`",
+        );
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::tree::deck::{self, Deck};
 use crate::tree::ledger::{Entry, Ledger, Link, Piece};
 use crate::tree::records::Outcome;
 use crate::tree::table::{self, Head, Row};
-use crate::tree::{Tree, records};
+use crate::tree::{Tree, records, terms};
 
 /// Faults of machines and agents after which a trial is given up.
 pub const MAX_FAULTS: u32 = 3;
@@ -214,6 +214,15 @@ impl Claimer {
     pub fn head_of(&self, trial: u64) -> Result<&Head> {
         let head = self.heads.iter().rfind(|head| head.first <= trial);
         head.ok_or_else(|| Fault::machine(format!("trial {trial} is in no table")).into())
+    }
+
+    /// How often a trial is tried, by the plan as it is now; as its table says while the tree is away.
+    ///
+    /// # Errors
+    /// When it is in no table.
+    pub fn attempts_of(&self, trial: u64) -> Result<u32> {
+        let by_table = self.head_of(trial)?.run.attempts;
+        Ok(terms::attempts(&self.tree, by_table).unwrap_or(by_table))
     }
 
     /// What the plan asks for a trial now, where its table says something else.

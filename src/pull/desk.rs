@@ -1,7 +1,7 @@
 //! What every agent does besides running trials: it keeps its lease, hears what others have said, shares what
 //! it holds, leaves in time. What becomes of a unit in its hands is in [`super::course`].
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -9,6 +9,7 @@ use nix::sys::signal::Signal;
 
 use super::claimer::{Claimer, Unit};
 use super::leaving::{Leaving, Time};
+pub use super::news::{News, Report};
 use super::pace::{Breaker, Pace};
 use super::place::Why;
 use super::verdict::{Run, Verdict};
@@ -19,34 +20,6 @@ use crate::tree::ledger::Entry;
 use crate::tree::records::Outcome;
 use crate::tree::table::Row;
 use crate::words;
-
-/// Something that happened, for the one who shows it.
-#[derive(Debug)]
-pub enum News<'a> {
-    /// The agent has joined, with so many slots.
-    Joined(&'a str, u32),
-    /// It waits, and why.
-    Waiting(&'a str),
-    /// A trial has ended for good here.
-    Ended(u64, Outcome, &'a str, f64),
-    /// Something to know.
-    Note(&'a str),
-}
-
-/// What an agent has done.
-#[derive(Debug, Default, Clone)]
-pub struct Report {
-    /// Trials that ended for good here, by outcome.
-    pub ended: BTreeMap<Outcome, u64>,
-    /// Why it left before the end of the sweep; empty if it did not.
-    pub reason: String,
-    /// The signal that ended it.
-    pub signal: Option<i32>,
-    /// Whether the machine was why it left.
-    pub is_ill: bool,
-    /// Whether nobody goes on with the sweep until it is submitted again or released.
-    pub is_halted: bool,
-}
 
 /// How long the tree may be out of reach before an agent gives up.
 const PATIENCE: Duration = Duration::from_secs(300);

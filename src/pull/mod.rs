@@ -13,6 +13,7 @@ mod desk;
 mod heirs;
 mod hooks;
 mod leaving;
+mod news;
 mod offer;
 pub mod pace;
 pub mod place;

@@ -14,7 +14,7 @@ use crate::status::pilots;
 use crate::tree::journal::{self, Journal};
 use crate::tree::ledger::{self, Entry, Ledger};
 use crate::tree::lock::Lock;
-use crate::tree::{Identity, Tree, deck};
+use crate::tree::{Identity, Tree, deck, records};
 
 /// Does it for the agents of a sweep; `None` where agents have none of it.
 ///
@@ -38,6 +38,11 @@ pub(super) fn control(
     let mut ledger = Ledger::read(tree)?;
     let is_over = ledger.is_over(deck::total(&decks));
     if let (Some(trial), false) = (trials.first(), is_over) {
+        let is_over = |trial: &u64| Ok(records::of_trial(tree, *trial)?.0.is_over(0));
+        let ended: Result<Vec<bool>> = trials.iter().map(is_over).collect();
+        if ended?.iter().all(|ended| *ended) {
+            return Ok(Some(Done { ended: trials.to_vec(), ..Done::default() }));
+        }
         let sentence =
             format!("agents share the trials of {}: trial {trial} is no job", identity.name);
         let word = match wish {

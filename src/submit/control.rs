@@ -42,6 +42,8 @@ pub struct Done {
     pub pilots: u64,
     /// Whether agents, which may be there, were told so.
     pub is_told: bool,
+    /// Trials that were named and have ended.
+    pub ended: Vec<u64>,
 }
 
 /// Does it for the given trials, or for all that have not ended.
@@ -99,7 +101,11 @@ pub fn control(
         }
     }
     if by_array.is_empty() {
-        return Ok(Done::default());
+        let has_ended = |trial: &u64| {
+            usize::try_from(*trial).is_ok_and(|i| status.standings[i].state.is_final())
+        };
+        let ended = trials.iter().copied().filter(has_ended).collect();
+        return Ok(Done { ended, ..Done::default() });
     }
     let mut done = Done::default();
     let mut taken: Vec<(u32, Vec<u64>)> = Vec::new();
@@ -131,11 +137,16 @@ pub fn control(
             let mut shared = array.places(map).filter(|(i, _, _)| *i == index).map(|(.., t)| t);
             if let Some(other) = shared.find(|t| !wanted.contains(t) && open.contains(t)) {
                 let trial = trials.iter().find(|t| places.get(t) == places.get(&other));
+                let chain = |trial: &u64| status.rows.get(*trial as usize).map(|row| row.chain);
+                let (what, whose) = match trial.and_then(chain) == chain(&other) {
+                    true => ("is in one job with the rest of its chain", "of the chain"),
+                    false => ("is packed together with others into one job", "of that job"),
+                };
                 let trial = trial.map_or_else(String::new, ToString::to_string);
                 return Err(Fault::request(format!(
-                    "trial {trial} is in one job with the rest of its chain: trial {other} has not ended either"
+                    "trial {trial} {what}: trial {other} has not ended either"
                 ))
-                .hint("name all trials of the chain that have not ended")
+                .hint(format!("name all trials {whose} that have not ended"))
                 .into());
             }
             done.ids.push(if is_pbs { pbs::element(job, index) } else { format!("{job}_{index}") });

@@ -12,7 +12,7 @@ use crate::plan::{OnFailure, Resources, TaskId};
 use crate::render::{Templates, context};
 use crate::site::Site;
 use crate::tree::table::{self, Head, Row, RowOut};
-use crate::tree::{FORMAT, Tree};
+use crate::tree::{FORMAT, Tree, terms};
 
 /// A trial that a wave or the executor may have to run.
 #[derive(Debug, Clone)]
@@ -179,6 +179,7 @@ pub fn grow(
     let plan = &source.plan;
     let (known, new) = (diff.known, &diff.new);
     disk::write_whole(&tree.plan(), source.text.as_bytes())?;
+    terms::keep(tree, &table::heads(tree)?, plan.run.attempts)?;
     let mut added = Vec::with_capacity(new.len());
     if new.is_empty() {
         return Ok(added);

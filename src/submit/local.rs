@@ -22,7 +22,7 @@ use crate::site::{SchedulerKind, Site};
 use crate::tree::lock::{Lock, TOUCH_EVERY};
 use crate::tree::records::{self, Outcome, Record};
 use crate::tree::table::{self, Head, Row};
-use crate::tree::{Tree, journal};
+use crate::tree::{Tree, journal, terms};
 
 /// What a person chose on the command line.
 #[derive(Debug, Default, Clone)]
@@ -307,7 +307,8 @@ impl Executor<'_> {
     fn relaunch(&mut self, i: usize, record: &Record) -> Result<bool> {
         let was = &self.running[i];
         let id = self.rows[was.row].id;
-        let allowed = self.run_of(id).map_or(1, |run| run.attempts);
+        let by_table = self.run_of(id).map_or(1, |run| run.attempts);
+        let allowed = terms::attempts(self.tree, by_table)?;
         // What could not even begin would not do so now.
         let ran =
             record.decisive().and_then(|a| a.end.as_ref()).is_some_and(|e| e.exit_code.is_some());

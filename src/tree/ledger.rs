@@ -15,9 +15,11 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::Tree;
+use pieces::{let_go, remove};
 
 mod entry;
 mod log;
+mod pieces;
 
 pub use entry::{Entry, Piece};
 pub use log::{Link, append, length, link, prepare, written};
@@ -211,8 +213,7 @@ impl Ledger {
     /// An agent in words: its process, its host and its job.
     pub fn describe(&self, name: &str) -> String {
         let Some(agent) = self.agents.get(name) else { return name.to_owned() };
-        // A name is host, process id and a token.
-        let pid = name.rsplit('-').nth(1).unwrap_or("?");
+        let pid = pid_of(name).map_or_else(|| "?".to_owned(), |pid| pid.to_string());
         let job = agent.job.as_ref().map_or_else(String::new, |job| format!(", job {job}"));
         format!("{pid} on {}{job}", agent.host)
     }
@@ -395,34 +396,9 @@ impl Ledger {
     }
 }
 
-/// Takes units out of an agent's hands.
-fn let_go(held: &mut Vec<Held>, gone: &Piece) {
-    let all = std::mem::take(held);
-    held.extend(all.into_iter().flat_map(|Held { since, piece }| {
-        let mut left = vec![piece];
-        remove(&mut left, gone);
-        left.into_iter().map(move |piece| Held { since, piece })
-    }));
-}
-
-/// Takes units out of a list of pieces.
-fn remove(held: &mut Vec<Piece>, gone: &Piece) {
-    let end = gone.from + gone.count;
-    let mut rest = Vec::with_capacity(held.len() + 1);
-    for piece in held.drain(..) {
-        let last = piece.from + piece.count;
-        if last <= gone.from || piece.from >= end {
-            rest.push(piece);
-            continue;
-        }
-        if piece.from < gone.from {
-            rest.push(Piece { count: gone.from - piece.from, ..piece });
-        }
-        if last > end {
-            rest.push(Piece { from: end, count: last - end, ..piece });
-        }
-    }
-    *held = rest;
+/// The process of an agent: its name is host, process id and a token.
+pub fn pid_of(name: &str) -> Option<u32> {
+    name.rsplit('-').nth(1)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ pub mod line;
 pub mod lock;
 pub mod records;
 pub mod table;
+pub mod terms;
 pub mod waves;
 
 use std::path::{Path, PathBuf};

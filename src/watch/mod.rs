@@ -55,6 +55,8 @@ pub struct Place {
     pub host: String,
     /// The scheduler's id of the agent's job.
     pub job: Option<String>,
+    /// The agent's process.
+    pub pid: Option<u32>,
     /// Trials that run there.
     pub busy: u32,
     /// Trials that may run there at once, where that is known.

@@ -274,7 +274,7 @@ fn is_for_good(job: &Job, before: &Record, verdict: &Verdict) -> bool {
         // As many launches as attempts, and each of them makes one.
         Outcome::Failed => {
             let tried = failures_in_a_row(before, job.job_id.as_deref()) + 1;
-            !relaunched || tried.is_multiple_of(job.head.run.attempts.max(1))
+            !relaunched || tried.is_multiple_of(job.attempts().max(1))
         }
     }
 }

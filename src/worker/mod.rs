@@ -41,7 +41,7 @@ use crate::plan::{OnFailure, Resources};
 use crate::rank;
 use crate::tree::records::{self, Break, Event, Outcome, Record};
 use crate::tree::table::{self, Head, Row};
-use crate::tree::{Tree, waves};
+use crate::tree::{Tree, terms, waves};
 use crate::words;
 
 /// Which trial a worker is to run.
@@ -103,6 +103,14 @@ pub struct Job {
     pub began: Instant,
     /// When the job ends, where only its scheduler could tell.
     pub ends: Option<Instant>,
+}
+
+impl Job {
+    /// How often the trial is tried, by the plan as it is now.
+    pub(crate) fn attempts(&self) -> u32 {
+        let by_table = self.head.run.attempts;
+        terms::attempts(&self.tree, by_table).unwrap_or(by_table)
+    }
 }
 
 /// Who this process is. In a job of PBS the node file tells how many ranks there should be; hosts other
@@ -247,7 +255,8 @@ fn lead(
         let number = first + tried;
         let end = attempt::run(job, number, &mut recorder, &mut crew, signals)?;
         tried += 1;
-        if end.retry != Retry::Here || tried >= job.head.run.attempts {
+        // The plan may have changed its mind while the job waited or ran.
+        if end.retry != Retry::Here || tried >= job.attempts() {
             break end;
         }
     };

@@ -7,6 +7,7 @@
 
 mod access;
 mod alone;
+mod attempts;
 mod cases_distributed_sampler;
 mod cases_mp_sync;
 mod cli;

@@ -108,7 +108,7 @@ fn one_trial_of_an_array_is_cancelled_alone() {
     let expected = ["interrupted: the worker got SIGTERM", "done", cancelled, "done"];
     assert_eq!(pbs.standings(), expected);
     let ran = pbs.world.run(&["cancel", "--trial", "2"]);
-    assert_eq!(ran.whole(), "s: nothing of it is in a scheduler's hands\nexit code 0\n");
+    assert_eq!(ran.whole(), "s: trial 2 has ended\nexit code 0\n");
     let ran = pbs.world.run(&["cancel", "--trial", "4"]);
     assert_eq!(ran.whole(), "error: s has no trial 4\nexit code 2\n");
 }

@@ -43,6 +43,10 @@ exit code 0
 "
     );
     pbs.wait_idle();
+    let ended = pbs.world.run(&["cancel", "--trial", "0"]);
+    assert_eq!(ended.whole(), "s: trial 0 has ended\nexit code 0\n");
+    let ended = pbs.world.run(&["cancel", "--trial", "3", "--trial", "6"]);
+    assert_eq!(ended.whole(), "s: trials 3, 6 have ended\nexit code 0\n");
     for index in 0..4 {
         assert_eq!(of_element(&pbs, index), (index * 5..index * 5 + 5).collect::<Vec<_>>());
     }
@@ -54,6 +58,23 @@ exit code 0
     assert!(pbs.again(&[]).err.contains("nothing new to submit"));
     let again = pbs.again(&["--retry"]);
     assert!(again.err.contains("array 2: 1 trial as job 1[].pbshead"), "{}", again.whole());
+}
+
+#[test]
+fn a_trial_of_a_packed_element_is_not_taken_back_alone() {
+    let mut pbs = pbs();
+    pbs.set("scheduling", false);
+    let pack = format!("{}[schedule]\npack = 5\n", singles(10));
+    pbs.submit(&plan("true", &pack), &[]).ok();
+    let ran = pbs.world.run(&["cancel", "--trial", "7"]);
+    assert_eq!(
+        ran.whole(),
+        "\
+error: trial 7 is packed together with others into one job: trial 5 has not ended either
+hint: name all trials of that job that have not ended
+exit code 2
+"
+    );
 }
 
 #[test]

@@ -64,8 +64,8 @@ done 1 running 2 queued 1 failed 1
 _ trials/s, _ s left, began _ s ago
 
 agents: 1
-  host busy ended last sign
-  n1 2/2 2 _ s ago
+  host pid busy ended last sign
+  n1 PID 2/2 2 _ s ago
 
 failures: 1
   trial state host when reason
@@ -76,7 +76,7 @@ slowest: 2
   2 n1 _ s
   3 n1 _ s
 ";
-    assert_eq!(masked(&ran.out), expected);
+    assert_eq!(masked(&ran.out), expected.replace("PID", &agent.pid().to_string()));
     world.write("go", "");
     assert_eq!(agent.end(&world).code, 1);
     let expected = "\
@@ -404,10 +404,10 @@ s: 5 trials read _ s ago
 done 1 running 2 queued 1 failed 1
 [##############!!!!!!!!!!!!!!>>>>>>>>>>>>>>>>>>>>>>>>>>>>...............] 40.0 %
 _ trials/s, _ s left, began _ s ago
--- 1 agents: 1 -----------------------------------------------------------------
-host busy ended last sign
-n1 2/2 2 _ s ago
-== 2 failures: 1 ===============================================================
+-- [1] agents: 1 ---------------------------------------------------------------
+host pid busy ended last sign
+n1 PID 2/2 2 _ s ago
+== [2] failures: 1 =============================================================
 trial state host when reason
   1 failed n1 _ s ago exit code 3
 
@@ -419,16 +419,16 @@ trial state host when reason
 
 
 
--- 3 slowest: 2 ----------------------------------------------------------------
+-- [3] slowest: 2 --------------------------------------------------------------
 trial host runs for x median
   2 n1 _ s
   3 n1 _ s
 q quit Tab 1-4 list arrows PgUp PgDn Home End scroll
 ";
-    assert_eq!(masked(&dashboard.text()), expected);
+    assert_eq!(masked(&dashboard.text()), expected.replace("PID", &agent.pid().to_string()));
     assert_eq!(dashboard.colours(), [""; 0]);
     dashboard.press("3");
-    dashboard.wait_for("== 3 slowest: 2 ==");
+    dashboard.wait_for("== [3] slowest: 2 ==");
     // A larger window is drawn anew.
     let mut resize = world.command("stty");
     resize.args(["rows", "40", "cols", "120"]).stdin(dashboard.side.try_clone().unwrap());

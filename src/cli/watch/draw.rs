@@ -142,7 +142,7 @@ fn listed<'a>(pane: &Pane, view: &mut View, height: usize, width: usize) -> Vec<
     } else {
         ("-", Style::new())
     };
-    let title = format!("{} {} {}: {}{part} ", rule.repeat(2), pane.key, pane.name, pane.total);
+    let title = format!("{} [{}] {}: {}{part} ", rule.repeat(2), pane.key, pane.name, pane.total);
     let rest = rule.repeat(width.saturating_sub(title.len()));
     let mut lines = vec![Line::styled(title + &rest, style)];
     if !pane.head.is_empty() {

@@ -26,7 +26,7 @@ fn lines(buffer: &Buffer) -> String {
 
 fn place(host: &str, busy: u32, ended: u64, seen: f64, silent: bool) -> Place {
     let (host, slots, seen_s) = (host.to_owned(), Some(8), Some(seen));
-    Place { host, job: None, busy, slots, ended, seen_s, silent }
+    Place { host, job: None, pid: None, busy, slots, ended, seen_s, silent }
 }
 
 fn failure(trial: u64, host: &str, reason: &str, ago: f64) -> Failure {
@@ -110,10 +110,10 @@ digits: 40 trials                                                   read 4 s ago
 done 20  running 2  pending 16  failed 1  skipped 1
 [###################################!!!>>>..............................] 55.0 %
 30.0 trials/min, 36 s left, median 3.2 s, began 44 s ago
--- 1 agents: 1 -----------------------------------------------------------------
+-- [1] agents: 1 ---------------------------------------------------------------
 host  busy  ended  last sign
 n1    2/8      22  0.4 s ago
-== 2 failures: 1 ===============================================================
+== [2] failures: 1 =============================================================
 trial  state   host  when      reason
     7  failed  n1    12 s ago  exit code 3: no such file `data/x\\u{1b}[31m`
 
@@ -125,7 +125,7 @@ trial  state   host  when      reason
 
 
 
--- 3 slowest: 2 ----------------------------------------------------------------
+-- [3] slowest: 2 --------------------------------------------------------------
 trial  host  runs for  x median
    21  n1    6.4 s          2.0
    22  n1    1.6 s          0.5
@@ -144,7 +144,7 @@ done 812345  running 91  pending 187191  failed 371  timeout 2
 312 trials/s, 10 min 00 s left, median 0.2 s, began 43 min 20 s ago
 1 agent taken for dead; others have its trials
 no sign of life from 1 agent for more than 1 min 00 s
-== 1 agents: 12 (1 to 11) ==========================================================================
+== [1] agents: 12 (1 to 11) ========================================================================
 host     busy  ended  last sign
 node001  8/8   67001  2.0 s ago
 node002  8/8   67002  2.0 s ago
@@ -157,7 +157,7 @@ node008  8/8   67008  2.0 s ago
 node009  3/8   67009  2.0 s ago (silent)
 node010  8/8   67010  2.0 s ago
 node011  8/8   67011  2.0 s ago
--- 2 failures: 373 (1 to 6) ------------------------------------------------------------------------
+-- [2] failures: 373 (1 to 6) ----------------------------------------------------------------------
  trial  state   host     when            reason
 900000  failed  node007  5.0 s ago       signal 9: out of memory
 899999  failed  node007  6.0 s ago       signal 9: out of memory
@@ -165,7 +165,7 @@ node011  8/8   67011  2.0 s ago
 899997  failed  node007  8.0 s ago       signal 9: out of memory
 899996  failed  node007  9.0 s ago       signal 9: out of memory
 899995  failed  node007  10 s ago        signal 9: out of memory
--- 3 slowest: 91 (1 to 6) --------------------------------------------------------------------------
+-- [3] slowest: 91 (1 to 6) ------------------------------------------------------------------------
  trial  host     runs for    x median
 500000  node003  1 min 35 s     450.0
 500001  node003  1 min 34 s     450.0
@@ -173,7 +173,7 @@ node011  8/8   67011  2.0 s ago
 500003  node003  1 min 32 s     450.0
 500004  node003  1 min 31 s     450.0
 500005  node003  1 min 30 s     450.0
--- 4 GPUs: 2 ---------------------------------------------------------------------------------------
+-- [4] GPUs: 2 -------------------------------------------------------------------------------------
 host      trial  gpu  util %  MiB used  watt  deg C
 node001  812000    0      97     38147   312
 node001  812000    1      97     38147   312
@@ -315,30 +315,30 @@ fn keys_choose_and_scroll_lists() {
     let check = |view: &mut View, expected: &str| {
         assert_eq!(seen(view).trim_end_matches(['=', ' ']), expected);
     };
-    check(&mut view, "== 2 failures: 373 (1 to 11)");
+    check(&mut view, "== [2] failures: 373 (1 to 11)");
     assert_eq!(press(KeyCode::Down, &mut view), None);
-    check(&mut view, "== 2 failures: 373 (2 to 12)");
+    check(&mut view, "== [2] failures: 373 (2 to 12)");
     press(KeyCode::PageDown, &mut view);
-    check(&mut view, "== 2 failures: 373 (12 to 22)");
+    check(&mut view, "== [2] failures: 373 (12 to 22)");
     press(KeyCode::End, &mut view);
-    check(&mut view, "== 2 failures: 373 (190 to 200)");
+    check(&mut view, "== [2] failures: 373 (190 to 200)");
     press(KeyCode::Up, &mut view);
-    check(&mut view, "== 2 failures: 373 (189 to 199)");
+    check(&mut view, "== [2] failures: 373 (189 to 199)");
     press(KeyCode::Home, &mut view);
-    check(&mut view, "== 2 failures: 373 (1 to 11)");
+    check(&mut view, "== [2] failures: 373 (1 to 11)");
     press(KeyCode::Tab, &mut view);
-    check(&mut view, "== 3 slowest: 91 (1 to 11)");
+    check(&mut view, "== [3] slowest: 91 (1 to 11)");
     press(KeyCode::Char('1'), &mut view);
-    check(&mut view, "== 1 agents: 12 (1 to 11)");
+    check(&mut view, "== [1] agents: 12 (1 to 11)");
     press(KeyCode::BackTab, &mut view);
     check(&mut view, "== 4 GPUs: 2");
     press(KeyCode::Tab, &mut view);
-    check(&mut view, "== 1 agents: 12 (1 to 11)");
+    check(&mut view, "== [1] agents: 12 (1 to 11)");
     assert_eq!(press(KeyCode::Char('q'), &mut view), Some(0));
     let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
     assert_eq!(super::press(interrupt, &mut view), Some(130));
     // Without GPUs there are three lists.
     view.focus = 4;
     let screen = lines(&drawn(&small(), &mut view, 100, 40));
-    assert!(screen.contains("== 3 slowest: 2 ==") && !screen.contains("GPUs"), "{screen}");
+    assert!(screen.contains("== [3] slowest: 2 ==") && !screen.contains("GPUs"), "{screen}");
 }

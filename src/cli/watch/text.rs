@@ -58,8 +58,12 @@ fn pane(key: usize, name: &'static str, total: u64, (head, rows): &Table) -> Pan
 }
 
 fn places(places: &[Place]) -> Table {
-    let has_jobs = places.iter().any(|place| place.job.is_some());
-    let mut head = vec!["host", "job", "busy", "ended", "last sign"];
+    let has = [
+        true,
+        places.iter().any(|place| place.job.is_some()),
+        places.iter().any(|place| place.pid.is_some()),
+    ];
+    let mut head = vec!["host", "job", "pid", "busy", "ended", "last sign"];
     let rows = places.iter().map(|place| {
         let busy = match place.slots {
             Some(slots) => format!("{}/{slots}", place.busy),
@@ -67,18 +71,22 @@ fn places(places: &[Place]) -> Table {
         };
         let seen = place.seen_s.map(|s| format!("{} ago", duration(s))).unwrap_or_default();
         let silent = if place.silent { " (silent)" } else { "" };
-        let mut row = vec![place.host.clone(), place.job.clone().unwrap_or_default(), busy];
+        let pid = place.pid.map(|pid| pid.to_string()).unwrap_or_default();
+        let mut row = vec![place.host.clone(), place.job.clone().unwrap_or_default(), pid, busy];
         row.extend([place.ended.to_string(), format!("{seen}{silent}")]);
         row
     });
     let mut rows: Vec<Vec<String>> = rows.collect();
-    if !has_jobs {
-        head.remove(1);
-        for row in &mut rows {
-            row.remove(1);
-        }
-    }
+    let shows = |i: usize| has.get(i).copied().unwrap_or(true);
+    keep(&mut head, shows);
+    rows.iter_mut().for_each(|row| keep(row, shows));
     (head, rows)
+}
+
+/// Leaves out columns.
+fn keep<T>(row: &mut Vec<T>, shows: impl Fn(usize) -> bool) {
+    let mut column = 0..;
+    row.retain(|_| column.next().is_some_and(&shows));
 }
 
 fn gpus(frame: &Frame) -> Table {

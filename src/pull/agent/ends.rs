@@ -20,7 +20,6 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         ended: Ended,
     ) -> Result<()> {
         let (trial, attempt, seq) = (running.trial, running.attempt, running.seq);
-        let allowed = self.desk.claimer.head_of(trial)?.run.attempts;
         let (tries, faults, is_copy) = match &running.role {
             Role::Unit(unit) => (unit.tries, unit.faults, false),
             Role::Copy(_) => (0, 0, true),
@@ -35,7 +34,11 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         let ran = running.since.elapsed();
         let left = self.slots[i].collect(running.work);
         let result = left.result;
-        let allowed = if is_copy { 1 } else { allowed };
+        // Asked for only where it matters: it is a file to be looked at.
+        let allowed = match is_copy || ended.code == 0 {
+            true => 1,
+            false => self.desk.claimer.attempts_of(trial)?,
+        };
         let mut verdict = verdict::judge(ended, result.is_some(), stop, tries, allowed);
         let lost = left.loss.filter(|_| matches!(verdict.state, Outcome::Done | Outcome::Failed));
         let is_robbed = lost.is_some();

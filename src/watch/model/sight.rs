@@ -125,6 +125,7 @@ impl Model {
             Place {
                 host: known.host.clone(),
                 job: known.job.clone(),
+                pid: ledger::pid_of(name),
                 busy: agent.map_or(0, |agent| agent.open.len() as u32),
                 slots: Some(known.slots),
                 ended: number.map_or(0, |n| tally.by_agent[n]),

@@ -113,6 +113,7 @@ fn a_frame_has_all_there_is_to_see() {
         ago_s: Some(ago),
     };
     let place = |agent: &str, busy, slots, ended, seen, silent| Place {
+        pid: None,
         host: format!("host-of-{agent}"),
         job: None,
         busy,

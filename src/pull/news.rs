@@ -1,0 +1,33 @@
+//! What an agent tells of itself while it lives, and at its end.
+
+use std::collections::BTreeMap;
+
+use crate::tree::records::Outcome;
+
+/// Something that happened, for the one who shows it.
+#[derive(Debug)]
+pub enum News<'a> {
+    /// The agent has joined, with so many slots.
+    Joined(&'a str, u32),
+    /// It waits, and why.
+    Waiting(&'a str),
+    /// A trial has ended for good here.
+    Ended(u64, Outcome, &'a str, f64),
+    /// Something to know.
+    Note(&'a str),
+}
+
+/// What an agent has done.
+#[derive(Debug, Default, Clone)]
+pub struct Report {
+    /// Trials that ended for good here, by outcome.
+    pub ended: BTreeMap<Outcome, u64>,
+    /// Why it left before the end of the sweep; empty if it did not.
+    pub reason: String,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Whether the machine was why it left.
+    pub is_ill: bool,
+    /// Whether nobody goes on with the sweep until it is submitted again or released.
+    pub is_halted: bool,
+}
