@@ -10,7 +10,7 @@ use crate::world::{World, wait_until};
 /// Two trials that fail each time.
 fn plan(attempts: u32) -> String {
     let code = "echo $HPCSWEEP_TRIAL >>$EVENTS; exit 3";
-    shell(code, &format!("[pull]\nbackoff = 0\nbreaker = false\n[grid]\na = [1, 2]\n"))
+    shell(code, "[pull]\nbackoff = 0\nbreaker = false\n[grid]\na = [1, 2]\n")
         .replace("[run]\n", &format!("[run]\nattempts = {attempts}\n"))
 }
 
