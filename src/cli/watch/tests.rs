@@ -331,7 +331,7 @@ fn keys_choose_and_scroll_lists() {
     press(KeyCode::Char('1'), &mut view);
     check(&mut view, "== [1] agents: 12 (1 to 11)");
     press(KeyCode::BackTab, &mut view);
-    check(&mut view, "== 4 GPUs: 2");
+    check(&mut view, "== [4] GPUs: 2");
     press(KeyCode::Tab, &mut view);
     check(&mut view, "== [1] agents: 12 (1 to 11)");
     assert_eq!(press(KeyCode::Char('q'), &mut view), Some(0));
