@@ -52,7 +52,7 @@ pub(crate) struct Args {
     #[arg(long)]
     shared: bool,
     /// The sweep's folder
-    #[arg(long, value_name = "DIR", required_unless_present_any = ["explain", "pull"])]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["explain", "pull", "guard"])]
     sweep: Option<PathBuf>,
     /// Run this trial
     #[arg(long, value_name = "N", conflicts_with = "wave")]
@@ -78,6 +78,9 @@ pub(crate) struct Args {
     /// Run only if the chain has not stopped before this trial
     #[arg(long)]
     gate: bool,
+    /// Wait for the end of the agent at the other end of standard input, and end what it leaves behind
+    #[arg(long, hide = true)]
+    guard: bool,
     /// What the plan asked for when the job was submitted, where that is not in the table of trials: a JSON
     /// list of one request, or of one for each link
     #[arg(long, value_name = "JSON")]
@@ -91,6 +94,10 @@ fn time(text: &str) -> Result<u64, String> {
 pub(super) fn run(args: Args, context: Context) -> Result<u8> {
     if args.shared {
         access::share_with_group();
+    }
+    if args.guard {
+        crate::pull::guard::stand();
+        return Ok(0);
     }
     if let Some(what) = &args.pull {
         let options = Options {

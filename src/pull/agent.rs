@@ -10,6 +10,7 @@ use super::claimer::{Claimer, Offer, Unit};
 use super::copies::Copies;
 use super::course::Opened;
 use super::desk::{Desk, Heard, Turn};
+use super::guard::Guard;
 use super::hooks::Hooks;
 use super::leaving::Time;
 use super::place::{Order, Place, Role, Running, Why, is_on_trial};
@@ -48,6 +49,8 @@ pub(super) struct Agent<P, T> {
     pub slots: Vec<P>,
     copies: Copies,
     hooks: Hooks,
+    /// Ends what programs have started if this process is killed; functions are their caller's.
+    guard: Option<Guard>,
     /// Others have taken it for dead, and it has not begun anew yet.
     is_out: bool,
 }
@@ -103,6 +106,9 @@ pub fn run(
     let time = Time::of(vars, options.time_left_s);
     let desk = Desk::new(claimer, time, options.may_go, tell);
     let mut agent = Agent::new(desk, slots);
+    let mut guard = Guard::start();
+    guard.note(&agent.desk.claimer.name);
+    agent.guard = Some(guard);
     let lived = agent.live(signals);
     // What programs have left behind in ways that no mark tells.
     process::end_strays(None);
@@ -142,7 +148,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
     pub(super) fn new(desk: Desk<T>, slots: Vec<P>) -> Self {
         let mut hooks = Hooks::default();
         hooks.belongs_to(&desk.claimer.tree, &desk.claimer.name);
-        Self { desk, slots, copies: Copies::default(), hooks, is_out: false }
+        Self { desk, slots, copies: Copies::default(), hooks, guard: None, is_out: false }
     }
 
     /// One look at everything.

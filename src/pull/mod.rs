@@ -10,6 +10,7 @@ pub mod claimer;
 mod copies;
 mod course;
 mod desk;
+pub mod guard;
 mod heirs;
 mod hooks;
 mod leaving;

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::kill::Dice;
+use crate::kill::{Dice, children};
 use crate::pull_fire::rounds;
 use crate::world::{PROGRAM, Ran, Started, World, wait_until};
 
@@ -260,6 +261,13 @@ fn what_an_agent_that_was_killed_leaves_behind_ends_with_the_one_that_takes_over
     let world = world(&plan(code, 1, SHORT));
     let agent = start(&world, "1");
     wait_until("it has begun", || world.exists("left") && !world.read("left").is_empty());
+    // Together with its guard, as the kernel does where memory is short.
+    for pid in children(agent.pid().as_raw()) {
+        let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        if line.contains("--guard") {
+            kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+        }
+    }
     agent.signal(Signal::SIGKILL);
     agent.end(&world);
     let pid = world.read("left").trim().to_owned();
@@ -271,6 +279,24 @@ fn what_an_agent_that_was_killed_leaves_behind_ends_with_the_one_that_takes_over
     assert_eq!(start(&world, "1").end(&world).code, 0);
     wait_until("it is gone", || !lives());
     assert_eq!(counts(&world), r#"{"done":1}"#);
+}
+
+#[test]
+fn what_an_agent_that_was_killed_leaves_behind_ends_with_it() {
+    // One in the group of its program, and one in a session of its own; nobody takes over.
+    let code = "setsid sleep 1000 & echo $! >>left; sleep 1000 & echo $! >>left; : >all; wait";
+    let world = world(&plan(code, 1, ""));
+    let agent = start(&world, "1");
+    wait_until("it has begun", || world.exists("all"));
+    agent.signal(Signal::SIGKILL);
+    agent.end(&world);
+    let lives = |pid: &str| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
+    };
+    let left = world.read("left");
+    assert_eq!(left.lines().count(), 2);
+    wait_until("they are gone", || !left.lines().any(lives));
 }
 
 #[test]

@@ -40,6 +40,9 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             self.slots.truncate(claimer.slots as usize);
             self.slots.iter_mut().for_each(|slot| slot.belongs_to(claimer));
             self.hooks.belongs_to(&claimer.tree, &claimer.name);
+            if let Some(guard) = &mut self.guard {
+                guard.note(&claimer.name);
+            }
         }
         Ok(turn)
     }

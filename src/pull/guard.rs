@@ -1,0 +1,45 @@
+//! What ends the programs of an agent that was killed: a process beside it that waits for its end and kills whatever
+//! carries its mark. A signal on the death of a parent reaches the program alone, not what it has started.
+
+use std::io::{BufRead, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use super::slot::MARK;
+use crate::host::{disk, process};
+
+/// The agent's end of it: the guard acts when this is gone, however that came.
+#[derive(Debug)]
+pub(super) struct Guard(Option<ChildStdin>);
+
+impl Guard {
+    /// Starts it. Where it cannot be started, what is left is ended by the agent that takes over.
+    pub(super) fn start() -> Self {
+        let start = || {
+            let mut command = Command::new(disk::own_executable().ok()?);
+            command.args(["worker", "--guard"]).stdin(Stdio::piped());
+            // A group of its own: whoever kills the agent's group does not mean it.
+            command.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+            command.spawn().ok()?.stdin
+        };
+        Self(start())
+    }
+
+    /// The agent has this name from now on.
+    pub(super) fn note(&mut self, agent: &str) {
+        if let Some(pipe) = &mut self.0 {
+            let _ = writeln!(pipe, "{agent}");
+        }
+    }
+}
+
+/// The life of a guard: until the agent is gone.
+pub fn stand() {
+    let names: Vec<String> = std::io::stdin().lock().lines().map_while(Result::ok).collect();
+    // What is being started while the others are killed.
+    for _ in 0..3 {
+        names.iter().for_each(|name| process::end_orphans(MARK, &format!("{name}.")));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
