@@ -2,6 +2,7 @@
 
 mod agents;
 pub mod pilots;
+pub mod stalled;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -94,6 +95,7 @@ fn read(
     let mut fused: HashSet<u64> = HashSet::new();
     let mut ahead: HashMap<u64, u64> = HashMap::new();
     let waves = waves::read(&tree)?;
+    let mut arrays: Vec<(waves::Array, Vec<u64>)> = Vec::new();
     for wave in &waves {
         let map = waves::map(&tree, wave.wave)?;
         for array in &wave.arrays {
@@ -107,6 +109,7 @@ fn read(
                 ahead.remove(&trial);
             }
             let trials = array.trials(&map);
+            arrays.push((array.clone(), trials.to_vec()));
             let later = trials.iter().skip(array.count as usize);
             ahead.extend(later.zip(trials).map(|(later, earlier)| (*later, *earlier)));
         }
@@ -151,7 +154,9 @@ fn read(
                 elements.extend(given.iter().flat_map(Given::elements));
             }
             if is_pbs {
-                ask_pbs(&mut calls, &elements, accounting)
+                let suspects =
+                    stalled::suspects(arrays.iter().map(|(a, t)| (a, &t[..])), &journal, &records);
+                ask_pbs(&mut calls, &elements, &suspects, accounting)
             } else {
                 ask_scheduler(&mut calls, &jobs, &journal, &elements, accounting)
             }
@@ -265,16 +270,17 @@ fn read(
 fn ask_pbs(
     calls: &mut Calls,
     open: &[(String, u64)],
+    suspects: &[stalled::Suspect],
     history: bool,
 ) -> (HashMap<String, Elements>, bool, String) {
     let mut ids: Vec<String> = open.iter().map(|(job, _)| job.clone()).collect();
-    ids.sort_unstable();
-    ids.dedup();
+    ids.extend(suspects.iter().flat_map(|suspect| suspect.waits_for.iter().cloned()));
+    pbs::sort(&mut ids);
     if ids.is_empty() {
         return (HashMap::new(), true, "the results tree alone".to_owned());
     }
     match pbs::ask(calls, &pbs::status(&ids, history)) {
-        Ok(jobs) => (pbs::jobs::elements(&jobs), true, "qstat".to_owned()),
+        Ok(jobs) => (pbs::jobs::elements(&ids, &jobs), true, "qstat".to_owned()),
         Err(error) => {
             let why = error.to_string();
             let first = why.lines().next().unwrap_or_default().to_owned();

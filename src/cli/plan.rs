@@ -99,6 +99,7 @@ pub(super) fn show(
         max_walltime_s: site.caps.max_walltime_s,
         max_running: source.plan.schedule.max_running.map(u64::from),
         cannot_throttle: false,
+        places: None,
     };
     let pilots = pilots.map(|options| Ask::of(&source.plan, options));
     let preview = preview::of(source, &rules, pilots.as_ref())?;

@@ -126,7 +126,7 @@ pub fn ask(
     let (scheduler, remembers) = journal.site.clone().unwrap_or_default();
     let elements: Vec<(String, u64)> = given.iter().flat_map(Given::elements).collect();
     let (elements, is_sure, _) = if scheduler == "pbs" {
-        ask_pbs(calls, &elements, remembers)
+        ask_pbs(calls, &elements, &[], remembers)
     } else {
         let jobs: Vec<String> = given.iter().map(|given| given.job.clone()).collect();
         ask_scheduler(calls, &jobs, journal, &elements, remembers)

@@ -23,6 +23,8 @@ pub(super) enum Backend {
     Pbs {
         /// Whether there is one.
         history: bool,
+        /// Whether it holds a job for a day at least.
+        keeps: bool,
     },
 }
 
@@ -67,7 +69,7 @@ impl Backend {
     pub(super) fn remembers(self) -> bool {
         match self {
             Self::Slurm { accounting } => accounting,
-            Self::Pbs { history } => history,
+            Self::Pbs { history, .. } => history,
         }
     }
 
@@ -134,7 +136,7 @@ impl Backend {
                 let text = calls.ask(&slurm::accounts_by_name(token, since))?;
                 Ok(found(slurm::lines(&text)))
             }
-            Self::Pbs { history } => {
+            Self::Pbs { history, .. } => {
                 let jobs = pbs::ask(calls, &pbs::all(history))?;
                 Ok(jobs::find(&jobs, &self.job_name(token), script))
             }
@@ -145,10 +147,10 @@ impl Backend {
     pub(super) fn known(self, calls: &mut Calls, ids: &[String]) -> Result<HashSet<String>> {
         match self {
             Self::Slurm { .. } => Ok(queue(calls)?.into_iter().map(|line| line.job).collect()),
-            Self::Pbs { history } => {
+            Self::Pbs { history, keeps } => {
                 let jobs = pbs::ask(calls, &pbs::status(ids, history))?;
                 // Without a history a job that has ended is one that PBS deletes dependents for.
-                let lives = |job: &&Job| history || !matches!(job.state.as_str(), "F" | "E");
+                let lives = |job: &&Job| keeps || !matches!(job.state.as_str(), "F" | "E");
                 Ok(jobs.iter().filter(lives).map(|job| job.id.clone()).collect())
             }
         }

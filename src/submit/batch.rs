@@ -133,6 +133,7 @@ pub fn submit(
             max_walltime_s: limits.max_walltime_s.into_iter().chain(site.caps.max_walltime_s).min(),
             max_running,
             cannot_throttle: limits.cannot_throttle,
+            places: door.places(),
         };
         let (_, mapped) = wave::make(&run.tree, kind.word(), &todo, &rules, &before)?;
         door.notes().iter().for_each(|note| tell(note));
@@ -167,6 +168,7 @@ pub fn submit(
         arrays.push(((*array).clone(), job));
     }
     run.let_go()?;
+    run.free_stalled(&waves, &mut tell);
     Ok(Report { dropped: diff.dropped(), arrays, calls: run.calls.made, tree: run.tree })
 }
 

@@ -56,14 +56,24 @@ impl Door {
     /// Whether it deletes what waits for a job that has ended, so that nothing may end too early. A routing queue
     /// does not hand on what is held, while what waits for it takes the places behind.
     pub(super) fn holds(&self) -> bool {
-        matches!(self, Self::Pbs(read) if !read.limits.accounting && !read.routes)
+        matches!(self, Self::Pbs(read) if !read.keeps_jobs && !read.routes)
     }
 
     /// How it is spoken to.
     pub(super) fn backend(&self) -> Backend {
         match self {
             Self::Slurm(limits) => Backend::Slurm { accounting: limits.accounting },
-            Self::Pbs(read) => Backend::Pbs { history: read.limits.accounting },
+            Self::Pbs(read) => {
+                Backend::Pbs { history: read.limits.accounting, keeps: read.keeps_jobs }
+            }
+        }
+    }
+
+    /// How many elements a routing queue hands on at a time, where it has such a limit.
+    pub(super) fn places(&self) -> Option<u64> {
+        match self {
+            Self::Slurm(_) => None,
+            Self::Pbs(read) => read.places,
         }
     }
 

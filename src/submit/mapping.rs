@@ -35,6 +35,8 @@ pub struct Rules {
     pub max_running: Option<u64>,
     /// Whether the server cannot throttle an array itself.
     pub cannot_throttle: bool,
+    /// The most elements that a routing queue hands on at a time, where it has such a limit.
+    pub places: Option<u64>,
 }
 
 /// What was decided.
@@ -105,6 +107,22 @@ fn choose(
             }
             _ => say(Mapping::Elementwise, String::new()),
         };
+    }
+    if let Some(places) = rules.places.filter(|&places| nodes.len() as u64 > places)
+        && rules.chains != Some(ChainsAs::Fused)
+    {
+        // It hands on dependents before what they wait for, until they have all places.
+        let why = format!(
+            "the routing queue hands on {} at a time, and those that wait could take the places of those that they wait for",
+            count(places, "element")
+        );
+        can_fuse().map_err(|fault| {
+            Fault::request(format!("{why}; {}", fault.sentence)).hint(
+                "name a queue that runs jobs itself as `partition`: behind this one only chains that fit one \
+                 allocation can run",
+            )
+        })?;
+        return say(Mapping::Fused, why);
     }
     let calls = mapping::calls_of_jobs(nodes, limit) as u64;
     let many = || {
@@ -194,6 +212,7 @@ mod tests {
             max_walltime_s: None,
             max_running: None,
             cannot_throttle: false,
+            places: None,
         }
     }
 
@@ -272,6 +291,27 @@ mod tests {
             "the links of a chain ask for different resources
 hint: chains whose links differ in more than `walltime` cannot be fused: leave `chains` out"
         );
+    }
+
+    #[test]
+    fn behind_a_routing_queue_with_few_places_chains_are_fused() {
+        let two: &[_] = &[(5, 1), (7, 1)];
+        let why = "the routing queue hands on 3 elements at a time, and those that wait could take the places of those \
+                   that they wait for";
+        for chains in [None, Some(ChainsAs::Jobs), Some(ChainsAs::Barrier)] {
+            let few = Rules { places: Some(3), chains, ..rules() };
+            assert_eq!(mapped(&[two, two], &few), format!("fused: {why}: 2x2 of 12 min"));
+            // All of them fit.
+            assert!(!mapped(&[two], &few).starts_with("fused"));
+            let wide: &[_] = &[(5, 1), (5, 2)];
+            assert_eq!(
+                mapped(&[wide, wide], &few),
+                format!(
+                    "{why}; the links of a chain ask for different resources\nhint: name a queue that runs jobs itself \
+                     as `partition`: behind this one only chains that fit one allocation can run"
+                )
+            );
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub mod preview;
 pub mod queues;
 mod reconcile;
 mod retry;
+mod stalled;
 mod starter;
 mod waiting;
 pub mod wave;

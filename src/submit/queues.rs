@@ -25,6 +25,10 @@ pub struct Read {
     pub notes: Vec<String>,
     /// Whether a queue of the plan hands jobs on to others.
     pub routes: bool,
+    /// Whether a job that has ended is known long enough for another to wait for it.
+    pub keeps_jobs: bool,
+    /// The most elements of this user that a queue of the plan hands on at a time.
+    pub places: Option<u64>,
 }
 
 impl Read {
@@ -83,10 +87,12 @@ pub fn read(calls: &mut Calls, wanted: &Wanted<'_>, site: &Site) -> Result<Read>
     let mut walltimes: Vec<u64> = Vec::new();
     let mut notes = Vec::new();
     let mut routes = false;
+    let mut places = Vec::new();
     for name in names(wanted, site, &server)? {
         let way = way(&server, &queues, &name)?;
         routes |= queues.iter().any(|queue| queue.name == name && queue.destinations.is_some());
         check(&way, &name, wanted, site, &server)?;
+        places.extend(way.width);
         sizes.extend(own.max_array_size.or(way.max_array_size));
         if queues.iter().any(|queue| queue.name == name && !queue.started) {
             notes.push(format!("queue `{name}` runs nothing now: it is not started"));
@@ -130,7 +136,8 @@ pub fn read(calls: &mut Calls, wanted: &Wanted<'_>, site: &Site) -> Result<Read>
     limits.max_array_size = sizes.into_iter().min().or(Some(10_000));
     limits.max_walltime_s = walltimes.into_iter().min();
     limits.max_submit_jobs = queued.as_ref().map(|(limit, _)| *limit);
-    Ok(Read { limits, queued, notes, routes })
+    let places = places.into_iter().min();
+    Ok(Read { limits, queued, notes, routes, keeps_jobs: server.keeps_jobs(), places })
 }
 
 /// The queues that the requests go to.

@@ -19,9 +19,9 @@ impl Run<'_> {
         // submission has brought nothing can have ended then where the heads of chains are held.
         let since = match self.backend {
             Backend::Slurm { .. } => clock::now() - 60.0,
-            Backend::Pbs { history: true } => clock::now() - 86_400.0,
-            Backend::Pbs { history: false } if self.holds => self.began,
-            Backend::Pbs { history: false } => f64::INFINITY,
+            Backend::Pbs { keeps: true, .. } => clock::now() - 86_400.0,
+            Backend::Pbs { .. } if self.holds => self.began,
+            Backend::Pbs { .. } => f64::INFINITY,
         };
         let fresh = |journal: &Journal, array: u32| match journal.arrays.get(&array) {
             Some(Standing::Job { time, .. }) => *time >= since,
@@ -42,7 +42,7 @@ impl Run<'_> {
         Ok(after)
     }
 
-    /// Whether PBS without a history has deleted a job at once, because one that it waits for ended between our
+    /// Whether PBS without a history, or with a short one, has deleted a job at once, because one that it waits for ended between our
     /// question for that one and the call.
     pub(super) fn is_swept_away(
         &mut self,
@@ -52,8 +52,8 @@ impl Run<'_> {
     ) -> Result<bool> {
         let waits_for = after.jobs();
         // What this submission has brought itself is held, or waits for what is.
-        if waits_for.is_empty() || !after.asked || self.backend != (Backend::Pbs { history: false })
-        {
+        let forgets = matches!(self.backend, Backend::Pbs { keeps: false, .. });
+        if waits_for.is_empty() || !after.asked || !forgets {
             return Ok(false);
         }
         let mut asked = waits_for.clone();

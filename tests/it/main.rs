@@ -35,6 +35,7 @@ mod pbs_readers;
 mod pbs_resources;
 mod pbs_scripts;
 mod pbs_server;
+mod pbs_stalled;
 mod pbs_truth;
 mod pbs_truth_ends;
 mod plan;

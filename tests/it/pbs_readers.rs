@@ -81,7 +81,7 @@ fn jobs_that_have_ended() {
 
 #[test]
 fn elements_of_arrays_are_told_by_their_index_and_by_what_holds_the_array() {
-    let all = elements(&jobs(case!("jobs-live.json")).unwrap());
+    let all = elements(&[], &jobs(case!("jobs-live.json")).unwrap());
     let of = |job: &str, index| {
         let element = all[&format!("{job}.pbshead")].get(index)?;
         Some(format!("{:?} {}", element.state, element.reason).trim().to_owned())

@@ -176,13 +176,14 @@ class Dependencies(Case):
         self.assertEqual(self.pbs.record(second)["Hold_Types"], "u")
 
     def test_what_registers_between_release_and_history_waits_for_ever(self) -> None:
-        self.pbs.config(ends_late=0.5)
         for options in ((), ("-J", "0-1")):
+            self.pbs.config(ends_late=600)
             first = self.gate("true", *options)
             early = self.waiting(first, "afterany")["afterany"]
             self.go()
             self.pbs.in_state(early, "E")
             late = self.waiting(first, "afterany")["afterany"]
+            self.pbs.config(ends_late=0)
             self.pbs.ended(first)
             record = self.pbs.record(late)
             self.assertEqual((record["job_state"], record["depend"]), ("H", f"afterany:{first}@pbshead"))

@@ -5,7 +5,7 @@
 //! waited has exit status 0. So these words only tell whether a job waits, runs, or has ended, and
 //! why, where no record does.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::json;
 use crate::scheduler::{Element, Elements, End, State};
@@ -28,8 +28,8 @@ pub struct Job {
     pub has_run: bool,
     /// Letters of its holds: `u` its user's, `s` the server's.
     pub holds: String,
-    /// Whether it waits for another job, or has.
-    pub depends: bool,
+    /// What it waits for, or has waited for, and what waits for it, in the form of `-W depend`.
+    pub depend: String,
     /// The server's remark.
     pub comment: String,
     /// The one value that came with it through `-v`.
@@ -56,7 +56,7 @@ pub fn jobs(stdout: &str) -> Result<Vec<Job>, String> {
             exit: json::number(node, "Exit_status"),
             has_run: has("exec_host") || has("run_count"),
             holds: text("Hold_Types"),
-            depends: waits(&text("depend")),
+            depend: text("depend"),
             comment: text("comment"),
             token: node.get("Variable_List").and_then(|v| json::text(v, VARIABLE)),
         }
@@ -85,7 +85,7 @@ pub fn jobs_from_text(stdout: &str) -> Vec<Job> {
             "Exit_status" => job.exit = value.parse().ok(),
             "exec_host" | "run_count" => job.has_run = true,
             "Hold_Types" => value.clone_into(&mut job.holds),
-            "depend" => job.depends = waits(value),
+            "depend" => value.clone_into(&mut job.depend),
             "comment" => value.clone_into(&mut job.comment),
             "Variable_List" => {
                 let own =
@@ -96,11 +96,6 @@ pub fn jobs_from_text(stdout: &str) -> Vec<Job> {
         }
     }
     jobs
-}
-
-/// Whether a job of these dependencies waits for another; `beforeany` is how it shows that another waits for it.
-fn waits(depend: &str) -> bool {
-    depend.split(',').any(|one| !one.is_empty() && !one.starts_with("before"))
 }
 
 impl Job {
@@ -114,6 +109,34 @@ impl Job {
         self.id.split_once('[')?.1.split_once(']')?.0.parse().ok()
     }
 
+    /// Its dependencies on others, each a kind and ids; `beforeany` is how it shows that another waits for it.
+    fn after(&self) -> impl Iterator<Item = &str> {
+        self.depend.split(',').filter(|one| !one.is_empty() && !one.starts_with("before"))
+    }
+
+    /// The jobs that it waits for, or has waited for.
+    pub fn waits_for(&self) -> impl Iterator<Item = &str> {
+        self.after().flat_map(|one| one.split(':').skip(1)).map(bare)
+    }
+
+    /// Whether it is held by the server for the sake of jobs of which one has ended: PBS lets go what waits when a job
+    /// ends, and never what is registered after that.
+    pub fn is_stalled(&self, has_ended: impl Fn(&str) -> bool) -> bool {
+        self.state == "H" && self.holds.contains('s') && self.waits_for().any(has_ended)
+    }
+
+    /// Its dependencies without the jobs that have ended, as `-W depend` takes them.
+    pub fn depend_without(&self, has_ended: impl Fn(&str) -> bool) -> String {
+        let one = |one: &str| {
+            let mut parts = one.split(':');
+            let kind = parts.next().unwrap_or_default();
+            let ids = parts.map(bare).filter(|id| kind.starts_with("before") || !has_ended(id));
+            let ids: Vec<&str> = ids.collect();
+            (!ids.is_empty()).then(|| format!("{kind}:{}", ids.join(":")))
+        };
+        self.depend.split(',').filter_map(one).collect::<Vec<_>>().join(",")
+    }
+
     /// What it says of the element it is about.
     pub fn element(&self) -> Element {
         let comment = || self.comment.clone();
@@ -125,7 +148,7 @@ impl Job {
             "H" => {
                 let reason = if self.holds.contains('u') {
                     "held".to_owned()
-                } else if self.depends {
+                } else if self.after().next().is_some() {
                     "waits for another job".to_owned()
                 } else {
                     comment()
@@ -148,7 +171,9 @@ impl Job {
             return match (self.state.as_str(), self.exit) {
                 // As a person deletes it; a job removed with the one before it has 92.
                 (_, None) if self.substate == Some(91) => never("deleted before it began"),
-                ("F", None) if self.depends => never("deleted with the job it waited for"),
+                ("F", None) if self.after().next().is_some() => {
+                    never("deleted with the job it waited for")
+                }
                 // An element whose array still lives is `X` and says nothing of where it ran.
                 _ => never("it ended before it began"),
             };
@@ -195,12 +220,31 @@ fn own_words(code: i64) -> &'static str {
     }
 }
 
-/// The elements of arrays, by array id. A plain job is its only element, 0.
-pub fn elements(jobs: &[Job]) -> HashMap<String, Elements> {
+/// An id of a dependency, without the server that it names once more: `5[].s@s`.
+fn bare(id: &str) -> &str {
+    id.split('@').next().unwrap_or_default()
+}
+
+/// Of the jobs that were asked for, and of which these are known, those that have ended.
+pub fn ended<'a>(asked: &'a [String], jobs: &[Job]) -> HashSet<&'a str> {
+    let lives = |id: &&String| jobs.iter().any(|job| job.id == **id && job.state != "F");
+    asked.iter().filter(|id| !lives(id)).map(String::as_str).collect()
+}
+
+/// The elements of arrays, by array id, in the answer to a question for jobs. A plain job is its only element, 0.
+pub fn elements(asked: &[String], jobs: &[Job]) -> HashMap<String, Elements> {
     let mut all: HashMap<String, Elements> = HashMap::new();
+    let ended = ended(asked, jobs);
+    let element_of = |job: &Job| {
+        let mut element = job.element();
+        if !job.holds.contains('u') && job.is_stalled(|id| ended.contains(id)) {
+            "waits for a job that has ended: submit again".clone_into(&mut element.reason);
+        }
+        element
+    };
     for job in jobs {
         let elements = all.entry(array_of(&job.id)).or_default();
-        let element = job.element();
+        let element = element_of(job);
         match job.index() {
             Some(index) => elements.say_of(index, element),
             // What an array says of itself holds for elements that are not listed only while it waits.
@@ -215,7 +259,7 @@ pub fn elements(jobs: &[Job]) -> HashMap<String, Elements> {
             (is_held || array.state == "H", all.get_mut(&array_of(&array.id)))
         {
             let held = Job { state: "H".to_owned(), ..array.clone() };
-            elements.hold(&held.element());
+            elements.hold(&element_of(&held));
         }
     }
     all
@@ -224,7 +268,16 @@ pub fn elements(jobs: &[Job]) -> HashMap<String, Elements> {
 /// The id of the job of this token, if it is among them: by its name, or by the path it was given.
 pub fn find(jobs: &[Job], name: &str, path: &str) -> Option<String> {
     let is_it = |job: &&Job| job.name == name || job.token.as_deref() == Some(path);
-    jobs.iter().find(is_it).map(|job| array_of(&job.id))
+    // One that PBS has deleted with the job it waited for is submitted again.
+    let is_swept_away = |job: &Job| {
+        let was_deleted = job.substate == Some(91);
+        job.state == "F"
+            && !job.has_run
+            && job.exit.is_none()
+            && !was_deleted
+            && job.after().next().is_some()
+    };
+    jobs.iter().filter(|job| !is_swept_away(job)).find(is_it).map(|job| array_of(&job.id))
 }
 
 #[cfg(test)]
@@ -245,7 +298,7 @@ mod tests {
         check(job("F", Some(0), true), State::Completed);
         check(job("F", Some(0), false), unrun("it ended before it began"));
         check(job("X", Some(1), false), unrun("it ended before it began"));
-        let behind = Job { depends: true, ..job("F", None, false) };
+        let behind = Job { depend: "afterany:1.s@s".into(), ..job("F", None, false) };
         check(behind.clone(), unrun("deleted with the job it waited for"));
         let deleted = Job { substate: Some(91), ..behind };
         check(deleted, unrun("deleted before it began"));
@@ -274,8 +327,68 @@ mod tests {
 
     #[test]
     fn a_job_that_is_waited_for_does_not_wait() {
-        assert!(!waits("") && !waits("beforeany:2.s@s:3[].s@s"));
-        assert!(waits("afterany:1[].s@s") && waits("beforeany:3.s@s,afterany:1.s@s"));
+        let waiting = |depend: &str| Job {
+            state: "H".into(),
+            holds: "s".into(),
+            depend: depend.into(),
+            ..Job::default()
+        };
+        let waits_for = |depend| waiting(depend).waits_for().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(waits_for(""), [""; 0]);
+        assert_eq!(waits_for("beforeany:2.s@s:3[].s@s"), [""; 0]);
+        assert_eq!(waits_for("beforeany:3.s@s,afterany:1[].s@s:2.s@s"), ["1[].s", "2.s"]);
+        let stalled = waiting("afterany:1.s@s:2.s@s,beforeany:4.s@s");
+        assert!(stalled.is_stalled(|id| id == "1.s") && !stalled.is_stalled(|id| id == "4.s"));
+        // What waits for the job stays, and it for what has not ended.
+        assert_eq!(stalled.depend_without(|id| id == "1.s"), "afterany:2.s,beforeany:4.s");
+        assert_eq!(stalled.depend_without(|_| true), "beforeany:4.s");
+        assert_eq!(waiting("afterany:1.s@s").depend_without(|_| true), "");
+    }
+
+    #[test]
+    fn a_job_that_waits_for_one_that_has_ended_says_so() {
+        let behind = |id: &str, on: &str| Job {
+            id: id.into(),
+            state: "H".into(),
+            holds: "s".into(),
+            depend: format!("afterany:{on}@s"),
+            ..Job::default()
+        };
+        let of =
+            |id: &str, state: &str| Job { id: id.into(), state: state.into(), ..Job::default() };
+        let asked = ["1.s", "2.s", "3.s", "4.s", "5[].s", "6.s", "7.s"].map(str::to_owned);
+        let jobs = [
+            of("1.s", "F"),
+            of("3.s", "R"),
+            behind("4.s", "1.s"),
+            behind("5[].s", "2.s"),
+            of("5[0].s", "Q"),
+            behind("6.s", "3.s"),
+            behind("7.s", "0.s"),
+        ];
+        let all = elements(&asked, &jobs);
+        let reason = |id: &str| all[id].get(0).unwrap().reason.clone();
+        let stalled = "waits for a job that has ended: submit again";
+        assert_eq!([reason("4.s"), reason("5[].s")], [stalled, stalled]);
+        // Of what was not asked for nothing is known.
+        let waits = "waits for another job";
+        assert_eq!([reason("6.s"), reason("7.s")], [waits, waits]);
+    }
+
+    #[test]
+    fn a_job_that_was_deleted_with_the_one_before_it_is_not_found() {
+        let own = |state: &str, substate| Job {
+            id: "5.s".into(),
+            name: "x".into(),
+            state: state.into(),
+            substate: Some(substate),
+            depend: "afterany:1.s@s".into(),
+            ..Job::default()
+        };
+        let found = |job| find(&[job], "x", "");
+        assert_eq!(found(own("F", 92)), None);
+        assert_eq!(found(own("F", 91)).as_deref(), Some("5.s"));
+        assert_eq!(found(own("H", 22)).as_deref(), Some("5.s"));
     }
 
     #[test]
@@ -298,7 +411,7 @@ mod tests {
             exit: Some(7),
             has_run: true,
             holds: "u".into(),
-            depends: false,
+            depend: String::new(),
             comment: "Job run at Fri and finished".into(),
             token: Some("/r/jobs/x.sh".into()),
         };
@@ -325,7 +438,7 @@ mod tests {
             of("8[0].s", "R"),
             of("8[1].s", "Q"),
         ];
-        let all = elements(&jobs);
+        let all = elements(&[], &jobs);
         let state = |id: &str, i| all.get(id).and_then(|e| e.get(i)).cloned();
         assert_eq!(state("5[].s", 0).unwrap().state, State::Running("RUNNING".into()));
         assert_eq!(state("5[].s", 1).unwrap().state, State::Queued("Q".into()));

@@ -102,6 +102,17 @@ fn is_id(text: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_".contains(&b))
 }
 
+/// Puts ids into the order of submission. Of a job and what waits for it the former is then asked for first, so that what
+/// still waits when that has ended waits in vain.
+pub fn sort(ids: &mut Vec<String>) {
+    let number = |id: &String| {
+        let digits: String = id.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse::<u64>().unwrap_or(u64::MAX)
+    };
+    ids.sort_by_cached_key(|id| (number(id), id.clone()));
+    ids.dedup();
+}
+
 /// The call that asks for jobs by id, all elements listed; with `history` those that have ended, too. Of several
 /// ids qstat writes only the first as JSON (seen in 23.06), so those are asked for as text.
 pub fn status(ids: &[String], history: bool) -> Vec<String> {
@@ -199,6 +210,14 @@ pub fn hold(ids: &[String]) -> Vec<String> {
 /// The call that lets held jobs and arrays go.
 pub fn release(ids: &[String]) -> Vec<String> {
     std::iter::once("qrls".to_owned()).chain(ids.iter().cloned()).collect()
+}
+
+/// The call that gives jobs and arrays other dependencies in place of all that they have, also of those of others on
+/// them.
+pub fn depend(ids: &[String], depend: &str) -> Vec<String> {
+    let option = format!("depend={depend}");
+    let words = ["qalter".to_owned(), "-W".to_owned(), option];
+    words.into_iter().chain(ids.iter().cloned()).collect()
 }
 
 /// The id of one element of an array: `5[3].server`.

@@ -17,6 +17,8 @@ pub struct Server {
     pub max_array_size: Option<u64>,
     /// Whether ended jobs can be asked for.
     pub history: bool,
+    /// For how many seconds, where that is not the usual two weeks.
+    pub history_s: Option<u64>,
     /// Most elements that one user, or everybody, may have queued.
     pub max_queued: Option<u64>,
     /// Longest walltime of a job.
@@ -57,6 +59,7 @@ pub fn server(stdout: &str, user: &str) -> Result<Server, String> {
         default_queue: json::text(node, "default_queue"),
         max_array_size: positive(node, "max_array_size"),
         history: is(node, "job_history_enable"),
+        history_s: json::text(node, "job_history_duration").and_then(|text| walltime(&text)),
         max_queued: max_queued(node, user),
         max_walltime_s: max_walltime(node),
     })
@@ -125,6 +128,12 @@ fn max_queued(node: &Value, user: &str) -> Option<u64> {
 }
 
 impl Server {
+    /// Whether a job that has ended is known for at least a day, so that another may be told to wait for it. Of a job
+    /// that it has forgotten PBS deletes the dependents.
+    pub fn keeps_jobs(&self) -> bool {
+        self.history && self.history_s.is_none_or(|s| s >= 86_400)
+    }
+
     /// Whether it understands `%N` behind the range of an array: since version 22.05.
     pub fn can_throttle(&self) -> bool {
         can_throttle(&self.version)
@@ -212,6 +221,7 @@ mod tests {
                 default_queue: Some("workq".into()),
                 max_array_size: Some(5000),
                 history: true,
+                history_s: None,
                 max_queued: Some(50),
                 max_walltime_s: Some(48 * 3600),
             }
@@ -235,6 +245,20 @@ mod tests {
         check("route2", Some(100), Some(50), two_days, None);
         let acl = queues.iter().find(|q| q.name == "acl").unwrap();
         assert!(acl.is_closed_to_us && !acl.started);
+    }
+
+    #[test]
+    fn a_history_of_less_than_a_day_is_not_relied_on() {
+        for (attributes, expected) in [
+            ("", false),
+            (r#""job_history_enable": "True""#, true),
+            (r#""job_history_enable": "True", "job_history_duration": "336:00:00""#, true),
+            (r#""job_history_enable": "True", "job_history_duration": "00:00:10""#, false),
+            (r#""job_history_enable": "True", "job_history_duration": 3600"#, false),
+        ] {
+            let text = format!("{{\"Server\": {{\"s\": {{{attributes}}}}}}}");
+            assert_eq!(server(&text, "x").unwrap().keeps_jobs(), expected, "{attributes}");
+        }
     }
 
     #[test]

@@ -53,7 +53,7 @@ class Config:
     # Seconds for which the history holds a job; None: two weeks.
     history_duration: Optional[float] = None
     # Seconds between the release of what waits for a job and its state F, as an epilogue takes them: what registers in
-    # between is never released.
+    # between is never released. (Of OpenPBS seen with plain jobs alone; here with arrays, too.)
     ends_late: float = 0.0
     # A routing queue knows no dependencies: it hands on whatever fits, the newest first, and only then do jobs wait.
     routes_dependents: bool = False

@@ -1,0 +1,54 @@
+//! Jobs that may wait for ever: PBS lets go what waits for a job when that ends, and never what is registered between
+//! then and the job's place in the history.
+
+use std::collections::HashMap;
+
+use crate::tree::journal::Journal;
+use crate::tree::records::Record;
+use crate::tree::waves::Array;
+
+/// A job that has not begun, although trials that it waits for have ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suspect {
+    /// The number of its array.
+    pub array: u32,
+    /// Its id.
+    pub job: String,
+    /// The ids of the jobs whose trials have all ended.
+    pub waits_for: Vec<String>,
+}
+
+/// The arrays with a job of which no trial has begun, and of which an array that they wait for has only trials that have
+/// ended. `arrays` are all arrays of a sweep, each with its trials.
+pub fn suspects<'a>(
+    arrays: impl Iterator<Item = (&'a Array, &'a [u64])>,
+    journal: &Journal,
+    records: &HashMap<u64, Record>,
+) -> Vec<Suspect> {
+    let all: HashMap<u32, (&Array, &[u64])> = arrays.map(|(a, t)| (a.array, (a, t))).collect();
+    let is_over = |array: u32| {
+        all.get(&array).is_some_and(|(_, trials)| {
+            trials.iter().all(|trial| {
+                let record = records.get(trial);
+                record.is_some_and(|r| r.outcome().is_some() || r.skipped.is_some())
+                    || journal.is_cancelled(array, *trial)
+            })
+        })
+    };
+    let mut suspects = Vec::new();
+    for (array, trials) in all.values() {
+        let Some(job) = journal.job(array.array) else { continue };
+        let has_begun = |trial: &u64| {
+            records.get(trial).is_some_and(|r| r.attempts.iter().any(|a| a.is_of_job(job)))
+        };
+        let before = array.after.iter().chain(&array.wait);
+        let over = before.filter(|before| is_over(**before));
+        let waits_for: Vec<String> =
+            over.filter_map(|before| journal.job(*before)).map(str::to_owned).collect();
+        if !waits_for.is_empty() && !trials.iter().any(has_begun) {
+            suspects.push(Suspect { array: array.array, job: job.to_owned(), waits_for });
+        }
+    }
+    suspects.sort_by_key(|suspect| suspect.array);
+    suspects
+}
