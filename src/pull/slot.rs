@@ -10,13 +10,13 @@ use serde_json::{Map, Value};
 use super::claimer::Claimer;
 use super::place::{Ended, Order, Place, Remains, Role, Running, Why};
 use super::verdict::Run;
-use crate::fault::{Fault, Kind};
 use crate::host::{Vars, disk, process};
 use crate::tree::bundle;
 use crate::tree::records::Outcome;
 use crate::tree::table::{self, Head};
 use crate::worker::prepare::{Prepared, prepare_in};
 use crate::worker::scratch::Scratch;
+use crate::worker::starting;
 use crate::worker::{Job, derive_rank, hooks};
 
 mod reap;
@@ -175,18 +175,8 @@ impl Place for Slot {
         let Prepared { argv, env, workdir, .. } = &prepared;
         let pid = match process::start_on(argv, env, workdir, output, &self.cores) {
             Ok(pid) => pid,
-            Err(e) if !workdir.is_dir() => {
-                let sentence =
-                    format!("the working folder `{}` does not exist here", workdir.display());
-                let _ = e;
-                self.scratch = Some(prepared.scratch);
-                return Err((role, Fault::machine(sentence).into()));
-            }
             Err(e) => {
-                let mut fault = process::not_started(&argv[0], &e);
-                if is_of_command(&e) {
-                    fault.kind = Kind::Request;
-                }
+                let fault = starting::not_started(&argv[0], workdir, env, &e);
                 self.scratch = Some(prepared.scratch);
                 return Err((role, fault.into()));
             }
@@ -242,11 +232,13 @@ impl Place for Slot {
     fn collect(&mut self, program: Program) -> Remains {
         let mut prepared = program.prepared;
         let loss = prepared.scratch.is_gone().then(|| prepared.scratch.loss());
+        let why = || self.why_failed(program.over.map(|(ended, _)| ended)?, &prepared);
+        let reason = prepared.scratch.take_reason().or_else(why);
         let remains = Remains {
             loss,
             rows: prepared.take_metrics(true),
             result: program.result,
-            reason: prepared.scratch.take_reason(),
+            reason,
             complaints: prepared.scratch.complaints(),
             is_interrupted: false,
         };
@@ -285,12 +277,6 @@ impl Place for Slot {
     }
 
     fn recorded(&mut self, _: Run, _: Outcome, _: bool) {}
-}
-
-/// Whether an error is about the command itself, on any machine: no permission, no format of programs, too long.
-fn is_of_command(error: &std::io::Error) -> bool {
-    use nix::libc::{E2BIG, EACCES, ENOEXEC};
-    error.raw_os_error().is_some_and(|number| [E2BIG, EACCES, ENOEXEC].contains(&number))
 }
 
 /// Whether the command asks for the trial's own folder.

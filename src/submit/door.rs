@@ -91,8 +91,17 @@ impl Door {
     }
 }
 
-/// Refuses a folder that PBS cannot name to a job.
+/// Refuses a folder that the scheduler cannot name to a job.
 pub(super) fn check_path(tree: &Tree, kind: SchedulerKind) -> Result<()> {
+    let path = tree.dir().to_string_lossy();
+    if path.chars().any(char::is_control) {
+        // A directive ends at the end of its line.
+        let sentence =
+            format!("a job cannot be told the path {path:?}: it holds a control character");
+        return Err(Fault::request(sentence)
+            .hint("use a folder, and a `[sweep] root`, without line breaks and tabs in their names")
+            .into());
+    }
     if kind != SchedulerKind::Pbs || pbs::can_travel(&tree.dir().to_string_lossy()) {
         return Ok(());
     }

@@ -18,7 +18,7 @@ use super::peers::{self, Down};
 use super::prepare::{self, Prepared, prepare};
 use super::program::{self, LOST_PEERS, Program};
 use super::recorder::Recorder;
-use super::{Job, check_world, stopped};
+use super::{Job, check_world, starting, stopped};
 use crate::fault::Fault;
 use crate::host::signal::Signals;
 use crate::host::{clock, disk, process, vars};
@@ -204,6 +204,16 @@ pub fn run(
         output::write_line(&log, "hpcsweep: ", complaints);
     }
     let reason = reason.or(complaints);
+    let peak_memory = process::peak_child_memory();
+    let memory = || {
+        prepared.memory.why(ended.signal, peak_memory, job.resources.memory_mib).filter(|_| is_own)
+    };
+    let shell = || {
+        let skip = if job.head.setup.is_some() { 2 } else { 0 };
+        let Prepared { argv, workdir, env, .. } = &prepared;
+        starting::said_by_shell(code, &argv[skip], workdir, env).filter(|_| is_own)
+    };
+    let reason = reason.or_else(memory).or_else(shell);
     // Asked before the end is written, which waits for room.
     let no_room = || state == Outcome::Failed && disk::is_full(job.tree.dir());
     let reason = reason.or_else(|| no_room().then(|| NO_ROOM.to_owned()));
@@ -217,7 +227,7 @@ pub fn run(
         signal: ended.signal.filter(|_| !matches!(ended.stop, Some(Stop::Peer | Stop::Helper))),
         reason,
         duration_s: ended.duration_s,
-        peak_memory: process::peak_child_memory(),
+        peak_memory,
         result,
     };
     recorder.write(&Event::End(end.clone()))?;

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::attempt::{self, Retry, Verdict};
 use super::scratch::private_folder;
-use super::{Job, prepare, program};
+use super::{Job, prepare, program, starting};
 use crate::host::signal::Signals;
 use crate::host::{Vars, disk, process};
 use crate::plan::CommandTemplate;
@@ -193,7 +193,7 @@ impl Running {
         match process::start(argv, env, workdir, sink, Signal::SIGKILL, None, &[]) {
             Ok(child) => Ok(Self { call, child, since: Instant::now(), over: false }),
             Err(e) => {
-                let fault = prepare::not_started(&argv[0], workdir, &e);
+                let fault = starting::not_started(&argv[0], workdir, env, &e);
                 Err(complaint(call.name, &fault.sentence))
             }
         }

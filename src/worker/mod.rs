@@ -17,6 +17,7 @@ mod lifeline;
 pub mod limits;
 pub mod lines;
 pub mod member;
+pub mod memory;
 mod others;
 mod output;
 pub mod peers;
@@ -25,6 +26,7 @@ pub mod program;
 mod recorder;
 pub mod rows;
 pub mod scratch;
+pub mod starting;
 pub mod stopped;
 
 use std::path::PathBuf;

@@ -12,8 +12,9 @@ use serde_json::{Map, Value, json};
 
 use super::Job;
 use super::gpu_samples::Sampler;
+use super::memory::Memory;
 use super::scratch::Scratch;
-use super::{launch, program};
+use super::{launch, program, starting};
 use crate::devices;
 use crate::fault::Fault;
 use crate::host::{Vars, disk, process};
@@ -40,6 +41,8 @@ pub struct Prepared {
     pub sync: Option<(program::Helper, OwnedFd)>,
     /// Watches the trial's GPUs, where this rank does so.
     pub gpus: Option<Sampler>,
+    /// Tells whether memory is why it failed.
+    pub memory: Memory,
 }
 
 impl Prepared {
@@ -150,7 +153,8 @@ pub fn prepare_in(
     }
     let gpus = Sampler::start(job, &env);
     let (workdir, is_trainer) = (head.workdir.clone(), head.run.train.is_some());
-    Ok(Prepared { argv, is_trainer, env, workdir, devices, scratch, sync, gpus })
+    let memory = Memory::watch();
+    Ok(Prepared { argv, is_trainer, env, workdir, devices, scratch, sync, gpus, memory })
 }
 
 /// `trial` and `sweep` of the expressions of a plan.
@@ -239,14 +243,5 @@ pub(super) fn start_program(
     };
     let Prepared { argv, env, workdir, .. } = prepared;
     process::start(argv, env, workdir, sink, Signal::SIGKILL, keep, &[])
-        .map_err(|e| not_started(&argv[0], workdir, &e))
-}
-
-/// Why a program could not be started in its folder.
-pub(super) fn not_started(program: &str, workdir: &Path, error: &std::io::Error) -> Fault {
-    if !workdir.is_dir() {
-        let sentence = format!("the working folder `{}` does not exist here", workdir.display());
-        return Fault::machine(sentence);
-    }
-    process::not_started(program, error)
+        .map_err(|e| starting::not_started(&argv[0], workdir, env, &e))
 }

@@ -8,6 +8,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::local::shell;
+use crate::scripts::slurm;
 use crate::world::{PROGRAM, World, wait_until};
 
 /// Waits until `go` exists, the first time it is called.
@@ -184,4 +185,65 @@ fn the_walltime_holds_for_all_attempts_together() {
     assert_eq!((&trial["state"], &trial["attempts"]), (&json!("timeout"), &json!(2)), "{trial}");
     // What is left of three seconds after the first attempt, and the grace of a shell: none.
     assert!(trial["duration_s"].as_f64().unwrap() < 2.5, "{trial}");
+}
+
+/// Somebody has put the job of a trial back into the queue that had failed.
+#[test]
+fn a_retry_leaves_a_trial_alone_whose_job_is_in_the_queue_again() {
+    let world = slurm();
+    world.write("plan.toml", &shell("exit 1", ""));
+    world.run(&["submit", "plan.toml", "--slurm"]).ok();
+    let job = "101";
+    let mut worker = world.command(PROGRAM);
+    worker.args(["worker", "--sweep", "results/s", "--trial", "0"]);
+    worker.env("SLURM_ARRAY_JOB_ID", job).env("SLURM_ARRAY_TASK_ID", "0").env("SLURM_JOB_ID", job);
+    worker.env("SLURM_JOB_END_TIME", "4000000000");
+    assert_eq!(worker.status().unwrap().code(), Some(1));
+    let submitted = || world.read("calls").lines().filter(|l| l.starts_with("sbatch ")).count();
+    let queue = |state: &str| {
+        let path = world.path("bin/squeue");
+        let own = fs::read_to_string(&path).unwrap();
+        let own = own.lines().take(2).collect::<Vec<_>>().join("\n");
+        let line = match state {
+            "" => String::new(),
+            state => format!("case \"$*\" in *%T*) echo '{job}_0|{state}|JobHeldUser|x' ;; esac\n"),
+        };
+        world.program("squeue", &format!("{own}\n{line}"));
+    };
+    for state in ["PENDING", "RUNNING"] {
+        queue(state);
+        let ran = world.run(&["submit", "plan.toml", "--slurm", "--retry"]);
+        assert_eq!(submitted(), 1, "{state}: {}", ran.whole());
+        let ran = world.run(&["submit", "plan.toml", "--local", "--retry"]);
+        assert!(
+            ran.err.contains("1 trial of this sweep is in a scheduler's hands"),
+            "{}",
+            ran.whole()
+        );
+    }
+    queue("");
+    world.run(&["submit", "plan.toml", "--slurm", "--retry"]).ok();
+    assert_eq!(submitted(), 2);
+}
+
+#[test]
+fn a_walltime_that_is_the_queues_ends_as_a_timeout() {
+    let queues: [(&str, &str, &str); 2] = [
+        ("squeue", "SLURM_JOB_ID", "echo 0:03"),
+        ("qstat", "PBS_JOBID", "echo 'Job Id: 7'; echo '    Resource_List.walltime = 00:00:03'"),
+    ];
+    for (program, variable, says) in queues {
+        let world = World::new();
+        world.program(program, &format!("#!/bin/sh\necho \"$*\" >>calls\n{says}\n"));
+        // Its own sweep, laid down by a first trial that fails.
+        let first = "[[trials]]\ntask_id = 1\n";
+        let code = "[ $HPCSWEEP_TRIAL = 1 ] || exit 1; trap 'exit 0' TERM; sleep 600 & wait";
+        world.local(&shell(code, &format!("{first}{first}")), &["-q", "-j", "1"]);
+        let mut worker = world.command(PROGRAM);
+        worker.args(["worker", "--sweep", "results/s", "--trial", "1"]).env(variable, "7");
+        worker.status().unwrap();
+        let trial = world.status()["trials"][1].clone();
+        assert_eq!(trial["state"], "timeout", "{program}: {trial}");
+        assert_eq!(world.read("calls").lines().count(), 1, "asked once");
+    }
 }

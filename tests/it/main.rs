@@ -54,6 +54,7 @@ mod ranks;
 mod resources;
 mod scripts;
 mod serve;
+mod starting;
 mod startup;
 mod status;
 mod stopped;

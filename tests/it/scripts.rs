@@ -406,3 +406,14 @@ exit code 3
     let ran = world.run(&["submit", "plan.toml", "--slurm"]);
     assert!(ran.err.starts_with("array 1: 1 trial as job 101\n"), "{}", ran.whole());
 }
+
+#[test]
+fn a_folder_with_a_line_break_in_its_name_is_refused() {
+    let world = slurm();
+    world.write("two\nlines/plan.toml", MINIMAL);
+    let ran = world.run_in("two\nlines", &["submit", "plan.toml", "--slurm"]);
+    assert_eq!(ran.code, 2, "{}", ran.whole());
+    assert!(ran.err.contains("two\\nlines/results"), "{}", ran.err);
+    assert!(ran.err.contains("it holds a control character"), "{}", ran.err);
+    assert!(!world.read("calls").contains("sbatch"));
+}

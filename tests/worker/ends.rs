@@ -177,6 +177,65 @@ fn a_loss_that_is_no_number_ends_all_ranks_with_one_sentence() {
     assert_eq!(trial.reason(1), reason);
 }
 
+/// Data of two classes with 3 numbers a sample, the first number of sample 4 being this.
+fn write_samples(trial: &Trial, file: &str, odd: f32) {
+    let mut x: Vec<f32> = (0_u8..32 * 3).map(|n| f32::from(n % 7)).collect();
+    x[12] = odd;
+    let classes: Vec<u8> = (0..32).map(|n| n % 2).collect();
+    trial.write_arrays(file, &x, &[32, 3], &classes);
+}
+
+fn on_samples(extra: &Value) -> Value {
+    let mut config = json!({
+        "model": {"kind": "mlp", "hidden": [8], "outputs": 2},
+        "data": {"train": "train.safetensors", "validation": "validation.safetensors"},
+        "epochs": 2, "batch_size": 4, "evaluate": false,
+    });
+    config.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+    config
+}
+
+#[test]
+fn a_validation_that_is_no_number_ends_all_ranks_with_one_sentence() {
+    for (extra, code) in
+        [(json!({}), 1), (json!({"stop": {"patience": 3}}), 1), (json!({"non_finite": "skip"}), 0)]
+    {
+        let trial = Trial::new(2, &on_samples(&extra));
+        write_samples(&trial, "train.safetensors", 1.0);
+        write_samples(&trial, "validation.safetensors", f32::NAN);
+        assert_eq!(trial.run().code, Some(code), "{extra}");
+        for rank in (0..2).filter(|_| code == 1) {
+            let reason = trial.reason(rank);
+            assert!(reason.starts_with("`val_loss` is NaN after epoch 1"), "{reason}");
+        }
+    }
+}
+
+#[test]
+fn data_that_have_changed_do_not_go_on_from_the_checkpoint() {
+    let trial = Trial::new(2, &on_samples(&json!({"epochs": 1})));
+    for file in ["train.safetensors", "validation.safetensors"] {
+        write_samples(&trial, file, 1.0);
+    }
+    trial.done();
+    let longer = || trial.change(|job| job["config"]["epochs"] = json!(2));
+    for file in ["train.safetensors", "validation.safetensors"] {
+        longer();
+        write_samples(&trial, file, 2.0);
+        assert_eq!(trial.run().code, Some(1));
+        let reason = trial.reason(0);
+        assert!(
+            reason.contains("is of other data: files of `[train.data]` have changed"),
+            "{reason}"
+        );
+        assert_eq!(trial.reason(1), reason);
+        write_samples(&trial, file, 1.0);
+    }
+    longer();
+    trial.done();
+    assert_eq!(trial.epochs().len(), 2);
+}
+
 #[test]
 fn a_step_with_a_loss_that_is_no_number_can_be_left_out() {
     let trial = Trial::new(

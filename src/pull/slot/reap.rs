@@ -7,6 +7,8 @@ use nix::sys::signal::Signal;
 
 use super::{Ended, MARK, Program, Running, Slot, Why};
 use crate::host::process;
+use crate::worker::prepare::Prepared;
+use crate::worker::starting;
 use crate::worker::stopped::{self, Leave};
 
 impl Ended {
@@ -44,6 +46,18 @@ impl Slot {
             return None;
         }
         Some((self.running.take()?, ended))
+    }
+
+    /// Why a program that says nothing has failed, where the machine does.
+    pub(super) fn why_failed(&self, ended: Ended, prepared: &Prepared) -> Option<String> {
+        if ended.code == 0 {
+            return None;
+        }
+        let asked = self.job.resources.memory_mib;
+        let memory = prepared.memory.why(ended.signal, ended.peak_memory, asked);
+        let Prepared { argv, workdir, env, .. } = prepared;
+        let program = &argv[if self.job.head.setup.is_some() { 2 } else { 0 }];
+        memory.or_else(|| starting::said_by_shell(ended.code, program, workdir, env))
     }
 
     /// How the program has ended, if it has.

@@ -10,6 +10,7 @@ pub mod batch;
 mod convert;
 pub mod dataset;
 pub mod files;
+pub mod fingerprint;
 mod idx;
 pub mod loader;
 mod npy;

@@ -1,9 +1,9 @@
 //! NumPy's `.npz`: a zip archive of `.npy` files.
 //!
-//! Entries that `numpy.savez` stored as they are stay in the map; those of `numpy.savez_compressed` are
-//! unpacked into memory when they are asked for, once a rank.
+//! Entries that `numpy.savez` stored as they are stay in the map, and are read through once for their checksum;
+//! those of `numpy.savez_compressed` are unpacked into memory when they are asked for, once a rank.
 
-use std::io::{Cursor, Read};
+use std::io::{self, Cursor, Read};
 
 use zip::{CompressionMethod, ZipArchive};
 
@@ -33,6 +33,8 @@ pub(super) fn read(bytes: &Bytes, at: usize, name: &str) -> Result<Array, Fault>
         entry.read_to_end(&mut out).map_err(|e| broken(disk::reason(&e)))?;
         return npy::read(&out.into(), name);
     }
+    // The map would hand out what is damaged as well as what is not.
+    io::copy(&mut entry, &mut io::sink()).map_err(|e| broken(disk::reason(&e)))?;
     let stored = || {
         let start = usize::try_from(entry.data_start()?).ok()?;
         bytes.piece(start..start.checked_add(usize::try_from(entry.size()).ok()?)?)

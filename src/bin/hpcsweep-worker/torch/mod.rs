@@ -37,11 +37,8 @@ pub(crate) fn fault(error: &TchError) -> Fault {
         TchError::Torch(text) | TchError::Shape(text) => text.clone(),
         other => other.to_string(),
     };
-    let line = match text.split_once("RuntimeError: ") {
-        Some((_, after)) => after,
-        None => &text,
-    };
-    let line = line.lines().next().unwrap_or_default().trim().trim_end_matches('.');
+    let line = said_last(&text).unwrap_or_else(|| text.lines().next().unwrap_or_default());
+    let line = line.trim().trim_end_matches('.');
     let is_machine = ["out of memory", "CUDA error", "can't allocate memory", "No space left"]
         .iter()
         .any(|words| text.contains(words));
@@ -50,6 +47,16 @@ pub(crate) fn fault(error: &TchError) -> Fault {
         _ => format!("libtorch: {line}"),
     };
     if is_machine { Fault::machine(sentence) } else { Fault::request(sentence) }
+}
+
+/// What a TorchScript program has raised: the last line of its traceback, without the name that every error has.
+fn said_last(text: &str) -> Option<&str> {
+    let (_, program) = text.split_once("Traceback of TorchScript")?;
+    // Lines of the program itself are indented, or marks below them.
+    let is_error = |line: &&str| line.starts_with(|c: char| c.is_ascii_alphabetic());
+    let line = program.lines().rfind(is_error)?;
+    let line = line.strip_prefix("builtins.").unwrap_or(line);
+    Some(line.strip_prefix("RuntimeError: ").unwrap_or(line))
 }
 
 #[cfg(test)]
@@ -72,6 +79,14 @@ mod tests {
                 .into(),
         );
         assert_eq!(fault(&script), Fault::request("libtorch: sizes do not match"));
+        let raised = TchError::Torch(
+            "The following operation failed in the TorchScript interpreter.\nTraceback of TorchScript, \
+             serialized code (most recent call last):\n  File \"code/a.py\", line 9, in forward\n    \
+             ops.prim.RaiseException(\"three channels\", \"builtins.ValueError\")\n    ~~~~~ <--- HERE\n\
+             builtins.ValueError: three channels\n"
+                .into(),
+        );
+        assert_eq!(fault(&raised), Fault::request("libtorch: ValueError: three channels"));
         let memory = TchError::Torch("CUDA out of memory. Tried to allocate 2 GiB".into());
         assert_eq!(fault(&memory).kind, hpcsweep::fault::Kind::Machine);
     }

@@ -72,6 +72,9 @@ pub(crate) struct State {
     pub(crate) world: u32,
     /// How many samples it learns from.
     pub(crate) samples: u64,
+    /// What the files hold that it learns from, and those that decide; empty where an older hpcsweep wrote it.
+    #[serde(default)]
+    pub(crate) data: String,
     /// Where it stands.
     pub(crate) progress: Progress,
 }
@@ -104,6 +107,9 @@ impl State {
                 "{} samples, and now there are {}",
                 state.samples, own.samples
             )));
+        }
+        if !state.data.is_empty() && state.data != own.data {
+            return Err(other("other data: files of `[train.data]` have changed since".into()));
         }
         if state.run != own.run {
             return Err(other("another configuration".into()));
@@ -167,6 +173,7 @@ mod tests {
             run: run_hash(&config).unwrap(),
             world: 2,
             samples: 10,
+            data: "d".into(),
             progress: progress.clone(),
         };
         let text = own.write().unwrap();
@@ -183,6 +190,10 @@ mod tests {
         assert_eq!(
             refused(|s| s.samples = 11),
             "the checkpoint in `c` is of 10 samples, and now there are 11"
+        );
+        assert_eq!(
+            refused(|s| s.data = "e".into()),
+            "the checkpoint in `c` is of other data: files of `[train.data]` have changed since"
         );
         assert_eq!(refused(|s| s.run.clear()), "the checkpoint in `c` is of another configuration");
     }

@@ -6,7 +6,10 @@ use anyhow::Result;
 use hpcsweep::fault::Fault;
 use hpcsweep::host::disk;
 use hpcsweep::sync::peers::Peers;
-use hpcsweep::train::config::{Config, Loss, Metric, Model as ModelConfig, Precision, Schedule};
+use hpcsweep::train::config::{
+    Config, Loss, Metric, Model as ModelConfig, NonFinite, Precision, Schedule, Source, Validation,
+};
+use hpcsweep::train::data::fingerprint::fingerprint;
 use hpcsweep::train::job::Job;
 use hpcsweep::train::means::Means;
 use hpcsweep::train::schedule::{Span, rate};
@@ -18,7 +21,7 @@ use super::feed::Feed;
 use super::lines::{self, EpochLine};
 use super::samples::Samples;
 use super::state::{Progress, State, run_hash};
-use super::{exchange, tell};
+use super::{AllKnow, exchange, tell};
 use crate::torch::ddp::{Ddp, Options, Reduce};
 use crate::torch::mixed::{self, GradScaler};
 use crate::torch::model::Model;
@@ -64,6 +67,20 @@ pub(super) enum Turn {
     End,
 }
 
+/// What the files of a run hold, on rank 0, which alone reads them for that.
+fn own_data(job: &Job, rank: u32) -> Option<Result<Option<Vec<u8>>, Fault>> {
+    let data = &job.config.data;
+    let of = |source: &Source| fingerprint(source, &job.base);
+    let word = || {
+        let validation = match &data.validation {
+            Some(Validation::Source(source)) => of(source)?,
+            _ => String::new(),
+        };
+        Ok(Some((of(&data.train)? + &validation).into_bytes()))
+    };
+    (rank == 0).then(word)
+}
+
 impl<'a> Trainer<'a> {
     /// Makes everything ready for the first step, or that after the checkpoint. Collective.
     ///
@@ -84,11 +101,14 @@ impl<'a> Trainer<'a> {
         let kind = mixed::kind(config.precision);
         let model = Model::build(&config.model, &shape, device, kind, config.seed, &job.base)?;
         let mut optimizer = Optimizer::new(&config.optimizer, model.parameters())?;
+        let own_data = own_data(job, peers.rank());
+        let data = exchange::from_first(peers, own_data)?.map_err(AllKnow)?;
         let mut state = State {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             run: run_hash(config)?,
             world: peers.size(),
             samples: samples.len,
+            data: String::from_utf8_lossy(&data.unwrap_or_default()).into_owned(),
             progress: Progress::new(config, peers.size()),
         };
         if !job.smoke {
@@ -258,6 +278,16 @@ impl<'a> Trainer<'a> {
                 .hint("set `metric` in [train]")
                 .into());
         };
+        let odd = line.val_loss.filter(|loss| !loss.is_finite()).map(|loss| ("val_loss", loss));
+        let odd = odd.or_else(|| (!metric.is_finite()).then_some((name.as_str(), metric)));
+        if let (Some((name, value)), NonFinite::Fail) = (odd, config.non_finite) {
+            // Every rank has the same line.
+            let sentence = format!("`{name}` is {value} after epoch {}", line.epoch);
+            return Err(AllKnow(Fault::request(sentence).hint(
+                "try a smaller learning rate or `clip_norm`; `non_finite = \"skip\"` goes on",
+            ))
+            .into());
+        }
         let progress = &mut self.state.progress;
         let verdict = progress.stopping.observe(config.stop.as_ref(), direction, metric);
         progress.stopped = verdict.stop;
