@@ -1,26 +1,29 @@
 //! From records to one table: a row a trial, columns for what every trial has, then its parameters,
-//! then its metrics. Reads the tree alone.
+//! then its metrics.
 
-mod read;
+mod curve;
+pub mod steps;
 pub mod whole;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use rayon::prelude::*;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::fault::Fault;
 use crate::plan::value::float_text;
-use crate::standing::State;
-use crate::tree::records::{self, Attempt, Record};
-use crate::tree::table::{self, Row};
-use crate::tree::{Identity, Tree};
+use crate::standing::Standing;
+use crate::status::Status;
+use crate::tree::Tree;
+use crate::tree::damage::Damaged;
+use crate::tree::records::{Attempt, Record};
+use crate::tree::table::Row;
 use crate::words;
-use read::Read;
 
 /// The columns every table has, before parameters and metrics.
-pub const FIXED: [&str; 10] = [
+pub const FIXED: [&str; 11] = [
     "trial",
     "task_id",
     "link",
@@ -28,26 +31,95 @@ pub const FIXED: [&str; 10] = [
     "exit_code",
     "attempts",
     "duration_s",
+    "last_duration_s",
     "host",
     "peak_memory",
     "job",
 ];
+
+/// Names that are no metric's, where a row says what could not be read.
+pub const UNREAD: [&str; 2] = ["unread_lines", "damaged"];
+
+/// The cells of a row that are not empty, in the order of columns.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Cells(Vec<(usize, Value)>);
+
+impl Cells {
+    fn push(&mut self, column: usize, value: Value) {
+        if !value.is_null() {
+            self.0.push((column, value));
+        }
+    }
+
+    /// By column; of several in one the last stays.
+    fn sort(&mut self) {
+        self.0.reverse();
+        self.0.sort_by_key(|(column, _)| *column);
+        self.0.dedup_by_key(|(column, _)| *column);
+    }
+
+    /// What is in a column; `null` for nothing.
+    pub fn get(&self, column: usize) -> &Value {
+        let at = self.0.binary_search_by_key(&column, |(column, _)| *column);
+        at.map_or(&Value::Null, |at| &self.0[at].1)
+    }
+
+    /// The cells with their columns.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &Value)> {
+        self.0.iter().map(|(column, value)| (*column, value))
+    }
+}
+
+/// A sweep of a table, and what of it could not be read.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// The sweep's folder.
+    pub dir: PathBuf,
+    /// Damaged lines by file.
+    pub damage: Vec<Damaged>,
+    /// Metric lines of programs that could not be read, with their trials.
+    pub unread: Vec<(u64, u64)>,
+    /// Who was asked how the trials stand, where that is not sure.
+    pub unsure: Option<String>,
+}
+
+impl Source {
+    /// What is to be said of a sweep.
+    pub fn of(status: &Status) -> Self {
+        let jobs = !status.jobs.is_empty() && !status.is_sure();
+        Self {
+            dir: status.tree.dir().to_owned(),
+            damage: status.damage.clone(),
+            unread: status.unread().collect(),
+            unsure: jobs.then(|| status.witness.clone()),
+        }
+    }
+}
+
+/// A row of a table: a trial.
+#[derive(Debug)]
+pub struct Trial {
+    /// Its number.
+    pub trial: u64,
+    /// Which of the table's sweeps it is of.
+    pub source: usize,
+    /// Its cells.
+    pub cells: Cells,
+}
 
 /// A table of results.
 #[derive(Debug, Default)]
 pub struct Table {
     /// Column names: [`FIXED`] (after `sweep`, if several were joined), parameters, metrics.
     pub columns: Vec<String>,
-    /// One value a column; `null` where a trial has none.
-    pub rows: Vec<Vec<Value>>,
+    /// A row a trial.
+    pub rows: Vec<Trial>,
     /// The first column of the parameters.
     pub first_parameter: usize,
     /// The first column of the metrics.
     pub first_metric: usize,
-    /// Folders of the sweeps, one a row.
-    pub sweeps: Vec<std::path::PathBuf>,
-    /// Trials of each row.
-    pub trials: Vec<u64>,
+    /// The sweeps.
+    pub sources: Vec<Source>,
 }
 
 /// Everything of one trial that becomes cells.
@@ -61,8 +133,8 @@ struct Line {
 /// Joins sweeps into one table.
 ///
 /// # Errors
-/// When a tree cannot be read.
-pub fn collect(sweeps: &[(Tree, Identity)]) -> Result<Table> {
+/// When a record cannot be read.
+pub fn collect(sweeps: Vec<Status>) -> Result<Table> {
     let mut table = Table::default();
     let several = sweeps.len() > 1;
     if several {
@@ -71,8 +143,11 @@ pub fn collect(sweeps: &[(Tree, Identity)]) -> Result<Table> {
     table.columns.extend(FIXED.map(str::to_owned));
     table.first_parameter = table.columns.len();
     let mut lines: Vec<(usize, Line)> = Vec::new();
-    for (s, (tree, _)) in sweeps.iter().enumerate() {
-        lines.extend(of_sweep(tree)?.into_iter().map(|line| (s, line)));
+    let mut names = Vec::new();
+    for (s, status) in sweeps.into_iter().enumerate() {
+        lines.extend(of_sweep(&status)?.into_iter().map(|line| (s, line)));
+        table.sources.push(Source::of(&status));
+        names.push(status.identity.name);
     }
     let mut parameters = Columns::default();
     let mut metrics = Columns::default();
@@ -80,37 +155,38 @@ pub fn collect(sweeps: &[(Tree, Identity)]) -> Result<Table> {
         line.parameters.iter().for_each(|(name, _)| parameters.add(name));
         line.metrics.iter().for_each(|(name, _)| metrics.add(name));
     }
-    // A name that two kinds of column share is told apart by its kind.
-    let mut taken: BTreeSet<String> = table.columns.iter().cloned().collect();
-    for name in &parameters.names {
-        let shown = if taken.contains(name) { format!("param.{name}") } else { name.clone() };
-        taken.insert(shown.clone());
-        table.columns.push(shown);
-    }
-    table.first_metric = table.columns.len();
-    for name in &metrics.names {
-        let shown = if taken.contains(name) { format!("metric.{name}") } else { name.clone() };
-        taken.insert(shown.clone());
-        table.columns.push(shown);
-    }
-    for (s, line) in lines {
-        let mut row = Vec::with_capacity(table.columns.len());
+    name_columns(&mut table, &parameters, &metrics);
+    for (source, line) in lines {
+        let mut cells = Cells::default();
         if several {
-            row.push(Value::String(sweeps[s].1.name.clone()));
+            cells.push(0, names[source].clone().into());
         }
-        row.extend(line.fixed);
-        row.resize(table.columns.len(), Value::Null);
+        let first = table.first_parameter - FIXED.len();
+        line.fixed.into_iter().enumerate().for_each(|(c, value)| cells.push(first + c, value));
         for (name, value) in line.parameters {
-            row[table.first_parameter + parameters.index[&name]] = value;
+            cells.push(table.first_parameter + parameters.index[&name], value);
         }
         for (name, value) in line.metrics {
-            row[table.first_metric + metrics.index[&name]] = value;
+            cells.push(table.first_metric + metrics.index[&name], value);
         }
-        table.rows.push(row);
-        table.sweeps.push(sweeps[s].0.dir().to_owned());
-        table.trials.push(line.trial);
+        cells.sort();
+        table.rows.push(Trial { trial: line.trial, source, cells });
     }
     Ok(table)
+}
+
+/// A name that two kinds of column share is told apart by its kind.
+fn name_columns(table: &mut Table, parameters: &Columns, metrics: &Columns) {
+    let mut taken: BTreeSet<String> = table.columns.iter().cloned().collect();
+    taken.extend(UNREAD.map(str::to_owned));
+    let mut add = |name: &String, kind: &str, columns: &mut Vec<String>| {
+        let shown = if taken.contains(name) { format!("{kind}.{name}") } else { name.clone() };
+        taken.insert(shown.clone());
+        columns.push(shown);
+    };
+    parameters.names.iter().for_each(|name| add(name, "param", &mut table.columns));
+    table.first_metric = table.columns.len();
+    metrics.names.iter().for_each(|name| add(name, "metric", &mut table.columns));
 }
 
 #[derive(Default)]
@@ -128,26 +204,29 @@ impl Columns {
     }
 }
 
-fn of_sweep(tree: &Tree) -> Result<Vec<Line>> {
-    let Read { rows, standings, records } = read::read(tree)?;
-    Ok(rows
-        .par_iter()
-        .zip(standings.par_iter())
-        .map(|(row, standing)| line(row, &standing.state, records.get(&row.id)))
-        .collect())
+/// Adds a name; whether it is new.
+fn is_part_of(seen: &mut HashSet<String>, name: &str) -> bool {
+    !seen.contains(name) && seen.insert(name.to_owned())
 }
 
-fn line(row: &Row, state: &State, record: Option<&Record>) -> Line {
+fn of_sweep(status: &Status) -> Result<Vec<Line>> {
+    let rows = status.rows.par_iter().zip(status.standings.par_iter());
+    rows.map(|(row, standing)| line(&status.tree, row, standing, status.records.get(&row.id)))
+        .collect()
+}
+
+fn line(tree: &Tree, row: &Row, standing: &Standing, record: Option<&Record>) -> Result<Line> {
     let attempt = record.and_then(Record::decisive);
     let end = attempt.and_then(|a| a.end.as_ref());
     let fixed = vec![
         row.id.into(),
         row.task_id.clone().unwrap_or(Value::Null),
         row.link.into(),
-        state.word().into(),
+        standing.state.word().into(),
         end.and_then(|e| e.exit_code).map_or(Value::Null, Value::from),
         record.map_or(0, Record::begun).into(),
-        end.map_or(Value::Null, |e| e.duration_s.into()),
+        record.and_then(duration_s).map_or(Value::Null, Value::from),
+        attempt.and_then(Attempt::duration_s).map_or(Value::Null, Value::from),
         attempt.map_or(Value::Null, |a| a.start.host.clone().into()),
         end.filter(|e| e.peak_memory > 0).map_or(Value::Null, |e| e.peak_memory.into()),
         attempt.and_then(|a| a.start.job.clone()).map_or(Value::Null, Value::from),
@@ -157,8 +236,14 @@ fn line(row: &Row, state: &State, record: Option<&Record>) -> Line {
     if let Some(gpus) = &row.gpu_ids_abs {
         parameters.push(("gpu_ids_abs".into(), gpus.clone().into()));
     }
-    let metrics = attempt.map(metrics).unwrap_or_default();
-    Line { fixed, parameters, metrics, trial: row.id }
+    let metrics = record.map(|record| metrics(tree, record)).transpose()?.unwrap_or_default();
+    Ok(Line { fixed, parameters, metrics, trial: row.id })
+}
+
+/// Seconds that the attempts of a trial's curve have run in total, as far as it is known.
+fn duration_s(record: &Record) -> Option<f64> {
+    let attempts = curve::attempts(record);
+    attempts.into_iter().filter_map(Attempt::duration_s).reduce(|a, b| a + b)
 }
 
 /// Dotted leaves of a nested object.
@@ -174,41 +259,41 @@ fn leaves(prefix: &str, value: &Value, out: &mut Vec<(String, Value)>) {
     }
 }
 
-/// The metrics of an attempt: of each name its last value; of a number that was logged more than once
+/// What a name of a curve comes to.
+struct Seen {
+    last: Value,
+    least: f64,
+    greatest: f64,
+    numbers: u64,
+    rank: u64,
+}
+
+impl Seen {
+    fn of(rank: u64) -> Self {
+        let (least, greatest) = (f64::INFINITY, f64::NEG_INFINITY);
+        Self { last: Value::Null, least, greatest, numbers: 0, rank }
+    }
+}
+
+/// The metrics of a trial's curve: of each name its last value; of a number that was logged more than once
 /// also its least and greatest (`loss.min`, `loss.max`). With several ranks the lowest rank that logs a
 /// name speaks for it. The final result comes last: an object's members, or `result`.
-fn metrics(attempt: &Attempt) -> Vec<(String, Value)> {
-    struct Seen {
-        last: Value,
-        least: f64,
-        greatest: f64,
-        numbers: u64,
-        rank: u64,
-    }
+fn metrics(tree: &Tree, record: &Record) -> Result<Vec<(String, Value)>> {
     let mut order: Vec<String> = Vec::new();
     let mut seen: HashMap<String, Seen> = HashMap::new();
-    for row in &attempt.metrics {
-        let rank = row.get("rank").and_then(Value::as_u64).unwrap_or(0);
-        for (name, value) in flat(row) {
-            if name == "rank" {
-                continue;
-            }
+    curve::each(tree, record, |line| {
+        let rank = line.iter().find(|(name, _)| name == "rank");
+        let rank = rank.and_then(|(_, rank)| rank.as_u64()).unwrap_or(0);
+        for (name, value) in line.into_iter().filter(|(name, _)| name != "rank") {
             let entry = seen.entry(name.clone()).or_insert_with(|| {
                 order.push(name);
-                let (least, greatest) = (f64::INFINITY, f64::NEG_INFINITY);
-                Seen { last: Value::Null, least, greatest, numbers: 0, rank }
+                Seen::of(rank)
             });
             if rank > entry.rank {
                 continue;
             }
             if rank < entry.rank {
-                *entry = Seen {
-                    last: Value::Null,
-                    least: f64::INFINITY,
-                    greatest: f64::NEG_INFINITY,
-                    numbers: 0,
-                    rank,
-                };
+                *entry = Seen::of(rank);
             }
             if let Some(number) = number(&value) {
                 entry.least = entry.least.min(number);
@@ -217,7 +302,7 @@ fn metrics(attempt: &Attempt) -> Vec<(String, Value)> {
             }
             entry.last = value;
         }
-    }
+    })?;
     let mut out = Vec::new();
     for name in order {
         let Some(entry) = seen.remove(&name) else { continue };
@@ -228,23 +313,15 @@ fn metrics(attempt: &Attempt) -> Vec<(String, Value)> {
             out.push((format!("{name}.max"), number_json(entry.greatest)));
         }
     }
-    if let Some(result) = attempt.end.as_ref().and_then(|e| e.result.as_ref()) {
+    let end = record.decisive().and_then(|attempt| attempt.end.as_ref());
+    if let Some(result) = end.and_then(|e| e.result.as_ref()) {
         let mut last = Vec::new();
         leaves(if result.is_object() { "" } else { "result" }, result, &mut last);
-        for (name, value) in last {
-            out.retain(|(other, _)| *other != name);
-            out.push((name, value));
-        }
+        let names: HashSet<&String> = last.iter().map(|(name, _)| name).collect();
+        out.retain(|(name, _)| !names.contains(name));
+        out.extend(last.iter().cloned());
     }
-    out
-}
-
-fn flat(row: &Map<String, Value>) -> Vec<(String, Value)> {
-    let mut out = Vec::with_capacity(row.len());
-    for (key, value) in row {
-        leaves(key, value, &mut out);
-    }
-    out
+    Ok(out)
 }
 
 /// The number in a cell; `inf`, `-inf` and `nan` are numbers too.
@@ -278,65 +355,6 @@ pub fn text(value: &Value) -> String {
     }
 }
 
-/// One metric line of a trial.
-struct Step {
-    sweep: usize,
-    trial: u64,
-    task: Value,
-    cells: Vec<(String, Value)>,
-}
-
-/// The learning curves: a row a metric line of every trial's decisive attempt, in order.
-///
-/// # Errors
-/// When a tree cannot be read.
-pub fn steps(sweeps: &[(Tree, Identity)]) -> Result<Table> {
-    let mut table = Table::default();
-    let several = sweeps.len() > 1;
-    let mut columns = Columns::default();
-    let mut lines: Vec<Step> = Vec::new();
-    for (s, (tree, _)) in sweeps.iter().enumerate() {
-        let records = records::all(tree)?;
-        for row in table::rows(tree)? {
-            let Some(attempt) = records.get(&row.id).and_then(Record::decisive) else { continue };
-            for metrics in &attempt.metrics {
-                let cells = flat(metrics);
-                cells.iter().for_each(|(name, _)| columns.add(name));
-                let task = row.task_id.clone().unwrap_or(Value::Null);
-                lines.push(Step { sweep: s, trial: row.id, task, cells });
-            }
-        }
-    }
-    if several {
-        table.columns.push("sweep".into());
-    }
-    table.columns.extend(["trial".to_owned(), "task_id".to_owned()]);
-    table.first_parameter = table.columns.len();
-    table.first_metric = table.columns.len();
-    let fixed = table.columns.clone();
-    table.columns.extend(
-        columns
-            .names
-            .iter()
-            .map(|name| if fixed.contains(name) { format!("metric.{name}") } else { name.clone() }),
-    );
-    for Step { sweep: s, trial, task, cells } in lines {
-        let mut row = Vec::with_capacity(table.columns.len());
-        if several {
-            row.push(Value::String(sweeps[s].1.name.clone()));
-        }
-        row.extend([trial.into(), task]);
-        row.resize(table.columns.len(), Value::Null);
-        for (name, value) in cells {
-            row[table.first_metric + columns.index[&name]] = value;
-        }
-        table.rows.push(row);
-        table.sweeps.push(sweeps[s].0.dir().to_owned());
-        table.trials.push(trial);
-    }
-    Ok(table)
-}
-
 /// Which end of a metric is best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goal {
@@ -348,9 +366,9 @@ pub enum Goal {
 
 impl Table {
     /// The state in a row.
-    pub fn state<'a>(&self, row: &'a [Value]) -> &'a str {
+    pub fn state<'a>(&self, row: &'a Trial) -> &'a str {
         let column = self.columns.iter().position(|c| c == "state");
-        column.and_then(|c| row[c].as_str()).unwrap_or_default()
+        column.and_then(|c| row.cells.get(c).as_str()).unwrap_or_default()
     }
 
     /// The rows of finished trials, best first by a metric (any column of numbers). Rows without a
@@ -375,7 +393,7 @@ impl Table {
             .iter()
             .enumerate()
             .filter(|(_, row)| self.state(row) == "done")
-            .filter_map(|(i, row)| Some((number(&row[column])?, i)))
+            .filter_map(|(i, row)| Some((number(row.cells.get(column))?, i)))
             .filter(|(value, _)| !value.is_nan())
             .collect();
         ranked.sort_by(|a, b| match goal {

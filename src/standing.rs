@@ -69,6 +69,14 @@ pub struct Standing {
     pub reason: String,
 }
 
+impl Standing {
+    /// In words: "queued: Resources".
+    pub fn words(&self) -> String {
+        let word = self.state.word();
+        if self.reason.is_empty() { word } else { format!("{word}: {}", self.reason) }
+    }
+}
+
 /// What is known besides rows and records.
 pub struct Witness<'a> {
     /// The scheduler's word on a trial; `None` if it has none.
@@ -81,6 +89,10 @@ pub struct Witness<'a> {
     pub believes_ends: bool,
     /// Whether an executor on some host holds the sweep now.
     pub executor: bool,
+    /// Whether it is an executor other than this process: it runs what nobody else was given.
+    pub runs_here: bool,
+    /// How often a trial may be tried.
+    pub attempts: u32,
     /// What a failure does to the rest of a chain.
     pub on_failure: OnFailure,
 }
@@ -118,6 +130,7 @@ fn one(
     let attempt = record.and_then(Record::decisive);
     let outcome = attempt.and_then(|a| a.outcome());
     let word = element.as_ref().map(|e| &e.state);
+    let is_here = witness.runs_here && !(witness.submitted)(trial);
 
     // A record that is closed.
     match (outcome, word) {
@@ -134,6 +147,10 @@ fn one(
         (Some(_), Some(Word::Queued(word))) => return say(State::Queued, word),
         // Between two attempts of one job; what has really ended is not RUNNING for long.
         (Some(_), Some(Word::Running(_))) => return say(State::Running, ""),
+        (Some(Outcome::Interrupted), None) if is_here => return say(State::Pending, ""),
+        (Some(_), None) if is_here && record.is_some_and(|r| r.may_go_on(witness.attempts)) => {
+            return say(State::Running, "");
+        }
         (Some(outcome), _) => {
             let state = match outcome {
                 Outcome::Done => State::Done,
@@ -259,7 +276,7 @@ mod tests {
             peak_memory: 0,
             result: None,
         });
-        let attempt = Attempt { start, end, stopped: None, metrics: vec![], run: 1, bundle: None };
+        let attempt = Attempt { end, ..Attempt::begun(start, 1, None) };
         Record { attempts: vec![attempt], ..Record::default() }
     }
 
@@ -290,6 +307,8 @@ mod tests {
             asked: !matches!(place, Where::Silent),
             believes_ends: true,
             executor: matches!(place, Where::Here(true)),
+            runs_here: matches!(place, Where::Here(true)),
+            attempts: 1,
             on_failure: OnFailure::Stop,
         };
         let all = of(&rows, &records, &witness);
@@ -355,6 +374,8 @@ mod tests {
             asked: true,
             believes_ends: false,
             executor: false,
+            runs_here: false,
+            attempts: 1,
             on_failure: OnFailure::Stop,
         };
         assert_eq!(of(&rows, &records, &witness)[0].state, State::Done);
@@ -381,6 +402,8 @@ mod tests {
                 asked: false,
                 believes_ends: true,
                 executor: false,
+                runs_here: false,
+                attempts: 1,
                 on_failure,
             };
             let all = of(&rows, &records, &witness);

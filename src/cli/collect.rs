@@ -1,21 +1,26 @@
 //! `hpcsweep collect` and `hpcsweep best`: the table of results, and its best rows.
 
-use std::io::{IsTerminal, Write};
+mod forms;
+
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::out::aligned;
 use super::{Context, sweeps};
-use crate::collect::{self, Goal, Table, text};
+use crate::collect::steps::Steps;
+use crate::collect::{self, Goal, Source, Table, Trial, UNREAD, text};
 use crate::fault::Fault;
 use crate::host::disk;
-use crate::submit::Source;
+use crate::status::Status;
+use crate::submit;
 use crate::submit::grow::{self, Diff};
 use crate::tree::Tree;
 use crate::words::{self, count};
+use forms::{MOST_CELLS, check_columns, csv_row, jsonl_row, object};
 
 /// How a table is written
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -50,6 +55,12 @@ pub(crate) struct Args {
     /// Show all columns in the aligned table, also those in which nothing differs
     #[arg(long)]
     all: bool,
+    /// Put `'` before texts of a CSV file that a spreadsheet would take for a formula (=, +, -, @, tab)
+    #[arg(long)]
+    safe_csv: bool,
+    /// Do not ask the scheduler
+    #[arg(long)]
+    offline: bool,
 }
 
 /// Show the best finished trials by a metric
@@ -70,9 +81,12 @@ pub(crate) struct BestArgs {
     /// How many to show
     #[arg(short = 'n', long, default_value_t = 1)]
     top: usize,
-    /// Write JSON
+    /// Write JSON: of each trial the row of the table, `unread_lines` and the `damaged` files of its sweep
     #[arg(long)]
     json: bool,
+    /// Do not ask the scheduler
+    #[arg(long)]
+    offline: bool,
 }
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
@@ -81,15 +95,11 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             let option = if args.steps { "--steps" } else { "--all" };
             return Err(Fault::request(format!("`{option}` is about tables, not records")).into());
         }
-        let bytes = records(args, context)?;
-        let n = bytes.iter().filter(|byte| **byte == b'\n').count();
-        return write(args, n, "trial", &bytes, context);
+        return records(args, context);
     }
     if args.planned {
         return Err(Fault::request("`--planned` needs `--format records`").into());
     }
-    let sweeps = sweeps::find(&args.sweeps, context)?;
-    let table = if args.steps { collect::steps(&sweeps)? } else { collect::collect(&sweeps)? };
     let format = match (args.format, args.output.as_ref().and_then(|p| p.extension()?.to_str())) {
         (Some(format), _) => format,
         (None, Some("csv")) => Format::Csv,
@@ -103,53 +113,181 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             .into());
         }
     };
-    let bytes = match format {
-        Format::Csv => csv(&table)?,
-        Format::Jsonl | Format::Records => jsonl(&table)?,
-        Format::Table => {
-            let wide = args.all || args.output.is_some() || !std::io::stdout().is_terminal();
-            people(&table, &all_rows(&table), wide).into_bytes()
+    if args.safe_csv && format != Format::Csv {
+        return Err(Fault::request("`--safe-csv` is about CSV files").into());
+    }
+    let all = stand(&args.sweeps, args.offline, context)?;
+    if args.steps {
+        let steps = Steps::new(all)?;
+        write(args, "row", context, |out| write_steps(&steps, format, args.safe_csv, out))?;
+        return Ok(tell(&steps.sources(), context));
+    }
+    let table = collect::collect(all)?;
+    write(args, "row", context, |out| {
+        match format {
+            Format::Table => {
+                let wide = args.all || args.output.is_some() || !io::stdout().is_terminal();
+                check_columns(&table.columns)?;
+                out.write_all(people(&table, &all_rows(&table), wide).as_bytes())?;
+            }
+            Format::Csv => {
+                check_columns(&table.columns)?;
+                let mut csv = csv::Writer::from_writer(out);
+                csv_row(&mut csv, table.columns.iter().map(|name| json!(name)), args.safe_csv)?;
+                for row in &table.rows {
+                    let cells = (0..table.columns.len()).map(|c| row.cells.get(c).clone());
+                    csv_row(&mut csv, cells, args.safe_csv)?;
+                }
+                csv.flush()?;
+            }
+            Format::Jsonl | Format::Records => {
+                table.rows.iter().try_for_each(|row| jsonl_row(out, &table.columns, &row.cells))?;
+            }
         }
-    };
-    write(args, table.rows.len(), "row", &bytes, context)
+        Ok(table.rows.len())
+    })?;
+    Ok(tell(&table.sources, context))
 }
 
-fn write(args: &Args, n: usize, of: &str, bytes: &[u8], context: &Context) -> Result<u8> {
-    match &args.output {
-        Some(path) => {
-            disk::write_whole(path, bytes)?;
-            context.out.say(&format!("{} in {}", count(n as u64, of), path.display()));
+/// How the trials of the sweeps stand that are meant; the scheduler is asked, if it may be.
+fn stand(named: &[String], offline: bool, context: &Context) -> Result<Vec<Status>> {
+    let site = context.site()?;
+    let whom = (!offline).then_some((&site, &context.vars));
+    let sweeps = sweeps::find(named, context)?.into_iter();
+    sweeps.map(|(tree, identity)| crate::status::read(tree, identity, whom)).collect()
+}
+
+/// Says what could not be read, and returns the exit code.
+fn tell(sources: &[Source], context: &Context) -> u8 {
+    for source in sources {
+        let dir = source.dir.display();
+        for damaged in &source.damage {
+            context.out.warn(&format!("{dir}: {damaged}; left out"));
         }
-        None => context.out.raw(bytes),
+        if !source.unread.is_empty() {
+            let lines = source.unread.iter().map(|(_, lines)| lines).sum();
+            let trials: Vec<String> =
+                source.unread.iter().take(5).map(|(trial, _)| trial.to_string()).collect();
+            let more = if source.unread.len() > trials.len() { ", ..." } else { "" };
+            context.out.warn(&format!(
+                "{dir}: {} left out that could not be read (trials {}{more})",
+                count(lines, "metric line"),
+                trials.join(", ")
+            ));
+        }
+        if let Some(witness) = &source.unsure {
+            context.out.say(&format!("{dir}: states are those of {witness}"));
+        }
     }
-    Ok(0)
+    u8::from(sources.iter().any(|source| !source.damage.is_empty()))
+}
+
+fn write_steps(steps: &Steps, format: Format, safe: bool, out: &mut dyn Write) -> Result<usize> {
+    let columns = &steps.columns;
+    let mut rows = 0;
+    match format {
+        Format::Table => {
+            let mut cells: Vec<Vec<String>> = Vec::new();
+            steps.each(|row| {
+                if cells.len() * columns.len() > MOST_CELLS {
+                    return Err(forms::too_large().into());
+                }
+                cells.push((0..columns.len()).map(|c| text(row.get(c))).collect());
+                Ok(())
+            })?;
+            rows = cells.len();
+            out.write_all(aligned(columns, &cells).as_bytes())?;
+        }
+        Format::Csv => {
+            check_columns(columns)?;
+            let mut csv = csv::Writer::from_writer(out);
+            csv_row(&mut csv, columns.iter().map(|name| json!(name)), safe)?;
+            steps.each(|row| {
+                rows += 1;
+                csv_row(&mut csv, (0..columns.len()).map(|c| row.get(c).clone()), safe)
+            })?;
+            csv.flush()?;
+        }
+        Format::Jsonl | Format::Records => steps.each(|row| {
+            rows += 1;
+            jsonl_row(out, columns, &row)
+        })?,
+    }
+    Ok(rows)
+}
+
+/// Writes to the file that is named, else to standard output; `fill` returns how many rows it wrote.
+fn write(
+    args: &Args,
+    of: &str,
+    context: &Context,
+    fill: impl FnOnce(&mut dyn Write) -> Result<usize>,
+) -> Result<()> {
+    let Some(path) = &args.output else {
+        let mut out = io::BufWriter::with_capacity(1 << 16, context.out.stream());
+        fill(&mut out)?;
+        return Ok(out.flush()?);
+    };
+    let mut filled = Ok(0);
+    let written = disk::write_whole_with(path, |out| {
+        filled = fill(out);
+        match &filled {
+            Ok(_) => Ok(()),
+            Err(_) => Err(io::Error::other("nothing was written")),
+        }
+    });
+    // What went wrong with the rows says more than that there is no file.
+    let rows = filled? as u64;
+    written?;
+    context.out.say(&format!("{} in {}", count(rows, of), path.display()));
+    Ok(())
 }
 
 /// The trials of one sweep as they are recorded.
-fn records(args: &Args, context: &Context) -> Result<Vec<u8>> {
-    let (tree, _) = sweeps::one(&args.sweeps, context)?;
-    if !args.planned {
-        return collect::whole::lines(&tree, None);
-    }
-    let named = args.sweeps.first().map(PathBuf::from).filter(|path| path.is_file());
-    let source = Source::read(&named.unwrap_or_else(|| tree.plan()))?;
-    let places = grow::diff(&tree, &source)?.places;
-    collect::whole::lines(&tree, Some(&places))
+fn records(args: &Args, context: &Context) -> Result<u8> {
+    let site = context.site()?;
+    let whom = (!args.offline).then_some((&site, &context.vars));
+    let (tree, identity) = sweeps::one(&args.sweeps, context)?;
+    let places = if args.planned {
+        let named = args.sweeps.first().map(PathBuf::from).filter(|path| path.is_file());
+        let source = submit::Source::read(&named.unwrap_or_else(|| tree.plan()))?;
+        Some(grow::diff(&tree, &source)?.places)
+    } else {
+        None
+    };
+    let status = crate::status::read(tree, identity, whom)?;
+    write(args, "trial", context, |out| {
+        collect::whole::lines(&status, places.as_deref(), |line| out.write_all(line))
+    })?;
+    Ok(tell(&[Source::of(&status)], context))
 }
 
 pub(super) fn best(args: &BestArgs, context: &Context) -> Result<u8> {
-    let table = collect::collect(&sweeps::find(&args.sweeps, context)?)?;
+    let table = collect::collect(stand(&args.sweeps, args.offline, context)?)?;
     let goal = if args.min { Goal::Min } else { Goal::Max };
-    let ranked = table.ranked(&args.metric, goal)?;
+    let ranked = table.ranked(&args.metric, goal);
+    let code = tell(&table.sources, context);
+    let ranked = ranked?;
     let shown = &ranked[..args.top.clamp(1, ranked.len())];
     if args.json {
         for &i in shown {
-            context.out.raw(&crate::tree::to_json_line(&object(&table, i))?);
+            context.out.raw(&crate::tree::to_json_line(&best_object(&table, &table.rows[i]))?);
         }
-        return Ok(0);
+        return Ok(code);
     }
     context.out.raw(best_text(&table, shown, &args.metric).as_bytes());
-    Ok(0)
+    Ok(code)
+}
+
+/// The row of a trial, and what of it or of its sweep could not be read.
+fn best_object(table: &Table, row: &Trial) -> Value {
+    let mut object = object(&table.columns, &row.cells);
+    let source = &table.sources[row.source];
+    let unread = source.unread.iter().find(|(trial, _)| *trial == row.trial);
+    let [unread_lines, damaged] = UNREAD.map(str::to_owned);
+    object.insert(unread_lines, unread.map_or(0, |(_, lines)| *lines).into());
+    object.insert(damaged, json!(source.damage));
+    Value::Object(object)
 }
 
 fn best_text(table: &Table, shown: &[usize], metric: &str) -> String {
@@ -158,21 +296,21 @@ fn best_text(table: &Table, shown: &[usize], metric: &str) -> String {
     for &i in shown {
         let row = &table.rows[i];
         let parameters: Vec<String> = (table.first_parameter..table.first_metric)
-            .filter(|&c| !row[c].is_null())
-            .map(|c| format!("{}={}", table.columns[c], text(&row[c])))
+            .filter(|&c| !row.cells.get(c).is_null())
+            .map(|c| format!("{}={}", table.columns[c], text(row.cells.get(c))))
             .collect();
         out.push_str(&format!(
             "trial {}: {metric} = {}  ({})\n",
-            table.trials[i],
-            text(&row[column]),
+            row.trial,
+            text(row.cells.get(column)),
             parameters.join(" ")
         ));
-        let tree = Tree::at(&table.sweeps[i]);
-        let logs = (1..).map(|run| tree.log(table.trials[i], run)).take_while(|log| log.is_file());
+        let tree = Tree::at(&table.sources[row.source].dir);
+        let logs = (1..).map(|run| tree.log(row.trial, run)).take_while(|log| log.is_file());
         if let Some(log) = logs.last() {
             out.push_str(&format!("  log: {}\n", log.display()));
         }
-        let work = tree.work(table.trials[i]);
+        let work = tree.work(row.trial);
         if work.is_dir() {
             out.push_str(&format!("  files: {}\n", work.display()));
         }
@@ -183,9 +321,10 @@ fn best_text(table: &Table, shown: &[usize], metric: &str) -> String {
 /// After a local run: the table where it is short, and whether all went well.
 pub(super) fn after_local(tree: &Tree, diff: &Diff, context: &Context) -> Result<u8> {
     let (tree, identity) = Tree::open(tree.dir())?;
-    let table = collect::collect(&[(tree, identity)])?;
+    let table = collect::collect(vec![crate::status::read(tree, identity, None)?])?;
     // What an earlier plan brought and this one no longer has is neither shown nor judged.
-    let rows: Vec<usize> = (0..table.rows.len()).filter(|&i| diff.has(table.trials[i])).collect();
+    let rows: Vec<usize> =
+        (0..table.rows.len()).filter(|&i| diff.has(table.rows[i].trial)).collect();
     let bad = rows.iter().filter(|&&i| table.state(&table.rows[i]) != "done").count();
     if !context.out.quiet && rows.len() <= 50 {
         context.out.raw(b"\n");
@@ -193,7 +332,7 @@ pub(super) fn after_local(tree: &Tree, diff: &Diff, context: &Context) -> Result
     } else {
         context.out.say("the table: hpcsweep collect");
     }
-    Ok(u8::from(bad > 0))
+    Ok(tell(&table.sources, context).max(u8::from(bad > 0)))
 }
 
 fn all_rows(table: &Table) -> Vec<usize> {
@@ -202,37 +341,44 @@ fn all_rows(table: &Table) -> Vec<usize> {
 
 /// The aligned table. The narrow one leaves out columns that say nothing: empty, or of use to machines.
 fn people(table: &Table, rows: &[usize], wide: bool) -> String {
+    let cell = |row: usize, c: usize| table.rows[row].cells.get(c);
+    let total = table.columns.iter().position(|name| name == "duration_s").unwrap_or(0);
     let says_something = |c: usize| {
         let name = table.columns[c].as_str();
         if wide {
             return true;
         }
         if matches!(name, "peak_memory" | "job" | "link" | "exit_code" | "attempts" | "host") {
-            let first = rows.first().map(|&i| &table.rows[i][c]);
-            let differs = rows.iter().any(|&i| Some(&table.rows[i][c]) != first);
+            let first = rows.first().map(|&i| cell(i, c));
+            let differs = rows.iter().any(|&i| Some(cell(i, c)) != first);
             return differs && !matches!(name, "peak_memory" | "job");
+        }
+        if name == "last_duration_s" {
+            return rows.iter().any(|&i| cell(i, c) != cell(i, total));
         }
         // The best of the steps is a question of its own: `best --metric loss.min`.
         let of_steps =
             c >= table.first_metric && (name.ends_with(".min") || name.ends_with(".max"));
-        !of_steps && rows.iter().any(|&i| !table.rows[i][c].is_null())
+        !of_steps && rows.iter().any(|&i| !cell(i, c).is_null())
     };
     let columns: Vec<usize> = (0..table.columns.len()).filter(|&c| says_something(c)).collect();
     let head: Vec<String> = columns.iter().map(|&c| table.columns[c].clone()).collect();
     let cells: Vec<Vec<String>> = rows
         .iter()
         .map(|&i| {
-            let cell = |&c: &usize| {
-                let value = &table.rows[i][c];
+            let shown = |&c: &usize| {
+                let value = cell(i, c);
                 match value.as_f64() {
                     // People compare figures; the files keep every bit.
                     Some(f) if value.is_f64() && c >= table.first_metric && !wide => short(f),
-                    Some(f) if table.columns[c] == "duration_s" && !wide => format!("{f:.3}"),
+                    Some(f) if table.columns[c].ends_with("duration_s") && !wide => {
+                        format!("{f:.3}")
+                    }
                     _ if wide => text(value),
                     _ => words::short(&text(value), 60),
                 }
             };
-            columns.iter().map(cell).collect()
+            columns.iter().map(shown).collect()
         })
         .collect();
     aligned(&head, &cells)
@@ -242,28 +388,4 @@ fn people(table: &Table, rows: &[usize], wide: bool) -> String {
 fn short(f: f64) -> String {
     let text = format!("{f:.5e}");
     text.parse::<f64>().map_or(text, crate::plan::value::float_text)
-}
-
-fn csv(table: &Table) -> Result<Vec<u8>> {
-    let mut writer = csv::Writer::from_writer(Vec::with_capacity(table.rows.len() * 64));
-    writer.write_record(&table.columns)?;
-    for row in &table.rows {
-        writer.write_record(row.iter().map(text))?;
-    }
-    Ok(writer.into_inner()?)
-}
-
-fn jsonl(table: &Table) -> Result<Vec<u8>> {
-    let mut out = Vec::with_capacity(table.rows.len() * 256);
-    for i in 0..table.rows.len() {
-        serde_json::to_writer(&mut out, &object(table, i))?;
-        out.write_all(b"\n")?;
-    }
-    Ok(out)
-}
-
-fn object(table: &Table, row: usize) -> Value {
-    let cells = table.columns.iter().zip(&table.rows[row]);
-    let map: Map<String, Value> = cells.map(|(name, value)| (name.clone(), json!(value))).collect();
-    Value::Object(map)
 }

@@ -46,8 +46,13 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     }
     context.out.raw(&jobs);
     if record.attempts.is_empty() && jobs.is_empty() {
-        let sentence = format!("trial {} of {} has not begun", args.trial, identity.name);
-        return Err(Fault::request(sentence).hint("`hpcsweep status` says how it stands").into());
+        let name = identity.name.clone();
+        let site = context.site()?;
+        let status = crate::status::read(tree, identity, Some((&site, &context.vars)))?;
+        let standing = status.trials().find(|(row, _)| row.id == args.trial);
+        let standing = standing.map_or_else(String::new, |(_, standing)| standing.words());
+        let sentence = format!("trial {} of {name} has not begun: {standing}", args.trial);
+        return Err(Fault::request(sentence).into());
     }
     Ok(0)
 }

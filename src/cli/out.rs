@@ -60,11 +60,35 @@ impl Out {
         io::stderr().as_fd().try_clone_to_owned()
     }
 
+    /// Standard output as a stream of data.
+    pub(super) fn stream(&self) -> impl Write + use<'_> {
+        Data(self)
+    }
+
+    /// A line about what is wrong with results that are given out all the same.
+    pub(super) fn warn(&self, text: &str) {
+        let _ = writeln!(io::stderr(), "warning: {text}");
+    }
+
     /// A line of talk. Whether anybody listens is nothing to work.
     pub(super) fn say(&self, text: &str) {
         if !self.quiet {
             let _ = writeln!(io::stderr(), "{text}");
         }
+    }
+}
+
+/// Standard output, as [`Out::raw`] writes it.
+struct Data<'a>(&'a Out);
+
+impl Write for Data<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.raw(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -119,10 +119,10 @@ fn try_function(
 
 /// Shows the metrics of the tree's trials: whether all of them are done.
 fn say_metrics(tree: Tree, identity: Identity, context: &Context) -> Result<bool> {
-    let table = collect::collect(&[(tree, identity)])?;
+    let table = collect::collect(vec![crate::status::read(tree, identity, None)?])?;
     for row in &table.rows {
         let metrics: Vec<String> = (table.first_metric..table.columns.len())
-            .map(|c| format!("{}={}", table.columns[c], text(&row[c])))
+            .map(|c| format!("{}={}", table.columns[c], text(row.cells.get(c))))
             .collect();
         if !metrics.is_empty() {
             context.out.say(&format!("metrics: {}", metrics.join(" ")));

@@ -14,7 +14,8 @@ use crate::words::{count, duration};
 
 /// Show how a sweep stands: counts by state, what failed and why
 ///
-/// Reads the results tree and asks the scheduler once. Exit code 1 when a trial has ended without success.
+/// Reads the results tree and asks the scheduler once. Exit code 1 when a trial has ended without success, or a file
+/// of the sweep is damaged.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Sweep folders, plans or patterns; by default those in results/, else the last one submitted
@@ -40,7 +41,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let alone = args.sweeps.is_empty() && found.len() == 1;
     for (i, (tree, identity)) in found.into_iter().enumerate() {
         let status = status::of(tree, identity, &site, &context.vars, !args.offline)?;
-        bad |= status.standings.iter().any(|s| s.state.is_bad());
+        bad |= status.standings.iter().any(|s| s.state.is_bad()) || !status.damage.is_empty();
         if args.json {
             context.out.raw(&crate::tree::to_json_line(&as_json(&status))?);
         } else {
@@ -59,7 +60,8 @@ fn as_json(status: &Status) -> serde_json::Value {
     let trials: Vec<serde_json::Value> = status
         .trials()
         .map(|(row, standing)| {
-            let attempt = status.records.get(&row.id).and_then(|r| r.decisive());
+            let record = status.records.get(&row.id);
+            let attempt = record.and_then(|r| r.decisive());
             json!({
                 "trial": row.id,
                 "task_id": row.task_id,
@@ -67,11 +69,12 @@ fn as_json(status: &Status) -> serde_json::Value {
                 "link": row.link,
                 "state": standing.state.word(),
                 "reason": standing.reason,
-                "attempts": status.records.get(&row.id).map_or(0, Record::begun),
+                "attempts": record.map_or(0, Record::begun),
                 "host": attempt.map(|a| a.start.host.clone()),
                 "job": attempt.and_then(|a| a.start.job.clone()),
                 "exit_code": attempt.and_then(|a| a.end.as_ref()).and_then(|e| e.exit_code),
                 "duration_s": attempt.and_then(|a| a.end.as_ref()).map(|e| e.duration_s),
+                "unread_lines": record.map_or(0, Record::unread),
             })
         })
         .collect();
@@ -84,6 +87,8 @@ fn as_json(status: &Status) -> serde_json::Value {
         "scheduler_calls": status.calls,
         "jobs": status.jobs,
         "pilots": status.pilots,
+        "damaged": status.damage,
+        "unread_lines": status.unread().map(|(_, lines)| lines).sum::<u64>(),
         "trials": trials,
     })
 }
@@ -101,6 +106,7 @@ fn people(status: &Status, args: &Args, alone: bool) -> String {
         counts.iter().map(|(state, n)| vec![state.word(), n.to_string()]).collect();
     text.push_str(&indent(&aligned(&head, &rows)));
     text.push_str(&format!("seen by: {}\n", status.witness));
+    text.push_str(&left_out(status));
     if args.chains {
         text.push('\n');
         text.push_str(&chains(status));
@@ -136,6 +142,22 @@ fn people(status: &Status, args: &Args, alone: bool) -> String {
         } else {
             "to run them again: the same `hpcsweep submit`, with --retry\n"
         });
+    }
+    text
+}
+
+/// What could not be read.
+fn left_out(status: &Status) -> String {
+    let mut text: String =
+        status.damage.iter().map(|damaged| format!("left out: {damaged}\n")).collect();
+    let mut unread = status.unread().peekable();
+    if let Some((first, _)) = unread.peek().copied() {
+        let (trials, lines) = unread.fold((0, 0), |(n, sum), (_, lines)| (n + 1, sum + lines));
+        let lines = count(lines, "metric line");
+        text.push_str(&format!(
+            "left out: {lines} of {} that could not be read, the first of trial {first}\n",
+            count(trials, "trial")
+        ));
     }
     text
 }

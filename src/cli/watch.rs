@@ -24,7 +24,8 @@ use draw::View;
 /// Watch a sweep: counts, pace, agents, failures, the slowest trials, GPUs
 ///
 /// Keys: q or Ctrl-C quit; Tab or 1 to 4 choose a list; arrows, PgUp, PgDn, Home and End scroll it. Where
-/// standard output is no terminal, it prints how the sweep stands once and ends.
+/// standard output is no terminal, it prints how the sweep stands once and ends, with exit code 1 where a file of the
+/// sweep is damaged.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The sweep; by default the one in results/, else the last one submitted
@@ -57,8 +58,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal() && !is_dumb;
     if args.once || !is_terminal {
         while watcher.look(PATIENCE)? {}
-        context.out.raw(text::plain(&watcher.frame(clock::now())).as_bytes());
-        return Ok(0);
+        let frame = watcher.frame(clock::now());
+        context.out.raw(text::plain(&frame).as_bytes());
+        return Ok(u8::from(!frame.damage.is_empty()));
     }
     let colour = context.vars.get("NO_COLOR").is_none_or(String::is_empty);
     live(watcher, Duration::from_secs_f64(args.interval), View::new(colour))

@@ -1,19 +1,23 @@
 //! What is recorded of each trial as one JSON object: for programs, which want parameters and results whole
 //! rather than in columns.
 
-use std::io::Write;
+use std::collections::HashMap;
+use std::io::{self, Write};
 
 use anyhow::Result;
 use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::read::read;
 use crate::host::disk;
 use crate::standing::Standing;
+use crate::status::Status;
 use crate::tree::records::{Attempt, Record};
 use crate::tree::table::Row;
 use crate::tree::{Tree, bundle};
+
+/// Trials of which the lines are made at once: a result may be large.
+const ABREAST: usize = 64;
 
 /// Bytes of the end of a log that are shown of a trial without success.
 const TAIL: u64 = 8 << 10;
@@ -32,7 +36,9 @@ struct Whole<'a> {
     host: Option<&'a str>,
     /// When it began, unix seconds.
     start: Option<f64>,
+    /// Seconds of all attempts, and of the one that counts.
     duration_s: Option<f64>,
+    last_duration_s: Option<f64>,
     exit_code: Option<i32>,
     signal: Option<i32>,
     /// Why it did not end well, in words.
@@ -40,63 +46,67 @@ struct Whole<'a> {
     result: Option<&'a Value>,
     /// As in the columns of the table.
     metrics: Map<String, Value>,
+    /// Metric lines that could not be read.
+    unread_lines: u64,
     /// The end of what it printed, if it did not end well.
     output: Option<String>,
 }
 
-/// The trials of a sweep as JSON lines: all of them, or those of `order`, in that order; a trial that the sweep
-/// does not have is `null`.
+/// Gives out the trials of a sweep as JSON lines, some at a time: all of them, or those of `order`, in that order; a
+/// trial that the sweep does not have is `null`. Returns how many.
 ///
 /// # Errors
-/// When the tree cannot be read.
-pub fn lines(tree: &Tree, order: Option<&[Option<u64>]>) -> Result<Vec<u8>> {
-    let all = read(tree)?;
+/// When a record cannot be read, and what `out` returns.
+pub fn lines(
+    status: &Status,
+    order: Option<&[Option<u64>]>,
+    mut out: impl FnMut(&[u8]) -> io::Result<()>,
+) -> Result<usize> {
+    let all: HashMap<u64, usize> =
+        status.rows.iter().enumerate().map(|(at, row)| (row.id, at)).collect();
     let every: Vec<Option<u64>>;
     let order = match order {
         Some(order) => order,
         None => {
-            every = all.rows.iter().map(|row| Some(row.id)).collect();
+            every = status.rows.iter().map(|row| Some(row.id)).collect();
             &every
         }
     };
-    let parts: Vec<Result<Vec<u8>>> = order
-        .par_chunks(1024)
-        .map(|part| {
-            let mut out = Vec::with_capacity(part.len() * 256);
-            for trial in part {
-                // Trials are numbered from 0 without gaps.
-                let at = trial.and_then(|trial| usize::try_from(trial).ok());
-                match at.and_then(|at| Some((all.rows.get(at)?, all.standings.get(at)?))) {
-                    Some((row, standing)) => {
-                        let record = all.records.get(&row.id);
-                        serde_json::to_writer(&mut out, &whole(tree, row, standing, record))?;
-                    }
-                    None => out.extend(b"null"),
-                }
-                out.write_all(b"\n")?;
+    let line = |trial: &Option<u64>| -> Result<Vec<u8>> {
+        let at = trial.and_then(|trial| all.get(&trial));
+        let mut line = Vec::with_capacity(256);
+        match at.map(|at| (&status.rows[*at], &status.standings[*at])) {
+            Some((row, standing)) => {
+                let record = status.records.get(&row.id);
+                serde_json::to_writer(&mut line, &whole(&status.tree, row, standing, record)?)?;
             }
-            Ok(out)
-        })
-        .collect();
-    let mut out = Vec::new();
-    for part in parts {
-        out.append(&mut part?);
+            None => line.extend(b"null"),
+        }
+        line.write_all(b"\n")?;
+        Ok(line)
+    };
+    for part in order.chunks(ABREAST) {
+        let lines: Result<Vec<Vec<u8>>> = part.par_iter().map(line).collect();
+        lines?.iter().try_for_each(|line| out(line))?;
     }
-    Ok(out)
+    Ok(order.len())
 }
 
 fn whole<'a>(
     tree: &Tree,
     row: &'a Row,
-    standing: &Standing,
+    standing: &'a Standing,
     record: Option<&'a Record>,
-) -> Whole<'a> {
+) -> Result<Whole<'a>> {
     let attempt = record.and_then(Record::decisive);
     let end = attempt.and_then(|a| a.end.as_ref());
     let bad = attempt.filter(|_| standing.state.is_bad());
     let stopped = attempt.and_then(|a| a.stopped.as_ref()).map(|(_, reason)| reason.as_str());
     let skipped = record.and_then(|record| record.skipped.as_deref());
-    Whole {
+    // What nobody has recorded the scheduler may know.
+    let told = (standing.state.is_bad() && end.is_none()).then_some(standing.reason.as_str());
+    let metrics = record.map(|record| super::metrics(tree, record)).transpose()?;
+    Ok(Whole {
         trial: row.id,
         state: standing.state.word(),
         task_id: &row.task_id,
@@ -106,14 +116,16 @@ fn whole<'a>(
         attempts: record.map_or(0, Record::begun),
         host: attempt.map(|a| a.start.host.as_str()),
         start: attempt.map(|a| a.start.time),
-        duration_s: end.map(|end| end.duration_s),
+        duration_s: record.and_then(super::duration_s),
+        last_duration_s: attempt.and_then(Attempt::duration_s),
         exit_code: end.and_then(|end| end.exit_code),
         signal: end.and_then(|end| end.signal),
-        reason: end.and_then(|end| end.reason.as_deref()).or(stopped).or(skipped),
+        reason: end.and_then(|end| end.reason.as_deref()).or(stopped).or(skipped).or(told),
         result: end.and_then(|end| end.result.as_ref()),
-        metrics: attempt.map(super::metrics).unwrap_or_default().into_iter().collect(),
+        metrics: metrics.unwrap_or_default().into_iter().collect(),
+        unread_lines: record.map_or(0, Record::unread),
         output: bad.and_then(|attempt| output(tree, row.id, attempt)),
-    }
+    })
 }
 
 /// The end of what an attempt has printed.

@@ -34,12 +34,60 @@ pub fn reason(error: &io::Error) -> String {
     chars.next().map_or_else(String::new, |c| c.to_lowercase().chain(chars).collect())
 }
 
+/// Opens a file for reading if it is one: a pipe or a device in its place must not hold a reader up.
+///
+/// # Errors
+/// What the system says, and when it is no regular file.
+pub fn open_plain(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = nix::fcntl::OFlag::O_NONBLOCK.bits();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::other("it is no regular file"))
+    }
+}
+
+/// As [`open_plain`], with a fault that names the file.
+///
+/// # Errors
+/// As [`open_plain`].
+pub fn open(path: &Path) -> Result<File> {
+    open_plain(path).map_err(|e| fault("read", path, &e).into())
+}
+
+/// Bytes of the largest file that is read whole where files are small by nature.
+const SMALL: u64 = 256 << 20;
+
+fn read_plain(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_plain(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(io::Error::other(format!("it has more than {} MiB", most >> 20)));
+    }
+    Ok(bytes)
+}
+
+fn read_text(path: &Path, most: u64) -> io::Result<String> {
+    let bytes = read_plain(path, most)?;
+    String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))
+}
+
+fn if_there<T>(path: &Path, read: io::Result<T>) -> Result<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(fault("read", path, &e).into()),
+    }
+}
+
 /// The whole file as text.
 ///
 /// # Errors
 /// When it cannot be read or is not UTF-8.
 pub fn read(path: &Path) -> Result<String> {
-    fs::read_to_string(path).map_err(|e| fault("read", path, &e).into())
+    read_text(path, u64::MAX).map_err(|e| fault("read", path, &e).into())
 }
 
 /// The whole file as text, or `None` if there is no such file.
@@ -47,11 +95,31 @@ pub fn read(path: &Path) -> Result<String> {
 /// # Errors
 /// When it exists but cannot be read.
 pub fn read_if_there(path: &Path) -> Result<Option<String>> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(fault("read", path, &e).into()),
-    }
+    if_there(path, read_text(path, SMALL))
+}
+
+/// The whole of a small file, with the system's own error.
+///
+/// # Errors
+/// As [`open_plain`], and when it is not small.
+pub fn read_entry(path: &Path) -> io::Result<Vec<u8>> {
+    read_plain(path, SMALL)
+}
+
+/// The whole file as bytes, which is small by nature.
+///
+/// # Errors
+/// When it cannot be read, or is not small.
+pub fn read_small(path: &Path) -> Result<Vec<u8>> {
+    read_plain(path, SMALL).map_err(|e| fault("read", path, &e).into())
+}
+
+/// As [`read_small`], or `None` if there is no such file.
+///
+/// # Errors
+/// When it exists but cannot be read.
+pub fn read_small_if_there(path: &Path) -> Result<Option<Vec<u8>>> {
+    if_there(path, read_plain(path, SMALL))
 }
 
 /// The whole file as bytes.
@@ -59,7 +127,7 @@ pub fn read_if_there(path: &Path) -> Result<Option<String>> {
 /// # Errors
 /// When it cannot be read.
 pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).map_err(|e| fault("read", path, &e).into())
+    read_plain(path, u64::MAX).map_err(|e| fault("read", path, &e).into())
 }
 
 /// The whole file as bytes, none if there is no such file.
@@ -67,10 +135,7 @@ pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
 /// # Errors
 /// When it exists but cannot be read.
 pub fn read_bytes_if_there(path: &Path) -> Result<Vec<u8>> {
-    match fs::read(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        other => other.map_err(|e| fault("read", path, &e).into()),
-    }
+    Ok(if_there(path, read_plain(path, u64::MAX))?.unwrap_or_default())
 }
 
 /// `len` bytes of a file from `offset`; fewer if the file ends before.
@@ -79,7 +144,7 @@ pub fn read_bytes_if_there(path: &Path) -> Result<Vec<u8>> {
 /// When it cannot be opened or read.
 pub fn read_at(path: &Path, offset: u64, len: u64) -> Result<Vec<u8>> {
     let read = || -> io::Result<Vec<u8>> {
-        let mut file = File::open(path)?;
+        let mut file = open_plain(path)?;
         file.seek(SeekFrom::Start(offset))?;
         let mut bytes = Vec::with_capacity(len.min(1 << 20) as usize);
         file.take(len).read_to_end(&mut bytes)?;
@@ -94,7 +159,7 @@ pub fn read_at(path: &Path, offset: u64, len: u64) -> Result<Vec<u8>> {
 /// When it exists but cannot be read.
 pub fn read_end(path: &Path, len: u64) -> Result<Vec<u8>> {
     let read = || -> io::Result<Vec<u8>> {
-        let mut file = File::open(path)?;
+        let mut file = open_plain(path)?;
         let end = file.seek(SeekFrom::End(0))?;
         file.seek(SeekFrom::Start(end.saturating_sub(len)))?;
         let mut bytes = Vec::new();

@@ -1,6 +1,6 @@
 //! What the ledger of agents says of trials that have not ended.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::UNIX_EPOCH;
 
 use anyhow::Result;
@@ -19,9 +19,9 @@ use crate::words;
 pub(super) struct Words {
     open: HashMap<u64, Element>,
     /// What is known of the agents, in words; empty where there never were any.
-    pub(super) seen: String,
-    /// Whether an agent is at work.
-    pub(super) alive: bool,
+    seen: String,
+    /// Agents that are at work.
+    living: HashSet<String>,
 }
 
 impl Words {
@@ -32,7 +32,8 @@ impl Words {
         records: &HashMap<u64, Record>,
         pilots: &[Pilots],
     ) -> Result<Self> {
-        let decks = deck::read(tree)?;
+        // A deck that is damaged is reported as such; what is in it is in nobody's hands.
+        let decks = deck::read(tree).unwrap_or_default();
         if decks.is_empty() {
             return Ok(Self::default());
         }
@@ -45,9 +46,10 @@ impl Words {
             (None, _) => "for an agent".to_owned(),
         };
         let hands = Hands::of(ledger);
+        let units = deck::units(tree, &decks, 0, deck::total(&decks)).unwrap_or_default();
         let (mut open, mut left) = (HashMap::new(), 0u64);
         let mut stranded: BTreeMap<&str, u64> = BTreeMap::new();
-        for (unit, trials) in (0..).zip(deck::units(tree, &decks, 0, deck::total(&decks))?) {
+        for (unit, trials) in (0..).zip(units) {
             let dealt = deck::of_unit(&decks, unit).map_or(0, |deck| deck.seq);
             // A changed plan has dropped it, or it has ended.
             let Some(holder) = hands.holder(unit) else { continue };
@@ -92,7 +94,27 @@ impl Words {
             seen.extend(pilots.iter().map(Pilots::words));
         }
         let seen = seen.join("; ");
-        Ok(Self { open, seen, alive: signs.living().next().is_some() })
+        let living = signs.living().map(ToString::to_string).collect();
+        Ok(Self { open, seen, living })
+    }
+
+    /// Whether an agent is at work.
+    pub(super) fn alive(&self) -> bool {
+        !self.living.is_empty()
+    }
+
+    /// Whether this one is.
+    pub(super) fn is_alive(&self, agent: &str) -> bool {
+        self.living.contains(agent)
+    }
+
+    /// What a scheduler's part of the witness and theirs come to.
+    pub(super) fn witness(&self, heard: &str, no_jobs: bool) -> String {
+        match self.seen.is_empty() {
+            true => heard.to_owned(),
+            false if no_jobs || heard.is_empty() => format!("the results tree: {}", self.seen),
+            false => format!("{heard}; {}", self.seen),
+        }
     }
 
     /// The word on a trial.

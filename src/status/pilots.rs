@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 
-use super::{ask_pbs, ask_scheduler};
+use super::ask::{ask_pbs, ask_scheduler};
 use crate::scheduler::calls::Calls;
 use crate::scheduler::{Elements, State as Word, pbs};
 use crate::tree::Tree;
@@ -60,8 +60,8 @@ impl Given {
 }
 
 /// All of them.
-pub(super) fn given(waves: &[Wave], journal: &Journal) -> Vec<Given> {
-    let arrays = waves.iter().flat_map(|wave| &wave.arrays).filter(|array| array.pilot.is_some());
+pub(super) fn given<'a>(waves: impl Iterator<Item = &'a Wave>, journal: &Journal) -> Vec<Given> {
+    let arrays = waves.flat_map(|wave| &wave.arrays).filter(|array| array.pilot.is_some());
     arrays
         .filter(|array| !journal.is_taken_back(array.array))
         .filter_map(|array| {
@@ -119,7 +119,7 @@ pub fn ask(
     ledger: &Ledger,
     calls: &mut Calls,
 ) -> Result<Option<Vec<Pilots>>> {
-    let given = given(&waves::read(tree)?, journal);
+    let given = given(waves::read(tree)?.iter(), journal);
     if given.is_empty() {
         return Ok(Some(Vec::new()));
     }

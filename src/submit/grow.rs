@@ -178,7 +178,7 @@ pub fn grow(
 ) -> Result<Vec<Todo>> {
     let plan = &source.plan;
     let (known, new) = (diff.known, &diff.new);
-    disk::write_whole(&tree.plan(), source.text.as_bytes())?;
+    tree.write_plan(&source.text)?;
     terms::keep(tree, &table::heads(tree)?, plan.run.attempts)?;
     let mut added = Vec::with_capacity(new.len());
     if new.is_empty() {
@@ -201,6 +201,8 @@ pub fn grow(
         resources: (*plan.resources).clone(),
         gpu_ids: plan.schedule.gpu_ids,
         setup: setup(tree, first, source, templates, site)?,
+        keys_crc: None,
+        plan_crc: Some(crc32fast::hash(source.text.as_bytes())),
     };
     let mut fresh = Chains::default();
     let mut numbers: HashMap<u32, u64> = HashMap::new();

@@ -23,7 +23,7 @@ use crate::tree::journal::{Journal, Standing};
 use crate::tree::ledger::Ledger;
 use crate::tree::lock::Lock;
 use crate::tree::waves::{self, Array, Pilot, Wave};
-use crate::tree::{Tree, deck};
+use crate::tree::{FORMAT, Tree, deck};
 use crate::words::{count, duration};
 
 /// What a person chose on the command line; the plan says the rest.
@@ -288,6 +288,7 @@ fn add(tree: &Tree, kind: SchedulerKind, ask: &Ask, n: u64) -> Result<(Wave, Arr
         pilot: Some(Pilot { slots: ask.slots }),
     };
     let wave = Wave {
+        format: FORMAT,
         wave: before.last().map_or(0, |wave| wave.wave) + 1,
         target: kind.word().to_owned(),
         created: clock::now(),

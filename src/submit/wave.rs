@@ -11,11 +11,11 @@ use crate::graph::Node;
 use crate::graph::shapes::Shapes;
 use crate::host::clock;
 use crate::plan::OnFailure;
-use crate::tree::Tree;
 use crate::tree::journal::Journal;
 use crate::tree::records::{self, Attempt, Outcome, Record};
 use crate::tree::table::{self, Head};
 use crate::tree::waves::{self, Array, Wave};
+use crate::tree::{FORMAT, Tree};
 
 /// Every array that a sweep has asked for or means to.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Waves {
     /// When one cannot be read.
     pub fn read(tree: &Tree) -> Result<Self> {
         let all = waves::read(tree)?;
-        let maps = all.iter().map(|w| waves::map(tree, w.wave)).collect::<Result<_>>()?;
+        let maps = all.iter().map(|w| waves::map(tree, w)).collect::<Result<_>>()?;
         Ok(Self { all, maps, given_up: BTreeSet::new() })
     }
 
@@ -241,6 +241,7 @@ pub fn make(
         })
         .collect();
     let wave = Wave {
+        format: FORMAT,
         wave: number,
         target: target.to_owned(),
         created: clock::now(),

@@ -11,9 +11,11 @@ use std::path::PathBuf;
 use anyhow::Result;
 use rayon::prelude::*;
 
-use super::ledger::{Ending, Ledger};
-use super::records::{Attempt, Outcome, Record, Start};
-use super::{Tree, line};
+use super::Tree;
+use super::damage::{self, Damage};
+use super::ledger::{Ending, Gone, Ledger};
+use super::line::{self, Spot};
+use super::records::{self, Attempt, Outcome, Record, Start};
 use crate::host::disk;
 
 mod lines;
@@ -89,21 +91,56 @@ pub fn agents(tree: &Tree) -> Result<Vec<String>> {
 /// # Errors
 /// When a bundle cannot be read.
 pub fn add(tree: &Tree, ledger: &Ledger, records: &mut HashMap<u64, Record>) -> Result<()> {
+    readable(tree, ledger, records, &mut Damage::default())
+}
+
+/// As [`add`]; says which lines were left out.
+///
+/// # Errors
+/// As [`add`].
+pub fn readable(
+    tree: &Tree,
+    ledger: &Ledger,
+    records: &mut HashMap<u64, Record>,
+    damage: &mut Damage,
+) -> Result<()> {
     let names = agents(tree)?;
-    let parts: Result<Vec<HashMap<u64, Record>>> =
+    let parts: Result<Vec<(HashMap<u64, Record>, Damage)>> =
         names.par_iter().map(|agent| of_agent(tree, ledger, agent)).collect();
-    for (trial, record) in parts?.into_iter().flatten() {
-        records.entry(trial).or_default().add(record);
+    for (of_agent, damaged) in parts? {
+        for (trial, record) in of_agent {
+            records.entry(trial).or_default().add(record);
+        }
+        damage.extend(damaged);
     }
     Ok(())
 }
 
-fn of_agent(tree: &Tree, ledger: &Ledger, agent: &str) -> Result<HashMap<u64, Record>> {
-    let bytes = disk::read_bytes_if_there(&path(tree, agent, "jsonl"))?;
-    let (lines, _, torn) = lines(&bytes, 0);
-    let mut builder = Builder::new(agent);
-    for (at, line) in lines {
-        builder.take(ledger, at, line);
+/// The bundle of an agent as messages name it.
+pub fn name(agent: &str) -> String {
+    format!("agents/{}/{agent}.jsonl", agent.chars().last().unwrap_or('_'))
+}
+
+fn of_agent(tree: &Tree, ledger: &Ledger, agent: &str) -> Result<(HashMap<u64, Record>, Damage)> {
+    let path = path(tree, agent, "jsonl");
+    let known = ledger.agents.get(agent);
+    let gone = known.and_then(|a| a.gone.as_ref());
+    // What stands behind a fence counts for nothing, whole or not.
+    let fence = if let Some(Gone::Fenced(size)) = gone { *size } else { u64::MAX };
+    let (mut builder, mut bad, mut length) = (Builder::new(agent), 0, 0);
+    let unended = line::each(disk::open(&path)?, |spot, line| {
+        let is_whole =
+            if line.is_empty() { spot.len == 0 } else { builder.read(ledger, spot, line) };
+        bad += u64::from(!is_whole && spot.at < fence);
+        length = spot.end();
+    });
+    let unended = unended.map_err(|e| disk::fault("read", &path, &e))?;
+    let mut damage = Damage::default();
+    damage.add(&name(agent), bad);
+    if known.is_some_and(|known| length < known.size) {
+        damage.add(&name(agent), 1);
+    } else if fence == u64::MAX && (unended || (length == 0 && known.is_some())) {
+        damage.add_unended(tree, &name(agent), damage::Writer::Agent(agent.to_owned()));
     }
     let mut records = builder.records;
     if !ledger.contests.is_empty() {
@@ -115,7 +152,6 @@ fn of_agent(tree: &Tree, ledger: &Ledger, agent: &str) -> Result<HashMap<u64, Re
             }
         }
     }
-    let gone = ledger.agents.get(agent).and_then(|a| a.gone.as_ref());
     if gone.is_some() {
         for attempt in records.values_mut().flat_map(|record| &mut record.attempts) {
             if attempt.outcome().is_none() {
@@ -123,10 +159,7 @@ fn of_agent(tree: &Tree, ledger: &Ledger, agent: &str) -> Result<HashMap<u64, Re
             }
         }
     }
-    if let (true, Some(record)) = (torn > 0, records.values_mut().next()) {
-        record.torn += torn;
-    }
-    Ok(records)
+    Ok((records, damage))
 }
 
 /// Puts the lines of a bundle together.
@@ -142,6 +175,18 @@ impl Builder {
         Self { agent: agent.to_owned(), ..Self::default() }
     }
 
+    /// Takes a line of the file; `false` if it is damaged.
+    fn read(&mut self, ledger: &Ledger, spot: Spot, line: &[u8]) -> bool {
+        if records::has_metrics(line) {
+            let Some(records::Lines { trial, attempt }) = line::unseal(line) else { return false };
+            if let Some(open) = self.open(trial, attempt) {
+                open.has_rows(spot, line);
+            }
+            return true;
+        }
+        line::unseal(line).map(|line| self.take(ledger, spot.end(), line)).is_some()
+    }
+
     fn take(&mut self, ledger: &Ledger, at: u64, line: Line) {
         match line {
             Line::Agent(who) => self.who = who,
@@ -155,14 +200,10 @@ impl Builder {
                 record.skipped = None;
                 record.attempts.push(begun);
             }
-            Line::Metrics { trial, attempt, rows } => {
+            Line::Metrics { .. } => {}
+            Line::Stop { trial, attempt, time, state, reason } => {
                 if let Some(open) = self.open(trial, attempt) {
-                    open.metrics.extend(rows);
-                }
-            }
-            Line::Stop { trial, attempt, state, reason, .. } => {
-                if let Some(open) = self.open(trial, attempt) {
-                    open.stopped = Some((state, reason));
+                    (open.stopped, open.stopped_at) = (Some((state, reason)), Some(time));
                 }
             }
             Line::End(end) => {
@@ -202,34 +243,23 @@ impl Builder {
 
     fn begun(&self, trial: u64, attempt: u32, time: f64, seq: u64) -> Attempt {
         let who = &self.who;
-        Attempt {
-            start: Start {
-                trial,
-                attempt,
-                time,
-                host: who.host.clone(),
-                pid: who.pid,
-                started: who.started,
-                job: who.job.clone(),
-                ranks: 1,
-                argv: Vec::new(),
-                devices: None,
-                version: who.version.clone(),
-                seq,
-            },
-            end: None,
-            stopped: None,
-            metrics: Vec::new(),
-            run: 0,
-            bundle: Some(Place {
-                agent: self.agent.clone(),
-                slot: 0,
-                begun: false,
-                lost: false,
-                log: None,
-                last: false,
-            }),
-        }
+        let start = Start {
+            trial,
+            attempt,
+            time,
+            host: who.host.clone(),
+            pid: who.pid,
+            started: who.started,
+            job: who.job.clone(),
+            ranks: 1,
+            argv: Vec::new(),
+            devices: None,
+            version: who.version.clone(),
+            seq,
+        };
+        let agent = self.agent.clone();
+        let place = Place { agent, slot: 0, begun: false, lost: false, log: None, last: false };
+        Attempt::begun(start, 0, Some(place))
     }
 
     fn open(&mut self, trial: u64, attempt: u32) -> Option<&mut Attempt> {
@@ -378,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_cut_costs_itself_alone() {
+    fn what_the_disk_took_of_a_line_is_cut_off_and_the_line_written_whole() {
         let dir = tempfile::tempdir().unwrap();
         let tree = Tree::at(dir.path());
         crate::tree::ledger::prepare(&tree).unwrap();
@@ -389,7 +419,7 @@ mod tests {
         writer.push(&start(5)).unwrap();
         writer.flush().unwrap();
         let (all, size, torn) = lines(&std::fs::read(writer.path()).unwrap(), 0);
-        assert_eq!((all.len(), torn), (2, 1));
+        assert_eq!((all.len(), torn), (2, 0));
         assert_eq!(size, std::fs::metadata(writer.path()).unwrap().len());
         assert_eq!(all[1], (size, start(5)));
     }

@@ -1,6 +1,6 @@
 //! Decks: the units that agents take, in the order in which they are to be begun. `pull/0001.json` says how
-//! many there are, and commits the deck; `.map` has their trials, twelve digits and a newline each, unit after
-//! unit; `.units` has the first entry of each unit in the map, where a unit may have more than one trial.
+//! many there are, and commits the deck; `.map` has their trials (see [`super::numbers`]), unit after unit; `.units`
+//! has the first entry of each unit in the map, where a unit may have more than one trial.
 //!
 //! Units are numbered through all decks of a sweep. Finding the trials of some takes two small reads,
 //! whatever their number.
@@ -10,13 +10,11 @@ use std::path::PathBuf;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::{FORMAT, Tree, parse_json, to_json_line};
+use super::damage::Damage;
+use super::{FORMAT, Tree, document, numbers, write_document};
 use crate::fault::Fault;
 use crate::host::disk;
 use crate::plan::{Pull, Resources};
-
-/// Bytes of an entry of `.map` and `.units`.
-const ENTRY: u64 = 13;
 
 /// One submission to agents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -111,20 +109,16 @@ pub fn write(tree: &Tree, before: &[Deck], units: &[Vec<u64>], terms: Terms<'_>)
         pull: pull.clone(),
     };
     disk::make_dir(&tree.dir().join("pull"))?;
-    disk::write_whole_with(&file(tree, deck.deck, "map"), |out| {
-        units.iter().flatten().try_for_each(|trial| writeln!(out, "{trial:012}"))
-    })?;
+    numbers::write(&file(tree, deck.deck, "map"), units.iter().flatten().copied())?;
     if deck.chains {
-        disk::write_whole_with(&file(tree, deck.deck, "units"), |out| {
-            let mut entry = 0;
-            units.iter().try_for_each(|unit| {
-                let done = writeln!(out, "{entry:012}");
-                entry += unit.len();
-                done
-            })
-        })?;
+        let starts = units.iter().scan(0, |next, unit| {
+            let start = *next;
+            *next += unit.len() as u64;
+            Some(start)
+        });
+        numbers::write(&file(tree, deck.deck, "units"), starts)?;
     }
-    disk::write_whole(&file(tree, deck.deck, "json"), &to_json_line(&deck)?)?;
+    write_document(&file(tree, deck.deck, "json"), &deck)?;
     Ok(deck)
 }
 
@@ -136,9 +130,34 @@ pub fn after(tree: &Tree, known: &[Deck]) -> Result<Vec<Deck>> {
     let mut new = Vec::new();
     loop {
         let path = file(tree, (known.len() + new.len()) as u32 + 1, "json");
-        let Some(text) = disk::read_if_there(&path)? else { return Ok(new) };
-        new.push(parse_json(&text, &path)?);
+        let Some(bytes) = disk::read_small_if_there(&path)? else { return Ok(new) };
+        new.push(document(&bytes, &path)?);
     }
+}
+
+/// Damage of all decks: where one's head or list is damaged, no agent can go on.
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn damage(tree: &Tree, damage: &mut Damage) -> Result<()> {
+    let names = disk::list(&tree.dir().join("pull"))?;
+    for number in names.iter().filter_map(|name| name.strip_suffix(".json")?.parse::<u32>().ok()) {
+        let path = file(tree, number, "json");
+        let Ok(deck) = document::<Deck>(&disk::read_small(&path)?, &path) else {
+            damage.add(&format!("pull/{number:04}.json"), 1);
+            continue;
+        };
+        let lists = [("map", deck.trials), ("units", if deck.chains { deck.count } else { 0 })];
+        for (ending, count) in lists.into_iter().filter(|(_, count)| *count > 0) {
+            let path = file(tree, number, ending);
+            let there = disk::stamp(&path)?.is_some();
+            let all = if there { numbers::some(&path, 0, u64::MAX)? } else { Vec::new() };
+            let bad = all.iter().filter(|n| **n == numbers::DAMAGED).count() as u64;
+            damage
+                .add(&format!("pull/{number:04}.{ending}"), bad + count.abs_diff(all.len() as u64));
+        }
+    }
+    Ok(())
 }
 
 /// All decks of a sweep.
@@ -181,7 +200,7 @@ pub fn units(tree: &Tree, decks: &[Deck], from: u64, count: u64) -> Result<Vec<V
 
 fn part(tree: &Tree, deck: &Deck, low: u64, high: u64, all: &mut Vec<Vec<u64>>) -> Result<()> {
     let mut starts: Vec<u64> = if deck.chains {
-        numbers(&file(tree, deck.deck, "units"), low, high - low + 1)?
+        numbers::some(&file(tree, deck.deck, "units"), low, high - low + 1)?
     } else {
         (low..=high).collect()
     };
@@ -189,20 +208,16 @@ fn part(tree: &Tree, deck: &Deck, low: u64, high: u64, all: &mut Vec<Vec<u64>>) 
         starts.push(deck.trials);
     }
     let entries = starts[starts.len() - 1].saturating_sub(starts[0]);
-    let trials = numbers(&file(tree, deck.deck, "map"), starts[0], entries)?;
+    if starts.contains(&numbers::DAMAGED) {
+        return Err(numbers::damaged(&file(tree, deck.deck, "units")).into());
+    }
+    let trials = numbers::exactly(&file(tree, deck.deck, "map"), starts[0], entries)?;
     for pair in starts.windows(2) {
         let unit = (pair[0] - starts[0]) as usize..(pair[1].max(pair[0]) - starts[0]) as usize;
         let damaged = || Fault::machine(format!("deck {} of the sweep is damaged", deck.deck));
         all.push(trials.get(unit).ok_or_else(damaged)?.to_vec());
     }
     Ok(())
-}
-
-fn numbers(path: &std::path::Path, from: u64, count: u64) -> Result<Vec<u64>> {
-    let bytes = disk::read_at(path, from * ENTRY, count * ENTRY)?;
-    let number = |entry: &[u8]| std::str::from_utf8(entry).ok()?.trim_end().parse().ok();
-    let all: Option<Vec<u64>> = bytes.chunks(ENTRY as usize).map(number).collect();
-    all.ok_or_else(|| Fault::machine(format!("`{}` is damaged", path.display())).into())
 }
 
 #[cfg(test)]

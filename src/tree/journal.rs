@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
+use super::damage::{self, Damage};
 use super::{Tree, line};
 use crate::fault::Fault;
 use crate::host::{clock, disk, vars};
@@ -128,12 +129,26 @@ impl Journal {
     /// # Errors
     /// When a file cannot be read.
     pub fn read(tree: &Tree) -> Result<Self> {
+        Self::readable(tree, &mut Damage::default())
+    }
+
+    /// As [`Journal::read`]; says which lines were left out.
+    ///
+    /// # Errors
+    /// As [`Journal::read`].
+    pub fn readable(tree: &Tree, damage: &mut Damage) -> Result<Self> {
         let mut journal = Self::default();
         let dir = tree.dir().join("journal");
         for name in disk::list(&dir)?.iter().filter(|n| n.ends_with(".jsonl")) {
-            let (entries, _) = line::read::<Entry>(&disk::read_bytes(&dir.join(name))?);
-            for entry in entries {
-                journal.take(entry);
+            let file = format!("journal/{name}");
+            let mut bad = 0;
+            let unended = line::each(disk::open(&dir.join(name))?, |_, line| match line {
+                [] => {}
+                line => line::unseal(line).map_or_else(|| bad += 1, |entry| journal.take(entry)),
+            });
+            damage.add(&file, bad);
+            if unended.map_err(|e| disk::fault("read", &dir.join(name), &e))? {
+                damage.add_unended(tree, &file, damage::Writer::Submission);
             }
         }
         Ok(journal)

@@ -15,6 +15,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::Tree;
+use super::damage::Damage;
 use pieces::{let_go, remove};
 
 mod entry;
@@ -22,7 +23,7 @@ mod log;
 mod pieces;
 
 pub use entry::{Entry, Piece};
-pub use log::{Link, append, length, link, prepare, written};
+pub use log::{Link, append, length, link, name, prepare, written};
 
 /// What the ledger says of an agent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -48,6 +49,9 @@ pub struct Agent {
     /// Number of the entry by which it joined.
     #[serde(default)]
     pub joined: u64,
+    /// Bytes that its bundle had at least when it left, or was taken for dead.
+    #[serde(default)]
+    pub size: u64,
 }
 
 /// Units in an agent's hands.
@@ -138,6 +142,9 @@ pub struct Ledger {
     /// Who holds it; laid down again it stays held, unlike what was halted.
     #[serde(default)]
     pub held: Option<String>,
+    /// Entries that could not be read.
+    #[serde(default)]
+    pub damaged: Vec<u64>,
 }
 
 impl Ledger {
@@ -171,6 +178,21 @@ impl Ledger {
             self.take(entry);
         }
         Ok(self.seq - before)
+    }
+
+    /// Adds the entries that could not be read, and the first that is missing before others.
+    ///
+    /// # Errors
+    /// When the folder cannot be listed.
+    pub fn damage(&mut self, tree: &Tree, damage: &mut Damage) -> Result<()> {
+        let last = log::length(tree)?;
+        // What was written since is read now: only a gap is not.
+        self.follow(tree)?;
+        let missing = (self.seq < last).then_some(self.seq + 1);
+        for seq in self.damaged.iter().copied().chain(missing) {
+            damage.add(&log::name(seq), 1);
+        }
+        Ok(())
     }
 
     /// Units that can be taken, of `total` that there are.
@@ -274,7 +296,7 @@ impl Ledger {
     pub fn take(&mut self, entry: Option<Entry>) {
         self.seq += 1;
         let seq = self.seq;
-        let Some(entry) = entry else { return };
+        let Some(entry) = entry else { return self.damaged.push(seq) };
         match entry {
             Entry::Join { agent, host, slots, cores, job, .. } => {
                 let new = Agent { host, slots, cores, job, joined: self.seq, ..Agent::default() };
@@ -298,8 +320,9 @@ impl Ledger {
                 agent.idle = true;
                 agent.held.clear();
             }
-            Entry::Leave { agent, reason, .. } => {
+            Entry::Leave { agent, reason, size, .. } => {
                 let agent = self.agents.entry(agent).or_default();
+                agent.size = size;
                 agent.held.clear();
                 agent.gone = Some(Gone::Left(reason));
             }
@@ -309,7 +332,7 @@ impl Ledger {
                 }
                 let agent = self.agents.entry(name.clone()).or_default();
                 agent.held.clear();
-                agent.gone = Some(Gone::Fenced(size));
+                (agent.gone, agent.size) = (Some(Gone::Fenced(size)), size);
                 for contest in self.contests.values_mut().flatten() {
                     if contest.copy.as_deref() == Some(&*name) {
                         contest.copy = None;

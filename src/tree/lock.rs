@@ -110,6 +110,15 @@ pub fn is_held(tree: &Tree) -> bool {
     matches!(living_owner(&tree.dir().join("submit.lock"), tree.dir()), Ok(Some(_)))
 }
 
+/// Whether a living process other than this one holds it.
+pub fn is_held_by_another(tree: &Tree) -> bool {
+    let is_other = |owner: Owner| {
+        owner.pid != std::process::id().cast_signed() || owner.host != vars::hostname()
+    };
+    let path = tree.dir().join("submit.lock");
+    living_owner(&path, tree.dir()).is_ok_and(|owner| owner.is_some_and(is_other))
+}
+
 fn living_owner(path: &Path, dir: &Path) -> Result<Option<Owner>> {
     let Some(text) = disk::read_if_there(path)? else { return Ok(None) };
     let Ok(owner) = serde_json::from_str::<Owner>(&text) else { return Ok(None) };

@@ -5,11 +5,14 @@
 //! lie; the modules below it know what is in them.
 
 pub mod bundle;
+pub mod damage;
 pub mod deck;
 pub mod journal;
 pub mod ledger;
 pub mod line;
 pub mod lock;
+pub mod numbers;
+mod plan;
 pub mod records;
 pub mod table;
 pub mod terms;
@@ -24,8 +27,14 @@ use crate::fault::Fault;
 use crate::host::access::{self, Readers, Shared};
 use crate::host::{clock, disk};
 
-/// The format of the tree that this program writes and reads.
-pub const FORMAT: u32 = 1;
+/// The format of what this program writes. It reads this one and format 1, in which documents, rows and numbers
+/// have no checksums.
+pub const FORMAT: u32 = 2;
+
+/// The format of a document that does not say it.
+pub(crate) fn first_format() -> u32 {
+    1
+}
 
 /// A sweep's folder.
 #[derive(Debug, Clone)]
@@ -103,17 +112,18 @@ impl Tree {
     /// When it cannot be read or is of another format.
     pub fn identity(&self) -> Result<Option<Identity>> {
         let path = self.dir.join("sweep.json");
-        let Some(text) = disk::read_if_there(&path)? else { return Ok(None) };
-        let identity: Identity = parse_json(&text, &path)?;
-        if identity.format != FORMAT {
+        let Some(bytes) = disk::read_small_if_there(&path)? else { return Ok(None) };
+        // Before its seal: another version may seal it in another way.
+        if let Ok(Formed { format }) = serde_json::from_slice(&bytes)
+            && !(1..=FORMAT).contains(&format)
+        {
             let sentence = format!(
-                "`{}` has results of format {}; this hpcsweep reads format {FORMAT}",
+                "`{}` has results of format {format}; this hpcsweep reads formats 1 to {FORMAT}",
                 self.dir.display(),
-                identity.format
             );
             return Err(Fault::request(sentence).hint("use the version that made it").into());
         }
-        Ok(Some(identity))
+        document(&bytes, &path).map(Some)
     }
 
     /// Makes the sweep's folder where it is missing, and sees to it that nobody but those who share the sweep can have
@@ -180,9 +190,11 @@ impl Tree {
     pub fn create(&self, name: &str, shared: Shared) -> Result<Identity> {
         let path = self.dir.join("sweep.json");
         if let Some(identity) = self.identity()? {
-            let changed = Identity { shared, ..identity };
-            if identity.shared != shared && access::is_own(&path) {
-                disk::write_whole(&path, &to_json_line(&changed)?)?;
+            // What is written from now on cannot be read by a program that knows an older format alone.
+            let changed = Identity { shared, format: FORMAT, ..identity };
+            let is_new = identity.shared != shared || identity.format != FORMAT;
+            if is_new && access::is_own(&path) {
+                write_document(&path, &changed)?;
             }
             return Ok(changed);
         }
@@ -194,7 +206,7 @@ impl Tree {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             shared,
         };
-        disk::write_whole(&path, &to_json_line(&identity)?)?;
+        write_document(&path, &identity)?;
         Ok(identity)
     }
 
@@ -206,6 +218,27 @@ impl Tree {
     /// The plan as last submitted.
     pub fn plan(&self) -> PathBuf {
         self.dir.join("plan.toml")
+    }
+
+    /// Keeps the plan that is submitted.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn write_plan(&self, text: &str) -> Result<()> {
+        let text = plan::unsealed(text).map_or(text, |(text, _)| text);
+        disk::write_whole(&self.plan(), plan::sealed(text).as_bytes())
+    }
+
+    /// Whether the plan that was submitted last is as it was; a tree of format 1 does not know.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn check_plan(&self, format: u32, damage: &mut damage::Damage) -> Result<()> {
+        let Some(bytes) = disk::read_small_if_there(&self.plan())? else { return Ok(()) };
+        let text = String::from_utf8_lossy(&bytes);
+        let is_whole = plan::unsealed(&text).map_or(format == 1, |(_, is_whole)| is_whole);
+        damage.add("plan.toml", u64::from(!is_whole));
+        Ok(())
     }
 
     /// The plan that brought the trials of the table that begins at `first`.
@@ -269,16 +302,49 @@ pub fn to_json_line<T: Serialize>(value: &T) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads one JSON document of the tree.
+/// The format that a document says it has.
+#[derive(Deserialize)]
+struct Formed {
+    #[serde(default = "first_format")]
+    format: u32,
+}
+
+/// Writes a document of the tree: one sealed line. It has its `format` as a member.
 ///
 /// # Errors
-/// When it is not what this program writes, with the path.
-pub fn parse_json<T: serde::de::DeserializeOwned>(text: &str, path: &Path) -> Result<T> {
-    serde_json::from_str(text).map_err(|e| {
-        Fault::machine(format!("`{}` is damaged: {e}", path.display()))
+/// When the disk refuses.
+pub(crate) fn write_document<T: Serialize>(path: &Path, value: &T) -> Result<()> {
+    let bytes = line::seal(value).map_err(|e| disk::fault("write", path, &e))?;
+    disk::write_whole(path, &bytes)
+}
+
+/// Reads a document of the tree.
+///
+/// # Errors
+/// When it is not what this program has written, with the path.
+pub(crate) fn document<T: serde::de::DeserializeOwned>(bytes: &[u8], path: &Path) -> Result<T> {
+    let whole = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    let damaged = |why: &str| {
+        Fault::machine(format!("`{}` is damaged: {why}", path.display()))
             .hint("restore the file from a backup; the plan and the other files of the sweep are not touched")
-            .into()
-    })
+    };
+    if !line::is_sealed(whole) {
+        let unsealed: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_slice(whole).map_err(|e| damaged(&e.to_string()))?;
+        let format = unsealed.get("format").map_or(Some(1), serde_json::Value::as_u64);
+        if format != Some(1) || unsealed.contains_key("crc") {
+            return Err(damaged("its checksum does not match").into());
+        }
+    }
+    serde_json::from_slice(whole).map_err(|e| damaged(&e.to_string()).into())
+}
+
+/// Reads a document of the tree from its file.
+///
+/// # Errors
+/// As [`document`], and when it cannot be read.
+pub(crate) fn read_document<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
+    document(&disk::read_small(path)?, path)
 }
 
 #[cfg(test)]

@@ -3,9 +3,16 @@
 //! Each worker process that takes up a trial creates `records/<shard>/<trial>.<run>.jsonl` exclusively
 //! and is its only writer; attempts within one run share the file. Reading never needs the writer.
 
-use serde::{Deserialize, Serialize};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::PathBuf;
 
-use super::line;
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::line::{self, Spot};
+use super::{Tree, bundle};
+use crate::host::disk;
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -110,7 +117,7 @@ pub struct End {
     /// Largest resident set of a process of rank 0, bytes.
     pub peak_memory: u64,
     /// The optional final result the command left.
-    pub result: Option<serde_json::Value>,
+    pub result: Option<Value>,
 }
 
 impl End {
@@ -164,7 +171,7 @@ pub enum Event {
         /// Attempt, from 1.
         attempt: u32,
         /// One object a line; `rank` is added when there are several.
-        rows: Vec<serde_json::Map<String, serde_json::Value>>,
+        rows: Vec<Map<String, Value>>,
     },
     /// The worker was told to stop the attempt, or its time was over: written before the command is
     /// asked to end, so that the reason stands even if the worker is killed next.
@@ -210,6 +217,38 @@ pub fn array_of(job: &str) -> String {
     }
 }
 
+/// The member of a row among the metric lines that says how many lines of the program could not be read. A worker
+/// adds such a row; no program does.
+pub const UNREAD: &str = "hpcsweep.unread_lines";
+
+/// What of an event with metric lines is looked at until somebody wants the lines.
+#[derive(Debug, Deserialize)]
+pub(super) struct Lines {
+    pub(super) trial: u64,
+    pub(super) attempt: u32,
+}
+
+/// The lines of an event with metric lines.
+#[derive(Deserialize)]
+struct Rows {
+    rows: Vec<Map<String, Value>>,
+}
+
+/// Whether a sealed line has metric lines, which alone may be many.
+pub(super) fn has_metrics(line: &[u8]) -> bool {
+    line.starts_with(b"{\"event\":\"metrics\",")
+}
+
+/// How many lines of its program could not be read, as a line with metrics says.
+pub(super) fn unread_in(line: &[u8]) -> u64 {
+    let name = UNREAD.as_bytes();
+    if !line.windows(name.len()).any(|part| part == name) {
+        return 0;
+    }
+    let rows = serde_json::from_slice::<Rows>(line).map(|event| event.rows).unwrap_or_default();
+    rows.iter().filter_map(|row| row.get(UNREAD)?.as_u64()).sum()
+}
+
 /// One attempt, put together from its events.
 #[derive(Debug, Clone)]
 pub struct Attempt {
@@ -219,8 +258,12 @@ pub struct Attempt {
     pub end: Option<End>,
     /// What it counts as if it has no end: it was told to stop.
     pub stopped: Option<(Outcome, String)>,
-    /// Its metric lines, in order.
-    pub metrics: Vec<serde_json::Map<String, serde_json::Value>>,
+    /// When it was told so, unix seconds.
+    pub stopped_at: Option<f64>,
+    /// Where its metric lines stand in the file that has recorded it, in order.
+    pub metrics: Vec<Spot>,
+    /// Metric lines of its program that could not be read.
+    pub unread: u64,
     /// Which run (worker process) of the trial it belongs to; 0 where an agent has run it.
     pub run: u32,
     /// Where an agent has recorded it.
@@ -240,6 +283,78 @@ impl Attempt {
         end.or_else(|| self.stopped.as_ref().map(|(state, _)| *state))
     }
 
+    /// An attempt of which nothing is known but how it began.
+    pub(crate) fn begun(start: Start, run: u32, bundle: Option<bundle::Place>) -> Self {
+        let metrics = Vec::new();
+        Self { start, end: None, stopped: None, stopped_at: None, metrics, unread: 0, run, bundle }
+    }
+
+    /// Takes note of a line with metrics.
+    pub(super) fn has_rows(&mut self, spot: Spot, line: &[u8]) {
+        self.metrics.push(spot);
+        self.unread += unread_in(line);
+    }
+
+    /// Seconds its program ran, as far as it is known.
+    pub fn duration_s(&self) -> Option<f64> {
+        let stopped = || self.stopped_at.map(|at| (at - self.start.time).max(0.0));
+        self.end.as_ref().map(|end| end.duration_s).or_else(stopped)
+    }
+
+    /// The file that has recorded it.
+    fn file(&self, tree: &Tree) -> PathBuf {
+        match &self.bundle {
+            Some(place) => bundle::path(tree, &place.agent, "jsonl"),
+            None => tree.record(self.start.trial, self.run),
+        }
+    }
+
+    /// Calls `with` for its metric lines, in order, those of one event in memory at a time; without those that count
+    /// what could not be read.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or has changed since it was.
+    pub fn each_row(&self, tree: &Tree, mut with: impl FnMut(Map<String, Value>)) -> Result<()> {
+        self.each_row_of(tree, &self.metrics, &mut with)
+    }
+
+    /// As [`Attempt::each_row`], of the newest `most` events alone.
+    ///
+    /// # Errors
+    /// As [`Attempt::each_row`].
+    pub fn each_new_row(
+        &self,
+        tree: &Tree,
+        most: usize,
+        mut with: impl FnMut(Map<String, Value>),
+    ) -> Result<()> {
+        let from = self.metrics.len().saturating_sub(most);
+        self.each_row_of(tree, &self.metrics[from..], &mut with)
+    }
+
+    fn each_row_of(
+        &self,
+        tree: &Tree,
+        spots: &[Spot],
+        with: &mut dyn FnMut(Map<String, Value>),
+    ) -> Result<()> {
+        if spots.is_empty() {
+            return Ok(());
+        }
+        let path = self.file(tree);
+        let mut file = disk::open(&path)?;
+        let mut line = Vec::new();
+        for spot in spots {
+            line.clear();
+            let read = file.seek(SeekFrom::Start(spot.at));
+            let read = read.and_then(|_| (&mut file).take(spot.len).read_to_end(&mut line));
+            read.map_err(|e| disk::fault("read", &path, &e))?;
+            let event: Rows = line::unseal(&line).ok_or_else(|| super::numbers::damaged(&path))?;
+            event.rows.into_iter().filter(|row| !row.contains_key(UNREAD)).for_each(&mut *with);
+        }
+        Ok(())
+    }
+
     /// As [`End::why`]; of an attempt without an end, why it was told to stop.
     pub fn why(&self) -> String {
         let end = self.end.as_ref().and_then(|end| end.reason.clone());
@@ -257,8 +372,6 @@ pub struct Record {
     pub skipped: Option<String>,
     /// How many entries the ledger of agents had then.
     pub skipped_at: u64,
-    /// Lines that were torn or damaged.
-    pub torn: usize,
 }
 
 impl Record {
@@ -274,6 +387,11 @@ impl Record {
     pub fn begun(&self) -> usize {
         let was_begun = |a: &&Attempt| a.bundle.as_ref().is_none_or(|place| place.begun);
         self.attempts.iter().filter(was_begun).count()
+    }
+
+    /// Metric lines of its program, in all attempts, that could not be read.
+    pub fn unread(&self) -> u64 {
+        self.attempts.iter().map(|attempt| attempt.unread).sum()
     }
 
     /// How the trial stands: `None` while an attempt is open (or none was made).
@@ -304,49 +422,42 @@ impl Record {
         done || (last && ended) || (self.skipped.is_some() && since(self.skipped_at))
     }
 
-    fn take(&mut self, run: u32, bytes: &[u8]) {
-        let (events, torn) = line::read::<Event>(bytes);
-        self.torn += torn;
-        for event in events {
-            match event {
-                Event::Skip { reason, seq, .. } => {
-                    (self.skipped, self.skipped_at) = (Some(reason), seq);
+    /// Takes a line of the record of a run; `false` if it is damaged.
+    fn take(&mut self, run: u32, spot: Spot, line: &[u8]) -> bool {
+        if has_metrics(line) {
+            let Some(Lines { attempt, .. }) = line::unseal(line) else { return false };
+            if let Some(a) = self.open(run, attempt) {
+                a.has_rows(spot, line);
+            }
+            return true;
+        }
+        let Some(event) = line::unseal::<Event>(line) else { return false };
+        match event {
+            Event::Skip { reason, seq, .. } => {
+                (self.skipped, self.skipped_at) = (Some(reason), seq);
+            }
+            Event::Start(start) => {
+                self.skipped = None;
+                self.attempts.push(Attempt::begun(start, run, None));
+            }
+            Event::Metrics { .. } => {}
+            Event::Stop { attempt, time, state, reason, .. } => {
+                if let Some(a) = self.open(run, attempt) {
+                    (a.stopped, a.stopped_at) = (Some((state, reason)), Some(time));
                 }
-                Event::Start(start) => {
-                    self.skipped = None;
-                    let stopped = None;
-                    self.attempts.push(Attempt {
-                        start,
-                        end: None,
-                        stopped,
-                        metrics: Vec::new(),
-                        run,
-                        bundle: None,
-                    });
-                }
-                Event::Metrics { attempt, rows, .. } => {
-                    if let Some(a) = self.open(run, attempt) {
-                        a.metrics.extend(rows);
-                    }
-                }
-                Event::Stop { attempt, state, reason, .. } => {
-                    if let Some(a) = self.open(run, attempt) {
-                        a.stopped = Some((state, reason));
-                    }
-                }
-                Event::End(end) => {
-                    if let Some(a) = self.open(run, end.attempt) {
-                        a.end = Some(end);
-                    }
+            }
+            Event::End(end) => {
+                if let Some(a) = self.open(run, end.attempt) {
+                    a.end = Some(end);
                 }
             }
         }
+        true
     }
 
     /// Adds what another file says of the same trial. What others have done meanwhile goes by what each had
     /// read of the ledger, not by anybody's clock.
     pub(super) fn add(&mut self, other: Self) {
-        self.torn += other.torn;
         if other.skipped.is_some()
             && (self.skipped.is_none() || other.skipped_at >= self.skipped_at)
         {
@@ -371,7 +482,7 @@ impl Record {
 
 mod read;
 
-pub use read::{all, of_trial, of_workers};
+pub use read::{all, of_trial, of_workers, readable};
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,8 @@
 //! The table of trials: written once by each submission that brings new trials, read by offset.
 //!
 //! A table is named by its first trial: `trials/000000000000.{json,jsonl,idx,keys}`. The `.json` is
-//! what all its trials share and is written last: it commits the table. The `.jsonl` has one line a
-//! trial, the `.idx` the offset of each line as twelve digits, the `.keys` the key of each trial as 32
+//! what all its trials share and is written last: it commits the table. The `.jsonl` has one sealed line a
+//! trial, the `.idx` the offset of each line (see [`super::numbers`]), the `.keys` the key of each trial as 32
 //! hexadecimal digits. Finding one trial costs one listing of a short folder and three small reads.
 
 use std::io::Write;
@@ -11,13 +11,12 @@ use std::path::PathBuf;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::{Tree, parse_json, to_json_line};
+use super::damage::Damage;
+use super::{Tree, line, numbers, read_document, write_document};
 use crate::fault::Fault;
 use crate::host::disk;
 use crate::plan::{GpuIds, Params, Resources, Run};
 
-/// Bytes of one entry of an `.idx` file: twelve digits and a newline.
-const OFFSET: u64 = 13;
 /// Bytes of one entry of a `.keys` file: 32 digits and a newline.
 const KEY: u64 = 33;
 
@@ -46,6 +45,12 @@ pub struct Head {
     pub gpu_ids: GpuIds,
     /// The shell and the script that prepare the environment; absent when there is nothing to prepare.
     pub setup: Option<(PathBuf, PathBuf)>,
+    /// CRC-32 of the whole `.keys` file, set when the table is written; absent in format 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys_crc: Option<u32>,
+    /// CRC-32 of the plan that brought the trials, as it was kept; absent in format 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan_crc: Option<u32>,
 }
 
 /// One trial of the table.
@@ -72,6 +77,21 @@ pub struct Row {
 }
 
 impl Row {
+    /// A trial of which nothing but the number can be read.
+    fn unknown(id: u64) -> Self {
+        Self {
+            id,
+            chain: id,
+            link: 0,
+            after: None,
+            task_id: None,
+            key: String::new(),
+            gpu_ids_abs: None,
+            params: serde_json::Value::Object(serde_json::Map::new()),
+            resources: None,
+        }
+    }
+
     /// The parameters with dotted names.
     pub fn parameters(&self) -> Params {
         Params::from_json(&self.params)
@@ -120,25 +140,23 @@ fn file(tree: &Tree, first: u64, ending: &str) -> PathBuf {
 /// When the disk refuses; what was written then is no part of the sweep and is written again.
 pub fn write<'a>(tree: &Tree, head: &Head, rows: impl Iterator<Item = RowOut<'a>>) -> Result<()> {
     disk::make_dir(&tree.dir().join("trials"))?;
-    let mut offsets = Vec::with_capacity((head.count * OFFSET) as usize);
+    let mut offsets = Vec::with_capacity(head.count as usize);
     let mut keys = Vec::with_capacity((head.count * KEY) as usize);
     disk::write_whole_with(&file(tree, head.first, "jsonl"), |out| {
         let mut offset = 0u64;
-        let mut line = Vec::with_capacity(512);
         for row in rows {
-            writeln!(offsets, "{offset:012}")?;
+            offsets.push(offset);
             writeln!(keys, "{}", row.key)?;
-            line.clear();
-            serde_json::to_writer(&mut line, &row)?;
-            line.push(b'\n');
+            let line = line::seal(&row)?;
             offset += line.len() as u64;
             out.write_all(&line)?;
         }
         Ok(())
     })?;
-    disk::write_whole(&file(tree, head.first, "idx"), &offsets)?;
+    numbers::write(&file(tree, head.first, "idx"), offsets.into_iter())?;
     disk::write_whole(&file(tree, head.first, "keys"), &keys)?;
-    disk::write_whole(&file(tree, head.first, "json"), &to_json_line(head)?)
+    let head = Head { keys_crc: Some(crc32fast::hash(&keys)), ..head.clone() };
+    write_document(&file(tree, head.first, "json"), &head)
 }
 
 /// The first trials of all tables, in order.
@@ -160,7 +178,13 @@ pub fn heads(tree: &Tree) -> Result<Vec<Head>> {
 
 fn head(tree: &Tree, first: u64) -> Result<Head> {
     let path = file(tree, first, "json");
-    parse_json(&disk::read(&path)?, &path)
+    let head: Head = read_document(&path)?;
+    if head.first == first { Ok(head) } else { Err(numbers::damaged(&path).into()) }
+}
+
+/// The row of a line; `None` if it is damaged.
+fn row(head: &Head, line: &[u8]) -> Option<Row> {
+    if head.format == 1 { serde_json::from_slice(line).ok() } else { line::unseal(line) }
 }
 
 /// One trial with the head of its table: a constant number of small reads.
@@ -180,24 +204,9 @@ pub fn find(tree: &Tree, id: u64) -> Result<(Head, Row)> {
     if id - first >= head.count {
         return Err(missing().into());
     }
-    let index = file(tree, first, "idx");
-    let entries = disk::read_at(&index, (id - first) * OFFSET, 2 * OFFSET)?;
-    let mut offsets = entries.chunks(OFFSET as usize).map(|entry| {
-        std::str::from_utf8(entry).ok().and_then(|digits| digits.trim_end().parse::<u64>().ok())
-    });
-    let damaged = || Fault::machine(format!("`{}` is damaged", index.display()));
-    let from = offsets.next().flatten().ok_or_else(damaged)?;
-    let rows = file(tree, first, "jsonl");
-    let len = match offsets.next().flatten() {
-        Some(next) => next.checked_sub(from).ok_or_else(damaged)?,
-        None => 1 << 30,
-    };
-    let line = disk::read_at(&rows, from, len)?;
-    let row: Row = parse_json(&String::from_utf8_lossy(&line), &rows)?;
-    if row.id != id {
-        return Err(damaged().into());
-    }
-    Ok((head, row))
+    let mut found = Vec::new();
+    read_run(tree, &head, id, 1, &mut found)?;
+    Ok((head, found.swap_remove(0)))
 }
 
 /// Some trials, in the order of `ids`: a few small reads for each run of neighbours.
@@ -224,29 +233,23 @@ pub fn some(tree: &Tree, heads: &[Head], ids: &[u64]) -> Result<Vec<Row>> {
 
 fn read_run(tree: &Tree, head: &Head, from: u64, n: u64, all: &mut Vec<Row>) -> Result<()> {
     let index = file(tree, head.first, "idx");
-    let damaged = || Fault::machine(format!("`{}` is damaged", index.display()));
-    let offset_at = |at: u64| -> Result<u64> {
-        let entry = disk::read_at(&index, at * OFFSET, OFFSET)?;
-        let digits = std::str::from_utf8(&entry).ok().map(str::trim_end);
-        digits.and_then(|d| d.parse().ok()).ok_or_else(|| damaged().into())
+    let place = from - head.first;
+    let is_last = place + n >= head.count;
+    let offsets = numbers::exactly(&index, place, if is_last { n } else { n + 1 })?;
+    let start = offsets.first().copied().unwrap_or(0);
+    let damaged = || numbers::damaged(&index);
+    let len = match offsets.last() {
+        Some(end) if !is_last => end.checked_sub(start).ok_or_else(damaged)?,
+        _ => 1 << 40,
     };
-    let start = offset_at(from - head.first)?;
-    let after = from - head.first + n;
-    let len = if after < head.count {
-        offset_at(after)?.checked_sub(start).ok_or_else(damaged)?
-    } else {
-        1 << 40
-    };
-    let rows = file(tree, head.first, "jsonl");
-    let bytes = disk::read_at(&rows, start, len)?;
-    let text = String::from_utf8_lossy(&bytes);
+    let path = file(tree, head.first, "jsonl");
+    let bytes = disk::read_at(&path, start, len)?;
+    let lines = bytes.split(|&b| b == b'\n').take(n as usize);
     let before = all.len();
-    for line in text.lines().take(n as usize) {
-        all.push(parse_json(line, &rows)?);
-    }
+    all.extend(lines.map_while(|line| row(head, line)));
     let found = &all[before..];
     let is_whole = found.len() as u64 == n && found.iter().zip(from..).all(|(r, id)| r.id == id);
-    if is_whole { Ok(()) } else { Err(damaged().into()) }
+    if is_whole { Ok(()) } else { Err(numbers::damaged(&path).into()) }
 }
 
 /// All trials of a sweep, in order.
@@ -254,26 +257,134 @@ fn read_run(tree: &Tree, head: &Head, from: u64, n: u64, all: &mut Vec<Row>) -> 
 /// # Errors
 /// When a table cannot be read or is damaged.
 pub fn rows(tree: &Tree) -> Result<Vec<Row>> {
-    use rayon::prelude::*;
     let mut all = Vec::new();
-    for first in firsts(tree)? {
-        let path = file(tree, first, "jsonl");
-        let text = disk::read(&path)?;
-        let lines: Vec<&str> = text.lines().collect();
-        let rows: Result<Vec<Row>> = lines.par_iter().map(|line| parse_json(line, &path)).collect();
-        all.extend(rows?);
+    for head in heads(tree)? {
+        let (rows, damaged) = rows_of(tree, &head)?;
+        if damaged > 0 {
+            return Err(numbers::damaged(&file(tree, head.first, "jsonl")).into());
+        }
+        all.extend(rows.into_iter().flatten());
     }
     Ok(all)
+}
+
+/// The rows of a table, `None` for each that is damaged or missing, and how many those are, with lines that are no
+/// trial's.
+fn rows_of(tree: &Tree, head: &Head) -> Result<(Vec<Option<Row>>, u64)> {
+    use rayon::prelude::*;
+    let bytes = disk::read_bytes_if_there(&file(tree, head.first, "jsonl"))?;
+    // What a head says that nobody has sealed need not fit into memory.
+    let keys = disk::stamp(&file(tree, head.first, "keys"))?.map_or(0, |(len, _)| len / KEY);
+    let most = keys.max(bytes.len() as u64).min(head.count);
+    let ends = bytes.strip_suffix(b"\n").map_or(&bytes[..], |whole| whole);
+    let lines: Vec<&[u8]> = ends.split(|&b| b == b'\n').collect();
+    let read: Vec<Option<Row>> = lines.par_iter().map(|line| row(head, line)).collect();
+    let (mut rows, mut foreign) = (Vec::new(), 0);
+    rows.resize_with(usize::try_from(most)?, || None);
+    for row in read.into_iter().flatten() {
+        let place = row.id.checked_sub(head.first).and_then(|at| usize::try_from(at).ok());
+        match place.and_then(|at| rows.get_mut(at)).filter(|place| place.is_none()) {
+            Some(place) => *place = Some(row),
+            None => foreign += 1,
+        }
+    }
+    let missing = head.count - rows.iter().flatten().count() as u64;
+    // A flipped newline joins two lines, or makes two of one.
+    let odd = (lines.len() as u64).saturating_sub(head.count);
+    Ok((rows, missing.max(odd).max(foreign)))
+}
+
+/// All that can be read of the tables of a sweep.
+#[derive(Debug, Default)]
+pub struct Readable {
+    /// Heads, in order, without those that are damaged.
+    pub heads: Vec<Head>,
+    /// Trials, in order; of a damaged line only the number is known.
+    pub rows: Vec<Row>,
+}
+
+/// Reads the tables as far as they can be believed, with every file of theirs.
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn readable(tree: &Tree, damage: &mut Damage) -> Result<Readable> {
+    let mut all = Readable::default();
+    for first in firsts(tree)? {
+        let Some(head) = head_and_lists(tree, first, damage)? else { continue };
+        let (rows, damaged) = rows_of(tree, &head)?;
+        damage.add(&format!("trials/{first:012}.jsonl"), damaged);
+        let known = (first..).zip(rows);
+        all.rows.extend(known.map(|(id, row)| row.unwrap_or_else(|| Row::unknown(id))));
+        all.heads.push(head);
+    }
+    Ok(all)
+}
+
+/// Damage of the tables, found without reading what their rows say.
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn damage(tree: &Tree, damage: &mut Damage) -> Result<()> {
+    for first in firsts(tree)? {
+        let Some(head) = head_and_lists(tree, first, damage)? else { continue };
+        let (mut good, mut bad) = (0, 0);
+        let rows = disk::open(&file(tree, first, "jsonl"))?;
+        let unended = line::each(rows, |_, line| {
+            if head.format == 1 || line::is_sealed(line) { good += 1 } else { bad += 1 }
+        });
+        good += u64::from(unended? && head.format == 1);
+        damage.add(&format!("trials/{first:012}.jsonl"), bad.max(head.count.abs_diff(good)));
+    }
+    Ok(())
+}
+
+/// The head of a table, where it can be believed, with the damage of all its files but the rows.
+fn head_and_lists(tree: &Tree, first: u64, damage: &mut Damage) -> Result<Option<Head>> {
+    let name = |ending: &str| format!("trials/{first:012}.{ending}");
+    let Ok(head) = head(tree, first) else {
+        damage.add(&name("json"), 1);
+        return Ok(None);
+    };
+    damage.add(&name("idx"), index_damage(tree, &head)?);
+    let keys = disk::read_bytes_if_there(&file(tree, first, "keys"))?;
+    damage.add(&name("keys"), u64::from(!are_keys(&head, &keys)));
+    if let Some(crc) = head.plan_crc {
+        let plan = disk::read_bytes_if_there(&tree.plan_of(first))?;
+        let differs = crc32fast::hash(&plan) != crc;
+        damage.add(&format!("plans/{first:012}.toml"), u64::from(differs));
+    }
+    Ok(Some(head))
+}
+
+/// Lines of an index that are damaged or missing.
+fn index_damage(tree: &Tree, head: &Head) -> Result<u64> {
+    let path = file(tree, head.first, "idx");
+    if disk::stamp(&path)?.is_none() {
+        return Ok(head.count);
+    }
+    let offsets = numbers::some(&path, 0, u64::MAX)?;
+    let good = offsets.iter().filter(|offset| **offset != numbers::DAMAGED).count() as u64;
+    Ok(head.count.abs_diff(good).max(offsets.len() as u64 - good))
+}
+
+fn are_keys(head: &Head, keys: &[u8]) -> bool {
+    let is_of_it = head.keys_crc.is_none_or(|crc| crc == crc32fast::hash(keys));
+    is_of_it && keys.len() as u64 == head.count.saturating_mul(KEY)
 }
 
 /// The keys of all trials, in order.
 ///
 /// # Errors
-/// When a file cannot be read.
+/// When a file cannot be read or is damaged.
 pub fn keys(tree: &Tree) -> Result<Vec<String>> {
     let mut all = Vec::new();
-    for first in firsts(tree)? {
-        all.extend(disk::read(&file(tree, first, "keys"))?.lines().map(str::to_owned));
+    for head in heads(tree)? {
+        let path = file(tree, head.first, "keys");
+        let keys = disk::read(&path)?;
+        if !are_keys(&head, keys.as_bytes()) {
+            return Err(numbers::damaged(&path).into());
+        }
+        all.extend(keys.split_terminator('\n').map(str::to_owned));
     }
     Ok(all)
 }

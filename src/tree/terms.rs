@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
+use super::damage::Damage;
 use super::table::Head;
-use super::{FORMAT, Tree, parse_json, to_json_line};
+use super::{FORMAT, Tree, document, write_document};
 use crate::host::disk;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +23,7 @@ fn path(tree: &Tree) -> PathBuf {
 
 fn read(tree: &Tree) -> Result<Option<Terms>> {
     let path = path(tree);
-    disk::read_if_there(&path)?.map(|text| parse_json(&text, &path)).transpose()
+    disk::read_small_if_there(&path)?.map(|bytes| document(&bytes, &path)).transpose()
 }
 
 /// How often a trial is tried; `by_table` is what its table says.
@@ -31,6 +32,18 @@ fn read(tree: &Tree) -> Result<Option<Terms>> {
 /// When the file is there and cannot be read.
 pub fn attempts(tree: &Tree, by_table: u32) -> Result<u32> {
     Ok(read(tree)?.map_or(by_table, |terms| terms.attempts))
+}
+
+/// As [`attempts`]; what is damaged counts for nothing, and is said.
+///
+/// # Errors
+/// When the file is there and cannot be read.
+pub fn readable(tree: &Tree, by_table: u32, damage: &mut Damage) -> Result<u32> {
+    let path = path(tree);
+    let Some(bytes) = disk::read_small_if_there(&path)? else { return Ok(by_table) };
+    let terms = document::<Terms>(&bytes, &path);
+    damage.add("terms.json", u64::from(terms.is_err()));
+    Ok(terms.map_or(by_table, |terms| terms.attempts))
 }
 
 /// From now on trials are tried so often, whatever the tables in `heads` say. The caller holds the lock.
@@ -46,5 +59,5 @@ pub fn keep(tree: &Tree, heads: &[Head], attempts: u32) -> Result<()> {
     if is_said {
         return Ok(());
     }
-    disk::write_whole(&path(tree), &to_json_line(&Terms { format: FORMAT, attempts })?)
+    write_document(&path(tree), &Terms { format: FORMAT, attempts })
 }

@@ -1,24 +1,26 @@
 //! Waves: what one submission asks of the scheduler. `waves/0001.json` lists its arrays and commits
-//! the wave; `waves/0001.map` has the trial of every element, as twelve digits and a newline each,
-//! array after array. An element finds its trial with one small read.
+//! the wave; `waves/0001.map` has the trial of every element (see [`super::numbers`]), array after array. An
+//! element finds its trial with one small read.
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::{Tree, parse_json, to_json_line};
+use super::damage::Damage;
+use super::{FORMAT, Tree, first_format, numbers, read_document, write_document};
 use crate::fault::Fault;
 use crate::graph::Mapping;
 use crate::host::disk;
 use crate::plan::{OnFailure, Resources};
 
-/// Bytes of one entry of a `.map` file.
-const ENTRY: u64 = 13;
-
 /// One submission.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Wave {
+    /// Format of the tree.
+    #[serde(default = "first_format")]
+    pub format: u32,
     /// Number of the wave, from 1.
     pub wave: u32,
     /// Where it runs: `slurm`, `pbs` or `local`.
@@ -85,13 +87,19 @@ fn is_one(links: &u64) -> bool {
 }
 
 impl Array {
-    /// The trials it runs, in map order; `map` is that of its wave. None, where its elements are agents.
+    /// The trials it runs, in map order; `map` is that of its wave. None, where its elements are agents, or where
+    /// the map does not have them.
     pub fn trials<'m>(&self, map: &'m [u64]) -> &'m [u64] {
+        self.entries().and_then(|entries| map.get(entries)).unwrap_or_default()
+    }
+
+    /// Its entries of the map, if they can be counted.
+    fn entries(&self) -> Option<Range<usize>> {
         if self.pilot.is_some() {
-            return &[];
+            return Some(0..0);
         }
-        let from = self.first as usize;
-        &map[from..from + (self.count * self.links) as usize]
+        let end = self.first.checked_add(self.count.checked_mul(self.links)?)?;
+        Some(usize::try_from(self.first).ok()?..usize::try_from(end).ok()?)
     }
 
     /// What the trial of each link asks for; `None` for a fused array of a version that did not write it down.
@@ -122,10 +130,15 @@ fn file(tree: &Tree, wave: u32, ending: &str) -> PathBuf {
 /// When the disk refuses.
 pub fn write(tree: &Tree, wave: &Wave, map: &[u64]) -> Result<()> {
     disk::make_dir(&tree.dir().join("waves"))?;
-    disk::write_whole_with(&file(tree, wave.wave, "map"), |out| {
-        map.iter().try_for_each(|trial| writeln!(out, "{trial:012}"))
-    })?;
-    disk::write_whole(&file(tree, wave.wave, "json"), &to_json_line(wave)?)
+    numbers::write(&file(tree, wave.wave, "map"), map.iter().copied())?;
+    let wave = Wave { format: FORMAT, ..wave.clone() };
+    write_document(&file(tree, wave.wave, "json"), &wave)
+}
+
+/// The numbers of all waves of a sweep, in order.
+fn numbered(tree: &Tree) -> Result<Vec<u32>> {
+    let names = disk::list(&tree.dir().join("waves"))?;
+    Ok(names.iter().filter_map(|name| name.strip_suffix(".json")?.parse().ok()).collect())
 }
 
 /// All waves of a sweep, in order.
@@ -133,43 +146,61 @@ pub fn write(tree: &Tree, wave: &Wave, map: &[u64]) -> Result<()> {
 /// # Errors
 /// When one cannot be read.
 pub fn read(tree: &Tree) -> Result<Vec<Wave>> {
-    let mut waves = Vec::new();
-    for name in disk::list(&tree.dir().join("waves"))? {
-        if name.ends_with(".json") && !name.starts_with('.') {
-            let path = tree.dir().join("waves").join(name);
-            waves.push(parse_json(&disk::read(&path)?, &path)?);
-        }
-    }
-    Ok(waves)
+    numbered(tree)?.into_iter().map(|wave| read_document(&file(tree, wave, "json"))).collect()
 }
 
 /// The trials of a wave's elements, in map order.
 ///
 /// # Errors
-/// When the map cannot be read.
-pub fn map(tree: &Tree, wave: u32) -> Result<Vec<u64>> {
-    let path = file(tree, wave, "map");
-    let text = disk::read(&path)?;
-    text.lines()
-        .map(|line| {
-            let damaged = || Fault::machine(format!("`{}` is damaged", path.display()));
-            line.parse().map_err(|_| damaged().into())
-        })
-        .collect()
+/// When the map cannot be read, or does not have all of them.
+pub fn map(tree: &Tree, wave: &Wave) -> Result<Vec<u64>> {
+    let path = file(tree, wave.wave, "map");
+    let map = numbers::some(&path, 0, u64::MAX)?;
+    if missing(wave, &map) > 0 { Err(numbers::damaged(&path).into()) } else { Ok(map) }
+}
+
+/// Entries that the map of a wave should have and has not, or that are damaged.
+fn missing(wave: &Wave, map: &[u64]) -> u64 {
+    let end = |array: &Array| array.entries().map_or(u64::MAX, |entries| entries.end as u64);
+    let last = wave.arrays.iter().map(end).max().unwrap_or(0);
+    let bad = map.iter().filter(|trial| **trial == numbers::DAMAGED).count() as u64;
+    bad.saturating_add((map.len() as u64).abs_diff(last))
+}
+
+/// All waves with their maps, as far as they can be believed; an entry that is damaged is [`numbers::DAMAGED`].
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn readable(tree: &Tree, damage: &mut Damage) -> Result<Vec<(Wave, Vec<u64>)>> {
+    let mut all = Vec::new();
+    for number in numbered(tree)? {
+        let Ok(wave) = read_document::<Wave>(&file(tree, number, "json")) else {
+            damage.add(&format!("waves/{number:04}.json"), 1);
+            continue;
+        };
+        let path = file(tree, number, "map");
+        let there = disk::stamp(&path)?.is_some();
+        let mut map = if there { numbers::some(&path, 0, u64::MAX)? } else { Vec::new() };
+        damage.add(&format!("waves/{number:04}.map"), missing(&wave, &map));
+        // The elements that can be read keep their places.
+        let full = wave.arrays.iter().filter_map(Array::entries).map(|e| e.end).max().unwrap_or(0);
+        map.resize(full.min(map.len() + (1 << 20)), numbers::DAMAGED);
+        all.push((wave, map));
+    }
+    Ok(all)
 }
 
 /// The trial of one element: one small read.
 ///
 /// # Errors
-/// When the map has no such entry.
+/// When the map has no such entry, or it is damaged.
 pub fn element(tree: &Tree, wave: u32, entry: u64) -> Result<u64> {
     let path = file(tree, wave, "map");
-    let bytes = disk::read_at(&path, entry * ENTRY, ENTRY)?;
-    std::str::from_utf8(&bytes).ok().and_then(|digits| digits.trim_end().parse().ok()).ok_or_else(
-        || {
-            Fault::machine(format!("`{}` has no entry {entry}", path.display()))
-                .hint("the job script and the sweep's folder do not belong together")
-                .into()
-        },
-    )
+    match numbers::some(&path, entry, 1)?[..] {
+        [numbers::DAMAGED] => Err(numbers::damaged(&path).into()),
+        [trial] => Ok(trial),
+        _ => Err(Fault::machine(format!("`{}` has no entry {entry}", path.display()))
+            .hint("the job script and the sweep's folder do not belong together")
+            .into()),
+    }
 }

@@ -14,9 +14,11 @@ use super::Frame;
 use super::model::{Elsewhere, Model};
 use super::whole::{Asking, Whole};
 use crate::host::{clock, disk};
+use crate::status;
 use crate::tree::bundle::{self, Placed};
+use crate::tree::damage::Damage;
 use crate::tree::deck::{self, Deck};
-use crate::tree::ledger::{Agent, Gone, Ledger};
+use crate::tree::ledger::{self, Agent, Gone, Ledger};
 use crate::tree::records::{self, Outcome};
 use crate::tree::{Identity, Tree, table};
 
@@ -70,6 +72,8 @@ struct Agents {
     progress: (u64, u64),
     /// Whether workers of another kind have left records.
     mixed: bool,
+    /// What is damaged besides bundles and ledger.
+    damage: Damage,
 }
 
 /// How far a bundle has been read.
@@ -85,6 +89,8 @@ struct Bundle {
     short: bool,
     /// Bytes to be read at once, where one line is longer than usual.
     chunk: u64,
+    /// Lines that are damaged.
+    damaged: u64,
     /// When its agent was seen to have gone, unix seconds.
     gone: Option<f64>,
     /// Nothing more will come.
@@ -96,6 +102,8 @@ struct Part {
     name: String,
     bytes: u64,
     lines: Vec<Placed>,
+    /// Lines that are damaged.
+    damaged: u64,
     /// Where its last whole line ends.
     end: u64,
 }
@@ -135,7 +143,7 @@ impl Watcher {
             if mixed && self.ledger()?.is_over(total) {
                 return self.look_at_all();
             }
-            let agents = Agents::new(&self.tree, &self.identity.name, mixed)?;
+            let agents = Agents::new(&self.tree, &self.identity, mixed)?;
             self.cost.wholes += u64::from(mixed);
             self.engine = Engine::Agents(Box::new(agents));
         }
@@ -202,12 +210,13 @@ impl Watcher {
 }
 
 impl Agents {
-    fn new(tree: &Tree, name: &str, mixed: bool) -> Result<Self> {
-        let mut model = Model::new(name);
+    fn new(tree: &Tree, identity: &Identity, mixed: bool) -> Result<Self> {
+        let mut model = Model::new(&identity.name);
+        let mut damage = status::damage_of_submissions(tree, identity)?;
         if mixed {
-            model.elsewhere(elsewhere(tree)?);
+            model.elsewhere(elsewhere(tree, &mut damage)?);
         }
-        Ok(Self { model, bundles: HashMap::new(), progress: (0, 0), mixed })
+        Ok(Self { model, bundles: HashMap::new(), progress: (0, 0), mixed, damage })
     }
 
     fn look(&mut self, tree: &Tree, until: Instant, cost: &mut Cost) -> Result<bool> {
@@ -255,6 +264,7 @@ impl Agents {
             for part in parts? {
                 (cost.files, cost.bytes) = (cost.files + 1, cost.bytes + part.bytes);
                 if let Some(bundle) = bundles.get_mut(&part.name) {
+                    bundle.damaged += part.damaged;
                     bundle.has_read(part.bytes, part.end);
                 }
                 model.feed(&part.name, part.lines);
@@ -272,6 +282,12 @@ impl Agents {
 
     fn frame(&self, now: f64) -> Frame {
         let mut frame = self.model.frame(now);
+        let mut damage = self.damage.clone();
+        for (name, bundle) in &self.bundles {
+            damage.add(&bundle::name(name), bundle.damaged);
+        }
+        self.model.ledger.damaged.iter().for_each(|seq| damage.add(&ledger::name(*seq), 1));
+        frame.damage = damage.settle(|_| true);
         let (read, all) = self.progress;
         if self.bundles.values().any(Bundle::is_behind) {
             let percent = read * 100 / all.max(1);
@@ -291,8 +307,9 @@ impl Bundle {
     fn read_on(&self, tree: &Tree, name: &str) -> Result<Part> {
         let path = bundle::path(tree, name, "jsonl");
         let bytes = disk::read_at(&path, self.read, self.chunk.max(CHUNK))?;
-        let (lines, end, _) = bundle::lines(&bytes, self.read);
-        Ok(Part { name: name.to_owned(), bytes: bytes.len() as u64, lines, end })
+        let (lines, end, torn) = bundle::lines(&bytes, self.read);
+        let (name, damaged) = (name.to_owned(), torn as u64);
+        Ok(Part { name, bytes: bytes.len() as u64, lines, damaged, end })
     }
 
     fn has_read(&mut self, bytes: u64, end: u64) {
@@ -318,8 +335,8 @@ impl Bundle {
 }
 
 /// Trials that ended before agents came.
-fn elsewhere(tree: &Tree) -> Result<Vec<Elsewhere>> {
-    let records = records::of_workers(tree)?;
+fn elsewhere(tree: &Tree, damage: &mut Damage) -> Result<Vec<Elsewhere>> {
+    let records = records::of_workers(tree, damage)?;
     let mut all: Vec<Elsewhere> = records
         .iter()
         .filter_map(|(trial, record)| {

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 pub use gpus::Gpu;
 
 use crate::standing::State;
+use crate::tree::damage::Damaged;
 
 /// Most rows of a list: of thousands of failures the newest are shown.
 pub const MOST_ROWS: usize = 200;
@@ -46,6 +47,8 @@ pub struct Frame {
     pub gpus: Vec<UsedGpu>,
     /// What else there is to know, a sentence each.
     pub notes: Vec<String>,
+    /// Files of the sweep of which lines were left out.
+    pub damage: Vec<Damaged>,
 }
 
 /// An agent, or a host on which trials of arrays run.

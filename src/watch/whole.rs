@@ -12,6 +12,7 @@ use crate::host::Vars;
 use crate::site::Site;
 use crate::standing::{self, Standing, State};
 use crate::status::{self, Status};
+use crate::tree::damage::Damaged;
 use crate::tree::records::{Attempt, Outcome, Record};
 use crate::tree::table::Row;
 use crate::tree::{Identity, Tree};
@@ -54,6 +55,7 @@ pub(super) struct Whole {
     running: Vec<Running>,
     failures: Vec<(Option<f64>, Failure)>,
     places: BTreeMap<String, (Place, f64)>,
+    damage: Vec<Damaged>,
 }
 
 struct Running {
@@ -69,7 +71,8 @@ impl Whole {
         let ask = asking.may_ask && is_due;
         let (tree, identity) = (tree.clone(), identity.clone());
         let status = status::of(tree, identity, &asking.site, &asking.vars, ask)?;
-        let mut new = Self { witness: status.witness.clone(), ..Self::default() };
+        let damage = status.damage.clone();
+        let mut new = Self { witness: status.witness.clone(), damage, ..Self::default() };
         if status.jobs.is_empty() {
             // Nobody to ask: the tree tells all there is to know.
             new.add_all(&status, &status.standings);
@@ -101,7 +104,7 @@ impl Whole {
         self.counts = standing::counts(standings);
         self.total = standings.len() as u64;
         for (row, standing) in status.rows.iter().zip(standings) {
-            self.add(row.id, standing, status.records.get(&row.id));
+            self.add(&status.tree, row.id, standing, status.records.get(&row.id));
         }
         self.failures.sort_by(|a, b| {
             let order = b.0.partial_cmp(&a.0).unwrap_or(std::cmp::Ordering::Equal);
@@ -110,7 +113,7 @@ impl Whole {
         self.failures.truncate(MOST_ROWS);
     }
 
-    fn add(&mut self, trial: u64, standing: &Standing, record: Option<&Record>) {
+    fn add(&mut self, tree: &Tree, trial: u64, standing: &Standing, record: Option<&Record>) {
         let attempt = record.and_then(Record::decisive);
         let end = attempt.and_then(|attempt| attempt.end.as_ref());
         if let Some(start) = record.and_then(|record| record.attempts.first()).map(|a| &a.start) {
@@ -132,7 +135,7 @@ impl Whole {
             place.ended += u64::from(is_final);
             *seen = seen.max(end.map_or(attempt.start.time, |end| end.time));
             if is_running {
-                self.running.push(running(trial, attempt));
+                self.running.push(running(tree, trial, attempt));
             }
         }
         if standing.state.is_bad() && standing.state != State::Skipped {
@@ -203,6 +206,7 @@ impl Whole {
             slowest,
             gpus,
             notes,
+            damage: self.damage.clone(),
         }
     }
 }
@@ -213,8 +217,12 @@ fn told(status: &Status) -> HashMap<u64, (Signature, Standing)> {
     status.trials().map(one).collect()
 }
 
-fn running(trial: u64, attempt: &Attempt) -> Running {
+/// Metric events of a running trial that are looked at for what its GPUs do.
+const NEWEST: usize = 16;
+
+fn running(tree: &Tree, trial: u64, attempt: &Attempt) -> Running {
     let mut gpus = Gpus::new();
-    gpus::take(&mut gpus, &attempt.metrics);
+    // What cannot be read now is there to be seen with the next look.
+    let _ = attempt.each_new_row(tree, NEWEST, |row| gpus::take(&mut gpus, &[row]));
     Running { trial, host: attempt.start.host.clone(), since: attempt.start.time, gpus }
 }

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use crate::host::disk;
+use crate::tree::records::UNREAD;
 use crate::words;
 
 /// A file of JSON lines that grows, read as it does.
@@ -28,7 +29,7 @@ impl Lines {
     /// The metric lines that are complete and have not been taken yet. With `last`, a final line
     /// without a newline counts too. Lines that are no JSON object are counted, not kept.
     pub fn take(&mut self, last: bool) -> Vec<Map<String, Value>> {
-        if let Some(mut file) = open_plain(&self.path)
+        if let Ok(mut file) = disk::open_plain(&self.path)
             && self.is_longer(&file)
             && file.seek(SeekFrom::Start(self.read)).is_ok()
             && let Ok(n) = file.read_to_end(&mut self.rest)
@@ -59,6 +60,17 @@ impl Lines {
         rows
     }
 
+    /// As [`Lines::take`]; where lines were left out, one more row says how many.
+    pub fn take_counted(&mut self, last: bool) -> Vec<Map<String, Value>> {
+        let before = self.odd_lines;
+        let mut rows = self.take(last);
+        if self.odd_lines > before {
+            let left_out = (UNREAD.to_owned(), Value::from(self.odd_lines - before));
+            rows.push(Map::from_iter([left_out]));
+        }
+        rows
+    }
+
     /// Whether there may be more to read; a file that was written anew is read from its beginning.
     fn is_longer(&mut self, file: &fs::File) -> bool {
         let len = file.metadata().map_or(0, |m| m.len());
@@ -80,17 +92,10 @@ impl Lines {
 /// The first line of a small file that holds any; at most 300 characters.
 pub(super) fn one_line(path: &Path) -> Option<String> {
     let mut bytes = Vec::new();
-    open_plain(path)?.take(4096).read_to_end(&mut bytes).ok()?;
+    disk::open_plain(path).ok()?.take(4096).read_to_end(&mut bytes).ok()?;
     let text = String::from_utf8_lossy(&bytes);
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+    let line = text.split('\n').map(str::trim).find(|line| !line.is_empty())?;
     Some(line.chars().filter(|c| !c.is_control()).take(300).collect())
-}
-
-/// Opens what the program has left, if it is a file: a pipe in its place must not hold us up.
-pub(super) fn open_plain(path: &Path) -> Option<fs::File> {
-    let flags = nix::fcntl::OFlag::O_NONBLOCK.bits();
-    let file = fs::File::options().read(true).custom_flags(flags).open(path).ok()?;
-    file.metadata().is_ok_and(|m| m.is_file()).then_some(file)
 }
 
 fn parse_row(line: &[u8]) -> Option<Map<String, Value>> {
@@ -100,43 +105,125 @@ fn parse_row(line: &[u8]) -> Option<Map<String, Value>> {
     }
 }
 
-/// JSON, and the `NaN`, `Infinity`, `-Infinity` that Python's json module writes: they become the
-/// strings `nan`, `inf`, `-inf`, so that a diverged run keeps its metrics.
+/// JSON, and numbers as programs print them that JSON does not know: not-a-number and infinity as C, C++, Fortran,
+/// Python, JavaScript and Java write them become the strings `nan`, `inf`, `-inf`, so that a diverged run keeps its
+/// metrics; `.5`, `5.` and `+5` become numbers; a number that is too large for 64 bits becomes infinite.
 pub fn parse_lenient(text: &[u8]) -> Option<Value> {
     if let Ok(value) = serde_json::from_slice(text) {
         return Some(value);
     }
     let text = std::str::from_utf8(text).ok()?;
-    // A bare `nan` is what Python's print() makes of it.
-    if let Some(word) = ["nan", "inf", "-inf"].iter().find(|word| **word == text) {
-        return Some(Value::from(*word));
-    }
     let mut out = String::with_capacity(text.len() + 8);
     let mut rest = text;
-    let mut quoted = false;
     while let Some(c) = rest.chars().next() {
-        if quoted {
-            let len = if c == '\\' {
-                1 + rest[1..].chars().next().map_or(0, char::len_utf8)
-            } else {
-                c.len_utf8()
-            };
-            quoted = c != '"';
-            out.push_str(&rest[..len]);
-            rest = &rest[len..];
-            continue;
+        let len = match c {
+            '"' => quoted(rest),
+            c if is_of_word(c) => rest.find(|c| !is_of_word(c)).unwrap_or(rest.len()),
+            c => c.len_utf8(),
+        };
+        let (piece, after) = rest.split_at(len);
+        // A name must be quoted, whatever it looks like.
+        match number(piece).filter(|_| !after.trim_start().starts_with(':')) {
+            Some(number) => out.push_str(&number),
+            None => out.push_str(piece),
         }
-        let word = [("-Infinity", "\"-inf\""), ("Infinity", "\"inf\""), ("NaN", "\"nan\"")]
-            .into_iter()
-            .find(|(word, _)| rest.starts_with(word));
-        if let Some((word, stands_for)) = word {
-            out.push_str(stands_for);
-            rest = &rest[word.len()..];
-        } else {
-            quoted = c == '"';
-            out.push(c);
-            rest = &rest[c.len_utf8()..];
-        }
+        rest = after;
     }
     serde_json::from_str(&out).ok()
+}
+
+/// Bytes of the quoted text that this begins with.
+fn quoted(text: &str) -> usize {
+    let mut escaped = false;
+    let end = text.char_indices().skip(1).find(|(_, c)| {
+        let is_end = *c == '"' && !escaped;
+        escaped = *c == '\\' && !escaped;
+        is_end
+    });
+    end.map_or(text.len(), |(at, _)| at + 1)
+}
+
+/// What numbers are made of, as anybody prints them: `-1.#IND`, `nan(0x8000)`, `1.0D+05`.
+fn is_of_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "+-.#()_".contains(c)
+}
+
+/// A number that JSON does not know, as JSON.
+fn number(word: &str) -> Option<String> {
+    let (sign, digits) = match word.strip_prefix(['+', '-']) {
+        Some(digits) => (&word[..1], digits),
+        None => ("", word),
+    };
+    let lower = digits.to_ascii_lowercase();
+    let minus = if sign == "-" { "-" } else { "" };
+    let name = lower.split('(').next().unwrap_or_default();
+    let is_closed = name.len() == lower.len() || lower.ends_with(')');
+    match name {
+        "nan" | "nanq" | "nans" | "1.#qnan" | "1.#snan" | "1.#ind" | "1.#nan" if is_closed => {
+            return Some("\"nan\"".to_owned());
+        }
+        "inf" | "infinity" | "1.#inf" if is_closed => return Some(format!("\"{minus}inf\"")),
+        _ => {}
+    }
+    // What JSON knows stays as it is, to the last digit.
+    let is_plain = digits.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+    if !is_plain || (serde_json::from_str::<Value>(word).is_ok() && sign != "+") {
+        return None;
+    }
+    // Fortran writes double precision as 1.0D+05.
+    match lower.replace('d', "e").parse::<f64>().ok()? {
+        large if large.is_infinite() => Some(format!("\"{minus}inf\"")),
+        number => Some(format!("{minus}{}", serde_json::Number::from_f64(number)?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn numbers_that_json_does_not_know_are_read_as_programs_print_them() {
+        for (words, expected) in [
+            ("nan NaN NAN -nan +nan nan(0x8000) -nan(ind) nanq 1.#QNAN -1.#IND", "nan"),
+            ("inf Inf INF Infinity +inf +Infinity 1.#INF 1e400 1.5E+999", "inf"),
+            ("-inf -Inf -Infinity -1.#INF -1e400", "-inf"),
+        ] {
+            for word in words.split(' ') {
+                let line = format!("{{\"loss\": {word}, \"step\":1.000000e+00,\"x\":[{word}]}}");
+                let expected = json!({"loss": expected, "step": 1.0, "x": [expected]});
+                assert_eq!(parse_lenient(line.as_bytes()), Some(expected), "{line}");
+                let alone = parse_lenient(word.as_bytes());
+                assert!(alone.is_some_and(|v| v.is_string()), "{word}");
+            }
+        }
+        for (word, expected) in [
+            (".5", json!(0.5)),
+            ("5.", json!(5.0)),
+            ("+5", json!(5.0)),
+            ("-1.5D+02", json!(-150.0)),
+            ("1e5", json!(1e5)),
+        ] {
+            assert_eq!(parse_lenient(word.as_bytes()), Some(expected), "{word}");
+        }
+    }
+
+    #[test]
+    fn texts_and_names_stay_as_they_are() {
+        let line = r#"{"a": "nan, \" inf", "nan": NaN, "b": 12345678901234567890, "c": "\\"}"#;
+        let expected = json!({"a": "nan, \" inf", "nan": "nan", "b": 12_345_678_901_234_567_890_u64, "c": "\\"});
+        assert_eq!(parse_lenient(line.as_bytes()), Some(expected));
+        for odd in [
+            "{nan: 1}",
+            "{\"a\": nanny}",
+            "{\"a\": 0x10}",
+            "{\"a\": 1 2}",
+            "{\"a\": infi}",
+            "{\"a\": nan",
+            "{\"a\": nan(1}",
+        ] {
+            assert_eq!(parse_lenient(odd.as_bytes()), None, "{odd}");
+        }
+    }
 }

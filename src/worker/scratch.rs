@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use serde_json::{Map, Value};
 
-use super::lines::{Lines, one_line, open_plain, parse_lenient};
+use super::lines::{Lines, one_line, parse_lenient};
 use crate::fault::Fault;
 use crate::host::{Vars, clock, disk, process};
 use crate::words;
@@ -124,15 +124,15 @@ impl Scratch {
         one_line(&self.file("sync-reason.txt"))
     }
 
-    /// The metric lines that are complete and have not been taken yet; see [`Lines::take`].
+    /// The metric lines that are complete and have not been taken yet; see [`Lines::take_counted`].
     pub fn take_metrics(&mut self, last: bool) -> Vec<Map<String, Value>> {
-        self.lines.take(last)
+        self.lines.take_counted(last)
     }
 
     /// The final result, if the program left one that is JSON.
     pub fn take_result(&mut self) -> Option<Value> {
         let mut bytes = Vec::new();
-        open_plain(&self.result())?.read_to_end(&mut bytes).ok()?;
+        disk::open_plain(&self.result()).ok()?.read_to_end(&mut bytes).ok()?;
         let result = parse_lenient(bytes.trim_ascii());
         if result.is_none() && !bytes.trim_ascii().is_empty() {
             self.odd_result = Some(words::short(&String::from_utf8_lossy(&bytes), 60));

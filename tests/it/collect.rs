@@ -26,7 +26,7 @@ fn steady(world: &World, table: &str) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for (i, row) in rows.iter().enumerate() {
         let cells = head.iter().zip(row).map(|(name, cell)| match name {
-            "duration_s" | "host" | "peak_memory" if i > 0 => {
+            "duration_s" | "last_duration_s" | "host" | "peak_memory" if i > 0 => {
                 assert!(!cell.is_empty(), "no {name} in row {i}");
                 "_"
             }
@@ -37,11 +37,11 @@ fn steady(world: &World, table: &str) -> String {
     world.shown(&writer.into_inner().unwrap())
 }
 
-const CSV: &str = r#"trial,task_id,link,state,exit_code,attempts,duration_s,host,peak_memory,job,lr,name,step,loss,loss.min,loss.max,acc
-0,ta,0,done,0,1,_,_,_,,0.5,a,2,9,0.5,9.0,0.5
-1,"tb, c",0,done,0,1,_,_,_,,0.5,"b, c",2,9,0.5,9.0,0.5
-2,ta,1,done,0,1,_,_,_,,0.25,a,2,9,0.25,9.0,0.5
-3,"tb, c",1,done,0,1,_,_,_,,0.25,"b, c",2,9,0.25,9.0,0.5
+const CSV: &str = r#"trial,task_id,link,state,exit_code,attempts,duration_s,last_duration_s,host,peak_memory,job,lr,name,step,loss,loss.min,loss.max,acc
+0,ta,0,done,0,1,_,_,_,_,,0.5,a,2,9,0.5,9.0,0.5
+1,"tb, c",0,done,0,1,_,_,_,_,,0.5,"b, c",2,9,0.5,9.0,0.5
+2,ta,1,done,0,1,_,_,_,_,,0.25,a,2,9,0.25,9.0,0.5
+3,"tb, c",1,done,0,1,_,_,_,_,,0.25,"b, c",2,9,0.25,9.0,0.5
 "#;
 
 #[test]
@@ -115,10 +115,10 @@ fn a_pattern_joins_several_sweeps() {
         world.local(&plan, &["-q"]).ok();
     }
     let expected = "\
-sweep,trial,task_id,link,state,exit_code,attempts,duration_s,host,peak_memory,job,a,b
-one,0,,0,done,0,1,_,_,_,,1,
-one,1,,0,done,0,1,_,_,_,,2,
-two,0,,0,done,0,1,_,_,_,,,3
+sweep,trial,task_id,link,state,exit_code,attempts,duration_s,last_duration_s,host,peak_memory,job,a,b
+one,0,,0,done,0,1,_,_,_,_,,1,
+one,1,,0,done,0,1,_,_,_,_,,2,
+two,0,,0,done,0,1,_,_,_,_,,,3
 ";
     for args in
         [&["results/*"][..], &["results/one", "results/two"], &[], &["results/one", "plan.toml"]]
@@ -250,7 +250,7 @@ fn records_are_whole_and_in_the_order_of_the_plan_at_hand() {
     let mut all = records(&[]);
     for record in &mut all {
         let members = record.as_object_mut().unwrap();
-        for name in ["host", "start", "duration_s"] {
+        for name in ["host", "start", "duration_s", "last_duration_s"] {
             assert!(!members.shift_remove(name).unwrap().is_null(), "{name}");
         }
     }
@@ -261,13 +261,14 @@ fn records_are_whole_and_in_the_order_of_the_plan_at_hand() {
                 "trial": 0, "state": "done", "task_id": null, "link": 0,
                 "params": { "lr": 0.5, "opt": { "name": "a" } },
                 "attempt": 1, "attempts": 1, "exit_code": 0, "signal": null, "reason": null,
-                "result": { "loss": { "val": 2 } }, "metrics": { "loss.val": 2 }, "output": null,
+                "result": { "loss": { "val": 2 } }, "metrics": { "loss.val": 2 }, "unread_lines": 0,
+                "output": null,
             },
             {
                 "trial": 1, "state": "failed", "task_id": null, "link": 0,
                 "params": { "lr": 0.25, "opt": { "name": "a" } },
                 "attempt": 1, "attempts": 1, "exit_code": 3, "signal": null, "reason": null,
-                "result": null, "metrics": {}, "output": "so it is\n",
+                "result": null, "metrics": {}, "unread_lines": 0, "output": "so it is\n",
             },
         ])
     );
@@ -282,34 +283,57 @@ fn records_are_whole_and_in_the_order_of_the_plan_at_hand() {
     assert_eq!(ran.whole(), "error: `--planned` needs `--format records`\nexit code 2\n");
 }
 
+/// The table as JSON lines, and the exit code with what was said of damage.
+fn table_and_damage(world: &World) -> (Vec<Value>, String) {
+    let ran = world.run(&["collect", "--format", "jsonl"]);
+    let rows = ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (rows, format!("{}{}", ran.err, ran.code))
+}
+
 #[test]
-fn a_damaged_line_is_left_out_and_the_rest_is_read() {
+fn a_damaged_line_is_left_out_and_reported_and_the_rest_is_read() {
     let world = trained();
-    let whole = world.table(&[]);
+    let (whole, fine) = table_and_damage(&world);
+    assert_eq!(fine, "0");
     let path = "results/s/records/000/0.1.jsonl";
     let good = world.read(path);
     let lines: Vec<&str> = good.lines().collect();
     assert!(lines.len() >= 3, "{good}");
+    let said =
+        |n: &str| format!("warning: $WORLD/results/s: {n} in records/000/0.1.jsonl; left out\n1");
     // One digit of the metrics is flipped: the line no longer counts, the end still does.
     let damaged = good.replacen("\"loss\":0.5", "\"loss\":0.4", 1);
     assert_ne!(damaged, good);
     world.write(path, &damaged);
-    let table = world.table(&[]);
+    let (table, damage) = table_and_damage(&world);
     assert_eq!((&table[0]["state"], &table[0]["loss"]), (&json!("done"), &json!(null)));
-    assert_eq!(table[0]["acc"], 0.5);
-    assert_eq!(table[1..], whole[1..]);
-    // A torn end: the trial counts as cut short, and every cut can be read.
+    assert_eq!((&table[0]["acc"], damage), (&json!(0.5), said("1 damaged line")));
+    assert_eq!(table.len(), 4);
+    assert_eq!(table[1]["loss"], whole[1]["loss"]);
+    let best = world.run(&["best", "-m", "acc", "--max", "--json"]);
+    assert_eq!(format!("{}{}", best.err, best.code), said("1 damaged line"));
+    let best: Value = serde_json::from_str(&best.out).unwrap();
+    assert_eq!(best["damaged"], json!([{"file": "records/000/0.1.jsonl", "lines": 1}]));
+    let status = world.run(&["status"]);
+    assert!(status.out.contains("left out: 1 damaged line in records/000/0.1.jsonl\n"));
+    assert_eq!((status.code, world.run(&["watch", "--once"]).code), (1, 1));
+    let status = world.run(&["status", "--json"]);
+    let json: Value = serde_json::from_str(&status.out).unwrap();
+    assert_eq!((status.code, &json["damaged"]), (1, &best["damaged"]));
+    // A torn end: the trial counts as cut short, and every cut can be read and is reported.
     let first = good.find('\n').unwrap();
     for cut in (0..good.len() - 1).step_by(7) {
         world.write(path, &good[..cut]);
-        let table = world.table(&[]);
+        let (table, damage) = table_and_damage(&world);
         let expected = if cut < first { "pending" } else { "interrupted" };
         assert_eq!(table[0]["state"], expected, "cut at {cut}");
-        assert_eq!(table[1..], whole[1..]);
+        if !good[..cut].ends_with('\n') {
+            assert_eq!(damage, said("1 damaged line"), "cut at {cut}");
+        }
     }
     // Foreign bytes before the good lines do no harm.
     world.write(path, &format!("\u{0}\u{1}binary\n{{}}\n\n{good}"));
-    assert_eq!(world.table(&[]), whole);
+    assert_eq!(table_and_damage(&world), (whole, said("2 damaged lines")));
 }
 
 #[test]
@@ -329,11 +353,11 @@ fn a_log_is_printed_as_it_was_written() {
 fn a_tree_of_another_format_is_refused() {
     let world = trained();
     let identity = world.read("results/s/sweep.json");
-    world.write("results/s/sweep.json", &identity.replace("\"format\":1", "\"format\":99"));
+    world.write("results/s/sweep.json", &identity.replace("\"format\":2", "\"format\":99"));
     for verb in ["collect", "status"] {
         assert_eq!(
             world.run(&[verb]).whole(),
-            "error: `$WORLD/results/s` has results of format 99; this hpcsweep reads format 1\n\
+            "error: `$WORLD/results/s` has results of format 99; this hpcsweep reads formats 1 to 2\n\
              hint: use the version that made it\nexit code 2\n"
         );
     }

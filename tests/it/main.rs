@@ -12,6 +12,8 @@ mod cases_distributed_sampler;
 mod cases_mp_sync;
 mod cli;
 mod collect;
+mod curves;
+mod damage;
 mod devices;
 mod gpus;
 mod hooks;

@@ -99,7 +99,7 @@ impl Pbs {
     pub(crate) fn results(world: &World) -> Vec<BTreeMap<String, Value>> {
         let mut rows = world.table(&[]);
         for row in &mut rows {
-            for name in ["duration_s", "host", "peak_memory", "job"] {
+            for name in ["duration_s", "last_duration_s", "host", "peak_memory", "job"] {
                 assert!(row.remove(name).is_some(), "no column {name}");
             }
         }

@@ -8,12 +8,12 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use hpcsweep::plan::{self, Pull};
+use hpcsweep::plan::{self, Params, Pull};
 use hpcsweep::tree::bundle::{Ended, Line, Who, Writer};
 use hpcsweep::tree::deck::{self, Terms};
 use hpcsweep::tree::ledger::{self, Entry, Ledger};
 use hpcsweep::tree::records::Outcome;
-use hpcsweep::tree::table::{self, Head};
+use hpcsweep::tree::table::{self, Head, RowOut};
 use hpcsweep::tree::{FORMAT, Tree};
 use nix::pty::{Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
@@ -155,8 +155,8 @@ fn wrong_requests_are_refused() {
     assert!(ran.err.contains("a number of seconds from 0.5 to 86400"), "{}", ran.err);
 }
 
-/// A sweep of this many trials as agents leave it, of whose table there is the head alone: every tenth trial has
-/// failed, the last hundred of each agent have not begun, and the one before them runs.
+/// A sweep of this many trials as agents leave it: every tenth trial has failed, the last hundred of each agent have
+/// not begun, and the one before them runs.
 fn made_up(world: &World, trials: u64, agents: u64) {
     let tree = Tree::at(&world.path("results/big"));
     tree.create("big", hpcsweep::host::access::Shared::No).unwrap();
@@ -174,8 +174,22 @@ fn made_up(world: &World, trials: u64, agents: u64) {
         resources: (*plan.trials[0].resources).clone(),
         gpu_ids: plan.schedule.gpu_ids,
         setup: None,
+        keys_crc: None,
+        plan_crc: None,
     };
-    table::write(&tree, &head, std::iter::empty()).unwrap();
+    let (key, params) = ("0".repeat(32), Params::from_json(&serde_json::json!({})));
+    let rows = (0..trials).map(|id| RowOut {
+        id,
+        chain: id,
+        link: 0,
+        after: None,
+        task_id: None,
+        key: &key,
+        gpu_ids_abs: None,
+        params: &params,
+        resources: None,
+    });
+    table::write(&tree, &head, rows).unwrap();
     let units: Vec<Vec<u64>> = (0..trials).map(|trial| vec![trial]).collect();
     let pull = &Pull::default();
     let terms = Terms {

@@ -60,9 +60,9 @@ pub(super) fn draw(
     let area = screen.area();
     let width = usize::from(area.width);
     let mut lines = head(frame, view, age_s, width);
-    let notes = frame.notes.iter().map(String::as_str).take(NOTES);
-    for note in trouble.into_iter().chain(notes) {
-        lines.push(Line::styled(short(note, width.max(10)), view.style(Color::Yellow)));
+    let notes = text::notes(frame).take(NOTES);
+    for note in trouble.map(str::to_owned).into_iter().chain(notes) {
+        lines.push(Line::styled(short(&note, width.max(10)), view.style(Color::Yellow)));
     }
     let room = usize::from(area.height).saturating_sub(lines.len() + 1);
     let panes = text::panes(frame);

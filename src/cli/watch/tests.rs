@@ -58,6 +58,7 @@ fn small() -> Frame {
         failures: vec![failure(7, "n1", "exit code 3: no such file `data/x\x1b[31m`", 12.0)],
         slowest: vec![slow(21, "n1", 6.4, 2.0), slow(22, "n1", 1.6, 0.5)],
         gpus: vec![],
+        damage: vec![],
         notes: vec![],
     }
 }
@@ -96,6 +97,7 @@ fn large() -> Frame {
             .collect(),
         slowest: (0..91).map(|i| slow(500_000 + i, "node003", 95.0 - i as f64, 450.0)).collect(),
         gpus: vec![used(812_000, "node001", 0), used(812_000, "node001", 1)],
+        damage: vec![],
         notes: vec![
             "1 agent taken for dead; others have its trials".to_owned(),
             "no sign of life from 1 agent for more than 1 min 00 s".to_owned(),

@@ -190,13 +190,19 @@ fn rate_of(a_second: f64) -> String {
 /// Rows of a list on paper.
 const PAPER_ROWS: usize = 10;
 
+/// What else there is to know: what could not be read first.
+pub(super) fn notes(frame: &Frame) -> impl Iterator<Item = String> + '_ {
+    let damage = frame.damage.iter().map(|damaged| format!("left out: {damaged}"));
+    damage.chain(frame.notes.iter().cloned())
+}
+
 /// A frame as plain text.
 pub(super) fn plain(frame: &Frame) -> String {
     let counts: Vec<String> = counts(frame).into_iter().map(|(_, text)| text).collect();
     let bar: String = bar(frame, 50).into_iter().map(Piece::symbol).collect();
     let bar = format!("[{bar}] {}", percent(frame));
     let mut lines = vec![title(frame), counts.join("  "), bar, pace(frame)];
-    lines.extend(frame.notes.iter().map(|note| short(note, 200)));
+    lines.extend(notes(frame).map(|note| short(&note, 200)));
     lines.retain(|line| !line.is_empty());
     for pane in panes(frame).iter().filter(|pane| !pane.rows.is_empty()) {
         lines.push(String::new());

@@ -59,6 +59,8 @@ fn sweep(dir: &Path, lengths: &[u64]) -> Tree {
         resources: crate::plan::Resources::default(),
         gpu_ids: crate::plan::GpuIds::Exact,
         setup: None,
+        keys_crc: None,
+        plan_crc: None,
     };
     let params = &plan.trials[0].params;
     let mut units: Vec<Vec<u64>> = Vec::new();

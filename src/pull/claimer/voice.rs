@@ -43,7 +43,8 @@ impl Claimer {
             return Ok(true);
         }
         let (agent, nonce) = (self.name.clone(), self.nonce());
-        self.append(&Entry::Leave { agent, nonce, reason: reason.to_owned() })
+        let (reason, size) = (reason.to_owned(), self.bundle.size());
+        self.append(&Entry::Leave { agent, nonce, reason, size })
     }
 
     /// Whether at least two others are seen to live, so that one of them may die and its work is still done.

@@ -17,6 +17,8 @@ pub struct Writer {
     path: PathBuf,
     /// Lines that the disk has refused so far, sealed.
     waiting: Vec<u8>,
+    /// Bytes of the whole lines in the file.
+    length: u64,
     pub(super) torn: bool,
     dirty: bool,
 }
@@ -35,7 +37,8 @@ impl Writer {
             let taken = io::Error::from(io::ErrorKind::AlreadyExists);
             disk::fault("create", &path, &taken)
         })?;
-        let mut writer = Self { file, path, waiting: Vec::new(), torn: false, dirty: false };
+        let (waiting, length) = (Vec::new(), 0);
+        let mut writer = Self { file, path, waiting, length, torn: false, dirty: false };
         writer.push(&Line::Agent(who.clone()))?;
         writer.flush().map_err(|e| disk::fault("write", &writer.path, &e))?;
         Ok(writer)
@@ -55,6 +58,11 @@ impl Writer {
         self.waiting.truncate(self.waiting.len().saturating_sub(length));
     }
 
+    /// Bytes of the whole lines in the file.
+    pub fn size(&self) -> u64 {
+        self.length
+    }
+
     /// Bytes that wait.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
@@ -67,17 +75,19 @@ impl Writer {
     pub fn flush(&mut self) -> io::Result<()> {
         use std::io::Write;
         while !self.waiting.is_empty() {
-            if self.torn {
+            if self.torn && self.file.set_len(self.length).is_err() {
                 // What was cut off stays a line of its own.
                 self.file.write_all(b"\n")?;
-                self.torn = false;
+                self.length = self.file.metadata()?.len();
             }
+            self.torn = false;
             let written = self.file.write(&self.waiting)?;
             self.dirty = true;
             // Whole lines are gone; of the one that was cut everything is written again.
             let whole =
                 self.waiting[..written].iter().rposition(|&b| b == b'\n').map_or(0, |n| n + 1);
             self.torn = whole < written;
+            self.length += whole as u64;
             self.waiting.drain(..whole);
         }
         Ok(())

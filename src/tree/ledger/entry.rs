@@ -115,6 +115,9 @@ pub enum Entry {
         nonce: String,
         /// Why, in words; empty when there was nothing left to do.
         reason: String,
+        /// Bytes of its bundle.
+        #[serde(default)]
+        size: u64,
     },
     /// An agent is taken for dead.
     Expire {

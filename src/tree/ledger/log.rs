@@ -13,8 +13,13 @@ fn folder(tree: &Tree, seq: u64) -> PathBuf {
     tree.dir().join(format!("claims/{:03}", seq / 1000))
 }
 
+/// The file of an entry, relative to the sweep's folder.
+pub fn name(seq: u64) -> String {
+    format!("claims/{:03}/{seq:06}.json", seq / 1000)
+}
+
 fn path(tree: &Tree, seq: u64) -> PathBuf {
-    folder(tree, seq).join(format!("{seq:06}.json"))
+    tree.dir().join(name(seq))
 }
 
 /// NFS remembers for a while that a name was not there; opening the folder makes it look again.
@@ -25,7 +30,7 @@ pub(super) fn look_again(tree: &Tree, seq: u64) {
 /// An entry; `Some(None)` for one that is damaged, which means nothing to anybody.
 pub(super) fn read(tree: &Tree, seq: u64) -> Result<Option<Option<Entry>>> {
     let path = &path(tree, seq);
-    match std::fs::read(path) {
+    match disk::read_entry(path) {
         Ok(bytes) => Ok(Some(line::unseal(bytes.strip_suffix(b"\n").unwrap_or(&bytes)))),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(disk::fault("read", path, &e).into()),

@@ -1,4 +1,5 @@
-//! Reads records: those of workers, each of one trial, and what agents have recorded together.
+//! Reads records: those of workers, each of one trial, and what agents have recorded together. One line is in memory
+//! at a time; metric lines stay where they are.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -8,8 +9,9 @@ use rayon::prelude::*;
 
 use super::Record;
 use crate::host::disk;
+use crate::tree::damage::{Damage, Writer};
 use crate::tree::ledger::Ledger;
-use crate::tree::{Tree, bundle};
+use crate::tree::{Tree, bundle, line, shard};
 
 /// The record of one trial: tries run 1, 2, ... until one is missing.
 ///
@@ -20,28 +22,28 @@ pub fn of_trial(tree: &Tree, trial: u64) -> Result<(Record, u32)> {
     let mut run = 1;
     loop {
         let path = tree.record(trial, run);
-        match std::fs::read(&path) {
-            Ok(bytes) => record.take(run, &bytes),
+        match disk::open_plain(&path) {
+            Ok(file) => read_run(&mut record, run, file, &path)?,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => break,
             Err(e) => return Err(disk::fault("read", &path, &e).into()),
-        }
+        };
         run += 1;
     }
     // Agents keep what they record together; asking for one trial of theirs is rare.
     let mut all = HashMap::from([(trial, record)]);
-    of_agents(tree, &mut all)?;
+    of_agents(tree, &mut all, &mut Damage::default())?;
     Ok((all.remove(&trial).unwrap_or_default(), run))
 }
 
 /// What agents have recorded, where there were any.
-fn of_agents(tree: &Tree, records: &mut HashMap<u64, Record>) -> Result<()> {
+fn of_agents(tree: &Tree, records: &mut HashMap<u64, Record>, damage: &mut Damage) -> Result<()> {
     if !tree.dir().join("agents").exists() {
         return Ok(());
     }
     // The ledger after the bundles could void what was read; before them, it is at most too kind to what
     // was written since, and the next look puts it right.
     let ledger = Ledger::read(tree)?;
-    bundle::add(tree, &ledger, records)
+    bundle::readable(tree, &ledger, records, damage)
 }
 
 /// The records of all trials that have any. Folders are read in parallel.
@@ -49,16 +51,24 @@ fn of_agents(tree: &Tree, records: &mut HashMap<u64, Record>) -> Result<()> {
 /// # Errors
 /// When a file or folder cannot be read.
 pub fn all(tree: &Tree) -> Result<HashMap<u64, Record>> {
-    let mut all = of_workers(tree)?;
-    of_agents(tree, &mut all)?;
-    Ok(all)
+    readable(tree, &mut Damage::default())
 }
 
-/// As [`all`], without what agents have recorded.
+/// As [`all`]; says which lines were left out.
 ///
 /// # Errors
 /// As [`all`].
-pub fn of_workers(tree: &Tree) -> Result<HashMap<u64, Record>> {
+pub fn readable(tree: &Tree, damage: &mut Damage) -> Result<HashMap<u64, Record>> {
+    let mut all = of_workers(tree, damage)?;
+    of_agents(tree, &mut all, damage)?;
+    Ok(all)
+}
+
+/// As [`readable`], without what agents have recorded.
+///
+/// # Errors
+/// As [`all`].
+pub fn of_workers(tree: &Tree, damage: &mut Damage) -> Result<HashMap<u64, Record>> {
     let root = tree.dir().join("records");
     let mut shards = Vec::new();
     for name in disk::list(&root)? {
@@ -69,12 +79,17 @@ pub fn of_workers(tree: &Tree) -> Result<HashMap<u64, Record>> {
             shards.push(root.join(name));
         }
     }
-    let parts: Result<Vec<Vec<(u64, Record)>>> =
-        shards.par_iter().map(|dir| read_shard(dir)).collect();
-    Ok(parts?.into_iter().flatten().collect())
+    let parts: Result<Vec<(Vec<(u64, Record)>, Damage)>> =
+        shards.par_iter().map(|dir| read_shard(tree, dir)).collect();
+    let mut all = HashMap::new();
+    for (records, damaged) in parts? {
+        all.extend(records);
+        damage.extend(damaged);
+    }
+    Ok(all)
 }
 
-fn read_shard(dir: &Path) -> Result<Vec<(u64, Record)>> {
+fn read_shard(tree: &Tree, dir: &Path) -> Result<(Vec<(u64, Record)>, Damage)> {
     // Runs in order, whatever the order of the folder.
     let mut files: BTreeMap<(u64, u32), String> = BTreeMap::new();
     for name in disk::list(dir)? {
@@ -85,15 +100,43 @@ fn read_shard(dir: &Path) -> Result<Vec<(u64, Record)>> {
             files.insert((trial, run), name);
         }
     }
+    let mut damage = Damage::default();
     let mut records: Vec<(u64, Record)> = Vec::with_capacity(files.len());
     for ((trial, run), name) in files {
-        let bytes = disk::read_bytes(&dir.join(name))?;
         if records.last().is_none_or(|(last, _)| *last != trial) {
             records.push((trial, Record::default()));
         }
-        if let Some((_, record)) = records.last_mut() {
-            record.take(run, &bytes);
+        let Some((_, record)) = records.last_mut() else { continue };
+        let path = dir.join(&name);
+        let read = read_run(record, run, disk::open(&path)?, &path)?;
+        let file = format!("records/{}/{name}", shard(trial));
+        damage.add(&file, read.damaged);
+        // A worker that was killed before it wrote a line has made no log either.
+        if read.is_unended || (read.is_empty && tree.log(trial, run).exists()) {
+            damage.add_unended(tree, &file, Writer::Trial(trial));
         }
     }
-    Ok(records)
+    Ok((records, damage))
+}
+
+/// What of the record of a run could not be read.
+struct Unread {
+    damaged: u64,
+    /// Whether the last line has no end.
+    is_unended: bool,
+    /// Whether there is no whole line.
+    is_empty: bool,
+}
+
+fn read_run(record: &mut Record, run: u32, file: std::fs::File, path: &Path) -> Result<Unread> {
+    let (mut damaged, mut whole) = (0, 0);
+    let unended = line::each(file, |spot, line| {
+        if !line.is_empty() && record.take(run, spot, line) {
+            whole += 1;
+        } else if spot.len > 0 {
+            damaged += 1;
+        }
+    });
+    let is_unended = unended.map_err(|e| disk::fault("read", path, &e))?;
+    Ok(Unread { damaged, is_unended, is_empty: whole == 0 && damaged == 0 })
 }

@@ -47,6 +47,8 @@ impl Sweep {
             resources: (*plan.trials[0].resources).clone(),
             gpu_ids: plan.schedule.gpu_ids,
             setup: None,
+            keys_crc: None,
+            plan_crc: None,
         };
         table::write(&self.tree, &head, std::iter::empty()).unwrap();
         let units: Vec<Vec<u64>> = (first..first + count).map(|trial| vec![trial]).collect();

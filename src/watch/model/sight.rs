@@ -57,6 +57,7 @@ impl Model {
             failures: self.failures(tally.failures, now),
             slowest: slowest(&here, now, median_s),
             gpus: used(&here),
+            damage: Vec::new(),
         }
     }
 

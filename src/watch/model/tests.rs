@@ -147,6 +147,7 @@ fn a_frame_has_all_there_is_to_see() {
         ],
         slowest: vec![Slow { trial: 1, host: host(), since_s: 87.0, times: Some(43.5) }],
         gpus: vec![crate::watch::UsedGpu { trial: 1, host: host(), number: 0, gpu }],
+        damage: vec![],
         notes: vec!["no sign of life from 1 agent for more than 1 min 00 s".to_owned()],
     };
     assert_eq!(frame, expected);

@@ -99,7 +99,7 @@ fn launches_are_counted_by_the_failures_of_their_job() {
             peak_memory: 0,
             result: None,
         });
-        Attempt { start, end, stopped: None, metrics: Vec::new(), run: 1, bundle: None }
+        Attempt { end, ..Attempt::begun(start, 1, None) }
     };
     let failed = |job| (job, Some(Outcome::Failed), true);
     let check = |attempts: &[(Option<&str>, Option<Outcome>, bool)], job, expected| {

@@ -37,7 +37,7 @@ fn step() -> impl Strategy<Value = Step> {
         }),
         1 => (agent(), 0..2000u64).prop_map(|(a, size)| Step::Entry(expire(AGENTS[a], size))),
         1 => agent().prop_map(move |a| Step::Entry(Entry::Leave {
-            agent: name(a), nonce: nonce(), reason: String::new(),
+            agent: name(a), nonce: nonce(), reason: String::new(), size: 0,
         })),
         2 => (agent(), agent(), 0..TRIALS, 0..1000u64, 0..20u64).prop_map(
             move |(a, of, trial, size, since)| {

@@ -1,0 +1,80 @@
+//! Damage: what of a sweep's files cannot be believed. Readers go on without it and say so; nothing that was
+//! changed or cut off passes for what was written.
+
+use serde::Serialize;
+
+use super::Tree;
+use crate::host::{clock, disk};
+
+/// Lines of one file that are torn, changed or missing.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Damaged {
+    /// The file, relative to the sweep's folder.
+    pub file: String,
+    /// How many lines.
+    pub lines: u64,
+}
+
+impl std::fmt::Display for Damaged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} in {}", crate::words::count(self.lines, "damaged line"), self.file)
+    }
+}
+
+/// Who may be in the middle of writing the last line of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Writer {
+    /// The worker of a trial.
+    Trial(u64),
+    /// An agent.
+    Agent(String),
+    /// Whoever holds the lock of the sweep.
+    Submission,
+}
+
+/// A last line without an end is damaged after this time without a change, whoever seems to be at work, seconds.
+const STALE_S: f64 = 60.0;
+
+/// All damage of a sweep.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Damage {
+    found: Vec<(Damaged, Option<Writer>)>,
+}
+
+impl Damage {
+    /// Adds lines of a file; none are no damage.
+    pub fn add(&mut self, file: &str, lines: u64) {
+        if lines > 0 {
+            self.found.push((Damaged { file: file.to_owned(), lines }, None));
+        }
+    }
+
+    /// Adds a last line that has no end, or the lines of a file that has not begun: no damage while its writer is
+    /// at work, and has changed the file not long ago.
+    pub fn add_unended(&mut self, tree: &Tree, file: &str, writer: Writer) {
+        let changed = disk::stamp(&tree.dir().join(file)).ok().flatten();
+        let is_fresh = changed.is_some_and(|(_, time)| clock::now() - time < STALE_S);
+        self.found.push((Damaged { file: file.to_owned(), lines: 1 }, is_fresh.then_some(writer)));
+    }
+
+    /// Adds what was found elsewhere.
+    pub fn extend(&mut self, other: Self) {
+        self.found.extend(other.found);
+    }
+
+    /// What is damage when these writers are at work: a line a file, in the order of names.
+    pub fn settle(self, is_at_work: impl Fn(&Writer) -> bool) -> Vec<Damaged> {
+        let mut all: Vec<Damaged> = Vec::new();
+        let is_real = |writer: &Option<Writer>| writer.as_ref().is_none_or(|w| !is_at_work(w));
+        let mut found: Vec<Damaged> =
+            self.found.into_iter().filter(|(_, writer)| is_real(writer)).map(|(d, _)| d).collect();
+        found.sort();
+        for damaged in found {
+            match all.last_mut().filter(|last| last.file == damaged.file) {
+                Some(last) => last.lines += damaged.lines,
+                None => all.push(damaged),
+            }
+        }
+        all
+    }
+}

@@ -1,0 +1,254 @@
+//! Damage: whatever bit of a sweep's files flips, and wherever one is cut off, readers say so or show the same as
+//! before. Nothing that was changed passes for what was written, and nothing panics.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use hpcsweep::collect;
+use hpcsweep::status;
+use hpcsweep::tree::Tree;
+use serde_json::{Value, json};
+
+use crate::kill::Dice;
+use crate::local::shell;
+use crate::scripts::slurm;
+use crate::world::{ROOT, World};
+
+/// Two chains of a sweep that Slurm has; three of four trials have run, one of them in two runs.
+fn given_to_slurm() -> World {
+    let world = slurm();
+    let code = "echo '{\"step\": 1, \"loss\": 2}' >>$HPCSWEEP_METRICS
+        echo '{\"step\": 2, \"loss\": nan}' >>$HPCSWEEP_METRICS
+        echo '{\"acc\": 0.5}' >$HPCSWEEP_RESULT; exit $HPCSWEEP_PARAM_CODE";
+    let rest = "[grid]\nname = [\"x\", \"y\"]\ncode = [0, 3]\n[schedule]\nlocal.jobs = 1\n";
+    world.write("plan.toml", &shell(code, rest).replace("local.jobs = 1", "max_running = 9"));
+    world.run(&["submit", "plan.toml", "--slurm"]).ok();
+    for index in [0, 1, 2, 1] {
+        let mut command = world.command("bash");
+        command.arg(world.path("results/s/jobs/0001.sh"));
+        command.env("SLURM_ARRAY_TASK_ID", index.to_string());
+        command.env("SLURM_ARRAY_JOB_ID", "101").env("SLURM_JOB_ID", "102");
+        command.env("SLURM_PROCID", "0").env("SLURM_NTASKS", "1");
+        command.output().unwrap();
+    }
+    world
+}
+
+/// Two chains that an agent has run.
+fn run_by_an_agent() -> World {
+    let world = World::new();
+    let code = "echo '{\"loss\": 2}' >>$HPCSWEEP_METRICS; echo said; exit $HPCSWEEP_PARAM_CODE";
+    let rest =
+        "[defaults]\ntask_id = \"{{ name }}\"\n[grid]\nname = [\"x\", \"y\"]\ncode = [0, 3]\n";
+    world.write("plan.toml", &shell(code, rest));
+    world.run(&["worker", "--pull", "plan.toml", "--slots", "1"]);
+    world
+}
+
+/// What readers make of a sweep: a line a trial, and the damage that they report. An error is a word of its own.
+fn seen(dir: &Path) -> Result<(BTreeMap<u64, Value>, usize), String> {
+    let say = |error: anyhow::Error| error.to_string();
+    let (tree, identity) = Tree::open(dir).map_err(say)?;
+    let status = status::read(tree, identity, None).map_err(say)?;
+    let damage = status.damage.len();
+    let mut records = Vec::new();
+    collect::whole::lines(&status, None, |line| {
+        records.extend(serde_json::from_slice::<Value>(line));
+        Ok(())
+    })
+    .map_err(say)?;
+    let table = collect::collect(vec![status]).map_err(say)?;
+    let rows = table.rows.iter().zip(records).map(|(row, record)| {
+        let cell = |c: usize| (table.columns[c].clone(), row.cells.get(c).clone());
+        let cells: BTreeMap<String, Value> =
+            (0..table.columns.len()).map(cell).filter(|(_, value)| !value.is_null()).collect();
+        (row.trial, json!([cells, record]))
+    });
+    Ok((rows.collect(), damage))
+}
+
+/// Kinds of files that only grow: cut at the end of a line, one looks as if its writer had been killed then.
+fn only_grows(file: &str) -> bool {
+    ["records/", "journal/", "agents/"].iter().any(|folder| file.starts_with(folder))
+}
+
+/// Files whose contents are a program's own, or nobody's that reads.
+fn is_checked(file: &str) -> bool {
+    !["logs/", "work/", "jobs/"].iter().any(|folder| file.starts_with(folder))
+        && !file.ends_with(".log")
+}
+
+/// Puts `bytes` in the place of a file and looks; what was silently changed is why this fails.
+fn look(dir: &Path, file: &str, bytes: &[u8], expected: &BTreeMap<u64, Value>, what: &str) {
+    let path = dir.join(file);
+    let good = fs::read(&path).unwrap();
+    fs::write(&path, bytes).unwrap();
+    // Nobody is at it: its last line has been as it is for long.
+    let long_ago = SystemTime::now() - Duration::from_secs(3600);
+    fs::File::options().append(true).open(&path).unwrap().set_modified(long_ago).unwrap();
+    let now = seen(dir);
+    fs::write(&path, &good).unwrap();
+    let Ok((rows, 0)) = now else { return };
+    let cut_between_lines = bytes.is_empty() || bytes.ends_with(b"\n");
+    if only_grows(file) && good.starts_with(bytes) && cut_between_lines {
+        // It has no value any more, and does not say that it has ended well; or an earlier run of it looks shorter.
+        let differs = |(trial, row): &(&u64, &Value)| lasting(&expected[*trial]) != lasting(row);
+        for (trial, row) in rows.iter().filter(differs) {
+            let state = row[0]["state"].as_str().unwrap();
+            let open = ["interrupted", "running", "queued", "pending", "lost"].contains(&state);
+            assert!(open, "{what} of {file}: trial {trial} is {state}");
+        }
+        return;
+    }
+    assert_eq!(rows, *expected, "{what} of {file} changes what is read, and nobody says so");
+}
+
+/// A trial without what a lost end of an earlier run changes.
+fn lasting(row: &Value) -> Value {
+    let mut row = row.clone();
+    for part in row.as_array_mut().unwrap() {
+        part.as_object_mut().unwrap().remove("duration_s");
+    }
+    row
+}
+
+/// Up to two files of each kind.
+fn of_each_kind(files: &[String]) -> Vec<&String> {
+    let mut kinds: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    let mut some = Vec::new();
+    for file in files {
+        let key = (file.split('/').next().unwrap(), file.rsplit('.').next().unwrap());
+        let seen = kinds.entry(key).or_default();
+        *seen += 1;
+        some.extend((*seen <= 2).then_some(file));
+    }
+    some
+}
+
+fn checked_files(world: &World, sweep: &str) -> Vec<String> {
+    let all = world.files(&format!("results/{sweep}"));
+    all.into_iter().filter(|file| is_checked(file)).collect()
+}
+
+#[test]
+fn no_flipped_bit_and_no_cut_changes_what_is_read_without_a_word() {
+    let worlds = [given_to_slurm(), run_by_an_agent()];
+    std::thread::scope(|scope| {
+        for (seed, world) in worlds.iter().enumerate() {
+            scope.spawn(move || {
+                let dir = world.path("results/s");
+                let (expected, damage) = seen(&dir).unwrap();
+                assert_eq!((expected.len(), damage), (4, 0));
+                let files = checked_files(world, "s");
+                let mut random = Dice(seed as u64 + 1);
+                for _ in 0..5000 {
+                    let file = &files[random.below(files.len() as u64) as usize];
+                    let mut bytes = fs::read(dir.join(file)).unwrap();
+                    let at = random.below(bytes.len() as u64) as usize;
+                    let bit = random.below(8) as u32;
+                    bytes[at] ^= 1 << bit;
+                    look(&dir, file, &bytes, &expected, &format!("bit {bit} of byte {at}"));
+                }
+                for file in of_each_kind(&files) {
+                    let whole = fs::read(dir.join(file)).unwrap();
+                    for cut in 0..whole.len() {
+                        look(&dir, file, &whole[..cut], &expected, &format!("a cut at {cut}"));
+                    }
+                }
+            });
+        }
+    });
+    let kinds = |world: &World| -> Vec<String> { checked_files(world, "s") };
+    let all = worlds.iter().flat_map(kinds).collect::<Vec<_>>().join(" ");
+    for kind in [
+        "sweep.json",
+        "plan.toml",
+        "plans/",
+        ".idx",
+        ".keys",
+        "trials/",
+        "waves/",
+        ".map",
+        "journal/",
+        "records/",
+        "pull/",
+        ".units",
+        "claims/",
+        "agents/",
+    ] {
+        assert!(all.contains(kind), "no {kind} among {all}");
+    }
+}
+
+#[test]
+fn a_table_that_lost_rows_or_has_others_is_reported_and_its_trials_keep_their_numbers() {
+    let world = World::new();
+    world.local(&shell("exit 0", "[grid]\nlr = [1, 2, 3]\n"), &["-q"]).ok();
+    let path = "results/s/trials/000000000000.jsonl";
+    let good = world.read(path);
+    let lines: Vec<&str> = good.split_inclusive('\n').collect();
+    let said = |n: u64| {
+        format!(
+            "warning: $WORLD/results/s: {n} damaged line{} in trials/000000000000.jsonl; left out\n",
+            if n == 1 { "" } else { "s" }
+        )
+    };
+    for (text, lost, lr) in [
+        // Cut off at the end of a line, somebody's edit, a line twice.
+        (lines[..2].concat(), 1, "[1,2,null]"),
+        (good.replace("\"lr\":2", "\"lr\":7"), 1, "[1,null,3]"),
+        ([lines[0], lines[0], lines[2]].concat(), 1, "[1,null,3]"),
+        (String::new(), 3, "[null,null,null]"),
+    ] {
+        world.write(path, &text);
+        let ran = world.run(&["collect", "--format", "jsonl"]);
+        let rows: Vec<Value> = ran.out.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        let shown: Vec<&Value> =
+            rows.iter().map(|row| row.get("lr").unwrap_or(&Value::Null)).collect();
+        assert_eq!((json!(shown).to_string(), ran.code), (lr.to_owned(), 1), "{text}");
+        assert_eq!(ran.err, said(lost));
+        assert!(rows.iter().all(|row| row["state"] == "done"), "{rows:?}");
+        // What would act on it refuses.
+        let ran = world.run(&["submit", "plan.toml", "--local"]);
+        assert!(ran.code == 4 && ran.err.contains("is damaged"), "{}", ran.whole());
+    }
+}
+
+/// Trees that version 0.1 has written: run here, by an agent, and partly under Slurm.
+#[test]
+fn sweeps_of_the_first_format_are_read_and_grow() {
+    let world = World::new();
+    let source = Path::new(ROOT).join("tests/cases/tree-1");
+    world.call("cp", &["-r", source.to_str().unwrap(), &world.text_path("results")]).ok();
+    let states = |sweep: &str| {
+        let (rows, damage) = seen(&world.path(&format!("results/{sweep}"))).unwrap();
+        let of = |row: &Value| format!("{} {} {}", row[0]["state"], row[0]["lr"], row[0]["loss"]);
+        let all: Vec<String> = rows.values().map(of).collect();
+        (all.join(", ").replace('"', ""), damage)
+    };
+    let skipped = "skipped 0.25 null, skipped 0.25 null, skipped 0.25 null, skipped 0.25 null";
+    let ran = "done 0.5 0.5, failed 0.5 0.5, done 0.5 0.5, failed 0.5 0.5";
+    let run = (format!("{ran}, {skipped}"), 0);
+    assert_eq!([states("old"), states("pulled")], [run.clone(), run]);
+    let waits = "queued 0.25 null, queued 0.25 null, queued 0.25 null, queued 0.25 null";
+    let given = "done 0.5 0.5, queued 0.5 null, done 0.5 0.5, queued 0.5 null";
+    assert_eq!(states("given"), (format!("{given}, {waits}"), 0));
+    // A plan that has grown adds to them what only this version and later ones read.
+    for (sweep, more) in [("old", "--local"), ("pulled", "--pull")] {
+        let plan = world.read(&format!("results/{sweep}/plan.toml"));
+        let plan = plan.replace("[\"x\", \"y\"]", "[\"x\", \"y\", \"z\"]").replace("[0, 3]", "[0]");
+        world.write("plan.toml", &plan);
+        let args: &[&str] = match more {
+            "--local" => &["submit", "plan.toml", "--local", "-q"],
+            _ => &["worker", "--pull", "plan.toml", "--slots", "1"],
+        };
+        world.run(args);
+        let (states, damage) = states(sweep);
+        assert_eq!(damage, 0);
+        assert!(states.ends_with("done 0.5 0.5, done 0.25 0.25"), "{states}");
+        let identity = world.read(&format!("results/{sweep}/sweep.json"));
+        assert!(identity.starts_with("{\"format\":2,"), "{identity}");
+    }
+}
