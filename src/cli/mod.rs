@@ -103,6 +103,7 @@ fn share() -> Option<PathBuf> {
 
 /// Runs the program and returns its exit code.
 pub fn main() -> ExitCode {
+    out::end_on_panic();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -13,6 +13,7 @@ use ratatui::crossterm::terminal::{
 };
 use unicode_width::UnicodeWidthStr;
 
+use crate::fault::{Fault, Kind};
 use crate::words;
 
 /// The two streams, and how much talk is wanted.
@@ -140,6 +141,24 @@ impl Drop for Screen {
 fn leave_screen() {
     let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
     let _ = disable_raw_mode();
+}
+
+/// A panic ends the program with the exit code of a bug and one sentence, in every thread and however it was built.
+pub(super) fn end_on_panic() {
+    std::panic::set_hook(Box::new(|info| {
+        let said = info.payload();
+        let said = said.downcast_ref::<&str>().copied().map(str::to_owned);
+        let said = said.or_else(|| info.payload().downcast_ref::<String>().cloned());
+        let line = said.unwrap_or_default().split('\n').collect::<Vec<_>>().join("; ");
+        let place = info.location().map(|at| format!(" ({}:{})", at.file(), at.line()));
+        let fault = Fault::new(
+            Kind::Bug,
+            format!("a bug of hpcsweep: {line}{}", place.unwrap_or_default()),
+        )
+        .hint("please report it with the command and, if you can, the plan");
+        let _ = writeln!(io::stderr(), "error: {fault}");
+        std::process::exit(i32::from(Kind::Bug.exit_code()));
+    }));
 }
 
 /// Prints an error the way all errors look.

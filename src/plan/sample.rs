@@ -112,8 +112,10 @@ fn read_draw(
             return None;
         }
         let n_before = reader.n_faults();
-        let values = items.iter().filter_map(|item| reader.value(name, item)).collect();
-        return (reader.n_faults() == n_before).then_some(Draw::Choice(values));
+        let values: Vec<Value> = items.iter().filter_map(|item| reader.value(name, item)).collect();
+        // What TOML itself refuses is no value, and was said before.
+        let is_whole = reader.n_faults() == n_before && values.len() == items.len();
+        return is_whole.then_some(Draw::Choice(values));
     }
     let ends = match items {
         [a, b] => number(reader, name, a).zip(number(reader, name, b)),
@@ -372,5 +374,12 @@ hint: write `parameters.lr = { log_uniform = [1e-5, 1e-1] }`",
   plan.toml:4: [sample]
 hint: cut the plan into several sweeps",
         );
+    }
+
+    #[test]
+    fn a_choice_that_is_no_toml_is_said_once_and_is_no_panic() {
+        let text = "version = 1\nsweep.name = \"s\"\nrun.command = [\"x\"]\n[sample]\nn = 2\nc = { choice = [01] }\n";
+        let error = crate::plan::parse(text, "plan.toml").unwrap_err().to_string();
+        assert!(error.contains("this is not TOML"), "{error}");
     }
 }

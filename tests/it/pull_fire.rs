@@ -18,7 +18,7 @@ use crate::world::{Started, World, wait_until};
 
 /// A trial says who runs it when it begins and before it ends, each in one write.
 const CODE: &str = "echo begin $HPCSWEEP_TRIAL $HPCSWEEP_SLOT.$$ >>$EVENTS
-    echo '{\"loss\": 1}' >>$HPCSWEEP_METRICS; sleep $HPCSWEEP_PARAM_T
+    echo '{\"step\": 1, \"loss\": 1}' >>$HPCSWEEP_METRICS; sleep $HPCSWEEP_PARAM_T
     echo \"\\\"$HPCSWEEP_SLOT.$$\\\"\" >$HPCSWEEP_RESULT
     echo end $HPCSWEEP_TRIAL $HPCSWEEP_SLOT.$$ >>$EVENTS";
 
