@@ -79,8 +79,7 @@ pub fn of_workers(tree: &Tree, damage: &mut Damage) -> Result<HashMap<u64, Recor
             shards.push(root.join(name));
         }
     }
-    let parts: Result<Vec<(Vec<(u64, Record)>, Damage)>> =
-        shards.par_iter().map(|dir| read_shard(tree, dir)).collect();
+    let parts: Result<Vec<Part>> = shards.par_iter().map(|dir| read_shard(tree, dir)).collect();
     let mut all = HashMap::new();
     for (records, damaged) in parts? {
         all.extend(records);
@@ -89,7 +88,10 @@ pub fn of_workers(tree: &Tree, damage: &mut Damage) -> Result<HashMap<u64, Recor
     Ok(all)
 }
 
-fn read_shard(tree: &Tree, dir: &Path) -> Result<(Vec<(u64, Record)>, Damage)> {
+/// The records of one folder, by trial, and what of it could not be read.
+type Part = (Vec<(u64, Record)>, Damage);
+
+fn read_shard(tree: &Tree, dir: &Path) -> Result<Part> {
     // Runs in order, whatever the order of the folder.
     let mut files: BTreeMap<(u64, u32), String> = BTreeMap::new();
     for name in disk::list(dir)? {
