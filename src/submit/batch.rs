@@ -108,8 +108,9 @@ pub fn submit(
     let mut covered = waves.covered();
     covered.retain(|trial| !amended.due.contains(trial));
     if options.retry {
-        let bad = retry::without_success(&run.tree, &run.identity, site, environment)?;
-        covered.retain(|trial| !bad.contains(trial));
+        let again = retry::without_success(&run.tree, &run.identity, site, environment)?;
+        covered.retain(|trial| !again.bad.contains(trial));
+        again.note().iter().for_each(|note| tell(note));
     }
     let records = if diff.known > 0 { records::all(&run.tree)? } else { HashMap::new() };
     amended.note(&records, &covered).iter().for_each(|note| tell(note));

@@ -7,19 +7,43 @@ use anyhow::Result;
 use super::wave::Waves;
 use crate::fault::Fault;
 use crate::host::Vars;
+use crate::idset::IdSet;
 use crate::site::Site;
 use crate::status;
 use crate::tree::journal::Journal;
+use crate::tree::records::{Outcome, Record};
 use crate::tree::{Identity, Tree};
 
-/// The trials that ended without success or will not run, the scheduler asked: none of them is in its
-/// hands any more.
+/// What `--retry` is about.
+pub(super) struct Retry {
+    /// The trials that ended without success or will not run: none of them is in the scheduler's hands any more.
+    pub(super) bad: HashSet<u64>,
+    /// Those whose record has a bad end while the scheduler still has their job: it may be ending, or run them again.
+    busy: Vec<u64>,
+}
+
+impl Retry {
+    /// What to tell the user of the trials that are left alone, if there are any.
+    pub(super) fn note(&self) -> Option<String> {
+        let ids: IdSet = self.busy.iter().filter_map(|&id| u32::try_from(id).ok()).collect();
+        let (trials, verb) = match self.busy.as_slice() {
+            [] => return None,
+            [one] => (format!("trial {one}"), "its job is"),
+            _ => (format!("trials {ids}"), "their jobs are"),
+        };
+        Some(format!(
+            "{trials} ended without success, but {verb} still in the scheduler's hands: run the same command again later"
+        ))
+    }
+}
+
+/// The trials that are to run again, the scheduler asked.
 pub(super) fn without_success(
     tree: &Tree,
     identity: &Identity,
     site: &Site,
     environment: &Vars,
-) -> Result<HashSet<u64>> {
+) -> Result<Retry> {
     let status = status::of_all_open_or_bad(tree.clone(), identity.clone(), site, environment)?;
     if !status.is_sure() {
         return Err(Fault::scheduler(
@@ -34,7 +58,12 @@ pub(super) fn without_success(
     let places = Waves::read(tree)?.places();
     let has_run = |trial: &u64| places.get(trial).is_none_or(|(a, _)| journal.job(*a).is_some());
     let bad = status.trials().filter(|(_, s)| s.state.is_bad()).map(|(row, _)| row.id);
-    Ok(bad.filter(has_run).collect())
+    let has_failed = |id: &u64| {
+        let outcome = status.records.get(id).and_then(Record::outcome);
+        outcome.is_some_and(|outcome| outcome != Outcome::Done)
+    };
+    let open = status.trials().filter(|(_, s)| !s.state.is_final()).map(|(row, _)| row.id);
+    Ok(Retry { bad: bad.filter(has_run).collect(), busy: open.filter(has_failed).collect() })
 }
 
 /// Trials that a scheduler may still run must not be run here too.

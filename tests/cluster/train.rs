@@ -238,7 +238,12 @@ fn a_killed_trainer_ends_all_ranks_and_the_next_run_goes_on() {
         assert!(said.contains("signal 9"), "{said}");
         assert_eq!(self::pids(&world, "hpcsweep-worker", "train"), BTreeMap::new());
         forget_checkpoint(&world);
-        world.hpcsweep(&["submit", "plan.toml", "--slurm", "--retry"]).ok();
+        let jobs = world.jobs();
+        // While Slurm is still ending the job, the trial is left alone.
+        world.until("submitted again", || {
+            world.hpcsweep(&["submit", "plan.toml", "--slurm", "--retry"]).ok();
+            (world.jobs() != jobs).then_some(())
+        });
     }
     assert_eq!(world.finished().states(), ["done"], "{}", world.report());
     assert_went_on(&world, 3);

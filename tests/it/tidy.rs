@@ -41,7 +41,7 @@ const NEIGHBOURS: [(&str, &str, &str); 13] = [
 ];
 
 /// Files outside `host` that use `std::fs` themselves, each with its reason.
-const OWN_FILES: [(&str, &str); 23] = [
+const OWN_FILES: [(&str, &str); 24] = [
     ("src/cli/mod.rs", "reads profiles for `site`, which knows no disk"),
     ("src/cli/sweeps.rs", "the note of the last sweep, whose loss is no fault"),
     ("src/doctor.rs", "tries the file system's own calls"),
@@ -57,6 +57,7 @@ const OWN_FILES: [(&str, &str); 23] = [
     ("src/tree/records/read.rs", "tells a missing record from an unreadable one"),
     ("src/worker/attempt.rs", "owns the open log and the trial's own folders"),
     ("src/worker/hooks.rs", "hands the open log to the hook"),
+    ("src/worker/lifeline.rs", "looks through the open files of another process"),
     ("src/worker/member.rs", "a rank without a log of its own"),
     ("src/worker/others.rs", "writes into the open log"),
     ("src/worker/output.rs", "writes into the open log, and removes the scheduler's empty one"),
