@@ -8,7 +8,7 @@ use crate::world::{PROGRAM, World, missing};
 const VERBS: [(&str, &str); 17] = [
     (
         "init",
-        "Make a project: a plan, a small training program, and its own copy of the job scripts",
+        "Make a project that runs at once: a plan, a small program, and its own copy of the job scripts",
     ),
     (
         "plan",
@@ -46,7 +46,8 @@ Parameter sweeps on HPC batch systems: one plan, native job arrays, one results 
 Usage: hpcsweep [OPTIONS] <COMMAND>
 
 Commands:
-  init       Make a project: a plan, a small training program, and its own copy of the job scripts
+  init       Make a project that runs at once: a plan, a small program, and its own copy of the job
+             scripts
   plan       Show what a plan would do: trials, chains, arrays, directives, calls, hours; writes
              nothing
   submit     Submit a plan to Slurm or PBS as job arrays, or run it on this machine
