@@ -3,10 +3,13 @@
 # Every rank runs it, in the trial's working folder; its output is in the trial's log.
 set -e
 fail() {
+  trap - ERR EXIT
   echo "the set-up failed at: $1" | tee "${HPCSWEEP_REASON:-/dev/null}" >&2
-  exit 1
+  exit "${2:-1}"
 }
 trap 'fail "$BASH_COMMAND"' ERR
+# A file to be sourced that is not there ends the shell without ERR; `exit 0` would pass for the command's end.
+trap 'code=$?; fail "$BASH_COMMAND" $((code > 0 ? code : 1))' EXIT
 if ! type module >/dev/null 2>&1; then
   for init in /etc/profile.d/modules.sh /etc/profile.d/lmod.sh "${MODULESHOME:-/usr/share/modules}/init/bash"; do
     # shellcheck disable=SC1090
@@ -18,5 +21,5 @@ module load 'my module'\''s' || fail 'module load my module'\''s'
 source /etc/profile
 export A="$HOME"
 cd / && umask 077
-trap - ERR
+trap - ERR EXIT
 exec "$@"
