@@ -2,6 +2,8 @@
 //!
 //! Pure text; knows nothing of plans or clusters.
 
+use std::borrow::Cow;
+
 /// `count(1, "trial")` is "1 trial", `count(3, "trial")` is "3 trials".
 pub fn count(n: u64, noun: &str) -> String {
     if n == 1 {
@@ -74,6 +76,24 @@ pub fn short(text: &str, most: usize) -> String {
     out
 }
 
+/// Text that a terminal shows as it is: characters that would move the cursor, change colours or turn the direction of
+/// writing are spelt out (`\u{1b}`). Names, reasons, hosts and metrics come from files that others may have written.
+/// Line breaks and tabs stay.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let is_harmful = |c: char| {
+        (c.is_control() && !matches!(c, '\n' | '\t'))
+            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(is_harmful) {
+        return Cow::Borrowed(text);
+    }
+    let spelt = |c: char| match is_harmful(c) {
+        true => c.escape_unicode().to_string(),
+        false => c.to_string(),
+    };
+    Cow::Owned(text.chars().map(spelt).collect())
+}
+
 /// Seconds as people read them: "0.3 s", "42 s", "3 min 20 s", "2 h 05 min", "3 d 04 h".
 pub fn duration(seconds: f64) -> String {
     let whole = seconds.round() as u64;
@@ -89,6 +109,15 @@ pub fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_that_is_printed_steers_a_terminal() {
+        let check = |text: &str, shown: &str| assert_eq!(printable(text), shown);
+        check("two words\n\tand é, 中, 🎉", "two words\n\tand é, 中, 🎉");
+        check("\u{1b}[2J\u{7}", "\\u{1b}[2J\\u{7}");
+        check("\u{9b}31m\u{7f}\r", "\\u{9b}31m\\u{7f}\\u{d}");
+        check("a\u{202e}cod.exe\u{2066}", "a\\u{202e}cod.exe\\u{2066}");
+    }
 
     #[test]
     fn counts_have_the_right_plural() {

@@ -275,7 +275,7 @@ pub(super) fn best(args: &BestArgs, context: &Context) -> Result<u8> {
         }
         return Ok(code);
     }
-    context.out.raw(best_text(&table, shown, &args.metric).as_bytes());
+    context.out.page(&best_text(&table, shown, &args.metric));
     Ok(code)
 }
 
@@ -328,7 +328,7 @@ pub(super) fn after_local(tree: &Tree, diff: &Diff, context: &Context) -> Result
     let bad = rows.iter().filter(|&&i| table.state(&table.rows[i]) != "done").count();
     if !context.out.quiet && rows.len() <= 50 {
         context.out.raw(b"\n");
-        context.out.raw(people(&table, &rows, false).as_bytes());
+        context.out.page(&people(&table, &rows, false));
     } else {
         context.out.say("the table: hpcsweep collect");
     }

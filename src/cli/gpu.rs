@@ -129,7 +129,7 @@ fn list(devices: &[Device], as_json: bool, context: &Context) -> Result<u8> {
             ]
         })
         .collect();
-    context.out.raw(aligned(&head.map(str::to_owned), &rows).as_bytes());
+    context.out.page(&aligned(&head.map(str::to_owned), &rows));
     Ok(0)
 }
 

@@ -30,10 +30,15 @@ impl Out {
         Self { quiet, terminal: io::stderr().is_terminal() }
     }
 
-    /// A line of data.
+    /// A line of data for people.
     pub(super) fn data(&self, text: &str) {
-        self.raw(text.as_bytes());
+        self.page(text);
         self.raw(b"\n");
+    }
+
+    /// Text for people.
+    pub(super) fn page(&self, text: &str) {
+        self.raw(words::printable(text).as_bytes());
     }
 
     /// Bytes of data, as they are. A closed pipe is the reader's wish to stop.
@@ -68,13 +73,13 @@ impl Out {
 
     /// A line about what is wrong with results that are given out all the same.
     pub(super) fn warn(&self, text: &str) {
-        let _ = writeln!(io::stderr(), "warning: {text}");
+        let _ = writeln!(io::stderr(), "warning: {}", words::printable(text));
     }
 
     /// A line of talk. Whether anybody listens is nothing to work.
     pub(super) fn say(&self, text: &str) {
         if !self.quiet {
-            let _ = writeln!(io::stderr(), "{text}");
+            let _ = writeln!(io::stderr(), "{}", words::printable(text));
         }
     }
 }
@@ -166,7 +171,7 @@ pub(super) fn error(error: &anyhow::Error) {
     let mut chain = error.chain().map(ToString::to_string).collect::<Vec<_>>();
     let last = chain.pop().unwrap_or_default();
     let context = chain.iter().map(|c| format!("{c}: ")).collect::<String>();
-    let _ = writeln!(io::stderr(), "error: {context}{last}");
+    let _ = writeln!(io::stderr(), "error: {}", words::printable(&format!("{context}{last}")));
 }
 
 /// No cell of a table for people is wider; files have everything.
@@ -174,7 +179,9 @@ const WIDEST: usize = 200;
 
 /// Columns side by side, numbers to the right: every cell a text.
 pub(super) fn aligned(head: &[String], rows: &[Vec<String>]) -> String {
-    let tame = |cells: &[String]| cells.iter().map(|c| words::short(c, WIDEST)).collect();
+    let tame = |cells: &[String]| {
+        cells.iter().map(|c| words::short(&words::printable(c), WIDEST)).collect()
+    };
     let head: Vec<String> = tame(head);
     let head = head.as_slice();
     let rows: Vec<Vec<String>> = rows.iter().map(|row| tame(row)).collect();

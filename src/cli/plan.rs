@@ -107,7 +107,7 @@ pub(super) fn show(
     if json {
         write_json(&preview, &arrays, context)
     } else {
-        context.out.raw(people(&preview, &arrays, all).as_bytes());
+        context.out.page(&people(&preview, &arrays, all));
         Ok(())
     }
 }

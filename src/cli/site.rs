@@ -36,6 +36,6 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         .into_iter()
         .map(|r| vec![r.key.to_owned(), r.value, r.origin, r.note])
         .collect();
-    context.out.raw(aligned(&head, &rows).as_bytes());
+    context.out.page(&aligned(&head, &rows));
     Ok(0)
 }

@@ -48,7 +48,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             if i > 0 {
                 context.out.data("");
             }
-            context.out.raw(people(&status, args, alone).as_bytes());
+            context.out.page(&people(&status, args, alone));
         }
     }
     Ok(u8::from(bad))

@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     if args.once || !is_terminal {
         while watcher.look(PATIENCE)? {}
         let frame = watcher.frame(clock::now());
-        context.out.raw(text::plain(&frame).as_bytes());
+        context.out.page(&text::plain(&frame));
         return Ok(u8::from(!frame.damage.is_empty()));
     }
     let colour = context.vars.get("NO_COLOR").is_none_or(String::is_empty);

@@ -121,7 +121,7 @@ fn run_one(args: Args, mut vars: Vars, out: &Out) -> Result<u8> {
         if args.json {
             out.raw(&crate::tree::to_json_line(&rank)?);
         } else {
-            out.raw(rank::explain(&rank).as_bytes());
+            out.page(&rank::explain(&rank));
         }
         return Ok(0);
     }

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal};
@@ -213,6 +213,18 @@ pub fn start_on(
     }
     die_with_parent(&mut command, Signal::SIGKILL, None, &[]);
     Ok(command.spawn()?.id())
+}
+
+/// Starts a program that listens to this process and says nothing: it learns of our end by that of its input. It is in a
+/// process group of its own, as whoever kills ours does not mean it.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn start_beside(program: &Path, args: &[&str]) -> std::io::Result<ChildStdin> {
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = command.process_group(0).spawn()?;
+    child.stdin.ok_or_else(|| std::io::Error::other("no pipe to the program"))
 }
 
 /// How a child of this process ended and the largest memory it had resident, bytes; `None` while it runs.

@@ -2,8 +2,7 @@
 //! carries its mark. A signal on the death of a parent reaches the program alone, not what it has started.
 
 use std::io::{BufRead, Write};
-use std::os::unix::process::CommandExt;
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::ChildStdin;
 use std::time::Duration;
 
 use super::slot::MARK;
@@ -16,14 +15,8 @@ pub(super) struct Guard(Option<ChildStdin>);
 impl Guard {
     /// Starts it. Where it cannot be started, what is left is ended by the agent that takes over.
     pub(super) fn start() -> Self {
-        let start = || {
-            let mut command = Command::new(disk::own_executable().ok()?);
-            command.args(["worker", "--guard"]).stdin(Stdio::piped());
-            // A group of its own: whoever kills the agent's group does not mean it.
-            command.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-            command.spawn().ok()?.stdin
-        };
-        Self(start())
+        let own = disk::own_executable().ok();
+        Self(own.and_then(|own| process::start_beside(&own, &["worker", "--guard"]).ok()))
     }
 
     /// The agent has this name from now on.

@@ -1,7 +1,7 @@
 //! How rank 0 gathers the other ranks of its trial.
 //!
 //! Anybody on the network can connect to rank 0's port, so a connection is a stranger until its first line has carried
-//! the token of this launch. All strangers are polled at once. Each may send [`HELLO_BYTES`] and has [`HELLO_TIME`] for
+//! the token of this launch. All strangers are polled at once. Each may send 4 KiB and has ten seconds for
 //! them, so that strangers neither delay the ranks nor take memory.
 
 use std::collections::BTreeMap;

@@ -494,6 +494,8 @@ fn a_scheduler_is_asked_once_however_often_the_tree_is_read() {
     command.arg(world.path("results/s/jobs/0001.sh")).env("SLURM_ARRAY_TASK_ID", "1");
     command.env("SLURM_ARRAY_JOB_ID", "101").env("SLURM_JOB_ID", "102");
     command.env("SLURM_PROCID", "0").env("SLURM_NTASKS", "1");
+    // A worker that knows when its job ends asks nobody.
+    command.env("SLURM_JOB_END_TIME", "4102444800");
     command.output().unwrap();
     dashboard.wait_for("exit code 1");
     assert_eq!(world.read("calls"), "squeue\n");
