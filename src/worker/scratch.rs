@@ -236,7 +236,10 @@ mod tests {
         assert_eq!(scratch.take_metrics(false), vec![]);
         let mut file = fs::File::create(scratch.metrics()).unwrap();
         file.write_all(b"{\"step\":1,\"loss\":0.5}\nnot json\n{\"step\":2,").unwrap();
-        assert_eq!(scratch.take_metrics(false).len(), 1);
+        assert_eq!(
+            serde_json::to_string(&scratch.take_metrics(false)).unwrap(),
+            r#"[{"step":1,"loss":0.5},{"hpcsweep.unread_lines":1}]"#
+        );
         assert_eq!(scratch.take_metrics(false).len(), 0);
         file.write_all(b"\"loss\":NaN,\"note\":\"a NaN\"}").unwrap();
         assert_eq!(scratch.take_metrics(false).len(), 0);

@@ -315,6 +315,30 @@ fn nothing_is_left_to_do() {
 }
 
 #[test]
+fn every_test_that_the_table_of_pairs_names_is_there() {
+    let table = fs::read_to_string(Path::new(ROOT).join("tests/pairs.md")).unwrap();
+    let names = table.split('`').skip(1).step_by(2).filter(|name| name.matches("::").count() == 2);
+    let names: Vec<&str> = names.filter(|name| !name.starts_with("suite::")).collect();
+    assert!(names.len() > 80, "only {} tests are named", names.len());
+    let is_missing = |name: &&str| {
+        let parts: Vec<&str> = name.split("::").collect();
+        let (file, definition) = match parts[0] {
+            "sweeps" => {
+                (format!("tests/python/sweeps/{}.py", parts[1]), format!("def {}(", parts[2]))
+            }
+            suite => (format!("tests/{suite}/{}.rs", parts[1]), format!("fn {}(", parts[2])),
+        };
+        let text = fs::read_to_string(Path::new(ROOT).join(file)).unwrap_or_default();
+        !text.contains(&definition)
+    };
+    say(names
+        .into_iter()
+        .filter(is_missing)
+        .map(|name| format!("tests/pairs.md: no `{name}`"))
+        .collect());
+}
+
+#[test]
 fn the_changelog_knows_this_version() {
     let changelog = fs::read_to_string(Path::new(ROOT).join("CHANGELOG.md"))
         .unwrap_or_else(|e| panic!("CHANGELOG.md: {e}"));
