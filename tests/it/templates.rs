@@ -12,7 +12,7 @@ setup = ["export WHO=me"]
 "#;
 
 /// The line of the set-up template before which an edit goes.
-const LAST: &str = "trap - ERR\n";
+const LAST: &str = "trap - ERR EXIT\n";
 
 fn edit(world: &World, folder: &str, line: &str) {
     let path = format!("{folder}/setup.sh.tera");

@@ -3,8 +3,12 @@
 import os
 import shutil
 import subprocess
+import warnings
 from pathlib import Path
 from typing import List
+
+# The exit code of what is read of a damaged tree.
+DAMAGED = 1
 
 
 class SweepError(RuntimeError):
@@ -35,9 +39,14 @@ def find() -> str:
 
 
 def output_of(args: List[str]) -> bytes:
-    """What the program prints; an error is a SweepError with its words."""
+    """What the program prints; an error is a SweepError with its words.
+
+    Results of which a part is damaged are returned without that part, with a warning.
+    """
     ran = subprocess.run([find()] + args, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    if ran.returncode != 0:
-        words = ran.stderr.decode(errors="replace").strip()
+    words = ran.stderr.decode(errors="replace").strip()
+    if ran.returncode == DAMAGED and words.startswith("warning: "):
+        warnings.warn(words[len("warning: ") :], RuntimeWarning, stacklevel=4)
+    elif ran.returncode != 0:
         raise SweepError(words[7:] if words.startswith("error: ") else words)
     return ran.stdout

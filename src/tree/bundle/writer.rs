@@ -1,7 +1,7 @@
 //! The one writer of an agent's bundle.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -73,23 +73,42 @@ impl Writer {
     /// # Errors
     /// What the disk says.
     pub fn flush(&mut self) -> io::Result<()> {
-        use std::io::Write;
-        while !self.waiting.is_empty() {
-            if self.torn && self.file.set_len(self.length).is_err() {
-                // What was cut off stays a line of its own.
-                self.file.write_all(b"\n")?;
-                self.length = self.file.metadata()?.len();
-            }
-            self.torn = false;
-            let written = self.file.write(&self.waiting)?;
-            self.dirty = true;
-            // Whole lines are gone; of the one that was cut everything is written again.
-            let whole =
-                self.waiting[..written].iter().rposition(|&b| b == b'\n').map_or(0, |n| n + 1);
-            self.torn = whole < written;
-            self.length += whole as u64;
-            self.waiting.drain(..whole);
+        if self.waiting.is_empty() {
+            return Ok(());
         }
+        self.mend()?;
+        self.dirty = true;
+        let mut written = 0;
+        // A full disk takes a part of a line first and refuses the rest: only the refusal says that it is full.
+        let said = loop {
+            match self.file.write(&self.waiting[written..]) {
+                Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => written += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => break Err(e),
+            }
+            if written == self.waiting.len() {
+                break Ok(());
+            }
+        };
+        // Whole lines are gone; of the one that was cut everything is written again.
+        let whole = self.waiting[..written].iter().rposition(|&b| b == b'\n').map_or(0, |n| n + 1);
+        self.torn = whole < written;
+        self.length += whole as u64;
+        self.waiting.drain(..whole);
+        if self.torn {
+            self.torn = self.file.set_len(self.length).is_err();
+        }
+        said
+    }
+
+    /// Takes back the part of a line that could not be taken back at once, or makes it a line of its own.
+    fn mend(&mut self) -> io::Result<()> {
+        if self.torn && self.file.set_len(self.length).is_err() {
+            self.file.write_all(b"\n")?;
+            self.length = self.file.metadata()?.len();
+        }
+        self.torn = false;
         Ok(())
     }
 

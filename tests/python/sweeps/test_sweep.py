@@ -7,6 +7,7 @@ import os
 import pickle
 import tempfile
 import unittest
+from pathlib import Path
 
 from world import NOTE, PROGRAM, World
 
@@ -286,6 +287,18 @@ class Here(World):
             sweep.best("loss", mode="most")
         # Also for a program that knows nothing of the grid.
         self.assertEqual(hpcsweep.Sweep("s").results(), [first, second])
+
+    def test_a_damaged_line(self):
+        """What of the results can be read is returned, with a warning that names the file; the trial runs again."""
+        sweep = self.sweep(x=[1, 2, 3])
+        sweep.run(lambda x: x)
+        (file,) = Path("results/s/agents").glob("*/*.jsonl")
+        text = file.read_text()
+        self.assertIn('"result":2', text)
+        file.write_text(text.replace('"result":2', '"result":7'))
+        with self.assertWarnsRegex(RuntimeWarning, r"agents/.*\.jsonl"):
+            records = sweep.results()
+        self.assertEqual([record.value for record in records if record.done], [1, 3])
 
     def test_what_fails(self):
         """J14, M12: exceptions and sys.exit fail the trial, not the sweep; nothing else is known of them."""
