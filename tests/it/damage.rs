@@ -222,6 +222,8 @@ fn sweeps_of_the_first_format_are_read_and_grow() {
     let world = World::new();
     let source = Path::new(ROOT).join("tests/cases/tree-1");
     world.call("cp", &["-r", source.to_str().unwrap(), &world.text_path("results")]).ok();
+    // A clone has the modes that its umask gave: a sweep that a group can write to is refused.
+    world.call("chmod", &["-R", "go-w", &world.text_path("results")]).ok();
     let states = |sweep: &str| {
         let (rows, damage) = seen(&world.path(&format!("results/{sweep}"))).unwrap();
         let of = |row: &Value| format!("{} {} {}", row[0]["state"], row[0]["lr"], row[0]["loss"]);
