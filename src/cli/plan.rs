@@ -97,7 +97,7 @@ pub(super) fn show(
         elements: limits.elements(),
         max_calls: site.limits.max_calls,
         max_walltime_s: site.caps.max_walltime_s,
-        max_running: source.plan.schedule.max_running.map(u64::from),
+        max_running: max_running(source, site),
         cannot_throttle: false,
         places: None,
     };
@@ -110,6 +110,12 @@ pub(super) fn show(
         context.out.page(&people(&preview, &arrays, all));
         Ok(())
     }
+}
+
+/// Most elements of the sweep that run at once.
+fn max_running(source: &Source, site: &Site) -> Option<u64> {
+    let wish = source.plan.schedule.max_running.map(u64::from);
+    wish.into_iter().chain(site.caps.max_running).min()
 }
 
 /// Renders every array's script and returns its directives.
@@ -129,7 +135,7 @@ fn render(
         SchedulerKind::Pbs => ("pbs.sh.tera", "#PBS "),
         _ => ("slurm.sh.tera", "#SBATCH "),
     };
-    let max_running = source.plan.schedule.max_running.map(u64::from);
+    let max_running = max_running(source, site);
     preview
         .graph
         .arrays
@@ -170,7 +176,8 @@ fn render(
                 link: a.link,
                 count: a.count,
                 links: a.links,
-                after: a.after.or(a.lane).map(|p| p + 1),
+                after: a.after.map(|p| p + 1),
+                wait: a.wait.iter().map(|p| p + 1).collect(),
                 directives: directives.map(str::to_owned).collect(),
             })
         })
@@ -212,7 +219,7 @@ fn people(preview: &Preview<'_>, arrays: &[preview::Array], all: bool) -> String
                 a.block.to_string(),
                 a.link.to_string(),
                 a.count.to_string(),
-                a.after.map_or_else(|| "-".into(), |p| after(preview, planned, p)),
+                after(preview, planned, a),
                 preview.request(planned),
             ]
         })
@@ -267,12 +274,19 @@ fn people(preview: &Preview<'_>, arrays: &[preview::Array], all: bool) -> String
 }
 
 /// What an array waits for, in words.
-fn after(preview: &Preview<'_>, planned: &crate::graph::Array, parent: usize) -> String {
-    match preview.mapped.mapping {
+fn after(preview: &Preview<'_>, planned: &crate::graph::Array, array: &preview::Array) -> String {
+    let follows = array.after.map(|parent| match preview.mapped.mapping {
         Mapping::Elementwise => format!("array {parent}, element by element"),
         _ if planned.single => format!("job {parent}"),
         _ => format!("array {parent} as a whole"),
-    }
+    });
+    let whole = match array.wait[..] {
+        [] => None,
+        [one] => Some(format!("array {one} as a whole")),
+        [first, .., last] => Some(format!("arrays {first} to {last} as a whole")),
+    };
+    let all: Vec<String> = follows.into_iter().chain(whole).collect();
+    if all.is_empty() { "-".to_owned() } else { all.join("; ") }
 }
 
 fn trials(preview: &Preview<'_>, shown: usize) -> String {

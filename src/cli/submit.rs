@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// Local: at most this many chains at once
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     jobs: Option<u32>,
-    /// At most this many trials of an array at once
+    /// At most this many elements of the sweep at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_running: Option<u32>,
     /// Run trials again that ended without success: failed, timed out, interrupted, cancelled, lost, skipped

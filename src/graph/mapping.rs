@@ -107,7 +107,8 @@ fn jobs(nodes: &[Node], limit: usize, continues: &[bool], lanes: Option<usize>) 
                 links: 1,
                 single: true,
                 after,
-                lane: lane.filter(|_| link == 0),
+                wait: lane.filter(|_| link == 0).into_iter().collect(),
+                behind: false,
                 continues: continues.get(chain).copied().unwrap_or(false),
             });
             graph.order.push(node.trial);
@@ -164,7 +165,8 @@ fn fused(
                 links: all.len(),
                 single: false,
                 after: None,
-                lane: None,
+                wait: Vec::new(),
+                behind: false,
                 continues: flag,
             });
             for link in 0..all.len() {
@@ -178,16 +180,6 @@ fn fused(
     Some(graph)
 }
 
-/// Puts whole blocks one behind the other, for a server that cannot throttle an array: the last array of a
-/// block ends before the next block begins.
-pub fn one_block_at_a_time(graph: &mut Graph) {
-    for i in 1..graph.arrays.len() {
-        if graph.arrays[i - 1].block != graph.arrays[i].block {
-            graph.arrays[i].lane = Some(i - 1);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -195,7 +187,7 @@ mod tests {
     use super::super::tests::nodes;
     use super::*;
 
-    /// "block.link [trials] xLINKS job after lane" of every array.
+    /// "block.link [trials] xLINKS job after" of every array.
     fn show(graph: &Graph) -> Vec<String> {
         let one = |a: &Array| {
             let mut text = format!("{}.{} s{}", a.block, a.link, a.shape);
@@ -205,9 +197,6 @@ mod tests {
             }
             if let Some(after) = a.after {
                 text.push_str(&format!(" after {after}"));
-            }
-            if let Some(lane) = a.lane {
-                text.push_str(&format!(" lane {lane}"));
             }
             text
         };
@@ -236,8 +225,8 @@ mod tests {
     fn lanes_bound_the_chains_that_run_at_once() {
         let nodes = nodes(&[vec![0, 0], vec![0, 0], vec![0, 0], vec![0, 0]]);
         let graph = plan_as(Mapping::Jobs, &nodes, 100, &[], Some(2), |_| None).unwrap();
-        let lanes: Vec<_> = graph.arrays.iter().map(|a| a.lane).collect();
-        assert_eq!(lanes, [None, None, None, None, Some(1), None, Some(3), None]);
+        let lanes: Vec<&[usize]> = graph.arrays.iter().map(|a| &a.wait[..]).collect();
+        assert_eq!(lanes, [&[] as &[usize], &[], &[], &[], &[1], &[], &[3], &[]]);
     }
 
     #[test]
@@ -264,17 +253,6 @@ mod tests {
         // Chains of two: the links of one before those of the next.
         let chains = [vec![0, 0], vec![0, 0], vec![0, 0], vec![0, 0]];
         assert_eq!(pack(&chains, 100), ["0.0 s40 [0, 4, 1, 5, 2, 6, 3, 7] x4"]);
-    }
-
-    #[test]
-    fn blocks_one_at_a_time_throttle_where_the_server_cannot() {
-        let nodes = nodes(&[vec![0, 0], vec![0], vec![0]]);
-        let mut graph = plan(&nodes, 2, &[]);
-        one_block_at_a_time(&mut graph);
-        assert_eq!(
-            show(&graph),
-            ["0.0 s0 [0, 2] x1", "0.1 s0 [1] x1 after 0", "1.0 s0 [3] x1 lane 1"]
-        );
     }
 
     proptest! {

@@ -7,6 +7,7 @@
 mod cover;
 pub mod mapping;
 pub mod shapes;
+pub mod throttle;
 
 pub use mapping::Mapping;
 
@@ -41,9 +42,11 @@ pub struct Array {
     pub single: bool,
     /// The array (number in [`Graph::arrays`]) that it follows.
     pub after: Option<usize>,
-    /// An array that must have ended before this one starts, for no other reason than to bound how many
+    /// Arrays that must have ended before this one starts, for no other reason than to bound how many elements
     /// run at once.
-    pub lane: Option<usize>,
+    pub wait: Vec<usize>,
+    /// Whether all arrays of earlier submissions must have ended, for the same reason.
+    pub behind: bool,
     /// True when its chains continue chains of an earlier submission.
     pub continues: bool,
 }
@@ -80,7 +83,8 @@ impl Graph {
             links: 1,
             single: false,
             after: None,
-            lane: None,
+            wait: Vec::new(),
+            behind: false,
             continues: false,
         };
         Self { arrays: vec![array], order: Vec::new(), chains, longest }
@@ -126,7 +130,8 @@ pub fn plan(nodes: &[Node], limit: usize, continues: &[bool]) -> Graph {
                     links: 1,
                     single: false,
                     after,
-                    lane: None,
+                    wait: Vec::new(),
+                    behind: false,
                     continues: group.continues,
                 });
                 after = Some(graph.arrays.len() - 1);

@@ -9,7 +9,7 @@ use crate::{units, words};
 /// `[caps]`: `None` means no cap.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Caps {
-    /// Most elements of one array that run at once; a larger wish is throttled, not refused.
+    /// Most elements of a sweep that run at once; a larger wish is throttled, not refused.
     pub max_running: Option<u64>,
     /// Most trials of a sweep.
     pub max_trials: Option<u64>,

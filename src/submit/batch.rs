@@ -31,7 +31,7 @@ use crate::tree::{Identity, Tree};
 /// What a person chose on the command line.
 #[derive(Debug, Default, Clone)]
 pub struct Options {
-    /// Most elements of an array that run at once.
+    /// Most elements of the sweep that run at once.
     pub max_running: Option<u64>,
     /// Submit trials again that ended without success.
     pub retry: bool,
@@ -68,7 +68,8 @@ pub fn submit(
     plan.run.refuse_function()?;
     check_caps(plan, site, kind)?;
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
-    let max_running = options.max_running.or(plan.schedule.max_running.map(u64::from));
+    let wish = options.max_running.or(plan.schedule.max_running.map(u64::from));
+    let max_running = wish.into_iter().chain(site.caps.max_running).min();
     let wanted = Wanted::of(plan);
     let door = Door::ask(&mut calls, &wanted, site, kind)?;
     let limits = door.limits().clone();
@@ -136,14 +137,14 @@ pub fn submit(
             cannot_throttle: limits.cannot_throttle,
             places: door.places(),
         };
-        let (_, mapped) = wave::make(&run.tree, kind.word(), &todo, &rules, &before)?;
+        let (_, mapped) = wave::make(&run.tree, kind.word(), &todo, &rules, &before, &records)?;
         door.notes().iter().for_each(|note| tell(note));
         if let (true, Some(n)) = (limits.cannot_throttle, max_running)
             && n < todo.len() as u64
         {
             let version = limits.version.as_deref().unwrap_or_default();
             tell(&format!(
-                "PBS {version} cannot throttle arrays: they have {} at most and run one behind the other",
+                "PBS {version} cannot throttle arrays: they have {} at most, and wait for each other",
                 crate::words::count(n, "element")
             ));
         }

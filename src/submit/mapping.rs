@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use crate::fault::Fault;
 use crate::graph::shapes::Shapes;
-use crate::graph::{Graph, Mapping, Node, mapping};
+use crate::graph::{Graph, Mapping, Node, mapping, throttle};
 use crate::plan::{ChainsAs, Resources};
 use crate::site::SchedulerKind;
 use crate::units;
@@ -31,7 +31,7 @@ pub struct Rules {
     pub max_calls: u64,
     /// The longest walltime of a job, where it is known.
     pub max_walltime_s: Option<u64>,
-    /// At most so many elements are to run at once.
+    /// At most so many elements are to run at once, those of earlier submissions included.
     pub max_running: Option<u64>,
     /// Whether the server cannot throttle an array itself.
     pub cannot_throttle: bool,
@@ -49,7 +49,7 @@ pub struct Mapped {
 }
 
 /// Plans the arrays of nodes whose shapes are numbered in `shapes`; a fused chain adds the shape of its
-/// whole run.
+/// whole run. `running`: elements of earlier submissions that may be running.
 ///
 /// # Errors
 /// When the plan asks for fused chains that no one allocation can run.
@@ -57,6 +57,7 @@ pub fn map(
     nodes: &[Node],
     shapes: &mut Shapes,
     continues: &[bool],
+    running: u64,
     rules: &Rules,
 ) -> Result<(Graph, Mapped)> {
     let throttled = rules.max_running.filter(|_| rules.cannot_throttle);
@@ -69,8 +70,9 @@ pub fn map(
         None => mapping::plan_as(mapped.mapping, nodes, limit, continues, lanes, fuse),
     };
     let mut graph = graph.ok_or_else(|| anyhow::anyhow!("a mapping that was chosen fits"))?;
-    if throttled.is_some() {
-        mapping::one_block_at_a_time(&mut graph);
+    if let Some(most) = lanes {
+        let elementwise = mapped.mapping == Mapping::Elementwise;
+        throttle::bound(&mut graph, most, elementwise, running as usize);
     }
     Ok((graph, mapped))
 }
@@ -231,7 +233,7 @@ mod tests {
                 nodes.push(Node { trial: nodes.len() as u64, chain: chain as u32, shape });
             }
         }
-        match map(&nodes, &mut shapes, &[], rules) {
+        match map(&nodes, &mut shapes, &[], 0, rules) {
             Ok((graph, mapped)) => {
                 let times: Vec<String> = graph
                     .arrays
@@ -239,8 +241,8 @@ mod tests {
                     .map(|a| shapes.list[a.shape as usize].walltime_s.unwrap_or(0) / 60)
                     .zip(&graph.arrays)
                     .map(|(minutes, a)| {
-                        let lane = a.lane.map_or(String::new(), |lane| format!(" after {lane}"));
-                        format!("{}x{} of {minutes} min{lane}", a.count, a.links)
+                        let wait: String = a.wait.iter().map(|i| format!(" after {i}")).collect();
+                        format!("{}x{} of {minutes} min{wait}", a.count, a.links)
                     })
                     .collect();
                 format!("{}: {}: {}", mapped.mapping.word(), mapped.why, times.join(", "))

@@ -26,6 +26,8 @@ pub struct Array {
     pub links: usize,
     /// The array it follows: element by element where the scheduler can, else as a whole.
     pub after: Option<usize>,
+    /// Arrays that must have ended before it begins, to keep to `max_running`.
+    pub wait: Vec<usize>,
     /// Its directives, as the template renders them.
     pub directives: Vec<String>,
 }
@@ -119,7 +121,7 @@ pub fn of<'a>(source: &'a Source, rules: &Rules, ask: Option<&Ask>) -> anyhow::R
     };
     let (core_hours, gpu_hours) = (hours(&|r| r.cores()), hours(&|r| r.total_gpus()));
     let (graph, mapped) = match pilots {
-        None => mapping::map(&nodes, &mut shapes, &[], rules)?,
+        None => mapping::map(&nodes, &mut shapes, &[], 0, rules)?,
         Some((n, shape, _)) => {
             let longest = links.iter().max().map_or(0, |&n| n as usize);
             let graph = Graph::of_pilots(n as usize, shape, links.len(), longest);

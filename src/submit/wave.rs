@@ -98,6 +98,21 @@ impl<'a> Before<'a> {
         records.iter().filter(is_coming).map(|(trial, _)| *trial).collect()
     }
 
+    /// Arrays that the scheduler has and that may not have ended, with the number of their elements that may run.
+    fn open(&self, records: &HashMap<u64, Record>) -> Vec<(u32, u64)> {
+        let is_open = |array: u32, trial: u64| {
+            let over = |r: &Record| r.skipped.is_some() || self.is_over(trial, r);
+            self.array(trial) == Some(array) && !records.get(&trial).is_some_and(over)
+        };
+        let elements = |trials: &[u64], array: &Array| -> HashSet<u64> {
+            let open = trials.iter().enumerate().filter(|(_, t)| is_open(array.array, **t));
+            open.map(|(n, _)| n as u64 % array.count).collect()
+        };
+        let asked = self.waves.arrays().filter(|(_, a, _)| self.journal.job(a.array).is_some());
+        let open = asked.map(|(_, a, trials)| (a.array, elements(trials, a).len() as u64));
+        open.filter(|(_, elements)| *elements > 0).collect()
+    }
+
     /// Whether what comes after a trial need not wait for it.
     fn is_over(&self, trial: u64, record: &Record) -> bool {
         record.outcome() == Some(Outcome::Done)
@@ -157,7 +172,7 @@ pub fn left_over(
 }
 
 /// Plans the arrays of a wave and writes it. Chains whose predecessors belong to earlier waves and have
-/// not ended get arrays of their own, which wait for those of the predecessors.
+/// not ended get arrays of their own, which wait for those of the predecessors. `records`: those of the sweep.
 ///
 /// # Errors
 /// When the tree cannot be read or written, or the chains cannot be mapped as wished.
@@ -167,6 +182,7 @@ pub fn make(
     todo: &[Todo],
     rules: &Rules,
     before: &Before<'_>,
+    records: &HashMap<u64, Record>,
 ) -> Result<(Wave, Mapped)> {
     let mut shapes = Shapes::default();
     let mut chains: HashMap<u64, u32> = HashMap::new();
@@ -191,7 +207,9 @@ pub fn make(
         nodes.push(Node { trial: t.id, chain, shape: shapes.number(&t.resources) });
     }
     let continues: Vec<bool> = waits.iter().map(|arrays| !arrays.is_empty()).collect();
-    let (graph, mapped) = mapping::map(&nodes, &mut shapes, &continues, rules)?;
+    let earlier = if rules.max_running.is_some() { before.open(records) } else { Vec::new() };
+    let running = earlier.iter().map(|(_, elements)| elements).sum();
+    let (graph, mapped) = mapping::map(&nodes, &mut shapes, &continues, running, rules)?;
     let chain_of: HashMap<u64, u32> = if continues.iter().any(|&c| c) {
         nodes.iter().map(|n| (n.trial, n.chain)).collect()
     } else {
@@ -218,7 +236,8 @@ pub fn make(
             } else {
                 Vec::new()
             };
-            wait.extend(a.lane.map(|lane| first_array + lane as u32));
+            wait.extend(a.wait.iter().map(|&array| first_array + array as u32));
+            wait.extend(earlier.iter().filter(|_| a.behind).map(|(array, _)| *array));
             wait.sort_unstable();
             wait.dedup();
             Array {

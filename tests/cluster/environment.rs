@@ -150,6 +150,31 @@ fn a_cap_on_running_trials_throttles() {
     assert!(counts.iter().all(|n| n == "1" || n == "2"), "{counts:?}");
 }
 
+/// Also over arrays and over submissions: two arrays of chains, and more of both while they run.
+#[test]
+fn a_cap_on_running_trials_holds_for_the_whole_sweep() {
+    let world = World::new(Cluster::Plain, "sweepwide");
+    let script = "
+        echo $HPCSWEEP_TRIAL >>$HERE/ran
+        mkdir $HERE/running-$HPCSWEEP_TRIAL; ls -d $HERE/running-* | wc -l >>$HERE/counts
+        until [ -e $HERE/go ]; do sleep 0.05; done; rmdir $HERE/running-$HPCSWEEP_TRIAL";
+    let plan = |x: &str| {
+        let rest = format!(
+            "[schedule]\nmax_running = 2\n[defaults]\ntask_id = \"{{{{ c }}}}-{{{{ resources.walltime }}}}\"\n\
+             [grid]\nc = [{x}]\nresources.walltime = [\"5m\", \"6m\"]\nlink = [1, 2]\n"
+        );
+        world.plan(script, &rest);
+        world.submit().ok();
+    };
+    plan("1");
+    world.until("two run", || (world.lines("counts").len() == 2).then_some(()));
+    plan("1, 2, 3");
+    world.write("go", "");
+    world.assert_each_ran_once(12);
+    let counts = world.lines("counts");
+    assert!(counts.iter().all(|n| n == "1" || n == "2"), "{counts:?}");
+}
+
 /// Modules are loaded by the real Environment Modules or Lmod of this machine, then the set-up runs.
 #[test]
 fn modules_are_loaded_before_the_setup_and_the_command() {

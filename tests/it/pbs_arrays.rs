@@ -106,7 +106,7 @@ fn a_server_that_cannot_throttle_gets_one_block_behind_the_other() {
     assert_eq!(
         ran_it.whole(),
         "\
-PBS 20.0.1 cannot throttle arrays: they have 2 elements at most and run one behind the other
+PBS 20.0.1 cannot throttle arrays: they have 2 elements at most, and wait for each other
 array 1: 2 trials as job 0[].pbshead
 array 2: 2 trials as job 1[].pbshead, after 0[].pbshead
 array 3: 1 trial as job 2[].pbshead, after 1[].pbshead
@@ -167,6 +167,48 @@ fn a_throttle_holds_for_chains_in_jobs_of_their_own() {
     assert_eq!(trials, (0..8).collect::<Vec<_>>());
     assert!(most <= 2, "{}", pbs.world.read("events"));
     assert_eq!(pbs.standings(), ["done"; 8]);
+}
+
+/// Three shapes, and a submission while another one runs: each array alone would keep to two.
+#[test]
+fn max_running_holds_over_all_arrays_and_submissions_of_a_sweep() {
+    let pbs = pbs();
+    let plan = |a: &str| {
+        let rest = format!(
+            "[schedule]\nmax_running = 2\n[grid]\na = [{a}]\nresources.cpus_per_rank = [1, 2, 3]\n"
+        );
+        shell(&format!("{CODE}; until [ -e $EVENTS.go ]; do sleep 0.01; done"), &rest)
+    };
+    let first = pbs.submit(&plan("1"), &[]);
+    assert_eq!(
+        first.whole(),
+        "\
+array 1: 1 trial as job 0[].pbshead
+array 2: 1 trial as job 1[].pbshead
+array 3: 1 trial as job 2[].pbshead, after 0[].pbshead, 1[].pbshead
+s: 3 trials submitted as 3 arrays (5 scheduler calls)
+jobs: 0[].pbshead 1[].pbshead 2[].pbshead
+results: $WORLD/results/s
+next: hpcsweep status
+exit code 0
+"
+    );
+    let second = pbs.submit(&plan("1, 2, 3, 4"), &[]);
+    assert!(
+        second.err.contains("array 4: 3 trials as job 3[].pbshead, after "),
+        "{}",
+        second.whole()
+    );
+    pbs.world.write("events.go", "");
+    pbs.wait_idle();
+    let (trials, most) = ran(&pbs.world);
+    assert_eq!(trials, (0..12).collect::<Vec<_>>());
+    assert!(most <= 2, "{}", pbs.world.read("events"));
+    assert_eq!(pbs.standings(), ["done"; 12]);
+    // What has ended holds up nothing.
+    let third = pbs.submit(&plan("1, 2, 3, 4, 5"), &[]);
+    assert!(third.err.contains("array 7: 1 trial as job 6[].pbshead\n"), "{}", third.whole());
+    pbs.wait_idle();
 }
 
 #[test]

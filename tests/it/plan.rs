@@ -170,6 +170,7 @@ fn json_says_the_same_to_programs() {
 fn array(number: u32, block: u32, link: u32, after: Option<u32>, gpus: u32) -> serde_json::Value {
     serde_json::json!({
         "array": number, "block": block, "link": link, "count": 1, "links": 1, "after": after,
+        "wait": [],
         "directives": [
             format!("--job-name='jdit.<token>.{number}'"),
             "--array=0-0",
