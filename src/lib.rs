@@ -4,7 +4,7 @@
 //!
 //! | floor | rooms |
 //! |---|---|
-//! | 0 | [`fault`], [`words`] |
+//! | 0 | [`fault`], [`words`], [`syntax`] |
 //! | 1 | [`host`] |
 //! | 2 | [`units`], [`idset`], [`hostlist`], [`plan`], [`site`], [`rank`], [`devices`], [`gpu`], [`sync`], [`train`] |
 //! | 3 | [`graph`], [`tree`] |
@@ -14,6 +14,7 @@
 //! | 7 | [`cli`] |
 
 pub mod fault;
+pub mod syntax;
 pub mod words;
 
 pub mod host;

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::Context;
 use crate::fault::Fault;
-use crate::host::disk;
+use crate::host::{access, disk};
 use crate::submit::Source;
 use crate::tree::{Identity, Tree};
 
@@ -21,12 +21,12 @@ pub(super) fn find(named: &[String], context: &Context) -> Result<Vec<(Tree, Ide
         let before = dirs.len();
         if Path::new(name).is_file() {
             dirs.push(Source::read(Path::new(name))?.tree().dir().to_owned());
-        } else if Path::new(name).is_dir() {
+        } else if Path::new(name).is_dir() || is_closed(Path::new(name)) {
             dirs.push(PathBuf::from(name));
         } else {
             let paths = glob::glob(name)
                 .map_err(|e| Fault::request(format!("`{name}` is no pattern: {e}")))?;
-            dirs.extend(paths.filter_map(Result::ok).filter(|p| p.join("sweep.json").is_file()));
+            dirs.extend(readable(paths.filter_map(Result::ok).collect(), context));
         }
         if dirs.len() == before {
             return Err(Fault::request(format!("no sweep is called `{name}`"))
@@ -37,7 +37,7 @@ pub(super) fn find(named: &[String], context: &Context) -> Result<Vec<(Tree, Ide
         }
     }
     if named.is_empty() {
-        dirs = near();
+        dirs = near(context);
         if dirs.is_empty() {
             dirs.extend(last(context));
         }
@@ -77,16 +77,43 @@ pub(super) fn one(named: &[String], context: &Context) -> Result<(Tree, Identity
     all.pop().ok_or_else(|| Fault::request("no sweep found").into())
 }
 
-fn near() -> Vec<PathBuf> {
-    if Path::new("sweep.json").is_file() {
+fn near(context: &Context) -> Vec<PathBuf> {
+    if is_sweep(Path::new(".")) {
         return vec![PathBuf::from(".")];
     }
     let names = disk::list(Path::new("results")).unwrap_or_default();
-    names
-        .into_iter()
-        .map(|name| Path::new("results").join(name))
-        .filter(|dir| dir.join("sweep.json").is_file())
-        .collect()
+    let found = names.into_iter().map(|name| Path::new("results").join(name)).collect();
+    readable(found, context)
+}
+
+/// Those of some paths that are sweeps. What another user has closed is left out with a warning, unless there is nothing
+/// else.
+fn readable(paths: Vec<PathBuf>, context: &Context) -> Vec<PathBuf> {
+    let (open, other): (Vec<PathBuf>, Vec<PathBuf>) =
+        paths.into_iter().partition(|path| path.join("sweep.json").is_file());
+    let closed: Vec<PathBuf> = other.into_iter().filter(|dir| is_sweep(dir)).collect();
+    if open.is_empty() {
+        return closed;
+    }
+    for dir in closed {
+        let owner = access::closed_by(&dir).unwrap_or_else(|| "another user".to_owned());
+        let dir = dir.display();
+        context
+            .out
+            .warn(&format!("`{dir}` is left out: it belongs to {owner} and is closed to you"));
+    }
+    open
+}
+
+/// Whether a folder is a sweep, or one that is closed to this user and may be one.
+fn is_sweep(dir: &Path) -> bool {
+    let file = dir.join("sweep.json");
+    file.is_file() || is_closed(&file)
+}
+
+/// Whether this user may not even see if there is such a path.
+fn is_closed(path: &Path) -> bool {
+    std::fs::metadata(path).is_err_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
 /// The small file that remembers which sweeps were submitted, the last one first.

@@ -6,14 +6,16 @@
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::sys::stat::{Mode, umask};
-use nix::unistd::{Gid, Uid, User};
+use nix::unistd::{AccessFlags, Gid, Uid, User, faccessat};
 use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
+use crate::words;
 
 /// Who may write to a sweep besides its owner.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,6 +112,41 @@ pub fn check(path: &Path, shared: Shared) -> Result<(), Fault> {
         Shared::Group => hint.to_owned(),
     };
     Err(Fault::machine(format!("`{}` {why}", path.display())).hint(hint))
+}
+
+/// What somebody can do who may not read a file of a sweep: ask whom it belongs to. `None` where the file is open.
+pub fn how_to_read(path: &Path) -> Option<String> {
+    let (closed, owner) = closed(path)?;
+    let shown = closed.display();
+    if owner == Uid::effective().as_raw() {
+        return Some(format!("it is yours: `chmod -R u+rX {}` opens it", quoted(&closed)));
+    }
+    let owner = name_of(owner);
+    Some(format!(
+        "`{shown}` belongs to {owner}: ask the owner to let you read it (`readable_by = \"group\"` or `\"all\"` under \
+         `[sweep]` in the plan, and the same `submit` again)"
+    ))
+}
+
+/// Whom a sweep belongs to that this user may not read, in words.
+pub fn closed_by(path: &Path) -> Option<String> {
+    closed(path).map(|(_, owner)| name_of(owner))
+}
+
+/// The file or folder at or above a path that this user may not read, and its owner.
+fn closed(path: &Path) -> Option<(PathBuf, u32)> {
+    let found = path.ancestors().find_map(|at| Some((at, fs::metadata(at).ok()?)));
+    let (at, found) = found?;
+    let wanted = match found.is_dir() {
+        true => AccessFlags::R_OK | AccessFlags::X_OK,
+        false => AccessFlags::R_OK,
+    };
+    let is_open = faccessat(AT_FDCWD, at, wanted, AtFlags::AT_EACCESS).is_ok();
+    (!is_open).then(|| (at.to_owned(), found.uid()))
+}
+
+fn quoted(path: &Path) -> String {
+    words::sh_quote(&path.to_string_lossy())
 }
 
 fn objection(found: &Metadata, shared: Shared) -> Option<String> {

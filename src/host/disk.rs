@@ -19,12 +19,19 @@ pub fn fault(doing: &str, path: &Path, error: &io::Error) -> Fault {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => fault
             .hint("free some space (or inodes) and run the same command again; nothing is lost"),
+        io::ErrorKind::PermissionDenied if READING.contains(&doing) => {
+            let hint = access::how_to_read(path);
+            Fault { hint, ..fault }
+        }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             fault.hint("choose a results root you may write to: `[sweep] root` in the plan")
         }
         _ => fault,
     }
 }
+
+/// What is done to a path by those who only read.
+const READING: [&str; 4] = ["read", "list", "look at", "look at the age of"];
 
 /// The system's words for an error, without Rust's "(os error N)".
 pub fn reason(error: &io::Error) -> String {

@@ -3,7 +3,7 @@
 //! Collects faults instead of stopping at the first; knows TOML and sentences, not what a plan is.
 
 use std::fmt::Display;
-use std::ops::Range;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use toml::Spanned;
@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::value::Value;
 use crate::fault::{Fault, Faults};
-use crate::words;
+use crate::{syntax, words};
 
 /// A table of a parsed document.
 pub(super) type Table<'a> = DeTable<'a>;
@@ -62,7 +62,7 @@ pub(super) struct Reader<'a> {
     text: &'a str,
     line_starts: Vec<usize>,
     /// Lines on which TOML itself is wrong: what is found there besides is a consequence.
-    broken: Vec<u32>,
+    broken: Vec<RangeInclusive<u32>>,
     faults: Vec<(u32, Fault)>,
 }
 
@@ -76,22 +76,17 @@ impl<'a> Reader<'a> {
 
     /// The document; what TOML itself refuses becomes faults.
     pub(super) fn document(&mut self) -> Table<'a> {
-        let (table, errors) = DeTable::parse_recoverable(self.text);
-        for error in &errors {
-            let at = error.span().unwrap_or(Range { start: 0, end: 0 }).start;
-            let line = self.line(at);
-            if self.broken.contains(&line) {
-                continue;
-            }
-            let message = error.message();
-            let fault = if message == "duplicate key" {
-                self.fault_at(at, "the same key or table is written twice")
-                    .hint("keep one of the two; a table's keys stand under one heading")
-            } else {
-                self.fault_at(at, format!("this is not TOML: {message}"))
+        let (table, slips) = syntax::parse(self.text);
+        for slip in slips {
+            let sentence = match slip.message.as_str() {
+                "duplicate key" => "the same key or table is written twice".to_owned(),
+                message => format!("this is not TOML: {message}"),
             };
+            let fault = Fault { hint: slip.hint, ..self.fault_at(slip.at, sentence) };
+            let line = self.line(slip.at);
             self.faults.push((line, fault));
-            self.broken.push(line);
+            let (first, last) = (self.line(slip.spoilt.start), self.line(slip.spoilt.end));
+            self.broken.push(first.min(line)..=last.max(line));
         }
         table.into_inner()
     }
@@ -135,7 +130,7 @@ impl<'a> Reader<'a> {
     /// Reports a fault at a byte offset.
     pub(super) fn report(&mut self, at: usize, fault: Fault) {
         let line = self.line(at);
-        if !self.broken.contains(&line) {
+        if !self.broken.iter().any(|lines| lines.contains(&line)) {
             self.faults.push((line, fault));
         }
     }
@@ -363,7 +358,8 @@ mod tests {
             "this is not TOML: unclosed table, expected `]`
   plan.toml:2: [sweep
 error: this is not TOML: unclosed array, expected `]`
-  plan.toml:5: command = [\"a\", \"b]",
+  plan.toml:5: command = [\"a\", \"b]
+hint: the list that begins in line 5 is not closed: is its `]` missing?",
         );
         check_faults(
             "[defaults]\nlr = 1\nlr = 2",

@@ -1,6 +1,6 @@
 //! One profile file: TOML laid over a [`Site`], every fault with its line, all of them at once.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 
 use toml::Spanned;
@@ -10,6 +10,7 @@ use super::form::Laid;
 use super::keys::{KEYS, Key};
 use super::{Origin, Site};
 use crate::fault::Fault;
+use crate::syntax::{self, Slip};
 use crate::words;
 
 /// The version of the format.
@@ -17,11 +18,9 @@ const VERSION: &str = "1";
 
 /// Lays one profile over `site` and returns the faults of its text.
 pub(super) fn lay(site: &mut Site, path: &Path, text: &str) -> Vec<Fault> {
-    let (root, errors) = DeTable::parse_recoverable(text);
+    let (root, slips) = syntax::parse(text);
     let mut reader = Reader { site, path, text, broken: Vec::new(), faults: Vec::new() };
-    for error in errors {
-        reader.syntax(&error);
-    }
+    slips.into_iter().for_each(|slip| reader.slip(slip));
     reader.root(root.get_ref());
     reader.faults.sort_by_key(|(line, _)| *line);
     reader.faults.into_iter().map(|(_, fault)| fault).collect()
@@ -32,7 +31,7 @@ struct Reader<'a> {
     path: &'a Path,
     text: &'a str,
     /// Lines that are not TOML; what was salvaged from them is not judged again.
-    broken: Vec<usize>,
+    broken: Vec<RangeInclusive<usize>>,
     /// The faults with their lines.
     faults: Vec<(usize, Fault)>,
 }
@@ -45,7 +44,7 @@ impl Reader<'_> {
 
     fn fault(&mut self, span: &Range<usize>, sentence: String, hint: Option<String>) {
         let line = self.line(span);
-        if self.broken.contains(&line) {
+        if self.broken.iter().any(|lines| lines.contains(&line)) {
             return;
         }
         let source = self.text.lines().nth(line - 1).unwrap_or_default().trim();
@@ -55,12 +54,15 @@ impl Reader<'_> {
         self.faults.push((line, fault));
     }
 
-    fn syntax(&mut self, error: &toml::de::Error) {
-        let span = error.span().unwrap_or(0..0);
-        let message = error.message().lines().collect::<Vec<_>>().join(", ");
-        self.fault(&span, format!("the profile is not TOML: {message}"), None);
-        let line = self.line(&span);
-        self.broken.push(line);
+    fn slip(&mut self, slip: Slip) {
+        let message = slip.message.lines().collect::<Vec<_>>().join(", ");
+        let sentence = match message.as_str() {
+            "duplicate key" => "the same key or table is written twice".to_owned(),
+            message => format!("the profile is not TOML: {message}"),
+        };
+        self.fault(&(slip.at..slip.at), sentence, slip.hint);
+        let Range { start, end } = slip.spoilt;
+        self.broken.push(self.line(&(start..start))..=self.line(&(end..end)));
     }
 
     fn root(&mut self, root: &DeTable<'_>) {

@@ -175,8 +175,9 @@ fn what_is_not_toml_is_shown_with_its_line_and_the_rest_is_read_all_the_same() {
     let expected = "\
 the profile is not TOML: string values must be quoted, expected literal string
   /home/ada/.config/hpcsweep/site.toml:3: kind = slurm
-error: the profile is not TOML: duplicate key
+error: the same key or table is written twice
   /home/ada/.config/hpcsweep/site.toml:5: qos = \"b\"
+hint: keep one of the two; a table's keys stand under one heading
 error: `limits.settle_s` must be whole seconds from 1
   /home/ada/.config/hpcsweep/site.toml:7: settle_s = 0.5";
     let text = "version = 1\n[scheduler]\nkind = slurm\nqos = \"a\"\nqos = \"b\"\n[limits]\nsettle_s = 0.5\n";

@@ -28,13 +28,14 @@ mod starter;
 mod waiting;
 pub mod wave;
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
 
 use crate::fault::{Fault, Faults};
-use crate::host::access::Shared;
+use crate::host::access::{self, Shared};
 use crate::host::disk;
 use crate::plan::{self, Plan, Resources};
 use crate::render::Templates;
@@ -58,12 +59,13 @@ impl Source {
     /// When it cannot be read, or with all of its faults at once.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(|e| {
-            let fault = Fault::request(format!(
-                "cannot read the plan `{}`: {}",
-                path.display(),
-                disk::reason(&e)
-            ));
-            fault.hint("`hpcsweep init NAME` makes a project with a plan to begin with")
+            let reason = disk::reason(&e);
+            let fault =
+                Fault::request(format!("cannot read the plan `{}`: {reason}", path.display()));
+            match access::how_to_read(path) {
+                Some(hint) if e.kind() == ErrorKind::PermissionDenied => fault.hint(hint),
+                _ => fault.hint("`hpcsweep init NAME` makes a project with a plan to begin with"),
+            }
         })?;
         let files = |name: &str| {
             let file = path.parent().unwrap_or(Path::new("")).join(name);

@@ -128,3 +128,82 @@ fn no_link_is_followed_to_where_a_log_is_written() {
     assert_eq!(ran.code, 1, "{}", ran.whole());
     assert_eq!(world.read("precious"), "kept\n");
 }
+
+#[test]
+fn who_may_not_read_a_sweep_learns_whom_to_ask() {
+    let world = World::new();
+    let plan = shell("echo 1", "");
+    let closed = |word: &str| {
+        plan.replace("name = \"s\"", &format!("name = \"s\"\nreadable_by = \"{word}\""))
+    };
+    world.local(&closed("owner"), &[]).ok();
+    let refused = |at: &str, name: &str| {
+        format!(
+            "error: cannot read `$WORLD/{name}`: permission denied\n\
+             hint: `$WORLD/{at}` belongs to the user `root`: ask the owner to let you read it \
+             (`readable_by = \"group\"` or `\"all\"` under `[sweep]` in the plan, and the same `submit` again)\n\
+             exit code 4\n"
+        )
+    };
+    let verbs: [&[&str]; 5] = [
+        &["status"],
+        &["collect"],
+        &["best", "--metric", "x", "--min"],
+        &["watch", "--once"],
+        &["logs", "0"],
+    ];
+    let each = |named: &[&str], expected: &str| {
+        for verb in verbs {
+            let Some(ran) = world.run_as(NOBODY, &[verb, named].concat()) else { return };
+            assert_eq!(ran.whole(), expected, "{verb:?} {named:?}");
+        }
+    };
+    let identity = "results/s/sweep.json";
+    for named in [&[][..], &["results/s"], &["results/*"], &["plan.toml"]] {
+        each(named, &refused("results/s", identity));
+    }
+    // The folder above it is closed, or something below it.
+    set_mode(&world, "results", 0o700);
+    each(&["results/s"], &refused("results", identity));
+    set_mode(&world, "results", 0o755);
+    world.local(&closed("all"), &[]).ok();
+    set_mode(&world, "results/s/records/000", 0o700);
+    if let Some(ran) = world.run_as(NOBODY, &["status"]) {
+        let said = refused("results/s/records/000", "results/s/records/000");
+        assert_eq!(ran.whole(), said.replace("cannot read", "cannot list"));
+    }
+    set_mode(&world, "results/s/records/000", 0o755);
+    set_mode(&world, "plan.toml", 0o600);
+    if let Some(ran) = world.run_as(NOBODY, &["status", "plan.toml"]) {
+        let said = refused("plan.toml", "plan.toml").replace("read `$WORLD/", "read the plan `");
+        assert_eq!(
+            ran.whole(),
+            said.replace("exit code 4", "exit code 2").replace("`$WORLD/plan", "`plan")
+        );
+    }
+    // What is open is shown all the same.
+    world.local(&closed("owner").replace("name = \"s\"", "name = \"t\""), &[]).ok();
+    let Some(ran) = world.run_as(NOBODY, &["collect", "--format", "csv"]) else { return };
+    assert!(ran.code == 0 && ran.out.lines().count() == 2, "{}", ran.whole());
+    let warning =
+        "warning: `results/t` is left out: it belongs to the user `root` and is closed to you\n";
+    assert!(ran.err.contains(warning), "{}", ran.whole());
+}
+
+#[test]
+fn a_sweep_that_its_owner_has_closed_can_be_opened() {
+    if nix::unistd::getuid().is_root() {
+        let world = World::new();
+        world.local(&shell("true", ""), &[]).ok();
+        for name in ["results/s", "results/s/sweep.json"] {
+            chown(world.path(name), Some(NOBODY), None).unwrap();
+        }
+        set_mode(&world, "results/s/sweep.json", 0);
+        let said = world.run_as(NOBODY, &["status", "results/s"]).unwrap().whole();
+        assert_eq!(
+            said,
+            "error: cannot read `$WORLD/results/s/sweep.json`: permission denied\n\
+             hint: it is yours: `chmod -R u+rX $WORLD/results/s/sweep.json` opens it\nexit code 4\n"
+        );
+    }
+}

@@ -9,7 +9,7 @@ use crate::world::ROOT;
 
 /// The rooms, bottom floor first: the table of `src/lib.rs`.
 const FLOORS: [&[&str]; 8] = [
-    &["fault", "words"],
+    &["fault", "words", "syntax"],
     &["host"],
     &["units", "idset", "hostlist", "plan", "site", "rank", "devices", "gpu", "sync", "train"],
     &["graph", "tree"],

@@ -1,0 +1,145 @@
+//! What TOML refuses in a text, each slip once: a string or a list that is not closed takes what follows into itself,
+//! and what the parser says of that is no fault of the author's.
+
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// One slip.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slip {
+    /// Byte offset of what is wrong.
+    pub at: usize,
+    /// The bytes that mean nothing because of it: those of the value it is in, if it is in one.
+    pub spoilt: Range<usize>,
+    /// What the parser says.
+    pub message: String,
+    /// How it is fixed, where that is known.
+    pub hint: Option<String>,
+}
+
+/// The document as far as it can be read, and what is wrong with it, in the order of the text.
+pub fn parse(text: &str) -> (Spanned<DeTable<'_>>, Vec<Slip>) {
+    let (document, errors) = DeTable::parse_recoverable(text);
+    let mut found: Vec<(Range<usize>, &str)> =
+        errors.iter().map(|e| (e.span().unwrap_or(0..0), e.message())).collect();
+    found.sort_by_key(|(span, _)| span.start);
+    let mut values = Vec::new();
+    lists(document.get_ref(), text, &mut values);
+    let mut slips: Vec<Slip> = Vec::new();
+    for (span, message) in &found {
+        let is_consequence = |slip: &Slip| {
+            slip.spoilt.contains(&span.start) || line(text, slip.at) == line(text, span.start)
+        };
+        if slips.iter().any(is_consequence) {
+            continue;
+        }
+        let value = values.iter().find(|value| (value.start..=value.end).contains(&span.start));
+        let is_open = value.is_some_and(|value| {
+            let of_value = |(at, message): &(Range<usize>, &str)| {
+                at.start == value.end && message.starts_with("unclosed array")
+            };
+            found.iter().any(of_value)
+        });
+        let spoilt = match value {
+            // What is at the end of a text is in it.
+            Some(value) => value.start..value.end + 1,
+            None => span.start..span.start,
+        };
+        let hint = hint(message).or_else(|| {
+            let begins = line(text, value?.start);
+            is_open.then(|| {
+                format!("the list that begins in line {begins} is not closed: is its `]` missing?")
+            })
+        });
+        slips.push(Slip { at: span.start, spoilt, message: (*message).to_owned(), hint });
+    }
+    (document, slips)
+}
+
+fn hint(message: &str) -> Option<String> {
+    let quote = match message {
+        "invalid basic string, expected `\"`" => '"',
+        "invalid literal string, expected `'`" => '\'',
+        "duplicate key" => {
+            return Some("keep one of the two; a table's keys stand under one heading".to_owned());
+        }
+        _ => return None,
+    };
+    Some(format!("a string ends in the line in which it begins: is its `{quote}` missing?"))
+}
+
+/// The line of a byte offset, from 1.
+fn line(text: &str, at: usize) -> usize {
+    1 + text.as_bytes().iter().take(at).filter(|&&byte| byte == b'\n').count()
+}
+
+/// Where the lists and inline tables are that are values of keys.
+fn lists(table: &DeTable<'_>, text: &str, found: &mut Vec<Range<usize>>) {
+    for (_, item) in table {
+        let span = item.span();
+        let is_value = text
+            .get(..span.start)
+            .is_some_and(|before| before.trim_end_matches([' ', '\t']).ends_with('='));
+        match item.get_ref() {
+            DeValue::Array(_) | DeValue::Table(_) if is_value => found.push(span),
+            DeValue::Table(table) => lists(table, text, found),
+            DeValue::Array(items) => {
+                let tables = items.iter().filter_map(|item| item.get_ref().as_table());
+                tables.for_each(|table| lists(table, text, found));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(text: &str) -> Vec<String> {
+        let (_, slips) = parse(text);
+        let shown = |slip: &Slip| {
+            let hint = slip.hint.as_deref().map(|hint| format!(" ({hint})"));
+            format!("{}: {}{}", line(text, slip.at), slip.message, hint.unwrap_or_default())
+        };
+        slips.iter().map(shown).collect()
+    }
+
+    #[test]
+    fn a_string_or_a_list_that_is_not_closed_is_one_slip() {
+        let rest = "d = \"x\"\n[grid]\na = [1, 2]\n[defaults]\nx = \"y\"\n";
+        let string = "a string ends in the line in which it begins: is its";
+        for (line, expected) in [
+            ("c = [\"true]", format!("1: invalid basic string, expected `\"` ({string} `\"` missing?)")),
+            ("c = \"true", format!("1: invalid basic string, expected `\"` ({string} `\"` missing?)")),
+            ("c = ['a', 'b]", format!("1: invalid literal string, expected `'` ({string} `'` missing?)")),
+            (
+                "c = [\n  \"a\",\n  \"b,\n  \"c\",\n]",
+                format!("3: invalid basic string, expected `\"` ({string} `\"` missing?)"),
+            ),
+            (
+                "c = [\"true\"",
+                "2: missing comma between array elements, expected `,` (the list that begins in line 1 is not \
+                 closed: is its `]` missing?)"
+                    .to_owned(),
+            ),
+        ] {
+            assert_eq!(said(&format!("{line}\n{rest}")), [expected], "{line}");
+        }
+        assert_eq!(said("c = [\"a\", \"b]").len(), 1);
+        assert_eq!(said("x = \"\"\"a\nb = 2\n[c]\nd = 3\n").len(), 1);
+        assert_eq!(said(rest), Vec::<String>::new());
+    }
+
+    #[test]
+    fn slips_that_have_nothing_to_do_with_each_other_are_all_said() {
+        let text = "a = b\nc = [1 2]\n[x\n[[t]]\nd = [\"y]\n[z]\nq = 1\nq = 2\n";
+        let lines = |text: &str| -> Vec<usize> {
+            parse(text).1.iter().map(|slip| line(text, slip.at)).collect()
+        };
+        assert_eq!(lines(text), [1, 2, 3, 5]);
+        assert_eq!(lines(&text.replace("[\"y]", "[\"y\"]")), [1, 2, 3, 8]);
+    }
+}
