@@ -14,6 +14,7 @@ mod growth;
 mod kills;
 mod limits;
 mod pilots;
+mod preempted;
 mod programs;
 mod ranks;
 mod resources;

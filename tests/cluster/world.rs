@@ -46,12 +46,14 @@ impl World {
                 "{variable} is not set: these tests need a Slurm of their own, and scripts/test starts it"
             );
         };
-        let conf = Path::new(&dir).join("slurm.conf");
-        assert!(
-            conf.is_file(),
-            "{variable}: no cluster in {}: scripts/test starts one",
-            conf.display()
-        );
+        let there = Path::new(&dir).join("slurm.conf").is_file();
+        assert!(there, "{variable}: no cluster in {}: scripts/test starts one", dir.display());
+        Self::on(Path::new(&dir), cluster, name)
+    }
+
+    /// On a cluster in this folder that is like one of the two.
+    pub(crate) fn on(dir: &Path, cluster: Cluster, name: &str) -> Self {
+        let conf = dir.join("slurm.conf");
         let folder = tempfile::Builder::new().prefix("hpcsweep-cluster-").tempdir().unwrap();
         let world = Self {
             folder,
