@@ -288,7 +288,14 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             return Ok(true);
         }
         match self.desk.open(unit)? {
-            Opened::Run(unit, attempt) => self.run(i, Role::Unit(unit), attempt),
+            Opened::Run(unit, attempt) => {
+                // A copy of it may run here too: which of the two has won is told by the number of the attempt.
+                let running = self.slots.iter().filter_map(P::running);
+                let trial = unit.rows.front().map(|row| row.id);
+                let others = running.filter(|run| Some(run.trial) == trial);
+                let used = others.map(|run| run.attempt).max().unwrap_or(0);
+                self.run(i, Role::Unit(unit), attempt.max(used + 1))
+            }
             Opened::Passed => Ok(true),
             Opened::NotYet => Ok(false),
         }

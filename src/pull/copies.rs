@@ -84,7 +84,7 @@ impl Copies {
         Ok(worst.map(|(_, straggler)| straggler))
     }
 
-    /// Whether a trial that was found still runs there, as far as its agent has written by now.
+    /// Whether the run that was found still runs there, as far as its agent has written by now.
     ///
     /// # Errors
     /// When the bundle cannot be read.
@@ -96,7 +96,8 @@ impl Copies {
     ) -> Result<bool> {
         self.follow(tree, ledger, &found.of)?;
         let open = self.agents.get(&found.of).map(|followed| &followed.open);
-        Ok(open.is_some_and(|open| open.contains_key(&found.trial)))
+        let attempt = open.and_then(|open| open.get(&found.trial)).map(|(attempt, ..)| *attempt);
+        Ok(attempt == Some(found.attempt))
     }
 
     /// Reads what is new in an agent's bundle, and returns the durations of the trials that are done.
@@ -211,6 +212,26 @@ mod tests {
         say(&tree, &mut ledger, Entry::Idle { agent, nonce });
         // By now it would have taken long enough.
         assert_eq!(copies.find(&tree, &ledger, &mut pace, 0.1, "own").unwrap(), None);
+    }
+
+    #[test]
+    fn what_failed_and_began_again_is_not_the_run_that_was_found() {
+        let (_dir, tree, ledger) = world(&["own", "other"]);
+        let mut copies = Copies::default();
+        let mut other = writer(&tree, "other", 0.0);
+        write(&mut other, &[start(7, clock::now() - 60.0)]);
+        let found = copies.find(&tree, &ledger, &mut pace(), 2.0, "own").unwrap().unwrap();
+        assert!(copies.still_runs(&tree, &ledger, &found).unwrap());
+        let (Line::End(ended), Line::Start { argv, devices, .. }) =
+            (end(7, 1.0, 60.0), start(7, 0.0))
+        else {
+            unreachable!("made above")
+        };
+        let failed = Line::End(Ended { state: Outcome::Failed, last: false, ..ended });
+        let time = clock::now();
+        let again = Line::Start { trial: 7, attempt: 2, time, seq: 0, slot: 0, argv, devices };
+        write(&mut other, &[failed, again]);
+        assert!(!copies.still_runs(&tree, &ledger, &found).unwrap());
     }
 
     #[test]

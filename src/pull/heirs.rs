@@ -188,10 +188,15 @@ fn left_of(
     told: &HashMap<u64, Vec<Told>>,
 ) -> Option<Piece> {
     let mut left = Piece { from: number, count: 1, ..held.piece };
-    for trial in trials.iter().skip(held.piece.link as usize) {
-        // What was begun before it was taken is in the piece, or of a unit before it.
-        let said = told.get(trial).map_or(&[][..], Vec::as_slice);
-        let said = || said.iter().filter(|told| told.seq >= held.since).map(|told| told.what);
+    // What was begun before it was taken is in the piece, or of a unit before it.
+    let said_of = |trial: &u64| {
+        let all = told.get(trial).map_or(&[][..], Vec::as_slice);
+        all.iter().filter(|told| told.seq >= held.since).map(|told| told.what)
+    };
+    // Whatever stands before what it has begun is over, though it may have been somebody else's end that counts.
+    let reached = trials.iter().rposition(|trial| said_of(trial).next().is_some()).unwrap_or(0);
+    for (i, trial) in trials.iter().enumerate().skip(held.piece.link as usize) {
+        let said = || said_of(trial);
         let over = said().find_map(|what| match what {
             What::Over { stops } => Some(stops),
             _ => None,
@@ -199,6 +204,7 @@ fn left_of(
         match over {
             Some(true) => return None,
             Some(false) => {}
+            None if i < reached => {}
             None => {
                 let count = |f: fn(&What) -> bool| said().filter(f).count() as u32;
                 left.tries += count(|what| *what == What::Failed);
@@ -251,6 +257,19 @@ mod tests {
         assert_eq!(left(9, 0, 0, &what), Some((1, 2)));
         assert_eq!(left(11, 1, 0, &what), Some((1, 2)));
         assert_eq!(left(15, 1, 1, &what), Some((1, 2)));
+    }
+
+    #[test]
+    fn what_others_have_ended_before_the_chain_went_on_here_is_over() {
+        let held = Held { since: 9, piece: Piece { tries: 2, ..Piece::untouched(0, 1) } };
+        let told = |seq, what| vec![Told { seq, what }];
+        let over = What::Over { stops: false };
+        // The end of trial 7 here is not the one that counts; trial 8 was begun, and ended.
+        let mut all = HashMap::from([(7, told(10, What::Stopped)), (8, told(12, What::Open))]);
+        let expected = Piece { link: 1, faults: 1, ..Piece::untouched(0, 1) };
+        assert_eq!(left_of(0, &[7, 8], &held, &all), Some(expected));
+        all.insert(8, told(12, over));
+        assert_eq!(left_of(0, &[7, 8], &held, &all), None);
     }
 
     #[test]

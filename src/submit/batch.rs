@@ -118,7 +118,7 @@ pub fn submit(
     let before = Before::new(&waves, &run.journal);
     let coming = before.coming(&records);
     let failures = Failures { retry: options.retry, due: amended.due, coming };
-    let mut todo = wave::left_over(&run.tree, &diff, &covered, &records, &failures)?;
+    let mut todo = wave::left_over(&run.tree, &diff, &covered, &records, &failures)?.todo;
     if diff.known > 0 {
         let pack = plan.schedule.pack.map_or(1, u64::from);
         let elements = (todo.len() as u64 + diff.added()).div_ceil(pack);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::grow::{self, Diff, Todo};
-use super::wave::{self, Failures};
+use super::wave::{self, Failures, LeftOver};
 use super::{Source, check_caps, check_growth, hands, retry, secure};
 use crate::fault::{Fault, Faults};
 use crate::host::Vars;
@@ -107,8 +107,15 @@ pub fn deal(
     // What the ledger says of what the records know is about what was dealt before.
     ledger.follow(&tree)?;
     let failures = Failures { retry: options.retry, ..Failures::default() };
-    let mut todo = wave::left_over(&tree, &diff, &covered, &known, &failures)?;
-    todo.extend(grow::grow(&tree, source, &diff, templates, site)?);
+    let LeftOver { mut todo, mut dead } =
+        wave::left_over(&tree, &diff, &covered, &known, &failures)?;
+    for new in grow::grow(&tree, source, &diff, templates, site)? {
+        // Behind a trial that nobody is going to run an agent would wait for ever.
+        match new.after.is_some_and(|before| dead.contains(&before)) {
+            true => drop(dead.insert(new.id)),
+            false => todo.push(new),
+        }
+    }
     if is_known && todo.is_empty() {
         return Ok(Dealt { tree, units: 0, trials: 0, dropped: 0 });
     }

@@ -132,6 +132,15 @@ pub struct Failures {
     pub coming: HashSet<u64>,
 }
 
+/// The older trials of a sweep that are to be asked for, and those that are not to run.
+#[derive(Debug, Default)]
+pub struct LeftOver {
+    /// Nobody was asked to run them, and they still need to run.
+    pub todo: Vec<Todo>,
+    /// Their chains have stopped at them or before them.
+    pub dead: HashSet<u64>,
+}
+
 /// The older trials of a sweep that nobody was asked to run (`covered`) and that still need to run: an earlier
 /// submission did not get to them, or they ended without success. What the plan no longer has is left.
 ///
@@ -143,14 +152,13 @@ pub fn left_over(
     covered: &HashSet<u64>,
     records: &HashMap<u64, Record>,
     failures: &Failures,
-) -> Result<Vec<Todo>> {
+) -> Result<LeftOver> {
     if diff.known == 0 {
-        return Ok(Vec::new());
+        return Ok(LeftOver::default());
     }
     let heads = table::heads(tree)?;
     let stop = grow::on_failure(&heads) == OnFailure::Stop;
-    let mut dead: HashSet<u64> = HashSet::new();
-    let mut all = Vec::new();
+    let LeftOver { mut todo, mut dead } = LeftOver::default();
     for row in table::rows(tree)? {
         let Some(resources) = diff.request(row.id) else { continue };
         let outcome = records.get(&row.id).and_then(Record::outcome);
@@ -166,9 +174,9 @@ pub fn left_over(
             continue;
         }
         let resources = Arc::clone(resources);
-        all.push(Todo { id: row.id, chain: row.chain, after: row.after, resources });
+        todo.push(Todo { id: row.id, chain: row.chain, after: row.after, resources });
     }
-    Ok(all)
+    Ok(LeftOver { todo, dead })
 }
 
 /// Plans the arrays of a wave and writes it. Chains whose predecessors belong to earlier waves and have

@@ -222,7 +222,7 @@ impl Builder {
                 }
                 if let Some(open) = self.open(end.trial, end.attempt) {
                     if let Some(place) = &mut open.bundle {
-                        (place.log, place.last) = (end.log, end.last);
+                        (place.log, place.last) = (end.log, counts && end.last);
                     }
                     if counts {
                         open.end = Some(end.into());
@@ -281,7 +281,7 @@ pub struct Place {
     pub lost: bool,
     /// Its output in the agent's log: offset and length, bytes.
     pub log: Option<(u64, u64)>,
-    /// Whether nobody will try the trial again by himself.
+    /// Whether its end counts, and nobody will try the trial again by himself.
     pub last: bool,
 }
 

@@ -49,6 +49,7 @@ mod pull_faults;
 mod pull_fire;
 mod pull_hold;
 mod pull_retry;
+mod pull_storm;
 mod pull_time;
 mod python;
 mod quoting;

@@ -242,17 +242,19 @@ impl Schedule {
             trial += length as u64;
         }
         let folder = self.world.text_path("results/p");
-        let alive = || -> BTreeSet<String> {
-            let all = fs::read_dir("/proc").unwrap().flatten().map(|e| e.path());
-            let of_ours = |path: &std::path::PathBuf| {
-                let env = fs::read(path.join("environ")).unwrap_or_default();
-                let mark = format!("HPCSWEEP_SWEEP_DIR={folder}");
-                env.split(|&b| b == 0).any(|entry| entry == mark.as_bytes())
-            };
-            all.filter(of_ours).map(|path| path.display().to_string()).collect()
-        };
-        wait_until("no program of the sweep is left", || alive().is_empty());
+        wait_until("no program of the sweep is left", || programs_of(&folder).is_empty());
     }
+}
+
+/// Programs that run for the sweep of this folder.
+pub(crate) fn programs_of(folder: &str) -> BTreeSet<String> {
+    let all = fs::read_dir("/proc").unwrap().flatten().map(|e| e.path());
+    let of_ours = |path: &std::path::PathBuf| {
+        let env = fs::read(path.join("environ")).unwrap_or_default();
+        let mark = format!("HPCSWEEP_SWEEP_DIR={folder}");
+        env.split(|&b| b == 0).any(|entry| entry == mark.as_bytes())
+    };
+    all.filter(of_ours).map(|path| path.display().to_string()).collect()
 }
 
 fn schedule(number: u64) {
@@ -269,9 +271,9 @@ fn schedule(number: u64) {
     schedule.judge();
 }
 
-#[test]
-fn agents_under_fire_lose_and_double_nothing() {
-    let range = std::env::var("HPCSWEEP_FIRE").unwrap_or_else(|_| "1..9".to_owned());
+/// Runs the schedules of these numbers, or of those that a variable names, some at a time.
+pub(crate) fn schedules(variable: &str, numbers: &str, run: impl Fn(u64) + Sync) {
+    let range = std::env::var(variable).unwrap_or_else(|_| numbers.to_owned());
     let (first, end) = range.split_once("..").unwrap();
     let next = std::sync::atomic::AtomicU64::new(first.parse().unwrap());
     let end: u64 = end.parse().unwrap();
@@ -284,11 +286,16 @@ fn agents_under_fire_lose_and_double_nothing() {
                     if number >= end {
                         return;
                     }
-                    schedule(number);
+                    run(number);
                 }
             });
         }
     });
+}
+
+#[test]
+fn agents_under_fire_lose_and_double_nothing() {
+    schedules("HPCSWEEP_FIRE", "1..9", schedule);
 }
 
 /// How often a test does what it does: HPCSWEEP_ROUNDS for long runs.
