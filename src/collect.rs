@@ -13,6 +13,7 @@ use rayon::prelude::*;
 use serde_json::Value;
 
 use crate::fault::Fault;
+use crate::host::disk;
 use crate::plan::value::float_text;
 use crate::standing::Standing;
 use crate::status::Status;
@@ -371,6 +372,12 @@ impl Table {
         column.and_then(|c| row.cells.get(c).as_str()).unwrap_or_default()
     }
 
+    /// Its sweeps as words of a command to copy.
+    pub fn named(&self) -> String {
+        let all: Vec<String> = self.sources.iter().map(|source| disk::named(&source.dir)).collect();
+        all.join(" ")
+    }
+
     /// The rows of finished trials, best first by a metric (any column of numbers). Rows without a
     /// number there, or with NaN, are left out; equal values keep the order of trials.
     ///
@@ -402,7 +409,7 @@ impl Table {
         });
         if ranked.is_empty() {
             return Err(Fault::request(format!("no finished trial has a number for `{metric}`"))
-                .hint("`hpcsweep status` shows how the trials stand")
+                .hint(format!("`hpcsweep status {}` shows how the trials stand", self.named()))
                 .into());
         }
         Ok(ranked.into_iter().map(|(_, i)| i).collect())

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use anyhow::Result;
 
-use crate::host::Vars;
+use crate::host::{Vars, disk};
 use crate::plan::OnFailure;
 use crate::scheduler::{Element, End, State as Word};
 use crate::site::Site;
@@ -20,7 +20,7 @@ use crate::tree::damage::{Damage, Damaged, Writer};
 use crate::tree::journal::Journal;
 use crate::tree::ledger::Ledger;
 use crate::tree::records::{self, Outcome, Record};
-use crate::tree::table::{self, Readable, Row};
+use crate::tree::table::{self, Head, Readable, Row};
 use crate::tree::{Identity, Tree, deck, lock, terms, waves};
 use ask::Heard;
 use pilots::Pilots;
@@ -48,6 +48,8 @@ pub struct Status {
     pub pilots: Vec<Pilots>,
     /// Whether its trials are a function of a program, which alone can run them.
     pub calls_a_function: bool,
+    /// The command that submits it again, where that is known.
+    pub again: Option<String>,
     /// What of its files cannot be believed and was left out.
     pub damage: Vec<Damaged>,
     asked: bool,
@@ -158,6 +160,7 @@ fn look(
     });
     let witness = agents.witness(&heard.witness, jobs.is_empty());
     Ok(Status {
+        again: again(&tree, &heads, &journal),
         calls_a_function: heads.last().is_some_and(|head| head.run.function.is_some()),
         calls: heard.calls,
         asked: heard.is_sure,
@@ -171,6 +174,21 @@ fn look(
         pilots,
         damage,
     })
+}
+
+/// The command that submits a sweep again where it was submitted before; `None` where its plan is not known any more, or
+/// calls a function that no program is known to have.
+fn again(tree: &Tree, heads: &[Head], journal: &Journal) -> Option<String> {
+    let plan = journal.plan.as_deref().filter(|plan| plan.is_file())?;
+    let decks = deck::read(tree).ok()?;
+    let is_function = heads.last()?.run.function.is_some();
+    let mode = match decks.last() {
+        Some(deck) if is_function && deck.program.is_empty() => return None,
+        Some(_) if !is_function => " --pull",
+        _ => "",
+    };
+    let (scheduler, _) = journal.site.as_ref()?;
+    Some(format!("hpcsweep submit {} --{scheduler}{mode}", disk::named(plan)))
 }
 
 /// What is damaged of all that submissions have written: tables, waves, decks, journals and the plan.

@@ -330,7 +330,7 @@ pub(super) fn after_local(tree: &Tree, diff: &Diff, context: &Context) -> Result
         context.out.raw(b"\n");
         context.out.page(&people(&table, &rows, false));
     } else {
-        context.out.say("the table: hpcsweep collect");
+        context.out.say(&format!("the table: hpcsweep collect {}", table.named()));
     }
     Ok(tell(&table.sources, context).max(u8::from(bad > 0)))
 }

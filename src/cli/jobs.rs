@@ -65,7 +65,10 @@ fn run(what: &What, wish: Wish, word: &str, context: &Context) -> Result<u8> {
         let text = match wish {
             Wish::Cancel => "cancelled: agents end what they run and take no more of it",
             Wish::Hold => {
-                "held: agents end what they run and take no more of it; `hpcsweep release` lets it go on"
+                let sweep = tree.named();
+                &format!(
+                    "held: agents end what they run and take no more of it; `hpcsweep release {sweep}` lets it go on"
+                )
             }
             Wish::Release if done.ids.is_empty() => {
                 "released: agents that are still there go on; where none are, submit it again or start some"

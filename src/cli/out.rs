@@ -66,6 +66,14 @@ impl Out {
         io::stderr().as_fd().try_clone_to_owned()
     }
 
+    /// Standard output, for a program that is started and whose output is asked for.
+    ///
+    /// # Errors
+    /// When the process has no more descriptors.
+    pub(super) fn stdout(&self) -> io::Result<OwnedFd> {
+        io::stdout().as_fd().try_clone_to_owned()
+    }
+
     /// Standard output as a stream of data.
     pub(super) fn stream(&self) -> impl Write + use<'_> {
         Data(self)

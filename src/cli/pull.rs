@@ -223,7 +223,10 @@ pub(super) fn submit(
     out.say(&match (&report.submitted, report.open) {
         (Some((pilots, _)), _) => format!("{name}: {pilots} submitted ({calls})"),
         (None, _) if let Some(by) = &report.held => {
-            format!("{name}: it is held by {by}: `hpcsweep release` lets it go on ({calls})")
+            let sweep = report.tree.named();
+            format!(
+                "{name}: it is held by {by}: `hpcsweep release {sweep}` lets it go on ({calls})"
+            )
         }
         (None, 0) => format!("{name}: nothing left to run ({calls})"),
         (None, _) => format!("{name}: no pilots are needed, there are some ({calls})"),
@@ -239,7 +242,7 @@ pub(super) fn submit(
         out.say(&format!("jobs: {job}"));
     }
     out.say(&format!("results: {}", report.tree.dir().display()));
-    out.say("next: hpcsweep status");
+    out.say(&format!("next: hpcsweep status {}", report.tree.named()));
     Ok(0)
 }
 
@@ -265,7 +268,7 @@ pub(super) fn submit_here(
     let dealt = deal::deal(source, site, templates, &asked, &context.vars, told)?;
     say_dealt(&source.plan.name, &dealt, context);
     sweeps::remember(&dealt.tree, context);
-    let slots = Options { slots: options.slots, ..Options::default() };
+    let slots = Options { slots: options.slots, quiet: context.out.quiet, ..Options::default() };
     if source.plan.run.function.is_some() {
         context.out.say(&format!("results: {}", dealt.tree.dir().display()));
         submit::say_dropped(dealt.dropped, context);

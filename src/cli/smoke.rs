@@ -85,12 +85,12 @@ fn try_function(
     context: &Context,
 ) -> Result<u8> {
     let dealt = deal::deal(source, site, templates, &deal::Options::default(), vars, || false)?;
-    let options = agent::Options { slots: Some(1), ..agent::Options::default() };
+    let options = agent::Options { slots: Some(1), quiet: true, ..agent::Options::default() };
     let Some((argv, env)) = program::of(&dealt.tree, &options, vars)? else {
         source.plan.run.refuse_function()?;
         return Ok(2);
     };
-    let code = process::run_aside(&argv, &env, context.out.talk()?)?;
+    let code = process::run_aside(&argv, &env, context.out.stdout()?)?;
     let (tree, identity) = Tree::open(dealt.tree.dir())?;
     let ends: Vec<String> = records::all(&tree)?
         .values()

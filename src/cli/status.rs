@@ -130,20 +130,36 @@ fn people(status: &Status, args: &Args, alone: bool) -> String {
         if bad.len() > 10 {
             text.push_str(&format!("  ... and {} more (--trials shows all)\n", bad.len() - 10));
         }
-        let sweep = if alone { String::new() } else { format!(" {}", status.tree.dir().display()) };
+        let sweep = if alone { String::new() } else { format!(" {}", status.tree.named()) };
         text.push_str(&format!("what trial {0} printed: hpcsweep logs {0}{sweep}\n", bad[0].0.id));
-        let only_stopped = bad.iter().all(|(_, s)| s.state == State::Interrupted);
-        text.push_str(if status.calls_a_function && only_stopped {
-            "to go on with them: start the program again that has their function\n"
-        } else if status.calls_a_function {
-            "to run them again: start the program again that has their function; in Python, run(..., retry=True)\n"
-        } else if status.jobs.is_empty() && only_stopped {
-            "to go on with them: the same `hpcsweep submit`\n"
-        } else {
-            "to run them again: the same `hpcsweep submit`, with --retry\n"
-        });
+        text.push_str(&again(status, bad.iter().all(|(_, s)| s.state == State::Interrupted)));
+    }
+    if status.standings.iter().any(|s| s.reason.starts_with("JobHoldMaxRequeue")) {
+        text.push_str(&format!(
+            "to let go what is held: hpcsweep release {}\n",
+            status.tree.named()
+        ));
     }
     text
+}
+
+/// How trials without success run again; `only_stopped`: all of them were interrupted.
+fn again(status: &Status, only_stopped: bool) -> String {
+    // Here, and by agents, what was only interrupted goes on by itself.
+    let goes_on = only_stopped && (status.jobs.is_empty() || status.calls_a_function);
+    let what = if goes_on { "to go on with them" } else { "to run them again" };
+    let how = match (&status.again, status.calls_a_function, goes_on) {
+        (Some(command), _, true) => command.clone(),
+        (Some(command), _, false) => format!("{command} --retry"),
+        (None, true, true) => "start the program again that has their function".to_owned(),
+        (None, true, false) => {
+            "start the program again that has their function; in Python, run(..., retry=True)"
+                .to_owned()
+        }
+        (None, false, true) => "the same `hpcsweep submit`".to_owned(),
+        (None, false, false) => "the same `hpcsweep submit`, with --retry".to_owned(),
+    };
+    format!("{what}: {how}\n")
 }
 
 /// What could not be read.

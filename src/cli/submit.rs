@@ -183,7 +183,7 @@ fn to_scheduler(
         context.out.say(&format!("jobs: {}", jobs.join(" ")));
     }
     context.out.say(&format!("results: {}", report.tree.dir().display()));
-    context.out.say("next: hpcsweep status");
+    context.out.say(&format!("next: hpcsweep status {}", report.tree.named()));
     Ok(0)
 }
 

@@ -104,6 +104,7 @@ pub(super) fn run(args: Args, context: Context) -> Result<u8> {
             slots: args.slots,
             time_left_s: args.time_left.map(|s| s as f64),
             may_go: args.may_go,
+            quiet: context.out.quiet,
         };
         return match args.serve {
             true => pull::serve(what, &options, args.retry, &context),

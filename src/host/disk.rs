@@ -12,6 +12,7 @@ use anyhow::Result;
 
 use super::access;
 use crate::fault::Fault;
+use crate::words;
 
 /// A fault that says what could not be done with which path, and what to do where that is known.
 pub fn fault(doing: &str, path: &Path, error: &io::Error) -> Fault {
@@ -428,6 +429,15 @@ pub fn has(folder: &Path, entry: &Path) -> Result<bool> {
         Ok(false)
     };
     look().map_err(|e| fault("list", folder, &e).into())
+}
+
+/// A path as a word of a command to copy: quoted for a shell, and seen from the current folder where it lies below.
+pub fn named(path: &Path) -> String {
+    let path = absolute(path);
+    let here = std::env::current_dir().ok();
+    let below = here.and_then(|here| path.strip_prefix(here).ok().map(Path::to_owned));
+    let short = below.filter(|below| !below.as_os_str().is_empty()).unwrap_or(path);
+    words::sh_quote(&short.to_string_lossy())
 }
 
 /// The absolute form of a path, symbolic links kept (a results tree is often reached through one).

@@ -37,6 +37,8 @@ pub struct Options {
     /// Whether the agent may go before the last trial has ended, where others are there to see to it: so that
     /// an idle node is given back.
     pub may_go: bool,
+    /// Whether agents that a program starts say nothing but errors.
+    pub quiet: bool,
 }
 
 mod anew;

@@ -124,8 +124,9 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         }
         if let (Some(why), None) = (ledger.stopped(), &self.leaving) {
             let is_held = ledger.held.is_some();
+            let sweep = words::sh_quote(&self.claimer.tree.dir().to_string_lossy());
             let reason = match is_held {
-                true => format!("the sweep is {why}: `hpcsweep release` lets it go on"),
+                true => format!("the sweep is {why}: `hpcsweep release {sweep}` lets it go on"),
                 false => format!("the sweep was {why}"),
             };
             self.leaving = Some(Leaving { is_held, ..Leaving::because(reason) });

@@ -26,6 +26,7 @@ pub fn of(tree: &Tree, options: &Options, vars: &Vars) -> Result<Option<(Vec<Str
     let mut agents: Vec<String> =
         left.into_iter().flat_map(|left| ["--time-left".to_owned(), left]).collect();
     agents.extend(options.may_go.then(|| "--may-go".to_owned()));
+    agents.extend(options.quiet.then(|| "--quiet".to_owned()));
     let serve = json!({
         "sweep": tree.dir(),
         "processes": options.slots.or(deck.pull.slots).unwrap_or(1),

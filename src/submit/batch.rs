@@ -101,6 +101,7 @@ pub fn submit(
         identity,
         max_running,
         run: &plan.run,
+        plan: &source.path,
         diff: &diff,
         environment,
         began: clock::now(),
@@ -191,6 +192,8 @@ pub(super) struct Run<'a> {
     pub(super) max_running: Option<u64>,
     /// What its trials run.
     pub(super) run: &'a plan::Run,
+    /// The plan's file.
+    pub(super) plan: &'a Path,
     /// What the plan asks for the trials that the sweep had before.
     pub(super) diff: &'a Diff,
     /// The environment of the submission.
@@ -343,7 +346,7 @@ impl Run<'_> {
     fn write(&mut self, entry: &Entry) -> Result<()> {
         if self.writer.is_none() {
             let mut writer = Writer::open(&self.tree)?;
-            writer.site(self.backend.word(), self.backend.remembers())?;
+            writer.site(self.backend.word(), self.backend.remembers(), self.plan)?;
             self.writer = Some(writer);
         }
         if let Some(writer) = &mut self.writer {

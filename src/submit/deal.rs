@@ -135,7 +135,7 @@ pub fn deal(
         pull: &plan.schedule.pull,
     };
     let deck = deck::write(&tree, &decks, &units, terms)?;
-    journal::Writer::open(&tree)?.site("local", false)?;
+    journal::Writer::open(&tree)?.site("local", false, &source.path)?;
     go_on(&tree)?;
     drop(lock);
     Ok(Dealt { tree, units: deck.count, trials: deck.trials, dropped: diff.dropped() })

@@ -126,7 +126,7 @@ pub fn run(
     let diff = grow::diff(&tree, source)?;
     check_growth(&source.plan, site, &diff)?;
     grow::grow(&tree, source, &diff, templates, site)?;
-    journal::Writer::open(&tree)?.site("local", false)?;
+    journal::Writer::open(&tree)?.site("local", false, &source.path)?;
 
     let rows = table::rows(&tree)?;
     let heads = table::heads(&tree)?;

@@ -182,6 +182,7 @@ pub fn submit(
         identity,
         max_running: None,
         run: &plan.run,
+        plan: &source.path,
         diff: &Diff::default(),
         environment,
         began: clock::now(),

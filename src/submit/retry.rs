@@ -92,6 +92,9 @@ pub(super) fn refuse_if_queued(
     );
     Err(Fault::request(sentence)
         .at(format!("{}\nseen by: {}", tree.dir().display(), status.witness))
-        .hint("wait for them (`hpcsweep status`), or give the plan another `[sweep] name` to run it here")
+        .hint(format!(
+            "wait for them (`hpcsweep status {}`), or give the plan another `[sweep] name` to run it here",
+            tree.named()
+        ))
         .into())
 }

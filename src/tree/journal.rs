@@ -4,6 +4,7 @@
 //! tells of every array whether it was asked for, and what came of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -82,6 +83,9 @@ pub enum Entry {
         accounting: bool,
         /// Who submitted: whose jobs to look for.
         user: String,
+        /// The plan's file.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        plan: Option<PathBuf>,
     },
 }
 
@@ -115,6 +119,8 @@ pub struct Journal {
     pub arrays: BTreeMap<u32, Standing>,
     /// Which scheduler was used last, and whether it keeps accounts.
     pub site: Option<(String, bool)>,
+    /// The file of the plan that was submitted last.
+    pub plan: Option<PathBuf>,
     /// Everybody who has submitted.
     pub users: BTreeSet<String>,
     /// Arrays that were submitted held and not let go yet.
@@ -178,7 +184,8 @@ impl Journal {
                 let of_array = self.cancelled.entry(array).or_default();
                 *of_array = of_array.union(&IdSet::parse(&trials).unwrap_or_default());
             }
-            Entry::Site { scheduler, accounting, user, .. } => {
+            Entry::Site { scheduler, accounting, user, plan, .. } => {
+                self.plan = plan.or_else(|| self.plan.take());
                 // Who runs trials here asks no scheduler; what was said of one still holds for its jobs.
                 if scheduler != "local" || self.site.is_none() {
                     self.site = Some((scheduler, accounting));
@@ -247,13 +254,13 @@ impl Writer {
         done.map_err(|e| disk::fault("write", &self.path, &e).into())
     }
 
-    /// Writes what the site said.
+    /// Writes what the site said, and from which file the plan came.
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn site(&mut self, scheduler: &str, accounting: bool) -> Result<()> {
-        let scheduler = scheduler.to_owned();
+    pub fn site(&mut self, scheduler: &str, accounting: bool, plan: &Path) -> Result<()> {
+        let (scheduler, plan) = (scheduler.to_owned(), Some(disk::absolute(plan)));
         let (time, user) = (clock::now(), vars::user_name());
-        self.write(&Entry::Site { time, scheduler, accounting, user })
+        self.write(&Entry::Site { time, scheduler, accounting, user, plan })
     }
 }

@@ -210,6 +210,11 @@ impl Tree {
         Ok(identity)
     }
 
+    /// The sweep's folder as a word of a command to copy.
+    pub fn named(&self) -> String {
+        disk::named(&self.dir)
+    }
+
     /// The sweep's folder, absolute.
     pub fn dir(&self) -> &Path {
         &self.dir

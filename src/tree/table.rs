@@ -194,7 +194,7 @@ fn row(head: &Head, line: &[u8]) -> Option<Row> {
 pub fn find(tree: &Tree, id: u64) -> Result<(Head, Row)> {
     let missing = || {
         Fault::request(format!("sweep `{}` has no trial {id}", tree.dir().display()))
-            .hint("`hpcsweep status` lists the trials")
+            .hint(format!("`hpcsweep status --trials {}` lists the trials", tree.named()))
     };
     let Some(first) = firsts(tree)?.into_iter().rfind(|&f| f <= id) else {
         Tree::open(tree.dir())?;

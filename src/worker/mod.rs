@@ -209,7 +209,10 @@ fn leave_it(job: &Job, other: alive::Others) -> Result<i32> {
     };
     let sentence = format!("trial {} is being run already: {place}", job.row.id);
     Err(Fault::new(Kind::Trials, sentence)
-        .hint("a trial never runs beside itself; `hpcsweep status` shows what becomes of it")
+        .hint(format!(
+            "a trial never runs beside itself; `hpcsweep status {}` shows what becomes of it",
+            words::sh_quote(&job.tree.dir().to_string_lossy())
+        ))
         .into())
 }
 

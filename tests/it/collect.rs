@@ -188,7 +188,7 @@ exit code 0
     assert_eq!(
         world.run(&["best", "results/nan", "-m", "loss", "--max"]).whole(),
         "error: no finished trial has a number for `loss`\n\
-         hint: `hpcsweep status` shows how the trials stand\nexit code 2\n"
+         hint: `hpcsweep status results/nan` shows how the trials stand\nexit code 2\n"
     );
 }
 
@@ -345,7 +345,7 @@ fn a_log_is_printed_as_it_was_written() {
     assert_eq!(
         world.run(&["logs", "1"]).whole(),
         "error: sweep `$WORLD/results/s` has no trial 1\n\
-         hint: `hpcsweep status` lists the trials\nexit code 2\n"
+         hint: `hpcsweep status --trials results/s` lists the trials\nexit code 2\n"
     );
 }
 

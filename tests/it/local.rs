@@ -117,7 +117,7 @@ seen by: the results tree alone: no job was submitted
 1 trial without success:
   trial 1 failed: exit code 3
 what trial 1 printed: hpcsweep logs 1
-to run them again: the same `hpcsweep submit`, with --retry
+to run them again: hpcsweep submit plan.toml --local --retry
 exit code 1
 "
     );

@@ -74,7 +74,7 @@ array 3: 1 trial as job 2[].pbshead
 s: 9 trials submitted as 3 arrays (5 scheduler calls)
 jobs: 0[].pbshead 1[].pbshead 2[].pbshead
 results: $WORLD/results/s
-next: hpcsweep status
+next: hpcsweep status results/s
 exit code 0
 "
     );
@@ -113,7 +113,7 @@ array 3: 1 trial as job 2[].pbshead, after 1[].pbshead
 s: 5 trials submitted as 3 arrays (5 scheduler calls)
 jobs: 0[].pbshead 1[].pbshead 2[].pbshead
 results: $WORLD/results/s
-next: hpcsweep status
+next: hpcsweep status results/s
 exit code 0
 "
     );
@@ -189,7 +189,7 @@ array 3: 1 trial as job 2[].pbshead, after 0[].pbshead, 1[].pbshead
 s: 3 trials submitted as 3 arrays (5 scheduler calls)
 jobs: 0[].pbshead 1[].pbshead 2[].pbshead
 results: $WORLD/results/s
-next: hpcsweep status
+next: hpcsweep status results/s
 exit code 0
 "
     );
@@ -230,7 +230,7 @@ array 3: 1 trial as job 2.pbshead, after 1.pbshead
 s: 2 trials submitted as 2 arrays (4 scheduler calls); 1 trial submitted before
 jobs: 1.pbshead 2.pbshead
 results: $WORLD/results/s
-next: hpcsweep status
+next: hpcsweep status results/s
 exit code 0
 "
     );

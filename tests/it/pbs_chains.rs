@@ -124,7 +124,7 @@ array 7: 1 trial as job 6.pbshead, after 5.pbshead
 s: 7 trials submitted as 7 arrays (9 scheduler calls)
 jobs: 0[].pbshead 1.pbshead 2.pbshead 3.pbshead 4.pbshead 5.pbshead 6.pbshead
 results: $WORLD/results/s
-next: hpcsweep status
+next: hpcsweep status results/s
 exit code 0
 ";
     a_link_fails("jobs", said, 10);
@@ -141,7 +141,7 @@ array 4: 1 trial as job 3[].pbshead, after 2[].pbshead
 s: 7 trials submitted as 4 arrays (6 scheduler calls)
 jobs: 0[].pbshead 1[].pbshead 2[].pbshead 3[].pbshead
 results: $WORLD/results/s
-next: hpcsweep status
+next: hpcsweep status results/s
 exit code 0
 ";
     a_link_fails("barrier", said, 7);
@@ -157,7 +157,7 @@ array 3: 1 trial as job 2[].pbshead
 s: 7 trials submitted as 3 arrays (5 scheduler calls)
 jobs: 0[].pbshead 1[].pbshead 2[].pbshead
 results: $WORLD/results/s
-next: hpcsweep status
+next: hpcsweep status results/s
 exit code 0
 ";
     a_link_fails("fused", said, 4);

@@ -89,7 +89,7 @@ array 2: 2 trials as job 3[].pbshead
 s: 2 trials submitted as 1 array (3 scheduler calls); 2 trials submitted before
 jobs: 3[].pbshead
 results: $WORLD/results/s
-next: hpcsweep status
+next: hpcsweep status results/s
 exit code 0
 "
     );
@@ -117,7 +117,7 @@ array 3: 1 trial as job 2[].pbshead
 s: 7 trials submitted as 3 arrays (5 scheduler calls)
 jobs: 0[].pbshead 1[].pbshead 2[].pbshead
 results: $WORLD/results/s
-next: hpcsweep status
+next: hpcsweep status results/s
 exit code 0
 "
     );

@@ -80,7 +80,7 @@ array 3: 1 trial as job 2.pbshead, after 1.pbshead
 s: 3 trials submitted as 3 arrays (6 scheduler calls)
 jobs: 0.pbshead 1.pbshead 2.pbshead
 results: $WORLD/results/s
-next: hpcsweep status
+next: hpcsweep status results/s
 exit code 0
 "
     );

@@ -38,7 +38,7 @@ array 1: 20 trials as job 0[].pbshead
 s: 20 trials submitted as 1 array (3 scheduler calls)
 jobs: 0[].pbshead
 results: $WORLD/results/s
-next: hpcsweep status
+next: hpcsweep status results/s
 exit code 0
 "
     );

@@ -50,7 +50,7 @@ array 1: 2 pilots as job 0[].pbshead
 s: 2 pilots of 2 slots submitted (3 scheduler calls)
 jobs: 0[].pbshead
 results: $WORLD/results/s
-next: hpcsweep status
+next: hpcsweep status results/s
 exit code 0
 "
     );
@@ -68,7 +68,7 @@ exit code 0
         "\
 s: nothing left to run (2 scheduler calls)
 results: $WORLD/results/s
-next: hpcsweep status
+next: hpcsweep status results/s
 exit code 0
 "
     );
@@ -93,7 +93,7 @@ fn a_plan_may_say_it_and_pilots_that_wait_or_run_are_enough() {
 s: no pilots are needed, there are some (3 scheduler calls)
 pilot job 0[].pbshead: 3 queued
 results: $WORLD/results/s
-next: hpcsweep status
+next: hpcsweep status results/s
 exit code 0
 ";
     assert_eq!(pbs.again(&[]).whole(), there);
@@ -201,7 +201,7 @@ fn waiting_pilots_can_be_held_and_let_go() {
     pbs.set("scheduling", false);
     pbs.submit(&plan(4, "", ""), &["--pull", "--workers", "2"]).ok();
     let held = "\
-s: held: agents end what they run and take no more of it; `hpcsweep release` lets it go on
+s: held: agents end what they run and take no more of it; `hpcsweep release results/s` lets it go on
 s: held 2 pilots: 0[].pbshead
 exit code 0
 ";
@@ -211,7 +211,7 @@ exit code 0
     // What was held stays so, whoever submits it.
     let user = hpcsweep::host::vars::user_name();
     let more = pbs.again(&["--pull"]).err;
-    let still = format!("s: it is held by {user}: `hpcsweep release` lets it go on (");
+    let still = format!("s: it is held by {user}: `hpcsweep release results/s` lets it go on (");
     assert!(more.starts_with(&still), "{more}");
     let released =
         "s: released: agents go on with it\ns: released 2 pilots: 0[].pbshead\nexit code 0\n";

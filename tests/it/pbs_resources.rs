@@ -134,7 +134,7 @@ array 6: 1 trial as job 2[].pbshead
 s: 5 trials submitted as 3 arrays (5 scheduler calls)
 jobs: 0[].pbshead 1[].pbshead 2[].pbshead
 results: $WORLD/results/s
-next: hpcsweep status
+next: hpcsweep status results/s
 exit code 0
 "
     );
@@ -257,7 +257,7 @@ fn what_waits_or_runs_keeps_what_it_asked_for() {
 submitted again with `--retry`
 s: nothing new to submit (2 scheduler calls); 5 trials submitted before
 results: $WORLD/results/s
-next: hpcsweep status
+next: hpcsweep status results/s
 exit code 0
 "
     );

@@ -41,8 +41,7 @@ fn said(world: &World, verb: &str, expected: &str) {
     assert_eq!((ran.code, &*ran.err), (0, &*format!("p: {expected}\n")));
 }
 
-const HELD: &str =
-    "held: agents end what they run and take no more of it; `hpcsweep release` lets it go on";
+const HELD: &str = "held: agents end what they run and take no more of it; `hpcsweep release results/p` lets it go on";
 
 #[test]
 fn agents_begin_nothing_of_a_sweep_that_is_held() {
@@ -56,7 +55,9 @@ fn agents_begin_nothing_of_a_sweep_that_is_held() {
     assert!(status.out.contains(&format!("held by {user}")), "{}", status.whole());
     world.write("go", "");
     let ran = agent.end(&world);
-    let left = format!("it left: the sweep is held by {user}: `hpcsweep release` lets it go on");
+    let left = format!(
+        "it left: the sweep is held by {user}: `hpcsweep release $WORLD/results/p` lets it go on"
+    );
     assert!(ran.code == 1 && ran.err.contains(&left), "{}", ran.whole());
     // Nor does who comes with the plan let it go on, or with one that has grown.
     let plan = world.read("plan.toml");

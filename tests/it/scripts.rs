@@ -376,7 +376,7 @@ array 2: 1 trial as job 102
 demo: 1 trial submitted as 1 array (3 scheduler calls); 2 trials submitted before
 jobs: 102
 results: $WORLD/results/demo
-next: hpcsweep status
+next: hpcsweep status results/demo
 exit code 0
 "
     );

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::local::shell;
 use crate::scripts::slurm;
-use crate::world::World;
+use crate::world::{PROGRAM, World};
 
 const TRIALS: &str = "[grid]\na = [0, 1, 2, 3, 4, 5]\n";
 
@@ -185,7 +185,7 @@ fn a_sweep_in_a_schedulers_hands_is_not_run_here_too() {
 error: 6 trials of this sweep are in a scheduler's hands
   $WORLD/results/s
   seen by: squeue
-hint: wait for them (`hpcsweep status`), or give the plan another `[sweep] name` to run it here
+hint: wait for them (`hpcsweep status results/s`), or give the plan another `[sweep] name` to run it here
 exit code 2
 "
     );
@@ -239,4 +239,49 @@ fn the_failure_of_one_link_casts_no_doubt_on_a_link_before_it() {
     answer(&world, "squeue", "101_0|FAILED|NonZeroExitCode|x\n");
     let states = ["done: ", "failed: exit code 3", "skipped: its chain stopped: trial 1 failed"];
     assert_eq!(by_trial(&world.status()), states);
+}
+
+#[test]
+fn the_hints_of_a_status_can_be_copied_from_where_it_was_asked() {
+    let world = slurm();
+    let plan = shell("exit 3", "[grid]\na = [0, 1]\n");
+    let last = |args: &[&str]| {
+        let ran = world.run(&[&["status"], args].concat());
+        let lines: Vec<&str> = ran.out.lines().rev().take(2).collect();
+        format!("{}\n{}", lines[1], lines[0])
+    };
+    let folder = "my 1st";
+    world.write(&format!("{folder}/plan.toml"), &plan);
+    world.run(&["submit", "my 1st/plan.toml", "--local"]);
+    let (own, shown) = ("my 1st/results/s", "'my 1st/results/s'");
+    let printed = format!("what trial 0 printed: hpcsweep logs 0 {shown}");
+    let again = "to run them again: hpcsweep submit 'my 1st/plan.toml' --local --retry";
+    assert_eq!(last(&[own]), format!("{printed}\n{again}"));
+    let ran = world.run_in(folder, &["status"]);
+    let copied =
+        "printed: hpcsweep logs 0\nto run them again: hpcsweep submit plan.toml --local --retry\n";
+    assert!(ran.out.ends_with(copied), "{}", ran.out);
+    // It is the command that does it.
+    let copied = again[again.find("submit").unwrap()..].to_owned();
+    assert_eq!(world.call("sh", &["-c", &format!("'{PROGRAM}' {copied}")]).code, 1);
+    assert!(world.exists("my 1st/results/s/records/000/0.2.jsonl"));
+
+    // Agents, and a scheduler.
+    let plan = plan.replace("name = \"s\"", "name = \"p\"");
+    world.write("plan.toml", &plan);
+    world.run(&["submit", "plan.toml", "--local", "--pull"]);
+    let pull = last(&["results/p"]);
+    assert!(pull.ends_with("again: hpcsweep submit plan.toml --local --pull --retry"), "{pull}");
+    world.write("plan.toml", &plan.replace("name = \"p\"", "name = \"q\""));
+    world.run(&["submit", "plan.toml", "--slurm"]).ok();
+    answer(&world, "squeue", "101_0|FAILED|NonZeroExitCode|x\n101_1|FAILED|NonZeroExitCode|x\n");
+    let slurm = last(&["results/q"]);
+    assert!(slurm.ends_with("again: hpcsweep submit plan.toml --slurm --retry"), "{slurm}");
+    // A plan that is gone cannot be submitted.
+    std::fs::remove_file(world.path("plan.toml")).unwrap();
+    let gone = last(&["results/q"]);
+    assert!(
+        gone.ends_with("to run them again: the same `hpcsweep submit`, with --retry"),
+        "{gone}"
+    );
 }

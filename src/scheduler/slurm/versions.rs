@@ -70,9 +70,7 @@ pub fn reason(word: &str) -> String {
         "None" => String::new(),
         // MaxBatchRequeue: five by default, a setting since 23.02.
         "JobHoldMaxRequeue" => {
-            "JobHoldMaxRequeue: held, as it was requeued more often than the site allows; \
-             `hpcsweep release` lets it go"
-                .to_owned()
+            "JobHoldMaxRequeue: held, as it was requeued more often than the site allows".to_owned()
         }
         other => other.to_owned(),
     }
@@ -199,7 +197,7 @@ mod tests {
     #[test]
     fn a_hold_after_too_many_requeues_says_what_lets_go() {
         assert_eq!([reason("None"), reason("Resources")], ["", "Resources"]);
-        assert!(reason("JobHoldMaxRequeue").contains("`hpcsweep release`"));
+        assert!(reason("JobHoldMaxRequeue").contains("more often than the site allows"));
     }
 
     #[test]

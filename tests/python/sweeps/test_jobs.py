@@ -162,10 +162,17 @@ class Program(World):
     def test_a_failure_is_the_exit_code(self):
         """As of any other sweep."""
         self.write("fit.py", FIT.replace("x=[1, 2]", "x=[13, 2]"))
-        self.call("submit", "fit.py", "--smoke", "0", code=1)
-        self.call("submit", "fit.py", "--smoke", "2")
+        ran = self._called(["submit", "fit.py", "--smoke", "0"])
+        self.assertEqual((ran.returncode, ran.stdout), (1, "fit of 13\n"), ran.stderr)
+        self.assertRegex(ran.stderr, r"\Ametrics: loss=13\ntrial 0: failed in .* s: exit code 1: ValueError: .*\n\Z")
+        ran = self._called(["submit", "fit.py", "--smoke", "2"])
+        self.assertEqual((ran.returncode, ran.stdout), (0, "fit of 2\n"), ran.stderr)
+        self.assertRegex(ran.stderr, r"\Ametrics: loss=2\ntrial 2: done in .* s\n\Z")
         self.call("submit", "fit.py", "--local", code=1)
         self.assertEqual([r["state"] for r in self.records("results/fit")], ["failed"] * 2 + ["done"] * 2)
+        # Its program is known: the command is there to be copied.
+        again = "to run them again: hpcsweep submit results/fit.toml --local --retry\n"
+        self.assertTrue(self.call("status", code=1).endswith(again))
 
 
 if __name__ == "__main__":
