@@ -235,7 +235,7 @@ fn line(tree: &Tree, row: &Row, standing: &Standing, record: Option<&Record>) ->
     let mut parameters = Vec::new();
     leaves("", &row.params, &mut parameters);
     if let Some(gpus) = &row.gpu_ids_abs {
-        parameters.push(("gpu_ids_abs".into(), gpus.clone().into()));
+        parameters.push(("gpu_ids_abs".into(), serde_json::json!(gpus)));
     }
     let metrics = record.map(|record| metrics(tree, record)).transpose()?.unwrap_or_default();
     Ok(Line { fixed, parameters, metrics, trial: row.id })

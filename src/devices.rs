@@ -2,51 +2,166 @@
 
 use crate::fault::Fault;
 use crate::host::Vars;
+use crate::host::gpus::{Device, DeviceId};
 use crate::plan::GpuIds;
 use crate::words;
 
-/// The devices this process was granted, as physical ids, and the variable that says so; `None` when
-/// nobody said (then every id is taken as it is).
-pub fn granted(vars: &Vars) -> Option<(Vec<String>, &'static str)> {
-    // SLURM_JOB_GPUS has the node's own ids even where a cgroup renumbers CUDA_VISIBLE_DEVICES.
-    for name in ["SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES"] {
-        if let Some(text) = vars.get(name) {
-            let ids = text.split(',').map(str::trim).filter(|id| !id.is_empty());
-            return Some((ids.map(str::to_owned).collect(), name));
-        }
-    }
-    None
+/// A device that this process was granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Granted {
+    /// What the scheduler calls it: the number on its node, or a UUID.
+    pub id: DeviceId,
+    /// What CUDA calls it here.
+    pub cuda: String,
 }
 
-/// The variable by which `submit --local`, which hands out the devices itself, tells a worker that
+/// The devices that this process was granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    /// In the order of the variable.
+    pub devices: Vec<Granted>,
+    /// The variable that says so.
+    pub variable: &'static str,
+}
+
+const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+
+/// The variable by which whoever hands out devices itself (`submit --local`, an agent) tells a worker that
 /// `CUDA_VISIBLE_DEVICES` is what its trial may see.
 pub const CHOSEN: &str = "HPCSWEEP_DEVICES";
 
-/// Granted devices as CUDA calls them. Where a cgroup hides the others of the node, CUDA counts those that
-/// are left from 0 on: then Slurm's own `CUDA_VISIBLE_DEVICES` has other numbers for the same devices, in
-/// the same order.
-pub fn for_cuda(ids: &[String], vars: &Vars) -> String {
-    let all = granted(vars).map(|(all, _)| all).unwrap_or_default();
-    let shown = vars.get("CUDA_VISIBLE_DEVICES").map(String::as_str).unwrap_or_default();
-    let shown: Vec<&str> = shown.split(',').map(str::trim).filter(|id| !id.is_empty()).collect();
-    let name = |id: &String| {
-        let place = all.iter().position(|granted| granted == id);
-        place
-            .filter(|_| shown.len() == all.len())
-            .map_or_else(|| id.clone(), |i| shown[i].to_owned())
-    };
-    ids.iter().map(name).collect::<Vec<_>>().join(",")
+/// Names what a program was started for with devices of its own: a sweep within it agrees on these with nobody outside.
+pub const WITHIN: &str = "HPCSWEEP_WITHIN";
+
+/// How CUDA counts devices, and how it does so by their places on the bus, as NVML and schedulers do. By default it puts
+/// the fastest device first.
+pub const ORDER: (&str, &str) = ("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+
+fn entries(text: &str) -> Vec<&str> {
+    text.split(',').map(str::trim).filter(|id| !id.is_empty()).collect()
 }
 
-/// The value of `CUDA_VISIBLE_DEVICES` for a trial that names its devices; `None` leaves it alone.
+/// What a scheduler says that it has granted on this node, and the variable.
+pub fn of_scheduler(vars: &Vars) -> Option<(Vec<&str>, &'static str)> {
+    // SLURM_JOB_GPUS has the node's own ids even where a cgroup renumbers CUDA_VISIBLE_DEVICES.
+    let names = ["SLURM_STEP_GPUS", "SLURM_JOB_GPUS"];
+    names.into_iter().find_map(|name| Some((entries(vars.get(name)?), name)))
+}
+
+/// The devices this process was granted; `None` when nobody said (then every id is taken as it is).
+pub fn granted(vars: &Vars) -> Option<Grant> {
+    let shown = vars.get(VISIBLE).map(|text| entries(text));
+    let same = |text: &str| DeviceId::parse(text).map(|id| Granted { id, cuda: text.to_owned() });
+    let as_shown = |shown: &[&str]| {
+        // As CUDA reads it: the list ends at the first entry that cannot be a device.
+        let devices = shown.iter().map_while(|entry| same(entry)).collect();
+        Some(Grant { devices, variable: VISIBLE })
+    };
+    let Some((all, variable)) = of_scheduler(vars) else { return as_shown(&shown?) };
+    let shown = shown.unwrap_or_default();
+    let is_uuid = |entry: &&str| matches!(DeviceId::parse(entry), Some(DeviceId::Uuid(_)));
+    let is_part = !shown.is_empty() && shown.len() < all.len();
+    if is_part && (shown.iter().all(is_uuid) || shown.iter().all(|entry| all.contains(entry))) {
+        // A program that was started with some of them.
+        return as_shown(&shown);
+    }
+    // Where a cgroup hides the others of the node, CUDA counts those that are left from 0 on: Slurm's own
+    // CUDA_VISIBLE_DEVICES has other numbers for the same devices, in the same order.
+    let is_same = shown.len() == all.len();
+    let one = |(place, id): (usize, &&str)| {
+        let cuda = if is_same { shown[place] } else { id };
+        let id = DeviceId::parse(id).or_else(|| DeviceId::parse(cuda))?;
+        Some(Granted { id, cuda: cuda.to_owned() })
+    };
+    Some(Grant { devices: all.iter().enumerate().filter_map(one).collect(), variable })
+}
+
+/// What the names of holds on granted devices begin with: processes that have the same grant agree on its devices, and
+/// the same number may be another device elsewhere. Empty where nothing was granted.
+pub fn scope(vars: &Vars) -> String {
+    const NAMES: [&str; 6] =
+        ["SLURM_STEP_GPUS", "SLURM_JOB_GPUS", VISIBLE, "SLURM_JOB_ID", "PBS_JOBID", WITHIN];
+    if granted(vars).is_none() {
+        return String::new();
+    }
+    let said: Vec<Option<&String>> = NAMES.iter().map(|name| vars.get(*name)).collect();
+    let hash = blake3::hash(format!("{said:?}").as_bytes()).to_hex();
+    format!("grant-{}-", &hash[..16])
+}
+
+impl Grant {
+    /// The place of a device that a plan names. A number is that of the node; where devices were granted by UUID it is
+    /// NVML's, by which `known` lists the devices of this host, and the place in the list where nobody knows that.
+    pub fn find(&self, named: &DeviceId, known: &[Device]) -> Option<usize> {
+        let direct = |granted: &Granted| {
+            named.is_part_of(&granted.id)
+                || DeviceId::parse(&granted.cuda).is_some_and(|cuda| match named {
+                    DeviceId::Uuid(_) => named.is_part_of(&cuda),
+                    DeviceId::Index(_) => false,
+                })
+        };
+        if let Some(place) = self.devices.iter().position(direct) {
+            return Some(place);
+        }
+        let told = |granted: &Granted| {
+            let is_it = |device: &&Device| {
+                let uuid = DeviceId::parse(&device.uuid);
+                match DeviceId::parse(&granted.cuda) {
+                    // A part has no number of its own.
+                    Some(DeviceId::Index(n)) => device.parent.is_none() && device.index == n,
+                    Some(cuda) => uuid.is_some_and(|uuid| cuda.is_part_of(&uuid)),
+                    None => false,
+                }
+            };
+            known.iter().find(is_it)
+        };
+        match named {
+            DeviceId::Uuid(_) => self.devices.iter().position(|granted| {
+                let uuid = told(granted).and_then(|device| DeviceId::parse(&device.uuid));
+                uuid.is_some_and(|uuid| named.is_part_of(&uuid))
+            }),
+            DeviceId::Index(n) => {
+                let is_uuid = |granted: &Granted| matches!(granted.id, DeviceId::Uuid(_));
+                if !self.devices.iter().all(is_uuid) {
+                    return None;
+                }
+                let number = |granted| {
+                    told(granted).filter(|device| device.parent.is_none()).map(|d| d.index)
+                };
+                if self.devices.iter().any(|granted| number(granted).is_some()) {
+                    return self.devices.iter().position(|granted| number(granted) == Some(*n));
+                }
+                usize::try_from(*n).ok().filter(|place| *place < self.devices.len())
+            }
+        }
+    }
+
+    /// Its devices as the variable has them.
+    fn words(&self) -> String {
+        let ids: Vec<String> = self.devices.iter().map(|granted| granted.id.to_string()).collect();
+        format!("{}={}", self.variable, ids.join(","))
+    }
+
+    /// The fault of a trial that needs more devices.
+    pub fn too_few(&self, wanted: usize) -> Fault {
+        let wanted = words::count(wanted as u64, "GPU");
+        let sentence =
+            format!("a trial needs {wanted}, and {} names {}", self.variable, self.devices.len());
+        Fault::machine(sentence).hint("ask the scheduler for more, or take another host")
+    }
+}
+
+/// The value of `CUDA_VISIBLE_DEVICES` for a trial that names its devices; `None` leaves it alone. `known` asks NVML,
+/// where numbers and UUIDs have to be compared.
 ///
 /// # Errors
 /// When a named device was not granted, with the trial's number.
 pub fn visible(
     trial: u64,
-    named: Option<&[u32]>,
+    named: Option<&[DeviceId]>,
     how: GpuIds,
     vars: &Vars,
+    known: impl FnOnce() -> Vec<Device>,
 ) -> Result<Option<String>, Fault> {
     let Some(named) = named else { return Ok(None) };
     if let Some(chosen) = vars.get(CHOSEN) {
@@ -55,34 +170,40 @@ pub fn visible(
     if named.is_empty() {
         return Ok(Some(String::new()));
     }
-    let join = |ids: &[String]| ids.join(",");
-    let wanted: Vec<String> = named.iter().map(u32::to_string).collect();
-    let Some((granted, variable)) = granted(vars) else { return Ok(Some(join(&wanted))) };
+    let join = |ids: &[String]| Ok(Some(ids.join(",")));
+    let Some(grant) = granted(vars) else {
+        return join(&named.iter().map(ToString::to_string).collect::<Vec<_>>());
+    };
+    let cuda = |place: usize| grant.devices[place].cuda.clone();
     if how == GpuIds::Count {
-        if granted.len() < wanted.len() {
+        if grant.devices.len() < named.len() {
             let sentence = format!(
                 "trial {trial} asks for {}, but {} granted here",
-                words::count(wanted.len() as u64, "device"),
-                match granted.len() {
+                words::count(named.len() as u64, "device"),
+                match grant.devices.len() {
                     0 => "none was".to_owned(),
                     1 => "only 1 was".to_owned(),
                     n => format!("only {n} were"),
                 }
             );
-            return Err(Fault::request(sentence).at(format!("{variable}={}", join(&granted))));
+            return Err(Fault::request(sentence).at(grant.words()));
         }
-        return Ok(Some(for_cuda(&granted[..wanted.len()], vars)));
+        return join(&(0..named.len()).map(cuda).collect::<Vec<_>>());
     }
-    let missing: Vec<String> = wanted.iter().filter(|id| !granted.contains(id)).cloned().collect();
+    let direct = named.iter().all(|id| grant.devices.iter().any(|granted| granted.id == *id));
+    let known = if direct { Vec::new() } else { known() };
+    let places: Vec<Option<usize>> = named.iter().map(|id| grant.find(id, &known)).collect();
+    let missing = named.iter().zip(&places).filter(|(_, place)| place.is_none());
+    let missing: Vec<String> = missing.map(|(id, _)| id.to_string()).collect();
     if missing.is_empty() {
-        return Ok(Some(for_cuda(&wanted, vars)));
+        return join(&places.into_iter().flatten().map(cuda).collect::<Vec<_>>());
     }
     let sentence = format!(
         "trial {trial} names device {} in `gpu_ids_abs`, which {} not granted here",
         missing.join(" and "),
         if missing.len() == 1 { "was" } else { "were" }
     );
-    Err(Fault::request(sentence).at(format!("{variable}={}", join(&granted))).hint(
+    Err(Fault::request(sentence).at(grant.words()).hint(
         "a scheduler chooses the devices itself: with `gpu_ids = \"count\"` under [schedule] only their number counts",
     ))
 }
@@ -92,8 +213,20 @@ mod tests {
     use super::*;
 
     fn check(named: &[u32], how: GpuIds, vars: &[(&str, &str)], expected: Result<&str, &str>) {
+        let named: Vec<DeviceId> = named.iter().copied().map(DeviceId::Index).collect();
+        check_ids(&named, how, vars, &[], expected);
+    }
+
+    fn check_ids(
+        named: &[DeviceId],
+        how: GpuIds,
+        vars: &[(&str, &str)],
+        known: &[Device],
+        expected: Result<&str, &str>,
+    ) {
         let vars = vars.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        let got = visible(7, Some(named), how, &vars).map(Option::unwrap_or_default);
+        let got = visible(7, Some(named), how, &vars, || known.to_vec());
+        let got = got.map(Option::unwrap_or_default);
         let got = got.map_err(|fault| fault.sentence);
         assert_eq!(got.as_deref().map_err(String::as_str), expected);
     }
@@ -132,5 +265,61 @@ mod tests {
             &[("CUDA_VISIBLE_DEVICES", "")],
             Err("trial 7 asks for 1 device, but none was granted here"),
         );
+    }
+
+    #[test]
+    fn numbers_and_uuids_name_the_same_devices() {
+        let ids = |names: &[&str]| -> Vec<DeviceId> {
+            names.iter().map(|name| DeviceId::parse(name).unwrap()).collect()
+        };
+        let device = |index, uuid: &str, parent: Option<&str>| Device {
+            index,
+            uuid: uuid.into(),
+            parent: parent.map(str::to_owned),
+            ..Device::default()
+        };
+        let known =
+            [device(0, "GPU-aa", None), device(1, "GPU-bb", None), device(2, "GPU-cc", None)];
+        let check = |named: &[&str], vars: &[(&str, &str)], known: &[Device], expected| {
+            check_ids(&ids(named), GpuIds::Exact, vars, known, expected);
+        };
+        let by_uuid = [("CUDA_VISIBLE_DEVICES", "GPU-cc,GPU-bb")];
+        check(&["GPU-bb"], &by_uuid, &[], Ok("GPU-bb"));
+        check(&["GPU-b"], &by_uuid, &[], Ok("GPU-bb"));
+        // A number is the host's where NVML knows it, else the place in what was inherited.
+        check(&["1"], &by_uuid, &known, Ok("GPU-bb"));
+        check(&["1", "0"], &by_uuid, &[], Ok("GPU-bb,GPU-cc"));
+        let refusal = "trial 7 names device 0 in `gpu_ids_abs`, which was not granted here";
+        check(&["0"], &by_uuid, &known, Err(refusal));
+        // A UUID among numbers takes NVML.
+        let by_number = [("CUDA_VISIBLE_DEVICES", "2,1")];
+        check(&["GPU-cc", "1"], &by_number, &known, Ok("2,1"));
+        let refusal = "trial 7 names device GPU-cc in `gpu_ids_abs`, which was not granted here";
+        check(&["GPU-cc"], &by_number, &[], Err(refusal));
+        // MIG devices have no numbers of their own: the place counts.
+        let parts = [device(0, "MIG-1", Some("GPU-aa")), device(0, "MIG-2", Some("GPU-aa"))];
+        let mig = [("SLURM_JOB_GPUS", "0,1"), ("CUDA_VISIBLE_DEVICES", "MIG-1,MIG-2")];
+        check(&["MIG-2"], &mig, &parts, Ok("MIG-2"));
+        check(&["1"], &mig[1..], &parts, Ok("MIG-2"));
+        check(&["1"], &mig, &parts, Ok("MIG-2"));
+        // A program within a job that was started with some of its devices has no others.
+        let part = [("SLURM_JOB_GPUS", "4,5,6,7"), ("CUDA_VISIBLE_DEVICES", "6")];
+        check(&["6"], &part, &[], Ok("6"));
+        let refusal = "trial 7 names device 5 in `gpu_ids_abs`, which was not granted here";
+        check(&["5"], &part, &[], Err(refusal));
+        let part = [("SLURM_JOB_GPUS", "4,5"), ("CUDA_VISIBLE_DEVICES", "GPU-bb")];
+        check_ids(&ids(&["9"]), GpuIds::Count, &part, &[], Ok("GPU-bb"));
+    }
+
+    #[test]
+    fn processes_with_the_same_grant_have_the_same_scope() {
+        let of = |vars: &[(&str, &str)]| {
+            scope(&vars.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
+        };
+        let one = [("CUDA_VISIBLE_DEVICES", "0"), ("PBS_JOBID", "7"), ("HOME", "/a")];
+        assert_eq!(of(&one), of(&one[..2]));
+        assert_ne!(of(&one), of(&one[..1]));
+        assert_ne!(of(&one[..1]), of(&[one[0], (WITHIN, "x")]));
+        assert_eq!(of(&[("PBS_JOBID", "7")]), "");
     }
 }

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::Context;
 use super::out::aligned;
+use crate::devices::ORDER;
 use crate::fault::Fault;
 use crate::gpu::{self, Choice, Naming, Wants};
 use crate::host::gpus::holds::{Holder, Holds};
@@ -54,6 +55,9 @@ struct Best {
     /// Name GPUs by index, not by UUID
     #[arg(long)]
     index: bool,
+    /// How many may hold a GPU together
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    share: u32,
     /// Hold it for so many seconds, time for a program to start; 0 holds nothing
     #[arg(long = "for", value_name = "SECONDS", default_value_t = 60, conflicts_with = "command")]
     seconds: u64,
@@ -87,8 +91,9 @@ fn list(devices: &[Device], as_json: bool, context: &Context) -> Result<u8> {
     }
     let allowed = gpu::allowed(devices, &context.vars).ok();
     let holds = Holds::open(&context.vars);
-    let held = holds.map(|holds| gpu::reserved(devices, &holds)).unwrap_or_default();
-    let holder = |device: &Device| held.get(&device.uuid).cloned();
+    let nobody = Holder::default();
+    let held = holds.map(|holds| gpu::held(devices, &holds, &nobody)).unwrap_or_default();
+    let holder = |device: &Device| held.get(&device.uuid).map(gpu::Held::words);
     // Unknown where the scheduler's words cannot be understood.
     let mine = |device: &Device| {
         let allowed = allowed.as_ref()?;
@@ -141,16 +146,17 @@ fn best(devices: &[Device], args: &Best, context: &Context) -> Result<u8> {
         idle: args.idle,
         among: gpu::allowed(devices, &context.vars)?,
     };
+    let share = args.share;
     let holder = match args.process {
         _ if !args.command.is_empty() => Some(Holder::own()?),
         Some(pid) => Some(Holder::process(pid)?),
         None => (args.seconds > 0).then(|| Holder::seconds(args.seconds as f64)),
     };
-    let chosen = match holder {
+    let chosen = match holder.map(|holder| holder.sharing(share)) {
         Some(holder) => gpu::acquire(devices, &wants, &Holds::open(&context.vars)?, &holder)?,
         None => {
-            let holds = Holds::open(&context.vars);
-            let held = holds.map(|holds| gpu::reserved(devices, &holds)).unwrap_or_default();
+            let (holds, nobody) = (Holds::open(&context.vars), Holder::default().sharing(share));
+            let held = holds.map(|holds| gpu::held(devices, &holds, &nobody)).unwrap_or_default();
             gpu::best(devices, &wants, &held)?
         }
     };
@@ -169,9 +175,9 @@ fn best(devices: &[Device], args: &Best, context: &Context) -> Result<u8> {
         return Ok(0);
     }
     let mut vars = vec![("CUDA_VISIBLE_DEVICES", value.as_str())];
-    if args.index {
-        // By default CUDA puts the fastest GPU first; NVML goes by the bus.
-        vars.push(("CUDA_DEVICE_ORDER", "PCI_BUS_ID"));
+    // Whoever asks for indices gets NVML's.
+    if args.index || !context.vars.contains_key(ORDER.0) {
+        vars.push(ORDER);
     }
     Err(process::become_program(&args.command, &vars).into())
 }

@@ -75,11 +75,15 @@ pub(super) fn show(
     context: &Context,
 ) -> Result<()> {
     // A plan that runs here is shown as the arrays it would be.
-    let kind = if kind == SchedulerKind::Pbs { kind } else { SchedulerKind::Slurm };
+    let (asked, kind) =
+        (kind, if kind == SchedulerKind::Pbs { kind } else { SchedulerKind::Slurm });
     if source.plan.run.program.is_empty() {
         source.plan.run.refuse_function()?;
     }
     submit::check_caps(&source.plan, site, kind)?;
+    if pilots.is_none() && asked != SchedulerKind::Local {
+        submit::refuse_share(&source.plan)?;
+    }
     let own = if kind == SchedulerKind::Pbs { 10_000 } else { 1001 };
     let limits = Limits {
         max_array_size: site

@@ -251,6 +251,7 @@ fn here(args: &Args, source: &Source, site: &Site, context: &Context) -> Result<
                 }
             }
             News::Idle => bar.tick(),
+            News::Waiting(why) => out.say(&format!("waiting for GPUs: {why}")),
             News::Stopping => {
                 out.say("stopping: the running trials are told; press again to kill them")
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
-use super::{Choice, Wants, best};
+use super::{Choice, Held, Wants, best};
 use crate::fault::Fault;
 use crate::host::gpus::Device;
 use crate::host::gpus::holds::{Holder, Holds};
@@ -12,13 +12,18 @@ use crate::host::gpus::holds::{Holder, Holds};
 /// How often a device is lost to somebody else before something must be wrong with the folder.
 const TRIES: u32 = 1000;
 
-/// Who holds which device now, in words.
-pub fn reserved(devices: &[Device], holds: &Holds) -> BTreeMap<String, String> {
-    let held = |device: &Device| Some((device.uuid.clone(), holds.holder(&device.uuid)?.words()));
+/// Who holds which device now; `holder` asks whether there is room for it.
+pub fn held(devices: &[Device], holds: &Holds, holder: &Holder) -> BTreeMap<String, Held> {
+    let held = |device: &Device| {
+        let holders = holds.holders(&device.uuid);
+        let is_full = !Holds::has_room(&holders, holder);
+        let by: Vec<String> = holders.iter().map(Holder::words).collect();
+        (!by.is_empty()).then(|| (device.uuid.clone(), Held { by, is_full }))
+    };
     devices.iter().filter_map(held).collect()
 }
 
-/// Chooses the best devices that nobody holds, and holds them for `holder`. Either all or none.
+/// Chooses the best devices that have room for `holder`, and holds them for it. Either all or none.
 ///
 /// # Errors
 /// As [`best`], and when holds cannot be written.
@@ -28,23 +33,40 @@ pub fn acquire(
     holds: &Holds,
     holder: &Holder,
 ) -> Result<Vec<Choice>> {
+    let taken = try_acquire(devices, wants, holds, holder)??;
+    Ok(taken.into_iter().map(|(choice, _)| choice).collect())
+}
+
+/// As [`acquire`], each with its hold; the inner error says why none can be had now, in the words of [`best`].
+///
+/// # Errors
+/// When holds cannot be written.
+pub fn try_acquire(
+    devices: &[Device],
+    wants: &Wants,
+    holds: &Holds,
+    holder: &Holder,
+) -> Result<Result<Vec<(Choice, Holder)>, Fault>> {
     for _ in 0..TRIES {
-        let chosen = best(devices, wants, &reserved(devices, holds))?;
+        let chosen = match best(devices, wants, &held(devices, holds, holder)) {
+            Ok(chosen) => chosen,
+            Err(fault) => return Ok(Err(fault)),
+        };
         // In one order for everybody: of two who want the same devices, one gets the first and then all.
         let mut order: Vec<&str> = chosen.iter().map(|choice| choice.uuid.as_str()).collect();
         order.sort_unstable();
-        let mut taken = Vec::new();
+        let mut taken: BTreeMap<String, Holder> = BTreeMap::new();
         for uuid in order {
-            if !holds.take(uuid, holder)? {
-                break;
-            }
-            taken.push(uuid);
+            let Some(hold) = holds.take(uuid, holder)? else { break };
+            taken.insert(uuid.to_owned(), hold);
         }
         if taken.len() == chosen.len() {
-            return Ok(chosen);
+            let with_hold = |choice: Choice| Some((taken.remove(&choice.uuid)?, choice));
+            let both = chosen.into_iter().filter_map(with_hold);
+            return Ok(Ok(both.map(|(hold, choice)| (choice, hold)).collect()));
         }
-        for uuid in taken {
-            holds.give_back(uuid, holder)?;
+        for (uuid, hold) in &taken {
+            holds.give_back(uuid, hold)?;
         }
     }
     Err(Fault::machine("every GPU that was chosen went to somebody else").into())

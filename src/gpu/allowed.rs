@@ -34,8 +34,7 @@ pub fn allowed(devices: &[Device], vars: &Vars) -> Result<Option<Vec<String>>, F
         // As CUDA reads it: the list ends at the first entry that names nothing.
         found.take_while(|found| !found.is_empty()).flatten().collect()
     });
-    let granted = devices::granted(vars).filter(|(_, name)| *name != "CUDA_VISIBLE_DEVICES");
-    let Some((ids, variable)) = granted else { return Ok(visible) };
+    let Some((ids, variable)) = devices::of_scheduler(vars) else { return Ok(visible) };
     // The scheduler counts MIG devices in a way of its own, and says in CUDA_VISIBLE_DEVICES which.
     let divided = devices.iter().any(|device| device.mig_enabled);
     if divided {

@@ -20,6 +20,7 @@
 
 mod acquire;
 mod allowed;
+mod pool;
 #[cfg(test)]
 mod tests;
 
@@ -31,8 +32,9 @@ use crate::fault::Fault;
 use crate::host::gpus::{ComputeMode, Device, Missing};
 use crate::words;
 
-pub use acquire::{acquire, reserved};
+pub use acquire::{acquire, held, try_acquire};
 pub use allowed::{allowed, named};
+pub use pool::{Pool, Taken};
 
 /// What is asked of the devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +54,22 @@ pub struct Wants {
 impl Default for Wants {
     fn default() -> Self {
         Self { count: 1, min_free_memory: None, max_utilization: None, idle: false, among: None }
+    }
+}
+
+/// Who holds a device.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Each holder in words.
+    pub by: Vec<String>,
+    /// Whether there is no room for the one who asks.
+    pub is_full: bool,
+}
+
+impl Held {
+    /// All holders in words.
+    pub fn words(&self) -> String {
+        self.by.join(", ")
     }
 }
 
@@ -79,18 +97,18 @@ pub enum Naming {
     Index,
 }
 
-/// The best devices, the best one first: those on which fewest processes compute, of these the least
-/// utilised, then those with the smallest share of memory in use, then by index. A GPU that is divided
+/// The best devices, the best one first: those with fewest holders, of these those on which fewest processes compute,
+/// then the least utilised, then those with the smallest share of memory in use, then by index. A GPU that is divided
 /// is not offered, its MIG devices are.
 ///
-/// `reserved` has who holds which UUID, in words.
+/// `held` has who holds which UUID.
 ///
 /// # Errors
 /// A fault of the machine, with what keeps each device from being taken.
 pub fn best(
     devices: &[Device],
     wants: &Wants,
-    reserved: &BTreeMap<String, String>,
+    held: &BTreeMap<String, Held>,
 ) -> Result<Vec<Choice>, Fault> {
     if devices.is_empty() {
         return Err(Fault::machine("there is no GPU on this host"));
@@ -109,7 +127,7 @@ pub fn best(
     let mut fit = Vec::new();
     let mut unfit = Vec::new();
     for device in mine {
-        match hindrance(device, wants, reserved) {
+        match hindrance(device, wants, held.get(&device.uuid)) {
             None => fit.push(device),
             Some(why) => unfit.push(format!("{}: {why}", label(device))),
         }
@@ -126,7 +144,8 @@ pub fn best(
         let fault = Fault::machine(sentence);
         return Err(if unfit.is_empty() { fault } else { fault.at(unfit.join("\n")) });
     }
-    fit.sort_by_key(|device| rank(device));
+    let holders = |device: &Device| held.get(&device.uuid).map_or(0, |held| held.by.len());
+    fit.sort_by_key(|device| (holders(device), rank(device)));
     Ok(fit[..wants.count].iter().map(|device| choice(device)).collect())
 }
 
@@ -155,11 +174,7 @@ fn rank(device: &Device) -> (u64, u64, u64, u32, String) {
 }
 
 /// Why a device cannot be taken.
-fn hindrance(
-    device: &Device,
-    wants: &Wants,
-    reserved: &BTreeMap<String, String>,
-) -> Option<String> {
+fn hindrance(device: &Device, wants: &Wants, held: Option<&Held>) -> Option<String> {
     let processes = device.processes.as_ref().map_or(0, Vec::len);
     if let Some(trouble) = &device.trouble {
         return Some(trouble.clone());
@@ -177,8 +192,8 @@ fn hindrance(
         }
         _ => {}
     }
-    if let Some(who) = reserved.get(&device.uuid) {
-        return Some(format!("reserved ({who})"));
+    if let Some(held) = held.filter(|held| held.is_full) {
+        return Some(format!("reserved ({})", held.words()));
     }
     if wants.idle && processes > 0 {
         return Some(format!("in use by {}", words::count(processes as u64, "program")));

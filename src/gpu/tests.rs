@@ -1,7 +1,12 @@
 //! Choices among sample situations, and several callers at once.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::json;
+
 use super::*;
 use crate::host::Vars;
+use crate::host::gpus::DeviceId;
 use crate::host::gpus::holds::{Holder, Holds};
 
 const GIB: u64 = 1 << 30;
@@ -46,8 +51,9 @@ fn chosen_beside(
     wants: &Wants,
     reserved: &[&str],
 ) -> Result<Vec<String>, String> {
-    let reserved = reserved.iter().map(|uuid| ((*uuid).to_owned(), "process 7".into())).collect();
-    best(devices, wants, &reserved)
+    let held =
+        |uuid: &&str| ((*uuid).to_owned(), Held { by: vec!["process 7".into()], is_full: true });
+    best(devices, wants, &reserved.iter().map(held).collect())
         .map(|all| all.into_iter().map(|choice| choice.uuid).collect())
         .map_err(|fault| {
             assert_eq!(fault.kind.exit_code(), 4);
@@ -217,4 +223,159 @@ fn callers_at_the_same_moment_get_different_devices() {
         late.starts_with("no GPU can be had, and 1 GPU is wanted\n  GPU 0: reserved ("),
         "{late}"
     );
+}
+
+fn world(vars: &[(&str, &str)]) -> (tempfile::TempDir, Vars) {
+    let tmp = tempfile::tempdir().unwrap();
+    let mut vars: Vars = vars.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    vars.insert("TMPDIR".to_owned(), tmp.path().display().to_string());
+    (tmp, vars)
+}
+
+fn ids(names: &[&str]) -> Vec<DeviceId> {
+    names.iter().map(|name| DeviceId::parse(name).unwrap()).collect()
+}
+
+#[test]
+fn a_pool_hands_out_the_device_with_fewest_trials_in_an_order_that_is_always_the_same() {
+    let (_tmp, vars) = world(&[("CUDA_VISIBLE_DEVICES", "4,5,6")]);
+    let pool = Pool::find(2, &vars).unwrap();
+    let take = |count| pool.take(count).unwrap().map_err(|fault| fault.sentence);
+    let visible = |count| take(count).unwrap().visible;
+    assert_eq!((pool.usable(), pool.words().as_str()), (3, "4, 5, 6"));
+    let first = take(1).unwrap();
+    assert_eq!((first.visible.as_str(), visible(1), visible(1)), ("4", "5".into(), "6".into()));
+    assert_eq!((visible(2), visible(1)), ("4,5".into(), "6".into()));
+    assert_eq!(take(1).unwrap_err(), "no GPU can be had, and 1 GPU is wanted");
+    pool.give_back(&first).unwrap();
+    assert_eq!(visible(1), "4");
+    assert_eq!(take(4).unwrap_err(), "a trial needs 4 GPUs, and CUDA_VISIBLE_DEVICES names 3");
+}
+
+#[test]
+fn a_plan_names_devices_of_a_pool_by_number_or_uuid() {
+    let named = |pool: &Pool, names: &[&str]| {
+        let taken = pool.take_named(&ids(names)).unwrap();
+        taken.map(|taken| taken.visible).map_err(|fault| fault.sentence)
+    };
+    let (_tmp, vars) = world(&[("CUDA_VISIBLE_DEVICES", "GPU-aa,MIG-bb,MIG-cc")]);
+    let pool = Pool::find(1, &vars).unwrap();
+    assert_eq!(named(&pool, &["MIG-b"]).unwrap(), "MIG-bb");
+    assert_eq!(named(&pool, &["0"]).unwrap(), "GPU-aa");
+    assert!(pool.has(&ids(&["2"])[0]) && !pool.has(&ids(&["3"])[0]));
+    assert!(named(&pool, &["GPU-aa"]).is_err(), "held as number 0");
+    // Another that has the same list, and one within a trial that was given a part of it.
+    assert!(named(&Pool::find(1, &vars).unwrap(), &["1"]).is_err());
+    let mut within = vars.clone();
+    within.insert("CUDA_VISIBLE_DEVICES".into(), "MIG-bb".into());
+    within.insert(crate::devices::WITHIN.into(), "3-abc".into());
+    assert_eq!(named(&Pool::find(1, &within).unwrap(), &["0"]).unwrap(), "MIG-bb");
+
+    let (tmp, mut vars) = world(&[]);
+    let file = tmp.path().join("nvml.json");
+    let machine = json!({ "devices": divided() });
+    std::fs::write(&file, machine.to_string()).unwrap();
+    vars.insert("HPCSWEEP_NVML_FILE".into(), file.display().to_string());
+    let pool = Pool::find(2, &vars).unwrap();
+    assert_eq!((pool.usable(), pool.words().as_str()), (3, "MIG-1c, MIG-2c, 1"));
+    assert_eq!(named(&pool, &["1"]).unwrap(), "1");
+    assert_eq!(named(&pool, &["GPU-1"]).unwrap(), "GPU-1");
+    assert!(named(&pool, &["1"]).is_err(), "two have it");
+    assert_eq!(named(&pool, &["MIG-1"]).unwrap(), "MIG-1");
+    assert!(!pool.has(&ids(&["0"])[0]), "it is divided");
+    // Parts that are free, and the one that has a place left.
+    let rest: Vec<String> = (0..3).map(|_| pool.take(1).unwrap().unwrap().visible).collect();
+    assert_eq!(rest, ["MIG-2c", "MIG-2c", "MIG-1c"]);
+    assert!(pool.take(1).unwrap().is_err());
+
+    let (_tmp, mut vars) = world(&[]);
+    let missing = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(missing.path(), r#"{"missing": "library"}"#).unwrap();
+    vars.insert("HPCSWEEP_NVML_FILE".into(), missing.path().display().to_string());
+    // Where nobody can tell, what a plan names is passed on, and still counted.
+    let pool = Pool::find(1, &vars).unwrap();
+    assert_eq!(named(&pool, &["7", "GPU-x"]).unwrap(), "7,GPU-x");
+    assert!(named(&pool, &["7"]).is_err() && pool.take(1).unwrap().is_err());
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(48))]
+
+    /// Several processes of one share, and one that wants devices alone, take and give back at random.
+    #[test]
+    fn a_device_never_has_more_trials_than_may_share_it(
+        devices in 1_usize..4,
+        share in 1_u32..4,
+        steps in proptest::collection::vec((0_usize..3, 0_usize..4, proptest::bool::ANY), 1..60),
+    ) {
+        let list = (0..devices).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+        let (_tmp, vars) = world(&[("CUDA_VISIBLE_DEVICES", &list)]);
+        let play = || -> Vec<String> {
+            let pools: Vec<Pool> = [share, share, 1].map(|s| Pool::find(s, &vars).unwrap()).into();
+            let mut all: Vec<(usize, Taken)> = Vec::new();
+            let mut log = Vec::new();
+            for (who, count, gives) in &steps {
+                let own = all.iter().position(|(by, _)| by == who).filter(|_| *gives);
+                if let Some(place) = own {
+                    let (by, taken) = all.remove(place);
+                    pools[by].give_back(&taken).unwrap();
+                    continue;
+                }
+                let before = use_of(&all, share);
+                let room = |n: &usize| {
+                    let mine = if *who == 2 { 1.0 } else { 1.0 / f64::from(share) };
+                    before.get(&n.to_string()).copied().unwrap_or(0.0) + mine <= 1.0 + 1e-9
+                };
+                let free = (0..devices).filter(room).count();
+                let taken = pools[*who].take(*count).unwrap();
+                // What can be had is had, and nothing else.
+                assert_eq!(taken.is_ok(), *count <= free, "{before:?} {who} {count}");
+                log.push(taken.as_ref().map(|t| t.visible.clone()).unwrap_or_default());
+                all.extend(taken.ok().map(|taken| (*who, taken)));
+                assert!(use_of(&all, share).values().all(|used| *used <= 1.0 + 1e-9));
+            }
+            for (by, taken) in &all {
+                pools[*by].give_back(taken).unwrap();
+            }
+            // Nothing is left behind.
+            let whole = pools[2].take(devices).unwrap().unwrap();
+            pools[2].give_back(&whole).unwrap();
+            log
+        };
+        assert_eq!(play(), play(), "the same order each time");
+    }
+}
+
+/// How much of each device is in use.
+fn use_of(all: &[(usize, Taken)], share: u32) -> BTreeMap<String, f64> {
+    let mut used = BTreeMap::new();
+    for (by, taken) in all {
+        for id in taken.visible.split(',').filter(|id| !id.is_empty()) {
+            let part = if *by == 2 { 1.0 } else { 1.0 / f64::from(share) };
+            *used.entry(id.to_owned()).or_insert(0.0) += part;
+        }
+    }
+    used
+}
+
+#[test]
+fn threads_that_take_and_give_back_at_once_never_share_beyond_the_share() {
+    let (_tmp, vars) = world(&[("CUDA_VISIBLE_DEVICES", "0,1")]);
+    let used: [AtomicU32; 2] = Default::default();
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                let pool = Pool::find(2, &vars).unwrap();
+                for _ in 0..60 {
+                    let Ok(taken) = pool.take(1).unwrap() else { continue };
+                    let place: usize = taken.visible.parse().unwrap();
+                    assert!(used[place].fetch_add(1, Ordering::SeqCst) < 2);
+                    used[place].fetch_sub(1, Ordering::SeqCst);
+                    pool.give_back(&taken).unwrap();
+                }
+            });
+        }
+    });
+    let left = Pool::find(1, &vars).unwrap().take(2).unwrap().err();
+    assert_eq!(left.map(|fault| fault.to_string()), None, "nothing is left behind");
 }

@@ -11,6 +11,7 @@ use super::reader::{Entry, Item, Reader, Table, entries};
 use super::request::{self, Wish};
 use super::trials::{self, Task, Tasks};
 use super::value::Value;
+use crate::host::gpus::DeviceId;
 use crate::words;
 
 /// What an axis sets besides parameters, one value a point.
@@ -18,7 +19,7 @@ pub(super) enum Special {
     /// `task_id`.
     Tasks(Vec<Task>),
     /// `gpu_ids_abs`.
-    Gpus(Vec<Arc<[u32]>>),
+    Gpus(Vec<Arc<[DeviceId]>>),
     /// `resources.…`.
     Wishes(Vec<Wish>),
 }
@@ -378,7 +379,7 @@ hint: use letters, digits and `_`, with dots between tables
 error: `resources` has no key `rank`
   plan.toml:10: resources.rank = [1]
 hint: did you mean `ranks`?
-error: `gpu_ids_abs` must be a list of device numbers, not an integer
+error: `gpu_ids_abs` must be a list of devices, not an integer
   plan.toml:11: gpu_ids_abs = [0]",
         );
     }

@@ -17,6 +17,7 @@ use super::trials::{Given, Task, Tasks};
 use super::value::Params;
 use super::{MAX_TRIALS, Merge, Resources, TaskId, Trial};
 use crate::fault::Fault;
+use crate::host::gpus::DeviceId;
 use crate::words;
 
 /// At most this many faults of single trials are told: they repeat one another.
@@ -46,7 +47,7 @@ pub(super) struct Expanded {
 }
 
 /// What a point asks of a scheduler, and the devices it names.
-type Asked = (Arc<Resources>, Option<Arc<[u32]>>);
+type Asked = (Arc<Resources>, Option<Arc<[DeviceId]>>);
 
 struct Maker<'s, 'r, 'a> {
     sheet: &'s Sheet<'s>,

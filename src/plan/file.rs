@@ -89,6 +89,7 @@ pub fn parse_with(text: &str, name: &str, files: Files<'_>) -> anyhow::Result<Pl
     let (mut schedule, along_at) = head::read_schedule(&mut reader, find("schedule"));
     if let Some(entry) = find("pull") {
         schedule.pull = pull::read(&mut reader, entry);
+        head::share_by_slots(&mut reader, entry.at, &mut schedule);
     }
     let n_before = reader.n_faults();
     let mut written = read_written(&mut reader, &tables, sweep.seed, files);
@@ -283,6 +284,7 @@ const _: () = assert!(MAX_TRIALS < u32::MAX as u64);
 
 #[cfg(test)]
 mod tests {
+    use crate::host::gpus::DeviceId;
     use crate::plan::testing::{check_faults, params, tasks};
     use crate::plan::{OnFailure, Resources};
 
@@ -316,7 +318,8 @@ gpu_ids_abs = [2, 3]
             plan.trials.iter().map(|t| t.params.get("lr").unwrap().to_string()).collect();
         assert_eq!(lr, ["0.001", "0.0001", "1e-5"]);
         let gpus: Vec<_> = plan.trials.iter().map(|t| t.gpu_ids_abs.clone().unwrap()).collect();
-        assert_eq!(gpus, [[0].into(), [0].into(), Arc::<[u32]>::from([2, 3])]);
+        let named = |ids: &[u32]| ids.iter().copied().map(DeviceId::Index).collect::<Arc<[_]>>();
+        assert_eq!(gpus, [named(&[0]), named(&[0]), named(&[2, 3])]);
         let lines: Vec<u32> = plan.trials.iter().map(|t| t.line).collect();
         assert_eq!(lines, [4, 8, 12]);
     }

@@ -98,6 +98,21 @@ fn read_name(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<String> {
     Some(name.to_owned())
 }
 
+const SCHEDULE_KEYS: [&str; 7] =
+    ["chain_along", "max_running", "gpu_ids", "gpu_share", "chains", "mode", "pack"];
+
+/// `[pull] slots_per_gpu` says how many trials share a GPU, too.
+pub(super) fn share_by_slots(reader: &mut Reader<'_>, at: usize, schedule: &mut Schedule) {
+    let Some(slots) = schedule.pull.slots_per_gpu else { return };
+    if schedule.gpu_share != 1 && schedule.gpu_share != slots {
+        let share = schedule.gpu_share;
+        let sentence =
+            format!("`slots_per_gpu = {slots}` and `gpu_share = {share}` contradict each other");
+        reader.wrong(at, sentence, "leave `gpu_share` out");
+    }
+    schedule.gpu_share = slots;
+}
+
 /// Reads `[schedule]`, and where `chain_along` stands.
 pub(super) fn read_schedule(
     reader: &mut Reader<'_>,
@@ -130,6 +145,7 @@ pub(super) fn read_schedule(
                 let words = [("exact", GpuIds::Exact), ("count", GpuIds::Count)];
                 schedule.gpu_ids = reader.word(&entry, &words).unwrap_or(GpuIds::Exact);
             }
+            "gpu_share" => schedule.gpu_share = reader.count(&entry, 1).unwrap_or(1),
             "chains" => {
                 let words = [
                     ("jobs", ChainsAs::Jobs),
@@ -147,8 +163,7 @@ pub(super) fn read_schedule(
                 pack_at = Some(entry.at);
             }
             _ => {
-                let known = ["chain_along", "max_running", "gpu_ids", "chains", "mode", "pack"];
-                reader.unknown(&entry, "`[schedule]`", &known);
+                reader.unknown(&entry, "`[schedule]`", &SCHEDULE_KEYS);
             }
         }
     }
@@ -241,6 +256,7 @@ hint: write one of `jobs`, `barrier` and `fused`",
             chain_along: Vec::new(),
             max_running: None,
             gpu_ids: GpuIds::Exact,
+            gpu_share: 1,
             chains: None,
             mode: Mode::Array,
             pack: None,
@@ -248,6 +264,26 @@ hint: write one of `jobs`, `barrier` and `fused`",
         };
         assert_eq!((&*plan.name, &*plan.root, plan.seed), ("s", "results", 1));
         assert_eq!(plan.schedule, schedule);
+    }
+
+    #[test]
+    fn slots_on_each_gpu_share_it() {
+        let share = |text: &str| plan(text).schedule.gpu_share;
+        assert_eq!(share("schedule.gpu_share = 2\n"), 2);
+        assert_eq!(share("pull.slots_per_gpu = 4\n"), 4);
+        assert_eq!(share("schedule.gpu_share = 4\npull.slots_per_gpu = 4\n"), 4);
+        check_faults(
+            "schedule.gpu_share = 2\npull.slots_per_gpu = 4\n",
+            "`slots_per_gpu = 4` and `gpu_share = 2` contradict each other
+  plan.toml:5: pull.slots_per_gpu = 4
+hint: leave `gpu_share` out",
+        );
+        check_faults(
+            "schedule.gpu_share = 0\n",
+            "`gpu_share` cannot be 0
+  plan.toml:4: schedule.gpu_share = 0
+hint: write a number from 1 to 4294967295",
+        );
     }
 
     #[test]

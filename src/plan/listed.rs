@@ -230,7 +230,10 @@ mod tests {
         let ids: Vec<String> =
             plan.trials.iter().map(|t| t.task_id.as_ref().unwrap().to_string()).collect();
         assert_eq!(ids, ["1", "1", "t2"]);
-        assert_eq!(plan.trials[0].gpu_ids_abs.as_deref(), Some(&[0][..]));
+        assert_eq!(
+            plan.trials[0].gpu_ids_abs.as_deref(),
+            Some(&[crate::host::gpus::DeviceId::Index(0)][..])
+        );
         assert_eq!(
             (&plan.trials[1].gpu_ids_abs, plan.trials[2].resources.memory_mib),
             (&None, Some(8192))
@@ -276,7 +279,7 @@ error: `task_id` must be an integer or a string, not a float
             (
                 "t.csv",
                 "lr,gpu_ids_abs\n1,[0]\n2,x\n",
-                "`gpu_ids_abs` must be a list of device numbers, not a string
+                "`gpu_ids_abs` must be a list of devices, not a string
   t.csv:3: { gpu_ids_abs = \"x\" },",
             ),
         ] {

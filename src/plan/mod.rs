@@ -36,6 +36,7 @@ pub mod value;
 use std::sync::Arc;
 
 use crate::host::access::{Readers, Shared};
+use crate::host::gpus::DeviceId;
 
 pub use command::{CommandTemplate, Rendered, TrialNames, names_of};
 pub use file::{parse, parse_with};
@@ -142,6 +143,8 @@ pub struct Schedule {
     pub max_running: Option<u32>,
     /// How `gpu_ids_abs` is read inside an allocation.
     pub gpu_ids: GpuIds,
+    /// Trials that use a GPU at the same time.
+    pub gpu_share: u32,
     /// How chains become jobs; `None` leaves it to the scheduler.
     pub chains: Option<ChainsAs>,
     /// Who decides which trial runs where.
@@ -158,6 +161,7 @@ impl Default for Schedule {
             chain_along: Vec::new(),
             max_running: None,
             gpu_ids: GpuIds::Exact,
+            gpu_share: 1,
             chains: None,
             mode: Mode::Array,
             pack: None,
@@ -212,7 +216,7 @@ pub struct Trial {
     /// Its parameters, defaults included.
     pub params: Params,
     /// Physical devices, if the plan names them; an empty list means no device.
-    pub gpu_ids_abs: Option<Arc<[u32]>>,
+    pub gpu_ids_abs: Option<Arc<[DeviceId]>>,
     /// What it asks of a scheduler; equal requests share one allocation of memory.
     pub resources: Arc<Resources>,
     /// Line of the plan (from 1) of the `[[trials]]` entry it came from; 0 if there is none.

@@ -14,6 +14,8 @@ pub struct Pull {
     pub workers: u32,
     /// Trials that an agent runs at once; `None`: as many as its cores and GPUs allow.
     pub slots: Option<u32>,
+    /// Slots on each GPU of an agent, whatever its cores; then that many trials share a GPU.
+    pub slots_per_gpu: Option<u32>,
     /// Wall-clock time of a pilot job; `None`: the trials' own.
     pub walltime_s: Option<u64>,
     /// An agent that has given no sign for so long is taken for dead.
@@ -41,6 +43,7 @@ impl Default for Pull {
         Self {
             workers: 1,
             slots: None,
+            slots_per_gpu: None,
             walltime_s: None,
             lease_s: 60.0,
             backoff_s: 1.0,
@@ -63,9 +66,10 @@ impl Pull {
     }
 }
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "workers",
     "slots",
+    "slots_per_gpu",
     "walltime",
     "lease",
     "backoff",
@@ -86,6 +90,7 @@ pub(super) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Pull {
         match entry.key {
             "workers" => pull.workers = reader.count(&entry, 1).unwrap_or(1),
             "slots" => pull.slots = reader.count(&entry, 1),
+            "slots_per_gpu" => pull.slots_per_gpu = reader.count(&entry, 1),
             "walltime" => pull.walltime_s = seconds(reader, &entry),
             "lease" => {
                 pull.lease_s = time(reader, &entry, 0.5, "a time of at least half a second")

@@ -13,6 +13,7 @@ use super::request::{self, Wish};
 use super::template::Template;
 use super::value::Value;
 use super::{Merge, RESERVED_NAMES};
+use crate::host::gpus::DeviceId;
 
 /// A `task_id` as written.
 #[derive(Debug, Clone)]
@@ -65,7 +66,7 @@ pub(super) struct Given {
     /// Its `task_id`.
     pub(super) task: Option<Task>,
     /// Its `gpu_ids_abs`.
-    pub(super) gpus: Option<Arc<[u32]>>,
+    pub(super) gpus: Option<Arc<[DeviceId]>>,
     /// Its `resources`.
     pub(super) wish: Wish,
     /// Byte offset of the table.
@@ -174,18 +175,21 @@ fn read_node(reader: &mut Reader<'_>, name: &str, item: &Item<'_>) -> Option<Nod
     }
 }
 
-/// Reads `gpu_ids_abs`: distinct device numbers.
-pub(super) fn read_gpu_ids(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<Arc<[u32]>> {
-    let items = reader.list(entry, "a list of device numbers")?;
-    let mut ids: Vec<u32> = Vec::with_capacity(items.len());
+/// Reads `gpu_ids_abs`: distinct devices.
+pub(super) fn read_gpu_ids(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<Arc<[DeviceId]>> {
+    let items = reader.list(entry, "a list of devices")?;
+    let mut ids: Vec<DeviceId> = Vec::with_capacity(items.len());
     for item in items {
         let id = match reader.value(entry.key, item)? {
-            Value::Int(id) => u32::try_from(id).ok(),
+            Value::Int(id) => u32::try_from(id).ok().map(DeviceId::Index),
+            Value::Str(text) => DeviceId::parse(&text).filter(|id| matches!(id, DeviceId::Uuid(_))),
             _ => None,
         };
         let Some(id) = id else {
-            let sentence = "`gpu_ids_abs` must be a list of device numbers";
-            reader.wrong(item.span().start, sentence, "write whole numbers from 0: `[0, 1]`");
+            let sentence = "`gpu_ids_abs` must be a list of devices";
+            let hint =
+                "write numbers from 0 or UUIDs: `[0, 1]`, `[\"GPU-8932f937\"]`, `[\"MIG-...\"]`";
+            reader.wrong(item.span().start, sentence, hint);
             return None;
         };
         if ids.contains(&id) {
@@ -229,6 +233,7 @@ pub(super) fn check_plain_name(reader: &mut Reader<'_>, at: usize, name: &str) -
 
 #[cfg(test)]
 mod tests {
+    use crate::host::gpus::DeviceId;
     use crate::plan::Value;
     use crate::plan::testing::{check_faults, params, plan, tasks};
 
@@ -271,7 +276,8 @@ deep.list = [{ a = 1 }, [2, \"x\"]]
                 r#""unset":"","far":"inf","day":"2026-01-02","deep":{"list":[{"a":1},[2,"x"]]}}"#
             )]
         );
-        assert_eq!(trial.gpu_ids_abs.as_deref(), Some(&[2, 3][..]));
+        let named = [DeviceId::Index(2), DeviceId::Index(3)];
+        assert_eq!(trial.gpu_ids_abs.as_deref(), Some(&named[..]));
         assert_eq!(trial.resources.gpus, Some(2));
         for (name, bits) in [("lr", 1e-5_f64), ("tenth", 0.1), ("lr_minimum", 1e-6)] {
             let Some(Value::Float(f)) = trial.params.get(name) else { panic!("{name}") };
@@ -335,16 +341,16 @@ error: `gpu_ids_abs` names device 0 twice
 hint: name every device once
 error: `task_id` must be an integer or a string, not a float
   plan.toml:9: task_id = 1.5
-error: `gpu_ids_abs` must be a list of device numbers
+error: `gpu_ids_abs` must be a list of devices
   plan.toml:11: gpu_ids_abs = [-1]
-hint: write whole numbers from 0: `[0, 1]`
+hint: write numbers from 0 or UUIDs: `[0, 1]`, `[\"GPU-8932f937\"]`, `[\"MIG-...\"]`
 error: a parameter cannot be called `trial`
   plan.toml:12: trial.x = 1
 hint: choose another name: templates use this one for something else
 error: `task_id` is empty
   plan.toml:13: task_id = \"\"
 hint: give it a value, or remove the key
-error: `gpu_ids_abs` must be a list of device numbers, not an integer
+error: `gpu_ids_abs` must be a list of devices, not an integer
   plan.toml:15: gpu_ids_abs = 1
 error: a parameter cannot be called `opt.`
   plan.toml:16: opt.\"\" = 1

@@ -3,12 +3,9 @@
 
 use anyhow::Result;
 
-use crate::fault::Fault;
-use crate::gpu::{self, Naming, Wants};
-use crate::host::gpus::holds::{Holder, Holds};
-use crate::host::{Vars, gpus, process};
+use crate::gpu::Pool;
+use crate::host::{Vars, process};
 use crate::tree::deck::Deck;
-use crate::{devices, words};
 
 /// What an agent can offer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,15 +31,17 @@ pub fn find(deck: &Deck, asked: Option<u32>, vars: &Vars) -> Result<Bounds> {
     // Not every scheduler binds a job to the cores that it was granted.
     let own = granted(vars).map_or(cores.len() as u32, |granted| granted.min(cores.len() as u32));
     let fit = (own / each).max(1);
-    let mut slots = asked.unwrap_or(fit);
-    let devices = if deck.gpus > 0 { deal_devices(deck.gpus, slots, vars)? } else { Vec::new() };
+    let on_each = deck.pull.slots_per_gpu.filter(|_| deck.gpus > 0);
+    let mut slots = asked.unwrap_or(if on_each.is_some() { u32::MAX } else { fit });
+    let devices = if deck.gpus > 0 { deal_devices(deck, slots, vars)? } else { Vec::new() };
     if deck.gpus > 0 {
         slots = slots.min(devices.len() as u32);
     }
     // A job that sees more cores than it was granted cannot tell which are its own, and others would choose the same.
     let are_own = granted(vars).is_none_or(|granted| cores.len() as u32 <= granted);
     let cores = if deck.pull.bind && are_own { cores } else { Vec::new() };
-    Ok(Bounds { slots, is_asked: asked.is_some(), cores, devices })
+    let is_asked = asked.or(on_each).is_some();
+    Ok(Bounds { slots, is_asked, cores, devices })
 }
 
 /// The variables of a slot: PBS counts all cores of the job as threads of one program, and a slot has those of a trial.
@@ -65,30 +64,18 @@ fn granted(vars: &Vars) -> Option<u32> {
     vars.get(name).and_then(|n| n.parse().ok()).filter(|n| *n > 0)
 }
 
-/// Devices for up to `slots` slots: those that the scheduler has granted, else the best that nobody holds.
-fn deal_devices(each: u32, slots: u32, vars: &Vars) -> Result<Vec<String>> {
-    if let Some((granted, variable)) = devices::granted(vars) {
-        let sets = granted.chunks_exact(each as usize).take(slots as usize);
-        let sets: Vec<String> = sets.map(|set| devices::for_cuda(set, vars)).collect();
-        if sets.is_empty() {
-            let wanted = words::count(u64::from(each), "GPU");
-            let sentence =
-                format!("a trial needs {wanted}, and {variable} names {}", granted.len());
-            return Err(Fault::machine(sentence)
-                .hint("ask the scheduler for more, or take another host")
-                .into());
-        }
-        return Ok(sets);
-    }
-    let found = gpus::machine(vars).map_err(|why| gpu::none_here(&why))?.devices;
-    let (holds, holder) = (Holds::open(vars)?, Holder::own()?);
-    let wants =
-        Wants { count: each as usize, among: gpu::allowed(&found, vars)?, ..Wants::default() };
+/// Devices for up to `slots` slots: of those that were granted, else the best ones, that others leave.
+fn deal_devices(deck: &Deck, slots: u32, vars: &Vars) -> Result<Vec<String>> {
+    let pool = Pool::find(deck.gpu_share, vars)?;
     let mut sets = Vec::new();
     while (sets.len() as u32) < slots {
-        match gpu::acquire(&found, &wants, &holds, &holder) {
-            Ok(chosen) => sets.push(gpu::visible_value(&chosen, Naming::Uuid)),
-            Err(error) if sets.is_empty() => return Err(error),
+        match pool.take(deck.gpus as usize)? {
+            Ok(taken) => sets.push(taken.visible),
+            Err(fault) if sets.is_empty() && fault.hint.is_none() => {
+                let hint = "start fewer agents here, or let trials share GPUs: `gpu_share` under `[schedule]`";
+                return Err(fault.hint(hint).into());
+            }
+            Err(fault) if sets.is_empty() => return Err(fault.into()),
             Err(_) => break,
         }
     }

@@ -29,7 +29,7 @@ pub fn of(tree: &Tree, options: &Options, vars: &Vars) -> Result<Option<(Vec<Str
     agents.extend(options.quiet.then(|| "--quiet".to_owned()));
     let serve = json!({
         "sweep": tree.dir(),
-        "processes": options.slots.or(deck.pull.slots).unwrap_or(1),
+        "processes": options.slots.or(deck.pull.slots).or(deck.pull.slots_per_gpu).unwrap_or(1),
         "options": agents,
     });
     let mut env = vars.clone();

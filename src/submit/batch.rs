@@ -13,7 +13,8 @@ use super::grow::Diff;
 use super::mapping::Rules;
 use super::wave::{self, Before, Failures, Waves};
 use super::{
-    Source, Wanted, check_caps, check_growth, deal, environment, grow, pilots, retry, secure,
+    Source, Wanted, check_caps, check_growth, deal, environment, grow, pilots, refuse_share, retry,
+    secure,
 };
 use crate::fault::Fault;
 use crate::host::{Vars, access, clock, disk};
@@ -66,6 +67,7 @@ pub fn submit(
 ) -> Result<Report> {
     let plan = &source.plan;
     plan.run.refuse_function()?;
+    refuse_share(plan)?;
     check_caps(plan, site, kind)?;
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
     let wish = options.max_running.or(plan.schedule.max_running.map(u64::from));

@@ -129,6 +129,7 @@ pub fn deal(
         max_running: options.max_running.or(plan.schedule.max_running),
         cores: largest(Resources::cores) as u32,
         gpus: largest(Resources::total_gpus) as u32,
+        gpu_share: plan.schedule.gpu_share,
         requests: &requests(&diff),
         memory_mib: plan.trials.iter().filter_map(|t| t.resources.memory_mib).max(),
         program: &plan.run.program,

@@ -8,6 +8,7 @@ use anyhow::Result;
 use super::Source;
 use crate::graph::shapes::Chains;
 use crate::host::disk;
+use crate::host::gpus::DeviceId;
 use crate::plan::{OnFailure, Resources, TaskId};
 use crate::render::{Templates, context};
 use crate::site::Site;
@@ -152,7 +153,7 @@ pub fn diff(tree: &Tree, source: &Source) -> Result<Diff> {
 }
 
 /// What the table says of a trial: its request and its devices.
-type Earlier = (Arc<Resources>, Option<Vec<u32>>);
+type Earlier = (Arc<Resources>, Option<Vec<DeviceId>>);
 
 /// What the table says of all trials of the sweep.
 fn earlier(tree: &Tree) -> Result<HashMap<u64, Earlier>> {

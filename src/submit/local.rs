@@ -1,7 +1,7 @@
 //! The executor of `--local`: chains in parallel, links in order, by processes of this machine. The
 //! same worker, tree and exit codes as under a scheduler.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,11 +9,13 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
-use super::gpu_pool::Devices;
+use super::gpus::Devices;
 use super::grow::{self, Diff};
 use super::starter::{Deserted, Starter};
 use super::{Source, check_caps, check_growth, deal, retry, secure};
 use crate::fault::Fault;
+use crate::gpu::Taken;
+use crate::host::gpus::DeviceId;
 use crate::host::signal::Signals;
 use crate::host::{Vars, clock, process, vars};
 use crate::plan::{OnFailure, Resources, Run};
@@ -58,6 +60,8 @@ pub enum News<'a> {
     },
     /// Nothing for a while.
     Idle,
+    /// Nothing runs, as others have the devices that the next trial needs: why, in words.
+    Waiting(String),
     /// We were told to stop and pass it on.
     Stopping,
 }
@@ -93,7 +97,7 @@ struct Running {
     /// How often mpirun has been started for it: another attempt takes another launch.
     launches: u32,
     deserted: Deserted,
-    devices: Vec<u32>,
+    devices: Taken,
     visible: Option<String>,
     since: Instant,
     /// The same in Unix seconds: its walltime holds for all launches together.
@@ -156,11 +160,13 @@ pub fn run(
         ended: BTreeMap::new(),
         interrupted: false,
         told: None,
+        blocked: None,
+        waits: None,
     };
     let mut touched = Instant::now();
     loop {
         executor.start_ready()?;
-        if executor.running.is_empty() {
+        if executor.running.is_empty() && executor.is_over(&mut tell) {
             break;
         }
         match signals.next(Duration::from_millis(500)) {
@@ -258,18 +264,43 @@ struct Executor<'a> {
     interrupted: bool,
     /// When the workers were last told to stop.
     told: Option<Instant>,
+    /// Why a trial could not have its devices, and what was last told of it.
+    blocked: Option<Fault>,
+    waits: Option<String>,
 }
 
 impl Executor<'_> {
+    /// Whether nothing is left, where nothing runs. What is left then waits for devices that other programs have.
+    fn is_over(&mut self, tell: &mut impl FnMut(News<'_>)) -> bool {
+        if self.interrupted || self.waiting.is_empty() {
+            return true;
+        }
+        let why = self.blocked.take().map(|fault| fault.to_string()).unwrap_or_default();
+        if self.waits.as_ref() != Some(&why) {
+            tell(News::Waiting(why.clone()));
+        }
+        self.waits = Some(why);
+        false
+    }
+
     /// Starts what fits, in plan order; a chain that waits for its devices is passed over.
     fn start_ready(&mut self) -> Result<()> {
         let mut passed = 0;
+        // What cannot be had now is asked for once: holds are files.
+        let mut refused: HashSet<(Option<Vec<DeviceId>>, u64)> = HashSet::new();
         while !self.interrupted && self.running.len() < self.jobs && passed < self.waiting.len() {
             let Some(chain) = self.waiting.pop_front() else { break };
             let Some(&row) = self.chains[chain].links.front() else { continue };
             let request = self.diff.now(&self.rows[row], self.heads, &mut self.shared);
             let gpus = request.resources.total_gpus();
-            let Some((devices, visible)) = self.devices.take(&self.rows[row], gpus) else {
+            let asked = (self.rows[row].gpu_ids_abs.clone(), gpus);
+            let taken = match refused.contains(&asked) {
+                true => None,
+                false => Some(self.devices.take(&self.rows[row], gpus)?),
+            };
+            let Some(Ok((devices, visible))) = taken else {
+                self.blocked = taken.and_then(Result::err).or(self.blocked.take());
+                refused.insert(asked);
                 self.waiting.push_back(chain);
                 passed += 1;
                 continue;
@@ -358,7 +389,7 @@ impl Executor<'_> {
                 continue;
             }
             let was = self.running.swap_remove(i);
-            self.devices.give_back(&was.devices);
+            self.devices.give_back(&was.devices)?;
             let outcome = record.outcome();
             *self.ended.entry(outcome.unwrap_or(Outcome::Interrupted)).or_default() += 1;
             let attempt = record.decisive();

@@ -12,7 +12,7 @@ pub mod control;
 pub mod deal;
 mod door;
 mod environment;
-mod gpu_pool;
+mod gpus;
 pub mod grow;
 mod hands;
 pub mod limits;
@@ -41,6 +41,7 @@ use crate::plan::{self, Plan, Resources};
 use crate::render::Templates;
 use crate::site::{Ask, SchedulerKind, Site};
 use crate::tree::Tree;
+pub use gpus::refuse_share;
 
 /// A plan as read from its file.
 pub struct Source {

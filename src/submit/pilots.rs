@@ -54,7 +54,7 @@ impl Ask {
     /// Reads it off a plan.
     pub fn of(plan: &Plan, options: &Options) -> Self {
         let pull = &plan.schedule.pull;
-        let slots = options.slots.or(pull.slots);
+        let slots = options.slots.or(pull.slots).or(pull.slots_per_gpu);
         let most = |of: fn(&Resources) -> Option<u64>| {
             plan.trials.iter().filter_map(|trial| of(&trial.resources)).max()
         };
@@ -65,7 +65,7 @@ impl Ask {
             ranks: 1,
             ranks_per_node: None,
             cpus_per_rank: number(most(|r| Some(r.cores()))).saturating_mul(times),
-            gpus_per_rank: number(most(|r| Some(r.total_gpus()))).saturating_mul(times),
+            gpus_per_rank: gpus(number(most(|r| Some(r.total_gpus()))), times, plan),
             gpus: None,
             memory_mib: most(|r| r.memory_mib).map(|mib| mib * u64::from(times)),
             walltime_s: pull.walltime_s.or_else(|| most(|r| r.walltime_s)),
@@ -84,6 +84,11 @@ impl Ask {
         let of = self.slots.map(|n| format!(" of {}", count(u64::from(n), "slot")));
         format!("{}{}", count(pilots, "pilot"), of.unwrap_or_default())
     }
+}
+
+/// The GPUs of so many slots, each of which needs `each`.
+fn gpus(each: u32, slots: u32, plan: &Plan) -> u32 {
+    each.saturating_mul(slots).div_ceil(plan.schedule.gpu_share).max(each)
 }
 
 /// What a submission did.
@@ -359,6 +364,24 @@ mod tests {
         let request =
             Resources { cpus_per_rank, gpus_per_rank, memory_mib, walltime_s, ..expected };
         assert_eq!(own, Ask { workers: 5, slots: Some(1), request });
+    }
+
+    #[test]
+    fn slots_that_share_gpus_ask_for_fewer() {
+        let gpus = |rest: &str| ask(rest, &Options::default()).request.gpus_per_rank;
+        let rest = |each: u32, slots: u32, share: u32| {
+            format!(
+                "[resources]\ngpus_per_rank = {each}\n[schedule]\ngpu_share = {share}\n[pull]\nslots = {slots}\n"
+            )
+        };
+        assert_eq!(gpus(&rest(1, 8, 4)), 2);
+        assert_eq!(gpus(&rest(1, 9, 4)), 3);
+        assert_eq!(gpus(&rest(2, 1, 4)), 2);
+        assert_eq!(gpus(&rest(0, 8, 4)), 0);
+        let four =
+            ask("[resources]\ngpus_per_rank = 1\n[pull]\nslots_per_gpu = 4\n", &Options::default());
+        assert_eq!((four.slots, four.request.gpus_per_rank), (Some(4), 1));
+        assert_eq!(four.request.cpus_per_rank, 4);
     }
 
     #[test]

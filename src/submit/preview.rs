@@ -6,6 +6,7 @@ use super::Source;
 use super::mapping::{self, Mapped, Rules};
 use super::pilots::Ask;
 use crate::graph::{self, Graph, Mapping};
+use crate::host::gpus::DeviceId;
 use crate::plan::{Params, TaskId};
 use crate::site::SchedulerKind;
 use crate::tree::waves::Pilot;
@@ -44,7 +45,7 @@ pub struct Trial<'a> {
     /// Place in the chain.
     pub link: u32,
     /// Physical devices.
-    pub gpu_ids_abs: Option<&'a [u32]>,
+    pub gpu_ids_abs: Option<&'a [DeviceId]>,
     /// Parameters, nested.
     pub params: &'a Params,
 }

@@ -44,6 +44,9 @@ pub struct Deck {
     pub cores: u32,
     /// GPUs that a slot needs.
     pub gpus: u32,
+    /// Slots that use a GPU at the same time.
+    #[serde(default = "alone", skip_serializing_if = "is_alone")]
+    pub gpu_share: u32,
     /// Memory that a slot needs, MiB.
     pub memory_mib: Option<u64>,
     /// Trials (`0-9,14`) for which the plan asks for something else now than their table says.
@@ -61,6 +64,16 @@ fn file(tree: &Tree, deck: u32, ending: &str) -> PathBuf {
     tree.dir().join(format!("pull/{deck:04}.{ending}"))
 }
 
+/// Older decks do not say how many slots share a GPU.
+fn alone() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_alone(share: &u32) -> bool {
+    *share == 1
+}
+
 /// What a deck says besides its units; see [`Deck`].
 #[derive(Debug, Clone, Copy)]
 pub struct Terms<'a> {
@@ -74,6 +87,8 @@ pub struct Terms<'a> {
     pub cores: u32,
     /// GPUs of a slot.
     pub gpus: u32,
+    /// Slots that use a GPU at the same time.
+    pub gpu_share: u32,
     /// Memory of a slot.
     pub memory_mib: Option<u64>,
     /// What the plan asks for now; see [`Deck::requests`].
@@ -89,7 +104,8 @@ pub struct Terms<'a> {
 /// # Errors
 /// When the disk refuses.
 pub fn write(tree: &Tree, before: &[Deck], units: &[Vec<u64>], terms: Terms<'_>) -> Result<Deck> {
-    let Terms { seq, plan, max_running, cores, gpus, memory_mib, requests, program, pull } = terms;
+    let Terms { seq, plan, max_running, cores, gpus, gpu_share, memory_mib, .. } = terms;
+    let Terms { requests, program, pull, .. } = terms;
     let deck = Deck {
         format: FORMAT,
         deck: before.last().map_or(0, |d| d.deck) + 1,
@@ -103,6 +119,7 @@ pub fn write(tree: &Tree, before: &[Deck], units: &[Vec<u64>], terms: Terms<'_>)
         max_running,
         cores,
         gpus,
+        gpu_share,
         memory_mib,
         requests: requests.to_vec(),
         program: program.to_vec(),
@@ -239,6 +256,7 @@ mod tests {
                 max_running: None,
                 cores: 1,
                 gpus: 0,
+                gpu_share: 1,
                 memory_mib: None,
                 requests: &[],
                 program: &[],

@@ -15,6 +15,7 @@ use super::damage::Damage;
 use super::{Tree, line, numbers, read_document, write_document};
 use crate::fault::Fault;
 use crate::host::disk;
+use crate::host::gpus::DeviceId;
 use crate::plan::{GpuIds, Params, Resources, Run};
 
 /// Bytes of one entry of a `.keys` file: 32 digits and a newline.
@@ -69,7 +70,7 @@ pub struct Row {
     /// Hash of what it runs.
     pub key: String,
     /// Physical devices, if the plan names them.
-    pub gpu_ids_abs: Option<Vec<u32>>,
+    pub gpu_ids_abs: Option<Vec<DeviceId>>,
     /// Its parameters, nested.
     pub params: serde_json::Value,
     /// Its request, where it differs from the table's.
@@ -123,7 +124,7 @@ pub struct RowOut<'a> {
     /// See [`Row::key`].
     pub key: &'a str,
     /// See [`Row::gpu_ids_abs`].
-    pub gpu_ids_abs: Option<&'a [u32]>,
+    pub gpu_ids_abs: Option<&'a [DeviceId]>,
     /// See [`Row::params`].
     pub params: &'a Params,
     /// See [`Row::resources`].

@@ -87,8 +87,7 @@ struct Part {
 fn part_of(job: &Job, visible: usize) -> Option<Part> {
     let own = &job.rank;
     let local = own.local_rank.unwrap_or(own.rank);
-    let granted = devices::granted(&job.vars);
-    let by_scheduler = granted.filter(|(_, name)| *name != "CUDA_VISIBLE_DEVICES");
+    let by_scheduler = devices::of_scheduler(&job.vars);
     let narrowed =
         own.local_size.unwrap_or(1) > 1 && by_scheduler.is_some_and(|(ids, _)| ids.len() > visible);
     let several = own.nodes.unwrap_or(job.resources.nodes) > 1;

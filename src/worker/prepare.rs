@@ -17,7 +17,7 @@ use super::scratch::Scratch;
 use super::{launch, program, starting};
 use crate::devices;
 use crate::fault::Fault;
-use crate::host::{Vars, disk, process};
+use crate::host::{Vars, clock, disk, gpus, process};
 use crate::plan::value::variable_of;
 use crate::plan::{CommandTemplate, Params, TrialNames, names_of};
 use crate::tree::Tree;
@@ -94,7 +94,9 @@ pub fn prepare_in(
     let rendered = CommandTemplate::new(&head.run)?.render(&params, &extra).map_err(|fault| {
         Fault { sentence: format!("trial {}: {}", row.id, fault.sentence), ..fault }
     })?;
-    let devices = devices::visible(row.id, row.gpu_ids_abs.as_deref(), head.gpu_ids, &job.vars)?;
+    let nvml = || gpus::machine(&job.vars).map(|machine| machine.devices).unwrap_or_default();
+    let named = row.gpu_ids_abs.as_deref();
+    let devices = devices::visible(row.id, named, head.gpu_ids, &job.vars, nvml)?;
     let scratch = match scratch {
         Some(scratch) if !scratch.is_gone() => scratch.again(&row.params)?,
         _ => Scratch::make(&job.vars, tree.dir(), row.id, &row.params)?,
@@ -134,6 +136,9 @@ pub fn prepare_in(
     }
     if let Some(devices) = &devices {
         set("CUDA_VISIBLE_DEVICES", devices.clone());
+    }
+    if job.vars.contains_key(devices::CHOSEN) {
+        set(devices::WITHIN, format!("{}-{}", row.id, clock::short_token()));
     }
     for (name, value) in &rendered.env {
         set(name, value.clone());
@@ -181,6 +186,8 @@ pub(super) fn names(
 pub(super) fn environment(vars: &Vars, params: &Params) -> Vars {
     let public = vars.iter().filter(|(name, _)| !is_private(name));
     let mut env: Vars = public.map(|(k, v)| (k.clone(), v.clone())).collect();
+    let (name, value) = devices::ORDER;
+    env.entry(name.to_owned()).or_insert_with(|| value.to_owned());
     for (name, value) in params.iter() {
         let text = value.to_string();
         // Linux takes no variable of more than 128 KiB (MAX_ARG_STRLEN); the JSON file has them all.

@@ -15,6 +15,7 @@ mod collect;
 mod curves;
 mod damage;
 mod devices;
+mod gpu_share;
 mod gpus;
 mod hooks;
 mod init;

@@ -243,9 +243,9 @@ hint: give at least one value, or remove the axis
 error: axis `width` is an integer, not a list of values
   plan.toml:15: width = 3
 hint: write `width = [...]`, or move a fixed value to `[defaults]`
-error: `gpu_ids_abs` must be a list of device numbers
+error: `gpu_ids_abs` must be a list of devices
   plan.toml:17: gpu_ids_abs = [-1]
-hint: write whole numbers from 0: `[0, 1]`
+hint: write numbers from 0 or UUIDs: `[0, 1]`, `[\"GPU-8932f937\"]`, `[\"MIG-...\"]`
 error: the plan has no key `gird`
   plan.toml:18: [gird]
 hint: did you mean `grid`?

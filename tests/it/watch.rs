@@ -199,6 +199,7 @@ fn made_up(world: &World, trials: u64, agents: u64) {
         max_running: None,
         cores: 1,
         gpus: 0,
+        gpu_share: 1,
         memory_mib: None,
         requests: &[],
         program: &[],

@@ -15,7 +15,7 @@ _HEADER = re.compile(r"^[ \t]*\[[ \t]*([A-Za-z0-9_-]+)[ \t]*\][ \t]*(#.*)?$")
 class Text:
     """What a plan says beside its grid.
 
-    settings: further tables as TOML. request: keys of `[resources]`; pull: of `[pull]`; run: of `[run]`.
+    settings: further tables as TOML. request: keys of `[resources]`; pull, schedule, run: of the tables of that name.
     """
 
     def __init__(self, name: str, function: str, settings: str, run: Dict[str, Any]):
@@ -25,15 +25,18 @@ class Text:
         self.run = run
         self.request = {}  # type: Dict[str, Any]
         self.pull = {}  # type: Dict[str, Any]
+        self.schedule = {}  # type: Dict[str, Any]
 
     def toml(self, grid: Grid, root: str = ".", program: Optional[str] = None) -> str:
         """The plan. root: the folder of the results tree; program: the line that says what jobs start."""
         own = ["function = %s" % _toml(self.function), *_lines(self.run)]
         tables = [("sweep", ["name = %s" % _toml(self.name), "root = %s" % _toml(root)]), ("run", own)]
         tables += [("resources", _lines(self.request)), ("pull", _lines(self.pull))]
-        if grid.counts_gpus() and "gpu_ids" not in self.settings:
+        schedule = dict(self.schedule)
+        if grid.counts_gpus() and not re.search(r"\bgpu_ids\b", self.settings):
             # Agents deal devices out, so that only the number of those that a point names counts.
-            tables.append(("schedule", ['gpu_ids = "count"']))
+            schedule["gpu_ids"] = "count"
+        tables.append(("schedule", _lines(schedule)))
         settings = self.settings.split("\n") if self.settings else []
         added = []  # type: List[str]
         for table, lines in tables:

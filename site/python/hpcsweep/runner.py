@@ -140,6 +140,9 @@ class Runner:
             line = agent.hear(interrupt.wake)
             if agent.devices is not None:
                 os.environ["CUDA_VISIBLE_DEVICES"] = agent.devices
+                os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+                # A sweep within the function has these devices for itself.
+                os.environ["HPCSWEEP_WITHIN"] = agent.name
             if line is None or "end" in line or "fault" in line:
                 # Why the agent has left is known here then.
                 return dict(line, reason="") if self.is_foreign and line is not None else line

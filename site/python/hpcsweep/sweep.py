@@ -93,6 +93,7 @@ class Sweep:
         gpus: int = 0,
         max_processes: Optional[int] = None,
         on_failure: str = "stop",
+        gpu_share: int = 1,
     ) -> List[Record]:
         """Calls the function for all points of the grid that have no result yet, together with all others that
         run this sweep, and returns the records of all trials, in the order of the grid.
@@ -101,10 +102,10 @@ class Sweep:
         before it has failed. on_finish, on_error: called in a thread for each trial that was done, or has failed
         for good, by these processes. retry: trials that have failed before are run again. gpus: GPUs of each
         process. max_processes: the same as processes. on_failure: "stop" or "continue" the chain of a trial that
-        has failed.
+        has failed. gpu_share: processes that use a GPU at the same time.
         """
         processes = processes if max_processes is None else max_processes
-        function, grid, plan = self._asked(function, processes, attempts, gpus, on_failure)
+        function, grid, plan = self._asked(function, processes, attempts, gpus, gpu_share, on_failure)
         jobs.enter(self._path, grid, function, plan, self._write)
         self._write(plan.toml(grid))
         work = runs.Work(function, grid, self.plan, processes, [])
@@ -140,34 +141,36 @@ class Sweep:
         attempts: int = 1,
         on_failure: str = "stop",
         retry: bool = False,
+        gpu_share: int = 1,
     ) -> "Submission":
         """Has jobs call the function for all points that have no result yet, and returns at once.
 
         target: "slurm", "pbs", "local" (processes of this machine, which outlive this one) or "auto", what the site's
         profile says. workers: most jobs, each with so many processes. walltime: of a job ("2h"). cpus, memory, gpus: of
-        a process. Each job starts this script again, up to this line, or imports what the function is in.
+        a process. gpu_share: processes that use a GPU at the same time. Each job starts this script again, up to this line, or imports what the function is in.
         """
         if target not in TARGETS:
             raise ValueError("target must be one of %s, not %r" % (", ".join(map(repr, TARGETS)), target))
-        function, grid, plan = self._asked(function, processes, attempts, gpus, on_failure)
+        function, grid, plan = self._asked(function, processes, attempts, gpus, gpu_share, on_failure)
         if type(workers) is not int or workers < 1:
             raise ValueError("workers must be a whole number of at least 1, not %r" % (workers,))
-        if gpus and processes > 1:
-            raise ValueError("processes of one job would share its GPUs: raise workers instead of processes")
         plan.request.update(cpus_per_rank=cpus, memory=memory, partition=partition, account=account)
         plan.pull.update(walltime=walltime)
         jobs.enter(self._path, grid, function, plan, self._write)
         self._write(plan.toml(grid, program=jobs.program_of(self._path, function, grid)))
         return Submission(self, target, workers, processes, retry)
 
-    def _asked(self, function: Any, processes: int, attempts: int, gpus: int, on_failure: str) -> Any:
+    def _asked(
+        self, function: Any, processes: int, attempts: int, gpus: int, gpu_share: int, on_failure: str
+    ) -> Any:
         """Function, grid and plan, when all of it has been checked."""
         if self._grid is None:
             raise ValueError("what is to be run? call grid(...) or points(...) before run(...)")
         function = self._function if function is None else function
         if not callable(function):
             raise TypeError("run() needs a function, not a `%s`" % type(function).__name__)
-        for name, number, least in (("processes", processes, 1), ("attempts", attempts, 1), ("gpus", gpus, 0)):
+        numbers = (("processes", processes, 1), ("attempts", attempts, 1), ("gpus", gpus, 0))
+        for name, number, least in (*numbers, ("gpu_share", gpu_share, 1)):
             if type(number) is not int or number < least:
                 raise ValueError("%s must be a whole number of at least %d, not %r" % (name, least, number))
         if on_failure not in ("stop", "continue"):
@@ -176,6 +179,7 @@ class Sweep:
         run = {"attempts": attempts, "on_failure": None if on_failure == "stop" else on_failure}
         self._plan = plans.Text(self._name, jobs.name_of(function), self._settings, run)
         self._plan.request["gpus_per_rank"] = gpus or None
+        self._plan.schedule["gpu_share"] = gpu_share if gpu_share > 1 else None
         return function, self._grid, self._plan
 
     def results(self) -> List[Record]:

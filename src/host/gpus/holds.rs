@@ -1,8 +1,8 @@
 //! Who has taken which device: one small file a device, in a folder of this user on this host.
 //!
-//! A hold is `<uuid>.<n>`: the one with the largest `n` counts, and lasts while its process lives or its
-//! time is not over. Taking a device is making the next `n`, by a link, which only one can do. The
-//! last file of a device is never removed, so that numbers never start again; those below it are.
+//! `<device>.<n>` with the largest `n` lists the holders. Each lasts while its process lives or its time is not over.
+//! Taking a device is making the next `n` with one holder more, by a link, which only one process can do. The
+//! last files of a device are never removed, so that numbers never start again; those below them are.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -24,7 +24,21 @@ pub struct Holder {
     pub started: Option<u64>,
     /// Or until then, Unix seconds.
     pub until: Option<f64>,
+    /// How many like it may hold a device together; 0 is 1: nobody else.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub share: u32,
+    /// Tells a hold from all others.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    token: String,
 }
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(share: &u32) -> bool {
+    *share == 0
+}
+
+/// The parts of a device: a holder takes as many as `share` allows each of its kind.
+const WHOLE: u64 = 1 << 40;
 
 impl Holder {
     /// Holds while a process lives, also when it becomes another program.
@@ -36,7 +50,7 @@ impl Holder {
         if started.is_none() {
             return Err(Fault::request(format!("there is no process {pid}")).into());
         }
-        Ok(Self { pid: Some(pid), started, until: None })
+        Ok(Self { pid: Some(pid), started, ..Self::default() })
     }
 
     /// Holds for this process.
@@ -50,6 +64,16 @@ impl Holder {
     /// Holds for some seconds.
     pub fn seconds(seconds: f64) -> Self {
         Self { until: Some(clock::now() + seconds), ..Self::default() }
+    }
+
+    /// As this one, but so many may hold a device together.
+    #[must_use]
+    pub fn sharing(self, share: u32) -> Self {
+        Self { share: if share > 1 { share } else { 0 }, ..self }
+    }
+
+    fn parts(&self) -> u64 {
+        (WHOLE / u64::from(self.share.max(1))).max(1)
     }
 
     fn holds(&self) -> bool {
@@ -109,42 +133,67 @@ impl Holds {
         Err(Fault::machine(sentence).hint("name another temporary folder by TMPDIR").into())
     }
 
-    /// Who holds a device now.
-    pub fn holder(&self, uuid: &str) -> Option<Holder> {
-        let (_, holder) = self.last(uuid)?;
-        holder.holds().then_some(holder)
+    /// Who holds a device now, the first one first.
+    pub fn holders(&self, uuid: &str) -> Vec<Holder> {
+        self.last(uuid).1.into_iter().filter(Holder::holds).collect()
     }
 
-    /// Takes a device; false if somebody else has it, perhaps since a moment ago.
+    /// Whether a device that these hold has room for one more.
+    pub fn has_room(holders: &[Holder], more: &Holder) -> bool {
+        holders.iter().map(Holder::parts).sum::<u64>() + more.parts() <= WHOLE
+    }
+
+    /// Takes a device, or a place on it: the hold. `None` if others have it, perhaps since a moment ago.
     ///
     /// # Errors
     /// When the folder cannot be written.
-    pub fn take(&self, uuid: &str, holder: &Holder) -> Result<bool> {
-        match self.last(uuid) {
-            Some((_, other)) if other.holds() => Ok(false),
-            last => self.next(uuid, last.map_or(0, |(n, _)| n), holder),
+    pub fn take(&self, uuid: &str, holder: &Holder) -> Result<Option<Holder>> {
+        let (n, holders) = self.last(uuid);
+        let mut holders: Vec<Holder> = holders.into_iter().filter(Holder::holds).collect();
+        if !Self::has_room(&holders, holder) {
+            return Ok(None);
         }
+        let hold = Holder { token: clock::short_token(), ..holder.clone() };
+        holders.push(hold.clone());
+        let is_in = self.next(uuid, n, &holders, |now| now.contains(&hold))?;
+        Ok(is_in.then_some(hold))
     }
 
-    /// Gives a device back that [`Self::take`] has just taken for `holder`.
+    /// Gives a device back: the hold that [`Self::take`] has made.
     ///
     /// # Errors
     /// When the folder cannot be written.
-    pub fn give_back(&self, uuid: &str, holder: &Holder) -> Result<()> {
-        if let Some((n, last)) = self.last(uuid)
-            && last == *holder
-        {
-            self.next(uuid, n, &Holder::default())?;
+    pub fn give_back(&self, uuid: &str, hold: &Holder) -> Result<()> {
+        for _ in 0..TRIES {
+            let (n, mut holders) = self.last(uuid);
+            let Some(at) = holders.iter().position(|other| other == hold) else { return Ok(()) };
+            holders.remove(at);
+            if self.next(uuid, n, &holders, |now| !now.contains(hold))? {
+                return Ok(());
+            }
         }
-        Ok(())
+        let sentence = format!("`{uuid}` cannot be given back: others always came first");
+        Err(Fault::machine(sentence).into())
     }
 
-    /// The hold that counts, and its number.
-    fn last(&self, uuid: &str) -> Option<(u64, Holder)> {
-        let n = self.numbers(uuid).into_iter().max()?;
-        // Gone since: there is a later one now, and whoever tries to follow this one will see it.
-        let text = fs::read_to_string(self.path(uuid, n)).unwrap_or_default();
-        Some((n, serde_json::from_str(&text).unwrap_or_default()))
+    /// Who is said to hold a device, and the number of the file that says so.
+    fn last(&self, uuid: &str) -> (u64, Vec<Holder>) {
+        let mut last = None;
+        let (n, text) = loop {
+            let Some(n) = self.numbers(uuid).into_iter().max() else { return (0, Vec::new()) };
+            match fs::read_to_string(self.path(uuid, n)) {
+                Ok(text) => break (n, text),
+                // Gone since: there is a later one now. One that stays and cannot be read is nobody's.
+                Err(_) if last != Some(n) => last = Some(n),
+                Err(_) => break (n, String::new()),
+            }
+        };
+        let several: Vec<Holder> = match serde_json::from_str(&text) {
+            Ok(several) => several,
+            // One alone is written without a list, as by earlier versions.
+            Err(_) => serde_json::from_str(&text).into_iter().collect(),
+        };
+        (n, several)
     }
 
     fn numbers(&self, uuid: &str) -> Vec<u64> {
@@ -157,11 +206,23 @@ impl Holds {
         self.dir.join(format!("{}.{n}", safe(uuid)))
     }
 
-    /// Makes the hold after `n`, whole from the first moment; false if somebody was faster.
-    fn next(&self, uuid: &str, n: u64, holder: &Holder) -> Result<bool> {
+    /// Makes the file after `n`, whole from the first moment; false if somebody was faster. `counts` tells by the
+    /// holders of then whether it was made in time: all files after it say the same of what is not theirs.
+    fn next(
+        &self,
+        uuid: &str,
+        n: u64,
+        holders: &[Holder],
+        counts: impl FnOnce(&[Holder]) -> bool,
+    ) -> Result<bool> {
         let path = self.path(uuid, n + 1);
         let aside = disk::aside(&path);
-        fs::write(&aside, serde_json::to_vec(holder)?).map_err(|e| fault("write", &aside, &e))?;
+        let text = match holders {
+            [] => serde_json::to_vec(&Holder::default())?,
+            [one] => serde_json::to_vec(one)?,
+            several => serde_json::to_vec(several)?,
+        };
+        fs::write(&aside, text).map_err(|e| fault("write", &aside, &e))?;
         let linked = fs::hard_link(&aside, &path);
         let _ = fs::remove_file(&aside);
         match linked {
@@ -169,18 +230,24 @@ impl Holds {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(false),
             Err(error) => return Err(fault("create", &path, &error).into()),
         }
-        // A number that was free because a later one has swept it away is no hold.
-        let numbers = self.numbers(uuid);
-        if numbers.iter().any(|other| *other > n + 1) {
+        // A number that was free because a later one has swept it away counts for nothing.
+        if !counts(&self.last(uuid).1) {
             let _ = fs::remove_file(&path);
             return Ok(false);
         }
-        for older in numbers.into_iter().filter(|other| *other <= n) {
+        for older in self.numbers(uuid).into_iter().filter(|other| *other + KEPT <= n + 1) {
             let _ = fs::remove_file(self.path(uuid, older));
         }
         Ok(true)
     }
 }
+
+/// The last files of a device that stay. A list of a folder may lack what comes and goes while it is read; it has what
+/// counts as long as fewer than so many come meanwhile.
+const KEPT: u64 = 8;
+
+/// How often others may come first before something must be wrong with the folder.
+const TRIES: u32 = 1000;
 
 /// How many names are tried for the folder of holds.
 const NAMES: u32 = 32;
@@ -238,15 +305,15 @@ mod tests {
         let mut child =
             Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let other = Holder::process(child.id().cast_signed()).unwrap();
-        assert!(holds.take("GPU-a", &other).unwrap());
-        assert!(!holds.take("GPU-a", &me).unwrap());
-        assert!(holds.take("GPU-b", &me).unwrap());
-        assert_eq!(holds.holder("GPU-a"), Some(other));
+        let hold = holds.take("GPU-a", &other).unwrap().unwrap();
+        assert!(holds.take("GPU-a", &me).unwrap().is_none());
+        assert!(holds.take("GPU-b", &me).unwrap().is_some());
+        assert_eq!(holds.holders("GPU-a"), [hold]);
         drop(child.stdin.take());
         child.wait().unwrap();
-        assert_eq!(holds.holder("GPU-a"), None);
-        assert!(holds.take("GPU-a", &me).unwrap());
-        assert_eq!(disk::list(&holds.dir).unwrap(), ["GPU-a.2", "GPU-b.1"]);
+        assert_eq!(holds.holders("GPU-a"), []);
+        assert!(holds.take("GPU-a", &me).unwrap().is_some());
+        assert_eq!(disk::list(&holds.dir).unwrap(), ["GPU-a.1", "GPU-a.2", "GPU-b.1"]);
         // The number of a process alone is not the process.
         let reborn = Holder { started: me.started.map(|t| t + 1), ..me.clone() };
         assert!(!reborn.holds() && me.holds());
@@ -255,16 +322,25 @@ mod tests {
     #[test]
     fn a_time_that_is_over_and_a_device_given_back_hold_nothing() {
         let (_tmp, holds) = holds();
-        assert!(holds.take("MIG-GPU-a/1/0", &Holder::seconds(-1.0)).unwrap());
-        let hour = Holder::seconds(3600.0);
-        assert!(holds.take("MIG-GPU-a/1/0", &hour).unwrap());
-        assert!(!holds.take("MIG-GPU-a/1/0", &Holder::seconds(1.0)).unwrap());
+        assert!(holds.take("MIG-GPU-a/1/0", &Holder::seconds(-1.0)).unwrap().is_some());
+        let hour = holds.take("MIG-GPU-a/1/0", &Holder::seconds(3600.0)).unwrap().unwrap();
+        assert!(holds.take("MIG-GPU-a/1/0", &Holder::seconds(1.0)).unwrap().is_none());
         holds.give_back("MIG-GPU-a/1/0", &Holder::seconds(9.0)).unwrap();
-        assert_eq!(holds.holder("MIG-GPU-a/1/0"), Some(hour.clone()));
+        assert_eq!(holds.holders("MIG-GPU-a/1/0"), std::slice::from_ref(&hour));
         holds.give_back("MIG-GPU-a/1/0", &hour).unwrap();
-        assert_eq!(holds.holder("MIG-GPU-a/1/0"), None);
-        assert!(holds.take("MIG-GPU-a/1/0", &Holder::own().unwrap()).unwrap());
-        assert_eq!(disk::list(&holds.dir).unwrap(), ["MIG-GPU-a_1_0.4"]);
+        assert_eq!(holds.holders("MIG-GPU-a/1/0"), []);
+        assert!(holds.take("MIG-GPU-a/1/0", &Holder::own().unwrap()).unwrap().is_some());
+        let names = |from: u64| (from..from + KEPT).map(|n| format!("MIG-GPU-a_1_0.{n}"));
+        assert_eq!(disk::list(&holds.dir).unwrap(), names(1).take(4).collect::<Vec<_>>());
+        for _ in 0..KEPT {
+            let own = Holder::own().unwrap();
+            let hold = holds.holders("MIG-GPU-a/1/0").remove(0);
+            holds.give_back("MIG-GPU-a/1/0", &hold).unwrap();
+            assert!(holds.take("MIG-GPU-a/1/0", &own).unwrap().is_some());
+        }
+        let mut left: Vec<String> = names(13).collect();
+        left.sort();
+        assert_eq!(disk::list(&holds.dir).unwrap(), left);
     }
 
     #[test]
@@ -277,15 +353,39 @@ mod tests {
                     .map(|n| {
                         let holder = Holder::seconds(3600.0 + f64::from(n));
                         let holds = &holds;
-                        scope.spawn(move || usize::from(holds.take("GPU-a", &holder).unwrap()))
+                        scope.spawn(move || {
+                            usize::from(holds.take("GPU-a", &holder).unwrap().is_some())
+                        })
                     })
                     .collect();
                 threads.into_iter().map(|t| t.join().unwrap()).sum()
             });
             assert_eq!(winners, 1);
-            let holder = holds.holder("GPU-a").unwrap();
-            holds.give_back("GPU-a", &holder).unwrap();
+            let holders = holds.holders("GPU-a");
+            holds.give_back("GPU-a", &holders[0]).unwrap();
         }
+    }
+
+    #[test]
+    fn a_shared_device_has_as_many_holders_as_each_of_them_allows() {
+        let (_tmp, holds) = holds();
+        let of = |share| Holder::own().unwrap().sharing(share);
+        let take = |share| holds.take("GPU-a", &of(share)).unwrap().is_some();
+        let give_back = |share| {
+            let all = holds.holders("GPU-a");
+            let hold = all.iter().find(|hold| hold.share.max(1) == share).unwrap();
+            holds.give_back("GPU-a", hold).unwrap();
+        };
+        assert!(take(2) && take(2) && !take(2) && !take(64) && !take(1));
+        give_back(2);
+        // A half is left: for two quarters, and for nobody who wants it alone.
+        assert!(!take(1) && take(4) && take(4) && !take(1000));
+        for share in [2, 4, 4] {
+            give_back(share);
+        }
+        assert!(holds.holders("GPU-a").is_empty() && take(1) && !take(2));
+        give_back(1);
+        assert!((0..7).all(|_| take(7)) && !take(7));
     }
 
     #[test]
@@ -293,7 +393,9 @@ mod tests {
         let (_tmp, holds) = holds();
         fs::write(holds.path("GPU-a", 7), "{}").unwrap();
         // As one who saw hold 5 before 6 and 7 came.
-        assert!(!holds.next("GPU-a", 5, &Holder::own().unwrap()).unwrap());
+        let own = Holder { token: "x".into(), ..Holder::own().unwrap() };
+        let counts = |now: &[Holder]| now.iter().any(|other| other.token == "x");
+        assert!(!holds.next("GPU-a", 5, &[own], counts).unwrap());
         assert_eq!(disk::list(&holds.dir).unwrap(), ["GPU-a.7"]);
     }
 
@@ -303,17 +405,19 @@ mod tests {
         let (tmp, first) = holds();
         let vars = Vars::from([("TMPDIR".to_owned(), tmp.path().display().to_string())]);
         let me = Holder::own().unwrap();
-        assert!(first.take("GPU-a", &me).unwrap());
+        assert!(first.take("GPU-a", &me).unwrap().is_some());
         // Others can write to it, as to a folder that somebody else has made.
         fs::set_permissions(&first.dir, fs::Permissions::from_mode(0o770)).unwrap();
         let second = Holds::open(&vars).unwrap();
         assert_eq!(second.dir.display().to_string(), format!("{}.1", first.dir.display()));
-        assert!(second.take("GPU-a", &me).unwrap());
+        assert!(second.take("GPU-a", &me).unwrap().is_some());
         // Neither is a link to somewhere else followed, nor does a name that is free again part those who hold devices.
         fs::remove_dir_all(&first.dir).unwrap();
         std::os::unix::fs::symlink(&second.dir, &first.dir).unwrap();
         assert_eq!(Holds::open(&vars).unwrap().dir, second.dir);
         fs::remove_file(&first.dir).unwrap();
-        assert!(!Holds::open(&vars).unwrap().take("GPU-a", &Holder::seconds(9.0)).unwrap());
+        assert!(
+            Holds::open(&vars).unwrap().take("GPU-a", &Holder::seconds(9.0)).unwrap().is_none()
+        );
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod file;
 pub mod holds;
+mod id;
 mod nvml;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::Vars;
+pub use id::DeviceId;
 
 /// The variable that names a file to be read instead of asking NVML.
 pub const FILE_VARIABLE: &str = "HPCSWEEP_NVML_FILE";

@@ -92,6 +92,7 @@ fn sweep(dir: &Path, lengths: &[u64]) -> Tree {
         max_running: None,
         cores: 1,
         gpus: 0,
+        gpu_share: 1,
         memory_mib: None,
         requests: &[],
         program: &[],

@@ -59,6 +59,7 @@ impl Sweep {
             max_running: None,
             cores: 1,
             gpus: 0,
+            gpu_share: 1,
             memory_mib: None,
             requests: &[],
             program: &[],

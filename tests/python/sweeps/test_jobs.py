@@ -101,7 +101,7 @@ try:
     sweep.submit("local", f).wait(60)
 except hpcsweep.SweepError as e:
     print(str(e).replace(os.getcwd(), "."))
-for target, more in (("moon", {}), ("slurm", {"workers": 0}), ("slurm", {"gpus": 1, "processes": 2})):
+for target, more in (("moon", {}), ("slurm", {"workers": 0}), ("slurm", {"gpu_share": 0})):
     try:
         sweep.submit(target, f, **more)
     except ValueError as e:
@@ -114,7 +114,7 @@ for target, more in (("moon", {}), ("slurm", {"workers": 0}), ("slurm", {"gpus":
 hint: ./results/s.log says why; submit again
 target must be one of 'auto', 'slurm', 'pbs', 'local', not 'moon'
 workers must be a whole number of at least 1, not 0
-processes of one job would share its GPUs: raise workers instead of processes
+gpu_share must be a whole number of at least 1, not 0
 """,
         )
         prompt = "import hpcsweep\nf = lambda x: x\nhpcsweep.Sweep('n').grid(x=[1]).submit('local', f)\n"

@@ -118,6 +118,39 @@ for settings in ("[resources]\\nwalltime = '1h'", "resources.walltime = '1h'", "
         self.assertEqual(ran.code, 0)
         self.assertIn("gpus_per_rank = 1", (self.folder / "results/s.toml").read_text())
 
+    def gpus(self, visible, **asked):
+        """Devices that processes of one run have, which all run before one ends; or why there is no run."""
+        script = """
+import os, time, hpcsweep
+def f(x):
+    open("seen." + str(x), "w").write(os.environ["CUDA_VISIBLE_DEVICES"] + " " + os.environ["CUDA_DEVICE_ORDER"])
+    while sum(name.startswith("seen.") for name in os.listdir(".")) < 4:
+        time.sleep(0.01)
+    return x
+try:
+    hpcsweep.Sweep("s", quiet=True).grid(x=[0, 1, 2, 3]).run(f, gpus=1, **%r)
+    for name in sorted(name for name in os.listdir(".") if name.startswith("seen.")):
+        print(open(name).read())
+except hpcsweep.SweepError as e:
+    print(e)
+""" % (asked,)
+        # Who has which device is agreed upon in the temporary folder.
+        (self.folder / "tmp").mkdir()
+        self.environment.update(CUDA_VISIBLE_DEVICES=visible, TMPDIR=str(self.folder / "tmp"))
+        return self.python(script)
+
+    def test_processes_have_devices_of_their_own(self):
+        """Of what a job was granted each process takes its own, and not all the first."""
+        ran = self.gpus("4,5,6,7", processes=4)
+        self.assertEqual(sorted(ran.out.split("\n")[:-1]), ["%d PCI_BUS_ID" % n for n in (4, 5, 6, 7)])
+
+    def test_processes_share_devices(self):
+        """So many on each as the caller says."""
+        ran = self.gpus("GPU-a,GPU-b", processes=4, gpu_share=2)
+        seen = ["GPU-a PCI_BUS_ID"] * 2 + ["GPU-b PCI_BUS_ID"] * 2
+        self.assertEqual(sorted(ran.out.split("\n")[:-1]), seen)
+        self.assertIn("gpu_share = 2", (self.folder / "results/s.toml").read_text())
+
 
 class Others(World):
     """Two processes with one sweep, whose grids differ."""

@@ -1,0 +1,229 @@
+//! The devices that this process may hand out to trials, and who has which: one allocator for `--local`, for agents and
+//! for whatever else starts programs on GPUs.
+//!
+//! What is handed out is held in the folder of [`Holds`], so that processes that have the same devices agree. A device has
+//! as many places as trials may share it, and those with fewest trials are handed out first.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+
+use super::{Choice, Wants, best, none_here, try_acquire};
+use crate::devices::{self, Grant};
+use crate::fault::Fault;
+use crate::host::Vars;
+use crate::host::gpus::holds::{Holder, Holds};
+use crate::host::gpus::{self, Device, DeviceId, Missing};
+
+/// Who said which devices there are.
+enum Origin {
+    /// A scheduler, or `CUDA_VISIBLE_DEVICES`.
+    Granted(Grant),
+    /// NVML: all of this host.
+    Host,
+    /// Nobody, and why.
+    Nobody(Missing),
+}
+
+/// The devices that may be handed out.
+pub struct Pool {
+    /// Their UUIDs are the names of holds.
+    devices: Vec<Device>,
+    /// By the name of the hold: what CUDA calls the device here.
+    names: BTreeMap<String, String>,
+    origin: Origin,
+    /// What NVML tells of the host, where numbers and UUIDs of a grant have to be compared.
+    known: Vec<Device>,
+    scope: String,
+    holds: Holds,
+    holder: Holder,
+}
+
+/// Devices that a trial has.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Taken {
+    holds: Vec<(String, Holder)>,
+    /// The value of `CUDA_VISIBLE_DEVICES` that leaves exactly these.
+    pub visible: String,
+}
+
+impl Pool {
+    /// Finds the devices; `share` trials may use one at the same time. Those that a scheduler or
+    /// `CUDA_VISIBLE_DEVICES` grants are agreed upon by all that have the same grant, those of a host without grants by
+    /// all processes of this user there.
+    ///
+    /// # Errors
+    /// When the folder of holds cannot be made.
+    pub fn find(share: u32, vars: &Vars) -> Result<Self> {
+        let (holds, holder) = (Holds::open(vars)?, Holder::own()?.sharing(share));
+        let (devices, origin, known) = match devices::granted(vars) {
+            Some(grant) => {
+                // Asking takes a while, and numbers among numbers need nobody.
+                let is_number =
+                    |name: &str| matches!(DeviceId::parse(name), Some(DeviceId::Index(_)));
+                let ask = grant.devices.iter().any(|granted| !is_number(&granted.cuda));
+                let ask = ask && gpus::perhaps(vars);
+                let known = if ask { gpus::machine(vars) } else { Err(Missing::Library) };
+                (
+                    Vec::new(),
+                    Origin::Granted(grant),
+                    known.map_or_else(|_| Vec::new(), |m| m.devices),
+                )
+            }
+            None => match gpus::machine(vars) {
+                Ok(machine) => (machine.devices, Origin::Host, Vec::new()),
+                Err(why) => (Vec::new(), Origin::Nobody(why), Vec::new()),
+            },
+        };
+        let scope = devices::scope(vars);
+        let mut pool =
+            Self { devices, names: BTreeMap::new(), origin, known, scope, holds, holder };
+        pool.name_all();
+        Ok(pool)
+    }
+
+    /// Gives each device the name of its hold and what CUDA calls it.
+    fn name_all(&mut self) {
+        if let Origin::Granted(grant) = &self.origin {
+            for (place, granted) in grant.devices.iter().enumerate() {
+                let device = stand_in(place, &granted.id, &self.scope);
+                self.names.insert(device.uuid.clone(), granted.cuda.clone());
+                self.devices.push(device);
+            }
+            return;
+        }
+        for device in &self.devices {
+            let name = match device.uuid.as_str() {
+                "" => device.index.to_string(),
+                uuid => uuid.to_owned(),
+            };
+            self.names.insert(device.uuid.clone(), name);
+        }
+    }
+
+    /// How many devices can be handed out, the reasons of those that never can in `why`.
+    pub fn usable(&self) -> usize {
+        let one = Wants::default();
+        let can = |device: &&Device| best(&[(*device).clone()], &one, &BTreeMap::new()).is_ok();
+        self.devices.iter().filter(can).count()
+    }
+
+    /// Why nobody can say which devices there are, if so.
+    pub fn unknown(&self) -> Option<&Missing> {
+        match &self.origin {
+            Origin::Nobody(why) => Some(why),
+            _ => None,
+        }
+    }
+
+    /// The devices in words: `0, 1`.
+    pub fn words(&self) -> String {
+        let one = |device: &Device| match &self.origin {
+            Origin::Granted(_) => None,
+            _ if device.mig_enabled => None,
+            _ if device.parent.is_some() => Some(device.uuid.clone()),
+            _ => Some(device.index.to_string()),
+        };
+        let all: Vec<String> = match &self.origin {
+            Origin::Granted(grant) => grant.devices.iter().map(|d| d.id.to_string()).collect(),
+            _ => self.devices.iter().filter_map(one).collect(),
+        };
+        if all.is_empty() { "none".to_owned() } else { all.join(", ") }
+    }
+
+    /// The hold of a device that a plan names; `None` if it is not there.
+    fn key(&self, id: &DeviceId) -> Option<String> {
+        match &self.origin {
+            Origin::Granted(grant) => {
+                grant.find(id, &self.known).map(|place| self.devices[place].uuid.clone())
+            }
+            Origin::Host => {
+                let found = super::named(&id.to_string(), &self.devices);
+                // A GPU that is divided has several devices, of which a plan names each.
+                (found.len() == 1).then(|| found[0].uuid.clone())
+            }
+            Origin::Nobody(_) => Some(stand_in(0, id, &self.scope).uuid),
+        }
+    }
+
+    /// Whether a device that a plan names is there; yes where nobody can tell.
+    pub fn has(&self, id: &DeviceId) -> bool {
+        self.key(id).is_some()
+    }
+
+    /// Takes the best devices that have room. The inner error says why none can be had now.
+    ///
+    /// # Errors
+    /// When holds cannot be written.
+    pub fn take(&self, count: usize) -> Result<Result<Taken, Fault>> {
+        if let Origin::Nobody(why) = &self.origin {
+            return Ok(Err(none_here(why)));
+        }
+        if let Origin::Granted(grant) = &self.origin
+            && grant.devices.len() < count
+        {
+            return Ok(Err(grant.too_few(count)));
+        }
+        let wants = Wants { count, ..Wants::default() };
+        let chosen = try_acquire(&self.devices, &wants, &self.holds, &self.holder)?;
+        Ok(chosen.map(|chosen| {
+            let visible: Vec<&str> =
+                chosen.iter().map(|(choice, _)| self.names[&choice.uuid].as_str()).collect();
+            Taken { visible: visible.join(","), holds: of(chosen) }
+        }))
+    }
+
+    /// Takes exactly these devices. The inner error says why they cannot be had now.
+    ///
+    /// # Errors
+    /// When holds cannot be written.
+    pub fn take_named(&self, ids: &[DeviceId]) -> Result<Result<Taken, Fault>> {
+        let known: Option<Vec<String>> = ids.iter().map(|id| self.key(id)).collect();
+        let Some(keys) = known else {
+            return Ok(Err(Fault::machine("a device that the plan names is not there")));
+        };
+        let stand_ins: Vec<Device>;
+        let devices = match &self.origin {
+            Origin::Nobody(_) => {
+                let one = |(place, id)| stand_in(place, id, &self.scope);
+                stand_ins = ids.iter().enumerate().map(one).collect();
+                &stand_ins
+            }
+            _ => &self.devices,
+        };
+        let wants = Wants { count: ids.len(), among: Some(keys.clone()), ..Wants::default() };
+        let chosen = try_acquire(devices, &wants, &self.holds, &self.holder)?;
+        Ok(chosen.map(|chosen| {
+            // In the order of the plan, and in its words where these are CUDA's too.
+            let name = |(key, id): (&String, &DeviceId)| match &self.origin {
+                Origin::Granted(_) => self.names[key].clone(),
+                _ => id.to_string(),
+            };
+            let visible: Vec<String> = keys.iter().zip(ids).map(name).collect();
+            Taken { visible: visible.join(","), holds: of(chosen) }
+        }))
+    }
+
+    /// Gives back what was taken.
+    ///
+    /// # Errors
+    /// When holds cannot be written.
+    pub fn give_back(&self, taken: &Taken) -> Result<()> {
+        taken.holds.iter().try_for_each(|(key, hold)| self.holds.give_back(key, hold))
+    }
+}
+
+/// The holds of what was chosen, by their names.
+fn of(chosen: Vec<(Choice, Holder)>) -> Vec<(String, Holder)> {
+    chosen.into_iter().map(|(choice, hold)| (choice.uuid, hold)).collect()
+}
+
+/// A device of which only the name is known.
+fn stand_in(place: usize, id: &DeviceId, scope: &str) -> Device {
+    let (index, parent) = match id {
+        DeviceId::Index(index) => (*index, None),
+        // Of which GPU it is a part is not known, but that it is one.
+        DeviceId::Uuid(uuid) => (place as u32, uuid.starts_with("MIG-").then(String::new)),
+    };
+    Device { index, uuid: format!("{scope}{id}"), parent, ..Device::default() }
+}
