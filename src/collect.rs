@@ -38,6 +38,9 @@ pub const FIXED: [&str; 11] = [
     "job",
 ];
 
+/// The column of the functions that trials call, where those of a sweep call several.
+pub const FUNCTION: &str = "function";
+
 /// Names that are no metric's, where a row says what could not be read.
 pub const UNREAD: [&str; 2] = ["unread_lines", "damaged"];
 
@@ -82,6 +85,8 @@ pub struct Source {
     pub unread: Vec<(u64, u64)>,
     /// Who was asked how the trials stand, where that is not sure.
     pub unsure: Option<String>,
+    /// The function of the plan as last submitted, where trials of the sweep call several.
+    pub function: Option<String>,
 }
 
 impl Source {
@@ -93,8 +98,16 @@ impl Source {
             damage: status.damage.clone(),
             unread: status.unread().collect(),
             unsure: jobs.then(|| status.witness.clone()),
+            function: status.has_several_functions().then(|| planned_function(status)).flatten(),
         }
     }
+}
+
+/// The function of the plan as last submitted. A function that the sweep has had before makes no new table.
+fn planned_function(status: &Status) -> Option<String> {
+    let text = disk::read(&status.tree.plan()).ok()?;
+    let plan = text.parse::<toml::Table>().ok()?;
+    Some(plan.get("run")?.get("function")?.as_str()?.to_owned())
 }
 
 /// A row of a table: a trial.
@@ -111,7 +124,8 @@ pub struct Trial {
 /// A table of results.
 #[derive(Debug, Default)]
 pub struct Table {
-    /// Column names: [`FIXED`] (after `sweep`, if several were joined), parameters, metrics.
+    /// Column names: [`FIXED`] (after `sweep`, if several were joined, before `function`, if a sweep has several),
+    /// parameters, metrics.
     pub columns: Vec<String>,
     /// A row a trial.
     pub rows: Vec<Trial>,
@@ -142,6 +156,8 @@ pub fn collect(sweeps: Vec<Status>) -> Result<Table> {
         table.columns.push("sweep".into());
     }
     table.columns.extend(FIXED.map(str::to_owned));
+    let has_functions = sweeps.iter().any(Status::has_several_functions);
+    table.columns.extend(has_functions.then(|| FUNCTION.to_owned()));
     table.first_parameter = table.columns.len();
     let mut lines: Vec<(usize, Line)> = Vec::new();
     let mut names = Vec::new();
@@ -162,7 +178,7 @@ pub fn collect(sweeps: Vec<Status>) -> Result<Table> {
         if several {
             cells.push(0, names[source].clone().into());
         }
-        let first = table.first_parameter - FIXED.len();
+        let first = usize::from(several);
         line.fixed.into_iter().enumerate().for_each(|(c, value)| cells.push(first + c, value));
         for (name, value) in line.parameters {
             cells.push(table.first_parameter + parameters.index[&name], value);
@@ -212,8 +228,13 @@ fn is_part_of(seen: &mut HashSet<String>, name: &str) -> bool {
 
 fn of_sweep(status: &Status) -> Result<Vec<Line>> {
     let rows = status.rows.par_iter().zip(status.standings.par_iter());
-    rows.map(|(row, standing)| line(&status.tree, row, standing, status.records.get(&row.id)))
-        .collect()
+    let named = |row: &Row| Some(Value::from(status.function(row.id)));
+    rows.map(|(row, standing)| {
+        let mut line = line(&status.tree, row, standing, status.records.get(&row.id))?;
+        line.fixed.extend(named(row).filter(|_| status.has_several_functions()));
+        Ok(line)
+    })
+    .collect()
 }
 
 fn line(tree: &Tree, row: &Row, standing: &Standing, record: Option<&Record>) -> Result<Line> {
@@ -378,12 +399,34 @@ impl Table {
         all.join(" ")
     }
 
+    /// The function that a row's trial calls, where trials of a sweep call several.
+    pub fn function<'a>(&self, row: &'a Trial) -> Option<&'a str> {
+        let column = self.first_parameter.checked_sub(1)?;
+        (self.columns[column] == FUNCTION).then(|| row.cells.get(column).as_str()).flatten()
+    }
+
+    /// Whether a row is of the function that is meant: the one that is named, else that of its sweep's plan. Results of
+    /// different functions are no alternatives.
+    pub fn is_meant(&self, row: &Trial, named: Option<&str>) -> bool {
+        match named.or(self.sources[row.source].function.as_deref()) {
+            Some(meant) => self.function(row) == Some(meant),
+            None => true,
+        }
+    }
+
+    /// The functions of its trials, in the order of the trials.
+    pub fn functions(&self) -> Vec<&str> {
+        let mut seen = HashSet::new();
+        self.rows.iter().filter_map(|row| self.function(row)).filter(|f| seen.insert(*f)).collect()
+    }
+
     /// The rows of finished trials, best first by a metric (any column of numbers). Rows without a
-    /// number there, or with NaN, are left out; equal values keep the order of trials.
+    /// number there, or with NaN, are left out; equal values keep the order of trials. Of a sweep whose trials call
+    /// several functions only those of `function` count, or of its plan's.
     ///
     /// # Errors
     /// When there is no such column, or no finished trial has a number in it.
-    pub fn ranked(&self, metric: &str, goal: Goal) -> Result<Vec<usize>> {
+    pub fn ranked(&self, metric: &str, goal: Goal, function: Option<&str>) -> Result<Vec<usize>> {
         let Some(column) = self.columns.iter().position(|c| c == metric) else {
             let known: Vec<&str> =
                 self.columns[self.first_metric..].iter().map(String::as_str).collect();
@@ -399,7 +442,7 @@ impl Table {
             .rows
             .iter()
             .enumerate()
-            .filter(|(_, row)| self.state(row) == "done")
+            .filter(|(_, row)| self.state(row) == "done" && self.is_meant(row, function))
             .filter_map(|(i, row)| Some((number(row.cells.get(column))?, i)))
             .filter(|(value, _)| !value.is_nan())
             .collect();

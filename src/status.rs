@@ -48,6 +48,8 @@ pub struct Status {
     pub pilots: Vec<Pilots>,
     /// Whether its trials are a function of a program, which alone can run them.
     pub calls_a_function: bool,
+    /// The functions that its trials call: of each table its first trial and its function.
+    pub functions: Vec<(u64, Option<String>)>,
     /// The command that submits it again, where that is known.
     pub again: Option<String>,
     /// What of its files cannot be believed and was left out.
@@ -162,6 +164,7 @@ fn look(
     Ok(Status {
         again: again(&tree, &heads, &journal),
         calls_a_function: heads.last().is_some_and(|head| head.run.function.is_some()),
+        functions: heads.into_iter().map(|head| (head.first, head.run.function)).collect(),
         calls: heard.calls,
         asked: heard.is_sure,
         tree,
@@ -323,6 +326,17 @@ impl Known<'_> {
 }
 
 impl Status {
+    /// The function that a trial calls; `None` where it runs a command.
+    pub fn function(&self, trial: u64) -> Option<&str> {
+        let table = self.functions.iter().rfind(|(first, _)| *first <= trial);
+        table.and_then(|(_, function)| function.as_deref())
+    }
+
+    /// Whether its trials call more than one function, as after a rename.
+    pub fn has_several_functions(&self) -> bool {
+        self.functions.windows(2).any(|two| two[0].1 != two[1].1)
+    }
+
     /// Whether the scheduler's silence means something: it answered, or was never given anything.
     pub fn is_sure(&self) -> bool {
         self.asked

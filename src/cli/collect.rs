@@ -72,6 +72,9 @@ pub(crate) struct BestArgs {
     /// The metric: any column of numbers, `loss` (last value) or `loss.min` (best of its steps)
     #[arg(short, long)]
     metric: String,
+    /// Of a sweep of functions, the one that counts; by default that of its plan
+    #[arg(long, value_name = "NAME")]
+    function: Option<String>,
     /// The least is best
     #[arg(long, group = "goal")]
     min: bool,
@@ -265,9 +268,17 @@ fn records(args: &Args, context: &Context) -> Result<u8> {
 pub(super) fn best(args: &BestArgs, context: &Context) -> Result<u8> {
     let table = collect::collect(stand(&args.sweeps, args.offline, context)?)?;
     let goal = if args.min { Goal::Min } else { Goal::Max };
-    let ranked = table.ranked(&args.metric, goal);
+    let function = meant(&table, args.function.as_deref())?;
+    let ranked = table.ranked(&args.metric, goal, function);
     let code = tell(&table.sources, context);
     let ranked = ranked?;
+    let others = table.rows.iter().filter(|row| !table.is_meant(row, function)).count() as u64;
+    if others > 0 {
+        let all = words::ticked(&table.functions());
+        let trials = count(others, "trial");
+        let say = format!("{trials} of other functions left out (--function: {all})");
+        context.out.say(&say);
+    }
     let shown = &ranked[..args.top.clamp(1, ranked.len())];
     if args.json {
         for &i in shown {
@@ -277,6 +288,25 @@ pub(super) fn best(args: &BestArgs, context: &Context) -> Result<u8> {
     }
     context.out.page(&best_text(&table, shown, &args.metric));
     Ok(code)
+}
+
+/// The function that is named; `None` where there is but one, and it is that.
+///
+/// # Errors
+/// When no trial calls it.
+fn meant<'a>(table: &Table, named: Option<&'a str>) -> Result<Option<&'a str>> {
+    let Some(name) = named else { return Ok(None) };
+    let all = table.functions();
+    if all.contains(&name) {
+        return Ok(Some(name));
+    }
+    let fault = Fault::request(format!("no trial is known to call `{name}`"));
+    Err(match (words::nearest(name, all.iter().copied()), all.as_slice()) {
+        (Some(near), _) => fault.hint(format!("did you mean `{near}`?")),
+        (None, []) => fault.hint("leave `--function` out: the trials of each sweep run the same"),
+        (None, all) => fault.hint(format!("there are {}", words::ticked(all))),
+    }
+    .into())
 }
 
 /// The row of a trial, and what of it or of its sweep could not be read.

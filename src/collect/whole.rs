@@ -29,6 +29,9 @@ struct Whole<'a> {
     state: String,
     task_id: &'a Option<Value>,
     link: u64,
+    /// The function that it calls, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<&'a str>,
     params: &'a Value,
     /// Which attempt counts, and how many there were.
     attempt: Option<u32>,
@@ -78,7 +81,7 @@ pub fn lines(
         match at.map(|at| (&status.rows[*at], &status.standings[*at])) {
             Some((row, standing)) => {
                 let record = status.records.get(&row.id);
-                serde_json::to_writer(&mut line, &whole(&status.tree, row, standing, record)?)?;
+                serde_json::to_writer(&mut line, &whole(status, row, standing, record)?)?;
             }
             None => line.extend(b"null"),
         }
@@ -93,11 +96,12 @@ pub fn lines(
 }
 
 fn whole<'a>(
-    tree: &Tree,
+    status: &'a Status,
     row: &'a Row,
     standing: &'a Standing,
     record: Option<&'a Record>,
 ) -> Result<Whole<'a>> {
+    let tree = &status.tree;
     let attempt = record.and_then(Record::decisive);
     let end = attempt.and_then(|a| a.end.as_ref());
     let bad = attempt.filter(|_| standing.state.is_bad());
@@ -111,6 +115,7 @@ fn whole<'a>(
         state: standing.state.word(),
         task_id: &row.task_id,
         link: row.link,
+        function: status.function(row.id),
         params: &row.params,
         attempt: attempt.map(|a| a.start.attempt),
         attempts: record.map_or(0, Record::begun),

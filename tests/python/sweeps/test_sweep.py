@@ -82,6 +82,41 @@ print([(r.params, r.value) for r in sweep.run(f)])
         self.assertEqual(len(self.records("results/s")), 4)
 
 
+    def test_a_renamed_function(self):
+        """The best of a sweep is the best of the function that its plan has, here and on the command line."""
+        self.write(
+            "p.py",
+            """
+import hpcsweep, sys
+def old(x):
+    return {"loss": x / 100}
+def new(x):
+    return {"loss": x}
+sweep = hpcsweep.Sweep("s", quiet=True).grid(x=[1, 2])
+sweep.run(globals()[sys.argv[1]])
+print(sweep.best("loss").value)
+""",
+        )
+
+        def best(*more):
+            ran = self._called(["best", "results/s", "--metric", "loss", "--min", *more])
+            return ran.stdout.split("\n  ")[0].strip(), ran.stderr.strip()
+
+        for name, value, trial in (("old", "0.01", 0), ("new", "1", 2), ("old", "0.01", 0)):
+            ran = self.run_script("p.py", name)
+            self.assertEqual((ran.code, ran.out), (0, "{'loss': %s}\n" % value))
+            others = "2 trials of other functions left out (--function: `p:old` and `p:new`)"
+            said = "trial %d: loss = %s  (x=1)" % (trial, value)
+            self.assertEqual(best(), (said, others if self.lines("many") else ""))
+            (self.folder / "many").write_text("yes")
+        self.assertEqual(best("--function", "p:new")[0], "trial 2: loss = 1  (x=1)")
+        wrong = "error: no trial is known to call `p:now`\nhint: did you mean `p:new`?"
+        self.assertEqual(best("--function", "p:now"), ("", wrong))
+        table = self._called(["collect", "results/s", "--format", "jsonl"]).stdout
+        functions = [json.loads(line)["function"] for line in table.split("\n")[:-1]]
+        self.assertEqual(functions, ["p:old"] * 2 + ["p:new"] * 2)
+
+
 class Here(World):
     """Sweeps of this process."""
 
