@@ -161,7 +161,7 @@ fn to_scheduler(
     })?;
     sweeps::remember(&report.tree, context);
     let submitted: u64 = report.arrays.iter().map(|(array, _)| array.count * array.links).sum();
-    let before = (source.plan.trials.len() as u64).saturating_sub(submitted);
+    let before = (source.plan.trials.len() as u64).saturating_sub(submitted + report.put_off);
     let calls = count(u64::from(report.calls), "scheduler call");
     let mut text = if report.arrays.is_empty() {
         format!("{}: nothing new to submit ({calls})", source.plan.name)

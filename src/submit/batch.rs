@@ -28,6 +28,7 @@ use crate::tree::lock::Lock;
 use crate::tree::records;
 use crate::tree::waves::{Array, Wave};
 use crate::tree::{Identity, Tree};
+use crate::words::count;
 
 /// What a person chose on the command line.
 #[derive(Debug, Default, Clone)]
@@ -43,6 +44,8 @@ pub struct Options {
 pub struct Report {
     /// Trials of the sweep that the plan no longer has.
     pub dropped: u64,
+    /// Trials that a later submission is to bring, when what they come after has ended.
+    pub put_off: u64,
     /// Arrays submitted or found, with their job ids.
     pub arrays: Vec<(Array, String)>,
     /// Calls of the scheduler's commands.
@@ -128,6 +131,18 @@ pub fn submit(
         door.check_queue(&mut run.calls, elements, account)?;
     }
     todo.extend(grow::grow(&run.tree, source, &diff, templates, site)?);
+    let mut put_off = 0;
+    if let Some(places) = door.places() {
+        put_off = before.put_off(&run.tree, &mut todo, &records, places)?;
+        if put_off > 0 {
+            tell(&format!(
+                "{} put off: the routing queue hands on {} at a time, and what waits could take the places of what it waits \
+                 for; submit again when the jobs before have ended",
+                count(put_off, "trial"),
+                count(places, "element")
+            ));
+        }
+    }
     if !todo.is_empty() {
         let rules = Rules {
             kind,
@@ -148,7 +163,7 @@ pub fn submit(
             let version = limits.version.as_deref().unwrap_or_default();
             tell(&format!(
                 "PBS {version} cannot throttle arrays: they have {} at most, and wait for each other",
-                crate::words::count(n, "element")
+                count(n, "element")
             ));
         }
         if !mapped.why.is_empty() {
@@ -174,7 +189,7 @@ pub fn submit(
     }
     run.let_go()?;
     run.free_stalled(&waves, &mut tell);
-    Ok(Report { dropped: diff.dropped(), arrays, calls: run.calls.made, tree: run.tree })
+    Ok(Report { dropped: diff.dropped(), put_off, arrays, calls: run.calls.made, tree: run.tree })
 }
 
 /// One submission under way.
@@ -267,10 +282,7 @@ impl Run<'_> {
         tell(&format!(
             "array {}: {} as job {job}{}",
             array.array,
-            crate::words::count(
-                array.count * array.links,
-                if array.pilot.is_some() { "pilot" } else { "trial" }
-            ),
+            count(array.count * array.links, if array.pilot.is_some() { "pilot" } else { "trial" }),
             after.words()
         ));
         Ok(job)

@@ -119,6 +119,50 @@ impl<'a> Before<'a> {
             || self.array(trial).is_none()
             || self.outcomes(trial, record).iter().any(Option::is_some)
     }
+
+    /// What chains of these trials wait for: arrays of earlier waves that run trials between or before them.
+    ///
+    /// # Errors
+    /// When a record cannot be read.
+    fn waits(&self, tree: &Tree, todo: &[Todo]) -> Result<HashMap<u64, Vec<u32>>> {
+        let mut waits: HashMap<u64, Vec<u32>> = HashMap::new();
+        if self.waves.all.is_empty() {
+            return Ok(waits);
+        }
+        let ours: HashSet<u64> = todo.iter().map(|t| t.id).collect();
+        for t in todo {
+            if let Some(id) = t.after.filter(|id| !ours.contains(id))
+                && let Some(array) = self.array(id)
+                && !self.is_over(id, &records::of_trial(tree, id)?.0)
+            {
+                waits.entry(t.chain).or_default().push(array);
+            }
+        }
+        Ok(waits)
+    }
+
+    /// Behind a routing queue, which hands on what waits before what that waits for, until it has all places: takes from
+    /// the trials to be submitted the chains that wait for arrays of earlier waves, if all together are more than
+    /// `places`. Returns how many trials that were.
+    ///
+    /// # Errors
+    /// When a record cannot be read.
+    pub fn put_off(
+        &self,
+        tree: &Tree,
+        todo: &mut Vec<Todo>,
+        records: &HashMap<u64, Record>,
+        places: u64,
+    ) -> Result<u64> {
+        let open: u64 = self.open(records).iter().map(|(_, elements)| elements).sum();
+        if open + todo.len() as u64 <= places {
+            return Ok(0);
+        }
+        let waits = self.waits(tree, todo)?;
+        let all = todo.len();
+        todo.retain(|t| !waits.contains_key(&t.chain));
+        Ok((all - todo.len()) as u64)
+    }
 }
 
 /// What becomes of trials that ended without success.
@@ -194,34 +238,26 @@ pub fn make(
 ) -> Result<(Wave, Mapped)> {
     let mut shapes = Shapes::default();
     let mut chains: HashMap<u64, u32> = HashMap::new();
-    // What each chain waits for: arrays that run trials between or before those at hand.
-    let mut waits: Vec<Vec<u32>> = Vec::new();
     let all = &before.waves.all;
-    let ours: HashSet<u64> =
-        if all.is_empty() { HashSet::new() } else { todo.iter().map(|t| t.id).collect() };
+    let waits = before.waits(tree, todo)?;
     let mut nodes = Vec::with_capacity(todo.len());
+    // Whether each chain waits for arrays of earlier waves.
+    let mut continues: Vec<bool> = Vec::new();
     for t in todo {
         let next = chains.len() as u32;
         let chain = *chains.entry(t.chain).or_insert(next);
         if chain == next {
-            waits.push(Vec::new());
-        }
-        if let Some(id) = t.after.filter(|id| !all.is_empty() && !ours.contains(id))
-            && let Some(array) = before.array(id)
-            && !before.is_over(id, &records::of_trial(tree, id)?.0)
-        {
-            waits[chain as usize].push(array);
+            continues.push(waits.contains_key(&t.chain));
         }
         nodes.push(Node { trial: t.id, chain, shape: shapes.number(&t.resources) });
     }
-    let continues: Vec<bool> = waits.iter().map(|arrays| !arrays.is_empty()).collect();
     let earlier = if rules.max_running.is_some() { before.open(records) } else { Vec::new() };
     let running = earlier.iter().map(|(_, elements)| elements).sum();
     let (graph, mapped) = mapping::map(&nodes, &mut shapes, &continues, running, rules)?;
-    let chain_of: HashMap<u64, u32> = if continues.iter().any(|&c| c) {
-        nodes.iter().map(|n| (n.trial, n.chain)).collect()
-    } else {
+    let chain_of: HashMap<u64, u64> = if waits.is_empty() {
         HashMap::new()
+    } else {
+        todo.iter().map(|t| (t.id, t.chain)).collect()
     };
 
     // Only fused arrays run trials whose walltimes are not that of the array.
@@ -240,7 +276,7 @@ pub fn make(
             let trials = &graph.order[a.entries()];
             let mut wait: Vec<u32> = if a.continues && a.link == 0 {
                 let chains = trials.iter().filter_map(|t| chain_of.get(t));
-                chains.flat_map(|&chain| &waits[chain as usize]).copied().collect()
+                chains.filter_map(|chain| waits.get(chain)).flatten().copied().collect()
             } else {
                 Vec::new()
             };

@@ -106,6 +106,46 @@ fn behind_a_routing_queue_with_few_places_chains_are_fused() {
 }
 
 #[test]
+fn behind_a_routing_queue_with_few_places_what_a_chain_grows_by_is_put_off() {
+    let mut pbs = pbs();
+    routing(&mut pbs, 2);
+    // Another sweep has both places, and gives them back one by one.
+    let gate = "until [ -e $EVENTS.$HPCSWEEP_TRIAL ]; do sleep 0.01; done";
+    let other = shell(gate, "[grid]\nn = [0, 1]\n").replace("\"s\"", "\"other\"");
+    pbs.submit(&other, &["-q"]).ok();
+    let trials = |all: &[(&str, u32)]| {
+        let one = |(c, n): &(&str, u32)| format!("[[trials]]\ntask_id = \"{c}\"\nn = {n}\n");
+        shell("echo $HPCSWEEP_TRIAL >>$EVENTS", &all.iter().map(one).collect::<String>())
+    };
+    pbs.submit(&trials(&[("a", 0), ("b", 0)]), &["-q"]).ok();
+    let grown = trials(&[("a", 0), ("b", 0), ("a", 1)]);
+    let ran = pbs.submit(&grown, &[]);
+    let said = "1 trial put off: the routing queue hands on 2 elements at a time, and what waits could take the places of \
+                what it waits for; submit again when the jobs before have ended\n\
+                s: nothing new to submit (2 scheduler calls); 2 trials submitted before\n";
+    assert!(ran.err.contains(said), "{}", ran.whole());
+    let state = |trial: usize| {
+        let ran = pbs.world.run(&["status", "--json", "results/s"]);
+        let status: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+        status["trials"][trial]["state"].clone()
+    };
+    assert_eq!(state(2), "pending");
+    for n in [0, 1] {
+        pbs.world.write(&format!("events.{n}"), "");
+        wait_until("a place is free", || {
+            pbs.jobs()[&format!("0[{n}].pbshead")]["job_state"] != "R"
+        });
+    }
+    pbs.wait_idle();
+    let mut events: Vec<String> = pbs.world.read("events").lines().map(str::to_owned).collect();
+    events.sort_unstable();
+    assert_eq!(events, ["0", "1"]);
+    pbs.again(&["-q"]).ok();
+    pbs.wait_idle();
+    assert_eq!(state(2), "done");
+}
+
+#[test]
 fn chains_that_no_allocation_fits_are_refused_there() {
     let mut pbs = pbs();
     routing(&mut pbs, 2);
