@@ -84,7 +84,7 @@ keys! {
     "results.readable_by" => results.readable_by: READERS wins,
         "who may read a sweep: `owner`, `group`, `all`";
     "caps.max_running" => caps.max_running: CAP lowers,
-        "most elements of one array that run at once; larger wishes are throttled";
+        "most elements of a sweep that run at once, over all its arrays; larger wishes are throttled";
     "caps.max_trials" => caps.max_trials: CAP lowers,
         "most trials of a sweep";
     "caps.max_walltime" => caps.max_walltime_s: WALLTIME_CAP lowers,
