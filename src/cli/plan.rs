@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::out::aligned;
-use super::{Context, script};
+use super::{Context, script, submit as submit_verb};
 use crate::collect::text;
 use crate::graph::Mapping;
 use crate::plan::{Mode, OnFailure};
@@ -59,6 +59,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let pilots = pull.then(pilots::Options::default);
     let templates = args.templates.as_deref();
     show(&source, &site, kind, templates, args.json, args.all, pilots.as_ref(), context)?;
+    submit_verb::warn_of_equal(&source.plan, context);
     Ok(0)
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
-use super::{Context, collect, submit, sweeps};
+use super::{Context, collect, sweeps};
 use crate::fault::Fault;
 use crate::host::signal::Signals;
 use crate::host::{access, disk, process};
@@ -237,7 +237,6 @@ pub(super) fn submit(
     if !report.there.is_empty() && report.was_halted.is_some() {
         out.say("some of them may be about to leave: submit again when they are gone");
     }
-    submit::say_dropped(report.dropped, context);
     if let Some((_, job)) = &report.submitted {
         out.say(&format!("jobs: {job}"));
     }
@@ -271,12 +270,10 @@ pub(super) fn submit_here(
     let slots = Options { slots: options.slots, quiet: context.out.quiet, ..Options::default() };
     if source.plan.run.function.is_some() {
         context.out.say(&format!("results: {}", dealt.tree.dir().display()));
-        submit::say_dropped(dealt.dropped, context);
     }
     become_program(&dealt.tree, &slots, context)?;
     let report = here(&dealt.tree, &slots, &mut signals, context)?;
     context.out.say(&format!("results: {}", dealt.tree.dir().display()));
-    submit::say_dropped(dealt.dropped, context);
     if let Some(signal) = report.signal {
         context.out.say("the same command goes on where this one stopped");
         return Ok(u8::try_from(128 + signal).unwrap_or(1));
@@ -288,6 +285,7 @@ pub(super) fn submit_here(
 }
 
 fn say_dealt(sweep: &str, dealt: &deal::Dealt, context: &Context) {
+    dealt.left_alone.iter().for_each(|words| context.out.say(words));
     if dealt.units > 0 {
         let (units, trials) = (count(dealt.units, "unit"), count(dealt.trials, "trial"));
         context.out.say(&format!("{sweep}: {trials} in {units} for agents"));

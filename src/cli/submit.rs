@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Context, collect, plan, pull, script, smoke, sweeps};
 use crate::fault::Fault;
+use crate::idset::IdSet;
 use crate::plan::{Mode, Plan};
 use crate::site::{SchedulerKind, Site};
 use crate::submit::local::{self, News};
@@ -86,6 +87,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         _ => site.scheduler.kind,
     };
     let pilots = pull_mode(args, &source.plan)?;
+    if args.smoke.is_none() {
+        warn_of_equal(&source.plan, context);
+    }
     if args.dry_run {
         let (templates, json) = (args.templates.as_deref(), args.json);
         plan::show(&source, &site, kind, templates, json, false, pilots.as_ref(), context)?;
@@ -177,7 +181,6 @@ fn to_scheduler(
         text.push_str(&format!("; {} submitted before", count(before, "trial")));
     }
     context.out.say(&text);
-    say_dropped(report.dropped, context);
     let jobs: Vec<&str> = report.arrays.iter().map(|(_, job)| job.as_str()).collect();
     if !jobs.is_empty() {
         context.out.say(&format!("jobs: {}", jobs.join(" ")));
@@ -201,7 +204,8 @@ fn here(args: &Args, source: &Source, site: &Site, context: &Context) -> Result<
     let since = Instant::now();
     let report =
         local::run(source, site, &templates, &options, &context.vars, |news| match news {
-            News::Begin { todo, jobs, gpus } => {
+            News::Begin { todo, jobs, gpus, left_alone } => {
+                left_alone.iter().for_each(|words| out.say(words));
                 total = todo;
                 let how = if jobs == 1 {
                     "one at a time".to_owned()
@@ -276,7 +280,6 @@ fn here(args: &Args, source: &Source, site: &Site, context: &Context) -> Result<
         out.say(&format!("{}: {} in {took}", source.plan.name, parts.join(", ")));
     }
     out.say(&format!("results: {}", report.tree.dir().display()));
-    say_dropped(report.diff.dropped(), context);
     if report.interrupted {
         out.say("the same command goes on where this one stopped");
         return Ok(130);
@@ -284,12 +287,28 @@ fn here(args: &Args, source: &Source, site: &Site, context: &Context) -> Result<
     collect::after_local(&report.tree, &report.diff, context)
 }
 
-/// Trials that an earlier plan brought stay in the sweep, but are not run any more.
-pub(super) fn say_dropped(dropped: u64, context: &Context) {
-    if dropped > 0 {
-        let (of, are) = (count(dropped, "trial"), if dropped == 1 { "is" } else { "are" });
-        context.out.say(&format!("{of} of earlier plans {are} not in this one: left alone"));
+/// Groups of equal trials that are named.
+const MOST_EQUAL: usize = 5;
+
+/// Warns of trials of a plan that are equal: each of them runs, and mostly one was meant.
+pub(super) fn warn_of_equal(plan: &Plan, context: &Context) {
+    let groups = plan.equal();
+    if groups.is_empty() {
+        return;
     }
+    let mut words: Vec<String> = Vec::new();
+    for group in groups.iter().take(MOST_EQUAL) {
+        let ids: IdSet = group.iter().filter_map(|&i| u32::try_from(i).ok()).collect();
+        let params = plan.trials[group[0]].params.iter();
+        let params: Vec<String> = params.map(|(name, value)| format!("{name}={value}")).collect();
+        words.push(format!("{ids} ({})", short(&params.join(" "), 60)));
+    }
+    if groups.len() > MOST_EQUAL {
+        words.push(format!("and {} more", count((groups.len() - MOST_EQUAL) as u64, "group")));
+    }
+    context
+        .out
+        .warn(&format!("the plan has equal trials, and each of them runs: {}", words.join("; ")));
 }
 
 fn bar_style(template: &str) -> ProgressStyle {

@@ -51,14 +51,7 @@ impl Keys {
         if let Some(train) = &run.train {
             put_text(&mut bytes, &sorted(train).to_string());
         }
-        // The seed of the sweep is part of what runs only where a template names it, or where a training
-        // run has none of its own.
-        let texts = run.command.iter().chain(run.env.iter().map(|(_, value)| value));
-        let seeds = run
-            .train
-            .as_ref()
-            .is_some_and(|t| t.get("seed").is_none() || t.to_string().contains("sweep.seed"));
-        if seeds || texts.into_iter().any(|text| text.contains("sweep.seed")) {
+        if is_seeded(run) {
             bytes.extend(seed.to_le_bytes());
         }
         let run = blake3::derive_key("hpcsweep run 1", &bytes);
@@ -90,6 +83,39 @@ impl Keys {
     }
 }
 
+/// Whether the seed of the sweep is part of what runs: where a template names it, or a training run has none of its own.
+fn is_seeded(run: &Run) -> bool {
+    let mut texts = run.command.iter().chain(run.env.iter().map(|(_, value)| value));
+    let train = run.train.as_ref();
+    train.is_some_and(|t| t.get("seed").is_none() || t.to_string().contains("sweep.seed"))
+        || texts.any(|text| text.contains("sweep.seed"))
+}
+
+/// The settings of a plan by which all keys of two plans differ, as the plan names them; none where only parameters may.
+pub fn changed(old: (&Run, i64), new: (&Run, i64)) -> Vec<&'static str> {
+    let ((old, old_seed), (new, new_seed)) = (old, new);
+    let env = |run: &Run| {
+        let mut env = run.env.clone();
+        env.sort();
+        env
+    };
+    let train = |run: &Run| run.train.as_ref().map(sorted);
+    let seed = |run: &Run, seed: i64| is_seeded(run).then_some(seed);
+    [
+        ("command", old.command != new.command),
+        ("function", old.function != new.function),
+        ("[train]", train(old) != train(new)),
+        ("setup", old.setup != new.setup),
+        ("modules", old.modules != new.modules),
+        ("workdir", old.workdir != new.workdir),
+        ("env", env(old) != env(new)),
+        ("seed", seed(old, old_seed) != seed(new, new_seed)),
+    ]
+    .into_iter()
+    .filter_map(|(name, differs)| differs.then_some(name))
+    .collect()
+}
+
 /// A form with its keys in order: the order of writing is no difference.
 fn sorted(form: &serde_json::Value) -> serde_json::Value {
     match form {
@@ -107,6 +133,36 @@ impl Plan {
     /// A maker of keys of this plan's trials: use it for many.
     pub fn keys(&self) -> Keys {
         Keys::new(&self.run, self.seed)
+    }
+
+    /// Trials that are equal in all that a plan says of them, by their places in it: groups of two and more. Links of a
+    /// chain may be equal on purpose, and trials without parameters cannot differ.
+    pub fn equal(&self) -> Vec<Vec<usize>> {
+        let mut keys = self.keys();
+        let mut all: Vec<([u8; 16], usize)> = Vec::new();
+        for (i, trial) in self.trials.iter().enumerate() {
+            if trial.task_id.is_none() && !trial.params.values.is_empty() {
+                all.push((keys.of(&trial.params), i));
+            }
+        }
+        all.sort_unstable();
+        let is_same = |a: usize, b: usize| {
+            let (a, b) = (&self.trials[a], &self.trials[b]);
+            a.gpu_ids_abs == b.gpu_ids_abs && a.resources == b.resources
+        };
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        for same in all.chunk_by(|a, b| a.0 == b.0).filter(|same| same.len() > 1) {
+            let first = groups.len();
+            for &(_, i) in same {
+                match groups[first..].iter_mut().find(|group| is_same(group[0], i)) {
+                    Some(group) => group.push(i),
+                    None => groups.push(vec![i]),
+                }
+            }
+        }
+        groups.retain(|group| group.len() > 1);
+        groups.sort_unstable();
+        groups
     }
 
     /// The key of one trial of this plan.
@@ -181,6 +237,7 @@ mod tests {
         ] {
             assert_eq!(key(same), base, "{same}");
         }
+        let base_plan = plan("[[trials]]\na = 1\nb.c = \"x\"");
         let mut others = HashSet::from([base]);
         for other in [
             "[[trials]]\na = 1.0\nb.c = \"x\"",
@@ -194,7 +251,22 @@ mod tests {
             "run.workdir = \"/\"\n[[trials]]\na = 1\nb.c = \"x\"",
         ] {
             assert!(others.insert(key(other)), "{other}");
+            let other_plan = plan(other);
+            let parts = super::changed(
+                (&base_plan.run, base_plan.seed),
+                (&other_plan.run, other_plan.seed),
+            );
+            let part = other.strip_prefix("run.").and_then(|rest| rest.split(['.', ' ']).next());
+            assert_eq!(parts, part.into_iter().collect::<Vec<_>>(), "{other}");
         }
+        let seeded = |seed: &str| {
+            plan(&format!(
+                "sweep.seed = {seed}\nrun.env.S = \"{{{{ sweep.seed }}}}\"\n[[trials]]\na = 1"
+            ))
+        };
+        let (one, two) = (seeded("1"), seeded("2"));
+        assert_eq!(super::changed((&one.run, one.seed), (&two.run, two.seed)), ["seed"]);
+        assert_eq!(super::changed((&one.run, one.seed), (&one.run, one.seed)), [""; 0]);
     }
 
     #[test]
@@ -205,6 +277,23 @@ mod tests {
         let each: Vec<_> = plan.trials.iter().map(|trial| plan.content_key(trial)).collect();
         assert_eq!(all, each);
         assert_eq!(all.iter().collect::<HashSet<_>>().len(), 8);
+    }
+
+    #[test]
+    fn equal_trials_are_those_that_nothing_tells_apart() {
+        let check =
+            |body: &str, expected: &[&[usize]]| assert_eq!(plan(body).equal(), expected, "{body}");
+        check("[grid]\nlr = [0.1, 0.2, 0.1]\nn = [1, 1]", &[&[0, 1, 4, 5], &[2, 3]]);
+        check("[grid]\nlr = [0.1, 0.2]", &[]);
+        check("[[trials]]\nlr = 1\n[[trials]]\nlr = 1.0", &[]);
+        check("[[trials]]\n[[trials]]", &[]);
+        check(
+            "[[trials]]\nlr = 1\n[[trials]]\nlr = 1\nresources.ranks = 2\n[[trials]]\nlr = 1",
+            &[&[0, 2]],
+        );
+        check("[[trials]]\ntask_id = 1\nlr = 1\n[[trials]]\ntask_id = 1\nlr = 1", &[]);
+        check("[[trials]]\nlr = 1\ngpu_ids_abs = [0]\n[[trials]]\nlr = 1\ngpu_ids_abs = [1]", &[]);
+        check("[replicates]\ncount = 3\n[grid]\na = [1]", &[]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod expand;
 mod file;
 mod head;
 mod hooks;
-mod key;
+pub mod key;
 mod known;
 mod layout;
 mod leaves;

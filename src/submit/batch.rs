@@ -42,8 +42,6 @@ pub struct Options {
 /// What a submission did.
 #[derive(Debug)]
 pub struct Report {
-    /// Trials of the sweep that the plan no longer has.
-    pub dropped: u64,
     /// Trials that a later submission is to bring, when what they come after has ended.
     pub put_off: u64,
     /// Arrays submitted or found, with their job ids.
@@ -92,6 +90,7 @@ pub fn submit(
     let mut waves = Waves::read(&tree)?;
     let diff = grow::diff(&tree, source)?;
     check_growth(plan, site, &diff)?;
+    diff.left_alone().iter().for_each(|words| tell(words));
     let backend = door.backend();
     let mut run = Run {
         journal: Journal::read(&tree)?,
@@ -189,7 +188,7 @@ pub fn submit(
     }
     run.let_go()?;
     run.free_stalled(&waves, &mut tell);
-    Ok(Report { dropped: diff.dropped(), put_off, arrays, calls: run.calls.made, tree: run.tree })
+    Ok(Report { put_off, arrays, calls: run.calls.made, tree: run.tree })
 }
 
 /// One submission under way.

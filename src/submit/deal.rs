@@ -42,8 +42,8 @@ pub struct Dealt {
     pub units: u64,
     /// Trials of them.
     pub trials: u64,
-    /// Trials of the sweep that the plan no longer has.
-    pub dropped: u64,
+    /// What to say of trials of the sweep that the plan no longer has.
+    pub left_alone: Option<String>,
 }
 
 /// How long agents wait for the one that lays the plan down.
@@ -76,7 +76,7 @@ pub fn deal(
     let since = Instant::now();
     let lock = loop {
         if !options.retry && is_dealt(&tree, &hash)? {
-            return Ok(Dealt { tree, units: 0, trials: 0, dropped: 0 });
+            return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None });
         }
         match Lock::take(&tree) {
             Ok(lock) => break lock,
@@ -94,7 +94,7 @@ pub fn deal(
     let decks = deck::read(&tree)?;
     let is_known = !options.retry && is_same(&tree, &hash)?;
     if !options.retry && is_dealt(&tree, &hash)? {
-        return Ok(Dealt { tree, units: 0, trials: 0, dropped: 0 });
+        return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None });
     }
     retry::refuse_if_queued(&tree, &identity, site, environment)?;
     ledger::prepare(&tree)?;
@@ -117,7 +117,7 @@ pub fn deal(
         }
     }
     if is_known && todo.is_empty() {
-        return Ok(Dealt { tree, units: 0, trials: 0, dropped: 0 });
+        return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None });
     }
     let units = units(&todo, &known);
     let plan = &source.plan;
@@ -139,7 +139,7 @@ pub fn deal(
     journal::Writer::open(&tree)?.site("local", false, &source.path)?;
     go_on(&tree)?;
     drop(lock);
-    Ok(Dealt { tree, units: deck.count, trials: deck.trials, dropped: diff.dropped() })
+    Ok(Dealt { tree, units: deck.count, trials: deck.trials, left_alone: diff.left_alone() })
 }
 
 /// What the plan asks for now of trials whose table says something else.
@@ -226,9 +226,10 @@ pub fn refuse_if_dealt(tree: &Tree) -> Result<()> {
     }
     Err(Fault::request("agents have trials of this sweep that have not ended")
         .at(tree.dir().display().to_string())
-        .hint(
-            "`hpcsweep worker --pull SWEEP` goes on with them; then it can be submitted otherwise",
-        )
+        .hint(format!(
+            "`hpcsweep worker --pull {}` goes on with them; then it can be submitted otherwise",
+            tree.named()
+        ))
         .into())
 }
 

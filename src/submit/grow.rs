@@ -1,6 +1,6 @@
 //! Laying a plan down: which of its trials the sweep does not have yet, and writing them to its table.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -9,11 +9,12 @@ use super::Source;
 use crate::graph::shapes::Chains;
 use crate::host::disk;
 use crate::host::gpus::DeviceId;
-use crate::plan::{OnFailure, Resources, TaskId};
+use crate::plan::{OnFailure, Params, Resources, TaskId, key};
 use crate::render::{Templates, context};
 use crate::site::Site;
 use crate::tree::table::{self, Head, Row, RowOut};
 use crate::tree::{FORMAT, Tree, terms};
+use crate::words::{self, count};
 
 /// A trial that a wave or the executor may have to run.
 #[derive(Debug, Clone)]
@@ -50,6 +51,8 @@ pub struct Diff {
     new: Vec<(usize, String)>,
     /// The trials of the sweep, in the order of the plan; `None` where it does not have one.
     pub places: Vec<Option<u64>>,
+    /// Why all trials of the plan are new, as far as that is known: what changed.
+    changed_by: Vec<String>,
 }
 
 impl Diff {
@@ -61,6 +64,34 @@ impl Diff {
     /// How many trials of the sweep the plan no longer has.
     pub fn dropped(&self) -> u64 {
         self.known - self.kept.len() as u64
+    }
+
+    /// What to say of the trials that earlier plans brought and this one does not have; `None` where there are none. They
+    /// stay in the sweep and are not run any more.
+    pub fn left_alone(&self) -> Option<String> {
+        let dropped = self.dropped();
+        if dropped == 0 {
+            return None;
+        }
+        let old = format!("{} of earlier plans", count(dropped, "trial"));
+        if self.changed_by.is_empty() {
+            let are = if dropped == 1 { "is" } else { "are" };
+            return Some(format!("{old} {are} not in this one: left alone"));
+        }
+        let new = match self.added() {
+            1 => "its trial is new".to_owned(),
+            n => format!("all {} are new", count(n, "trial")),
+        };
+        let parts = match self.changed_by.as_slice() {
+            [one] => one.clone(),
+            [init @ .., last] => format!("{} and {last}", init.join(", ")),
+            [] => String::new(),
+        };
+        Some(format!(
+            "{parts} changed: {new}; {old} left alone\n\
+             hint: to keep both apart, give this plan another `[sweep] name`; to go on with the earlier trials, take the \
+             change back"
+        ))
     }
 
     /// Whether the plan at hand has this trial of the sweep.
@@ -149,7 +180,34 @@ pub fn diff(tree: &Tree, source: &Source) -> Result<Diff> {
         }
         diff.kept.insert(id, now);
     }
+    if diff.known > 0 && diff.kept.is_empty() {
+        diff.changed_by = changed_by(tree, source)?;
+    }
     Ok(diff)
+}
+
+/// What of a plan, none of whose trials its sweep has, changed since the sweep grew last.
+fn changed_by(tree: &Tree, source: &Source) -> Result<Vec<String>> {
+    let plan = &source.plan;
+    let Some(head) = table::heads(tree)?.pop() else { return Ok(Vec::new()) };
+    let parts = key::changed((&head.run, head.seed), (&plan.run, plan.seed));
+    if !parts.is_empty() {
+        return Ok(parts.into_iter().map(|part| format!("`{part}`")).collect());
+    }
+    let names = |params: &Params| -> BTreeSet<String> {
+        params.iter().map(|(name, _)| name.to_owned()).collect()
+    };
+    let old = names(&table::find(tree, head.first)?.1.parameters());
+    let all = plan.trials.iter().map(|trial| names(&trial.params));
+    let has_old = plan.trials.iter().any(|trial| names(&trial.params) == old);
+    if has_old {
+        return Ok(Vec::new());
+    }
+    let new = all.reduce(|a, b| &a & &b).unwrap_or_default();
+    let differ: Vec<&String> = old.symmetric_difference(&new).collect();
+    let is_one = differ.len() == 1;
+    let parts = words::ticked(&differ);
+    Ok(vec![format!("the {} {parts}", if is_one { "parameter" } else { "parameters" })])
 }
 
 /// What the table says of a trial: its request and its devices.

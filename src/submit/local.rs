@@ -46,6 +46,8 @@ pub enum News<'a> {
         jobs: usize,
         /// What to know about GPUs; empty when no trial asks for any.
         gpus: String,
+        /// What to say of trials of the sweep that the plan no longer has.
+        left_alone: Option<String>,
     },
     /// A trial has ended.
     Ended {
@@ -139,7 +141,7 @@ pub fn run(
     let stop_chain = grow::on_failure(&heads) == OnFailure::Stop;
     let (chains, todo) = chains(&rows, &records, &diff, stop_chain, options.retry);
     let jobs = jobs(source, options);
-    tell(News::Begin { todo, jobs, gpus: devices.note() });
+    tell(News::Begin { todo, jobs, gpus: devices.note(), left_alone: diff.left_alone() });
 
     let mut executor = Executor {
         tree: &tree,

@@ -97,8 +97,6 @@ pub struct Report {
     pub tree: Tree,
     /// Units, and trials of them, that were dealt.
     pub dealt: (u64, u64),
-    /// Trials of the sweep that the plan no longer has.
-    pub dropped: u64,
     /// Pilots that were submitted, or found to have been, in words, and their job.
     pub submitted: Option<(String, String)>,
     /// Pilots that were there before.
@@ -165,6 +163,7 @@ pub fn submit(
     };
     let dealt = deal::deal(source, site, templates, &dealing, environment, || false)?;
     let tree = dealt.tree;
+    dealt.left_alone.iter().for_each(|words| tell(words));
     if dealt.units > 0 {
         let (units, trials) = (count(dealt.units, "unit"), count(dealt.trials, "trial"));
         tell(&format!("{}: {trials} in {units} for agents", plan.name));
@@ -195,7 +194,6 @@ pub fn submit(
     let mut report = Report {
         tree: run.tree.clone(),
         dealt: (dealt.units, dealt.trials),
-        dropped: dealt.dropped,
         submitted: None,
         there: Vec::new(),
         open: 0,

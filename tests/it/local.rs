@@ -718,3 +718,38 @@ fn fields_that_a_plan_leaves_out_are_empty_in_the_check_and_in_the_trial() {
     assert_eq!(world.read("seen.0"), "<>\n.\n0\n.\nnone\n");
     assert_eq!(world.read("seen.1"), "<a>\nA.\n0\n.\nnone\n");
 }
+
+#[test]
+fn what_changed_is_named_where_all_trials_are_new() {
+    const HINT: &str = "hint: to keep both apart, give this plan another `[sweep] name`; to go on with the earlier \
+                        trials, take the change back\n";
+    let plan = shell("true", "[grid]\na = [1, 2]\n");
+    let check = |changed: &str, expected: &str| {
+        for how in [&["--local"][..], &["--local", "--pull"], &["--slurm"]] {
+            let world = crate::scripts::slurm();
+            world.local(&plan, &[]).ok();
+            world.write("plan.toml", changed);
+            let ran = world.run(&[&["submit", "plan.toml"], how].concat());
+            assert!(ran.code == 0 && ran.err.contains(expected), "{how:?}: {}", ran.whole());
+            assert_eq!(ran.err.contains("left alone"), !expected.is_empty(), "{}", ran.whole());
+        }
+    };
+    let all = |what: &str| {
+        format!(
+            "{what} changed: all 2 trials are new; 2 trials of earlier plans left alone\n{HINT}"
+        )
+    };
+    let run = |line: &str| plan.replace("[run]\n", &format!("[run]\n{line}\n"));
+    check(&plan.replace("\"true\"", "\"exit 0\""), &all("`command`"));
+    check(&run("env = { A = \"1\" }\nsetup = [\"true\"]"), &all("`setup` and `env`"));
+    check(&run("attempts = 2"), "");
+    check(&format!("{plan}b = [1]\n"), &all("the parameter `b`"));
+    check(
+        &plan.replace("a = [1, 2]", "a = [3, 4]"),
+        "2 trials of earlier plans are not in this one: left alone\n",
+    );
+    check(
+        &plan.replace("a = [1, 2]", "a = [2, 3]"),
+        "1 trial of earlier plans is not in this one: left alone\n",
+    );
+}

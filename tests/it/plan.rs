@@ -314,6 +314,37 @@ fn a_string_that_is_not_closed_is_one_error_of_a_plan_and_of_a_profile() {
 }
 
 #[test]
+fn equal_trials_are_named() {
+    let world = World::new();
+    let plan = |axes: &str| {
+        format!("version = 1\n[sweep]\nname = \"s\"\n[run]\ncommand = [\"true\"]\n[grid]\n{axes}")
+    };
+    let check = |axes: &str, expected: &str| {
+        world.write("plan.toml", &plan(axes));
+        let ran = world.run(&["plan", "plan.toml"]);
+        assert_eq!((ran.code, &*ran.err), (0, expected), "{axes}");
+        let ran = world.run(&["submit", "plan.toml", "--dry-run"]);
+        assert_eq!((ran.code, &*ran.err), (0, expected), "{axes}");
+        let ran = world.local(&plan(axes), &[]);
+        assert!(ran.code == 0 && ran.err.starts_with(expected), "{}", ran.whole());
+    };
+    check("lr = [0.1, 0.2]\n", "");
+    let equal = "warning: the plan has equal trials, and each of them runs:";
+    check("lr = [0.1, 0.1]\n", &format!("{equal} 0-1 (lr=0.1)\n"));
+    check(
+        "lr = [0.1, 0.2, 0.1]\nn = [1, 1]\n",
+        &format!("{equal} 0-1,4-5 (lr=0.1 n=1); 2-3 (lr=0.2 n=1)\n"),
+    );
+    check(
+        "lr = [1, 2, 3, 4, 5, 6, 7]\nn = [1, 1]\n",
+        &format!(
+            "{equal} 0-1 (lr=1 n=1); 2-3 (lr=2 n=1); 4-5 (lr=3 n=1); 6-7 (lr=4 n=1); 8-9 (lr=5 n=1); and 2 groups \
+             more\n"
+        ),
+    );
+}
+
+#[test]
 fn planning_writes_nothing() {
     let world = World::new();
     world.write("plan.toml", JDIT);

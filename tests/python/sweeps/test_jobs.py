@@ -167,7 +167,7 @@ class Program(World):
         self.assertRegex(ran.stderr, r"\Ametrics: loss=13\ntrial 0: failed in .* s: exit code 1: ValueError: .*\n\Z")
         ran = self._called(["submit", "fit.py", "--smoke", "2"])
         self.assertEqual((ran.returncode, ran.stdout), (0, "fit of 2\n"), ran.stderr)
-        self.assertRegex(ran.stderr, r"\Ametrics: loss=2\ntrial 2: done in .* s\n\Z")
+        self.assertRegex(ran.stderr, r"\Ametrics: loss=2 result=2\ntrial 2: done in .* s\n\Z")
         self.call("submit", "fit.py", "--local", code=1)
         self.assertEqual([r["state"] for r in self.records("results/fit")], ["failed"] * 2 + ["done"] * 2)
         # Its program is known: the command is there to be copied.
