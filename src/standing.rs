@@ -263,6 +263,7 @@ mod tests {
             devices: None,
             version: String::new(),
             seq: 0,
+            behind: false,
         };
         let end = outcome.map(|state| End {
             trial: 0,

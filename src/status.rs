@@ -3,6 +3,7 @@
 
 mod agents;
 mod ask;
+mod ends;
 pub mod pilots;
 mod places;
 pub mod stalled;
@@ -108,6 +109,7 @@ fn look(
     let waves = waves::readable(&tree, &mut damage)?;
     deck::damage(&tree, &mut damage)?;
     tree.check_plan(identity.format, &mut damage)?;
+    ends::missing(&tree, &rows, &records, &journal, &mut damage)?;
     let places = Places::new(&waves);
     let by_table = heads.last().map_or(1, |h| h.run.attempts);
     let attempts = terms::readable(&tree, by_table, &mut damage)?;

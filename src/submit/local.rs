@@ -18,6 +18,7 @@ use crate::gpu::Taken;
 use crate::host::gpus::DeviceId;
 use crate::host::signal::Signals;
 use crate::host::{Vars, clock, process, vars};
+use crate::idset::IdSet;
 use crate::plan::{OnFailure, Resources, Run};
 use crate::render::Templates;
 use crate::site::{SchedulerKind, Site};
@@ -132,7 +133,8 @@ pub fn run(
     let diff = grow::diff(&tree, source)?;
     check_growth(&source.plan, site, &diff)?;
     grow::grow(&tree, source, &diff, templates, site)?;
-    journal::Writer::open(&tree)?.site("local", false, &source.path)?;
+    let mut journal = journal::Writer::open(&tree)?;
+    journal.site("local", false, &source.path)?;
 
     let rows = table::rows(&tree)?;
     let heads = table::heads(&tree)?;
@@ -160,6 +162,7 @@ pub fn run(
         jobs,
         running: Vec::new(),
         ended: BTreeMap::new(),
+        seen: Vec::new(),
         interrupted: false,
         told: None,
         blocked: None,
@@ -191,7 +194,9 @@ pub fn run(
         }
         executor.reap(&mut tell)?;
     }
-    let Executor { ended, skipped, interrupted, .. } = executor;
+    let Executor { ended, seen, skipped, interrupted, .. } = executor;
+    let trials = seen.into_iter().collect::<IdSet>().to_string();
+    journal.write(&journal::Entry::Ended { time: clock::now(), trials })?;
     Ok(Report { diff, tree, ended, skipped, interrupted })
 }
 
@@ -262,6 +267,8 @@ struct Executor<'a> {
     jobs: usize,
     running: Vec<Running>,
     ended: BTreeMap<Outcome, u64>,
+    /// Trials whose ends are on record.
+    seen: Vec<u32>,
     skipped: u64,
     interrupted: bool,
     /// When the workers were last told to stop.
@@ -393,6 +400,7 @@ impl Executor<'_> {
             let was = self.running.swap_remove(i);
             self.devices.give_back(&was.devices)?;
             let outcome = record.outcome();
+            self.seen.extend(outcome.and_then(|_| u32::try_from(row.id).ok()));
             *self.ended.entry(outcome.unwrap_or(Outcome::Interrupted)).or_default() += 1;
             let attempt = record.decisive();
             let end = attempt.and_then(|a| a.end.as_ref());

@@ -208,7 +208,8 @@ pub fn left_over(
         let outcome = records.get(&row.id).and_then(Record::outcome);
         let again =
             failures.retry || failures.due.contains(&row.id) || failures.coming.contains(&row.id);
-        let bad = !again && matches!(outcome, Some(Outcome::Failed | Outcome::Timeout));
+        // What agents were to try again may have been dropped from the plan, and is there again.
+        let bad = !again && records.get(&row.id).is_some_and(Record::has_failed);
         let behind_dead = row.after.is_some_and(|id| dead.contains(&id));
         if stop && (bad || (behind_dead && outcome.is_none())) {
             dead.insert(row.id);

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use super::Tree;
 use super::damage::{self, Damage};
 use super::ledger::{Ending, Gone, Ledger};
-use super::line::{self, Spot};
+use super::line::{self, Sequence, Spot};
 use super::records::{self, Attempt, Outcome, Record, Start};
 use crate::host::disk;
 
@@ -127,19 +127,23 @@ fn of_agent(tree: &Tree, ledger: &Ledger, agent: &str) -> Result<(HashMap<u64, R
     let gone = known.and_then(|a| a.gone.as_ref());
     // What stands behind a fence counts for nothing, whole or not.
     let fence = if let Some(Gone::Fenced(size)) = gone { *size } else { u64::MAX };
-    let (mut builder, mut bad, mut length) = (Builder::new(agent), 0, 0);
+    let (mut builder, mut sequence, mut length) = (Builder::new(agent), Sequence::default(), 0);
     let unended = line::each(disk::open(&path)?, |spot, line| {
-        let is_whole =
-            if line.is_empty() { spot.len == 0 } else { builder.read(ledger, spot, line) };
-        bad += u64::from(!is_whole && spot.at < fence);
         length = spot.end();
+        let is_whole = !line.is_empty() && builder.read(ledger, spot, line);
+        match spot.at < fence && spot.len > 0 {
+            true if is_whole => sequence.whole(line),
+            true => sequence.damaged(),
+            false => {}
+        }
     });
     let unended = unended.map_err(|e| disk::fault("read", &path, &e))?;
     let mut damage = Damage::default();
-    damage.add(&name(agent), bad);
+    damage.add(&name(agent), sequence.damaged);
     if known.is_some_and(|known| length < known.size) {
         damage.add(&name(agent), 1);
-    } else if fence == u64::MAX && (unended || (length == 0 && known.is_some())) {
+    } else if fence == u64::MAX && (unended || (length == 0 && known.is_some_and(|k| k.spoke))) {
+        // An agent that was killed when it had just joined has an empty one.
         damage.add_unended(tree, &name(agent), damage::Writer::Agent(agent.to_owned()));
     }
     let mut records = builder.records;
@@ -256,6 +260,7 @@ impl Builder {
             devices: None,
             version: who.version.clone(),
             seq,
+            behind: false,
         };
         let agent = self.agent.clone();
         let place = Place { agent, slot: 0, begun: false, lost: false, log: None, last: false };

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
+use super::Tree;
 use super::damage::{self, Damage};
-use super::{Tree, line};
+use super::line::{self, Sequence};
 use crate::fault::Fault;
 use crate::host::{clock, disk, vars};
 use crate::idset::IdSet;
@@ -73,6 +74,13 @@ pub enum Entry {
         /// The trials, as `0-9,14`; empty of an array of agents.
         trials: String,
     },
+    /// An executor on this machine is through: these trials have ended, well or not.
+    Ended {
+        /// Unix seconds.
+        time: f64,
+        /// The trials, as `0-9,14`.
+        trials: String,
+    },
     /// What the site said when this submission began.
     Site {
         /// Unix seconds.
@@ -127,6 +135,10 @@ pub struct Journal {
     held: BTreeSet<u32>,
     /// Trials that were taken back, by the array that had them.
     cancelled: BTreeMap<u32, IdSet>,
+    /// Trials that an executor on this machine has seen end.
+    pub ended: IdSet,
+    /// Lines of all journals.
+    lines: u64,
 }
 
 impl Journal {
@@ -145,18 +157,27 @@ impl Journal {
     pub fn readable(tree: &Tree, damage: &mut Damage) -> Result<Self> {
         let mut journal = Self::default();
         let dir = tree.dir().join("journal");
+        // The journals before the one that is read: lines, and the last file.
+        let mut before = (0, "journal".to_owned());
         for name in disk::list(&dir)?.iter().filter(|n| n.ends_with(".jsonl")) {
             let file = format!("journal/{name}");
-            let mut bad = 0;
-            let unended = line::each(disk::open(&dir.join(name))?, |_, line| match line {
-                [] => {}
-                line => line::unseal(line).map_or_else(|| bad += 1, |entry| journal.take(entry)),
-            });
-            damage.add(&file, bad);
+            let mut lines = Sequence::default();
+            let unended =
+                line::each(disk::open(&dir.join(name))?, |spot, line| {
+                    match line::unseal(line).map(|entry| journal.take(entry)) {
+                        Some(()) => lines.whole(line),
+                        None if spot.len > 0 => lines.damaged(),
+                        None => {}
+                    }
+                });
+            damage.add(&file, lines.damaged);
+            damage.add(&before.1, lines.earlier.saturating_sub(before.0));
             if unended.map_err(|e| disk::fault("read", &dir.join(name), &e))? {
                 damage.add_unended(tree, &file, damage::Writer::Submission);
             }
+            before = (before.0 + lines.lines, file);
         }
+        journal.lines = before.0;
         Ok(journal)
     }
 
@@ -183,6 +204,9 @@ impl Journal {
             Entry::Cancelled { array, trials, .. } => {
                 let of_array = self.cancelled.entry(array).or_default();
                 *of_array = of_array.union(&IdSet::parse(&trials).unwrap_or_default());
+            }
+            Entry::Ended { trials, .. } => {
+                self.ended = self.ended.union(&IdSet::parse(&trials).unwrap_or_default());
             }
             Entry::Site { scheduler, accounting, user, plan, .. } => {
                 self.plan = plan.or_else(|| self.plan.take());
@@ -236,10 +260,11 @@ impl Writer {
         let dir = tree.dir().join("journal");
         disk::make_dir(&dir)?;
         let used = disk::list(&dir)?.len() as u32;
+        let earlier = Journal::read(tree)?.lines;
         for number in used + 1.. {
             let path = dir.join(format!("{number:04}.jsonl"));
             if let Some(file) = disk::create_exclusive(&path)? {
-                return Ok(Self { lines: line::Writer::new(file), path });
+                return Ok(Self { lines: line::Writer::new(file, earlier), path });
             }
         }
         Err(Fault::machine("no free journal number").into())

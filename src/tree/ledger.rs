@@ -49,6 +49,9 @@ pub struct Agent {
     /// Number of the entry by which it joined.
     #[serde(default)]
     pub joined: u64,
+    /// Whether it ever said more than that it joins: its bundle was there before.
+    #[serde(default)]
+    pub spoke: bool,
     /// Bytes that its bundle had at least when it left, or was taken for dead.
     #[serde(default)]
     pub size: u64,
@@ -307,7 +310,7 @@ impl Ledger {
                     self.withdraw(*piece);
                 }
                 let agent = self.agents.entry(agent).or_default();
-                (agent.done, agent.busy_s, agent.idle) = (done, busy_s, false);
+                (agent.done, agent.busy_s, agent.idle, agent.spoke) = (done, busy_s, false, true);
                 agent.held.extend(units.into_iter().map(|piece| Held { since: seq, piece }));
             }
             Entry::Back { agent, units, .. } => {
@@ -317,7 +320,7 @@ impl Ledger {
             }
             Entry::Idle { agent, .. } => {
                 let agent = self.agents.entry(agent).or_default();
-                agent.idle = true;
+                (agent.idle, agent.spoke) = (true, true);
                 agent.held.clear();
             }
             Entry::Leave { agent, reason, size, .. } => {
@@ -341,6 +344,7 @@ impl Ledger {
                 self.put_back(units);
             }
             Entry::Copy { agent, of, trial, size, since, .. } => {
+                self.agents.entry(agent.clone()).and_modify(|agent| agent.spoke = true);
                 if self.may_be_copied(trial, since) {
                     let contest =
                         Contest { of, size, since, copy: Some(agent), won: None, at: seq };

@@ -1,23 +1,46 @@
 //! Checksummed JSON lines: each line is a JSON object whose last member is the CRC-32 of what
 //! stands before it. A torn or damaged line is recognised and left out.
+//!
+//! Lines of files that grow are numbered from 1, so that one that is missing between others is known to be. The end of a
+//! file is known where another file has been begun since: its first line says how many lines the earlier ones had.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 const SEAL: &str = ",\"crc\":\"";
+const NUMBER: &str = ",\"n\":";
+/// `,"crc":"xxxxxxxx"}`.
+const SEAL_LENGTH: usize = SEAL.len() + 10;
 
 /// A JSON object as a sealed line, newline included.
 ///
 /// # Errors
 /// When the value is not a JSON object (our bug).
 pub fn seal<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
+    seal_with(value, "")
+}
+
+/// As [`seal`], of line `number` of a file, from 1; `earlier`: lines of the files before it, in the first line.
+///
+/// # Errors
+/// As [`seal`].
+pub fn seal_numbered<T: Serialize>(value: &T, number: u64, earlier: u64) -> io::Result<Vec<u8>> {
+    let earlier = match (number, earlier) {
+        (1, 1..) => format!(",\"earlier\":{earlier}"),
+        _ => String::new(),
+    };
+    seal_with(value, &format!("{earlier}{NUMBER}{number}"))
+}
+
+fn seal_with<T: Serialize>(value: &T, more: &str) -> io::Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec(value)?;
     if bytes.pop() != Some(b'}') || bytes.len() < 2 {
         return Err(io::Error::other("a sealed line must be an object with members"));
     }
+    bytes.extend(more.as_bytes());
     let crc = crc32fast::hash(&bytes);
     write!(bytes, "{SEAL}{crc:08x}\"}}")?;
     bytes.push(b'\n');
@@ -34,12 +57,72 @@ pub fn unseal<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
 
 /// Whether a line (without its newline) ends in the checksum of what stands before it.
 pub fn is_sealed(line: &[u8]) -> bool {
-    // ,"crc":"xxxxxxxx"} is 18 bytes.
-    let Some(split) = line.len().checked_sub(SEAL.len() + 10) else { return false };
+    let Some(split) = line.len().checked_sub(SEAL_LENGTH) else { return false };
     let (body, seal) = line.split_at(split);
     let digits = seal.strip_prefix(SEAL.as_bytes()).and_then(|rest| rest.strip_suffix(b"\"}"));
     // Compared as text, so that no other spelling of the number passes.
     digits.is_some_and(|digits| format!("{:08x}", crc32fast::hash(body)).as_bytes() == digits)
+}
+
+/// The number of a sealed line in its file, if it has one.
+fn number(line: &[u8]) -> Option<u64> {
+    let body = line.get(..line.len().checked_sub(SEAL_LENGTH)?)?;
+    let digits = body.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let (head, digits) = body.split_at(body.len() - digits);
+    if !head.ends_with(NUMBER.as_bytes()) {
+        return None;
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// The first line of a file, as far as it says something of others.
+#[derive(Deserialize)]
+struct First {
+    #[serde(default)]
+    earlier: u64,
+}
+
+/// What the numbers of a file's lines say of those that are not there.
+#[derive(Debug, Default)]
+pub struct Sequence {
+    /// Lines so far: whole ones, and those that are damaged or missing.
+    pub lines: u64,
+    /// Lines that are damaged or missing so far.
+    pub damaged: u64,
+    /// Lines that the files before this one had when it was begun.
+    pub earlier: u64,
+    /// The number of the last whole line.
+    last: u64,
+    /// Damaged lines since then.
+    since: u64,
+}
+
+impl Sequence {
+    /// Takes note of a line that was read.
+    pub fn whole(&mut self, line: &[u8]) {
+        self.lines += 1;
+        let Some(number) = number(line) else { return };
+        if number <= self.last {
+            // It stands there twice, or elsewhere than it was written.
+            self.damaged += 1;
+        } else {
+            // What was torn off by a full disk has no number of its own.
+            let missing = (number - self.last - 1).saturating_sub(self.since);
+            (self.lines, self.damaged) = (self.lines + missing, self.damaged + missing);
+            self.last = number;
+        }
+        self.since = 0;
+        if number == 1 {
+            self.earlier = unseal::<First>(line).map_or(0, |first| first.earlier);
+        }
+    }
+
+    /// Takes note of a line that could not be read.
+    pub fn damaged(&mut self) {
+        self.lines += 1;
+        self.damaged += 1;
+        self.since += 1;
+    }
 }
 
 /// Where a line is in its file.
@@ -104,13 +187,17 @@ pub struct Writer {
     file: File,
     /// Bytes of the whole lines that were written.
     length: u64,
+    /// How many these are.
+    lines: u64,
+    /// Lines of the files before this one.
+    earlier: u64,
     torn: bool,
 }
 
 impl Writer {
-    /// The writer of a new file, opened for appending.
-    pub fn new(file: File) -> Self {
-        Self { file, length: 0, torn: false }
+    /// The writer of a new file, opened for appending, before which there are files with `earlier` lines.
+    pub fn new(file: File, earlier: u64) -> Self {
+        Self { file, length: 0, lines: 0, earlier, torn: false }
     }
 
     /// Appends one line in one write. After a failure (disk full) what was written of it is cut off again; where
@@ -119,7 +206,7 @@ impl Writer {
     /// # Errors
     /// What the disk says.
     pub fn append<T: Serialize>(&mut self, value: &T) -> io::Result<()> {
-        let mut bytes = seal(value)?;
+        let mut bytes = seal_numbered(value, self.lines + 1, self.earlier)?;
         if self.torn {
             bytes.insert(0, b'\n');
         }
@@ -128,6 +215,7 @@ impl Writer {
             return Err(error);
         }
         self.length += bytes.len() as u64;
+        self.lines += 1;
         if self.torn {
             // Nobody knows how much of the torn line there is.
             (self.torn, self.length) = (false, self.file.metadata()?.len());
@@ -185,6 +273,33 @@ mod tests {
             let (all, torn) = read(&bad);
             assert_eq!((all.len(), torn > 0), (1, true), "flipped byte {i}");
         }
+    }
+
+    #[test]
+    fn lines_that_are_missing_doubled_or_elsewhere_are_counted() {
+        let lines: Vec<Vec<u8>> = (1..=5)
+            .map(|n| seal_numbered(&serde_json::json!({"event": "x"}), n, 7).unwrap())
+            .collect();
+        let seen = |order: &[usize]| {
+            let mut sequence = Sequence::default();
+            for &i in order {
+                match i {
+                    0 => sequence.damaged(),
+                    i => sequence.whole(lines[i - 1].strip_suffix(b"\n").unwrap()),
+                }
+            }
+            (sequence.lines, sequence.damaged, sequence.earlier)
+        };
+        assert_eq!(seen(&[1, 2, 3, 4, 5]), (5, 0, 7));
+        assert_eq!(seen(&[1, 2, 5]), (5, 2, 7));
+        assert_eq!(seen(&[2, 3]), (3, 1, 0));
+        // One damaged line is one, and so are two of which one is gone.
+        assert_eq!(seen(&[1, 0, 3]), (3, 1, 7));
+        assert_eq!(seen(&[1, 0, 4]), (4, 2, 7));
+        assert_eq!(seen(&[1, 2, 2, 3]), (4, 1, 7));
+        assert_eq!(seen(&[1, 3, 2]).1, 2);
+        // A part of a line that a full disk had not given back.
+        assert_eq!(seen(&[1, 0, 2]), (3, 1, 7));
     }
 
     #[test]

@@ -88,6 +88,9 @@ pub struct Start {
     /// How many entries the ledger of agents had: whose attempt came first where agents have run the trial too.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub seq: u64,
+    /// Whether the trial before it in its chain was done then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub behind: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
@@ -399,6 +402,13 @@ impl Record {
         self.decisive()?.outcome()
     }
 
+    /// Whether it has ended without success, and nobody tries it again by himself: agents say so of an end.
+    pub fn has_failed(&self) -> bool {
+        let is_bad = matches!(self.outcome(), Some(Outcome::Failed | Outcome::Timeout));
+        let place = self.decisive().and_then(|attempt| attempt.bundle.as_ref());
+        is_bad && place.is_none_or(|place| place.last)
+    }
+
     /// Whether its job may still try it again: the last attempt failed, and its run has not used up
     /// the attempts it is allowed.
     pub fn may_go_on(&self, allowed: u32) -> bool {
@@ -482,7 +492,7 @@ impl Record {
 
 mod read;
 
-pub use read::{all, of_trial, of_workers, readable};
+pub use read::{all, file, lines_before, of_trial, of_workers, readable};
 
 #[cfg(test)]
 mod tests {

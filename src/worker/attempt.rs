@@ -64,7 +64,7 @@ pub fn run(
     let trial = job.row.id;
     let world = job.world;
     let began = Instant::now();
-    let seq = recorder.seq;
+    let (seq, behind) = (recorder.seq, recorder.behind);
     let start = |argv: Vec<String>, devices: Option<String>| {
         Event::Start(Start {
             trial,
@@ -79,6 +79,7 @@ pub fn run(
             devices,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             seq,
+            behind,
         })
     };
     // In a job that is about to end nothing is begun, least of all another attempt.

@@ -252,6 +252,10 @@ fn lead(
             other => return leave_it(job, other),
         };
     }
+    if let Some(before) = job.row.after {
+        let (before, _) = records::of_trial(&job.tree, before)?;
+        recorder.behind = before.outcome() == Some(Outcome::Done);
+    }
     scratch::sweep_up(&job.vars);
     let mut crew = None;
     let mut tried = 0;

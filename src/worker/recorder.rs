@@ -10,7 +10,7 @@ use super::alive;
 use crate::fault::Fault;
 use crate::host::disk;
 use crate::tree::records::{End, Event};
-use crate::tree::{Tree, ledger, line};
+use crate::tree::{Tree, ledger, line, records};
 
 /// How long the end of an attempt waits for a full disk.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -25,6 +25,8 @@ pub struct Recorder {
     pub run: u32,
     /// How many entries the ledger of agents has.
     pub seq: u64,
+    /// Whether the trial before it in its chain is done.
+    pub behind: bool,
     /// When it last gave a sign of life.
     beat: Instant,
 }
@@ -39,12 +41,14 @@ impl Recorder {
         for run in from.. {
             let path = tree.record(trial, run);
             if let Some(file) = disk::create_exclusive_with_parent(&path)? {
+                let earlier = records::lines_before(tree, trial, run)?;
                 return Ok(Self {
-                    lines: line::Writer::new(file),
+                    lines: line::Writer::new(file, earlier),
                     path,
                     unwritten: Vec::new(),
                     run,
                     seq,
+                    behind: false,
                     beat: Instant::now(),
                 });
             }

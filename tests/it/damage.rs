@@ -216,6 +216,64 @@ fn a_table_that_lost_rows_or_has_others_is_reported_and_its_trials_keep_their_nu
     }
 }
 
+/// The files of a sweep whose lines are numbered, and which of their lines can be removed without a word.
+fn removable(world: &World) -> Vec<String> {
+    let dir = world.path("results/s");
+    let (expected, damage) = seen(&dir).unwrap();
+    assert_eq!(damage, 0, "{expected:?}");
+    let mut silent = Vec::new();
+    for file in checked_files(world, "s").into_iter().filter(|file| only_grows(file)) {
+        let good = fs::read_to_string(dir.join(&file)).unwrap();
+        let lines: Vec<&str> = good.split_inclusive('\n').collect();
+        for gone in 0..lines.len() {
+            let rest = [&lines[..gone], &lines[gone + 1..]].concat().concat();
+            fs::write(dir.join(&file), rest).unwrap();
+            let is_said = seen(&dir).is_err_and(|_| true) || seen(&dir).unwrap().1 > 0;
+            if !is_said {
+                let event: Value = serde_json::from_str(lines[gone]).unwrap();
+                silent.push(format!("{file} {}", event["event"].as_str().unwrap()));
+            }
+        }
+        fs::write(dir.join(&file), good).unwrap();
+    }
+    silent
+}
+
+#[test]
+fn a_line_that_is_gone_is_reported_wherever_another_file_knows_of_it() {
+    // Run here: the executor has seen the ends. Its own last word is the newest file's, which nobody knows of.
+    let world = World::new();
+    let code = "echo '{\"loss\": 2}' >>$HPCSWEEP_METRICS; exit 0";
+    let plan = |links: &str| {
+        shell(code, &format!("[defaults]\ntask_id = \"c\"\n[grid]\nlink = {links}\n"))
+    };
+    world.local(&plan("[0]"), &["-q"]).ok();
+    world.local(&plan("[0, 1]"), &["-q"]).ok();
+    assert_eq!(removable(&world), ["journal/0002.jsonl ended"]);
+    // Agents have said how much they had written when they left.
+    assert_eq!(removable(&run_by_an_agent()), ["journal/0001.jsonl site"]);
+    // Jobs: a later run of a trial knows of the earlier ones, and the next of a chain of the one before it.
+    let world = slurm();
+    world.write("plan.toml", &plan("[0, 1]"));
+    world.run(&["submit", "plan.toml", "--slurm"]).ok();
+    for (number, times) in [(1, 1), (2, 1)] {
+        for _ in 0..times {
+            let mut command = world.command("bash");
+            command.arg(world.path(&format!("results/s/jobs/000{number}.sh")));
+            command
+                .env("SLURM_ARRAY_TASK_ID", "0")
+                .env("SLURM_ARRAY_JOB_ID", (100 + number).to_string());
+            command.env("SLURM_JOB_ID", (100 + number).to_string());
+            command.env("SLURM_PROCID", "0").env("SLURM_NTASKS", "1").output().unwrap();
+        }
+    }
+    assert_eq!(removable(&world), ["journal/0001.jsonl answer", "records/000/1.1.jsonl end"]);
+    let mut runs = given_to_slurm();
+    runs.set("LANG", "C");
+    let silent = removable(&runs);
+    assert!(!silent.iter().any(|line| line.contains("/1.1.jsonl")), "{silent:?}");
+}
+
 /// Trees that version 0.1 has written: run here, by an agent, and partly under Slurm.
 #[test]
 fn sweeps_of_the_first_format_are_read_and_grow() {

@@ -19,6 +19,8 @@ pub struct Writer {
     waiting: Vec<u8>,
     /// Bytes of the whole lines in the file.
     length: u64,
+    /// Lines that were pushed.
+    lines: u64,
     pub(super) torn: bool,
     dirty: bool,
 }
@@ -37,8 +39,8 @@ impl Writer {
             let taken = io::Error::from(io::ErrorKind::AlreadyExists);
             disk::fault("create", &path, &taken)
         })?;
-        let (waiting, length) = (Vec::new(), 0);
-        let mut writer = Self { file, path, waiting, length, torn: false, dirty: false };
+        let (waiting, length, lines) = (Vec::new(), 0, 0);
+        let mut writer = Self { file, path, waiting, length, lines, torn: false, dirty: false };
         writer.push(&Line::Agent(who.clone()))?;
         writer.flush().map_err(|e| disk::fault("write", &writer.path, &e))?;
         Ok(writer)
@@ -49,13 +51,16 @@ impl Writer {
     /// # Errors
     /// When the line is no object (our bug).
     pub fn push(&mut self, line: &Line) -> Result<()> {
-        self.waiting.extend(line::seal(line).map_err(|e| disk::fault("write", &self.path, &e))?);
+        let sealed = line::seal_numbered(line, self.lines + 1, 0);
+        self.waiting.extend(sealed.map_err(|e| disk::fault("write", &self.path, &e))?);
+        self.lines += 1;
         Ok(())
     }
 
     /// Takes back the line that was pushed last, so many bytes, where the disk has refused it.
     pub fn take_back(&mut self, length: usize) {
         self.waiting.truncate(self.waiting.len().saturating_sub(length));
+        self.lines -= 1;
     }
 
     /// Bytes of the whole lines in the file.

@@ -11,7 +11,8 @@ use super::Record;
 use crate::host::disk;
 use crate::tree::damage::{Damage, Writer};
 use crate::tree::ledger::Ledger;
-use crate::tree::{Tree, bundle, line, shard};
+use crate::tree::line::{self, Sequence};
+use crate::tree::{Tree, bundle, shard};
 
 /// The record of one trial: tries run 1, 2, ... until one is missing.
 ///
@@ -23,7 +24,7 @@ pub fn of_trial(tree: &Tree, trial: u64) -> Result<(Record, u32)> {
     loop {
         let path = tree.record(trial, run);
         match disk::open_plain(&path) {
-            Ok(file) => read_run(&mut record, run, file, &path)?,
+            Ok(file) => drop(read_run(&mut record, run, file, &path)?),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => break,
             Err(e) => return Err(disk::fault("read", &path, &e).into()),
         };
@@ -104,41 +105,71 @@ fn read_shard(tree: &Tree, dir: &Path) -> Result<Part> {
     }
     let mut damage = Damage::default();
     let mut records: Vec<(u64, Record)> = Vec::with_capacity(files.len());
+    // The runs before the one that is read: lines, and the last file.
+    let mut before = (0, String::new());
     for ((trial, run), name) in files {
         if records.last().is_none_or(|(last, _)| *last != trial) {
             records.push((trial, Record::default()));
+            before = (0, String::new());
         }
         let Some((_, record)) = records.last_mut() else { continue };
         let path = dir.join(&name);
         let read = read_run(record, run, disk::open(&path)?, &path)?;
-        let file = format!("records/{}/{name}", shard(trial));
-        damage.add(&file, read.damaged);
+        let file = self::file(trial, run);
+        damage.add(&file, read.lines.damaged);
+        // What was there when this run began, and is not any more.
+        let (lines, earlier) = before;
+        let last = if earlier.is_empty() { self::file(trial, run - 1) } else { earlier };
+        damage.add(&last, read.lines.earlier.saturating_sub(lines));
+        before = (lines + read.lines.lines, file.clone());
         // A worker that was killed before it wrote a line has made no log either.
-        if read.is_unended || (read.is_empty && tree.log(trial, run).exists()) {
+        if read.is_unended || (read.lines.lines == 0 && tree.log(trial, run).exists()) {
             damage.add_unended(tree, &file, Writer::Trial(trial));
         }
     }
     Ok((records, damage))
 }
 
-/// What of the record of a run could not be read.
-struct Unread {
-    damaged: u64,
-    /// Whether the last line has no end.
-    is_unended: bool,
-    /// Whether there is no whole line.
-    is_empty: bool,
+/// The record of a run as messages name it.
+pub fn file(trial: u64, run: u32) -> String {
+    format!("records/{}/{trial}.{run}.jsonl", shard(trial))
 }
 
-fn read_run(record: &mut Record, run: u32, file: std::fs::File, path: &Path) -> Result<Unread> {
-    let (mut damaged, mut whole) = (0, 0);
+/// Lines in the records of the runs of a trial before `run`: what a record says that is begun now.
+///
+/// # Errors
+/// When a file exists but cannot be read.
+pub fn lines_before(tree: &Tree, trial: u64, run: u32) -> Result<u64> {
+    let mut lines = 0;
+    for earlier in 1..run {
+        let path = tree.record(trial, earlier);
+        match disk::open_plain(&path) {
+            Ok(file) => {
+                lines += read_run(&mut Record::default(), earlier, file, &path)?.lines.lines;
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            Err(e) => return Err(disk::fault("read", &path, &e).into()),
+        }
+    }
+    Ok(lines)
+}
+
+/// What was read of the record of a run.
+struct Read {
+    lines: Sequence,
+    /// Whether the last line has no end.
+    is_unended: bool,
+}
+
+fn read_run(record: &mut Record, run: u32, file: std::fs::File, path: &Path) -> Result<Read> {
+    let mut lines = Sequence::default();
     let unended = line::each(file, |spot, line| {
         if !line.is_empty() && record.take(run, spot, line) {
-            whole += 1;
+            lines.whole(line);
         } else if spot.len > 0 {
-            damaged += 1;
+            lines.damaged();
         }
     });
     let is_unended = unended.map_err(|e| disk::fault("read", path, &e))?;
-    Ok(Unread { damaged, is_unended, is_empty: whole == 0 && damaged == 0 })
+    Ok(Read { lines, is_unended })
 }

@@ -86,6 +86,7 @@ fn launches_are_counted_by_the_failures_of_their_job() {
             devices: None,
             version: String::new(),
             seq: 0,
+            behind: false,
         };
         let end = state.map(|state| End {
             trial: 0,
