@@ -11,6 +11,7 @@ mod logs;
 mod out;
 mod plan;
 mod pull;
+mod rehearsal;
 mod script;
 mod site;
 mod smoke;

@@ -85,6 +85,20 @@ pub(super) fn show(
     if pilots.is_none() && asked != SchedulerKind::Local {
         submit::refuse_share(&source.plan)?;
     }
+    let rules = rules(source, site, kind);
+    let pilots = pilots.map(|options| Ask::of(&source.plan, options));
+    let preview = preview::of(source, &rules, pilots.as_ref())?;
+    let arrays = render(&preview, source, site, templates)?;
+    if json {
+        write_json(&preview, &arrays, context)
+    } else {
+        context.out.page(&people(&preview, &arrays, all));
+        Ok(())
+    }
+}
+
+/// What decides about arrays, by plan and site profile alone.
+pub(super) fn rules(source: &Source, site: &Site, kind: SchedulerKind) -> Rules {
     let own = if kind == SchedulerKind::Pbs { 10_000 } else { 1001 };
     let limits = Limits {
         max_array_size: site
@@ -95,7 +109,7 @@ pub(super) fn show(
         max_array_tasks: site.limits.max_array_tasks,
         ..Limits::default()
     };
-    let rules = Rules {
+    Rules {
         kind,
         chains: source.plan.schedule.chains,
         pack: source.plan.schedule.pack,
@@ -105,15 +119,6 @@ pub(super) fn show(
         max_running: max_running(source, site),
         cannot_throttle: false,
         places: None,
-    };
-    let pilots = pilots.map(|options| Ask::of(&source.plan, options));
-    let preview = preview::of(source, &rules, pilots.as_ref())?;
-    let arrays = render(&preview, source, site, templates)?;
-    if json {
-        write_json(&preview, &arrays, context)
-    } else {
-        context.out.page(&people(&preview, &arrays, all));
-        Ok(())
     }
 }
 

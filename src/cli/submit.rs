@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Context, collect, plan, pull, script, smoke, sweeps};
+use super::{Context, collect, plan, pull, rehearsal, script, smoke, sweeps};
 use crate::fault::Fault;
 use crate::idset::IdSet;
 use crate::plan::{Mode, Plan};
@@ -91,6 +91,15 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         warn_of_equal(&source.plan, context);
     }
     if args.dry_run {
+        let asked = rehearsal::Asked {
+            pull: pilots,
+            retry: args.retry,
+            max_running: args.max_running,
+            json: args.json,
+        };
+        if rehearsal::show(&source, &site, kind, &asked, context)? {
+            return Ok(0);
+        }
         let (templates, json) = (args.templates.as_deref(), args.json);
         plan::show(&source, &site, kind, templates, json, false, pilots.as_ref(), context)?;
         return Ok(0);

@@ -27,9 +27,11 @@ pub(super) struct Amended {
     pub(super) other: Vec<u64>,
 }
 
+/// Whether the scheduler has an array, as the journal says; with `true`, one that has no answer is looked for.
+pub(super) type HasJob<'a> = dyn FnMut(&Array, &[u64], bool) -> Result<bool> + 'a;
+
 impl Run<'_> {
-    /// Gives up the arrays that no scheduler has and that are not what the plan asks for now, and those that
-    /// were to wait for them.
+    /// As [`amend`], and what has no answer is looked for first.
     ///
     /// # Errors
     /// When nobody can tell whether the scheduler has an array.
@@ -38,49 +40,69 @@ impl Run<'_> {
         waves: &mut Waves,
         tell: &mut impl FnMut(&str),
     ) -> Result<Amended> {
-        let diff = self.diff;
-        let mut amended = Amended::default();
-        let mut given_up = waves.given_up.clone();
-        let places = waves.places();
-        for (wave, array, trials) in waves.arrays() {
-            if wave.target != self.backend.word() {
-                continue;
-            }
-            let is_here =
-                |t: &&u64| places.get(t).is_some_and(|(number, _)| *number == array.array);
-            let requests = array.requests();
-            let is_same =
-                |n: usize, trial: u64| is_same(diff, array, requests.as_deref(), n, trial);
-            let mut all = trials.iter().enumerate();
-            if self.journal.job(array.array).is_none() {
-                let waits_in_vain =
-                    array.after.iter().chain(&array.wait).any(|before| given_up.contains(before));
-                let stands = all.all(|(n, trial)| is_here(&trial) && is_same(n, *trial));
-                if stands && !waits_in_vain {
-                    continue;
-                }
-                if self.settle(array, trials, tell)?.is_none() {
-                    let here: Vec<u64> = trials.iter().filter(is_here).copied().collect();
-                    if here.iter().any(|trial| diff.has(*trial)) {
-                        tell(&format!(
-                            "array {}: given up: no scheduler has it, and the plan asks for something else now",
-                            array.array
-                        ));
-                    }
-                    amended.due.extend(here);
-                    given_up.insert(array.array);
-                    continue;
-                }
-            }
-            let all = trials.iter().enumerate();
-            let other = all.filter(|(n, trial)| {
-                is_here(trial) && diff.request(**trial).is_some() && !is_same(*n, **trial)
-            });
-            amended.other.extend(other.map(|(_, trial)| *trial));
-        }
-        waves.given_up = given_up;
+        let (diff, target) = (self.diff, self.backend.word());
+        let mut said = Vec::new();
+        let mut has_job = |array: &Array, trials: &[u64], search| match search {
+            true => Ok(self.settle(array, trials, tell)?.is_some()),
+            false => Ok(self.journal.job(array.array).is_some()),
+        };
+        let amended = amend(waves, target, diff, &mut has_job, &mut said)?;
+        said.iter().for_each(|words| tell(words));
         Ok(amended)
     }
+}
+
+/// Gives up the arrays that no scheduler has and that are not what the plan asks for now, and those that were to wait for
+/// them. `said`: what to say of it.
+///
+/// # Errors
+/// When nobody can tell whether the scheduler has an array.
+pub(super) fn amend(
+    waves: &mut Waves,
+    target: &str,
+    diff: &Diff,
+    has_job: &mut HasJob<'_>,
+    said: &mut Vec<String>,
+) -> Result<Amended> {
+    let mut amended = Amended::default();
+    let mut given_up = waves.given_up.clone();
+    let places = waves.places();
+    for (wave, array, trials) in waves.arrays() {
+        if wave.target != target {
+            continue;
+        }
+        let is_here = |t: &&u64| places.get(t).is_some_and(|(number, _)| *number == array.array);
+        let requests = array.requests();
+        let is_same = |n: usize, trial: u64| is_same(diff, array, requests.as_deref(), n, trial);
+        let mut all = trials.iter().enumerate();
+        if !has_job(array, trials, false)? {
+            let waits_in_vain =
+                array.after.iter().chain(&array.wait).any(|before| given_up.contains(before));
+            let stands = all.all(|(n, trial)| is_here(&trial) && is_same(n, *trial));
+            if stands && !waits_in_vain {
+                continue;
+            }
+            if !has_job(array, trials, true)? {
+                let here: Vec<u64> = trials.iter().filter(is_here).copied().collect();
+                if here.iter().any(|trial| diff.has(*trial)) {
+                    said.push(format!(
+                        "array {}: given up: no scheduler has it, and the plan asks for something else now",
+                        array.array
+                    ));
+                }
+                amended.due.extend(here);
+                given_up.insert(array.array);
+                continue;
+            }
+        }
+        let all = trials.iter().enumerate();
+        let other = all.filter(|(n, trial)| {
+            is_here(trial) && diff.request(**trial).is_some() && !is_same(*n, **trial)
+        });
+        amended.other.extend(other.map(|(_, trial)| *trial));
+    }
+    waves.given_up = given_up;
+    Ok(amended)
 }
 
 impl Amended {

@@ -107,15 +107,8 @@ pub fn deal(
     // What the ledger says of what the records know is about what was dealt before.
     ledger.follow(&tree)?;
     let failures = Failures { retry: options.retry, ..Failures::default() };
-    let LeftOver { mut todo, mut dead } =
-        wave::left_over(&tree, &diff, &covered, &known, &failures)?;
-    for new in grow::grow(&tree, source, &diff, templates, site)? {
-        // Behind a trial that nobody is going to run an agent would wait for ever.
-        match new.after.is_some_and(|before| dead.contains(&before)) {
-            true => drop(dead.insert(new.id)),
-            false => todo.push(new),
-        }
-    }
+    let old = wave::left_over(&tree, &diff, &covered, &known, &failures)?;
+    let todo = behind(old, grow::grow(&tree, source, &diff, templates, site)?);
     if is_known && todo.is_empty() {
         return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None });
     }
@@ -140,6 +133,19 @@ pub fn deal(
     go_on(&tree)?;
     drop(lock);
     Ok(Dealt { tree, units: deck.count, trials: deck.trials, left_alone: diff.left_alone() })
+}
+
+/// What is to be dealt of older and of new trials: behind a trial that nobody is going to run an agent would wait for
+/// ever.
+pub(super) fn behind(old: LeftOver, added: Vec<Todo>) -> Vec<Todo> {
+    let LeftOver { mut todo, mut dead } = old;
+    for new in added {
+        match new.after.is_some_and(|before| dead.contains(&before)) {
+            true => drop(dead.insert(new.id)),
+            false => todo.push(new),
+        }
+    }
+    todo
 }
 
 /// What the plan asks for now of trials whose table says something else.

@@ -239,14 +239,13 @@ pub fn grow(
     let (known, new) = (diff.known, &diff.new);
     tree.write_plan(&source.text)?;
     terms::keep(tree, &table::heads(tree)?, plan.run.attempts)?;
-    let mut added = Vec::with_capacity(new.len());
     if new.is_empty() {
-        return Ok(added);
+        return Ok(Vec::new());
     }
     disk::make_dir(&tree.dir().join("plans"))?;
     disk::write_whole(&tree.plan_of(known), source.text.as_bytes())?;
 
-    let (mut tails, mut next_chain) = tails(tree, diff)?;
+    let (added, places) = added(tree, source, diff)?;
     let first = known;
     let head = Head {
         format: FORMAT,
@@ -263,12 +262,38 @@ pub fn grow(
         keys_crc: None,
         plan_crc: Some(crc32fast::hash(source.text.as_bytes())),
     };
+    let rows = new.iter().zip(&added).zip(&places).map(|(((i, key), todo), (chain, link))| {
+        let trial = &plan.trials[*i];
+        let own = trial.resources != plan.resources;
+        RowOut {
+            id: todo.id,
+            chain: *chain,
+            link: *link,
+            after: todo.after,
+            task_id: trial.task_id.as_ref().map(task_json),
+            key,
+            gpu_ids_abs: trial.gpu_ids_abs.as_deref(),
+            params: &trial.params,
+            resources: own.then_some(&*trial.resources),
+        }
+    });
+    table::write(tree, &head, rows)?;
+    Ok(added)
+}
+
+/// The trials that a plan adds to its sweep, with their chains and their places in these. Writes nothing.
+///
+/// # Errors
+/// When the tree cannot be read.
+pub fn added(tree: &Tree, source: &Source, diff: &Diff) -> Result<(Vec<Todo>, Vec<(u64, u64)>)> {
+    let (mut tails, mut next_chain) = tails(tree, diff)?;
     let mut fresh = Chains::default();
     let mut numbers: HashMap<u32, u64> = HashMap::new();
-    let mut places: Vec<(u64, u64)> = Vec::with_capacity(new.len());
-    for (offset, (i, _)) in new.iter().enumerate() {
-        let trial = &plan.trials[*i];
-        let id = first + offset as u64;
+    let mut places: Vec<(u64, u64)> = Vec::with_capacity(diff.new.len());
+    let mut added = Vec::with_capacity(diff.new.len());
+    for (offset, (i, _)) in diff.new.iter().enumerate() {
+        let trial = &source.plan.trials[*i];
+        let id = diff.known + offset as u64;
         let name = trial.task_id.as_ref();
         let local = fresh.number(name);
         // A chain keeps its number and its length when the plan grows.
@@ -296,23 +321,7 @@ pub fn grow(
         places.push((chain, link));
         added.push(Todo { id, chain, after, resources: Arc::clone(&trial.resources) });
     }
-    let rows = new.iter().zip(&added).zip(&places).map(|(((i, key), todo), (chain, link))| {
-        let trial = &plan.trials[*i];
-        let own = trial.resources != plan.resources;
-        RowOut {
-            id: todo.id,
-            chain: *chain,
-            link: *link,
-            after: todo.after,
-            task_id: trial.task_id.as_ref().map(task_json),
-            key,
-            gpu_ids_abs: trial.gpu_ids_abs.as_deref(),
-            params: &trial.params,
-            resources: own.then_some(&*trial.resources),
-        }
-    });
-    table::write(tree, &head, rows)?;
-    Ok(added)
+    Ok((added, places))
 }
 
 fn task_json(task: &TaskId) -> serde_json::Value {

@@ -85,10 +85,11 @@ pub struct Report {
 }
 
 /// A chain on its way.
-struct Chain {
-    links: VecDeque<usize>,
+pub(super) struct Chain {
+    /// Places of its links among the rows.
+    pub(super) links: VecDeque<usize>,
     /// A link before these has failed in an earlier run.
-    dead: bool,
+    pub(super) dead: bool,
 }
 
 struct Running {
@@ -201,7 +202,7 @@ pub fn run(
 }
 
 /// The chains of the plan with what is left of them, and how many trials that is.
-fn chains(
+pub(super) fn chains(
     rows: &[Row],
     records: &HashMap<u64, Record>,
     diff: &Diff,

@@ -22,6 +22,7 @@ pub mod pilots;
 pub mod preview;
 pub mod queues;
 mod reconcile;
+pub mod rehearsal;
 mod retry;
 mod stalled;
 mod starter;

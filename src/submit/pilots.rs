@@ -263,7 +263,7 @@ impl Run<'_> {
 }
 
 /// Units that have not ended; of those that agents hold, some may have.
-fn left(ledger: &Ledger, total: u64) -> u64 {
+pub(super) fn left(ledger: &Ledger, total: u64) -> u64 {
     if ledger.is_over(total) {
         return 0;
     }

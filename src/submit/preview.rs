@@ -167,23 +167,27 @@ impl Preview<'_> {
 
     /// What an array asks for, in the plan's own words.
     pub fn request(&self, array: &graph::Array) -> String {
-        let r = &self.shapes[array.shape as usize];
-        let mut words = Vec::new();
-        let mut say = |name: &str, value: Option<String>| {
-            if let Some(value) = value {
-                words.push(format!("{name}={value}"));
-            }
-        };
-        say("nodes", Some(r.nodes.to_string()));
-        say("ranks", Some(r.ranks.to_string()));
-        say("cpus_per_rank", Some(r.cpus_per_rank.to_string()));
-        say("gpus", (r.total_gpus() > 0).then(|| r.total_gpus().to_string()));
-        say("memory", r.memory_mib.map(units::memory_text));
-        say("walltime", r.walltime_s.map(units::walltime_text));
-        say("partition", r.partition.clone());
-        say("account", r.account.clone());
-        say("qos", r.qos.clone());
-        say("constraint", r.constraint.clone());
-        words.join(" ")
+        request_words(&self.shapes[array.shape as usize])
     }
+}
+
+/// A request in the plan's own words.
+pub fn request_words(r: &crate::plan::Resources) -> String {
+    let mut words = Vec::new();
+    let mut say = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            words.push(format!("{name}={value}"));
+        }
+    };
+    say("nodes", Some(r.nodes.to_string()));
+    say("ranks", Some(r.ranks.to_string()));
+    say("cpus_per_rank", Some(r.cpus_per_rank.to_string()));
+    say("gpus", (r.total_gpus() > 0).then(|| r.total_gpus().to_string()));
+    say("memory", r.memory_mib.map(units::memory_text));
+    say("walltime", r.walltime_s.map(units::walltime_text));
+    say("partition", r.partition.clone());
+    say("account", r.account.clone());
+    say("qos", r.qos.clone());
+    say("constraint", r.constraint.clone());
+    words.join(" ")
 }

@@ -224,11 +224,10 @@ pub fn left_over(
     Ok(LeftOver { todo, dead })
 }
 
-/// Plans the arrays of a wave and writes it. Chains whose predecessors belong to earlier waves and have
-/// not ended get arrays of their own, which wait for those of the predecessors. `records`: those of the sweep.
+/// Plans a wave, as [`plan`] does, and writes it.
 ///
 /// # Errors
-/// When the tree cannot be read or written, or the chains cannot be mapped as wished.
+/// As [`plan`], and when the disk refuses.
 pub fn make(
     tree: &Tree,
     target: &str,
@@ -237,6 +236,24 @@ pub fn make(
     before: &Before<'_>,
     records: &HashMap<u64, Record>,
 ) -> Result<(Wave, Mapped)> {
+    let (wave, order, mapped) = plan(tree, target, todo, rules, before, records)?;
+    waves::write(tree, &wave, &order)?;
+    Ok((wave, mapped))
+}
+
+/// Plans the arrays of a wave, and the order of their trials. Chains whose predecessors belong to earlier waves and have
+/// not ended get arrays of their own, which wait for those of the predecessors. `records`: those of the sweep.
+///
+/// # Errors
+/// When the tree cannot be read, or the chains cannot be mapped as wished.
+pub fn plan(
+    tree: &Tree,
+    target: &str,
+    todo: &[Todo],
+    rules: &Rules,
+    before: &Before<'_>,
+    records: &HashMap<u64, Record>,
+) -> Result<(Wave, Vec<u64>, Mapped)> {
     let mut shapes = Shapes::default();
     let mut chains: HashMap<u64, u32> = HashMap::new();
     let all = &before.waves.all;
@@ -312,6 +329,5 @@ pub fn make(
         chains: mapped.mapping,
         arrays,
     };
-    waves::write(tree, &wave, &graph.order)?;
-    Ok((wave, mapped))
+    Ok((wave, graph.order, mapped))
 }

@@ -79,7 +79,7 @@ pub struct Row {
 
 impl Row {
     /// A trial of which nothing but the number can be read.
-    fn unknown(id: u64) -> Self {
+    pub fn unknown(id: u64) -> Self {
         Self {
             id,
             chain: id,

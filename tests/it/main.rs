@@ -55,6 +55,7 @@ mod pull_time;
 mod python;
 mod quoting;
 mod ranks;
+mod rehearsal;
 mod resources;
 mod scripts;
 mod serve;

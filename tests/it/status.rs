@@ -17,7 +17,7 @@ fn submitted() -> World {
 }
 
 /// Answers of a command, and a note that it was called.
-fn answer(world: &World, program: &str, text: &str) {
+pub(crate) fn answer(world: &World, program: &str, text: &str) {
     let log = world.text_path("calls");
     world.program(
         program,
