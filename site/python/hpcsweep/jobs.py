@@ -67,9 +67,10 @@ def program_of(sweep: str, function: Any, grid: Grid) -> str:
             argv += ["--script", path or ""]
         else:
             argv += ["--module", module.__name__]  # type: ignore[union-attr]
-            for place in sys.path:
-                if place and not place.startswith((sys.prefix, sys.base_prefix)):
-                    argv += ["--path", os.path.abspath(place)]
+            # An empty entry, as prompts and notebooks have, is the current folder.
+            for place in map(os.path.abspath, sys.path):
+                if not place.startswith((sys.prefix, sys.base_prefix)):
+                    argv += ["--path", place]
         argv += ["--name", name] + (["--positional"] if grid.positional else [])
         # A script that submits where it is imported, too, serves then.
         return plans.program_line(argv + ["--sweep", sweep, "--", *sys.argv[1:]])

@@ -84,6 +84,13 @@ print([r.value for r in positional.submit("local", model.fit).wait(60)])
         chain = [line for line in self.lines("ran")[:3] if line != "2"]
         self.assertEqual(chain, ["3", "1"])
 
+    def test_a_module_beside_a_prompt(self):
+        """Prompts and notebooks have the current folder as an empty entry of `sys.path`."""
+        self.write("model.py", "def fit(x):\n    return 2 * x\n")
+        text = "import hpcsweep, model\nsweep = hpcsweep.Sweep('s', quiet=True).grid(x=[1, 2])\n"
+        ran = self.run_script("-c", text + "print([r.value for r in sweep.submit('local', model.fit).wait(60)])")
+        self.assertEqual(ran.out, "[2, 4]\n", str(ran))
+
     def test_what_fails(self):
         """A failed trial is a record; jobs that cannot begin are an error that names their log; so is a notebook."""
         self.write("fit.py", FIT.replace("x=[1, 2]", "x=[13, 2]"))
