@@ -170,6 +170,9 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         let is_stuck = self.slots.iter().all(|slot| slot.running().is_none() && !slot.is_free());
         if self.desk.leaving.is_some() || is_stuck {
             self.desk.give_all_back();
+            if self.slots.iter().any(|slot| slot.running().is_some()) {
+                self.desk.announce();
+            }
         } else if !self.desk.is_in_trouble() {
             // What cannot be written down is not begun.
             busy |= self.start()?;

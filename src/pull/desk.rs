@@ -64,6 +64,8 @@ pub(super) struct Desk<T> {
     pub claimer: Claimer,
     pub pace: Pace,
     pub leaving: Option<Leaving>,
+    /// Whether the others have been told so.
+    has_announced: bool,
     pub time: Time,
     pub report: Report,
     pub tell: T,
@@ -91,6 +93,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
             claimer,
             pace: Pace::default(),
             leaving: None,
+            has_announced: false,
             time,
             report: Report::default(),
             tell,
@@ -286,6 +289,16 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         let mut back = self.claimer.unbegun(u64::MAX);
         back.extend(self.later.drain(..).map(|later| later.unit.piece()));
         self.claimer.give_back(back);
+    }
+
+    /// Says once to all others that what runs is asked to end, and that it leaves then: whoever comes may have to do
+    /// what it held.
+    pub(super) fn announce(&mut self) {
+        let ends = self.leaving.as_ref().is_some_and(|leaving| leaving.stop.is_some());
+        if ends && !self.has_announced {
+            self.has_announced = true;
+            self.claimer.say_leaving();
+        }
     }
 
     fn gone(&mut self, leaving: Leaving) -> Turn {

@@ -69,7 +69,7 @@ impl Watch {
             let seen = self.seen.get(name);
             seen.is_some_and(|seen| seen.has_signed && seen.silent < self.lease / 2)
         };
-        ledger.living().filter(|(name, _)| is_well(name)).count()
+        ledger.living().filter(|(name, agent)| !agent.leaving && is_well(name)).count()
     }
 
     /// Of the agents that hold something and have missed their signs the one whose lease ends first: its name, and the

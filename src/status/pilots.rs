@@ -100,12 +100,12 @@ pub(super) fn read(
     given.iter().filter_map(one).collect()
 }
 
-/// Whether the agent of a pilot has left by itself. One that was taken for dead may wake and go on.
+/// Whether the agent of a pilot has left by itself, or is about to. One that was taken for dead may wake and go on.
 fn has_left(ledger: &Ledger, job: &str, index: u64) -> bool {
     let id = if job.contains("[]") { pbs::element(job, index) } else { format!("{job}_{index}") };
     let of_it = || ledger.agents.values().filter(|agent| agent.job.as_ref() == Some(&id));
-    of_it().all(|agent| agent.gone.is_some())
-        && of_it().any(|agent| matches!(agent.gone, Some(Gone::Left(_))))
+    of_it().all(|agent| agent.leaving || agent.gone.is_some())
+        && of_it().any(|agent| agent.leaving || matches!(agent.gone, Some(Gone::Left(_))))
 }
 
 /// Asks the scheduler for the pilots of a sweep; `None` where it does not answer. Nobody is asked where

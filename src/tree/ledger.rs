@@ -40,6 +40,9 @@ pub struct Agent {
     pub held: Vec<Held>,
     /// Whether it found nothing to take.
     pub idle: bool,
+    /// Whether it has asked all that it runs to end, and leaves then.
+    #[serde(default)]
+    pub leaving: bool,
     /// Trials it had ended when it took last.
     pub done: u64,
     /// Seconds that its slots had been busy by then.
@@ -313,9 +316,10 @@ impl Ledger {
                 (agent.done, agent.busy_s, agent.idle, agent.spoke) = (done, busy_s, false, true);
                 agent.held.extend(units.into_iter().map(|piece| Held { since: seq, piece }));
             }
-            Entry::Back { agent, units, .. } => {
-                let held = &mut self.agents.entry(agent).or_default().held;
-                units.iter().for_each(|piece| let_go(held, piece));
+            Entry::Back { agent, units, leaving, .. } => {
+                let agent = self.agents.entry(agent).or_default();
+                agent.leaving |= leaving;
+                units.iter().for_each(|piece| let_go(&mut agent.held, piece));
                 self.put_back(units);
             }
             Entry::Idle { agent, .. } => {

@@ -252,6 +252,15 @@ fn a_pilot_that_was_deleted_leaves_its_trials_to_the_others() {
     assert_eq!(pbs.world.read("events").lines().count(), 7);
 }
 
+/// How many entries of the ledger have this in them.
+fn entries(world: &World, text: &str) -> usize {
+    let files = world.files("results/s/claims");
+    // Others are being written.
+    let entries = files.iter().filter(|name| name.ends_with(".json"));
+    let has = |name: &&String| world.read(&format!("results/s/claims/{name}")).contains(text);
+    entries.filter(has).count()
+}
+
 /// Kills the agents of a sweep as a node that fails does; how many they were.
 fn kill_agents(world: &World) -> usize {
     let bundles = world.files("results/s/agents");
@@ -270,11 +279,8 @@ fn pilots_that_come_after_others_were_killed_take_their_trials_over() {
     pbs.submit(&plan(30, code, rest), &pull).ok();
     // Both hold more than they run.
     wait_until("both are at it", || {
-        let takes = |name: &&String| {
-            pbs.world.read(&format!("results/s/claims/{name}")).contains("\"take\"")
-        };
         let began = pbs.world.files(".").iter().filter(|f| f.starts_with("events.")).count();
-        began == 2 && pbs.world.files("results/s/claims").iter().filter(takes).count() >= 3
+        began == 2 && entries(&pbs.world, "\"take\"") >= 3
     });
     assert_eq!(kill_agents(&pbs.world), 2);
     pbs.wait_idle();
@@ -290,7 +296,7 @@ fn pilots_that_come_after_others_were_killed_take_their_trials_over() {
         }
         says || pbs.standings() == ["done"; 30]
     });
-    assert!(seen.contains("2 agents at work; ") && seen.contains("no sign of life for"), "{seen}");
+    assert!(seen.contains(" agents at work; ") && seen.contains("no sign of life for"), "{seen}");
     pbs.wait_idle();
     assert_eq!(pbs.standings(), ["done"; 30]);
     assert_eq!(pbs.names().len(), 2);
@@ -313,6 +319,25 @@ fn pilots_that_have_left_keep_no_others_away() {
     assert!(ran.err.starts_with("array 2: 1 pilot as job 1[].pbshead\n"), "{}", ran.whole());
     wait_until("all is done", || pbs.standings() == ["done"; 4]);
     assert_eq!(pbs.jobs()["0[0].pbshead"]["job_state"], "R");
+}
+
+#[test]
+fn pilots_that_are_about_to_leave_keep_no_others_away() {
+    let mut pbs = pbs();
+    pbs.set("kill_delay", 1000);
+    pbs.set("sees_ends_late", true);
+    // The first attempt does not listen, and is killed by its agent in the end.
+    let code = "[ ! -e $EVENTS.$HPCSWEEP_TRIAL ] || exit 0; : >$EVENTS.$HPCSWEEP_TRIAL; \
+                trap : TERM; while :; do sleep 0.05; done";
+    let asked = ["--pull", "--workers", "2", "--slots", "1"];
+    pbs.submit(&plan(2, code, "[pull]\nlease = \"3s\"\n"), &asked).ok();
+    wait_until("they are at it", || pbs.world.read("events").lines().count() == 2);
+    pbs.world.call("qdel", &["0[].pbshead"]);
+    wait_until("they say so", || entries(&pbs.world, "\"leaving\":true") == 2);
+    let ran = pbs.again(&asked);
+    assert!(ran.err.starts_with("array 2: 2 pilots as job 1[].pbshead\n"), "{}", ran.whole());
+    // None of those that come leaves to others what others leave.
+    wait_until("all is done", || pbs.standings() == ["done"; 2]);
 }
 
 #[test]

@@ -11,8 +11,14 @@ impl Claimer {
     pub fn give_back(&mut self, units: Vec<Piece>) {
         if !units.is_empty() {
             let (agent, nonce) = (self.name.clone(), self.nonce());
-            self.say(Entry::Back { agent, nonce, units });
+            self.say(Entry::Back { agent, nonce, units, leaving: false });
         }
+    }
+
+    /// Says that it leaves as soon as what it runs has ended.
+    pub fn say_leaving(&mut self) {
+        let (agent, nonce, units) = (self.name.clone(), self.nonce(), Vec::new());
+        self.say(Entry::Back { agent, nonce, units, leaving: true });
     }
 
     /// Says that all it took has ended and nothing is left to take. What it recorded is on disk before.
@@ -48,7 +54,8 @@ impl Claimer {
     }
 
     /// Whether at least two others are seen to live, so that one of them may die and its work is still done.
-    /// Agents that were killed are not among them, although their leases are not over.
+    /// Agents that were killed are not among them, although their leases are not over, nor are those that are about to
+    /// leave.
     pub fn is_spare(&self) -> bool {
         self.watch.well(&self.ledger) >= 2
     }

@@ -40,6 +40,11 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
+fn is_false(is: &bool) -> bool {
+    !is
+}
+
 impl Piece {
     /// Units that nobody has begun.
     pub fn untouched(from: u64, count: u64) -> Self {
@@ -99,6 +104,9 @@ pub enum Entry {
         nonce: String,
         /// What it gives back.
         units: Vec<Piece>,
+        /// Whether it leaves as soon as what it runs has ended, which it has asked for.
+        #[serde(default, skip_serializing_if = "is_false")]
+        leaving: bool,
     },
     /// All it took has ended, and it found nothing to take.
     Idle {

@@ -81,7 +81,12 @@ fn what_was_given_back_is_taken_before_fresh_units_and_what_failed_after_them() 
     ledger.take(Some(take("a", vec![Piece::untouched(0, 6)])));
     let failed = Piece { tries: 1, ..Piece::untouched(1, 1) };
     let units = vec![failed, Piece::untouched(3, 3)];
-    ledger.take(Some(Entry::Back { agent: "a".into(), nonce: String::new(), units }));
+    ledger.take(Some(Entry::Back {
+        agent: "a".into(),
+        nonce: String::new(),
+        units,
+        leaving: false,
+    }));
     let held = |from| Held { since: 1, piece: Piece::untouched(from, 1) };
     assert_eq!(ledger.agents["a"].held, [held(0), held(2)]);
     assert_eq!(ledger.open(8), 6);
@@ -92,7 +97,12 @@ fn what_was_given_back_is_taken_before_fresh_units_and_what_failed_after_them() 
     assert_eq!((ledger.open(8), ledger.fresh), (0, 8));
     // One more plan with two units; a part of a piece is taken.
     let units = vec![Piece::untouched(3, 3)];
-    ledger.take(Some(Entry::Back { agent: "b".into(), nonce: String::new(), units }));
+    ledger.take(Some(Entry::Back {
+        agent: "b".into(),
+        nonce: String::new(),
+        units,
+        leaving: false,
+    }));
     ledger.take(Some(take("c", vec![Piece::untouched(3, 1)])));
     assert_eq!(ledger.choose(10, 9), [Piece::untouched(4, 2), Piece::untouched(8, 2)]);
 }
@@ -102,9 +112,19 @@ fn units_that_the_plan_dropped_are_taken_by_nobody() {
     let mut ledger = Ledger::default();
     ledger.take(Some(take("a", vec![Piece::untouched(0, 5)])));
     let back = vec![Piece::untouched(1, 4)];
-    ledger.take(Some(Entry::Back { agent: "a".into(), nonce: String::new(), units: back }));
+    ledger.take(Some(Entry::Back {
+        agent: "a".into(),
+        nonce: String::new(),
+        units: back,
+        leaving: false,
+    }));
     let units = vec![Piece::untouched(2, 2), Piece::untouched(7, 2)];
-    ledger.take(Some(Entry::Drop { agent: "s".into(), nonce: String::new(), units }));
+    ledger.take(Some(Entry::Drop {
+        agent: "s".into(),
+        nonce: String::new(),
+        units,
+        leaving: false,
+    }));
     let left = [(1, 1), (4, 1), (5, 2), (9, 1)].map(|(from, n)| Piece::untouched(from, n));
     assert_eq!((ledger.choose(10, 9), ledger.open(10)), (left.to_vec(), 5));
     ledger.take(Some(take("b", left.to_vec())));
