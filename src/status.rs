@@ -4,6 +4,7 @@
 mod agents;
 mod ask;
 mod ends;
+mod memory;
 pub mod pilots;
 mod places;
 pub mod stalled;
@@ -155,7 +156,10 @@ fn look(
         attempts,
         on_failure: heads.last().map_or(OnFailure::Stop, |h| h.run.on_failure),
     };
-    let standings = standing::of(&rows, &records, &witness);
+    let mut standings = standing::of(&rows, &records, &witness);
+    let jobs_of =
+        memory::Jobs { tree: &tree, waves: &waves, places: &places, element: witness.element };
+    jobs_of.explain(rows.iter().map(|row| row.id), &records, &mut standings);
     let runs = running(&rows, &standings, is_elsewhere);
     let damage = damage.settle(|writer| match writer {
         Writer::Trial(trial) => runs.contains(trial),

@@ -132,7 +132,7 @@ fn last(context: &Context) -> Option<PathBuf> {
     let there = |dir: &&str| Path::new(dir).join("sweep.json").is_file();
     let here = std::env::current_dir().ok();
     let below = |dir: &&str| here.as_ref().is_some_and(|here| Path::new(dir).starts_with(here));
-    let mut dirs = text.lines().filter(there);
+    let mut dirs = text.split_terminator('\n').filter(there);
     dirs.clone().find(below).or_else(|| dirs.next()).map(PathBuf::from)
 }
 
@@ -145,7 +145,7 @@ pub(super) fn remember(tree: &Tree, context: &Context) {
     }
     let own = tree.dir().to_string_lossy().into_owned();
     let before = std::fs::read_to_string(&path).unwrap_or_default();
-    let others = before.lines().filter(|dir| *dir != own).take(REMEMBERED - 1);
+    let others = before.split_terminator('\n').filter(|dir| *dir != own).take(REMEMBERED - 1);
     let text: String =
         std::iter::once(own.as_str()).chain(others).map(|dir| format!("{dir}\n")).collect();
     let _ = disk::write_whole(&path, text.as_bytes());

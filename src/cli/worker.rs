@@ -11,6 +11,7 @@ use crate::host::{Vars, access, vars};
 use crate::plan::Resources;
 use crate::pull::agent::Options;
 use crate::rank;
+use crate::scheduler::slurm::JobTime;
 use crate::units::{WALLTIME_FORMS, parse_walltime};
 use crate::worker::{self, Request, Which};
 
@@ -85,6 +86,13 @@ pub(crate) struct Args {
     /// list of one request, or of one for each link
     #[arg(long, value_name = "JSON")]
     resources: Option<String>,
+    /// How long the job may run that asked for no walltime (`2h`, `unlimited`), where the scheduler does not tell it
+    #[arg(long, value_name = "TIME", value_parser = job_time)]
+    job_time: Option<JobTime>,
+}
+
+fn job_time(text: &str) -> Result<JobTime, String> {
+    if text == "unlimited" { Ok(JobTime::Unlimited) } else { time(text).map(JobTime::Seconds) }
 }
 
 fn time(text: &str) -> Result<u64, String> {
@@ -148,7 +156,7 @@ fn run_one(args: Args, mut vars: Vars, out: &Out) -> Result<u8> {
     }
     let link = args.link.unwrap_or(0);
     let resources = args.resources.map(|text| Resources::of_link(&text, link)).transpose()?;
-    let request = Request { sweep, which, gate: args.gate, resources };
+    let request = Request { sweep, which, gate: args.gate, resources, job_time: args.job_time };
     let code = worker::run(&request, vars, None)?;
     Ok(u8::try_from(code.clamp(0, 255)).unwrap_or(1))
 }

@@ -200,12 +200,48 @@ pub struct Partition {
     pub default: bool,
     /// Longest walltime in seconds.
     pub max_time_s: Option<u64>,
+    /// Walltime of a job that asks for none, in seconds; `None`: the longest.
+    pub default_time_s: Option<u64>,
     /// Most nodes of a job.
     pub max_nodes: Option<u64>,
     /// Nodes it has.
     pub total_nodes: Option<u64>,
     /// `UP`, `DOWN`, `DRAIN`, `INACTIVE`.
     pub state: String,
+}
+
+/// How long a job may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobTime {
+    /// As long as it likes.
+    Unlimited,
+    /// Seconds.
+    Seconds(u64),
+}
+
+/// How long a job may run that asks for no walltime, in one of these partitions (`None`: the default one); `None` where
+/// that depends on which one Slurm chooses.
+pub fn default_time(partitions: &[Partition], named: Option<&str>) -> Option<JobTime> {
+    let is_meant = |p: &&Partition| match named {
+        Some(list) => list.split(',').any(|name| name == p.name),
+        None => p.default,
+    };
+    let time = |p: &Partition| match p.default_time_s.or(p.max_time_s) {
+        Some(seconds) => JobTime::Seconds(seconds),
+        None => JobTime::Unlimited,
+    };
+    let mut times: Vec<JobTime> = partitions.iter().filter(is_meant).map(time).collect();
+    times.dedup();
+    match times[..] {
+        [one] => Some(one),
+        _ => None,
+    }
+}
+
+/// Whether this version of Slurm tells a job when it ends (`SLURM_JOB_END_TIME`, since 23.02).
+pub fn tells_end(version: &str) -> bool {
+    let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(23), Some(2))
 }
 
 /// Reads `scontrol --oneliner show partition`.
@@ -220,6 +256,7 @@ pub fn read_partitions(stdout: &str) -> Vec<Partition> {
                 match key {
                     "PartitionName" => value.clone_into(&mut p.name),
                     "Default" => p.default = value == "YES",
+                    "DefaultTime" => p.default_time_s = crate::units::parse_walltime(value),
                     "MaxTime" => p.max_time_s = crate::units::parse_walltime(value),
                     "MaxNodes" => p.max_nodes = value.parse().ok(),
                     "TotalNodes" => p.total_nodes = value.parse().ok(),
@@ -271,6 +308,32 @@ mod tests {
         check("*** Welcome to 2026! ***\n123\n\nproject: 12 h left\n", Some("123"));
         check("Submitted batch job 77\n", Some("77"));
         check("sbatch: error: nope\n", None);
+    }
+
+    #[test]
+    fn a_job_without_a_walltime_has_that_of_its_partition() {
+        let partitions = read_partitions(
+            "PartitionName=a Default=YES DefaultTime=01:00:00 MaxTime=1-00:00:00\n\
+             PartitionName=b Default=NO DefaultTime=NONE MaxTime=02:00:00\n\
+             PartitionName=c Default=NO DefaultTime=NONE MaxTime=UNLIMITED\n\
+             PartitionName=d Default=NO DefaultTime=NONE MaxTime=01:00:00\n",
+        );
+        let check = |named, expected| assert_eq!(default_time(&partitions, named), expected);
+        check(None, Some(JobTime::Seconds(3600)));
+        check(Some("b"), Some(JobTime::Seconds(7200)));
+        check(Some("c"), Some(JobTime::Unlimited));
+        check(Some("a,d"), Some(JobTime::Seconds(3600)));
+        check(Some("a,b"), None);
+        check(Some("x"), None);
+        for (version, tells) in [
+            ("22.05.8", false),
+            ("23.02.0", true),
+            ("22.11", false),
+            ("24.11.5", true),
+            ("", false),
+        ] {
+            assert_eq!(tells_end(version), tells, "{version}");
+        }
     }
 
     #[test]

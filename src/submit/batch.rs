@@ -21,7 +21,7 @@ use crate::host::{Vars, access, clock, disk};
 use crate::plan::{self, Resources};
 use crate::render::{Templates, context};
 use crate::scheduler::calls::{Calls, refusal};
-use crate::scheduler::pbs;
+use crate::scheduler::{pbs, slurm};
 use crate::site::{SchedulerKind, Site};
 use crate::tree::journal::{Entry, Journal, Standing, Writer};
 use crate::tree::lock::Lock;
@@ -97,6 +97,7 @@ pub fn submit(
         writer: None,
         calls,
         backend,
+        partitions: door.partitions(),
         throttles: !limits.cannot_throttle,
         holds: door.holds(),
         site,
@@ -197,6 +198,8 @@ pub(super) struct Run<'a> {
     pub(super) writer: Option<Writer>,
     pub(super) calls: Calls,
     pub(super) backend: Backend,
+    /// Partitions whose jobs are not told when they end.
+    pub(super) partitions: Vec<slurm::Partition>,
     /// Whether the server throttles arrays.
     pub(super) throttles: bool,
     /// Whether the first jobs of chains are held until all that waits for them is there.
@@ -335,6 +338,9 @@ impl Run<'_> {
             Some(pilot) => pilots::argv(self.tree.dir(), &array.resources, pilot, self.site)?,
             None => worker_argv(self.tree.dir(), wave, array)?,
         };
+        if let Some(time) = self.job_time(array) {
+            worker.extend(["--job-time".to_owned(), time]);
+        }
         if trials.iter().any(|trial| self.diff.is_changed(*trial))
             && let Some(requests) = array.requests()
         {
@@ -354,6 +360,26 @@ impl Run<'_> {
         disk::make_dir(&self.tree.dir().join(format!("logs/jobs/{:04}", array.array)))?;
         disk::write_whole(&path, text.as_bytes())?;
         Ok(path.to_string_lossy().into_owned())
+    }
+
+    /// What an element's worker is told of how long its job may run; `None` where it knows, or must ask.
+    fn job_time(&self, array: &Array) -> Option<String> {
+        let r = &array.resources;
+        let is_asked_for = r.walltime_s.is_some()
+            || self.environment.contains_key("SBATCH_TIMELIMIT")
+            || r.directives
+                .iter()
+                .chain(&self.site.scheduler.directives)
+                .any(|d| d.contains("time"));
+        // Of several trials one after the other only the first begins with the job.
+        if is_asked_for || array.links > 1 || array.pilot.is_some() {
+            return None;
+        }
+        let named = r.partition.as_deref().or(self.site.scheduler.partition.as_deref());
+        Some(match slurm::default_time(&self.partitions, named)? {
+            slurm::JobTime::Unlimited => "unlimited".to_owned(),
+            slurm::JobTime::Seconds(seconds) => format!("{seconds}s"),
+        })
     }
 
     fn write(&mut self, entry: &Entry) -> Result<()> {

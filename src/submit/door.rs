@@ -6,14 +6,14 @@ use super::backend::Backend;
 use super::{Wanted, limits, queues};
 use crate::fault::Fault;
 use crate::scheduler::calls::Calls;
-use crate::scheduler::{Limits, pbs};
+use crate::scheduler::{Limits, pbs, slurm};
 use crate::site::{SchedulerKind, Site};
 use crate::tree::Tree;
 
 /// A scheduler that has told its limits.
 pub(super) enum Door {
     /// Slurm.
-    Slurm(Limits),
+    Slurm(Limits, Vec<slurm::Partition>),
     /// PBS.
     Pbs(queues::Read),
 }
@@ -33,22 +33,35 @@ impl Door {
             return Ok(Self::Pbs(queues::read(calls, wanted, site)?));
         }
         let limits = limits::read(calls, site)?;
-        limits::check_partitions(calls, &wanted.requests, site)?;
-        Ok(Self::Slurm(limits))
+        let partitions = limits::check_partitions(calls, &wanted.requests, site)?;
+        Ok(Self::Slurm(limits, partitions))
     }
 
     /// What binds a submission.
     pub(super) fn limits(&self) -> &Limits {
         match self {
-            Self::Slurm(limits) => limits,
+            Self::Slurm(limits, _) => limits,
             Self::Pbs(read) => &read.limits,
+        }
+    }
+
+    /// The partitions, where jobs are not told by Slurm when they end: their workers learn it from the job script, as a
+    /// question of each element would be one too many.
+    pub(super) fn partitions(&self) -> Vec<slurm::Partition> {
+        match self {
+            Self::Slurm(limits, all)
+                if !limits.version.as_deref().is_some_and(slurm::tells_end) =>
+            {
+                all.clone()
+            }
+            _ => Vec::new(),
         }
     }
 
     /// What of its limits people should hear of.
     pub(super) fn notes(&self) -> &[String] {
         match self {
-            Self::Slurm(_) => &[],
+            Self::Slurm(..) => &[],
             Self::Pbs(read) => &read.notes,
         }
     }
@@ -62,7 +75,7 @@ impl Door {
     /// How it is spoken to.
     pub(super) fn backend(&self) -> Backend {
         match self {
-            Self::Slurm(limits) => Backend::Slurm { accounting: limits.accounting },
+            Self::Slurm(limits, _) => Backend::Slurm { accounting: limits.accounting },
             Self::Pbs(read) => {
                 Backend::Pbs { history: read.limits.accounting, keeps: read.keeps_jobs }
             }
@@ -72,7 +85,7 @@ impl Door {
     /// How many elements a routing queue hands on at a time, where it has such a limit.
     pub(super) fn places(&self) -> Option<u64> {
         match self {
-            Self::Slurm(_) => None,
+            Self::Slurm(..) => None,
             Self::Pbs(read) => read.places,
         }
     }
@@ -85,7 +98,7 @@ impl Door {
         account: Option<&str>,
     ) -> Result<()> {
         match self {
-            Self::Slurm(limits) => limits::check_queue(calls, elements, limits, account),
+            Self::Slurm(limits, _) => limits::check_queue(calls, elements, limits, account),
             Self::Pbs(read) => read.check_queue(elements),
         }
     }

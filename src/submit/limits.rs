@@ -26,12 +26,16 @@ pub fn read(calls: &mut Calls, site: &Site) -> Result<Limits> {
     Ok(limits)
 }
 
-/// A partition that does not exist, is down, or is too short for one of these requests is found before any
-/// sbatch.
+/// The partitions of the cluster. One that does not exist, is down, or is too short for one of these requests is found
+/// before any sbatch.
 ///
 /// # Errors
 /// When there is one, or the scheduler does not answer.
-pub fn check_partitions(calls: &mut Calls, requests: &[&Resources], site: &Site) -> Result<()> {
+pub fn check_partitions(
+    calls: &mut Calls,
+    requests: &[&Resources],
+    site: &Site,
+) -> Result<Vec<slurm::Partition>> {
     let partitions = slurm::read_partitions(&calls.ask(&slurm::partitions())?);
     for r in requests {
         let name = r.partition.as_ref().or(site.scheduler.partition.as_ref());
@@ -91,7 +95,7 @@ pub fn check_partitions(calls: &mut Calls, requests: &[&Resources], site: &Site)
             return Err(Fault::request(sentence).into());
         }
     }
-    Ok(())
+    Ok(partitions)
 }
 
 /// The limits on how many elements may be queued under an account (`None`: the user's default one).

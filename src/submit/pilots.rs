@@ -178,6 +178,7 @@ pub fn submit(
         writer: None,
         calls,
         backend,
+        partitions: door.partitions(),
         throttles: !limits.cannot_throttle,
         holds: false,
         site,

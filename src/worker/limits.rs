@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::{Job, child};
 use crate::host::{Vars, clock, process};
 use crate::scheduler::calls::Calls;
+use crate::scheduler::slurm::JobTime;
 use crate::scheduler::{pbs, slurm};
 
 /// The variable that says when the first launch of a trial's ranks began, in Unix seconds: job scripts and the
@@ -25,10 +26,17 @@ pub(super) fn began(vars: &Vars) -> Instant {
 }
 
 /// When the job ends as its scheduler says, where neither plan nor environment do: the walltime is the
-/// queue's. One call; `None` where there is no answer.
-pub(super) fn ask_end(job: &Job) -> Option<Instant> {
+/// queue's. One call, or none where the job script says how long the job may run; `None` where there is no answer.
+pub(super) fn ask_end(job: &Job, known: Option<JobTime>) -> Option<Instant> {
     if job.resources.walltime_s.is_some() || job.vars.contains_key("SLURM_JOB_END_TIME") {
         return None;
+    }
+    match known {
+        Some(JobTime::Unlimited) => return None,
+        Some(JobTime::Seconds(seconds)) => {
+            return job.began.checked_add(Duration::from_secs(seconds));
+        }
+        None => {}
     }
     let mut calls = Calls::new(&job.vars, PATIENCE);
     let (from, seconds) = match (job.vars.get("SLURM_JOB_ID"), job.vars.get("PBS_JOBID")) {

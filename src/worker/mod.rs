@@ -41,6 +41,7 @@ use crate::host::signal::Signals;
 use crate::host::{Vars, clock, disk, vars};
 use crate::plan::{OnFailure, Resources};
 use crate::rank;
+use crate::scheduler::slurm::JobTime;
 use crate::tree::records::{self, Break, Event, Outcome, Record};
 use crate::tree::table::{self, Head, Row};
 use crate::tree::{Tree, terms, waves};
@@ -75,6 +76,8 @@ pub struct Request {
     pub gate: bool,
     /// What was asked for it, where that is not what the table says.
     pub resources: Option<Resources>,
+    /// How long the job may run, where the job script says so.
+    pub job_time: Option<JobTime>,
 }
 
 /// Everything about the trial that every rank knows.
@@ -193,7 +196,7 @@ pub fn run(request: &Request, vars: Vars, told: Option<hooks::Told<'_>>) -> Resu
         alive::Others::Gone(record) => record,
         other => return leave_it(&job, other),
     };
-    job.ends = limits::ask_end(&job);
+    job.ends = limits::ask_end(&job, request.job_time);
     lead(&job, record, next_run, &mut signals, told)
 }
 

@@ -285,3 +285,91 @@ fn the_hints_of_a_status_can_be_copied_from_where_it_was_asked() {
         "{gone}"
     );
 }
+
+/// Slurm kills all processes of a step that is out of memory, the worker among them: its record has no end.
+#[test]
+fn a_job_that_was_killed_for_its_memory_says_so() {
+    let world = slurm();
+    // Trial 0 takes its worker with it; of trial 1 the worker has seen the signal.
+    let code = "[ {{ a }} = 0 ] && kill -9 $PPID; kill -9 $$";
+    let plan = shell(code, "[resources]\nmemory = \"2G\"\n[grid]\na = [0, 1]\n");
+    world.write("plan.toml", &plan);
+    world.run(&["submit", "plan.toml", "--slurm"]).ok();
+    element(&world, 0);
+    element(&world, 1);
+    answer(
+        &world,
+        "squeue",
+        "101_0|OUT_OF_MEMORY|OutOfMemory|x\n101_1|OUT_OF_MEMORY|OutOfMemory|x\n",
+    );
+    let why = "failed: out of memory: the whole job was killed, 2G asked for";
+    assert_eq!(by_trial(&world.status())[0], why);
+    answer(&world, "squeue", "101_0|FAILED|NonZeroExitCode|x\n101_1|FAILED|NonZeroExitCode|x\n");
+    let other = ["failed: the scheduler says FAILED", "failed: signal 9"];
+    let said = by_trial(&world.status());
+    assert!(said[0] == other[0] && said[1].starts_with(other[1]), "{said:?}");
+    // What it left in the logs of the jobs is known when the queue has forgotten them.
+    let said = "slurmstepd: error: Detected 1 oom_kill event in StepId=101.batch. Some of the step tasks have been OOM Killed.";
+    world.write("results/s/logs/jobs/0001/0.log", &format!("starting\n{said}\n"));
+    world.write("results/s/logs/jobs/0001/1.log", &format!("{said}\n"));
+    answer(&world, "squeue", "");
+    let told = format!("{why} ({said})");
+    assert_eq!(by_trial(&world.status()), [told.clone(), told.clone()]);
+    let table = world.run(&["collect", "--format", "csv"]);
+    assert!(
+        table.out.lines().filter(|line| line.contains(",failed,")).count() == 2,
+        "{}",
+        table.whole()
+    );
+}
+
+/// Before 23.02 Slurm does not tell a job when it ends: the job script does, and no element asks.
+#[test]
+fn an_element_without_a_walltime_asks_nobody_for_the_end_of_its_job() {
+    let world = slurm();
+    let scontrol = world.read("bin/scontrol");
+    let check = |default: &str, state: &str| {
+        world.program(
+            "scontrol",
+            &scontrol.replace("DefaultTime=NONE", &format!("DefaultTime={default}")),
+        );
+        let plan = shell("exec sleep {{ a }}", "[grid]\na = [600]\n");
+        let plan = if state == "done" { plan.replace("600", "0") } else { plan };
+        let name = format!("name = \"{state}\"");
+        world.write("plan.toml", &plan.replace("name = \"s\"", &name));
+        world.write("calls", "");
+        world.run(&["submit", "plan.toml", "--slurm"]).ok();
+        let mut command = world.command("bash");
+        command
+            .arg(world.path(&format!("results/{state}/jobs/0001.sh")))
+            .env("SLURM_ARRAY_TASK_ID", "0");
+        command.env("SLURM_ARRAY_JOB_ID", "101").env("SLURM_JOB_ID", "101");
+        command.env("SLURM_PROCID", "0").env("SLURM_NTASKS", "1");
+        command.output().unwrap();
+        let calls = world.read("calls");
+        assert!(!calls.contains("--format=%L"), "{calls}");
+        let record = world.read(&format!("results/{state}/records/000/0.1.jsonl"));
+        assert!(record.contains(&format!("\"{state}\"")), "{record}");
+    };
+    check("00:00:04", "timeout");
+    check("NONE", "done");
+}
+
+/// What ends a line of users' text is a newline: a carriage return before it is theirs.
+#[test]
+fn a_carriage_return_at_the_end_of_a_line_is_kept_where_it_means_something() {
+    let world = World::new();
+    let code = "printf 'a\\r\\nb\\rc\\r\\n'; printf '{\"loss\": 1}\\r\\n{\"loss\": 2}\\r\\n' >>\"$HPCSWEEP_METRICS\"; \
+                [ \"$HPCSWEEP_PARAM_P\" = \"$(printf 'x\\r')\" ]";
+    let plan = shell(code, "[grid]\np = [\"x\\r\"]\n");
+    let folder = "odd\r";
+    world.write(&format!("{folder}/plan.toml"), &plan);
+    let ran = world.run_in(folder, &["submit", "plan.toml", "--local", "-q"]);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
+    // The sweep that was submitted last is found by its name.
+    let output = world.command(PROGRAM).args(["logs", "0"]).output().unwrap();
+    assert_eq!(output.stdout, b"a\r\nb\rc\r\n", "{}", String::from_utf8_lossy(&output.stderr));
+    let row = &world.table(&[])[0];
+    assert_eq!((&row["p"], &row["loss"]), (&json!("x\r"), &json!(2)));
+    assert_eq!(world.status()["unread_lines"], 0);
+}

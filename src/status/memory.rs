@@ -1,0 +1,91 @@
+//! Trials whose job was killed because it was out of memory, their workers with it: no record says why. What the
+//! scheduler calls their jobs, or what it wrote into their logs, does.
+
+use std::collections::HashMap;
+
+use crate::host::disk;
+use crate::scheduler::{Element, State as Word};
+use crate::standing::{Standing, State};
+use crate::tree::Tree;
+use crate::tree::records::Record;
+use crate::tree::waves::Wave;
+use crate::{units, words};
+
+use super::places::Places;
+
+/// What Slurm, PBS and the kernel write when they have killed something for its memory.
+const MARKS: [&str; 6] = [
+    "oom-kill",
+    "oom_kill",
+    "out of memory",
+    "exceeded job memory limit",
+    "exceeded memory limit",
+    "exceeded limit",
+];
+
+/// How much of the end of a job's log is looked through.
+const TAIL: u64 = 64 << 10;
+
+/// What is known of a sweep's jobs.
+pub(super) struct Jobs<'a> {
+    pub(super) tree: &'a Tree,
+    pub(super) waves: &'a [(Wave, Vec<u64>)],
+    pub(super) places: &'a Places,
+    pub(super) element: &'a dyn Fn(u64) -> Option<Element>,
+}
+
+impl Jobs<'_> {
+    /// Says of the trials that were killed for their memory that they were.
+    pub(super) fn explain(
+        &self,
+        trials: impl Iterator<Item = u64>,
+        records: &HashMap<u64, Record>,
+        standings: &mut [Standing],
+    ) {
+        for (trial, standing) in trials.zip(standings) {
+            let Some(attempt) = records.get(&trial).and_then(Record::decisive) else { continue };
+            // An end on record says why, unless all that it knows is the kernel's signal.
+            let is_blank = match &attempt.end {
+                None => standing.state.is_bad(),
+                Some(_) => {
+                    standing.state == State::Failed && standing.reason.starts_with("signal 9")
+                }
+            };
+            if let (true, Some(why)) = (is_blank, self.why(trial)) {
+                *standing = Standing { state: State::Failed, reason: why };
+            }
+        }
+    }
+
+    /// Why the job of a trial was killed, where memory is why.
+    fn why(&self, trial: u64) -> Option<String> {
+        let (array, index) = self.places.of(trial)?;
+        let is_said = (self.element)(trial)
+            .is_some_and(|e| matches!(&e.state, Word::Ended(_, word) if word == "OUT_OF_MEMORY"));
+        let line = self.line(array, index);
+        if !is_said && line.is_none() {
+            return None;
+        }
+        let mut arrays = self.waves.iter().flat_map(|(wave, _)| &wave.arrays);
+        let asked = arrays.find(|a| a.array == array).and_then(|a| a.resources.memory_mib);
+        let asked = match asked {
+            Some(mib) => format!("{} asked for", units::memory_text(mib)),
+            None => "no `memory` asked for".to_owned(),
+        };
+        let line = line.map(|line| format!(" ({line})")).unwrap_or_default();
+        Some(format!("out of memory: the whole job was killed, {asked}{line}"))
+    }
+
+    /// The last line of a job's log that speaks of memory: it may tell how much there was.
+    fn line(&self, array: u32, index: u64) -> Option<String> {
+        let path = self.tree.job_log(array, index);
+        let (len, _) = disk::stamp(&path).ok()??;
+        let bytes = disk::read_at(&path, len.saturating_sub(TAIL), TAIL).ok()?;
+        let text = String::from_utf8_lossy(&bytes);
+        let speaks = |line: &&str| {
+            let lower = line.to_lowercase();
+            MARKS.iter().any(|mark| lower.contains(mark))
+        };
+        text.split('\n').rfind(speaks).map(|line| words::short(line.trim(), 160))
+    }
+}
