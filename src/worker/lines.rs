@@ -81,6 +81,11 @@ impl Lines {
         len > self.read
     }
 
+    /// How many lines were left out.
+    pub fn left_out(&self) -> u64 {
+        self.odd_lines
+    }
+
     /// What was left out, in words.
     pub fn complaint(&self) -> Option<String> {
         let first = self.first_odd.as_ref()?;

@@ -317,3 +317,63 @@ fn a_command_that_may_not_be_run_fails_its_trials_and_spares_the_agent() {
     assert_eq!(why, "cannot start `./tool-0`: permission denied");
     assert_eq!(begun(&world).into_keys().collect::<Vec<_>>(), [1, 3, 5, 7, 9, 11, 13, 15]);
 }
+
+/// The lines of the only bundle that has ends, changed.
+fn change_bundle(world: &World, change: impl Fn(&str) -> bool) {
+    for file in world.files("results/p/agents").iter().filter(|file| file.ends_with(".jsonl")) {
+        let name = format!("results/p/agents/{file}");
+        let text = world.read(&name);
+        // Of as many bytes, as a flipped bit leaves them.
+        let lines = text.split_inclusive('\n').map(|line| match change(line) {
+            true => line.replacen("\"event\"", "\"evenT\"", 1),
+            false => line.to_owned(),
+        });
+        world.write(&name, &lines.collect::<String>());
+    }
+}
+
+#[test]
+fn trials_whose_ends_are_damaged_are_dealt_anew_by_whoever_comes_with_the_plan() {
+    let chain = "[defaults]\ntask_id = \"c{{ i // 2 }}\"\n";
+    for (more, lost, again) in [("", "\"trial\":1,", vec![1]), (chain, "\"trial\":2,", vec![2])] {
+        for args in [
+            &["worker", "--pull", "plan.toml", "--slots", "1"][..],
+            &["submit", "plan.toml", "--pull", "--local"],
+        ] {
+            let world = world(&plan("echo $HPCSWEEP_TRIAL >>$EVENTS", 4, more));
+            start(&world, "1").end(&world).ok();
+            change_bundle(&world, |line| {
+                line.starts_with("{\"event\":\"end\"") && line.contains(lost)
+            });
+            let ran = world.run(&["status", "results/p"]);
+            assert_eq!(ran.code, 1, "{}", ran.whole());
+            world.write("events", "");
+            let ran = world.run(args);
+            assert!(ran.code <= 1, "{}", ran.whole());
+            assert_eq!(begun(&world).into_keys().collect::<Vec<_>>(), again);
+            assert_eq!(counts(&world), r#"{"done":4}"#);
+            // Nothing is left to be dealt.
+            world.write("events", "");
+            world.run(args);
+            assert_eq!(begun(&world).len(), 0);
+        }
+    }
+}
+
+#[test]
+fn what_dead_agents_held_is_dealt_anew_when_the_plan_has_grown_meanwhile() {
+    let world = world(&plan(SAYS, 4, SHORT));
+    world.write("events.wait", "");
+    let mut agents = [start(&world, "1"), start(&world, "1")];
+    wait_until("both have begun", || begun(&world).len() == 2);
+    for agent in &mut agents {
+        agent.child.kill().unwrap();
+        agent.child.wait().unwrap();
+    }
+    fs::remove_file(world.path("events.wait")).unwrap();
+    world.write("plan.toml", &plan(SAYS, 6, SHORT));
+    start(&world, "2").end(&world).ok();
+    assert_eq!(counts(&world), r#"{"done":6}"#);
+    assert_eq!(begun(&world).into_keys().collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(entries(&world, "expire"), 2);
+}

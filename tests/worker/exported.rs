@@ -1,8 +1,10 @@
 //! The training loop as a PyTorch script (`hpcsweep init --template train-pytorch`) learns what `[train]` does.
 
 use std::collections::BTreeMap;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -15,8 +17,16 @@ const DIGITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/digits.
 /// The Python that Debian's PyTorch is for.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// A rank of the script, in a folder of the trial.
-fn rank(folder: &Path, rank: u32, world: u32, optimizer: &str, rate: &str) -> Child {
+/// How long ranks may take. Far more than they do: reaching it means that one waits for another that is gone.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// A port of this host that nobody listens at.
+fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// A rank of the script, in a folder of the trial; `port` is where several meet.
+fn rank(folder: &Path, rank: u32, (world, port): (u32, u16), optimizer: &str, rate: &str) -> Child {
     let mut command = Command::new(PYTHON);
     command
         .args([SCRIPT, "--data", DIGITS, "--optimizer", optimizer, "--lr", rate])
@@ -28,7 +38,6 @@ fn rank(folder: &Path, rank: u32, world: u32, optimizer: &str, rate: &str) -> Ch
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit());
     if world > 1 {
-        let port = 20_000 + std::process::id() % 20_000;
         command.env("RANK", rank.to_string()).env("WORLD_SIZE", world.to_string());
         command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
     }
@@ -37,9 +46,24 @@ fn rank(folder: &Path, rank: u32, world: u32, optimizer: &str, rate: &str) -> Ch
 
 /// What all ranks together leave.
 fn script(folder: &Path, world: u32, optimizer: &str, rate: &str) -> Vec<Value> {
-    let ranks: Vec<Child> = (0..world).map(|r| rank(folder, r, world, optimizer, rate)).collect();
-    for child in ranks {
-        assert!(child.wait_with_output().unwrap().status.success());
+    let meet = (world, free_port());
+    let start = |number| rank(folder, number, meet, optimizer, rate);
+    let mut ranks: Vec<Child> = (0..world).map(start).collect();
+    let since = Instant::now();
+    // All are looked at: when one is gone the others may wait for it.
+    while !ranks.is_empty() {
+        let ended: Vec<_> = ranks.iter_mut().map(|rank| rank.try_wait().unwrap()).collect();
+        let has_failed = ended.iter().flatten().any(|status| !status.success());
+        if has_failed || since.elapsed() > PATIENCE {
+            for rank in &mut ranks {
+                rank.kill().unwrap();
+                rank.wait().unwrap();
+            }
+            panic!("ranks of the script, of which one failed or all wait: {ended:?}");
+        }
+        let mut ended = ended.iter();
+        ranks.retain(|_| ended.next().is_some_and(Option::is_none));
+        std::thread::sleep(Duration::from_millis(20));
     }
     lines(folder)
 }
@@ -58,7 +82,7 @@ fn numbers(line: &Value) -> BTreeMap<&String, f64> {
 
 #[test]
 fn the_exported_loop_learns_what_train_does() {
-    for (world, optimizer, rate) in [(1, "sgd", 0.03), (1, "adam", 0.003)] {
+    for (world, optimizer, rate) in [(1, "sgd", 0.03), (1, "adam", 0.003), (2, "sgd", 0.03)] {
         let mut data = digits();
         data["validation"] = json!({"fraction": 0.2});
         let trial = Trial::new(
@@ -97,7 +121,7 @@ fn the_exported_loop_continues_where_it_was_cut_off() {
     let whole = tempfile::tempdir().unwrap();
     let expected = script(whole.path(), 1, "sgd", "0.03");
     let cut = tempfile::tempdir().unwrap();
-    let mut child = rank(cut.path(), 0, 1, "sgd", "0.03");
+    let mut child = rank(cut.path(), 0, (1, 0), "sgd", "0.03");
     // The first epoch is in the checkpoint when the second is told of.
     let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
     for _ in 0..2 {

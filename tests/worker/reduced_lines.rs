@@ -84,6 +84,8 @@ with open(os.environ["HPCSWEEP_METRICS"], "a") as f:
     assert_eq!(lines(&world), expected);
     let left_out = "1 line of $HPCSWEEP_METRICS left out, no JSON object: no line of metrics";
     assert_eq!(end_of(&world), format!("done: {left_out}"));
+    // Those of all ranks are counted.
+    assert_eq!(world.status()["unread_lines"], 2);
     let log = world.run(&["logs", "0"]);
     let told = format!("hpcsweep: {left_out}\n[rank 1] hpcsweep: {left_out}\n");
     let other = format!("[rank 1] hpcsweep: {left_out}\nhpcsweep: {left_out}\n");

@@ -21,6 +21,7 @@ use hpcsweep::sync::absent;
 use hpcsweep::sync::frame::{Answer, Request};
 use hpcsweep::sync::peers::Peers;
 use hpcsweep::sync::serve::serve_one;
+use hpcsweep::tree::records::UNREAD;
 use hpcsweep::worker::lines::Lines;
 use hpcsweep::worker::program::SyncJob;
 use hpcsweep::worker::rows;
@@ -34,11 +35,12 @@ use crate::mpi::World;
 const LONGEST_NAP: Duration = Duration::from_millis(10);
 
 /// What a rank says at the beginning of a round: a byte of flags (it has a request; its program has ended;
-/// it will make no more requests), and from the fifth on how many lines it has.
+/// it will make no more requests), from the fifth on how many lines it has, and from the ninth on how many lines of its
+/// program could not be read so far.
 const PENDING: u8 = 1;
 const ENDED: u8 = 2;
 const SILENT: u8 = 4;
-const SAID: usize = 8;
+const SAID: usize = 16;
 
 /// The verb: serves the program of the job in this file to its end.
 pub(crate) fn main(file: &Path) -> ExitCode {
@@ -73,7 +75,7 @@ fn run(job: &SyncJob) -> Result<()> {
         silent: false,
         closed_at: None,
     };
-    let mut nap = Duration::ZERO;
+    let (mut nap, mut told) = (Duration::ZERO, 0);
     loop {
         served.look(&mut signals, nap, (job.rank, job.world));
         let said = exchange(&mut world, served.say(), served.pending.is_some())?;
@@ -87,6 +89,12 @@ fn run(job: &SyncJob) -> Result<()> {
         if lines > 0 {
             served.reduce(&mut world, job, lines)?;
             moved = true;
+        }
+        let unread = said.iter().map(unread_of).sum();
+        if job.rank == 0 && unread > told {
+            let row = Map::from_iter([(UNREAD.to_owned(), Value::from(unread - told))]);
+            disk::append(&job.reduced, format!("{}\n", Value::Object(row)).as_bytes())?;
+            told = unread;
         }
         let over = |r: &[u8; SAID]| is(r, ENDED) && !is(r, PENDING) && lines_of(r) == 0;
         if said.iter().all(over) {
@@ -118,6 +126,10 @@ fn common_lines(said: &[[u8; SAID]]) -> u32 {
 
 fn lines_of(said: &[u8; SAID]) -> u32 {
     u32::from_le_bytes([said[4], said[5], said[6], said[7]])
+}
+
+fn unread_of(said: &[u8; SAID]) -> u64 {
+    said[8..].iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
 /// What every rank says in this round.
@@ -217,7 +229,8 @@ impl Served {
         said[0] |= if self.ended { ENDED } else { 0 };
         said[0] |= if self.silent { SILENT } else { 0 };
         let lines = u32::try_from(self.rows.len()).unwrap_or(u32::MAX);
-        said[4..].copy_from_slice(&lines.to_le_bytes());
+        said[4..8].copy_from_slice(&lines.to_le_bytes());
+        said[8..].copy_from_slice(&self.lines.left_out().to_le_bytes());
         said
     }
 

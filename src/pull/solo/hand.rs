@@ -15,8 +15,9 @@ use crate::pull::bind;
 use crate::pull::claimer::{Claimer, Offer};
 use crate::pull::desk::{Desk, Turn};
 use crate::pull::leaving::Time;
-use crate::pull::place::Role;
+use crate::pull::place::{Place, Role};
 use crate::pull::verdict;
+use crate::tree::bundle::Line;
 use crate::tree::{Tree, deck, ledger, table};
 
 /// What is to be done next.
@@ -182,6 +183,12 @@ impl<T: FnMut(News<'_>)> Hand<T> {
             self.agent.guard();
             self.call().answered(Err(failure), None);
         } else if let Some(running) = self.call().abandon() {
+            let rows = self.call().metrics();
+            if !rows.is_empty() {
+                // What it has said before stays.
+                let (trial, attempt) = (running.trial, running.attempt);
+                self.agent.desk.claimer.bundle.push(&Line::Metrics { trial, attempt, rows })?;
+            }
             match running.role {
                 Role::Unit(unit) => {
                     let verdict = verdict::judge_fault(unit.faults, reason);
