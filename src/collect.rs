@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use serde_json::Value;
 
 use crate::fault::Fault;
-use crate::host::disk;
+use crate::host::{disk, threads};
 use crate::plan::value::float_text;
 use crate::standing::Standing;
 use crate::status::Status;
@@ -227,14 +227,15 @@ fn is_part_of(seen: &mut HashSet<String>, name: &str) -> bool {
 }
 
 fn of_sweep(status: &Status) -> Result<Vec<Line>> {
-    let rows = status.rows.par_iter().zip(status.standings.par_iter());
-    let named = |row: &Row| Some(Value::from(status.function(row.id)));
-    rows.map(|(row, standing)| {
+    let several = status.has_several_functions();
+    let whole = |(row, standing): (&Row, &Standing)| {
         let mut line = line(&status.tree, row, standing, status.records.get(&row.id))?;
-        line.fixed.extend(named(row).filter(|_| status.has_several_functions()));
+        line.fixed.extend(several.then(|| Value::from(status.function(row.id))));
         Ok(line)
+    };
+    threads::in_parallel(|| {
+        status.rows.par_iter().zip(status.standings.par_iter()).map(whole).collect()
     })
-    .collect()
 }
 
 fn line(tree: &Tree, row: &Row, standing: &Standing, record: Option<&Record>) -> Result<Line> {

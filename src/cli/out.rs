@@ -227,3 +227,30 @@ pub(super) fn aligned(head: &[String], rows: &[Vec<String>]) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    /// Tells the process of the test that it is the one that panics.
+    const PANICS: &str = "HPCSWEEP_TEST_PANICS";
+
+    #[test]
+    fn a_panic_in_any_thread_is_one_sentence_and_exit_code_70() {
+        if std::env::var_os(PANICS).is_some() {
+            super::end_on_panic();
+            let _ = std::thread::spawn(|| panic!("first\nsecond")).join();
+            return;
+        }
+        let name = "cli::out::tests::a_panic_in_any_thread_is_one_sentence_and_exit_code_70";
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", name, "--nocapture"]).env(PANICS, "1");
+        let ended = again.output().unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(70), "{said}");
+        let lines: Vec<&str> = said.lines().collect();
+        assert!(lines[0].starts_with("error: a bug of hpcsweep: first; second (src/cli/out.rs:"));
+        assert_eq!(lines[1], "hint: please report it with the command and, if you can, the plan");
+        assert_eq!(lines.len(), 2, "{said}");
+    }
+}

@@ -14,8 +14,8 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use super::out::Screen;
 use super::{Context, sweeps};
 use crate::fault::{Fault, Kind};
-use crate::host::clock;
 use crate::host::signal::Signals;
+use crate::host::{clock, threads};
 use crate::watch::Frame;
 use crate::watch::follow::Watcher;
 use crate::watch::whole::Asking;
@@ -84,9 +84,9 @@ fn live(watcher: Watcher, interval: Duration, view: View) -> Result<u8> {
     let signals = Signals::listen(&[Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT])?;
     let (tell, news) = mpsc::channel();
     let teller = tell.clone();
-    std::thread::spawn(move || listen(signals, &teller));
+    threads::start("signals", move || listen(signals, &teller))?;
     let teller = tell.clone();
-    let reader = std::thread::spawn(move || read_tree(watcher, interval, &teller));
+    let reader = threads::start("reader", move || read_tree(watcher, interval, &teller))?;
     // What is wrong from the start is said on a terminal that is still as it was.
     let frame = match news.recv()? {
         News::Frame(frame) => *frame?,
@@ -94,7 +94,7 @@ fn live(watcher: Watcher, interval: Duration, view: View) -> Result<u8> {
         _ => return Err(lost(&io::ErrorKind::Other.into()).into()),
     };
     let screen = Screen::open().map_err(|e| lost(&e))?;
-    std::thread::spawn(move || read_keys(&tell));
+    threads::start("keys", move || read_keys(&tell))?;
     let shown = Shown { frame, since: Instant::now(), trouble: None, view };
     show(screen, shown, &news, || reader.is_finished())
 }

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use serde_json::Value;
 
 use super::{Cells, Columns, Source, curve, is_part_of};
+use crate::host::threads;
 use crate::status::Status;
 
 /// The learning curves of sweeps.
@@ -30,8 +31,9 @@ impl Steps {
         let mut metrics = Columns::default();
         for status in &sweeps {
             for part in status.rows.chunks(ABREAST) {
-                let names: Result<Vec<Vec<String>>> =
-                    part.par_iter().map(|row| names(status, row.id)).collect();
+                let names: Result<Vec<Vec<String>>> = threads::in_parallel(|| {
+                    part.par_iter().map(|row| names(status, row.id)).collect()
+                });
                 names?.iter().flatten().for_each(|name| metrics.add(name));
             }
         }

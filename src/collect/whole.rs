@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::host::disk;
+use crate::host::{disk, threads};
 use crate::standing::Standing;
 use crate::status::Status;
 use crate::tree::records::{Attempt, Record};
@@ -89,7 +89,8 @@ pub fn lines(
         Ok(line)
     };
     for part in order.chunks(ABREAST) {
-        let lines: Result<Vec<Vec<u8>>> = part.par_iter().map(line).collect();
+        let lines: Result<Vec<Vec<u8>>> =
+            threads::in_parallel(|| part.par_iter().map(line).collect());
         lines?.iter().try_for_each(|line| out(line))?;
     }
     Ok(order.len())

@@ -11,6 +11,7 @@ pub mod gpus;
 pub mod map;
 pub mod process;
 pub mod signal;
+pub mod threads;
 pub mod vars;
 
 pub use vars::Vars;

@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 
 mod look;
 
-use super::Vars;
+use super::{Vars, threads};
 use crate::fault::Fault;
 
 pub use look::{has_children, has_ended, name, started};
@@ -63,20 +63,22 @@ fn die_with_parent(command: &mut Command, signal: Signal, keep: Option<RawFd>, h
 pub fn run(argv: &[String], env: &Vars, limit: Duration) -> anyhow::Result<Output> {
     let mut command = Command::new(&argv[0]);
     command.args(&argv[1..]).env_clear().envs(env).stdin(Stdio::null());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     die_with_parent(&mut command, Signal::SIGKILL, None, &[]);
-    let mut child = command.spawn().map_err(|e| not_started(&argv[0], &e))?;
-    let reader = |pipe: Option<Box<dyn Read + Send>>| {
-        std::thread::spawn(move || {
+    // Before the program: one that nobody can listen to is not started, whatever it would have done.
+    let piped = || -> anyhow::Result<_> {
+        let (mut from, to) = std::io::pipe().map_err(|e| not_started(&argv[0], &e))?;
+        let reader = threads::start("output", move || {
             let mut bytes = Vec::new();
-            if let Some(mut pipe) = pipe {
-                let _ = pipe.read_to_end(&mut bytes);
-            }
+            let _ = from.read_to_end(&mut bytes);
             String::from_utf8_lossy(&bytes).into_owned()
-        })
+        })?;
+        Ok((reader, to))
     };
-    let stdout = reader(child.stdout.take().map(|p| Box::new(p) as _));
-    let stderr = reader(child.stderr.take().map(|p| Box::new(p) as _));
+    let ((stdout, out), (stderr, err)) = (piped()?, piped()?);
+    command.stdout(out).stderr(err).process_group(0);
+    let mut child = command.spawn().map_err(|e| not_started(&argv[0], &e))?;
+    // It holds our ends of the pipes.
+    drop(command);
     let status = wait_for(&mut child, limit);
     if status.is_none() {
         kill_group(&child, Signal::SIGKILL);

@@ -17,8 +17,8 @@ use anyhow::Result;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::host::Vars;
 use crate::host::signal::Signals;
+use crate::host::{Vars, threads};
 use crate::tree::Tree;
 use crate::tree::table::Row;
 use hand::{Hand, Step};
@@ -107,7 +107,9 @@ where
     let hand = Mutex::new(hand);
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let companion = scope.spawn(|| accompany(&hand, signals, &over));
+        let companion = thread::Builder::new()
+            .spawn_scoped(scope, || accompany(&hand, signals, &over))
+            .map_err(|error| threads::none(&error))?;
         // Also when something panics: the scope waits for the companion.
         let _end = Ending { over: &over, companion: companion.thread().clone() };
         loop {

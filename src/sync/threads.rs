@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use super::peers::Peers;
 use super::say;
 use crate::fault::{Fault, Kind};
+use crate::host::threads;
 
 /// Runs `body` once for each of `n` ranks, each on a thread of its own, and returns what they returned, by
 /// rank. A rank that has returned or panicked is gone: the others get a fault that names it from every
@@ -25,15 +26,24 @@ pub fn try_run<T: Send>(
     body: impl Fn(&mut dyn Peers) -> T + Sync,
 ) -> Vec<std::thread::Result<T>> {
     let world = Arc::new(World::new(n));
+    let world = &world;
     let one = |rank| {
-        let mut peers = Threads { rank, world: Arc::clone(&world) };
+        let mut peers = Threads { rank, world: Arc::clone(world) };
         let end = catch_unwind(AssertUnwindSafe(|| body(&mut peers)));
         world.leave(rank, if end.is_ok() { "returned" } else { "panicked" });
         end
     };
     std::thread::scope(|scope| {
-        let started: Vec<_> = (0..n).map(|rank| scope.spawn(move || one(rank))).collect();
-        started.into_iter().map(|thread| thread.join().and_then(|end| end)).collect()
+        let start = |rank| {
+            let thread = std::thread::Builder::new().spawn_scoped(scope, move || one(rank));
+            thread.inspect_err(|_| world.leave(rank, "could not be started"))
+        };
+        let started: Vec<_> = (0..n).map(start).collect();
+        let join = |thread: std::io::Result<std::thread::ScopedJoinHandle<'_, _>>| match thread {
+            Ok(thread) => thread.join().and_then(|end| end),
+            Err(error) => Err(Box::new(threads::none(&error).sentence) as _),
+        };
+        started.into_iter().map(join).collect()
     })
 }
 

@@ -16,7 +16,7 @@ use super::damage::{self, Damage};
 use super::ledger::{Ending, Gone, Ledger};
 use super::line::{self, Sequence, Spot};
 use super::records::{self, Attempt, Outcome, Record, Start};
-use crate::host::disk;
+use crate::host::{disk, threads};
 
 mod lines;
 mod writer;
@@ -105,8 +105,9 @@ pub fn readable(
     damage: &mut Damage,
 ) -> Result<()> {
     let names = agents(tree)?;
-    let parts: Result<Vec<(HashMap<u64, Record>, Damage)>> =
-        names.par_iter().map(|agent| of_agent(tree, ledger, agent)).collect();
+    let parts: Result<Vec<(HashMap<u64, Record>, Damage)>> = threads::in_parallel(|| {
+        names.par_iter().map(|agent| of_agent(tree, ledger, agent)).collect()
+    });
     for (of_agent, damaged) in parts? {
         for (trial, record) in of_agent {
             records.entry(trial).or_default().add(record);

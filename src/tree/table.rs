@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use super::damage::Damage;
 use super::{Tree, line, numbers, read_document, write_document};
 use crate::fault::Fault;
-use crate::host::disk;
 use crate::host::gpus::DeviceId;
+use crate::host::{disk, threads};
 use crate::plan::{GpuIds, Params, Resources, Run};
 
 /// Bytes of one entry of a `.keys` file: 32 digits and a newline.
@@ -279,7 +279,8 @@ fn rows_of(tree: &Tree, head: &Head) -> Result<(Vec<Option<Row>>, u64)> {
     let most = keys.max(bytes.len() as u64).min(head.count);
     let ends = bytes.strip_suffix(b"\n").map_or(&bytes[..], |whole| whole);
     let lines: Vec<&[u8]> = ends.split(|&b| b == b'\n').collect();
-    let read: Vec<Option<Row>> = lines.par_iter().map(|line| row(head, line)).collect();
+    let read: Vec<Option<Row>> =
+        threads::in_parallel(|| lines.par_iter().map(|line| row(head, line)).collect());
     let (mut rows, mut foreign) = (Vec::new(), 0);
     rows.resize_with(usize::try_from(most)?, || None);
     for row in read.into_iter().flatten() {

@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use super::Frame;
 use super::model::{Elsewhere, Model};
 use super::whole::{Asking, Whole};
-use crate::host::{clock, disk};
+use crate::host::{clock, disk, threads};
 use crate::status;
 use crate::tree::bundle::{self, Placed};
 use crate::tree::damage::Damage;
@@ -259,7 +259,7 @@ impl Agents {
             let read = |name: &String| bundles[name].read_on(tree, name);
             let parts: Result<Vec<Part>> = match batch {
                 [one] => read(one).map(|part| vec![part]),
-                several => several.par_iter().map(read).collect(),
+                several => threads::in_parallel(|| several.par_iter().map(read).collect()),
             };
             for part in parts? {
                 (cost.files, cost.bytes) = (cost.files + 1, cost.bytes + part.bytes);

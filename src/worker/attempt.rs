@@ -124,10 +124,20 @@ pub fn run(
         }
     };
     let log = Arc::new(Mutex::new(log));
-    let pipes = if world > 1 {
-        output::pipe_lines(&mut program.child, "[rank 0] ", &log)
-    } else {
-        Vec::new()
+    let pipes = match world > 1 {
+        true => output::pipe_lines(&mut program.child, "[rank 0] ", &log),
+        false => Ok(Vec::new()),
+    };
+    let pipes = match pipes {
+        Ok(pipes) => pipes,
+        Err(fault) => {
+            process::kill_group(&program.child, Signal::SIGKILL);
+            program.ended(false);
+            if let Some(crew) = crew {
+                crew.tell(&Down::Stop);
+            }
+            return no_start(trial, number, &fault.into(), 4, began, recorder);
+        }
     };
 
     let mut others = Others::new(world);

@@ -18,7 +18,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::addresses;
 use super::peers::{Down, FromRank, Meeting, Seat, Up};
 use crate::fault::{Fault, Kind};
-use crate::host::{clock, disk};
+use crate::host::{clock, disk, threads};
 use crate::words;
 
 /// The most bytes of a rank's first line.
@@ -151,11 +151,8 @@ impl Crew {
         {
             self.addr = local.ip().to_canonical();
         }
-        self.hosts.insert(rank, host);
-        self.nodes.insert(rank, node);
-        self.streams.insert(rank, stream);
         let sender = sender.clone();
-        std::thread::spawn(move || {
+        let reader = threads::start("rank", move || {
             for line in BufReader::new(Cursor::new(rest).chain(copy)).lines() {
                 let Ok(line) = line else { break };
                 let Ok(said) = serde_json::from_str(&line) else { break };
@@ -165,6 +162,14 @@ impl Crew {
             }
             let _ = sender.send(FromRank { rank, said: None, at: Instant::now() });
         });
+        if let Err(fault) = reader {
+            let reason = fault.sentence;
+            let _ = stream.write_all(&line_of(&Down::Refused { reason: reason.clone() }));
+            return Err(format!("rank {rank} on {host} cannot be heard: {reason}"));
+        }
+        self.hosts.insert(rank, host);
+        self.nodes.insert(rank, node);
+        self.streams.insert(rank, stream);
         Ok(())
     }
 

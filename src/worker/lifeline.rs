@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-use crate::host::Vars;
+use crate::host::{Vars, threads};
 
 /// Holds the connections of a child of a Slurm step: with `all` every one, as of a program whose connections are MPI's
 /// alone, otherwise only that to the server of its PMIx.
@@ -29,7 +29,8 @@ pub(super) fn hold(child: &Child, env: &Vars, all: bool) {
         return;
     };
     let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return };
-    std::thread::spawn(move || {
+    // Without a thread nothing is held.
+    let _ = threads::start("lifeline", move || {
         let is_held = |peer: &SocketAddr| all || servers.contains(peer);
         let mut held = HashMap::new();
         // Programs connect when they begin: the longer one runs, the rarer a look is.

@@ -17,7 +17,7 @@ use super::program::{self, Program};
 use super::{Job, output, prepare};
 use crate::fault::{Fault, Kind};
 use crate::host::signal::Signals;
-use crate::host::vars;
+use crate::host::{process, threads, vars};
 use crate::rank;
 
 /// Runs a rank to its end; returns its exit code.
@@ -99,16 +99,24 @@ fn one(
         program.child.stdout.take().map(|p| Box::new(p) as _),
         program.child.stderr.take().map(|p| Box::new(p) as _),
     ];
-    let threads: Vec<_> = pipes
+    let readers: Result<Vec<_>, Fault> = pipes
         .into_iter()
         .flatten()
         .map(|pipe| {
             let line = line.clone();
-            std::thread::spawn(move || {
+            threads::start("output", move || {
                 output::each_line(pipe, |text| line.say(&Up::Line { text: text.to_owned() }));
             })
         })
         .collect();
+    let readers = match readers {
+        Ok(readers) => readers,
+        Err(fault) => {
+            process::kill_group(&program.child, Signal::SIGKILL);
+            program.ended(false);
+            return broken(fault.to_string());
+        }
+    };
     // With a sync, rank 0's helper hands over what all ranks have in common.
     let mut hand_over = |last: bool| {
         let rows = if synced { prepared.take_samples(last) } else { prepared.take_metrics(last) };
@@ -141,7 +149,7 @@ fn one(
     }
     let well = ended.code == 0 && ended.stop.is_none();
     program.ended(well);
-    output::drain(threads);
+    output::drain(readers);
     hand_over(true);
     let mut late = None;
     let carried = program.wait_for_helper(|| {

@@ -7,24 +7,30 @@ use std::process::Child;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::fault::Fault;
+use crate::host::threads;
+
 /// Copies a program's output, line by line, behind a prefix.
+///
+/// # Errors
+/// When the machine gives no thread.
 pub(super) fn pipe_lines(
     program: &mut Child,
     prefix: &'static str,
     log: &Arc<Mutex<File>>,
-) -> Vec<std::thread::JoinHandle<()>> {
-    let mut threads = Vec::new();
+) -> Result<Vec<std::thread::JoinHandle<()>>, Fault> {
+    let mut readers = Vec::new();
     let pipes: [Option<Box<dyn Read + Send>>; 2] = [
         program.stdout.take().map(|p| Box::new(p) as _),
         program.stderr.take().map(|p| Box::new(p) as _),
     ];
     for pipe in pipes.into_iter().flatten() {
         let log = Arc::clone(log);
-        threads.push(std::thread::spawn(move || {
+        readers.push(threads::start("output", move || {
             each_line(pipe, |text| write_line(&log, prefix, text));
-        }));
+        })?);
     }
-    threads
+    Ok(readers)
 }
 
 /// Waits until all output has been read; not for ever, as something the program left behind may hold

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::fault::Fault;
-use crate::host::{Vars, disk};
+use crate::host::{Vars, disk, threads};
 use crate::words;
 
 /// What a rank says to rank 0.
@@ -242,7 +242,7 @@ pub fn join(
                 let [host, node] = [seat.host, seat.node].map(str::to_owned);
                 line.say(&Up::Hello { token: meeting.token, rank, world, host, node });
                 let (sender, receiver) = mpsc::channel();
-                std::thread::spawn(move || {
+                threads::start("rank 0", move || {
                     for line in BufReader::new(reader).lines() {
                         let Ok(line) = line else { return };
                         let Ok(said) = serde_json::from_str(&line) else { return };
@@ -250,7 +250,7 @@ pub fn join(
                             return;
                         }
                     }
-                });
+                })?;
                 return Ok((line, receiver));
             }
             why = "none of its addresses can be reached";

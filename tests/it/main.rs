@@ -65,6 +65,7 @@ mod status;
 mod stopped;
 mod sync_cases;
 mod templates;
+mod threads;
 mod tidy;
 mod watch;
 mod world;

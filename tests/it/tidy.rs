@@ -271,6 +271,27 @@ fn only_the_screen_prints() {
 }
 
 #[test]
+fn nothing_panics_where_the_machine_gives_no_thread() {
+    let mut faults = Vec::new();
+    for (name, text) in sources() {
+        if is_test_file(&name) {
+            continue;
+        }
+        let code = code(&text);
+        for word in ["thread::spawn(", "scope.spawn(", "rayon::spawn("] {
+            if code.contains(word) {
+                faults.push(format!("{name}: `{word}` panics: start threads with host::threads"));
+            }
+        }
+        let own = code.matches("par_iter(").count() + code.matches("par_chunks(").count();
+        if own > 0 && !code.contains("in_parallel(") {
+            faults.push(format!("{name}: rayon's own pool panics: use host::threads::in_parallel"));
+        }
+    }
+    say(faults);
+}
+
+#[test]
 fn only_the_heavy_worker_names_mpi_and_torch() {
     let mut faults = Vec::new();
     for (name, text) in sources() {

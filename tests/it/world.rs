@@ -170,6 +170,17 @@ impl World {
 
     /// Runs hpcsweep as another user, which only root can; `None` for anybody else. The world is open to that user.
     pub(crate) fn run_as(&self, uid: u32, args: &[&str]) -> Option<Ran> {
+        self.run_as_after(uid, ":", ".", args)
+    }
+
+    /// As [`World::run_as`], in a folder, behind a line of bash that sets limits.
+    pub(crate) fn run_as_after(
+        &self,
+        uid: u32,
+        line: &str,
+        folder: &str,
+        args: &[&str],
+    ) -> Option<Ran> {
         if !nix::unistd::getuid().is_root() {
             return None;
         }
@@ -182,8 +193,10 @@ impl World {
                 .or_else(|_| fs::copy(PROGRAM, &program).map(|_| ()))
                 .unwrap();
         }
-        let output = self.command(program.to_str().unwrap()).args(args).uid(uid).gid(uid).output();
-        let output = output.unwrap();
+        let mut command = self.command("bash");
+        command.args(["-c", &format!("{line}; exec \"$0\" \"$@\""), program.to_str().unwrap()]);
+        command.current_dir(self.path(folder));
+        let output = command.args(args).uid(uid).gid(uid).output().unwrap();
         Some(Ran {
             code: code_of(output.status),
             out: self.shown(&output.stdout),

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use hpcsweep::fault::{Fault, Kind};
 use hpcsweep::host::signal::Signals;
-use hpcsweep::host::{disk, process};
+use hpcsweep::host::{disk, process, threads};
 use hpcsweep::sync::absent;
 use hpcsweep::sync::frame::{Answer, Request};
 use hpcsweep::sync::peers::Peers;
@@ -66,7 +66,7 @@ fn run(job: &SyncJob) -> Result<()> {
         .map_err(|e| Fault::machine(format!("no socket to the program: {}", disk::reason(&e))))?;
     let mut world = crate::launch::start(job.rank, job.world, &job.host, &job.reason)?;
     let mut served = Served {
-        requests: listen(socket.try_clone()?),
+        requests: listen(socket.try_clone()?)?,
         socket,
         pending: None,
         lines: Lines::of(job.metrics.clone()),
@@ -161,9 +161,9 @@ struct Served {
 }
 
 /// Reads requests beside the thread that owns MPI.
-fn listen(mut socket: UnixStream) -> Receiver<Request> {
+fn listen(mut socket: UnixStream) -> Result<Receiver<Request>, Fault> {
     let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || {
+    threads::start("requests", move || {
         loop {
             match Request::read(&mut socket) {
                 Ok(Some(request)) => {
@@ -178,8 +178,8 @@ fn listen(mut socket: UnixStream) -> Receiver<Request> {
                 }
             }
         }
-    });
-    receiver
+    })?;
+    Ok(receiver)
 }
 
 impl Served {

@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use super::batch::{Batch, How};
 use super::dataset::Dataset;
 use crate::fault::{self, Fault};
+use crate::host::threads;
 
 /// Makes a batch of some samples, perhaps in the memory of an old one.
 type Make = dyn Fn(&[u64], Option<Batch>) -> Result<Batch, Fault> + Send + Sync;
@@ -95,11 +96,12 @@ impl Loader {
         let mut loader = Self { shared: Arc::new(shared), threads: Vec::new() };
         for n in 0..n_threads {
             let shared = Arc::clone(&loader.shared);
-            let thread = thread::Builder::new()
-                .name(format!("data {n}"))
-                .spawn(move || shared.work())
-                .map_err(|e| Fault::machine(format!("cannot start a thread for data: {e}")))?;
-            loader.threads.push(thread);
+            match threads::start(&format!("data {n}"), move || shared.work()) {
+                Ok(thread) => loader.threads.push(thread),
+                // Fewer make the same batches, more slowly.
+                Err(_) if n > 0 => break,
+                Err(fault) => return Err(fault),
+            }
         }
         Ok(loader)
     }

@@ -8,7 +8,7 @@ use anyhow::Result;
 use rayon::prelude::*;
 
 use super::Record;
-use crate::host::disk;
+use crate::host::{disk, threads};
 use crate::tree::damage::{Damage, Writer};
 use crate::tree::ledger::Ledger;
 use crate::tree::line::{self, Sequence};
@@ -80,7 +80,8 @@ pub fn of_workers(tree: &Tree, damage: &mut Damage) -> Result<HashMap<u64, Recor
             shards.push(root.join(name));
         }
     }
-    let parts: Result<Vec<Part>> = shards.par_iter().map(|dir| read_shard(tree, dir)).collect();
+    let read = |dir: &std::path::PathBuf| read_shard(tree, dir);
+    let parts: Result<Vec<Part>> = threads::in_parallel(|| shards.par_iter().map(read).collect());
     let mut all = HashMap::new();
     for (records, damaged) in parts? {
         all.extend(records);

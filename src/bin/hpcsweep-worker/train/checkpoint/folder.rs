@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use anyhow::Result;
 use hpcsweep::fault::Fault;
-use hpcsweep::host::disk;
+use hpcsweep::host::{disk, threads};
 
 use super::file::{self, Pieces};
 
@@ -85,7 +85,7 @@ pub(crate) enum Work {
 /// Writes into a folder, in the order in which it is asked.
 pub(crate) struct Writer {
     asked: mpsc::SyncSender<Work>,
-    thread: JoinHandle<Result<()>>,
+    thread: Option<JoinHandle<Result<()>>>,
 }
 
 impl Writer {
@@ -99,11 +99,8 @@ impl Writer {
         let folder = folder.to_owned();
         // Two at a time: a slow disk slows the training down, it does not fill the memory.
         let (asked, orders) = mpsc::sync_channel::<Work>(1);
-        let thread = std::thread::Builder::new()
-            .name("checkpoints".into())
-            .spawn(move || orders.iter().try_for_each(|work| write(&folder, work)))
-            .map_err(|e| Fault::machine(format!("cannot start a thread: {}", disk::reason(&e))))?;
-        Ok(Self { asked, thread })
+        let work = move || orders.iter().try_for_each(|work| write(&folder, work));
+        Ok(Self { asked, thread: Some(threads::start("checkpoints", work)?) })
     }
 
     /// Asks for something to be written; waits while two others are.
@@ -118,8 +115,7 @@ impl Writer {
         // here.
         let (asked, _) = mpsc::sync_channel(1);
         self.asked = asked;
-        let ended = std::mem::replace(&mut self.thread, std::thread::spawn(|| Ok(())));
-        joined(ended)
+        joined(self.thread.take())
     }
 
     /// Waits until all is on disk.
@@ -132,7 +128,8 @@ impl Writer {
     }
 }
 
-fn joined(thread: JoinHandle<Result<()>>) -> Result<()> {
+fn joined(thread: Option<JoinHandle<Result<()>>>) -> Result<()> {
+    let Some(thread) = thread else { return Ok(()) };
     thread
         .join()
         .unwrap_or_else(|_| Err(Fault::machine("the checkpoint's thread has ended").into()))
