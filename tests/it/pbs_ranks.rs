@@ -69,8 +69,8 @@ fn one_rank_a_host_runs_on_each() {
 #[test]
 fn ranks_that_are_not_where_they_were_granted_do_not_begin() {
     let pbs = pbs();
-    // A site's launcher that looks at the first host alone.
-    let launcher = "[\"mpirun\", \"-n\", \"2\", \"--bind-to\", \"none\", \"--oversubscribe\"]";
+    // A site's launcher that does not hear of PBS, and looks at the first host alone.
+    let launcher = "[\"env\", \"-u\", \"PBS_ENVIRONMENT\", \"mpirun\", \"-n\", \"2\", \"--bind-to\", \"none\", \"--oversubscribe\"]";
     pbs.site(&format!("[scheduler]\nlauncher = {launcher}\n"));
     let code = "echo begun >>$EVENTS";
     let rest = "[resources]\nnodes = 2\nranks_per_node = 1\n";
