@@ -70,6 +70,9 @@ pub(crate) struct Args {
     /// Of an element that runs several trials one after the other, this one of them
     #[arg(long, value_name = "N")]
     link: Option<u64>,
+    /// Exit with this code if a signal has stopped the trial: nothing more is to begin in its job
+    #[arg(long, value_name = "CODE")]
+    stopped: Option<u8>,
     /// The index of the element, where the launcher does not pass on what the scheduler has set
     #[arg(long, value_name = "N")]
     index: Option<u64>,
@@ -156,7 +159,8 @@ fn run_one(args: Args, mut vars: Vars, out: &Out) -> Result<u8> {
     }
     let link = args.link.unwrap_or(0);
     let resources = args.resources.map(|text| Resources::of_link(&text, link)).transpose()?;
-    let request = Request { sweep, which, gate: args.gate, resources, job_time: args.job_time };
+    let (job_time, stopped) = (args.job_time, args.stopped.map(i32::from));
+    let request = Request { sweep, which, gate: args.gate, resources, job_time, stopped };
     let code = worker::run(&request, vars, None)?;
     Ok(u8::try_from(code.clamp(0, 255)).unwrap_or(1))
 }

@@ -86,6 +86,7 @@ impl Slot {
                 launcher: 0,
                 began: Instant::now(),
                 ends: None,
+                stopped: None,
             };
             let mut slot = Self {
                 number,

@@ -37,6 +37,8 @@ pub struct Verdict {
     pub code: i32,
     /// Whether another attempt could end otherwise.
     pub retry: Retry,
+    /// Whether its job is about to end: a signal has stopped it.
+    pub is_stopped: bool,
 }
 
 /// What another attempt of a trial that has failed takes.
@@ -249,7 +251,8 @@ pub fn run(
         Outcome::Failed if others.all_here() => Retry::Here,
         _ => Retry::No,
     };
-    Ok(Verdict { end, code, retry })
+    let is_stopped = matches!(ended.stop.or(late), Some(Stop::Signal(_)));
+    Ok(Verdict { end, code, retry, is_stopped })
 }
 
 /// Several ranks: everyone must be there before anyone starts. Then the command is filled in.
@@ -402,7 +405,8 @@ fn not_begun(
         result: None,
     };
     recorder.write(&Event::End(end.clone()))?;
-    Ok(Verdict { end, code, retry: Retry::No })
+    let is_stopped = end.state == Outcome::Interrupted;
+    Ok(Verdict { end, code, retry: Retry::No, is_stopped })
 }
 
 /// Removes the trial's own folders where the program has left nothing in them.

@@ -78,6 +78,9 @@ pub struct Request {
     pub resources: Option<Resources>,
     /// How long the job may run, where the job script says so.
     pub job_time: Option<JobTime>,
+    /// The exit code, used for nothing else, that tells a script with further trials for this job that a signal has
+    /// stopped it: the script may not have had the signal yet.
+    pub stopped: Option<i32>,
 }
 
 /// Everything about the trial that every rank knows.
@@ -100,6 +103,8 @@ pub struct Job {
     pub host: String,
     /// The scheduler's id of this job.
     pub job_id: Option<String>,
+    /// The exit code that tells the job's script that a signal has stopped the trial, where it asks for one.
+    pub stopped: Option<i32>,
     /// Whether a scheduler has granted the resources that the trial asks for.
     pub granted: bool,
     /// The process that started this one.
@@ -169,6 +174,7 @@ pub fn run(request: &Request, vars: Vars, told: Option<hooks::Told<'_>>) -> Resu
         launcher,
         began,
         ends,
+        stopped: request.stopped,
     };
     let (record, next_run) = records::of_trial(&job.tree, trial)?;
     if record.outcome() == Some(Outcome::Done) {
@@ -280,6 +286,8 @@ fn lead(
         Outcome::Done => 0,
         // A failure after which the chain goes on must look like success: aftercorr asks for 0.
         Outcome::Failed | Outcome::Timeout if job.head.run.on_failure == OnFailure::Continue => 0,
+        Outcome::Interrupted if end.is_stopped => job.stopped.unwrap_or(end.code),
+        _ if job.stopped == Some(end.code) => 1,
         _ => end.code,
     };
     if let Some(crew) = &mut crew {

@@ -415,8 +415,14 @@ fn a_program_that_links_the_library_is_told_in_its_own_process() {
     if let Some(sweep) = std::env::var_os(LINKED) {
         let which = hpcsweep::worker::Which::Trial(0);
         let (sweep, resources) = (sweep.into(), None);
-        let request =
-            hpcsweep::worker::Request { sweep, which, gate: true, resources, job_time: None };
+        let request = hpcsweep::worker::Request {
+            sweep,
+            which,
+            gate: true,
+            resources,
+            job_time: None,
+            stopped: None,
+        };
         let mut heard = Vec::new();
         let mut told = |ending: &hpcsweep::worker::hooks::Ending<'_>| {
             let told = ending.to_json();

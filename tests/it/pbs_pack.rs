@@ -94,6 +94,23 @@ fn chains_are_packed_whole_and_stop_by_themselves() {
 }
 
 #[test]
+fn nothing_begins_in_an_element_behind_a_trial_that_was_stopped() {
+    let pbs = pbs();
+    // Its worker has the signal before the shell of the job, which gets none here.
+    let code = "[ $HPCSWEEP_TRIAL != 1 ] || { kill -TERM $PPID; exit 75; }";
+    pbs.submit(&plan(code, &format!("{}[schedule]\npack = 4\n", singles(4))), &[]).ok();
+    pbs.wait_idle();
+    assert_eq!(of_element(&pbs, 0), [0, 1]);
+    assert_eq!(pbs.standings()[1], "interrupted: the worker got SIGTERM");
+    // A program that ends with the code of a stop has only failed.
+    let pbs = self::pbs();
+    let code = "[ $HPCSWEEP_TRIAL != 1 ] || exit 75";
+    pbs.submit(&plan(code, &format!("{}[schedule]\npack = 4\n", singles(4))), &[]).ok();
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done", "failed: exit code 75", "done", "done"]);
+}
+
+#[test]
 fn what_an_element_has_not_come_to_is_queued() {
     let pbs = pbs();
     let code = "[ $HPCSWEEP_TRIAL != 1 ] || until [ -e $EVENTS.go ]; do sleep 0.01; done";

@@ -20,7 +20,7 @@ trap '_stop=1' TERM
 
 # The element finds its trial by its index; what it runs is in the sweep's folder, not here.
 run() {
-  /opt/hpcsweep/bin/hpcsweep worker --sweep /shared/ada/results/demo --wave 1 --first 0 --count 2 --gate --index "${PBS_ARRAY_INDEX:-0}" --job "$PBS_JOBID" --link "$_link"
+  /opt/hpcsweep/bin/hpcsweep worker --sweep /shared/ada/results/demo --wave 1 --first 0 --count 2 --gate --index "${PBS_ARRAY_INDEX:-0}" --job "$PBS_JOBID" --link "$_link" --stopped 75
   _code=$?
 }
 # Several trials run in this allocation, one after the other; what of them is done is passed over.
@@ -28,6 +28,8 @@ _last=0
 for _link in $(seq 0 1); do
   run
   [ "$_code" -eq 0 ] || _last=$_code
+  # A worker may hear of the end of the job before this shell.
+  [ "$_code" -ne 75 ] || _stop=1
   [ -z "$_stop" ] || break
 done
 _code=$_last
