@@ -39,6 +39,7 @@ mod pbs_resources;
 mod pbs_scripts;
 mod pbs_server;
 mod pbs_stalled;
+mod pbs_storm;
 mod pbs_truth;
 mod pbs_truth_ends;
 mod plan;

@@ -1,0 +1,216 @@
+//! PBS, and everything that a sweep of arrays knows, in one random schedule: submissions that are killed, plans that
+//! grow, `--retry`, trials and sweeps that are cancelled, elements that are put back into the queue, programs that fail,
+//! chains as jobs and fused. In the end each trial is done once, and it never ran beside itself.
+//!
+//! `HPCSWEEP_PBS_STORM=FIRST..END` runs other schedules than the few that every run of the tests takes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use hpcsweep::tree::Tree;
+use hpcsweep::tree::records::{self, Attempt, Outcome};
+use serde_json::Value;
+
+use crate::kill::Dice;
+use crate::pbs_once::pbs;
+use crate::pbs_server::Pbs;
+use crate::pull_fire::schedules;
+
+/// A trial says when it begins and when it ends, and whether it runs beside itself. It fails as often as its parameter
+/// says.
+const CODE: &str = "say() { echo \"$1 $HPCSWEEP_TRIAL $$\" >>$EVENTS; }
+    at=$EVENTS.at.$HPCSWEEP_TRIAL
+    if kill -0 $(cat $at 2>/dev/null) 2>/dev/null; then say beside; fi
+    echo $$ >$at; say begin
+    sleep $HPCSWEEP_PARAM_T
+    k=$HPCSWEEP_PARAM_FAILS
+    while [ $k -gt 0 ]; do
+        if mkdir $EVENTS.$HPCSWEEP_PARAM_ID.$k 2>/dev/null; then say fail; rm -f $at; exit 3; fi
+        k=$((k - 1))
+    done
+    echo $$ >$HPCSWEEP_RESULT; say end; rm -f $at";
+
+/// A chain of the plan: of each link how long it runs and how often it fails; and how many the plan has now.
+struct Chain {
+    links: Vec<(u64, u64)>,
+    now: usize,
+}
+
+struct Schedule {
+    pbs: Pbs,
+    number: u64,
+    head: String,
+    chains: Vec<Chain>,
+}
+
+impl Schedule {
+    fn new(number: u64, dice: &mut Dice) -> Self {
+        let mut pbs = pbs();
+        pbs.set("history", dice.below(3) > 0);
+        let link = |dice: &mut Dice| (dice.below(4) * 40, [0, 0, 0, 1, 2][dice.below(5) as usize]);
+        let mut chain = || {
+            let links: Vec<(u64, u64)> = (0..1 + dice.below(3)).map(|_| link(dice)).collect();
+            Chain { now: 1, links }
+        };
+        let chains: Vec<Chain> = (0..4).map(|_| chain()).collect();
+        let way = ["jobs", "fused"][dice.below(2) as usize];
+        let head = format!(
+            "version = 1\n[sweep]\nname = \"s\"\n[run]\ncommand = [\"sh\", \"-c\", {}]\nattempts = {}\n\
+             [resources]\nwalltime = \"5m\"\n[schedule]\nchains = \"{way}\"\n",
+            Value::from(CODE),
+            1 + dice.below(2)
+        );
+        let schedule = Self { pbs, number, head, chains };
+        schedule.write_plan();
+        schedule
+    }
+
+    fn write_plan(&self) {
+        let mut text = self.head.clone();
+        for (c, chain) in self.chains.iter().enumerate() {
+            for (l, (millis, fails)) in chain.links.iter().enumerate().take(chain.now) {
+                let t = format!("0.{millis:03}");
+                writeln!(
+                    text,
+                    "[[trials]]\ntask_id = \"c{c}\"\nid = \"{c}.{l}\"\nt = \"{t}\"\nfails = {fails}"
+                )
+                .unwrap();
+            }
+        }
+        self.pbs.world.write("plan.toml", &text);
+    }
+
+    fn text(&self, what: &str) -> String {
+        let world = &self.pbs.world;
+        let status = world.run(&["status", "--json"]);
+        let events = world.read("events");
+        format!("schedule {}: {what}\n{events}\n{}", self.number, status.whole())
+    }
+
+    /// A submission, which is killed at some moment or not.
+    fn submit(&self, dice: &mut Dice, is_killed: bool) {
+        let retry: &[&str] = if dice.below(3) == 0 { &["--retry"] } else { &[] };
+        let args = [&["submit", "plan.toml", "--pbs", "-q"], retry].concat();
+        let mut started = self.pbs.world.start(&args);
+        if is_killed {
+            std::thread::sleep(Duration::from_micros(dice.below(300_000)));
+            let _ = started.child.kill();
+        }
+        let ran = started.end(&self.pbs.world);
+        assert!([0, 137].contains(&ran.code), "{}", self.text(&ran.whole()));
+    }
+
+    /// Lets one thing happen.
+    fn strike(&mut self, dice: &mut Dice) {
+        let world = &self.pbs.world;
+        match dice.below(8) {
+            0 | 1 => {
+                let i = dice.below(self.chains.len() as u64) as usize;
+                let chain = &mut self.chains[i];
+                chain.now = (chain.now + 1).min(chain.links.len());
+                self.write_plan();
+                let is_killed = dice.below(2) == 0;
+                self.submit(dice, is_killed);
+            }
+            2 => self.submit(dice, true),
+            3 => self.submit(dice, false),
+            4 => {
+                let one = dice.below(8).to_string();
+                let args: &[&str] =
+                    if dice.below(4) == 0 { &["cancel"] } else { &["cancel", "--trial", &one] };
+                if world.exists("results/s/sweep.json") {
+                    let ran = world.run(args);
+                    assert!([0, 2].contains(&ran.code), "{}", self.text(&ran.whole()));
+                }
+            }
+            5 | 6 => {
+                let jobs = self.pbs.jobs();
+                let running: Vec<&String> =
+                    jobs.iter().filter(|(_, j)| j["job_state"] == "R").map(|(id, _)| id).collect();
+                if !running.is_empty() {
+                    let id = running[dice.below(running.len() as u64) as usize];
+                    world.call("qrerun", &[id]);
+                }
+            }
+            _ => {
+                if world.exists("results/s/sweep.json") {
+                    let ran = world.run(&["status", "--json"]);
+                    assert!(ran.code <= 1, "{}", self.text(&ran.whole()));
+                    let status: Value = serde_json::from_str(&ran.out).unwrap();
+                    let damaged = status["damaged"].as_array().is_some_and(|all| !all.is_empty());
+                    assert!(!damaged, "{}", self.text("damage"));
+                }
+            }
+        }
+    }
+
+    /// Nothing happens any more: the whole plan is submitted until all is done.
+    fn finish(&mut self) {
+        for chain in &mut self.chains {
+            chain.now = chain.links.len();
+        }
+        self.write_plan();
+        for round in 0.. {
+            assert!(round < 20, "{}", self.text("never done"));
+            let retry: &[&str] = if round == 0 { &[] } else { &["--retry"] };
+            let ran = self.pbs.again(&[&["-q"], retry].concat());
+            assert_eq!(ran.code, 0, "{}", self.text(&ran.whole()));
+            self.pbs.wait_idle();
+            let total = self.chains.iter().map(|chain| chain.links.len()).sum();
+            if self.pbs.standings() == vec!["done"; total] {
+                return;
+            }
+        }
+    }
+
+    /// Each trial is done once, behind the one before it, and never ran beside itself.
+    fn judge(&self) {
+        let world = &self.pbs.world;
+        let events = world.read("events");
+        assert!(!events.contains("beside"), "{}", self.text("a trial ran beside itself"));
+        let names = self.pbs.names();
+        let once = names.iter().collect::<BTreeSet<_>>().len();
+        assert_eq!(once, names.len(), "{}", self.text(&format!("{names:?}")));
+        let table = world.table(&[]);
+        let all = records::all(&Tree::at(&world.path("results/s"))).unwrap();
+        let mut trials: BTreeMap<&str, (u64, String)> = BTreeMap::new();
+        for row in &table {
+            assert_eq!(row["state"], "done");
+            let trial = row["trial"].as_u64().unwrap();
+            trials.insert(row["id"].as_str().unwrap(), (trial, row["result"].to_string()));
+            let done = |a: &&Attempt| a.outcome() == Some(Outcome::Done);
+            let ends = all[&trial].attempts.iter().filter(done).count();
+            assert_eq!(ends, 1, "{}", self.text(&format!("ends of trial {trial}")));
+        }
+        let at = |word: &str, id: &str| {
+            let (trial, who) = &trials[id];
+            let line = format!("{word} {trial} {who}");
+            let place = events.lines().position(|l| l == line);
+            place.unwrap_or_else(|| panic!("{}", self.text(&format!("no `{line}`"))))
+        };
+        for (c, chain) in self.chains.iter().enumerate() {
+            for l in 1..chain.links.len() {
+                let (before, now) = (format!("{c}.{}", l - 1), format!("{c}.{l}"));
+                let is_behind = at("end", &before) < at("begin", &now);
+                assert!(is_behind, "{}", self.text(&format!("{now} overtook {before}")));
+            }
+        }
+    }
+}
+
+fn schedule(number: u64) {
+    let mut dice = Dice(number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let mut schedule = Schedule::new(number, &mut dice);
+    for _ in 0..14 {
+        schedule.strike(&mut dice);
+        std::thread::sleep(Duration::from_millis(dice.below(80)));
+    }
+    schedule.finish();
+    schedule.judge();
+}
+
+#[test]
+fn whatever_happens_to_a_sweep_of_arrays_each_trial_is_done_once() {
+    schedules("HPCSWEEP_PBS_STORM", "1..7", schedule);
+}
