@@ -5,7 +5,6 @@
 //! `HPCSWEEP_PBS_STORM=FIRST..END` runs other schedules than the few that every run of the tests takes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use hpcsweep::tree::Tree;
@@ -16,6 +15,7 @@ use crate::kill::Dice;
 use crate::pbs_once::pbs;
 use crate::pbs_server::Pbs;
 use crate::pull_fire::schedules;
+use crate::pull_storm::{Chain, trials_of};
 
 /// A trial says when it begins and when it ends, and whether it runs beside itself. It fails as often as its parameter
 /// says.
@@ -30,12 +30,6 @@ const CODE: &str = "say() { echo \"$1 $HPCSWEEP_TRIAL $$\" >>$EVENTS; }
         k=$((k - 1))
     done
     echo $$ >$HPCSWEEP_RESULT; say end; rm -f $at";
-
-/// A chain of the plan: of each link how long it runs and how often it fails; and how many the plan has now.
-struct Chain {
-    links: Vec<(u64, u64)>,
-    now: usize,
-}
 
 struct Schedule {
     pbs: Pbs,
@@ -67,17 +61,7 @@ impl Schedule {
     }
 
     fn write_plan(&self) {
-        let mut text = self.head.clone();
-        for (c, chain) in self.chains.iter().enumerate() {
-            for (l, (millis, fails)) in chain.links.iter().enumerate().take(chain.now) {
-                let t = format!("0.{millis:03}");
-                writeln!(
-                    text,
-                    "[[trials]]\ntask_id = \"c{c}\"\nid = \"{c}.{l}\"\nt = \"{t}\"\nfails = {fails}"
-                )
-                .unwrap();
-            }
-        }
+        let text = self.head.clone() + &trials_of(&self.chains);
         self.pbs.world.write("plan.toml", &text);
     }
 

@@ -108,11 +108,27 @@ struct Agent {
     killed: bool,
 }
 
-/// A chain of the plan: how long it is in the end, and how much of it the plan has now.
-struct Chain {
-    /// Of each link: how long it runs, and how often it fails.
-    links: Vec<(u64, u64)>,
-    now: usize,
+/// A chain of a plan: how long it is in the end, and how much of it the plan has now.
+pub(crate) struct Chain {
+    /// Of each link: milliseconds that it runs, and how often it fails.
+    pub(crate) links: Vec<(u64, u64)>,
+    pub(crate) now: usize,
+}
+
+/// The trials that a plan has now: link `l` of chain `c` has the parameter `id`, `c.l`.
+pub(crate) fn trials_of(chains: &[Chain]) -> String {
+    let mut text = String::new();
+    for (c, chain) in chains.iter().enumerate() {
+        for (l, (millis, fails)) in chain.links.iter().enumerate().take(chain.now) {
+            let t = format!("0.{millis:03}");
+            writeln!(
+                text,
+                "[[trials]]\ntask_id = \"c{c}\"\nid = \"{c}.{l}\"\nt = \"{t}\"\nfails = {fails}"
+            )
+            .unwrap();
+        }
+    }
+    text
 }
 
 struct Schedule {
@@ -175,17 +191,7 @@ impl Schedule {
 
     /// Writes the plan as it is now, whole or not at all.
     fn write_plan(&self) {
-        let mut text = self.head.clone();
-        for (c, chain) in self.chains.iter().enumerate() {
-            for (l, (millis, fails)) in chain.links.iter().enumerate().take(chain.now) {
-                let t = format!("0.{millis:03}");
-                writeln!(
-                    text,
-                    "[[trials]]\ntask_id = \"c{c}\"\nid = \"{c}.{l}\"\nt = \"{t}\"\nfails = {fails}"
-                )
-                .unwrap();
-            }
-        }
+        let text = self.head.clone() + &trials_of(&self.chains);
         self.world.write("plan.new", &text);
         fs::rename(self.world.path("plan.new"), self.world.path("plan.toml")).unwrap();
     }
