@@ -89,7 +89,7 @@ impl Context {
 }
 
 fn read_profile(path: &Path) -> std::io::Result<Option<String>> {
-    match std::fs::read_to_string(path) {
+    match disk::read_named(path) {
         Ok(text) => Ok(Some(text)),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e),

@@ -114,6 +114,19 @@ pub fn read_entry(path: &Path) -> io::Result<Vec<u8>> {
     read_plain(path, SMALL)
 }
 
+/// The text that a person names, be it in a file or in a pipe (`<(make-a-plan)`), with the system's own error.
+///
+/// # Errors
+/// When it cannot be read, is not UTF-8, or is not small.
+pub fn read_named(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(SMALL + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > SMALL {
+        return Err(io::Error::other(format!("it has more than {} MiB", SMALL >> 20)));
+    }
+    Ok(text)
+}
+
 /// The whole file as bytes, which is small by nature.
 ///
 /// # Errors

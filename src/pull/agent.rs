@@ -25,6 +25,9 @@ use crate::words;
 #[cfg(doc)]
 use crate::worker::child;
 
+/// Bytes that wait for a full disk before no more metric lines are taken.
+const MOST_WAITING: usize = 8 << 20;
+
 pub use super::desk::{News, Report};
 
 /// What a person chose on the command line.
@@ -165,7 +168,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             self.heed_contests();
         }
         self.desk.share(self.slots.len());
-        self.metrics()?;
+        busy |= self.metrics()?;
         self.desk.decide()?;
         let is_stuck = self.slots.iter().all(|slot| slot.running().is_none() && !slot.is_free());
         if self.desk.leaving.is_some() || is_stuck {
@@ -245,21 +248,27 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         self.desk.heed_contests();
     }
 
-    /// The metric lines of what runs.
-    fn metrics(&mut self) -> Result<()> {
+    /// The metric lines of what runs; `true` if there are more. What a full disk has no room for stays where it is.
+    fn metrics(&mut self) -> Result<bool> {
+        let mut any = false;
         for slot in &mut self.slots {
+            if self.desk.claimer.bundle.waiting() > MOST_WAITING {
+                return Ok(false);
+            }
             let Some(running) = slot.running() else { continue };
             let (trial, attempt) = (running.trial, running.attempt);
             // Short trials hand theirs over at their end.
-            if running.since.elapsed() < Duration::from_secs(1) {
+            let has_more = slot.has_more_metrics();
+            if running.since.elapsed() < Duration::from_secs(1) && !has_more {
                 continue;
             }
+            any |= has_more;
             let rows = slot.metrics();
             if !rows.is_empty() {
                 self.desk.claimer.bundle.push(&Line::Metrics { trial, attempt, rows })?;
             }
         }
-        Ok(())
+        Ok(any)
     }
 
     /// Fills free slots.

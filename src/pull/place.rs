@@ -198,8 +198,12 @@ pub(super) trait Place {
     fn until_due(&self) -> Option<Duration>;
     /// What ran, if it has ended; `why` the agent stops, if it does, and `others` are processes of other places.
     fn reap(&mut self, others: &[u32], why: Option<Why>) -> Option<(Running<Self::Work>, Ended)>;
-    /// Metric lines of what runs that are not taken yet.
+    /// Metric lines of what runs that are not taken yet, a megabyte at most.
     fn metrics(&mut self) -> Vec<Map<String, Value>>;
+    /// Whether there are more of them than that.
+    fn has_more_metrics(&self) -> bool {
+        false
+    }
     /// Takes what a trial that has ended has left behind.
     fn collect(&mut self, work: Self::Work) -> Remains;
     /// Removes folders in which nothing was left.

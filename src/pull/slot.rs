@@ -230,17 +230,25 @@ impl Place for Slot {
         running.map_or_else(Vec::new, |running| running.work.prepared.take_metrics(false))
     }
 
+    fn has_more_metrics(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.work.prepared.has_more_metrics())
+    }
+
     fn collect(&mut self, program: Program) -> Remains {
         let mut prepared = program.prepared;
         let loss = prepared.scratch.is_gone().then(|| prepared.scratch.loss());
         let why = || self.why_failed(program.over.map(|(ended, _)| ended)?, &prepared);
         let reason = prepared.scratch.take_reason().or_else(why);
+        let rows = prepared.take_metrics(true);
+        // Only where the agent has to leave and has no time for them.
+        let cut = prepared.has_more_metrics().then(|| "the last metric lines left out".to_owned());
+        let complaints = prepared.scratch.complaints().or(cut);
         let remains = Remains {
             loss,
-            rows: prepared.take_metrics(true),
+            rows,
             result: program.result,
             reason,
-            complaints: prepared.scratch.complaints(),
+            complaints,
             is_interrupted: false,
         };
         self.scratch = Some(prepared.scratch);

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::host::disk;
 use crate::tree::ledger::Ledger;
 use crate::tree::{Tree, bundle};
 
@@ -85,7 +86,7 @@ impl Watch {
 
     fn is_silent(&mut self, tree: &Tree, name: &str, now: Instant) -> bool {
         // Opened, not only looked up: NFS asks the server again when a file is opened.
-        let file = std::fs::File::open(bundle::path(tree, name, "jsonl"));
+        let file = disk::open_plain(&bundle::path(tree, name, "jsonl"));
         let stamp = file.and_then(|f| f.metadata()).and_then(|m| Ok((m.modified()?, m.len()))).ok();
         let fresh =
             |has_signed| Seen { stamp, silent: Duration::ZERO, last: now, looks: 0, has_signed };

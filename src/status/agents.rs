@@ -6,7 +6,7 @@ use std::time::UNIX_EPOCH;
 use anyhow::Result;
 
 use super::pilots::Pilots;
-use crate::host::clock;
+use crate::host::{clock, disk};
 use crate::plan::Pull;
 use crate::scheduler::{Element, State as Word};
 use crate::tree::ledger::{self, Ledger, Piece};
@@ -162,7 +162,7 @@ impl Signs {
         let now = clock::now();
         let age = |name: &String| {
             // Opened, not only looked up: NFS asks the server again when a file is opened.
-            let file = std::fs::File::open(bundle::path(tree, name, "jsonl")).ok()?;
+            let file = disk::open_plain(&bundle::path(tree, name, "jsonl")).ok()?;
             let changed = file.metadata().and_then(|about| about.modified()).ok()?;
             Some((now - changed.duration_since(UNIX_EPOCH).ok()?.as_secs_f64()).max(0.0))
         };

@@ -60,7 +60,7 @@ impl Source {
     /// # Errors
     /// When it cannot be read, or with all of its faults at once.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|e| {
+        let text = disk::read_named(path).map_err(|e| {
             let reason = disk::reason(&e);
             let fault =
                 Fault::request(format!("cannot read the plan `{}`: {reason}", path.display()));
@@ -71,7 +71,7 @@ impl Source {
         })?;
         let files = |name: &str| {
             let file = path.parent().unwrap_or(Path::new("")).join(name);
-            std::fs::read_to_string(&file).map_err(|e| {
+            disk::read_named(&file).map_err(|e| {
                 let why = disk::reason(&e);
                 Fault::request(format!("cannot read `{}`: {why}", file.display()))
             })

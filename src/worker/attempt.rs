@@ -149,7 +149,10 @@ pub fn run(
     let mut ended = child::wait(child, launched, signals, limits, |happening| match happening {
         Happening::Tick => {
             recorder.beat();
-            let rows = prepared.take_metrics(false);
+            let rows = match recorder.has_unwritten() {
+                true => prepared.take_samples(false),
+                false => prepared.take_metrics(false),
+            };
             recorder.metrics(trial, number, with_rank(rows, own_rank));
             if helper.as_mut().is_some_and(program::is_gone) {
                 return Some(Stop::Helper);
@@ -193,8 +196,11 @@ pub fn run(
     }
     // The others have ended, so the helpers have all they wait for.
     let carried = program.wait_for_helper_for(Duration::from_secs(10));
-    let rows = prepared.take_metrics(true);
-    recorder.metrics(trial, number, with_rank(rows, own_rank));
+    while prepared.has_more_metrics() {
+        recorder.catch_up(trial, number)?;
+        recorder.metrics(trial, number, with_rank(prepared.take_metrics(false), own_rank));
+    }
+    recorder.metrics(trial, number, with_rank(prepared.take_metrics(true), own_rank));
     let uncarried = (!carried).then(|| {
         let why = prepared.scratch.take_helper_reason();
         format!("syncs over MPI: {}", why.unwrap_or_else(|| "the helper failed".to_owned()))

@@ -5,18 +5,18 @@
 //! them, so that strangers neither delay the ranks nor take memory.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Cursor, Read, Write};
+use std::io::{Cursor, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::addresses;
-use super::peers::{Down, FromRank, Meeting, Seat, Up};
+use super::peers::{self, Down, FromRank, Meeting, Seat, Up};
 use crate::fault::{Fault, Kind};
 use crate::host::{clock, disk, threads};
 use crate::words;
@@ -29,6 +29,9 @@ const HELLO_TIME: Duration = Duration::from_secs(10);
 
 /// The most connections that have not said who they are; the oldest gives way to a new one.
 const STRANGERS: usize = 256;
+
+/// How many messages wait until they are heard; ranks that say more wait themselves.
+const UNHEARD: usize = 256;
 
 /// How often rank 0 looks whether it has been asked to stop.
 const LOOK: Duration = Duration::from_millis(20);
@@ -80,7 +83,7 @@ impl Crew {
         let meeting = Meeting { token, port, addrs: addresses::own() };
         disk::write_private(&file, &crate::tree::to_json_line(&meeting)?)?;
 
-        let (sender, inbox) = mpsc::channel();
+        let (sender, inbox) = mpsc::sync_channel(UNHEARD);
         let mut crew = Self {
             file,
             streams: BTreeMap::new(),
@@ -128,7 +131,12 @@ impl Crew {
 
     /// Takes in a rank that has proved to be of this launch, or says why it cannot be one of them. A process that
     /// contradicts what is known loses its connection and nothing else: it may be a stranger who has seen the token.
-    fn admit(&mut self, hello: Hello, world: u32, sender: &Sender<FromRank>) -> Result<(), String> {
+    fn admit(
+        &mut self,
+        hello: Hello,
+        world: u32,
+        sender: &SyncSender<FromRank>,
+    ) -> Result<(), String> {
         let Hello { mut stream, rest, rank, world: seen, host, node } = hello;
         let contradiction = if seen != world {
             Some(format!("rank {rank} on {host} sees {seen} ranks, rank 0 sees {world}"))
@@ -153,14 +161,9 @@ impl Crew {
         }
         let sender = sender.clone();
         let reader = threads::start("rank", move || {
-            for line in BufReader::new(Cursor::new(rest).chain(copy)).lines() {
-                let Ok(line) = line else { break };
-                let Ok(said) = serde_json::from_str(&line) else { break };
-                if sender.send(FromRank { rank, said: Some(said), at: Instant::now() }).is_err() {
-                    return;
-                }
-            }
-            let _ = sender.send(FromRank { rank, said: None, at: Instant::now() });
+            let say = |said| sender.send(FromRank { rank, said, at: Instant::now() }).is_ok();
+            peers::each_message(Cursor::new(rest).chain(copy), |said| say(Some(said)));
+            say(None);
         });
         if let Err(fault) = reader {
             let reason = fault.sentence;

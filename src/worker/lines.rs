@@ -10,12 +10,20 @@ use crate::host::disk;
 use crate::tree::records::UNREAD;
 use crate::words;
 
+/// Bytes that are read at once: a program may write faster than its lines are recorded.
+const CHUNK: u64 = 1 << 20;
+
+/// Bytes of the longest line that is read.
+const LONGEST: usize = 4 << 20;
+
 /// A file of JSON lines that grows, read as it does.
 #[derive(Debug)]
 pub struct Lines {
     path: PathBuf,
     read: u64,
     rest: Vec<u8>,
+    /// Whether what follows belongs to a line that is too long.
+    is_passing: bool,
     odd_lines: u64,
     first_odd: Option<String>,
 }
@@ -23,19 +31,25 @@ pub struct Lines {
 impl Lines {
     /// The lines of a file that need not be there yet.
     pub fn of(path: PathBuf) -> Self {
-        Self { path, read: 0, rest: Vec::new(), odd_lines: 0, first_odd: None }
+        Self { path, read: 0, rest: Vec::new(), is_passing: false, odd_lines: 0, first_odd: None }
     }
 
-    /// The metric lines that are complete and have not been taken yet. With `last`, a final line
-    /// without a newline counts too. Lines that are no JSON object are counted, not kept.
+    /// Whether there is more than the next [`Lines::take`] takes.
+    pub fn has_more(&self) -> bool {
+        fs::metadata(&self.path).is_ok_and(|about| about.len() > self.read + CHUNK)
+    }
+
+    /// The metric lines that are complete and have not been taken yet, of a megabyte at most. With `last`, a final line
+    /// without a newline counts too. Lines that are no JSON object, or of more than four megabytes, are counted, not kept.
     pub fn take(&mut self, last: bool) -> Vec<Map<String, Value>> {
         if let Ok(mut file) = disk::open_plain(&self.path)
             && self.is_longer(&file)
             && file.seek(SeekFrom::Start(self.read)).is_ok()
-            && let Ok(n) = file.read_to_end(&mut self.rest)
+            && let Ok(n) = file.take(CHUNK).read_to_end(&mut self.rest)
         {
             self.read += n as u64;
         }
+        self.pass_over();
         let end = match self.rest.iter().rposition(|&b| b == b'\n') {
             _ if last => self.rest.len(),
             Some(newline) => newline + 1,
@@ -57,7 +71,24 @@ impl Lines {
             }
         }
         self.rest.drain(..end);
+        if self.rest.len() > LONGEST {
+            self.odd_lines += 1;
+            let text = String::from_utf8_lossy(&self.rest[..256]);
+            self.first_odd.get_or_insert_with(|| words::short(&text, 60));
+            self.is_passing = true;
+            self.pass_over();
+        }
         rows
+    }
+
+    /// Drops what belongs to a line that is too long.
+    fn pass_over(&mut self) {
+        if !self.is_passing {
+            return;
+        }
+        let end = self.rest.iter().position(|&b| b == b'\n');
+        self.is_passing = end.is_none();
+        self.rest.drain(..end.map_or(self.rest.len(), |end| end + 1));
     }
 
     /// As [`Lines::take`]; where lines were left out, one more row says how many.
@@ -75,7 +106,7 @@ impl Lines {
     fn is_longer(&mut self, file: &fs::File) -> bool {
         let len = file.metadata().map_or(0, |m| m.len());
         if len < self.read {
-            self.read = 0;
+            (self.read, self.is_passing) = (0, false);
             self.rest.clear();
         }
         len > self.read
@@ -187,6 +218,33 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn lines_are_taken_in_pieces_and_what_is_too_long_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m");
+        let line = |n: usize| format!("{{\"n\": {n}, \"pad\": \"{}\"}}\n", "x".repeat(1000));
+        let many: String = (0..3000).map(line).collect();
+        let long = format!("{{\"a\": \"{}\"}}\n", "y".repeat(2 * LONGEST));
+        fs::write(&path, format!("{many}{long}{{\"b\": 1}}\n{{\"c\": 2}}")).unwrap();
+        let mut lines = Lines::of(path.clone());
+        let mut rows = Vec::new();
+        while lines.has_more() {
+            let some = lines.take(false);
+            assert!(some.len() < 1100 && lines.rest.len() <= LONGEST + CHUNK as usize);
+            rows.extend(some);
+        }
+        rows.extend(lines.take(true));
+        assert_eq!(rows.len(), 3002);
+        assert_eq!(rows[2999]["n"], 2999);
+        assert_eq!(
+            rows[3000..],
+            [Map::from_iter([("b".into(), json!(1))]), Map::from_iter([("c".into(), json!(2))])]
+        );
+        let complaint = lines.complaint().unwrap();
+        assert!(complaint.starts_with("1 line of $HPCSWEEP_METRICS left out"), "{complaint}");
+        assert_eq!(lines.take(true), vec![]);
+    }
 
     #[test]
     fn numbers_that_json_does_not_know_are_read_as_programs_print_them() {

@@ -118,10 +118,15 @@ fn one(
         }
     };
     // With a sync, rank 0's helper hands over what all ranks have in common.
-    let mut hand_over = |last: bool| {
-        let rows = if synced { prepared.take_samples(last) } else { prepared.take_metrics(last) };
+    let mut hand_over = |last: bool| loop {
+        let is_last = last && (synced || !prepared.has_more_metrics());
+        let rows =
+            if synced { prepared.take_samples(is_last) } else { prepared.take_metrics(is_last) };
         if !rows.is_empty() {
             line.say(&Up::Metrics { rows });
+        }
+        if is_last == last {
+            return;
         }
     };
     let told = || {

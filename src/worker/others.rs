@@ -16,6 +16,9 @@ use super::program::LOST_PEERS;
 use crate::host::signal::Signals;
 use crate::tree::records::{self, Outcome};
 
+/// How many messages are heard at once.
+const MOST_HEARD: usize = 1024;
+
 /// How a rank's program ended.
 #[derive(Debug, Clone)]
 struct Finish {
@@ -69,7 +72,9 @@ impl Others {
         if self.hosts.is_empty() {
             self.hosts.clone_from(&crew.hosts);
         }
-        while let Ok(peers::FromRank { rank, said, at }) = crew.inbox.try_recv() {
+        // Not for ever: ranks may say more while they are heard.
+        for _ in 0..MOST_HEARD {
+            let Ok(peers::FromRank { rank, said, at }) = crew.inbox.try_recv() else { return };
             match said {
                 Some(Up::Line { text }) => write_line(log, &format!("[rank {rank}] "), &text),
                 Some(Up::Metrics { rows }) => metrics(with_rank(rows, Some(rank))),

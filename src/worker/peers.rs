@@ -5,7 +5,7 @@
 //! other rank waits for that file and connects. Lines are JSON; the first must carry the file's token. How rank 0
 //! gathers the others is in [`super::gather`].
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver};
@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -133,13 +134,13 @@ pub struct FromRank {
 /// The file in `meet/` by which ranks find rank 0. Only its owner may read it: the token proves that a process
 /// belongs to this launch.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Meeting {
+pub struct Meeting {
     /// What the first line of every rank must carry.
-    pub(super) token: String,
+    pub token: String,
     /// The TCP port on which rank 0 listens.
-    pub(super) port: u16,
+    pub port: u16,
     /// Addresses of rank 0's host, the most promising first.
-    pub(super) addrs: Vec<IpAddr>,
+    pub addrs: Vec<IpAddr>,
 }
 
 /// The name under which all ranks of one launch meet, from what the launcher gave all of them alike.
@@ -173,6 +174,25 @@ pub fn meeting_name(vars: &Vars, trial: u64) -> Result<String, Fault> {
         hasher.update(b"\0");
     }
     Ok(format!("{trial}-{}", &hasher.finalize().to_hex()[..12]))
+}
+
+/// Bytes of the longest message that is read. Senders stay far below it.
+pub const LONGEST: u64 = 16 << 20;
+
+/// Calls `with` for each message of a stream, a line of JSON each, until the stream ends, holds something else or a
+/// message that is too long, or `with` returns `false`.
+pub fn each_message<T: DeserializeOwned>(stream: impl Read, mut with: impl FnMut(T) -> bool) {
+    let mut reader = BufReader::new(stream);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = (&mut reader).take(LONGEST).read_until(b'\n', &mut line);
+        let is_whole = read.is_ok() && line.pop_if(|last| *last == b'\n').is_some();
+        let message = serde_json::from_slice(&line).ok().filter(|_| is_whole);
+        if !message.is_some_and(&mut with) {
+            return;
+        }
+    }
 }
 
 /// A rank's line to rank 0.
@@ -243,13 +263,7 @@ pub fn join(
                 line.say(&Up::Hello { token: meeting.token, rank, world, host, node });
                 let (sender, receiver) = mpsc::channel();
                 threads::start("rank 0", move || {
-                    for line in BufReader::new(reader).lines() {
-                        let Ok(line) = line else { return };
-                        let Ok(said) = serde_json::from_str(&line) else { return };
-                        if sender.send(said).is_err() {
-                            return;
-                        }
-                    }
+                    each_message(reader, |said| sender.send(said).is_ok());
                 })?;
                 return Ok((line, receiver));
             }

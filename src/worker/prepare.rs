@@ -46,12 +46,17 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// What is new among the program's metric lines and the samples of its GPUs; with `last` all that
-    /// there will be.
+    /// What is new among the program's metric lines, a megabyte at most, and the samples of its GPUs; with `last` nothing
+    /// will follow.
     pub fn take_metrics(&mut self, last: bool) -> Vec<Map<String, Value>> {
         let mut rows = self.scratch.take_metrics(last);
         rows.extend(self.take_samples(last));
         rows
+    }
+
+    /// Whether there are more of them than the next call takes.
+    pub fn has_more_metrics(&self) -> bool {
+        self.scratch.has_more_metrics()
     }
 
     /// Of these the samples alone.

@@ -9,11 +9,15 @@ use serde_json::{Map, Value};
 use super::alive;
 use crate::fault::Fault;
 use crate::host::disk;
-use crate::tree::records::{End, Event};
+use crate::tree::records::{End, Event, UNREAD};
 use crate::tree::{Tree, ledger, line, records};
 
 /// How long the end of an attempt waits for a full disk.
 const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Metric lines that are kept for a full disk. Those of rank 0 stay where its program has written them, so these are other
+/// ranks'.
+const MOST_KEPT: usize = 100_000;
 
 /// The one writer of a run's record.
 pub struct Recorder {
@@ -21,6 +25,8 @@ pub struct Recorder {
     path: PathBuf,
     /// Metric lines that a full disk has refused so far.
     unwritten: Vec<Map<String, Value>>,
+    /// How many could not even be kept.
+    lost: u64,
     /// Number of the run: which worker process of the trial this is.
     pub run: u32,
     /// How many entries the ledger of agents has.
@@ -46,6 +52,7 @@ impl Recorder {
                     lines: line::Writer::new(file, earlier),
                     path,
                     unwritten: Vec::new(),
+                    lost: 0,
                     run,
                     seq,
                     behind: false,
@@ -61,30 +68,58 @@ impl Recorder {
     /// # Errors
     /// When the disk still refuses after five minutes.
     pub fn write(&mut self, event: &Event) -> Result<()> {
-        if let Event::End(End { trial, attempt, .. }) = event
-            && !self.unwritten.is_empty()
-        {
-            let rows = std::mem::take(&mut self.unwritten);
-            self.append(&Event::Metrics { trial: *trial, attempt: *attempt, rows }, PATIENCE)?;
+        if let Event::End(End { trial, attempt, .. }) = event {
+            self.catch_up(*trial, *attempt)?;
         }
         let patience = if matches!(event, Event::End(_)) { PATIENCE } else { Duration::ZERO };
         self.append(event, patience)
     }
 
+    /// Whether a full disk has refused metric lines: whoever has more of them keeps them.
+    pub fn has_unwritten(&self) -> bool {
+        !self.unwritten.is_empty()
+    }
+
+    /// Appends what a full disk has refused, and waits for room.
+    ///
+    /// # Errors
+    /// When the disk still refuses after five minutes.
+    pub fn catch_up(&mut self, trial: u64, attempt: u32) -> Result<()> {
+        self.append_rows(trial, attempt, PATIENCE)
+    }
+
     /// Appends metric lines. What a full disk refuses is kept and tried again with the next ones, at
-    /// the latest before the end of the attempt.
+    /// the latest before the end of the attempt. No more than [`MOST_KEPT`] are kept; the others are counted with the
+    /// lines that could not be read.
     pub fn metrics(&mut self, trial: u64, attempt: u32, rows: Vec<Map<String, Value>>) {
-        self.unwritten.extend(rows);
-        if self.unwritten.is_empty() {
-            return;
+        if self.unwritten.len() < MOST_KEPT {
+            self.unwritten.extend(rows);
+        } else {
+            self.lost += rows.len() as u64;
         }
-        let rows = std::mem::take(&mut self.unwritten);
+        // They are tried again.
+        let _ = self.append_rows(trial, attempt, Duration::ZERO);
+    }
+
+    fn append_rows(&mut self, trial: u64, attempt: u32, patience: Duration) -> Result<()> {
+        let mut rows = std::mem::take(&mut self.unwritten);
+        let kept = rows.len();
+        if kept == 0 {
+            return Ok(());
+        }
+        if self.lost > 0 {
+            rows.push(Map::from_iter([(UNREAD.to_owned(), self.lost.into())]));
+        }
         let event = Event::Metrics { trial, attempt, rows };
-        if self.append(&event, Duration::ZERO).is_err()
-            && let Event::Metrics { rows, .. } = event
-        {
-            self.unwritten = rows;
+        let appended = self.append(&event, patience);
+        match event {
+            Event::Metrics { mut rows, .. } if appended.is_err() => {
+                rows.truncate(kept);
+                self.unwritten = rows;
+            }
+            _ => self.lost = 0,
         }
+        appended
     }
 
     /// Gives a sign of life to whoever wants to run the trial too, where it is time to: a stamp of the file

@@ -15,6 +15,9 @@ use crate::fault::Fault;
 use crate::host::{Vars, clock, disk, process};
 use crate::words;
 
+/// Bytes of the largest result. It is a part of one line of a record, which readers have in memory.
+const LARGEST_RESULT: u64 = 16 << 20;
+
 /// The folder and what has been read of it so far.
 #[derive(Debug)]
 pub struct Scratch {
@@ -129,13 +132,25 @@ impl Scratch {
         self.lines.take_counted(last)
     }
 
-    /// The final result, if the program left one that is JSON.
+    /// See [`Lines::has_more`].
+    pub fn has_more_metrics(&self) -> bool {
+        self.lines.has_more()
+    }
+
+    /// The final result, if the program left one that is JSON and no larger than a record may hold.
     pub fn take_result(&mut self) -> Option<Value> {
         let mut bytes = Vec::new();
-        disk::open_plain(&self.result()).ok()?.read_to_end(&mut bytes).ok()?;
+        let file = disk::open_plain(&self.result()).ok()?;
+        file.take(LARGEST_RESULT + 1).read_to_end(&mut bytes).ok()?;
+        if bytes.len() as u64 > LARGEST_RESULT {
+            let most = LARGEST_RESULT >> 20;
+            self.odd_result = Some(format!("left out, more than {most} MiB"));
+            return None;
+        }
         let result = parse_lenient(bytes.trim_ascii());
         if result.is_none() && !bytes.trim_ascii().is_empty() {
-            self.odd_result = Some(words::short(&String::from_utf8_lossy(&bytes), 60));
+            let text = words::short(&String::from_utf8_lossy(&bytes), 60);
+            self.odd_result = Some(format!("left out, no JSON: {text}"));
         }
         result
     }
@@ -145,7 +160,7 @@ impl Scratch {
         let mut all = Vec::new();
         all.extend(self.lines.complaint().or_else(|| one_line(&self.odd())));
         if let Some(text) = &self.odd_result {
-            all.push(format!("$HPCSWEEP_RESULT left out, no JSON: {text}"));
+            all.push(format!("$HPCSWEEP_RESULT {text}"));
         }
         (!all.is_empty()).then(|| all.join("; "))
     }

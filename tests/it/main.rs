@@ -24,6 +24,7 @@ mod interrupt;
 mod kill;
 mod launch;
 mod local;
+mod memory;
 mod pbs;
 mod pbs_arrays;
 mod pbs_chains;

@@ -41,15 +41,11 @@ const NEIGHBOURS: [(&str, &str, &str); 13] = [
 ];
 
 /// Files outside `host` that use `std::fs` themselves, each with its reason.
-const OWN_FILES: [(&str, &str); 24] = [
-    ("src/cli/mod.rs", "reads profiles for `site`, which knows no disk"),
+const OWN_FILES: [(&str, &str); 20] = [
     ("src/cli/sweeps.rs", "the note of the last sweep, whose loss is no fault"),
     ("src/doctor.rs", "tries the file system's own calls"),
     ("src/project.rs", "renames a finished project into place"),
-    ("src/submit/mod.rs", "a plan that cannot be read is the request's fault"),
     ("src/pull/slot.rs", "owns the open log of its slot"),
-    ("src/pull/watch.rs", "whoever cannot be seen gives no sign"),
-    ("src/status/agents.rs", "whoever cannot be seen gives no sign"),
     ("src/tree/bundle/writer.rs", "owns the open file, and keeps what a full disk refuses"),
     ("src/tree/ledger/log.rs", "links, and tells a lost answer from a refusal"),
     ("src/tree/line.rs", "owns the open file it appends to"),

@@ -109,6 +109,9 @@ fn run(job: &SyncJob) -> Result<()> {
     }
 }
 
+/// Lines that wait for those of the other ranks.
+const MOST_ROWS: usize = 100_000;
+
 const FIRST_NAP: Duration = Duration::from_micros(500);
 
 /// What the others hear of a rank that makes no more requests. The socket closes first and the worker's word
@@ -203,7 +206,13 @@ impl Served {
                 }
             }
         }
-        self.rows.extend(self.lines.take(self.ended));
+        while self.rows.len() < MOST_ROWS {
+            let last = self.ended && !self.lines.has_more();
+            self.rows.extend(self.lines.take(last));
+            if last == self.ended {
+                break;
+            }
+        }
     }
 
     /// No request can come any more. Usually the program has ended, and its worker is about to say how: if

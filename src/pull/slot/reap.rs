@@ -45,6 +45,10 @@ impl Slot {
         if running.stop.is_none() && Instant::now() < until {
             return None;
         }
+        // They are taken a megabyte at a time.
+        if why.is_none() && running.work.prepared.has_more_metrics() {
+            return None;
+        }
         Some((self.running.take()?, ended))
     }
 

@@ -39,7 +39,7 @@ impl Arrays {
     }
 
     /// Reads the header of a file with this suffix.
-    pub(super) fn read(bytes: Bytes, suffix: &str, name: String) -> Result<Self, Fault> {
+    pub fn read(bytes: Bytes, suffix: &str, name: String) -> Result<Self, Fault> {
         let kind = match suffix {
             "npy" => Kind::One(npy::read(&bytes, &name)?),
             "npz" => Kind::Npz(npz::names(&bytes, &name)?),

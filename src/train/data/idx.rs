@@ -4,12 +4,10 @@
 //! Images of one byte a pixel stay in the map; wider numbers are turned once, in memory. The files are
 //! handed out as `.gz`: those are unpacked into memory, once a rank.
 
-use std::io::Read;
-
-use super::array::{Array, Bytes, Dtype};
+use super::array::{self, Array, Bytes, Dtype};
 use super::npy::swap;
+use super::packed::{self, Unpacked};
 use crate::fault::Fault;
-use crate::host::disk;
 
 /// Whether a file begins as IDX does.
 pub(super) fn is_one(bytes: &[u8]) -> bool {
@@ -23,12 +21,21 @@ pub(super) fn is_packed(bytes: &[u8]) -> bool {
 
 /// What is packed in a file of gzip.
 pub(super) fn unpack(bytes: &[u8], name: &str) -> Result<Bytes, Fault> {
-    let mut out = Vec::new();
-    flate2::read::MultiGzDecoder::new(bytes).read_to_end(&mut out).map_err(|e| {
-        Fault::request(format!("{name} cannot be unpacked: {}", disk::reason(&e)))
-            .hint("`gunzip -t` looks it through; copy it again from where it came from")
-    })?;
-    Ok(out.into())
+    let decoder = flate2::read::MultiGzDecoder::new(bytes);
+    match packed::unpack(decoder, bytes.len() as u64, name, whole_size) {
+        Unpacked::Whole(inside) => Ok(inside),
+        Unpacked::Broken(why) => Err(Fault::request(format!("{name} cannot be unpacked: {why}"))
+            .hint("`gunzip -t` looks it through; copy it again from where it came from")),
+        Unpacked::Refused(fault) => Err(fault),
+    }
+}
+
+/// Bytes of the whole file, as its first ones tell; `None` where it is no such file.
+fn whole_size(bytes: &[u8]) -> Option<u64> {
+    let [0, 0, kind, n, rest @ ..] = bytes else { return None };
+    let lengths = rest.get(..4 * usize::from(*n)).filter(|_| *n > 0)?.as_chunks::<4>().0;
+    let shape: Vec<u64> = lengths.iter().map(|b| u64::from(u32::from_be_bytes(*b))).collect();
+    array::size(dtype(*kind)?, &shape)?.checked_add(4 + 4 * u64::from(*n))
 }
 
 /// Reads a whole file that [`is_one`].

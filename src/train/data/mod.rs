@@ -15,6 +15,7 @@ mod idx;
 pub mod loader;
 mod npy;
 mod npz;
+mod packed;
 mod tensors;
 pub mod turbulence;
 

@@ -4,7 +4,7 @@
 //! anything is allocated, and shapes too large to be true must not overflow. Numbers in C order and
 //! little-endian stay where they are; big-endian ones and Fortran order are turned once, in memory.
 
-use super::array::{Array, Bytes, Dtype};
+use super::array::{self, Array, Bytes, Dtype};
 use crate::fault::Fault;
 use crate::words;
 
@@ -69,6 +69,18 @@ pub(super) fn read(bytes: &Bytes, name: &str) -> Result<Array, Fault> {
         swap(&mut numbers, dtype.size());
     }
     Array::new(dtype, array.shape().to_vec(), numbers.into(), name)
+}
+
+/// Bytes of the whole file, as its first ones tell; `None` where its header is not whole or not as it should be.
+pub(super) fn whole_size(bytes: &[u8]) -> Option<u64> {
+    let rest = bytes.strip_prefix(MAGIC)?;
+    let (start, length) = match *rest {
+        [1, 0, a, b, ..] => (10_usize, usize::from(u16::from_le_bytes([a, b]))),
+        [2 | 3, 0, a, b, c, d, ..] => (12, u32::from_le_bytes([a, b, c, d]) as usize),
+        _ => return None,
+    };
+    let header = parse(&String::from_utf8_lossy(bytes.get(start..start.checked_add(length)?)?))?;
+    array::size(dtype(&header.descr)?.0, &header.shape)?.checked_add((start + length) as u64)
 }
 
 /// Reverses the bytes of each number.

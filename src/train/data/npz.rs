@@ -3,12 +3,13 @@
 //! Entries that `numpy.savez` stored as they are stay in the map, and are read through once for their checksum;
 //! those of `numpy.savez_compressed` are unpacked into memory when they are asked for, once a rank.
 
-use std::io::{self, Cursor, Read};
+use std::io::{self, Cursor};
 
 use zip::{CompressionMethod, ZipArchive};
 
 use super::array::{Array, Bytes};
 use super::npy;
+use super::packed::{Unpacked, unpack};
 use crate::fault::Fault;
 use crate::host::disk;
 
@@ -28,10 +29,12 @@ pub(super) fn read(bytes: &Bytes, at: usize, name: &str) -> Result<Array, Fault>
     let mut archive = open(bytes, name)?;
     let mut entry = archive.by_index(at).map_err(|e| broken(e.to_string()))?;
     if entry.compression() != CompressionMethod::Stored {
-        // Grows as it is read: a length that is a lie costs nothing.
-        let mut out = Vec::new();
-        entry.read_to_end(&mut out).map_err(|e| broken(disk::reason(&e)))?;
-        return npy::read(&out.into(), name);
+        let packed = entry.compressed_size();
+        return match unpack(&mut entry, packed, name, npy::whole_size) {
+            Unpacked::Whole(bytes) => npy::read(&bytes, name),
+            Unpacked::Broken(why) => Err(broken(why)),
+            Unpacked::Refused(fault) => Err(fault),
+        };
     }
     // The map would hand out what is damaged as well as what is not.
     io::copy(&mut entry, &mut io::sink()).map_err(|e| broken(disk::reason(&e)))?;

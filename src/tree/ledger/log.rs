@@ -77,7 +77,7 @@ pub fn append(tree: &Tree, ledger: &mut Ledger, entry: &Entry, link: Link) -> Re
     let _ = std::fs::remove_file(&aside);
     if let Err(error) = linked {
         // A server may have linked although its answer was lost: what stands there tells.
-        match std::fs::read(&place) {
+        match disk::read_entry(&place) {
             Ok(there) if there == bytes => {}
             Ok(_) => return Ok(false),
             Err(_) => return Err(fail(error).into()),

@@ -1,10 +1,11 @@
 //! Rank 0 among ranks and strangers.
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::worker::peers::{self, Line};
+use crate::worker::peers::Line;
 
 const NAME: &str = "0-abc";
 
