@@ -5,7 +5,7 @@
 //! Units are numbered through all decks of a sweep. Finding the trials of some takes two small reads,
 //! whatever their number.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -148,8 +148,15 @@ pub fn after(tree: &Tree, known: &[Deck]) -> Result<Vec<Deck>> {
     loop {
         let path = file(tree, (known.len() + new.len()) as u32 + 1, "json");
         let Some(bytes) = disk::read_small_if_there(&path)? else { return Ok(new) };
-        new.push(document(&bytes, &path)?);
+        new.push(sound(&bytes, &path)?);
     }
+}
+
+/// A deck whose numbers can be true.
+fn sound(bytes: &[u8], path: &Path) -> Result<Deck> {
+    let deck: Deck = document(bytes, path)?;
+    let is_sound = [deck.first, deck.count, deck.trials].iter().all(|n| *n < numbers::END);
+    if is_sound { Ok(deck) } else { Err(numbers::damaged(path).into()) }
 }
 
 /// Damage of all decks: where one's head or list is damaged, no agent can go on.
@@ -160,7 +167,7 @@ pub fn damage(tree: &Tree, damage: &mut Damage) -> Result<()> {
     let names = disk::list(&tree.dir().join("pull"))?;
     for number in names.iter().filter_map(|name| name.strip_suffix(".json")?.parse::<u32>().ok()) {
         let path = file(tree, number, "json");
-        let Ok(deck) = document::<Deck>(&disk::read_small(&path)?, &path) else {
+        let Ok(deck) = sound(&disk::read_small(&path)?, &path) else {
             damage.add(&format!("pull/{number:04}.json"), 1);
             continue;
         };
@@ -187,7 +194,7 @@ pub fn read(tree: &Tree) -> Result<Vec<Deck>> {
 
 /// How many units the decks have.
 pub fn total(decks: &[Deck]) -> u64 {
-    decks.last().map_or(0, |deck| deck.first + deck.count)
+    decks.last().map_or(0, |deck| deck.first.saturating_add(deck.count))
 }
 
 /// The deck of a unit.
@@ -200,39 +207,42 @@ pub fn of_unit(decks: &[Deck], unit: u64) -> Option<&Deck> {
 /// # Errors
 /// When there are no such units, or a file cannot be read.
 pub fn units(tree: &Tree, decks: &[Deck], from: u64, count: u64) -> Result<Vec<Vec<u64>>> {
-    let mut all = Vec::with_capacity(count as usize);
+    let mut all = Vec::new();
+    let end = from.saturating_add(count);
     for deck in decks {
         let low = from.max(deck.first);
-        let high = (from + count).min(deck.first + deck.count);
+        let high = end.min(deck.first.saturating_add(deck.count));
         if low < high {
             part(tree, deck, low - deck.first, high - deck.first, &mut all)?;
         }
     }
     if all.len() as u64 != count {
-        let sentence = format!("sweep `{}` has no unit {}", tree.dir().display(), from + count - 1);
+        let sentence =
+            format!("sweep `{}` has no unit {}", tree.dir().display(), end.saturating_sub(1));
         return Err(Fault::machine(sentence).into());
     }
     Ok(all)
 }
 
 fn part(tree: &Tree, deck: &Deck, low: u64, high: u64, all: &mut Vec<Vec<u64>>) -> Result<()> {
-    let mut starts: Vec<u64> = if deck.chains {
-        numbers::some(&file(tree, deck.deck, "units"), low, high - low + 1)?
-    } else {
-        (low..=high).collect()
-    };
+    let map = file(tree, deck.deck, "map");
+    if !deck.chains {
+        let trials = numbers::exactly(&map, low, high - low)?;
+        all.extend(trials.into_iter().map(|trial| vec![trial]));
+        return Ok(());
+    }
+    let list = file(tree, deck.deck, "units");
+    let mut starts = numbers::some(&list, low, high - low + 1)?;
     if (starts.len() as u64) <= high - low {
         starts.push(deck.trials);
     }
-    let entries = starts[starts.len() - 1].saturating_sub(starts[0]);
-    if starts.contains(&numbers::DAMAGED) {
-        return Err(numbers::damaged(&file(tree, deck.deck, "units")).into());
+    if starts.contains(&numbers::DAMAGED) || !starts.is_sorted() {
+        return Err(numbers::damaged(&list).into());
     }
-    let trials = numbers::exactly(&file(tree, deck.deck, "map"), starts[0], entries)?;
+    let (first, last) = (starts[0], starts[starts.len() - 1]);
+    let trials = numbers::exactly(&map, first, last - first)?;
     for pair in starts.windows(2) {
-        let unit = (pair[0] - starts[0]) as usize..(pair[1].max(pair[0]) - starts[0]) as usize;
-        let damaged = || Fault::machine(format!("deck {} of the sweep is damaged", deck.deck));
-        all.push(trials.get(unit).ok_or_else(damaged)?.to_vec());
+        all.push(trials[(pair[0] - first) as usize..(pair[1] - first) as usize].to_vec());
     }
     Ok(())
 }
@@ -275,6 +285,12 @@ mod tests {
             }
         }
         assert!(units(&tree, &decks, 5, 2).is_err());
+        // Lists of units that go back, decks and questions that are too large to be true.
+        numbers::write(&file(&tree, 2, "units"), [5, 4, 0].into_iter()).unwrap();
+        assert!(units(&tree, &decks, 3, 3).is_err());
+        let large = Deck { chains: false, count: u64::MAX, ..decks[0].clone() };
+        assert_eq!(total(&[Deck { first: 7, ..large.clone() }]), u64::MAX);
+        assert!(units(&tree, &[large], 1, u64::MAX).is_err());
         assert_eq!(decks[1].trials, 6);
     }
 }

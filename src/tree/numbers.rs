@@ -14,6 +14,9 @@ const WIDTH: u64 = 22;
 /// Bytes of a line of format 1.
 const WIDTH_1: u64 = 13;
 
+/// Beyond the numbers of trials, units and their counts, which have twelve digits. Sums of them never overflow.
+pub const END: u64 = 1_000_000_000_000;
+
 /// What stands for a number that is damaged: there is no such trial.
 pub const DAMAGED: u64 = u64::MAX;
 

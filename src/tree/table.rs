@@ -16,7 +16,7 @@ use super::{Tree, line, numbers, read_document, write_document};
 use crate::fault::Fault;
 use crate::host::gpus::DeviceId;
 use crate::host::{disk, threads};
-use crate::plan::{GpuIds, Params, Resources, Run};
+use crate::plan::{GpuIds, MAX_TRIALS, Params, Resources, Run};
 
 /// Bytes of one entry of a `.keys` file: 32 digits and a newline.
 const KEY: u64 = 33;
@@ -180,7 +180,8 @@ pub fn heads(tree: &Tree) -> Result<Vec<Head>> {
 fn head(tree: &Tree, first: u64) -> Result<Head> {
     let path = file(tree, first, "json");
     let head: Head = read_document(&path)?;
-    if head.first == first { Ok(head) } else { Err(numbers::damaged(&path).into()) }
+    let is_sound = head.first == first && first < numbers::END && head.count <= MAX_TRIALS;
+    if is_sound { Ok(head) } else { Err(numbers::damaged(&path).into()) }
 }
 
 /// The row of a line; `None` if it is damaged.

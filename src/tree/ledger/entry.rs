@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::tree::numbers;
+
 /// Units next to each other that are in the same state; or one unit on its way.
 ///
 /// A unit is a chain of the sweep, or what was left of it: its trials run one after the other.
@@ -229,6 +231,18 @@ pub enum Entry {
 }
 
 impl Entry {
+    /// Whether its numbers can be those of a sweep.
+    pub fn is_sound(&self) -> bool {
+        let units = match self {
+            Self::Take { units, .. }
+            | Self::Back { units, .. }
+            | Self::Expire { units, .. }
+            | Self::Drop { units, .. } => units.as_slice(),
+            _ => &[],
+        };
+        units.iter().all(|piece| piece.from < numbers::END && piece.count < numbers::END)
+    }
+
     /// Who wrote it and what tells it from any other of this agent.
     pub fn signature(&self) -> (&str, &str) {
         match self {

@@ -31,7 +31,10 @@ pub(super) fn look_again(tree: &Tree, seq: u64) {
 pub(super) fn read(tree: &Tree, seq: u64) -> Result<Option<Option<Entry>>> {
     let path = &path(tree, seq);
     match disk::read_entry(path) {
-        Ok(bytes) => Ok(Some(line::unseal(bytes.strip_suffix(b"\n").unwrap_or(&bytes)))),
+        Ok(bytes) => {
+            let entry = line::unseal(bytes.strip_suffix(b"\n").unwrap_or(&bytes));
+            Ok(Some(entry.filter(Entry::is_sound)))
+        }
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(disk::fault("read", path, &e).into()),
     }

@@ -221,6 +221,18 @@ fn its_length_is_known_without_reading_it() {
 }
 
 #[test]
+fn an_entry_whose_numbers_cannot_be_true_is_damaged() {
+    for (from, count, is_sound) in [(3, 9, true), (u64::MAX, 1, false), (1, u64::MAX, false)] {
+        let (_dir, tree) = tree();
+        append(&tree, &mut Ledger::default(), &take("a", Vec::new()), link).unwrap();
+        let sealed = crate::tree::line::seal(&take("a", vec![Piece::untouched(from, count)]));
+        std::fs::write(tree.dir().join(name(1)), sealed.unwrap()).unwrap();
+        let read = Ledger::read(&tree).unwrap();
+        assert_eq!((read.seq, read.damaged.is_empty()), (1, is_sound), "{from} {count}");
+    }
+}
+
+#[test]
 fn a_damaged_entry_means_nothing_to_anybody() {
     let (_dir, tree) = tree();
     let mut ledger = Ledger::default();
