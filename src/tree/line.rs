@@ -72,7 +72,8 @@ fn number(line: &[u8]) -> Option<u64> {
     if !head.ends_with(NUMBER.as_bytes()) {
         return None;
     }
-    std::str::from_utf8(digits).ok()?.parse().ok()
+    // No file has so many lines; sums of them must not overflow.
+    std::str::from_utf8(digits).ok()?.parse().ok().filter(|number| *number < super::numbers::END)
 }
 
 /// The first line of a file, as far as it says something of others.
@@ -113,7 +114,8 @@ impl Sequence {
         }
         self.since = 0;
         if number == 1 {
-            self.earlier = unseal::<First>(line).map_or(0, |first| first.earlier);
+            let earlier = unseal::<First>(line).map_or(0, |first| first.earlier);
+            self.earlier = earlier.min(super::numbers::END);
         }
     }
 

@@ -274,6 +274,17 @@ fn a_line_that_is_gone_is_reported_wherever_another_file_knows_of_it() {
     assert!(!silent.iter().any(|line| line.contains("/1.1.jsonl")), "{silent:?}");
 }
 
+#[test]
+fn stored_sweeps_of_this_format_are_read_as_they_were_written() {
+    let source = Path::new(ROOT).join("tests/cases/tree-2");
+    for sweep in ["given", "pulled"] {
+        let (rows, damage) = seen(&source.join(sweep)).unwrap();
+        let states: Vec<&str> =
+            rows.values().map(|row| row[0]["state"].as_str().unwrap()).collect();
+        assert_eq!((states, damage), (vec!["done", "failed", "done", "failed"], 0), "{sweep}");
+    }
+}
+
 /// Trees that version 0.1 has written: run here, by an agent, and partly under Slurm.
 #[test]
 fn sweeps_of_the_first_format_are_read_and_grow() {
