@@ -119,12 +119,7 @@ fn units_that_the_plan_dropped_are_taken_by_nobody() {
         leaving: false,
     }));
     let units = vec![Piece::untouched(2, 2), Piece::untouched(7, 2)];
-    ledger.take(Some(Entry::Drop {
-        agent: "s".into(),
-        nonce: String::new(),
-        units,
-        leaving: false,
-    }));
+    ledger.take(Some(Entry::Drop { agent: "s".into(), nonce: String::new(), units }));
     let left = [(1, 1), (4, 1), (5, 2), (9, 1)].map(|(from, n)| Piece::untouched(from, n));
     assert_eq!((ledger.choose(10, 9), ledger.open(10)), (left.to_vec(), 5));
     ledger.take(Some(take("b", left.to_vec())));
