@@ -80,7 +80,10 @@ fn ranks_that_do_not_divide_evenly_know_their_own_node() {
     world.assert_each_ran_once(1);
     let without_node: Vec<String> =
         world.lines("ranks-0").iter().map(|l| l.rsplit_once(' ').unwrap().0.to_owned()).collect();
-    assert_eq!(without_node, ["0 3 0 2 0", "1 3 1 2 0", "2 3 0 1 1"]);
+    // Which node has two of them depends on the cores that other jobs have left, and on the release of Slurm.
+    let layouts =
+        [["0 3 0 2 0", "1 3 1 2 0", "2 3 0 1 1"], ["0 3 0 1 0", "1 3 0 2 1", "2 3 1 2 1"]];
+    assert!(layouts.iter().any(|layout| without_node == *layout), "{without_node:?}");
 }
 
 /// All on one node, at one time: ports, meeting files and scratch folders are each trial's own.

@@ -23,6 +23,8 @@ def main():
     args = parser.parse_args()
 
     # MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE are in the environment.
+    # Some builds of PyTorch have no libuv, Debian's among them. A thousand ranks meet faster with it.
+    os.environ.setdefault("USE_LIBUV", "0")
     on_gpu = torch.cuda.is_available()
     dist.init_process_group("nccl" if on_gpu else "gloo")
     rank = dist.get_rank()
