@@ -183,6 +183,7 @@ fn record(trial: u64) -> Vec<u8> {
         argv: vec!["python3".into(), "train.py".into(), "--lr".into(), "0.001".into()],
         devices: None,
         version: "0.1.0".into(),
+        behind: false,
         seq: 0,
     });
     let rows = (1..=3).map(|step| {

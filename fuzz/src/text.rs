@@ -142,11 +142,9 @@ pub(crate) fn environments(bytes: &[u8]) {
         let pairs = text.lines().filter_map(|line| line.split_once('='));
         let vars: BTreeMap<String, String> =
             pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        for derived in [rank::derive(&vars, "n1"), rank::derive_in_pbs(&vars, "n1", "n1\nn2\nn2\n")]
-        {
-            if let Ok(rank) = derived {
-                rank::explain(&rank);
-            }
+        let all = [rank::derive(&vars, "n1"), rank::derive_in_pbs(&vars, "n1", "n1\nn2\nn2\n")];
+        for rank in all.into_iter().flatten() {
+            rank::explain(&rank);
         }
         let _ = rank::head_host(&vars);
         let _ = rank::visible_devices(&vars);

@@ -33,7 +33,7 @@ pub(super) fn missing(
         // It may have ended since it was read.
         let (record, next) = records::of_trial(tree, trial)?;
         if !test(&record) {
-            damage.add(&records::file(trial, (next - 1).max(1)), 1);
+            damage.add_short(records::file(trial, (next - 1).max(1)));
         }
     }
     Ok(())

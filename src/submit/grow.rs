@@ -281,11 +281,14 @@ pub fn grow(
     Ok(added)
 }
 
-/// The trials that a plan adds to its sweep, with their chains and their places in these. Writes nothing.
+/// Trials that a plan adds to its sweep, and the chain of each with its place there.
+pub type Added = (Vec<Todo>, Vec<(u64, u64)>);
+
+/// The trials that a plan adds to its sweep. Writes nothing.
 ///
 /// # Errors
 /// When the tree cannot be read.
-pub fn added(tree: &Tree, source: &Source, diff: &Diff) -> Result<(Vec<Todo>, Vec<(u64, u64)>)> {
+pub fn added(tree: &Tree, source: &Source, diff: &Diff) -> Result<Added> {
     let (mut tails, mut next_chain) = tails(tree, diff)?;
     let mut fresh = Chains::default();
     let mut numbers: HashMap<u32, u64> = HashMap::new();

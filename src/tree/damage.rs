@@ -1,6 +1,8 @@
 //! Damage: what of a sweep's files cannot be believed. Readers go on without it and say so; nothing that was
 //! changed or cut off passes for what was written.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::Tree;
@@ -39,6 +41,8 @@ const STALE_S: f64 = 60.0;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Damage {
     found: Vec<(Damaged, Option<Writer>)>,
+    /// Files that must have lost a line, by what others say.
+    short: BTreeSet<String>,
 }
 
 impl Damage {
@@ -47,6 +51,11 @@ impl Damage {
         if lines > 0 {
             self.found.push((Damaged { file: file.to_owned(), lines }, None));
         }
+    }
+
+    /// Adds a file that must have lost a line: one, if nothing else of it is damaged.
+    pub fn add_short(&mut self, file: String) {
+        self.short.insert(file);
     }
 
     /// Adds a last line that has no end, or the lines of a file that has not begun: no damage while its writer is
@@ -60,6 +69,7 @@ impl Damage {
     /// Adds what was found elsewhere.
     pub fn extend(&mut self, other: Self) {
         self.found.extend(other.found);
+        self.short.extend(other.short);
     }
 
     /// What is damage when these writers are at work: a line a file, in the order of names.
@@ -68,6 +78,11 @@ impl Damage {
         let is_real = |writer: &Option<Writer>| writer.as_ref().is_none_or(|w| !is_at_work(w));
         let mut found: Vec<Damaged> =
             self.found.into_iter().filter(|(_, writer)| is_real(writer)).map(|(d, _)| d).collect();
+        let is_new = |file: &&String| !found.iter().any(|damaged| damaged.file == **file);
+        let short = self.short.iter().filter(is_new);
+        let short: Vec<Damaged> =
+            short.map(|file| Damaged { file: file.clone(), lines: 1 }).collect();
+        found.extend(short);
         found.sort();
         for damaged in found {
             match all.last_mut().filter(|last| last.file == damaged.file) {

@@ -327,10 +327,8 @@ fn a_damaged_line_is_left_out_and_reported_and_the_rest_is_read() {
         let (table, damage) = table_and_damage(&world);
         let expected = if cut < first { "pending" } else { "interrupted" };
         assert_eq!(table[0]["state"], expected, "cut at {cut}");
-        // The journal knows that the trial has ended: lines that are gone count besides the torn one.
-        let all = good.matches('\n').count() as u64;
-        let known = (1..=all).map(|n| said(&hpcsweep::words::count(n, "damaged line")));
-        assert!(known.collect::<Vec<_>>().contains(&damage), "cut at {cut}: {damage}");
+        // The journal knows that the trial has ended: also a cut at the end of a line is seen.
+        assert_eq!(damage, said("1 damaged line"), "cut at {cut}");
     }
     // Foreign bytes before the good lines do no harm.
     world.write(path, &format!("\u{0}\u{1}binary\n{{}}\n\n{good}"));

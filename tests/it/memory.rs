@@ -43,6 +43,7 @@ fn the_process_that_measures() {
     let mut command = Command::new(words.next().unwrap());
     command.args(words).env_remove(MEASURED[0]).env_remove(MEASURED[1]).stdin(Stdio::null());
     command.stdout(said.try_clone().unwrap()).stderr(said);
+    #[expect(clippy::zombie_processes, reason = "reaped below, with what it used")]
     let child = command.spawn().unwrap();
     let mut ended = None;
     wait_until("the program has ended", || {

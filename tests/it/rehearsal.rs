@@ -51,8 +51,7 @@ fn a_dry_run_here_says_which_trials_would_run() {
         "left": {"failed": 1}, "dropped": 1, "arrays": [], "units": null, "pilots": null,
         "notes": ["1 trial of earlier plans is not in this one: left alone"],
     });
-    let shown =
-        said.to_string().replace("$WORLD", &world.text_path("").trim_end_matches('/').to_owned());
+    let shown = said.to_string().replace("$WORLD", world.text_path("").trim_end_matches('/'));
     assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), expected);
     // It is what is done then.
     world.write("now", "");

@@ -24,7 +24,7 @@ pub fn of_trial(tree: &Tree, trial: u64) -> Result<(Record, u32)> {
     loop {
         let path = tree.record(trial, run);
         match disk::open_plain(&path) {
-            Ok(file) => drop(read_run(&mut record, run, file, &path)?),
+            Ok(file) => read_run(&mut record, run, file, &path)?,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => break,
             Err(e) => return Err(disk::fault("read", &path, &e).into()),
         };
