@@ -166,6 +166,12 @@ pub fn submit(
                 count(n, "element")
             ));
         }
+        if max_running.is_some() && !limits.cannot_throttle && rules.is_too_narrow(todo.len()) {
+            tell(
+                "`max_running` holds for each array alone: behind this routing queue arrays that wait could take the \
+                 places of those that they wait for",
+            );
+        }
         if !mapped.why.is_empty() {
             tell(&format!("chains as {}: {}", mapped.mapping.word(), mapped.why));
         }

@@ -39,6 +39,14 @@ pub struct Rules {
     pub places: Option<u64>,
 }
 
+impl Rules {
+    /// Whether a routing queue hands on fewer than so many elements at a time: those that wait could take the places of
+    /// those that they wait for. There `max_running` holds for each array alone.
+    pub fn is_too_narrow(&self, elements: usize) -> bool {
+        self.places.is_some_and(|places| elements as u64 > places)
+    }
+}
+
 /// What was decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mapped {
@@ -70,7 +78,7 @@ pub fn map(
         None => mapping::plan_as(mapped.mapping, nodes, limit, continues, lanes, fuse),
     };
     let mut graph = graph.ok_or_else(|| anyhow::anyhow!("a mapping that was chosen fits"))?;
-    if let Some(most) = lanes {
+    if let Some(most) = lanes.filter(|_| throttled.is_some() || !rules.is_too_narrow(nodes.len())) {
         let elementwise = mapped.mapping == Mapping::Elementwise;
         throttle::bound(&mut graph, most, elementwise, running as usize);
     }
@@ -110,7 +118,7 @@ fn choose(
             _ => say(Mapping::Elementwise, String::new()),
         };
     }
-    if let Some(places) = rules.places.filter(|&places| nodes.len() as u64 > places)
+    if let Some(places) = rules.places.filter(|_| rules.is_too_narrow(nodes.len()))
         && rules.chains != Some(ChainsAs::Fused)
     {
         // It hands on dependents before what they wait for, until they have all places.
@@ -314,6 +322,15 @@ hint: chains whose links differ in more than `walltime` cannot be fused: leave `
                 )
             );
         }
+    }
+
+    #[test]
+    fn behind_a_routing_queue_with_few_places_no_array_waits_for_another() {
+        let (short, long): (&[_], &[_]) = (&[(5, 1)], &[(6, 1)]);
+        let at_most = |places| Rules { places, max_running: Some(1), ..rules() };
+        let all = "barrier: : 1x1 of 5 min, 1x1 of 6 min";
+        assert_eq!(mapped(&[short, long], &at_most(Some(2))), format!("{all} after 0"));
+        assert_eq!(mapped(&[short, long], &at_most(Some(1))), all);
     }
 
     #[test]
