@@ -39,6 +39,13 @@ impl IdSet {
                 1 => ids.push((first, last)),
                 _ => ids.extend((first..=last).step_by(step as usize).map(|id| (id, id))),
             }
+            // A short text can name all indices again and again.
+            if ids.len() > 2 * MAX_INDEX as usize {
+                let why = format!(
+                    "`{text}` is not a set of array indices: it names them again and again"
+                );
+                return Err(Fault::request(why).hint("name each index once"));
+            }
         }
         Ok(Self::of_runs(ids))
     }

@@ -113,6 +113,14 @@ fn ids() -> impl Strategy<Value = BTreeSet<u32>> {
     ]
 }
 
+#[test]
+fn a_short_text_that_names_all_indices_again_and_again_is_refused() {
+    let text = vec!["0-4000000:2"; 300].join(",");
+    let fault = IdSet::parse(&text).unwrap_err();
+    assert!(fault.sentence.ends_with("it names them again and again"), "{fault}");
+    assert_eq!(IdSet::parse("0-4000000:2,1-4000000:2").unwrap(), IdSet::range(0, MAX_INDEX));
+}
+
 proptest! {
     #[test]
     fn parse_undoes_print(ids in ids(), throttle in proptest::option::of(1u32..100)) {
