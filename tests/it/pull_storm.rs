@@ -50,8 +50,11 @@ impl Disk {
     fn new(world: &World) -> Self {
         fs::create_dir(world.path("results")).unwrap();
         let mount = "mount -t tmpfs -o size=8m none results && : >mounted && exec cat";
-        let ways: [(&str, &'static [&'static str]); 2] =
-            [("-m", &["--mount"]), ("-rm", &["--user", "--preserve-credentials", "--mount"])];
+        // Its root, too: the tests may run in another root than that of the namespace.
+        let ways: [(&str, &'static [&'static str]); 2] = [
+            ("-m", &["--mount", "--root"]),
+            ("-rm", &["--user", "--preserve-credentials", "--mount", "--root"]),
+        ];
         for (flags, enter) in ways {
             let mut command = world.command("unshare");
             command.args([flags, "sh", "-c", mount]).stdin(std::process::Stdio::piped());
