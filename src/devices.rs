@@ -54,7 +54,13 @@ pub fn granted(vars: &Vars) -> Option<Grant> {
     let same = |text: &str| DeviceId::parse(text).map(|id| Granted { id, cuda: text.to_owned() });
     let as_shown = |shown: &[&str]| {
         // As CUDA reads it: the list ends at the first entry that cannot be a device.
-        let devices = shown.iter().map_while(|entry| same(entry)).collect();
+        let mut devices: Vec<Granted> = Vec::new();
+        for device in shown.iter().map_while(|entry| same(entry)) {
+            // One that is named twice is one device all the same.
+            if !devices.contains(&device) {
+                devices.push(device);
+            }
+        }
         Some(Grant { devices, variable: VISIBLE })
     };
     let Some((all, variable)) = of_scheduler(vars) else { return as_shown(&shown?) };
@@ -100,8 +106,15 @@ impl Grant {
                     DeviceId::Index(_) => false,
                 })
         };
-        if let Some(place) = self.devices.iter().position(direct) {
+        if let Some(place) = self.devices.iter().position(|granted| granted.id == *named) {
             return Some(place);
+        }
+        let places = self.devices.iter().enumerate().filter(|(_, granted)| direct(granted));
+        match places.map(|(place, _)| place).collect::<Vec<_>>()[..] {
+            [] => {}
+            [place] => return Some(place),
+            // The beginning of several names none of them.
+            _ => return None,
         }
         let told = |granted: &Granted| {
             let is_it = |device: &&Device| {
@@ -286,6 +299,12 @@ mod tests {
         let by_uuid = [("CUDA_VISIBLE_DEVICES", "GPU-cc,GPU-bb")];
         check(&["GPU-bb"], &by_uuid, &[], Ok("GPU-bb"));
         check(&["GPU-b"], &by_uuid, &[], Ok("GPU-bb"));
+        // The beginning of two is no name, and a device that is listed twice is one.
+        let alike = [("CUDA_VISIBLE_DEVICES", "GPU-bb,GPU-bc")];
+        let refusal = "trial 7 names device GPU-b in `gpu_ids_abs`, which was not granted here";
+        check(&["GPU-b"], &alike, &[], Err(refusal));
+        let twice = [("CUDA_VISIBLE_DEVICES", "3,3,GPU-bb,3")];
+        check_ids(&ids(&["8", "9"]), GpuIds::Count, &twice, &[], Ok("3,GPU-bb"));
         // A number is the host's where NVML knows it, else the place in what was inherited.
         check(&["1"], &by_uuid, &known, Ok("GPU-bb"));
         check(&["1", "0"], &by_uuid, &[], Ok("GPU-bb,GPU-cc"));

@@ -151,6 +151,20 @@ impl Pool {
         self.key(id).is_some()
     }
 
+    /// Whether so many devices, or exactly those that a plan names, can be had by one trial while nobody has any.
+    pub fn can_give(&self, count: usize, named: Option<&[DeviceId]>) -> bool {
+        if count == 0 || self.unknown().is_some() {
+            return true;
+        }
+        let keys = named.map(|ids| ids.iter().filter_map(|id| self.key(id)).collect::<Vec<_>>());
+        let count = keys.as_ref().map_or(count, Vec::len);
+        // What runs on them now will end.
+        let idle = |device: &Device| Device { processes: None, ..device.clone() };
+        let devices: Vec<Device> = self.devices.iter().map(idle).collect();
+        let wants = Wants { count, among: keys, ..Wants::default() };
+        best(&devices, &wants, &BTreeMap::new()).is_ok()
+    }
+
     /// Takes the best devices that have room. The inner error says why none can be had now.
     ///
     /// # Errors

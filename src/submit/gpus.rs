@@ -97,14 +97,20 @@ fn refuse(
         Some(why) => format!("devices here: none that NVML can see ({why})"),
         None => format!("devices here: {}", pool.words()),
     };
-    let sentence = match named {
-        Some(named) => {
-            let missing = named.iter().find(|id| !pool.has(id))?;
+    let gpus = words::count(count, "GPU");
+    let sentence = match named.and_then(|named| named.iter().find(|id| !pool.has(id))) {
+        Some(missing) => {
             format!("trial {trial} names device {missing} in `gpu_ids_abs`, which is not there")
         }
-        None if count > usable => {
-            let gpus = words::count(count, "GPU");
+        None if named.is_none() && count > usable => {
             format!("trial {trial} asks for {gpus}, more than this machine has")
+        }
+        None if usize::try_from(count).is_ok_and(|count| !pool.can_give(count, named)) => {
+            let sentence =
+                format!("trial {trial} asks for {gpus} that no program can have together");
+            let hint =
+                "CUDA gives a program one MIG device, and none whose compute mode is prohibited";
+            return Some(Fault::request(sentence).at(here).hint(hint));
         }
         None => return None,
     };

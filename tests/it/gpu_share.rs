@@ -42,6 +42,26 @@ fn trials_on_this_machine_share_each_gpu() {
     assert!(ran.err.contains("\n2 GPUs to hand out, each to 2 trials at a time\n"), "{}", ran.err);
 }
 
+/// Nobody would ever give them free: waiting for them would have no end.
+#[test]
+fn devices_that_no_program_can_have_together_are_refused_before_anything_runs() {
+    let mut world = World::new();
+    world.set("CUDA_VISIBLE_DEVICES", "MIG-a,MIG-b");
+    let refused = |rest: &str| {
+        let ran = world.local(&shell("true", rest), &[]);
+        assert!(!world.exists("results"), "{}", ran.whole());
+        ran.whole()
+    };
+    let expected = "\
+error: trial 0 asks for 2 GPUs that no program can have together
+  devices here: MIG-a, MIG-b
+hint: CUDA gives a program one MIG device, and none whose compute mode is prohibited
+exit code 2
+";
+    assert_eq!(refused("[resources]\ngpus_per_rank = 2\n"), expected);
+    assert_eq!(refused("[[trials]]\ngpu_ids_abs = [\"MIG-a\", \"MIG-b\"]\n"), expected);
+}
+
 #[test]
 fn chains_never_have_more_than_their_share_of_a_device_whatever_they_name() {
     let mut world = World::new();
