@@ -204,11 +204,9 @@ fn workers_killed_at_random_moments_lose_and_double_nothing() {
         let states = status.states();
         let done: Vec<String> =
             (0..50).filter(|&i| states[i] == "done").map(|i| i.to_string()).collect();
-        assert!(
-            states.iter().all(|s| s == "done" || s == "failed" || s == "lost"),
-            "{:?}",
-            status.standings()
-        );
+        // Doubtful: it was killed in the moment between the end on record and its own.
+        let allowed = ["done", "failed", "lost", "doubtful"];
+        assert!(states.iter().all(|s| allowed.contains(&s.as_str())), "{:?}", status.standings());
         assert!(killed >= 5 && done.len() >= 50 - killed, "{killed} killed, {} done", done.len());
         // Done means that the program ran to its end, once, and that it was not started twice.
         let ran = world.lines("ran");
@@ -219,7 +217,10 @@ fn workers_killed_at_random_moments_lose_and_double_nothing() {
         assert_eq!(world.table(&["state"]).len(), 50);
         // The others run again, and then every one is done.
         world.hpcsweep(&["submit", "plan.toml", "--slurm", "--retry"]).ok();
-        assert_eq!(world.finished().states(), ["done"; 50]);
+        let last = world.finished().states();
+        let is_done =
+            |(now, was): (&String, &String)| now == "done" || (now == was && was == "doubtful");
+        assert!(last.iter().zip(&states).all(is_done), "{last:?}");
         let ran = world.lines("ran");
         assert!(done.iter().all(|trial| ran.iter().filter(|r| *r == trial).count() == 1));
     }
