@@ -116,16 +116,10 @@ pub(super) fn rules(source: &Source, site: &Site, kind: SchedulerKind) -> Rules 
         elements: limits.elements(),
         max_calls: site.limits.max_calls,
         max_walltime_s: site.caps.max_walltime_s,
-        max_running: max_running(source, site),
+        max_running: site.caps.running(source.plan.schedule.max_running.map(u64::from)),
         cannot_throttle: false,
         places: None,
     }
-}
-
-/// Most elements of the sweep that run at once.
-fn max_running(source: &Source, site: &Site) -> Option<u64> {
-    let wish = source.plan.schedule.max_running.map(u64::from);
-    wish.into_iter().chain(site.caps.max_running).min()
 }
 
 /// Renders every array's script and returns its directives.
@@ -145,7 +139,8 @@ fn render(
         SchedulerKind::Pbs => ("pbs.sh.tera", "#PBS "),
         _ => ("slurm.sh.tera", "#SBATCH "),
     };
-    let max_running = max_running(source, site);
+    let wish = source.plan.schedule.max_running.map(u64::from);
+    let max_running = site.caps.running(wish);
     preview
         .graph
         .arrays

@@ -40,10 +40,9 @@ pub(super) fn show(
 ) -> Result<bool> {
     let scheduler = matches!(kind, SchedulerKind::Slurm | SchedulerKind::Pbs).then_some(kind);
     let mut rules = plan::rules(source, site, kind);
-    let wish = asked.max_running.map(u64::from);
-    rules.max_running = wish.map_or(rules.max_running, |wish| {
-        Some(site.caps.max_running.map_or(wish, |cap| wish.min(cap)))
-    });
+    if let Some(wish) = asked.max_running {
+        rules.max_running = site.caps.running(Some(u64::from(wish)));
+    }
     check_caps(&source.plan, site, kind)?;
     let how = match (&asked.pull, scheduler) {
         (Some(options), _) => How::Pull(scheduler, options),

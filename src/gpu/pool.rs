@@ -101,7 +101,7 @@ impl Pool {
         }
     }
 
-    /// How many devices can be handed out, the reasons of those that never can in `why`.
+    /// How many devices can be handed out.
     pub fn usable(&self) -> usize {
         let one = Wants::default();
         let can = |device: &&Device| best(&[(*device).clone()], &one, &BTreeMap::new()).is_ok();

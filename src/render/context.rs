@@ -174,8 +174,6 @@ pub struct SiteWords {
     pub single_rank_step: bool,
     /// What a trial that names no walltime asks for where the site caps it.
     pub max_walltime_s: Option<u64>,
-    /// The site's cap on elements that run at once.
-    pub max_running: Option<u64>,
     /// The scheduler.
     pub kind: SchedulerKind,
     /// What PBS calls its resources.
@@ -201,7 +199,6 @@ impl SiteWords {
             resumes: run.train.is_some(),
             single_rank_step: site.scheduler.single_rank_step,
             max_walltime_s: site.caps.max_walltime_s,
-            max_running: site.caps.max_running,
             kind,
             pbs: pbs::Names {
                 gpus: site.pbs.gpu_resource.clone(),
@@ -238,8 +235,7 @@ pub fn job_script(
     let logs = format!("{}/logs/jobs/{:04}", sweep_dir.display(), array.array);
     let quoted = crate::words::sh_quote(&logs);
     let is_pbs = site.kind == SchedulerKind::Pbs;
-    let max_running =
-        max_running.into_iter().chain(site.max_running).min().filter(|&n| n < array.count);
+    let max_running = max_running.filter(|&n| n < array.count);
     let (job_log, job_log_of_element) = match (is_pbs, array.single) {
         (false, _) => (
             format!("{}/%a.log", logs.replace('%', "%%")),

@@ -23,6 +23,13 @@ pub struct Caps {
     pub forbidden_partitions: Vec<String>,
 }
 
+impl Caps {
+    /// Most elements of a sweep that run at once, by what is asked for (option or plan) and by the cap.
+    pub fn running(&self, wish: Option<u64>) -> Option<u64> {
+        wish.into_iter().chain(self.max_running).min()
+    }
+}
+
 /// What one sweep, or the trials of one shape, ask for at most.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Ask<'a> {

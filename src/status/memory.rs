@@ -13,14 +13,15 @@ use crate::{units, words};
 
 use super::places::Places;
 
-/// What Slurm, PBS and the kernel write when they have killed something for its memory.
-const MARKS: [&str; 6] = [
-    "oom-kill",
-    "oom_kill",
-    "out of memory",
-    "exceeded job memory limit",
-    "exceeded memory limit",
-    "exceeded limit",
+/// What Slurm, PBS and the kernel write when they have killed something for its memory. PBS says of every resource that
+/// it `exceeded limit`: the word before decides (`mem 2097152kb exceeded limit 1048576kb`, also vmem and pmem).
+const MARKS: [(&str, &str); 6] = [
+    ("", "oom-kill"),
+    ("", "oom_kill"),
+    ("", "out of memory"),
+    ("", "exceeded job memory limit"),
+    ("", "exceeded memory limit"),
+    ("mem ", "exceeded limit"),
 ];
 
 /// How much of the end of a job's log is looked through.
@@ -84,7 +85,10 @@ impl Jobs<'_> {
         let text = String::from_utf8_lossy(&bytes);
         let speaks = |line: &&str| {
             let lower = line.to_lowercase();
-            MARKS.iter().any(|mark| lower.contains(mark))
+            let is_marked = |(of, mark): &(&str, &str)| {
+                lower.split_once(mark).is_some_and(|(before, _)| before.contains(of))
+            };
+            MARKS.iter().any(is_marked)
         };
         text.split('\n').rfind(speaks).map(|line| words::short(line.trim(), 160))
     }

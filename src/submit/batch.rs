@@ -72,7 +72,7 @@ pub fn submit(
     check_caps(plan, site, kind)?;
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
     let wish = options.max_running.or(plan.schedule.max_running.map(u64::from));
-    let max_running = wish.into_iter().chain(site.caps.max_running).min();
+    let max_running = site.caps.running(wish);
     let wanted = Wanted::of(plan);
     let door = Door::ask(&mut calls, &wanted, site, kind)?;
     let limits = door.limits().clone();
@@ -132,14 +132,15 @@ pub fn submit(
     }
     todo.extend(grow::grow(&run.tree, source, &diff, templates, site)?);
     let mut put_off = 0;
-    if let Some(places) = door.places() {
-        put_off = before.put_off(&run.tree, &mut todo, &records, places)?;
+    let waits = max_running.is_some() || todo.iter().any(|t| t.after.is_some());
+    let places = if waits { door.places(&mut run.calls)? } else { None };
+    if let Some(places) = places {
+        put_off = before.put_off(&run.tree, &mut todo, places.free())?;
         if put_off > 0 {
             tell(&format!(
-                "{} put off: the routing queue hands on {} at a time, and what waits could take the places of what it waits \
-                 for; submit again when the jobs before have ended",
-                count(put_off, "trial"),
-                count(places, "element")
+                "{} put off: {places}, and what waits could take the places of what it waits for; submit again when the \
+                 jobs before have ended",
+                count(put_off, "trial")
             ));
         }
     }
@@ -153,7 +154,7 @@ pub fn submit(
             max_walltime_s: limits.max_walltime_s.into_iter().chain(site.caps.max_walltime_s).min(),
             max_running,
             cannot_throttle: limits.cannot_throttle,
-            places: door.places(),
+            places,
         };
         let (_, mapped) = wave::make(&run.tree, kind.word(), &todo, &rules, &before, &records)?;
         door.notes().iter().for_each(|note| tell(note));

@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use super::backend::Backend;
+use super::mapping::Places;
 use super::{Wanted, limits, queues};
 use crate::fault::Fault;
 use crate::scheduler::calls::Calls;
@@ -82,11 +83,11 @@ impl Door {
         }
     }
 
-    /// How many elements a routing queue hands on at a time, where it has such a limit.
-    pub(super) fn places(&self) -> Option<u64> {
+    /// The places behind a routing queue, where it hands on only so many elements at a time.
+    pub(super) fn places(&self, calls: &mut Calls) -> Result<Option<Places>> {
         match self {
-            Self::Slurm(..) => None,
-            Self::Pbs(read) => read.places,
+            Self::Slurm(..) => Ok(None),
+            Self::Pbs(read) => read.places(calls),
         }
     }
 

@@ -5,6 +5,7 @@
 //! fused, and what cannot be fused waits behind a barrier.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use anyhow::Result;
 
@@ -35,15 +36,42 @@ pub struct Rules {
     pub max_running: Option<u64>,
     /// Whether the server cannot throttle an array itself.
     pub cannot_throttle: bool,
-    /// The most elements that a routing queue hands on at a time, where it has such a limit.
-    pub places: Option<u64>,
+    /// The places behind a routing queue, where it hands on only so many elements at a time.
+    pub places: Option<Places>,
+}
+
+/// How many elements of this user a routing queue hands on at a time. Where those that wait could take the places of
+/// those that they wait for, all would wait for ever.
+#[derive(Debug, Clone, Copy)]
+pub struct Places {
+    /// All of them.
+    pub width: u64,
+    /// Those that jobs have now that were submitted before.
+    pub taken: u64,
+}
+
+impl Places {
+    /// Those that are left.
+    pub fn free(&self) -> u64 {
+        self.width.saturating_sub(self.taken)
+    }
+}
+
+impl fmt::Display for Places {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the routing queue hands on {} at a time", count(self.width, "element"))?;
+        match self.taken {
+            0 => Ok(()),
+            n => write!(f, ", {} are there already", count(n, "element")),
+        }
+    }
 }
 
 impl Rules {
-    /// Whether a routing queue hands on fewer than so many elements at a time: those that wait could take the places of
-    /// those that they wait for. There `max_running` holds for each array alone.
+    /// Whether a routing queue has fewer places than so many elements need. There `max_running` holds for each array
+    /// alone.
     pub fn is_too_narrow(&self, elements: usize) -> bool {
-        self.places.is_some_and(|places| elements as u64 > places)
+        self.places.is_some_and(|places| elements as u64 > places.free())
     }
 }
 
@@ -123,14 +151,14 @@ fn choose(
     {
         // It hands on dependents before what they wait for, until they have all places.
         let why = format!(
-            "the routing queue hands on {} at a time, and those that wait could take the places of those that they wait for",
-            count(places, "element")
+            "{places}, and those that wait could take the places of those that they wait for"
         );
         can_fuse().map_err(|fault| {
-            Fault::request(format!("{why}; {}", fault.sentence)).hint(
-                "name a queue that runs jobs itself as `partition`: behind this one only chains that fit one \
-                 allocation can run",
-            )
+            let hint = "name a queue that runs jobs itself as `partition`: behind this one only chains that fit one \
+                        allocation can run";
+            let later = ", or wait until the jobs that are there have ended";
+            let later = if nodes.len() as u64 <= places.width { later } else { "" };
+            Fault::request(format!("{why}; {}", fault.sentence)).hint(format!("{hint}{later}"))
         })?;
         return say(Mapping::Fused, why);
     }
@@ -309,7 +337,7 @@ hint: chains whose links differ in more than `walltime` cannot be fused: leave `
         let why = "the routing queue hands on 3 elements at a time, and those that wait could take the places of those \
                    that they wait for";
         for chains in [None, Some(ChainsAs::Jobs), Some(ChainsAs::Barrier)] {
-            let few = Rules { places: Some(3), chains, ..rules() };
+            let few = Rules { places: Some(Places { width: 3, taken: 0 }), chains, ..rules() };
             assert_eq!(mapped(&[two, two], &few), format!("fused: {why}: 2x2 of 12 min"));
             // All of them fit.
             assert!(!mapped(&[two], &few).starts_with("fused"));
@@ -327,10 +355,15 @@ hint: chains whose links differ in more than `walltime` cannot be fused: leave `
     #[test]
     fn behind_a_routing_queue_with_few_places_no_array_waits_for_another() {
         let (short, long): (&[_], &[_]) = (&[(5, 1)], &[(6, 1)]);
-        let at_most = |places| Rules { places, max_running: Some(1), ..rules() };
+        let at_most = |width, taken| Rules {
+            places: Some(Places { width, taken }),
+            max_running: Some(1),
+            ..rules()
+        };
         let all = "barrier: : 1x1 of 5 min, 1x1 of 6 min";
-        assert_eq!(mapped(&[short, long], &at_most(Some(2))), format!("{all} after 0"));
-        assert_eq!(mapped(&[short, long], &at_most(Some(1))), all);
+        assert_eq!(mapped(&[short, long], &at_most(2, 0)), format!("{all} after 0"));
+        assert_eq!(mapped(&[short, long], &at_most(1, 0)), all);
+        assert_eq!(mapped(&[short, long], &at_most(3, 2)), all);
     }
 
     #[test]

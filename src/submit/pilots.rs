@@ -185,7 +185,7 @@ pub fn submit(
         templates,
         tree,
         identity,
-        max_running: None,
+        max_running: site.caps.running(None),
         run: &plan.run,
         plan: &source.path,
         diff: &Diff::default(),

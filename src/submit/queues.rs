@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 
 use super::Wanted;
+use super::mapping::Places;
 use crate::fault::Fault;
 use crate::host::vars::user_name;
 use crate::plan::Resources;
 use crate::scheduler::calls::{Calls, refusal};
+use crate::scheduler::pbs::jobs::Job;
 use crate::scheduler::pbs::site::{self as words, Queue, Server, Way};
 use crate::scheduler::{Limits, pbs};
 use crate::site::{Ask, SchedulerKind, Site};
@@ -27,11 +29,29 @@ pub struct Read {
     pub routes: bool,
     /// Whether a job that has ended is known long enough for another to wait for it.
     pub keeps_jobs: bool,
-    /// The most elements of this user that a queue of the plan hands on at a time.
-    pub places: Option<u64>,
+    /// Queues of the plan that hand on only so many elements of this user at a time, with those behind them.
+    narrow: Vec<(u64, Vec<String>)>,
 }
 
 impl Read {
+    /// The places behind the queue that has the fewest left, where a queue of the plan has such a limit.
+    ///
+    /// # Errors
+    /// When the server does not say which jobs there are.
+    pub fn places(&self, calls: &mut Calls) -> Result<Option<Places>> {
+        if self.narrow.is_empty() {
+            return Ok(None);
+        }
+        let user = user_name();
+        let mut jobs = pbs::ask(calls, &pbs::all(false))?;
+        jobs.retain(|job| job.owner == user);
+        let places = self.narrow.iter().map(|(width, queues)| {
+            let here = jobs.iter().filter(|job| queues.contains(&job.queue));
+            Places { width: *width, taken: here.map(Job::places).sum() }
+        });
+        Ok(places.min_by_key(Places::free))
+    }
+
     /// Refuses more elements than may be queued.
     ///
     /// # Errors
@@ -87,12 +107,16 @@ pub fn read(calls: &mut Calls, wanted: &Wanted<'_>, site: &Site) -> Result<Read>
     let mut walltimes: Vec<u64> = Vec::new();
     let mut notes = Vec::new();
     let mut routes = false;
-    let mut places = Vec::new();
+    let mut narrow = Vec::new();
     for name in names(wanted, site, &server)? {
         let way = way(&server, &queues, &name)?;
         routes |= queues.iter().any(|queue| queue.name == name && queue.destinations.is_some());
         check(&way, &name, wanted, site, &server)?;
-        places.extend(way.width);
+        if let Some(width) = way.width {
+            let behind = queues.iter().filter(|queue| queue.name == name);
+            let behind = behind.filter_map(|queue| queue.destinations.clone()).flatten();
+            narrow.push((width, behind.chain([name.clone()]).collect()));
+        }
         sizes.extend(own.max_array_size.or(way.max_array_size));
         if queues.iter().any(|queue| queue.name == name && !queue.started) {
             notes.push(format!("queue `{name}` runs nothing now: it is not started"));
@@ -136,8 +160,7 @@ pub fn read(calls: &mut Calls, wanted: &Wanted<'_>, site: &Site) -> Result<Read>
     limits.max_array_size = sizes.into_iter().min().or(Some(10_000));
     limits.max_walltime_s = walltimes.into_iter().min();
     limits.max_submit_jobs = queued.as_ref().map(|(limit, _)| *limit);
-    let places = places.into_iter().min();
-    Ok(Read { limits, queued, notes, routes, keeps_jobs: server.keeps_jobs(), places })
+    Ok(Read { limits, queued, notes, routes, keeps_jobs: server.keeps_jobs(), narrow })
 }
 
 /// The queues that the requests go to.

@@ -142,20 +142,13 @@ impl<'a> Before<'a> {
     }
 
     /// Behind a routing queue, which hands on what waits before what that waits for, until it has all places: takes from
-    /// the trials to be submitted the chains that wait for arrays of earlier waves, if all together are more than
-    /// `places`. Returns how many trials that were.
+    /// the trials to be submitted the chains that wait for arrays of earlier waves, if they need more places than are
+    /// free. Returns how many trials that were.
     ///
     /// # Errors
     /// When a record cannot be read.
-    pub fn put_off(
-        &self,
-        tree: &Tree,
-        todo: &mut Vec<Todo>,
-        records: &HashMap<u64, Record>,
-        places: u64,
-    ) -> Result<u64> {
-        let open: u64 = self.open(records).iter().map(|(_, elements)| elements).sum();
-        if open + todo.len() as u64 <= places {
+    pub fn put_off(&self, tree: &Tree, todo: &mut Vec<Todo>, free: u64) -> Result<u64> {
+        if todo.len() as u64 <= free {
             return Ok(0);
         }
         let waits = self.waits(tree, todo)?;

@@ -1,7 +1,7 @@
 //! Files that a running program appends lines to, and the small ones that it leaves.
 
 use std::fs;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
@@ -26,29 +26,35 @@ pub struct Lines {
     is_passing: bool,
     odd_lines: u64,
     first_odd: Option<String>,
+    /// Why the last [`Lines::take`] could not read a file that is there.
+    trouble: Option<String>,
 }
 
 impl Lines {
     /// The lines of a file that need not be there yet.
     pub fn of(path: PathBuf) -> Self {
-        Self { path, read: 0, rest: Vec::new(), is_passing: false, odd_lines: 0, first_odd: None }
+        Self {
+            path,
+            read: 0,
+            rest: Vec::new(),
+            is_passing: false,
+            odd_lines: 0,
+            first_odd: None,
+            trouble: None,
+        }
     }
 
-    /// Whether there is more than the next [`Lines::take`] takes.
+    /// Whether there is more than the next [`Lines::take`] takes. A file that it could not read has no more, so that
+    /// nobody waits for it.
     pub fn has_more(&self) -> bool {
-        fs::metadata(&self.path).is_ok_and(|about| about.len() > self.read + CHUNK)
+        let len = || fs::metadata(&self.path).map_or(0, |about| about.len());
+        self.trouble.is_none() && len() > self.read + CHUNK
     }
 
     /// The metric lines that are complete and have not been taken yet, of a megabyte at most. With `last`, a final line
     /// without a newline counts too. Lines that are no JSON object, or of more than four megabytes, are counted, not kept.
     pub fn take(&mut self, last: bool) -> Vec<Map<String, Value>> {
-        if let Ok(mut file) = disk::open_plain(&self.path)
-            && self.is_longer(&file)
-            && file.seek(SeekFrom::Start(self.read)).is_ok()
-            && let Ok(n) = file.take(CHUNK).read_to_end(&mut self.rest)
-        {
-            self.read += n as u64;
-        }
+        self.trouble = self.read_on().err().map(|e| disk::reason(&e));
         self.pass_over();
         let end = match self.rest.iter().rposition(|&b| b == b'\n') {
             _ if last => self.rest.len(),
@@ -79,6 +85,26 @@ impl Lines {
             self.pass_over();
         }
         rows
+    }
+
+    /// Reads the next bytes, where there are more.
+    fn read_on(&mut self) -> io::Result<()> {
+        let mut file = match disk::open_plain(&self.path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+            other => other?,
+        };
+        if !self.is_longer(&file) {
+            return Ok(());
+        }
+        file.seek(SeekFrom::Start(self.read))?;
+        let before = self.rest.len();
+        let outcome = file.take(CHUNK).read_to_end(&mut self.rest);
+        // What was read before an error stays.
+        self.read += (self.rest.len() - before) as u64;
+        match outcome? {
+            0 => Err(ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
     }
 
     /// Drops what belongs to a line that is too long.
@@ -119,9 +145,13 @@ impl Lines {
 
     /// What was left out, in words.
     pub fn complaint(&self) -> Option<String> {
-        let first = self.first_odd.as_ref()?;
-        let lines = words::count(self.odd_lines, "line");
-        Some(format!("{lines} of $HPCSWEEP_METRICS left out, no JSON object: {first}"))
+        let unread =
+            self.trouble.as_ref().map(|why| format!("$HPCSWEEP_METRICS cannot be read: {why}"));
+        let odd = self.first_odd.as_ref().map(|first| {
+            let lines = words::count(self.odd_lines, "line");
+            format!("{lines} of $HPCSWEEP_METRICS left out, no JSON object: {first}")
+        });
+        unread.or(odd)
     }
 }
 
@@ -244,6 +274,26 @@ mod tests {
         let complaint = lines.complaint().unwrap();
         assert!(complaint.starts_with("1 line of $HPCSWEEP_METRICS left out"), "{complaint}");
         assert_eq!(lines.take(true), vec![]);
+    }
+
+    #[test]
+    fn what_stands_in_place_of_the_file_is_reported_until_there_is_one_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m");
+        let line = format!("{{\"pad\": \"{}\"}}\n", "x".repeat(1000));
+        fs::write(&path, line.repeat(3000)).unwrap();
+        let mut lines = Lines::of(path.clone());
+        assert!(!lines.take(false).is_empty() && lines.has_more());
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert_eq!(lines.take(false), []);
+        assert!(!lines.has_more());
+        let complaint = "$HPCSWEEP_METRICS cannot be read: it is no regular file";
+        assert_eq!(lines.complaint().as_deref(), Some(complaint));
+        fs::remove_dir(&path).unwrap();
+        fs::write(&path, line.repeat(3000)).unwrap();
+        assert!(!lines.take(false).is_empty() && lines.has_more());
+        assert!(lines.complaint().is_none());
     }
 
     #[test]

@@ -230,3 +230,27 @@ fn a_reader_beside_slurm_asks_it_and_can_do_without() {
         ("$WORLD/results/s: states are those of the results tree alone\n", 0)
     );
 }
+
+/// One whose CPU time is bounded, so that it cannot try for ever.
+#[test]
+fn metrics_that_cannot_be_read_hold_nobody_up_and_are_reported() {
+    let user = 54_322;
+    let code =
+        "yes '{\"loss\": 1}' | head -n 300000 >>$HPCSWEEP_METRICS; chmod 000 $HPCSWEEP_METRICS";
+    for args in [&["submit", "plan.toml", "--local", "-q"][..], &["worker", "--pull", "plan.toml"]]
+    {
+        let world = World::new();
+        if !world.give(user, "theirs", &shell(code, "")) {
+            return;
+        }
+        let ran = world.run_as_after(user, "ulimit -t 20", "theirs", args).unwrap();
+        assert_eq!(ran.code, 0, "{}", ran.whole());
+        let trial = world.run(&["status", "theirs/results/s", "--json"]);
+        let status: Value = serde_json::from_str(&trial.out).unwrap();
+        let said = "$HPCSWEEP_METRICS cannot be read: permission denied";
+        assert_eq!(
+            (&status["trials"][0]["state"], &status["trials"][0]["reason"]),
+            (&"done".into(), &said.into())
+        );
+    }
+}

@@ -107,6 +107,8 @@ fn text_and_json_say_the_same_of_an_element() {
         [Job {
             id: "5[3].pbshead".into(),
             name: "envtest".into(),
+            owner: "user1".into(),
+            queue: "workq".into(),
             state: "F".into(),
             substate: Some(92),
             exit: Some(0),

@@ -106,6 +106,35 @@ fn behind_a_routing_queue_with_few_places_chains_are_fused() {
 }
 
 #[test]
+fn behind_a_routing_queue_sweeps_do_not_take_each_others_places() {
+    let mut pbs = pbs();
+    routing(&mut pbs, 7);
+    let code = "until [ -e $EVENTS.go ]; do sleep 0.01; done; echo $HPCSWEEP_TRIAL >>$EVENTS";
+    let gated = |name: &str| {
+        let plan = plan("").replace("echo $HPCSWEEP_TRIAL >>$EVENTS", code);
+        plan.replace("\"s\"", &format!("\"{name}\""))
+    };
+    let submit = |pbs: &Pbs, name: &str| {
+        let ran = pbs.submit(&gated(name), &[]);
+        let chains = ran.err.lines().find(|line| line.starts_with("chains as ")).unwrap();
+        chains.split(", and those").next().unwrap().split(" qsub").next().unwrap().to_owned()
+    };
+    assert_eq!(submit(&pbs, "s"), "chains as jobs: 6 calls of");
+    let few = "chains as fused: the routing queue hands on 7 elements at a time";
+    // The two elements of the second run their trials one after the other, so they need no place for what waits.
+    assert_eq!(submit(&pbs, "t"), format!("{few}, 6 elements are there already"));
+    assert_eq!(submit(&pbs, "u"), format!("{few}, 8 elements are there already"));
+    pbs.world.write("events.go", "");
+    pbs.wait_idle();
+    let ran = pbs.world.read("events");
+    let times = |trial: &str| ran.lines().filter(|line| *line == trial).count();
+    assert_eq!(["0", "1", "2", "3", "4", "5"].map(times), [3; 6], "{ran}");
+    // The places are free again.
+    assert_eq!(submit(&pbs, "v"), "chains as jobs: 6 calls of");
+    pbs.wait_idle();
+}
+
+#[test]
 fn behind_a_routing_queue_with_few_places_what_a_chain_grows_by_is_put_off() {
     let mut pbs = pbs();
     routing(&mut pbs, 2);
@@ -120,9 +149,9 @@ fn behind_a_routing_queue_with_few_places_what_a_chain_grows_by_is_put_off() {
     pbs.submit(&trials(&[("a", 0), ("b", 0)]), &["-q"]).ok();
     let grown = trials(&[("a", 0), ("b", 0), ("a", 1)]);
     let ran = pbs.submit(&grown, &[]);
-    let said = "1 trial put off: the routing queue hands on 2 elements at a time, and what waits could take the places of \
-                what it waits for; submit again when the jobs before have ended\n\
-                s: nothing new to submit (2 scheduler calls); 2 trials submitted before\n";
+    let said = "1 trial put off: the routing queue hands on 2 elements at a time, 4 elements are there already, and what \
+                waits could take the places of what it waits for; submit again when the jobs before have ended\n\
+                s: nothing new to submit (3 scheduler calls); 2 trials submitted before\n";
     assert!(ran.err.contains(said), "{}", ran.whole());
     let state = |trial: usize| {
         let ran = pbs.world.run(&["status", "--json", "results/s"]);

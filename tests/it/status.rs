@@ -315,6 +315,15 @@ fn a_job_that_was_killed_for_its_memory_says_so() {
     answer(&world, "squeue", "");
     let told = format!("{why} ({said})");
     assert_eq!(by_trial(&world.status()), [told.clone(), told.clone()]);
+    // PBS writes the same of every resource.
+    let said = "=>> PBS: job killed: vmem 2147484kb exceeded limit 2097152kb";
+    world.write("results/s/logs/jobs/0001/0.log", &format!("{said}\n"));
+    let limit = "=>> PBS: job killed: walltime 125 exceeded limit 60";
+    world.write("results/s/logs/jobs/0001/1.log", &format!("{limit}\n"));
+    let now = by_trial(&world.status());
+    assert_eq!(now[0], format!("{why} ({said})"));
+    assert!(now[1].starts_with("failed: signal 9"), "{now:?}");
+    world.write("results/s/logs/jobs/0001/1.log", &format!("{said}\n"));
     let table = world.run(&["collect", "--format", "csv"]);
     assert!(
         table.out.lines().filter(|line| line.contains(",failed,")).count() == 2,

@@ -1,8 +1,6 @@
 //! A limit on processes, which counts threads too (`ulimit -u`): readers do with one thread, and what cannot be done ends
 //! with one sentence.
 
-use std::os::unix::fs::{PermissionsExt, chown};
-
 use crate::local::shell;
 use crate::world::World;
 
@@ -45,17 +43,9 @@ fn readers_say_the_same_with_one_thread() {
 #[test]
 fn a_run_without_processes_ends_with_one_sentence() {
     let world = World::new();
-    let folder = world.path("theirs");
-    std::fs::create_dir(&folder).unwrap();
-    world.write("theirs/plan.toml", &shell("true", ""));
-    for path in [&folder, &folder.join("plan.toml")] {
-        // Only root can give files away, and only root runs this test.
-        if chown(path, Some(USER), Some(USER)).is_err() {
-            return;
-        }
+    if !world.give(USER, "theirs", &shell("true", "")) {
+        return;
     }
-    let tmp = std::fs::Permissions::from_mode(0o777);
-    std::fs::set_permissions(world.path("tmp"), tmp).unwrap();
     for processes in 1..7 {
         let args = ["submit", "plan.toml", "--local", "-q"];
         let ran = limited(&world, processes, "theirs", &args).unwrap();

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -202,6 +202,18 @@ impl World {
             out: self.shown(&output.stdout),
             err: self.shown(&output.stderr),
         })
+    }
+
+    /// Makes a folder of another user with a plan in it; `false` for anybody but root, who alone can.
+    pub(crate) fn give(&self, uid: u32, folder: &str, plan: &str) -> bool {
+        self.write(&format!("{folder}/plan.toml"), plan);
+        let paths = [self.path(folder), self.path(folder).join("plan.toml")];
+        if paths.iter().any(|path| chown(path, Some(uid), Some(uid)).is_err()) {
+            return false;
+        }
+        let everybody = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(self.path("tmp"), everybody).unwrap();
+        true
     }
 
     /// Writes `plan.toml` and runs it here.

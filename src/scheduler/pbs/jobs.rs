@@ -18,6 +18,12 @@ pub struct Job {
     pub id: String,
     /// Its name.
     pub name: String,
+    /// Who submitted it, without the host.
+    pub owner: String,
+    /// The queue that it is in now.
+    pub queue: String,
+    /// How many elements of an array are in each state: `Queued:1 Running:2 Exiting:0 Expired:5`.
+    pub counts: String,
     /// Letter of its state.
     pub state: String,
     /// A finer state: 92 ended, 93 failed, 91 deleted.
@@ -51,6 +57,9 @@ pub fn jobs(stdout: &str) -> Result<Vec<Job>, String> {
         Job {
             id: id.clone(),
             name: text("Job_Name"),
+            owner: without_host(&text("Job_Owner")),
+            queue: text("queue"),
+            counts: text("array_state_count"),
             state: text("job_state"),
             substate: json::number(node, "substate"),
             exit: json::number(node, "Exit_status"),
@@ -80,6 +89,9 @@ pub fn jobs_from_text(stdout: &str) -> Vec<Job> {
         };
         match key {
             "Job_Name" => value.clone_into(&mut job.name),
+            "Job_Owner" => job.owner = without_host(value),
+            "queue" => value.clone_into(&mut job.queue),
+            "array_state_count" => value.clone_into(&mut job.counts),
             "job_state" => value.clone_into(&mut job.state),
             "substate" => job.substate = value.parse().ok(),
             "Exit_status" => job.exit = value.parse().ok(),
@@ -98,7 +110,25 @@ pub fn jobs_from_text(stdout: &str) -> Vec<Job> {
     jobs
 }
 
+/// `user` of `user@host`.
+fn without_host(owner: &str) -> String {
+    owner.split('@').next().unwrap_or_default().to_owned()
+}
+
 impl Job {
+    /// How many places of a queue it takes: one, or as an array one for each element that has not ended.
+    pub fn places(&self) -> u64 {
+        if matches!(self.state.as_str(), "F" | "M") {
+            return 0;
+        }
+        if self.counts.is_empty() {
+            return 1;
+        }
+        let states = self.counts.split_whitespace().filter_map(|one| one.split_once(':'));
+        let open = states.filter(|(state, _)| *state != "Expired");
+        open.filter_map(|(_, n)| n.parse::<u64>().ok()).sum()
+    }
+
     /// Whether it is an array rather than a plain job or an element.
     fn is_array(&self) -> bool {
         self.id.contains("[]")
@@ -399,13 +429,15 @@ mod tests {
 
     #[test]
     fn text_and_json_say_the_same() {
-        let text = "Job Id: 5[3].s\n    Job_Name = a\n    job_state = F\n    exec_host = n/0\n    \
+        let text = "Job Id: 5[3].s\n    Job_Name = a\n    Job_Owner = ada@n\n    job_state = F\n    queue = q\n    exec_host = n/0\n    \
                     Hold_Types = u\n    substate = 93\n    Variable_List = PBS_O_HOME=/h,\n\t\
                     HPCSWEEP_JOB=/r/jobs/\n\tx.sh\n    comment = Job run at F\n\tri and finished\n    \
                     Exit_status = 7\n\n";
         let expected = Job {
             id: "5[3].s".into(),
             name: "a".into(),
+            owner: "ada".into(),
+            queue: "q".into(),
             state: "F".into(),
             substate: Some(93),
             exit: Some(7),
@@ -414,12 +446,22 @@ mod tests {
             depend: String::new(),
             comment: "Job run at Fri and finished".into(),
             token: Some("/r/jobs/x.sh".into()),
+            ..Job::default()
         };
         assert_eq!(jobs_from_text(text), std::slice::from_ref(&expected));
-        let json = r#"{"Jobs": {"5[3].s": {"Job_Name": "a", "job_state": "F", "exec_host": "n/0",
+        let json = r#"{"Jobs": {"5[3].s": {"Job_Name": "a", "Job_Owner": "ada@n", "job_state": "F", "queue": "q", "exec_host": "n/0",
             "Hold_Types": "u", "substate": 93, "Exit_status": 7, "comment": "Job run at Fri and finished",
             "Variable_List": {"HPCSWEEP_JOB": "/r/jobs/x.sh"}}}}"#;
         assert_eq!(jobs(json).unwrap(), [expected]);
+    }
+
+    #[test]
+    fn an_array_takes_a_place_for_each_element_that_has_not_ended() {
+        let text = "Job Id: 5[].s\n    job_state = B\n    array_state_count = Queued:3 Running:2 Exiting:1 Expired:9 \n\n\
+                    Job Id: 6.s\n    job_state = H\n\nJob Id: 7.s\n    job_state = F\n\nJob Id: 8[].s\n    \
+                    job_state = F\n    array_state_count = Queued:4 Running:0 Exiting:0 Expired:0 \n\n";
+        let places: Vec<u64> = jobs_from_text(text).iter().map(Job::places).collect();
+        assert_eq!(places, [6, 1, 0, 0]);
     }
 
     #[test]
