@@ -1,5 +1,7 @@
 //! `hpcsweep logs`: what a trial printed.
 
+use std::path::Path;
+
 use anyhow::Result;
 
 use super::{Context, sweeps};
@@ -24,28 +26,37 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let (tree, identity) = sweeps::one(&named, context)?;
     crate::tree::table::find(&tree, args.trial)?;
     let (record, next) = records::of_trial(&tree, args.trial)?;
+    let print = |path: &Path, (from, len): (u64, u64)| {
+        disk::each_piece(path, from, len, |piece| context.out.raw(piece))
+    };
     for run in 1..next {
-        context.out.raw(&disk::read_bytes_if_there(&tree.log(args.trial, run))?);
+        print(&tree.log(args.trial, run), WHOLE)?;
     }
     for attempt in &record.attempts {
-        if let Some(place) = &attempt.bundle {
-            context.out.raw(&output_of(&tree, args.trial, attempt, place)?);
+        if let Some(place) = &attempt.bundle
+            && let Some(part) = output_of(&tree, args.trial, attempt, place)?
+        {
+            let path = bundle::path(&tree, &place.agent, &format!("{}.log", place.slot));
+            if place.log.is_some_and(|(_, len)| len > 0) {
+                // One that has gone is no output that is empty.
+                disk::open(&path)?;
+            }
+            print(&path, part)?;
         }
     }
     // What the scheduler and the launcher had to say; there is a file only where they had.
-    let mut jobs = Vec::new();
+    let mut has_job_said = false;
     for (_, array, trials) in Waves::read(&tree)?.arrays() {
         if let Some(index) = trials.iter().position(|trial| *trial == args.trial) {
             let path = tree.job_log(array.array, index as u64 % array.count);
-            let said = disk::read_bytes_if_there(&path)?;
-            if !said.is_empty() {
+            if disk::stamp(&path)?.is_some_and(|(len, _)| len > 0) {
                 context.out.say(&format!("the job's own output ({}):", path.display()));
-                jobs.extend(said);
+                print(&path, WHOLE)?;
+                has_job_said = true;
             }
         }
     }
-    context.out.raw(&jobs);
-    if record.attempts.is_empty() && jobs.is_empty() {
+    if record.attempts.is_empty() && !has_job_said {
         let name = identity.name.clone();
         let site = context.site()?;
         let status = crate::status::read(tree, identity, Some((&site, &context.vars)))?;
@@ -57,18 +68,21 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     Ok(0)
 }
 
-/// What an attempt has printed that an agent has run: a part of the log of its slot.
-fn output_of(tree: &Tree, trial: u64, attempt: &Attempt, place: &Place) -> Result<Vec<u8>> {
-    let path = bundle::path(tree, &place.agent, &format!("{}.log", place.slot));
-    match place.log {
-        Some((from, len)) => disk::read_at(&path, from, len),
-        None if attempt.outcome().is_some() => Ok(Vec::new()),
-        // It runs: what stands behind the end of the one before it in its slot.
-        None => {
-            let bytes = disk::read_bytes_if_there(&bundle::path(tree, &place.agent, "jsonl"))?;
-            let (lines, ..) = bundle::lines(&bytes, 0);
-            let from = bundle::log_begins(&lines, trial, attempt.start.attempt, place.slot);
-            if path.exists() { disk::read_at(&path, from, u64::MAX >> 1) } else { Ok(Vec::new()) }
-        }
+/// A file from its beginning to its end.
+const WHOLE: (u64, u64) = (0, u64::MAX);
+
+/// Where the output of an attempt that an agent has run stands in the log of its slot: offset and length.
+fn output_of(
+    tree: &Tree,
+    trial: u64,
+    attempt: &Attempt,
+    place: &Place,
+) -> Result<Option<(u64, u64)>> {
+    if place.log.is_some() || attempt.outcome().is_some() {
+        return Ok(place.log);
     }
+    // It runs: what stands behind the end of the one before it in its slot.
+    let (lines, _) = bundle::deeds(tree, &place.agent, 0)?;
+    let from = bundle::log_begins(&lines, trial, attempt.start.attempt, place.slot);
+    Ok(Some((from, u64::MAX)))
 }

@@ -174,6 +174,37 @@ pub fn read_at(path: &Path, offset: u64, len: u64) -> Result<Vec<u8>> {
     read().map_err(|e| fault("read", path, &e).into())
 }
 
+/// Hands over `len` bytes of a file from `offset`, a piece at a time, for files of any length; fewer if the file ends
+/// before, none if there is no such file. What is appended meanwhile is left out: its writer may be the faster one.
+/// Returns how many bytes there were.
+///
+/// # Errors
+/// When it exists but cannot be read.
+pub fn each_piece(path: &Path, offset: u64, len: u64, mut with: impl FnMut(&[u8])) -> Result<u64> {
+    let mut read = || -> io::Result<u64> {
+        let mut file = open_plain(path)?;
+        let mut left = file.metadata()?.len().saturating_sub(offset).min(len);
+        if left == 0 {
+            return Ok(0);
+        }
+        file.seek(SeekFrom::Start(offset))?;
+        let (mut piece, mut passed) = (vec![0; 1 << 16], 0);
+        while left > 0 {
+            let most = left.min(piece.len() as u64) as usize;
+            let read = match file.read(&mut piece[..most]) {
+                Ok(0) => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
+            with(&piece[..read]);
+            passed += read as u64;
+            left -= read as u64;
+        }
+        Ok(passed)
+    };
+    if_there(path, read()).map(Option::unwrap_or_default)
+}
+
 /// The last `len` bytes of a file, fewer if it is shorter; none if there is no such file.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use anyhow::Result;
 
 use super::pace::Pace;
-use crate::host::{clock, disk};
+use crate::host::clock;
 use crate::tree::Tree;
 use crate::tree::bundle::{self, Line};
 use crate::tree::ledger::{self, Ledger};
@@ -102,13 +102,8 @@ impl Copies {
 
     /// Reads what is new in an agent's bundle, and returns the durations of the trials that are done.
     fn follow(&mut self, tree: &Tree, ledger: &Ledger, name: &str) -> Result<Vec<f64>> {
-        let path = bundle::path(tree, name, "jsonl");
-        if !path.exists() {
-            return Ok(Vec::new());
-        }
         let followed = self.agents.entry(name.to_owned()).or_default();
-        let bytes = disk::read_at(&path, followed.size, u64::MAX >> 1)?;
-        let (lines, size, _) = bundle::lines(&bytes, followed.size);
+        let (lines, size) = bundle::deeds(tree, name, followed.size)?;
         followed.size = size;
         let mut durations = Vec::new();
         for (_, line) in lines {

@@ -68,8 +68,7 @@ pub(super) fn expire(
         let Some(agent) = ledger.agents.get(dead).filter(|agent| agent.gone.is_none()) else {
             return Ok(());
         };
-        let bytes = whole_bundle(tree, dead)?;
-        let (lines, size, _) = bundle::lines(&bytes, 0);
+        let (lines, size) = whole_bundle(tree, dead)?;
         let who = lines.iter().find_map(|(_, line)| match line {
             Line::Agent(who) => Some((who.pid, who.started)),
             _ => None,
@@ -98,14 +97,14 @@ pub(super) fn expire(
 
 /// All that an agent has written; nothing only if it has never made its bundle. While the tree is away for a
 /// moment there seems to be none either, and what has ended would be void.
-fn whole_bundle(tree: &Tree, agent: &str) -> Result<Vec<u8>> {
+fn whole_bundle(tree: &Tree, agent: &str) -> Result<(Vec<bundle::Placed>, u64)> {
     let path = bundle::path(tree, agent, "jsonl");
-    let bytes = disk::read_bytes_if_there(&path)?;
-    let (Some(shard), true) = (path.parent(), bytes.is_empty()) else { return Ok(bytes) };
+    let read = bundle::deeds(tree, agent, 0)?;
+    let (Some(shard), (_, 0)) = (path.parent(), &read) else { return Ok(read) };
     if disk::has(&tree.dir().join("agents"), shard)? && disk::has(shard, &path)? {
-        return disk::read_bytes(&path);
+        return bundle::deeds(tree, agent, 0);
     }
-    Ok(bytes)
+    Ok(read)
 }
 
 fn told(
@@ -225,19 +224,19 @@ mod tests {
     fn only_an_agent_that_never_wrote_has_written_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let tree = Tree::at(&dir.path().join("sweep"));
-        let read = || whole_bundle(&tree, "n1-a").map_err(|e| e.to_string());
+        let read = || whole_bundle(&tree, "n1-a").map(|(_, size)| size).map_err(|e| e.to_string());
         let away = |what: &str| {
             let path = dir.path().join("sweep").join(what);
             Err(format!("cannot list `{}`: no such file or directory", path.display()))
         };
         assert_eq!(read(), away("agents"));
         ledger::prepare(&tree).unwrap();
-        assert_eq!(read(), Ok(Vec::new()));
+        assert_eq!(read(), Ok(0));
         let path = bundle::path(&tree, "n1-a", "jsonl");
         disk::make_dir(path.parent().unwrap()).unwrap();
-        assert_eq!(read(), Ok(Vec::new()));
-        disk::append(&path, b"x").unwrap();
-        assert_eq!(read(), Ok(b"x".to_vec()));
+        assert_eq!(read(), Ok(0));
+        disk::append(&path, b"x\n").unwrap();
+        assert_eq!(read(), Ok(2));
     }
 
     fn told_of(what: &[(u64, What)]) -> HashMap<u64, Vec<Told>> {

@@ -6,6 +6,7 @@
 //! [`super::ledger`]).
 
 use std::collections::HashMap;
+use std::io::{self, Seek, SeekFrom};
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -50,6 +51,31 @@ pub fn lines(bytes: &[u8], from: u64) -> (Vec<Placed>, u64, usize) {
     (all, at, torn)
 }
 
+/// The whole lines of an agent's bundle from `from` on, and the length of what has been read of it; nothing if there is no
+/// such file. Lines of metrics, which alone may be many, are passed over.
+///
+/// # Errors
+/// When it exists but cannot be read.
+pub fn deeds(tree: &Tree, agent: &str, from: u64) -> Result<(Vec<Placed>, u64)> {
+    let path = path(tree, agent, "jsonl");
+    let (mut all, mut size) = (Vec::new(), from);
+    let mut read = || -> io::Result<()> {
+        let mut file = disk::open_plain(&path)?;
+        file.seek(SeekFrom::Start(from))?;
+        line::each(file, |spot, line| {
+            size = from + spot.end();
+            if !records::has_metrics(line) {
+                all.extend(line::unseal(line).map(|line| (size, line)));
+            }
+        })?;
+        Ok(())
+    };
+    match read() {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(disk::fault("read", &path, &e).into()),
+        _ => Ok((all, size)),
+    }
+}
+
 /// Where the output of an attempt that runs begins in the log of its slot: behind that of the attempt before
 /// it there.
 pub fn log_begins(lines: &[Placed], trial: u64, attempt: u32, slot: u32) -> u64 {
@@ -64,7 +90,7 @@ pub fn log_begins(lines: &[Placed], trial: u64, attempt: u32, slot: u32) -> u64 
                 }
             }
             Line::End(end) if in_slot.get(&(end.trial, end.attempt)) == Some(&slot) => {
-                from = end.log.map_or(from, |(at, len)| at + len);
+                from = end.log.map_or(from, |(at, len)| at.saturating_add(len));
             }
             _ => {}
         }
@@ -227,7 +253,9 @@ impl Builder {
                 }
                 if let Some(open) = self.open(end.trial, end.attempt) {
                     if let Some(place) = &mut open.bundle {
-                        (place.log, place.last) = (end.log, counts && end.last);
+                        // What ends beyond all files was not written by an agent.
+                        let log = end.log.filter(|(at, len)| at.checked_add(*len).is_some());
+                        (place.log, place.last) = (log, counts && end.last);
                     }
                     if counts {
                         open.end = Some(end.into());

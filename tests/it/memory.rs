@@ -10,6 +10,7 @@ use hpcsweep::host::process;
 use hpcsweep::train::data::files::Arrays;
 
 use crate::local::shell;
+use crate::pull_faults::SHORT;
 use crate::world::{PROGRAM, ROOT, World, wait_until};
 
 /// Names what [`the_process_that_measures`] runs, and the file to which it says what it has measured.
@@ -131,6 +132,67 @@ fn ranks_that_never_end_a_line_fill_no_memory() {
         assert_eq!(xs.iter().map(|line| line.len()).sum::<usize>(), (mib as usize) << 20);
         assert_eq!(others, ["end"]);
     }
+}
+
+#[test]
+fn a_log_of_any_length_is_printed_a_piece_at_a_time() {
+    let world = World::new();
+    // Holes: no disk is filled. What reads them has to hold them, or pass them on.
+    let long = |file: &str| shell(&format!("echo begin; truncate -s 1G {file}"), "");
+    let printed = |args: &str| {
+        let counts = format!("{{ {PROGRAM} {args}; echo $? >code; }} 2>err | wc -c");
+        let mut command = world.command("sh");
+        let (_, memory) = measured(command.args(["-c", &counts]));
+        assert_eq!(world.read("code"), "0\n", "{}", world.read("err"));
+        assert!(memory < 100, "{args}: {memory} MiB");
+        world.read("said").trim().parse::<u64>().unwrap()
+    };
+    // Of a run on this machine, which goes the way of all that a worker has run.
+    let own = "\"$HPCSWEEP_SWEEP_DIR\"/logs/000/0.1.log";
+    world.local(&long(own), &["-q"]).ok();
+    assert_eq!(printed("logs 0"), 1 << 30);
+    // Of an agent: one that has ended, and one that runs.
+    let world_of_agents = "name = \"pulled\"";
+    let slot = "\"$HPCSWEEP_SWEEP_DIR\"/agents/*/*.0.log";
+    let wait = "until [ -e go ]; do sleep 0.01; done";
+    let plan = shell(&format!("echo begin; truncate -s 1G {slot}; >ready; {wait}"), "");
+    world.write("plan.toml", &plan.replace("name = \"s\"", world_of_agents));
+    let agent = world.start(&["worker", "--pull", "plan.toml", "--slots", "1"]);
+    wait_until("the trial has printed", || world.exists("ready"));
+    assert_eq!(printed("logs 0 results/pulled"), 1 << 30);
+    world.write("go", "");
+    agent.end(&world).ok();
+    assert_eq!(printed("logs 0 results/pulled"), 1 << 30);
+    // Of a trial that is only tried out.
+    world.write("plan.toml", &long(own));
+    assert_eq!(printed("submit plan.toml --smoke"), 1 << 30);
+}
+
+#[test]
+fn an_agent_that_takes_over_reads_no_metrics_of_the_dead_one_into_its_memory() {
+    let world = World::new();
+    // Whoever runs it first logs so many lines; its agent is killed when it has taken them.
+    let code = format!(
+        "[ -e first ] && exit; >first; {}; >logged; while :; do sleep 0.01; done",
+        logs(400_000, "{\\\"s\\\":%d}")
+    );
+    world.write("plan.toml", &shell(&code, SHORT));
+    let agent = ["worker", "--pull", "plan.toml", "--slots", "1"];
+    let dead = world.start(&agent);
+    let is_there = |file: &str| file.ends_with(".jsonl");
+    let taken = || {
+        let files = world.files("results/s/agents");
+        let bundle = files.iter().find(|file| is_there(file)).expect("it has joined");
+        world.read(&format!("results/s/agents/{bundle}")).contains("{\"s\":399999}")
+    };
+    wait_until("the lines are there", || world.exists("logged"));
+    wait_until("the agent has taken them", taken);
+    dead.signal(nix::sys::signal::Signal::SIGKILL);
+    let (said, code, memory) = hpcsweep(&world, &agent);
+    assert_eq!(code, 0, "{said}");
+    assert!(memory < 100, "{memory} MiB");
+    let (said, ..) = hpcsweep(&world, &["collect", "--format", "jsonl"]);
+    assert!(said.contains("\"s\":399999"), "{said}");
 }
 
 /// Replaces a file by what is none.
