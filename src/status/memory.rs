@@ -7,7 +7,7 @@ use crate::host::disk;
 use crate::scheduler::{Element, State as Word};
 use crate::standing::{Standing, State};
 use crate::tree::Tree;
-use crate::tree::records::Record;
+use crate::tree::records::{self, Record};
 use crate::tree::waves::Wave;
 use crate::{units, words};
 
@@ -49,7 +49,8 @@ impl Jobs<'_> {
             let is_blank = match &attempt.end {
                 None => standing.state.is_bad(),
                 Some(_) => {
-                    standing.state == State::Failed && standing.reason.starts_with("signal 9")
+                    standing.state == State::Failed
+                        && standing.reason.ends_with(&records::signal_text(9))
                 }
             };
             if let (true, Some(why)) = (is_blank, self.why(trial)) {

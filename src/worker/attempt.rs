@@ -222,7 +222,6 @@ pub fn run(
     if let Some(complaints) = &complaints {
         output::write_line(&log, "hpcsweep: ", complaints);
     }
-    let reason = reason.or(complaints);
     let peak_memory = process::peak_child_memory();
     let memory = || {
         prepared.memory.why(ended.signal, peak_memory, job.resources.memory_mib).filter(|_| is_own)
@@ -236,6 +235,9 @@ pub fn run(
     // Asked before the end is written, which waits for room.
     let no_room = || state == Outcome::Failed && disk::is_full(job.tree.dir());
     let reason = reason.or_else(|| no_room().then(|| NO_ROOM.to_owned()));
+    // Of several ranks it is said at least which one it was.
+    let is_first = is_own && code != LOST_PEERS && others.are_several();
+    let reason = reason.or_else(|| is_first.then(|| "rank 0 failed".to_owned())).or(complaints);
     let end = End {
         trial,
         attempt: number,
@@ -352,8 +354,7 @@ fn judge(
     }
     let trouble = others.trouble().filter(|_| !has_finished);
     if own {
-        let several = trouble.is_some() || others.are_several();
-        return (Outcome::Failed, ended.code, several.then(|| "rank 0 failed".to_owned()));
+        return (Outcome::Failed, ended.code, None);
     }
     match (trouble, uncarried) {
         (Some((outcome, code, reason)), _) => (outcome, code, Some(reason)),

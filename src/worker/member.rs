@@ -19,6 +19,7 @@ use crate::fault::{Fault, Kind};
 use crate::host::signal::Signals;
 use crate::host::{process, threads, vars};
 use crate::rank;
+use crate::tree::records;
 
 /// Runs a rank to its end; returns its exit code.
 ///
@@ -172,7 +173,13 @@ fn one(
     if let Some(text) = prepared.scratch.complaints() {
         line.say(&Up::Line { text: format!("hpcsweep: {text}") });
     }
-    let reason = prepared.scratch.take_reason().filter(|_| !well);
+    let memory = || {
+        let peak = process::peak_child_memory();
+        let why = prepared.memory.why(ended.signal, peak, job.resources.memory_mib)?;
+        let how = ended.signal.map(|signal| format!("{}: ", records::signal_text(signal)));
+        Some(format!("{}{why}", how.unwrap_or_default()))
+    };
+    let reason = prepared.scratch.take_reason().or_else(memory).filter(|_| !well);
     let stop = match ended.stop {
         Some(Stop::Peer) => Some(Asked::Rank0),
         Some(Stop::Signal(_)) => Some(Asked::Signal),

@@ -249,6 +249,22 @@ fn of_ranks_that_fail_one_after_the_other_the_first_is_named() {
 }
 
 #[test]
+fn of_a_rank_that_is_killed_near_its_limit_of_memory_that_is_why() {
+    let world = World::new();
+    // `tail` keeps a line that does not end.
+    let code = "[ $RANK = $HPCSWEEP_PARAM_R ] || exec sleep 600
+        head -c 60000000 /dev/zero | tail -n 1 >/dev/null; kill -9 $$";
+    let plan = ranks(code, 2, "") + "memory = \"60M\"\n[grid]\nr = [0, 1]\n";
+    assert_eq!(world.local(&plan, &[]).code, 1);
+    let why = "signal 9 (SIGKILL): perhaps out of memory: a process had ";
+    for trial in [0, 1] {
+        let reason = world.status()["trials"][trial]["reason"].as_str().unwrap().to_owned();
+        assert!(reason.contains(why), "{reason}");
+        assert_eq!(reason.contains("rank 1 on "), trial == 1, "{reason}");
+    }
+}
+
+#[test]
 fn what_open_mpi_does_not_tell_of_nodes_the_ranks_tell_each_other() {
     let world = World::new();
     let code = "[ $HPCSWEEP_TRIAL = 1 ] || exit 1

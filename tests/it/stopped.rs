@@ -27,14 +27,18 @@ const MANNERS: [(&str, &str); 8] = [
 
 /// A plan of one trial that may be tried three times, and says so; hooks say that they were called.
 fn plan(manner: &str) -> String {
+    // Python takes its handlers back before it exits, so that only the time for which it ran tells how long a signal that
+    // explains its end is waited for.
+    let ready = if manner == "sys.exit(0)" { "time.sleep(2)" } else { "" };
     let code = format!(
         r#"
-import os, signal, sys
+import os, signal, sys, time
 def declare(text):
     with open(os.environ["HPCSWEEP_RESULT"], "w") as file:
         file.write(text)
 def stop(*_):
     {manner}
+{ready}
 signal.signal(signal.SIGTERM, stop)
 name = "began." + os.environ["HPCSWEEP_ATTEMPT"]
 open(name + ".new", "w").write(str(os.getpid()))
