@@ -90,11 +90,27 @@ fn is_test_file(name: &str) -> bool {
     name.ends_with("/tests.rs") || name.contains("/tests/") || name.ends_with("/testing.rs")
 }
 
-/// The part of a file that is no test, without comments.
+/// The part of a file that is no test, without comments. A module of tests ends with the first brace at the margin; one in
+/// a file of its own is only named.
 fn code(text: &str) -> String {
-    let above = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or(text);
-    let lines = above.lines().filter(|line| !line.trim_start().starts_with("//"));
-    lines.map(|line| format!("{line}\n")).collect()
+    let mut code = String::new();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let begins = |next: &&&str| next.starts_with("mod ") && next.ends_with('{');
+        if line == "#[cfg(test)]" && lines.peek().as_ref().is_some_and(begins) {
+            while lines.next().is_some_and(|line| line != "}") {}
+        } else if !line.trim_start().starts_with("//") {
+            code.push_str(line);
+            code.push('\n');
+        }
+    }
+    code
+}
+
+#[test]
+fn all_code_is_looked_at_but_modules_of_tests() {
+    let text = "use a;\n#[cfg(test)]\nmod tests;\n// no\nfn f() {}\n#[cfg(test)]\nmod inner {\n    fn g() {}\n}\nfn h() {}\n";
+    assert_eq!(code(text), "use a;\n#[cfg(test)]\nmod tests;\nfn f() {}\nfn h() {}\n");
 }
 
 /// The room a file belongs to; the binaries belong to none.
