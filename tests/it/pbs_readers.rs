@@ -53,6 +53,19 @@ fn jobs_that_wait_and_run() {
 }
 
 #[test]
+fn places_of_a_queue_are_taken_by_what_has_not_ended() {
+    let mut jobs = jobs(case!("jobs-live.json")).unwrap();
+    // As without `-t`: elements are not listed.
+    jobs.retain(|job| !job.id.contains('[') || job.id.contains("[]"));
+    let places = |queue: &str| {
+        let here = jobs.iter().filter(|job| job.owner == "user1" && job.queue == queue);
+        here.map(Job::places).sum::<u64>()
+    };
+    // 48[] with two of four that run, and 50; 49[].
+    assert_eq!(["small", "route", "none"].map(places), [3, 4, 0]);
+}
+
+#[test]
 fn jobs_that_have_ended() {
     assert_eq!(
         said(case!("jobs-finished.json")),
