@@ -70,7 +70,7 @@ pub(crate) struct Args {
     /// Of an element that runs several trials one after the other, this one of them
     #[arg(long, value_name = "N")]
     link: Option<u64>,
-    /// Exit with this code if a signal has stopped the trial: nothing more is to begin in its job
+    /// Exit with this code after a signal to stop, also if the trial is done: nothing more is to begin in its job
     #[arg(long, value_name = "CODE")]
     stopped: Option<u8>,
     /// The index of the element, where the launcher does not pass on what the scheduler has set

@@ -37,8 +37,8 @@ pub struct Verdict {
     pub code: i32,
     /// Whether another attempt could end otherwise.
     pub retry: Retry,
-    /// Whether its job is about to end: a signal has stopped it.
-    pub is_stopped: bool,
+    /// The signal that says that its job is about to end.
+    pub told: Option<Signal>,
 }
 
 /// What another attempt of a trial that has failed takes.
@@ -96,7 +96,8 @@ pub fn run(
             recorder.write(&start(Vec::new(), None))?;
             if let Some(signal) = heard {
                 let (state, reason) = words_of(Stop::Signal(signal));
-                return not_begun((trial, number), state, reason, 143, began, recorder);
+                let verdict = not_begun((trial, number), state, reason, 143, began, recorder)?;
+                return Ok(Verdict { told: Some(signal), ..verdict });
             }
             let code = i32::from(crate::fault::exit_code(&error));
             return no_start(trial, number, &error, code, began, recorder);
@@ -259,8 +260,13 @@ pub fn run(
         Outcome::Failed if others.all_here() => Retry::Here,
         _ => Retry::No,
     };
-    let is_stopped = matches!(ended.stop.or(late), Some(Stop::Signal(_)));
-    Ok(Verdict { end, code, retry, is_stopped })
+    let told = match ended.stop.or(late) {
+        // An mpirun ends all of its ranks when one has failed.
+        Some(Stop::Signal(_)) if state == Outcome::Failed && limits.mpirun.is_some() => None,
+        Some(Stop::Signal(signal)) => Some(signal),
+        _ => None,
+    };
+    Ok(Verdict { end, code, retry, told })
 }
 
 /// Several ranks: everyone must be there before anyone starts. Then the command is filled in.
@@ -412,8 +418,7 @@ fn not_begun(
         result: None,
     };
     recorder.write(&Event::End(end.clone()))?;
-    let is_stopped = end.state == Outcome::Interrupted;
-    Ok(Verdict { end, code, retry: Retry::No, is_stopped })
+    Ok(Verdict { end, code, retry: Retry::No, told: None })
 }
 
 /// Removes the trial's own folders where the program has left nothing in them.

@@ -289,7 +289,7 @@ fn failures_in_a_row(record: &Record, job: Option<&str>) -> u32 {
 }
 
 /// Tells everybody who is to be told of the end of a run, if the trial has ended for good. Waits for the
-/// plan's hook, at most its time; a signal that asks the worker to end ends the hook.
+/// plan's hook, at most its time; a signal that asks the worker to end ends the hook, and is returned.
 pub(super) fn tell(
     job: &Job,
     before: &Record,
@@ -297,20 +297,21 @@ pub(super) fn tell(
     run: u32,
     signals: &mut Signals,
     told: Option<Told<'_>>,
-) {
+) -> Option<Signal> {
     let Job { tree, head, row, host, .. } = job;
     let end = &verdict.end;
     if (told.is_none() && head.run.hooks.is_default()) || !is_for_good(job, before, verdict) {
-        return;
+        return None;
     }
     let log = tree.log(row.id, run);
     let ending = Ending { tree, head, row, end, host, log_tail: log_tail_of(&log) };
     if let Some(told) = told {
         told(&ending);
     }
+    let mut stop = None;
     let called = match prepare(&ending, &job.vars) {
-        Ok(None) => return,
-        Ok(Some(call)) => run_to_its_end(call, &log, signals),
+        Ok(None) => return None,
+        Ok(Some(call)) => run_to_its_end(call, &log, signals, &mut stop),
         Err(error) => {
             // What follows the sentence are its place and a hint.
             let text = error.to_string();
@@ -322,9 +323,15 @@ pub(super) fn tell(
     if let Err(said) = called {
         complain(&log, &said);
     }
+    stop
 }
 
-fn run_to_its_end(call: Call, log: &Path, signals: &mut Signals) -> Result<(), String> {
+fn run_to_its_end(
+    call: Call,
+    log: &Path,
+    signals: &mut Signals,
+    stop: &mut Option<Signal>,
+) -> Result<(), String> {
     // That there is no log may be what the hook is to tell.
     let nowhere = || attempt::open_log(Path::new("/dev/null"));
     let sink = attempt::open_log(log).or_else(|_| nowhere()).map_err(|e| e.to_string())?;
@@ -338,7 +345,10 @@ fn run_to_its_end(call: Call, log: &Path, signals: &mut Signals) -> Result<(), S
         match signals.next(nap.min(running.left())) {
             None => nap = (nap * 2).min(Duration::from_secs(1)),
             Some(Signal::SIGCHLD) => {}
-            Some(signal) => return Err(running.kill(&format!("the worker got {signal}"))),
+            Some(signal) => {
+                *stop = Some(signal);
+                return Err(running.kill(&format!("the worker got {signal}")));
+            }
         }
     }
 }

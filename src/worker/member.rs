@@ -36,7 +36,8 @@ pub fn run(job: &Job, signals: &mut Signals) -> Result<i32> {
     let (line, inbox) = peers::join(&dir, &name, job.rank.rank, world, seat, deadline, told)?;
     let mut own = 0;
     loop {
-        match next(&inbox, signals) {
+        let mut told = None;
+        match next(&inbox, signals, &mut told) {
             Some(Down::Begin { attempt, addr, port, hosts }) => {
                 let own_rank = job.rank.clone().placed(&hosts, &job.host);
                 let torch = rank::torch_env(&own_rank, &addr, port);
@@ -48,22 +49,25 @@ pub fn run(job: &Job, signals: &mut Signals) -> Result<i32> {
                     .hint("`hpcsweep worker --explain` under the same launcher shows where ranks come from")
                     .into());
             }
+            // Of all codes the launcher passes on one; this one is for the job's script.
+            Some(Down::Leave { code }) if job.stopped == Some(code) => return Ok(code),
             Some(Down::Leave { code }) => {
                 return Ok(if code == 0 { 0 } else { own.max(code.min(1)) });
             }
-            None => return Ok(1),
+            None => return Ok(job.exit_code(1, told)),
         }
     }
 }
 
 /// The next word of rank 0; `None` when it is gone or we are told to stop.
-fn next(inbox: &Receiver<Down>, signals: &mut Signals) -> Option<Down> {
+fn next(inbox: &Receiver<Down>, signals: &mut Signals, told: &mut Option<Signal>) -> Option<Down> {
     loop {
         match inbox.recv_timeout(Duration::from_millis(100)) {
             Ok(said) => return Some(said),
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return None,
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
-                if signals.next(Duration::ZERO).is_some_and(|s| s != Signal::SIGCHLD) {
+                *told = child::pending(signals, Duration::ZERO, None);
+                if told.is_some() {
                     return None;
                 }
             }

@@ -34,6 +34,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use attempt::Retry;
+use nix::sys::signal::Signal;
 use recorder::Recorder;
 
 use crate::fault::{Fault, Kind};
@@ -78,8 +79,8 @@ pub struct Request {
     pub resources: Option<Resources>,
     /// How long the job may run, where the job script says so.
     pub job_time: Option<JobTime>,
-    /// The exit code, used for nothing else, that tells a script with further trials for this job that a signal has
-    /// stopped it: the script may not have had the signal yet.
+    /// The exit code, used for nothing else, that tells a script with further trials for this job that the worker had a signal
+    /// to stop: the script may not have had it yet.
     pub stopped: Option<i32>,
 }
 
@@ -103,7 +104,7 @@ pub struct Job {
     pub host: String,
     /// The scheduler's id of this job.
     pub job_id: Option<String>,
-    /// The exit code that tells the job's script that a signal has stopped the trial, where it asks for one.
+    /// The exit code that tells the job's script that the worker had a signal to stop, where it asks for one.
     pub stopped: Option<i32>,
     /// Whether a scheduler has granted the resources that the trial asks for.
     pub granted: bool,
@@ -116,6 +117,16 @@ pub struct Job {
 }
 
 impl Job {
+    /// The exit code for the job's script: after a signal to stop, `told`, nothing more is to begin in the job, however the
+    /// trial has ended.
+    fn exit_code(&self, code: i32, told: Option<Signal>) -> i32 {
+        match self.stopped {
+            Some(stopped) if told.is_some() => stopped,
+            Some(stopped) if stopped == code => 1,
+            _ => code,
+        }
+    }
+
     /// How often the trial is tried, by the plan as it is now.
     pub(crate) fn attempts(&self) -> u32 {
         let by_table = self.head.run.attempts;
@@ -180,7 +191,7 @@ pub fn run(request: &Request, vars: Vars, told: Option<hooks::Told<'_>>) -> Resu
     if record.outcome() == Some(Outcome::Done) {
         // Requeued after its end, or submitted twice: a finished result is never made again.
         output::drop_empty_job_log();
-        return Ok(0);
+        return Ok(job.exit_code(0, child::pending(&mut signals, Duration::ZERO, None)));
     }
     if request.gate
         && let Some(reason) = why_gate_is_closed(&job)?
@@ -192,7 +203,7 @@ pub fn run(request: &Request, vars: Vars, told: Option<hooks::Told<'_>>) -> Resu
             recorder.write(&Event::Skip { trial, time, job: job_id, reason, seq })?;
         }
         output::drop_empty_job_log();
-        return Ok(1);
+        return Ok(job.exit_code(1, child::pending(&mut signals, Duration::ZERO, None)));
     }
     if world > 1 && job.rank.rank > 0 {
         check_world(&job)?;
@@ -200,20 +211,20 @@ pub fn run(request: &Request, vars: Vars, told: Option<hooks::Told<'_>>) -> Resu
     }
     let record = match alive::wait(&job, record, None, &mut signals)? {
         alive::Others::Gone(record) => record,
-        other => return leave_it(&job, other),
+        other => return leave_it(&job, other, &mut signals),
     };
     job.ends = limits::ask_end(&job, request.job_time);
     lead(&job, record, next_run, &mut signals, told)
 }
 
 /// The exit code of a worker whose trial is another run's; an error that says whose.
-fn leave_it(job: &Job, other: alive::Others) -> Result<i32> {
+fn leave_it(job: &Job, other: alive::Others, signals: &mut Signals) -> Result<i32> {
     let place = match other {
         alive::Others::Gone(_) | alive::Others::Done => {
             output::drop_empty_job_log();
-            return Ok(0);
+            return Ok(job.exit_code(0, child::pending(signals, Duration::ZERO, None)));
         }
-        alive::Others::Told(signal) => return Ok(128 + signal as i32),
+        alive::Others::Told(signal) => return Ok(job.exit_code(128 + signal as i32, Some(signal))),
         alive::Others::Alive(place) => place,
     };
     let sentence = format!("trial {} is being run already: {place}", job.row.id);
@@ -258,7 +269,7 @@ fn lead(
         let again = records::of_trial(&job.tree, job.row.id)?.0;
         record = match alive::wait(job, again, Some(recorder.run), signals)? {
             alive::Others::Gone(record) => record,
-            other => return leave_it(job, other),
+            other => return leave_it(job, other, signals),
         };
     }
     if let Some(before) = job.row.after {
@@ -278,18 +289,20 @@ fn lead(
             break end;
         }
     };
-    if end.retry == Retry::Relaunch {
+    let told = hooks::tell(job, &record, &end, recorder.run, signals, told).or(end.told);
+    // A launcher may end all of its ranks because this one has failed.
+    let launcher = (end.code != 0).then_some(job.launcher);
+    let told = told.or_else(|| child::pending(signals, Duration::ZERO, launcher));
+    if end.retry == Retry::Relaunch && told.is_none() {
         ask_for_another_launch(&job.vars);
     }
-    hooks::tell(job, &record, &end, recorder.run, signals, told);
     let code = match end.end.state {
         Outcome::Done => 0,
         // A failure after which the chain goes on must look like success: aftercorr asks for 0.
         Outcome::Failed | Outcome::Timeout if job.head.run.on_failure == OnFailure::Continue => 0,
-        Outcome::Interrupted if end.is_stopped => job.stopped.unwrap_or(end.code),
-        _ if job.stopped == Some(end.code) => 1,
         _ => end.code,
     };
+    let code = job.exit_code(code, told);
     if let Some(crew) = &mut crew {
         crew.tell(&peers::Down::Leave { code });
     }

@@ -3,7 +3,7 @@
 use crate::local::shell;
 use crate::pbs_once::pbs;
 use crate::pbs_server::Pbs;
-use crate::world::wait_until;
+use crate::world::{PROGRAM, World, wait_until};
 
 /// Trials that write down that they begin; `rest` of the plan.
 fn plan(code: &str, rest: &str) -> String {
@@ -108,6 +108,65 @@ fn nothing_begins_in_an_element_behind_a_trial_that_was_stopped() {
     pbs.submit(&plan(code, &format!("{}[schedule]\npack = 4\n", singles(4))), &[]).ok();
     pbs.wait_idle();
     assert_eq!(pbs.standings(), ["done", "failed: exit code 75", "done", "done"]);
+}
+
+#[test]
+fn nothing_begins_in_a_job_that_is_stopped_whatever_its_trial_was_at_then() {
+    let stops = |what: &str, code: &str, hook: &str| {
+        let pbs = pbs();
+        let own = |code: &str| format!("[ $HPCSWEEP_TRIAL = 1 ] || exit 0; {code}");
+        let hook = toml::Value::from(own(hook));
+        let hooks = format!("[hooks]\nfinish = [\"sh\", \"-c\", {hook}]\n");
+        let rest = format!("{}[schedule]\npack = 4\n{hooks}", singles(4));
+        pbs.submit(&plan(&own(code), &rest), &[]).ok();
+        pbs.wait_idle();
+        assert_eq!(of_element(&pbs, 0), [0, 1], "{what}");
+        let states = || pbs.standings().iter().map(|s| s[..4].to_owned()).collect::<Vec<_>>();
+        assert_eq!(states()[..2], ["done", "done"], "{what}");
+        // What is done is passed over, and the others follow.
+        pbs.again(&["--retry"]).ok();
+        pbs.wait_idle();
+        assert_eq!(states(), ["done"; 4], "{what}");
+    };
+    // Only the worker has the signal: it may hear of the end of the job before the shell does.
+    let stop = "kill -TERM $PPID";
+    stops(
+        "its program had declared its result",
+        &format!("trap '' TERM; echo 1 >$HPCSWEEP_RESULT; {stop}"),
+        "",
+    );
+    stops("its hook ran", "", &format!("{stop}; exec sleep 1000"));
+    stops("its hook had ended", "", &format!("{stop}; exit 0"));
+}
+
+#[test]
+fn a_worker_that_passes_a_trial_over_in_a_job_that_is_stopped_says_so() {
+    let world = World::new();
+    let chain = "[defaults]\ntask_id = 1\n[grid]\na = [0, 1]\n";
+    world.local(&shell("exit $HPCSWEEP_TRIAL", chain), &["-q"]);
+    world.write("first/plan.toml", &shell("exit 3", chain).replace("\"s\"", "\"t\""));
+    world.run(&["submit", "first/plan.toml", "--local", "-q"]);
+    // Its signal has come before it can listen to it.
+    let told = "import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+os.kill(os.getpid(), signal.SIGTERM)
+os.execv(sys.argv[1], sys.argv[1:])";
+    let code = |sweep: &str, trial: &str, is_told: bool| {
+        let sweep = world.text_path(sweep);
+        let worker =
+            [PROGRAM, "worker", "--sweep", &sweep, "--trial", trial, "--gate", "--stopped", "75"];
+        let ran = match is_told {
+            true => world.call("python3", &[&["-S", "-c", told], &worker[..]].concat()),
+            false => world.call(PROGRAM, &worker[1..]),
+        };
+        ran.code
+    };
+    for (what, sweep, trial, untold) in
+        [("done", "results/s", "0", 0), ("behind a failure", "first/results/t", "1", 1)]
+    {
+        assert_eq!(code(sweep, trial, false), untold, "{what}");
+        assert_eq!(code(sweep, trial, true), 75, "{what}");
+    }
 }
 
 #[test]
