@@ -1,14 +1,17 @@
 //! The plan's hooks, called by an agent without waiting for them: a few at a time, the others in a queue.
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::host::{Vars, disk};
+use crate::host::Vars;
 use crate::tree::{Tree, bundle};
 use crate::worker::hooks::{self, Call, Ending, Running};
 
 /// Hooks that run at the same time.
 const AT_ONCE: usize = 4;
+
+/// Lines that are kept for a full disk.
+const MOST_UNSAID: usize = 1000;
 
 /// The hooks of an agent.
 #[derive(Debug, Default)]
@@ -18,6 +21,8 @@ pub(super) struct Hooks {
     running: Vec<(u64, Running)>,
     /// What hooks print, of all trials of the agent.
     log: PathBuf,
+    /// Lines that a full disk has refused so far.
+    unsaid: VecDeque<String>,
 }
 
 impl Hooks {
@@ -33,7 +38,7 @@ impl Hooks {
             Ok(None) => {}
             Err(error) => {
                 let error = error.to_string();
-                complain(&self.log, ending.row.id, error.lines().next().unwrap_or_default());
+                self.complain(ending.row.id, error.lines().next().unwrap_or_default());
             }
         }
         self.look();
@@ -41,26 +46,25 @@ impl Hooks {
 
     /// Starts what may start, and takes note of what has ended. `true` while there are any.
     pub(super) fn look(&mut self) -> bool {
-        let log = &self.log;
-        self.running.retain_mut(|(trial, hook)| match hook.poll() {
-            None => true,
-            Some(Ok(())) => false,
-            Some(Err(complaint)) => {
-                complain(log, *trial, &complaint);
-                false
-            }
+        let mut ended = Vec::new();
+        self.running.retain_mut(|(trial, hook)| {
+            let end = hook.poll();
+            let runs = end.is_none();
+            ended.extend(end.and_then(Result::err).map(|complaint| (*trial, complaint)));
+            runs
         });
+        for (trial, complaint) in ended {
+            self.complain(trial, &complaint);
+        }
         while self.running.len() < AT_ONCE
             && let Some((trial, call)) = self.waiting.pop_front()
         {
-            let started = disk::open_to_append(&self.log)
-                .map_err(|error| error.to_string())
-                .and_then(|sink| Running::start(call, sink));
-            match started {
+            match Running::start(call, &self.log) {
                 Ok(hook) => self.running.push((trial, hook)),
-                Err(complaint) => complain(&self.log, trial, &complaint),
+                Err(complaint) => self.complain(trial, &complaint),
             }
         }
+        self.say();
         !self.running.is_empty()
     }
 
@@ -73,19 +77,30 @@ impl Hooks {
     pub(super) fn give_up(&mut self) {
         let n = self.waiting.len();
         self.waiting.clear();
-        for (trial, hook) in &mut self.running {
+        for (trial, mut hook) in std::mem::take(&mut self.running) {
             let complaint = hook.kill("the agent was told to stop");
-            complain(&self.log, *trial, &complaint);
+            self.complain(trial, &complaint);
         }
-        self.running.clear();
         if n > 0 {
             let hooks = crate::words::count(n as u64, "hook");
-            hooks::complain(&self.log, &format!("{hooks} not called: the agent was told to stop"));
+            self.unsaid.push_back(format!("{hooks} not called: the agent was told to stop"));
+        }
+        self.say();
+    }
+
+    /// The log is one of many trials.
+    fn complain(&mut self, trial: u64, complaint: &str) {
+        if self.unsaid.len() < MOST_UNSAID {
+            self.unsaid.push_back(format!("trial {trial}: {complaint}"));
         }
     }
-}
 
-/// The log is one of many trials.
-fn complain(log: &Path, trial: u64, complaint: &str) {
-    hooks::complain(log, &format!("trial {trial}: {complaint}"));
+    /// Writes down what is to be said, as far as the disk takes it.
+    fn say(&mut self) {
+        while let Some(line) = self.unsaid.front()
+            && hooks::complain(&self.log, line).is_ok()
+        {
+            self.unsaid.pop_front();
+        }
+    }
 }

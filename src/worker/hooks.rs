@@ -5,7 +5,6 @@
 //! way, which is looked at and never waited for, so that whoever has other trials to run can go on.
 //! Nothing here changes what was recorded: what becomes of a hook is a line of the trial's log.
 
-use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -111,8 +110,10 @@ pub struct Call {
     pub workdir: PathBuf,
     /// How long it may take.
     pub limit: Duration,
+    /// What it has to do without, for the trial's log.
+    wants: Vec<String>,
     /// Holds `$HPCSWEEP_OUTCOME`.
-    _folder: Folder,
+    _folder: Option<Folder>,
 }
 
 /// What the hook for an end is called.
@@ -124,7 +125,7 @@ fn name(end: &End) -> &'static str {
 /// interrupted. `vars` is the environment of the worker.
 ///
 /// # Errors
-/// When an expression cannot be filled in, or the file `$HPCSWEEP_OUTCOME` cannot be written.
+/// When an expression cannot be filled in.
 pub fn prepare(ending: &Ending<'_>, vars: &Vars) -> Result<Option<Call>> {
     let Ending { tree, head, row, end, host, log_tail } = ending;
     let hooks = &head.run.hooks;
@@ -148,9 +149,11 @@ pub fn prepare(ending: &Ending<'_>, vars: &Vars) -> Result<Option<Call>> {
     // The worker's place among MPI processes is not the hook's.
     env.retain(|name, _| !program::is_mpi_variable(name));
     let outcome = ending.to_json();
-    let folder = Folder(private_folder(vars, tree.dir(), row.id)?);
-    let file = folder.0.join("outcome.json");
-    disk::append(&file, outcome.to_string().as_bytes())?;
+    // That a disk is full may be what the hook is to tell.
+    let (folder, file, wants) = match write_outcome(vars, ending, &outcome) {
+        Ok((folder, file)) => (Some(folder), Some(file), Vec::new()),
+        Err(error) => (None, None, vec![format!("no $HPCSWEEP_OUTCOME: {}", sentence(&error))]),
+    };
     let number = |n: Option<i32>| n.map(|n| n.to_string()).unwrap_or_default();
     for (name, value) in [
         ("HPCSWEEP_SWEEP", head.sweep.clone()),
@@ -165,12 +168,28 @@ pub fn prepare(ending: &Ending<'_>, vars: &Vars) -> Result<Option<Call>> {
         ("HPCSWEEP_DURATION_S", end.duration_s.to_string()),
         ("HPCSWEEP_HOST", (*host).to_owned()),
         ("HPCSWEEP_LOG_TAIL", log_tail.clone()),
-        ("HPCSWEEP_OUTCOME", prepare::path_text(&file)),
     ] {
         env.insert(name.to_owned(), value);
     }
+    if let Some(file) = file {
+        env.insert("HPCSWEEP_OUTCOME".to_owned(), prepare::path_text(&file));
+    }
     let limit = Duration::from_secs(hooks.timeout_s);
-    Ok(Some(Call { name, argv, env, workdir: head.workdir.clone(), limit, _folder: folder }))
+    let workdir = head.workdir.clone();
+    Ok(Some(Call { name, argv, env, workdir, limit, wants, _folder: folder }))
+}
+
+/// Writes the file `$HPCSWEEP_OUTCOME`, in a folder of its own.
+fn write_outcome(vars: &Vars, ending: &Ending<'_>, outcome: &Value) -> Result<(Folder, PathBuf)> {
+    let folder = Folder(private_folder(vars, ending.tree.dir(), ending.row.id)?);
+    let file = folder.0.join("outcome.json");
+    disk::append(&file, outcome.to_string().as_bytes())?;
+    Ok((folder, file))
+}
+
+/// What follows the sentence of a fault are its place and a hint.
+fn sentence(error: &anyhow::Error) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
 /// A hook under way; killed when dropped.
@@ -183,13 +202,21 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a hook in a process group of its own; what it prints goes into `sink`.
+    /// Starts a hook in a process group of its own; what it prints goes into the log, or nowhere if that takes no more.
     ///
     /// # Errors
     /// Why it could not be started, as a line for the trial's log.
-    pub fn start(call: Call, sink: File) -> Result<Self, String> {
+    pub fn start(mut call: Call, log: &Path) -> Result<Self, String> {
+        let opened = match log.parent() {
+            Some(folder) if disk::is_full(folder) => Err("its disk is full".to_owned()),
+            _ => attempt::open_log(log).map_err(|error| sentence(&error)),
+        };
+        let opened = opened.or_else(|why| {
+            call.wants.push(format!("what it printed is lost: {why}"));
+            disk::open_to_append(Path::new("/dev/null"))
+        });
+        let sink = process::Sink::File(opened.map_err(|e| complaint(call.name, &sentence(&e)))?);
         let Call { argv, env, workdir, .. } = &call;
-        let sink = process::Sink::File(sink);
         match process::start(argv, env, workdir, sink, Signal::SIGKILL, None, &[]) {
             Ok(child) => Ok(Self { call, child, since: Instant::now(), over: false }),
             Err(e) => {
@@ -208,11 +235,12 @@ impl Running {
                 // What it has left running ends with it.
                 process::kill_group(&self.child, Signal::SIGKILL);
                 let what = match (status.signal(), process::code_of(status)) {
-                    (None, 0) => return Some(Ok(())),
-                    (None, code) => format!("exit code {code}"),
-                    (Some(signal), _) => records::signal_text(signal),
+                    (None, 0) if self.call.wants.is_empty() => return Some(Ok(())),
+                    (None, 0) => None,
+                    (None, code) => Some(format!("exit code {code}")),
+                    (Some(signal), _) => Some(records::signal_text(signal)),
                 };
-                Some(Err(complaint(self.call.name, &what)))
+                Some(Err(self.complaint(what)))
             }
             Ok(None) if !self.left().is_zero() => None,
             _ => {
@@ -238,7 +266,13 @@ impl Running {
         process::kill_group(&self.child, Signal::SIGKILL);
         // One that hangs in the kernel is left to it.
         process::wait_for(&mut self.child, Duration::from_secs(1));
-        complaint(self.call.name, why)
+        self.complaint(Some(why.to_owned()))
+    }
+
+    /// How it ended, with what it had to do without.
+    fn complaint(&self, what: Option<String>) -> String {
+        let parts: Vec<String> = what.into_iter().chain(self.call.wants.iter().cloned()).collect();
+        complaint(self.call.name, &parts.join("; "))
     }
 }
 
@@ -255,11 +289,13 @@ fn complaint(name: &str, what: &str) -> String {
 }
 
 /// Appends what became of a hook to the trial's log, on a line of its own.
-pub fn complain(log: &Path, complaint: &str) {
+///
+/// # Errors
+/// When the disk refuses.
+pub fn complain(log: &Path, complaint: &str) -> Result<()> {
     let is_open = disk::read_end(log, 1).is_ok_and(|end| !matches!(*end, [] | [b'\n']));
     let gap = if is_open { "\n" } else { "" };
-    // A full disk has no place for it.
-    let _ = disk::append(log, format!("{gap}hpcsweep: {complaint}\n").as_bytes());
+    disk::append(log, format!("{gap}hpcsweep: {complaint}\n").as_bytes())
 }
 
 /// Whether nobody will go on with the trial after this attempt: not this worker, no later launch of the
@@ -312,16 +348,13 @@ pub(super) fn tell(
     let called = match prepare(&ending, &job.vars) {
         Ok(None) => return None,
         Ok(Some(call)) => run_to_its_end(call, &log, signals, &mut stop),
-        Err(error) => {
-            // What follows the sentence are its place and a hint.
-            let text = error.to_string();
-            Err(complaint(name(end), text.lines().next().unwrap_or_default()))
-        }
+        Err(error) => Err(complaint(name(end), &sentence(&error))),
     };
     // What has left its group or session ends with it too.
     process::end_strays(None);
     if let Err(said) = called {
-        complain(&log, &said);
+        // A full disk has no place for it.
+        let _ = complain(&log, &said);
     }
     stop
 }
@@ -332,10 +365,7 @@ fn run_to_its_end(
     signals: &mut Signals,
     stop: &mut Option<Signal>,
 ) -> Result<(), String> {
-    // That there is no log may be what the hook is to tell.
-    let nowhere = || attempt::open_log(Path::new("/dev/null"));
-    let sink = attempt::open_log(log).or_else(|_| nowhere()).map_err(|e| e.to_string())?;
-    let mut running = Running::start(call, sink)?;
+    let mut running = Running::start(call, log)?;
     // In a program of several threads not every signal comes to this one.
     let mut nap = Duration::from_millis(10);
     loop {

@@ -7,6 +7,7 @@ use std::path::Path;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
+use crate::kill::in_own_mounts;
 use crate::local::shell;
 use crate::world::{PROGRAM, World, timeless, wait_until};
 
@@ -279,6 +280,43 @@ fn a_hook_that_fails_changes_nothing_but_the_log() {
         for trial in [0, 1] {
             assert_eq!(log(&world, trial), format!("well\n{said}"), "{finish}");
         }
+    }
+}
+
+#[test]
+fn a_hook_is_called_on_a_full_disk_and_the_log_says_what_it_had_to_do_without() {
+    let hook = "head -c 9000 /dev/zero && echo ${HPCSWEEP_OUTCOME-none} >>called";
+    for (full, lost, outcome) in [
+        ("results", "what it printed is lost: its disk is full", false),
+        (
+            "scratch",
+            "no $HPCSWEEP_OUTCOME: cannot append to `*/outcome.json`: no space left on device",
+            true,
+        ),
+    ] {
+        let world = World::new();
+        world.write("scratch/here", "");
+        world.write("results/here", "");
+        // Record and log have room in their last blocks; what the hook is told is longer than what the trial leaves.
+        let code = format!(
+            "head -c 6000 /dev/zero | tr '\\0' x; dd if=/dev/zero of={full}/filler bs=1k count=1000 2>/dev/null; :"
+        );
+        let rest = format!("[hooks]\nfinish = [\"sh\", \"-c\", \"{hook}\"]\n");
+        world.write("plan.toml", &shell(&code, &rest));
+        let script = format!(
+            "set -u; mount -t tmpfs -o size=256k none {full} || exit 90
+            TMPDIR=$PWD/scratch '{PROGRAM}' submit plan.toml --local -q
+            cat called; tail -n 1 results/s/logs/000/0.1.log"
+        );
+        let ran = in_own_mounts(&world, &script).expect("mounts of one's own");
+        let (called, log) = ran.out.split_once('\n').unwrap_or_default();
+        assert_eq!(called == "none", outcome, "{full}: {}", ran.whole());
+        let log = log.split('`').enumerate().map(|(i, part)| match part.rsplit_once('/') {
+            Some((_, name)) if i % 2 == 1 => format!("*/{name}"),
+            _ => part.to_owned(),
+        });
+        let log: Vec<String> = log.collect();
+        assert_eq!(log.join("`"), format!("hpcsweep: hook finish: {lost}\n"), "{full}");
     }
 }
 

@@ -120,6 +120,30 @@ fn a_trial_that_cannot_write_to_a_full_disk_has_not_failed() {
 }
 
 #[test]
+fn a_hook_of_an_agent_is_called_on_a_full_disk() {
+    // No block, or no name: the log of hooks cannot be written, or not even be made.
+    let used = "$(($(df --output=iused results | tail -n 1)))";
+    for (fill, free) in [
+        ("dd if=/dev/zero of=results/filler bs=1k count=5000 2>/dev/null", "rm results/filler"),
+        (
+            &*format!("mount -o remount,nr_inodes={used} results"),
+            "mount -o remount,nr_inodes=0 results",
+        ),
+    ] {
+        let hook = "head -c 9000 /dev/zero && echo $HPCSWEEP_TRIAL >>called";
+        let hooks = format!("[hooks]\nfinish = [\"sh\", \"-c\", \"{hook}\"]\n{SHORT}");
+        let world = world(&plan(&format!("{fill}; :"), 1, &hooks));
+        let rest = format!(
+            "for _ in $(seq 3000); do [ -e called ] && break; sleep 0.01; done
+            {free}; outcome; cat called results/p/agents/*/*.hooks.log"
+        );
+        let lost = "hpcsweep: trial 0: hook finish: what it printed is lost: its disk is full";
+        let expected = format!("first: 0\n\"counts\":{{\"done\":1}}\n0\n{lost}\n");
+        assert_eq!(on_a_small_disk(&world, &rest), expected, "{}", world.read("first"));
+    }
+}
+
+#[test]
 fn a_trial_that_fills_the_disk_with_what_it_prints_takes_nothing_with_it() {
     let code = "echo $HPCSWEEP_TRIAL >>$EVENTS
         [ $HPCSWEEP_TRIAL != 1 ] || { : >filled; yes; }";

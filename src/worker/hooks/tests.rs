@@ -37,12 +37,9 @@ fn call(code: &str, seconds: u64) -> Call {
         env: Vars::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
         workdir: PathBuf::from("/"),
         limit: Duration::from_secs(seconds),
-        _folder: Folder(private_folder(&vars, Path::new("/sweep"), 0).unwrap()),
+        wants: Vec::new(),
+        _folder: Some(Folder(private_folder(&vars, Path::new("/sweep"), 0).unwrap())),
     }
-}
-
-fn nowhere() -> File {
-    File::options().append(true).open("/dev/null").unwrap()
 }
 
 fn end_of(mut running: Running) -> Result<(), String> {
@@ -56,18 +53,28 @@ fn end_of(mut running: Running) -> Result<(), String> {
 
 #[test]
 fn a_hook_under_way_is_looked_at_and_not_waited_for() {
-    let said = |code: &str, seconds| end_of(Running::start(call(code, seconds), nowhere())?);
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("0.1.log");
+    let said = |code: &str, seconds| end_of(Running::start(call(code, seconds), &log)?);
     let wrong = |what: &str| Err(format!("hook finish: {what}"));
     assert_eq!(said("true", 60), Ok(()));
     assert_eq!(said("exit 3", 60), wrong("exit code 3"));
     assert_eq!(said("kill -9 $$", 60), wrong("signal 9 (SIGKILL)"));
     assert_eq!(said("sleep 600", 1), wrong("killed after 1 s"));
-    let mut waits = Running::start(call("sleep 600", 60), nowhere()).unwrap();
+    let mut waits = Running::start(call("sleep 600", 60), &log).unwrap();
     assert_eq!(waits.poll(), None);
     assert_eq!(waits.kill("no longer wanted"), "hook finish: no longer wanted");
     let lost = Call { workdir: PathBuf::from("/nowhere"), ..call("true", 60) };
     let wanted = "hook finish: the working folder `/nowhere` does not exist here";
-    assert_eq!(Running::start(lost, nowhere()).unwrap_err(), wanted);
+    assert_eq!(Running::start(lost, &log).unwrap_err(), wanted);
+    // Where nothing can be made, the hook is called all the same.
+    let printed = dir.path().join("called");
+    let code = format!("echo said; : >{}", printed.display());
+    let away = log.join("no folder");
+    disk::append(&log, b"").unwrap();
+    let said = end_of(Running::start(call(&code, 60), &away).unwrap()).unwrap_err();
+    assert!(said.starts_with("hook finish: what it printed is lost: cannot "), "{said}");
+    assert!(printed.exists());
 }
 
 #[test]
