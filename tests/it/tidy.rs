@@ -52,7 +52,6 @@ const OWN_FILES: [(&str, &str); 20] = [
     ("src/tree/lock.rs", "links, renames and counts links"),
     ("src/tree/records/read.rs", "tells a missing record from an unreadable one"),
     ("src/worker/attempt.rs", "owns the open log and the trial's own folders"),
-    ("src/worker/hooks.rs", "hands the open log to the hook"),
     ("src/worker/lifeline.rs", "looks through the open files of another process"),
     ("src/worker/member.rs", "a rank without a log of its own"),
     ("src/worker/others.rs", "writes into the open log"),
