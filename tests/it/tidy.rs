@@ -41,7 +41,7 @@ const NEIGHBOURS: [(&str, &str, &str); 13] = [
 ];
 
 /// Files outside `host` that use `std::fs` themselves, each with its reason.
-const OWN_FILES: [(&str, &str); 20] = [
+const OWN_FILES: [(&str, &str); 19] = [
     ("src/cli/sweeps.rs", "the note of the last sweep, whose loss is no fault"),
     ("src/doctor.rs", "tries the file system's own calls"),
     ("src/project.rs", "renames a finished project into place"),
