@@ -51,7 +51,7 @@ pub(crate) fn pbs(bytes: &[u8]) {
         let _ = pbs::read_walltime(text);
         let _ = pbs::is_refusal(text);
         let _ = pbs::can_travel(text);
-        let _ = pbs::instead(text);
+        let _ = pbs::instead(text, "plan.toml");
     });
 }
 

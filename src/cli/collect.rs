@@ -271,14 +271,26 @@ pub(super) fn best(args: &BestArgs, context: &Context) -> Result<u8> {
     let function = meant(&table, args.function.as_deref())?;
     let ranked = table.ranked(&args.metric, goal, function);
     let code = tell(&table.sources, context);
-    let ranked = ranked?;
-    let others = table.rows.iter().filter(|row| !table.is_meant(row, function)).count() as u64;
-    if others > 0 {
-        let all = words::ticked(&table.functions());
-        let trials = count(others, "trial");
-        let say = format!("{trials} of other functions left out (--function: {all})");
-        context.out.say(&say);
+    // Results of other functions are no alternatives: who wants them says so.
+    for other in table.functions() {
+        let of_it =
+            |row: &&Trial| table.function(row) == Some(other) && !table.is_meant(row, function);
+        let left_out = table.rows.iter().filter(of_it).count() as u64;
+        if left_out == 0 {
+            continue;
+        }
+        let (trials, are) = (count(left_out, "trial"), if left_out == 1 { "is" } else { "are" });
+        let done = table.ranked(&args.metric, goal, Some(other)).map_or(0, |ranked| ranked.len());
+        let goal = if args.min { "--min" } else { "--max" };
+        let (metric, other_word) = (words::sh_quote(&args.metric), words::sh_quote(other));
+        context.out.say(&format!(
+            "{trials} of `{other}` {are} left out, of which {done} have a number for `{}`: hpcsweep best {} --metric \
+             {metric} {goal} --function {other_word}",
+            args.metric,
+            table.named(),
+        ));
     }
+    let ranked = ranked?;
     let shown = &ranked[..args.top.clamp(1, ranked.len())];
     if args.json {
         for &i in shown {

@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::{Context, sweeps};
 use crate::fault::Fault;
 use crate::submit::control::{self, Wish};
-use crate::tree::lock;
+use crate::tree::{Identity, Tree, deck, journal, lock};
 
 /// Take back from the scheduler what has not ended of a sweep
 ///
@@ -59,7 +59,7 @@ pub(super) fn release(args: &ReleaseArgs, context: &Context) -> Result<u8> {
 fn run(what: &What, wish: Wish, word: &str, context: &Context) -> Result<u8> {
     let site = context.site()?;
     let named: Vec<String> = what.sweep.iter().cloned().collect();
-    let (tree, identity) = sweeps::one(&named, context)?;
+    let (tree, identity) = sweeps::one_to_change(&named, context)?;
     let done = control::control(&tree, &identity, &what.trials, wish, &site, &context.vars)?;
     if done.is_told && (done.ids.is_empty() || wish != Wish::Cancel) {
         let text = match wish {
@@ -80,10 +80,8 @@ fn run(what: &What, wish: Wish, word: &str, context: &Context) -> Result<u8> {
             return Ok(0);
         }
     }
-    if done.ids.is_empty() && lock::is_held(&tree) {
-        return Err(Fault::request(format!("{} is run by a `hpcsweep submit`", identity.name))
-            .hint("press Ctrl-C there; its trials end and are recorded")
-            .into());
+    if let Some(owner) = lock::holder(&tree).filter(|_| done.ids.is_empty()) {
+        return Err(in_the_way(&tree, &identity, &owner).into());
     }
     if done.ids.is_empty() && !done.ended.is_empty() {
         let numbers: Vec<String> = done.ended.iter().map(ToString::to_string).collect();
@@ -103,4 +101,19 @@ fn run(what: &What, wish: Wish, word: &str, context: &Context) -> Result<u8> {
     }
     context.out.say(&format!("{}: {word} {}: {}", identity.name, done.words(), done.ids.join(" ")));
     Ok(0)
+}
+
+/// Nothing of a sweep is in a scheduler's hands, as another process has it: one that runs it, or is about to submit it.
+fn in_the_way(tree: &Tree, identity: &Identity, owner: &lock::Owner) -> Fault {
+    let (name, process) = (&identity.name, owner.words());
+    // Whoever deals a plan to agents, or submits it, has the sweep for a moment only.
+    let runs_here = deck::read(tree).is_ok_and(|decks| decks.is_empty())
+        && journal::Journal::read(tree)
+            .is_ok_and(|journal| journal.site.is_some_and(|(kind, _)| kind == "local"));
+    if runs_here {
+        return Fault::request(format!("{name} is run by a `hpcsweep submit`: {process}"))
+            .hint("press Ctrl-C where it runs; its trials end and are recorded");
+    }
+    Fault::request(format!("{name} is being submitted by {process}"))
+        .hint("wait until it has submitted, and run the same command again; or end that process")
 }

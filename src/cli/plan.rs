@@ -12,6 +12,7 @@ use super::{Context, script, submit as submit_verb};
 use crate::collect::text;
 use crate::graph::Mapping;
 use crate::plan::{Mode, OnFailure};
+use crate::render::Templates;
 use crate::render::context::{self as names, SiteWords};
 use crate::scheduler::Limits;
 use crate::site::{SchedulerKind, Site};
@@ -19,6 +20,7 @@ use crate::submit::mapping::{Mapped, Rules};
 use crate::submit::pilots::{self, Ask};
 use crate::submit::preview::{self, Preview};
 use crate::submit::{self, Source};
+use crate::tree::Tree;
 use crate::tree::waves::{self, Pilot};
 use crate::words::{count, thousands};
 
@@ -57,19 +59,19 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     };
     let pull = source.plan.schedule.mode == Mode::Pull || source.plan.run.function.is_some();
     let pilots = pull.then(pilots::Options::default);
-    let templates = args.templates.as_deref();
-    show(&source, &site, kind, templates, args.json, args.all, pilots.as_ref(), context)?;
+    let templates = source.templates(args.templates.as_deref(), &site)?;
+    show(&source, &site, kind, &templates, args.json, args.all, pilots.as_ref(), context)?;
     submit_verb::warn_of_equal(&source.plan, context);
     Ok(0)
 }
 
-/// Prints the preview of a plan; also `submit --dry-run`. `pilots`: in pull mode.
+/// Prints the preview of a plan; also `submit --dry-run` of a new sweep for a scheduler. `pilots`: in pull mode.
 #[expect(clippy::too_many_arguments, reason = "what two verbs have chosen")]
 pub(super) fn show(
     source: &Source,
     site: &Site,
     kind: SchedulerKind,
-    templates: Option<&std::path::Path>,
+    templates: &Templates,
     json: bool,
     all: bool,
     pilots: Option<&pilots::Options>,
@@ -81,7 +83,7 @@ pub(super) fn show(
     if source.plan.run.program.is_empty() {
         source.plan.run.refuse_function()?;
     }
-    submit::check_caps(&source.plan, site, kind)?;
+    submit::check_caps(source, site, kind)?;
     if pilots.is_none() && asked != SchedulerKind::Local {
         submit::refuse_share(&source.plan)?;
     }
@@ -127,66 +129,86 @@ fn render(
     preview: &Preview<'_>,
     source: &Source,
     site: &Site,
-    templates: Option<&std::path::Path>,
+    templates: &Templates,
 ) -> Result<Vec<preview::Array>> {
-    let templates = source.templates(templates, site)?;
-    let tree = source.tree();
-    let words = SiteWords {
-        environment: Some(tree.dir().join("jobs/env.sh")),
-        ..SiteWords::of(site, preview.kind, &source.plan.run)
-    };
-    let (template, prefix) = match preview.kind {
-        SchedulerKind::Pbs => ("pbs.sh.tera", "#PBS "),
-        _ => ("slurm.sh.tera", "#SBATCH "),
-    };
-    let wish = source.plan.schedule.max_running.map(u64::from);
-    let max_running = site.caps.running(wish);
-    preview
-        .graph
-        .arrays
-        .iter()
-        .enumerate()
-        .map(|(i, a)| {
-            let array = waves::Array {
-                array: i as u32 + 1,
-                block: a.block,
-                link: a.link,
-                first: a.first as u64,
-                count: a.count as u64,
-                links: a.links as u64,
-                single: a.single,
-                after: None,
-                wait: Vec::new(),
-                on_failure: OnFailure::Stop,
-                resources: (*preview.shapes[a.shape as usize]).clone(),
-                walltimes_s: Vec::new(),
-                pilot: preview.pilots.as_ref().map(|(_, pilot)| *pilot),
-            };
-            let name = format!("{}.<token>.{}", source.plan.name, i + 1);
-            let worker = vec!["hpcsweep".to_owned(), "worker".to_owned()];
-            let script = names::job_script(
-                &source.plan.name,
-                tree.dir(),
-                name,
-                &array,
-                max_running,
-                &words,
-                worker,
-            );
-            let text = templates.render(template, &names::of(&script)?)?;
-            let directives = text.lines().filter_map(|l| l.strip_prefix(prefix));
-            Ok(preview::Array {
-                array: i + 1,
-                block: a.block,
-                link: a.link,
-                count: a.count,
-                links: a.links,
-                after: a.after.map(|p| p + 1),
-                wait: a.wait.iter().map(|p| p + 1).collect(),
-                directives: directives.map(str::to_owned).collect(),
-            })
+    let scripts = Scripts::new(source, site, templates, preview.kind);
+    let one = |(i, a): (usize, &crate::graph::Array)| {
+        let array = waves::Array {
+            array: i as u32 + 1,
+            block: a.block,
+            link: a.link,
+            first: a.first as u64,
+            count: a.count as u64,
+            links: a.links as u64,
+            single: a.single,
+            after: None,
+            wait: Vec::new(),
+            on_failure: OnFailure::Stop,
+            resources: (*preview.shapes[a.shape as usize]).clone(),
+            walltimes_s: Vec::new(),
+            pilot: preview.pilots.as_ref().map(|(_, pilot)| *pilot),
+        };
+        Ok(preview::Array {
+            array: i + 1,
+            block: a.block,
+            link: a.link,
+            count: a.count,
+            links: a.links,
+            after: a.after.map(|p| p + 1),
+            wait: a.wait.iter().map(|p| p + 1).collect(),
+            directives: scripts.directives(&array)?,
         })
-        .collect()
+    };
+    preview.graph.arrays.iter().enumerate().map(one).collect()
+}
+
+/// The job scripts of a plan, as far as they are known before its sweep is there.
+pub(super) struct Scripts<'a> {
+    source: &'a Source,
+    templates: &'a Templates,
+    tree: Tree,
+    words: SiteWords,
+    kind: SchedulerKind,
+    max_running: Option<u64>,
+}
+
+impl<'a> Scripts<'a> {
+    pub(super) fn new(
+        source: &'a Source,
+        site: &Site,
+        templates: &'a Templates,
+        kind: SchedulerKind,
+    ) -> Self {
+        let tree = source.tree();
+        let words = SiteWords {
+            environment: Some(tree.dir().join("jobs/env.sh")),
+            ..SiteWords::of(site, kind, &source.plan.run)
+        };
+        let wish = source.plan.schedule.max_running.map(u64::from);
+        let max_running = site.caps.running(wish);
+        Self { source, templates, tree, words, kind, max_running }
+    }
+
+    /// The directives of an array, as its template renders them.
+    pub(super) fn directives(&self, array: &waves::Array) -> Result<Vec<String>> {
+        let (template, prefix) = match self.kind {
+            SchedulerKind::Pbs => ("pbs.sh.tera", "#PBS "),
+            _ => ("slurm.sh.tera", "#SBATCH "),
+        };
+        let sweep = &self.source.plan.name;
+        let script = names::job_script(
+            sweep,
+            self.tree.dir(),
+            format!("{sweep}.<token>.{}", array.array),
+            array,
+            self.max_running,
+            &self.words,
+            vec!["hpcsweep".to_owned(), "worker".to_owned()],
+        );
+        let text = self.templates.render(template, &names::of(&script)?)?;
+        let directives = text.lines().filter_map(|l| l.strip_prefix(prefix));
+        Ok(directives.map(str::to_owned).collect())
+    }
 }
 
 fn people(preview: &Preview<'_>, arrays: &[preview::Array], all: bool) -> String {

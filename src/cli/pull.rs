@@ -264,7 +264,7 @@ pub(super) fn submit_here(
         ..deal::Options::default()
     };
     let told = || signals.next(Duration::ZERO).is_some_and(|s| s != Signal::SIGCHLD);
-    let dealt = deal::deal(source, site, templates, &asked, &context.vars, told)?;
+    let dealt = deal::deal_here(source, site, templates, &asked, &context.vars, told)?;
     say_dealt(&source.plan.name, &dealt, context);
     sweeps::remember(&dealt.tree, context);
     let slots = Options { slots: options.slots, quiet: context.out.quiet, ..Options::default() };

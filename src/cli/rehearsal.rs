@@ -1,17 +1,19 @@
-//! `hpcsweep submit --dry-run` of a sweep that is there: what would be done now.
+//! `hpcsweep submit --dry-run`: what would be done now.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::out::aligned;
-use super::{Context, plan};
-use crate::plan::Plan;
+use super::{Context, plan, submit};
+use crate::plan::{Plan, Resources};
+use crate::render::Templates;
 use crate::site::{SchedulerKind, Site};
+use crate::submit::mapping::Rules;
 use crate::submit::rehearsal::{self, How, Rehearsal, Runs};
-use crate::submit::{Source, check_caps, pilots, preview, refuse_share};
+use crate::submit::{Source, local, pilots, preview};
 use crate::tree::waves::Array;
 use crate::words::{count, short};
 
@@ -22,52 +24,54 @@ const MOST: usize = 40;
 pub(super) struct Asked {
     /// Pull mode.
     pub(super) pull: Option<pilots::Options>,
-    /// `--retry`.
-    pub(super) retry: bool,
+    /// Of a run on this machine, and `--retry`.
+    pub(super) here: local::Options,
     /// `--max-running`.
     pub(super) max_running: Option<u32>,
     /// `--json`.
     pub(super) json: bool,
 }
 
-/// Shows what submitting would do; `false` where the sweep is new.
+/// Shows what submitting would do.
 pub(super) fn show(
     source: &Source,
     site: &Site,
     kind: SchedulerKind,
+    templates: &Templates,
     asked: &Asked,
     context: &Context,
-) -> Result<bool> {
+) -> Result<()> {
     let scheduler = matches!(kind, SchedulerKind::Slurm | SchedulerKind::Pbs).then_some(kind);
     let mut rules = plan::rules(source, site, kind);
     if let Some(wish) = asked.max_running {
         rules.max_running = site.caps.running(Some(u64::from(wish)));
     }
-    check_caps(&source.plan, site, kind)?;
     let how = match (&asked.pull, scheduler) {
         (Some(options), _) => How::Pull(scheduler, options),
-        (None, Some(kind)) => {
-            refuse_share(&source.plan)?;
-            How::Arrays(kind, &rules)
-        }
-        (None, None) => How::Local,
+        (None, Some(kind)) => How::Arrays(kind, &rules),
+        (None, None) => How::Local(&asked.here),
     };
-    let Some(all) = rehearsal::of(source, site, how, asked.retry, &context.vars)? else {
-        return Ok(false);
-    };
+    let all = rehearsal::of(source, site, how, asked.here.retry, &context.vars)?;
     if asked.json {
-        context.out.raw(&crate::tree::to_json_line(&as_json(&all, &source.plan))?);
-    } else {
-        context.out.page(&people(&all, &source.plan, how));
+        let scripts = plan::Scripts::new(source, site, templates, kind);
+        let value = as_json(&all, source, how, &rules, &scripts)?;
+        context.out.raw(&crate::tree::to_json_line(&value)?);
+        return Ok(());
     }
-    Ok(true)
+    if scheduler.is_some() && !all.exists {
+        let pull = asked.pull.as_ref();
+        return plan::show(source, site, kind, templates, false, false, pull, context);
+    }
+    context.out.page(&people(&all, &source.plan, how));
+    Ok(())
 }
 
 fn people(all: &Rehearsal, plan: &Plan, how: How<'_>) -> String {
-    let mut text = format!("sweep {} is in {}\n", plan.name, all.tree.dir().display());
+    let place = if all.exists { "is in" } else { "would be made in" };
+    let mut text = format!("sweep {} {place} {}\n", plan.name, all.tree.dir().display());
     let mut groups: BTreeMap<&str, u64> = BTreeMap::new();
     all.runs.iter().for_each(|run| *groups.entry(&run.state).or_default() += 1);
-    let verb = if matches!(how, How::Local) { "would run" } else { "would be submitted" };
+    let verb = if how.scheduler().is_none() { "would run" } else { "would be submitted" };
     if groups.is_empty() {
         text.push_str("nothing would be done\n");
     }
@@ -89,13 +93,12 @@ fn people(all: &Rehearsal, plan: &Plan, how: How<'_>) -> String {
             let _ = writeln!(text, "... and {} more (--json has all)", count(more, "trial"));
         }
     }
-    if !all.arrays.is_empty() {
+    if !all.arrays.is_empty() && all.units.is_none() {
         text.push('\n');
         text.push_str(&arrays(&all.arrays));
     }
-    if !all.why.is_empty() {
-        let _ = writeln!(text, "chains: {}", all.why);
-    }
+    let why = all.mapped.as_ref().map(|mapped| &mapped.why).filter(|why| !why.is_empty());
+    why.into_iter().for_each(|why| text.push_str(&format!("chains: {why}\n")));
     if let Some((units, pilots)) = all.units {
         let _ = writeln!(text, "\nfor agents: {}", count(units, "unit"));
         match pilots {
@@ -104,6 +107,16 @@ fn people(all: &Rehearsal, plan: &Plan, how: How<'_>) -> String {
             Some(n) => {
                 let _ = writeln!(text, "would be submitted: {}", count(n, "pilot"));
             }
+        }
+    }
+    if let Some(here) = all.here.as_ref().filter(|_| !all.runs.is_empty()) {
+        if all.units.is_none() {
+            text.push('\n');
+        }
+        let (how, cores) = (submit::at_a_time(here.at_once), count(here.cores as u64, "core"));
+        let _ = writeln!(text, "on this machine: {how}, {cores}");
+        if !here.gpus.is_empty() {
+            let _ = writeln!(text, "{}", here.gpus);
         }
     }
     text
@@ -139,24 +152,77 @@ fn arrays(all: &[Array]) -> String {
     aligned(&head, &rows)
 }
 
-fn as_json(all: &Rehearsal, plan: &Plan) -> serde_json::Value {
-    let run = |run: &Runs| json!({ "trial": run.trial, "state": run.state, "params": plan.trials[run.place].params });
-    let array = |array: &Array| {
+/// The one form that a rehearsal has as JSON, whatever is submitted where: `docs/plan.md` has its members.
+fn as_json(
+    all: &Rehearsal,
+    source: &Source,
+    how: How<'_>,
+    rules: &Rules,
+    scripts: &plan::Scripts<'_>,
+) -> Result<Value> {
+    let plan = &source.plan;
+    let task = |place: usize| plan.trials[place].task_id.as_ref().map(ToString::to_string);
+    let run = |run: &Runs| {
+        let trial = &plan.trials[run.place];
         json!({
-            "array": array.array, "block": array.block, "link": array.link, "count": array.count,
-            "links": array.links, "after": array.after, "wait": array.wait,
+            "trial": run.trial, "state": run.state, "task_id": task(run.place),
+            "chain": run.chain.0, "link": run.chain.1,
+            "gpu_ids_abs": trial.gpu_ids_abs.as_deref(), "params": trial.params,
         })
     };
-    json!({
+    let array = |array: &Array| -> Result<Value> {
+        Ok(json!({
+            "array": array.array, "block": array.block, "link": array.link, "count": array.count,
+            "links": array.links, "after": array.after, "wait": array.wait,
+            "directives": scripts.directives(array)?,
+        }))
+    };
+    let mut chains: BTreeMap<u64, Option<String>> = BTreeMap::new();
+    all.runs.iter().for_each(|run| drop(chains.insert(run.chain.0, task(run.place))));
+    let pilots = all.arrays.iter().find(|array| array.pilot.is_some());
+    let hours = |of: fn(&Resources) -> u64| match pilots {
+        Some(array) => hours([(&array.resources, array.count)], of),
+        None => hours(all.runs.iter().map(|run| (&*plan.trials[run.place].resources, 1)), of),
+    };
+    let scheduler = how.scheduler();
+    let calls = all.arrays.len();
+    Ok(json!({
         "sweep": plan.name,
+        "root": plan.root,
         "dir": all.tree.dir(),
-        "exists": true,
+        "exists": all.exists,
+        "scheduler": scheduler.map(SchedulerKind::word),
         "trials": all.runs.iter().map(run).collect::<Vec<_>>(),
+        "chains": chains.into_values().collect::<Vec<_>>(),
         "left": all.left,
         "dropped": all.dropped,
-        "arrays": all.arrays.iter().map(array).collect::<Vec<_>>(),
+        "arrays": all.arrays.iter().map(array).collect::<Result<Vec<_>>>()?,
+        "chains_as": all.mapped.as_ref().map(|mapped| mapped.mapping.word()),
+        "chains_why": all.mapped.as_ref().map_or("", |mapped| &mapped.why),
+        "max_array_size": scheduler.map(|_| rules.elements),
+        "submit_calls": calls,
+        "scheduler_calls": if scheduler.is_some() { calls + 2 } else { 0 },
         "units": all.units.map(|(units, _)| units),
         "pilots": all.units.and_then(|(_, pilots)| pilots),
+        "slots": pilots.and_then(|array| array.pilot).and_then(|pilot| pilot.slots),
+        "at_once": all.here.as_ref().map(|here| here.at_once),
+        "cores": all.here.as_ref().map(|here| here.cores),
+        "gpus": all.here.as_ref().map(|here| &here.gpus),
+        "core_hours": hours(Resources::cores),
+        "gpu_hours": hours(Resources::total_gpus),
         "notes": all.left_alone.iter().chain(&all.notes).collect::<Vec<_>>(),
-    })
+    }))
+}
+
+/// What so many of each request ask for over their walltimes; `None` where one has no walltime.
+fn hours<'a>(
+    all: impl IntoIterator<Item = (&'a Resources, u64)>,
+    of: fn(&Resources) -> u64,
+) -> Option<f64> {
+    let one = |(request, n): (&Resources, u64)| match of(request) * n {
+        0 => Some(0.0),
+        amount => Some(amount as f64 * request.walltime_s? as f64 / 3600.0),
+    };
+    // An empty sum is -0.
+    all.into_iter().map(one).sum::<Option<f64>>().map(|hours| hours + 0.0)
 }

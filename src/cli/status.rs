@@ -7,9 +7,10 @@ use serde_json::json;
 
 use super::out::aligned;
 use super::{Context, sweeps};
-use crate::standing::State;
+use crate::standing::{Standing, State};
 use crate::status::{self, Status};
 use crate::tree::records::Record;
+use crate::tree::table::Row;
 use crate::words::{count, duration};
 
 /// Show how a sweep stands: counts by state, what failed and why
@@ -67,6 +68,7 @@ fn as_json(status: &Status) -> serde_json::Value {
                 "task_id": row.task_id,
                 "chain": row.chain,
                 "link": row.link,
+                "function": status.function(row.id),
                 "state": standing.state.word(),
                 "reason": standing.reason,
                 "attempts": record.map_or(0, Record::begun),
@@ -206,25 +208,24 @@ fn chains(status: &Status) -> String {
 }
 
 fn trials(status: &Status) -> String {
-    let head = ["trial", "task_id", "link", "state", "time", "host", "job", "reason"]
-        .map(str::to_owned)
-        .to_vec();
-    let rows: Vec<Vec<String>> = status
-        .trials()
-        .map(|(row, standing)| {
-            let attempt = status.records.get(&row.id).and_then(|r| r.decisive());
-            let time = attempt.and_then(|a| a.end.as_ref()).map(|e| duration(e.duration_s));
-            vec![
-                row.id.to_string(),
-                row.task_text(),
-                row.link.to_string(),
-                standing.state.word(),
-                time.unwrap_or_default(),
-                attempt.map(|a| a.start.host.clone()).unwrap_or_default(),
-                attempt.and_then(|a| a.start.job.clone()).unwrap_or_default(),
-                standing.reason.clone(),
-            ]
-        })
-        .collect();
-    aligned(&head, &rows)
+    let several = status.has_several_functions();
+    let mut head = vec!["trial", "task_id", "link"];
+    head.extend(several.then_some("function"));
+    head.extend(["state", "time", "host", "job", "reason"]);
+    let row = |(row, standing): (&Row, &Standing)| {
+        let attempt = status.records.get(&row.id).and_then(|r| r.decisive());
+        let time = attempt.and_then(|a| a.end.as_ref()).map(|e| duration(e.duration_s));
+        let mut cells = vec![row.id.to_string(), row.task_text(), row.link.to_string()];
+        cells.extend(several.then(|| status.function(row.id).unwrap_or_default().to_owned()));
+        cells.extend([
+            standing.state.word(),
+            time.unwrap_or_default(),
+            attempt.map(|a| a.start.host.clone()).unwrap_or_default(),
+            attempt.and_then(|a| a.start.job.clone()).unwrap_or_default(),
+            standing.reason.clone(),
+        ]);
+        cells
+    };
+    let head: Vec<String> = head.into_iter().map(str::to_owned).collect();
+    aligned(&head, &status.trials().map(row).collect::<Vec<_>>())
 }

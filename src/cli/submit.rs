@@ -6,10 +6,11 @@ use std::time::Instant;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Context, collect, plan, pull, rehearsal, script, smoke, sweeps};
+use super::{Context, collect, pull, rehearsal, script, smoke, sweeps};
 use crate::fault::Fault;
 use crate::idset::IdSet;
 use crate::plan::{Mode, Plan};
+use crate::render::Templates;
 use crate::site::{SchedulerKind, Site};
 use crate::submit::local::{self, News};
 use crate::submit::{Source, batch, pilots};
@@ -87,42 +88,35 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         _ => site.scheduler.kind,
     };
     let pilots = pull_mode(args, &source.plan)?;
-    if args.smoke.is_none() {
-        warn_of_equal(&source.plan, context);
-    }
-    if args.dry_run {
-        let asked = rehearsal::Asked {
-            pull: pilots,
-            retry: args.retry,
-            max_running: args.max_running,
-            json: args.json,
-        };
-        if rehearsal::show(&source, &site, kind, &asked, context)? {
-            return Ok(0);
-        }
-        let (templates, json) = (args.templates.as_deref(), args.json);
-        plan::show(&source, &site, kind, templates, json, false, pilots.as_ref(), context)?;
-        return Ok(0);
-    }
     if let Some(trial) = args.smoke {
         return smoke::run(source, trial, args.templates.as_deref(), &site, context);
     }
+    warn_of_equal(&source.plan, context);
+    let templates = source.templates(args.templates.as_deref(), &site)?;
+    let is_here = matches!(kind, SchedulerKind::Local | SchedulerKind::Auto);
+    if args.jobs.is_some() && pilots.is_none() && !is_here {
+        return Err(Fault::request("`--jobs` belongs to `--local`")
+            .hint("`--max-running N` throttles an array")
+            .into());
+    }
+    let here = local::Options {
+        jobs: args.jobs.or(args.max_running).map(|n| n as usize),
+        retry: args.retry,
+    };
+    if args.dry_run {
+        let asked =
+            rehearsal::Asked { pull: pilots, here, max_running: args.max_running, json: args.json };
+        return rehearsal::show(&source, &site, kind, &templates, &asked, context).map(|()| 0);
+    }
     if let Some(options) = pilots {
-        let templates = source.templates(args.templates.as_deref(), &site)?;
-        return match kind {
-            SchedulerKind::Slurm | SchedulerKind::Pbs => {
-                pull::submit(&source, &site, &templates, &options, kind, context)
-            }
-            SchedulerKind::Local | SchedulerKind::Auto => {
-                pull::submit_here(&source, &site, &templates, &options, context)
-            }
+        return match is_here {
+            false => pull::submit(&source, &site, &templates, &options, kind, context),
+            true => pull::submit_here(&source, &site, &templates, &options, context),
         };
     }
-    match kind {
-        SchedulerKind::Slurm | SchedulerKind::Pbs => {
-            to_scheduler(args, &source, &site, kind, context)
-        }
-        SchedulerKind::Local | SchedulerKind::Auto => here(args, &source, &site, context),
+    match is_here {
+        false => to_scheduler(args, &source, &site, &templates, kind, context),
+        true => run_here(&here, &source, &site, &templates, context),
     }
 }
 
@@ -158,18 +152,13 @@ fn to_scheduler(
     args: &Args,
     source: &Source,
     site: &Site,
+    templates: &Templates,
     kind: SchedulerKind,
     context: &Context,
 ) -> Result<u8> {
-    if args.jobs.is_some() {
-        return Err(Fault::request("`--jobs` belongs to `--local`")
-            .hint("`--max-running N` throttles an array")
-            .into());
-    }
-    let templates = source.templates(args.templates.as_deref(), site)?;
     let options =
         batch::Options { max_running: args.max_running.map(u64::from), retry: args.retry };
-    let report = batch::submit(source, site, &templates, &options, kind, &context.vars, |text| {
+    let report = batch::submit(source, site, templates, &options, kind, &context.vars, |text| {
         context.out.say(text);
     })?;
     sweeps::remember(&report.tree, context);
@@ -199,76 +188,69 @@ fn to_scheduler(
     Ok(0)
 }
 
-fn here(args: &Args, source: &Source, site: &Site, context: &Context) -> Result<u8> {
-    let templates = source.templates(args.templates.as_deref(), site)?;
-    let options = local::Options {
-        jobs: args.jobs.or(args.max_running).map(|n| n as usize),
-        retry: args.retry,
-    };
+fn run_here(
+    options: &local::Options,
+    source: &Source,
+    site: &Site,
+    templates: &Templates,
+    context: &Context,
+) -> Result<u8> {
     let out = &context.out;
     sweeps::remember(&source.tree(), context);
     let mut bar = ProgressBar::hidden();
     let mut total = 0;
     let (mut done, mut bad) = (0u64, 0u64);
     let since = Instant::now();
-    let report =
-        local::run(source, site, &templates, &options, &context.vars, |news| match news {
-            News::Begin { todo, jobs, gpus, left_alone } => {
-                left_alone.iter().for_each(|words| out.say(words));
-                total = todo;
-                let how = if jobs == 1 {
-                    "one at a time".to_owned()
-                } else {
-                    format!("{jobs} at a time")
-                };
-                out.say(&if todo == 0 {
-                    format!("{}: nothing left to run", source.plan.name)
-                } else {
-                    let trials = count(todo, "trial");
-                    format!("{}: {trials} to run on this machine, {how}", source.plan.name)
-                });
-                if !gpus.is_empty() {
-                    out.say(&gpus);
-                }
-                if out.terminal && !out.quiet && todo > 0 {
-                    bar = ProgressBar::new(todo);
-                    bar.set_style(bar_style("{bar:30} {pos}/{len} {elapsed} {msg}"));
-                }
+    let report = local::run(source, site, templates, options, &context.vars, |news| match news {
+        News::Begin { todo, jobs, gpus, left_alone } => {
+            left_alone.iter().for_each(|words| out.say(words));
+            total = todo;
+            let how = at_a_time(jobs as u64);
+            out.say(&if todo == 0 {
+                format!("{}: nothing left to run", source.plan.name)
+            } else {
+                let trials = count(todo, "trial");
+                format!("{}: {trials} to run on this machine, {how}", source.plan.name)
+            });
+            if !gpus.is_empty() {
+                out.say(&gpus);
             }
-            News::Ended { row, outcome, reason, duration_s } => {
-                done += 1;
-                let word = match outcome {
-                    Some(Outcome::Done) => "done",
-                    Some(Outcome::Failed) => "failed",
-                    Some(Outcome::Timeout) => "timeout",
-                    Some(Outcome::Interrupted) | None => "interrupted",
-                };
-                let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-                let parameters = parameters(row);
-                let line = format!(
-                    "trial {} {word} in {}{parameters}{reason}",
-                    row.id,
-                    duration(duration_s)
-                );
-                if bar.is_hidden() {
-                    out.say(&format!("[{done}/{total}] {line}"));
-                } else {
-                    if outcome != Some(Outcome::Done) {
-                        bar.println(line);
-                        bad += 1;
-                        bar.set_message(format!("{bad} without success"));
-                    }
-                    // Before the first end nobody knows how long it takes.
-                    bar.set_style(bar_style("{bar:30} {pos}/{len} {elapsed} eta {eta} {msg}"));
-                    bar.inc(1);
+            if out.terminal && !out.quiet && todo > 0 {
+                bar = ProgressBar::new(todo);
+                bar.set_style(bar_style("{bar:30} {pos}/{len} {elapsed} {msg}"));
+            }
+        }
+        News::Ended { row, outcome, reason, duration_s } => {
+            done += 1;
+            let word = match outcome {
+                Some(Outcome::Done) => "done",
+                Some(Outcome::Failed) => "failed",
+                Some(Outcome::Timeout) => "timeout",
+                Some(Outcome::Interrupted) | None => "interrupted",
+            };
+            let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+            let parameters = parameters(row);
+            let line =
+                format!("trial {} {word} in {}{parameters}{reason}", row.id, duration(duration_s));
+            if bar.is_hidden() {
+                out.say(&format!("[{done}/{total}] {line}"));
+            } else {
+                if outcome != Some(Outcome::Done) {
+                    bar.println(line);
+                    bad += 1;
+                    bar.set_message(format!("{bad} without success"));
                 }
+                // Before the first end nobody knows how long it takes.
+                bar.set_style(bar_style("{bar:30} {pos}/{len} {elapsed} eta {eta} {msg}"));
+                bar.inc(1);
             }
-            News::Idle => bar.tick(),
-            News::Waiting(why) => out.say(&format!("waiting for GPUs: {why}")),
-            News::Stopping => {
-                out.say("stopping: the running trials are told; press again to kill them")
-            }
-        })?;
+        }
+        News::Idle => bar.tick(),
+        News::Waiting(why) => out.say(&format!("waiting for GPUs: {why}")),
+        News::Stopping => {
+            out.say("stopping: the running trials are told; press again to kill them")
+        }
+    })?;
     bar.finish_and_clear();
     let of = |outcome| report.ended.get(&outcome).copied().unwrap_or(0);
     let mut parts = vec![format!("{} done", of(Outcome::Done))];
@@ -294,6 +276,11 @@ fn here(args: &Args, source: &Source, site: &Site, context: &Context) -> Result<
         return Ok(130);
     }
     collect::after_local(&report.tree, &report.diff, context)
+}
+
+/// How many at once, in words.
+pub(super) fn at_a_time(n: u64) -> String {
+    if n == 1 { "one at a time".to_owned() } else { format!("{n} at a time") }
 }
 
 /// Groups of equal trials that are named.

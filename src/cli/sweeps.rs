@@ -16,6 +16,22 @@ use crate::tree::{Identity, Tree};
 /// # Errors
 /// When a name is no sweep, or nothing is found.
 pub(super) fn find(named: &[String], context: &Context) -> Result<Vec<(Tree, Identity)>> {
+    open(folders(named, context)?)
+}
+
+/// As [`one`], for verbs that change it.
+///
+/// # Errors
+/// As [`one`], and when another user has closed it.
+pub(super) fn one_to_change(named: &[String], context: &Context) -> Result<(Tree, Identity)> {
+    let dirs = folders(named, context)?;
+    for dir in &dirs {
+        access::check_open(&Tree::at(dir).dir().join("sweep.json"))?;
+    }
+    single(open(dirs)?)
+}
+
+fn folders(named: &[String], context: &Context) -> Result<Vec<PathBuf>> {
     let mut dirs: Vec<PathBuf> = Vec::new();
     for name in named {
         let before = dirs.len();
@@ -49,6 +65,10 @@ pub(super) fn find(named: &[String], context: &Context) -> Result<Vec<(Tree, Ide
             .into());
         }
     }
+    Ok(dirs)
+}
+
+fn open(dirs: Vec<PathBuf>) -> Result<Vec<(Tree, Identity)>> {
     let mut sweeps: Vec<(Tree, Identity)> = Vec::new();
     for dir in dirs {
         let (tree, identity) = Tree::open(&dir)?;
@@ -65,7 +85,10 @@ pub(super) fn find(named: &[String], context: &Context) -> Result<Vec<(Tree, Ide
 /// # Errors
 /// As [`find`], and when several are found.
 pub(super) fn one(named: &[String], context: &Context) -> Result<(Tree, Identity)> {
-    let mut all = find(named, context)?;
+    single(find(named, context)?)
+}
+
+fn single(mut all: Vec<(Tree, Identity)>) -> Result<(Tree, Identity)> {
     if all.len() > 1 {
         let names: Vec<String> =
             all.iter().map(|(tree, _)| tree.dir().display().to_string()).collect();

@@ -165,6 +165,12 @@ impl Pool {
         best(&devices, &wants, &BTreeMap::new()).is_ok()
     }
 
+    /// Whether so many devices could be had if nobody held any.
+    pub fn is_held(&self, count: usize) -> bool {
+        let wants = Wants { count, ..Wants::default() };
+        best(&self.devices, &wants, &BTreeMap::new()).is_ok()
+    }
+
     /// Takes the best devices that have room. The inner error says why none can be had now.
     ///
     /// # Errors

@@ -95,23 +95,72 @@ pub fn check(path: &Path, shared: Shared) -> Result<(), Fault> {
     // The link itself, not what it points to: whoever owns a link decides where it leads.
     let Ok(found) = fs::symlink_metadata(path) else { return Ok(()) };
     let Some(why) = objection(&found, shared) else { return Ok(()) };
-    let hint = match found.uid() == Uid::effective().as_raw() {
-        true => {
-            "take the right away (`chmod -R go-w` on the sweep's folder) after a look at what is in it"
-        }
-        false => {
-            "whoever can write to a sweep decides what your jobs run: choose another `name` or `root`"
-        }
-    };
-    let hint = match shared {
-        Shared::No => {
+    let hint = match (found.uid() == Uid::effective().as_raw(), shared) {
+        (false, _) => only(&name_of(found.uid())),
+        (true, Shared::Group) => OPEN.to_owned(),
+        (true, Shared::No) => {
             format!(
-                "{hint}; `shared = \"group\"` under `[sweep]` is for a group that works on one sweep"
+                "{OPEN}; `shared = \"group\"` under `[sweep]` is for a group that works on one sweep"
             )
         }
-        Shared::Group => hint.to_owned(),
     };
     Err(Fault::machine(format!("`{}` {why}", path.display())).hint(hint))
+}
+
+/// Refuses the folder of a sweep that another user has closed for this one to write to.
+///
+/// # Errors
+/// When it is.
+pub fn check_writable(dir: &Path) -> Result<(), Fault> {
+    let (Ok(found), Err(error)) = (fs::metadata(dir), super::disk::may_write(dir)) else {
+        return Ok(());
+    };
+    let owner = found.uid();
+    if error.kind() != std::io::ErrorKind::PermissionDenied || owner == Uid::effective().as_raw() {
+        return Ok(());
+    }
+    let owner = name_of(owner);
+    let sentence = format!("`{}` belongs to {owner}", dir.display());
+    Err(Fault::machine(sentence).hint(only(&owner)))
+}
+
+/// What an owner does about a sweep that others can write to.
+const OPEN: &str =
+    "take the right away (`chmod -R go-w` on the sweep's folder) after a look at what is in it";
+
+/// Who can change a sweep that belongs to this user.
+fn only(owner: &str) -> String {
+    format!(
+        "only {owner} can submit, run, hold or cancel this sweep, and with `shared = \"group\"` under `[sweep]` in the \
+         plan its group"
+    )
+}
+
+/// Refuses to change a sweep that another user has closed.
+///
+/// # Errors
+/// When this user may not read it.
+pub fn check_open(path: &Path) -> Result<(), Fault> {
+    match closed(path) {
+        Some((at, owner)) if owner != Uid::effective().as_raw() => {
+            let owner = name_of(owner);
+            let sentence = format!("`{}` belongs to {owner} and is closed to you", at.display());
+            Err(Fault::machine(sentence).hint(only(&owner)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What somebody can do who may not read a plan.
+pub fn how_to_read_plan(path: &Path) -> Option<String> {
+    let (closed, owner) = closed(path)?;
+    if owner == Uid::effective().as_raw() {
+        return how_to_read(path);
+    }
+    let (shown, owner) = (closed.display(), name_of(owner));
+    Some(format!(
+        "`{shown}` belongs to {owner}: only the owner can submit this plan; to see its results, name the sweep's folder"
+    ))
 }
 
 /// What somebody can do who may not read a file of a sweep: ask whom it belongs to. `None` where the file is open.

@@ -9,6 +9,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::unistd::{AccessFlags, faccessat};
 
 use super::access;
 use crate::fault::Fault;
@@ -247,6 +249,27 @@ pub fn stamp(path: &Path) -> Result<Option<(u64, f64)>> {
 pub fn make_dir(path: &Path) -> Result<()> {
     let made = DirBuilder::new().recursive(true).mode(access::folder_mode()).create(path);
     made.map_err(|e| fault("make the folder", path, &e).into())
+}
+
+/// Refuses a folder that [`make_dir`] could not make, and makes nothing.
+///
+/// # Errors
+/// As [`make_dir`].
+pub fn check_make_dir(path: &Path) -> Result<()> {
+    let there = path.ancestors().find(|at| fs::symlink_metadata(at).is_ok());
+    there.map_or(Ok(()), may_write).map_err(|e| fault("make the folder", path, &e).into())
+}
+
+/// Whether files can be made in a folder.
+///
+/// # Errors
+/// Those of making one.
+pub fn may_write(dir: &Path) -> io::Result<()> {
+    if !dir.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    let wanted = AccessFlags::W_OK | AccessFlags::X_OK;
+    Ok(faccessat(AT_FDCWD, dir, wanted, AtFlags::AT_EACCESS)?)
 }
 
 /// Gives a file or folder this mode, where it has another.

@@ -1,7 +1,10 @@
 //! Which options of a scheduler a plan may not set by itself: those that hpcsweep sets, and those that
 //! change what a submission is. Options are told by sbatch(1) and qsub(1B), long ones by any beginning.
 
-/// A long option that is taken, its short form, and what to write instead.
+use crate::words::sh_quote;
+
+/// A long option that is taken, its short form, and what to write instead. `PLAN` stands for
+/// the plan.
 const TAKEN: &[(&str, &str, &str)] = &[
     ("array", "-a", "the trials of the plan are the array; `--max-running` throttles it"),
     (
@@ -11,8 +14,8 @@ const TAKEN: &[(&str, &str, &str)] = &[
     ),
     ("dependency", "-d", "chains make the dependencies: trials that share a `task_id`"),
     ("wrap", "", "`[run] command` is what runs"),
-    ("wait", "-W", "`hpcsweep status` shows when it is over"),
-    ("test-only", "", "`hpcsweep plan` shows what would be done"),
+    ("wait", "-W", "`hpcsweep status PLAN` shows when it is over"),
+    ("test-only", "", "`hpcsweep plan PLAN` shows what would be done"),
     ("parsable", "", "hpcsweep reads the job id itself"),
     ("clusters", "-M", "set SLURM_CLUSTERS before you submit"),
     ("nodes", "-N", "use `nodes`"),
@@ -24,8 +27,8 @@ const TAKEN: &[(&str, &str, &str)] = &[
     ("version", "", "it submits nothing"),
 ];
 
-/// What to write instead of a directive that is taken; `None` if it may be used.
-pub(super) fn instead(directive: &str) -> Option<&'static str> {
+/// What to write instead of a directive that is taken, in a plan with this name; `None` if it may be used.
+pub(super) fn instead(directive: &str, plan: &str) -> Option<String> {
     let word = directive.split(['=', ' ', '\t']).next().unwrap_or_default();
     let (_, _, hint) = TAKEN.iter().find(|(long, short, _)| match word.strip_prefix("--") {
         // sbatch takes any beginning of a long option that is unique; two letters never are.
@@ -34,7 +37,7 @@ pub(super) fn instead(directive: &str) -> Option<&'static str> {
         None if matches!(*short, "-W" | "-h") => directive.trim() == *short,
         None => !short.is_empty() && word.starts_with(short),
     })?;
-    Some(hint)
+    Some(hint.replace("PLAN", &sh_quote(plan)))
 }
 
 #[cfg(test)]
@@ -53,8 +56,10 @@ mod tests {
             "-W",
             "--ntasks=4",
         ] {
-            assert!(instead(taken).is_some(), "{taken}");
+            assert!(instead(taken, "plan.toml").is_some(), "{taken}");
         }
+        let hint = "`hpcsweep status 'my plan.toml'` shows when it is over";
+        assert_eq!(instead("--wait", "my plan.toml").as_deref(), Some(hint));
         for free in [
             "--exclusive",
             "--mail-type=END",
@@ -63,7 +68,7 @@ mod tests {
             "--gres=gpu:1",
             "-x n1",
         ] {
-            assert_eq!(instead(free), None, "{free}");
+            assert_eq!(instead(free, "plan.toml"), None, "{free}");
         }
     }
 }

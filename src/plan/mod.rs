@@ -3,6 +3,7 @@
 //! [`parse`] takes text and returns a [`Plan`] or every fault of the text at once. What is checked
 //! here is not checked again further up. Never touches the disk.
 
+pub mod author;
 mod axes;
 mod chains;
 pub mod check;

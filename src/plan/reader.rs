@@ -74,6 +74,11 @@ impl<'a> Reader<'a> {
         Self { name, text, line_starts, broken: Vec::new(), faults: Vec::new() }
     }
 
+    /// What the text is called in messages.
+    pub(super) fn name(&self) -> &'a str {
+        self.name
+    }
+
     /// The document; what TOML itself refuses becomes faults.
     pub(super) fn document(&mut self) -> Table<'a> {
         let (table, slips) = syntax::parse(self.text);

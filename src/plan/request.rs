@@ -251,9 +251,9 @@ fn directive(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<String> {
         reader.wrong(entry.at, sentence, "write single blanks between words");
         return None;
     }
-    if let Some(hint) = super::directives::instead(text) {
+    if let Some(hint) = super::directives::instead(text, reader.name()) {
         let sentence = format!("the directive `{text}` would overwrite what hpcsweep sets itself");
-        reader.wrong(entry.at, sentence, hint);
+        reader.wrong(entry.at, sentence, &hint);
         return None;
     }
     Some(text.to_owned())

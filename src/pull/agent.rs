@@ -19,7 +19,8 @@ use crate::fault::Fault;
 use crate::host::signal::Signals;
 use crate::host::{Vars, clock, process, vars};
 use crate::tree::bundle::Line;
-use crate::tree::ledger;
+use crate::tree::deck::Deck;
+use crate::tree::ledger::{self, Ledger};
 use crate::tree::{Tree, deck, table};
 use crate::words;
 #[cfg(doc)]
@@ -80,7 +81,12 @@ pub fn run(
             .into());
     };
     head.run.refuse_function()?;
-    let bounds = bind::find(deck, options.slots, vars)?;
+    let bounds = match bind::find(tree, deck, options.slots, vars) {
+        Ok(bounds) => bounds,
+        // Where nothing is left to run nobody needs a device.
+        Err(_) if is_over(tree, &decks)? => return Ok(Report::default()),
+        Err(error) => return Err(error),
+    };
     let host = vars::node_name(vars);
     let job = crate::worker::job_id(vars);
     let offer = Offer {
@@ -119,6 +125,14 @@ pub fn run(
     process::end_strays(None);
     lived?;
     Ok(agent.desk.report)
+}
+
+/// Whether nothing is left to do for any agent.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub(super) fn is_over(tree: &Tree, decks: &[Deck]) -> Result<bool> {
+    Ok(Ledger::read(tree)?.is_over(deck::total(decks)))
 }
 
 /// A signal that asks us to stop, if one comes in this time.

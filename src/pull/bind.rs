@@ -5,6 +5,8 @@ use anyhow::Result;
 
 use crate::gpu::Pool;
 use crate::host::{Vars, process};
+use crate::plan::author::Author;
+use crate::tree::Tree;
 use crate::tree::deck::Deck;
 
 /// What an agent can offer.
@@ -24,7 +26,7 @@ pub struct Bounds {
 ///
 /// # Errors
 /// When trials need devices and not enough for one slot can be had.
-pub fn find(deck: &Deck, asked: Option<u32>, vars: &Vars) -> Result<Bounds> {
+pub fn find(tree: &Tree, deck: &Deck, asked: Option<u32>, vars: &Vars) -> Result<Bounds> {
     let cores = process::own_cores();
     let each = deck.cores.max(1);
     let asked = asked.or(deck.pull.slots);
@@ -33,7 +35,7 @@ pub fn find(deck: &Deck, asked: Option<u32>, vars: &Vars) -> Result<Bounds> {
     let fit = (own / each).max(1);
     let on_each = deck.pull.slots_per_gpu.filter(|_| deck.gpus > 0);
     let mut slots = asked.unwrap_or(if on_each.is_some() { u32::MAX } else { fit });
-    let devices = if deck.gpus > 0 { deal_devices(deck, slots, vars)? } else { Vec::new() };
+    let devices = if deck.gpus > 0 { deal_devices(tree, deck, slots, vars)? } else { Vec::new() };
     if deck.gpus > 0 {
         slots = slots.min(devices.len() as u32);
     }
@@ -65,19 +67,30 @@ fn granted(vars: &Vars) -> Option<u32> {
 }
 
 /// Devices for up to `slots` slots: of those that were granted, else the best ones, that others leave.
-fn deal_devices(deck: &Deck, slots: u32, vars: &Vars) -> Result<Vec<String>> {
-    let pool = Pool::find(deck.gpu_share, vars)?;
+fn deal_devices(tree: &Tree, deck: &Deck, slots: u32, vars: &Vars) -> Result<Vec<String>> {
+    let (pool, each) = (Pool::find(deck.gpu_share, vars)?, deck.gpus as usize);
     let mut sets = Vec::new();
     while (sets.len() as u32) < slots {
-        match pool.take(deck.gpus as usize)? {
+        match pool.take(each)? {
             Ok(taken) => sets.push(taken.visible),
-            Err(fault) if sets.is_empty() && fault.hint.is_none() => {
-                let hint = "start fewer agents here, or let trials share GPUs: `gpu_share` under `[schedule]`";
-                return Err(fault.hint(hint).into());
+            Err(fault) if sets.is_empty() && pool.is_held(each) => {
+                return Err(fault.hint(share_hint(tree.author(), deck.gpu_share)).into());
             }
             Err(fault) if sets.is_empty() => return Err(fault.into()),
             Err(_) => break,
         }
     }
     Ok(sets)
+}
+
+/// What helps where others hold devices that would do.
+fn share_hint(author: Author, share: u32) -> String {
+    let more = author.set("schedule", "gpu_share", &(share + 1).to_string());
+    let fewer = match author {
+        Author::Person => "start fewer agents here",
+        Author::Python => "start fewer processes here",
+    };
+    format!(
+        "wait until they are free, {fewer}, or let more trials of this sweep share a GPU: {more}"
+    )
 }

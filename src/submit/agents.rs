@@ -33,7 +33,6 @@ pub(super) fn control(
         return Ok(None);
     }
     // Against a submission under way, which would bring more than is taken back.
-    tree.check_access(tree.shared())?;
     let _lock = (wish == Wish::Cancel).then(|| Lock::take(tree)).transpose()?;
     let mut ledger = Ledger::read(tree)?;
     let is_over = ledger.is_over(deck::total(&decks));

@@ -13,8 +13,8 @@ use super::grow::Diff;
 use super::mapping::Rules;
 use super::wave::{self, Before, Failures, Waves};
 use super::{
-    Source, Wanted, check_caps, check_growth, deal, environment, grow, pilots, refuse_share, retry,
-    secure,
+    Source, Wanted, check_caps, check_growth, check_writable, deal, environment, grow, pilots,
+    refuse_share, retry, secure,
 };
 use crate::fault::Fault;
 use crate::host::{Vars, access, clock, disk};
@@ -69,11 +69,12 @@ pub fn submit(
     let plan = &source.plan;
     plan.run.refuse_function()?;
     refuse_share(plan)?;
-    check_caps(plan, site, kind)?;
+    check_caps(source, site, kind)?;
+    check_writable(&source.tree(), plan, site)?;
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
     let wish = options.max_running.or(plan.schedule.max_running.map(u64::from));
     let max_running = site.caps.running(wish);
-    let wanted = Wanted::of(plan);
+    let wanted = Wanted::of(source);
     let door = Door::ask(&mut calls, &wanted, site, kind)?;
     let limits = door.limits().clone();
     let account = plan.resources.account.as_deref().or(site.scheduler.account.as_deref());

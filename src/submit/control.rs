@@ -58,6 +58,7 @@ pub fn control(
     site: &Site,
     environment: &Vars,
 ) -> Result<Done> {
+    tree.check_change(tree.shared())?;
     if let Some(done) = agents::control(tree, identity, trials, wish, site, environment)? {
         return Ok(done);
     }
@@ -157,7 +158,6 @@ pub fn control(
         }
     }
     // Against a submission under way, which would bring more than is taken back.
-    tree.check_access(tree.shared())?;
     let _lock = (wish == Wish::Cancel).then(|| Lock::take(tree)).transpose()?;
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
     call(&mut calls, &done.ids, wish, is_pbs)?;

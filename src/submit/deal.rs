@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use super::gpus::Devices;
 use super::grow::{self, Diff, Todo};
 use super::wave::{self, Failures, LeftOver};
-use super::{Source, check_caps, check_growth, hands, retry, secure};
+use super::{Source, check_caps, check_growth, check_writable, hands, local, retry, secure};
 use crate::fault::{Fault, Faults};
 use crate::host::Vars;
 use crate::idset::IdSet;
@@ -62,14 +63,7 @@ pub fn deal(
     environment: &Vars,
     mut told: impl FnMut() -> bool,
 ) -> Result<Dealt> {
-    match (&source.plan.run.function, options.serves) {
-        (None, true) => return Err(no_function(&source.plan.name).into()),
-        (Some(_), false) if source.plan.run.program.is_empty() => {
-            source.plan.run.refuse_function()?;
-        }
-        _ => {}
-    }
-    check(source, site)?;
+    check(source, site, options.serves)?;
     let tree = source.tree();
     let hash = hash(source, options);
     let shared = secure(&tree, &source.plan, site)?;
@@ -258,10 +252,45 @@ fn units(todo: &[Todo], known: &HashMap<u64, Record>) -> Vec<Vec<u64>> {
     units.into_iter().map(|(trials, _)| trials).collect()
 }
 
-/// What agents cannot run is refused before anything is written.
-fn check(source: &Source, site: &Site) -> Result<()> {
+/// Refuses trials that an agent of this machine can never run. Returns the devices here.
+///
+/// # Errors
+/// When there are such trials among those that have no result yet.
+pub(super) fn check_here(source: &Source, vars: &Vars, retry: bool) -> Result<Devices> {
+    let devices = Devices::find(source, vars)?;
+    let diff = Diff::default();
+    devices.check(&source.plan, &diff, true, || local::left(&source.tree(), source, retry))?;
+    Ok(devices)
+}
+
+/// As [`deal`] for an agent of this machine: what that can never run is refused before anything is written.
+///
+/// # Errors
+/// As [`deal`], and when a trial asks for devices that are not here.
+pub fn deal_here(
+    source: &Source,
+    site: &Site,
+    templates: &Templates,
+    options: &Options,
+    environment: &Vars,
+    told: impl FnMut() -> bool,
+) -> Result<Dealt> {
+    check(source, site, options.serves)?;
+    check_writable(&source.tree(), &source.plan, site)?;
+    check_here(source, environment, options.retry)?;
+    deal(source, site, templates, options, environment, told)
+}
+
+/// What agents cannot run is refused before anything is written; `serves`: whether they serve the program that has the
+/// plan's function.
+pub(super) fn check(source: &Source, site: &Site, serves: bool) -> Result<()> {
     let plan = &source.plan;
-    check_caps(plan, site, SchedulerKind::Local)?;
+    match (&plan.run.function, serves) {
+        (None, true) => return Err(no_function(&plan.name).into()),
+        (Some(_), false) if plan.run.program.is_empty() => plan.run.refuse_function()?,
+        _ => {}
+    }
+    check_caps(source, site, SchedulerKind::Local)?;
     let mut faults = Vec::new();
     if let Some((number, trial)) =
         plan.trials.iter().enumerate().find(|(_, trial)| trial.resources.ranks > 1)

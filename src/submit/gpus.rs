@@ -1,13 +1,17 @@
 //! The GPUs of a run on this machine: what is refused before anything runs, and what each trial gets.
 
+use std::collections::HashMap;
+
 use anyhow::Result;
 
 use super::Source;
+use super::grow::Diff;
 use crate::fault::{Fault, Faults};
 use crate::gpu::{Pool, Taken};
 use crate::host::Vars;
 use crate::host::gpus::DeviceId;
-use crate::plan::{GpuIds, Plan};
+use crate::idset::IdSet;
+use crate::plan::{GpuIds, Plan, Trial};
 use crate::tree::table::Row;
 use crate::words;
 
@@ -22,27 +26,64 @@ pub(super) struct Devices {
 pub(super) type Given = (Taken, Option<String>);
 
 impl Devices {
-    /// Finds the devices and refuses trials that name or need more than there are.
+    /// Finds the devices.
     pub(super) fn find(source: &Source, vars: &Vars) -> Result<Self> {
         let schedule = &source.plan.schedule;
-        let trials = &source.plan.trials;
-        let wanted = trials.iter().any(|t| t.resources.total_gpus() > 0);
+        let wanted = source.plan.trials.iter().any(|t| t.resources.total_gpus() > 0);
         let pool = wanted.then(|| Pool::find(schedule.gpu_share, vars)).transpose()?;
-        let devices = Self { pool, how: schedule.gpu_ids, share: schedule.gpu_share };
-        let Some(pool) = &devices.pool else { return Ok(devices) };
+        Ok(Self { pool, how: schedule.gpu_ids, share: schedule.gpu_share })
+    }
+
+    /// Refuses trials that name or need more devices than there are; agents choose the devices themselves. `left` tells
+    /// which of the plan's trials would run, by their places there, and their numbers in the sweep; it is asked only where
+    /// one of the plan is refused.
+    pub(super) fn check(
+        &self,
+        plan: &Plan,
+        diff: &Diff,
+        for_agents: bool,
+        left: impl FnOnce() -> Result<HashMap<usize, u64>>,
+    ) -> Result<()> {
+        let Some(pool) = &self.pool else { return Ok(()) };
         let usable = pool.usable() as u64;
-        let refused = trials.iter().enumerate().filter_map(|(number, trial)| {
-            let (named, count) = (trial.gpu_ids_abs.as_deref(), trial.resources.total_gpus());
-            refuse(pool, usable, number, devices.exact(pool, named), count)
-        });
-        Faults(refused.take(10).collect()).or(|| Ok(()))?;
-        Ok(devices)
+        let refused = |(place, trial): (usize, &Trial)| {
+            let named = self.exact(pool, diff.devices(place, trial)).filter(|_| !for_agents);
+            Some((place, refusal(pool, usable, named, trial.resources.total_gpus())?))
+        };
+        let refused: Vec<_> = plan.trials.iter().enumerate().filter_map(refused).collect();
+        if refused.is_empty() {
+            return Ok(());
+        }
+        let left = left()?;
+        let mut groups: Vec<(Refusal, Vec<u32>)> = Vec::new();
+        for (place, refusal) in refused {
+            let Some(number) = left.get(&place) else { continue };
+            let number = u32::try_from(*number).unwrap_or(u32::MAX);
+            match groups.iter_mut().find(|(known, _)| *known == refusal) {
+                Some((_, trials)) => trials.push(number),
+                None => groups.push((refusal, vec![number])),
+            }
+        }
+        let here = match pool.unknown() {
+            Some(why) => format!("devices here: none that NVML can see ({why})"),
+            None => format!("devices here: {}", pool.words()),
+        };
+        let fault = |(refusal, trials): (Refusal, Vec<u32>)| {
+            refusal.fault(&trials.into_iter().collect()).at(here.clone())
+        };
+        Faults(groups.into_iter().take(MOST).map(fault).collect()).or(|| Ok(()))
     }
 
     /// The devices that a trial must have, where its plan names them.
     fn exact<'a>(&self, pool: &Pool, named: Option<&'a [DeviceId]>) -> Option<&'a [DeviceId]> {
         // Without NVML nobody can tell: named devices are passed on as they are.
         named.filter(|_| self.how == GpuIds::Exact || pool.unknown().is_some())
+    }
+
+    /// How many trials of one GPU there is room for; `None` where nobody can tell.
+    pub(super) fn room(&self) -> Option<u64> {
+        let pool = self.pool.as_ref().filter(|pool| pool.unknown().is_none())?;
+        Some(pool.usable() as u64 * u64::from(self.share))
     }
 
     /// What to know about them; empty where no trial asks for any.
@@ -86,35 +127,59 @@ impl Devices {
     }
 }
 
-fn refuse(
-    pool: &Pool,
-    usable: u64,
-    trial: usize,
-    named: Option<&[DeviceId]>,
-    count: u64,
-) -> Option<Fault> {
-    let here = match pool.unknown() {
-        Some(why) => format!("devices here: none that NVML can see ({why})"),
-        None => format!("devices here: {}", pool.words()),
-    };
-    let gpus = words::count(count, "GPU");
-    let sentence = match named.and_then(|named| named.iter().find(|id| !pool.has(id))) {
-        Some(missing) => {
-            format!("trial {trial} names device {missing} in `gpu_ids_abs`, which is not there")
+/// Faults that are reported at once.
+const MOST: usize = 10;
+
+/// Why a trial can never have its devices here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Refusal {
+    /// This one is not there.
+    Missing(DeviceId),
+    /// It wants so many, and there are fewer.
+    TooMany(u64),
+    /// It wants so many, and CUDA gives no program these.
+    NotTogether(u64),
+}
+
+fn refusal(pool: &Pool, usable: u64, named: Option<&[DeviceId]>, count: u64) -> Option<Refusal> {
+    if let Some(missing) = named.and_then(|named| named.iter().find(|id| !pool.has(id))) {
+        return Some(Refusal::Missing(missing.clone()));
+    }
+    if named.is_none() && count > usable {
+        return Some(Refusal::TooMany(count));
+    }
+    let can = usize::try_from(count).is_ok_and(|count| pool.can_give(count, named));
+    (!can).then_some(Refusal::NotTogether(count))
+}
+
+impl Refusal {
+    fn fault(&self, trials: &IdSet) -> Fault {
+        let is_one = trials.len() == 1;
+        let who = format!("{} {trials}", if is_one { "trial" } else { "trials" });
+        let (asks, each) = if is_one { ("asks", "") } else { ("ask", " each") };
+        let gpus = |count: u64| words::count(count, "GPU");
+        match self {
+            Self::Missing(id) => {
+                let names = if is_one { "names" } else { "name" };
+                Fault::request(format!(
+                    "{who} {names} device {id} in `gpu_ids_abs`, which is not there"
+                ))
+            }
+            Self::TooMany(count) => {
+                let gpus = gpus(*count);
+                Fault::request(format!("{who} {asks} for {gpus}{each}, more than this machine has"))
+            }
+            Self::NotTogether(count) => {
+                let gpus = gpus(*count);
+                Fault::request(format!(
+                    "{who} {asks} for {gpus}{each} that no program can have together"
+                ))
+                .hint(
+                    "CUDA gives a program one MIG device, and none whose compute mode is prohibited",
+                )
+            }
         }
-        None if named.is_none() && count > usable => {
-            format!("trial {trial} asks for {gpus}, more than this machine has")
-        }
-        None if usize::try_from(count).is_ok_and(|count| !pool.can_give(count, named)) => {
-            let sentence =
-                format!("trial {trial} asks for {gpus} that no program can have together");
-            let hint =
-                "CUDA gives a program one MIG device, and none whose compute mode is prohibited";
-            return Some(Fault::request(sentence).at(here).hint(hint));
-        }
-        None => return None,
-    };
-    Some(Fault::request(sentence).at(here))
+    }
 }
 
 /// Refuses arrays whose trials are to share GPUs: a scheduler gives each job GPUs of its own.

@@ -9,7 +9,8 @@ use super::Source;
 use crate::graph::shapes::Chains;
 use crate::host::disk;
 use crate::host::gpus::DeviceId;
-use crate::plan::{OnFailure, Params, Resources, TaskId, key};
+use crate::plan::author::Author;
+use crate::plan::{OnFailure, Params, Resources, TaskId, Trial, key};
 use crate::render::{Templates, context};
 use crate::site::Site;
 use crate::tree::table::{self, Head, Row, RowOut};
@@ -53,6 +54,10 @@ pub struct Diff {
     pub places: Vec<Option<u64>>,
     /// Why all trials of the plan are new, as far as that is known: what changed.
     changed_by: Vec<String>,
+    /// Who has written the plan.
+    author: Author,
+    /// By place in the plan: devices of trials for which the table names others than the plan.
+    devices: HashMap<usize, Option<Vec<DeviceId>>>,
 }
 
 impl Diff {
@@ -89,9 +94,27 @@ impl Diff {
         };
         Some(format!(
             "{parts} changed: {new}; {old} left alone\n\
-             hint: to keep both apart, give this plan another `[sweep] name`; to go on with the earlier trials, take the \
-             change back"
+             hint: to keep both apart, {}; to go on with the earlier trials, take the change back",
+            self.author.name()
         ))
+    }
+
+    /// The number in the sweep of each trial of the plan, in its order, and whether it is new.
+    pub fn numbers(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
+        let mut next = self.known;
+        self.places.iter().map(move |id| match id {
+            Some(trial) => (*trial, false),
+            None => {
+                next += 1;
+                (next - 1, true)
+            }
+        })
+    }
+
+    /// The devices that a trial of the plan names: those with which it came into the sweep.
+    pub fn devices<'a>(&'a self, place: usize, trial: &'a Trial) -> Option<&'a [DeviceId]> {
+        let by_table = self.devices.get(&place).map(Option::as_deref);
+        by_table.unwrap_or(trial.gpu_ids_abs.as_deref())
     }
 
     /// Whether the plan at hand has this trial of the sweep.
@@ -140,7 +163,7 @@ struct Tail {
 /// When the tree cannot be read.
 pub fn diff(tree: &Tree, source: &Source) -> Result<Diff> {
     let mut had: HashMap<String, VecDeque<u64>> = HashMap::new();
-    let mut diff = Diff::default();
+    let mut diff = Diff { author: source.author(), ..Diff::default() };
     for key in table::keys(tree)? {
         had.entry(key).or_default().push_back(diff.known);
         diff.known += 1;
@@ -168,6 +191,9 @@ pub fn diff(tree: &Tree, source: &Source) -> Result<Diff> {
             continue;
         };
         let (before, devices) = &table[&id];
+        if devices.as_deref() != trials[i].gpu_ids_abs.as_deref() {
+            diff.devices.insert(i, devices.clone());
+        }
         let wanted = &trials[i].resources;
         let now = match devices {
             Some(own) if Some(&own[..]) != trials[i].gpu_ids_abs.as_deref() => {

@@ -10,9 +10,9 @@ use anyhow::Result;
 use nix::sys::signal::Signal;
 
 use super::gpus::Devices;
-use super::grow::{self, Diff};
+use super::grow::{self, Diff, Todo};
 use super::starter::{Deserted, Starter};
-use super::{Source, check_caps, check_growth, deal, retry, secure};
+use super::{Source, check_caps, check_growth, check_writable, deal, retry, secure};
 use crate::fault::Fault;
 use crate::gpu::Taken;
 use crate::host::gpus::DeviceId;
@@ -85,9 +85,9 @@ pub struct Report {
 }
 
 /// A chain on its way.
-pub(super) struct Chain {
+struct Chain {
     /// Places of its links among the rows.
-    pub(super) links: VecDeque<usize>,
+    links: VecDeque<usize>,
     /// A link before these has failed in an earlier run.
     pub(super) dead: bool,
 }
@@ -121,9 +121,17 @@ pub fn run(
     mut tell: impl FnMut(News<'_>),
 ) -> Result<Report> {
     source.plan.run.refuse_function()?;
-    check_caps(&source.plan, site, SchedulerKind::Local)?;
+    check_caps(source, site, SchedulerKind::Local)?;
     let tree = source.tree();
     let devices = Devices::find(source, environment)?;
+    check_writable(&tree, &source.plan, site)?;
+    let check = |diff: &Diff| {
+        devices.check(&source.plan, diff, false, || left(&tree, source, options.retry))
+    };
+    if tree.identity()?.is_none() {
+        // A new sweep that is refused leaves no trace.
+        check(&Diff::default())?;
+    }
     let shared = secure(&tree, &source.plan, site)?;
     let lock = Lock::take(&tree)?;
     let identity = tree.create(&source.plan.name, shared)?;
@@ -133,6 +141,7 @@ pub fn run(
         Signals::listen(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD])?;
     let diff = grow::diff(&tree, source)?;
     check_growth(&source.plan, site, &diff)?;
+    check(&diff)?;
     grow::grow(&tree, source, &diff, templates, site)?;
     let mut journal = journal::Writer::open(&tree)?;
     journal.site("local", false, &source.path)?;
@@ -144,7 +153,8 @@ pub fn run(
     let stop_chain = grow::on_failure(&heads) == OnFailure::Stop;
     let (chains, todo) = chains(&rows, &records, &diff, stop_chain, options.retry);
     let jobs = jobs(source, options);
-    tell(News::Begin { todo, jobs, gpus: devices.note(), left_alone: diff.left_alone() });
+    let gpus = if todo > 0 { devices.note() } else { String::new() };
+    tell(News::Begin { todo, jobs, gpus, left_alone: diff.left_alone() });
 
     let mut executor = Executor {
         tree: &tree,
@@ -201,8 +211,49 @@ pub fn run(
     Ok(Report { diff, tree, ended, skipped, interrupted })
 }
 
+/// What of a plan has no result yet: places in the plan, with the numbers in the sweep. Reads the tree as it is now.
+///
+/// # Errors
+/// When the tree cannot be read.
+pub(super) fn left(tree: &Tree, source: &Source, retry: bool) -> Result<HashMap<usize, u64>> {
+    let diff = grow::diff(tree, source)?;
+    let runs = would_run(tree, source, &diff, &records::all(tree)?, retry)?;
+    let numbers = diff.numbers().map(|(trial, _)| trial).enumerate();
+    Ok(numbers.filter(|(_, trial)| runs.contains(trial)).collect())
+}
+
+/// The trials of a plan that would run here; nothing of it was written yet.
+///
+/// # Errors
+/// When the tree cannot be read.
+pub(super) fn would_run(
+    tree: &Tree,
+    source: &Source,
+    diff: &Diff,
+    records: &HashMap<u64, Record>,
+    retry: bool,
+) -> Result<HashSet<u64>> {
+    let mut rows = table::rows(tree)?;
+    let (added, places) = grow::added(tree, source, diff)?;
+    let row = |(todo, (chain, link)): (&Todo, &(u64, u64))| Row {
+        chain: *chain,
+        link: *link,
+        after: todo.after,
+        ..Row::unknown(todo.id)
+    };
+    rows.extend(added.iter().zip(&places).map(row));
+    // What the plan says holds from its first new trial on.
+    let stops = match added.is_empty() {
+        true => grow::on_failure(&table::heads(tree)?) == OnFailure::Stop,
+        false => source.plan.run.on_failure == OnFailure::Stop,
+    };
+    let (chains, _) = chains(&rows, records, diff, stops, retry);
+    let alive = chains.iter().filter(|chain| !chain.dead);
+    Ok(alive.flat_map(|chain| &chain.links).map(|&i| rows[i].id).collect())
+}
+
 /// The chains of the plan with what is left of them, and how many trials that is.
-pub(super) fn chains(
+fn chains(
     rows: &[Row],
     records: &HashMap<u64, Record>,
     diff: &Diff,
@@ -426,7 +477,7 @@ impl Executor<'_> {
 }
 
 /// As many chains at once as fit the cores, each trial counted with all its ranks.
-fn jobs(source: &Source, options: &Options) -> usize {
+pub(super) fn jobs(source: &Source, options: &Options) -> usize {
     let widest = source.plan.trials.iter().map(|t| t.resources.cores()).max().unwrap_or(1).max(1);
     let fit = (process::cores() / widest as usize).max(1);
     let wanted = options.jobs.unwrap_or(fit).max(1);

@@ -38,6 +38,7 @@ use anyhow::Result;
 use crate::fault::{Fault, Faults};
 use crate::host::access::{self, Shared};
 use crate::host::disk;
+use crate::plan::author::Author;
 use crate::plan::{self, Plan, Resources};
 use crate::render::Templates;
 use crate::site::{Ask, SchedulerKind, Site};
@@ -64,7 +65,7 @@ impl Source {
             let reason = disk::reason(&e);
             let fault =
                 Fault::request(format!("cannot read the plan `{}`: {reason}", path.display()));
-            match access::how_to_read(path) {
+            match access::how_to_read_plan(path) {
                 Some(hint) if e.kind() == ErrorKind::PermissionDenied => fault.hint(hint),
                 _ => fault.hint("`hpcsweep init NAME` makes a project with a plan to begin with"),
             }
@@ -78,6 +79,11 @@ impl Source {
         };
         let plan = plan::parse_with(&text, &path.display().to_string(), &files)?;
         Ok(Self { path: path.to_owned(), text, plan })
+    }
+
+    /// Who has written it.
+    pub fn author(&self) -> Author {
+        Author::of(&self.text)
     }
 
     /// The folder the plan lies in, absolute.
@@ -109,11 +115,14 @@ pub struct Wanted<'a> {
     pub requests: Vec<&'a Resources>,
     /// Elements of arrays, over all of them.
     pub elements: u64,
+    /// The plan as a word of a command to copy.
+    pub plan: String,
 }
 
 impl<'a> Wanted<'a> {
     /// What the trials of a plan ask for; neighbours that share a request are one.
-    pub fn of(plan: &'a Plan) -> Self {
+    pub fn of(source: &'a Source) -> Self {
+        let plan = &source.plan;
         let mut last: Option<&Arc<Resources>> = None;
         let own = plan.trials.iter().filter_map(|trial| {
             let is_new = last.is_none_or(|seen| !Arc::ptr_eq(seen, &trial.resources));
@@ -122,23 +131,36 @@ impl<'a> Wanted<'a> {
         });
         let trials = plan.trials.len() as u64;
         let pack = plan.schedule.pack.map_or(1, u64::from);
-        Self { requests: own.collect(), elements: trials.div_ceil(pack) }
+        let elements = trials.div_ceil(pack);
+        Self { requests: own.collect(), elements, plan: disk::named(&source.path) }
     }
 }
 
 /// Makes the folder of a plan's sweep, or refuses one that others may change. Returns who shares it.
 fn secure(tree: &Tree, plan: &Plan, site: &Site) -> Result<Shared> {
-    let shared = if plan.shared == Shared::No { site.results.shared } else { plan.shared };
+    let shared = shared(plan, site);
     tree.secure(shared, plan.readers.or(site.results.readable_by))?;
     Ok(shared)
+}
+
+/// Refuses what [`secure`] refuses, and a folder that this user cannot write to. Writes nothing.
+fn check_writable(tree: &Tree, plan: &Plan, site: &Site) -> Result<()> {
+    match tree.dir().is_dir() {
+        true => tree.check_change(shared(plan, site)),
+        false => disk::check_make_dir(tree.dir()),
+    }
+}
+
+fn shared(plan: &Plan, site: &Site) -> Shared {
+    if plan.shared == Shared::No { site.results.shared } else { plan.shared }
 }
 
 /// Refuses a plan that breaks the site's hard caps, all of them at once.
 ///
 /// # Errors
 /// When it does.
-pub fn check_caps(plan: &Plan, site: &Site, kind: SchedulerKind) -> Result<()> {
-    check_requests(plan, &Wanted::of(plan).requests, site, kind)
+pub fn check_caps(source: &Source, site: &Site, kind: SchedulerKind) -> Result<()> {
+    check_requests(&source.plan, &Wanted::of(source).requests, site, kind)
 }
 
 /// Refuses requests on behalf of a plan that break the site's hard caps.

@@ -10,7 +10,7 @@ use anyhow::Result;
 use super::batch::Run;
 use super::door::{Door, check_path};
 use super::grow::Diff;
-use super::{Source, Wanted, check_requests, deal, secure};
+use super::{Source, Wanted, check_requests, check_writable, deal, secure};
 use crate::fault::Fault;
 use crate::graph::Mapping;
 use crate::host::{Vars, access, clock, disk};
@@ -79,6 +79,25 @@ impl Ask {
         u64::from(self.workers).min(units.div_ceil(u64::from(self.slots.unwrap_or(1))))
     }
 
+    /// The array of so many pilots.
+    pub fn array(&self, number: u32, pilots: u64) -> Array {
+        Array {
+            array: number,
+            block: 0,
+            link: 0,
+            first: 0,
+            count: pilots,
+            links: 1,
+            single: false,
+            after: None,
+            wait: Vec::new(),
+            on_failure: crate::plan::OnFailure::Continue,
+            resources: self.request.clone(),
+            walltimes_s: Vec::new(),
+            pilot: Some(Pilot { slots: self.slots }),
+        }
+    }
+
     /// So many of them, in words.
     pub fn words(&self, pilots: u64) -> String {
         let of = self.slots.map(|n| format!(" of {}", count(u64::from(n), "slot")));
@@ -111,21 +130,40 @@ pub struct Report {
     pub calls: u32,
 }
 
+/// Refuses pilots that could not do their work, or break a cap of the site.
+///
+/// # Errors
+/// When they do.
+pub(super) fn check(source: &Source, site: &Site, ask: &Ask, kind: SchedulerKind) -> Result<()> {
+    check_time(source, ask)?;
+    check_requests(&source.plan, &[&ask.request], site, kind)?;
+    check_path(&source.tree(), kind)
+}
+
 /// No pilot may be too short for a trial: one that is never begun, or is cut off by every pilot, would wait for
 /// ever.
-fn check_time(plan: &Plan, ask: &Ask) -> Result<(), Fault> {
+fn check_time(source: &Source, ask: &Ask) -> Result<(), Fault> {
+    let (plan, author) = (&source.plan, source.author());
     let Some(pilot) = ask.request.walltime_s else { return Ok(()) };
     let has = format!("a pilot has {}", duration(pilot as f64));
     let too_long = |t: &crate::plan::Trial| t.resources.walltime_s.is_some_and(|s| s > pilot);
     if let Some(number) = plan.trials.iter().position(too_long) {
         let asks = duration(plan.trials[number].resources.walltime_s.unwrap_or(0) as f64);
-        return Err(Fault::request(format!("trial {number} asks for {asks}, and {has}"))
-            .hint("raise `walltime` under `[pull]`, or leave it out: it is that of the longest trial then"));
+        return Err(Fault::request(format!("trial {number} asks for {asks}, and {has}")).hint(
+            format!(
+                "raise {}, or leave it out: it is that of the longest trial then",
+                author.key("pull", "walltime")
+            ),
+        ));
     }
     if let Some(needs) = plan.schedule.pull.time_request_s.filter(|needs| *needs >= pilot) {
         let needs = duration(needs as f64);
         return Err(Fault::request(format!("`time_request` asks for {needs}, and {has}")).hint(
-            "no trial would ever begin: lower `time_request` or raise `walltime` under `[pull]`",
+            format!(
+                "no trial would ever begin: lower {}, or raise {}",
+                author.key("pull", "time_request"),
+                author.key("pull", "walltime")
+            ),
         ));
     }
     Ok(())
@@ -147,11 +185,14 @@ pub fn submit(
 ) -> Result<Report> {
     let plan = &source.plan;
     let ask = Ask::of(plan, options);
-    check_time(plan, &ask)?;
-    check_requests(plan, &[&ask.request], site, kind)?;
-    check_path(&source.tree(), kind)?;
+    check(source, site, &ask, kind)?;
+    check_writable(&source.tree(), plan, site)?;
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
-    let wanted = Wanted { requests: vec![&ask.request], elements: u64::from(ask.workers) };
+    let wanted = Wanted {
+        requests: vec![&ask.request],
+        elements: u64::from(ask.workers),
+        ..Wanted::of(source)
+    };
     let door = Door::ask(&mut calls, &wanted, site, kind)?;
     let limits = door.limits().clone();
     let account = ask.request.account.as_deref().or(site.scheduler.account.as_deref());
@@ -229,7 +270,11 @@ pub fn submit(
             if n > limits.elements() {
                 let (most, n) = (count(limits.elements(), "element"), count(n, "pilot"));
                 return Err(Fault::request(format!("an array has {most} at most here, not {n}"))
-                    .hint("lower `workers` under `[pull]`, or give each more `slots`")
+                    .hint(format!(
+                        "lower {}, or raise {}",
+                        source.author().key("pull", "workers"),
+                        source.author().key("pull", "slots")
+                    ))
                     .into());
             }
             door.check_queue(&mut run.calls, n, account)?;
@@ -277,21 +322,7 @@ pub(super) fn left(ledger: &Ledger, total: u64) -> u64 {
 fn add(tree: &Tree, kind: SchedulerKind, ask: &Ask, n: u64) -> Result<(Wave, Array)> {
     let before = waves::read(tree)?;
     let last = before.iter().flat_map(|wave| &wave.arrays).map(|array| array.array).max();
-    let array = Array {
-        array: last.unwrap_or(0) + 1,
-        block: 0,
-        link: 0,
-        first: 0,
-        count: n,
-        links: 1,
-        single: false,
-        after: None,
-        wait: Vec::new(),
-        on_failure: crate::plan::OnFailure::Continue,
-        resources: ask.request.clone(),
-        walltimes_s: Vec::new(),
-        pilot: Some(Pilot { slots: ask.slots }),
-    };
+    let array = ask.array(last.unwrap_or(0) + 1, n);
     let wave = Wave {
         format: FORMAT,
         wave: before.last().map_or(0, |wave| wave.wave) + 1,

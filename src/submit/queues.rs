@@ -173,8 +173,10 @@ fn names(wanted: &Wanted<'_>, site: &Site, server: &Server) -> Result<BTreeSet<S
             let fault = Fault::request(format!("PBS takes one queue, not `{name}`"));
             return Err(fault.hint("name one queue as `partition`, perhaps a routing one").into());
         }
-        if let Some((option, hint)) =
-            r.directives.iter().find_map(|option| Some((option, pbs::instead(option)?)))
+        if let Some((option, hint)) = r
+            .directives
+            .iter()
+            .find_map(|option| Some((option, pbs::instead(option, &wanted.plan)?)))
         {
             let fault = Fault::request(format!("the directive `{option}` is hpcsweep's own"));
             return Err(fault.hint(hint).into());

@@ -1,33 +1,47 @@
-//! What a submission of a sweep that is there would do now. Asks the scheduler how trials stand, and writes nothing.
+//! What a submission would do now. Asks the scheduler how trials of a sweep that is there stand, refuses what the
+//! submission refuses before it asks a scheduler for jobs, and writes nothing.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use anyhow::Result;
 
-use super::grow::{self, Diff, Todo};
-use super::mapping::Rules;
+use super::gpus::Devices;
+use super::grow::{self, Diff};
+use super::mapping::{Mapped, Rules};
 use super::pilots::{self, Ask};
 use super::wave::{self, Before, Failures, Waves};
-use super::{Source, amend, deal, hands, local, retry};
-use crate::host::Vars;
-use crate::plan::OnFailure;
+use super::{
+    Source, amend, check_caps, check_writable, deal, door, hands, local, refuse_share, retry,
+};
+use crate::host::{Vars, process};
+use crate::plan::Resources;
 use crate::site::{SchedulerKind, Site};
 use crate::status::{self, Status};
 use crate::tree::journal::Journal;
 use crate::tree::ledger::Ledger;
-use crate::tree::table::{self, Row};
 use crate::tree::waves::Array;
-use crate::tree::{Tree, deck};
+use crate::tree::{Identity, Tree, deck, lock};
 
 /// How a sweep is submitted.
 #[derive(Debug, Clone, Copy)]
 pub enum How<'a> {
     /// Run here.
-    Local,
+    Local(&'a local::Options),
     /// As arrays of a scheduler.
     Arrays(SchedulerKind, &'a Rules),
     /// To agents, by pilots where there is a scheduler.
     Pull(Option<SchedulerKind>, &'a pilots::Options),
+}
+
+impl How<'_> {
+    /// The scheduler, unless all is done here.
+    pub fn scheduler(self) -> Option<SchedulerKind> {
+        match self {
+            Self::Local(_) => None,
+            Self::Arrays(kind, _) => Some(kind),
+            Self::Pull(kind, _) => kind,
+        }
+    }
 }
 
 /// A trial that would run.
@@ -39,12 +53,27 @@ pub struct Runs {
     pub place: usize,
     /// How it stands: `new`, or the word of its state.
     pub state: String,
+    /// Its chain, and its place there.
+    pub chain: (u64, u64),
+}
+
+/// How trials would run on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Here {
+    /// How many chains at once.
+    pub at_once: u64,
+    /// The cores that there are for them.
+    pub cores: usize,
+    /// What to know of GPUs; empty where no trial asks for any.
+    pub gpus: String,
 }
 
 /// What would be done.
 pub struct Rehearsal {
     /// The sweep.
     pub tree: Tree,
+    /// Whether it is there.
+    pub exists: bool,
     /// What to say of its trials that the plan no longer has.
     pub left_alone: Option<String>,
     /// How many those are.
@@ -55,15 +84,17 @@ pub struct Rehearsal {
     pub left: BTreeMap<String, u64>,
     /// Arrays that would be submitted: those that earlier submissions did not come to, then new ones.
     pub arrays: Vec<Array>,
-    /// Why chains would become the jobs that they do; empty where there is no choice.
-    pub why: String,
+    /// How chains would become jobs, and why.
+    pub mapped: Option<Mapped>,
     /// Units that agents would be dealt, and pilots that would be submitted for them.
     pub units: Option<(u64, Option<u64>)>,
+    /// How trials would run here; `None` where a scheduler runs them.
+    pub here: Option<Here>,
     /// What else would be said.
     pub notes: Vec<String>,
 }
 
-/// What submitting a plan would do; `None` where its sweep is not there yet.
+/// What submitting a plan would do.
 ///
 /// # Errors
 /// As the submission itself, before it writes anything.
@@ -73,35 +104,44 @@ pub fn of(
     how: How<'_>,
     again: bool,
     environment: &Vars,
-) -> Result<Option<Rehearsal>> {
+) -> Result<Rehearsal> {
     let tree = source.tree();
-    let Some(identity) = tree.identity()? else { return Ok(None) };
-    if !matches!(how, How::Arrays(..)) {
-        retry::refuse_if_queued(&tree, &identity, site, environment)?;
-    }
-    if !matches!(how, How::Pull(..)) {
-        deal::refuse_if_dealt(&tree)?;
+    refuse(source, site, how)?;
+    check_writable(&tree, &source.plan, site)?;
+    let identity = tree.identity()?;
+    if let Some(identity) = &identity {
+        if !matches!(how, How::Arrays(..)) {
+            retry::refuse_if_queued(&tree, identity, site, environment)?;
+        }
+        if !matches!(how, How::Pull(..)) {
+            deal::refuse_if_dealt(&tree)?;
+        }
     }
     let diff = grow::diff(&tree, source)?;
     super::check_growth(&source.plan, site, &diff)?;
+    let here = here(source, how, &diff, again, environment)?;
+    let exists = identity.is_some();
+    let identity = identity.unwrap_or_else(|| Identity::new(&source.plan.name));
     let status = match again {
         true => status::of_all_open_or_bad(tree.clone(), identity.clone(), site, environment)?,
         false => status::of(tree.clone(), identity.clone(), site, environment, true)?,
     };
     let mut all = Rehearsal {
+        exists,
         left_alone: diff.left_alone(),
         dropped: diff.dropped(),
         runs: Vec::new(),
         left: BTreeMap::new(),
         arrays: Vec::new(),
-        why: String::new(),
+        mapped: None,
         units: None,
-        notes: Vec::new(),
+        here,
+        notes: lock::holder(&tree).map(|owner| owner.submits()).into_iter().collect(),
         tree,
     };
     let now = Now { source, diff: &diff, status: &status, again };
     let runs = match how {
-        How::Local => now.local(&all.tree)?,
+        How::Local(_) => local::would_run(&all.tree, source, &diff, &status.records, again)?,
         How::Arrays(kind, rules) => {
             let retried = match again {
                 true => Some(retry::without_success(&all.tree, &identity, site, environment)?),
@@ -113,8 +153,64 @@ pub fn of(
         }
         How::Pull(kind, options) => now.pull(&mut all, kind, options)?,
     };
-    now.sort(&mut all, &runs);
-    Ok(Some(all))
+    now.sort(&mut all, &runs)?;
+    Ok(all)
+}
+
+/// Refuses what the submission refuses for the plan and the site alone.
+fn refuse(source: &Source, site: &Site, how: How<'_>) -> Result<()> {
+    let plan = &source.plan;
+    match how {
+        How::Local(_) => {
+            plan.run.refuse_function()?;
+            check_caps(source, site, SchedulerKind::Local)
+        }
+        How::Arrays(kind, _) => {
+            plan.run.refuse_function()?;
+            refuse_share(plan)?;
+            check_caps(source, site, kind)?;
+            door::check_path(&source.tree(), kind)
+        }
+        How::Pull(kind, options) => {
+            kind.map_or(Ok(()), |kind| pilots::check(source, site, &Ask::of(plan, options), kind))?;
+            deal::check(source, site, false)
+        }
+    }
+}
+
+/// How trials would run on this machine, which refuses what it could never run.
+fn here(
+    source: &Source,
+    how: How<'_>,
+    diff: &Diff,
+    again: bool,
+    environment: &Vars,
+) -> Result<Option<Here>> {
+    let plan = &source.plan;
+    match how {
+        How::Arrays(..) | How::Pull(Some(_), _) => Ok(None),
+        How::Local(options) => {
+            let devices = Devices::find(source, environment)?;
+            devices.check(plan, diff, false, || local::left(&source.tree(), source, again))?;
+            let at_once = local::jobs(source, options) as u64;
+            Ok(Some(Here { at_once, cores: process::cores(), gpus: devices.note() }))
+        }
+        How::Pull(None, options) => {
+            let devices = deal::check_here(source, environment, again)?;
+            let most = |of: fn(&Resources) -> u64| {
+                plan.trials.iter().map(|trial| of(&trial.resources)).max().unwrap_or(0)
+            };
+            let (cores, gpus) = (process::own_cores().len(), most(Resources::total_gpus));
+            let fit = match plan.run.function {
+                Some(_) => 1,
+                None => (cores as u64 / most(Resources::cores).max(1)).max(1),
+            };
+            let wanted = Ask::of(plan, options).slots.map_or(fit, u64::from);
+            let room = devices.room().filter(|_| gpus > 0).map(|places| places / gpus);
+            let at_once = room.map_or(wanted, |room| wanted.min(room));
+            Ok(Some(Here { at_once, cores, gpus: devices.note() }))
+        }
+    }
 }
 
 /// A plan, and how its sweep stands.
@@ -126,27 +222,6 @@ struct Now<'a> {
 }
 
 impl Now<'_> {
-    /// The trials that would run here.
-    fn local(&self, tree: &Tree) -> Result<HashSet<u64>> {
-        let mut rows = table::rows(tree)?;
-        let (added, places) = grow::added(tree, self.source, self.diff)?;
-        let row = |(todo, (chain, link)): (&Todo, &(u64, u64))| Row {
-            chain: *chain,
-            link: *link,
-            after: todo.after,
-            ..Row::unknown(todo.id)
-        };
-        rows.extend(added.iter().zip(&places).map(row));
-        // What the plan says holds from its first new trial on.
-        let stops = match added.is_empty() {
-            true => grow::on_failure(&table::heads(tree)?) == OnFailure::Stop,
-            false => self.source.plan.run.on_failure == OnFailure::Stop,
-        };
-        let (chains, _) = local::chains(&rows, &self.status.records, self.diff, stops, self.again);
-        let alive = chains.iter().filter(|chain| !chain.dead);
-        Ok(alive.flat_map(|chain| &chain.links).map(|&i| rows[i].id).collect())
-    }
-
     /// The trials that would be elements of arrays; `bad`: those that are to be run again.
     fn arrays(
         &self,
@@ -181,7 +256,7 @@ impl Now<'_> {
             let (wave, _, mapped) =
                 wave::plan(&all.tree, kind.word(), &todo, rules, &before, records)?;
             all.arrays.extend(wave.arrays);
-            all.why = mapped.why;
+            all.mapped = Some(mapped);
         }
         Ok(runs)
     }
@@ -208,29 +283,36 @@ impl Now<'_> {
             let open = units + pilots::left(&ledger, deck::total(&decks));
             if there { 0 } else { Ask::of(&self.source.plan, options).count(open) }
         });
+        if let Some(pilots) = pilots.filter(|pilots| *pilots > 0) {
+            let waves = Waves::read(&all.tree)?;
+            let last = waves.all.iter().flat_map(|wave| &wave.arrays).map(|a| a.array).max();
+            let ask = Ask::of(&self.source.plan, options);
+            all.arrays.push(ask.array(last.unwrap_or(0) + 1, pilots));
+        }
         all.units = Some((units, pilots));
         Ok(todo.iter().map(|todo| todo.id).collect())
     }
 
     /// Tells the plan's trials that would run from the others.
-    fn sort(&self, all: &mut Rehearsal, runs: &HashSet<u64>) {
+    fn sort(&self, all: &mut Rehearsal, runs: &HashSet<u64>) -> Result<()> {
+        let (added, places) = grow::added(&all.tree, self.source, self.diff)?;
+        let added = added.iter().map(|todo| todo.id).zip(places);
+        let known = self.status.rows.iter().map(|row| (row.id, (row.chain, row.link)));
+        let chains: HashMap<u64, (u64, u64)> = known.chain(added).collect();
         let known = self.status.trials();
         let states: HashMap<u64, String> =
             known.map(|(row, standing)| (row.id, standing.state.word())).collect();
-        let mut next = self.diff.known;
-        for (place, id) in self.diff.places.iter().enumerate() {
-            let trial = id.unwrap_or_else(|| {
-                next += 1;
-                next - 1
-            });
+        for (place, (trial, is_new)) in self.diff.numbers().enumerate() {
             let state = states.get(&trial).map_or("new", String::as_str).to_owned();
             if runs.contains(&trial) {
-                all.runs.push(Runs { trial, place, state });
+                let chain = chains.get(&trial).copied().unwrap_or_default();
+                all.runs.push(Runs { trial, place, state, chain });
             } else {
-                let state = if id.is_none() { "new, behind a failure".to_owned() } else { state };
+                let state = if is_new { "new, behind a failure".to_owned() } else { state };
                 *all.left.entry(state).or_default() += 1;
             }
         }
         all.runs.sort_by_key(|run| run.trial);
+        Ok(())
     }
 }

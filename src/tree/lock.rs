@@ -18,13 +18,30 @@ const LEFT_BEHIND: Duration = Duration::from_secs(120);
 /// How often a holder that waits for long should call [`Lock::touch`].
 pub const TOUCH_EVERY: Duration = Duration::from_secs(20);
 
+/// Who holds a lock.
 #[derive(Debug, Serialize, Deserialize)]
-struct Owner {
+pub struct Owner {
     host: String,
     pid: i32,
     /// Start of the process in clock ticks since boot: tells a pid that was given again.
     started: Option<u64>,
     since: f64,
+}
+
+impl Owner {
+    /// The process, in words.
+    pub fn words(&self) -> String {
+        format!("process {} on {}", self.pid, self.host)
+    }
+
+    /// What it does, in words.
+    pub fn submits(&self) -> String {
+        format!("another hpcsweep is submitting this sweep: {}", self.words())
+    }
+
+    fn is_this(&self) -> bool {
+        self.pid == std::process::id().cast_signed() && self.host == vars::hostname()
+    }
 }
 
 /// Held while it lives; removed when dropped.
@@ -39,7 +56,7 @@ impl Lock {
     /// # Errors
     /// When another living process holds it, or the disk refuses.
     pub fn take(tree: &Tree) -> Result<Self> {
-        let path = tree.dir().join("submit.lock");
+        let path = path(tree);
         let me = Owner {
             host: vars::hostname(),
             pid: std::process::id().cast_signed(),
@@ -67,11 +84,7 @@ impl Lock {
                 return Err(disk::fault("lock", &path, &error).into());
             }
             if let Some(owner) = living_owner(&path, tree.dir())? {
-                let sentence = format!(
-                    "another hpcsweep is submitting this sweep: process {} on {}",
-                    owner.pid, owner.host
-                );
-                return Err(Fault::machine(sentence)
+                return Err(Fault::machine(owner.submits())
                     .at(path.display().to_string())
                     .hint("wait until it has finished, or stop it, and run the same command again")
                     .into());
@@ -91,6 +104,14 @@ impl Lock {
             .into())
     }
 
+    /// Refuses a sweep in whose folder no lock can be made, and makes none.
+    ///
+    /// # Errors
+    /// As [`Lock::take`], for whatever the disk refuses.
+    pub fn check(tree: &Tree) -> Result<()> {
+        disk::may_write(tree.dir()).map_err(|e| disk::fault("write", &path(tree), &e).into())
+    }
+
     /// Shows that the holder lives.
     pub fn touch(&self) {
         if let Ok(file) = std::fs::File::options().append(true).open(&self.path) {
@@ -105,18 +126,23 @@ impl Drop for Lock {
     }
 }
 
+/// The living process that holds the lock of a sweep.
+pub fn holder(tree: &Tree) -> Option<Owner> {
+    living_owner(&path(tree), tree.dir()).ok().flatten()
+}
+
 /// Whether a living process holds the lock of a sweep.
 pub fn is_held(tree: &Tree) -> bool {
-    matches!(living_owner(&tree.dir().join("submit.lock"), tree.dir()), Ok(Some(_)))
+    holder(tree).is_some()
 }
 
 /// Whether a living process other than this one holds it.
 pub fn is_held_by_another(tree: &Tree) -> bool {
-    let is_other = |owner: Owner| {
-        owner.pid != std::process::id().cast_signed() || owner.host != vars::hostname()
-    };
-    let path = tree.dir().join("submit.lock");
-    living_owner(&path, tree.dir()).is_ok_and(|owner| owner.is_some_and(is_other))
+    holder(tree).is_some_and(|owner| !owner.is_this())
+}
+
+fn path(tree: &Tree) -> PathBuf {
+    tree.dir().join("submit.lock")
 }
 
 fn living_owner(path: &Path, dir: &Path) -> Result<Option<Owner>> {

@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::fault::Fault;
 use crate::host::access::{self, Readers, Shared};
 use crate::host::{clock, disk};
+use crate::plan::author::Author;
 
 /// The format of what this program writes. It reads this one and format 1, in which documents, rows and numbers
 /// have no checksums.
@@ -58,6 +59,20 @@ pub struct Identity {
     /// Who may write to it besides the user who made it.
     #[serde(default)]
     pub shared: Shared,
+}
+
+impl Identity {
+    /// That of a new sweep.
+    pub fn new(name: &str) -> Self {
+        Self {
+            format: FORMAT,
+            name: name.to_owned(),
+            token: clock::short_token(),
+            created: clock::now(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            shared: Shared::No,
+        }
+    }
 }
 
 /// What a sweep's folder holds that decides what jobs run.
@@ -164,12 +179,22 @@ impl Tree {
         Ok(())
     }
 
-    /// Refuses a sweep that another user has made or may change.
+    /// Refuses a sweep that this user may not change.
+    ///
+    /// # Errors
+    /// As [`Self::check_access`], and when its folder cannot be written.
+    pub fn check_change(&self, shared: Shared) -> Result<()> {
+        self.check_access(shared)?;
+        lock::Lock::check(self)
+    }
+
+    /// Refuses a sweep that another user has made or may change, or has closed for this one to write to.
     ///
     /// # Errors
     /// When there is such a file or folder, with its path.
     pub fn check_access(&self, shared: Shared) -> Result<()> {
         access::check(&self.dir, shared)?;
+        access::check_writable(&self.dir)?;
         for name in TRUSTED {
             access::check(&self.dir.join(name), shared)?;
         }
@@ -198,16 +223,15 @@ impl Tree {
             }
             return Ok(changed);
         }
-        let identity = Identity {
-            format: FORMAT,
-            name: name.to_owned(),
-            token: clock::short_token(),
-            created: clock::now(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            shared,
-        };
+        let identity = Identity { shared, ..Identity::new(name) };
         write_document(&path, &identity)?;
         Ok(identity)
+    }
+
+    /// Who has written the plan that was submitted last.
+    pub fn author(&self) -> Author {
+        let text = disk::read_if_there(&self.plan()).ok().flatten();
+        text.as_deref().map_or_else(Author::default, Author::of)
     }
 
     /// The sweep's folder as a word of a command to copy.

@@ -52,6 +52,53 @@ fn what_others_may_write_to_is_not_run() {
     world.local(&plan, &["--retry"]).ok();
 }
 
+/// The hint to those who want to change another user's sweep.
+fn only(owner: &str) -> String {
+    format!(
+        "hint: only {owner} can submit, run, hold or cancel this sweep, and with `shared = \"group\"` under `[sweep]` in \
+         the plan its group"
+    )
+}
+
+/// To read it is not what they want.
+#[test]
+fn who_may_not_change_a_sweep_learns_whose_it_is() {
+    let world = World::new();
+    let plan = half_done(&world);
+    let verbs: [&[&str]; 6] = [
+        &["submit", "plan.toml", "--retry", "--local"],
+        &["submit", "plan.toml", "--retry", "--local", "--dry-run"],
+        &["submit", "plan.toml", "--local", "--pull"],
+        &["cancel", "results/s"],
+        &["hold", "results/s"],
+        &["release", "results/s"],
+    ];
+    let check = |what: &str| {
+        for verb in verbs {
+            let Some(ran) = world.run_as(NOBODY, verb) else { return };
+            let refusal =
+                format!("error: `$WORLD/results/s` {what}\n{}\n", only("the user `root`"));
+            assert_eq!(ran.whole(), format!("{refusal}exit code 4\n"), "{verb:?}");
+        }
+    };
+    check("belongs to the user `root`");
+    let closed = plan.replace("name = \"s\"", "name = \"s\"\nreadable_by = \"owner\"");
+    world.local(&closed, &[]);
+    for verb in verbs {
+        let Some(ran) = world.run_as(NOBODY, verb) else { return };
+        assert!(
+            ran.code == 4 && ran.err.ends_with(&format!("{}\n", only("the user `root`"))),
+            "{verb:?} {}",
+            ran.whole()
+        );
+    }
+    set_mode(&world, "plan.toml", 0o600);
+    let Some(ran) = world.run_as(NOBODY, &["submit", "plan.toml"]) else { return };
+    let hint = "hint: `plan.toml` belongs to the user `root`: only the owner can submit this plan; to see its results, \
+                name the sweep's folder\n";
+    assert!(ran.err.ends_with(hint), "{}", ran.whole());
+}
+
 #[test]
 fn a_sweep_that_somebody_else_has_made_is_not_adopted() {
     if !nix::unistd::getuid().is_root() {
@@ -63,15 +110,17 @@ fn a_sweep_that_somebody_else_has_made_is_not_adopted() {
     for name in ["results/s", "results/s/trials", "results/s/sweep.json"] {
         let path = world.path(name);
         chown(&path, Some(NOBODY), None).unwrap();
-        let ran = world.local(&plan, &["--retry"]);
-        assert_eq!(
-            ran.whole(),
-            format!(
-                "error: `$WORLD/{name}` belongs to the user `nobody`\n\
-                 hint: whoever can write to a sweep decides what your jobs run: choose another `name` or `root`; \
-                 `shared = \"group\"` under `[sweep]` is for a group that works on one sweep\nexit code 4\n"
-            )
+        let refusal = format!(
+            "error: `$WORLD/{name}` belongs to the user `nobody`\n{}\nexit code 4\n",
+            only("the user `nobody`")
         );
+        assert_eq!(world.local(&plan, &["--retry"]).whole(), refusal);
+        // A rehearsal says so, too, and whoever would take it back hears the same.
+        for args in
+            [&["submit", "plan.toml", "--dry-run"][..], &["cancel"], &["hold"], &["release"]]
+        {
+            assert_eq!(world.run(args).whole(), refusal, "{args:?}");
+        }
         let worker = world.run(&["worker", "--sweep", "results/s", "--trial", "0"]);
         assert_eq!(worker.code, 4, "{}", worker.whole());
         chown(&path, Some(0), None).unwrap();
@@ -175,11 +224,10 @@ fn who_may_not_read_a_sweep_learns_whom_to_ask() {
     set_mode(&world, "results/s/records/000", 0o755);
     set_mode(&world, "plan.toml", 0o600);
     if let Some(ran) = world.run_as(NOBODY, &["status", "plan.toml"]) {
-        let said = refused("plan.toml", "plan.toml").replace("read `$WORLD/", "read the plan `");
-        assert_eq!(
-            ran.whole(),
-            said.replace("exit code 4", "exit code 2").replace("`$WORLD/plan", "`plan")
-        );
+        let said = "error: cannot read the plan `plan.toml`: permission denied\n\
+                    hint: `plan.toml` belongs to the user `root`: only the owner can submit this plan; to see its \
+                    results, name the sweep's folder\nexit code 2\n";
+        assert_eq!(ran.whole(), said);
     }
     // What is open is shown all the same.
     world.local(&closed("owner").replace("name = \"s\"", "name = \"t\""), &[]).ok();

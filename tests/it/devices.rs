@@ -62,6 +62,60 @@ exit code 2
 }
 
 #[test]
+fn what_is_refused_for_several_trials_is_said_once() {
+    let world = with_devices("0");
+    let trials = |gpus: u32| {
+        (0..10).map(move |n| {
+            format!("[[trials]]\nn = {n}\ngpus = {gpus}\nresources.gpus_per_rank = {gpus}\n")
+        })
+    };
+    let rest: String = trials(1).take(2).chain(trials(2)).collect();
+    world.write("plan.toml", &shell(SHOW, &rest));
+    let refusal = "error: trials 2-11 ask for 2 GPUs each, more than this machine has\n  devices here: 0\nexit code 2\n";
+    for how in [&["--local"][..], &["--local", "--pull"]] {
+        let run = [&["submit", "plan.toml"], how].concat();
+        assert!(world.run(&run).whole().ends_with(refusal), "{how:?}");
+        // A rehearsal refuses what the run refuses.
+        let dry = [&run[..], &["--dry-run"]].concat();
+        assert!(world.run(&dry).whole().ends_with(refusal), "{how:?}");
+    }
+    assert!(!world.exists("results"));
+}
+
+/// Devices are for trials that run: those of trials that have ended may be gone.
+#[test]
+fn a_sweep_whose_trials_have_ended_needs_no_device() {
+    let plan = |values: &str| {
+        shell("true", &format!("[resources]\ngpus_per_rank = 2\n[grid]\na = [{values}]\n"))
+    };
+    for how in [&[][..], &["--pull"]] {
+        let mut world = with_devices("0,1");
+        world.local(&plan("1, 2"), how).ok();
+        world.set("CUDA_VISIBLE_DEVICES", "0");
+        let again = world.local(&plan("1, 2"), how);
+        assert_eq!(again.code, 0, "{}", again.whole());
+        assert!(!again.err.contains("hand out"), "{}", again.err);
+        let agent = world.run(&["worker", "--pull", "results/s"]);
+        assert!(agent.code == 0 || how.is_empty(), "{}", agent.whole());
+        // What runs no more is not named beside what would.
+        let grown = world.local(&plan("1, 2, 3"), how).whole();
+        let refusal = "error: trial 2 asks for 2 GPUs, more than this machine has\n";
+        assert!(grown.starts_with(refusal), "{grown}");
+    }
+}
+
+/// A trial keeps the devices that its sweep has for it, whatever the plan says now: waiting for them would have no end.
+#[test]
+fn a_device_that_the_sweep_has_for_a_trial_and_that_is_gone_is_refused() {
+    let mut world = with_devices("0,1");
+    let plan = |device: u32| shell("exit 1", &format!("[[trials]]\ngpu_ids_abs = [{device}]\n"));
+    assert_eq!(world.local(&plan(1), &[]).code, 1);
+    world.set("CUDA_VISIBLE_DEVICES", "0");
+    let refusal = "error: trial 0 names device 1 in `gpu_ids_abs`, which is not there\n  devices here: 0\nexit code 2\n";
+    assert_eq!(world.local(&plan(0), &["--retry"]).whole(), refusal);
+}
+
+#[test]
 fn unnamed_devices_are_handed_out_one_trial_at_a_time() {
     let world = with_devices("4,5");
     // Each pair waits for both to run, so each must have a device of its own.
@@ -125,9 +179,9 @@ fn an_allocation_says_which_devices_there_are() {
     world.set("CUDA_VISIBLE_DEVICES", "0,1");
     world.local(&shell(SHOW, "[[trials]]\ngpu_ids_abs = [5]\n"), &[]).ok();
     assert_eq!(seen(&world, 1), ["1"]);
-    let ran = world.local(&shell(SHOW, "[[trials]]\ngpu_ids_abs = [0]\n"), &[]);
+    let other = shell(SHOW, "[[trials]]\ngpu_ids_abs = [0]\n").replace("\"s\"", "\"t\"");
     assert_eq!(
-        ran.whole(),
+        world.local(&other, &[]).whole(),
         "\
 error: trial 0 names device 0 in `gpu_ids_abs`, which is not there
   devices here: 4, 5

@@ -1,5 +1,10 @@
 //! Ctrl-C, a second executor, and what `status` says while a sweep runs.
 
+use std::fs;
+
+use hpcsweep::host::vars;
+use hpcsweep::tree::Tree;
+use hpcsweep::tree::lock::Lock;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -121,4 +126,32 @@ fn ranks_are_interrupted_together() {
     assert_eq!(ran.code, 130, "{}", ran.whole());
     assert_eq!(world.status()["counts"], json!({"interrupted": 1}));
     assert!(world.files("tmp").is_empty(), "{:?}", world.files("tmp"));
+}
+
+#[test]
+fn whoever_holds_a_sweep_that_another_process_has_learns_which_process() {
+    let world = World::new();
+    world.local(&shell("true", ""), &[]).ok();
+    let lock = Lock::take(&Tree::at(&world.path("results/s"))).unwrap();
+    let process = format!("process {} on {}", std::process::id(), vars::hostname());
+    let runs = format!(
+        "error: s is run by a `hpcsweep submit`: {process}\n\
+         hint: press Ctrl-C where it runs; its trials end and are recorded\nexit code 2\n"
+    );
+    assert_eq!(world.run(&["hold"]).whole(), runs);
+    let dry = world.run(&["submit", "plan.toml", "--dry-run"]).whole();
+    assert!(
+        dry.contains(&format!("another hpcsweep is submitting this sweep: {process}\n")),
+        "{dry}"
+    );
+    // Before anything of it runs or is submitted.
+    for folder in ["journal", "records", "trials"] {
+        fs::remove_dir_all(world.path(&format!("results/s/{folder}"))).unwrap();
+    }
+    let submits = format!(
+        "error: s is being submitted by {process}\n\
+         hint: wait until it has submitted, and run the same command again; or end that process\nexit code 2\n"
+    );
+    assert_eq!(world.run(&["hold"]).whole(), submits);
+    drop(lock);
 }

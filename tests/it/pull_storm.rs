@@ -323,7 +323,9 @@ impl Schedule {
         let ran = self.disk.run(&self.world, &[words, &["results/p"]].concat());
         // A trial of agents is no job, and somebody may be laying a plan down.
         let is_refused = [2, 4].contains(&ran.code) && words[0] == "cancel";
-        let is_busy = ran.err.contains("is run by a `hpcsweep submit`");
+        let is_busy = ["is run by a `hpcsweep submit`", "is being submitted by process"]
+            .iter()
+            .any(|words| ran.err.contains(words));
         let is_full = self.disk.is_full && ran.code == 4;
         let is_usual = ran.code == 0 || is_refused || is_busy || is_full;
         assert!(is_usual, "{}", self.text(&ran.whole()));

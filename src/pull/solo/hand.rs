@@ -10,7 +10,7 @@ use super::call::{Call, Settled};
 use super::{Failure, News, Options, Report, Trial};
 use crate::fault::Fault;
 use crate::host::{Vars, vars};
-use crate::pull::agent::Agent;
+use crate::pull::agent::{self, Agent};
 use crate::pull::bind;
 use crate::pull::claimer::{Claimer, Offer};
 use crate::pull::desk::{Desk, Turn};
@@ -60,7 +60,12 @@ impl<T: FnMut(News<'_>)> Hand<T> {
                 .hint("`hpcsweep worker --pull SWEEP` without `--serve` runs them")
                 .into());
         };
-        let bounds = bind::find(deck, Some(1), vars)?;
+        let bounds = match bind::find(tree, deck, Some(1), vars) {
+            Ok(bounds) => bounds,
+            // Where nothing is left to run nobody needs a device.
+            Err(_) if agent::is_over(tree, &decks)? => return Ok(None),
+            Err(error) => return Err(error),
+        };
         let offer = Offer {
             host: vars::node_name(vars),
             job: crate::worker::job_id(vars),

@@ -43,18 +43,18 @@ pub fn can_travel(path: &str) -> bool {
     path.bytes().all(|b| (b' '..=b'~').contains(&b) && !b",'\"\\^".contains(&b))
 }
 
-/// Options of qsub that hpcsweep sets itself, and what to write instead.
+/// Options of qsub that hpcsweep sets itself, and what to write instead. `PLAN` stands for the plan.
 const OWN: &[(&str, &str)] = &[
     ("-A", "use `account`"),
-    ("-e", "the job's output lies in the sweep's folder: `hpcsweep logs`"),
+    ("-e", "the job's output lies in the sweep's folder: `hpcsweep logs 0 PLAN`"),
     ("-f", "qsub is called with what it takes"),
-    ("-h", "`hpcsweep hold` holds a sweep"),
+    ("-h", "`hpcsweep hold PLAN` holds the sweep"),
     ("-I", "jobs of a sweep run by themselves"),
     ("-J", "the trials of the plan are the array; `--max-running` throttles it"),
-    ("-j", "the job's output lies in the sweep's folder: `hpcsweep logs`"),
-    ("-k", "the job's output lies in the sweep's folder: `hpcsweep logs`"),
+    ("-j", "the job's output lies in the sweep's folder: `hpcsweep logs 0 PLAN`"),
+    ("-k", "the job's output lies in the sweep's folder: `hpcsweep logs 0 PLAN`"),
     ("-N", "the name is the token by which a job is found again; `[sweep] name` begins it"),
-    ("-o", "the job's output lies in the sweep's folder: `hpcsweep logs`"),
+    ("-o", "the job's output lies in the sweep's folder: `hpcsweep logs 0 PLAN`"),
     ("-q", "use `partition`"),
     ("-r", "arrays must be rerunnable"),
     ("-V", "jobs have the environment of the submission"),
@@ -62,9 +62,13 @@ const OWN: &[(&str, &str)] = &[
     ("-z", "hpcsweep reads the job id itself"),
 ];
 
-/// What to write instead of a directive that hpcsweep sets itself; `None` if it may be used. Resources besides
-/// `select` and `walltime`, and attributes besides dependencies and the umask, are free.
-pub fn instead(directive: &str) -> Option<&'static str> {
+/// What to write instead of a directive that hpcsweep sets itself, in a plan that is this word of a command; `None` if it
+/// may be used. Resources besides `select` and `walltime`, and attributes besides dependencies and the umask, are free.
+pub fn instead(directive: &str, plan: &str) -> Option<String> {
+    own(directive).map(|hint| hint.replace("PLAN", plan))
+}
+
+fn own(directive: &str) -> Option<&'static str> {
     if directive.starts_with("--") {
         return None;
     }
@@ -81,7 +85,7 @@ pub fn instead(directive: &str) -> Option<&'static str> {
         "-W" if asks("umask=") => {
             Some("files are made under umask 022; `[run] setup` may set another")
         }
-        "-W" if asks("block=") => Some("`hpcsweep status` shows when it is over"),
+        "-W" if asks("block=") => Some("`hpcsweep status PLAN` shows when it is over"),
         _ => OWN.iter().find(|(own, _)| *own == option).map(|(_, hint)| *hint),
     }
 }
@@ -358,12 +362,12 @@ mod tests {
             "-o /dev/null",
             "-V",
         ] {
-            assert!(instead(taken).is_some(), "{taken}");
+            assert!(instead(taken, "plan.toml").is_some(), "{taken}");
         }
         for free in
             ["-P project", "-l place=excl", "-W group_list=g", "-m e", "-p 10", "--exclusive"]
         {
-            assert_eq!(instead(free), None, "{free}");
+            assert_eq!(instead(free, "plan.toml"), None, "{free}");
         }
     }
 

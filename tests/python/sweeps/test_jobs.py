@@ -137,7 +137,7 @@ class Program(World):
         self.write("odd.py", ODD)
         said = self.call("plan", "odd.py", "--json", "--", "-v")
         self.assertEqual(json.loads(said)["trials"][0]["params"], {"arg0": "Model(1)", "arg1": "None"})
-        self.assertIn("1 pilot", self.call("submit", "odd.py", "--dry-run", "--workers", "4", "--slots", "4"))
+        self.assertIn("1 pilot", self.call("submit", "odd.py", "--slurm", "--dry-run", "--workers", "4", "--slots", "4"))
         self.call("submit", "odd.py", "--smoke", "3")
         self.assertFalse((self.folder / "results").exists())
         self.assertEqual(self.lines("main"), ["-v", "", "", ""])

@@ -144,6 +144,42 @@ except hpcsweep.SweepError as e:
         ran = self.gpus("4,5,6,7", processes=4)
         self.assertEqual(sorted(ran.out.split("\n")[:-1]), ["%d PCI_BUS_ID" % n for n in (4, 5, 6, 7)])
 
+    def test_too_few_devices(self):
+        """Who has them is said, and what helps is an argument here, not a key of a plan."""
+        self.environment.update(CUDA_VISIBLE_DEVICES="4", TMPDIR=str(self.folder))
+        script = """
+import os, sys, time, hpcsweep
+def f(x):
+    open("began", "w").close()
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+hpcsweep.Sweep(sys.argv[1], quiet=True).grid(x=[1]).run(f, gpus=1)
+"""
+        self.write("p.py", script)
+        first = self.start("p.py", "first")
+        while not (self.folder / "began").exists():
+            self.assertIsNone(first.poll())
+        ran = self.run_script("p.py", "second")
+        self.write("go", "")
+        self.assertEqual(self.end(first).code, 0)
+        self.assertIn("reserved (process ", ran.err)
+        hint = "hint: wait until they are free, start fewer processes here, or let more trials of this sweep share a GPU: "
+        self.assertTrue(ran.err.endswith(hint + "`gpu_share=2` of `run` or `submit`\n"), str(ran))
+        # More processes on a device that is not there are no help.
+        self.environment["CUDA_VISIBLE_DEVICES"] = ""
+        self.write("again.py", "import hpcsweep\nhpcsweep.Sweep('t', quiet=True).grid([1]).run(abs, gpus=1)\n")
+        ran = self.run_script("again.py")
+        self.assertIn("a trial needs 1 GPU, and CUDA_VISIBLE_DEVICES names 0", ran.err)
+        self.assertNotIn("gpu_share", ran.err)
+
+    def test_a_sweep_that_has_ended_needs_no_device(self):
+        """Its results are read where its devices are gone."""
+        self.write("p.py", "import hpcsweep\nprint(len(hpcsweep.Sweep('t').grid(x=[1]).run(lambda x: x, gpus=1)))\n")
+        for visible in ("0", ""):
+            self.environment["CUDA_VISIBLE_DEVICES"] = visible
+            ran = self.run_script("p.py")
+            self.assertEqual((ran.code, ran.out), (0, "1\n"), str(ran))
+
     def test_processes_share_devices(self):
         """So many on each as the caller says."""
         ran = self.gpus("GPU-a,GPU-b", processes=4, gpu_share=2)

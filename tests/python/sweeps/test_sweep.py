@@ -102,19 +102,51 @@ print(sweep.best("loss").value)
             ran = self._called(["best", "results/s", "--metric", "loss", "--min", *more])
             return ran.stdout.split("\n  ")[0].strip(), ran.stderr.strip()
 
-        for name, value, trial in (("old", "0.01", 0), ("new", "1", 2), ("old", "0.01", 0)):
+        def left_out(other):
+            return (
+                "2 trials of `p:%s` are left out, of which 2 have a number for `loss`: "
+                "hpcsweep best results/s --metric loss --min --function p:%s" % (other, other)
+            )
+
+        for name, value, trial, others in (
+            ("old", "0.01", 0, ""), ("new", "1", 2, left_out("old")), ("old", "0.01", 0, left_out("new"))
+        ):
             ran = self.run_script("p.py", name)
             self.assertEqual((ran.code, ran.out), (0, "{'loss': %s}\n" % value))
-            others = "2 trials of other functions left out (--function: `p:old` and `p:new`)"
-            said = "trial %d: loss = %s  (x=1)" % (trial, value)
-            self.assertEqual(best(), (said, others if self.lines("many") else ""))
-            (self.folder / "many").write_text("yes")
+            self.assertEqual(best(), ("trial %d: loss = %s  (x=1)" % (trial, value), others))
         self.assertEqual(best("--function", "p:new")[0], "trial 2: loss = 1  (x=1)")
         wrong = "error: no trial is known to call `p:now`\nhint: did you mean `p:new`?"
         self.assertEqual(best("--function", "p:now"), ("", wrong))
         table = self._called(["collect", "results/s", "--format", "jsonl"]).stdout
         functions = [json.loads(line)["function"] for line in table.split("\n")[:-1]]
         self.assertEqual(functions, ["p:old"] * 2 + ["p:new"] * 2)
+        shown = self._called(["status", "results/s", "--trials"]).stdout
+        self.assertEqual([line.split()[2] for line in shown.split("\n")[-5:-1]], functions)
+
+    def test_a_renamed_function_without_a_success(self):
+        """What there is of the other function is named, and how the sweep is kept apart in Python's words."""
+        self.write(
+            "p.py",
+            """
+import hpcsweep, sys
+def old(x):
+    return {"loss": x}
+def new(x):
+    raise ValueError
+hpcsweep.Sweep("s").grid(x=[1, 2]).run(globals()[sys.argv[1]])
+""",
+        )
+        self.run_script("p.py", "old")
+        ran = self.run_script("p.py", "new")
+        self.assertIn("hint: to keep both apart, give this sweep another path: `hpcsweep.Sweep(PATH)`;", ran.err)
+        best = self._called(["best", "results/s", "--metric", "loss", "--min"])
+        self.assertEqual(
+            best.stderr,
+            "2 trials of `p:old` are left out, of which 2 have a number for `loss`: "
+            "hpcsweep best results/s --metric loss --min --function p:old\n"
+            "error: no finished trial has a number for `loss`\n"
+            "hint: `hpcsweep status results/s` shows how the trials stand\n",
+        )
 
 
 class Here(World):

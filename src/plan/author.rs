@@ -1,0 +1,92 @@
+//! Who has written a plan: hints name what that person can change.
+
+/// Who has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Author {
+    /// A person, as TOML.
+    #[default]
+    Person,
+    /// The Python module, for somebody who calls `Sweep.run` or `Sweep.submit`.
+    Python,
+}
+
+/// How the plans of the Python module begin (`plan.py` there).
+const PYTHON: &str = "# Written by hpcsweep.Sweep:";
+
+/// Keys of the plan that are arguments in Python, and what they are called there.
+const ARGUMENTS: [((&str, &str), &str); 11] = [
+    (("resources", "gpus_per_rank"), "gpus"),
+    (("resources", "cpus_per_rank"), "cpus"),
+    (("resources", "memory"), "memory"),
+    (("resources", "partition"), "partition"),
+    (("resources", "account"), "account"),
+    (("schedule", "gpu_share"), "gpu_share"),
+    (("pull", "walltime"), "walltime"),
+    (("pull", "workers"), "workers"),
+    (("pull", "slots"), "processes"),
+    (("run", "attempts"), "attempts"),
+    (("run", "on_failure"), "on_failure"),
+];
+
+impl Author {
+    /// The author of a plan with this text.
+    pub fn of(text: &str) -> Self {
+        if text.starts_with(PYTHON) { Self::Python } else { Self::Person }
+    }
+
+    /// A key of a table, as its author finds it.
+    pub fn key(self, table: &str, key: &str) -> String {
+        self.named(table, key, None)
+    }
+
+    /// A key of a table with a value, as its author would write it.
+    pub fn set(self, table: &str, key: &str, value: &str) -> String {
+        self.named(table, key, Some(value))
+    }
+
+    fn named(self, table: &str, key: &str, value: Option<&str>) -> String {
+        let argument = ARGUMENTS.iter().find(|(place, _)| *place == (table, key));
+        match (self, argument) {
+            (Self::Python, Some((_, name))) => {
+                let value = value.map(|value| format!("={value}")).unwrap_or_default();
+                format!("`{name}{value}` of `run` or `submit`")
+            }
+            (author, _) => {
+                let value = value.map(|value| format!(" = {value}")).unwrap_or_default();
+                let at = format!("`{key}{value}` under `[{table}]`");
+                if author == Self::Python {
+                    format!("{at} in `Sweep(..., settings=...)`")
+                } else {
+                    at
+                }
+            }
+        }
+    }
+
+    /// Where the name of a sweep is given.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Person => "give this plan another `[sweep] name`",
+            Self::Python => "give this sweep another path: `hpcsweep.Sweep(PATH)`",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_name_what_the_author_of_a_plan_can_change() {
+        let python = Author::of("# Written by hpcsweep.Sweep: a changed grid changes it.\n");
+        assert_eq!((Author::of("version = 1\n"), python), (Author::Person, Author::Python));
+        let check = |author: Author, table, key, expected: &str| {
+            assert_eq!(author.set(table, key, "2"), expected);
+        };
+        check(Author::Person, "schedule", "gpu_share", "`gpu_share = 2` under `[schedule]`");
+        check(Author::Python, "schedule", "gpu_share", "`gpu_share=2` of `run` or `submit`");
+        let settings = "`lease = 2` under `[pull]` in `Sweep(..., settings=...)`";
+        check(Author::Python, "pull", "lease", settings);
+        assert_eq!(Author::Python.key("resources", "gpus_per_rank"), "`gpus` of `run` or `submit`");
+    }
+}
