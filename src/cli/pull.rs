@@ -65,9 +65,6 @@ fn laid_down(
             return Ok(Err(signal));
         }
         let dealt = dealt?;
-        if let Some(older) = &dealt.older {
-            context.out.say(&format!("{older}: that one counts"));
-        }
         say_dealt(&source.plan.name, &dealt, context);
         dealt.tree
     } else if asked.retry {
@@ -268,7 +265,6 @@ pub(super) fn submit_here(
     };
     let told = || signals.next(Duration::ZERO).is_some_and(|s| s != Signal::SIGCHLD);
     let dealt = deal::deal_here(source, site, templates, &asked, &context.vars, told)?;
-    dealt.refuse_if_older()?;
     say_dealt(&source.plan.name, &dealt, context);
     sweeps::remember(&dealt.tree, context);
     let slots = Options { slots: options.slots, quiet: context.out.quiet, ..Options::default() };

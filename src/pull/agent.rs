@@ -98,8 +98,8 @@ pub fn run(
         may_shrink: !bounds.is_asked,
     };
     let mut told = None;
-    let joined = Claimer::join(tree, offer, ledger::link, |why| {
-        tell(News::Waiting(why));
+    let say = |why: &str| tell(News::Waiting(why));
+    let joined = Claimer::join(tree, offer, ledger::link, say, || {
         told = stopping(signals, Duration::from_millis(500));
         told.is_none()
     })?;

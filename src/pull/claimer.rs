@@ -126,16 +126,7 @@ impl Claimer {
     /// When the tree cannot be read.
     pub fn look(&mut self) -> Result<bool> {
         self.last_look = Instant::now();
-        let new = deck::after(&self.tree, &self.decks)?;
-        if !new.is_empty() {
-            // All or nothing: a deck without the tables of its trials is of no use.
-            let heads = table::heads(&self.tree)?;
-            if heads.len() < self.heads.len() {
-                let sentence = format!("tables of `{}` are missing", self.tree.dir().display());
-                return Err(Fault::machine(sentence).into());
-            }
-            self.heads = heads;
-            self.decks.extend(new);
+        if follow_decks(&self.tree, &mut self.decks, &mut self.heads)? {
             self.requests = requests(&self.decks);
         }
         let (name, outbox, taken) = (&self.name, &mut self.outbox, &mut self.taken);
@@ -254,6 +245,23 @@ impl Claimer {
 pub fn settings(decks: &[Deck]) -> &Pull {
     static NONE: std::sync::LazyLock<Pull> = std::sync::LazyLock::new(Pull::default);
     decks.last().map_or(&NONE, |deck| &deck.pull)
+}
+
+/// Reads what has been laid down since; whether there was anything.
+fn follow_decks(tree: &Tree, decks: &mut Vec<Deck>, heads: &mut Vec<Head>) -> Result<bool> {
+    let new = deck::after(tree, decks)?;
+    if new.is_empty() {
+        return Ok(false);
+    }
+    // All or nothing: a deck without the tables of its trials is of no use.
+    let all = table::heads(tree)?;
+    if all.len() < heads.len() {
+        let sentence = format!("tables of `{}` are missing", tree.dir().display());
+        return Err(Fault::machine(sentence).into());
+    }
+    *heads = all;
+    decks.extend(new);
+    Ok(true)
 }
 
 fn requests(decks: &[Deck]) -> Vec<(IdSet, Resources)> {

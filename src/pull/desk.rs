@@ -1,7 +1,7 @@
 //! What every agent does besides running trials: it keeps its lease, hears what others have said, shares what
 //! it holds, leaves in time. What becomes of a unit in its hands is in [`super::course`].
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -82,8 +82,8 @@ pub(super) struct Desk<T> {
     /// Runs whose ends are recorded: how, and whether nobody tries the trial again by himself.
     pub told: Vec<(Run, Outcome, bool)>,
     trouble: Option<(Instant, String)>,
-    /// What it was said to wait for last.
-    waits: String,
+    /// What it has said that it waits for.
+    waits: HashSet<String>,
 }
 
 impl<T: FnMut(News<'_>)> Desk<T> {
@@ -106,7 +106,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
             claims: Vec::new(),
             told: Vec::new(),
             trouble: None,
-            waits: String::new(),
+            waits: HashSet::new(),
         }
     }
 
@@ -190,14 +190,14 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         if let Some(leaving) = self.leaving.clone() {
             return Ok(self.gone(leaving));
         }
-        let before = std::mem::take(&mut self.waits);
         if let Some(why) = self.claimer.rejoin()? {
-            if before != why {
+            if !self.waits.contains(&why) {
                 (self.tell)(News::Waiting(&why));
+                self.waits.insert(why);
             }
-            self.waits = why;
             return Ok(Turn::Quiet);
         }
+        self.waits.clear();
         let name = self.claimer.name.clone();
         (self.tell)(News::Joined(&name, self.claimer.slots));
         Ok(Turn::Busy)
@@ -341,15 +341,15 @@ impl<T: FnMut(News<'_>)> Desk<T> {
     }
 
     fn say_whom_it_waits_for(&mut self) {
-        let Some((who, left)) = self.claimer.missed().filter(|(who, _)| *who != self.waits) else {
-            return;
-        };
+        // Once of each: the signs of several may come late in turns.
+        let missed = self.claimer.missed().filter(|(who, _)| !self.waits.contains(who));
+        let Some((who, left)) = missed else { return };
         let left = words::duration(left.as_secs_f64());
         let note = format!(
             "agent {who} gives no sign of life: what it holds is taken over when its lease ends, in {left}"
         );
         (self.tell)(News::Waiting(&note));
-        self.waits = who;
+        self.waits.insert(who);
     }
 
     /// The tree cannot be read or written: what runs goes on, and it is tried again for a while.

@@ -17,7 +17,7 @@ use crate::idset::IdSet;
 use crate::plan::{GpuIds, Resources};
 use crate::render::Templates;
 use crate::site::{SchedulerKind, Site};
-use crate::tree::deck::{self, Deck, Terms};
+use crate::tree::deck::{self, Terms};
 use crate::tree::ledger::{self, Entry, Ledger};
 use crate::tree::lock::{self, Lock};
 use crate::tree::records::{self, Record};
@@ -45,24 +45,6 @@ pub struct Dealt {
     pub trials: u64,
     /// What to say of trials of the sweep that the plan no longer has.
     pub left_alone: Option<String>,
-    /// Where nothing was dealt because another plan was laid down since this one was read: what to say of that.
-    pub older: Option<String>,
-}
-
-impl Dealt {
-    fn nothing(tree: Tree) -> Self {
-        Self { tree, units: 0, trials: 0, left_alone: None, older: None }
-    }
-
-    /// For a person who submits a plan; an agent takes part in what there is.
-    ///
-    /// # Errors
-    /// When a newer plan was laid down while this one was read.
-    pub fn refuse_if_older(&self) -> Result<(), Fault> {
-        let Some(sentence) = &self.older else { return Ok(()) };
-        let hint = "if this one is to count, run the same command again";
-        Err(Fault::request(sentence.clone()).hint(hint))
-    }
 }
 
 /// How long agents wait for the one that lays the plan down.
@@ -70,8 +52,6 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Deals what of a plan is in no unit yet. `told` is asked while another process does so, and says whether
 /// to give up.
-///
-/// A plan that was read before the newest deck was laid down is not dealt: see [`Dealt::older`].
 ///
 /// # Errors
 /// When the plan cannot run by agents, others have the sweep, or the disk refuses.
@@ -90,7 +70,7 @@ pub fn deal(
     let since = Instant::now();
     let lock = loop {
         if !options.retry && is_dealt(&tree, &hash)? {
-            return Ok(Dealt::nothing(tree));
+            return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None });
         }
         match Lock::take(&tree) {
             Ok(lock) => break lock,
@@ -108,14 +88,7 @@ pub fn deal(
     let decks = deck::read(&tree)?;
     let is_known = !options.retry && is_same(&tree, &hash)?;
     if !options.retry && is_dealt(&tree, &hash)? {
-        return Ok(Dealt::nothing(tree));
-    }
-    // Whoever holds the lock compares and swaps: clocks of several hosts would not tell which plan is the older one.
-    let newest = decks.last().map_or(0, |deck| deck.deck);
-    if newest != source.deck && !is_same_plan(&decks, &hash) {
-        let name = &source.plan.name;
-        let older = Some(format!("a newer plan of {name} was laid down while this one was read"));
-        return Ok(Dealt { older, ..Dealt::nothing(tree) });
+        return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None });
     }
     retry::refuse_if_queued(&tree, &identity, site, environment)?;
     ledger::prepare(&tree)?;
@@ -131,7 +104,7 @@ pub fn deal(
     let old = wave::left_over(&tree, &diff, &covered, &known, &failures)?;
     let todo = behind(old, grow::grow(&tree, source, &diff, templates, site)?);
     if is_known && todo.is_empty() {
-        return Ok(Dealt::nothing(tree));
+        return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None });
     }
     let units = units(&todo, &known);
     let plan = &source.plan;
@@ -153,8 +126,7 @@ pub fn deal(
     journal::Writer::open(&tree)?.site("local", false, &source.path)?;
     go_on(&tree)?;
     drop(lock);
-    let (units, trials, left_alone) = (deck.count, deck.trials, diff.left_alone());
-    Ok(Dealt { units, trials, left_alone, ..Dealt::nothing(tree) })
+    Ok(Dealt { tree, units: deck.count, trials: deck.trials, left_alone: diff.left_alone() })
 }
 
 /// What is to be dealt of older and of new trials: behind a trial that nobody is going to run an agent would wait for
@@ -194,11 +166,8 @@ fn is_dealt(tree: &Tree, hash: &str) -> Result<bool> {
 }
 
 fn is_same(tree: &Tree, hash: &str) -> Result<bool> {
-    Ok(is_same_plan(&deck::read(tree)?, hash) && Ledger::read(tree)?.halted.is_none())
-}
-
-fn is_same_plan(decks: &[Deck], hash: &str) -> bool {
-    decks.last().is_some_and(|deck| deck.plan == hash)
+    let same = deck::read(tree)?.last().is_some_and(|deck| deck.plan == hash);
+    Ok(same && Ledger::read(tree)?.halted.is_none())
 }
 
 /// Whether all agents are through, and a trial has no end all the same: its end was damaged, say.

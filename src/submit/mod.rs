@@ -42,7 +42,7 @@ use crate::plan::author::Author;
 use crate::plan::{self, Plan, Resources};
 use crate::render::Templates;
 use crate::site::{Ask, SchedulerKind, Site};
-use crate::tree::{Tree, deck};
+use crate::tree::Tree;
 pub use gpus::refuse_share;
 
 /// A plan as read from its file.
@@ -53,8 +53,6 @@ pub struct Source {
     pub text: String,
     /// The checked plan.
     pub plan: Plan,
-    /// The newest deck of its sweep when it was read: it is older than what was laid down since.
-    pub deck: u32,
 }
 
 impl Source {
@@ -63,25 +61,6 @@ impl Source {
     /// # Errors
     /// When it cannot be read, or with all of its faults at once.
     pub fn read(path: &Path) -> Result<Self> {
-        let mut source = Self::read_once(path)?;
-        // The plan has to be what it is when the decks are there: what has changed in between may be older than they.
-        while source.deck > 0 && path.is_file() {
-            if source.plan.listed.is_none()
-                && disk::read_named(path).is_ok_and(|t| t == source.text)
-            {
-                break;
-            }
-            let again = Self::read_once(path)?;
-            let is_same = again.text == source.text && again.plan.listed == source.plan.listed;
-            if is_same {
-                break;
-            }
-            source = again;
-        }
-        Ok(source)
-    }
-
-    fn read_once(path: &Path) -> Result<Self> {
         let text = disk::read_named(path).map_err(|e| {
             let reason = disk::reason(&e);
             let fault =
@@ -99,15 +78,7 @@ impl Source {
             })
         };
         let plan = plan::parse_with(&text, &path.display().to_string(), &files)?;
-        Ok(Self::of(path.to_owned(), text, plan))
-    }
-
-    /// A plan that was read just now.
-    pub fn of(path: PathBuf, text: String, plan: Plan) -> Self {
-        let mut source = Self { path, text, plan, deck: 0 };
-        // A tree that cannot be read is no plan's fault: whoever needs it says so.
-        source.deck = deck::newest(&source.tree()).unwrap_or(0);
-        source
+        Ok(Self { path: path.to_owned(), text, plan })
     }
 
     /// Who has written it.

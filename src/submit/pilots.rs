@@ -203,7 +203,6 @@ pub fn submit(
         ..deal::Options::default()
     };
     let dealt = deal::deal(source, site, templates, &dealing, environment, || false)?;
-    dealt.refuse_if_older()?;
     let tree = dealt.tree;
     dealt.left_alone.iter().for_each(|words| tell(words));
     if dealt.units > 0 {

@@ -152,16 +152,6 @@ pub fn after(tree: &Tree, known: &[Deck]) -> Result<Vec<Deck>> {
     }
 }
 
-/// The number of the newest deck, 0 if there is none: what is read of a plan now is newer than that.
-///
-/// # Errors
-/// When the folder cannot be listed.
-pub fn newest(tree: &Tree) -> Result<u32> {
-    let names = disk::list(&tree.dir().join("pull"))?;
-    let numbers = names.iter().filter_map(|name| name.strip_suffix(".json")?.parse().ok());
-    Ok(numbers.max().unwrap_or(0))
-}
-
 /// A deck whose numbers can be true.
 fn sound(bytes: &[u8], path: &Path) -> Result<Deck> {
     let deck: Deck = document(bytes, path)?;

@@ -1,6 +1,7 @@
 //! PBS, and everything that a sweep of arrays knows, in one random schedule: submissions that are killed, plans that
-//! grow, `--retry`, trials and sweeps that are cancelled, elements that are put back into the queue, programs that fail,
-//! chains as jobs and fused. In the end each trial is done once, and it never ran beside itself.
+//! grow, `--retry`, trials and sweeps that are cancelled, held and released, elements that are put back into the queue, workers
+//! that are killed, programs that fail, hooks, `max_running`, chains as jobs, fused and packed. In the end each trial is done
+//! once, was told of once at most, and never ran beside itself.
 //!
 //! `HPCSWEEP_PBS_STORM=FIRST..END` runs other schedules than the few that every run of the tests takes.
 
@@ -9,12 +10,14 @@ use std::time::Duration;
 
 use hpcsweep::tree::Tree;
 use hpcsweep::tree::records::{self, Attempt, Outcome};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::kill::Dice;
 use crate::pbs_once::pbs;
 use crate::pbs_server::Pbs;
-use crate::pull_fire::schedules;
+use crate::pull_storm::schedules;
 use crate::pull_storm::{Chain, trials_of};
 
 /// A trial says when it begins and when it ends, and whether it runs beside itself. It fails as often as its parameter
@@ -22,7 +25,8 @@ use crate::pull_storm::{Chain, trials_of};
 const CODE: &str = "say() { echo \"$1 $HPCSWEEP_TRIAL $$\" >>$EVENTS; }
     at=$EVENTS.at.$HPCSWEEP_TRIAL
     if kill -0 $(cat $at 2>/dev/null) 2>/dev/null; then say beside; fi
-    echo $$ >$at; say begin
+    echo $$ >$at; echo $PPID >$EVENTS.worker; say begin
+    echo '{\"step\": 1, \"loss\": 1}' >>$HPCSWEEP_METRICS
     sleep $HPCSWEEP_PARAM_T
     k=$HPCSWEEP_PARAM_FAILS
     while [ $k -gt 0 ]; do
@@ -36,6 +40,8 @@ struct Schedule {
     number: u64,
     head: String,
     chains: Vec<Chain>,
+    /// Runs that were struck: they may have ended before their hook was called.
+    struck: usize,
 }
 
 impl Schedule {
@@ -50,14 +56,22 @@ impl Schedule {
             Chain { now: 1, links }
         };
         let chains: Vec<Chain> = (0..4).map(|_| chain()).collect();
-        let way = ["jobs", "fused"][dice.below(2) as usize];
+        let way = ["chains = \"jobs\"", "chains = \"fused\"", "pack = 2"][number as usize % 3];
+        let most = ["", "max_running = 2\n"][dice.below(2) as usize];
+        let hook = |name| {
+            let call = Value::from(format!("echo {name} $HPCSWEEP_TRIAL >>$EVENTS.hooks"));
+            format!("{name} = [\"sh\", \"-c\", {call}]\n")
+        };
+        pbs.world.write("events.hooks", "");
         let head = format!(
             "version = 1\n[sweep]\nname = \"s\"\n[run]\ncommand = [\"sh\", \"-c\", {}]\nattempts = {}\n\
-             [resources]\nwalltime = \"5m\"\n[schedule]\nchains = \"{way}\"\n",
+             [hooks]\n{}{}[resources]\nwalltime = \"5m\"\n[schedule]\n{way}\n{most}",
             Value::from(CODE),
-            1 + dice.below(2)
+            1 + dice.below(2),
+            hook("finish"),
+            hook("error")
         );
-        let schedule = Self { pbs, number, head, chains };
+        let schedule = Self { pbs, number, head, chains, struck: 0 };
         schedule.write_plan();
         schedule
     }
@@ -87,10 +101,16 @@ impl Schedule {
         assert!([0, 137].contains(&ran.code), "{}", self.text(&ran.whole()));
     }
 
+    /// Jobs and elements that run.
+    fn running(&self) -> Vec<String> {
+        let jobs = self.pbs.jobs().into_iter();
+        jobs.filter(|(_, job)| job["job_state"] == "R").map(|(id, _)| id).collect()
+    }
+
     /// Lets one thing happen.
     fn strike(&mut self, dice: &mut Dice) {
         let world = &self.pbs.world;
-        match dice.below(8) {
+        match dice.below(12) {
             0 | 1 => {
                 let i = dice.below(self.chains.len() as u64) as usize;
                 let chain = &mut self.chains[i];
@@ -106,17 +126,34 @@ impl Schedule {
                 let args: &[&str] =
                     if dice.below(4) == 0 { &["cancel"] } else { &["cancel", "--trial", &one] };
                 if world.exists("results/s/sweep.json") {
+                    self.struck += self.running().len();
                     let ran = world.run(args);
                     assert!([0, 2].contains(&ran.code), "{}", self.text(&ran.whole()));
                 }
             }
             5 | 6 => {
-                let jobs = self.pbs.jobs();
-                let running: Vec<&String> =
-                    jobs.iter().filter(|(_, j)| j["job_state"] == "R").map(|(id, _)| id).collect();
+                let running = self.running();
                 if !running.is_empty() {
-                    let id = running[dice.below(running.len() as u64) as usize];
+                    self.struck += 1;
+                    let id = &running[dice.below(running.len() as u64) as usize];
                     world.call("qrerun", &[id]);
+                }
+            }
+            7 | 8 => {
+                // The last one whose program has begun, if it still runs a trial.
+                let worker = std::fs::read_to_string(world.path("events.worker"));
+                if let Ok(Ok(pid)) = worker.map(|text| text.trim().parse::<i32>())
+                    && std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
+                        .is_ok_and(|line| line.contains(&world.text_path("results/s")))
+                {
+                    self.struck += 1;
+                    let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+                }
+            }
+            9 => {
+                if world.exists("results/s/sweep.json") {
+                    let ran = world.run(&[["hold", "release"][dice.below(2) as usize]]);
+                    assert!([0, 2, 3].contains(&ran.code), "{}", self.text(&ran.whole()));
                 }
             }
             _ => {
@@ -124,6 +161,8 @@ impl Schedule {
                     let ran = world.run(&["status", "--json"]);
                     assert!(ran.code <= 1, "{}", self.text(&ran.whole()));
                     let status: Value = serde_json::from_str(&ran.out).unwrap();
+                    let rows = world.run(&["collect", "--steps", "--format", "jsonl"]);
+                    assert_eq!(rows.code, 0, "{}", self.text(&rows.whole()));
                     let damaged = status["damaged"].as_array().is_some_and(|all| !all.is_empty());
                     assert!(!damaged, "{}", self.text("damage"));
                 }
@@ -137,6 +176,9 @@ impl Schedule {
             chain.now = chain.links.len();
         }
         self.write_plan();
+        if self.pbs.world.exists("results/s/sweep.json") {
+            self.pbs.world.run(&["release"]);
+        }
         for round in 0.. {
             assert!(round < 20, "{}", self.text("never done"));
             let retry: &[&str] = if round == 0 { &[] } else { &["--retry"] };
@@ -169,6 +211,14 @@ impl Schedule {
             let ends = all[&trial].attempts.iter().filter(done).count();
             assert_eq!(ends, 1, "{}", self.text(&format!("ends of trial {trial}")));
         }
+        let steps = world.run(&["collect", "--steps", "--format", "jsonl"]);
+        assert_eq!(steps.ok().lines().count(), table.len(), "{}", self.text("steps"));
+        let hooks = world.read("events.hooks");
+        let told = |trial: &u64| hooks.lines().filter(|l| **l == format!("finish {trial}")).count();
+        let told: Vec<usize> = trials.values().map(|(trial, _)| told(trial)).collect();
+        let missing = told.iter().filter(|count| **count == 0).count();
+        let is_right = told.iter().all(|count| *count <= 1) && missing <= self.struck;
+        assert!(is_right, "{}", self.text(&format!("{} struck\n{hooks}", self.struck)));
         let at = |word: &str, id: &str| {
             let (trial, who) = &trials[id];
             let line = format!("{word} {trial} {who}");

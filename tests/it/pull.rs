@@ -7,7 +7,7 @@ use std::fs;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::world::{PROGRAM, Ran, Started, World, wait_until};
+use crate::world::{Ran, Started, World, wait_until};
 
 /// A plan whose trials run this shell code; `more` is further TOML, tables included.
 fn plan(code: &str, more: &str) -> String {
@@ -498,75 +498,6 @@ fn what_a_changed_plan_has_dropped_waits_for_nobody() {
     world.run(&["worker", "--pull", "plan.toml"]).ok();
     assert_eq!(world.counts(), r#"{"done":2,"pending":3}"#);
     assert_eq!(world.table(&["--all"]).len(), 5);
-}
-
-/// A library that keeps its program from the lock of a sweep as long as there is a file: it says so in another one.
-const SLOW: &str = r#"
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-int linkat(int from, const char *old, int to, const char *new, int flags) {
-    const char *waits = getenv("WAITS"), *here = getenv("IS_HERE");
-    if (strstr(new, "/submit.lock") && waits && here) {
-        close(open(here, O_CREAT | O_WRONLY, 0644));
-        while (access(waits, F_OK) == 0) usleep(1000);
-    }
-    return ((int (*)(int, const char *, int, const char *, int))dlsym(RTLD_NEXT, "linkat"))(
-        from, old, to, new, flags);
-}
-int link(const char *old, const char *new) { return linkat(AT_FDCWD, old, AT_FDCWD, new, 0); }
-"#;
-
-#[test]
-fn an_older_plan_never_comes_after_a_newer_one() {
-    let older = "a newer plan of p was laid down while this one was read";
-    for (args, code, said, counts) in [
-        (
-            &["worker", "--pull", "plan.toml"][..],
-            0,
-            format!("{older}: that one counts\n"),
-            r#"{"done":5}"#,
-        ),
-        (
-            &["submit", "plan.toml", "--local", "--pull"],
-            2,
-            format!("error: {older}\nhint: if this one is to count, run the same command again\n"),
-            r#"{"queued":5}"#,
-        ),
-    ] {
-        let world = World::new();
-        world.write("slow.c", SLOW);
-        world.call("cc", &["-shared", "-fPIC", "-o", "slow.so", "slow.c", "-ldl"]).ok();
-        world.write("waits", "");
-        world.write("plan.toml", &plan(SAYS, &axis(3)));
-        let mut command = world.command(PROGRAM);
-        command.args(args).env("LD_PRELOAD", world.path("slow.so"));
-        command.env("WAITS", world.path("waits")).env("IS_HERE", world.path("is_here"));
-        command.stderr(std::fs::File::create(world.path("said")).unwrap());
-        let mut slow = Started { child: command.spawn().unwrap() };
-        wait_until("it has read its plan", || world.exists("is_here"));
-        world.write("plan.toml", &plan(SAYS, &axis(5)));
-        let ran = world.run(&["worker", "--pull", "plan.toml", "--time-left", "1s"]);
-        assert_eq!(
-            (ran.code, world.counts()),
-            (0, r#"{"queued":5}"#.to_owned()),
-            "{}",
-            ran.whole()
-        );
-        std::fs::remove_file(world.path("waits")).unwrap();
-        assert_eq!(slow.child.wait().unwrap().code(), Some(code), "{}", world.read("said"));
-        assert!(world.read("said").starts_with(&said), "{}", world.read("said"));
-        assert_eq!(world.counts(), counts);
-        // Whoever reads it now has read it after the other.
-        world.write("plan.toml", &plan(SAYS, &axis(3)));
-        let ran = world.run(&["worker", "--pull", "plan.toml"]);
-        assert_eq!(ran.code, 0, "{}", ran.whole());
-        let both = if code == 0 { counts } else { r#"{"done":3,"pending":2}"# };
-        assert_eq!(world.counts(), both);
-    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::pull_faults::{SAYS, SHORT, begun, counts, entries, plan, start, world};
+use crate::pull_running::agent;
 use crate::world::{PROGRAM, Started, World, wait_until};
 
 /// A library that moves the wall clock by as many seconds as a file says, also where a file's times are set.
@@ -113,4 +114,35 @@ fn a_killed_agent_with_a_clock_of_its_own_is_found_out() {
     assert_eq!(ran.code, 0, "{}", ran.whole());
     assert_eq!(counts(&world), r#"{"done":6}"#);
     assert_eq!(begun(&world).into_values().sum::<u32>(), 7);
+}
+
+#[test]
+fn of_agents_that_sleep_in_turns_each_is_named_once() {
+    let world = world(&plan(SAYS, 2, "[pull]\nlease = 2\n"));
+    world.write("events.wait", "");
+    let sleepers = ["first", "second"].map(|name| {
+        let sleeper = agent(&world, name);
+        wait_until("it has begun", || world.read(name).contains("1 slot"));
+        sleeper
+    });
+    wait_until("both have begun", || begun(&world).len() == 2);
+    let idle = agent(&world, "idle");
+    wait_until("it has come", || world.read("idle").contains("1 slot"));
+    let named = |sleeper: &Started| {
+        world.read("idle").matches(&format!("agent {} on", sleeper.pid())).count()
+    };
+    for sleeper in &sleepers {
+        sleeper.signal(Signal::SIGSTOP);
+        wait_until("it is named", || named(sleeper) == 1);
+        sleeper.signal(Signal::SIGCONT);
+    }
+    sleepers[0].signal(Signal::SIGSTOP);
+    wait_until("it is taken for dead", || entries(&world, "expire") == 1);
+    assert_eq!(sleepers.each_ref().map(named), [1, 1], "{}", world.read("idle"));
+    sleepers[0].signal(Signal::SIGCONT);
+    fs::remove_file(world.path("events.wait")).unwrap();
+    for mut agent in sleepers.into_iter().chain([idle]) {
+        assert_eq!(agent.child.wait().unwrap().code(), Some(0));
+    }
+    assert_eq!(counts(&world), r#"{"done":2}"#);
 }

@@ -8,7 +8,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::kill::Dice;
-use crate::pull_fire::rounds;
+use crate::pull_many::rounds;
 use crate::world::{Ran, Started, World, wait_until};
 
 /// The first link of a chain waits for the shot in each of its two runs, which then end at about the same time, the

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::kill::{Dice, children};
-use crate::pull_fire::rounds;
+use crate::pull_many::rounds;
 use crate::world::{PROGRAM, Ran, Started, World, wait_until};
 
 /// A plan of trials 0 to `n - 1` that run this shell code; `more` is further TOML.

@@ -1,12 +1,12 @@
 //! Agents, and everything else that a sweep knows, in one random schedule: agents that are killed, stopped and told to
 //! go, programs that fail and are killed, plans that grow and shrink, `--retry`, hold, release and cancel, copies,
-//! hooks, chains that stop or go on, and a disk that fills and is grown again. In the end each trial has one end that
-//! counts, and everybody says the same of it.
+//! hooks, chains that stop or go on, `max_running`, and a disk that fills and is grown again. Trials are commands or calls
+//! of a Python function. In the end each trial has one end that counts, and everybody says the same of it.
 //!
 //! `HPCSWEEP_STORM=FIRST..END` runs other schedules than the few that every run of the tests takes;
 //! a schedule that fails names its number.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
@@ -20,12 +20,11 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::kill::{Dice, children};
-use crate::pull_fire::{programs_of, schedules};
-use crate::world::{PROGRAM, Ran, Started, World, wait_until};
+use crate::world::{PROGRAM, ROOT, Ran, Started, World, wait_until};
 
 /// A trial says who runs it when it begins and before it ends, each in one write. It fails as often as its parameter
 /// says.
-const CODE: &str = "say() { echo \"$1 $HPCSWEEP_TRIAL $HPCSWEEP_SLOT.$$\" >>$EVENTS; }
+const CODE: &str = "say() { echo \"$1 $HPCSWEEP_PARAM_ID $HPCSWEEP_SLOT.$$\" >>$EVENTS; }
     say begin
     echo '{\"step\": 1, \"loss\": 1}' >>$HPCSWEEP_METRICS
     k=$HPCSWEEP_PARAM_FAILS
@@ -36,6 +35,33 @@ const CODE: &str = "say() { echo \"$1 $HPCSWEEP_TRIAL $HPCSWEEP_SLOT.$$\" >>$EVE
     sleep $HPCSWEEP_PARAM_T
     echo \"\\\"$HPCSWEEP_SLOT.$$\\\"\" >$HPCSWEEP_RESULT
     say end";
+
+/// The same as a function.
+const FUNCTION: &str = "\
+import os, time
+import hpcsweep
+
+def fit(id, t, fails):
+    events, who = os.environ['EVENTS'], '%d.%d' % (os.getpid(), time.monotonic_ns())
+
+    def say(word):
+        with open(events, 'a') as file:
+            file.write('%s %s %s\\n' % (word, id, who))
+
+    say('begin')
+    hpcsweep.report(step=1, loss=1)
+    for k in range(fails, 0, -1):
+        try:
+            os.mkdir('%s.%s.%d' % (events, id, k))
+        except FileExistsError:
+            continue
+        time.sleep(float(t))
+        say('fail')
+        raise ValueError('it fails')
+    time.sleep(float(t))
+    say('end')
+    return who
+";
 
 /// A small disk under `results` of a world, in a mount namespace that lasts as long as this does.
 struct Disk {
@@ -156,6 +182,10 @@ impl Schedule {
         world.set("EVENTS", &world.text_path("events"));
         world.write("events", "");
         world.write("events.hooks", "");
+        world.write("fit.py", FUNCTION);
+        world.set("PYTHONPATH", &format!("{ROOT}/site/python"));
+        world.set("PYTHONDONTWRITEBYTECODE", "1");
+        world.set("HPCSWEEP_BIN", PROGRAM);
         let disk = Disk::new(&world);
         let link = |dice: &mut Dice| {
             (
@@ -170,8 +200,8 @@ impl Schedule {
         });
         let mut chains: Vec<Chain> = chains.collect();
         chains[0].now = 1;
-        let goes_on = dice.below(2) == 0;
-        let head = head(goes_on, 1 + dice.below(3), dice.below(2) == 0);
+        let (goes_on, is_function) = (dice.below(2) == 0, number.is_multiple_of(3));
+        let head = head(is_function, goes_on, 1 + dice.below(3), dice.below(2) == 0);
         let (agents, touched, done) = (Vec::new(), Vec::new(), BTreeMap::new());
         let (was_full, seen) = (false, 0);
         let schedule = Self {
@@ -188,13 +218,17 @@ impl Schedule {
             done,
             seen,
         };
-        schedule.write_plan();
+        schedule.write_plan(dice);
         schedule
     }
 
     /// Writes the plan as it is now, whole or not at all.
-    fn write_plan(&self) {
-        let text = self.head.clone() + &trials_of(&self.chains);
+    fn write_plan(&self, dice: &mut Dice) {
+        let running = match dice.below(4) {
+            0..2 => String::new(),
+            most => format!("[schedule]\nmax_running = {most}\n"),
+        };
+        let text = self.head.clone() + &running + &trials_of(&self.chains);
         self.world.write("plan.new", &text);
         fs::rename(self.world.path("plan.new"), self.world.path("plan.toml")).unwrap();
     }
@@ -263,8 +297,10 @@ impl Schedule {
             7 | 8 => {
                 let i = dice.below(self.agents.len() as u64) as usize;
                 let programs = children(self.agents[i].started.pid().as_raw());
+                // Of a function: the agent, or the worker that calls it.
                 if let Some(&program) = programs.get(dice.below(2) as usize) {
                     let _ = kill(Pid::from_raw(program), Signal::SIGKILL);
+                    self.touched.push(program.cast_unsigned());
                 }
             }
             9..12 => {
@@ -274,7 +310,7 @@ impl Schedule {
                     chain.now = dice.below(chain.links.len() as u64 + 1) as usize;
                 }
                 self.chains[0].now = 1;
-                self.write_plan();
+                self.write_plan(dice);
                 self.start(dice);
             }
             12 | 13 => {
@@ -313,6 +349,8 @@ impl Schedule {
             agent.asleep.get_or_insert_with(Instant::now);
         }
         self.touched.push(agent.started.child.id());
+        self.touched
+            .extend(children(agent.started.pid().as_raw()).iter().map(|p| p.cast_unsigned()));
     }
 
     /// Holds, releases or cancels the sweep, or a trial of it; `false` if it cannot be done now.
@@ -377,7 +415,7 @@ impl Schedule {
         for chain in &mut self.chains {
             chain.now = chain.links.len();
         }
-        self.write_plan();
+        self.write_plan(dice);
         for agent in &mut self.agents {
             agent.started.signal(Signal::SIGCONT);
         }
@@ -433,51 +471,58 @@ impl Schedule {
         let tree = Tree::at(&self.disk.path(&self.world, "p"));
         let (all, ledger) = (records::all(&tree).unwrap(), Ledger::read(&tree).unwrap());
         let events = self.world.read("events");
-        let at = |word: &str, trial: u64| {
-            let line = format!("{word} {trial} {}", self.done[&trial]);
+        let at = |word: &str, id: &str| {
+            let line = format!("{word} {id} {}", self.done[&trials[id]]);
             let place = events.lines().position(|l| l == line);
             place.unwrap_or_else(|| panic!("{}", self.text(&format!("no `{line}`"))))
         };
         for (c, chain) in self.chains.iter().enumerate() {
             for l in 0..chain.links.len() {
-                let trial = trials[format!("{c}.{l}").as_str()];
+                let id = format!("{c}.{l}");
+                let trial = trials[id.as_str()];
                 let record = &all[&trial];
                 let ends = record.attempts.iter().filter(|a| state(a) == Some(Outcome::Done));
                 assert_eq!(ends.count(), 1, "{}", self.text(&format!("ends of trial {trial}")));
-                assert!(at("begin", trial) < at("end", trial));
+                assert!(at("begin", &id) < at("end", &id));
                 self.judge_hooks(trial, record, &ledger);
                 if l > 0 {
-                    let before = trials[format!("{c}.{}", l - 1).as_str()];
+                    let before = format!("{c}.{}", l - 1);
                     let is_behind = match self.goes_on {
-                        true => has_ended_before(&all[&before], record),
-                        false => at("end", before) < at("begin", trial),
+                        true => has_ended_before(&all[&trials[before.as_str()]], record),
+                        false => at("end", &before) < at("begin", &id),
                     };
-                    assert!(
-                        is_behind,
-                        "{}",
-                        self.text(&format!("trial {trial} overtook {before}"))
-                    );
+                    assert!(is_behind, "{}", self.text(&format!("{id} overtook {before}")));
                 }
             }
         }
+        let steps = ["collect", "--steps", "--format", "jsonl", "results/p"];
+        let steps = self.disk.run(&self.world, &steps);
+        assert_eq!(steps.ok().lines().count(), trials.len(), "{}", self.text("steps"));
+        let best = self.disk.run(&self.world, &["best", "--metric", "loss", "--min", "results/p"]);
+        assert_eq!(best.code, 0, "{}", self.text(&best.whole()));
         let folder = self.world.text_path("results/p");
         wait_until("no program of the sweep is left", || programs_of(&folder).is_empty());
     }
 
     /// A trial that has ended for good was told of once, by whoever was there to do it.
     fn judge_hooks(&self, trial: u64, record: &Record, ledger: &Ledger) {
+        let gone = |attempt: &Attempt| {
+            let agent = attempt.bundle.as_ref().map(|place| &place.agent)?;
+            ledger.agents.get(agent)?.gone.clone()
+        };
         let is_there = |attempt: &&Attempt| {
-            let agent = attempt.bundle.as_ref().map(|place| &place.agent);
-            let gone = agent.and_then(|agent| ledger.agents.get(agent)?.gone.as_ref());
-            let has_left = matches!(gone, Some(Gone::Left(_)));
+            let has_left = matches!(gone(attempt), Some(Gone::Left(_)));
             has_left && !self.touched.contains(&attempt.start.pid)
         };
+        // An agent that wakes up while it is taken for dead may tell of an end that does not count.
+        let is_void = |a: &&Attempt| a.end.is_none() && matches!(gone(a), Some(Gone::Fenced(_)));
+        let void = record.attempts.iter().filter(is_void).count();
         for (name, outcome) in [("finish", Outcome::Done), ("error", Outcome::Failed)] {
             let is_last =
                 |a: &&Attempt| a.bundle.as_ref().is_some_and(|place| place.last && !place.lost);
             let ends =
                 || record.attempts.iter().filter(|a| state(a) == Some(outcome)).filter(is_last);
-            let (most, least) = (ends().count(), ends().filter(is_there).count());
+            let (most, least) = (ends().count() + void, ends().filter(is_there).count());
             let line = format!("{name} {trial}");
             let hooks = self.world.read("events.hooks");
             let called = hooks.lines().filter(|l| **l == line).count();
@@ -499,20 +544,68 @@ fn has_ended_before(before: &Record, next: &Record) -> bool {
 }
 
 /// What a plan begins with.
-fn head(goes_on: bool, attempts: u64, repeatable: bool) -> String {
-    let code = Value::from(CODE);
+fn head(is_function: bool, goes_on: bool, attempts: u64, repeatable: bool) -> String {
+    let run = if is_function {
+        let job = [
+            "python3",
+            "-m",
+            "hpcsweep.job",
+            "--script",
+            "fit.py",
+            "--name",
+            "fit",
+            "--sweep",
+            "results/p",
+        ];
+        format!("function = \"fit:fit\"\nprogram = {}", Value::from(job.to_vec()))
+    } else {
+        format!("command = [\"sh\", \"-c\", {}]", Value::from(CODE))
+    };
     let hook = |name| {
         let call = format!("echo {name} $HPCSWEEP_TRIAL >>$EVENTS.hooks");
         format!("{name} = [\"sh\", \"-c\", {}]\n", Value::from(call))
     };
     let on_failure = if goes_on { "continue" } else { "stop" };
     format!(
-        "version = 1\n[sweep]\nname = \"p\"\n[run]\ncommand = [\"sh\", \"-c\", {code}]\n\
+        "version = 1\n[sweep]\nname = \"p\"\n[run]\n{run}\n\
          attempts = {attempts}\non_failure = \"{on_failure}\"\n[hooks]\n{}{}[pull]\nlease = 0.6\nbackoff = 0.01\nbreaker = false\n\
          repeatable = {repeatable}\n",
         hook("finish"),
         hook("error")
     )
+}
+
+/// Programs that run for the sweep of this folder.
+fn programs_of(folder: &str) -> BTreeSet<String> {
+    let all = fs::read_dir("/proc").unwrap().flatten().map(|e| e.path());
+    let of_ours = |path: &std::path::PathBuf| {
+        let env = fs::read(path.join("environ")).unwrap_or_default();
+        let mark = format!("HPCSWEEP_SWEEP_DIR={folder}");
+        env.split(|&b| b == 0).any(|entry| entry == mark.as_bytes())
+    };
+    all.filter(of_ours).map(|path| path.display().to_string()).collect()
+}
+
+/// Runs the schedules of these numbers, or of those that a variable names, some at a time.
+pub(crate) fn schedules(variable: &str, numbers: &str, run: impl Fn(u64) + Sync) {
+    let range = std::env::var(variable).unwrap_or_else(|_| numbers.to_owned());
+    let (first, end) = range.split_once("..").unwrap();
+    let next = std::sync::atomic::AtomicU64::new(first.parse().unwrap());
+    let end: u64 = end.parse().unwrap();
+    // Agents wait more than they work.
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    if number >= end {
+                        return;
+                    }
+                    run(number);
+                }
+            });
+        }
+    });
 }
 
 fn schedule(number: u64) {

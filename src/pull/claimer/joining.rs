@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::{Claimer, Offer, requests, settings};
+use super::{Claimer, Offer, follow_decks, requests, settings};
 use crate::host::{clock, process};
 use crate::pull::heirs::expire;
 use crate::pull::offer::room;
@@ -24,8 +24,8 @@ struct Known {
 }
 
 impl Claimer {
-    /// Joins a sweep that has been dealt. Waits while no slot may be had (`max_running`); `go_on` is asked
-    /// meanwhile, and `None` is returned when it says no.
+    /// Joins a sweep that has been dealt. Waits while no slot may be had (`max_running`), which is told once; `go_on` is
+    /// asked meanwhile, and `None` is returned when it says no.
     ///
     /// # Errors
     /// When the tree cannot be read or written.
@@ -33,12 +33,14 @@ impl Claimer {
         tree: &Tree,
         offer: Offer,
         link: Link,
-        mut go_on: impl FnMut(&str) -> bool,
+        mut tell: impl FnMut(&str),
+        mut go_on: impl FnMut() -> bool,
     ) -> Result<Option<Self>> {
         let (ledger, decks, heads) = (Ledger::read(tree)?, deck::read(tree)?, table::heads(tree)?);
         let mut watch = Watch::new(Duration::from_secs_f64(settings(&decks).lease_s));
         let mut known = Known { ledger, decks, heads };
         let name = name(&offer);
+        let mut is_told = false;
         loop {
             if let Some((slots, cores)) = known.enter(tree, &offer, &name, link)? {
                 return known.begin(tree, offer, name, slots, cores, link, watch).map(Some);
@@ -47,10 +49,15 @@ impl Claimer {
             for dead in watch.look(tree, ledger, &name) {
                 expire(tree, ledger, decks, heads, &dead, &name, link)?;
             }
-            if !go_on(&no_slot(&offer)) {
+            if !std::mem::replace(&mut is_told, true) {
+                tell(&no_slot(&offer));
+            }
+            if !go_on() {
                 return Ok(None);
             }
             known.ledger.follow(tree)?;
+            // Others may take from a plan that has changed, and die; and it may leave more slots.
+            follow_decks(tree, &mut known.decks, &mut known.heads)?;
         }
     }
 

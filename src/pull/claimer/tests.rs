@@ -115,7 +115,7 @@ fn offer(slots: u32) -> Offer {
 
 fn join(tree: &Tree) -> Claimer {
     loop {
-        match Claimer::join(tree, offer(1 + below(3) as u32), flaky, |_| true) {
+        match Claimer::join(tree, offer(1 + below(3) as u32), flaky, |_| {}, || true) {
             Ok(Some(claimer)) => return claimer,
             Ok(None) => unreachable!("it goes on"),
             // A join that seemed to fail leaves an agent that never lives: others bury it.

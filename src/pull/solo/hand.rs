@@ -75,10 +75,9 @@ impl<T: FnMut(News<'_>)> Hand<T> {
             cores_per_slot: deck.cores,
             may_shrink: false,
         };
-        let joined = Claimer::join(tree, offer, ledger::link, |why| {
-            tell(News::Waiting(why));
-            go_on(Duration::from_millis(500))
-        })?;
+        let say = |why: &str| tell(News::Waiting(why));
+        let wait = || go_on(Duration::from_millis(500));
+        let joined = Claimer::join(tree, offer, ledger::link, say, wait)?;
         let Some(claimer) = joined else { return Ok(None) };
         tell(News::Joined(&claimer.name, claimer.slots));
         let call = Call::new(&claimer, function, bounds.devices.first().cloned(), vars);
