@@ -216,7 +216,7 @@ fn workers_killed_at_random_moments_lose_and_double_nothing() {
         assert_eq!(begun.len(), world.lines("begun").len());
         assert_eq!(world.table(&["state"]).len(), 50);
         // The others run again, and then every one is done.
-        world.hpcsweep(&["submit", "plan.toml", "--slurm", "--retry"]).ok();
+        world.retry();
         let last = world.finished().states();
         let is_done =
             |(now, was): (&String, &String)| now == "done" || (now == was && was == "doubtful");

@@ -86,7 +86,7 @@ fn give_way(cluster: &Preempting, partition: &str, code: u32) {
             world.command("/usr/bin/scontrol").args(args).status().unwrap().success().then_some(())
         });
     } else {
-        world.hpcsweep(&["submit", "plan.toml", "--slurm", "--retry"]).ok();
+        world.retry();
     }
     assert_eq!(world.finished().states(), ["done"; 16], "{}", world.report());
     let all: Vec<String> = (0..16).map(|trial| trial.to_string()).collect();

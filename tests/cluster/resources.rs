@@ -17,7 +17,7 @@ fn a_raised_walltime_is_the_workers_own() {
     world.submit().ok();
     assert_eq!(world.finished().states(), ["done", "timeout"], "{}", world.report());
     plan("00:05:00", "00:10:00");
-    world.hpcsweep(&["submit", "plan.toml", "--slurm", "--retry"]).ok();
+    world.retry();
     assert_eq!(world.finished().states(), ["done", "done"], "{}", world.report());
     assert_eq!(world.table(&["trial", "attempts"]), ["0 1", "1 2"]);
 }

@@ -149,11 +149,6 @@ fn until_it_trains(world: &World) -> BTreeMap<u32, i32> {
     })
 }
 
-fn retry(world: &World) {
-    world.hpcsweep(&["submit", "plan.toml", "--slurm", "--retry"]).ok();
-    assert_eq!(world.finished().states(), ["done"], "{}", world.report());
-}
-
 /// The text of the log of a run.
 fn log(world: &World, run: u32) -> String {
     world.read(&format!("results/{}/logs/000/0.{run}.log", world.name))
@@ -197,7 +192,8 @@ fn a_trial_told_to_end_goes_on_as_if_nothing_had_been() {
     let said = &status.standings()[0];
     assert!(said.starts_with("interrupted: ") && said.contains("SIGUSR2"), "{said}");
     assert_eq!(pids(&world, "hpcsweep-worker", "train"), BTreeMap::new());
-    retry(&world);
+    world.retry();
+    assert_eq!(world.finished().states(), ["done"], "{}", world.report());
     assert_went_on(&world, 2);
     assert_calm(&world);
 }
@@ -238,12 +234,7 @@ fn a_killed_trainer_ends_all_ranks_and_the_next_run_goes_on() {
         assert!(said.contains("signal 9"), "{said}");
         assert_eq!(self::pids(&world, "hpcsweep-worker", "train"), BTreeMap::new());
         forget_checkpoint(&world);
-        let jobs = world.jobs();
-        // While Slurm is still ending the job, the trial is left alone.
-        world.until("submitted again", || {
-            world.hpcsweep(&["submit", "plan.toml", "--slurm", "--retry"]).ok();
-            (world.jobs() != jobs).then_some(())
-        });
+        world.retry();
     }
     assert_eq!(world.finished().states(), ["done"], "{}", world.report());
     assert_went_on(&world, 3);
@@ -275,7 +266,7 @@ fn a_killed_worker_ends_all_ranks_and_the_next_run_goes_on() {
             pids(&world, "hpcsweep-worker", "train").is_empty().then_some(())
         });
         forget_checkpoint(&world);
-        world.hpcsweep(&["submit", "plan.toml", "--slurm", "--retry"]).ok();
+        world.retry();
     }
     assert_eq!(world.finished().states(), ["done"], "{}", world.report());
     assert_went_on(&world, 3);

@@ -261,6 +261,14 @@ impl World {
         status
     }
 
+    /// Submits what failed again. While Slurm is still ending its job, a trial is left alone.
+    pub(crate) fn retry(&self) {
+        self.until("submitted again", || {
+            let ran = self.hpcsweep(&["submit", "plan.toml", "--slurm", "--retry"]).ok();
+            (!ran.stderr.contains("still in the scheduler's hands")).then_some(())
+        });
+    }
+
     /// Waits until nothing of the sweep runs or waits; each look on the way must add up.
     pub(crate) fn finished(&self) -> Status {
         self.until("finished", || {
