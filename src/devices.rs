@@ -26,7 +26,7 @@ pub struct Grant {
 
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
-/// The variable by which whoever hands out devices itself (`submit --local`, an agent) tells a worker that
+/// The variable by which a program that hands out devices itself (`submit --local`, an agent) tells a worker that
 /// `CUDA_VISIBLE_DEVICES` is what its trial may see.
 pub const CHOSEN: &str = "HPCSWEEP_DEVICES";
 

@@ -175,7 +175,7 @@ fn best(devices: &[Device], args: &Best, context: &Context) -> Result<u8> {
         return Ok(0);
     }
     let mut vars = vec![("CUDA_VISIBLE_DEVICES", value.as_str())];
-    // Whoever asks for indices gets NVML's.
+    // Indices are NVML's.
     if args.index || !context.vars.contains_key(ORDER.0) {
         vars.push(ORDER);
     }

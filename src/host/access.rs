@@ -1,6 +1,6 @@
 //! Who else may write where this program reads what it will run.
 //!
-//! Whoever can write to a sweep's folder decides what its owner's jobs run. So files are made for their owner to write,
+//! A user who can write to a sweep's folder decides what its owner's jobs run. So files are made for their owner to write,
 //! whatever the umask says, and what another user has made or may change is refused, as `ssh` does with its keys
 //! (`StrictModes`, sshd_config(5)). A group that works on one sweep says so.
 
@@ -76,7 +76,7 @@ pub fn top_mode(shared: Shared, readers: Option<Readers>) -> Option<u32> {
         (Shared::No, Some(Readers::Owner)) => Some(0o700),
         (Shared::No, Some(Readers::Group)) => Some(0o750),
         (Shared::No, Some(Readers::All)) => Some(0o755),
-        // What is made in it belongs to its group, whoever makes it.
+        // What any member makes in it belongs to its group.
         (Shared::Group, None | Some(Readers::All)) => Some(0o2775),
         (Shared::Group, Some(Readers::Owner | Readers::Group)) => Some(0o2770),
     }
@@ -92,7 +92,7 @@ pub fn is_own(path: &Path) -> bool {
 /// # Errors
 /// With the path, what is wrong with it, and what can be done.
 pub fn check(path: &Path, shared: Shared) -> Result<(), Fault> {
-    // The link itself, not what it points to: whoever owns a link decides where it leads.
+    // The link itself, not what it points to: its owner decides where it leads.
     let Ok(found) = fs::symlink_metadata(path) else { return Ok(()) };
     let Some(why) = objection(&found, shared) else { return Ok(()) };
     let hint = match (found.uid() == Uid::effective().as_raw(), shared) {

@@ -402,7 +402,7 @@ pub fn is_full(folder: &Path) -> bool {
     wrote.is_err_and(full)
 }
 
-/// For appending. A link is not followed: whoever has made it may have chosen a file of this user's.
+/// For appending. A link is not followed: another user who made it may have chosen a file of this user's.
 fn appending() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.append(true).mode(access::file_mode()).custom_flags(nix::libc::O_NOFOLLOW);
@@ -523,7 +523,7 @@ pub fn absolute(path: &Path) -> PathBuf {
     clean
 }
 
-/// Sets a file's times to now, by the clock of whoever keeps the file: an NFS server stamps it itself.
+/// Sets a file's times to now, by the clock of the host that keeps the file: an NFS server stamps it itself.
 ///
 /// # Errors
 /// What the system says.

@@ -31,7 +31,7 @@ impl Map {
             io::ErrorKind::NotFound => Fault::request(format!("there is no file `{name}`")),
             _ => Fault::machine(format!("cannot read the file `{name}`: {}", disk::reason(error))),
         };
-        // Asked before it is opened: opening a pipe waits for whoever writes into it.
+        // Asked before it is opened: opening a pipe waits for a writer.
         let about = fs::metadata(path).map_err(|e| refused(&e))?;
         if about.is_dir() {
             return Err(Fault::request(format!("`{name}` is a folder, not a file"))

@@ -218,7 +218,7 @@ pub fn start_on(
 }
 
 /// Starts a program that listens to this process and says nothing: it learns of our end by that of its input. It is in a
-/// process group of its own, as whoever kills ours does not mean it.
+/// process group of its own: a signal to ours is not meant for it.
 ///
 /// # Errors
 /// When it cannot be started.

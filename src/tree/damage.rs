@@ -30,7 +30,7 @@ pub enum Writer {
     Trial(u64),
     /// An agent.
     Agent(String),
-    /// Whoever holds the lock of the sweep.
+    /// The process that holds the lock of the sweep.
     Submission,
 }
 

@@ -89,7 +89,7 @@ impl Lock {
                     .hint("wait until it has finished, or stop it, and run the same command again")
                     .into());
             }
-            // Left behind: whoever renames it away first may try again; the others see a new lock.
+            // Left behind: the first process that renames it away may try again; the others see a new lock.
             let gone = disk::aside(&path);
             if std::fs::rename(&path, &gone).is_ok() {
                 // Another may have done so between our look and this, and hold it now: it gets it back.

@@ -277,7 +277,7 @@ impl Door {
         }
     }
 
-    /// Lets in whoever has connected.
+    /// Accepts the connections that wait.
     fn open(&mut self, listener: &TcpListener) {
         // Bounded, so that a flood of connections does not keep rank 0 from hearing those it has.
         for _ in 0..STRANGERS {

@@ -122,7 +122,7 @@ impl Recorder {
         appended
     }
 
-    /// Gives a sign of life to whoever wants to run the trial too, where it is time to: a stamp of the file
+    /// Shows other processes that want to run the trial that this one is alive, where it is time to: a stamp of the file
     /// system's own clock.
     pub fn beat(&mut self) {
         if self.beat.elapsed() >= alive::BEAT {

@@ -62,7 +62,7 @@ pub fn moment(leave: &Leave) -> Duration {
     least.max(if share < Duration::from_millis(1) { Duration::ZERO } else { share })
 }
 
-/// How an attempt has ended: `asked` is what it counts as if it was ended by whoever asked it to stop. The
+/// How an attempt has ended: `asked` is what it counts as if a stop ended it. The
 /// exit code says nothing then; a result says that the program had finished before.
 pub fn outcome(code: i32, is_declared: bool, asked: Option<Outcome>) -> Outcome {
     match asked {

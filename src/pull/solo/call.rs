@@ -24,7 +24,7 @@ pub(super) struct Settled {
     pub trial: u64,
     pub attempt: u32,
     pub state: Outcome,
-    /// Whether nobody will try it again by himself.
+    /// Whether nobody will try it again unasked.
     pub is_last: bool,
 }
 

@@ -258,7 +258,7 @@ fn a_host_whose_domain_was_cut_off_is_found_again() {
     assert_eq!(host_in(nodefile, "N1.other.org"), "n1.cluster.org");
     assert_eq!(host_in(nodefile, "n3"), "n3");
     assert_eq!(host_in("n2\nn1.a\n", "n2"), "n2");
-    // Two of one name: whoever asks must know.
+    // Two of one name: neither is chosen.
     assert_eq!(host_in("n1.a\nn1.b\n", "n1"), "n1");
     assert_eq!(host_in("", "n1"), "n1");
 }

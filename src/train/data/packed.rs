@@ -42,7 +42,7 @@ pub(super) fn unpack(
     if let Err(e) = (&mut from).take(HEAD).read_to_end(&mut out) {
         return broken(e);
     }
-    // Whoever reads the array says what is wrong with its header.
+    // The reader of the array reports what is wrong with its header.
     let Some(size) = size(&out) else { return Unpacked::Whole(out.into()) };
     if size > LITTLE && size / MOST_TIMES > packed {
         let (size, packed) = (words::thousands(size), words::thousands(packed));

@@ -40,7 +40,7 @@ pub(super) fn read(tree: &Tree, seq: u64) -> Result<Option<Option<Entry>>> {
     }
 }
 
-/// When an entry was written, by the clock of whoever keeps the file: unix seconds. `None` where there is none.
+/// When an entry was written, by the clock of the host that keeps the file: unix seconds. `None` where there is none.
 pub fn written(tree: &Tree, seq: u64) -> Option<f64> {
     let modified = std::fs::metadata(path(tree, seq)).and_then(|about| about.modified()).ok()?;
     Some(modified.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs_f64())
