@@ -26,10 +26,11 @@ fn on_a_small_disk(world: &World, rest: &str) -> String {
 
 #[test]
 fn agents_wait_for_space_on_a_full_disk_and_lose_nothing() {
-    // The first trial fills the disk; its metrics and end have to wait until there is room again.
+    // The first trial fills the disk; its metrics and end have to wait until there is room again. Of what is written then, the disk
+    // takes a part.
     let code = "echo $HPCSWEEP_TRIAL >>$EVENTS
         [ $HPCSWEEP_TRIAL != 0 ] || dd if=/dev/zero of=results/filler bs=1k count=5000 2>/dev/null
-        for i in $(seq 500); do echo '{\"loss\": 1}'; done >>$HPCSWEEP_METRICS; : >>filled";
+        for i in $(seq 5000); do echo '{\"loss\": 1}'; done >>$HPCSWEEP_METRICS; : >>filled";
     let world = world(&plan(code, 4, SHORT));
     let rest = format!(
         "until [ -e filled ]; do sleep 0.01; done
@@ -44,7 +45,7 @@ fn agents_wait_for_space_on_a_full_disk_and_lose_nothing() {
         '{PROGRAM}' collect --format jsonl results/p | grep -c '\"attempts\":1,'"
     );
     let expected = "late: 4\n0\nfirst: 0\n\"counts\":{\"done\":4}\nno space left\nthe results tree is back\n0\n \
-        500 0,,1\n 500 1,,1\n 500 2,,1\n 500 3,,1\n4\n";
+        5000 0,,1\n 5000 1,,1\n 5000 2,,1\n 5000 3,,1\n4\n";
     assert_eq!(on_a_small_disk(&world, &rest), expected, "{}", world.read("first"));
     let begun: Vec<u32> = begun(&world).into_values().collect();
     assert_eq!(begun, [1; 4]);
