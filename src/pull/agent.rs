@@ -13,7 +13,7 @@ use super::desk::{Desk, Heard, Turn};
 use super::guard::Guard;
 use super::hooks::Hooks;
 use super::leaving::Time;
-use super::place::{Order, Place, Role, Running, Why, is_on_trial};
+use super::place::{Devices, Order, Place, Role, Running, Why, is_on_trial};
 use super::slot::{self, Slot};
 use crate::fault::Fault;
 use crate::host::signal::Signals;
@@ -21,6 +21,7 @@ use crate::host::{Vars, clock, process, vars};
 use crate::tree::bundle::Line;
 use crate::tree::deck::Deck;
 use crate::tree::ledger::{self, Ledger};
+use crate::tree::table::Row;
 use crate::tree::{Tree, deck, table};
 use crate::words;
 #[cfg(doc)]
@@ -329,14 +330,38 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         }
     }
 
+    /// Takes the devices of a trial for a slot, where each trial has its own.
+    fn reserve(&mut self, i: usize, row: &Row) -> Result<Devices> {
+        let claimer = &self.desk.claimer;
+        let request = claimer.request_of(row.id).or(row.resources.as_ref());
+        let request = request.unwrap_or(&claimer.head_of(row.id)?.resources);
+        self.slots[i].reserve(row, request, claimer.is_exact())
+    }
+
     /// Starts a trial in a slot.
     fn run(&mut self, i: usize, role: Role, attempt: u32) -> Result<bool> {
         let Some(row) = role.row().cloned() else { return Ok(true) };
-        let claimer = &self.desk.claimer;
-        let head = claimer.head_of(row.id)?;
-        if let Some(others) = self.slots[i].refuses(head) {
+        if let Some(others) = self.slots[i].refuses(self.desk.claimer.head_of(row.id)?) {
             return Ok(self.not_for_us(role, &others));
         }
+        match self.reserve(i, &row) {
+            Ok(Devices::There) => {}
+            Ok(Devices::Never) => return Ok(self.not_for_us(role, "name their devices")),
+            Ok(Devices::Busy) => {
+                let is_unit = matches!(role, Role::Unit(_));
+                match role {
+                    Role::Unit(unit) => self.desk.wait_for_devices(unit),
+                    Role::Copy(row) => self.uncopy(row.id, true),
+                }
+                return Ok(is_unit);
+            }
+            Err(error) => {
+                self.undo(role);
+                return Err(error);
+            }
+        }
+        let claimer = &self.desk.claimer;
+        let head = claimer.head_of(row.id)?;
         let folders = claimer.settings().folders;
         let (trial, slot) = (row.id, self.slots[i].number());
         let tree = claimer.tree.dir();

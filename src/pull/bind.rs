@@ -3,6 +3,7 @@
 
 use anyhow::Result;
 
+use crate::fault::Fault;
 use crate::gpu::Pool;
 use crate::host::{Vars, process};
 use crate::plan::author::Author;
@@ -35,8 +36,9 @@ pub fn find(tree: &Tree, deck: &Deck, asked: Option<u32>, vars: &Vars) -> Result
     let fit = (own / each).max(1);
     let on_each = deck.pull.slots_per_gpu.filter(|_| deck.gpus > 0);
     let mut slots = asked.unwrap_or(if on_each.is_some() { u32::MAX } else { fit });
-    let devices = if deck.gpus > 0 { deal_devices(tree, deck, slots, vars)? } else { Vec::new() };
-    if deck.gpus > 0 {
+    let deals = deck.gpus > 0 && deck.devices.is_none();
+    let devices = if deals { deal_devices(tree, deck, slots, vars)? } else { Vec::new() };
+    if deals {
         slots = slots.min(devices.len() as u32);
     }
     // A job that sees more cores than it was granted cannot tell which are its own, and others would choose the same.
@@ -64,6 +66,21 @@ fn granted(vars: &Vars) -> Option<u32> {
         _ => return None,
     };
     vars.get(name).and_then(|n| n.parse().ok()).filter(|n| *n > 0)
+}
+
+/// The devices of an agent that takes them for each trial, as trials name theirs; `None` where its slots have some.
+///
+/// # Errors
+/// When one that is named is not here.
+pub fn by_name(deck: &Deck, vars: &Vars) -> Result<Option<Pool>> {
+    let Some(named) = &deck.devices else { return Ok(None) };
+    let pool = Pool::find(deck.gpu_share, vars)?;
+    if let Some(missing) = named.iter().find(|id| !pool.has(id)) {
+        let sentence = format!("trials name device {missing} in `gpu_ids_abs`, which is not there");
+        let here = format!("devices here: {}", pool.words());
+        return Err(Fault::request(sentence).at(here).into());
+    }
+    Ok(Some(pool))
 }
 
 /// Devices for up to `slots` slots: of those that were granted, else the best ones, that others leave.

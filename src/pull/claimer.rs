@@ -105,6 +105,11 @@ impl Claimer {
         settings(&self.decks)
     }
 
+    /// Whether trials insist on the devices that they name, and each has its own.
+    pub fn is_exact(&self) -> bool {
+        self.decks.last().is_some_and(|deck| deck.devices.is_some())
+    }
+
     /// Units that nobody holds.
     pub fn open(&self) -> u64 {
         self.ledger.open(deck::total(&self.decks))

@@ -38,7 +38,9 @@ impl<T: FnMut(News<'_>)> Desk<T> {
     /// The next unit for one of `free` slots: one that it holds or can take, else one whose pause is over.
     pub(super) fn next_unit(&mut self, free: u64) -> Result<Option<Unit>> {
         let left = self.time.until.map(|end| end.saturating_duration_since(Instant::now()));
-        self.claimer.fill(free, left.map(|left| left.as_secs_f64()))?;
+        if !self.later.iter().any(|later| later.for_devices) {
+            self.claimer.fill(free, left.map(|left| left.as_secs_f64()))?;
+        }
         if let Some(unit) = self.claimer.next_unit()? {
             return Ok(Some(unit));
         }
@@ -65,7 +67,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
                 // Not ended, or not to be read now.
                 None => {
                     let at = Instant::now() + Duration::from_secs(2);
-                    self.later.push(Later { at, unit });
+                    self.later.push(Later::at(at, unit));
                     return Ok(Opened::NotYet);
                 }
                 Some(Outcome::Done) => {}
@@ -196,7 +198,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
                 let pause = settings.backoff_s * f64::from(1u32 << unit.tries.min(16));
                 let at = Instant::now() + Duration::from_secs_f64(pause.min(LONGEST_BACKOFF_S));
                 unit.tries += 1;
-                self.later.push(Later { at, unit });
+                self.later.push(Later::at(at, unit));
             }
             Next::Elsewhere => self.claimer.give_back(vec![unit.piece()]),
         }
@@ -304,7 +306,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
                 _ => {
                     unit.looks += 1;
                     let at = Instant::now() + Duration::from_secs(1);
-                    self.later.push(Later { at, unit });
+                    self.later.push(Later::at(at, unit));
                     return Ok(());
                 }
             },

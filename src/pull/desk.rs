@@ -47,6 +47,14 @@ pub(super) enum Heard {
 pub(super) struct Later {
     pub at: Instant,
     pub unit: Unit,
+    /// Whether it waits for devices that others have.
+    pub for_devices: bool,
+}
+
+impl Later {
+    pub(super) fn at(at: Instant, unit: Unit) -> Self {
+        Self { at, unit, for_devices: false }
+    }
 }
 
 /// The end of a trial that has ended for good here, unless another run of it counts.
@@ -205,7 +213,14 @@ impl<T: FnMut(News<'_>)> Desk<T> {
 
     /// Keeps a unit for a moment.
     pub(super) fn postpone(&mut self, unit: Unit) {
-        self.later.push(Later { at: Instant::now() + Duration::from_millis(500), unit });
+        self.later.push(Later::at(Instant::now() + Duration::from_millis(500), unit));
+    }
+
+    /// Others have the devices of the next trial of a unit. Meanwhile no more is claimed: units are for those who can run
+    /// them.
+    pub(super) fn wait_for_devices(&mut self, unit: Unit) {
+        let at = Instant::now() + Duration::from_millis(50);
+        self.later.push(Later { at, unit, for_devices: true });
     }
 
     /// A signal has come.

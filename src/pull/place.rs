@@ -162,6 +162,16 @@ pub struct Order<'a> {
     pub may_end: bool,
 }
 
+/// Whether a place can have the devices of a trial.
+pub enum Devices {
+    /// It has them.
+    There,
+    /// Others have them.
+    Busy,
+    /// Not as this agent has joined.
+    Never,
+}
+
 /// See the module.
 pub(super) trait Place {
     /// What it knows of what runs.
@@ -181,6 +191,10 @@ pub(super) trait Place {
     fn pid(&self) -> Option<u32>;
     /// Why trials of this table cannot run here, if they cannot.
     fn refuses(&self, head: &Head) -> Option<String>;
+    /// Takes the devices of a trial, where each has its own; `is_exact`: whether trials insist on those they name.
+    fn reserve(&mut self, _: &Row, _: &Resources, _is_exact: bool) -> Result<Devices> {
+        Ok(Devices::There)
+    }
     /// Prepares a trial; [`Place::launch`] follows.
     fn prepare(&mut self, order: Order<'_>) -> Result<Self::Ready>;
     /// The argument vector and the devices of what was prepared.

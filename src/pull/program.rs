@@ -31,6 +31,7 @@ pub fn of(tree: &Tree, options: &Options, vars: &Vars) -> Result<Option<(Vec<Str
         "sweep": tree.dir(),
         "processes": options.slots.or(deck.pull.slots).or(deck.pull.slots_per_gpu).unwrap_or(1),
         "options": agents,
+        "devices": deck.devices.is_some(),
     });
     let mut env = vars.clone();
     env.insert(SERVE.to_owned(), serve.to_string());

@@ -13,8 +13,9 @@ use super::wave::{self, Failures, LeftOver};
 use super::{Source, check_caps, check_growth, check_writable, hands, local, retry, secure};
 use crate::fault::{Fault, Faults};
 use crate::host::Vars;
+use crate::host::gpus::DeviceId;
 use crate::idset::IdSet;
-use crate::plan::{GpuIds, Resources};
+use crate::plan::{GpuIds, Plan, Resources, Trial};
 use crate::render::Templates;
 use crate::site::{SchedulerKind, Site};
 use crate::tree::deck::{self, Terms};
@@ -110,6 +111,7 @@ pub fn deal(
     let plan = &source.plan;
     let largest =
         |of: fn(&Resources) -> u64| plan.trials.iter().map(|t| of(&t.resources)).max().unwrap_or(0);
+    let devices = named_devices(plan);
     let terms = Terms {
         seq: ledger.seq,
         plan: &hash,
@@ -117,6 +119,7 @@ pub fn deal(
         cores: largest(Resources::cores) as u32,
         gpus: largest(Resources::total_gpus) as u32,
         gpu_share: plan.schedule.gpu_share,
+        devices: devices.as_deref(),
         requests: &requests(&diff),
         memory_mib: plan.trials.iter().filter_map(|t| t.resources.memory_mib).max(),
         program: &plan.run.program,
@@ -258,8 +261,9 @@ fn units(todo: &[Todo], known: &HashMap<u64, Record>) -> Vec<Vec<u64>> {
 /// When there are such trials among those that have no result yet.
 pub(super) fn check_here(source: &Source, vars: &Vars, retry: bool) -> Result<Devices> {
     let devices = Devices::find(source, vars)?;
-    let diff = Diff::default();
-    devices.check(&source.plan, &diff, true, || local::left(&source.tree(), source, retry))?;
+    let (plan, diff) = (&source.plan, Diff::default());
+    let chooses = plan.run.function.is_none() || plan.schedule.gpu_ids == GpuIds::Count;
+    devices.check(plan, &diff, chooses, || local::left(&source.tree(), source, retry))?;
     Ok(devices)
 }
 
@@ -303,9 +307,9 @@ pub(super) fn check(source: &Source, site: &Site, serves: bool) -> Result<()> {
             .hint("submit the plan as arrays: leave out `mode = \"pull\"` and `--pull`"),
         );
     }
-    let exact = plan.schedule.gpu_ids == GpuIds::Exact;
-    let named = |t: &crate::plan::Trial| t.gpu_ids_abs.as_ref().is_some_and(|ids| !ids.is_empty());
-    if let Some(number) = plan.trials.iter().position(|t| exact && named(t)) {
+    if plan.run.function.is_none()
+        && let Some(number) = naming(plan)
+    {
         faults.push(
             Fault::request(format!(
                 "trial {number} names its devices, and agents deal devices out to slots"
@@ -314,4 +318,26 @@ pub(super) fn check(source: &Source, site: &Site, serves: bool) -> Result<()> {
         );
     }
     Faults(faults).or(|| Ok(()))
+}
+
+/// The first trial that insists on devices of its own choice.
+pub(super) fn naming(plan: &Plan) -> Option<usize> {
+    let names = |t: &Trial| t.gpu_ids_abs.as_ref().is_some_and(|ids| !ids.is_empty());
+    let is_exact = plan.schedule.gpu_ids == GpuIds::Exact;
+    plan.trials.iter().position(names).filter(|_| is_exact)
+}
+
+/// The devices on which calls of a function insist, each once; `None` where none does.
+fn named_devices(plan: &Plan) -> Option<Vec<DeviceId>> {
+    let is_exact = plan.schedule.gpu_ids == GpuIds::Exact && plan.run.function.is_some();
+    let mut all: Option<Vec<DeviceId>> = None;
+    for ids in plan.trials.iter().filter_map(|t| t.gpu_ids_abs.as_deref()).filter(|_| is_exact) {
+        let all = all.get_or_insert_default();
+        for id in ids {
+            if !all.contains(id) {
+                all.push(id.clone());
+            }
+        }
+    }
+    all
 }

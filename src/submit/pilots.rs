@@ -136,6 +136,14 @@ pub struct Report {
 /// When they do.
 pub(super) fn check(source: &Source, site: &Site, ask: &Ask, kind: SchedulerKind) -> Result<()> {
     check_time(source, ask)?;
+    if let Some(number) = deal::naming(&source.plan) {
+        let sentence = format!(
+            "trial {number} names its devices in `gpu_ids_abs`, and the scheduler chooses those of a job"
+        );
+        let count = source.author().set("schedule", "gpu_ids", "\"count\"");
+        let hint = format!("write {count}: then only their number counts");
+        return Err(Fault::request(sentence).hint(hint).into());
+    }
     check_requests(&source.plan, &[&ask.request], site, kind)?;
     check_path(&source.tree(), kind)
 }

@@ -14,6 +14,7 @@ use super::damage::Damage;
 use super::{FORMAT, Tree, document, numbers, write_document};
 use crate::fault::Fault;
 use crate::host::disk;
+use crate::host::gpus::DeviceId;
 use crate::plan::{Pull, Resources};
 
 /// One submission to agents.
@@ -47,6 +48,10 @@ pub struct Deck {
     /// Slots that use a GPU at the same time.
     #[serde(default = "alone", skip_serializing_if = "is_alone")]
     pub gpu_share: u32,
+    /// Where calls run on exactly the devices that their trials name: all of these. An agent takes devices for each trial
+    /// then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub devices: Option<Vec<DeviceId>>,
     /// Memory that a slot needs, MiB.
     pub memory_mib: Option<u64>,
     /// Trials (`0-9,14`) for which the plan asks for something else now than their table says.
@@ -89,6 +94,8 @@ pub struct Terms<'a> {
     pub gpus: u32,
     /// Slots that use a GPU at the same time.
     pub gpu_share: u32,
+    /// Those that trials name.
+    pub devices: Option<&'a [DeviceId]>,
     /// Memory of a slot.
     pub memory_mib: Option<u64>,
     /// What the plan asks for now; see [`Deck::requests`].
@@ -105,7 +112,7 @@ pub struct Terms<'a> {
 /// When the disk refuses.
 pub fn write(tree: &Tree, before: &[Deck], units: &[Vec<u64>], terms: Terms<'_>) -> Result<Deck> {
     let Terms { seq, plan, max_running, cores, gpus, gpu_share, memory_mib, .. } = terms;
-    let Terms { requests, program, pull, .. } = terms;
+    let Terms { requests, program, pull, devices, .. } = terms;
     let deck = Deck {
         format: FORMAT,
         deck: before.last().map_or(0, |d| d.deck) + 1,
@@ -120,6 +127,7 @@ pub fn write(tree: &Tree, before: &[Deck], units: &[Vec<u64>], terms: Terms<'_>)
         cores,
         gpus,
         gpu_share,
+        devices: devices.map(<[DeviceId]>::to_vec),
         memory_mib,
         requests: requests.to_vec(),
         program: program.to_vec(),
@@ -267,6 +275,7 @@ mod tests {
                 cores: 1,
                 gpus: 0,
                 gpu_share: 1,
+                devices: None,
                 memory_mib: None,
                 requests: &[],
                 program: &[],

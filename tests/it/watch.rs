@@ -200,6 +200,7 @@ fn made_up(world: &World, trials: u64, agents: u64) {
         cores: 1,
         gpus: 0,
         gpu_share: 1,
+        devices: None,
         memory_mib: None,
         requests: &[],
         program: &[],

@@ -123,9 +123,9 @@ class Grid:
         lines = ["%s = [%s]" % (_toml_key(axis.name), ", ".join(axis.texts)) for axis in self.axes]
         return "[grid]\n" + "".join(line + "\n" for line in lines)
 
-    def counts_gpus(self) -> bool:
-        """Whether points name devices."""
-        return False
+    def devices(self) -> List[Any]:
+        """What points name as their devices, each set once; None where one names none."""
+        return [None]
 
 
 class Points(Grid):
@@ -165,9 +165,10 @@ class Points(Grid):
             tables.append("[[trials]]\n" + "".join(lines))
         return "\n".join(tables)
 
-    def counts_gpus(self) -> bool:
-        """Whether points name devices."""
-        return any("gpu_ids_abs" in of_trial for of_trial in self._of_trials)
+    def devices(self) -> List[Any]:
+        """What points name as their devices, each set once; None where one names none."""
+        named = [of_trial.get("gpu_ids_abs") for of_trial in self._of_trials]
+        return [ids for number, ids in enumerate(named) if ids not in named[:number]]
 
 
 class Unknown(Grid):

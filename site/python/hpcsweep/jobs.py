@@ -111,6 +111,7 @@ def serve(function: Callable[..., Any], grid: Grid) -> int:
     asked = json.loads(os.environ.pop(SERVE))
     options = asked["options"]  # type: List[str]
     work = Work(function, grid, asked["sweep"], asked["processes"], options)
+    work.forks = asked.get("devices", False)
     try:
         work.go()
     except SweepError as e:

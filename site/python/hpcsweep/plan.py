@@ -32,11 +32,7 @@ class Text:
         own = ["function = %s" % _toml(self.function), *_lines(self.run)]
         tables = [("sweep", ["name = %s" % _toml(self.name), "root = %s" % _toml(root)]), ("run", own)]
         tables += [("resources", _lines(self.request)), ("pull", _lines(self.pull))]
-        schedule = dict(self.schedule)
-        if grid.counts_gpus() and not re.search(r"\bgpu_ids\b", self.settings):
-            # Agents deal devices out, so that only the number of those that a point names counts.
-            schedule["gpu_ids"] = "count"
-        tables.append(("schedule", _lines(schedule)))
+        tables.append(("schedule", _lines(self.schedule)))
         settings = self.settings.split("\n") if self.settings else []
         added = []  # type: List[str]
         for table, lines in tables:

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 from .agent import Agent, Begun, ready
 from .program import SweepError
 from .record import Record
-from .runner import Interrupt, Runner
+from .runner import Interrupt, Renewal, Runner
 
 # How often a keeper looks up, seconds.
 GLANCE = 0.5
@@ -310,7 +310,11 @@ class _Keeper:
         agent.say({"worker": os.getpid()})
         with Interrupt() as interrupt:
             interrupt.count = min(self._told, 1)
-            last = self._runner.run(agent, interrupt)
+            try:
+                last = self._runner.run(agent, interrupt)
+            except Renewal:
+                # The next process asks the agent again for the trial.
+                return
         with os.fdopen(said, "wb") as file:
             file.write(json.dumps({"end": last}).encode())
 

@@ -118,6 +118,10 @@ class Watchdog:
         self._thread.join()
 
 
+class Renewal(Exception):
+    """The next trial has other devices than this process, which has used its own: another is to be forked for it."""
+
+
 class Runner:
     """Runs what agents hand over."""
 
@@ -130,6 +134,9 @@ class Runner:
         self.pending = None  # type: Optional[Record]
         # Whether it was handed a trial of another process's grid.
         self.is_foreign = False
+        # Which devices the function has had in this process, once it was called.
+        self._has_called = False
+        self._devices = None  # type: Optional[str]
         self._odd = set()  # type: Set[str]
         # Told of trials that have ended of which nothing else is known here.
         self.late = None  # type: Optional[Callable[[int], None]]
@@ -138,11 +145,6 @@ class Runner:
         """Until the agent has left: its last line; None if it has gone without a word."""
         while True:
             line = agent.hear(interrupt.wake)
-            if agent.devices is not None:
-                os.environ["CUDA_VISIBLE_DEVICES"] = agent.devices
-                os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-                # A sweep within the function has these devices for itself.
-                os.environ["HPCSWEEP_WITHIN"] = agent.name
             if line is None or "end" in line or "fault" in line:
                 # Why the agent has left is known here then.
                 return dict(line, reason="") if self.is_foreign and line is not None else line
@@ -158,7 +160,7 @@ class Runner:
 
     def _call(self, line: Dict[str, Any], agent: Agent, interrupt: Interrupt) -> Dict[str, Any]:
         answer = {"trial": line["trial"], "attempt": line["attempt"]}  # type: Dict[str, Any]
-        if self._grid.is_foreign(line["params"]):
+        if self._grid.is_foreign(line["params"]) or not self._has_devices(line, agent):
             self.is_foreign = True
             return dict(answer, interrupted=True)
         meant = self._grid.meant(line["params"])
@@ -196,6 +198,21 @@ class Runner:
             _tidy(here.made, line["work_dir"])
         self.answered(line, answer, agent, here.metrics)
         return answer
+
+    def _has_devices(self, line: Dict[str, Any], agent: Agent) -> bool:
+        """Sets the devices of a trial; False where this process has used others."""
+        devices = line.get("devices", agent.devices)
+        if self._has_called and devices != self._devices:
+            if agent.begun is not None:
+                raise Renewal
+            return False
+        self._has_called, self._devices = True, devices
+        if devices is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = devices
+            os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+            # A sweep within the function has these devices for itself.
+            os.environ["HPCSWEEP_WITHIN"] = agent.name
+        return True
 
     def answered(
         self, line: Dict[str, Any], answer: Dict[str, Any], agent: Agent, metrics: Optional[Metrics] = None

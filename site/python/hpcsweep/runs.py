@@ -35,6 +35,8 @@ class Work:
         # Of the program `hpcsweep`, and of the agents.
         self.quiet = False
         self.options = list(options)
+        # Whether calls are made in forks also where there is one process, as trials name their devices.
+        self.forks = False
         # Whether trials have failed here.
         self.has_failed = False
         # Whether processes were killed whose agents nobody has heard of since.
@@ -69,7 +71,7 @@ class Work:
                 else:
                     callbacks.put(Record(line, params=self.grid.meant(line["params"])))
 
-            if self.processes == 1:
+            if self.processes == 1 and not self.forks:
                 with Interrupt() as interrupt:
                     ends = [_alone(make(callbacks.put if tells else None), start, interrupt)]
             else:

@@ -4,6 +4,7 @@ import inspect
 import json
 import os
 import random
+import re
 import sys
 import tempfile
 import time
@@ -22,6 +23,8 @@ __all__ = ["Record", "Stopped", "Submission", "Sweep"]
 
 # How long a process waits at most until it brings its own grid again, seconds.
 PAUSE = 0.5
+# Settings by which only the number of the devices counts that a point names.
+_COUNT = re.compile(r"\bgpu_ids\s*=\s*[\"']count[\"']")
 
 
 class Sweep:
@@ -107,6 +110,7 @@ class Sweep:
         processes = processes if max_processes is None else max_processes
         function, grid, plan = self._asked(function, processes, attempts, gpus, gpu_share, on_failure)
         jobs.enter(self._path, grid, function, plan, self._write)
+        self._check_devices(grid, processes)
         self._write(plan.toml(grid))
         work = runs.Work(function, grid, self.plan, processes, [])
         work.quiet = self._quiet
@@ -181,6 +185,15 @@ class Sweep:
         self._plan.request["gpus_per_rank"] = gpus or None
         self._plan.schedule["gpu_share"] = gpu_share if gpu_share > 1 else None
         return function, self._grid, self._plan
+
+    def _check_devices(self, grid: grids.Grid, processes: int) -> None:
+        """A process cannot change its devices once it has used them; a fork of it begins with none."""
+        if processes == 1 and len(grid.devices()) > 1 and not _COUNT.search(self._settings):
+            names = " and ".join("none" if ids is None else repr(ids) for ids in grid.devices()[:2])
+            raise ValueError(
+                "points name different devices in gpu_ids_abs (%s), and one process keeps those of its first call: "
+                "run(..., processes=2) calls the function in forks, each with the devices of its point" % names
+            )
 
     def results(self) -> List[Record]:
         """The records of all trials of the plan, in the order of the grid, as they stand now."""

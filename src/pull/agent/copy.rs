@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::{Agent, News};
 use crate::pull::desk::Desk;
-use crate::pull::place::{Place, Role};
+use crate::pull::place::{Devices, Place, Role};
 use crate::tree::ledger::Entry;
 use crate::tree::table;
 
@@ -22,6 +22,17 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         else {
             return Ok(false);
         };
+        let named = match claimer.is_exact() {
+            true => table::some(&claimer.tree, &claimer.heads, &[found.trial])?.pop(),
+            false => None,
+        };
+        // Not claimed, where it would wait for the devices of the run that it is to overtake.
+        if let Some(row) = named
+            && !matches!(self.reserve(i, &row)?, Devices::There)
+        {
+            return Ok(false);
+        }
+        let claimer = &mut self.desk.claimer;
         let (agent, nonce) = (claimer.name.clone(), claimer.nonce());
         let (trial, size, since) = (found.trial, found.size, found.since);
         let entry = Entry::Copy { agent, nonce, of: found.of.clone(), trial, size, since };

@@ -93,6 +93,7 @@ fn sweep(dir: &Path, lengths: &[u64]) -> Tree {
         cores: 1,
         gpus: 0,
         gpu_share: 1,
+        devices: None,
         memory_mib: None,
         requests: &[],
         program: &[],

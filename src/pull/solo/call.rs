@@ -9,12 +9,14 @@ use anyhow::Result;
 use serde_json::{Map, Value};
 
 use super::{Failure, Trial};
+use crate::gpu::{Pool, Taken};
 use crate::host::{Vars, disk, process, vars};
+use crate::plan::Resources;
 use crate::pull::claimer::Claimer;
-use crate::pull::place::{Ended, Order, Place, Remains, Role, Running, Why};
+use crate::pull::place::{Devices, Ended, Order, Place, Remains, Role, Running, Why};
 use crate::pull::verdict::Run;
 use crate::tree::records::Outcome;
-use crate::tree::table::Head;
+use crate::tree::table::{Head, Row};
 use crate::tree::{Tree, bundle};
 use crate::worker::hooks;
 
@@ -49,8 +51,12 @@ pub(super) struct Call {
     pub(super) settled: Vec<Settled>,
     /// The function that the sweep's plan named when the agent joined.
     function: String,
-    /// Devices that the trials may use.
+    /// Devices that all trials may use.
     pub(super) devices: Option<String>,
+    /// Where each trial has devices of its own: those there are, and those that the last one has.
+    pool: Option<Pool>,
+    taken: Taken,
+    visible: Option<String>,
     tree: Tree,
     agent: String,
     /// Bytes of the log.
@@ -65,9 +71,13 @@ impl Call {
         claimer: &Claimer,
         function: String,
         devices: Option<String>,
+        pool: Option<Pool>,
         vars: &Vars,
     ) -> Self {
         Self {
+            pool,
+            taken: Taken::default(),
+            visible: None,
             running: None,
             offer: None,
             busy: None,
@@ -139,6 +149,14 @@ impl Call {
             let seconds = seconds.unwrap_or_else(|| running.since.elapsed().as_secs_f64());
             self.answer = Some((result, seconds));
         }
+    }
+
+    /// Gives the devices of a trial back that has ended, and that the caller does not run either.
+    pub(super) fn rest(&mut self) -> Result<()> {
+        if let Some(pool) = self.pool.as_ref().filter(|_| self.is_free()) {
+            pool.give_back(&std::mem::take(&mut self.taken))?;
+        }
+        Ok(())
     }
 
     /// The caller is gone: what it ran.
@@ -218,6 +236,28 @@ impl Place for Call {
         }
     }
 
+    fn reserve(&mut self, row: &Row, request: &Resources, is_exact: bool) -> Result<Devices> {
+        self.rest()?;
+        let Some(pool) = &self.pool else {
+            let is_named = is_exact && row.gpu_ids_abs.is_some();
+            return Ok(if is_named { Devices::Never } else { Devices::There });
+        };
+        let count = usize::try_from(request.total_gpus())?;
+        let taken = match row.gpu_ids_abs.as_deref() {
+            Some([]) => Ok(Taken::default()),
+            Some(named) => pool.take_named(named)?,
+            None if count == 0 => {
+                self.visible = None;
+                return Ok(Devices::There);
+            }
+            None => pool.take(count)?,
+        };
+        let Ok(taken) = taken else { return Ok(Devices::Busy) };
+        self.visible = Some(taken.visible.clone());
+        self.taken = taken;
+        Ok(Devices::There)
+    }
+
     fn prepare(&mut self, order: Order<'_>) -> Result<Self::Ready> {
         let trial = order.row.id;
         let trial = Trial {
@@ -226,9 +266,11 @@ impl Place for Call {
             work_dir: self.tree.work(trial),
             checkpoint_dir: self.tree.checkpoints(trial),
             may_end: order.may_end,
+            devices: self.pool.is_some().then(|| self.visible.clone()),
             stop: Arc::clone(&self.stop),
         };
-        Ok((Box::new(trial), order.request.walltime_s, self.devices.clone()))
+        let devices = self.visible.clone().or_else(|| self.devices.clone());
+        Ok((Box::new(trial), order.request.walltime_s, devices))
     }
 
     fn sheet(ready: &Self::Ready) -> (Vec<String>, Option<String>) {

@@ -60,8 +60,10 @@ impl<T: FnMut(News<'_>)> Hand<T> {
                 .hint("`hpcsweep worker --pull SWEEP` without `--serve` runs them")
                 .into());
         };
-        let bounds = match bind::find(tree, deck, Some(1), vars) {
-            Ok(bounds) => bounds,
+        let found = bind::find(tree, deck, Some(1), vars)
+            .and_then(|bounds| Ok((bounds, bind::by_name(deck, vars)?)));
+        let (bounds, pool) = match found {
+            Ok(found) => found,
             // Where nothing is left to run nobody needs a device.
             Err(_) if agent::is_over(tree, &decks)? => return Ok(None),
             Err(error) => return Err(error),
@@ -80,7 +82,7 @@ impl<T: FnMut(News<'_>)> Hand<T> {
         let joined = Claimer::join(tree, offer, ledger::link, say, wait)?;
         let Some(claimer) = joined else { return Ok(None) };
         tell(News::Joined(&claimer.name, claimer.slots));
-        let call = Call::new(&claimer, function, bounds.devices.first().cloned(), vars);
+        let call = Call::new(&claimer, function, bounds.devices.first().cloned(), pool, vars);
         let desk = Desk::new(claimer, Time::of(vars, options.time_left_s), options.may_go, tell);
         let agent = Agent::new(desk, vec![call]);
         Ok(Some(Self { agent, nap: Duration::ZERO, is_gone: false }))
@@ -124,7 +126,9 @@ impl<T: FnMut(News<'_>)> Hand<T> {
         if self.is_gone {
             return Ok(Duration::ZERO);
         }
-        match self.agent.turn() {
+        let turned = self.agent.turn();
+        self.call().rest()?;
+        match turned {
             Ok(Turn::Gone) => {
                 self.is_gone = true;
                 self.nap = Duration::ZERO;

@@ -60,6 +60,7 @@ impl Sweep {
             cores: 1,
             gpus: 0,
             gpu_share: 1,
+            devices: None,
             memory_mib: None,
             requests: &[],
             program: &[],

@@ -1,6 +1,7 @@
 """Points with more than parameters, results with odd text, and other processes that change the grid meanwhile."""
 
 import json
+import shutil
 import unittest
 
 from world import NOTE, World
@@ -143,6 +144,98 @@ except hpcsweep.SweepError as e:
         """Of what a job was granted each process takes its own, and not all the first."""
         ran = self.gpus("4,5,6,7", processes=4)
         self.assertEqual(sorted(ran.out.split("\n")[:-1]), ["%d PCI_BUS_ID" % n for n in (4, 5, 6, 7)])
+
+    NAMED = """
+import os, sys, time, hpcsweep
+def f(x):
+    mine = os.environ.get("CUDA_VISIBLE_DEVICES", "unset")
+    held = ["busy." + each for each in mine.split(",") if each]
+    for name in held:
+        os.mkdir(name)
+    open("ran", "a").write("%d %d\\n" % (x, os.getpid()))
+    for name in held:
+        os.rmdir(name)
+    return mine
+def main(points, more="", settings="", how="run"):
+    points = [dict({"x": x}, **({} if ids is None else {"gpu_ids_abs": ids})) for x, ids in enumerate(points)]
+    sweep = hpcsweep.Sweep("s", quiet=True, settings=settings).points(points)
+    if how == "run":
+        records = eval("sweep.run(f, %s)" % more)
+    else:
+        records = eval("sweep.submit(%r, f, %s)" % (how, more)).wait(60)
+    print([record.value if record.done else record.error for record in records])
+if __name__ == "__main__":
+    try:
+        main(*eval(sys.argv[1]))
+    except (ValueError, hpcsweep.SweepError) as e:
+        print(e)
+"""
+
+    def named(self, *asked):
+        """What points that name devices see, of 4, 5 and 6."""
+        self.environment.update(CUDA_VISIBLE_DEVICES="4,5,6", TMPDIR=str(self.folder))
+        self.write("p.py", self.NAMED)
+        shutil.rmtree(str(self.folder / "results"), ignore_errors=True)
+        return self.run_script("p.py", repr(asked)).out
+
+    def test_points_that_name_their_devices(self):
+        """Each runs on exactly these, and never two at a time on one; a process never changes its devices."""
+        points = [[4], [5], [6], [4], [5, 6], [], [6, 4], [4]] * 3
+        seen = repr([",".join(map(str, ids)) for ids in points]) + "\n"
+        self.assertEqual(self.named(points, "processes=3"), seen)
+        ran = [tuple(map(int, line.split())) for line in self.lines("ran")]
+        self.assertEqual(sorted(x for x, _ in ran), list(range(len(points))))
+        for pid in {pid for _, pid in ran}:
+            self.assertEqual(len({tuple(points[x]) for x, other in ran if other == pid}), 1)
+        # Those that count theirs have some of what is left, those that want none what there is.
+        self.assertEqual(self.named([[5], None, [5]], "processes=2"), "['5', '4,5,6', '5']\n")
+        self.assertIn(self.named([[5], None], "processes=2, gpus=1"), ["['5', '%d']\n" % n for n in (4, 5, 6)])
+
+    def test_points_that_name_their_devices_in_one_process(self):
+        """The same ones for all of them will do; others are refused before anything runs."""
+        self.assertEqual(self.named([[5], [5]]), "['5', '5']\n")
+        (self.folder / "ran").unlink()
+        refusal = (
+            "points name different devices in gpu_ids_abs ([4] and [5]), and one process keeps those of its first call: "
+            "run(..., processes=2) calls the function in forks, each with the devices of its point\n"
+        )
+        self.assertEqual(self.named([[4], [5]]), refusal)
+        self.assertFalse((self.folder / "results").exists())
+        missing = self.named([[4], [7]], "processes=2")
+        self.assertEqual(missing, "trials name device 7 in `gpu_ids_abs`, which is not there\n  devices here: 4, 5, 6\n")
+        self.assertFalse((self.folder / "ran").exists())
+
+    def test_points_that_name_their_devices_in_jobs(self):
+        """Background processes of this machine have them; a scheduler chooses itself."""
+        self.assertEqual(self.named([[4], [5], [4]], "", "", "local"), "['4', '5', '4']\n")
+        refusal = (
+            "trial 0 names its devices in `gpu_ids_abs`, and the scheduler chooses those of a job\n"
+            "hint: write `gpu_ids = \"count\"` under `[schedule]` in `Sweep(..., settings=...)`: then only their number counts\n"
+        )
+        self.assertEqual(self.named([[4], [5]], "", "", "slurm"), refusal)
+        counted = self.named([[7], [8]], "processes=2", "[schedule]\ngpu_ids = 'count'")
+        self.assertTrue(set(eval(counted)) <= {"4", "5", "6"}, counted)
+
+    def test_no_copy_waits_for_devices(self):
+        """Where the run that it is to overtake has the devices, none is claimed, again and again."""
+        self.environment.update(CUDA_VISIBLE_DEVICES="4,5", TMPDIR=str(self.folder))
+        script = """
+import os, time, hpcsweep
+def f(x):
+    if x == 5:
+        # Long behind the others, while the other process has nothing left to do.
+        time.sleep(2)
+    return os.environ["CUDA_VISIBLE_DEVICES"]
+settings = "[pull]\\nrepeatable = true\\nstraggler = 1.1\\nlease = 2"
+points = [{"x": x, "gpu_ids_abs": [4 + x % 2]} for x in range(6)]
+records = hpcsweep.Sweep("s", quiet=True, settings=settings).points(points).run(f, processes=2)
+print([record.value for record in records])
+"""
+        self.assertEqual(self.python(script).out, "%s\n" % (["4", "5"] * 3))
+        claims = self.folder / "results/s/claims"
+        entries = [json.loads(path.read_text()) for path in claims.rglob("*.json")]
+        of_others = [e for e in entries if e["event"] == "copy" and e["trial"] == 5 and e["agent"] != e["of"]]
+        self.assertEqual(of_others, [])
 
     def test_too_few_devices(self):
         """Who has them is said, and what helps is an argument here, not a key of a plan."""
