@@ -149,7 +149,8 @@ except hpcsweep.SweepError as e:
 import os, sys, time, hpcsweep
 def f(x):
     mine = os.environ.get("CUDA_VISIBLE_DEVICES", "unset")
-    held = ["busy." + each for each in mine.split(",") if each]
+    # A point that asks for none sees them all, and holds none.
+    held = ["busy." + each for each in mine.split(",") if each and mine != "4,5,6"]
     for name in held:
         os.mkdir(name)
     open("ran", "a").write("%d %d\\n" % (x, os.getpid()))
