@@ -59,7 +59,7 @@ pub(super) fn release(args: &ReleaseArgs, context: &Context) -> Result<u8> {
 fn run(what: &What, wish: Wish, word: &str, context: &Context) -> Result<u8> {
     let site = context.site()?;
     let named: Vec<String> = what.sweep.iter().cloned().collect();
-    let (tree, identity) = sweeps::one_to_change(&named, context)?;
+    let (tree, identity) = sweeps::one_to_change(&named, &site, context)?;
     let done = control::control(&tree, &identity, &what.trials, wish, &site, &context.vars)?;
     if done.is_told && (done.ids.is_empty() || wish != Wish::Cancel) {
         let text = match wish {

@@ -6,8 +6,10 @@ use anyhow::Result;
 
 use super::Context;
 use crate::fault::Fault;
+use crate::host::access::Shared;
 use crate::host::{access, disk};
-use crate::submit::Source;
+use crate::site::Site;
+use crate::submit::{self, Source};
 use crate::tree::{Identity, Tree};
 
 /// The sweeps named by folders, plan files or globs; with nothing named, those of this folder
@@ -19,12 +21,21 @@ pub(super) fn find(named: &[String], context: &Context) -> Result<Vec<(Tree, Ide
     open(folders(named, context)?)
 }
 
-/// As [`one`], for verbs that change it.
+/// As [`one`], for verbs that change it. A plan or a site profile that is named may say that a group shares it.
 ///
 /// # Errors
 /// As [`one`], and when another user has closed it.
-pub(super) fn one_to_change(named: &[String], context: &Context) -> Result<(Tree, Identity)> {
+pub(super) fn one_to_change(
+    named: &[String],
+    site: &Site,
+    context: &Context,
+) -> Result<(Tree, Identity)> {
     let dirs = folders(named, context)?;
+    for plan in named.iter().map(Path::new).filter(|name| name.is_file()) {
+        if submit::shared(&Source::read(plan)?.plan, site) == Shared::Group {
+            access::share_with_group();
+        }
+    }
     for dir in &dirs {
         access::check_open(&Tree::at(dir).dir().join("sweep.json"))?;
     }

@@ -96,6 +96,10 @@ pub fn check(path: &Path, shared: Shared) -> Result<(), Fault> {
     let Ok(found) = fs::symlink_metadata(path) else { return Ok(()) };
     let Some(why) = objection(&found, shared) else { return Ok(()) };
     let hint = match (found.uid() == Uid::effective().as_raw(), shared) {
+        (false, Shared::No) if found.mode() & 0o020 != 0 => format!(
+            "{}: a member of the group names the plan that says so, not the folder",
+            only(&name_of(found.uid()))
+        ),
         (false, _) => only(&name_of(found.uid())),
         (true, Shared::Group) => OPEN.to_owned(),
         (true, Shared::No) => {

@@ -88,6 +88,7 @@ pub fn submit(
     let lock = Lock::take(&tree)?;
     let identity = tree.create(&plan.name, shared)?;
     deal::refuse_if_dealt(&tree)?;
+    retry::refuse_if_queued(&tree, &identity, site, environment, kind)?;
     let mut waves = Waves::read(&tree)?;
     let diff = grow::diff(&tree, source)?;
     check_growth(plan, site, &diff)?;

@@ -91,7 +91,7 @@ pub fn deal(
     if !options.retry && is_dealt(&tree, &hash)? {
         return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None });
     }
-    retry::refuse_if_queued(&tree, &identity, site, environment)?;
+    retry::refuse_if_queued(&tree, &identity, site, environment, SchedulerKind::Local)?;
     ledger::prepare(&tree)?;
     let diff = grow::diff(&tree, source)?;
     check_growth(&source.plan, site, &diff)?;

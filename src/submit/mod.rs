@@ -151,7 +151,8 @@ fn check_writable(tree: &Tree, plan: &Plan, site: &Site) -> Result<()> {
     }
 }
 
-fn shared(plan: &Plan, site: &Site) -> Shared {
+/// Who shares a sweep: as its plan says, else the site.
+pub fn shared(plan: &Plan, site: &Site) -> Shared {
     if plan.shared == Shared::No { site.results.shared } else { plan.shared }
 }
 

@@ -110,9 +110,11 @@ pub fn of(
     check_writable(&tree, &source.plan, site)?;
     let identity = tree.identity()?;
     if let Some(identity) = &identity {
-        if !matches!(how, How::Arrays(..)) {
-            retry::refuse_if_queued(&tree, identity, site, environment)?;
-        }
+        let by = match how {
+            How::Arrays(kind, _) => kind,
+            _ => SchedulerKind::Local,
+        };
+        retry::refuse_if_queued(&tree, identity, site, environment, by)?;
         if !matches!(how, How::Pull(..)) {
             deal::refuse_if_dealt(&tree)?;
         }

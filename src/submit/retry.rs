@@ -8,7 +8,7 @@ use super::wave::Waves;
 use crate::fault::Fault;
 use crate::host::Vars;
 use crate::idset::IdSet;
-use crate::site::Site;
+use crate::site::{SchedulerKind, Site};
 use crate::status;
 use crate::tree::journal::Journal;
 use crate::tree::records::{Outcome, Record};
@@ -66,13 +66,21 @@ pub(super) fn without_success(
     Ok(Retry { bad: bad.filter(has_run).collect(), busy: open.filter(has_failed).collect() })
 }
 
-/// Trials that a scheduler may still run must not be run here too.
+/// Trials that a scheduler may still run must not be run by somebody else too: `by` this machine or agents, or another
+/// scheduler, as only the last one is asked how a sweep stands.
 pub(super) fn refuse_if_queued(
     tree: &Tree,
     identity: &Identity,
     site: &Site,
     environment: &Vars,
+    by: SchedulerKind,
 ) -> Result<()> {
+    let had = Journal::read(tree)?.site.map(|(scheduler, _)| scheduler);
+    let wish = match by {
+        SchedulerKind::Local => "run it here".to_owned(),
+        same if had.is_none_or(|had| had == same.word()) => return Ok(()),
+        other => format!("submit it with `--{}`", other.word()),
+    };
     let submitted = Waves::read(tree)?.covered();
     if submitted.is_empty() {
         return Ok(());
@@ -93,7 +101,7 @@ pub(super) fn refuse_if_queued(
     Err(Fault::request(sentence)
         .at(format!("{}\nseen by: {}", tree.dir().display(), status.witness))
         .hint(format!(
-            "wait for them (`hpcsweep status {}`), or give the plan another `[sweep] name` to run it here",
+            "wait for them (`hpcsweep status {}`), or give the plan another `[sweep] name` to {wish}",
             tree.named()
         ))
         .into())

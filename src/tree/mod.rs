@@ -158,8 +158,12 @@ impl Tree {
         }
     }
 
-    /// Who shares this sweep, as far as that can be believed: a stranger's folder says what the stranger wants.
+    /// Who shares this sweep, as far as that can be believed: a stranger's folder says what the stranger wants, but the
+    /// plan or an option of this user may have said it.
     pub fn shared(&self) -> Shared {
+        if access::is_shared() {
+            return Shared::Group;
+        }
         let path = self.dir.join("sweep.json");
         let is_own = access::check(&path, Shared::No).is_ok() || access::is_own(&path);
         let identity = self.identity().ok().flatten().filter(|_| is_own);
@@ -171,7 +175,7 @@ impl Tree {
     /// # Errors
     /// As [`Self::check_access`].
     pub fn trust(&self) -> Result<()> {
-        let shared = if access::is_shared() { Shared::Group } else { self.shared() };
+        let shared = self.shared();
         self.check_access(shared)?;
         if shared == Shared::Group {
             access::share_with_group();

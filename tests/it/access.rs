@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
 use crate::local::shell;
-use crate::world::World;
+use crate::world::{World, wait_until};
 
 const NOBODY: u32 = 65534;
 
@@ -254,4 +254,48 @@ fn a_sweep_that_its_owner_has_closed_can_be_opened() {
              hint: it is yours: `chmod -R u+rX $WORLD/results/s/sweep.json` opens it\nexit code 4\n"
         );
     }
+}
+
+#[test]
+fn agents_of_a_group_share_a_sweep_and_each_member_can_hold_it() {
+    if !nix::unistd::getuid().is_root() {
+        return;
+    }
+    let world = World::new();
+    fs::create_dir(world.path("results")).unwrap();
+    chown(world.path("results"), None, Some(NOBODY)).unwrap();
+    set_mode(&world, "results", 0o2775);
+    set_mode(&world, "tmp", 0o777);
+    let code =
+        "[ $HPCSWEEP_TRIAL != 0 ] || until [ -e go ]; do sleep 0.01; done; id -u >$HPCSWEEP_RESULT";
+    let rest = "[pull]\nlease = 2\n[grid]\na = [1, 2, 3, 4]\n";
+    let shared = shell(code, rest).replace("name = \"s\"", "name = \"s\"\nshared = \"group\"");
+    world.write("plan.toml", &shared);
+    let first = world.start(&["worker", "--pull", "plan.toml", "--slots", "1"]);
+    let counts = || world.status()["counts"].to_string();
+    wait_until("the first has begun", || {
+        world.exists("results/s/pull/0001.json") && counts().contains("running")
+    });
+    let as_other = |args: &[&str]| world.run_as(NOBODY, args).unwrap();
+    let mine = "hint: only the user `root` can submit, run, hold or cancel this sweep, and with `shared = \"group\"` under \
+                `[sweep]` in the plan its group: a member of the group names the plan that says so, not the folder\n";
+    for verb in [&["worker", "--pull"][..], &["hold"], &["cancel"]] {
+        let ran = as_other(&[verb, &["results/s"]].concat());
+        assert!(ran.code == 4 && ran.err.ends_with(mine), "{}", ran.whole());
+    }
+    // What one has held the other lets go.
+    as_other(&["hold", "plan.toml"]).ok();
+    let held = world.run(&["status", "results/s"]);
+    assert!(held.out.contains("held by nobody"), "{}", held.whole());
+    world.run(&["release", "results/s"]).ok();
+    std::thread::scope(|scope| {
+        let pull = ["worker", "--pull", "plan.toml", "--slots", "1"];
+        let second = scope.spawn(move || as_other(&pull));
+        wait_until("it has taken the others over", || counts() == r#"{"done":3,"running":1}"#);
+        world.write("go", "");
+        second.join().unwrap().ok();
+    });
+    first.end(&world).ok();
+    let other = NOBODY.to_string();
+    assert_eq!(world.column("result"), ["0", &other, &other, &other]);
 }

@@ -227,3 +227,28 @@ fn programs_count_devices_by_the_bus_unless_somebody_says_otherwise() {
     world.set("CUDA_DEVICE_ORDER", "FASTEST_FIRST");
     assert_eq!(order(&world, "\"c\"", ""), "FASTEST_FIRST\n");
 }
+
+#[test]
+fn a_killed_run_leaves_its_devices_to_the_next_when_nothing_of_it_is_left() {
+    let mut world = World::new();
+    world.set("CUDA_VISIBLE_DEVICES", "3");
+    let code = "if kill -0 $(cat on.$CUDA_VISIBLE_DEVICES 2>/dev/null) 2>/dev/null; then echo beside >>seen; fi
+        echo $$ >on.$CUDA_VISIBLE_DEVICES; echo $CUDA_VISIBLE_DEVICES >>seen
+        until [ -e go ]; do sleep 0.01; done";
+    world.write("plan.toml", &shell(code, "[resources]\ngpus_per_rank = 1\n[grid]\na = [1, 2]\n"));
+    let submit = ["submit", "plan.toml", "--local", "-j", "2", "--retry"];
+    for lines in 1..4 {
+        let run = world.start(&submit);
+        wait_until("a trial is on it", || {
+            world.exists("seen") && world.read("seen").lines().count() >= lines
+        });
+        run.signal(Signal::SIGKILL);
+        run.end(&world);
+    }
+    world.write("go", "");
+    let last = world.run(&submit);
+    last.ok();
+    assert_eq!(world.column("state"), ["\"done\""; 2]);
+    let seen = world.read("seen");
+    assert!(seen.lines().all(|line| line == "3") && seen.lines().count() == 5, "{seen}");
+}

@@ -533,3 +533,28 @@ fn a_killed_submission_is_completed_with_every_array_asked_for_once() {
         assert_eq!(status["counts"], json!({"queued": 1000}));
     }
 }
+
+#[test]
+fn readers_say_the_same_on_a_full_disk() {
+    let world = World::new();
+    fs::create_dir(world.path("results")).unwrap();
+    let code = "echo said; echo '{\"loss\": 1}' >>$HPCSWEEP_METRICS; [ $HPCSWEEP_TRIAL = 0 ]";
+    world.write("plan.toml", &shell(code, "[grid]\na = [1, 2]\n"));
+    // Also what readers keep for themselves is full.
+    let script = format!(
+        "set -u; for at in results home tmp; do mount -t tmpfs -o size=256k none $at || exit 90; done
+        '{PROGRAM}' submit plan.toml --local -q
+        look() {{
+            for verb in status 'status --json' 'status --trials' collect 'collect --steps' 'best --metric loss --min' \
+                'watch --once' 'logs 0'; do echo \"== $verb\"; '{PROGRAM}' $verb results/s 2>&1; echo $?; done
+        }}
+        timeless() {{ sed 's/[0-9.]* s ago//'; }}; look | timeless >before
+        for at in results home tmp; do dd if=/dev/zero of=$at/filler bs=1k count=1000 2>/dev/null; done
+        look | timeless >after; ! echo more >results/more"
+    );
+    let Some(ran) = in_own_mounts(&world, &script) else { panic!("no mounts") };
+    assert!(ran.code == 0 && ran.err.contains("No space left"), "{}", ran.whole());
+    let (before, after) = (world.read("before"), world.read("after"));
+    assert!(before.contains("said") && before.contains("1 failed"), "{before}");
+    assert_eq!(after, before);
+}

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::local::shell;
 use crate::pbs_server::Pbs;
+use crate::scripts::add_slurm;
 use crate::world::{ROOT, World};
 
 /// A server that takes arrays of two, and a profile that waits no longer than a test likes.
@@ -207,4 +208,44 @@ fn two_submissions_at_once_submit_every_array_once() {
     assert!(codes.iter().all(|code| [0, 4].contains(code)), "{codes:?}");
     assert_eq!(pbs.names().len(), 5);
     check(&pbs, 9);
+}
+
+#[test]
+fn what_pbs_may_still_run_is_run_by_nobody_else() {
+    let mut pbs = pbs();
+    pbs.set("scheduling", false);
+    pbs.submit(&plan("s", 2), &[]).ok();
+    add_slurm(&pbs.world);
+    let here = "give the plan another `[sweep] name` to run it here";
+    let there = "give the plan another `[sweep] name` to submit it with `--slurm`";
+    let others: [(&[&str], &str); 4] = [
+        (&["--local"], here),
+        (&["--local", "--pull"], here),
+        (&["--slurm"], there),
+        (&["--slurm", "--retry"], there),
+    ];
+    let submit = |args: &[&str]| pbs.world.run(&[&["submit", "plan.toml"], args].concat());
+    // Also what is new.
+    pbs.world.write("plan.toml", &plan("s", 3));
+    for (args, hint) in others {
+        for rehearsed in [&["--dry-run"][..], &[]] {
+            let ran = submit(&[args, rehearsed].concat());
+            assert_eq!(
+                ran.whole(),
+                format!(
+                    "error: 2 trials of this sweep are in a scheduler's hands\n  $WORLD/results/s\n  seen by: qstat\n\
+                     hint: wait for them (`hpcsweep status results/s`), or {hint}\nexit code 2\n"
+                ),
+                "{args:?}"
+            );
+        }
+    }
+    assert!(!pbs.world.read("calls").contains("sbatch"));
+    // When they have ended, the rest may go anywhere.
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    pbs.world.run(&["submit", "plan.toml", "--slurm"]).ok();
+    assert_eq!(pbs.standings()[..2], ["done", "done"]);
+    let calls = pbs.world.read("calls");
+    assert_eq!(calls.lines().filter(|call| call.starts_with("sbatch")).count(), 1, "{calls}");
 }

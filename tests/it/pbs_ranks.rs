@@ -154,3 +154,41 @@ fn a_launcher_that_cannot_start_leaves_its_words_in_the_jobs_log() {
     let ran = pbs.world.run(&["logs", "0"]);
     assert!(ran.ok().ends_with(": no-such-mpiexec: command not found\n"), "{}", ran.whole());
 }
+
+#[test]
+fn ranks_that_are_sent_back_leave_one_curve_and_are_told_of_once() {
+    let mut pbs = pbs();
+    pbs.world.set("TEST_PBS_OPERATOR", "1");
+    pbs.world.write("events", "");
+    // Only the second run goes on after its first line.
+    let code =
+        "echo \"{\\\"step\\\": 1, \\\"r\\\": $RANK}\" >>$HPCSWEEP_METRICS; echo $RANK >>$EVENTS
+        until [ $(wc -l <$EVENTS) -ge 4 ]; do sleep 0.01; done
+        echo \"{\\\"step\\\": 2, \\\"r\\\": $RANK}\" >>$HPCSWEEP_METRICS";
+    let hook = "[hooks]\nfinish = [\"sh\", \"-c\", \"echo told >>$EVENTS.hooks\"]\n";
+    pbs.submit(&format!("{}{hook}", plan(code, 2)), &[]).ok();
+    wait_until("both have begun", || pbs.world.read("events").lines().count() == 2);
+    pbs.world.call("qrerun", &["0[0]"]).ok();
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done"]);
+    assert_eq!(pbs.world.column("attempts"), ["2"]);
+    assert_eq!(pbs.world.read("events.hooks"), "told\n");
+    let steps = pbs.world.run(&["collect", "--steps", "--format", "csv"]);
+    let mut rows: Vec<&str> = steps.ok().lines().skip(1).collect();
+    rows.sort_unstable();
+    assert_eq!(rows, ["0,,1,0,0", "0,,1,1,1", "0,,2,0,0", "0,,2,1,1"], "{}", steps.out);
+}
+
+#[test]
+fn trials_of_a_packed_element_have_their_own_ranks() {
+    let pbs = pbs();
+    let pack = "[schedule]\npack = 3\n[grid]\na = [0, 1, 2]\n";
+    let code = "echo $HPCSWEEP_TRIAL $RANK of $WORLD_SIZE >>$EVENTS; [ $HPCSWEEP_TRIAL$RANK != 11 ] || exit 4";
+    pbs.submit(&format!("{}{pack}", plan(code, 2)), &[]).ok();
+    pbs.wait_idle();
+    let host = pbs.world.call("uname", &["-n"]).out;
+    let failed = format!("failed: exit code 4: rank 1 on {}: exit code 4", host.trim());
+    assert_eq!(pbs.standings(), ["done", &failed, "done"]);
+    let all = ["0 0 of 2", "0 1 of 2", "1 0 of 2", "1 1 of 2", "2 0 of 2", "2 1 of 2"];
+    assert_eq!(events(&pbs), all);
+}

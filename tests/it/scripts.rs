@@ -31,6 +31,12 @@ const GOLDEN: [&str; 10] = [
 /// were called.
 pub(crate) fn slurm() -> World {
     let world = World::new();
+    add_slurm(&world);
+    world
+}
+
+/// Adds them to a world.
+pub(crate) fn add_slurm(world: &World) {
     let log = world.text_path("calls");
     let write_down = format!("#!/bin/sh\nprintf '%s\\n' \"${{0##*/}} $*\" >>'{log}'\n");
     world.write("calls", "");
@@ -61,7 +67,6 @@ pub(crate) fn slurm() -> World {
              esac\n"
         ),
     );
-    world
 }
 
 /// A script with what differs from run to run replaced.
@@ -314,7 +319,7 @@ fn element(world: &World, script: &str, index: u32, count: u32) -> crate::world:
     command.env("SLURM_PROCID", "0").env("SLURM_NTASKS", "1");
     let output = command.output().unwrap();
     crate::world::Ran {
-        code: output.status.code().unwrap(),
+        code: crate::world::code_of(output.status),
         out: world.shown(&output.stdout),
         err: world.shown(&output.stderr),
     }
@@ -416,4 +421,31 @@ fn a_folder_with_a_line_break_in_its_name_is_refused() {
     assert!(ran.err.contains("two\\nlines/results"), "{}", ran.err);
     assert!(ran.err.contains("it holds a control character"), "{}", ran.err);
     assert!(!world.read("calls").contains("sbatch"));
+}
+
+/// What Slurm begins again after a node has failed: the worker could write nothing down.
+#[test]
+fn an_element_that_is_begun_again_has_one_curve_and_is_told_of_once() {
+    let world = slurm();
+    let plan = r#"version = 1
+[sweep]
+name = "demo"
+[run]
+command = ["sh", "-c", """echo '{"step": 1, "loss": 1}' >>$HPCSWEEP_METRICS
+    [ -e once ] || { : >once; kill -9 $PPID; sleep 600; }"""]
+[hooks]
+finish = ["sh", "-c", "echo told >>hooks"]
+error = ["sh", "-c", "echo failed >>hooks"]
+"#;
+    submit(&world, plan, &[]);
+    let script = "results/demo/jobs/0001.sh";
+    assert_eq!(element(&world, script, 0, 1).code, 137);
+    assert!(!world.exists("hooks"));
+    for _ in 0..2 {
+        assert_eq!(element(&world, script, 0, 1).whole(), "exit code 0\n");
+    }
+    assert_eq!(world.read("hooks"), "told\n");
+    assert_eq!(world.column("attempts"), ["2"]);
+    let steps = world.run(&["collect", "--steps", "--format", "csv"]);
+    assert_eq!(steps.ok().lines().count(), 2, "{}", steps.out);
 }

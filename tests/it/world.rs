@@ -308,7 +308,8 @@ pub(crate) fn missing(program: &str, error: &std::io::Error) -> String {
     format!("{program}: {error}: run `scripts/setup --for test`")
 }
 
-fn code_of(status: ExitStatus) -> i32 {
+/// Exit code; 128 + signal when it was killed.
+pub(crate) fn code_of(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap())
 }
 
