@@ -146,7 +146,13 @@ fn one(
         // Given back to the queue after its attempt had ended.
         (Some(_), Some(Word::Queued(word))) => return say(State::Queued, word),
         // Between two attempts of one job; what has really ended is not RUNNING for long.
-        (Some(_), Some(Word::Running(_))) => return say(State::Running, ""),
+        // Its worker was asked to stop, and has still to say what became of it.
+        (Some(_), Some(word)) if word.is_stopping() && attempt.is_some_and(|a| a.end.is_none()) => {
+            return say(State::Running, Word::STOPPING);
+        }
+        (Some(_), Some(word @ Word::Running(_))) if !word.is_stopping() => {
+            return say(State::Running, "");
+        }
         (Some(Outcome::Interrupted), None) if is_here => return say(State::Pending, ""),
         (Some(_), None) if is_here && record.is_some_and(|r| r.may_go_on(witness.attempts)) => {
             return say(State::Running, "");

@@ -21,7 +21,7 @@ use crate::standing::{self, Standing, State, Witness};
 use crate::tree::damage::{Damage, Damaged, Writer};
 use crate::tree::journal::Journal;
 use crate::tree::ledger::Ledger;
-use crate::tree::records::{self, Outcome, Record};
+use crate::tree::records::{self, Attempt, Outcome, Record};
 use crate::tree::table::{self, Head, Readable, Row};
 use crate::tree::{Identity, Tree, deck, lock, terms, waves};
 use ask::Heard;
@@ -240,8 +240,11 @@ fn look_again(
         let Some((array, index)) = places.of(trial) else { continue };
         let element = journal.job(array).and_then(|job| heard.elements.get(job)?.get(index));
         // Half an answer says of some that they have ended, and of the others nothing.
-        let may_have_ended = element
-            .map_or(heard.is_sure, |e| !matches!(e.state, Word::Queued(_) | Word::Running(_)));
+        let may_have_ended = element.map_or(heard.is_sure, |e| match &e.state {
+            Word::Queued(_) => false,
+            Word::Running(_) => e.state.is_ending(),
+            _ => true,
+        });
         if !may_have_ended {
             continue;
         }
@@ -306,11 +309,23 @@ impl Known<'_> {
     /// runs one trial of it at a time.
     fn element(&self, heard: &Heard, trial: u64, before: Option<u64>) -> Option<Element> {
         let element = self.of_place(heard, trial)?;
+        if element.state.is_ending() && !self.records.contains_key(&trial) {
+            let state = match element.state.is_stopping() {
+                true => Word::Ended(End::Cancelled, "CANCELLED".to_owned()),
+                // It may be given back to the queue.
+                false => Word::Queued("its job is ending".to_owned()),
+            };
+            return Some(Element { state, reason: String::new() });
+        }
         if !self.places.is_fused(trial) {
             return Some(element);
         }
-        // What becomes of its other links says nothing of one that has ended.
         let record = self.records.get(&trial);
+        let is_open = |a: &Attempt| a.end.is_none();
+        if element.state.is_stopping() && record.and_then(Record::decisive).is_some_and(is_open) {
+            return Some(element);
+        }
+        // What becomes of its other links says nothing of one that has ended.
         let has_ended =
             record.is_some_and(|r| r.outcome().is_some() && !r.may_go_on(self.attempts));
         match element.state {

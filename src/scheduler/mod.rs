@@ -27,6 +27,22 @@ pub enum State {
     Other(String),
 }
 
+impl State {
+    /// What is said of a job that runs still and was deleted: it ends, and nothing more begins in it.
+    pub const STOPPING: &str = "stopping";
+
+    /// Whether its job was deleted and has not ended yet.
+    pub fn is_stopping(&self) -> bool {
+        matches!(self, Self::Running(word) if word == Self::STOPPING)
+    }
+
+    /// Whether its job is about to end, or to go back into the queue.
+    pub fn is_ending(&self) -> bool {
+        let ending = |word: &str| ["COMPLETING", "exiting"].contains(&word);
+        self.is_stopping() || matches!(self, Self::Running(word) if ending(word))
+    }
+}
+
 /// What kind of an end a scheduler speaks of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {

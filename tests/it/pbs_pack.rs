@@ -170,6 +170,26 @@ os.execv(sys.argv[1], sys.argv[1:])";
 }
 
 #[test]
+fn what_runs_and_what_waits_in_a_job_that_was_deleted_is_not_called_running_until_it_has_ended() {
+    let mut pbs = pbs();
+    pbs.set("kill_delay", 1000);
+    pbs.set("sees_ends_late", true);
+    let code = "trap 'until [ -e $EVENTS.go ]; do sleep 0.01; done; exit 1' TERM; \
+                while :; do sleep 0.05; done";
+    pbs.submit(&plan(code, &format!("{}[schedule]\npack = 2\n", singles(2))), &[]).ok();
+    wait_until("the first runs", || of_element(&pbs, 0) == [0]);
+    pbs.world.call("qdel", &["0[].pbshead"]);
+    let cancelled = "cancelled: cancelled before it began";
+    assert_eq!(pbs.standings(), ["running: stopping", cancelled]);
+    pbs.world.write("events.go", "");
+    // The job runs on for PBS.
+    wait_until("it has ended", || {
+        pbs.standings() == ["interrupted: the worker got SIGTERM", cancelled]
+    });
+    assert_eq!(pbs.jobs()["0[0].pbshead"]["job_state"], "R");
+}
+
+#[test]
 fn what_an_element_has_not_come_to_is_queued() {
     let pbs = pbs();
     let code = "[ $HPCSWEEP_TRIAL != 1 ] || until [ -e $EVENTS.go ]; do sleep 0.01; done";

@@ -72,6 +72,24 @@ fn the_queue_is_asked_once_and_an_unknown_word_is_shown_as_it_is() {
     assert_eq!(world.read("calls").lines().count(), 1, "{}", world.read("calls"));
 }
 
+#[test]
+fn what_has_not_begun_in_a_job_that_completes_does_not_run() {
+    let world = slurm();
+    let rest = "[grid]\na = [0, 1]\n[schedule]\npack = 2\n";
+    world.write("plan.toml", &shell("kill -TERM $PPID; exec sleep 1000", rest));
+    world.run(&["submit", "plan.toml", "--slurm"]).ok();
+    element(&world, 0);
+    let first = "interrupted: the worker got SIGTERM";
+    for (job, second) in [
+        ("RUNNING", "running: "),
+        ("COMPLETING", "queued: its job is ending"),
+        ("CANCELLED", "cancelled: cancelled before it began"),
+    ] {
+        answer(&world, "squeue", &format!("101_0|{job}|None|x\n"));
+        assert_eq!(by_trial(&world.status()), [first, second], "{job}");
+    }
+}
+
 /// Options come and go with the versions of Slurm: `status` does without those that are refused.
 #[test]
 fn a_refused_option_of_squeue_does_not_end_a_verb() {

@@ -185,6 +185,10 @@ impl Job {
                 };
                 element(State::Queued("H".to_owned()), reason)
             }
+            // PBS says so at once, and calls the job running for as long as it takes to end.
+            "R" | "B" if self.comment.contains(" and terminated") => {
+                element(State::Running(State::STOPPING.to_owned()), String::new())
+            }
             "R" | "B" => element(State::Running("RUNNING".to_owned()), String::new()),
             "E" => element(State::Running("exiting".to_owned()), String::new()),
             "S" | "U" => element(State::Running("suspended".to_owned()), String::new()),
@@ -343,6 +347,10 @@ mod tests {
         check(job("F", Some(-29), true), State::Ended(End::Timeout, timeout.into()));
         check(job("Z", None, false), State::Other("Z".into()));
         check(job("B", None, false), State::Running("RUNNING".into()));
+        let deleted =
+            "Job run at Mon Nov 23 at 00:12 on (pbsn1:ncpus=1) and terminated by ada@pbshead";
+        let deleted = Job { comment: deleted.into(), ..job("R", None, true) };
+        check(deleted, State::Running("stopping".into()));
     }
 
     #[test]

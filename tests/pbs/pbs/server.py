@@ -264,7 +264,8 @@ class Server:
         if element.stageout == 0 or job.stageout is None:
             job.stageout = element.stageout
         if run.reason == "delete":
-            element.substate, ending = model.SUB_TERMINATED, f" and terminated by {job.owner.user}@{ids.SERVER}"
+            # The comment says so since the qdel.
+            element.substate, ending = model.SUB_TERMINATED, ""
         elif run.reason == "walltime":
             element.substate, ending = model.SUB_FAILED, " and exceeded resource walltime"
         elif element.exit_status:
@@ -381,7 +382,7 @@ class Server:
             return
         for element in job.elements.values():
             if element.run is not None:
-                element.run.stop("delete", at_once)
+                self._terminate(element, at_once)
             elif job.array is not None and job.state == BEGUN:
                 # Also of those that ended on their own: their records are gone.
                 element.state = EXPIRED
@@ -390,11 +391,19 @@ class Server:
         if job.array is not None:
             self.settle_array(job)
 
+    @staticmethod
+    def _terminate(element: Element, at_once: bool) -> None:
+        """The comment tells of it at once, the state when the job has ended."""
+        run = element.run
+        if run is not None and not (run.reason or run.is_over):
+            element.comment += f" and terminated by {element.job.owner.user}@{ids.SERVER}"
+            run.stop("delete", at_once)
+
     def delete_element(self, element: Element, at_once: bool) -> None:
         """qdel of one element of an array."""
         job = element.job
         if element.run is not None:
-            element.run.stop("delete", at_once)
+            self._terminate(element, at_once)
         elif element.state == QUEUED:
             element.state = EXPIRED
             element.drop()
