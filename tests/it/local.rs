@@ -753,3 +753,11 @@ fn what_changed_is_named_where_all_trials_are_new() {
         "1 trial of earlier plans is not in this one: left alone\n",
     );
 }
+
+#[test]
+fn packed_trials_run_here_as_any_others() {
+    let world = World::new();
+    let rest = "[schedule]\npack = 2\n[resources]\nwalltime = \"10m\"\n[grid]\na = [0, 3, 0]\n";
+    assert_eq!(world.local(&shell("exit {{ a }}", rest), &[]).code, 1);
+    assert_eq!(world.column("state"), ["\"done\"", "\"failed\"", "\"done\""]);
+}

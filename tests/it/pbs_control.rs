@@ -221,3 +221,19 @@ exit code 2
     pbs.wait_idle();
     assert!(pbs.world.exists("events.5"));
 }
+
+#[test]
+fn what_pbs_refuses_to_take_back_is_told_and_can_be_asked_for_again() {
+    let pbs = pbs(1);
+    pbs.submit(&plan(&[0, 0]), &[]).ok();
+    begun(&pbs, 0);
+    wrap(&pbs.world, "qdel", "echo 'qdel: Server shutting down' >&2; exit 1");
+    let ran = pbs.world.run(&["cancel"]);
+    assert!(ran.code == 3 && ran.err.contains("Server shutting down"), "{}", ran.whole());
+    assert_eq!(pbs.standings(), ["running", "queued: Q"]);
+    std::fs::remove_file(pbs.world.path("bin/qdel")).unwrap();
+    pbs.world.run(&["cancel"]).ok();
+    pbs.wait_idle();
+    let after = pbs.standings();
+    assert!(after[0].starts_with("interrupted") && after[1].starts_with("cancelled"), "{after:?}");
+}

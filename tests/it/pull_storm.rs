@@ -201,7 +201,7 @@ impl Schedule {
         let mut chains: Vec<Chain> = chains.collect();
         chains[0].now = 1;
         let (goes_on, is_function) = (dice.below(2) == 0, number.is_multiple_of(3));
-        let head = head(is_function, goes_on, 1 + dice.below(3), dice.below(2) == 0);
+        let head = head(is_function, goes_on, 1 + dice.below(3), number % 5 < 3);
         let (agents, touched, done) = (Vec::new(), Vec::new(), BTreeMap::new());
         let (was_full, seen) = (false, 0);
         let schedule = Self {

@@ -449,3 +449,33 @@ error = ["sh", "-c", "echo failed >>hooks"]
     let steps = world.run(&["collect", "--steps", "--format", "csv"]);
     assert_eq!(steps.ok().lines().count(), 2, "{}", steps.out);
 }
+
+/// The end of an element meets a full disk, and waits for room.
+#[test]
+fn an_element_whose_disk_fills_up_loses_no_result() {
+    let world = slurm();
+    fs::create_dir(world.path("results")).unwrap();
+    let code = "dd if=/dev/zero of=results/filler bs=1k count=1000 2>/dev/null
+        for i in $(seq 300); do echo '{\"loss\": 1}'; done >>$HPCSWEEP_METRICS; echo ran >>ran; : >filled";
+    let command = serde_json::json!(["sh", "-c", code]).to_string();
+    world.write("plan.toml", &MINIMAL.replace("[\"true\"]", &command));
+    let script = format!(
+        "set -u; mount -t tmpfs -o size=256k none results || exit 90
+        '{PROGRAM}' submit plan.toml --slurm -q || exit 91
+        element() {{
+            env SLURM_ARRAY_JOB_ID=101 SLURM_JOB_ID=102 SLURM_ARRAY_TASK_ID=0 SLURM_ARRAY_TASK_COUNT=1 SLURM_PROCID=0 \
+                SLURM_NTASKS=1 bash results/demo/jobs/0001.sh
+        }}
+        element & first=$!
+        until [ -e filled ]; do sleep 0.01; done
+        sleep 0.3 # so that the end of the trial meets the full disk; it is kept either way
+        rm results/filler; wait $first
+        element; echo again: $?
+        '{PROGRAM}' collect --steps --format csv | tail -n +2 | sort | uniq -c | tr -s ' '
+        '{PROGRAM}' status --json | grep -o '\"counts\":[^}}]*}}'"
+    );
+    let Some(ran) = crate::kill::in_own_mounts(&world, &script) else { panic!("no mounts") };
+    let expected = "again: 0\n 300 0,,1\n\"counts\":{\"done\":1}\n";
+    assert!(ran.out.ends_with(expected), "{}", ran.whole());
+    assert_eq!(world.read("ran"), "ran\n");
+}

@@ -260,6 +260,21 @@ fn after_kill_9_the_next_submission_goes_on_as_if_nothing_had_been() {
     assert!(weights(&world) == calm(2), "the weights differ");
 }
 
+/// A trial of an agent keeps its checkpoints for whoever has it next.
+#[test]
+fn an_agent_that_trains_is_killed_and_another_goes_on_as_if_nothing_had_been() {
+    let world = world();
+    world.write("plan.toml", &plan(1, "", "[pull]\nlease = 1\n"));
+    let pull = ["worker", "--pull", "plan.toml", "--slots", "1"];
+    let started = world.start(&pull);
+    until_they_train(&world, 1);
+    started.signal(Signal::SIGKILL);
+    started.end(&world);
+    world.run(&pull).ok();
+    assert_went_on(&world);
+    assert!(weights(&world) == calm(1), "the weights differ");
+}
+
 /// The worker of a rank is killed: its trainer dies with it, the other ranks end, and nothing waits.
 #[test]
 fn a_killed_worker_ends_the_trial_and_the_next_run_goes_on() {
