@@ -70,12 +70,25 @@ pub fn open(path: &Path) -> Result<File> {
 /// Bytes of the largest file that is read whole where files are small by nature.
 const SMALL: u64 = 256 << 20;
 
-fn read_plain(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    open_plain(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > most {
+/// Opens a file that is read whole, of `most` bytes, and of half of this machine's memory: what is larger cannot be worked with
+/// here, and may hold nothing but a hole.
+///
+/// # Errors
+/// As [`open_plain`], and when it is larger.
+pub fn open_whole(path: &Path, most: u64) -> io::Result<io::Take<File>> {
+    let file = open_plain(path)?;
+    let most =
+        nix::sys::sysinfo::sysinfo().map_or(most, |machine| most.min(machine.ram_total() / 2));
+    if file.metadata()?.len() > most {
         return Err(io::Error::other(format!("it has more than {} MiB", most >> 20)));
     }
+    // It may grow, and a file of the kernel does not tell its length.
+    Ok(file.take(most))
+}
+
+fn read_plain(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_whole(path, most)?.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

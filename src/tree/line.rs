@@ -147,7 +147,7 @@ impl Spot {
 const LONGEST: u64 = 1 << 30;
 
 /// Calls `with` for every line that ends in a newline, one in memory at a time; a line that is too long comes
-/// empty. Returns whether bytes without a newline follow.
+/// empty, and is the last, as it may have no end. Returns whether bytes without a newline follow.
 ///
 /// # Errors
 /// What the disk says.
@@ -156,30 +156,15 @@ pub fn each(file: impl Read, mut with: impl FnMut(Spot, &[u8])) -> io::Result<bo
     let (mut at, mut line) = (0, Vec::new());
     loop {
         line.clear();
-        let mut len = (&mut reader).take(LONGEST).read_until(b'\n', &mut line)? as u64;
-        if len == LONGEST && line.last() != Some(&b'\n') {
-            line = Vec::new();
-            len += skip_line(&mut reader)?;
-        } else if line.pop_if(|last| *last == b'\n').is_none() {
+        let len = (&mut reader).take(LONGEST).read_until(b'\n', &mut line)? as u64;
+        if line.pop_if(|last| *last == b'\n').is_none() {
+            if len == LONGEST {
+                with(Spot { at, len }, &[]);
+            }
             return Ok(len > 0);
         }
         with(Spot { at, len: len - 1 }, &line);
         at += len;
-    }
-}
-
-/// Passes over the rest of a line, and returns its bytes.
-fn skip_line(reader: &mut impl BufRead) -> io::Result<u64> {
-    let mut passed = 0;
-    loop {
-        let buffer = reader.fill_buf()?;
-        let end = buffer.iter().position(|&b| b == b'\n');
-        let used = end.map_or(buffer.len(), |end| end + 1);
-        passed += used as u64;
-        reader.consume(used);
-        if end.is_some() || used == 0 {
-            return Ok(passed);
-        }
     }
 }
 

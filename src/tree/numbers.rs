@@ -51,7 +51,7 @@ fn seal(at: u64, digits: &[u8]) -> u32 {
 /// When the file cannot be read.
 pub fn some(path: &Path, from: u64, count: u64) -> Result<Vec<u64>> {
     let read = || -> std::io::Result<(Vec<u8>, u64)> {
-        let mut file = disk::open_plain(path)?;
+        let mut file = disk::open_whole(path, u64::MAX)?.into_inner();
         // What stands behind the digits tells the format.
         let mut head = Vec::with_capacity(WIDTH_1 as usize);
         file.by_ref().take(WIDTH_1).read_to_end(&mut head)?;
