@@ -88,7 +88,8 @@ pub fn parse_with(text: &str, name: &str, files: Files<'_>) -> anyhow::Result<Pl
     }
     let (mut schedule, along_at) = head::read_schedule(&mut reader, find("schedule"));
     if let Some(entry) = find("pull") {
-        schedule.pull = pull::read(&mut reader, entry);
+        let trains = run.as_ref().is_some_and(|run| run.train.is_some());
+        schedule.pull = pull::read(&mut reader, entry, trains);
         head::share_by_slots(&mut reader, entry.at, &mut schedule);
     }
     let n_before = reader.n_faults();

@@ -82,8 +82,8 @@ const KEYS: [&str; 13] = [
     "bind",
 ];
 
-/// Reads `[pull]`.
-pub(super) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Pull {
+/// Reads `[pull]`; `trains`: of a plan with `[train]`.
+pub(super) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>, trains: bool) -> Pull {
     let mut pull = Pull::default();
     let Some(table) = reader.table(entry) else { return pull };
     for entry in entries(table) {
@@ -111,7 +111,13 @@ pub(super) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Pull {
                         share.and_then(|share| in_range(reader, &entry, share, 0.0..=1.0, what));
                 }
             },
-            "repeatable" => pull.repeatable = flag(reader, &entry).unwrap_or(false),
+            "repeatable" => {
+                pull.repeatable = flag(reader, &entry).unwrap_or(false);
+                if pull.repeatable && trains {
+                    let sentence = "`repeatable` cannot be true beside `[train]`: two runs of a trial would write the same checkpoints";
+                    reader.wrong(entry.at, sentence, "leave `repeatable` out");
+                }
+            }
             "straggler" => {
                 let what = "a number of at least 1: how many times the median is too long";
                 pull.straggler = number(reader, &entry, 1.0, what).unwrap_or(pull.straggler);
@@ -199,7 +205,7 @@ fn decimal(text: &str) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::plan::Mode;
-    use crate::plan::testing::{check_faults, plan};
+    use crate::plan::testing::{check_faults, check_plan_faults, plan};
 
     #[test]
     fn agents_are_told_what_is_written_and_defaults_otherwise() {
@@ -218,6 +224,17 @@ mod tests {
         };
         assert_eq!(plan.schedule.pull, expected);
         assert_eq!(plan.schedule.mode, Mode::Pull);
+    }
+
+    #[test]
+    fn training_runs_once_at_a_time() {
+        check_plan_faults(
+            "version = 1\nsweep.name = \"s\"\n[train]\nmodel = { kind = \"mlp\", hidden = [8], outputs = 10 }\n\
+             data = { train = \"digits.npz\" }\n[pull]\nrepeatable = true\n",
+            "`repeatable` cannot be true beside `[train]`: two runs of a trial would write the same checkpoints
+  plan.toml:7: repeatable = true
+hint: leave `repeatable` out",
+        );
     }
 
     #[test]
