@@ -29,6 +29,7 @@ mod pbs;
 mod pbs_arrays;
 mod pbs_chains;
 mod pbs_control;
+mod pbs_functions;
 mod pbs_limits;
 mod pbs_once;
 mod pbs_once_killed;
