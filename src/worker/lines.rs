@@ -281,7 +281,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m");
         let line = format!("{{\"pad\": \"{}\"}}\n", "x".repeat(1000));
-        fs::write(&path, line.repeat(3000)).unwrap();
+        fs::write(&path, line.repeat(5000)).unwrap();
         let mut lines = Lines::of(path.clone());
         assert!(!lines.take(false).is_empty() && lines.has_more());
         fs::remove_file(&path).unwrap();
@@ -291,7 +291,7 @@ mod tests {
         let complaint = "$HPCSWEEP_METRICS cannot be read: it is no regular file";
         assert_eq!(lines.complaint().as_deref(), Some(complaint));
         fs::remove_dir(&path).unwrap();
-        fs::write(&path, line.repeat(3000)).unwrap();
+        fs::write(&path, line.repeat(5000)).unwrap();
         assert!(!lines.take(false).is_empty() && lines.has_more());
         assert!(lines.complaint().is_none());
     }
