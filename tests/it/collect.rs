@@ -8,8 +8,9 @@ use crate::local::shell;
 use crate::world::World;
 
 /// Code that logs two losses, the better one first.
-const TRAIN: &str = r#"echo "{\"step\": 1, \"loss\": $HPCSWEEP_PARAM_LR}" >>$HPCSWEEP_METRICS
-echo "{\"step\": 2, \"loss\": 9}" >>$HPCSWEEP_METRICS; echo "{\"acc\": 0.5}" >$HPCSWEEP_RESULT"#;
+const TRAIN: &str = r#"lines="{\"step\": 1, \"loss\": $HPCSWEEP_PARAM_LR}
+{\"step\": 2, \"loss\": 9}"
+echo "$lines" >>$HPCSWEEP_METRICS; echo "{\"acc\": 0.5}" >$HPCSWEEP_RESULT"#;
 
 fn trained() -> World {
     let world = World::new();
