@@ -14,6 +14,13 @@ use serde_json::{Map, Value, json};
 
 use crate::world::{ROOT, Ran, World, missing, wait_until};
 
+/// Shell code that starts a server, which serves until the shell ends, and waits until it does.
+pub(crate) fn server() -> String {
+    format!(
+        "exec 3> >(exec python3 '{ROOT}/tests/pbs/server' >served); until grep -qs ready served; do sleep 0.01; done"
+    )
+}
+
 /// A running PBS, and the world that submits to it.
 pub(crate) struct Pbs {
     pub(crate) world: World,
@@ -24,18 +31,8 @@ pub(crate) struct Pbs {
 impl Pbs {
     /// Starts one that is as quick as a test wants it.
     pub(crate) fn start() -> Self {
-        let mut world = World::new();
+        let (world, config) = Self::place();
         let home = world.text_path("pbs");
-        world.set("TEST_PBS_HOME", &home);
-        let path =
-            format!("{}:{ROOT}/tests/pbs/bin:/usr/local/bin:/usr/bin:/bin", world.text_path("bin"));
-        world.set("PATH", &path);
-        fs::create_dir(&home).unwrap();
-        let config = json!({
-            "kill_delay": 0.5, "walltime_poll": 0.05, "cycle": 0.01,
-        });
-        let Value::Object(config) = config else { unreachable!() };
-        write_config(&world, &config);
         let mut server = Command::new("python3")
             .arg(format!("{ROOT}/tests/pbs/server"))
             .env_clear()
@@ -50,6 +47,23 @@ impl Pbs {
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n", "the test scheduler did not start");
         Self { world, server, config }
+    }
+
+    /// A world with all of it but the server, which a test starts itself with [`server`].
+    pub(crate) fn place() -> (World, Map<String, Value>) {
+        let mut world = World::new();
+        let home = world.text_path("pbs");
+        world.set("TEST_PBS_HOME", &home);
+        let path =
+            format!("{}:{ROOT}/tests/pbs/bin:/usr/local/bin:/usr/bin:/bin", world.text_path("bin"));
+        world.set("PATH", &path);
+        fs::create_dir(&home).unwrap();
+        let config = json!({
+            "kill_delay": 0.5, "walltime_poll": 0.05, "cycle": 0.01,
+        });
+        let Value::Object(config) = config else { unreachable!() };
+        write_config(&world, &config);
+        (world, config)
     }
 
     /// Changes its configuration, which it reads again before each request: the keys are in `tests/pbs/pbs/config.py`.

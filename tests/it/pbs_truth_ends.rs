@@ -4,10 +4,12 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
+use crate::kill::in_own_mounts;
 use crate::local::shell;
-use crate::pbs_server::Pbs;
+use crate::pbs_server::{Pbs, server};
 use crate::pbs_truth::{WAIT, begun, go, pbs, plan};
-use crate::world::wait_until;
+use crate::scripts::{FILLS, MEETS};
+use crate::world::{PROGRAM, wait_until};
 
 /// The process of the worker that runs a trial now.
 fn worker(pbs: &Pbs, trial: u32) -> Pid {
@@ -193,4 +195,35 @@ fn a_walltime_of_a_fused_chain_is_that_of_all_its_links() {
         ]
     );
     assert_eq!(pbs.world.read("events"), "told 1\n");
+}
+
+/// The end of a trial meets a full disk: it waits for room, and what is packed behind it runs.
+#[test]
+fn an_element_whose_disk_fills_up_loses_no_result() {
+    let (world, _) = Pbs::place();
+    std::fs::create_dir(world.path("results")).unwrap();
+    let code = format!("[ $HPCSWEEP_TRIAL = 0 ] || {{ echo ran >>ran; exit 0; }}; {FILLS}");
+    let rest = "[schedule]\npack = 2\n[grid]\na = [1, 2, 3]\n";
+    world.write("plan.toml", &shell(&code, rest));
+    let script = format!(
+        "set -u; mount -t tmpfs -o size=256k none results || exit 90
+        {}
+        '{PROGRAM}' submit plan.toml --pbs -q || exit 91
+        {MEETS}
+        rm results/filler
+        counts() {{ '{PROGRAM}' status --json | grep -o '\"counts\":[^}}]*}}'; }}
+        while counts | grep -q 'running\\|queued'; do sleep 0.01; done; counts
+        '{PROGRAM}' collect --steps --format csv | tail -n +2 | sort | uniq -c | tr -s ' '
+        '{PROGRAM}' submit plan.toml --pbs 2>&1 | head -1",
+        server()
+    );
+    let Some(ran) = in_own_mounts(&world, &script) else { panic!("no mounts") };
+    let expected = "\
+\"counts\":{\"done\":3}
+ 2000 0,,1
+s: nothing new to submit (2 scheduler calls); 3 trials submitted before
+exit code 0
+";
+    assert_eq!(ran.whole(), expected);
+    assert_eq!(world.read("ran"), "ran\nran\nran\n");
 }

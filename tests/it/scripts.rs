@@ -450,14 +450,23 @@ error = ["sh", "-c", "echo failed >>hooks"]
     assert_eq!(steps.ok().lines().count(), 2, "{}", steps.out);
 }
 
+/// A trial that fills the disk below `results`, and has more metric lines than the last block of its record takes.
+pub(crate) const FILLS: &str = "dd if=/dev/zero of=results/filler bs=1k count=1000 2>/dev/null
+    for i in $(seq 2000); do echo '{\"loss\": 1}'; done >>$HPCSWEEP_METRICS; echo ran >>ran; echo $PPID $$ >filled";
+
+/// Shell code that waits until such a trial has ended and its worker has tried more than once to say so.
+pub(crate) const MEETS: &str = "until [ -s filled ]; do sleep 0.01; done; read worker trial <filled
+    while [ -d /proc/$trial ]; do sleep 0.01; done
+    writes() { sed -n 's/^syscw: //p' /proc/$worker/io; }
+    before=$(writes); until [ $(writes) -ge $((before + 2)) ] || ! [ -d /proc/$worker ]; do sleep 0.01; done
+    [ -d /proc/$worker ] || echo the worker has not waited";
+
 /// The end of an element meets a full disk, and waits for room.
 #[test]
 fn an_element_whose_disk_fills_up_loses_no_result() {
     let world = slurm();
     fs::create_dir(world.path("results")).unwrap();
-    let code = "dd if=/dev/zero of=results/filler bs=1k count=1000 2>/dev/null
-        for i in $(seq 300); do echo '{\"loss\": 1}'; done >>$HPCSWEEP_METRICS; echo ran >>ran; : >filled";
-    let command = serde_json::json!(["sh", "-c", code]).to_string();
+    let command = serde_json::json!(["sh", "-c", FILLS]).to_string();
     world.write("plan.toml", &MINIMAL.replace("[\"true\"]", &command));
     let script = format!(
         "set -u; mount -t tmpfs -o size=256k none results || exit 90
@@ -467,15 +476,14 @@ fn an_element_whose_disk_fills_up_loses_no_result() {
                 SLURM_NTASKS=1 bash results/demo/jobs/0001.sh
         }}
         element & first=$!
-        until [ -e filled ]; do sleep 0.01; done
-        sleep 0.3 # so that the end of the trial meets the full disk; it is kept either way
+        {MEETS}
         rm results/filler; wait $first
         element; echo again: $?
         '{PROGRAM}' collect --steps --format csv | tail -n +2 | sort | uniq -c | tr -s ' '
         '{PROGRAM}' status --json | grep -o '\"counts\":[^}}]*}}'"
     );
     let Some(ran) = crate::kill::in_own_mounts(&world, &script) else { panic!("no mounts") };
-    let expected = "again: 0\n 300 0,,1\n\"counts\":{\"done\":1}\n";
-    assert!(ran.out.ends_with(expected), "{}", ran.whole());
+    let expected = "again: 0\n 2000 0,,1\n\"counts\":{\"done\":1}\n";
+    assert_eq!(ran.out, expected, "{}", ran.whole());
     assert_eq!(world.read("ran"), "ran\n");
 }
