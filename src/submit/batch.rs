@@ -116,14 +116,15 @@ pub fn submit(
     let amended = run.amend(&mut waves, &mut tell)?;
     let mut covered = waves.covered();
     covered.retain(|trial| !amended.due.contains(trial));
-    if options.retry {
-        let again = retry::without_success(&run.tree, &run.identity, site, environment)?;
-        covered.retain(|trial| !again.bad.contains(trial));
-        again.note().iter().for_each(|note| tell(note));
-    }
+    let again = match options.retry {
+        true => retry::without_success(&run.tree, &run.identity, site, environment)?,
+        false => retry::Retry::default(),
+    };
+    covered.retain(|trial| !again.bad.contains(trial));
+    again.note().iter().for_each(|note| tell(note));
     let records = if diff.known > 0 { records::all(&run.tree)? } else { HashMap::new() };
     amended.note(&records, &covered).iter().for_each(|note| tell(note));
-    let before = Before::new(&waves, &run.journal);
+    let before = Before::new(&waves, &run.journal, &again.busy);
     let coming = before.coming(&records);
     let failures = Failures { retry: options.retry, due: amended.due, coming };
     let mut todo = wave::left_over(&run.tree, &diff, &covered, &records, &failures)?.todo;

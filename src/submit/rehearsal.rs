@@ -146,12 +146,11 @@ pub fn of(
         How::Local(_) => local::would_run(&all.tree, source, &diff, &status.records, again)?,
         How::Arrays(kind, rules) => {
             let retried = match again {
-                true => Some(retry::without_success(&all.tree, &identity, site, environment)?),
-                false => None,
+                true => retry::without_success(&all.tree, &identity, site, environment)?,
+                false => retry::Retry::default(),
             };
-            all.notes.extend(retried.as_ref().and_then(retry::Retry::note));
-            let bad = retried.map(|retried| retried.bad).unwrap_or_default();
-            now.arrays(&mut all, kind, rules, &bad)?
+            all.notes.extend(retried.note());
+            now.arrays(&mut all, kind, rules, &retried)?
         }
         How::Pull(kind, options) => now.pull(&mut all, kind, options)?,
     };
@@ -224,13 +223,13 @@ struct Now<'a> {
 }
 
 impl Now<'_> {
-    /// The trials that would be elements of arrays; `bad`: those that are to be run again.
+    /// The trials that would be elements of arrays.
     fn arrays(
         &self,
         all: &mut Rehearsal,
         kind: SchedulerKind,
         rules: &Rules,
-        bad: &HashSet<u64>,
+        retried: &retry::Retry,
     ) -> Result<HashSet<u64>> {
         let journal = Journal::read(&all.tree)?;
         let mut waves = Waves::read(&all.tree)?;
@@ -239,10 +238,10 @@ impl Now<'_> {
         let amended =
             amend::amend(&mut waves, kind.word(), self.diff, &mut has_job, &mut all.notes)?;
         let mut covered = waves.covered();
-        covered.retain(|trial| !amended.due.contains(trial) && !bad.contains(trial));
+        covered.retain(|trial| !amended.due.contains(trial) && !retried.bad.contains(trial));
         let records = &self.status.records;
         all.notes.extend(amended.note(records, &covered));
-        let before = Before::new(&waves, &journal);
+        let before = Before::new(&waves, &journal, &retried.busy);
         let coming = before.coming(records);
         let failures = Failures { retry: self.again, due: amended.due, coming };
         let mut todo = wave::left_over(&all.tree, self.diff, &covered, records, &failures)?.todo;

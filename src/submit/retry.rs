@@ -15,11 +15,12 @@ use crate::tree::records::{Outcome, Record};
 use crate::tree::{Identity, Tree};
 
 /// What `--retry` is about.
+#[derive(Debug, Default)]
 pub(super) struct Retry {
     /// The trials that ended without success or will not run: none of them is in the scheduler's hands any more.
     pub(super) bad: HashSet<u64>,
     /// Those whose record has a bad end while the scheduler still has their job: it may be ending, or run them again.
-    busy: Vec<u64>,
+    pub(super) busy: Vec<u64>,
 }
 
 impl Retry {

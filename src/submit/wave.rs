@@ -70,12 +70,14 @@ pub struct Before<'a> {
     waves: &'a Waves,
     journal: &'a Journal,
     places: HashMap<u64, (u32, u64)>,
+    /// Trials with a bad end on record that the scheduler may run again by itself.
+    busy: &'a [u64],
 }
 
 impl<'a> Before<'a> {
-    /// All waves of a sweep and their answers.
-    pub fn new(waves: &'a Waves, journal: &'a Journal) -> Self {
-        Self { waves, journal, places: waves.places() }
+    /// All waves of a sweep and their answers. `busy`: trials with a bad end on record whose job the scheduler still has.
+    pub fn new(waves: &'a Waves, journal: &'a Journal, busy: &'a [u64]) -> Self {
+        Self { waves, journal, places: waves.places(), busy }
     }
 
     /// The array that was asked to run a trial last.
@@ -117,7 +119,8 @@ impl<'a> Before<'a> {
     fn is_over(&self, trial: u64, record: &Record) -> bool {
         record.outcome() == Some(Outcome::Done)
             || self.array(trial).is_none()
-            || self.outcomes(trial, record).iter().any(Option::is_some)
+            || (!self.busy.contains(&trial)
+                && self.outcomes(trial, record).iter().any(Option::is_some))
     }
 
     /// What chains of these trials wait for: arrays of earlier waves that run trials between or before them.

@@ -1,5 +1,6 @@
 //! `submit --retry` on Slurm: what ended without success runs again, and nothing else does.
 
+use crate::kills::requeue;
 use crate::world::{BOTH, Cluster, Ran, World};
 
 fn retry(world: &World) -> Ran {
@@ -89,6 +90,33 @@ fn what_runs_or_waits_is_left_alone() {
         assert_eq!(world.finished().states(), ["done"; 3]);
         assert_eq!(world.lines("ran"), ["0", "0", "1", "2"]);
     }
+}
+
+/// The head of a chain has failed, and its job was requeued: what comes behind it waits for that job.
+#[test]
+fn what_comes_behind_a_requeued_job_waits_for_it() {
+    let world = World::new(Cluster::Accounting, "behind");
+    let script = "
+        echo begin $HPCSWEEP_TRIAL >>$HERE/log
+        [ -e $HERE/mended ] || exit 1
+        [ $HPCSWEEP_TRIAL != 0 ] || until [ -e $HERE/go ]; do sleep 0.1; done
+        echo end $HPCSWEEP_TRIAL >>$HERE/log";
+    world.plan(script, "on_failure = \"continue\"\n[defaults]\ntask_id = 1\n[grid]\nx = [1, 2]\n");
+    world.submit().ok();
+    assert_eq!(world.finished().states(), ["failed", "failed"], "{}", world.report());
+    world.write("mended", "");
+    let head = format!("{}_0", world.jobs()[0]);
+    requeue(&world, &head);
+    // As long as Slurm is ending the job of the other, that is left alone, too.
+    world.until("submitted again", || {
+        let left = "trial 0 ended without success, but its job is still in the scheduler's hands";
+        retry(&world).ok().stderr.contains(left).then_some(())
+    });
+    world.until_lines("log", 3);
+    world.write("go", "");
+    assert_eq!(world.finished().states(), ["done", "done"], "{}", world.report());
+    let expected = ["begin 0", "begin 1", "begin 0", "end 0", "begin 1", "end 1"];
+    assert_eq!(world.read("log").lines().collect::<Vec<_>>(), expected, "{}", world.report());
 }
 
 /// Who cannot ask the scheduler cannot know that a trial does not run any more.
