@@ -141,7 +141,7 @@ fn output(tree: &Tree, trial: u64, attempt: &Attempt) -> Option<String> {
             let (from, len) = place.log?;
             let path = bundle::path(tree, &place.agent, &format!("{}.log", place.slot));
             let tail = len.min(TAIL);
-            disk::read_at(&path, from + len - tail, tail).ok()?
+            disk::read_log_at(&path, from + len - tail, tail).ok()?
         }
         None => disk::read_end(&tree.log(trial, attempt.run), TAIL).ok()?,
     };

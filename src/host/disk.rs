@@ -9,7 +9,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::fcntl::{AT_FDCWD, AtFlags, FcntlArg, OFlag, fcntl};
+use nix::libc;
 use nix::unistd::{AccessFlags, faccessat};
 
 use super::access;
@@ -49,15 +50,28 @@ pub fn reason(error: &io::Error) -> String {
 /// # Errors
 /// What the system says, and when it is no regular file.
 pub fn open_plain(path: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let flags = nix::fcntl::OFlag::O_NONBLOCK.bits();
-    let file = File::options().read(true).custom_flags(flags).open(path)?;
-    if file.metadata()?.is_file() {
-        Ok(file)
-    } else {
-        Err(io::Error::other("it is no regular file"))
-    }
+    only_plain(File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path))
 }
+
+/// As [`open_plain`], for a file that a program may have replaced. A link is not followed: it may lead to what the reader
+/// alone may read.
+fn open_unlinked(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+    only_plain(File::options().read(true).custom_flags(flags).open(path))
+}
+
+/// What was opened without waiting, if it is a regular file.
+fn only_plain(opened: io::Result<File>) -> io::Result<File> {
+    let file = opened.map_err(|e| match e.raw_os_error() {
+        Some(libc::ELOOP) => io::Error::other("it is a symbolic link that is not followed"),
+        // A pipe that nobody reads.
+        Some(libc::ENXIO) => io::Error::other(NOT_PLAIN),
+        _ => e,
+    })?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other(NOT_PLAIN)) }
+}
+
+const NOT_PLAIN: &str = "it is no regular file";
 
 /// As [`open_plain`], with a fault that names the file.
 ///
@@ -179,25 +193,34 @@ pub fn read_bytes_if_there(path: &Path) -> Result<Vec<u8>> {
 /// # Errors
 /// When it cannot be opened or read.
 pub fn read_at(path: &Path, offset: u64, len: u64) -> Result<Vec<u8>> {
-    let read = || -> io::Result<Vec<u8>> {
-        let mut file = open_plain(path)?;
-        file.seek(SeekFrom::Start(offset))?;
-        let mut bytes = Vec::with_capacity(len.min(1 << 20) as usize);
-        file.take(len).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    read().map_err(|e| fault("read", path, &e).into())
+    part(open_plain(path), offset, len).map_err(|e| fault("read", path, &e).into())
+}
+
+/// As [`read_at`], for the log of a program. A link is not followed.
+///
+/// # Errors
+/// As [`read_at`], and when it is a link.
+pub fn read_log_at(path: &Path, offset: u64, len: u64) -> Result<Vec<u8>> {
+    part(open_unlinked(path), offset, len).map_err(|e| fault("read", path, &e).into())
+}
+
+fn part(opened: io::Result<File>, offset: u64, len: u64) -> io::Result<Vec<u8>> {
+    let mut file = opened?;
+    file.seek(SeekFrom::Start(offset))?;
+    let mut bytes = Vec::with_capacity(len.min(1 << 20) as usize);
+    file.take(len).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Hands over `len` bytes of a file from `offset`, a piece at a time, for files of any length; fewer if the file ends
 /// before, none if there is no such file. What is appended meanwhile is left out: its writer may be the faster one.
-/// Returns how many bytes there were.
+/// Returns how many bytes there were. A link is not followed.
 ///
 /// # Errors
 /// When it exists but cannot be read.
 pub fn each_piece(path: &Path, offset: u64, len: u64, mut with: impl FnMut(&[u8])) -> Result<u64> {
     let mut read = || -> io::Result<u64> {
-        let mut file = open_plain(path)?;
+        let mut file = open_unlinked(path)?;
         let mut left = file.metadata()?.len().saturating_sub(offset).min(len);
         if left == 0 {
             return Ok(0);
@@ -220,13 +243,13 @@ pub fn each_piece(path: &Path, offset: u64, len: u64, mut with: impl FnMut(&[u8]
     if_there(path, read()).map(Option::unwrap_or_default)
 }
 
-/// The last `len` bytes of a file, fewer if it is shorter; none if there is no such file.
+/// The last `len` bytes of a file, fewer if it is shorter; none if there is no such file. A link is not followed.
 ///
 /// # Errors
 /// When it exists but cannot be read.
 pub fn read_end(path: &Path, len: u64) -> Result<Vec<u8>> {
     let read = || -> io::Result<Vec<u8>> {
-        let mut file = open_plain(path)?;
+        let mut file = open_unlinked(path)?;
         let end = file.seek(SeekFrom::End(0))?;
         file.seek(SeekFrom::Start(end.saturating_sub(len)))?;
         let mut bytes = Vec::new();
@@ -418,8 +441,14 @@ pub fn is_full(folder: &Path) -> bool {
 /// For appending. A link is not followed: another user who made it may have chosen a file of this user's.
 fn appending() -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.append(true).mode(access::file_mode()).custom_flags(nix::libc::O_NOFOLLOW);
+    options.append(true).mode(access::file_mode()).custom_flags(libc::O_NOFOLLOW);
     options
+}
+
+/// Opens a file for appending. A pipe in its place must not hold a writer up.
+fn open_appending(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    only_plain(appending().create(true).custom_flags(flags).open(path))
 }
 
 /// Opens a file for appending, which is made where it is missing.
@@ -427,7 +456,22 @@ fn appending() -> OpenOptions {
 /// # Errors
 /// When it cannot be opened.
 pub fn open_to_append(path: &Path) -> Result<File> {
-    appending().create(true).open(path).map_err(|e| fault("open", path, &e).into())
+    let open = || -> io::Result<File> {
+        let file = open_appending(path)?;
+        // Programs get it as their output.
+        fcntl(&file, FcntlArg::F_SETFL(OFlag::O_APPEND))?;
+        Ok(file)
+    };
+    open().map_err(|e| fault("open", path, &e).into())
+}
+
+/// Opens what takes all that is written to it and keeps nothing.
+///
+/// # Errors
+/// When it cannot be opened.
+pub fn open_nowhere() -> Result<File> {
+    let path = Path::new("/dev/null");
+    File::options().write(true).open(path).map_err(|e| fault("open", path, &e).into())
 }
 
 /// Appends to a file, which is made where it is missing.
@@ -435,7 +479,7 @@ pub fn open_to_append(path: &Path) -> Result<File> {
 /// # Errors
 /// When it cannot be written.
 pub fn append(path: &Path, bytes: &[u8]) -> Result<()> {
-    let write = || appending().create(true).open(path)?.write_all(bytes);
+    let write = || open_appending(path)?.write_all(bytes);
     write().map_err(|e| fault("append to", path, &e).into())
 }
 

@@ -267,7 +267,7 @@ impl Place for Slot {
         let Some((from, len)) = log else { return String::new() };
         let path = bundle::path(&self.job.tree, &self.agent, &format!("{}.log", self.number));
         let most = len.min(2 * hooks::TAIL_BYTES as u64);
-        hooks::log_tail(&disk::read_at(&path, from + len - most, most).unwrap_or_default())
+        hooks::log_tail(&disk::read_log_at(&path, from + len - most, most).unwrap_or_default())
     }
 
     fn host(&self) -> &str {

@@ -178,6 +178,33 @@ fn no_link_is_followed_to_where_a_log_is_written() {
     assert_eq!(world.read("precious"), "kept\n");
 }
 
+/// Whoever reads a log may read more than the program that has put a link in its place.
+#[test]
+fn no_link_is_followed_from_where_a_log_is_read() {
+    let world = World::new();
+    world.write("precious", "a secret\n");
+    let code = "precious=$PWD/precious; cd $HPCSWEEP_SWEEP_DIR
+                log=$(ls logs/000/*.log agents/*/*.log 2>/dev/null | head -1)
+                echo printed; echo $log >$OLDPWD/log; ln -sf $precious $log; exit 3";
+    let hook = toml::Value::String("echo \"heard [$HPCSWEEP_LOG_TAIL]\" >heard".to_owned());
+    let plan = shell(code, &format!("[hooks]\nerror = [\"sh\", \"-c\", {hook}]\n"));
+    for agents in [false, true] {
+        let pull: &[&str] = if agents { &["--pull"] } else { &[] };
+        assert_eq!(world.local(&plan, pull).code, 1);
+        assert_eq!(world.read("heard"), "heard []\n", "{agents}");
+        let records = world.run(&["collect", "--format", "records"]).ok().to_owned();
+        assert!(records.contains("failed") && !records.contains("secret"), "{records}");
+        let log = world.read("log");
+        let log = log.trim();
+        assert_eq!(world.read(&format!("results/s/{log}")), "a secret\n");
+        let said = format!(
+            "error: cannot read `$WORLD/results/s/{log}`: it is a symbolic link that is not followed\nexit code 4\n"
+        );
+        assert_eq!(world.run(&["logs", "0"]).whole(), said);
+        fs::remove_dir_all(world.path("results")).unwrap();
+    }
+}
+
 #[test]
 fn who_may_not_read_a_sweep_learns_whom_to_ask() {
     let world = World::new();

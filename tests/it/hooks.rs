@@ -1,6 +1,7 @@
 //! `[hooks]`: each trial that has ended for good is told of once, with all there is to know; whatever a
 //! hook does, the trial's result stands.
 
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -353,6 +354,25 @@ fn a_hook_that_hangs_is_killed_and_the_chain_goes_on() {
         assert_eq!(log(&world, trial), "well\nhpcsweep: hook finish: killed after 1 s\n");
     }
     assert_eq!(world.files("tmp"), Vec::<String>::new());
+}
+
+#[test]
+fn a_pipe_in_the_place_of_the_log_holds_nobody_up() {
+    let world = world();
+    let code =
+        "cd $HPCSWEEP_SWEEP_DIR; log=$(ls logs/000/*.log agents/*/*.log 2>/dev/null | head -1)
+                rm $log; mkfifo $log; echo printed; exit 3";
+    for pull in [&[][..], &["--pull"]] {
+        assert_eq!(world.local(&shell(code, HOOKS), pull).code, 1);
+        assert_eq!(
+            calls(&world),
+            "error trial=0 attempt=1 failed code=[3] signal=[] exit code 3\n"
+        );
+        let logs = world.run(&["logs", "0"]);
+        assert!(logs.code == 4 && logs.err.contains("it is no regular file"), "{}", logs.whole());
+        fs::remove_dir_all(world.path("results")).unwrap();
+        fs::remove_file(world.path("calls")).unwrap();
+    }
 }
 
 #[test]

@@ -352,7 +352,7 @@ impl Place for Call {
         let Some((from, len)) = log else { return String::new() };
         let path = bundle::path(&self.tree, &self.agent, "0.log");
         let most = len.min(2 * hooks::TAIL_BYTES as u64);
-        hooks::log_tail(&disk::read_at(&path, from + len - most, most).unwrap_or_default())
+        hooks::log_tail(&disk::read_log_at(&path, from + len - most, most).unwrap_or_default())
     }
 
     fn host(&self) -> &str {
