@@ -33,7 +33,7 @@ const MAX_FORMS: usize = 1000;
 pub(super) fn check_syntax(reader: &mut Reader<'_>, run: &Run, places: &Places) {
     for (what, template, at) in places.templates(run) {
         if let Err(reason) = template.uses() {
-            let hint = "expressions are written `{{ name }}`; for text with braces, `{{ '{{' }}`";
+            let hint = "expressions are written `{{ name }}`; for text with braces, `{{ '{{' }}`, or `{{ '{#' }}`";
             reader.wrong(at, format!("{what} is not a template: {reason}"), hint);
         }
     }
@@ -325,7 +325,7 @@ hint: give `lr` a value in `[defaults]`",
             "[defaults]\nlr = 1",
             "`command[1]` is not a template: found `}}` but expected identifier
   plan.toml:5: \"{{ lr | }}\"]
-hint: expressions are written `{{ name }}`; for text with braces, `{{ '{{' }}`",
+hint: expressions are written `{{ name }}`; for text with braces, `{{ '{{' }}`, or `{{ '{#' }}`",
         );
         check_element(
             "{{ name * 2 }}",
@@ -340,7 +340,7 @@ hint: expressions are written `{{ name }}`; for text with braces, `{{ '{{' }}`",
 hint: known names: `params`, `sweep` and `trial`
 error: `env.B` is not a template: found `}}` but expected one of: integer, float, string, bool, ident, `-`, `not`, `<`, `{`, `[` or `(`
   plan.toml:5: run.env.B = \"{{ 1 + }}\"
-hint: expressions are written `{{ name }}`; for text with braces, `{{ '{{' }}`",
+hint: expressions are written `{{ name }}`; for text with braces, `{{ '{{' }}`, or `{{ '{#' }}`",
         );
     }
 

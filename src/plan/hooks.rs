@@ -142,7 +142,7 @@ hint: known here: `finish`, `error` and `timeout`",
 hint: did you mean `lr`?
 error: `hooks.finish[1]` is not a template: found `}}` but expected identifier
   plan.toml:7: \"{{ lr | }}\"]
-hint: expressions are written `{{ name }}`; for text with braces, `{{ '{{' }}`",
+hint: expressions are written `{{ name }}`; for text with braces, `{{ '{{' }}`, or `{{ '{#' }}`",
         );
         // Types come out when they are filled in.
         check_faults(
