@@ -144,6 +144,10 @@ pub fn prepare(ending: &Ending<'_>, vars: &Vars) -> Result<Option<Call>> {
     };
     let argv = filled(what, argv, &[])?.argv;
     let mut env = prepare::environment(vars, &params);
+    // That a device is not there may be what the hook is to tell.
+    if let Ok(Some(devices)) = prepare::visible(head, row, vars) {
+        env.insert("CUDA_VISIBLE_DEVICES".to_owned(), devices);
+    }
     // That these cannot be filled in may be what the hook is to tell.
     env.extend(filled("", &[], &head.run.env).map(|run| run.env).unwrap_or_default());
     // The worker's place among MPI processes is not the hook's.

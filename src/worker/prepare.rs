@@ -99,9 +99,7 @@ pub fn prepare_in(
     let rendered = CommandTemplate::new(&head.run)?.render(&params, &extra).map_err(|fault| {
         Fault { sentence: format!("trial {}: {}", row.id, fault.sentence), ..fault }
     })?;
-    let nvml = || gpus::machine(&job.vars).map(|machine| machine.devices).unwrap_or_default();
-    let named = row.gpu_ids_abs.as_deref();
-    let devices = devices::visible(row.id, named, head.gpu_ids, &job.vars, nvml)?;
+    let devices = visible(head, row, &job.vars)?;
     let scratch = match scratch {
         Some(scratch) if !scratch.is_gone() => scratch.again(&row.params)?,
         _ => Scratch::make(&job.vars, tree.dir(), row.id, &row.params)?,
@@ -165,6 +163,15 @@ pub fn prepare_in(
     let (workdir, is_trainer) = (head.workdir.clone(), head.run.train.is_some());
     let memory = Memory::watch();
     Ok(Prepared { argv, is_trainer, env, workdir, devices, scratch, sync, gpus, memory })
+}
+
+/// The value of `CUDA_VISIBLE_DEVICES` for a trial, where the worker sets it.
+///
+/// # Errors
+/// When a device is not granted.
+pub(super) fn visible(head: &Head, row: &Row, vars: &Vars) -> Result<Option<String>, Fault> {
+    let nvml = || gpus::machine(vars).map(|machine| machine.devices).unwrap_or_default();
+    devices::visible(row.id, row.gpu_ids_abs.as_deref(), head.gpu_ids, vars, nvml)
 }
 
 /// `trial` and `sweep` of the expressions of a plan.

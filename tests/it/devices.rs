@@ -3,6 +3,7 @@
 //! What is there is said by `CUDA_VISIBLE_DEVICES`, so that no GPU is needed.
 
 use crate::local::shell;
+use crate::scripts::{add_slurm, element};
 use crate::world::World;
 
 const SHOW: &str = "echo ${CUDA_VISIBLE_DEVICES-unset} >seen.$HPCSWEEP_TRIAL";
@@ -188,4 +189,69 @@ error: trial 0 names device 0 in `gpu_ids_abs`, which is not there
 exit code 2
 "
     );
+}
+
+/// A sweep whose trials and hooks say what they see.
+fn telling(rest: &str) -> String {
+    let say = |who: &str| {
+        format!("echo {who} $HPCSWEEP_TRIAL ${{CUDA_VISIBLE_DEVICES-unset}} >>told.$HPCSWEEP_TRIAL")
+    };
+    let hook = format!("[hooks]\nfinish = [\"sh\", \"-c\", \"{}\"]\n", say("hook"));
+    shell(&say("trial"), &format!("{hook}{rest}"))
+}
+
+fn told(world: &World, trial: u32) -> String {
+    world.read(&format!("told.{trial}"))
+}
+
+/// In an array, here, and under an agent.
+#[test]
+fn a_hook_sees_the_devices_of_its_trial() {
+    let named = telling("[[trials]]\ngpu_ids_abs = [5]\n[[trials]]\ngpu_ids_abs = []\n");
+    let mut slurm = World::new();
+    add_slurm(&slurm);
+    slurm.write("plan.toml", &named);
+    slurm.run(&["submit", "plan.toml", "--slurm"]).ok();
+    slurm.set("SLURM_JOB_GPUS", "4,5");
+    slurm.set("CUDA_VISIBLE_DEVICES", "0,1");
+    for script in ["0001", "0002"] {
+        element(&slurm, &format!("results/s/jobs/{script}.sh"), 0, 1);
+    }
+    assert_eq!(told(&slurm, 0) + &told(&slurm, 1), "trial 0 1\nhook 0 1\ntrial 1\nhook 1\n");
+
+    let here = with_devices("4,5");
+    here.local(&named, &[]).ok();
+    assert_eq!(told(&here, 0) + &told(&here, 1), "trial 0 5\nhook 0 5\ntrial 1\nhook 1\n");
+
+    let agent = with_devices("4");
+    agent.local(&telling("[resources]\ngpus_per_rank = 1\n"), &["--pull"]).ok();
+    assert_eq!(told(&agent, 0), "trial 0 4\nhook 0 4\n");
+}
+
+/// What a scheduler grants to an element is what each trial sees that is packed into it, also when the element is begun
+/// again elsewhere.
+#[test]
+fn packed_trials_see_the_devices_of_their_element() {
+    let mut world = World::new();
+    add_slurm(&world);
+    let rest = "[schedule]\npack = 3\ngpu_ids = \"count\"\n[[trials]]\ngpu_ids_abs = [0, 1]\nn = 1\n\
+                [[trials]]\ngpu_ids_abs = [1, 2]\nn = 2\n[[trials]]\ngpu_ids_abs = [7, 9]\nn = 3\n";
+    let once = "[ $HPCSWEEP_TRIAL != 1 ] || [ -e once ] || { : >once; kill -9 $PPID; sleep 600; }";
+    let plan = telling(rest).replace("echo trial", &format!("{once}; echo trial"));
+    world.write("plan.toml", &plan);
+    world.run(&["submit", "plan.toml", "--slurm"]).ok();
+    let script = world.read("results/s/jobs/0001.sh");
+    assert!(script.contains("#SBATCH --array=0-0\n"), "{script}");
+    assert!(script.contains("#SBATCH --gres=gpu:2\n"), "{script}");
+    world.set("SLURM_JOB_GPUS", "4,5");
+    world.set("CUDA_VISIBLE_DEVICES", "0,1");
+    element(&world, "results/s/jobs/0001.sh", 0, 1);
+    world.set("SLURM_JOB_GPUS", "2,3");
+    world.set("CUDA_VISIBLE_DEVICES", "2,3");
+    element(&world, "results/s/jobs/0001.sh", 0, 1);
+    let all: String = (0..3).map(|trial| told(&world, trial)).collect();
+    // The element went on behind the worker that was killed.
+    let expected = "trial 0 0,1\nhook 0 0,1\ntrial 1 2,3\nhook 1 2,3\ntrial 2 0,1\nhook 2 0,1\n";
+    assert_eq!(all, expected);
+    assert_eq!(world.column("attempts"), ["1", "2", "1"]);
 }

@@ -310,7 +310,7 @@ fn nothing_of_an_outer_job_reaches_sbatch() {
 }
 
 /// Runs the script of an array the way Slurm starts an element.
-fn element(world: &World, script: &str, index: u32, count: u32) -> crate::world::Ran {
+pub(crate) fn element(world: &World, script: &str, index: u32, count: u32) -> crate::world::Ran {
     let mut command = world.command("bash");
     command.arg(world.path(script)).env("SLURM_ARRAY_JOB_ID", "101").env("SLURM_JOB_ID", "102");
     command
