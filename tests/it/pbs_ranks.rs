@@ -131,6 +131,34 @@ fn ranks_on_every_host_are_told_to_end_and_have_the_time_to() {
     assert_eq!(pbs.standings(), ["interrupted: the worker got SIGTERM"]);
 }
 
+/// One of two trials, while the ranks of both run; before that neither began while they were held.
+#[test]
+fn trials_of_several_ranks_are_held_released_and_cancelled() {
+    let mut pbs = pbs();
+    pbs.set("kill_delay", 10);
+    pbs.set("scheduling", false);
+    pbs.world.write("events", "");
+    let code = "trap 'echo $HPCSWEEP_TRIAL saved >>$EVENTS; exit 0' TERM; echo $HPCSWEEP_TRIAL begun >>$EVENTS
+        until [ -e $EVENTS.go ]; do sleep 0.01; done; echo $HPCSWEEP_TRIAL ended >>$EVENTS";
+    pbs.submit(&format!("{}[grid]\na = [0, 1]\n", plan(code, 4)), &[]).ok();
+    let held = pbs.world.run(&["hold"]);
+    assert_eq!(held.whole(), "s: held 2 trials: 0[].pbshead\nexit code 0\n");
+    pbs.set("scheduling", true);
+    assert_eq!(pbs.standings(), ["queued: held"; 2]);
+    pbs.world.run(&["release"]).ok();
+    wait_until("all ranks run", || events(&pbs).len() == 8);
+    let cancelled = pbs.world.run(&["cancel", "--trial", "1"]);
+    assert_eq!(cancelled.whole(), "s: cancelled 1 trial: 0[1].pbshead\nexit code 0\n");
+    wait_until("its ranks have ended", || events(&pbs).len() == 12);
+    pbs.world.write("events.go", "");
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done", "interrupted: the worker got SIGTERM"]);
+    let expected = [["0 begun"; 4], ["0 ended"; 4], ["1 begun"; 4], ["1 saved"; 4]];
+    assert_eq!(events(&pbs), expected.concat());
+    let ended = pbs.world.run(&["cancel", "--trial", "1"]);
+    assert_eq!(ended.whole(), "s: trial 1 has ended\nexit code 0\n");
+}
+
 #[test]
 fn a_forgotten_launcher_is_told() {
     let pbs = pbs();

@@ -458,6 +458,31 @@ fn a_walltime_is_kept_and_what_a_trial_leaves_behind_ends_with_it() {
     }
 }
 
+/// The end of its time is an end as any other: the first one counts, and the copy is killed.
+#[test]
+fn a_trial_whose_time_is_over_while_its_copy_runs_is_a_timeout() {
+    let world = World::new();
+    let code = "[ $HPCSWEEP_TRIAL = 0 ] && [ ! -e again ] || exit 0
+        if mkdir first 2>/dev/null; then : >begun; else echo $$ >copied; fi; exec sleep 1000";
+    let more = format!("[resources]\nwalltime = \"3s\"\n[pull]\nrepeatable = true\n{}", axis(8));
+    world.write("plan.toml", &plan(code, &more));
+    let slow = world.agent(&["--slots", "1"]);
+    wait_until("the slow one is at it", || world.exists("begun"));
+    // It ends nothing before there is a copy, however busy the machine is.
+    slow.signal(Signal::SIGSTOP);
+    let other = world.start(&["worker", "--pull", "results/p", "--slots", "1"]);
+    wait_until("there is a copy", || {
+        world.exists("copied") && world.read("copied").ends_with('\n')
+    });
+    slow.signal(Signal::SIGCONT);
+    let codes = [slow.end(&world).code, other.end(&world).code];
+    assert_eq!((codes.iter().sum(), world.counts()), (1, r#"{"done":7,"timeout":1}"#.to_owned()));
+    assert!(!world.exists(&format!("/proc/{}", world.read("copied").trim())));
+    world.write("again", "");
+    let ran = world.run(&["worker", "--pull", "plan.toml", "--retry", "--slots", "1"]);
+    assert_eq!((ran.code, world.counts()), (0, r#"{"done":8}"#.to_owned()), "{}", ran.whole());
+}
+
 #[test]
 fn slots_have_cores_of_their_own() {
     let world = World::new();

@@ -245,6 +245,45 @@ fn what_was_cancelled_in_the_queue_is_not_lost_when_the_scheduler_forgets_it() {
     );
 }
 
+/// What Slurm refuses is not noted down, so that nothing is taken for cancelled or held that goes on.
+#[test]
+fn what_slurm_refuses_to_take_back_or_hold_is_told_and_can_be_asked_for_again() {
+    let world = submitted();
+    answer(&world, "squeue", "101_[0-5]|PENDING|Resources|x\n");
+    let journal = || {
+        let files = world.files("results/s/journal");
+        files.iter().map(|f| world.read(&format!("results/s/journal/{f}"))).collect::<String>()
+    };
+    let before = journal();
+    let refusal = "Access/permission denied";
+    let scontrol = world.read("bin/scontrol");
+    for client in ["scancel", "scontrol"] {
+        let text = format!("#!/bin/sh\necho '{client}: error: {refusal}' >&2\nexit 1\n");
+        world.program(client, &text);
+    }
+    for (verb, call) in [
+        ("cancel", "scancel 101"),
+        ("hold", "scontrol hold 101"),
+        ("release", "scontrol release 101"),
+    ] {
+        let client = call.split(' ').next().unwrap();
+        let expected = format!("error: `{client}` says: {refusal}\n  ran: {call}\nexit code 3\n");
+        assert_eq!(world.run(&[verb, "results/s"]).whole(), expected);
+        assert_eq!(by_trial(&world.status()), ["queued: Resources"; 6]);
+    }
+    assert_eq!(journal(), before);
+    // What it no longer knows was not taken back.
+    answer(&world, "squeue", "");
+    assert_eq!(by_trial(&world.status()), ["lost: the scheduler no longer knows it"; 6]);
+    answer(&world, "squeue", "101_[0-5]|PENDING|Resources|x\n");
+    world.program("scancel", "#!/bin/sh\nexit 0\n");
+    world.program("scontrol", &scontrol);
+    world.run(&["hold", "results/s"]).ok();
+    world.run(&["cancel", "results/s"]).ok();
+    answer(&world, "squeue", "");
+    assert_eq!(by_trial(&world.status()), ["cancelled: cancelled before it began"; 6]);
+}
+
 /// An element of a whole chain ends as its failed trial did, which says nothing of the others.
 #[test]
 fn the_failure_of_one_link_casts_no_doubt_on_a_link_before_it() {
