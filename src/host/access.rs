@@ -175,10 +175,27 @@ pub fn how_to_read(path: &Path) -> Option<String> {
         return Some(format!("it is yours: `chmod -R u+rX {}` opens it", quoted(&closed)));
     }
     let owner = name_of(owner);
+    // What is above it says that others may read: most often the umask has closed it.
+    if let Some(dir) = closed.ancestors().skip(1).find(|dir| dir.join("sweep.json").exists()) {
+        return Some(format!(
+            "`{shown}` belongs to {owner}, and is closed to you: ask the owner to open what is in the \
+             sweep's folder (`find {} -mindepth 1 -name meet -prune -o ! -type l ! -name 'env-*.sh' -exec chmod {} {{}} +`)",
+            quoted(dir),
+            opening(dir),
+        ));
+    }
     Some(format!(
         "`{shown}` belongs to {owner}: ask the owner to let you read it (`readable_by = \"group\"` or `\"all\"` under \
          `[sweep]` in the plan, and the same `submit` again)"
     ))
+}
+
+/// The mode that lets those read what is in a folder who may read the folder.
+fn opening(dir: &Path) -> &'static str {
+    match fs::metadata(dir) {
+        Ok(found) if found.mode() & 0o005 != 0o005 => "g+rX",
+        _ => "a+rX",
+    }
 }
 
 /// Whom a sweep belongs to that this user may not read, in words.

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
 use crate::local::shell;
-use crate::world::{World, wait_until};
+use crate::world::{PROGRAM, World, wait_until};
 
 const NOBODY: u32 = 65534;
 
@@ -205,6 +205,51 @@ fn no_link_is_followed_from_where_a_log_is_read() {
     }
 }
 
+/// What somebody hears of a file that is closed in a sweep's folder that is open.
+fn refused_below(doing: &str, name: &str, mode: &str) -> String {
+    format!(
+        "error: cannot {doing} `$WORLD/results/s/{name}`: permission denied\n\
+         hint: `$WORLD/results/s/{name}` belongs to the user `root`, and is closed to you: ask the owner to open \
+         what is in the sweep's folder (`find $WORLD/results/s -mindepth 1 -name meet -prune -o ! -type l ! -name 'env-*.sh' -exec chmod {mode} {{}} +`)\n\
+         exit code 4\n"
+    )
+}
+
+/// Files have the mode that the umask gives, and the command that the refusal names opens them, but nothing private.
+#[test]
+fn what_the_umask_has_closed_in_an_open_folder_is_opened_as_the_refusal_says() {
+    let world = World::new();
+    fs::create_dir(world.path("results")).unwrap();
+    let plan = shell("true", "");
+    world.write("plan.toml", &plan.replace("name = \"s\"", "name = \"s\"\nreadable_by = \"all\""));
+    let submit = "umask 077; exec \"$0\" submit plan.toml --local";
+    world.call("bash", &["-c", submit, PROGRAM]).ok();
+    world.write("results/s/jobs/env-0123456789ab.sh", "");
+    set_mode(&world, "results/s/jobs/env-0123456789ab.sh", 0o600);
+    fs::create_dir_all(world.path("results/s/meet")).unwrap();
+    world.write("results/s/meet/0.json", "");
+    set_mode(&world, "results/s/meet/0.json", 0o600);
+    world.write("precious", "");
+    set_mode(&world, "precious", 0o600);
+    symlink(world.path("precious"), world.path("results/s/link")).unwrap();
+    let status = ["status", "results/s"];
+    for (top, change) in [(0o755, "a+rX"), (0o750, "g+rX")] {
+        set_mode(&world, "results/s", top);
+        chown(world.path("results/s"), None, (top == 0o750).then_some(NOBODY)).unwrap();
+        let Some(ran) = world.run_as(NOBODY, &status) else { return };
+        assert_eq!(ran.whole(), refused_below("read", "sweep.json", change));
+    }
+    set_mode(&world, "results/s", 0o755);
+    let said = world.run_as(NOBODY, &status).unwrap().whole();
+    let command = said.split('`').find(|part| part.starts_with("find ")).unwrap();
+    let command = command.replace("$WORLD", world.path("").to_str().unwrap());
+    world.call("sh", &["-c", &command]).ok();
+    world.run_as(NOBODY, &status).unwrap().ok();
+    for private in ["results/s/jobs/env-0123456789ab.sh", "results/s/meet/0.json", "precious"] {
+        assert_eq!(mode(&world, private), 0o600, "{private}");
+    }
+}
+
 #[test]
 fn who_may_not_read_a_sweep_learns_whom_to_ask() {
     let world = World::new();
@@ -245,8 +290,8 @@ fn who_may_not_read_a_sweep_learns_whom_to_ask() {
     world.local(&closed("all"), &[]).ok();
     set_mode(&world, "results/s/records/000", 0o700);
     if let Some(ran) = world.run_as(NOBODY, &["status"]) {
-        let said = refused("results/s/records/000", "results/s/records/000");
-        assert_eq!(ran.whole(), said.replace("cannot read", "cannot list"));
+        let said = refused_below("list", "records/000", "a+rX");
+        assert_eq!(ran.whole(), said);
     }
     set_mode(&world, "results/s/records/000", 0o755);
     set_mode(&world, "plan.toml", 0o600);
