@@ -252,3 +252,54 @@ fn a_killed_run_leaves_its_devices_to_the_next_when_nothing_of_it_is_left() {
     let seen = world.read("seen");
     assert!(seen.lines().all(|line| line == "3") && seen.lines().count() == 5, "{seen}");
 }
+
+/// A program that is told to stop has its devices for as long as it takes to save.
+#[test]
+fn a_stopped_run_keeps_its_devices_until_its_program_has_ended() {
+    let mut world = World::new();
+    world.set("CUDA_VISIBLE_DEVICES", "3");
+    let code = "echo $HPCSWEEP_SWEEP begins >>seen; [ $HPCSWEEP_SWEEP = s ] || exit 0
+        trap ': >saving; until [ -e saved ]; do sleep 0.01; done; echo s ends >>seen; exit 0' TERM
+        while :; do sleep 0.01; done";
+    let plan = shell(code, "[resources]\ngpus_per_rank = 1\n");
+    world.write("first.toml", &plan);
+    world.write("second.toml", &plan.replace("\"s\"", "\"t\""));
+    let first = world.start(&["submit", "--local", "first.toml"]);
+    wait_until("the first runs", || world.exists("seen"));
+    let second = world.start(&["submit", "--local", "second.toml"]);
+    let folder = world.path("results/t/trials");
+    wait_until("the second would run", || folder.is_dir());
+    first.signal(Signal::SIGTERM);
+    wait_until("the first saves", || world.exists("saving"));
+    world.write("third.toml", &plan.replace("\"s\"", "\"u\""));
+    let third = world.run(&["worker", "--pull", "third.toml"]);
+    let refusal = "error: no GPU can be had, and 1 GPU is wanted\n";
+    assert!(third.code == 4 && third.err.contains(refusal), "{}", third.whole());
+    world.write("saved", "");
+    first.end(&world);
+    second.end(&world);
+    assert_eq!(world.read("seen"), "s begins\ns ends\nt begins\n");
+}
+
+/// Agents of a cancelled sweep end what they run, on its devices.
+#[test]
+fn a_cancelled_agent_keeps_its_devices_until_its_trial_has_ended() {
+    let mut world = World::new();
+    world.set("CUDA_VISIBLE_DEVICES", "3");
+    let code = "echo $HPCSWEEP_SWEEP $CUDA_VISIBLE_DEVICES >>seen
+        until [ -e go ]; do sleep 0.01; done";
+    let rest = "[resources]\ngpus_per_rank = 1\n[grid]\na = [1, 2]\n";
+    let plan = pulled(code, rest);
+    world.write("first.toml", &plan);
+    world.write("second.toml", &plan.replace("\"s\"", "\"t\""));
+    let first = world.start(&["worker", "--pull", "first.toml"]);
+    wait_until("the first runs", || world.exists("seen"));
+    world.run(&["cancel", "results/s"]).ok();
+    let second = world.run(&["worker", "--pull", "second.toml"]);
+    let refusal = "error: no GPU can be had, and 1 GPU is wanted\n";
+    assert!(second.code == 4 && second.err.contains(refusal), "{}", second.whole());
+    world.write("go", "");
+    first.end(&world);
+    world.run(&["worker", "--pull", "second.toml"]).ok();
+    assert_eq!(world.read("seen"), "s 3\nt 3\nt 3\n");
+}
