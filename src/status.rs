@@ -56,7 +56,26 @@ pub struct Status {
     pub again: Option<String>,
     /// What of its files cannot be believed and was left out.
     pub damage: Vec<Damaged>,
+    /// What of it is held, or runs though it has ended; empty where [`of_all`] was not asked for.
+    pub jobs_of: JobsOf,
     asked: bool,
+}
+
+/// Trials by what the scheduler says of their jobs.
+#[derive(Debug, Default)]
+pub struct JobsOf {
+    /// Their jobs are held.
+    pub held: HashSet<u64>,
+    /// They have ended and their jobs run, as while a hook is called.
+    pub over: HashSet<u64>,
+}
+
+/// The trials that a scheduler is asked about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum About {
+    Open,
+    OpenOrBad,
+    All,
 }
 
 /// Reads a sweep and, where it was given to a scheduler, asks that once.
@@ -84,7 +103,15 @@ pub fn of_all_open_or_bad(
     site: &Site,
     environment: &Vars,
 ) -> Result<Status> {
-    look(tree, identity, Some((site, environment)), true)
+    look(tree, identity, Some((site, environment)), About::OpenOrBad)
+}
+
+/// As [`of`], and the scheduler is asked about every trial: the job of one that is done may still run.
+///
+/// # Errors
+/// As [`of`].
+pub fn of_all(tree: Tree, identity: Identity, site: &Site, environment: &Vars) -> Result<Status> {
+    look(tree, identity, Some((site, environment)), About::All)
 }
 
 /// As [`of`], from the tree alone where nobody is named to be asked.
@@ -92,14 +119,14 @@ pub fn of_all_open_or_bad(
 /// # Errors
 /// As [`of`].
 pub fn read(tree: Tree, identity: Identity, whom: Option<(&Site, &Vars)>) -> Result<Status> {
-    look(tree, identity, whom, false)
+    look(tree, identity, whom, About::Open)
 }
 
 fn look(
     tree: Tree,
     identity: Identity,
     whom: Option<(&Site, &Vars)>,
-    asks_of_bad: bool,
+    about: About,
 ) -> Result<Status> {
     let mut damage = Damage::default();
     let Readable { heads, rows } = table::readable(&tree, &mut damage)?;
@@ -116,7 +143,7 @@ fn look(
     let attempts = terms::readable(&tree, by_table, &mut damage)?;
     let open: Vec<u64> = {
         let known = Known { journal: &journal, places: &places, records: &records, attempts };
-        rows.iter().map(|row| row.id).filter(|id| known.is_open(*id, asks_of_bad)).collect()
+        rows.iter().map(|row| row.id).filter(|id| known.is_meant(*id, about)).collect()
     };
     let given = pilots::given(waves.iter().map(|(wave, _)| wave), &journal);
     let arrays = waves
@@ -141,6 +168,8 @@ fn look(
     let is_elsewhere = lock::is_held_by_another(&tree);
     let jobs = ask::jobs(&journal);
     let known = Known { journal: &journal, places: &places, records: &records, attempts };
+    let is_all = about == About::All;
+    let jobs_of = if is_all { known.jobs_of(&heard, &rows) } else { JobsOf::default() };
     let before: HashMap<u64, Option<u64>> = rows.iter().map(|r| (r.id, r.after)).collect();
     let witness = Witness {
         element: &|trial| {
@@ -157,9 +186,9 @@ fn look(
         on_failure: heads.last().map_or(OnFailure::Stop, |h| h.run.on_failure),
     };
     let mut standings = standing::of(&rows, &records, &witness);
-    let jobs_of =
+    let killed =
         memory::Jobs { tree: &tree, waves: &waves, places: &places, element: witness.element };
-    jobs_of.explain(rows.iter().map(|row| row.id), &records, &mut standings);
+    killed.explain(rows.iter().map(|row| row.id), &records, &mut standings);
     let runs = running(&rows, &standings, is_elsewhere);
     let damage = damage.settle(|writer| match writer {
         Writer::Trial(trial) => runs.contains(trial),
@@ -182,6 +211,7 @@ fn look(
         jobs,
         pilots,
         damage,
+        jobs_of,
     })
 }
 
@@ -238,6 +268,9 @@ fn look_again(
 ) -> Result<()> {
     for trial in open {
         let Some((array, index)) = places.of(trial) else { continue };
+        if records.get(&trial).and_then(Record::outcome) == Some(Outcome::Done) {
+            continue;
+        }
         let element = journal.job(array).and_then(|job| heard.elements.get(job)?.get(index));
         // Half an answer says of some that they have ended, and of the others nothing.
         let may_have_ended = element.map_or(heard.is_sure, |e| match &e.state {
@@ -266,12 +299,14 @@ struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// Whether a trial may still be run without being asked for again; with `or_bad`, or is not done.
-    fn is_open(&self, trial: u64, or_bad: bool) -> bool {
+    /// Whether the scheduler is to be asked about a trial. One is open that may still be run without being asked for
+    /// again.
+    fn is_meant(&self, trial: u64, about: About) -> bool {
         self.records.get(&trial).is_none_or(|r| {
             // What was interrupted may have been given back to the queue.
             matches!(r.outcome(), None | Some(Outcome::Interrupted))
-                || (or_bad && r.outcome() != Some(Outcome::Done))
+                || about == About::All
+                || (about == About::OpenOrBad && r.outcome() != Some(Outcome::Done))
                 || r.may_go_on(self.attempts)
                 || self.is_due_again(trial, r)
         })
@@ -296,6 +331,28 @@ impl Known<'_> {
             return Some(Element { state, reason: String::new() });
         }
         known.cloned()
+    }
+
+    /// What is held, and what has ended and has a job that runs.
+    fn jobs_of(&self, heard: &Heard, rows: &[Row]) -> JobsOf {
+        let mut jobs = JobsOf::default();
+        for row in rows {
+            let Some(element) = self.of_place(heard, row.id) else { continue };
+            let runs = matches!(element.state, Word::Running(_)) && !element.state.is_ending();
+            // What was interrupted may have begun again.
+            let record = self.records.get(&row.id);
+            let is_stopped = record.and_then(Record::outcome) == Some(Outcome::Interrupted);
+            if element.is_held() {
+                jobs.held.insert(row.id);
+            } else if runs
+                && self.is_over(row.id)
+                && !is_stopped
+                && !record.is_some_and(|r| self.is_due_again(row.id, r))
+            {
+                jobs.over.insert(row.id);
+            }
+        }
+        jobs
     }
 
     /// Whether nobody will run it any more, as its record says.

@@ -100,6 +100,9 @@ fn run(what: &What, wish: Wish, word: &str, context: &Context) -> Result<u8> {
         return Ok(0);
     }
     context.out.say(&format!("{}: {word} {}: {}", identity.name, done.words(), done.ids.join(" ")));
+    if wish == Wish::Hold && done.pilots == 0 {
+        context.out.say("what is submitted after this is not held");
+    }
     Ok(0)
 }
 

@@ -1,6 +1,6 @@
 //! `hpcsweep logs`: what a trial printed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
@@ -45,18 +45,12 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         }
     }
     // What the scheduler and the launcher had to say; there is a file only where they had.
-    let mut has_job_said = false;
-    for (_, array, trials) in Waves::read(&tree)?.arrays() {
-        if let Some(index) = trials.iter().position(|trial| *trial == args.trial) {
-            let path = tree.job_log(array.array, index as u64 % array.count);
-            if disk::stamp(&path)?.is_some_and(|(len, _)| len > 0) {
-                context.out.say(&format!("the job's own output ({}):", path.display()));
-                print(&path, WHOLE)?;
-                has_job_said = true;
-            }
-        }
+    let of_jobs = of_jobs(&tree, &Waves::read(&tree)?, args.trial)?;
+    for path in &of_jobs {
+        context.out.say(&format!("the job's own output ({}):", path.display()));
+        print(path, WHOLE)?;
     }
-    if record.attempts.is_empty() && !has_job_said {
+    if record.attempts.is_empty() && of_jobs.is_empty() {
         let name = identity.name.clone();
         let site = context.site()?;
         let status = crate::status::read(tree, identity, Some((&site, &context.vars)))?;
@@ -66,6 +60,20 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         return Err(Fault::request(sentence).into());
     }
     Ok(0)
+}
+
+/// The logs of a trial's jobs that are not empty.
+pub(super) fn of_jobs(tree: &Tree, waves: &Waves, trial: u64) -> Result<Vec<PathBuf>> {
+    let mut logs = Vec::new();
+    for (_, array, trials) in waves.arrays() {
+        if let Some(index) = trials.iter().position(|one| *one == trial) {
+            let path = tree.job_log(array.array, index as u64 % array.count);
+            if disk::stamp(&path)?.is_some_and(|(len, _)| len > 0) {
+                logs.push(path);
+            }
+        }
+    }
+    Ok(logs)
 }
 
 /// A file from its beginning to its end.

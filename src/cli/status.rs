@@ -6,9 +6,10 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::out::aligned;
-use super::{Context, sweeps};
+use super::{Context, logs, sweeps};
 use crate::standing::{Standing, State};
 use crate::status::{self, Status};
+use crate::submit::wave::Waves;
 use crate::tree::records::Record;
 use crate::tree::table::Row;
 use crate::words::{count, duration};
@@ -133,7 +134,9 @@ fn people(status: &Status, args: &Args, alone: bool) -> String {
             text.push_str(&format!("  ... and {} more (--trials shows all)\n", bad.len() - 10));
         }
         let sweep = if alone { String::new() } else { format!(" {}", status.tree.named()) };
-        text.push_str(&format!("what trial {0} printed: hpcsweep logs {0}{sweep}\n", bad[0].0.id));
+        if let Some(trial) = printed(status, bad.iter().map(|(row, _)| row.id)) {
+            text.push_str(&format!("what trial {trial} printed: hpcsweep logs {trial}{sweep}\n"));
+        }
         text.push_str(&again(status, bad.iter().all(|(_, s)| s.state == State::Interrupted)));
     }
     if status.standings.iter().any(|s| s.reason.starts_with("JobHoldMaxRequeue")) {
@@ -143,6 +146,18 @@ fn people(status: &Status, args: &Args, alone: bool) -> String {
         ));
     }
     text
+}
+
+/// The first of these trials that `logs` has something of: it began, or its job had something to say.
+fn printed(status: &Status, bad: impl Iterator<Item = u64> + Clone) -> Option<u64> {
+    let has_begun = |id: &u64| status.records.get(id).is_some_and(|r| !r.attempts.is_empty());
+    bad.clone().find(has_begun).or_else(|| {
+        let waves = Waves::read(&status.tree).ok()?;
+        let has_said =
+            |id: &u64| logs::of_jobs(&status.tree, &waves, *id).is_ok_and(|logs| !logs.is_empty());
+        // One for each that is shown.
+        bad.take(10).find(has_said)
+    })
 }
 
 /// How trials without success run again; `only_stopped`: all of them were interrupted.

@@ -65,6 +65,17 @@ pub struct Element {
     pub reason: String,
 }
 
+impl Element {
+    /// Whether somebody holds it: its user, an administrator, or Slurm after too many requeues. What waits for another
+    /// job, or for room, is not held.
+    pub fn is_held(&self) -> bool {
+        let State::Queued(word) = &self.state else { return false };
+        self.reason == "held"
+            || ["JobHeld", "JobHoldMaxRequeue"].iter().any(|held| self.reason.starts_with(held))
+            || ["REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"].contains(&word.as_str())
+    }
+}
+
 /// What is known of the elements of one array, or of one plain job.
 #[derive(Debug, Clone, Default)]
 pub struct Elements {

@@ -87,8 +87,7 @@ pub(super) fn read(
             match element.state {
                 Word::Queued(_) => {
                     pilots.queued += 1;
-                    let is_held = element.reason == "held" || element.reason.starts_with("JobHeld");
-                    pilots.held += u64::from(is_held);
+                    pilots.held += u64::from(element.is_held());
                 }
                 Word::Running(_) if has_left(ledger, &given.job, index) => pilots.leaving += 1,
                 Word::Running(_) | Word::Other(_) => pilots.running += 1,

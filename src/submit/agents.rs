@@ -44,11 +44,7 @@ pub(super) fn control(
         }
         let sentence =
             format!("agents share the trials of {}: trial {trial} is no job", identity.name);
-        let word = match wish {
-            Wish::Cancel => "cancel",
-            Wish::Hold => "hold",
-            Wish::Release => "release",
-        };
+        let word = wish.word();
         return Err(Fault::request(sentence)
             .hint(format!("name no trial to {word} all of it, or submit a plan without the trial"))
             .into());

@@ -1,6 +1,6 @@
 //! Cancelling, holding and releasing what a sweep has in a scheduler's hands: one call for all of it.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -14,7 +14,7 @@ use crate::scheduler::calls::{Calls, refusal};
 use crate::scheduler::{pbs, slurm};
 use crate::site::Site;
 use crate::standing::{Standing, State};
-use crate::status;
+use crate::status::{self, Status};
 use crate::tree::journal::{Entry, Journal, Writer};
 use crate::tree::lock::Lock;
 use crate::tree::{Identity, Tree};
@@ -31,11 +31,24 @@ pub enum Wish {
     Release,
 }
 
+impl Wish {
+    /// The verb of the command line.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Hold => "hold",
+            Self::Release => "release",
+        }
+    }
+}
+
 /// What was done.
 #[derive(Debug, Default)]
 pub struct Done {
     /// Trials that it was done for.
     pub trials: BTreeSet<u64>,
+    /// Trials that have ended and whose jobs it was done for.
+    pub over: BTreeSet<u64>,
     /// Ids as the scheduler was given them.
     pub ids: Vec<String>,
     /// Agents that it was done for: jobs of the scheduler.
@@ -65,7 +78,7 @@ pub fn control(
     let journal = Journal::read(tree)?;
     let waves = Waves::read(tree)?;
     let places = waves.places();
-    let status = status::of(tree.clone(), identity.clone(), site, environment, true)?;
+    let status = status::of_all(tree.clone(), identity.clone(), site, environment)?;
     let is_pbs = journal.site.as_ref().is_some_and(|(scheduler, _)| scheduler == "pbs");
     // An element that has begun is neither held nor released, whatever else it is to run.
     let begun: HashSet<_> = status
@@ -73,14 +86,15 @@ pub fn control(
         .filter(|(_, s)| s.state == State::Running)
         .filter_map(|(row, _)| places.get(&row.id))
         .collect();
+    let over = if wish == Wish::Cancel { over(&status, &places) } else { BTreeSet::new() };
     let concerns = |trial: u64, standing: &Standing| {
         let waits = !places.get(&trial).is_some_and(|place| begun.contains(place));
-        let is_held = standing.reason == "held";
+        let is_held = status.jobs_of.held.contains(&trial);
         !standing.state.is_final()
             && match wish {
-                Wish::Cancel => true,
+                Wish::Cancel => !over.contains(&trial),
                 Wish::Hold => waits && !(is_pbs && is_held),
-                Wish::Release => waits && (!is_pbs || is_held),
+                Wish::Release => waits && is_held,
             }
     };
     let open: BTreeSet<u64> =
@@ -88,9 +102,8 @@ pub fn control(
     if let Some(trial) = trials.iter().find(|&&trial| status.rows.len() as u64 <= trial) {
         return Err(Fault::request(format!("{} has no trial {trial}", identity.name)).into());
     }
-    let wanted: BTreeSet<u64> =
-        trials.iter().copied().filter(|trial| open.contains(trial)).collect();
-    let wanted = if trials.is_empty() { open.clone() } else { wanted };
+    let is_wanted = |trial: &u64| trials.is_empty() || trials.contains(trial);
+    let wanted: BTreeSet<u64> = open.union(&over).copied().filter(is_wanted).collect();
 
     // Whole arrays where all that is open of them is meant, else their elements.
     let mut by_array: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
@@ -119,44 +132,31 @@ pub fn control(
             .zip(&waves.maps)
             .find_map(|(wave, map)| Some((wave.arrays.iter().find(|a| a.array == *number)?, map)))
             .ok_or_else(|| anyhow::anyhow!("array {number} is in a wave"))?;
-        if trials.is_empty() || array.single {
+        let is_whole = trials.is_empty() || array.single;
+        if !is_whole && is_pbs && wish != Wish::Cancel {
+            return Err(Fault::request("PBS holds and releases whole arrays, not elements")
+                .hint("name no trial, or cancel the trial")
+                .into());
+        }
+        refuse_parts(tree, &status, &places, &open, &wanted, wish)?;
+        if is_whole {
             done.ids.push(job.to_owned());
             let is_meant = |trial: &u64| {
                 wanted.contains(trial) && places.get(trial).is_some_and(|(a, _)| a == number)
             };
             let here: Vec<u64> = array.trials(map).iter().copied().filter(is_meant).collect();
-            done.trials.extend(&here);
             taken.push((*number, here));
             continue;
         }
-        if is_pbs && wish != Wish::Cancel {
-            return Err(Fault::request("PBS holds and releases whole arrays, not elements")
-                .hint("name no trial, or cancel the trial")
-                .into());
-        }
         for &index in indices {
-            let mut shared = array.places(map).filter(|(i, _, _)| *i == index).map(|(.., t)| t);
-            if let Some(other) = shared.find(|t| !wanted.contains(t) && open.contains(t)) {
-                let trial = trials.iter().find(|t| places.get(t) == places.get(&other));
-                let chain = |trial: &u64| status.rows.get(*trial as usize).map(|row| row.chain);
-                let (what, whose) = match trial.and_then(chain) == chain(&other) {
-                    true => ("is in one job with the rest of its chain", "of the chain"),
-                    false => ("is packed together with others into one job", "of that job"),
-                };
-                let trial = trial.map_or_else(String::new, ToString::to_string);
-                return Err(Fault::request(format!(
-                    "trial {trial} {what}: trial {other} has not ended either"
-                ))
-                .hint(format!("name all trials {whose} that have not ended"))
-                .into());
-            }
             done.ids.push(if is_pbs { pbs::element(job, index) } else { format!("{job}_{index}") });
             let here = array.places(map).filter(|(i, _, _)| *i == index).map(|(.., t)| t);
             let here: Vec<u64> = here.filter(|trial| wanted.contains(trial)).collect();
-            done.trials.extend(&here);
             taken.push((*number, here));
         }
     }
+    let all = taken.iter().flat_map(|(_, here)| here).copied();
+    (done.over, done.trials) = all.partition(|trial| over.contains(trial));
     // Against a submission under way, which would bring more than is taken back.
     let _lock = (wish == Wish::Cancel).then(|| Lock::take(tree)).transpose()?;
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
@@ -170,6 +170,48 @@ pub fn control(
         }
     }
     Ok(done)
+}
+
+/// Trials that have ended and whose jobs run, with nothing in them that has not ended.
+fn over(status: &Status, places: &HashMap<u64, (u32, u64)>) -> BTreeSet<u64> {
+    let ended = &status.jobs_of.over;
+    let open = status.trials().filter(|(row, s)| !s.state.is_final() && !ended.contains(&row.id));
+    let open: HashSet<_> = open.filter_map(|(row, _)| places.get(&row.id)).collect();
+    let is_alone = |trial: &u64| places.get(trial).is_some_and(|place| !open.contains(place));
+    ended.iter().copied().filter(is_alone).collect()
+}
+
+/// Trials that share a job are cancelled, held and released together.
+fn refuse_parts(
+    tree: &Tree,
+    status: &Status,
+    places: &HashMap<u64, (u32, u64)>,
+    open: &BTreeSet<u64>,
+    wanted: &BTreeSet<u64>,
+    wish: Wish,
+) -> Result<()> {
+    let of_job: BTreeMap<_, u64> =
+        wanted.iter().filter_map(|trial| Some((places.get(trial)?, *trial))).collect();
+    let named = |other: &u64| of_job.get(places.get(other)?).copied();
+    let others: Vec<u64> =
+        open.difference(wanted).copied().filter(|other| named(other).is_some()).collect();
+    let Some(trial) = others.first().and_then(named) else { return Ok(()) };
+    let chain = |trial: u64| status.rows.get(trial as usize).map(|row| row.chain);
+    let is_chain = others.iter().all(|other| named(other).and_then(chain) == chain(*other));
+    let what = match is_chain {
+        true => "is in one job with the rest of its chain",
+        false => "is packed together with others into one job",
+    };
+    let numbers: Vec<String> = others.iter().map(ToString::to_string).collect();
+    let (trials, have) = if others.len() == 1 { ("trial", "has") } else { ("trials", "have") };
+    let all = wanted.iter().chain(&others).collect::<BTreeSet<_>>();
+    let words: String = all.iter().map(|trial| format!(" --trial {trial}")).collect();
+    Err(Fault::request(format!(
+        "trial {trial} {what}: {trials} {} {have} not ended either",
+        numbers.join(", ")
+    ))
+    .hint(format!("name all of them: hpcsweep {} {}{words}", wish.word(), tree.named()))
+    .into())
 }
 
 /// One call of the scheduler for all of these.
@@ -193,9 +235,17 @@ pub(super) fn call(calls: &mut Calls, ids: &[String], wish: Wish, is_pbs: bool) 
 impl Done {
     /// How many trials, or agents, in words.
     pub fn words(&self) -> String {
-        match self.pilots {
-            0 => count(self.trials.len() as u64, "trial"),
-            n => count(n, "pilot"),
+        let trials = count(self.trials.len() as u64, "trial");
+        let over = match self.over.len() as u64 {
+            0 => None,
+            1 => Some("the job of 1 trial that has ended".to_owned()),
+            n => Some(format!("the jobs of {n} trials that have ended")),
+        };
+        match (self.pilots, over) {
+            (0, None) => trials,
+            (0, Some(over)) if self.trials.is_empty() => over,
+            (0, Some(over)) => format!("{trials} and {over}"),
+            (n, _) => count(n, "pilot"),
         }
     }
 }

@@ -72,7 +72,10 @@ fn what_was_submitted_can_be_held_released_and_taken_back() {
             world.hpcsweep(&args).ok().stderr
         };
         let held = say("hold", &["results/taken-back"]);
-        assert_eq!(held, format!("taken-back: held 3 trials: {job}\n"));
+        assert_eq!(
+            held,
+            format!("taken-back: held 3 trials: {job}\nwhat is submitted after this is not held\n")
+        );
         let status = world.status();
         assert!(
             status.standings().iter().all(|s| s.contains("JobHeld")),

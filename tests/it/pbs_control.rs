@@ -3,6 +3,7 @@
 use crate::pbs_once::wrap;
 use crate::pbs_server::Pbs;
 use crate::pbs_truth::{begun, end, go, pbs, plan};
+use crate::world::wait_until;
 
 /// Three links each of two chains, under a mapping, on a server with room for one.
 fn chains(chains: &str) -> String {
@@ -144,8 +145,8 @@ fn a_fused_chain_is_cancelled_as_the_one_job_it_is() {
     assert_eq!(
         ran.whole(),
         "\
-error: trial 4 is in one job with the rest of its chain: trial 3 has not ended either
-hint: name all trials of the chain that have not ended
+error: trial 4 is in one job with the rest of its chain: trials 3, 5 have not ended either
+hint: name all of them: hpcsweep cancel results/s --trial 3 --trial 4 --trial 5
 exit code 2
 "
     );
@@ -166,7 +167,8 @@ fn what_is_held_does_not_begin_until_it_is_released() {
     pbs.submit(&plan(&[0; 3]), &[]).ok();
     begun(&pbs, 0);
     let ran = pbs.world.run(&["hold"]);
-    assert_eq!(ran.whole(), "s: held 2 trials: 0[].pbshead\nexit code 0\n");
+    let after = "what is submitted after this is not held\nexit code 0\n";
+    assert_eq!(ran.whole(), format!("s: held 2 trials: 0[].pbshead\n{after}"));
     // What runs is not disturbed, and nothing follows it.
     end(&pbs, 0, "0[0].pbshead");
     assert_eq!(pbs.standings(), ["done", "queued: held", "queued: held"]);
@@ -210,11 +212,9 @@ exit code 2
     pbs.submit(&chain, &[]).ok();
     let at = "results/jobs";
     let ran = pbs.world.run(&["hold", at, "--trial", "3"]);
-    assert_eq!(ran.whole(), "jobs: held 1 trial: 4.pbshead\nexit code 0\n");
+    assert!(ran.err.starts_with("jobs: held 1 trial: 4.pbshead\n"), "{}", ran.whole());
     (0..6).for_each(|trial| go(&pbs, trial));
-    crate::world::wait_until("the other chain is done", || {
-        pbs.jobs()["3.pbshead"]["job_state"] == "F"
-    });
+    wait_until("the other chain is done", || pbs.jobs()["3.pbshead"]["job_state"] == "F");
     assert!(!pbs.world.exists("events.3"));
     let ran = pbs.world.run(&["release", at, "--trial", "3"]);
     assert_eq!(ran.whole(), "jobs: released 1 trial: 4.pbshead\nexit code 0\n");
@@ -236,4 +236,34 @@ fn what_pbs_refuses_to_take_back_is_told_and_can_be_asked_for_again() {
     pbs.wait_idle();
     let after = pbs.standings();
     assert!(after[0].starts_with("interrupted") && after[1].starts_with("cancelled"), "{after:?}");
+}
+
+/// A hook that does not end keeps a job in which nothing is left to run.
+#[test]
+fn a_job_whose_trial_has_ended_is_taken_back_too() {
+    for (code, standing) in [(0, "done"), (3, "failed: exit code 3")] {
+        let pbs = pbs(2);
+        let hook = "trap '' TERM; : >$EVENTS.hook.$HPCSWEEP_TRIAL; exec sleep 1000";
+        let hook = format!("[\"sh\", \"-c\", {}]", toml::Value::from(hook));
+        let hooks = format!("[hooks]\nfinish = {hook}\nerror = {hook}\n");
+        pbs.submit(&format!("{}{hooks}", plan(&[code; 2])), &[]).ok();
+        for trial in 0..2 {
+            begun(&pbs, trial);
+            go(&pbs, trial);
+            wait_until("the hook runs", || pbs.world.exists(&format!("events.hook.{trial}")));
+        }
+        let ran = pbs.world.run(&["cancel", "--trial", "1"]);
+        let one = "s: cancelled the job of 1 trial that has ended: 0[1].pbshead\nexit code 0\n";
+        assert_eq!(ran.whole(), one);
+        wait_until("0[1] has ended", || pbs.jobs()["0[1].pbshead"]["job_state"] == "X");
+        let ran = pbs.world.run(&["cancel", "--trial", "1"]);
+        assert_eq!(ran.whole(), "s: trial 1 has ended\nexit code 0\n");
+        let ran = pbs.world.run(&["cancel"]);
+        let whole = "s: cancelled the job of 1 trial that has ended: 0[].pbshead\nexit code 0\n";
+        assert_eq!(ran.whole(), whole);
+        pbs.wait_idle();
+        assert_eq!(pbs.standings(), [standing; 2]);
+        let ran = pbs.world.run(&["cancel"]);
+        assert_eq!(ran.whole(), "s: nothing of it is in a scheduler's hands\nexit code 0\n");
+    }
 }

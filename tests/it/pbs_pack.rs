@@ -70,11 +70,36 @@ fn a_trial_of_a_packed_element_is_not_taken_back_alone() {
     assert_eq!(
         ran.whole(),
         "\
-error: trial 7 is packed together with others into one job: trial 5 has not ended either
-hint: name all trials of that job that have not ended
+error: trial 7 is packed together with others into one job: trials 5, 6, 8, 9 have not ended either
+hint: name all of them: hpcsweep cancel results/s --trial 5 --trial 6 --trial 7 --trial 8 --trial 9
 exit code 2
 "
     );
+    let all = ["--trial", "5", "--trial", "6", "--trial", "7", "--trial", "8", "--trial", "9"];
+    let ran = pbs.world.run(&[&["cancel"], &all[..]].concat());
+    assert_eq!(ran.whole(), "s: cancelled 5 trials: 0[1].pbshead\nexit code 0\n");
+}
+
+/// Chains that share an element are named at once, not one after the other.
+#[test]
+fn a_trial_of_packed_chains_is_taken_back_with_all_that_shares_its_job() {
+    let mut pbs = pbs();
+    pbs.set("scheduling", false);
+    let chains = "[resources]\nwalltime = \"10m\"\n[defaults]\ntask_id = \"c{{ c }}\"\n\
+                  [grid]\nc = [0, 1, 2, 3]\na = [0, 1]\n[schedule]\npack = 2\nchains = \"fused\"\n";
+    pbs.submit(&plan("true", chains), &[]).ok();
+    let ran = pbs.world.run(&["cancel", "--trial", "4"]);
+    assert_eq!(
+        ran.whole(),
+        "\
+error: trial 4 is packed together with others into one job: trials 5, 6, 7 have not ended either
+hint: name all of them: hpcsweep cancel results/s --trial 4 --trial 5 --trial 6 --trial 7
+exit code 2
+"
+    );
+    let all = ["--trial", "4", "--trial", "5", "--trial", "6", "--trial", "7"];
+    let ran = pbs.world.run(&[&["cancel"], &all[..]].concat());
+    assert_eq!(ran.whole(), "s: cancelled 4 trials: 0[1].pbshead\nexit code 0\n");
 }
 
 #[test]

@@ -142,7 +142,10 @@ fn trials_of_several_ranks_are_held_released_and_cancelled() {
         until [ -e $EVENTS.go ]; do sleep 0.01; done; echo $HPCSWEEP_TRIAL ended >>$EVENTS";
     pbs.submit(&format!("{}[grid]\na = [0, 1]\n", plan(code, 4)), &[]).ok();
     let held = pbs.world.run(&["hold"]);
-    assert_eq!(held.whole(), "s: held 2 trials: 0[].pbshead\nexit code 0\n");
+    assert_eq!(
+        held.whole(),
+        "s: held 2 trials: 0[].pbshead\nwhat is submitted after this is not held\nexit code 0\n"
+    );
     pbs.set("scheduling", true);
     assert_eq!(pbs.standings(), ["queued: held"; 2]);
     pbs.world.run(&["release"]).ok();

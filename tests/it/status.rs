@@ -261,15 +261,16 @@ fn what_slurm_refuses_to_take_back_or_hold_is_told_and_can_be_asked_for_again() 
         let text = format!("#!/bin/sh\necho '{client}: error: {refusal}' >&2\nexit 1\n");
         world.program(client, &text);
     }
-    for (verb, call) in [
-        ("cancel", "scancel 101"),
-        ("hold", "scontrol hold 101"),
-        ("release", "scontrol release 101"),
+    for (verb, call, reason) in [
+        ("cancel", "scancel 101", "Resources"),
+        ("hold", "scontrol hold 101", "Resources"),
+        ("release", "scontrol release 101", "JobHeldUser"),
     ] {
+        answer(&world, "squeue", &format!("101_[0-5]|PENDING|{reason}|x\n"));
         let client = call.split(' ').next().unwrap();
         let expected = format!("error: `{client}` says: {refusal}\n  ran: {call}\nexit code 3\n");
         assert_eq!(world.run(&[verb, "results/s"]).whole(), expected);
-        assert_eq!(by_trial(&world.status()), ["queued: Resources"; 6]);
+        assert_eq!(by_trial(&world.status()), vec![format!("queued: {reason}"); 6]);
     }
     assert_eq!(journal(), before);
     // What it no longer knows was not taken back.
@@ -282,6 +283,53 @@ fn what_slurm_refuses_to_take_back_or_hold_is_told_and_can_be_asked_for_again() 
     world.run(&["cancel", "results/s"]).ok();
     answer(&world, "squeue", "");
     assert_eq!(by_trial(&world.status()), ["cancelled: cancelled before it began"; 6]);
+}
+
+/// What waits for another job or for room was never held.
+#[test]
+fn only_what_is_held_is_released() {
+    let world = submitted();
+    world.program("scontrol", "#!/bin/sh\nexit 0\n");
+    element(&world, 0);
+    let waits =
+        "101_1|PENDING|Dependency|x\n101_2|PENDING|JobArrayTaskLimit|x\n101_3|RUNNING|None|x\n";
+    answer(&world, "squeue", waits);
+    let nothing = "s: nothing of it is held\nexit code 0\n";
+    for args in [&["release"][..], &["release", "--trial", "1", "--trial", "2"]] {
+        assert_eq!(world.run(args).whole(), nothing);
+    }
+    for held in ["JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue"] {
+        answer(&world, "squeue", &format!("{waits}101_4|PENDING|{held}|x\n"));
+        let ran = world.run(&["release"]);
+        assert_eq!(ran.whole(), "s: released 1 trial: 101\nexit code 0\n", "{held}");
+        let ran = world.run(&["release", "--trial", "2", "--trial", "4"]);
+        assert_eq!(ran.whole(), "s: released 1 trial: 101_4\nexit code 0\n", "{held}");
+    }
+}
+
+/// A hook that does not end keeps a job in which nothing is left to run.
+#[test]
+fn a_job_that_runs_after_its_trial_has_ended_is_cancelled() {
+    let world = submitted();
+    element(&world, 0);
+    element(&world, 1);
+    answer(&world, "scancel", "");
+    let squeue = |text: &str| {
+        world.program("squeue", &format!("#!/bin/sh\ncat <<'END'\n{text}END\n"));
+    };
+    squeue("101_0|RUNNING|None|x\n101_1|RUNNING|None|x\n101_2|PENDING|Resources|x\n");
+    let ran = world.run(&["cancel", "--trial", "0"]);
+    assert_eq!(ran.whole(), "s: cancelled the job of 1 trial that has ended: 101_0\nexit code 0\n");
+    let ran = world.run(&["cancel"]);
+    let all = "s: cancelled 1 trial and the jobs of 2 trials that have ended: 101\nexit code 0\n";
+    assert_eq!(ran.whole(), all);
+    squeue("101_0|COMPLETING|None|x\n101_1|FAILED|None|x\n101_2|CANCELLED|None|x\n");
+    for trial in [0, 2] {
+        let ran = world.run(&["cancel", "--trial", &trial.to_string()]);
+        assert_eq!(ran.whole(), format!("s: trial {trial} has ended\nexit code 0\n"));
+    }
+    assert_eq!(by_trial(&world.status())[..2], ["done: ", "failed: exit code 1"]);
+    assert_eq!(world.read("calls"), "scancel 101_0\nscancel 101\n");
 }
 
 /// An element of a whole chain ends as its failed trial did, which says nothing of the others.
@@ -341,6 +389,25 @@ fn the_hints_of_a_status_can_be_copied_from_where_it_was_asked() {
         gone.ends_with("to run them again: the same `hpcsweep submit`, with --retry"),
         "{gone}"
     );
+}
+
+/// A trial that was cancelled before it began has printed nothing: `logs` of it is an error.
+#[test]
+fn a_status_names_only_logs_that_are_there() {
+    let world = submitted();
+    let hint = |squeue: &str| {
+        answer(&world, "squeue", squeue);
+        let ran = world.run(&["status"]);
+        ran.out.lines().find(|line| line.starts_with("what trial")).map(str::to_owned)
+    };
+    let all = "101_[0-5]|CANCELLED|None|x\n";
+    assert_eq!(hint(all), None);
+    // Its job had something to say.
+    world.write("results/s/logs/jobs/0001/2.log", "no such module\n");
+    assert_eq!(hint(all).as_deref(), Some("what trial 2 printed: hpcsweep logs 2"));
+    assert!(world.run(&["logs", "2"]).ok().contains("no such module"));
+    element(&world, 4);
+    assert_eq!(hint(all).as_deref(), Some("what trial 4 printed: hpcsweep logs 4"));
 }
 
 /// Slurm kills all processes of a step that is out of memory, the worker among them: its record has no end.
