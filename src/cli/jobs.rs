@@ -109,7 +109,7 @@ fn run(what: &What, wish: Wish, word: &str, context: &Context) -> Result<u8> {
 /// Nothing of a sweep is in a scheduler's hands, as another process has it: one that runs it, or is about to submit it.
 fn in_the_way(tree: &Tree, identity: &Identity, owner: &lock::Owner) -> Fault {
     let (name, process) = (&identity.name, owner.words());
-    // Whoever deals a plan to agents, or submits it, has the sweep for a moment only.
+    // A process that deals a plan to agents, or submits it, holds the lock for a moment only.
     let runs_here = deck::read(tree).is_ok_and(|decks| decks.is_empty())
         && journal::Journal::read(tree)
             .is_ok_and(|journal| journal.site.is_some_and(|(kind, _)| kind == "local"));

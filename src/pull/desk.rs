@@ -87,7 +87,7 @@ pub(super) struct Desk<T> {
     pub bells: Vec<(usize, Row, Ended)>,
     /// Ends of trials that others may run too: nothing follows from them until the ledger says that they count.
     pub claims: Vec<Claim>,
-    /// Runs whose ends are recorded: how, and whether nobody tries the trial again unasked.
+    /// Runs whose ends are recorded: how, and whether the trial runs again only on request.
     pub told: Vec<(Run, Outcome, bool)>,
     trouble: Option<(Instant, String)>,
     /// What it has said that it waits for.

@@ -232,6 +232,6 @@ pub(super) trait Place {
     fn vars(&self) -> &Vars;
     /// Writes a line into its log, as part of what the trial printed.
     fn note(&mut self, text: &str);
-    /// The end of a run is written down; `is_last` where nobody tries the trial again unasked.
+    /// The end of a run is written down; `is_last` where the trial runs again only on request.
     fn recorded(&mut self, run: Run, state: Outcome, is_last: bool);
 }

@@ -1,6 +1,6 @@
 //! What a scheduler may still run: not to be asked for again with `--retry`, nor run anywhere else.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use anyhow::Result;
 
@@ -20,16 +20,16 @@ pub(super) struct Retry {
     /// The trials that ended without success or will not run: none of them is in the scheduler's hands any more.
     pub(super) bad: HashSet<u64>,
     /// Those whose record has a bad end while the scheduler still has their job: it may be ending, or run them again.
-    pub(super) busy: Vec<u64>,
+    pub(super) busy: BTreeSet<u64>,
 }
 
 impl Retry {
     /// What to tell the user of the trials that are left alone, if there are any.
     pub(super) fn note(&self) -> Option<String> {
         let ids: IdSet = self.busy.iter().filter_map(|&id| u32::try_from(id).ok()).collect();
-        let (trials, verb) = match self.busy.as_slice() {
-            [] => return None,
-            [one] => (format!("trial {one}"), "its job is"),
+        let (trials, verb) = match self.busy.len() {
+            0 => return None,
+            1 => (format!("trial {ids}"), "its job is"),
             _ => (format!("trials {ids}"), "their jobs are"),
         };
         Some(format!(

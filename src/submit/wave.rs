@@ -70,13 +70,13 @@ pub struct Before<'a> {
     waves: &'a Waves,
     journal: &'a Journal,
     places: HashMap<u64, (u32, u64)>,
-    /// Trials with a bad end on record that the scheduler may run again by itself.
-    busy: &'a [u64],
+    /// Trials with a bad end on record that the scheduler may run again.
+    busy: &'a BTreeSet<u64>,
 }
 
 impl<'a> Before<'a> {
     /// All waves of a sweep and their answers. `busy`: trials with a bad end on record whose job the scheduler still has.
-    pub fn new(waves: &'a Waves, journal: &'a Journal, busy: &'a [u64]) -> Self {
+    pub fn new(waves: &'a Waves, journal: &'a Journal, busy: &'a BTreeSet<u64>) -> Self {
         Self { waves, journal, places: waves.places(), busy }
     }
 

@@ -315,7 +315,7 @@ pub struct Place {
     pub lost: bool,
     /// Its output in the agent's log: offset and length, bytes.
     pub log: Option<(u64, u64)>,
-    /// Whether its end counts, and nobody will try the trial again unasked.
+    /// Whether its end counts, and the trial runs again only on request.
     pub last: bool,
 }
 

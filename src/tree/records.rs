@@ -402,7 +402,7 @@ impl Record {
         self.decisive()?.outcome()
     }
 
-    /// Whether it has ended without success, and nobody tries it again unasked: agents say so of an end.
+    /// Whether it has ended without success and runs again only on request, as agents record with an end.
     pub fn has_failed(&self) -> bool {
         let is_bad = matches!(self.outcome(), Some(Outcome::Failed | Outcome::Timeout));
         let place = self.decisive().and_then(|attempt| attempt.bundle.as_ref());
@@ -417,7 +417,7 @@ impl Record {
         self.outcome() == Some(Outcome::Failed) && used < allowed as usize
     }
 
-    /// Whether nobody will run the trial again unasked that was dealt when the ledger had so many entries:
+    /// Whether a trial that was dealt when the ledger had so many entries runs again only on request:
     /// what was begun before was so before it was asked for again.
     pub fn is_over(&self, dealt: u64) -> bool {
         let since = |seq: u64| seq > dealt;

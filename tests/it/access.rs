@@ -115,7 +115,7 @@ fn a_sweep_that_somebody_else_has_made_is_not_adopted() {
             only("the user `nobody`")
         );
         assert_eq!(world.local(&plan, &["--retry"]).whole(), refusal);
-        // A rehearsal says so, too, and whoever would take it back hears the same.
+        // A dry run says so, too, and `cancel` reports the same.
         for args in
             [&["submit", "plan.toml", "--dry-run"][..], &["cancel"], &["hold"], &["release"]]
         {
@@ -178,7 +178,7 @@ fn no_link_is_followed_to_where_a_log_is_written() {
     assert_eq!(world.read("precious"), "kept\n");
 }
 
-/// Whoever reads a log may read more than the program that has put a link in its place.
+/// A reader of a log may have access to more files than the program that put a link in its place.
 #[test]
 fn no_link_is_followed_from_where_a_log_is_read() {
     let world = World::new();

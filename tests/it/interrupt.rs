@@ -129,7 +129,7 @@ fn ranks_are_interrupted_together() {
 }
 
 #[test]
-fn whoever_holds_a_sweep_that_another_process_has_learns_which_process() {
+fn hold_names_the_process_that_has_the_sweep() {
     let world = World::new();
     world.local(&shell("true", ""), &[]).ok();
     let lock = Lock::take(&Tree::at(&world.path("results/s"))).unwrap();

@@ -171,7 +171,7 @@ fn a_log_of_any_length_is_printed_a_piece_at_a_time() {
 #[test]
 fn an_agent_that_takes_over_reads_no_metrics_of_the_dead_one_into_its_memory() {
     let world = World::new();
-    // Whoever runs it first logs so many lines; its agent is killed when it has taken them.
+    // The first run logs so many lines; its agent is killed when it has taken them.
     let code = format!(
         "[ -e first ] && exit; >first; {}; >logged; while :; do sleep 0.01; done",
         logs(400_000, "{\\\"s\\\":%d}")

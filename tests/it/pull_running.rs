@@ -50,7 +50,7 @@ fn who_waits_for_a_slot_takes_over_a_trial_that_was_not_there_when_it_came() {
     let (world, first, second) = one_of_two(OLD);
     world.write(&format!("events.wait.{OLD}"), "");
     lay(&world, OLD + 1, 1);
-    // Whoever brings the plan has no slot either.
+    // The agent that brings the plan has no slot either.
     let third = agent(&world, "third");
     waits(&world, "third");
     third.signal(Signal::SIGTERM);

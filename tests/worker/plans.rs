@@ -260,7 +260,7 @@ fn after_kill_9_the_next_submission_goes_on_as_if_nothing_had_been() {
     assert!(weights(&world) == calm(2), "the weights differ");
 }
 
-/// A trial of an agent keeps its checkpoints for whoever has it next.
+/// A trial of an agent keeps its checkpoints for the agent that has it next.
 #[test]
 fn an_agent_that_trains_is_killed_and_another_goes_on_as_if_nothing_had_been() {
     let world = world();

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .sweep import Sweep
 
 TARGETS = ("auto", "slurm", "pbs", "local")
-# How a trial stands that nobody goes on with unasked.
+# States of a trial that runs again only on request.
 FINAL = ("done", "failed", "timeout", "skipped", "cancelled", "lost")
 # How often `wait` asks, seconds; a scheduler is asked less often.
 GLANCE = 0.2

@@ -26,7 +26,7 @@ pub(super) struct Settled {
     pub trial: u64,
     pub attempt: u32,
     pub state: Outcome,
-    /// Whether nobody will try it again unasked.
+    /// Whether it runs again only on request.
     pub is_last: bool,
 }
 

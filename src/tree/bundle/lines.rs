@@ -122,7 +122,7 @@ pub struct Ended {
     /// Where its output stands in the agent's `.log`: offset and length, bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<(u64, u64)>,
-    /// Whether nobody will try the trial again unasked.
+    /// Whether the trial runs again only on request.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub last: bool,
     /// As that of a start, where the trial was given up without one.
