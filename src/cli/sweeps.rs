@@ -174,7 +174,7 @@ fn last(context: &Context) -> Option<PathBuf> {
 pub(super) fn remember(tree: &Tree, context: &Context) {
     let Some(path) = memory(context) else { return };
     let Some(parent) = path.parent() else { return };
-    if std::fs::create_dir_all(parent).is_err() {
+    if disk::make_private_dir(parent).is_err() {
         return;
     }
     let own = tree.dir().to_string_lossy().into_owned();
@@ -182,5 +182,5 @@ pub(super) fn remember(tree: &Tree, context: &Context) {
     let others = before.split_terminator('\n').filter(|dir| *dir != own).take(REMEMBERED - 1);
     let text: String =
         std::iter::once(own.as_str()).chain(others).map(|dir| format!("{dir}\n")).collect();
-    let _ = disk::write_whole(&path, text.as_bytes());
+    let _ = disk::write_private(&path, text.as_bytes());
 }

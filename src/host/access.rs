@@ -3,11 +3,15 @@
 //! A user who can write to a sweep's folder decides what its owner's jobs run. So files are made for their owner to write,
 //! whatever the umask says, and what another user has made or may change is refused, as `ssh` does with its keys
 //! (`StrictModes`, sshd_config(5)). A group that works on one sweep says so.
+//!
+//! Who may read a sweep is said by its plan, too. Then this process makes its files for them, whatever the umask says; the
+//! programs that it starts have the user's own umask, as what they make is the user's affair.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::sys::stat::{Mode, umask};
@@ -29,7 +33,7 @@ pub enum Shared {
 }
 
 /// Who may read a sweep besides its owner.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Readers {
     /// Nobody.
@@ -40,13 +44,77 @@ pub enum Readers {
     All,
 }
 
+impl Readers {
+    /// What they may do with a file or folder that they may read.
+    pub fn rights(self) -> u32 {
+        match self {
+            Self::Owner => 0,
+            Self::Group => 0o050,
+            Self::All => 0o055,
+        }
+    }
+}
+
+/// Who has a sweep besides its owner.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Who may write to it.
+    pub shared: Shared,
+    /// Who may read it; `None`: as the umask says.
+    pub readers: Option<Readers>,
+}
+
 static GROUP_WRITES: AtomicBool = AtomicBool::new(false);
+
+/// Who may read what this process makes, and the umask of the programs that it starts, where that is not its own.
+static OPENED: Mutex<Option<(Readers, Mode)>> = Mutex::new(None);
+
+/// From now on this process makes files and folders that those may read and write to who have the sweep.
+pub fn make_for(access: Access) {
+    if access.shared == Shared::Group {
+        share_with_group();
+    }
+    if let Some(readers) = access.readers {
+        open_to(readers);
+    }
+}
 
 /// From now on this process, and the programs it starts, make files that their group may write to.
 pub fn share_with_group() {
     GROUP_WRITES.store(true, Ordering::Relaxed);
-    let old = umask(Mode::empty());
-    umask(old & !Mode::S_IRWXG);
+    take_from_umask(Mode::S_IRWXG);
+    if let Some((_, of_programs)) = &mut *opened() {
+        of_programs.remove(Mode::S_IRWXG);
+    }
+}
+
+/// From now on this process makes files and folders that these may read. The programs it starts have the umask of before.
+pub fn open_to(readers: Readers) {
+    let mut opened = opened();
+    let before = take_from_umask(Mode::from_bits_truncate(readers.rights()));
+    *opened = Some((readers, opened.map_or(before, |(_, of_programs)| of_programs)));
+}
+
+/// Who may read what this process makes, where its umask does not decide.
+pub fn opened_to() -> Option<Readers> {
+    opened().map(|(readers, _)| readers)
+}
+
+/// The umask of the programs that this process starts, where that is not its own.
+pub(super) fn umask_of_programs() -> Option<Mode> {
+    opened().map(|(_, of_programs)| of_programs)
+}
+
+fn opened() -> std::sync::MutexGuard<'static, Option<(Readers, Mode)>> {
+    OPENED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the umask of before.
+fn take_from_umask(bits: Mode) -> Mode {
+    // It cannot be read without being set: what another thread makes meanwhile is closed.
+    let before = umask(Mode::S_IRWXG | Mode::S_IRWXO);
+    umask(before & !bits);
+    before
 }
 
 /// The option by which a process tells the workers and agents it starts that the sweep is shared; none where it is not.
@@ -70,13 +138,13 @@ pub fn file_mode() -> u32 {
 }
 
 /// The mode of the folder of a sweep.
-pub fn top_mode(shared: Shared, readers: Option<Readers>) -> Option<u32> {
-    match (shared, readers) {
+pub fn top_mode(access: Access) -> Option<u32> {
+    match (access.shared, access.readers) {
         (Shared::No, None) => None,
         (Shared::No, Some(Readers::Owner)) => Some(0o700),
-        (Shared::No, Some(Readers::Group)) => Some(0o750),
+        // What is made in it belongs to its group, here and below.
+        (Shared::No, Some(Readers::Group)) => Some(0o2750),
         (Shared::No, Some(Readers::All)) => Some(0o755),
-        // What any member makes in it belongs to its group.
         (Shared::Group, None | Some(Readers::All)) => Some(0o2775),
         (Shared::Group, Some(Readers::Owner | Readers::Group)) => Some(0o2770),
     }

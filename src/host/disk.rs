@@ -287,6 +287,15 @@ pub fn make_dir(path: &Path) -> Result<()> {
     made.map_err(|e| fault("make the folder", path, &e).into())
 }
 
+/// Makes a folder and its parents, for this user alone.
+///
+/// # Errors
+/// When one of them cannot be made.
+pub fn make_private_dir(path: &Path) -> Result<()> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|e| fault("make the folder", path, &e).into())
+}
+
 /// Refuses a folder that [`make_dir`] could not make, and makes nothing.
 ///
 /// # Errors
@@ -308,13 +317,14 @@ pub fn may_write(dir: &Path) -> io::Result<()> {
     Ok(faccessat(AT_FDCWD, dir, wanted, AtFlags::AT_EACCESS)?)
 }
 
-/// Gives a file or folder this mode, where it has another.
+/// Gives a folder this mode, where it has another. What belongs to its group in it stays so: quotas may go by that.
 ///
 /// # Errors
 /// When it belongs to somebody else, or is not there.
 pub fn set_mode(path: &Path, mode: u32) -> Result<()> {
     let set = || -> io::Result<()> {
         let now = fs::metadata(path)?.permissions().mode() & 0o7777;
+        let mode = mode | now & 0o2000;
         if now == mode { Ok(()) } else { fs::set_permissions(path, Permissions::from_mode(mode)) }
     };
     set().map_err(|e| fault("change the mode of", path, &e).into())

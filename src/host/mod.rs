@@ -9,6 +9,7 @@ pub mod clock;
 pub mod disk;
 pub mod gpus;
 pub mod map;
+pub mod opening;
 pub mod process;
 pub mod signal;
 pub mod threads;

@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 
 mod look;
 
-use super::{Vars, threads};
+use super::{Vars, access, threads};
 use crate::fault::Fault;
 
 pub use look::{has_children, has_ended, name, started};
@@ -30,11 +30,25 @@ pub struct Output {
     pub stderr: String,
 }
 
+/// Gives a program the umask of the user, where this process has made another its own ([`access::open_to`]).
+#[expect(unsafe_code, reason = "pre_exec is unsafe; umask(2) is async-signal-safe")]
+fn with_own_umask(command: &mut Command) -> &mut Command {
+    let Some(own) = access::umask_of_programs() else { return command };
+    // SAFETY: between fork and exec only umask(2) is called.
+    unsafe {
+        command.pre_exec(move || {
+            nix::sys::stat::umask(own);
+            Ok(())
+        })
+    }
+}
+
 /// Makes the child die with the thread that starts it, so that nothing of ours outlives a `kill -9`,
 /// and gives it a signal mask with nothing but `held`: ours has the signals blocked that we read from a
 /// descriptor.
 #[expect(unsafe_code, reason = "pre_exec is unsafe; prctl(2) is async-signal-safe")]
 fn die_with_parent(command: &mut Command, signal: Signal, keep: Option<RawFd>, held: &[Signal]) {
+    with_own_umask(command);
     let parent = nix::unistd::getpid();
     let held: SigSet = held.iter().copied().collect();
     // SAFETY: between fork and exec only prctl(2), getppid(2), sigprocmask(2) and fcntl(2) are called,
@@ -98,7 +112,7 @@ pub fn run(argv: &[String], env: &Vars, limit: Duration) -> anyhow::Result<Outpu
 pub fn run_aside(argv: &[String], env: &Vars, out: OwnedFd) -> Result<i32, Fault> {
     let mut command = Command::new(&argv[0]);
     command.args(&argv[1..]).env_clear().envs(env).stdout(out);
-    let status = command.status().map_err(|e| not_started(&argv[0], &e))?;
+    let status = with_own_umask(&mut command).status().map_err(|e| not_started(&argv[0], &e))?;
     Ok(code_of(status))
 }
 
@@ -225,7 +239,7 @@ pub fn start_on(
 pub fn start_beside(program: &Path, args: &[&str]) -> std::io::Result<ChildStdin> {
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    let child = command.process_group(0).spawn()?;
+    let child = with_own_umask(&mut command).process_group(0).spawn()?;
     child.stdin.ok_or_else(|| std::io::Error::other("no pipe to the program"))
 }
 
@@ -319,7 +333,9 @@ pub fn own_cores() -> Vec<u32> {
 /// Becomes another program, with these variables besides our own; process id and start time stay.
 /// Returns only if that fails.
 pub fn become_program(argv: &[String], vars: &[(&str, &str)]) -> Fault {
-    let error = Command::new(&argv[0]).args(&argv[1..]).envs(vars.iter().copied()).exec();
+    let mut command = Command::new(&argv[0]);
+    command.args(&argv[1..]).envs(vars.iter().copied());
+    let error = with_own_umask(&mut command).exec();
     not_started(&argv[0], &error)
 }
 

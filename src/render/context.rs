@@ -6,6 +6,7 @@ use serde::Serialize;
 use tera::Context;
 
 use super::pbs;
+use crate::host::access::Readers;
 use crate::plan::{Resources, Run};
 use crate::site::{SchedulerKind, Site};
 use crate::tree::waves::Array;
@@ -46,6 +47,8 @@ pub struct JobScript {
     pub job_log: String,
     /// The same file as the running element sees it, quoted for the shell.
     pub job_log_of_element: String,
+    /// What `chmod` does to that file, which the scheduler makes under the umask of the submission.
+    pub job_log_mode: Option<&'static str>,
     /// The request in PBS's words, for `-l select=`.
     pub select: String,
     /// The file that gives a job the environment it was submitted from, where the scheduler does not.
@@ -121,6 +124,7 @@ pub fn names(template: &str) -> &'static [&'static str] {
             "max_running",
             "job_log",
             "job_log_of_element",
+            "job_log_mode",
             "select",
             "environment",
             "nodes",
@@ -180,6 +184,8 @@ pub struct SiteWords {
     pub pbs: pbs::Names,
     /// Whether the server throttles arrays.
     pub throttles: bool,
+    /// Who may read the sweep.
+    pub readers: Option<Readers>,
     /// The file with the variables of the submission, where jobs need it.
     pub environment: Option<PathBuf>,
 }
@@ -205,6 +211,7 @@ impl SiteWords {
                 constraint: site.pbs.constraint_resource.clone(),
             },
             throttles: true,
+            readers: None,
             environment: None,
         }
     }
@@ -271,6 +278,11 @@ pub fn job_script(
         max_running,
         job_log,
         job_log_of_element,
+        job_log_mode: match site.readers {
+            Some(Readers::Group) => Some("g+r"),
+            Some(Readers::All) => Some("a+r"),
+            None | Some(Readers::Owner) => None,
+        },
         select: pbs::select(r, &site.pbs),
         environment: site.environment.clone(),
         nodes: r.nodes,

@@ -84,9 +84,9 @@ pub fn submit(
         // A new sweep that is too large leaves no trace.
         door.check_queue(&mut calls, wanted.elements, account)?;
     }
-    let shared = secure(&tree, plan, site)?;
+    let access = secure(&tree, plan, site)?;
     let lock = Lock::take(&tree)?;
-    let identity = tree.create(&plan.name, shared)?;
+    let identity = tree.create(&plan.name, access)?;
     deal::refuse_if_dealt(&tree)?;
     retry::refuse_if_queued(&tree, &identity, site, environment, kind)?;
     let mut waves = Waves::read(&tree)?;
@@ -339,6 +339,7 @@ impl Run<'_> {
         let is_pbs = self.backend.kind() == SchedulerKind::Pbs;
         let words = context::SiteWords {
             throttles: self.throttles,
+            readers: self.identity.readable_by,
             environment: is_pbs
                 .then(|| environment::write(&self.tree, self.environment))
                 .transpose()?,

@@ -67,10 +67,10 @@ pub fn deal(
     check(source, site, options.serves)?;
     let tree = source.tree();
     let hash = hash(source, options);
-    let shared = secure(&tree, &source.plan, site)?;
+    let access = secure(&tree, &source.plan, site)?;
     let since = Instant::now();
     let lock = loop {
-        if !options.retry && is_dealt(&tree, &hash)? {
+        if !options.retry && is_dealt(&tree, &hash)? && tree.is_for(access)? {
             return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None });
         }
         match Lock::take(&tree) {
@@ -85,7 +85,7 @@ pub fn deal(
             Err(error) => return Err(error),
         }
     };
-    let identity = tree.create(&source.plan.name, shared)?;
+    let identity = tree.create(&source.plan.name, access)?;
     let decks = deck::read(&tree)?;
     let is_known = !options.retry && is_same(&tree, &hash)?;
     if !options.retry && is_dealt(&tree, &hash)? {

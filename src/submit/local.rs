@@ -132,9 +132,9 @@ pub fn run(
         // A new sweep that is refused leaves no trace.
         check(&Diff::default())?;
     }
-    let shared = secure(&tree, &source.plan, site)?;
+    let access = secure(&tree, &source.plan, site)?;
     let lock = Lock::take(&tree)?;
-    let identity = tree.create(&source.plan.name, shared)?;
+    let identity = tree.create(&source.plan.name, access)?;
     retry::refuse_if_queued(&tree, &identity, site, environment, SchedulerKind::Local)?;
     deal::refuse_if_dealt(&tree)?;
     let mut signals =

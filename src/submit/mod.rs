@@ -36,7 +36,7 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use crate::fault::{Fault, Faults};
-use crate::host::access::{self, Shared};
+use crate::host::access::{self, Access, Shared};
 use crate::host::disk;
 use crate::plan::author::Author;
 use crate::plan::{self, Plan, Resources};
@@ -136,11 +136,12 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Makes the folder of a plan's sweep, or refuses one that others may change. Returns who shares it.
-fn secure(tree: &Tree, plan: &Plan, site: &Site) -> Result<Shared> {
-    let shared = shared(plan, site);
-    tree.secure(shared, plan.readers.or(site.results.readable_by))?;
-    Ok(shared)
+/// Makes the folder of a plan's sweep, or refuses one that others may change. Returns who has it.
+fn secure(tree: &Tree, plan: &Plan, site: &Site) -> Result<Access> {
+    let readers = plan.readers.or(site.results.readable_by);
+    let access = Access { shared: shared(plan, site), readers };
+    tree.secure(access)?;
+    Ok(access)
 }
 
 /// Refuses what [`secure`] refuses, and a folder that this user cannot write to. Writes nothing.

@@ -218,9 +218,9 @@ pub fn submit(
         tell(&format!("{}: {trials} in {units} for agents", plan.name));
     }
 
-    let shared = secure(&tree, plan, site)?;
+    let access = secure(&tree, plan, site)?;
     let _lock = Lock::take(&tree)?;
-    let identity = tree.create(&plan.name, shared)?;
+    let identity = tree.create(&plan.name, access)?;
     let backend = door.backend();
     let mut run = Run {
         journal: Journal::read(&tree)?,

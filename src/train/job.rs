@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::config::Config;
+use crate::host::access::Readers;
 
 /// One rank's part of a training trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,4 +42,6 @@ pub struct Job {
     pub reason: PathBuf,
     /// One batch of each stage only, and no checkpoint.
     pub smoke: bool,
+    /// Who may read what it makes; `None`: as the umask says.
+    pub readers: Option<Readers>,
 }

@@ -12,6 +12,7 @@ pub mod ledger;
 pub mod line;
 pub mod lock;
 pub mod numbers;
+mod opening;
 mod plan;
 pub mod records;
 pub mod table;
@@ -24,7 +25,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
-use crate::host::access::{self, Readers, Shared};
+use crate::host::access::{self, Access, Readers, Shared};
 use crate::host::{clock, disk};
 use crate::plan::author::Author;
 
@@ -59,6 +60,9 @@ pub struct Identity {
     /// Who may write to it besides the user who made it.
     #[serde(default)]
     pub shared: Shared,
+    /// Who may read it besides that user; as the umask says where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub readable_by: Option<Readers>,
 }
 
 impl Identity {
@@ -71,7 +75,13 @@ impl Identity {
             created: clock::now(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             shared: Shared::No,
+            readable_by: None,
         }
+    }
+
+    /// Who has it besides the user who made it.
+    pub fn access(&self) -> Access {
+        Access { shared: self.shared, readers: self.readable_by }
     }
 }
 
@@ -146,13 +156,11 @@ impl Tree {
     ///
     /// # Errors
     /// When the disk refuses, or another user has made or may change what is there.
-    pub fn secure(&self, shared: Shared, readers: Option<Readers>) -> Result<()> {
-        if shared == Shared::Group {
-            access::share_with_group();
-        }
+    pub fn secure(&self, access: Access) -> Result<()> {
+        access::make_for(access);
         disk::make_dir(&self.dir)?;
-        self.check_access(shared)?;
-        match access::top_mode(shared, readers) {
+        self.check_access(access.shared)?;
+        match access::top_mode(access) {
             Some(mode) if access::is_own(&self.dir) => disk::set_mode(&self.dir, mode),
             _ => Ok(()),
         }
@@ -170,16 +178,31 @@ impl Tree {
         identity.map_or(Shared::No, |identity| identity.shared)
     }
 
-    /// Before anything of a sweep that is there is run: refuses what others may have written, unless they share it.
+    /// Before anything of a sweep that is there is run: refuses what others may have written, unless they share it. What
+    /// this process makes from now on is for those who have the sweep.
     ///
     /// # Errors
     /// As [`Self::check_access`].
     pub fn trust(&self) -> Result<()> {
         let shared = self.shared();
         self.check_access(shared)?;
-        if shared == Shared::Group {
-            access::share_with_group();
-        }
+        self.make_for_readers(shared);
+        Ok(())
+    }
+
+    fn make_for_readers(&self, shared: Shared) {
+        let identity = self.identity().ok().flatten();
+        access::make_for(Access { shared, readers: identity.and_then(|own| own.readable_by) });
+    }
+
+    /// As [`Self::trust`], for who holds, releases or cancels it.
+    ///
+    /// # Errors
+    /// As [`Self::check_change`].
+    pub fn trust_to_change(&self) -> Result<()> {
+        let shared = self.shared();
+        self.check_change(shared)?;
+        self.make_for_readers(shared);
         Ok(())
     }
 
@@ -211,23 +234,38 @@ impl Tree {
         Ok(())
     }
 
+    /// Whether it says already who has it, as far as this user can say so.
+    ///
+    /// # Errors
+    /// As [`Self::identity`].
+    pub fn is_for(&self, access: Access) -> Result<bool> {
+        let identity = self.identity()?.filter(|_| access::is_own(&self.dir.join("sweep.json")));
+        Ok(identity.is_none_or(|identity| identity.access() == access))
+    }
+
     /// Makes `sweep.json` unless it is there. The caller holds the lock: of two that
-    /// came at once, each would believe in a token of its own.
+    /// came at once, each would believe in a token of its own. What is there is opened to readers who were none before.
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn create(&self, name: &str, shared: Shared) -> Result<Identity> {
+    pub fn create(&self, name: &str, access: Access) -> Result<Identity> {
+        let Access { shared, readers: readable_by } = access;
         let path = self.dir.join("sweep.json");
         if let Some(identity) = self.identity()? {
             // What is written from now on cannot be read by a program that knows an older format alone.
-            let changed = Identity { shared, format: FORMAT, ..identity };
-            let is_new = identity.shared != shared || identity.format != FORMAT;
+            let is_new = identity.access() != access || identity.format != FORMAT;
+            let had = identity.readable_by;
+            let changed = Identity { shared, readable_by, format: FORMAT, ..identity };
             if is_new && access::is_own(&path) {
+                if let Some(readers) = readable_by.filter(|_| had != readable_by) {
+                    opening::open(self, readers)?;
+                }
+                // Last: a submission that is killed before it is followed by one that opens everything.
                 write_document(&path, &changed)?;
             }
             return Ok(changed);
         }
-        let identity = Identity { shared, ..Identity::new(name) };
+        let identity = Identity { shared, readable_by, ..Identity::new(name) };
         write_document(&path, &identity)?;
         Ok(identity)
     }

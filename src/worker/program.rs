@@ -20,7 +20,7 @@ use super::scratch::Scratch;
 use super::{Job, prepare};
 use super::{launch, lifeline};
 use crate::fault::Fault;
-use crate::host::{Vars, disk, process};
+use crate::host::{Vars, access, disk, process};
 use crate::plan::{Metrics, TrainTemplate};
 use crate::rank::is_launcher_variable;
 use crate::train::job::Job as TrainJob;
@@ -113,6 +113,7 @@ pub(super) fn trainer(
         result: scratch.result(),
         reason: scratch.reason(),
         smoke: job.vars.get("HPCSWEEP_SMOKE").is_some_and(|v| v == "1"),
+        readers: access::opened_to(),
     };
     let file = scratch.file("job.json");
     disk::write_whole(&file, &serde_json::to_vec(&train)?)?;

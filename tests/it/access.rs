@@ -156,7 +156,7 @@ fn a_shared_sweep_can_be_written_by_its_group_whatever_the_umask() {
 
 #[test]
 fn a_plan_says_who_may_read() {
-    for (word, expected) in [("owner", 0o700), ("group", 0o750), ("all", 0o755)] {
+    for (word, expected) in [("owner", 0o700), ("group", 0o2750), ("all", 0o755)] {
         let world = World::new();
         let plan = shell("true", "");
         let plan = plan.replace("name = \"s\"", &format!("name = \"s\"\nreadable_by = \"{word}\""));
@@ -221,7 +221,7 @@ fn what_the_umask_has_closed_in_an_open_folder_is_opened_as_the_refusal_says() {
     let world = World::new();
     fs::create_dir(world.path("results")).unwrap();
     let plan = shell("true", "");
-    world.write("plan.toml", &plan.replace("name = \"s\"", "name = \"s\"\nreadable_by = \"all\""));
+    world.write("plan.toml", &plan);
     let submit = "umask 077; exec \"$0\" submit plan.toml --local";
     world.call("bash", &["-c", submit, PROGRAM]).ok();
     world.write("results/s/jobs/env-0123456789ab.sh", "");

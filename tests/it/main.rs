@@ -59,6 +59,7 @@ mod pull_time;
 mod python;
 mod quoting;
 mod ranks;
+mod readers;
 mod rehearsal;
 mod resources;
 mod scripts;

@@ -160,7 +160,7 @@ fn wrong_requests_are_refused() {
 fn made_up(world: &World, trials: u64, agents: u64) {
     let tree = Tree::at(&world.path("results/big"));
     std::fs::create_dir_all(tree.dir()).unwrap();
-    tree.create("big", hpcsweep::host::access::Shared::No).unwrap();
+    tree.create("big", hpcsweep::host::access::Access::default()).unwrap();
     let text = "version = 1\nsweep.name = \"big\"\nrun.command = [\"true\"]\n";
     let plan = plan::parse(text, "plan.toml").unwrap();
     let head = Head {

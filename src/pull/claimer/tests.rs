@@ -40,7 +40,7 @@ fn flaky(from: &Path, to: &Path) -> io::Result<()> {
 /// A sweep of chains of these lengths, dealt.
 fn sweep(dir: &Path, lengths: &[u64]) -> Tree {
     let tree = Tree::at(dir);
-    tree.create("s", crate::host::access::Shared::No).unwrap();
+    tree.create("s", crate::host::access::Access::default()).unwrap();
     let plan = crate::plan::parse(
         "version = 1\nsweep.name = \"s\"\nrun.command = [\"true\"]\n",
         "plan.toml",

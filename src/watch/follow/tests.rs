@@ -24,7 +24,7 @@ impl Sweep {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let tree = Tree::at(dir.path());
-        tree.create("s", crate::host::access::Shared::No).unwrap();
+        tree.create("s", crate::host::access::Access::default()).unwrap();
         ledger::prepare(&tree).unwrap();
         let (ledger, decks, writers) = (Ledger::default(), Vec::new(), HashMap::new());
         Self { _dir: dir, tree, ledger, decks, writers }

@@ -30,7 +30,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use hpcsweep::fault::Fault;
-use hpcsweep::host::{disk, vars};
+use hpcsweep::host::{access, disk, vars};
 use hpcsweep::sync::peers::{Alone, Peers};
 use hpcsweep::train::job::Job;
 
@@ -93,7 +93,11 @@ pub(crate) fn evaluate(file: &Path, answer: &Path) -> ExitCode {
 }
 
 fn read(file: &Path) -> Result<Job> {
-    Ok(serde_json::from_slice(&disk::read_bytes(file)?)?)
+    let job: Job = serde_json::from_slice(&disk::read_bytes(file)?)?;
+    if let Some(readers) = job.readers {
+        access::open_to(readers);
+    }
+    Ok(job)
 }
 
 /// Says something in the trial's log.
