@@ -144,7 +144,7 @@ impl Spot {
 }
 
 /// Bytes of the longest line that is read. Whatever is longer was not written by this program.
-const LONGEST: u64 = 1 << 30;
+pub const LONGEST: u64 = 1 << 30;
 
 /// Calls `with` for every line that ends in a newline, one in memory at a time; a line that is too long comes
 /// empty, and is the last, as it may have no end. Returns whether bytes without a newline follow.

@@ -20,7 +20,7 @@ use crate::tree::damage::Damage;
 use crate::tree::deck::{self, Deck};
 use crate::tree::ledger::{self, Agent, Gone, Ledger};
 use crate::tree::records::{self, Outcome};
-use crate::tree::{Identity, Tree, table};
+use crate::tree::{Identity, Tree, line, table};
 
 /// Bytes of a bundle that are read at once. Lines take several times as much as they are read.
 const CHUNK: u64 = 1 << 20;
@@ -81,14 +81,12 @@ struct Agents {
 struct Bundle {
     /// Bytes that were read as whole lines.
     read: u64,
-    /// The same with what stands behind the last whole line.
+    /// The same with what was seen of the line behind them, which has not ended there.
     seen: u64,
     /// Its size.
     length: u64,
     /// Whether it turned out to be shorter than its size: to be tried again with the next look.
     short: bool,
-    /// Bytes to be read at once, where one line is longer than usual.
-    chunk: u64,
     /// Lines that are damaged.
     damaged: u64,
     /// When its agent was seen to have gone, unix seconds.
@@ -100,12 +98,17 @@ struct Bundle {
 /// A piece of a bundle.
 struct Part {
     name: String,
-    bytes: u64,
+    /// Bytes that were read for it.
+    cost: u64,
     lines: Vec<Placed>,
     /// Lines that are damaged.
     damaged: u64,
     /// Where its last whole line ends.
     end: u64,
+    /// As [`Bundle::seen`].
+    seen: u64,
+    /// As [`Bundle::short`].
+    short: bool,
 }
 
 impl Watcher {
@@ -262,10 +265,9 @@ impl Agents {
                 several => threads::in_parallel(|| several.par_iter().map(read).collect()),
             };
             for part in parts? {
-                (cost.files, cost.bytes) = (cost.files + 1, cost.bytes + part.bytes);
+                (cost.files, cost.bytes) = (cost.files + 1, cost.bytes + part.cost);
                 if let Some(bundle) = bundles.get_mut(&part.name) {
-                    bundle.damaged += part.damaged;
-                    bundle.has_read(part.bytes, part.end);
+                    bundle.has_read(&part);
                 }
                 model.feed(&part.name, part.lines);
             }
@@ -303,25 +305,32 @@ impl Bundle {
         !self.closed && !self.short && self.length > self.seen
     }
 
-    /// A piece, from where it was left on.
+    /// A piece, from where it was left on. A line of several pieces is held once its end has been seen, and not before.
     fn read_on(&self, tree: &Tree, name: &str) -> Result<Part> {
         let path = bundle::path(tree, name, "jsonl");
-        let bytes = disk::read_at(&path, self.read, self.chunk.max(CHUNK))?;
+        let is_within = self.seen - self.read >= CHUNK;
+        let from = if is_within { self.seen } else { self.read };
+        let mut bytes = disk::read_at(&path, from, CHUNK)?;
+        let (mut cost, is_full) = (bytes.len() as u64, bytes.len() as u64 == CHUNK);
+        let upto = from + cost;
+        if is_within {
+            let len = if bytes.contains(&b'\n') { upto - self.read } else { 0 };
+            bytes = disk::read_at(&path, self.read, len)?;
+            cost += bytes.len() as u64;
+        }
         let (lines, end, torn) = bundle::lines(&bytes, self.read);
-        let (name, damaged) = (name.to_owned(), torn as u64);
-        Ok(Part { name, bytes: bytes.len() as u64, lines, damaged, end })
+        // What stands behind the last line of a full piece is read again with the next.
+        let seen = if is_full && end > self.read { end } else { upto };
+        let short = !is_full && upto < self.length;
+        Ok(Part { name: name.to_owned(), cost, lines, damaged: torn as u64, end, seen, short })
     }
 
-    fn has_read(&mut self, bytes: u64, end: u64) {
-        let asked = self.chunk.max(CHUNK);
-        self.seen = self.read + bytes;
-        self.short = bytes < asked && self.seen < self.length;
-        // A line longer than all that was read.
-        self.chunk = if bytes == asked && end == self.read { asked * 2 } else { 0 };
-        if bytes == asked {
-            self.seen = end;
+    fn has_read(&mut self, part: &Part) {
+        (self.read, self.seen, self.short) = (part.end, part.seen, part.short);
+        self.damaged += part.damaged;
+        if self.seen - self.read >= line::LONGEST {
+            (self.closed, self.damaged) = (true, self.damaged + 1);
         }
-        self.read = end;
     }
 
     /// Takes into account that its agent may have gone.

@@ -7,6 +7,7 @@ use crate::host::Vars;
 use crate::plan::Pull;
 use crate::standing::State;
 use crate::tree::bundle::{Ended, Line, Who, Writer};
+use crate::tree::damage::Damaged;
 use crate::tree::deck::Terms;
 use crate::tree::ledger::{self, Entry};
 use crate::tree::table::Head;
@@ -205,6 +206,28 @@ fn a_line_on_its_way_and_one_that_is_very_long_are_read_once_they_are_whole() {
     sweep.write("a", &[start(1), metrics, done(1), start(2)]);
     assert_eq!(look(&mut watcher).0, "done 2 running 1 queued 1");
     assert_eq!(look(&mut sweep.watcher()).0, "done 2 running 1 queued 1");
+}
+
+#[test]
+fn a_bundle_without_an_end_of_line_is_read_a_piece_at_a_time_and_no_further_than_the_longest_line()
+{
+    let mut sweep = Sweep::new();
+    sweep.deal(2);
+    sweep.join("a");
+    let size = sweep.write("a", &[start(0), done(0), start(1)]);
+    let path = bundle::path(&sweep.tree, "a", "jsonl");
+    let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    // A hole: it takes no space.
+    file.set_len(1 << 40).unwrap();
+    let mut watcher = sweep.watcher();
+    let (counts, cost) = look(&mut watcher);
+    assert_eq!(counts, "done 1 running 1");
+    // The first piece but one byte was read twice.
+    assert!((line::LONGEST..=line::LONGEST + size + CHUNK).contains(&cost.bytes), "{cost:?}");
+    let damage = watcher.frame(clock::now()).damage;
+    let damaged = Damaged { file: "agents/a/a.jsonl".to_owned(), lines: 1 };
+    assert!(damage.contains(&damaged), "{damage:?}");
+    assert_eq!(look(&mut watcher).1, Cost::default());
 }
 
 #[test]
