@@ -14,6 +14,12 @@ mod tests;
 /// near INT_MAX (seen with 23.06: `qselect -T` on `-J 2147483640-2147483647`).
 pub const MAX_INDEX: u32 = 4_000_000;
 
+/// The largest number that is read where numbers are no indices: no sweep has so many trials.
+const MAX_NUMBER: u32 = 100_000_000;
+
+/// A text of a few bytes stands for so many runs at most.
+const MOST_RUNS: usize = 2 * MAX_INDEX as usize;
+
 /// A set of array indices. Prints in the shortest form that Slurm's `--array` reads back.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IdSet {
@@ -32,19 +38,32 @@ impl IdSet {
     /// # Errors
     /// A fault when the text is not such a list, or an index is above [`MAX_INDEX`].
     pub fn parse(text: &str) -> Result<Self, Fault> {
+        Self::up_to(text, MAX_INDEX)
+    }
+
+    /// As [`IdSet::parse`], of numbers that are no indices: those of trials, of which there may be more.
+    ///
+    /// # Errors
+    /// A fault when the text is no such list.
+    pub fn of_numbers(text: &str) -> Result<Self, Fault> {
+        Self::up_to(text, MAX_NUMBER)
+    }
+
+    fn up_to(text: &str, largest: u32) -> Result<Self, Fault> {
         let mut ids = Vec::new();
         for item in text.split(',') {
-            let (first, last, step) = read_item(text, item)?;
-            match step {
-                1 => ids.push((first, last)),
-                _ => ids.extend((first..=last).step_by(step as usize).map(|id| (id, id))),
-            }
+            let (first, last, step) = read_item(text, item, largest)?;
+            let runs = if step == 1 { 0 } else { (last - first) / step };
             // A short text can name all indices again and again.
-            if ids.len() > 2 * MAX_INDEX as usize {
+            if ids.len() + runs as usize >= MOST_RUNS {
                 let why = format!(
                     "`{text}` is not a set of array indices: it names them again and again"
                 );
                 return Err(Fault::request(why).hint("name each index once"));
+            }
+            match step {
+                1 => ids.push((first, last)),
+                _ => ids.extend((first..=last).step_by(step as usize).map(|id| (id, id))),
             }
         }
         Ok(Self::of_runs(ids))
@@ -64,6 +83,11 @@ impl IdSet {
     pub fn contains(&self, id: u32) -> bool {
         let after = self.runs.partition_point(|(first, _)| *first <= id);
         after > 0 && self.runs[after - 1].1 >= id
+    }
+
+    /// Returns the first and the last index of each run, smallest first.
+    pub fn runs(&self) -> &[(u32, u32)] {
+        &self.runs
     }
 
     /// Returns the smallest index.
@@ -297,7 +321,7 @@ fn waiting(text: &str, inside: &str) -> Result<Part, Fault> {
 }
 
 /// One item: `7`, `0-9` or `0-9:2`.
-fn read_item(text: &str, item: &str) -> Result<(u32, u32, u32), Fault> {
+fn read_item(text: &str, item: &str, largest: u32) -> Result<(u32, u32, u32), Fault> {
     let hint = "write indices as in `0-9:2,14`";
     let wrong =
         |why: String| Fault::request(format!("`{text}` is not a set of array indices: {why}"));
@@ -316,7 +340,7 @@ fn read_item(text: &str, item: &str) -> Result<(u32, u32, u32), Fault> {
     if first > last {
         return Err(wrong(format!("`{item}` runs backwards")).hint(hint));
     }
-    if last > MAX_INDEX {
+    if last > largest {
         return Err(wrong(format!("{last} is too large"))
             .hint(format!("no scheduler takes indices above {MAX_INDEX}")));
     }

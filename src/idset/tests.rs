@@ -163,3 +163,16 @@ proptest! {
         let _ = ArraySpec::parse(&text);
     }
 }
+
+/// Sweeps have more trials than arrays have elements.
+#[test]
+fn numbers_of_trials_may_be_larger_than_any_index() {
+    let text = "0-4,4000001,9000000-9999999";
+    let trials = IdSet::of_numbers(text).unwrap();
+    assert_eq!((trials.len(), trials.to_string().as_str()), (1_000_006, text));
+    assert!(trials.contains(9_999_999) && !trials.contains(10_000_000));
+    assert!(IdSet::parse(text).is_err());
+    let fault = IdSet::of_numbers("0-100000000:2").unwrap_err();
+    assert!(fault.sentence.ends_with("it names them again and again"), "{fault}");
+    assert!(IdSet::of_numbers("0-4294967295").is_err());
+}

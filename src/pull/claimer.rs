@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use self::requests::Requests;
 use super::heirs::expire;
 pub use super::offer::Offer;
 use super::watch::Watch;
 use crate::fault::Fault;
 use crate::host::disk;
-use crate::idset::IdSet;
 use crate::plan::{OnFailure, Pull, Resources};
 use crate::tree::bundle::Writer;
 use crate::tree::deck::{self, Deck};
@@ -85,7 +85,7 @@ pub struct Claimer {
     link: Link,
     nonce: u64,
     /// What the newest deck says of requests.
-    requests: Vec<(IdSet, Resources)>,
+    requests: Requests,
     /// Entries that are to be written, the oldest first.
     outbox: VecDeque<Entry>,
     /// Units it has taken and not begun: read, and not read yet.
@@ -132,7 +132,7 @@ impl Claimer {
     pub fn look(&mut self) -> Result<bool> {
         self.last_look = Instant::now();
         if follow_decks(&self.tree, &mut self.decks, &mut self.heads)? {
-            self.requests = requests(&self.decks);
+            self.requests = Requests::of(&self.decks);
         }
         let (name, outbox, taken) = (&self.name, &mut self.outbox, &mut self.taken);
         let news = self.ledger.follow_with(&self.tree, |entry| {
@@ -223,9 +223,7 @@ impl Claimer {
 
     /// What the plan asks for a trial now, where its table says something else.
     pub fn request_of(&self, trial: u64) -> Option<&Resources> {
-        let trial = u32::try_from(trial).ok()?;
-        let found = self.requests.iter().find(|(trials, _)| trials.contains(trial));
-        found.map(|(_, request)| request)
+        self.requests.get(trial)
     }
 
     /// What a failure does to the rest of a chain.
@@ -269,15 +267,9 @@ fn follow_decks(tree: &Tree, decks: &mut Vec<Deck>, heads: &mut Vec<Head>) -> Re
     Ok(true)
 }
 
-fn requests(decks: &[Deck]) -> Vec<(IdSet, Resources)> {
-    let all = decks.last().map(|deck| deck.requests.as_slice()).unwrap_or_default();
-    all.iter()
-        .filter_map(|(set, request)| Some((IdSet::parse(set).ok()?, request.clone())))
-        .collect()
-}
-
 mod holdings;
 mod joining;
+mod requests;
 mod voice;
 
 #[cfg(test)]

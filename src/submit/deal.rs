@@ -2,7 +2,6 @@
 //! begun. Any number of agents may come at once with a plan that nobody has laid down yet: one does it.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -12,6 +11,7 @@ use super::grow::{self, Diff, Todo};
 use super::wave::{self, Failures, LeftOver};
 use super::{Source, check_caps, check_growth, check_writable, hands, local, retry, secure};
 use crate::fault::{Fault, Faults};
+use crate::graph::shapes::Shapes;
 use crate::host::Vars;
 use crate::host::gpus::DeviceId;
 use crate::idset::IdSet;
@@ -145,21 +145,21 @@ pub(super) fn behind(old: LeftOver, added: Vec<Todo>) -> Vec<Todo> {
     todo
 }
 
-/// What the plan asks for now of trials whose table says something else.
+/// What the plan asks for now of trials whose table says something else: each request once.
 fn requests(diff: &Diff) -> Vec<(String, Resources)> {
-    let mut groups: Vec<(Arc<Resources>, Vec<u32>)> = Vec::new();
+    let mut numbers = Shapes::default();
+    let mut groups: Vec<Vec<u32>> = Vec::new();
     for trial in 0..diff.known {
         let Some(request) = diff.request(trial).filter(|_| diff.is_changed(trial)) else {
             continue;
         };
-        let trial = u32::try_from(trial).unwrap_or(u32::MAX);
-        match groups.iter_mut().find(|(known, _)| known == request) {
-            Some((_, trials)) => trials.push(trial),
-            None => groups.push((Arc::clone(request), vec![trial])),
-        }
+        let number = numbers.number(request) as usize;
+        groups.resize(groups.len().max(number + 1), Vec::new());
+        groups[number].push(u32::try_from(trial).unwrap_or(u32::MAX));
     }
     let text = |trials: Vec<u32>| trials.into_iter().collect::<IdSet>().to_string();
-    groups.into_iter().map(|(request, trials)| (text(trials), (*request).clone())).collect()
+    let groups = groups.into_iter().map(text);
+    groups.zip(numbers.list).map(|(trials, request)| (trials, (*request).clone())).collect()
 }
 
 /// Whether there is nothing to add to what was dealt: the same plan, nothing has halted it, and no trial is left behind

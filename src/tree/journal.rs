@@ -203,10 +203,10 @@ impl Journal {
             }
             Entry::Cancelled { array, trials, .. } => {
                 let of_array = self.cancelled.entry(array).or_default();
-                *of_array = of_array.union(&IdSet::parse(&trials).unwrap_or_default());
+                *of_array = of_array.union(&IdSet::of_numbers(&trials).unwrap_or_default());
             }
             Entry::Ended { trials, .. } => {
-                self.ended = self.ended.union(&IdSet::parse(&trials).unwrap_or_default());
+                self.ended = self.ended.union(&IdSet::of_numbers(&trials).unwrap_or_default());
             }
             Entry::Site { scheduler, accounting, user, plan, .. } => {
                 self.plan = plan.or_else(|| self.plan.take());

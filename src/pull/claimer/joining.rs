@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::{Claimer, Offer, follow_decks, requests, settings};
+use super::requests::Requests;
+use super::{Claimer, Offer, follow_decks, settings};
 use crate::host::{clock, process};
 use crate::pull::heirs::expire;
 use crate::pull::offer::room;
@@ -152,7 +153,7 @@ impl Known {
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         let bundle = Writer::create(tree, &who)?;
-        let (now, requests) = (Instant::now(), requests(&decks));
+        let (now, requests) = (Instant::now(), Requests::of(&decks));
         Ok(Claimer {
             tree: tree.clone(),
             ledger,
