@@ -117,6 +117,26 @@ impl Elements {
     }
 }
 
+/// Bytes of ids that one call names at most. Linux starts no program with a word of more than 128 KiB, and some clients
+/// take all ids as one word.
+const MOST_IDS: usize = 64 << 10;
+
+/// Ids in as many pieces as it takes to name all of them in calls.
+pub fn pieces(ids: &[String]) -> impl Iterator<Item = &[String]> {
+    let mut rest = ids;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = |id: &&String| {
+            bytes += id.len() + 1;
+            bytes <= MOST_IDS
+        };
+        let many = rest.iter().take_while(fits).count().max(1);
+        let (piece, others) = rest.split_at_checked(many)?;
+        rest = others;
+        Some(piece)
+    })
+}
+
 /// What a site told of itself, as far as it matters for planning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Limits {
@@ -149,5 +169,26 @@ impl Limits {
     pub fn elements(&self) -> u64 {
         let size = self.max_array_size.unwrap_or(1001);
         self.max_array_tasks.map_or(size, |tasks| size.min(tasks)).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_id_is_in_one_piece_and_no_piece_is_too_long_for_a_word() {
+        assert_eq!(pieces(&[]).count(), 0);
+        for length in [1, 9, 100, MOST_IDS - 1, MOST_IDS, 2 * MOST_IDS] {
+            let id = |n: usize| format!("{n:0length$}");
+            let ids: Vec<String> = (0..(3 * MOST_IDS / length).max(3)).map(id).collect();
+            assert_eq!(pieces(&ids).collect::<Vec<_>>().concat(), ids);
+            let is_short = |piece: &[String]| piece.len() == 1 || piece.join(",").len() < MOST_IDS;
+            assert!(pieces(&ids).all(|piece| !piece.is_empty() && is_short(piece)), "{length}");
+            // Two neighbours do not fit into one.
+            let all: Vec<&[String]> = pieces(&ids).collect();
+            let fits = |two: &[&[String]]| two.concat().join(",").len() < MOST_IDS;
+            assert!(!all[..all.len() - 1].windows(2).any(fits), "{length}");
+        }
     }
 }

@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use anyhow::Result;
+
 use super::pilots::Given;
 use super::places::Places;
 use super::stalled::Suspect;
 use crate::host::Vars;
 use crate::scheduler::calls::Calls;
-use crate::scheduler::{Elements, pbs, slurm};
+use crate::scheduler::{self, Elements, pbs, slurm};
 use crate::site::Site;
 use crate::tree::journal::Journal;
 
@@ -94,7 +96,7 @@ pub(super) fn ask_pbs(
     if ids.is_empty() {
         return (HashMap::new(), true, "the results tree alone".to_owned());
     }
-    match pbs::ask(calls, &pbs::status(&ids, history)) {
+    match pbs::ask_of(calls, &ids, history) {
         Ok(jobs) => (pbs::jobs::elements(&ids, &jobs), true, "qstat".to_owned()),
         Err(error) => {
             let why = error.to_string();
@@ -132,10 +134,12 @@ pub(super) fn ask_scheduler(
         elements.get(job).is_some_and(|elements| elements.get(*index).is_some())
     };
     if accounting && (open.is_empty() || !open.iter().all(known)) {
-        match calls.ask(&slurm::accounts(jobs)) {
-            Ok(text) => {
+        let answers: Result<Vec<String>> =
+            scheduler::pieces(jobs).map(|some| calls.ask(&slurm::accounts(some))).collect();
+        match answers {
+            Ok(texts) => {
                 // Later lines win: the queue is never behind.
-                lines.splice(0..0, slurm::lines(&text));
+                lines.splice(0..0, texts.iter().flat_map(|text| slurm::lines(text)));
                 asked.push("sacct");
             }
             Err(error) => silent = Some(error),

@@ -148,7 +148,7 @@ impl Backend {
         match self {
             Self::Slurm { .. } => Ok(queue(calls)?.into_iter().map(|line| line.job).collect()),
             Self::Pbs { history, keeps } => {
-                let jobs = pbs::ask(calls, &pbs::status(ids, history))?;
+                let jobs = pbs::ask_of(calls, ids, history)?;
                 // Without a history a job that has ended is one that PBS deletes dependents for.
                 let lives = |job: &&Job| keeps || !matches!(job.state.as_str(), "F" | "E");
                 Ok(jobs.iter().filter(lives).map(|job| job.id.clone()).collect())

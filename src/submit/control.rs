@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::host::{Vars, clock};
 use crate::idset::IdSet;
 use crate::scheduler::calls::{Calls, refusal};
-use crate::scheduler::{pbs, slurm};
+use crate::scheduler::{self, pbs, slurm};
 use crate::site::Site;
 use crate::standing::{Standing, State};
 use crate::status::{self, Status};
@@ -102,7 +102,8 @@ pub fn control(
     if let Some(trial) = trials.iter().find(|&&trial| status.rows.len() as u64 <= trial) {
         return Err(Fault::request(format!("{} has no trial {trial}", identity.name)).into());
     }
-    let is_wanted = |trial: &u64| trials.is_empty() || trials.contains(trial);
+    let named: HashSet<&u64> = trials.iter().collect();
+    let is_wanted = |trial: &u64| named.is_empty() || named.contains(trial);
     let wanted: BTreeSet<u64> = open.union(&over).copied().filter(is_wanted).collect();
 
     // Whole arrays where all that is open of them is meant, else their elements.
@@ -138,7 +139,6 @@ pub fn control(
                 .hint("name no trial, or cancel the trial")
                 .into());
         }
-        refuse_parts(tree, &status, &places, &open, &wanted, wish)?;
         if is_whole {
             done.ids.push(job.to_owned());
             let is_meant = |trial: &u64| {
@@ -148,13 +148,16 @@ pub fn control(
             taken.push((*number, here));
             continue;
         }
-        for &index in indices {
-            done.ids.push(if is_pbs { pbs::element(job, index) } else { format!("{job}_{index}") });
-            let here = array.places(map).filter(|(i, _, _)| *i == index).map(|(.., t)| t);
-            let here: Vec<u64> = here.filter(|trial| wanted.contains(trial)).collect();
-            taken.push((*number, here));
-        }
+        let name = |index: &u64| match is_pbs {
+            true => pbs::element(job, *index),
+            false => format!("{job}_{index}"),
+        };
+        done.ids.extend(indices.iter().map(name));
+        let here = array.places(map).filter(|(index, ..)| indices.contains(index));
+        let here = here.map(|(.., trial)| trial).filter(|trial| wanted.contains(trial));
+        taken.push((*number, here.collect()));
     }
+    refuse_parts(tree, &status, &places, &open, &wanted, wish)?;
     let all = taken.iter().flat_map(|(_, here)| here).copied();
     (done.over, done.trials) = all.partition(|trial| over.contains(trial));
     // Against a submission under way, which would bring more than is taken back.
@@ -214,8 +217,12 @@ fn refuse_parts(
     .into())
 }
 
-/// One call of the scheduler for all of these.
+/// Tells the scheduler all of these, in one call where they fit into one.
 pub(super) fn call(calls: &mut Calls, ids: &[String], wish: Wish, is_pbs: bool) -> Result<()> {
+    scheduler::pieces(ids).try_for_each(|piece| call_of(calls, piece, wish, is_pbs))
+}
+
+fn call_of(calls: &mut Calls, ids: &[String], wish: Wish, is_pbs: bool) -> Result<()> {
     let argv = match (is_pbs, wish) {
         (true, Wish::Cancel) => pbs::delete(ids),
         (true, Wish::Hold) => pbs::hold(ids),

@@ -8,7 +8,7 @@ use super::backend::Backend;
 use super::batch::Run;
 use super::wave::Waves;
 use crate::scheduler::calls::refusal;
-use crate::scheduler::pbs;
+use crate::scheduler::{self, pbs};
 use crate::status::stalled;
 use crate::tree::journal::Standing;
 use crate::tree::records;
@@ -42,7 +42,7 @@ impl Run<'_> {
         let before = suspects.iter().flat_map(|suspect| &suspect.waits_for);
         let mut asked: Vec<String> = own.clone().chain(before).cloned().collect();
         pbs::sort(&mut asked);
-        let jobs = pbs::ask(&mut self.calls, &pbs::status(&asked, history))?;
+        let jobs = pbs::ask_of(&mut self.calls, &asked, history)?;
         let ended = pbs::jobs::ended(&asked, &jobs);
         let has_ended = |id: &str| ended.contains(id);
         let mut stalled: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -52,11 +52,13 @@ impl Run<'_> {
             }
         }
         for (depend, ids) in stalled {
-            let argv = pbs::depend(&ids, &depend);
-            let output = self.calls.make(&argv)?;
-            // One that has been deleted meanwhile is no fault.
-            if !pbs::has_answered(output.code) {
-                return Err(refusal(&argv, &output).into());
+            for some in scheduler::pieces(&ids) {
+                let argv = pbs::depend(some, &depend);
+                let output = self.calls.make(&argv)?;
+                // One that has been deleted meanwhile is no fault.
+                if !pbs::has_answered(output.code) {
+                    return Err(refusal(&argv, &output).into());
+                }
             }
             for id in ids {
                 tell(&format!("job {id}: it waited for a job that has ended, and goes on"));

@@ -285,6 +285,44 @@ fn what_slurm_refuses_to_take_back_or_hold_is_told_and_can_be_asked_for_again() 
     assert_eq!(by_trial(&world.status()), ["cancelled: cancelled before it began"; 6]);
 }
 
+/// Linux starts no program with a word of more than 128 KiB, and `scontrol` takes all ids as one word.
+#[test]
+fn fifteen_thousand_elements_are_held_released_and_cancelled_in_calls_that_can_be_made() {
+    let world = slurm();
+    let large = world.read("bin/scontrol").replace("= 1001", "= 20001").replace("10000", "100000");
+    let write_down = "#!/bin/sh\nprintf '%s\\n' \"${0##*/} $*\" >>told\n";
+    world.program("scontrol", &large);
+    world.write("plan.toml", &shell("true", "[replicates]\ncount = 16000\n"));
+    world.run(&["submit", "plan.toml", "--slurm"]).ok();
+    for client in ["scancel", "scontrol"] {
+        world.program(client, write_down);
+    }
+    let named: Vec<String> = (0..15_000).map(|trial| format!("--trial={trial}")).collect();
+    let named: Vec<&str> = named.iter().map(String::as_str).collect();
+    let expected: Vec<String> = (0..15_000).map(|index| format!("101_{index}")).collect();
+    for (verb, call, reason) in [
+        ("hold", "scontrol hold", "Resources"),
+        ("release", "scontrol release", "JobHeldUser"),
+        ("cancel", "scancel", "Resources"),
+    ] {
+        answer(&world, "squeue", &format!("101_[0-15999]|PENDING|{reason}|x\n"));
+        world.write("told", "");
+        let ran = world.run(&[&[verb], &named[..]].concat());
+        assert_eq!(ran.code, 0, "{}", ran.whole());
+        let head = ran.err.split(": 101_0 ").next().unwrap();
+        assert!(head.starts_with("s: ") && head.ends_with(" 15,000 trials"), "{head}");
+        let told = world.read("told");
+        let ids = told.lines().map(|line| line.strip_prefix(call).unwrap().trim());
+        assert!(ids.clone().all(|ids| ids.len() < 128 << 10), "{verb}");
+        let ids: Vec<&str> = ids.flat_map(|ids| ids.split([' ', ','])).collect();
+        assert_eq!(ids, expected, "{verb}");
+    }
+    // What was told in many calls is remembered as one.
+    answer(&world, "squeue", "");
+    let counts = json!({"cancelled": 15_000, "lost": 1000});
+    assert_eq!(world.status()["counts"], counts);
+}
+
 /// What waits for another job or for room was never held.
 #[test]
 fn only_what_is_held_is_released() {

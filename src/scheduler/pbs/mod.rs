@@ -8,6 +8,7 @@ pub mod site;
 pub use jobs::VARIABLE;
 
 use super::calls::{Calls, refusal};
+use super::pieces;
 use crate::fault::Fault;
 
 /// The call that submits a script. It waits for the end of the jobs `after`; `held` leaves it to a later
@@ -151,6 +152,15 @@ pub fn has_answered(code: Option<i32>) -> bool {
 
 /// What qstat -x says where ended jobs are not kept.
 const NO_HISTORY: &str = "not configured to maintain job history";
+
+/// Asks qstat for the jobs of these ids, as [`status`] says.
+///
+/// # Errors
+/// As [`ask`].
+pub fn ask_of(calls: &mut Calls, ids: &[String], history: bool) -> anyhow::Result<Vec<jobs::Job>> {
+    let answers = pieces(ids).map(|some| ask(calls, &status(some, history)));
+    answers.collect::<anyhow::Result<Vec<_>>>().map(|parts| parts.concat())
+}
 
 /// Asks qstat for jobs: those it does not know are left out. JSON that cannot be read is asked for again as
 /// text.
