@@ -254,8 +254,8 @@ fn line(tree: &Tree, row: &Row, standing: &Standing, record: Option<&Record>) ->
         end.filter(|e| e.peak_memory > 0).map_or(Value::Null, |e| e.peak_memory.into()),
         attempt.and_then(|a| a.start.job.clone()).map_or(Value::Null, Value::from),
     ];
-    let mut parameters = Vec::new();
-    leaves("", &row.params, &mut parameters);
+    let leaf = |(name, value): (&str, &crate::plan::Value)| (name.to_owned(), value.to_json());
+    let mut parameters: Vec<(String, Value)> = row.params.iter().map(leaf).collect();
     if let Some(gpus) = &row.gpu_ids_abs {
         parameters.push(("gpu_ids_abs".into(), serde_json::json!(gpus)));
     }

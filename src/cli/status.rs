@@ -1,15 +1,19 @@
 //! `hpcsweep status`: how a sweep stands.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::Result;
+use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use super::out::aligned;
 use super::{Context, logs, sweeps};
 use crate::standing::{Standing, State};
+use crate::status::pilots::Pilots;
 use crate::status::{self, Status};
 use crate::submit::wave::Waves;
+use crate::tree::damage::Damaged;
 use crate::tree::records::Record;
 use crate::tree::table::Row;
 use crate::words::{count, duration};
@@ -45,7 +49,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         let status = status::of(tree, identity, &site, &context.vars, !args.offline)?;
         bad |= status.standings.iter().any(|s| s.state.is_bad()) || !status.damage.is_empty();
         if args.json {
-            context.out.raw(&crate::tree::to_json_line(&as_json(&status))?);
+            context.out.raw(&crate::tree::to_json_line(&told(&status))?);
         } else {
             if i > 0 {
                 context.out.data("");
@@ -56,43 +60,63 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     Ok(u8::from(bad))
 }
 
-fn as_json(status: &Status) -> serde_json::Value {
-    let counts: BTreeMap<String, u64> =
-        status.counts().into_iter().map(|(s, n)| (s.word(), n)).collect();
-    let trials: Vec<serde_json::Value> = status
-        .trials()
-        .map(|(row, standing)| {
-            let record = status.records.get(&row.id);
-            let attempt = record.and_then(|r| r.decisive());
-            json!({
-                "trial": row.id,
-                "task_id": row.task_id,
-                "chain": row.chain,
-                "link": row.link,
-                "function": status.function(row.id),
-                "state": standing.state.word(),
-                "reason": standing.reason,
-                "attempts": record.map_or(0, Record::begun),
-                "host": attempt.map(|a| a.start.host.clone()),
-                "job": attempt.and_then(|a| a.start.job.clone()),
-                "exit_code": attempt.and_then(|a| a.end.as_ref()).and_then(|e| e.exit_code),
-                "duration_s": attempt.and_then(|a| a.end.as_ref()).map(|e| e.duration_s),
-                "unread_lines": record.map_or(0, Record::unread),
-            })
-        })
-        .collect();
+/// A sweep as JSON; its trials are made as they are written.
+#[derive(Serialize)]
+struct Told<'a> {
+    sweep: &'a str,
+    dir: &'a Path,
+    trials_total: usize,
+    counts: BTreeMap<String, u64>,
+    witness: &'a str,
+    scheduler_calls: u32,
+    jobs: &'a [String],
+    pilots: &'a [Pilots],
+    damaged: &'a [Damaged],
+    unread_lines: u64,
+    trials: Trials<'a>,
+}
+
+struct Trials<'a>(&'a Status);
+
+impl Serialize for Trials<'_> {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_seq(self.0.trials().map(|(row, standing)| trial(self.0, row, standing)))
+    }
+}
+
+fn told(status: &Status) -> Told<'_> {
+    Told {
+        sweep: &status.identity.name,
+        dir: status.tree.dir(),
+        trials_total: status.rows.len(),
+        counts: status.counts().into_iter().map(|(s, n)| (s.word(), n)).collect(),
+        witness: &status.witness,
+        scheduler_calls: status.calls,
+        jobs: &status.jobs,
+        pilots: &status.pilots,
+        damaged: &status.damage,
+        unread_lines: status.unread().map(|(_, lines)| lines).sum(),
+        trials: Trials(status),
+    }
+}
+
+fn trial(status: &Status, row: &Row, standing: &Standing) -> serde_json::Value {
+    let record = status.records.get(&row.id);
+    let attempt = record.and_then(|r| r.decisive());
     json!({
-        "sweep": status.identity.name,
-        "dir": status.tree.dir(),
-        "trials_total": status.rows.len(),
-        "counts": counts,
-        "witness": status.witness,
-        "scheduler_calls": status.calls,
-        "jobs": status.jobs,
-        "pilots": status.pilots,
-        "damaged": status.damage,
-        "unread_lines": status.unread().map(|(_, lines)| lines).sum::<u64>(),
-        "trials": trials,
+        "trial": row.id,
+        "task_id": row.task_id,
+        "chain": row.chain,
+        "link": row.link,
+        "function": status.function(row.id),
+        "state": standing.state.word(),
+        "reason": standing.reason,
+        "attempts": record.map_or(0, Record::begun),
+        "host": attempt.map(|a| a.start.host.clone()),
+        "job": attempt.and_then(|a| a.start.job.clone()),
+        "exit_code": attempt.and_then(|a| a.end.as_ref()).and_then(|e| e.exit_code),
+        "duration_s": attempt.and_then(|a| a.end.as_ref()).map(|e| e.duration_s),
+        "unread_lines": record.map_or(0, Record::unread),
     })
 }
 

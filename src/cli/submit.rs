@@ -313,7 +313,7 @@ fn bar_style(template: &str) -> ProgressStyle {
 
 /// The parameters of a trial in a few words, for a line of progress.
 fn parameters(row: &crate::tree::table::Row) -> String {
-    let parameters = row.parameters();
+    let parameters = &row.params;
     let mut words: Vec<String> = parameters
         .iter()
         .map(|(name, value)| format!("{name}={}", short(&value.to_string(), 40)))

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::host::{disk, threads};
+use crate::plan::Params;
 use crate::standing::Standing;
 use crate::status::Status;
 use crate::tree::records::{Attempt, Record};
@@ -32,7 +33,7 @@ struct Whole<'a> {
     /// The function that it calls, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     function: Option<&'a str>,
-    params: &'a Value,
+    params: &'a Params,
     /// Which attempt counts, and how many there were.
     attempt: Option<u32>,
     attempts: usize,

@@ -333,7 +333,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
     /// Takes the devices of a trial for a slot, where each trial has its own.
     fn reserve(&mut self, i: usize, row: &Row) -> Result<Devices> {
         let claimer = &self.desk.claimer;
-        let request = claimer.request_of(row.id).or(row.resources.as_ref());
+        let request = claimer.request_of(row.id).or(row.resources.as_deref());
         let request = request.unwrap_or(&claimer.head_of(row.id)?.resources);
         self.slots[i].reserve(row, request, claimer.is_exact())
     }
@@ -371,7 +371,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             self.undo(role);
             return Err(Fault::machine(sentence).into());
         }
-        let request = claimer.request_of(trial).or(row.resources.as_ref());
+        let request = claimer.request_of(trial).or(row.resources.as_deref());
         let request = request.unwrap_or(&head.resources);
         let may_end = request.walltime_s.is_some() || claimer.settings().repeatable;
         let order = Order { head, row: &row, request, attempt, folders, may_end };

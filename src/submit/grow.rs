@@ -223,7 +223,7 @@ fn changed_by(tree: &Tree, source: &Source) -> Result<Vec<String>> {
     let names = |params: &Params| -> BTreeSet<String> {
         params.iter().map(|(name, _)| name.to_owned()).collect()
     };
-    let old = names(&table::find(tree, head.first)?.1.parameters());
+    let old = names(&table::find(tree, head.first)?.1.params);
     let all = plan.trials.iter().map(|trial| names(&trial.params));
     let has_old = plan.trials.iter().any(|trial| names(&trial.params) == old);
     if has_old {
@@ -243,10 +243,11 @@ type Earlier = (Arc<Resources>, Option<Vec<DeviceId>>);
 fn earlier(tree: &Tree) -> Result<HashMap<u64, Earlier>> {
     let heads = table::heads(tree)?;
     let mut shared = HashMap::new();
-    let rows = table::rows(tree)?.into_iter();
-    Ok(rows
-        .map(|row| (row.id, (resources_of(&row, &heads, &mut shared), row.gpu_ids_abs)))
-        .collect())
+    let mut all = HashMap::new();
+    table::each(tree, |row| {
+        all.insert(row.id, (resources_of(&row, &heads, &mut shared), row.gpu_ids_abs));
+    })?;
+    Ok(all)
 }
 
 /// Adds the new trials of a plan to its sweep, keeps the plan, and returns them. The caller holds the
@@ -372,10 +373,10 @@ fn tails(tree: &Tree, diff: &Diff) -> Result<(Tails, u64)> {
         return Ok((tails, 0));
     }
     let mut next = 0;
-    for row in table::rows(tree)? {
+    table::each(tree, |row| {
         next = next.max(row.chain + 1);
         if row.task_id.is_none() {
-            continue;
+            return;
         }
         tails.old.insert(row.task_text(), row.chain);
         let tail = tails.ends.entry(row.chain).or_insert(Tail { links: 0, last: None });
@@ -383,7 +384,7 @@ fn tails(tree: &Tree, diff: &Diff) -> Result<(Tails, u64)> {
         if diff.has(row.id) {
             tail.last = tail.last.max(Some(row.id));
         }
-    }
+    })?;
     Ok((tails, next))
 }
 
@@ -421,7 +422,7 @@ pub fn resources_of(
     shared: &mut HashMap<u64, Arc<Resources>>,
 ) -> Arc<Resources> {
     if let Some(own) = &row.resources {
-        return Arc::new(own.clone());
+        return Arc::new((**own).clone());
     }
     let first = heads.iter().rfind(|h| h.first <= row.id).map_or(0, |h| h.first);
     let of_head =

@@ -199,8 +199,8 @@ pub fn left_over(
     let heads = table::heads(tree)?;
     let stop = grow::on_failure(&heads) == OnFailure::Stop;
     let LeftOver { mut todo, mut dead } = LeftOver::default();
-    for row in table::rows(tree)? {
-        let Some(resources) = diff.request(row.id) else { continue };
+    table::each(tree, |row| {
+        let Some(resources) = diff.request(row.id) else { return };
         let outcome = records.get(&row.id).and_then(Record::outcome);
         let again =
             failures.retry || failures.due.contains(&row.id) || failures.coming.contains(&row.id);
@@ -212,11 +212,11 @@ pub fn left_over(
         }
         let is_done = outcome == Some(Outcome::Done);
         if covered.contains(&row.id) || bad || is_done || dead.contains(&row.id) {
-            continue;
+            return;
         }
         let resources = Arc::clone(resources);
         todo.push(Todo { id: row.id, chain: row.chain, after: row.after, resources });
-    }
+    })?;
     Ok(LeftOver { todo, dead })
 }
 

@@ -5,11 +5,12 @@
 //! trial, the `.idx` the offset of each line (see [`super::numbers`]), the `.keys` the key of each trial as 32
 //! hexadecimal digits. Finding one trial costs one listing of a short folder and three small reads.
 
-use std::io::Write;
+use std::io::{self, Read, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Result;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::damage::Damage;
 use super::{Tree, line, numbers, read_document, write_document};
@@ -71,10 +72,15 @@ pub struct Row {
     pub key: String,
     /// Physical devices, if the plan names them.
     pub gpu_ids_abs: Option<Vec<DeviceId>>,
-    /// Its parameters, nested.
-    pub params: serde_json::Value,
+    /// Its parameters.
+    #[serde(deserialize_with = "parameters")]
+    pub params: Params,
     /// Its request, where it differs from the table's.
-    pub resources: Option<Resources>,
+    pub resources: Option<Box<Resources>>,
+}
+
+fn parameters<'de, D: Deserializer<'de>>(from: D) -> Result<Params, D::Error> {
+    serde_json::Value::deserialize(from).map(|json| Params::from_json(&json))
 }
 
 impl Row {
@@ -88,14 +94,9 @@ impl Row {
             task_id: None,
             key: String::new(),
             gpu_ids_abs: None,
-            params: serde_json::Value::Object(serde_json::Map::new()),
+            params: Params::new(Arc::default(), Box::default()),
             resources: None,
         }
-    }
-
-    /// The parameters with dotted names.
-    pub fn parameters(&self) -> Params {
-        Params::from_json(&self.params)
     }
 
     /// The task id as text; empty without one.
@@ -254,47 +255,106 @@ fn read_run(tree: &Tree, head: &Head, from: u64, n: u64, all: &mut Vec<Row>) -> 
     if is_whole { Ok(()) } else { Err(numbers::damaged(&path).into()) }
 }
 
-/// All trials of a sweep, in order.
+/// Hands over all trials of a sweep, in order, a few in memory at a time.
 ///
 /// # Errors
 /// When a table cannot be read or is damaged.
-pub fn rows(tree: &Tree) -> Result<Vec<Row>> {
-    let mut all = Vec::new();
+pub fn each(tree: &Tree, mut with: impl FnMut(Row)) -> Result<()> {
     for head in heads(tree)? {
-        let (rows, damaged) = rows_of(tree, &head)?;
-        if damaged > 0 {
+        let (mut next, mut is_whole) = (head.first, true);
+        each_line(tree, &head, |row| match row.filter(|row| row.id == next) {
+            Some(row) => {
+                next += 1;
+                with(row);
+            }
+            None => is_whole = false,
+        })?;
+        if !is_whole || next != head.first + head.count {
             return Err(numbers::damaged(&file(tree, head.first, "jsonl")).into());
         }
-        all.extend(rows.into_iter().flatten());
     }
+    Ok(())
+}
+
+/// All trials of a sweep, in order.
+///
+/// # Errors
+/// As [`each`].
+pub fn rows(tree: &Tree) -> Result<Vec<Row>> {
+    let mut all = Vec::new();
+    each(tree, |row| all.push(row))?;
     Ok(all)
 }
 
-/// The rows of a table, `None` for each that is damaged or missing, and how many those are, with lines that are no
-/// trial's.
-fn rows_of(tree: &Tree, head: &Head) -> Result<(Vec<Option<Row>>, u64)> {
+/// Bytes of a table that are read at once: its lines are read as many at a time as there are threads.
+const PIECE: usize = 8 << 20;
+
+/// Hands over the lines of a table, `None` for each that is damaged. Returns how many there are; none if there is no file.
+fn each_line(tree: &Tree, head: &Head, mut with: impl FnMut(Option<Row>)) -> Result<u64> {
     use rayon::prelude::*;
-    let bytes = disk::read_bytes_if_there(&file(tree, head.first, "jsonl"))?;
-    // What a head says that nobody has sealed need not fit into memory.
-    let keys = disk::stamp(&file(tree, head.first, "keys"))?.map_or(0, |(len, _)| len / KEY);
-    let most = keys.max(bytes.len() as u64).min(head.count);
-    let ends = bytes.strip_suffix(b"\n").map_or(&bytes[..], |whole| whole);
-    let lines: Vec<&[u8]> = ends.split(|&b| b == b'\n').collect();
-    let read: Vec<Option<Row>> =
-        threads::in_parallel(|| lines.par_iter().map(|line| row(head, line)).collect());
-    let (mut rows, mut foreign) = (Vec::new(), 0);
-    rows.resize_with(usize::try_from(most)?, || None);
-    for row in read.into_iter().flatten() {
-        let place = row.id.checked_sub(head.first).and_then(|at| usize::try_from(at).ok());
-        match place.and_then(|at| rows.get_mut(at)).filter(|place| place.is_none()) {
-            Some(place) => *place = Some(row),
-            None => foreign += 1,
+    let path = file(tree, head.first, "jsonl");
+    let fault = |e| disk::fault("read", &path, &e);
+    let mut table = match disk::open_whole(&path, u64::MAX) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0),
+        opened => opened.map_err(fault)?,
+    };
+    let (mut bytes, mut count) = (Vec::new(), 0);
+    let mut names: Arc<[Arc<str>]> = Arc::default();
+    loop {
+        let had = bytes.len();
+        let read = (&mut table).take(PIECE as u64).read_to_end(&mut bytes).map_err(fault)?;
+        let end = bytes[had..].iter().rposition(|&b| b == b'\n').map_or(0, |at| had + at + 1);
+        let end = if read < PIECE { bytes.len() } else { end };
+        let whole = bytes[..end].strip_suffix(b"\n").unwrap_or(&bytes[..end]);
+        if end > 0 {
+            let lines: Vec<&[u8]> = whole.split(|&b| b == b'\n').collect();
+            count += lines.len() as u64;
+            let rows: Vec<Option<Row>> =
+                threads::in_parallel(|| lines.par_iter().map(|line| row(head, line)).collect());
+            for mut row in rows {
+                // Trials of one form share its names.
+                if let Some(row) = &mut row {
+                    if row.params.names == names {
+                        row.params.names = Arc::clone(&names);
+                    }
+                    names = Arc::clone(&row.params.names);
+                }
+                with(row);
+            }
+            bytes.drain(..end);
+        }
+        if read < PIECE {
+            return Ok(count);
         }
     }
-    let missing = head.count - rows.iter().flatten().count() as u64;
+}
+
+/// Adds the rows of a table, of each that is damaged or missing its number alone. Returns how many those are, with lines
+/// that are no trial's.
+fn add_rows(tree: &Tree, head: &Head, all: &mut Vec<Row>) -> Result<u64> {
+    // What a head says that nobody has sealed need not fit into memory.
+    let bytes = |ending| disk::stamp(&file(tree, head.first, ending));
+    let keys = bytes("keys")?.map_or(0, |(len, _)| len / KEY);
+    let most = bytes("jsonl")?.map_or(0, |(len, _)| len).max(keys).min(head.count);
+    let from = all.len();
+    all.extend((head.first..head.first + most).map(Row::unknown));
+    let mut known = vec![false; usize::try_from(most)?];
+    let mut foreign = 0;
+    let lines = each_line(tree, head, |row| {
+        let Some(row) = row else { return };
+        let place = row.id.checked_sub(head.first).and_then(|at| usize::try_from(at).ok());
+        match place.filter(|at| known.get(*at) == Some(&false)) {
+            Some(at) => {
+                known[at] = true;
+                all[from + at] = row;
+            }
+            None => foreign += 1,
+        }
+    })?;
+    let missing = head.count - known.iter().filter(|is_known| **is_known).count() as u64;
     // A flipped newline joins two lines, or makes two of one.
-    let odd = (lines.len() as u64).saturating_sub(head.count);
-    Ok((rows, missing.max(odd).max(foreign)))
+    let odd = lines.saturating_sub(head.count);
+    Ok(missing.max(odd).max(foreign))
 }
 
 /// All that can be read of the tables of a sweep.
@@ -314,10 +374,8 @@ pub fn readable(tree: &Tree, damage: &mut Damage) -> Result<Readable> {
     let mut all = Readable::default();
     for first in firsts(tree)? {
         let Some(head) = head_and_lists(tree, first, damage)? else { continue };
-        let (rows, damaged) = rows_of(tree, &head)?;
+        let damaged = add_rows(tree, &head, &mut all.rows)?;
         damage.add(&format!("trials/{first:012}.jsonl"), damaged);
-        let known = (first..).zip(rows);
-        all.rows.extend(known.map(|(id, row)| row.unwrap_or_else(|| Row::unknown(id))));
         all.heads.push(head);
     }
     Ok(all)

@@ -137,13 +137,13 @@ pub fn prepare(ending: &Ending<'_>, vars: &Vars) -> Result<Option<Call>> {
     if argv.is_empty() || end.state == Outcome::Interrupted {
         return Ok(None);
     }
-    let params = row.parameters();
+    let params = &row.params;
     let names = prepare::names(tree, head, row, end.attempt);
     let filled = |what, argv: &[String], env: &[(String, String)]| {
-        CommandTemplate::of(what, argv, env)?.render(&params, &names)
+        CommandTemplate::of(what, argv, env)?.render(params, &names)
     };
     let argv = filled(what, argv, &[])?.argv;
-    let mut env = prepare::environment(vars, &params);
+    let mut env = prepare::environment(vars, params);
     // That a device is not there may be what the hook is to tell.
     if let Ok(Some(devices)) = prepare::visible(head, row, vars) {
         env.insert("CUDA_VISIBLE_DEVICES".to_owned(), devices);

@@ -164,7 +164,7 @@ pub fn run(request: &Request, vars: Vars, told: Option<hooks::Told<'_>>) -> Resu
     let trial = which(&tree, &request.which, &vars)?;
     let (head, row) = table::find(&tree, trial)?;
     head.run.refuse_function()?;
-    let by_table = || row.resources.clone().unwrap_or_else(|| head.resources.clone());
+    let by_table = || row.resources.as_deref().cloned().unwrap_or_else(|| head.resources.clone());
     let resources = request.resources.clone().unwrap_or_else(by_table);
     let job_id = job_id(&vars);
     // Bare PMIx does not say how many ranks there are; the plan does.

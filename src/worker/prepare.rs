@@ -92,11 +92,11 @@ pub fn prepare_in(
     folders: bool,
 ) -> Result<Prepared> {
     let Job { head, row, tree, .. } = job;
-    let params = row.parameters();
+    let params = &row.params;
     let work = tree.work(row.id);
     let checkpoints = tree.checkpoints(row.id);
     let extra = names(tree, head, row, attempt);
-    let rendered = CommandTemplate::new(&head.run)?.render(&params, &extra).map_err(|fault| {
+    let rendered = CommandTemplate::new(&head.run)?.render(params, &extra).map_err(|fault| {
         Fault { sentence: format!("trial {}: {}", row.id, fault.sentence), ..fault }
     })?;
     let devices = visible(head, row, &job.vars)?;
@@ -109,7 +109,7 @@ pub fn prepare_in(
         disk::make_dir(&checkpoints)?;
     }
 
-    let mut env = environment(&job.vars, &params);
+    let mut env = environment(&job.vars, params);
     let mut set = |name: &str, value: String| {
         env.insert(name.to_owned(), value);
     };

@@ -93,8 +93,7 @@ pub(super) fn trainer(
     extra: &[(&str, serde_json::Value)],
     scratch: &Scratch,
 ) -> Result<Vec<String>> {
-    let config =
-        TrainTemplate::new(&job.head.run)?.fill(&job.row.parameters(), job.head.seed, extra)?;
+    let config = TrainTemplate::new(&job.head.run)?.fill(&job.row.params, job.head.seed, extra)?;
     let heavy = heavy()?;
     let train = TrainJob {
         config,

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use super::lines::{Lines, one_line, parse_lenient};
 use crate::fault::Fault;
 use crate::host::{Vars, clock, disk, process};
+use crate::plan::Params;
 use crate::words;
 
 /// Bytes of the largest result. It is a part of one line of a record, which readers have in memory.
@@ -35,7 +36,7 @@ impl Scratch {
     ///
     /// # Errors
     /// When the node's disk refuses.
-    pub fn make(vars: &Vars, sweep: &Path, trial: u64, params: &Value) -> Result<Self> {
+    pub fn make(vars: &Vars, sweep: &Path, trial: u64, params: &Params) -> Result<Self> {
         let dir = private_folder(vars, sweep, trial)?;
         let (lines, inode) = (Lines::of(dir.join("metrics.jsonl")), inode(&dir));
         let scratch = Self { lines, dir, inode, odd_result: None };
@@ -49,7 +50,7 @@ impl Scratch {
     ///
     /// # Errors
     /// When the node's disk refuses.
-    pub fn again(mut self, params: &Value) -> Result<Self> {
+    pub fn again(mut self, params: &Params) -> Result<Self> {
         for name in disk::list(&self.dir)? {
             let path = self.dir.join(name);
             if fs::remove_file(&path).is_err() {
@@ -246,8 +247,13 @@ mod tests {
     fn metric_lines_are_taken_once_and_only_when_complete() {
         let tmp = tempfile::tempdir().unwrap();
         let vars = Vars::from([("TMPDIR".to_owned(), tmp.path().display().to_string())]);
-        let mut scratch =
-            Scratch::make(&vars, tmp.path(), 3, &serde_json::json!({"lr": 0.1})).unwrap();
+        let mut scratch = Scratch::make(
+            &vars,
+            tmp.path(),
+            3,
+            &Params::from_json(&serde_json::json!({"lr": 0.1})),
+        )
+        .unwrap();
         assert_eq!(scratch.take_metrics(false), vec![]);
         let mut file = fs::File::create(scratch.metrics()).unwrap();
         file.write_all(b"{\"step\":1,\"loss\":0.5}\nnot json\n{\"step\":2,").unwrap();

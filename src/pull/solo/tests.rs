@@ -51,7 +51,7 @@ fn a_function_is_called_for_each_trial_and_what_comes_of_it_is_recorded() {
     let tree = sweep(dir.path(), 4, "attempts = 2\n[pull]\nbackoff = 0");
     let mut calls = Vec::new();
     let report = call_all(&tree, |trial| {
-        let i = trial.row.params["i"].as_u64().unwrap();
+        let i = trial.row.params.get("i").unwrap().to_json().as_u64().unwrap();
         calls.push((i, trial.attempt));
         let attempt = trial.attempt;
         match i {
