@@ -221,7 +221,7 @@ pub(crate) fn tables(bytes: &[u8]) {
         let _ = (table::rows(tree), table::keys(tree), table::count(tree));
         for id in [0, 3, 4] {
             if let Ok((_, row)) = table::find(tree, id) {
-                let _ = (row.params, row.task_text());
+                let _ = (row.task_text(), row.params);
             }
         }
         if let Ok(heads) = table::heads(tree) {
