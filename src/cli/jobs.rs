@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use super::{Context, sweeps};
 use crate::fault::Fault;
+use crate::site::Site;
 use crate::submit::control::{self, Wish};
 use crate::tree::{Identity, Tree, deck, journal, lock};
 
@@ -60,7 +61,28 @@ fn run(what: &What, wish: Wish, word: &str, context: &Context) -> Result<u8> {
     let site = context.site()?;
     let named: Vec<String> = what.sweep.iter().cloned().collect();
     let (tree, identity) = sweeps::one_to_change(&named, &site, context)?;
-    let done = control::control(&tree, &identity, &what.trials, wish, &site, &context.vars)?;
+    let lost = control::lost_jobs(&tree)?;
+    let code = act(&tree, &identity, what, wish, word, &site, context)?;
+    for damaged in &lost {
+        context.out.warn(&format!(
+            "{damaged}: a job that is recorded only there is not {word}; the names of this sweep's jobs begin with `{}.{}.` in the queue",
+            identity.name, identity.token
+        ));
+    }
+    Ok(if lost.is_empty() { code } else { 1 })
+}
+
+/// Does it, and says what was done.
+fn act(
+    tree: &Tree,
+    identity: &Identity,
+    what: &What,
+    wish: Wish,
+    word: &str,
+    site: &Site,
+    context: &Context,
+) -> Result<u8> {
+    let done = control::control(tree, identity, &what.trials, wish, site, &context.vars)?;
     if done.is_told && (done.ids.is_empty() || wish != Wish::Cancel) {
         let text = match wish {
             Wish::Cancel => "cancelled: agents end what they run and take no more of it",
@@ -80,8 +102,8 @@ fn run(what: &What, wish: Wish, word: &str, context: &Context) -> Result<u8> {
             return Ok(0);
         }
     }
-    if let Some(owner) = lock::holder(&tree).filter(|_| done.ids.is_empty()) {
-        return Err(in_the_way(&tree, &identity, &owner).into());
+    if let Some(owner) = lock::holder(tree).filter(|_| done.ids.is_empty()) {
+        return Err(in_the_way(tree, identity, &owner).into());
     }
     if done.ids.is_empty() && !done.ended.is_empty() {
         let numbers: Vec<String> = done.ended.iter().map(ToString::to_string).collect();

@@ -15,9 +15,10 @@ use crate::scheduler::{self, pbs, slurm};
 use crate::site::Site;
 use crate::standing::{Standing, State};
 use crate::status::{self, Status};
+use crate::tree::damage::{Damage, Damaged};
 use crate::tree::journal::{Entry, Journal, Writer};
-use crate::tree::lock::Lock;
-use crate::tree::{Identity, Tree};
+use crate::tree::lock::{self, Lock};
+use crate::tree::{Identity, Tree, table};
 use crate::words::count;
 
 /// What is done.
@@ -59,6 +60,16 @@ pub struct Done {
     pub ended: Vec<u64>,
 }
 
+/// Files that have lost what they said of jobs: such a job is found by nobody but its scheduler.
+///
+/// # Errors
+/// When the journal cannot be read.
+pub fn lost_jobs(tree: &Tree) -> Result<Vec<Damaged>> {
+    let mut damage = Damage::default();
+    Journal::readable(tree, &mut damage)?;
+    Ok(damage.settle(|_| lock::is_held(tree)))
+}
+
 /// Does it for the given trials, or for all that have not ended.
 ///
 /// # Errors
@@ -77,6 +88,8 @@ pub fn control(
     }
     let journal = Journal::read(tree)?;
     let waves = Waves::read(tree)?;
+    // The status passes a damaged table over: its trials would be nobody's.
+    table::heads(tree)?;
     let places = waves.places();
     let status = status::of_all(tree.clone(), identity.clone(), site, environment)?;
     let is_pbs = journal.site.as_ref().is_some_and(|(scheduler, _)| scheduler == "pbs");

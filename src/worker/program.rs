@@ -20,10 +20,12 @@ use super::scratch::Scratch;
 use super::{Job, prepare};
 use super::{launch, lifeline};
 use crate::fault::Fault;
-use crate::host::{Vars, access, disk, process};
+use crate::host::access::{self, Shared};
+use crate::host::{Vars, disk, process};
 use crate::plan::{Metrics, TrainTemplate};
 use crate::rank::is_launcher_variable;
 use crate::train::job::Job as TrainJob;
+use crate::tree::Tree;
 
 /// The exit code of a trainer or helper that lost the others: what befell them comes first.
 pub const LOST_PEERS: i32 = 76;
@@ -83,10 +85,23 @@ fn heavy() -> Result<String> {
         .into())
 }
 
+/// Refuses checkpoints that another user has made or may change. One of them may be a module, which is code.
+fn check_checkpoints(tree: &Tree, trial: u64) -> Result<()> {
+    let folder = tree.checkpoints(trial);
+    let shared = if access::is_shared() { Shared::Group } else { Shared::No };
+    for folder in folder.ancestors().take_while(|at| *at != tree.dir()) {
+        access::check(folder, shared)?;
+    }
+    for name in disk::list(&folder)? {
+        access::check(&folder.join(name), shared)?;
+    }
+    Ok(())
+}
+
 /// The command of a training trial: the heavy sibling with this rank's job in a file.
 ///
 /// # Errors
-/// When the plan's `[train]` cannot be filled in, or there is no sibling.
+/// When the plan's `[train]` cannot be filled in, the checkpoints are not to be trusted, or there is no sibling.
 pub(super) fn trainer(
     job: &Job,
     attempt: u32,
@@ -94,6 +109,7 @@ pub(super) fn trainer(
     scratch: &Scratch,
 ) -> Result<Vec<String>> {
     let config = TrainTemplate::new(&job.head.run)?.fill(&job.row.params, job.head.seed, extra)?;
+    check_checkpoints(&job.tree, job.row.id)?;
     let heavy = heavy()?;
     let train = TrainJob {
         config,

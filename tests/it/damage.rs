@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::kill::Dice;
 use crate::local::shell;
+use crate::pbs_once::pbs;
 use crate::scripts::slurm;
 use crate::world::{ROOT, World};
 
@@ -112,6 +113,115 @@ fn lasting(row: &Value) -> Value {
         part.as_object_mut().unwrap().remove("duration_s");
     }
     row
+}
+
+/// What a sweep may have that PBS is given, by name; whether agents run it, and the rest of the plan.
+const ON_PBS: [(&str, bool, &str); 7] = [
+    ("chains as jobs", false, "[schedule]\nchains = \"jobs\"\n"),
+    ("chains behind barriers", false, "[schedule]\nchains = \"barrier\"\n"),
+    ("fused chains", false, "[schedule]\nchains = \"fused\"\n"),
+    ("packed chains", false, "[schedule]\npack = 2\n"),
+    ("max_running", false, "[schedule]\nmax_running = 1\n"),
+    (
+        "GPUs and hooks",
+        false,
+        "[resources]\ngpus_per_rank = 1\n[hooks]\nfinish = [\"true\"]\nerror = [\"true\"]\n",
+    ),
+    ("agents and copies", true, "[pull]\nrepeatable = true\n"),
+];
+
+/// The law of [`no_flipped_bit_and_no_cut_changes_what_is_read_without_a_word`] does not depend on who has run a sweep. No verb
+/// that acts passes over a damaged file that says which trials and jobs there are.
+#[test]
+fn damage_is_met_in_the_same_way_whatever_has_run_a_sweep() {
+    for (name, agents, rest) in ON_PBS {
+        let pbs = pbs();
+        let world = &pbs.world;
+        let code = "echo '{\"loss\": 2}' >>$HPCSWEEP_METRICS; exit $HPCSWEEP_PARAM_CODE";
+        let axes =
+            "[defaults]\ntask_id = \"{{ name }}\"\n[grid]\nname = [\"x\", \"y\"]\ncode = [0, 3]\n";
+        let pull: &[&str] = if agents { &["--pull", "--workers", "1"] } else { &[] };
+        pbs.submit(&shell(code, &format!("{axes}{rest}")), pull).ok();
+        pbs.wait_idle();
+        let dir = world.path("results/s");
+        let (expected, damage) = seen(&dir).unwrap();
+        assert_eq!((expected.len(), damage), (4, 0), "{name}");
+        let files = checked_files(world, "s");
+        let mut random = Dice(7);
+        for file in &files {
+            let whole = fs::read(dir.join(file)).unwrap();
+            for _ in 0..(if whole.is_empty() { 0 } else { 8 }) {
+                let at = random.below(whole.len() as u64) as usize;
+                let mut bytes = whole.clone();
+                bytes[at] ^= 1;
+                look(&dir, file, &bytes, &expected, &format!("{name}: bit 0 of byte {at}"));
+                look(&dir, file, &whole[..at], &expected, &format!("{name}: a cut at {at}"));
+            }
+        }
+        for file in of_each_kind(&files) {
+            let path = dir.join(file);
+            let whole = fs::read(&path).unwrap();
+            let Some(at) = whole.len().checked_sub(20) else { continue };
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1;
+            fs::write(&path, &bytes).unwrap();
+            let (status, cancel) = (world.run(&["status"]), world.run(&["cancel"]));
+            fs::write(&path, &whole).unwrap();
+            assert_ne!(status.code, 0, "{name}: {file}: {}", status.whole());
+            assert!(status.whole().contains(file.as_str()), "{name}: {file}: {}", status.whole());
+            let says_what_jobs_there_are = ["sweep.json", "journal/", "waves/", "pull/0001.json"];
+            if says_what_jobs_there_are.iter().any(|kind| file.starts_with(kind)) {
+                assert_ne!(cancel.code, 0, "{name}: {file}: {}", cancel.whole());
+            }
+        }
+    }
+}
+
+/// A job whose line is lost continues, and the user who cancels the sweep must know.
+#[test]
+fn a_cancellation_of_a_damaged_sweep_says_what_it_may_have_left() {
+    let mut pbs = pbs();
+    pbs.set("scheduling", false);
+    let axes = "[defaults]\ntask_id = \"{{ c }}\"\n[grid]\nc = [0, 1]\na = [0, 1]\n[schedule]\nchains = \"jobs\"\n";
+    pbs.submit(&shell("true", axes), &[]).ok();
+    let world = &pbs.world;
+    let damaged = |file: &str| {
+        let path = world.path("results/s").join(file);
+        let whole = fs::read(&path).unwrap();
+        let mut bytes = whole.clone();
+        bytes[whole.len() - 20] ^= 1;
+        fs::write(&path, &bytes).unwrap();
+        whole
+    };
+    let head = "trials/000000000000.json";
+    let whole = damaged(head);
+    let refusal = format!(
+        "error: `$WORLD/results/s/{head}` is damaged: its checksum does not match\n\
+         hint: restore the file from a backup; the plan and the other files of the sweep are not touched\nexit code 4\n"
+    );
+    for verb in [&["hold"][..], &["release"], &["cancel"], &["cancel", "--trial", "3"]] {
+        assert_eq!(world.run(verb).whole(), refusal);
+    }
+    fs::write(world.path("results/s").join(head), whole).unwrap();
+    damaged("journal/0001.jsonl");
+    let token = Tree::open(&world.path("results/s")).unwrap().1.token;
+    let left = |word: &str| {
+        format!(
+            "warning: 1 damaged line in journal/0001.jsonl: a job that is recorded only there is not {word}; the names of \
+             this sweep's jobs begin with `s.{token}.` in the queue\nexit code 1\n"
+        )
+    };
+    let jobs = "3 trials: 2.pbshead 1.pbshead 0.pbshead\n";
+    let said = world.run(&["cancel"]).whole();
+    assert_eq!(said, format!("s: cancelled {jobs}{}", left("cancelled")));
+    let states: Vec<String> = pbs.states().into_iter().map(|(_, state)| state).collect();
+    assert_eq!(states, ["F", "F", "F", "Q"]);
+    // By that name a submission finds it, and it can be cancelled then.
+    let again = pbs.again(&[]);
+    assert!(again.err.contains("array 4: it is job 3.pbshead"), "{}", again.whole());
+    let said = world.run(&["cancel"]).whole();
+    assert_eq!(said, format!("s: cancelled 1 trial: 3.pbshead\n{}", left("cancelled")));
+    pbs.wait_idle();
 }
 
 /// Up to two files of each kind.

@@ -68,6 +68,7 @@ mod starting;
 mod startup;
 mod status;
 mod stopped;
+mod strangers;
 mod sync_cases;
 mod templates;
 mod threads;
