@@ -4,9 +4,9 @@
 //!
 //! | floor | rooms |
 //! |---|---|
-//! | 0 | [`fault`], [`words`], [`syntax`] |
+//! | 0 | [`fault`], [`words`], [`units`] |
 //! | 1 | [`host`] |
-//! | 2 | [`units`], [`idset`], [`hostlist`], [`plan`], [`site`], [`rank`], [`devices`], [`gpu`], [`sync`], [`train`] |
+//! | 2 | [`document`], [`idset`], [`hostlist`], [`plan`], [`site`], [`rank`], [`devices`], [`gpu`], [`sync`], [`train`] |
 //! | 3 | [`graph`], [`tree`] |
 //! | 4 | [`render`] |
 //! | 5 | [`scheduler`], [`standing`], [`status`] |
@@ -14,12 +14,13 @@
 //! | 7 | [`cli`] |
 
 pub mod fault;
-pub mod syntax;
+pub mod units;
 pub mod words;
 
 pub mod host;
 
 pub mod devices;
+pub mod document;
 pub mod gpu;
 pub mod hostlist;
 pub mod idset;
@@ -28,7 +29,6 @@ pub mod rank;
 pub mod site;
 pub mod sync;
 pub mod train;
-pub mod units;
 
 pub mod graph;
 pub mod tree;

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::fault::Fault;
 use crate::host::disk;
-use crate::render;
+use crate::{plan, render};
 
 /// A project to begin with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -58,6 +58,9 @@ impl Template {
     }
 }
 
+/// What editors complete and check a plan by; the first line of a plan names it.
+const SCHEMA: &str = "plan.schema.json";
+
 /// Makes a project folder: written aside, then renamed, so that it is there whole or not at all. Its files, the one
 /// that is submitted first.
 ///
@@ -71,8 +74,8 @@ pub fn create(folder: &Path, template: Template) -> Result<Vec<PathBuf>> {
     }
     let name = folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     // A plan itself knows which names it takes.
-    let plan = include_str!("../templates/project/command/plan.toml").replace("@NAME@", &name);
-    if crate::plan::parse(&plan, "plan.toml").is_err() {
+    let text = include_str!("../templates/project/command/plan.toml").replace("@NAME@", &name);
+    if plan::parse(&text, "plan.toml").is_err() {
         return Err(Fault::request(format!("`{name}` cannot be the name of a sweep"))
             .hint("use letters, digits, `.`, `_` and `-`; at most 64 of them, the first a letter or digit")
             .into());
@@ -86,12 +89,15 @@ pub fn create(folder: &Path, template: Template) -> Result<Vec<PathBuf>> {
             disk::write_whole(&aside.join(file), bytes)?;
         }
         if template.has_plan() {
+            let schema = format!("{:#}\n", plan::schema());
+            disk::write_whole(&aside.join(SCHEMA), schema.as_bytes())?;
             render::export(&aside.join("templates"))?;
         }
         std::fs::rename(&aside, folder).map_err(|e| disk::fault("make the folder", folder, &e))?;
         let own = template.files().into_iter().map(|(file, _)| folder.join(file));
         let mut files: Vec<PathBuf> = own.collect();
         if template.has_plan() {
+            files.push(folder.join(SCHEMA));
             let scripts = render::EMBEDDED.iter();
             files.extend(scripts.map(|(name, _)| folder.join("templates").join(name)));
         }

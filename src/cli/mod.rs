@@ -12,6 +12,7 @@ mod out;
 mod plan;
 mod pull;
 mod rehearsal;
+mod schema;
 mod script;
 mod site;
 mod smoke;
@@ -68,6 +69,7 @@ enum Verb {
     Templates(templates::Args),
     Site(site::Args),
     Gpu(gpu::Args),
+    Schema(schema::Args),
     Doctor(doctor::Args),
     Generate(generate::Args),
 }
@@ -133,6 +135,7 @@ pub fn main() -> ExitCode {
         Verb::Site(args) => site::run(&args, &context),
         Verb::Gpu(args) => gpu::run(&args, &context),
         Verb::Doctor(args) => doctor::run(&args, &context),
+        Verb::Schema(args) => schema::run(&args, &context),
         Verb::Generate(args) => generate::run(&args, &context),
     };
     match result {

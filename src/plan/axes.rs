@@ -7,10 +7,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::leaves::{self, Node};
-use super::reader::{Entry, Item, Reader, Table, entries};
-use super::request::{self, Wish};
+use super::request::{RESOURCES, Wish};
 use super::trials::{self, Task, Tasks};
-use super::value::Value;
+use super::value::{Value, read_value};
+use crate::document::form::{LINE, count};
+use crate::document::{Entry, Item, Reader, Section, Table, entries, find, section};
 use crate::host::gpus::DeviceId;
 use crate::words;
 
@@ -212,7 +213,7 @@ fn read_axes(
                 axes.extend(read_axis(reader, tasks, &entry, &name, items))
             }
             other => {
-                let found = super::reader::kind(other);
+                let found = crate::document::kind(other);
                 let sentence = format!("axis `{name}` is {found}, not a list of values");
                 let hint = format!("write `{name} = [...]`, or move a fixed value to `[defaults]`");
                 reader.wrong(entry.at, sentence, hint);
@@ -235,14 +236,15 @@ fn read_axis(
         return None;
     }
     let n_before = reader.n_faults();
-    let values: Vec<Value> = items.iter().filter_map(|item| reader.value(name, item)).collect();
+    let values: Vec<Value> =
+        items.iter().filter_map(|item| read_value(reader, name, item)).collect();
     let cells = |key| items.iter().map(move |item| Entry { key, at: item.span().start, item });
     let special = match name.strip_prefix("resources.") {
         Some(key) => {
             let mut wishes = Vec::with_capacity(items.len());
             for cell in cells(key) {
                 let mut wish = Wish::default();
-                request::read_key(reader, &cell, &mut wish, "`resources`");
+                RESOURCES.read_key(reader, &cell, "`resources`", &mut wish);
                 wishes.push(wish);
                 if reader.n_faults() > n_before {
                     break;
@@ -269,33 +271,37 @@ fn read_axis(
     sound.then(|| Axis { name: Arc::from(name), at: entry.at, values, special })
 }
 
+/// `[replicates]` as written.
+pub(super) struct Replicates {
+    count: Option<u32>,
+    parameter: Option<String>,
+}
+
+/// The keys of `[replicates]`.
+pub(super) static REPLICATES: Section<Replicates> = section!("`[replicates]`", Replicates:
+    "count" => count: count::<1>(), "required", "how often each point is repeated";
+    "parameter" => parameter: LINE, "`\"seed\"`", "the parameter that holds the seed of the repetition";
+);
+
 /// Reads `[replicates]`: the seed parameter of each repetition.
 pub(super) fn read_replicates(
     reader: &mut Reader<'_>,
     entry: &Entry<'_>,
     seed: i64,
 ) -> Option<Group> {
-    let table = reader.table(entry)?;
-    let mut count = None;
-    let mut name = "seed";
-    let mut at = entry.at;
-    let mut is_read = true;
-    for entry in entries(table) {
-        match entry.key {
-            "count" => count = Some((entry.at, reader.count(&entry, 1))),
-            "parameter" => match reader.line_of_text(&entry) {
-                Some(text) => (name, at) = (text, entry.at),
-                None => is_read = false,
-            },
-            _ => reader.unknown(&entry, "`[replicates]`", &["count", "parameter"]),
-        }
-    }
-    let Some((count_at, count)) = count else {
+    reader.table(entry)?;
+    let mut replicates = Replicates { count: None, parameter: None };
+    let written = REPLICATES.read(reader, Some(entry), &mut replicates);
+    let Some(count_at) = find(&written, "count").map(|entry| entry.at) else {
         reader.wrong(entry.at, "`[replicates]` has no `count`", "write how often: `count = 5`");
         return None;
     };
-    let count = count?;
-    let plain = is_read && trials::check_plain_name(reader, at, name);
+    let count = replicates.count?;
+    let named = find(&written, "parameter");
+    let at = named.map_or(entry.at, |entry| entry.at);
+    // A name that cannot be read was reported.
+    let name = replicates.parameter.or_else(|| named.is_none().then(|| "seed".to_owned()))?;
+    let plain = trials::check_plain_name(reader, at, &name);
     let values = (0..i64::from(count)).map(|i| seed.checked_add(i).map(Value::Int));
     let Some(values) = values.collect::<Option<Vec<_>>>() else {
         reader.wrong(count_at, "the last seed is beyond 64 bits", "choose a smaller `seed`");

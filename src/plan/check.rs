@@ -15,11 +15,11 @@ use super::exclude::Rule;
 use super::expand::Expanded;
 use super::known::{Scope, is_known, unknown_name};
 use super::layout::Form;
-use super::reader::Reader;
 use super::template::Template;
 use super::trials::Tasks;
 use super::value::variable_of;
 use super::{Run, TaskId, Trial};
+use crate::document::Reader;
 use crate::fault::Fault;
 
 pub use super::command::{CommandTemplate, Rendered};

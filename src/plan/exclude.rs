@@ -8,8 +8,8 @@ use super::axes::Group;
 use super::engine::Compiled;
 use super::known;
 use super::leaves::Origin;
-use super::reader::{Entry, Reader, Table, entries, kind};
-use super::value::{Params, Value};
+use super::value::{Params, Value, read_value};
+use crate::document::{Entry, Reader, Table, entries, kind};
 
 /// One rule: all conditions hold, and `when` if there is one.
 pub(super) struct Rule {
@@ -74,7 +74,7 @@ fn read_conditions(reader: &mut Reader<'_>, table: &Table<'_>, prefix: &str, rul
                 read_conditions(reader, inner, &format!("{name}."), rule);
             }
             _ => {
-                if let Some(value) = reader.value(&name, entry.item) {
+                if let Some(value) = read_value(reader, &name, entry.item) {
                     let mut matching = vec![value];
                     if let Value::List(items) = &matching[0] {
                         let items = items.clone();

@@ -10,30 +10,31 @@ use super::exclude::{self, Rule};
 use super::expand::{self, Sheet};
 use super::head::{self, Sweep};
 use super::listed::{self, Files};
-use super::reader::{Entry, Reader, entries};
-use super::request::{self, Wish};
+use super::request::{RESOURCES, Wish};
 use super::run;
 use super::trials::{self, Given, Tasks};
 use super::{MAX_TRIALS, Plan, Run, Schedule, hooks, metrics, pull, sample, train};
+use crate::document::{Entry, Reader, entries};
 use crate::words;
 
-const TABLES: &[&str] = &[
-    "version",
-    "sweep",
-    "run",
-    "train",
-    "metrics",
-    "hooks",
-    "resources",
-    "schedule",
-    "pull",
-    "defaults",
-    "trials",
-    "grid",
-    "zip",
-    "exclude",
-    "replicates",
-    "sample",
+/// The tables of a plan, each with what it is.
+pub(super) const TABLES: &[(&str, &str)] = &[
+    ("version", "the version of the format"),
+    ("sweep", "the sweep's name and where its results lie"),
+    ("run", "the command of every trial"),
+    ("train", "instead of a command: a model that hpcsweep trains itself"),
+    ("metrics", "what becomes of the metrics of several ranks"),
+    ("hooks", "programs that are told how trials end"),
+    ("resources", "what a trial asks of a scheduler"),
+    ("schedule", "how trials become jobs"),
+    ("pull", "how agents share the sweep"),
+    ("defaults", "parameters that all trials share"),
+    ("trials", "parameters, listed"),
+    ("grid", "axes that multiply, each a list of values"),
+    ("zip", "lists of one length that advance together: one axis"),
+    ("exclude", "combinations to leave out"),
+    ("replicates", "repetitions, each with its own seed"),
+    ("sample", "random points"),
 ];
 
 /// Everything of a plan that [`expand`] needs, as written.
@@ -67,8 +68,9 @@ pub fn parse_with(text: &str, name: &str, files: Files<'_>) -> anyhow::Result<Pl
     let tables = entries(&document);
     let find = |key: &str| tables.iter().find(|entry| entry.key == key);
     for entry in &tables {
-        if !TABLES.contains(&entry.key) {
-            reader.unknown(entry, "the plan", TABLES);
+        let known: Vec<&str> = TABLES.iter().map(|(name, _)| *name).collect();
+        if !known.contains(&entry.key) {
+            reader.unknown(entry, "the plan", &known);
         }
     }
     head::read_version(&mut reader, find("version"));
@@ -133,9 +135,7 @@ fn read_written(
     for entry in tables {
         match entry.key {
             "resources" => {
-                if let Some(table) = reader.table(entry) {
-                    written.wish = request::read_table(reader, table, "`[resources]`");
-                }
+                RESOURCES.read(reader, Some(entry), &mut written.wish);
             }
             "defaults" => {
                 written.defaults = trials::read_defaults(reader, tasks, entry).unwrap_or_default();
@@ -286,7 +286,7 @@ const _: () = assert!(MAX_TRIALS < u32::MAX as u64);
 #[cfg(test)]
 mod tests {
     use crate::host::gpus::DeviceId;
-    use crate::plan::testing::{check_faults, params, tasks};
+    use crate::plan::testing::{check_faults, check_plan_faults, params, tasks};
     use crate::plan::{OnFailure, Resources};
 
     use super::*;
@@ -411,6 +411,65 @@ hint: did you mean `root`?
 error: `[[exclude]]`: `lrx` is not a name of this plan
   plan.toml:9: lrx = 1
 hint: did you mean `lr`?",
+        );
+    }
+
+    #[test]
+    fn wrong_toml_is_told_with_its_lines_and_without_consequences() {
+        check_plan_faults(
+            "version = 1\n[sweep\nname = \"x\"\n[run]\ncommand = [\"a\", \"b]\n",
+            "this is not TOML: unclosed table, expected `]`
+  plan.toml:2: [sweep
+error: this is not TOML: unclosed array, expected `]`
+  plan.toml:5: command = [\"a\", \"b]
+hint: the list that begins in line 5 is not closed: is its `]` missing?",
+        );
+        check_faults(
+            "[defaults]\nlr = 1\nlr = 2",
+            "the same key or table is written twice
+  plan.toml:6: lr = 2
+hint: keep one of the two; a table's keys stand under one heading",
+        );
+    }
+
+    #[test]
+    fn values_that_no_program_could_take_are_refused() {
+        check_faults(
+            "[defaults]\na = 99999999999999999999\nb = 1e999\nc = \"x\\u0000\"",
+            "`99999999999999999999` does not fit into 64 bits
+  plan.toml:5: a = 99999999999999999999
+hint: write it as a float or as a string
+error: `1e999` is beyond the largest float
+  plan.toml:6: b = 1e999
+hint: write `inf`, or a string
+error: `c` holds a NUL character
+  plan.toml:7: c = \"x\\u0000\"
+hint: no program can be given one: remove it",
+        );
+    }
+
+    #[test]
+    fn many_faults_are_counted() {
+        let lines: Vec<String> = (0..60).map(|i| format!("x{i} = 1")).collect();
+        let error = crate::plan::parse(&lines.join("\n"), "plan.toml").unwrap_err().to_string();
+        assert_eq!(error.matches("error: ").count(), 50);
+        assert!(
+            error.ends_with("error: 13 further faults in `plan.toml`\nhint: fix these first"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn long_lines_are_cut() {
+        let long = "x".repeat(200);
+        let head: String = format!("bad = \"{long}").chars().take(120).collect();
+        check_faults(
+            &format!("bad = \"{long}\""),
+            &format!(
+                "the plan has no key `bad`
+  plan.toml:4: {head}...
+hint: known here: `version`, `sweep`, `run`, `train`, `metrics`, `hooks`, `resources`, `schedule`, `pull`, `defaults`, `trials`, `grid`, `zip`, `exclude`, `replicates` and `sample`"
+            ),
         );
     }
 

@@ -1,13 +1,17 @@
 //! The short tables of a plan: `version`, `[sweep]` and `[schedule]`.
 //!
-//! Reads and checks each key by itself; what it says of axes is checked elsewhere.
+//! Each key is read and checked by itself; what `[schedule]` says of axes is checked elsewhere.
 
-use super::reader::{Entry, Reader, entries};
+use serde_json::json;
+use toml::de::DeValue;
+
 use super::{ChainsAs, GpuIds, Merge, Mode, Schedule};
+use crate::document::form::{INTEGER, LINE, LINES, count, line_schema, word};
+use crate::document::{Entry, Form, Reader, Section, Word, find, section};
 use crate::host::access::{Readers, Shared};
 
 /// The version of plans this program reads.
-const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 1;
 
 /// The longest name of a sweep: it becomes a folder and part of the names of jobs.
 const MAX_NAME: usize = 64;
@@ -21,6 +25,32 @@ pub(super) struct Sweep {
     pub(super) shared: Shared,
     pub(super) readers: Option<Readers>,
 }
+
+/// The keys of `[sweep]`.
+pub(super) static SWEEP: Section<Sweep> = section!("`[sweep]`", Sweep:
+    "name" => name: NAME, "required",
+        "up to 64 letters, digits, `.`, `_`, `-`; the folder under `root`, and part of job names";
+    "root" => root: LINE, "`\"results\"`",
+        "the folder of all results; must be visible on every node";
+    "shared" => shared: word::<Shared>(), "`\"no\"`",
+        "`\"group\"`: members of the folder's group may write to the sweep and run it together ([security](security.md))";
+    "readable_by" => readers: word::<Readers>(), "as the umask says",
+        "`\"owner\"`, `\"group\"` or `\"all\"`: who may read the sweep, whatever the umask of its jobs is ([security](security.md#who-may-read-a-sweep))";
+    "seed" => seed: INTEGER, "`1`",
+        "an integer: the seed of `[sample]`, the first seed of `[replicates]`, and `{{ sweep.seed }}`";
+    "merge" => merge: word::<Merge>(), "`\"deep\"`",
+        "how a trial's tables are laid over those of `[defaults]`: `\"deep\"` leaf by leaf, `\"shallow\"` whole tables";
+);
+
+impl Word for Merge {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("deep", Self::Deep), ("shallow", Self::Shallow)];
+}
+
+const NAME: Form<String> = Form {
+    read: read_name,
+    schema: || json!({ "type": "string", "pattern": format!("^[A-Za-z0-9_][A-Za-z0-9._-]{{0,{}}}$", MAX_NAME - 1) }),
+};
 
 /// Reads `version`.
 pub(super) fn read_version(reader: &mut Reader<'_>, entry: Option<&Entry<'_>>) {
@@ -46,39 +76,8 @@ pub(super) fn read_sweep(reader: &mut Reader<'_>, entry: Option<&Entry<'_>>) -> 
         shared: Shared::No,
         readers: None,
     };
-    let mut has_name = false;
-    let table = entry.and_then(|entry| reader.table(entry));
-    for entry in table.map(entries).unwrap_or_default() {
-        match entry.key {
-            "name" => {
-                has_name = true;
-                sweep.name = read_name(reader, &entry);
-            }
-            "root" => {
-                if let Some(root) = reader.line_of_text(&entry) {
-                    sweep.root = root.to_owned();
-                }
-            }
-            "seed" => sweep.seed = reader.integer(&entry).unwrap_or(1),
-            "merge" => {
-                let words = [("deep", Merge::Deep), ("shallow", Merge::Shallow)];
-                sweep.merge = reader.word(&entry, &words).unwrap_or(Merge::Deep);
-            }
-            "shared" => {
-                sweep.shared = reader.word(&entry, &[("group", Shared::Group)]).unwrap_or_default();
-            }
-            "readable_by" => {
-                let words =
-                    [("owner", Readers::Owner), ("group", Readers::Group), ("all", Readers::All)];
-                sweep.readers = reader.word(&entry, &words);
-            }
-            _ => {
-                let known = ["name", "root", "seed", "merge", "shared", "readable_by"];
-                reader.unknown(&entry, "`[sweep]`", &known);
-            }
-        }
-    }
-    if !has_name {
+    let written = SWEEP.read(reader, entry, &mut sweep);
+    if find(&written, "name").is_none() {
         reader.missing("the sweep has no name", "write `name = \"demo\"` under `[sweep]`");
     }
     sweep
@@ -98,8 +97,50 @@ fn read_name(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<String> {
     Some(name.to_owned())
 }
 
-const SCHEDULE_KEYS: [&str; 7] =
-    ["chain_along", "max_running", "gpu_ids", "gpu_share", "chains", "mode", "pack"];
+/// The keys of `[schedule]`.
+pub(super) static SCHEDULE: Section<Schedule> = section!("`[schedule]`", Schedule:
+    "chain_along" => chain_along: AXES, "none",
+        "an axis, or a list of axes, along which chains run";
+    "max_running" => max_running: count::<1>(), "no limit",
+        "most elements of the sweep (locally: chains) that run at once; also `submit --max-running N`. See [below](#max_running)";
+    "chains" => chains: word::<ChainsAs>(), "the scheduler's",
+        "how chains become jobs: `\"jobs\"`, `\"barrier\"` (both for [PBS](pbs.md#chains)) or `\"fused\"`, in which one element runs its chain link by link in one allocation, with the walltimes added up, on Slurm too";
+    "mode" => mode: word::<Mode>(), "`\"array\"`",
+        "`\"pull\"`: `submit` queues pilots whose [agents](pull.md) take trials from the results tree; also `submit --pull`. `chains` is then of no account";
+    "pack" => pack: count::<1>(), "none",
+        "whole chains (a trial without one is its own) that each element runs one after the other, link by link, in one allocation, with the walltimes added up: 20 trials with `pack = 5` are 4 elements. Each trial keeps to its own walltime, and a failure stops its own chain only. Chains of an element have equal requests; what is left over is an array of one element. `--local` does not mind; not together with `mode = \"pull\"`";
+    "gpu_ids" => gpu_ids: word::<GpuIds>(), "`\"exact\"`",
+        "how `gpu_ids_abs` is read in an allocation: `\"exact\"` or `\"count\"`";
+    "gpu_share" => gpu_share: count::<1>(), "1",
+        "trials that use a [GPU](#gpus) at the same time; not for arrays";
+);
+
+impl Word for GpuIds {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("exact", Self::Exact), ("count", Self::Count)];
+}
+
+impl Word for ChainsAs {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("jobs", Self::Jobs), ("barrier", Self::Barrier), ("fused", Self::Fused)];
+}
+
+impl Word for Mode {
+    const WORDS: &'static [(&'static str, Self)] = &[("array", Self::Array), ("pull", Self::Pull)];
+}
+
+/// The name of an axis, or a list of names.
+const AXES: Form<Vec<String>> = Form {
+    read: |reader, entry| match entry.item.get_ref() {
+        DeValue::String(_) => (LINE.read)(reader, entry).map(|name| vec![name]),
+        DeValue::Array(_) => (LINES.read)(reader, entry),
+        _ => {
+            reader.expected(entry, "the name of an axis or a list of names");
+            None
+        }
+    },
+    schema: || json!({ "anyOf": [line_schema(), (LINES.schema)()] }),
+};
 
 /// `[pull] slots_per_gpu` says how many trials share a GPU, too.
 pub(super) fn share_by_slots(reader: &mut Reader<'_>, at: usize, schedule: &mut Schedule) {
@@ -119,65 +160,18 @@ pub(super) fn read_schedule(
     entry: Option<&Entry<'_>>,
 ) -> (Schedule, usize) {
     let mut schedule = Schedule::default();
-    let mut along_at = 0;
-    let mut pack_at = None;
-    let table = entry.and_then(|entry| reader.table(entry));
-    for entry in table.map(entries).unwrap_or_default() {
-        match entry.key {
-            "chain_along" => {
-                along_at = entry.at;
-                schedule.chain_along = match entry.item.get_ref() {
-                    toml::de::DeValue::String(_) => {
-                        reader.line_of_text(&entry).map(|s| vec![s.to_owned()])
-                    }
-                    toml::de::DeValue::Array(_) => {
-                        reader.texts(&entry, |reader, e| reader.line_of_text(e).map(str::to_owned))
-                    }
-                    _ => {
-                        reader.expected(&entry, "the name of an axis or a list of names");
-                        None
-                    }
-                }
-                .unwrap_or_default();
-            }
-            "max_running" => schedule.max_running = reader.count(&entry, 1),
-            "gpu_ids" => {
-                let words = [("exact", GpuIds::Exact), ("count", GpuIds::Count)];
-                schedule.gpu_ids = reader.word(&entry, &words).unwrap_or(GpuIds::Exact);
-            }
-            "gpu_share" => schedule.gpu_share = reader.count(&entry, 1).unwrap_or(1),
-            "chains" => {
-                let words = [
-                    ("jobs", ChainsAs::Jobs),
-                    ("barrier", ChainsAs::Barrier),
-                    ("fused", ChainsAs::Fused),
-                ];
-                schedule.chains = reader.word(&entry, &words);
-            }
-            "mode" => {
-                let words = [("array", Mode::Array), ("pull", Mode::Pull)];
-                schedule.mode = reader.word(&entry, &words).unwrap_or(Mode::Array);
-            }
-            "pack" => {
-                schedule.pack = reader.count(&entry, 1);
-                pack_at = Some(entry.at);
-            }
-            _ => {
-                reader.unknown(&entry, "`[schedule]`", &SCHEDULE_KEYS);
-            }
-        }
-    }
-    if let (Some(at), Some(_)) = (pack_at, schedule.pack) {
+    let written = SCHEDULE.read(reader, entry, &mut schedule);
+    if let (Some(entry), Some(_)) = (find(&written, "pack"), schedule.pack) {
         if schedule.mode == Mode::Pull {
             let hint = "leave `pack` out, or `mode`";
-            reader.wrong(at, "agents take trials one by one: `pack` belongs to arrays", hint);
+            reader.wrong(entry.at, "agents take trials one by one: `pack` belongs to arrays", hint);
         }
         if let Some(ChainsAs::Jobs | ChainsAs::Barrier) = schedule.chains {
             let hint = "leave `chains` out, or write `chains = \"fused\"`";
-            reader.wrong(at, "a packed element runs whole chains, link by link", hint);
+            reader.wrong(entry.at, "a packed element runs whole chains, link by link", hint);
         }
     }
-    (schedule, along_at)
+    (schedule, find(&written, "chain_along").map_or(0, |entry| entry.at))
 }
 
 #[cfg(test)]
@@ -296,7 +290,7 @@ hint: write a number from 1 to 4294967295",
             "sweep.x = 1",
             "`[sweep]` has no key `x`
   plan.toml:4: sweep.x = 1
-hint: known here: `name`, `root`, `seed`, `merge`, `shared` and `readable_by`",
+hint: known here: `name`, `root`, `shared`, `readable_by`, `seed` and `merge`",
         );
     }
 }

@@ -1,14 +1,12 @@
 //! `[hooks]`: programs that are told how trials have ended.
 
 use super::check::Places;
-use super::reader::{Entry, Reader, entries};
-use super::{request, run};
-use crate::units;
+use super::run::{ARGV, Argv};
+use crate::document::form::WALLTIME;
+use crate::document::{Entry, Reader, Section, section};
 
 /// Seconds that a hook may take where the plan does not say.
 const TIMEOUT_S: u64 = 60;
-
-const KEYS: &[&str] = &["finish", "error", "timeout"];
 
 /// `[hooks]`.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -43,29 +41,29 @@ impl Hooks {
     }
 }
 
+/// `[hooks]` as written.
+#[derive(Default)]
+pub(super) struct Written {
+    finish: Argv,
+    error: Argv,
+    timeout_s: Option<u64>,
+}
+
+/// The keys of `[hooks]`.
+pub(super) static HOOKS: Section<Written> = section!("`[hooks]`", Written:
+    "finish" => finish: ARGV, "none", "called once for each trial that is done";
+    "error" => error: ARGV, "none",
+        "called once for each trial that has ended without success for good: its program failed, was killed, ran into its walltime, or could not be started";
+    "timeout" => timeout_s: WALLTIME, "`\"60s\"`", "how long a call may take, with its unit";
+);
+
 /// Reads `[hooks]`.
 pub(super) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>, places: &mut Places) -> Hooks {
-    let mut hooks = Hooks::default();
-    let mut places_of_error = Vec::new();
-    let table = reader.table(entry);
-    for entry in table.map(entries).unwrap_or_default() {
-        match entry.key {
-            "finish" => {
-                (hooks.finish, places.hooks) = run::read_argv(reader, &entry).unwrap_or_default();
-            }
-            "error" => {
-                (hooks.error, places_of_error) = run::read_argv(reader, &entry).unwrap_or_default();
-            }
-            "timeout" => {
-                let read =
-                    request::unit(reader, &entry, units::WALLTIME_FORMS, units::parse_walltime);
-                hooks.timeout_s = read.unwrap_or(TIMEOUT_S);
-            }
-            _ => reader.unknown(&entry, "`[hooks]`", KEYS),
-        }
-    }
-    places.hooks.extend(places_of_error);
-    hooks
+    let mut written = Written::default();
+    HOOKS.read(reader, Some(entry), &mut written);
+    let Written { finish, error, timeout_s } = written;
+    places.hooks = [finish.places, error.places].concat();
+    Hooks { finish: finish.words, error: error.words, timeout_s: timeout_s.unwrap_or(TIMEOUT_S) }
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@ use toml::de::DeValue;
 
 use super::Merge;
 use super::leaves::Node;
-use super::reader::{Entry, Reader, Table, entries};
 use super::trials::{self, Given, Tasks, check_name};
 use super::value::Value;
+use crate::document::{Entry, Reader, Table, entries};
 use crate::fault::Fault;
 
 /// Gives the text of a file that the plan names.

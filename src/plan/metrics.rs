@@ -1,8 +1,10 @@
 //! `[metrics]`: what becomes of the lines that the ranks of a trial write.
 
+use serde_json::json;
 use toml::de::DeValue;
 
-use super::reader::{Entry, Reader, entries};
+use crate::document::form::{LINE, word};
+use crate::document::{Entry, Form, Reader, Section, Word, entries, section};
 
 /// How the values of all ranks become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -45,53 +47,56 @@ impl Metrics {
     }
 }
 
-const HOWS: [(&str, Reduction); 5] = [
-    ("mean", Reduction::Mean),
-    ("sum", Reduction::Sum),
-    ("min", Reduction::Min),
-    ("max", Reduction::Max),
-    ("variance", Reduction::Variance),
-];
+impl Word for Reduction {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("mean", Self::Mean),
+        ("sum", Self::Sum),
+        ("min", Self::Min),
+        ("max", Self::Max),
+        ("variance", Self::Variance),
+    ];
+}
+
+/// Whether ranks sync over MPI.
+impl Word for bool {
+    const WORDS: &'static [(&'static str, Self)] = &[("ranks", false), ("mpi", true)];
+}
+
+/// The keys of `[metrics]`.
+pub(super) static METRICS: Section<Metrics> = section!("`[metrics]`", Metrics:
+    "sync" => mpi: word::<bool>(), "`\"ranks\"`",
+        "`\"mpi\"`: reduce the lines, and let programs ask for syncs ([Python](python.md), [any language](sync-protocol.md))";
+    "reduce" => reduce: REDUCTIONS, "mean",
+        "how a name is reduced: `mean`, `sum`, `min`, `max`, `variance`";
+    "weight" => weight: LINE, "none",
+        "the name that weighs means and variances: the number of samples behind a line";
+);
+
+/// Names with their reductions.
+const REDUCTIONS: Form<Vec<(String, Reduction)>> = Form {
+    read: |reader, entry| {
+        let DeValue::Table(table) = entry.item.get_ref() else {
+            reader.expected(entry, "a table like `{ loss = \"mean\", samples = \"sum\" }`");
+            return None;
+        };
+        let named =
+            |entry: Entry<'_>| Some((entry.key.to_owned(), reader.word(&entry, Reduction::WORDS)?));
+        Some(entries(table).into_iter().filter_map(named).collect())
+    },
+    schema: || json!({ "type": "object", "additionalProperties": (word::<Reduction>().schema)() }),
+};
 
 /// Reads `[metrics]`.
 pub(super) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Metrics {
     let mut metrics = Metrics::default();
-    let Some(table) = reader.table(entry) else { return metrics };
-    let mut needs_mpi = None;
-    for entry in entries(table) {
-        match entry.key {
-            "sync" => {
-                let words = [("ranks", false), ("mpi", true)];
-                metrics.mpi = reader.word(&entry, &words).unwrap_or(true);
-            }
-            "reduce" => {
-                needs_mpi = Some(entry.at);
-                read_reduce(reader, &entry, &mut metrics);
-            }
-            "weight" => {
-                needs_mpi = Some(entry.at);
-                metrics.weight = reader.line_of_text(&entry).map(str::to_owned);
-            }
-            _ => reader.unknown(&entry, "`[metrics]`", &["sync", "reduce", "weight"]),
-        }
-    }
-    if let (Some(at), false) = (needs_mpi, metrics.mpi) {
+    let n_before = reader.n_faults();
+    let written = METRICS.read(reader, Some(entry), &mut metrics);
+    let needs_mpi = written.iter().rfind(|entry| entry.key != "sync");
+    if let (Some(entry), false, true) = (needs_mpi, metrics.mpi, reader.n_faults() == n_before) {
         let hint = "add `sync = \"mpi\"`, or leave this out";
-        reader.wrong(at, "metrics are reduced over ranks only with `sync = \"mpi\"`", hint);
+        reader.wrong(entry.at, "metrics are reduced over ranks only with `sync = \"mpi\"`", hint);
     }
     metrics
-}
-
-fn read_reduce(reader: &mut Reader<'_>, entry: &Entry<'_>, metrics: &mut Metrics) {
-    if let DeValue::Table(table) = entry.item.get_ref() {
-        for entry in entries(table) {
-            if let Some(how) = reader.word(&entry, &HOWS) {
-                metrics.reduce.push((entry.key.to_owned(), how));
-            }
-        }
-    } else {
-        reader.expected(entry, "a table like `{ loss = \"mean\", samples = \"sum\" }`");
-    }
 }
 
 #[cfg(test)]

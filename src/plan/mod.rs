@@ -22,11 +22,11 @@ mod leaves;
 mod listed;
 mod metrics;
 mod pull;
-mod reader;
 mod request;
 pub mod resources;
 mod run;
 mod sample;
+mod schema;
 mod template;
 #[cfg(test)]
 mod testing;
@@ -46,6 +46,7 @@ pub use key::Keys;
 pub use metrics::{Metrics, Reduction};
 pub use pull::Pull;
 pub use resources::Resources;
+pub use schema::{reference, schema};
 pub use train::TrainTemplate;
 pub use value::{Params, Value};
 

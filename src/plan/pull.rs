@@ -1,9 +1,11 @@
 //! `[pull]`: how agents share a sweep (`[schedule] mode = "pull"`, or `hpcsweep worker --pull`).
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use toml::de::DeValue;
 
-use super::reader::{Entry, Reader, entries};
+use crate::document::form::{FLAG, WALLTIME, count};
+use crate::document::{Entry, Form, Reader, Section, find, section};
 use crate::units::{WALLTIME_FORMS, parse_walltime};
 
 /// How agents share a sweep. Times are seconds.
@@ -66,86 +68,78 @@ impl Pull {
     }
 }
 
-const KEYS: [&str; 13] = [
-    "workers",
-    "slots",
-    "slots_per_gpu",
-    "walltime",
-    "lease",
-    "backoff",
-    "max_errors",
-    "breaker",
-    "repeatable",
-    "straggler",
-    "time_request",
-    "folders",
-    "bind",
-];
+/// The keys of `[pull]`.
+pub(super) static PULL: Section<Pull> = section!("`[pull]`", Pull:
+    "workers" => workers: count::<1>(), "1",
+        "most pilots, also `submit --workers N`; never more than there is work for: units (chains) divided by `slots`";
+    "slots" => slots: count::<1>(), "1 in the request",
+        "trials that a pilot runs at once, also `submit --slots N`; a pilot without it counts the cores and GPUs that it was granted, so that with `directives = [\"--exclusive\"]` it uses its node";
+    "slots_per_gpu" => slots_per_gpu: count::<1>(), "none",
+        "slots on each GPU of an agent, whatever its cores; a pilot without `slots` has as many";
+    "walltime" => walltime_s: WALLTIME, "the longest of the trials", "of a pilot";
+    "lease" => lease_s: LEASE, "`\"60s\"`",
+        "an agent that has not renewed its [lease](pull.md#what-is-promised) for so long counts as dead";
+    "backoff" => backoff_s: PAUSE, "`\"1s\"`",
+        "the pause before the second attempt of a trial; it doubles with each further one";
+    "max_errors" => max_errors: count::<1>(), "5", "faults of the machine after which an agent leaves";
+    "breaker" => breaker: SHARE, "0.95",
+        "the share of the trials that ended last which must have failed for the sweep to halt; `false`: it never halts";
+    "repeatable" => repeatable: FLAG, "`false`",
+        "whether a trial may run twice at the same time without harm: then idle slots run copies of slow trials. Not together with `[train]`";
+    "straggler" => straggler: TIMES, "2",
+        "a trial that has taken more than this times the median is slow";
+    "time_request" => time_request_s: WALLTIME, "learnt from trials that have ended",
+        "the time that must be left of an allocation for a trial to begin";
+    "folders" => folders: FLAG, "`false`",
+        "whether every trial gets folders of its own, also if its command does not name them";
+    "bind" => bind: FLAG, "`true`", "whether slots are bound to cores";
+);
 
 /// Reads `[pull]`; `trains`: of a plan with `[train]`.
 pub(super) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>, trains: bool) -> Pull {
     let mut pull = Pull::default();
-    let Some(table) = reader.table(entry) else { return pull };
-    for entry in entries(table) {
-        match entry.key {
-            "workers" => pull.workers = reader.count(&entry, 1).unwrap_or(1),
-            "slots" => pull.slots = reader.count(&entry, 1),
-            "slots_per_gpu" => pull.slots_per_gpu = reader.count(&entry, 1),
-            "walltime" => pull.walltime_s = seconds(reader, &entry),
-            "lease" => {
-                pull.lease_s = time(reader, &entry, 0.5, "a time of at least half a second")
-                    .unwrap_or(pull.lease_s);
-            }
-            "backoff" => {
-                pull.backoff_s = time(reader, &entry, 0.0, "a time").unwrap_or(pull.backoff_s);
-            }
-            "max_errors" => {
-                pull.max_errors = reader.count(&entry, 1).unwrap_or(pull.max_errors);
-            }
-            "breaker" => match entry.item.get_ref() {
-                DeValue::Boolean(false) => pull.breaker = None,
-                _ => {
-                    let what = "a share between 0 and 1, or `false`";
-                    let share = number(reader, &entry, f64::MIN_POSITIVE, what);
-                    pull.breaker =
-                        share.and_then(|share| in_range(reader, &entry, share, 0.0..=1.0, what));
-                }
-            },
-            "repeatable" => {
-                pull.repeatable = flag(reader, &entry).unwrap_or(false);
-                if pull.repeatable && trains {
-                    let sentence = "`repeatable` cannot be true beside `[train]`: two runs of a trial would write the same checkpoints";
-                    reader.wrong(entry.at, sentence, "leave `repeatable` out");
-                }
-            }
-            "straggler" => {
-                let what = "a number of at least 1: how many times the median is too long";
-                pull.straggler = number(reader, &entry, 1.0, what).unwrap_or(pull.straggler);
-            }
-            "time_request" => pull.time_request_s = seconds(reader, &entry),
-            "folders" => pull.folders = flag(reader, &entry).unwrap_or(false),
-            "bind" => pull.bind = flag(reader, &entry).unwrap_or(true),
-            _ => reader.unknown(&entry, "`[pull]`", &KEYS),
-        }
+    let written = PULL.read(reader, Some(entry), &mut pull);
+    if let (Some(entry), true, true) = (find(&written, "repeatable"), pull.repeatable, trains) {
+        let sentence = "`repeatable` cannot be true beside `[train]`: two runs of a trial would write the same checkpoints";
+        reader.wrong(entry.at, sentence, "leave `repeatable` out");
     }
     pull
 }
 
-fn flag(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<bool> {
-    if let DeValue::Boolean(value) = entry.item.get_ref() {
-        return Some(*value);
-    }
-    reader.expected(entry, "`true` or `false`");
-    None
-}
+/// How long a lease lasts, in seconds.
+const LEASE: Form<f64> = Form {
+    read: |reader, entry| time(reader, entry, 0.5, "a time of at least half a second"),
+    schema: time_schema,
+};
 
-fn seconds(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<u64> {
-    let text = reader.line_of_text(entry)?;
-    let seconds = parse_walltime(text);
-    if seconds.is_none() {
-        reader.wrong(entry.at, format!("`{text}` is no time"), WALLTIME_FORMS);
-    }
-    seconds
+/// A pause, in seconds.
+const PAUSE: Form<f64> =
+    Form { read: |reader, entry| time(reader, entry, 0.0, "a time"), schema: time_schema };
+
+/// How many times the median is too long.
+const TIMES: Form<f64> = Form {
+    read: |reader, entry| {
+        let what = "a number of at least 1: how many times the median is too long";
+        number(reader, entry, 1.0, what)
+    },
+    schema: || json!({ "type": "number", "minimum": 1 }),
+};
+
+/// A share, or `false` for none.
+const SHARE: Form<Option<f64>> = Form {
+    read: |reader, entry| {
+        if let DeValue::Boolean(false) = entry.item.get_ref() {
+            return Some(None);
+        }
+        let what = "a share between 0 and 1, or `false`";
+        let share = number(reader, entry, f64::MIN_POSITIVE, what)?;
+        in_range(reader, entry, share, 0.0..=1.0, what).map(Some)
+    },
+    schema: || json!({ "anyOf": [{ "const": false }, { "type": "number", "exclusiveMinimum": 0, "maximum": 1 }] }),
+};
+
+fn time_schema() -> serde_json::Value {
+    json!({ "anyOf": [{ "type": "number", "minimum": 0 }, { "type": "string", "examples": ["30s", "1.5s", "2m"] }] })
 }
 
 /// A number of seconds, or a text like `30s` or `1.5s`, that is at least `least`.
@@ -291,7 +285,7 @@ error: `breaker` cannot be 2
 hint: write a share between 0 and 1, or `false`
 error: `folders` must be `true` or `false`, not an integer
   plan.toml:9: folders = 1
-error: `soon` is no time
+error: `walltime` cannot be `soon`
   plan.toml:10: walltime = \"soon\"
 hint: write `HH:MM:SS`, `D-HH:MM:SS`, `MM:SS`, or a number with its unit: `90s`, `30m`, `2h`, `1d`
 error: `[pull]` has no key `slot`

@@ -2,89 +2,63 @@
 //!
 //! Settling is pure arithmetic on what a person wrote; it never asks what a cluster has.
 
-use super::reader::{Entry, Reader, Table, entries};
 use super::resources::Resources;
+use crate::document::form::{LINE, MEMORY, WALLTIME, count, option, options_schema};
+use crate::document::{Entry, Form, Reader, Section, section};
 use crate::fault::Fault;
-use crate::units;
 
-/// The keys of `[resources]`.
-pub(super) const KEYS: &[&str] = &[
-    "nodes",
-    "ranks",
-    "ranks_per_node",
-    "cpus_per_rank",
-    "gpus_per_rank",
-    "memory",
-    "walltime",
-    "partition",
-    "account",
-    "qos",
-    "constraint",
-    "directives",
-];
+macro_rules! wish {
+    ($($name:literal => $field:ident: $type:ty = $form:expr, $default:literal, $about:literal;)*) => {
+        /// What was written of a resource request; what was not is `None`.
+        #[derive(Debug, Clone, Default, PartialEq)]
+        pub(super) struct Wish {
+            $(pub(super) $field: Option<$type>,)*
+        }
 
-/// What was written of a resource request; what was not is `None`.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Wish {
-    pub(super) nodes: Option<u32>,
-    pub(super) ranks: Option<u32>,
-    pub(super) ranks_per_node: Option<u32>,
-    pub(super) cpus_per_rank: Option<u32>,
-    pub(super) gpus_per_rank: Option<u32>,
-    pub(super) memory_mib: Option<u64>,
-    pub(super) walltime_s: Option<u64>,
-    pub(super) partition: Option<String>,
-    pub(super) account: Option<String>,
-    pub(super) qos: Option<String>,
-    pub(super) constraint: Option<String>,
-    pub(super) directives: Option<Vec<String>>,
+        /// The keys of `[resources]`.
+        pub(super) static RESOURCES: Section<Wish> = section!("`[resources]`", Wish:
+            $($name => $field: $form, $default, $about;)*);
+
+        impl Wish {
+            /// This wish, with everything that `over` says laid over it.
+            pub(super) fn under(&self, over: &Self) -> Self {
+                Self { $($field: over.$field.clone().or_else(|| self.$field.clone()),)* }
+            }
+
+            /// Whether both wishes say something of the same key.
+            pub(super) fn meets(&self, other: &Self) -> bool {
+                $((self.$field.is_some() && other.$field.is_some()))||*
+            }
+        }
+    };
 }
 
+wish! {
+    "nodes" => nodes: u32 = count::<1>(), "1", "nodes of the trial";
+    "ranks" => ranks: u32 = count::<1>(), "one a node", "processes of the trial";
+    "ranks_per_node" => ranks_per_node: u32 = count::<1>(), "unset",
+        "processes on each node; any two of these three give the third";
+    "cpus_per_rank" => cpus_per_rank: u32 = count::<1>(), "1", "cores of each process";
+    "gpus_per_rank" => gpus_per_rank: u32 = count::<0>(), "0",
+        "GPUs of each process, unless `gpu_ids_abs` counts them";
+    "memory" => memory_mib: u64 = MEMORY, "the site's",
+        "of one node: `\"500M\"`, `\"2G\"`, `\"1T\"`; powers of 1024";
+    "walltime" => walltime_s: u64 = WALLTIME, "the site's",
+        "`\"HH:MM:SS\"`, `\"D-HH:MM:SS\"`, `\"MM:SS\"`, `\"90s\"`, `\"30m\"`, `\"2h\"`, `\"1h30m\"`, `\"1d\"`";
+    "partition" => partition: String = LINE, "the site's", "partition of Slurm, queue of PBS";
+    "account" => account: String = LINE, "the site's", "account or project to charge";
+    "qos" => qos: String = LINE, "the site's", "quality of service of Slurm; [PBS](pbs.md) has none";
+    "constraint" => constraint: String = LINE, "none",
+        "features of nodes, as the scheduler writes them";
+    "directives" => directives: Vec<String> = DIRECTIVES, "`[]`",
+        "further options of the scheduler, each beginning with `-`: `[\"--exclusive\"]`; those that hpcsweep sets itself (array, job name, dependency, tasks ...) are refused; so are control characters and, at sites with caps, quotes and backslashes, which sbatch and qsub take away";
+}
+
+/// Options of the scheduler.
+const DIRECTIVES: Form<Vec<String>> =
+    Form { read: |reader, entry| reader.texts(entry, directive), schema: options_schema };
+
 impl Wish {
-    /// This wish, with everything that `over` says laid over it.
-    pub(super) fn under(&self, over: &Self) -> Self {
-        macro_rules! over {
-            ($($field:ident),*) => {
-                Self { $($field: over.$field.clone().or_else(|| self.$field.clone())),* }
-            };
-        }
-        over!(
-            nodes,
-            ranks,
-            ranks_per_node,
-            cpus_per_rank,
-            gpus_per_rank,
-            memory_mib,
-            walltime_s,
-            partition,
-            account,
-            qos,
-            constraint,
-            directives
-        )
-    }
-
-    /// Whether both wishes say something of the same key.
-    pub(super) fn meets(&self, other: &Self) -> bool {
-        macro_rules! both {
-            ($($field:ident),*) => { $((self.$field.is_some() && other.$field.is_some()))||* };
-        }
-        both!(
-            nodes,
-            ranks,
-            ranks_per_node,
-            cpus_per_rank,
-            gpus_per_rank,
-            memory_mib,
-            walltime_s,
-            partition,
-            account,
-            qos,
-            constraint,
-            directives
-        )
-    }
-
     /// Whether nothing was written.
     pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -186,71 +160,8 @@ fn check_gpu_ids(count: u32, nodes: u32, ranks: u32, own: Option<u32>) -> Result
     Ok(count)
 }
 
-/// Reads a table of resources; `place` names it in messages.
-pub(super) fn read_table(reader: &mut Reader<'_>, table: &Table<'_>, place: &str) -> Wish {
-    let mut wish = Wish::default();
-    for entry in entries(table) {
-        read_key(reader, &entry, &mut wish, place);
-    }
-    wish
-}
-
-/// Reads one key of a table of resources.
-pub(super) fn read_key(reader: &mut Reader<'_>, entry: &Entry<'_>, wish: &mut Wish, place: &str) {
-    let owned = |text: Option<&str>| text.map(str::to_owned);
-    match entry.key {
-        "nodes" => wish.nodes = reader.count(entry, 1),
-        "ranks" => wish.ranks = reader.count(entry, 1),
-        "ranks_per_node" => wish.ranks_per_node = reader.count(entry, 1),
-        "cpus_per_rank" => wish.cpus_per_rank = reader.count(entry, 1),
-        "gpus_per_rank" => wish.gpus_per_rank = reader.count(entry, 0),
-        "memory" => {
-            wish.memory_mib = unit(reader, entry, units::MEMORY_FORMS, units::parse_memory);
-        }
-        "walltime" => {
-            wish.walltime_s = unit(reader, entry, units::WALLTIME_FORMS, units::parse_walltime);
-        }
-        "partition" => wish.partition = owned(reader.line_of_text(entry)),
-        "account" => wish.account = owned(reader.line_of_text(entry)),
-        "qos" => wish.qos = owned(reader.line_of_text(entry)),
-        "constraint" => wish.constraint = owned(reader.line_of_text(entry)),
-        "directives" => wish.directives = reader.texts(entry, directive),
-        _ => reader.unknown(entry, place, KEYS),
-    }
-}
-
-/// Reads a number with its unit; one without is refused.
-pub(super) fn unit(
-    reader: &mut Reader<'_>,
-    entry: &Entry<'_>,
-    forms: &str,
-    parse: fn(&str) -> Option<u64>,
-) -> Option<u64> {
-    if let toml::de::DeValue::Integer(number) = entry.item.get_ref() {
-        reader.wrong(entry.at, format!("`{} = {number}` lacks a unit", entry.key), forms);
-        return None;
-    }
-    let text = reader.text(entry)?;
-    let read = parse(text);
-    if read.is_none() {
-        reader.wrong(entry.at, format!("`{}` cannot be `{text}`", entry.key), forms);
-    }
-    read
-}
-
 fn directive(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<String> {
-    let text = reader.line_of_text(entry)?;
-    if !text.starts_with('-') {
-        let sentence = format!("`{text}` is not an option of a scheduler");
-        reader.wrong(entry.at, sentence, "begin it with `--` or `-`, as in `--exclusive`");
-        return None;
-    }
-    if text.contains(char::is_control) {
-        let sentence =
-            format!("the directive `{}` holds a control character", text.escape_default());
-        reader.wrong(entry.at, sentence, "write single blanks between words");
-        return None;
-    }
+    let text = option(reader, entry)?;
     if let Some(hint) = super::directives::instead(text, reader.name()) {
         let sentence = format!("the directive `{text}` would overwrite what hpcsweep sets itself");
         reader.wrong(entry.at, sentence, &hint);
@@ -369,8 +280,7 @@ directives = [\"--exclusive\", \"-x n1\"]
         check_faults(
             &format!("[resources]\n{line}\n"),
             &format!(
-                "the directive `--comment=a\\u{{b}}-t99` holds a control character\n  \
-                 plan.toml:5: {line}\nhint: write single blanks between words"
+                "`directives` holds a control character\n  plan.toml:5: {line}\nhint: remove it"
             ),
         );
     }

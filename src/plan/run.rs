@@ -2,26 +2,90 @@
 //!
 //! Reads and checks each key by itself; templates are checked against the trials elsewhere.
 
+use serde_json::json;
 use toml::de::DeValue;
 
 use super::check::Places;
-use super::reader::{Entry, Reader, entries};
-use super::value::{Value, float_text};
+use super::value::{Value, float_text, read_value};
 use super::{Hooks, Metrics, OnFailure, Run, train};
+use crate::document::form::{LINE, LINES, TEXTS, count, word};
+use crate::document::{Entry, Form, Reader, Section, Word, entries, find, section};
 
-const KEYS: &[&str] = &[
-    "command",
-    "function",
-    "program",
-    "workdir",
-    "setup",
-    "modules",
-    "env",
-    "on_failure",
-    "attempts",
-];
 /// What prepares a command, and cannot prepare a function: its program runs already.
 const OF_COMMANDS: [&str; 4] = ["workdir", "setup", "modules", "env"];
+
+/// `[run]` as written.
+pub(super) struct Written {
+    command: Argv,
+    function: Option<String>,
+    program: Argv,
+    workdir: String,
+    setup: Vec<String>,
+    modules: Vec<String>,
+    env: Env,
+    on_failure: OnFailure,
+    attempts: u32,
+}
+
+/// The keys of `[run]`.
+pub(super) static RUN: Section<Written> = section!("`[run]`", Written:
+    "command" => command: ARGV, "required without `function` and `[train]`",
+        "program and arguments, one string each; no shell reads them";
+    "function" => function: LINE, "none",
+        "instead of a command: the name of a function of the program that starts agents ([Python](python.md#sweeps), [others](serve.md))";
+    "program" => program: ARGV, "none",
+        "the program that has the function: jobs of `submit` and agents without `--serve` [start it](serve.md#jobs), one each";
+    "workdir" => workdir: LINE, "`\".\"`",
+        "the folder in which the command runs; must be there on the node";
+    "setup" => setup: TEXTS, "`[]`",
+        "lines of shell run before the command, in `workdir`: activate an environment, set a limit; the first that fails, or ends the shell, ends the attempt and is named (`set -e`: in `a && b` only `b` counts)";
+    "modules" => modules: LINES, "`[]`",
+        "environment modules loaded before `setup`, after those of the site profile";
+    "env" => env: ENV, "`{}`",
+        "variables of the command: strings, numbers or booleans; names beginning `HPCSWEEP_` are refused";
+    "on_failure" => on_failure: word::<OnFailure>(), "`\"stop\"`",
+        "what a failed trial does to the rest of its chain: `\"stop\"` skips it, `\"continue\"` goes on";
+    "attempts" => attempts: count::<1>(), "`1`",
+        "how often a trial is tried before it counts as failed, in its job; several ranks over MPI are launched anew for each attempt. Another number reaches trials that the sweep has when the plan is submitted again: those that wait or run at once, those that have failed with `--retry`";
+);
+
+impl Word for OnFailure {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("stop", Self::Stop), ("continue", Self::Continue)];
+}
+
+/// An argument vector.
+#[derive(Default)]
+pub(super) struct Argv {
+    pub(super) words: Vec<String>,
+    /// The byte offset of each word.
+    pub(super) places: Vec<usize>,
+}
+
+/// An argument vector that names a program.
+pub(super) const ARGV: Form<Argv> = Form {
+    read: read_argv,
+    schema: || json!({ "type": "array", "minItems": 1, "items": { "type": "string" } }),
+};
+
+/// Variables of the environment.
+#[derive(Default)]
+struct Env {
+    pairs: Vec<(String, String)>,
+    /// The byte offset of each value.
+    places: Vec<usize>,
+}
+
+const ENV: Form<Env> = Form {
+    read: read_env,
+    schema: || {
+        json!({
+            "type": "object",
+            "propertyNames": { "pattern": "^(?!HPCSWEEP_)[A-Za-z_][A-Za-z0-9_]*$" },
+            "additionalProperties": { "type": ["string", "number", "boolean"] },
+        })
+    },
+};
 
 /// Reads `[run]` and `[train]`; `None` if neither says what runs.
 pub(super) fn read(
@@ -30,100 +94,81 @@ pub(super) fn read(
     train: Option<&Entry<'_>>,
     places: &mut Places,
 ) -> Option<Run> {
-    let mut run = Run {
-        command: Vec::new(),
+    let mut own = Written {
+        command: Argv::default(),
         function: None,
-        program: Vec::new(),
-        train: None,
-        metrics: Metrics::default(),
-        hooks: Hooks::default(),
+        program: Argv::default(),
         workdir: ".".to_owned(),
         setup: Vec::new(),
         modules: Vec::new(),
-        env: Vec::new(),
+        env: Env::default(),
         on_failure: OnFailure::Stop,
         attempts: 1,
     };
-    let mut has_command = false;
-    let table = entry.and_then(|entry| reader.table(entry));
-    let written = table.map(entries).unwrap_or_default();
-    for entry in &written {
-        match entry.key {
-            "command" => {
-                has_command = true;
-                (run.command, places.command) = read_argv(reader, entry).unwrap_or_default();
-            }
-            "function" => run.function = reader.line_of_text(entry).map(str::to_owned),
-            "program" => {
-                run.program = read_argv(reader, entry).map(|(argv, _)| argv).unwrap_or_default();
-            }
-            "workdir" => {
-                if let Some(folder) = reader.line_of_text(entry) {
-                    run.workdir = folder.to_owned();
-                }
-            }
-            "setup" => {
-                let lines = reader.texts(entry, |r, e| r.text(e).map(str::to_owned));
-                run.setup = lines.unwrap_or_default();
-            }
-            "modules" => {
-                let names = reader.texts(entry, |r, e| r.line_of_text(e).map(str::to_owned));
-                run.modules = names.unwrap_or_default();
-            }
-            "env" => read_env(reader, entry, &mut run, places),
-            "on_failure" => {
-                let words = [("stop", OnFailure::Stop), ("continue", OnFailure::Continue)];
-                run.on_failure = reader.word(entry, &words).unwrap_or(OnFailure::Stop);
-            }
-            "attempts" => run.attempts = reader.count(entry, 1).unwrap_or(1),
-            _ => reader.unknown(entry, "`[run]`", KEYS),
-        }
-    }
-    let of_function = run.function.is_some();
-    for entry in written.iter().filter(|e| of_function && OF_COMMANDS.contains(&e.key)) {
-        let sentence = format!("`{}` prepares a command, and the plan has a function", entry.key);
-        let hint = "the program that calls the function is started before: prepare it there";
-        reader.wrong(entry.at, sentence, hint);
-    }
-    if let Some(entry) = written.iter().find(|e| !of_function && e.key == "program") {
-        let sentence = "`program` is what calls a function, and the plan has none";
-        reader.wrong(
-            entry.at,
-            sentence,
-            "write `command`, or name the function: `function = \"fit\"`",
-        );
-    }
-    if let Some(entry) = written.iter().find(|e| of_function && e.key == "command") {
-        let hint = "keep one of them: a function is called by the program that starts the agent";
-        reader.wrong(entry.at, "the plan has a command and a function", hint);
-    }
+    let written = RUN.read(reader, entry, &mut own);
+    (places.command, places.env) = (own.command.places, own.env.places);
+    let mut run = Run {
+        command: own.command.words,
+        function: own.function,
+        program: own.program.words,
+        train: None,
+        metrics: Metrics::default(),
+        hooks: Hooks::default(),
+        workdir: own.workdir,
+        setup: own.setup,
+        modules: own.modules,
+        env: own.env.pairs,
+        on_failure: own.on_failure,
+        attempts: own.attempts,
+    };
+    check_keys(reader, &written, run.function.is_some(), train);
     if let Some(train) = train {
-        if of_function {
-            let hint = "keep one of them";
-            reader.wrong(train.at, "the plan has a function and `[train]`", hint);
-        }
-        if has_command {
-            let hint = "keep one of them: a command trains by itself, `[train]` inside the worker";
-            reader.wrong(train.at, "the plan has a command and `[train]`", hint);
-        }
         run.train = train::read(reader, train, places);
         return run.train.is_some().then_some(run);
     }
-    if of_function {
+    if run.function.is_some() {
         return Some(run);
     }
-    if !has_command {
+    if find(&written, "command").is_none() {
         let hint = "write `command = [\"python3\", \"train.py\"]` under `[run]`";
         reader.missing("the plan has no command", hint);
     }
     (!run.command.is_empty()).then_some(run)
 }
 
-/// An argument vector with the place of each argument.
-pub(super) fn read_argv(
+/// Refuses keys that do not go together.
+fn check_keys(
     reader: &mut Reader<'_>,
-    entry: &Entry<'_>,
-) -> Option<(Vec<String>, Vec<usize>)> {
+    written: &[Entry<'_>],
+    of_function: bool,
+    train: Option<&Entry<'_>>,
+) {
+    for entry in written.iter().filter(|e| of_function && OF_COMMANDS.contains(&e.key)) {
+        let sentence = format!("`{}` prepares a command, and the plan has a function", entry.key);
+        let hint = "the program that calls the function is started before: prepare it there";
+        reader.wrong(entry.at, sentence, hint);
+    }
+    if let (Some(entry), false) = (find(written, "program"), of_function) {
+        let sentence = "`program` is what calls a function, and the plan has none";
+        let hint = "write `command`, or name the function: `function = \"fit\"`";
+        reader.wrong(entry.at, sentence, hint);
+    }
+    let command = find(written, "command");
+    if let (Some(entry), true) = (command, of_function) {
+        let hint = "keep one of them: a function is called by the program that starts the agent";
+        reader.wrong(entry.at, "the plan has a command and a function", hint);
+    }
+    let Some(train) = train else { return };
+    if of_function {
+        reader.wrong(train.at, "the plan has a function and `[train]`", "keep one of them");
+    }
+    if command.is_some() {
+        let hint = "keep one of them: a command trains by itself, `[train]` inside the worker";
+        reader.wrong(train.at, "the plan has a command and `[train]`", hint);
+    }
+}
+
+fn read_argv(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<Argv> {
     let key = entry.key;
     if let DeValue::String(_) = entry.item.get_ref() {
         let hint = "write the program and its arguments one by one: `[\"python3\", \"train.py\"]`; \
@@ -132,19 +177,19 @@ pub(super) fn read_argv(
         reader.wrong(entry.at, sentence, hint);
         return None;
     }
-    let argv = reader.texts(entry, |r, e| r.text(e).map(str::to_owned))?;
-    if argv.first().is_none_or(|program| program.trim().is_empty()) {
+    let words = (TEXTS.read)(reader, entry)?;
+    if words.first().is_none_or(|program| program.trim().is_empty()) {
         let sentence = format!("`{key}` names no program");
         reader.wrong(entry.at, sentence, "write it as the first element");
         return None;
     }
     let items = reader.list(entry, "a list of strings")?;
-    Some((argv, items.iter().map(|item| item.span().start).collect()))
+    Some(Argv { words, places: items.iter().map(|item| item.span().start).collect() })
 }
 
-fn read_env(reader: &mut Reader<'_>, entry: &Entry<'_>, run: &mut Run, places: &mut Places) {
-    let Some(table) = reader.table(entry) else { return };
-    for entry in entries(table) {
+fn read_env(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<Env> {
+    let mut env = Env::default();
+    for entry in entries(reader.table(entry)?) {
         let name = entry.key;
         let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
@@ -161,7 +206,7 @@ fn read_env(reader: &mut Reader<'_>, entry: &Entry<'_>, run: &mut Run, places: &
         }
         let text = match entry.item.get_ref() {
             DeValue::String(_) | DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) => {
-                match reader.value(name, entry.item) {
+                match read_value(reader, name, entry.item) {
                     Some(Value::Float(f)) => Some(float_text(f)),
                     other => other.map(|value| value.to_string()),
                 }
@@ -172,10 +217,11 @@ fn read_env(reader: &mut Reader<'_>, entry: &Entry<'_>, run: &mut Run, places: &
             }
         };
         if let Some(text) = text {
-            run.env.push((name.to_owned(), text));
-            places.env.push(entry.item.span().start);
+            env.pairs.push((name.to_owned(), text));
+            env.places.push(entry.item.span().start);
         }
     }
+    Some(env)
 }
 
 #[cfg(test)]

@@ -5,12 +5,14 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
 use toml::de::DeValue;
 
 use super::axes::{Axis, Group};
-use super::reader::{Entry, Item, Reader, Table, entries};
 use super::trials::check_plain_name;
-use super::value::Value;
+use super::value::{Value, read_value};
+use crate::document::form::count;
+use crate::document::{Entry, Form, Item, Reader, Section, Table, entries, section};
 
 const KINDS: &[&str] = &["uniform", "log_uniform", "int", "normal", "choice"];
 
@@ -24,26 +26,55 @@ enum Draw {
     Choice(Vec<Value>),
 }
 
+/// `[sample]` as written.
+#[derive(Default)]
+pub(super) struct Written {
+    count: Option<u32>,
+    /// Names with their places.
+    parameters: Vec<(Arc<str>, usize, Draw)>,
+}
+
+/// The keys of `[sample]`.
+pub(super) static SAMPLE: Section<Written> = section!("`[sample]`", Written:
+    "count" => count: count::<1>(), "required", "how many points are drawn";
+    "parameters" => parameters: DRAWS, "required", "names with their distributions";
+);
+
+const DRAWS: Form<Vec<(Arc<str>, usize, Draw)>> = Form {
+    read: |reader, entry| {
+        let table = reader.table(entry)?;
+        let mut draws = Vec::new();
+        read_draws(reader, table, "", &mut draws);
+        Some(draws)
+    },
+    schema: || {
+        let numbers = || json!({ "type": "array", "items": { "type": "number" }, "minItems": 2, "maxItems": 2 });
+        let values = json!({ "type": "array", "minItems": 1 });
+        let mut kinds = Vec::new();
+        for kind in KINDS {
+            let schema = if *kind == "choice" { values.clone() } else { numbers() };
+            kinds.push(json!({
+                "type": "object",
+                "properties": { *kind: schema },
+                "required": [kind],
+                "additionalProperties": false,
+            }));
+        }
+        // Further dots are further tables.
+        kinds.push(json!({ "type": "object", "additionalProperties": { "type": "object" } }));
+        json!({ "type": "object", "additionalProperties": { "anyOf": kinds } })
+    },
+};
+
 /// Reads `[sample]`: all its parameters are one group of `count` points.
 pub(super) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>, seed: i64) -> Option<Group> {
-    let table = reader.table(entry)?;
     let n_before = reader.n_faults();
-    let mut count = None;
-    let mut draws = Vec::new();
-    for entry in entries(table) {
-        match entry.key {
-            "count" => count = reader.count(&entry, 1),
-            "parameters" => {
-                if let Some(table) = reader.table(&entry) {
-                    read_draws(reader, table, "", &mut draws);
-                }
-            }
-            _ => reader.unknown(&entry, "`[sample]`", &["count", "parameters"]),
-        }
-    }
+    let mut written = Written::default();
+    SAMPLE.read(reader, Some(entry), &mut written);
     if reader.n_faults() > n_before {
         return None;
     }
+    let Written { count, parameters: draws } = written;
     let Some(count) = count else {
         reader.wrong(entry.at, "`[sample]` has no `count`", "write how many: `count = 20`");
         return None;
@@ -112,7 +143,8 @@ fn read_draw(
             return None;
         }
         let n_before = reader.n_faults();
-        let values: Vec<Value> = items.iter().filter_map(|item| reader.value(name, item)).collect();
+        let values: Vec<Value> =
+            items.iter().filter_map(|item| read_value(reader, name, item)).collect();
         // What TOML itself refuses is no value, and was said before.
         let is_whole = reader.n_faults() == n_before && values.len() == items.len();
         return is_whole.then_some(Draw::Choice(values));
@@ -158,7 +190,7 @@ fn read_draw(
 
 fn number(reader: &mut Reader<'_>, name: &str, item: &Item<'_>) -> Option<Value> {
     match item.get_ref() {
-        DeValue::Integer(_) | DeValue::Float(_) => reader.value(name, item),
+        DeValue::Integer(_) | DeValue::Float(_) => read_value(reader, name, item),
         _ => None,
     }
 }

@@ -12,10 +12,10 @@ use toml::de::DeValue;
 use super::check::{Places, stand_ins};
 use super::command::{Filler, named};
 use super::expand::Expanded;
-use super::reader::{Entry, Item, Reader, entries};
 use super::template::{Piece, Template};
-use super::value::Params;
+use super::value::{Params, read_value};
 use super::{Run, engine};
+use crate::document::{Entry, Item, Reader, entries};
 use crate::fault::Fault;
 use crate::train::config::Config;
 
@@ -65,7 +65,7 @@ fn json(
                 fault.place = Some(reader.place(at));
                 reader.report(at, fault);
             }
-            let value = reader.value(&format!("train.{path}"), item);
+            let value = read_value(reader, &format!("train.{path}"), item);
             value.and_then(|value| serde_json::to_value(value).ok()).unwrap_or(Value::Null)
         }
     }
@@ -217,43 +217,8 @@ impl TrainTemplate {
         if let Value::Object(fields) = &mut form {
             fields.entry("seed").or_insert_with(|| seed.into());
         }
-        let config: Config = serde_path_to_error::deserialize(form).map_err(|e| {
-            let path = match e.path().to_string() {
-                root if root == "." => String::new(),
-                path => path,
-            };
-            let fault = Fault::request(sentence(&path, &e.inner().to_string()));
-            (path, fault)
-        })?;
-        config.check().map_err(|fault| {
-            let path = fault.sentence.split('`').nth(1).unwrap_or("").to_owned();
-            (path.strip_prefix("train.").unwrap_or(&path).to_owned(), fault)
-        })?;
-        Ok(config)
+        Config::read(&form)
     }
-}
-
-/// What serde says, with the key in front and in the words of a plan.
-fn sentence(path: &str, said: &str) -> String {
-    let name = if path.is_empty() { "train".to_owned() } else { format!("train.{path}") };
-    let (rest, expected) = said.rsplit_once("expected ").unwrap_or((said, ""));
-    let expected = match expected {
-        "u32" | "u64" | "usize" => "a whole number from 0",
-        "i32" | "i64" => "a whole number",
-        "f32" | "f64" => "a number",
-        "a sequence" => "a list",
-        "a string" => "a text",
-        "a map" => "a table",
-        other => other,
-    };
-    let said = if expected.is_empty() { said.into() } else { format!("{rest}expected {expected}") };
-    let said =
-        [("sequence", "list"), ("map", "table"), ("string", "text"), ("floating point", "number")]
-            .into_iter()
-            .fold(said, |said, (old, new)| {
-                said.replacen(&format!("invalid type: {old}"), &format!("invalid type: {new}"), 1)
-            });
-    format!("`{name}`: {said}")
 }
 
 fn filled(form: &Value, path: &str, filler: &mut Filler<'_>) -> Result<Value, (String, Fault)> {
@@ -359,7 +324,7 @@ hidden = [[16, 8]]
         check(
             "epochs = \"{{ fold + 1 }}\"",
             "epochs = \"many\"",
-            "trial 0: `train.epochs`: invalid type: text \"many\", expected a whole number from 0
+            "trial 0: `train.epochs` must be a whole number from 0, not the text `many`
   plan.toml:7: epochs = \"many\"",
         );
         check(
@@ -372,11 +337,9 @@ hint: did you mean `opt.lr`?",
         check(
             "epochs = \"{{ fold + 1 }}\"",
             "epoch = 1",
-            "trial 0: `train.epoch`: unknown field `epoch`, expected one of `model`, `data`, `epochs`, \
-             `batch_size`, `accumulate`, `loss`, `optimizer`, `clip_norm`, `schedule`, `metric`, \
-             `stop`, `precision`, `device`, `seed`, `threads`, `checkpoint`, `non_finite`, \
-             `share_gpu`, `evaluate`
-  plan.toml:7: epoch = 1",
+            "trial 0: `[train]` has no key `epoch`
+  plan.toml:7: epoch = 1
+hint: did you mean `epochs`?",
         );
         check(
             "\"{{ opt.lr }}\"",

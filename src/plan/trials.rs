@@ -8,11 +8,11 @@ use std::sync::Arc;
 use toml::de::DeValue;
 
 use super::leaves::{Node, Tree};
-use super::reader::{Entry, Item, Reader, Table, entries, kind};
-use super::request::{self, Wish};
+use super::request::{RESOURCES, Wish};
 use super::template::Template;
-use super::value::Value;
+use super::value::{Value, read_value};
 use super::{Merge, RESERVED_NAMES};
+use crate::document::{Entry, Item, Reader, Table, entries, kind};
 use crate::host::gpus::DeviceId;
 
 /// A `task_id` as written.
@@ -120,7 +120,7 @@ fn read_given(
             "gpu_ids_abs" => given.gpus = read_gpu_ids(reader, &entry),
             "resources" if is_trial => {
                 if let Some(table) = reader.table(&entry) {
-                    given.wish = request::read_table(reader, table, "`resources`");
+                    RESOURCES.read_table(reader, table, "`resources`", &mut given.wish);
                 }
             }
             "resources" => reader.wrong(
@@ -130,7 +130,7 @@ fn read_given(
             ),
             key if is_trial && key.starts_with("resources.") => {
                 let cell = Entry { key: &key["resources.".len()..], ..entry };
-                request::read_key(reader, &cell, &mut given.wish, "`resources`");
+                RESOURCES.read_key(reader, &cell, "`resources`", &mut given.wish);
             }
             key => {
                 if check_name(reader, entry.at, key)
@@ -171,7 +171,7 @@ fn read_node(reader: &mut Reader<'_>, name: &str, item: &Item<'_>) -> Option<Nod
             }
             (!tree.0.is_empty()).then_some(Node::Table(tree))
         }
-        _ => reader.value(name, item).map(Node::from_value),
+        _ => read_value(reader, name, item).map(Node::from_value),
     }
 }
 
@@ -180,7 +180,7 @@ pub(super) fn read_gpu_ids(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option
     let items = reader.list(entry, "a list of devices")?;
     let mut ids: Vec<DeviceId> = Vec::with_capacity(items.len());
     for item in items {
-        let id = match reader.value(entry.key, item)? {
+        let id = match read_value(reader, entry.key, item)? {
             Value::Int(id) => u32::try_from(id).ok().map(DeviceId::Index),
             Value::Str(text) => DeviceId::parse(&text).filter(|id| matches!(id, DeviceId::Uuid(_))),
             _ => None,

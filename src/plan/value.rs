@@ -6,6 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+use toml::de::DeValue;
+
+use crate::document::{Item, Reader, entries};
 
 /// One value of a parameter. Cheap to clone.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,6 +55,45 @@ impl Value {
     /// The value as JSON. Non-finite floats become the strings `inf`, `-inf` and `nan`.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::to_value(self).unwrap_or(serde_json::Value::Null)
+    }
+}
+
+/// Reads any value as that of a parameter; `name` is the parameter it belongs to.
+pub(super) fn read_value(reader: &mut Reader<'_>, name: &str, item: &Item<'_>) -> Option<Value> {
+    let at = item.span().start;
+    match item.get_ref() {
+        DeValue::String(text) if text.contains('\0') => {
+            let sentence = format!("`{name}` holds a NUL character");
+            reader.wrong(at, sentence, "no program can be given one: remove it");
+            None
+        }
+        DeValue::String(text) => Some(Value::text(text)),
+        DeValue::Boolean(b) => Some(Value::Bool(*b)),
+        DeValue::Datetime(date) => Some(Value::text(date.to_string())),
+        DeValue::Integer(digits) => reader.digits(at, digits).map(Value::Int),
+        DeValue::Float(digits) => {
+            let read = digits.as_str().parse::<f64>().ok();
+            let fits = read.filter(|f| f.is_finite() || !digits.as_str().contains(['e', '.']));
+            if fits.is_none() {
+                let sentence = format!("`{digits}` is beyond the largest float");
+                reader.wrong(at, sentence, "write `inf`, or a string");
+            }
+            fits.map(Value::Float)
+        }
+        DeValue::Array(items) => {
+            let values: Vec<_> =
+                items.iter().filter_map(|item| read_value(reader, name, item)).collect();
+            Some(Value::List(values.into()))
+        }
+        DeValue::Table(table) => {
+            let mut pairs: Vec<(Arc<str>, Value)> = Vec::with_capacity(table.len());
+            for entry in entries(table) {
+                if let Some(value) = read_value(reader, name, entry.item) {
+                    pairs.push((Arc::from(entry.key), value));
+                }
+            }
+            Some(Value::Table(pairs.into()))
+        }
     }
 }
 

@@ -1,14 +1,13 @@
 //! Every key of a site profile, one line each: where it lives, its form, how layers meet, what it means.
 
-use std::path::Path;
-
-use toml::de::DeValue;
+use serde_json::Value;
 
 use super::Site;
 use super::form::{
     self, CAP, DIRECTIVES, FOLDER, KIND, LAUNCHER, LIMIT, Laid, NAME, NUMBER, PROGRAM, READERS,
-    SECONDS, SHARED, SWITCH, WALLTIME_CAP, WORDS,
+    SHARED, SWITCH, WALLTIME_CAP, WORDS,
 };
+use crate::document::{Entry, Reader};
 
 /// One key.
 pub struct Key {
@@ -18,10 +17,23 @@ pub struct Key {
     pub about: &'static str,
     /// Its value in a profile as people read it.
     pub show: fn(&Site) -> String,
-    /// What its value must be.
-    pub(super) expects: &'static str,
-    /// Lays a value over what earlier layers said; `None` when it is not of the key's form.
-    pub(super) lay: fn(&mut Site, &DeValue<'_>, &Path) -> Option<Laid>,
+    /// The JSON schema of its value.
+    pub(super) schema: fn() -> Value,
+    /// Lays the value of an entry over what earlier layers said; `None` when it is not of the key's form, which is
+    /// reported.
+    pub(super) lay: fn(&mut Site, &mut Reader<'_>, &Entry<'_>) -> Option<Laid>,
+}
+
+impl Key {
+    /// The table it stands in: `scheduler`.
+    pub fn table(&self) -> &'static str {
+        self.name.split_once('.').map_or(self.name, |(table, _)| table)
+    }
+
+    /// Its name within its table: `partition`.
+    pub fn leaf(&self) -> &'static str {
+        self.name.split_once('.').map_or(self.name, |(_, leaf)| leaf)
+    }
 }
 
 macro_rules! keys {
@@ -31,10 +43,10 @@ macro_rules! keys {
             name: $name,
             about: $about,
             show: |site| ($form.show)(&site.$table.$field),
-            expects: $form.expects,
-            lay: |site, value, folder| {
-                let value = ($form.read)(value, folder)?;
-                Some(form::$laid(&mut site.$table.$field, value))
+            schema: || ($form.read.schema)(),
+            lay: |site, reader, entry| {
+                let value = ($form.read.read)(reader, entry)?;
+                Some(form::$laid(&mut site.$table.$field, value.into()))
             },
         }),*];
     };
@@ -75,9 +87,9 @@ keys! {
         "most elements the whole cluster keeps (Slurm: MaxJobCount)";
     "limits.max_calls" => limits.max_calls: NUMBER wins,
         "calls of qsub that a submission may make for chains, before it fuses them or waits (PBS)";
-    "limits.settle_s" => limits.settle_s: SECONDS wins,
+    "limits.settle_s" => limits.settle_s: NUMBER wins,
         "how long after a call without an answer its job may still appear";
-    "limits.call_timeout_s" => limits.call_timeout_s: SECONDS wins,
+    "limits.call_timeout_s" => limits.call_timeout_s: NUMBER wins,
         "after how long a call of the scheduler is given up";
     "results.shared" => results.shared: SHARED wins,
         "`group`: members of its folder's group may write to a sweep and run it together";

@@ -10,6 +10,7 @@ mod form;
 pub mod keys;
 mod layers;
 mod read;
+mod schema;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ use crate::host::access::{Readers, Shared};
 
 pub use caps::{Ask, Caps};
 pub use layers::{SHIPPED, load};
+pub use schema::schema;
 
 /// The profile of the site, all layers applied. Its JSON has the shape of the TOML, with `origins`
 /// and `notes` beside it.
@@ -85,8 +87,8 @@ pub enum SchedulerKind {
 
 impl SchedulerKind {
     /// Every kind with the word a profile uses for it.
-    pub const ALL: [(Self, &str); 4] =
-        [(Self::Slurm, "slurm"), (Self::Pbs, "pbs"), (Self::Local, "local"), (Self::Auto, "auto")];
+    pub const ALL: [(&'static str, Self); 4] =
+        [("slurm", Self::Slurm), ("pbs", Self::Pbs), ("local", Self::Local), ("auto", Self::Auto)];
 
     /// The word a profile uses for it.
     pub fn word(self) -> &'static str {

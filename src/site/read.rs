@@ -1,156 +1,94 @@
 //! One profile file: TOML laid over a [`Site`], every fault with its line, all of them at once.
 
-use std::ops::{Range, RangeInclusive};
 use std::path::Path;
-
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
 
 use super::form::Laid;
 use super::keys::{KEYS, Key};
 use super::{Origin, Site};
+use crate::document::{Entry, Reader, entries};
 use crate::fault::Fault;
-use crate::syntax::{self, Slip};
 use crate::words;
 
 /// The version of the format.
-const VERSION: &str = "1";
+pub(super) const VERSION: i64 = 1;
 
 /// Lays one profile over `site` and returns the faults of its text.
 pub(super) fn lay(site: &mut Site, path: &Path, text: &str) -> Vec<Fault> {
-    let (root, slips) = syntax::parse(text);
-    let mut reader = Reader { site, path, text, broken: Vec::new(), faults: Vec::new() };
-    slips.into_iter().for_each(|slip| reader.slip(slip));
-    reader.root(root.get_ref());
-    reader.faults.sort_by_key(|(line, _)| *line);
-    reader.faults.into_iter().map(|(_, fault)| fault).collect()
+    let name = path.display().to_string();
+    let mut reader = Reader::new(&name, text);
+    let document = reader.document();
+    let mut has_version = false;
+    for entry in entries(&document) {
+        if entry.key == "version" {
+            has_version = true;
+            check_version(&mut reader, &entry);
+        } else if !KEYS.iter().any(|key| key.table() == entry.key) {
+            unknown(&mut reader, &entry, entry.key);
+        } else if let Some(table) = reader.table(&entry) {
+            let table_name = entry.key;
+            for entry in entries(table) {
+                let full = format!("{table_name}.{}", entry.key);
+                match KEYS.iter().find(|key| key.name == full) {
+                    Some(key) => value(&mut reader, &entry, key, site, path),
+                    None => unknown(&mut reader, &entry, &full),
+                }
+            }
+        }
+    }
+    if !has_version {
+        let hint = format!("write `version = {VERSION}` above the first table");
+        reader.missing("the profile does not say its version", hint);
+    }
+    reader.into_faults().0
 }
 
-struct Reader<'a> {
-    site: &'a mut Site,
-    path: &'a Path,
-    text: &'a str,
-    /// Lines that are not TOML; what was salvaged from them is not judged again.
-    broken: Vec<RangeInclusive<usize>>,
-    /// The faults with their lines.
-    faults: Vec<(usize, Fault)>,
+fn check_version(reader: &mut Reader<'_>, entry: &Entry<'_>) {
+    if let Some(version) = reader.integer(entry)
+        && version != VERSION
+    {
+        let sentence = format!("this program does not read profiles of version {version}");
+        reader.wrong(entry.at, sentence, format!("it reads `version = {VERSION}`"));
+    }
 }
 
-impl Reader<'_> {
-    fn line(&self, span: &Range<usize>) -> usize {
-        let before = self.text.as_bytes().iter().take(span.start);
-        1 + before.filter(|&&byte| byte == b'\n').count()
-    }
+/// Reports a key that profiles do not have; `name` is dotted.
+fn unknown(reader: &mut Reader<'_>, entry: &Entry<'_>, name: &str) {
+    let names = || KEYS.iter().map(|key| key.name);
+    let last = name.rsplit('.').next();
+    // A key under the wrong table is a commoner slip than a misspelt one.
+    let elsewhere = KEYS.iter().find(|key| Some(key.leaf()) == last).map(|key| key.name);
+    let near = elsewhere.or_else(|| match name.contains('.') {
+        true => words::nearest(name, names()),
+        false => words::nearest(name, KEYS.iter().map(Key::table).chain(["version"])),
+    });
+    let hint = match near {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`hpcsweep site show` lists every key".to_owned(),
+    };
+    reader.wrong(entry.at, format!("a site profile has no key `{name}`"), hint);
+}
 
-    fn fault(&mut self, span: &Range<usize>, sentence: String, hint: Option<String>) {
-        let line = self.line(span);
-        if self.broken.iter().any(|lines| lines.contains(&line)) {
-            return;
+fn value(
+    reader: &mut Reader<'_>,
+    entry: &Entry<'_>,
+    key: &'static Key,
+    site: &mut Site,
+    path: &Path,
+) {
+    let Some(laid) = (key.lay)(site, reader, entry) else { return };
+    let here = Origin::File { path: path.to_owned(), line: reader.line(entry.at) as usize };
+    match laid {
+        Laid::Taken => {
+            site.origins.insert(key.name, here);
         }
-        let source = self.text.lines().nth(line - 1).unwrap_or_default().trim();
-        let place = format!("{}:{line}: {source}", self.path.display());
-        let mut fault = Fault::request(sentence).at(place.trim_end_matches(": "));
-        fault.hint = hint;
-        self.faults.push((line, fault));
-    }
-
-    fn slip(&mut self, slip: Slip) {
-        let message = slip.message.lines().collect::<Vec<_>>().join(", ");
-        let sentence = match message.as_str() {
-            "duplicate key" => "the same key or table is written twice".to_owned(),
-            message => format!("the profile is not TOML: {message}"),
-        };
-        self.fault(&(slip.at..slip.at), sentence, slip.hint);
-        let Range { start, end } = slip.spoilt;
-        self.broken.push(self.line(&(start..start))..=self.line(&(end..end)));
-    }
-
-    fn root(&mut self, root: &DeTable<'_>) {
-        let mut version = false;
-        for (name, value) in root {
-            if name.get_ref() == "version" {
-                version = true;
-                self.version(value);
-            } else if let Some(table) = value.get_ref().as_table() {
-                self.table(name, table);
-            } else {
-                self.unknown(&name.span(), name.get_ref());
-            }
+        Laid::Kept => {
+            let note = format!("{here} asks for more; a cap can only be lowered");
+            site.notes.insert(key.name, note);
         }
-        // A syntax error can end the salvage before the version is reached.
-        if !version && self.broken.is_empty() {
-            let hint = Some(format!("write `version = {VERSION}` above the first table"));
-            self.fault(&(0..0), "the profile does not say its version".to_owned(), hint);
-        }
-    }
-
-    fn version(&mut self, value: &Spanned<DeValue<'_>>) {
-        let written = &self.text[value.span()];
-        if written != VERSION {
-            let sentence = format!(
-                "version {written} of the profile is unknown: this program reads {VERSION}"
-            );
-            self.fault(&value.span(), sentence, None);
-        }
-    }
-
-    fn table(&mut self, name: &Spanned<std::borrow::Cow<'_, str>>, table: &DeTable<'_>) {
-        let prefix = format!("{}.", name.get_ref());
-        if !KEYS.iter().any(|key| key.name.starts_with(&prefix)) {
-            return self.unknown(&name.span(), name.get_ref());
-        }
-        for (leaf, value) in table {
-            let full = format!("{prefix}{}", leaf.get_ref());
-            match KEYS.iter().find(|key| key.name == full) {
-                Some(key) => self.value(key, &leaf.span(), value.get_ref()),
-                None => self.unknown(&leaf.span(), &full),
-            }
-        }
-    }
-
-    fn unknown(&mut self, span: &Range<usize>, name: &str) {
-        let leaf = |key: &'static str| key.split_once('.').map_or(key, |(_, leaf)| leaf);
-        let hint = match name.split_once('.') {
-            // A key under the wrong table is a commoner slip than a misspelt one.
-            Some((_, last)) => KEYS
-                .iter()
-                .find(|key| leaf(key.name) == last)
-                .map(|key| key.name)
-                .or_else(|| words::nearest(name, KEYS.iter().map(|key| key.name))),
-            None => {
-                KEYS.iter().find(|key| leaf(key.name) == name).map(|key| key.name).or_else(|| {
-                    let tables = KEYS.iter().filter_map(|key| key.name.split('.').next());
-                    words::nearest(name, tables.chain(["version"]))
-                })
-            }
-        };
-        let hint = match hint {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => "`hpcsweep site show` lists every key".to_owned(),
-        };
-        self.fault(span, format!("a site profile has no key `{name}`"), Some(hint));
-    }
-
-    fn value(&mut self, key: &'static Key, span: &Range<usize>, value: &DeValue<'_>) {
-        let folder = self.path.parent().unwrap_or(Path::new(""));
-        let Some(laid) = (key.lay)(self.site, value, folder) else {
-            let sentence = format!("`{}` must be {}", key.name, key.expects);
-            return self.fault(span, sentence, None);
-        };
-        let here = Origin::File { path: self.path.to_owned(), line: self.line(span) };
-        match laid {
-            Laid::Taken => {
-                self.site.origins.insert(key.name, here);
-            }
-            Laid::Kept => {
-                let note = format!("{here} asks for more; a cap can only be lowered");
-                self.site.notes.insert(key.name, note);
-            }
-            Laid::Added => {
-                let note = format!("together with {}", self.site.origin(key.name));
-                self.site.notes.insert(key.name, note);
-                self.site.origins.insert(key.name, here);
-            }
+        Laid::Added => {
+            let note = format!("together with {}", site.origin(key.name));
+            site.notes.insert(key.name, note);
+            site.origins.insert(key.name, here);
         }
     }
 }

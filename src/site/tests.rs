@@ -135,12 +135,14 @@ fn all_faults_of_all_profiles_are_reported_at_once() {
     let error = load_with(&files, &[]).unwrap_err();
     let expected = "\
 the profile does not say its version
-  /etc/hpcsweep/site.toml:1: [caps]
+  /etc/hpcsweep/site.toml
 hint: write `version = 1` above the first table
-error: `caps.max_nodes` must be a whole number from 1
+error: `max_nodes` cannot be 0
   /etc/hpcsweep/site.toml:2: max_nodes = 0
-error: version 2 of the profile is unknown: this program reads 1
+hint: write a whole number from 1
+error: this program does not read profiles of version 2
   /home/ada/.config/hpcsweep/site.toml:1: version = 2
+hint: it reads `version = 1`
 error: a site profile has no key `colour`
   /home/ada/.config/hpcsweep/site.toml:2: colour = 1
 hint: `hpcsweep site show` lists every key
@@ -150,22 +152,26 @@ hint: did you mean `scheduler.partition`?
 error: a site profile has no key `schedular`
   /home/ada/.config/hpcsweep/site.toml:4: [schedular]
 hint: did you mean `scheduler`?
-error: `scheduler.kind` must be `\"slurm\"`, `\"pbs\"`, `\"local\"` or `\"auto\"`
+error: `kind` has no setting `slrum`
   /home/ada/.config/hpcsweep/site.toml:7: kind = \"slrum\"
-error: `scheduler.launcher` must be a list of texts, each of one line and none empty
+hint: did you mean `slurm`?
+error: `launcher` must be a list of strings, not a string
   /home/ada/.config/hpcsweep/site.toml:8: launcher = \"srun\"
-error: `scheduler.directives` must be a list of options, each of one line and beginning with `-`
+error: `exclusive` is not an option of a scheduler
   /home/ada/.config/hpcsweep/site.toml:9: directives = [\"exclusive\"]
+hint: begin it with `--` or `-`, as in `--exclusive`
 error: a site profile has no key `scheduler.partitoin`
   /home/ada/.config/hpcsweep/site.toml:10: partitoin = \"x\"
 hint: did you mean `scheduler.partition`?
-error: `scheduler.account` must be a text of one line
+error: `account` holds a line break
   /home/ada/.config/hpcsweep/site.toml:11: account = \"a\\nb\"
+hint: it becomes part of one line: remove the break
 error: a site profile has no key `modules.partition`
   /home/ada/.config/hpcsweep/site.toml:13: partition = \"x\"
 hint: did you mean `scheduler.partition`?
-error: `shell.path` must be an absolute path without blanks
-  /home/ada/.config/hpcsweep/site.toml:15: path = \"bash\"";
+error: `path` must be an absolute path without blanks
+  /home/ada/.config/hpcsweep/site.toml:15: path = \"bash\"
+hint: write it as in `\"/bin/bash\"`";
     assert_eq!(error.to_string(), expected);
     assert_eq!(crate::fault::exit_code(&error), 2);
 }
@@ -173,12 +179,12 @@ error: `shell.path` must be an absolute path without blanks
 #[test]
 fn what_is_not_toml_is_shown_with_its_line_and_the_rest_is_read_all_the_same() {
     let expected = "\
-the profile is not TOML: string values must be quoted, expected literal string
+this is not TOML: string values must be quoted, expected literal string
   /home/ada/.config/hpcsweep/site.toml:3: kind = slurm
 error: the same key or table is written twice
   /home/ada/.config/hpcsweep/site.toml:5: qos = \"b\"
 hint: keep one of the two; a table's keys stand under one heading
-error: `limits.settle_s` must be whole seconds from 1
+error: `settle_s` must be an integer, not a float
   /home/ada/.config/hpcsweep/site.toml:7: settle_s = 0.5";
     let text = "version = 1\n[scheduler]\nkind = slurm\nqos = \"a\"\nqos = \"b\"\n[limits]\nsettle_s = 0.5\n";
     assert_eq!(refused(text), expected);

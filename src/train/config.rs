@@ -5,17 +5,18 @@
 //!
 //! Long because one form holds all that can be said of a run.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::shard::Item;
 
 /// One training run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// What is trained.
+    /// The model that is trained.
     pub model: Model,
-    /// On what.
+    /// The samples: files, or data made up when needed.
     pub data: Data,
     /// Passes over the training data.
     pub epochs: u64,
@@ -25,10 +26,10 @@ pub struct Config {
     /// Batches whose gradients are added up before one step of the optimizer.
     #[serde(default = "one")]
     pub accumulate: u64,
-    /// What is made small.
+    /// The loss that the optimizer minimises.
     #[serde(default)]
     pub loss: Loss,
-    /// How.
+    /// The optimizer, with its learning rate; Adam by default.
     #[serde(default)]
     pub optimizer: Optimizer,
     /// Largest norm of the gradient of all parameters together, after the reduction over ranks.
@@ -43,10 +44,10 @@ pub struct Config {
     /// When to end before the last epoch.
     #[serde(default)]
     pub stop: Option<Stop>,
-    /// Kind of numbers.
+    /// Floating-point numbers of the computation.
     #[serde(default)]
     pub precision: Precision,
-    /// Where.
+    /// Where to train: on a GPU or on the CPU.
     #[serde(default)]
     pub device: Device,
     /// Seed of initialisation, order and dropout; the sweep's by default.
@@ -70,7 +71,7 @@ pub struct Config {
 }
 
 /// A model: built in, or a TorchScript file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Model {
     /// Linear layers with ReLU between them; inputs are flattened.
@@ -121,7 +122,7 @@ pub enum Model {
 }
 
 /// Where samples come from.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Data {
     /// Samples to learn from.
@@ -159,7 +160,7 @@ pub struct Data {
 }
 
 /// Files with samples.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
     expecting = "expected a file name, a list of them, `{ inputs = ..., targets = ... }` or `{ synthetic = \"turbulence\" }`"
@@ -181,12 +182,12 @@ pub enum Source {
 }
 
 /// Data that are computed instead of read.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Synthetic {
-    /// What.
+    /// Which field is computed.
     pub synthetic: Field,
-    /// How many samples.
+    /// Number of samples.
     pub samples: u64,
     /// Points along an edge of the cube.
     #[serde(default = "cube")]
@@ -197,7 +198,7 @@ pub struct Synthetic {
 }
 
 /// A made-up field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Field {
     /// A velocity field of three components with a Kolmogorov-like spectrum; the target is the field
@@ -206,7 +207,7 @@ pub enum Field {
 }
 
 /// What decides.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
     expecting = "expected a source of data, `{ fraction = 0.2 }` or `{ folds = 5, fold = 0 }`"
@@ -214,14 +215,14 @@ pub enum Field {
 pub enum Validation {
     /// A part of the training data, drawn with the seed of the run.
     Fraction {
-        /// Which part, between 0 and 1.
+        /// Share of the training data, between 0 and 1.
         fraction: f64,
     },
     /// One fold of a cross-validation.
     Fold {
-        /// How many there are.
+        /// Number of folds.
         folds: u64,
-        /// Which one, from 0.
+        /// Number of this fold, from 0.
         fold: u64,
     },
     /// Data of its own.
@@ -229,7 +230,7 @@ pub enum Validation {
 }
 
 /// How samples are dealt to ranks.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Sharding {
     /// Every rank may read every file; the sampler deals, as torch's `DistributedSampler` does.
@@ -242,8 +243,8 @@ pub enum Sharding {
     Given(Vec<Vec<Item>>),
 }
 
-/// What is made small.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The loss that the optimizer minimises.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Loss {
     /// Of classes; targets are their numbers.
@@ -260,7 +261,7 @@ pub enum Loss {
 }
 
 /// How parameters follow their gradients. Names and defaults are PyTorch's.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Optimizer {
     /// Stochastic gradient descent.
@@ -352,7 +353,7 @@ impl Optimizer {
 }
 
 /// How the learning rate changes.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Schedule {
     /// Not at all.
@@ -360,9 +361,9 @@ pub enum Schedule {
     Constant,
     /// Times `gamma` every `every` epochs.
     Step {
-        /// Epochs.
+        /// Epochs between two steps of the schedule.
         every: u64,
-        /// Factor.
+        /// Factor of each step.
         #[serde(default = "gamma")]
         gamma: f64,
     },
@@ -390,10 +391,10 @@ pub enum Schedule {
     /// Times `factor` when the metric has not become better for more than `patience` epochs, as
     /// PyTorch's `ReduceLROnPlateau`.
     Plateau {
-        /// Factor.
+        /// Factor of each reduction.
         #[serde(default = "gamma")]
         factor: f64,
-        /// Epochs.
+        /// Epochs without an improvement before a reduction.
         #[serde(default = "ten")]
         patience: u64,
         /// Smallest change that counts, relative.
@@ -406,13 +407,13 @@ pub enum Schedule {
 }
 
 /// The metric that decides.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Metric {
     /// Its name: `val_loss`, `val_accuracy`, `train_loss`, `train_accuracy`.
     #[serde(default = "val_loss")]
     pub name: String,
-    /// What is better.
+    /// Whether smaller or larger values are better.
     #[serde(default)]
     pub direction: Direction,
 }
@@ -423,8 +424,8 @@ impl Default for Metric {
     }
 }
 
-/// What is better.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Whether smaller or larger values of a metric are better.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// Less.
@@ -435,7 +436,7 @@ pub enum Direction {
 }
 
 /// When to end early.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
     /// Epochs in a row without an improvement.
@@ -449,8 +450,8 @@ pub struct Stop {
     pub relative: bool,
 }
 
-/// Kind of numbers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Floating-point numbers of the computation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
     /// 32 bit.
@@ -465,7 +466,7 @@ pub enum Precision {
 }
 
 /// Where to train.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Device {
     /// The GPU if the trial asks for one, else the CPU.
@@ -478,7 +479,7 @@ pub enum Device {
 }
 
 /// When checkpoints are written, besides at the end and when the trial is asked to stop.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Checkpoint {
     /// Every so many epochs; 0: never.
@@ -496,7 +497,7 @@ impl Default for Checkpoint {
 }
 
 /// What a loss that is no number does.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NonFinite {
     /// The trial fails.

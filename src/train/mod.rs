@@ -8,6 +8,7 @@ pub mod data;
 pub mod job;
 pub mod means;
 pub mod mt19937;
+pub mod read;
 pub mod sampler;
 pub mod schedule;
 pub mod seed;

@@ -21,7 +21,7 @@ pub struct File {
 }
 
 /// What the user gives to a rank.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(untagged, expecting = "expected a file name or a range of samples `[first, end]`")]
 pub enum Item {
     /// A file, by the name it has in the data.

@@ -273,7 +273,7 @@ mod tests {
         );
         let complaint = lines.complaint().unwrap();
         assert!(complaint.starts_with("1 line of $HPCSWEEP_METRICS left out"), "{complaint}");
-        assert_eq!(lines.take(true), vec![]);
+        assert!(lines.take(true).is_empty());
     }
 
     #[test]
@@ -286,7 +286,7 @@ mod tests {
         assert!(!lines.take(false).is_empty() && lines.has_more());
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        assert_eq!(lines.take(false), []);
+        assert!(lines.take(false).is_empty());
         assert!(!lines.has_more());
         let complaint = "$HPCSWEEP_METRICS cannot be read: it is no regular file";
         assert_eq!(lines.complaint().as_deref(), Some(complaint));

@@ -254,7 +254,7 @@ mod tests {
             &Params::from_json(&serde_json::json!({"lr": 0.1})),
         )
         .unwrap();
-        assert_eq!(scratch.take_metrics(false), vec![]);
+        assert!(scratch.take_metrics(false).is_empty());
         let mut file = fs::File::create(scratch.metrics()).unwrap();
         file.write_all(b"{\"step\":1,\"loss\":0.5}\nnot json\n{\"step\":2,").unwrap();
         assert_eq!(

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use crate::world::{PROGRAM, World, missing};
 
 /// The verbs in the order of the help, each with what its help says that it does.
-const VERBS: [(&str, &str); 17] = [
+const VERBS: [(&str, &str); 18] = [
     (
         "init",
         "Make a project that runs at once: a plan, a small program, and its own copy of the job scripts",
@@ -31,6 +31,7 @@ const VERBS: [(&str, &str); 17] = [
     ("templates", "Write the templates of the job scripts, for editing"),
     ("site", "Show the site profile"),
     ("gpu", "Show the GPUs of this host, or choose the best ones and hold them for a program"),
+    ("schema", "Print the JSON schema of plans or of site profiles, for editors"),
     ("doctor", "Check an installation: scheduler, limits, MPI plugins, results tree, GPUs, clocks"),
 ];
 
@@ -64,6 +65,7 @@ Commands:
   templates  Write the templates of the job scripts, for editing
   site       Show the site profile
   gpu        Show the GPUs of this host, or choose the best ones and hold them for a program
+  schema     Print the JSON schema of plans or of site profiles, for editors
   doctor     Check an installation: scheduler, limits, MPI plugins, results tree, GPUs, clocks
   help       Print this message or the help of the given subcommand(s)
 

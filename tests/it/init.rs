@@ -11,6 +11,7 @@ fn a_new_project_says_what_it_made_and_what_comes_next() {
         "\
 demo/plan.toml
 demo/train.sh
+demo/plan.schema.json
 demo/templates/pbs.sh.tera
 demo/templates/setup.sh.tera
 demo/templates/slurm.sh.tera
@@ -21,6 +22,7 @@ exit code 0
     assert_eq!(
         world.files("demo"),
         [
+            "plan.schema.json",
             "plan.toml",
             "templates/pbs.sh.tera",
             "templates/setup.sh.tera",

@@ -62,6 +62,7 @@ mod ranks;
 mod readers;
 mod rehearsal;
 mod resources;
+mod schema;
 mod scripts;
 mod serve;
 mod starting;

@@ -9,9 +9,9 @@ use crate::world::ROOT;
 
 /// The rooms, bottom floor first: the table of `src/lib.rs`.
 const FLOORS: [&[&str]; 8] = [
-    &["fault", "words", "syntax"],
+    &["fault", "words", "units"],
     &["host"],
-    &["units", "idset", "hostlist", "plan", "site", "rank", "devices", "gpu", "sync", "train"],
+    &["document", "idset", "hostlist", "plan", "site", "rank", "devices", "gpu", "sync", "train"],
     &["graph", "tree"],
     &["render"],
     &["scheduler", "standing", "status"],
@@ -21,9 +21,9 @@ const FLOORS: [&[&str]; 8] = [
 
 /// Uses within one floor, each with its reason. They make no circle; verbs (floor 6) have two.
 const NEIGHBOURS: [(&str, &str, &str); 13] = [
-    ("plan", "units", "reads walltimes and memory"),
+    ("plan", "document", "reads what a person wrote"),
     ("plan", "train", "`[train]` filled in must be a configuration"),
-    ("site", "units", "reads walltimes"),
+    ("site", "document", "reads what an administrator wrote"),
     ("rank", "hostlist", "ranks are counted over the hosts of the job"),
     ("devices", "plan", "how a plan names devices"),
     ("gpu", "devices", "which GPUs a scheduler granted"),

@@ -1,39 +1,38 @@
 //! Walks a TOML document by hand, keeping for every key and value its place in the text.
 //!
-//! Collects faults instead of stopping at the first; knows TOML and sentences, not what a plan is.
+//! Collects faults instead of stopping at the first.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeInteger, DeTable, DeValue};
 
-use super::value::Value;
+use super::syntax;
 use crate::fault::{Fault, Faults};
-use crate::{syntax, words};
+use crate::words;
 
 /// A table of a parsed document.
-pub(super) type Table<'a> = DeTable<'a>;
+pub(crate) type Table<'a> = DeTable<'a>;
 /// A value of a parsed document, with its place.
-pub(super) type Item<'a> = Spanned<DeValue<'a>>;
+pub(crate) type Item<'a> = Spanned<DeValue<'a>>;
 
-/// More faults than these are counted, not told.
+/// Further faults are counted, not reported.
 const MAX_FAULTS: usize = 50;
 
 /// One `key = value` of a table.
 #[derive(Clone, Copy)]
-pub(super) struct Entry<'d> {
+pub(crate) struct Entry<'d> {
     /// The key, without its table.
-    pub(super) key: &'d str,
+    pub(crate) key: &'d str,
     /// Byte offset of the key.
-    pub(super) at: usize,
+    pub(crate) at: usize,
     /// The value.
-    pub(super) item: &'d Item<'d>,
+    pub(crate) item: &'d Item<'d>,
 }
 
 /// The entries of a table in the order of the text.
-pub(super) fn entries<'d>(table: &'d Table<'d>) -> Vec<Entry<'d>> {
+pub(crate) fn entries<'d>(table: &'d Table<'d>) -> Vec<Entry<'d>> {
     let mut all: Vec<Entry<'d>> = table
         .iter()
         .map(|(key, item)| Entry { key: key.get_ref().as_ref(), at: key.span().start, item })
@@ -44,7 +43,7 @@ pub(super) fn entries<'d>(table: &'d Table<'d>) -> Vec<Entry<'d>> {
 }
 
 /// What a value is, with its article: "a string", "an integer".
-pub(super) fn kind(value: &DeValue<'_>) -> &'static str {
+pub(crate) fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a string",
         DeValue::Integer(_) => "an integer",
@@ -57,7 +56,7 @@ pub(super) fn kind(value: &DeValue<'_>) -> &'static str {
 }
 
 /// Text, its lines, and the faults found in it so far.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     name: &'a str,
     text: &'a str,
     line_starts: Vec<usize>,
@@ -68,19 +67,19 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// A reader of `text`, called `name` in messages.
-    pub(super) fn new(name: &'a str, text: &'a str) -> Self {
+    pub(crate) fn new(name: &'a str, text: &'a str) -> Self {
         let starts = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1);
         let line_starts = std::iter::once(0).chain(starts).collect();
         Self { name, text, line_starts, broken: Vec::new(), faults: Vec::new() }
     }
 
     /// What the text is called in messages.
-    pub(super) fn name(&self) -> &'a str {
+    pub(crate) fn name(&self) -> &'a str {
         self.name
     }
 
     /// The document; what TOML itself refuses becomes faults.
-    pub(super) fn document(&mut self) -> Table<'a> {
+    pub(crate) fn document(&mut self) -> Table<'a> {
         let (table, slips) = syntax::parse(self.text);
         for slip in slips {
             let sentence = match slip.message.as_str() {
@@ -97,27 +96,27 @@ impl<'a> Reader<'a> {
     }
 
     /// Whether TOML itself was wrong somewhere.
-    pub(super) fn is_broken(&self) -> bool {
+    pub(crate) fn is_broken(&self) -> bool {
         !self.broken.is_empty()
     }
 
     /// How many faults there are so far.
-    pub(super) fn n_faults(&self) -> usize {
+    pub(crate) fn n_faults(&self) -> usize {
         self.faults.len()
     }
 
     /// The line (from 1) of a byte offset.
-    pub(super) fn line(&self, at: usize) -> u32 {
+    pub(crate) fn line(&self, at: usize) -> u32 {
         self.line_starts.partition_point(|start| *start <= at) as u32
     }
 
     /// The byte offset at which a line (from 1) begins.
-    pub(super) fn start_of(&self, line: u32) -> Option<usize> {
+    pub(crate) fn start_of(&self, line: u32) -> Option<usize> {
         self.line_starts.get((line as usize).checked_sub(1)?).copied()
     }
 
     /// `plan.toml:7: lr = []`.
-    pub(super) fn place(&self, at: usize) -> String {
+    pub(crate) fn place(&self, at: usize) -> String {
         let line = self.line(at);
         let start = self.line_starts[line as usize - 1];
         let source = self.text[start..].lines().next().unwrap_or("").trim();
@@ -127,13 +126,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A fault of the plan with its place, not yet reported.
-    pub(super) fn fault_at(&self, at: usize, sentence: impl Into<String>) -> Fault {
+    /// A fault of the document with its place, not yet reported.
+    pub(crate) fn fault_at(&self, at: usize, sentence: impl Into<String>) -> Fault {
         Fault::request(sentence).at(self.place(at))
     }
 
     /// Reports a fault at a byte offset.
-    pub(super) fn report(&mut self, at: usize, fault: Fault) {
+    pub(crate) fn report(&mut self, at: usize, fault: Fault) {
         let line = self.line(at);
         if !self.broken.iter().any(|lines| lines.contains(&line)) {
             self.faults.push((line, fault));
@@ -141,13 +140,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Reports a sentence with a hint.
-    pub(super) fn wrong(&mut self, at: usize, sentence: impl Into<String>, hint: impl Display) {
+    pub(crate) fn wrong(&mut self, at: usize, sentence: impl Into<String>, hint: impl Display) {
         let fault = self.fault_at(at, sentence).hint(hint.to_string());
         self.report(at, fault);
     }
 
     /// Reports something that is not in the text; in a broken document it may only be unreadable.
-    pub(super) fn missing(&mut self, sentence: impl Into<String>, hint: impl Into<String>) {
+    pub(crate) fn missing(&mut self, sentence: impl Into<String>, hint: impl Into<String>) {
         if !self.is_broken() {
             let fault = Fault::request(sentence).at(self.name).hint(hint);
             self.faults.push((0, fault));
@@ -155,7 +154,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reports a key that `place` does not have.
-    pub(super) fn unknown(&mut self, entry: &Entry<'_>, place: &str, known: &[&str]) {
+    pub(crate) fn unknown(&mut self, entry: &Entry<'_>, place: &str, known: &[&str]) {
         let hint = match words::nearest(entry.key, known.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("known here: {}", words::ticked(known)),
@@ -164,27 +163,28 @@ impl<'a> Reader<'a> {
     }
 
     /// Reports a value of the wrong type.
-    pub(super) fn expected(&mut self, entry: &Entry<'_>, what: &str) {
+    pub(crate) fn expected(&mut self, entry: &Entry<'_>, what: &str) {
         let found = kind(entry.item.get_ref());
         let fault = self.fault_at(entry.at, format!("`{}` must be {what}, not {found}", entry.key));
         self.report(entry.at, fault);
     }
 
     /// All that was found, in the order of the text.
-    pub(super) fn into_faults(mut self) -> Faults {
+    pub(crate) fn into_faults(mut self) -> Faults {
         self.faults.sort_by_key(|(line, _)| *line);
         let n_more = self.faults.len().saturating_sub(MAX_FAULTS);
         self.faults.truncate(MAX_FAULTS);
         let mut all: Vec<Fault> = self.faults.into_iter().map(|(_, fault)| fault).collect();
         if n_more > 0 {
             let n = words::count(n_more as u64, "further fault");
-            all.push(Fault::request(format!("{n} of the plan")).hint("mend these first"));
+            let sentence = format!("{n} in `{}`", self.name);
+            all.push(Fault::request(sentence).hint("fix these first"));
         }
         Faults(all)
     }
 
     /// The table of an entry.
-    pub(super) fn table<'d>(&mut self, entry: &Entry<'d>) -> Option<&'d Table<'d>> {
+    pub(crate) fn table<'d>(&mut self, entry: &Entry<'d>) -> Option<&'d Table<'d>> {
         match entry.item.get_ref() {
             DeValue::Table(table) => Some(table),
             _ => {
@@ -195,7 +195,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The list of an entry.
-    pub(super) fn list<'d>(&mut self, entry: &Entry<'d>, what: &str) -> Option<&'d [Item<'d>]> {
+    pub(crate) fn list<'d>(&mut self, entry: &Entry<'d>, what: &str) -> Option<&'d [Item<'d>]> {
         match entry.item.get_ref() {
             DeValue::Array(items) => Some(items),
             _ => {
@@ -206,7 +206,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The text of an entry; a NUL can be part of no argument, no variable and no script.
-    pub(super) fn text<'d>(&mut self, entry: &Entry<'d>) -> Option<&'d str> {
+    pub(crate) fn text<'d>(&mut self, entry: &Entry<'d>) -> Option<&'d str> {
         match entry.item.get_ref() {
             DeValue::String(text) if text.contains('\0') => {
                 let sentence = format!("`{}` holds a NUL character", entry.key);
@@ -222,7 +222,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The text of an entry that must be one non-empty line.
-    pub(super) fn line_of_text<'d>(&mut self, entry: &Entry<'d>) -> Option<&'d str> {
+    pub(crate) fn line_of_text<'d>(&mut self, entry: &Entry<'d>) -> Option<&'d str> {
         let text = self.text(entry)?;
         if text.trim().is_empty() {
             let sentence = format!("`{}` is empty", entry.key);
@@ -234,11 +234,16 @@ impl<'a> Reader<'a> {
             self.wrong(entry.at, sentence, "it becomes part of one line: remove the break");
             return None;
         }
+        if text.contains(char::is_control) {
+            let sentence = format!("`{}` holds a control character", entry.key);
+            self.wrong(entry.at, sentence, "remove it");
+            return None;
+        }
         Some(text)
     }
 
     /// One of a few words.
-    pub(super) fn word<T: Copy>(&mut self, entry: &Entry<'_>, words: &[(&str, T)]) -> Option<T> {
+    pub(crate) fn word<T: Copy>(&mut self, entry: &Entry<'_>, words: &[(&str, T)]) -> Option<T> {
         let text = self.text(entry)?;
         if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
             return Some(*value);
@@ -254,12 +259,9 @@ impl<'a> Reader<'a> {
     }
 
     /// The integer of an entry.
-    pub(super) fn integer(&mut self, entry: &Entry<'_>) -> Option<i64> {
+    pub(crate) fn integer(&mut self, entry: &Entry<'_>) -> Option<i64> {
         match entry.item.get_ref() {
-            DeValue::Integer(_) => match self.value(entry.key, entry.item)? {
-                Value::Int(i) => Some(i),
-                _ => None,
-            },
+            DeValue::Integer(digits) => self.digits(entry.item.span().start, digits),
             _ => {
                 self.expected(entry, "an integer");
                 None
@@ -267,8 +269,29 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The number that digits write.
+    pub(crate) fn digits(&mut self, at: usize, digits: &DeInteger<'_>) -> Option<i64> {
+        let read = i64::from_str_radix(digits.as_str(), digits.radix()).ok();
+        if read.is_none() {
+            let sentence = format!("`{digits}` does not fit into 64 bits");
+            self.wrong(at, sentence, "write it as a float or as a string");
+        }
+        read
+    }
+
+    /// The whole number of an entry, from 1.
+    pub(crate) fn whole(&mut self, entry: &Entry<'_>) -> Option<u64> {
+        let number = self.integer(entry)?;
+        let whole = u64::try_from(number).ok().filter(|whole| *whole > 0);
+        if whole.is_none() {
+            let sentence = format!("`{}` cannot be {number}", entry.key);
+            self.wrong(entry.at, sentence, "write a whole number from 1");
+        }
+        whole
+    }
+
     /// The count of an entry, at least `least`.
-    pub(super) fn count(&mut self, entry: &Entry<'_>, least: u32) -> Option<u32> {
+    pub(crate) fn count(&mut self, entry: &Entry<'_>, least: u32) -> Option<u32> {
         let number = self.integer(entry)?;
         match u32::try_from(number) {
             Ok(count) if count >= least => Some(count),
@@ -282,7 +305,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A list of texts, each passed through `check`.
-    pub(super) fn texts(
+    pub(crate) fn texts(
         &mut self,
         entry: &Entry<'_>,
         check: fn(&mut Self, &Entry<'_>) -> Option<String>,
@@ -303,115 +326,5 @@ impl<'a> Reader<'a> {
             }
         }
         (self.n_faults() == n_before).then_some(texts)
-    }
-
-    /// Any value as a parameter value; `name` is the parameter it belongs to.
-    pub(super) fn value(&mut self, name: &str, item: &Item<'_>) -> Option<Value> {
-        let at = item.span().start;
-        match item.get_ref() {
-            DeValue::String(text) if text.contains('\0') => {
-                let sentence = format!("`{name}` holds a NUL character");
-                self.wrong(at, sentence, "no program can be given one: remove it");
-                None
-            }
-            DeValue::String(text) => Some(Value::text(text)),
-            DeValue::Boolean(b) => Some(Value::Bool(*b)),
-            DeValue::Datetime(date) => Some(Value::text(date.to_string())),
-            DeValue::Integer(digits) => {
-                let read = i64::from_str_radix(digits.as_str(), digits.radix());
-                if read.is_err() {
-                    let sentence = format!("`{digits}` does not fit into 64 bits");
-                    self.wrong(at, sentence, "write it as a float or as a string");
-                }
-                read.ok().map(Value::Int)
-            }
-            DeValue::Float(digits) => {
-                let read = digits.as_str().parse::<f64>().ok();
-                let fits = read.filter(|f| f.is_finite() || !digits.as_str().contains(['e', '.']));
-                if fits.is_none() {
-                    let sentence = format!("`{digits}` is beyond the largest float");
-                    self.wrong(at, sentence, "write `inf`, or a string");
-                }
-                fits.map(Value::Float)
-            }
-            DeValue::Array(items) => {
-                let values: Vec<_> =
-                    items.iter().filter_map(|item| self.value(name, item)).collect();
-                Some(Value::List(values.into()))
-            }
-            DeValue::Table(table) => {
-                let mut pairs: Vec<(Arc<str>, Value)> = Vec::with_capacity(table.len());
-                for entry in entries(table) {
-                    if let Some(value) = self.value(name, entry.item) {
-                        pairs.push((Arc::from(entry.key), value));
-                    }
-                }
-                Some(Value::Table(pairs.into()))
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::plan::testing::{check_faults, check_plan_faults};
-
-    #[test]
-    fn wrong_toml_is_told_with_its_lines_and_without_consequences() {
-        check_plan_faults(
-            "version = 1\n[sweep\nname = \"x\"\n[run]\ncommand = [\"a\", \"b]\n",
-            "this is not TOML: unclosed table, expected `]`
-  plan.toml:2: [sweep
-error: this is not TOML: unclosed array, expected `]`
-  plan.toml:5: command = [\"a\", \"b]
-hint: the list that begins in line 5 is not closed: is its `]` missing?",
-        );
-        check_faults(
-            "[defaults]\nlr = 1\nlr = 2",
-            "the same key or table is written twice
-  plan.toml:6: lr = 2
-hint: keep one of the two; a table's keys stand under one heading",
-        );
-    }
-
-    #[test]
-    fn values_that_no_program_could_take_are_refused() {
-        check_faults(
-            "[defaults]\na = 99999999999999999999\nb = 1e999\nc = \"x\\u0000\"",
-            "`99999999999999999999` does not fit into 64 bits
-  plan.toml:5: a = 99999999999999999999
-hint: write it as a float or as a string
-error: `1e999` is beyond the largest float
-  plan.toml:6: b = 1e999
-hint: write `inf`, or a string
-error: `c` holds a NUL character
-  plan.toml:7: c = \"x\\u0000\"
-hint: no program can be given one: remove it",
-        );
-    }
-
-    #[test]
-    fn many_faults_are_counted() {
-        let lines: Vec<String> = (0..60).map(|i| format!("x{i} = 1")).collect();
-        let error = crate::plan::parse(&lines.join("\n"), "plan.toml").unwrap_err().to_string();
-        assert_eq!(error.matches("error: ").count(), 50);
-        assert!(
-            error.ends_with("error: 13 further faults of the plan\nhint: mend these first"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn long_lines_are_cut() {
-        let long = "x".repeat(200);
-        let head: String = format!("bad = \"{long}").chars().take(120).collect();
-        check_faults(
-            &format!("bad = \"{long}\""),
-            &format!(
-                "the plan has no key `bad`
-  plan.toml:4: {head}...
-hint: known here: `version`, `sweep`, `run`, `train`, `metrics`, `hooks`, `resources`, `schedule`, `pull`, `defaults`, `trials`, `grid`, `zip`, `exclude`, `replicates` and `sample`"
-            ),
-        );
     }
 }

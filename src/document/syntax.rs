@@ -8,19 +8,19 @@ use toml::de::{DeTable, DeValue};
 
 /// One slip.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Slip {
+pub(super) struct Slip {
     /// Byte offset of what is wrong.
-    pub at: usize,
+    pub(super) at: usize,
     /// The bytes that mean nothing because of it: those of the value it is in, if it is in one.
-    pub spoilt: Range<usize>,
+    pub(super) spoilt: Range<usize>,
     /// What the parser says.
-    pub message: String,
+    pub(super) message: String,
     /// How it is fixed, where that is known.
-    pub hint: Option<String>,
+    pub(super) hint: Option<String>,
 }
 
 /// The document as far as it can be read, and what is wrong with it, in the order of the text.
-pub fn parse(text: &str) -> (Spanned<DeTable<'_>>, Vec<Slip>) {
+pub(super) fn parse(text: &str) -> (Spanned<DeTable<'_>>, Vec<Slip>) {
     let (document, errors) = DeTable::parse_recoverable(text);
     let mut found: Vec<(Range<usize>, &str)> =
         errors.iter().map(|e| (e.span().unwrap_or(0..0), e.message())).collect();

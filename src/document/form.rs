@@ -1,0 +1,139 @@
+//! The forms that the value of a key can have: how each is read, and its JSON schema.
+
+use serde_json::{Value, json};
+use toml::de::DeValue;
+
+use super::reader::{Entry, Reader};
+use crate::host::access::{Readers, Shared};
+use crate::units;
+
+/// One form of value.
+pub(crate) struct Form<T> {
+    /// Reads the value of an entry; `None` when it is not of this form, which is reported.
+    pub(crate) read: fn(&mut Reader<'_>, &Entry<'_>) -> Option<T>,
+    /// The JSON schema.
+    pub(crate) schema: fn() -> Value,
+}
+
+/// A setting that is one of a few words.
+pub(crate) trait Word: Copy + 'static {
+    /// Every setting with its word.
+    const WORDS: &'static [(&'static str, Self)];
+}
+
+impl Word for Shared {
+    const WORDS: &'static [(&'static str, Self)] = &[("group", Self::Group), ("no", Self::No)];
+}
+
+impl Word for Readers {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("owner", Self::Owner), ("group", Self::Group), ("all", Self::All)];
+}
+
+/// One of the words of a setting.
+pub(crate) const fn word<T: Word>() -> Form<T> {
+    Form {
+        read: |reader, entry| reader.word(entry, T::WORDS),
+        schema: || json!({ "enum": T::WORDS.iter().map(|(word, _)| *word).collect::<Vec<_>>() }),
+    }
+}
+
+/// A whole number of at least `LEAST` that fits into 32 bits.
+pub(crate) const fn count<const LEAST: u32>() -> Form<u32> {
+    Form {
+        read: |reader, entry| reader.count(entry, LEAST),
+        schema: || json!({ "type": "integer", "minimum": LEAST, "maximum": u32::MAX }),
+    }
+}
+
+/// A whole number from 1.
+pub(crate) const WHOLE: Form<u64> = Form {
+    read: |reader, entry| reader.whole(entry),
+    schema: || json!({ "type": "integer", "minimum": 1 }),
+};
+
+/// An integer of 64 bits.
+pub(crate) const INTEGER: Form<i64> =
+    Form { read: |reader, entry| reader.integer(entry), schema: || json!({ "type": "integer" }) };
+
+/// `true` or `false`.
+pub(crate) const FLAG: Form<bool> = Form {
+    read: |reader, entry| {
+        let DeValue::Boolean(value) = entry.item.get_ref() else {
+            reader.expected(entry, "`true` or `false`");
+            return None;
+        };
+        Some(*value)
+    },
+    schema: || json!({ "type": "boolean" }),
+};
+
+/// A text that is not empty, in one line.
+pub(crate) const LINE: Form<String> = Form {
+    read: |reader, entry| reader.line_of_text(entry).map(str::to_owned),
+    schema: line_schema,
+};
+
+/// The JSON schema of a text of one line.
+pub(crate) fn line_schema() -> Value {
+    json!({ "type": "string", "minLength": 1, "pattern": "^[^\\n\\r]*$" })
+}
+
+/// A list of texts, each of any number of lines.
+pub(crate) const TEXTS: Form<Vec<String>> = Form {
+    read: |reader, entry| reader.texts(entry, |r, e| r.text(e).map(str::to_owned)),
+    schema: || json!({ "type": "array", "items": { "type": "string" } }),
+};
+
+/// A list of texts, each of one line.
+pub(crate) const LINES: Form<Vec<String>> = Form {
+    read: |reader, entry| reader.texts(entry, |r, e| r.line_of_text(e).map(str::to_owned)),
+    schema: || json!({ "type": "array", "items": line_schema() }),
+};
+
+/// A memory with its unit, in MiB.
+pub(crate) const MEMORY: Form<u64> = Form {
+    read: |reader, entry| unit(reader, entry, units::MEMORY_FORMS, units::parse_memory),
+    schema: || json!({ "type": "string", "examples": ["500M", "2G", "1T"] }),
+};
+
+/// A time with its unit, in seconds.
+pub(crate) const WALLTIME: Form<u64> = Form {
+    read: |reader, entry| unit(reader, entry, units::WALLTIME_FORMS, units::parse_walltime),
+    schema: || json!({ "type": "string", "examples": ["00:30:00", "1-00:00:00", "90m", "2h"] }),
+};
+
+/// Reads an option of a scheduler.
+pub(crate) fn option<'d>(reader: &mut Reader<'_>, entry: &Entry<'d>) -> Option<&'d str> {
+    let text = reader.line_of_text(entry)?;
+    if !text.starts_with('-') {
+        let sentence = format!("`{text}` is not an option of a scheduler");
+        reader.wrong(entry.at, sentence, "begin it with `--` or `-`, as in `--exclusive`");
+        return None;
+    }
+    Some(text)
+}
+
+/// The JSON schema of a list of options of a scheduler.
+pub(crate) fn options_schema() -> Value {
+    json!({ "type": "array", "items": { "type": "string", "pattern": "^-" } })
+}
+
+/// A number with its unit; one without is refused.
+fn unit(
+    reader: &mut Reader<'_>,
+    entry: &Entry<'_>,
+    forms: &str,
+    parse: fn(&str) -> Option<u64>,
+) -> Option<u64> {
+    if let DeValue::Integer(number) = entry.item.get_ref() {
+        reader.wrong(entry.at, format!("`{} = {number}` lacks a unit", entry.key), forms);
+        return None;
+    }
+    let text = reader.text(entry)?;
+    let read = parse(text);
+    if read.is_none() {
+        reader.wrong(entry.at, format!("`{}` cannot be `{text}`", entry.key), forms);
+    }
+    read
+}
