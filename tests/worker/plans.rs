@@ -404,3 +404,19 @@ fn when_its_time_is_over_a_trial_saves_and_a_retry_goes_on() {
     assert_went_on(&world);
     assert!(weights(&world) == calm(2), "the weights differ");
 }
+
+/// The trainer is no program of the user's: what it saves is for those who may read the sweep.
+#[test]
+fn what_training_saves_is_for_the_readers_of_a_sweep() {
+    let world = world();
+    let plan = plan(1, "", "").replace("seed = 5 }", "seed = 5, readable_by = \"all\" }");
+    world.write("plan.toml", &plan);
+    let line = "umask 077; exec \"$0\" submit plan.toml --local";
+    world.call("bash", &["-c", line, PROGRAM]).ok();
+    let saved = world.files("results/s/work");
+    assert!(saved.contains(&"000/0/model.safetensors".to_owned()), "{saved:?}");
+    for file in world.files("results/s") {
+        let mode = fs::metadata(world.path("results/s").join(&file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o044, 0o044, "{file}");
+    }
+}

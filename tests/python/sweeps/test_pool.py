@@ -380,5 +380,40 @@ def name_of(pid):
         return file.read().strip()
 
 
+class Readers(World):
+    """Sweeps that others may read."""
+
+    def test_functions_keep_the_umask_of_their_process(self):
+        """What agents record is for the readers whatever the umask is, and what functions make is not theirs to open."""
+        profile = self.folder / ".config" / "hpcsweep"
+        profile.mkdir(parents=True)
+        (profile / "site.toml").write_text('version = 1\nresults.readable_by = "all"\n')
+        self.python(
+            """
+import os
+import hpcsweep
+
+def f(x):
+    with open(os.path.join(hpcsweep.checkpoint_dir(), "own"), "w") as file:
+        file.write("mine")
+    return "%03o" % os.umask(0o077)
+
+os.umask(0o077)
+sweep = hpcsweep.Sweep("s", quiet=True)
+sweep.grid(x=[1, 2, 3])
+sweep.run(f, processes=2)
+assert [record["value"] for record in sweep.results()] == ["077"] * 3, sweep.results()
+"""
+        )
+        closed = [
+            os.path.relpath(os.path.join(root, name), str(self.folder / "results" / "s"))
+            for root, folders, files in os.walk(str(self.folder / "results" / "s"))
+            for name in folders + files
+            if not os.stat(os.path.join(root, name)).st_mode & 0o004
+        ]
+        self.assertTrue(closed)
+        self.assertEqual([path for path in closed if path.split(os.sep)[0] != "work"], [])
+
+
 if __name__ == "__main__":
     unittest.main()
