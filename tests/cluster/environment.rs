@@ -225,3 +225,28 @@ fn an_edited_template_takes_effect() {
     world.assert_each_ran_once(1);
     assert!(world.read("job").contains("Comment=edited"), "{}", world.read("job"));
 }
+
+/// Slurm makes the output of a job under the umask of its submission, which is that of the programs of its trials, too.
+#[test]
+fn what_jobs_leave_is_for_the_readers_of_a_sweep_whatever_the_umask_is() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new(Cluster::Accounting, "readers");
+    world.plan("umask >$HERE/mask; echo $HPCSWEEP_TRIAL >>$HERE/ran", "");
+    let plan = world.read("plan.toml");
+    world.write("plan.toml", &plan.replace("root = ", "readable_by = \"all\", root = "));
+    // The job has something to say of its own.
+    let says = world.path("says");
+    world.write("says", "#!/bin/bash\necho said\nexec /bin/bash \"$@\"\n");
+    std::fs::set_permissions(&says, std::fs::Permissions::from_mode(0o755)).unwrap();
+    world.site(&format!("shell.path = \"{}\"\n", says.display()));
+    let program = env!("CARGO_BIN_EXE_hpcsweep");
+    world.call("bash", &["-c", "umask 077; exec \"$0\" submit plan.toml --slurm", program]);
+    world.finished();
+    assert_eq!(world.read("mask"), "0077\n");
+    let files = world.files("");
+    assert!(files.contains(&"logs/jobs/0001/0.log".to_owned()), "{files:?}");
+    for file in files {
+        let mode = std::fs::metadata(world.sweep().join(&file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o044, 0o044, "{file}");
+    }
+}
