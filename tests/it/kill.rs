@@ -411,12 +411,19 @@ exit code 0
 
 #[test]
 fn a_disk_that_fills_up_under_way_loses_no_result() {
-    let world = World::new();
+    for more in ["", "[resources]\nranks = 2\n", "[resources]\ngpus_per_rank = 1\n"] {
+        fills_up_under_way(more);
+    }
+}
+
+fn fills_up_under_way(more: &str) {
+    let world = crate::gpus::idle(1);
     fs::create_dir(world.path("results")).unwrap();
     // The first trial fills the disk before it ends: its end has to wait until there is room again.
-    let code = "echo $HPCSWEEP_TRIAL >>ran; [ $HPCSWEEP_TRIAL != 0 ] || dd if=/dev/zero of=results/filler bs=1k count=1000 2>/dev/null
+    let code = "[ ${RANK:-0} = 0 ] || exit 0; echo $HPCSWEEP_TRIAL >>ran; [ $HPCSWEEP_TRIAL != 0 ] || dd if=/dev/zero of=results/filler bs=1k count=1000 2>/dev/null
         for i in $(seq 500); do echo '{\"loss\": 1}'; done >>$HPCSWEEP_METRICS; : >filled.$HPCSWEEP_TRIAL";
-    world.write("plan.toml", &shell(code, "[defaults]\ntask_id = 1\n[grid]\na = [1, 2]\n"));
+    let rest = format!("[defaults]\ntask_id = 1\n[grid]\na = [1, 2]\n{more}");
+    world.write("plan.toml", &shell(code, &rest));
     let script = format!(
         "set -u; mount -t tmpfs -o size=256k none results || exit 90
         '{PROGRAM}' submit plan.toml --local -q & submit=$!
@@ -424,7 +431,8 @@ fn a_disk_that_fills_up_under_way_loses_no_result() {
         sleep 0.3 # so that the end of the trial meets the full disk; it is kept either way
         rm results/filler; wait $submit; echo first: $?
         '{PROGRAM}' submit plan.toml --local -q; echo second: $?
-        '{PROGRAM}' collect --steps --format csv | tail -n +2 | sort | uniq -c | tr -s ' '
+        '{PROGRAM}' collect --steps --format jsonl | grep -o '\"trial\":[01].*\"loss\":1' |
+            sed 's/,.*,/ /' | sort | uniq -c | tr -s ' '
         '{PROGRAM}' status --json | grep -o '\"counts\":[^}}]*}}'"
     );
     let Some(ran) = in_own_mounts(&world, &script) else {
@@ -433,8 +441,9 @@ fn a_disk_that_fills_up_under_way_loses_no_result() {
         return;
     };
     // Nor are the metrics lost that met the full disk.
-    let expected = "second: 0\n 500 0,1,1\n 500 1,1,1\n\"counts\":{\"done\":2}\n";
-    assert!(ran.out.ends_with(expected), "{}", ran.whole());
+    let expected = "second: 0\n 500 \"trial\":0 \"loss\":1\n 500 \"trial\":1 \"loss\":1\n\
+        \"counts\":{\"done\":2}\n";
+    assert!(ran.out.ends_with(expected), "{more}: {}", ran.whole());
     // The trial that had run was not run again.
     assert_eq!(world.read("ran"), "0\n1\n");
 }

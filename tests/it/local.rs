@@ -55,15 +55,19 @@ fn never_more_trials_run_than_asked_for() {
     );
     assert_eq!(world.read("counts"), "1\n".repeat(12));
 
-    // The plan's own limit binds too.
-    let plan = shell(code, &format!("{grid}[schedule]\nmax_running = 1\n"));
-    let ran = world.local(&plan.replace("\"s\"", "\"t\""), &["-j", "8"]);
-    assert_eq!(world.read("counts"), "1\n".repeat(24));
-    assert!(
-        ran.err.starts_with("t: 12 trials to run on this machine, one at a time\n"),
-        "{}",
-        ran.err
-    );
+    // The plan's own limit binds too, whatever trials ask for.
+    for more in ["", "[resources]\nranks = 2\n", "[resources]\ngpus_per_rank = 1\n"] {
+        let world = crate::gpus::idle(4);
+        let code = format!("[ ${{RANK:-0}} = 0 ] || exit 0; {code}");
+        let plan = shell(&code, &format!("{grid}[schedule]\nmax_running = 1\n{more}"));
+        let ran = world.local(&plan, &["-j", "8"]);
+        assert_eq!(world.read("counts"), "1\n".repeat(12), "{more}");
+        assert!(
+            ran.err.starts_with("s: 12 trials to run on this machine, one at a time\n"),
+            "{}",
+            ran.err
+        );
+    }
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod init;
 mod install;
 mod interrupt;
 mod kill;
+mod kinds;
 mod launch;
 mod local;
 mod memory;

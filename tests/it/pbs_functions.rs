@@ -29,7 +29,10 @@ finish = [\"sh\", \"-c\", \"echo $HPCSWEEP_TRIAL >>$EVENTS.hooks\"]'''
 
 /// A PBS whose user may begin a job again, with the script submitted.
 fn submitted(processes: &str) -> Pbs {
-    let mut pbs = pbs();
+    submitted_to(pbs(), processes)
+}
+
+fn submitted_to(mut pbs: Pbs, processes: &str) -> Pbs {
     pbs.world.set("TEST_PBS_OPERATOR", "1");
     pbs.world.set("HPCSWEEP_BIN", PROGRAM);
     pbs.world.set("PYTHONPATH", &format!("{ROOT}/site/python"));
@@ -98,4 +101,16 @@ fn a_pilot_of_functions_whose_node_failed_calls_again_what_had_not_ended() {
     pbs.world.call("qrerun", &["0[0]"]).ok();
     calls(&pbs, 4);
     all_count_once(&pbs);
+}
+
+#[test]
+fn pilots_of_functions_whose_submission_had_no_answer_are_there_once() {
+    for fault in ["lost", "complains", "hang"] {
+        let mut pbs = pbs();
+        pbs.set("qsub_fault_count", 1);
+        pbs.set("qsub_fault", fault);
+        let pbs = submitted_to(pbs, "2");
+        calls(&pbs, 2);
+        all_count_once(&pbs);
+    }
 }

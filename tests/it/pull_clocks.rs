@@ -59,12 +59,17 @@ int utimensat(int dir, const char *path, const struct timespec times[2], int fla
 }
 "#;
 
-/// An agent whose clock is off by the seconds in `shift`, a day at first; it has begun a trial, which waits.
-fn shifted(world: &World) -> Started {
+/// Makes `shim.so`, which moves clocks by the seconds in `shift`, a day at first.
+pub(crate) fn make_shim(world: &World) {
     world.write("shim.c", SHIM);
     world.call("cc", &["-shared", "-fPIC", "-O1", "-o", "shim.so", "shim.c"]).ok();
-    world.write("events.wait", "");
     world.write("shift", "86400");
+}
+
+/// An agent whose clock is off by the seconds in `shift`; it has begun a trial, which waits.
+fn shifted(world: &World) -> Started {
+    make_shim(world);
+    world.write("events.wait", "");
     let mut command = world.command(PROGRAM);
     command.args(["worker", "--pull", "plan.toml", "--slots", "1"]);
     command.env("LD_PRELOAD", world.path("shim.so")).env("CLOCK_SHIFT", world.path("shift"));
