@@ -92,6 +92,11 @@ impl Out {
     }
 }
 
+/// A line in the log of a job, whatever the command line says.
+pub(super) fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "hpcsweep: {}", words::printable(text));
+}
+
 /// Standard output, as [`Out::raw`] writes it.
 struct Data<'a>(&'a Out);
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::out::Out;
+use super::out::{self, Out};
 use super::{Context, pull};
 use crate::fault::Fault;
 use crate::host::{Vars, access, vars};
@@ -160,7 +160,8 @@ fn run_one(args: Args, mut vars: Vars, out: &Out) -> Result<u8> {
     let link = args.link.unwrap_or(0);
     let resources = args.resources.map(|text| Resources::of_link(&text, link)).transpose()?;
     let (job_time, stopped) = (args.job_time, args.stopped.map(i32::from));
-    let request = Request { sweep, which, gate: args.gate, resources, job_time, stopped };
+    let request =
+        Request { sweep, which, gate: args.gate, resources, job_time, stopped, say: out::note };
     let code = worker::run(&request, vars, None)?;
     Ok(u8::try_from(code.clamp(0, 255)).unwrap_or(1))
 }

@@ -87,6 +87,7 @@ impl Slot {
                 began: Instant::now(),
                 ends: None,
                 stopped: None,
+                say: |_| {},
             };
             let mut slot = Self {
                 number,

@@ -18,7 +18,7 @@ use super::peers::{self, Down};
 use super::prepare::{self, Prepared, prepare};
 use super::program::{self, LOST_PEERS, Program};
 use super::recorder::Recorder;
-use super::{Job, check_world, starting, stopped};
+use super::{Job, check_world, room, starting, stopped};
 use crate::fault::Fault;
 use crate::host::signal::Signals;
 use crate::host::{clock, disk, process, vars};
@@ -88,10 +88,13 @@ pub fn run(
     let mut heard = child::pending(signals, Duration::ZERO, None);
     let prepared = match heard {
         Some(_) => Err(anyhow::anyhow!("told to stop")),
-        None => gather_and_prepare(job, number, crew, signals, &mut heard),
+        None => room::wait(job, signals, |signals| {
+            gather_and_prepare(job, number, crew, signals, &mut heard)
+        }),
     };
     let mut prepared = match prepared {
         Ok(prepared) => prepared,
+        Err(error) if error.is::<room::Told>() => return Err(error),
         Err(error) => {
             recorder.write(&start(Vec::new(), None))?;
             if let Some(signal) = heard {
@@ -103,10 +106,11 @@ pub fn run(
             return no_start(trial, number, &error, code, began, recorder);
         }
     };
-    recorder.write(&start(command_of(job, &prepared), prepared.devices.clone()))?;
+    let begun = start(command_of(job, &prepared), prepared.devices.clone());
+    room::wait(job, signals, |_| recorder.write(&begun))?;
 
     let log_path = job.tree.log(trial, recorder.run);
-    let log = match open_log(&log_path) {
+    let log = match room::wait(job, signals, |_| open_log(&log_path)) {
         Ok(log) => log,
         Err(error) => return no_start(trial, number, &error, 4, began, recorder),
     };

@@ -24,6 +24,7 @@ pub mod peers;
 pub mod prepare;
 pub mod program;
 mod recorder;
+mod room;
 pub mod rows;
 pub mod scratch;
 pub mod starting;
@@ -82,6 +83,8 @@ pub struct Request {
     /// The exit code, used for nothing else, that tells a script with further trials for this job that the worker had a signal
     /// to stop: the script may not have had it yet.
     pub stopped: Option<i32>,
+    /// Hears what whoever reads the job's log should know.
+    pub say: fn(&str),
 }
 
 /// Everything about the trial that every rank knows.
@@ -106,6 +109,8 @@ pub struct Job {
     pub job_id: Option<String>,
     /// The exit code that tells the job's script that the worker had a signal to stop, where it asks for one.
     pub stopped: Option<i32>,
+    /// Hears what whoever reads the job's log should know.
+    pub say: fn(&str),
     /// Whether a scheduler has granted the resources that the trial asks for.
     pub granted: bool,
     /// The process that started this one.
@@ -186,6 +191,7 @@ pub fn run(request: &Request, vars: Vars, told: Option<hooks::Told<'_>>) -> Resu
         began,
         ends,
         stopped: request.stopped,
+        say: request.say,
     };
     let (record, next_run) = records::of_trial(&job.tree, trial)?;
     if record.outcome() == Some(Outcome::Done) {
@@ -196,14 +202,14 @@ pub fn run(request: &Request, vars: Vars, told: Option<hooks::Told<'_>>) -> Resu
     if request.gate
         && let Some(reason) = why_gate_is_closed(&job)?
     {
-        if job.rank.rank == 0 {
-            let (trial, time, job_id) = (job.row.id, clock::now(), job.job_id.clone());
-            let mut recorder = Recorder::open(&job.tree, trial, next_run)?;
-            let seq = recorder.seq;
-            recorder.write(&Event::Skip { trial, time, job: job_id, reason, seq })?;
-        }
+        let skipped = match job.rank.rank {
+            0 => skip(&job, next_run, reason, &mut signals),
+            _ => Ok(()),
+        };
         output::drop_empty_job_log();
-        return Ok(job.exit_code(1, child::pending(&mut signals, Duration::ZERO, None)));
+        let code =
+            skipped.map(|()| job.exit_code(1, child::pending(&mut signals, Duration::ZERO, None)));
+        return told_to_stop(&job, code);
     }
     if world > 1 && job.rank.rank > 0 {
         check_world(&job)?;
@@ -214,7 +220,27 @@ pub fn run(request: &Request, vars: Vars, told: Option<hooks::Told<'_>>) -> Resu
         other => return leave_it(&job, other, &mut signals),
     };
     job.ends = limits::ask_end(&job, request.job_time);
-    lead(&job, record, next_run, &mut signals, told)
+    let code = lead(&job, record, next_run, &mut signals, told);
+    told_to_stop(&job, code)
+}
+
+/// The exit code of a worker that was told to stop before its trial began.
+fn told_to_stop(job: &Job, code: Result<i32>) -> Result<i32> {
+    let told = |error: &anyhow::Error| error.downcast_ref().map(|room::Told(signal)| *signal);
+    match code {
+        Err(error) => {
+            told(&error).map(|signal| job.exit_code(128 + signal as i32, Some(signal))).ok_or(error)
+        }
+        code => code,
+    }
+}
+
+/// Records that the chain has stopped before the trial.
+fn skip(job: &Job, next_run: u32, reason: String, signals: &mut Signals) -> Result<()> {
+    let (trial, time, job_id) = (job.row.id, clock::now(), job.job_id.clone());
+    let mut recorder = room::wait(job, signals, |_| Recorder::open(&job.tree, trial, next_run))?;
+    let skip = Event::Skip { trial, time, job: job_id, reason, seq: recorder.seq };
+    room::wait(job, signals, |_| recorder.write(&skip))
 }
 
 /// The exit code of a worker whose trial is another run's; an error that says whose.
@@ -262,7 +288,8 @@ fn lead(
     signals: &mut Signals,
     told: Option<hooks::Told<'_>>,
 ) -> Result<i32> {
-    let mut recorder = Recorder::open(&job.tree, job.row.id, next_run)?;
+    let mut recorder =
+        room::wait(job, signals, |_| Recorder::open(&job.tree, job.row.id, next_run))?;
     if recorder.run > next_run {
         // Somebody else has taken the trial up since we looked, and may not have said so yet.
         std::thread::sleep(Duration::from_secs(1));

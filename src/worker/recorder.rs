@@ -12,8 +12,8 @@ use crate::host::disk;
 use crate::tree::records::{End, Event, UNREAD};
 use crate::tree::{Tree, ledger, line, records};
 
-/// How long the end of an attempt waits for a full disk.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// How long the end of an attempt waits for a full disk, and the beginning of an element.
+pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Metric lines that are kept for a full disk. Those of rank 0 stay where its program has written them, so these are other
 /// ranks'.

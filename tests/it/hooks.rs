@@ -480,6 +480,7 @@ fn a_program_that_links_the_library_is_told_in_its_own_process() {
             resources,
             job_time: None,
             stopped: None,
+            say: |_| {},
         };
         let mut heard = Vec::new();
         let mut told = |ending: &hpcsweep::worker::hooks::Ending<'_>| {

@@ -202,7 +202,7 @@ fn a_walltime_of_a_fused_chain_is_that_of_all_its_links() {
 fn an_element_whose_disk_fills_up_loses_no_result() {
     let (world, _) = Pbs::place();
     std::fs::create_dir(world.path("results")).unwrap();
-    // One element: another that begins while the disk is full ends at once, as it cannot record that it begins.
+    // One element: another that begins while the disk is full waits, too.
     let code = format!("[ $HPCSWEEP_TRIAL = 0 ] || {{ echo ran >>ran; exit 0; }}; {FILLS}");
     let rest = "[schedule]\npack = 2\n[grid]\na = [1, 2]\n";
     world.write("plan.toml", &shell(&code, rest));

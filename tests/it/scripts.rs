@@ -461,6 +461,35 @@ pub(crate) const MEETS: &str = "until [ -s filled ]; do sleep 0.01; done; read w
     before=$(writes); until [ $(writes) -ge $((before + 2)) ] || ! [ -d /proc/$worker ]; do sleep 0.01; done
     [ -d /proc/$worker ] || echo the worker has not waited";
 
+/// Elements that begin on a full disk wait for room, or until they are told to stop.
+#[test]
+fn an_element_that_begins_on_a_full_disk_waits_for_room() {
+    let world = slurm();
+    fs::create_dir(world.path("results")).unwrap();
+    let code = serde_json::json!(["sh", "-c", "echo ran >>ran"]).to_string();
+    world.write("plan.toml", &MINIMAL.replace("[\"true\"]", &code));
+    let script = format!(
+        "set -u; mount -t tmpfs -o size=256k none results || exit 90
+        '{PROGRAM}' submit plan.toml --slurm -q || exit 91
+        dd if=/dev/zero of=results/filler bs=1k count=1000 2>/dev/null
+        element() {{
+            exec env SLURM_ARRAY_JOB_ID=101 SLURM_JOB_ID=102 SLURM_ARRAY_TASK_ID=0 SLURM_ARRAY_TASK_COUNT=1 SLURM_PROCID=0 \
+                SLURM_NTASKS=1 bash results/demo/jobs/0001.sh 2>said.$1
+        }}
+        waits() {{ until grep -q 'disk of the results is full' said.$1 || ! kill -0 $2; do sleep 0.01; done; }}
+        element 1 & first=$!; waits 1 $first
+        kill -TERM $first; wait $first; echo stopped: $?
+        element 2 & second=$!; waits 2 $second
+        rm results/filler; wait $second; echo ran: $?; cat said.2
+        '{PROGRAM}' status --json | grep -o '\"counts\":[^}}]*}}'"
+    );
+    let Some(ran) = crate::kill::in_own_mounts(&world, &script) else { panic!("no mounts") };
+    let expected = "stopped: 143\nran: 0\nhpcsweep: the disk of the results is full: the trial begins when there is room\n\
+                    \"counts\":{\"done\":1}\n";
+    assert_eq!(ran.out, expected, "{}", ran.whole());
+    assert_eq!(world.read("ran"), "ran\n");
+}
+
 /// The end of an element meets a full disk, and waits for room.
 #[test]
 fn an_element_whose_disk_fills_up_loses_no_result() {
