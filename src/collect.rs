@@ -85,6 +85,8 @@ pub struct Source {
     pub unread: Vec<(u64, u64)>,
     /// Who was asked how the trials stand, where that is not sure.
     pub unsure: Option<String>,
+    /// What is to be said of trials that the plan has dropped.
+    pub dropped: Option<String>,
     /// The function of the plan as last submitted, where trials of the sweep call several.
     pub function: Option<String>,
 }
@@ -98,6 +100,7 @@ impl Source {
             damage: status.damage.clone(),
             unread: status.unread().collect(),
             unsure: jobs.then(|| status.witness.clone()),
+            dropped: status.dropped_words(),
             function: status.has_several_functions().then(|| planned_function(status)).flatten(),
         }
     }

@@ -10,6 +10,8 @@ use crate::plan::OnFailure;
 use crate::scheduler::{Element, End, State as Word};
 use crate::tree::records::{Attempt, Break, Outcome, Record};
 use crate::tree::table::Row;
+use crate::tree::terms::Dropped;
+use crate::words::count;
 
 /// The state of a trial.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -36,6 +38,8 @@ pub enum State {
     Lost,
     /// Its record says done; the scheduler says otherwise.
     Doubtful,
+    /// It has no result, and the plan no longer has it: nobody runs it.
+    Dropped,
     /// A word of the scheduler that is not known here.
     Other(String),
 }
@@ -54,9 +58,9 @@ impl State {
         !matches!(self, Self::Running | Self::Queued | Self::Pending | Self::Other(_))
     }
 
-    /// Whether it ended without success.
+    /// Whether it ended without success and can be asked for again.
     pub fn is_bad(&self) -> bool {
-        self.is_final() && *self != Self::Done
+        self.is_final() && !matches!(self, Self::Done | Self::Dropped)
     }
 }
 
@@ -75,6 +79,26 @@ impl Standing {
         let word = self.state.word();
         if self.reason.is_empty() { word } else { format!("{word}: {}", self.reason) }
     }
+}
+
+/// Says of trials that the plan no longer has that nobody runs them, unless they are done or somebody still does.
+pub fn drop(rows: &[Row], standings: &mut [Standing], dropped: &Dropped) {
+    let gone = rows.iter().zip(standings).filter(|(row, _)| dropped.has(row.id));
+    for (_, standing) in gone {
+        if standing.state.is_bad() || standing.state == State::Pending {
+            let was = standing.words();
+            let more = if standing.state.is_bad() { format!("; {was}") } else { String::new() };
+            let reason = format!("the plan no longer has it{more}");
+            *standing = Standing { state: State::Dropped, reason };
+        }
+    }
+}
+
+/// What to say where so many trials of a sweep are dropped; `None` where none are.
+pub fn dropped_words(trials: u64) -> Option<String> {
+    let them = if trials == 1 { "it" } else { "them" };
+    let trials = (trials > 0).then(|| count(trials, "trial"))?;
+    Some(format!("dropped: {trials} (the plan no longer has {them})"))
 }
 
 /// What is known besides rows and records.

@@ -23,7 +23,8 @@ use crate::tree::journal::Journal;
 use crate::tree::ledger::Ledger;
 use crate::tree::records::{self, Attempt, Outcome, Record};
 use crate::tree::table::{self, Head, Readable, Row};
-use crate::tree::{Identity, Tree, deck, lock, terms, waves};
+use crate::tree::terms::{self, Dropped, Terms};
+use crate::tree::{Identity, Tree, deck, lock, waves};
 use ask::Heard;
 use pilots::Pilots;
 use places::Places;
@@ -54,6 +55,8 @@ pub struct Status {
     pub functions: Vec<(u64, Option<String>)>,
     /// The command that submits it again, where that is known.
     pub again: Option<String>,
+    /// Trials that the plan no longer has, those included that are done.
+    pub dropped: Dropped,
     /// What of its files cannot be believed and was left out.
     pub damage: Vec<Damaged>,
     /// What of it is held, or runs though it has ended; empty where [`of_all`] was not asked for.
@@ -92,18 +95,21 @@ pub fn of(
     read(tree, identity, ask.then_some((site, environment)))
 }
 
-/// As [`of`], and the scheduler is asked about every trial that is not done, also where all have ended by their
-/// records: somebody may have put a job of one back into the queue.
+/// As [`of`], for a submission: no trial is dropped, as its plan is not the one that says so. With `bad`, the scheduler
+/// is asked about every trial that is not done, also where all have ended by their records: somebody may have put a job
+/// of one back into the queue.
 ///
 /// # Errors
 /// As [`of`].
-pub fn of_all_open_or_bad(
+pub fn before_a_plan(
     tree: Tree,
     identity: Identity,
     site: &Site,
     environment: &Vars,
+    bad: bool,
 ) -> Result<Status> {
-    look(tree, identity, Some((site, environment)), About::OpenOrBad)
+    let about = if bad { About::OpenOrBad } else { About::Open };
+    as_recorded(tree, identity, Some((site, environment)), about)
 }
 
 /// As [`of`], and the scheduler is asked about every trial: the job of one that is done may still run.
@@ -128,6 +134,18 @@ fn look(
     whom: Option<(&Site, &Vars)>,
     about: About,
 ) -> Result<Status> {
+    let mut status = as_recorded(tree, identity, whom, about)?;
+    standing::drop(&status.rows, &mut status.standings, &status.dropped);
+    Ok(status)
+}
+
+/// As [`look`], whatever the plan has dropped.
+fn as_recorded(
+    tree: Tree,
+    identity: Identity,
+    whom: Option<(&Site, &Vars)>,
+    about: About,
+) -> Result<Status> {
     let mut damage = Damage::default();
     let Readable { heads, rows } = table::readable(&tree, &mut damage)?;
     // Before the records: what is in nobody's hands by now has its end there, or never will.
@@ -140,7 +158,7 @@ fn look(
     ends::missing(&tree, &rows, &records, &journal, &mut damage)?;
     let places = Places::new(&waves);
     let by_table = heads.last().map_or(1, |h| h.run.attempts);
-    let attempts = terms::readable(&tree, by_table, &mut damage)?;
+    let Terms { attempts, dropped, .. } = terms::readable(&tree, by_table, &mut damage)?;
     let open: Vec<u64> = {
         let known = Known { journal: &journal, places: &places, records: &records, attempts };
         rows.iter().map(|row| row.id).filter(|id| known.is_meant(*id, about)).collect()
@@ -210,6 +228,7 @@ fn look(
         witness,
         jobs,
         pilots,
+        dropped,
         damage,
         jobs_of,
     })
@@ -230,7 +249,7 @@ fn again(tree: &Tree, heads: &[Head], journal: &Journal) -> Option<String> {
     Some(format!("hpcsweep submit {} --{scheduler}{mode}", disk::named(plan)))
 }
 
-/// What is damaged of all that submissions have written: tables, waves, decks, journals and the plan.
+/// What is damaged of all that submissions have written: tables, waves, decks, journals, terms and the plan.
 ///
 /// # Errors
 /// When a file cannot be read.
@@ -240,6 +259,7 @@ pub fn damage_of_submissions(tree: &Tree, identity: &Identity) -> Result<Damage>
     Journal::readable(tree, &mut damage)?;
     waves::readable(tree, &mut damage)?;
     deck::damage(tree, &mut damage)?;
+    terms::readable(tree, 1, &mut damage)?;
     tree.check_plan(identity.format, &mut damage)?;
     Ok(damage)
 }
@@ -423,6 +443,11 @@ impl Status {
     /// Counts by state; they add up to the number of trials.
     pub fn counts(&self) -> BTreeMap<State, u64> {
         standing::counts(&self.standings)
+    }
+
+    /// What to say of trials that the plan has dropped; `None` where there are none.
+    pub fn dropped_words(&self) -> Option<String> {
+        standing::dropped_words(self.counts().get(&State::Dropped).copied().unwrap_or(0))
     }
 
     /// Trials that have logged metric lines that could not be read, and how many.

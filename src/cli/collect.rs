@@ -178,6 +178,9 @@ fn tell(sources: &[Source], context: &Context) -> u8 {
                 trials.join(", ")
             ));
         }
+        if let Some(words) = &source.dropped {
+            context.out.say(&format!("{dir}: {words}"));
+        }
         if let Some(witness) = &source.unsure {
             context.out.say(&format!("{dir}: states are those of {witness}"));
         }

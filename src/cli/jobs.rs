@@ -20,7 +20,8 @@ pub(crate) struct CancelArgs {
 
 /// Keep what has not begun of a sweep from beginning
 ///
-/// Agents (pull mode) end what they run and leave, and nobody takes more of the sweep until it is released.
+/// Nothing more of the sweep is submitted until it is released. Agents (pull mode) end what they run and leave, and nobody takes
+/// more of it. With --trial, these trials alone are kept from beginning, and the sweep may be submitted.
 #[derive(Debug, clap::Args)]
 pub(crate) struct HoldArgs {
     #[command(flatten)]
@@ -112,6 +113,12 @@ fn act(
         context.out.say(&format!("{}: {trials} {numbers} {have} ended", identity.name));
         return Ok(0);
     }
+    let sweep = tree.named();
+    let stays = format!("until `hpcsweep release {sweep}`, nothing more of it is submitted");
+    if done.ids.is_empty() && done.is_sweep && wish == Wish::Release {
+        context.out.say(&format!("{}: released: it can be submitted again", identity.name));
+        return Ok(0);
+    }
     if done.ids.is_empty() {
         let nothing = match wish {
             Wish::Cancel => "is in a scheduler's hands",
@@ -119,11 +126,14 @@ fn act(
             Wish::Release => "is held",
         };
         context.out.say(&format!("{}: nothing of it {nothing}", identity.name));
+        if done.is_sweep && wish == Wish::Hold {
+            context.out.say(&stays);
+        }
         return Ok(0);
     }
     context.out.say(&format!("{}: {word} {}: {}", identity.name, done.words(), done.ids.join(" ")));
-    if wish == Wish::Hold && done.pilots == 0 {
-        context.out.say("what is submitted after this is not held");
+    if wish == Wish::Hold && done.is_sweep {
+        context.out.say(&stays);
     }
     Ok(0)
 }

@@ -132,6 +132,7 @@ fn people(status: &Status, args: &Args, alone: bool) -> String {
     let rows: Vec<Vec<String>> =
         counts.iter().map(|(state, n)| vec![state.word(), n.to_string()]).collect();
     text.push_str(&indent(&aligned(&head, &rows)));
+    status.dropped_words().iter().for_each(|words| text.push_str(&format!("{words}\n")));
     text.push_str(&format!("seen by: {}\n", status.witness));
     text.push_str(&left_out(status));
     if args.chains {
@@ -237,7 +238,7 @@ fn chains(status: &Status) -> String {
             let done = states.iter().filter(|s| **s == State::Done).count();
             let now = states
                 .iter()
-                .find(|s| **s != State::Done)
+                .find(|s| !matches!(s, State::Done | State::Dropped))
                 .map_or_else(|| "done".into(), State::word);
             let task = if task.is_empty() { "-".into() } else { task };
             vec![number.to_string(), task, states.len().to_string(), done.to_string(), now]

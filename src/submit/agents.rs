@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::control::{Done, Wish, call};
+use super::control::{Answer, Done, Wish, call};
 use crate::fault::Fault;
 use crate::host::{Vars, clock, vars};
 use crate::scheduler::calls::Calls;
@@ -97,16 +97,16 @@ pub(super) fn control(
     if done.ids.is_empty() {
         return Ok(Some(done));
     }
-    call(&mut calls, &done.ids, wish, is_pbs)?;
-    if wish == Wish::Cancel {
+    let Answer { accepted, whole } = call(&mut calls, &done.ids, wish, is_pbs)?;
+    if wish == Wish::Cancel && !accepted.is_empty() {
         let mut writer = journal::Writer::open(tree)?;
-        for pilots in &alive {
+        for pilots in alive.iter().filter(|pilots| accepted.contains(&pilots.job)) {
             let (array, trials) = (pilots.array, String::new());
             let time = clock::now();
             writer.write(&journal::Entry::Cancelled { array, time, trials })?;
         }
     }
-    Ok(Some(done))
+    whole.map(|()| Some(done))
 }
 
 /// Tells every agent what holds from now on, unless it does already.

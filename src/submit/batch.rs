@@ -88,7 +88,7 @@ pub fn submit(
     let lock = Lock::take(&tree)?;
     let identity = tree.create(&plan.name, access)?;
     deal::refuse_if_dealt(&tree)?;
-    retry::refuse_if_queued(&tree, &identity, site, environment, kind)?;
+    retry::check_free(&tree, &identity, site, environment, kind)?;
     let mut waves = Waves::read(&tree)?;
     let diff = grow::diff(&tree, source)?;
     check_growth(plan, site, &diff)?;
@@ -121,7 +121,7 @@ pub fn submit(
         false => retry::Retry::default(),
     };
     covered.retain(|trial| !again.bad.contains(trial));
-    again.note().iter().for_each(|note| tell(note));
+    again.note(&diff).iter().for_each(|note| tell(note));
     let records = if diff.known > 0 { records::all(&run.tree)? } else { HashMap::new() };
     amended.note(&records, &covered).iter().for_each(|note| tell(note));
     let before = Before::new(&waves, &run.journal, &again.busy);

@@ -8,7 +8,7 @@ use anyhow::Result;
 use super::agents;
 use super::wave::Waves;
 use crate::fault::Fault;
-use crate::host::{Vars, clock};
+use crate::host::{Vars, clock, vars};
 use crate::idset::IdSet;
 use crate::scheduler::calls::{Calls, refusal};
 use crate::scheduler::{self, pbs, slurm};
@@ -18,6 +18,7 @@ use crate::status::{self, Status};
 use crate::tree::damage::{Damage, Damaged};
 use crate::tree::journal::{Entry, Journal, Writer};
 use crate::tree::lock::{self, Lock};
+use crate::tree::waves::Array;
 use crate::tree::{Identity, Tree, table};
 use crate::words::count;
 
@@ -58,6 +59,8 @@ pub struct Done {
     pub is_told: bool,
     /// Trials that were named and have ended.
     pub ended: Vec<u64>,
+    /// Whether the sweep itself was held or released: what a later submission would bring.
+    pub is_sweep: bool,
 }
 
 /// Files that have lost what they said of jobs: such a job is found by nobody but its scheduler.
@@ -121,31 +124,31 @@ pub fn control(
 
     // Whole arrays where all that is open of them is meant, else their elements.
     let mut by_array: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
-    for trial in &wanted {
-        if let Some((array, index)) = places.get(trial)
-            && journal.job(*array).is_some()
-        {
-            by_array.entry(*array).or_default().insert(*index);
-        }
+    let with_job = wanted.iter().filter_map(|trial| places.get(trial));
+    for (array, index) in with_job.filter(|(array, _)| journal.job(*array).is_some()) {
+        by_array.entry(*array).or_default().insert(*index);
     }
+    // Against a submission under way, which would bring more than is taken back or held.
+    let is_all = trials.is_empty() && !journal.arrays.is_empty();
+    let is_at_work = by_array.is_empty() && lock::is_held(tree);
+    let changes = wish == Wish::Cancel || is_all;
+    let _lock = (changes && !is_at_work).then(|| Lock::take(tree)).transpose()?;
+    let hold = (is_all && !is_at_work).then(|| of_sweep(&journal, &status, wish)).flatten();
+    let is_sweep = hold.is_some();
     if by_array.is_empty() {
+        note(tree, hold)?;
         let has_ended = |trial: &u64| {
             usize::try_from(*trial).is_ok_and(|i| status.standings[i].state.is_final())
         };
         let ended = trials.iter().copied().filter(has_ended).collect();
-        return Ok(Done { ended, ..Done::default() });
+        return Ok(Done { ended, is_sweep, ..Done::default() });
     }
-    let mut done = Done::default();
+    let mut done = Done { is_sweep, ..Done::default() };
     let mut taken: Vec<(u32, Vec<u64>)> = Vec::new();
     // What waits for others goes first, so that nothing begins because something else was deleted.
     for (number, indices) in by_array.iter().rev() {
         let Some(job) = journal.job(*number) else { continue };
-        let (array, map) = waves
-            .all
-            .iter()
-            .zip(&waves.maps)
-            .find_map(|(wave, map)| Some((wave.arrays.iter().find(|a| a.array == *number)?, map)))
-            .ok_or_else(|| anyhow::anyhow!("array {number} is in a wave"))?;
+        let (array, map) = array_of(&waves, *number)?;
         let is_whole = trials.is_empty() || array.single;
         if !is_whole && is_pbs && wish != Wish::Cancel {
             return Err(Fault::request("PBS holds and releases whole arrays, not elements")
@@ -161,11 +164,7 @@ pub fn control(
             taken.push((*number, here));
             continue;
         }
-        let name = |index: &u64| match is_pbs {
-            true => pbs::element(job, *index),
-            false => format!("{job}_{index}"),
-        };
-        done.ids.extend(indices.iter().map(name));
+        done.ids.extend(indices.iter().map(|index| element(job, *index, is_pbs)));
         let here = array.places(map).filter(|(index, ..)| indices.contains(index));
         let here = here.map(|(.., trial)| trial).filter(|trial| wanted.contains(trial));
         taken.push((*number, here.collect()));
@@ -173,19 +172,60 @@ pub fn control(
     refuse_parts(tree, &status, &places, &open, &wanted, wish)?;
     let all = taken.iter().flat_map(|(_, here)| here).copied();
     (done.over, done.trials) = all.partition(|trial| over.contains(trial));
-    // Against a submission under way, which would bring more than is taken back.
-    let _lock = (wish == Wish::Cancel).then(|| Lock::take(tree)).transpose()?;
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
-    call(&mut calls, &done.ids, wish, is_pbs)?;
-    if wish == Wish::Cancel {
-        let mut writer = Writer::open(tree)?;
-        for (array, trials) in taken {
-            let trials: IdSet = trials.iter().filter_map(|&t| u32::try_from(t).ok()).collect();
-            let trials = trials.to_string();
-            writer.write(&Entry::Cancelled { array, time: clock::now(), trials })?;
+    let Answer { accepted, whole } = call(&mut calls, &done.ids, wish, is_pbs)?;
+    let is_accepted = |array: u32, trial: &u64| {
+        let place = places.get(trial).filter(|(own, _)| *own == array);
+        let (job, index) = (journal.job(array).unwrap_or_default(), place.map_or(0, |place| place.1));
+        accepted.contains(job) || accepted.contains(&element(job, index, is_pbs))
+    };
+    let cancelled = |(array, trials): (u32, Vec<u64>)| {
+        let trials = trials.into_iter().filter(|trial| is_accepted(array, trial));
+        let trials: IdSet = trials.filter_map(|t| u32::try_from(t).ok()).collect();
+        let entry = Entry::Cancelled { array, time: clock::now(), trials: trials.to_string() };
+        (!trials.is_empty()).then_some(entry)
+    };
+    let taken = if wish == Wish::Cancel { taken } else { Vec::new() };
+    let entries = taken.into_iter().filter_map(cancelled);
+    note(tree, entries.chain(hold.filter(|_| whole.is_ok())))?;
+    whole.map(|()| done)
+}
+
+/// The scheduler's id of an element.
+fn element(job: &str, index: u64, is_pbs: bool) -> String {
+    if is_pbs { pbs::element(job, index) } else { format!("{job}_{index}") }
+}
+
+/// An array of a wave, and the wave's map.
+fn array_of(waves: &Waves, number: u32) -> Result<(&Array, &[u64])> {
+    for (wave, map) in waves.all.iter().zip(&waves.maps) {
+        if let Some(array) = wave.arrays.iter().find(|array| array.array == number) {
+            return Ok((array, map));
         }
     }
-    Ok(done)
+    Err(anyhow::anyhow!("array {number} is in a wave"))
+}
+
+/// What holds of the sweep itself from now on: what a later submission would bring; `None` where that stays as it is.
+fn of_sweep(journal: &Journal, status: &Status, wish: Wish) -> Option<Entry> {
+    let (time, is_held) = (clock::now(), journal.on_hold.is_some());
+    match wish {
+        Wish::Hold => {
+            let is_open = status.standings.iter().any(|standing| !standing.state.is_final());
+            (is_open && !is_held).then(|| Entry::Hold { time, by: vars::user_name() })
+        }
+        Wish::Cancel | Wish::Release => is_held.then_some(Entry::Unhold { time }),
+    }
+}
+
+/// Writes down what a call has changed.
+fn note(tree: &Tree, entries: impl IntoIterator<Item = Entry>) -> Result<()> {
+    let mut entries = entries.into_iter().peekable();
+    if entries.peek().is_none() {
+        return Ok(());
+    }
+    let mut writer = Writer::open(tree)?;
+    entries.try_for_each(|entry| writer.write(&entry))
 }
 
 /// Trials that have ended and whose jobs run, with nothing in them that has not ended.
@@ -230,12 +270,32 @@ fn refuse_parts(
     .into())
 }
 
-/// Tells the scheduler all of these, in one call where they fit into one.
-pub(super) fn call(calls: &mut Calls, ids: &[String], wish: Wish, is_pbs: bool) -> Result<()> {
-    scheduler::pieces(ids).try_for_each(|piece| call_of(calls, piece, wish, is_pbs))
+/// What a scheduler made of calls about several jobs.
+pub(super) struct Answer {
+    /// Those for which it did it.
+    pub(super) accepted: HashSet<String>,
+    /// Its refusal, if it has refused any of them.
+    pub(super) whole: Result<()>,
 }
 
-fn call_of(calls: &mut Calls, ids: &[String], wish: Wish, is_pbs: bool) -> Result<()> {
+/// Tells the scheduler all of these, in one call where they fit into one. After a refusal no further call is made.
+///
+/// # Errors
+/// When the scheduler cannot be called.
+pub(super) fn call(calls: &mut Calls, ids: &[String], wish: Wish, is_pbs: bool) -> Result<Answer> {
+    let mut all = Answer { accepted: HashSet::new(), whole: Ok(()) };
+    for piece in scheduler::pieces(ids) {
+        let answer = call_of(calls, piece, wish, is_pbs)?;
+        all.accepted.extend(answer.accepted);
+        all.whole = answer.whole;
+        if all.whole.is_err() {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+fn call_of(calls: &mut Calls, ids: &[String], wish: Wish, is_pbs: bool) -> Result<Answer> {
     let argv = match (is_pbs, wish) {
         (true, Wish::Cancel) => pbs::delete(ids),
         (true, Wish::Hold) => pbs::hold(ids),
@@ -249,7 +309,16 @@ fn call_of(calls: &mut Calls, ids: &[String], wish: Wish, is_pbs: bool) -> Resul
     let is_done = output.code == Some(0)
         || (is_pbs && pbs::has_answered(output.code))
         || (!is_pbs && slurm::versions::has_only_ended(&output.stderr));
-    if is_done { Ok(()) } else { Err(refusal(&argv, &output).into()) }
+    if is_done {
+        return Ok(Answer { accepted: ids.iter().cloned().collect(), whole: Ok(()) });
+    }
+    // It goes on with the others, and names those that it refuses; where it names none, nothing was done.
+    let said = output.stderr.split_whitespace().map(|word| word.trim_end_matches([':', ',', '.']));
+    let named: HashSet<&str> = said.collect();
+    let are_named = ids.iter().any(|id| named.contains(id.as_str()));
+    let accepted = ids.iter().filter(|id| are_named && !named.contains(id.as_str()));
+    let whole = Err(refusal(&argv, &output).into());
+    Ok(Answer { accepted: accepted.cloned().collect(), whole })
 }
 
 impl Done {

@@ -70,7 +70,7 @@ pub fn deal(
     let access = secure(&tree, &source.plan, site)?;
     let since = Instant::now();
     let lock = loop {
-        if !options.retry && is_dealt(&tree, &hash)? && tree.is_for(access)? {
+        if !options.retry && is_dealt(&tree, source, &hash)? && tree.is_for(access)? {
             return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None });
         }
         match Lock::take(&tree) {
@@ -87,11 +87,11 @@ pub fn deal(
     };
     let identity = tree.create(&source.plan.name, access)?;
     let decks = deck::read(&tree)?;
-    let is_known = !options.retry && is_same(&tree, &hash)?;
-    if !options.retry && is_dealt(&tree, &hash)? {
+    let is_known = !options.retry && is_same(&tree, source, &hash)?;
+    if !options.retry && is_dealt(&tree, source, &hash)? {
         return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None });
     }
-    retry::refuse_if_queued(&tree, &identity, site, environment, SchedulerKind::Local)?;
+    retry::check_free(&tree, &identity, site, environment, SchedulerKind::Local)?;
     ledger::prepare(&tree)?;
     let diff = grow::diff(&tree, source)?;
     check_growth(&source.plan, site, &diff)?;
@@ -164,12 +164,14 @@ fn requests(diff: &Diff) -> Vec<(String, Resources)> {
 
 /// Whether there is nothing to add to what was dealt: the same plan, nothing has halted it, and no trial is left behind
 /// that is in nobody's hands.
-fn is_dealt(tree: &Tree, hash: &str) -> Result<bool> {
-    Ok(is_same(tree, hash)? && !is_left_behind(tree)?)
+fn is_dealt(tree: &Tree, source: &Source, hash: &str) -> Result<bool> {
+    Ok(is_same(tree, source, hash)? && !is_left_behind(tree)?)
 }
 
-fn is_same(tree: &Tree, hash: &str) -> Result<bool> {
-    let same = deck::read(tree)?.last().is_some_and(|deck| deck.plan == hash);
+/// Whether the plan is the last one that was dealt, and nobody has submitted another one to others since.
+fn is_same(tree: &Tree, source: &Source, hash: &str) -> Result<bool> {
+    let is_dealt = deck::read(tree)?.last().is_some_and(|deck| deck.plan == hash);
+    let same = is_dealt && tree.is_plan(&source.text)?;
     Ok(same && Ledger::read(tree)?.halted.is_none())
 }
 

@@ -14,7 +14,8 @@ use crate::plan::{OnFailure, Params, Resources, TaskId, Trial, key};
 use crate::render::{Templates, context};
 use crate::site::Site;
 use crate::tree::table::{self, Head, Row, RowOut};
-use crate::tree::{FORMAT, Tree, terms};
+use crate::tree::terms::{self, Dropped};
+use crate::tree::{FORMAT, Tree};
 use crate::words::{self, count};
 
 /// A trial that a wave or the executor may have to run.
@@ -69,6 +70,11 @@ impl Diff {
     /// How many trials of the sweep the plan no longer has.
     pub fn dropped(&self) -> u64 {
         self.known - self.kept.len() as u64
+    }
+
+    /// Which those are.
+    fn dropped_trials(&self) -> Dropped {
+        (0..self.known).filter(|trial| !self.has(*trial)).collect()
     }
 
     /// What to say of the trials that earlier plans brought and this one does not have; `None` where there are none. They
@@ -265,7 +271,7 @@ pub fn grow(
     let plan = &source.plan;
     let (known, new) = (diff.known, &diff.new);
     tree.write_plan(&source.text)?;
-    terms::keep(tree, &table::heads(tree)?, plan.run.attempts)?;
+    terms::keep(tree, &table::heads(tree)?, plan.run.attempts, diff.dropped_trials())?;
     if new.is_empty() {
         return Ok(Vec::new());
     }

@@ -135,7 +135,7 @@ pub fn run(
     let access = secure(&tree, &source.plan, site)?;
     let lock = Lock::take(&tree)?;
     let identity = tree.create(&source.plan.name, access)?;
-    retry::refuse_if_queued(&tree, &identity, site, environment, SchedulerKind::Local)?;
+    retry::check_free(&tree, &identity, site, environment, SchedulerKind::Local)?;
     deal::refuse_if_dealt(&tree)?;
     let mut signals =
         Signals::listen(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD])?;

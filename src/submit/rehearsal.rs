@@ -114,7 +114,7 @@ pub fn of(
             How::Arrays(kind, _) => kind,
             _ => SchedulerKind::Local,
         };
-        retry::refuse_if_queued(&tree, identity, site, environment, by)?;
+        retry::check_free(&tree, identity, site, environment, by)?;
         if !matches!(how, How::Pull(..)) {
             deal::refuse_if_dealt(&tree)?;
         }
@@ -124,10 +124,7 @@ pub fn of(
     let here = here(source, how, &diff, again, environment)?;
     let exists = identity.is_some();
     let identity = identity.unwrap_or_else(|| Identity::new(&source.plan.name));
-    let status = match again {
-        true => status::of_all_open_or_bad(tree.clone(), identity.clone(), site, environment)?,
-        false => status::of(tree.clone(), identity.clone(), site, environment, true)?,
-    };
+    let status = status::before_a_plan(tree.clone(), identity.clone(), site, environment, again)?;
     let mut all = Rehearsal {
         exists,
         left_alone: diff.left_alone(),
@@ -149,7 +146,7 @@ pub fn of(
                 true => retry::without_success(&all.tree, &identity, site, environment)?,
                 false => retry::Retry::default(),
             };
-            all.notes.extend(retried.note());
+            all.notes.extend(retried.note(&diff));
             now.arrays(&mut all, kind, rules, &retried)?
         }
         How::Pull(kind, options) => now.pull(&mut all, kind, options)?,

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use anyhow::Result;
 
+use super::grow::Diff;
 use super::wave::Waves;
 use crate::fault::Fault;
 use crate::host::Vars;
@@ -24,10 +25,11 @@ pub(super) struct Retry {
 }
 
 impl Retry {
-    /// What to tell the user of the trials that are left alone, if there are any.
-    pub(super) fn note(&self) -> Option<String> {
-        let ids: IdSet = self.busy.iter().filter_map(|&id| u32::try_from(id).ok()).collect();
-        let (trials, verb) = match self.busy.len() {
+    /// What to tell the user of the trials of this plan that are left alone, if there are any.
+    pub(super) fn note(&self, diff: &Diff) -> Option<String> {
+        let kept = self.busy.iter().filter(|id| diff.has(**id));
+        let ids: IdSet = kept.filter_map(|&id| u32::try_from(id).ok()).collect();
+        let (trials, verb) = match ids.len() {
             0 => return None,
             1 => (format!("trial {ids}"), "its job is"),
             _ => (format!("trials {ids}"), "their jobs are"),
@@ -45,7 +47,7 @@ pub(super) fn without_success(
     site: &Site,
     environment: &Vars,
 ) -> Result<Retry> {
-    let status = status::of_all_open_or_bad(tree.clone(), identity.clone(), site, environment)?;
+    let status = status::before_a_plan(tree.clone(), identity.clone(), site, environment, true)?;
     if !status.is_sure() {
         return Err(Fault::scheduler(
             "cannot tell which trials are still in the scheduler's hands",
@@ -67,16 +69,25 @@ pub(super) fn without_success(
     Ok(Retry { bad: bad.filter(has_run).collect(), busy: open.filter(has_failed).collect() })
 }
 
-/// Trials that a scheduler may still run must not be run by somebody else too: `by` this machine or agents, or another
-/// scheduler, as only the last one is asked how a sweep stands.
-pub(super) fn refuse_if_queued(
+/// Refuses a sweep that is held, and one of which a scheduler may still run trials that somebody else would run too: `by`
+/// this machine or agents, or another scheduler, as only the last one is asked how a sweep stands.
+pub(super) fn check_free(
     tree: &Tree,
     identity: &Identity,
     site: &Site,
     environment: &Vars,
     by: SchedulerKind,
 ) -> Result<()> {
-    let had = Journal::read(tree)?.site.map(|(scheduler, _)| scheduler);
+    let journal = Journal::read(tree)?;
+    if let Some(user) = journal.on_hold {
+        return Err(Fault::request(format!("{} is held by {user}", identity.name))
+            .hint(format!(
+                "`hpcsweep release {}` lets it go on; then submit it again",
+                tree.named()
+            ))
+            .into());
+    }
+    let had = journal.site.map(|(scheduler, _)| scheduler);
     let wish = match by {
         SchedulerKind::Local => "run it here".to_owned(),
         same if had.is_none_or(|had| had == same.word()) => return Ok(()),
@@ -86,7 +97,7 @@ pub(super) fn refuse_if_queued(
     if submitted.is_empty() {
         return Ok(());
     }
-    let status = status::of_all_open_or_bad(tree.clone(), identity.clone(), site, environment)?;
+    let status = status::before_a_plan(tree.clone(), identity.clone(), site, environment, true)?;
     let open = status
         .trials()
         .filter(|(row, standing)| submitted.contains(&row.id) && !standing.state.is_final())

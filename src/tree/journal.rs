@@ -74,6 +74,18 @@ pub enum Entry {
         /// The trials, as `0-9,14`; empty of an array of agents.
         trials: String,
     },
+    /// The sweep is held: nothing more of it is submitted.
+    Hold {
+        /// Unix seconds.
+        time: f64,
+        /// Who holds it.
+        by: String,
+    },
+    /// It is no longer held.
+    Unhold {
+        /// Unix seconds.
+        time: f64,
+    },
     /// An executor on this machine is through: these trials have ended, well or not.
     Ended {
         /// Unix seconds.
@@ -133,6 +145,8 @@ pub struct Journal {
     pub users: BTreeSet<String>,
     /// Arrays that were submitted held and not let go yet.
     held: BTreeSet<u32>,
+    /// Who holds the sweep, if anybody does: nothing more of it is submitted.
+    pub on_hold: Option<String>,
     /// Trials that were taken back, by the array that had them.
     cancelled: BTreeMap<u32, IdSet>,
     /// Trials that an executor on this machine has seen end.
@@ -205,6 +219,8 @@ impl Journal {
                 let of_array = self.cancelled.entry(array).or_default();
                 *of_array = of_array.union(&IdSet::of_numbers(&trials).unwrap_or_default());
             }
+            Entry::Hold { by, .. } => self.on_hold = Some(by),
+            Entry::Unhold { .. } => self.on_hold = None,
             Entry::Ended { trials, .. } => {
                 self.ended = self.ended.union(&IdSet::of_numbers(&trials).unwrap_or_default());
             }

@@ -296,8 +296,16 @@ impl Tree {
     /// # Errors
     /// When the disk refuses.
     pub fn write_plan(&self, text: &str) -> Result<()> {
-        let text = plan::unsealed(text).map_or(text, |(text, _)| text);
-        disk::write_whole(&self.plan(), plan::sealed(text).as_bytes())
+        disk::write_whole(&self.plan(), as_kept(text).as_bytes())
+    }
+
+    /// Whether the plan that was submitted last is this one.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn is_plan(&self, text: &str) -> Result<bool> {
+        let kept = disk::read_small_if_there(&self.plan())?;
+        Ok(kept.is_some_and(|kept| kept == as_kept(text).as_bytes()))
     }
 
     /// Whether the plan that was submitted last is as it was; a tree of format 1 does not know.
@@ -351,6 +359,11 @@ impl Tree {
     pub fn checkpoints(&self, trial: u64) -> PathBuf {
         self.work(trial).join("checkpoint")
     }
+}
+
+/// A plan as the tree keeps it, with its seal.
+fn as_kept(text: &str) -> String {
+    plan::sealed(plan::unsealed(text).map_or(text, |(text, _)| text))
 }
 
 /// The sub-folder of a trial, so that no folder holds more than about a thousand entries.

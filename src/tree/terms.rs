@@ -1,20 +1,61 @@
 //! What the plan at hand says of trials that the sweep has already, where their tables say something else:
 //! `terms.json`. Tables are written once; workers and agents look here when it matters.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::damage::Damage;
 use super::table::Head;
-use super::{FORMAT, Tree, document, write_document};
+use super::{FORMAT, Tree, document, numbers, write_document};
 use crate::host::disk;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Terms {
+/// What it says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terms {
     format: u32,
-    attempts: u32,
+    /// How often a trial is tried.
+    pub attempts: u32,
+    /// Trials that the plan no longer has.
+    #[serde(default, skip_serializing_if = "Dropped::is_empty")]
+    pub dropped: Dropped,
+}
+
+/// Trials of a sweep that the plan no longer has: runs of them, each with its first and last, in order.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dropped(Vec<(u64, u64)>);
+
+impl Dropped {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> u64 {
+        self.0.iter().map(|(first, last)| (last - first).saturating_add(1)).sum()
+    }
+
+    /// Whether a trial is one of them.
+    pub fn has(&self, trial: u64) -> bool {
+        let after = self.0.partition_point(|(first, _)| *first <= trial);
+        after > 0 && trial <= self.0[after - 1].1
+    }
+}
+
+impl FromIterator<u64> for Dropped {
+    /// From trials in order.
+    fn from_iter<I: IntoIterator<Item = u64>>(trials: I) -> Self {
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for trial in trials {
+            match runs.last_mut() {
+                Some((_, last)) if *last + 1 == trial => *last = trial,
+                _ => runs.push((trial, trial)),
+            }
+        }
+        Self(runs)
+    }
 }
 
 fn path(tree: &Tree) -> PathBuf {
@@ -23,7 +64,16 @@ fn path(tree: &Tree) -> PathBuf {
 
 fn read(tree: &Tree) -> Result<Option<Terms>> {
     let path = path(tree);
-    disk::read_small_if_there(&path)?.map(|bytes| document(&bytes, &path)).transpose()
+    disk::read_small_if_there(&path)?.map(|bytes| sound(&bytes, &path)).transpose()
+}
+
+/// Terms that can be true.
+fn sound(bytes: &[u8], path: &Path) -> Result<Terms> {
+    let terms: Terms = document(bytes, path)?;
+    let runs = &terms.dropped.0;
+    let is_sound = runs.iter().all(|(first, last)| first <= last && *last < numbers::END)
+        && runs.windows(2).all(|two| two[0].1 < two[1].0);
+    if is_sound { Ok(terms) } else { Err(numbers::damaged(path).into()) }
 }
 
 /// How often a trial is tried; `by_table` is what its table says.
@@ -34,30 +84,59 @@ pub fn attempts(tree: &Tree, by_table: u32) -> Result<u32> {
     Ok(read(tree)?.map_or(by_table, |terms| terms.attempts))
 }
 
-/// As [`attempts`]; what is damaged counts for nothing, and is said.
+/// What it says, or where there is nothing to say, that trials are tried as often as their tables say, `by_table`. What
+/// is damaged counts for nothing, and is said.
 ///
 /// # Errors
 /// When the file is there and cannot be read.
-pub fn readable(tree: &Tree, by_table: u32, damage: &mut Damage) -> Result<u32> {
+pub fn readable(tree: &Tree, by_table: u32, damage: &mut Damage) -> Result<Terms> {
     let path = path(tree);
-    let Some(bytes) = disk::read_small_if_there(&path)? else { return Ok(by_table) };
-    let terms = document::<Terms>(&bytes, &path);
+    let plain = Terms { format: FORMAT, attempts: by_table, dropped: Dropped::default() };
+    let Some(bytes) = disk::read_small_if_there(&path)? else { return Ok(plain) };
+    let terms = sound(&bytes, &path);
     damage.add("terms.json", u64::from(terms.is_err()));
-    Ok(terms.map_or(by_table, |terms| terms.attempts))
+    Ok(terms.unwrap_or(plain))
 }
 
-/// From now on trials are tried so often, whatever the tables in `heads` say. The caller holds the lock.
+/// From now on trials are tried so often, whatever the tables in `heads` say, and these have been dropped. The caller
+/// holds the lock.
 ///
 /// # Errors
 /// When the disk refuses.
-pub fn keep(tree: &Tree, heads: &[Head], attempts: u32) -> Result<()> {
-    let known = read(tree)?;
-    let is_said = match known {
-        Some(terms) => terms.attempts == attempts,
-        None => heads.iter().all(|head| head.run.attempts == attempts),
+pub fn keep(tree: &Tree, heads: &[Head], attempts: u32, dropped: Dropped) -> Result<()> {
+    let is_said = match read(tree)? {
+        Some(terms) => terms.attempts == attempts && terms.dropped == dropped,
+        None => dropped.is_empty() && heads.iter().all(|head| head.run.attempts == attempts),
     };
     if is_said {
         return Ok(());
     }
-    write_document(&path(tree), &Terms { format: FORMAT, attempts })
+    write_document(&path(tree), &Terms { format: FORMAT, attempts, dropped })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dropped_trials_are_kept_as_runs() {
+        let all: Vec<u64> = vec![0, 1, 2, 7, 9, 10];
+        let dropped: Dropped = all.iter().copied().collect();
+        assert_eq!(serde_json::to_string(&dropped).unwrap(), "[[0,2],[7,7],[9,10]]");
+        assert_eq!((0..20).filter(|trial| dropped.has(*trial)).collect::<Vec<_>>(), all);
+        assert_eq!(dropped.len(), 6);
+    }
+
+    #[test]
+    fn terms_that_cannot_be_true_are_damage() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = Tree::at(dir.path());
+        for runs in [vec![(3, 2)], vec![(4, 5), (5, 6)], vec![(0, u64::MAX)]] {
+            keep(&tree, &[], 1, Dropped(runs)).ok();
+            let mut damage = Damage::default();
+            assert!(readable(&tree, 1, &mut damage).unwrap().dropped.is_empty());
+            assert_eq!(damage.settle(|_| false).len(), 1);
+            std::fs::remove_file(path(&tree)).unwrap();
+        }
+    }
 }

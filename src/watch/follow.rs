@@ -20,7 +20,7 @@ use crate::tree::damage::Damage;
 use crate::tree::deck::{self, Deck};
 use crate::tree::ledger::{self, Agent, Gone, Ledger};
 use crate::tree::records::{self, Outcome};
-use crate::tree::{Identity, Tree, line, table};
+use crate::tree::{Identity, Tree, line, table, terms};
 
 /// Bytes of a bundle that are read at once. Lines take several times as much as they are read.
 const CHUNK: u64 = 1 << 20;
@@ -153,6 +153,9 @@ impl Watcher {
         let Engine::Agents(agents) = &mut self.engine else { return Ok(false) };
         if news > 0 || agents.model.trials() == 0 {
             agents.model.has_trials(table::count(&self.tree)?);
+            // Its damage was reported with that of the other files.
+            let terms = terms::readable(&self.tree, 1, &mut Damage::default())?;
+            agents.model.dropped = terms.dropped;
         }
         let deck = self.decks.last();
         agents.model.patience_s = deck.map_or(f64::INFINITY, |deck| deck.pull.patience_s());

@@ -15,6 +15,7 @@ use crate::standing::State;
 use crate::tree::bundle::{Ended, Line, Placed};
 use crate::tree::ledger::Ledger;
 use crate::tree::records::Outcome;
+use crate::tree::terms::Dropped;
 
 /// The end of a trial: 32 bytes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -150,6 +151,8 @@ pub struct Model {
     pub ledger: Ledger,
     /// An agent may give no sign for so long, seconds.
     pub patience_s: f64,
+    /// Trials that the plan no longer has.
+    pub dropped: Dropped,
     name: String,
     trials: u64,
     agents: Vec<Agent>,

@@ -31,12 +31,13 @@ pub struct Asking {
     pub may_ask: bool,
 }
 
-/// What is known of a trial's record: while it stays the same, so does what the scheduler said of it.
-type Signature = (usize, Option<Outcome>, bool);
+/// What is known of a trial's record, and whether the plan has dropped the trial: while it stays the same, so does what the scheduler said of it.
+type Signature = (usize, Option<Outcome>, bool, bool);
 
 fn signature(status: &Status, row: &Row) -> Signature {
-    let of = |r: &Record| (r.attempts.len(), r.outcome(), r.skipped.is_some());
-    status.records.get(&row.id).map_or((0, None, false), of)
+    let is_dropped = status.dropped.has(row.id);
+    let of = |r: &Record| (r.attempts.len(), r.outcome(), r.skipped.is_some(), is_dropped);
+    status.records.get(&row.id).map_or((0, None, false, is_dropped), of)
 }
 
 /// The last reading.

@@ -74,7 +74,9 @@ fn what_was_submitted_can_be_held_released_and_taken_back() {
         let held = say("hold", &["results/taken-back"]);
         assert_eq!(
             held,
-            format!("taken-back: held 3 trials: {job}\nwhat is submitted after this is not held\n")
+            format!(
+                "taken-back: held 3 trials: {job}\nuntil `hpcsweep release results/taken-back`, nothing more of it is submitted\n"
+            )
         );
         let status = world.status();
         assert!(

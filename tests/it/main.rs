@@ -15,6 +15,7 @@ mod collect;
 mod curves;
 mod damage;
 mod devices;
+mod dropped;
 mod gpu_share;
 mod gpus;
 mod hooks;

@@ -167,7 +167,8 @@ fn what_is_held_does_not_begin_until_it_is_released() {
     pbs.submit(&plan(&[0; 3]), &[]).ok();
     begun(&pbs, 0);
     let ran = pbs.world.run(&["hold"]);
-    let after = "what is submitted after this is not held\nexit code 0\n";
+    let after =
+        "until `hpcsweep release results/s`, nothing more of it is submitted\nexit code 0\n";
     assert_eq!(ran.whole(), format!("s: held 2 trials: 0[].pbshead\n{after}"));
     // What runs is not disturbed, and nothing follows it.
     end(&pbs, 0, "0[0].pbshead");

@@ -144,7 +144,7 @@ fn trials_of_several_ranks_are_held_released_and_cancelled() {
     let held = pbs.world.run(&["hold"]);
     assert_eq!(
         held.whole(),
-        "s: held 2 trials: 0[].pbshead\nwhat is submitted after this is not held\nexit code 0\n"
+        "s: held 2 trials: 0[].pbshead\nuntil `hpcsweep release results/s`, nothing more of it is submitted\nexit code 0\n"
     );
     pbs.set("scheduling", true);
     assert_eq!(pbs.standings(), ["queued: held"; 2]);

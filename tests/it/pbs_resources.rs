@@ -235,7 +235,7 @@ fn what_the_plan_no_longer_has_is_not_asked_for_after_a_refusal() {
     let fewer = |account: &str| five(account).replace("[0, 1, 2, 3, 4]", "[0, 1]");
     pbs.submit(&fewer("account = \"right\""), &["-q"]).ok();
     pbs.wait_idle();
-    let mut expected = ["pending"; 5];
+    let mut expected = ["dropped: the plan no longer has it"; 5];
     expected[..2].fill("done");
     assert_eq!(pbs.standings(), expected);
     assert_eq!(pbs.names().len(), 1);

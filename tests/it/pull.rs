@@ -521,7 +521,7 @@ fn what_a_changed_plan_has_dropped_waits_for_nobody() {
     assert_eq!((ran.code, world.counts()), (0, r#"{"queued":4}"#.to_owned()), "{}", ran.whole());
     world.write("plan.toml", &plan(SAYS, "[grid]\ni = [0, 7]\n"));
     world.run(&["worker", "--pull", "plan.toml"]).ok();
-    assert_eq!(world.counts(), r#"{"done":2,"pending":3}"#);
+    assert_eq!(world.counts(), r#"{"done":2,"dropped":3}"#);
     assert_eq!(world.table(&["--all"]).len(), 5);
 }
 

@@ -544,7 +544,7 @@ fn a_plan_that_changed_brings_what_is_new_and_drops_what_is_gone() {
     world.write("plan.toml", &plan("10, 13, 14"));
     assert_eq!(numbers(&mut world.served("plan.toml")), [0, 3, 4]);
     assert_eq!(numbers(&mut world.served("plan.toml")), [0; 0]);
-    assert_eq!(counts(&world), r#"{"done":3,"pending":2}"#);
+    assert_eq!(counts(&world), r#"{"done":3,"dropped":2}"#);
     // One of them is back.
     world.write("plan.toml", &plan("12, 10, 13, 14"));
     assert_eq!(numbers(&mut world.served("plan.toml")), [2]);

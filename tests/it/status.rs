@@ -323,6 +323,81 @@ fn fifteen_thousand_elements_are_held_released_and_cancelled_in_calls_that_can_b
     assert_eq!(world.status()["counts"], counts);
 }
 
+/// A sweep that is held stays held: nothing more of it is submitted, however it has changed.
+#[test]
+fn nothing_more_of_a_sweep_that_is_held_is_submitted() {
+    let world = submitted();
+    answer(&world, "squeue", "101_[0-5]|PENDING|Resources|x\n");
+    let scontrol = world.read("bin/scontrol");
+    world.program("scontrol", "#!/bin/sh\nexit 0\n");
+    let stays = "until `hpcsweep release results/s`, nothing more of it is submitted\n";
+    let ran = world.run(&["hold"]);
+    assert_eq!(ran.whole(), format!("s: held 6 trials: 101\n{stays}exit code 0\n"));
+    world.program("scontrol", &scontrol);
+    let user = hpcsweep::host::vars::user_name();
+    let refused = format!(
+        "error: s is held by {user}\nhint: `hpcsweep release results/s` lets it go on; then submit it again\nexit code 2\n"
+    );
+    let plan = world.read("plan.toml");
+    world.write("plan.toml", &plan.replace("a = [", "a = [77, "));
+    for how in [
+        &["--slurm"][..],
+        &["--slurm", "--retry"],
+        &["--slurm", "--dry-run"],
+        &["--local", "--pull"],
+    ] {
+        assert_eq!(
+            world.run(&[&["submit", "plan.toml"], how].concat()).whole(),
+            refused,
+            "{how:?}"
+        );
+    }
+    // What was let go in another way is still held as a sweep.
+    answer(&world, "squeue", "101_[0-5]|RUNNING|None|x\n");
+    let ran = world.run(&["release"]);
+    assert_eq!(ran.whole(), "s: released: it can be submitted again\nexit code 0\n");
+    assert_eq!(world.run(&["release"]).whole(), "s: nothing of it is held\nexit code 0\n");
+    let ran = world.run(&["submit", "plan.toml", "--slurm"]);
+    assert!(ran.err.contains("s: 1 trial submitted as 1 array"), "{}", ran.whole());
+    // It holds, too, where all of it runs; and ends when the sweep is taken back.
+    let ran = world.run(&["hold"]);
+    assert_eq!(ran.whole(), format!("s: nothing of it waits to begin\n{stays}exit code 0\n"));
+    world.program("scancel", "#!/bin/sh\nexit 0\n");
+    world.run(&["cancel"]).ok();
+    answer(&world, "squeue", "");
+    world.run(&["submit", "plan.toml", "--slurm", "--retry"]).ok();
+}
+
+#[test]
+fn single_trials_that_are_held_hold_up_no_submission() {
+    let world = submitted();
+    answer(&world, "squeue", "101_[0-5]|PENDING|Resources|x\n");
+    let scontrol = world.read("bin/scontrol");
+    world.program("scontrol", "#!/bin/sh\nexit 0\n");
+    let ran = world.run(&["hold", "--trial", "1"]);
+    assert_eq!(ran.whole(), "s: held 1 trial: 101_1\nexit code 0\n");
+    world.program("scontrol", &scontrol);
+    world.run(&["submit", "plan.toml", "--slurm"]).ok();
+}
+
+/// Of several jobs of which it refuses one, Slurm takes the others back.
+#[test]
+fn what_was_taken_back_beside_a_refusal_is_cancelled() {
+    let world = submitted();
+    world.write("plan.toml", &world.read("plan.toml").replace("a = [", "a = [77, "));
+    world.run(&["submit", "plan.toml", "--slurm"]).ok();
+    answer(&world, "squeue", "101_[0-5]|PENDING|Resources|x\n102_0|PENDING|Resources|x\n");
+    let refusal = "Kill job error on job id 102: Access/permission denied";
+    world.program("scancel", &format!("#!/bin/sh\necho 'scancel: error: {refusal}' >&2\nexit 1\n"));
+    let ran = world.run(&["cancel"]);
+    assert_eq!(ran.code, 3, "{}", ran.whole());
+    assert!(ran.err.starts_with(&format!("error: `scancel` says: {refusal}\n")), "{}", ran.err);
+    answer(&world, "squeue", "102_0|PENDING|Resources|x\n");
+    let mut expected = ["cancelled: cancelled before it began"; 7];
+    expected[6] = "queued: Resources";
+    assert_eq!(by_trial(&world.status()), expected);
+}
+
 /// What waits for another job or for room was never held.
 #[test]
 fn only_what_is_held_is_released() {

@@ -9,7 +9,7 @@ from .jsonable import numbers
 class Record(dict):
     """One trial of a sweep: a dict, whose members are attributes too (`record["value"]`, `record.value`).
 
-    trial: its number. params: its parameters. state: `done`, `failed`, `timeout`, `interrupted`, `skipped`, or where
+    trial: its number. params: its parameters. state: `done`, `failed`, `timeout`, `interrupted`, `skipped`, `dropped`, or where
     it stands. value: what the function returned. metrics: of each name that it reported the last value, of numbers
     also `NAME.min` and `NAME.max`; and the members of a dict that it returned, or `result`. error: why there is no
     value, in one line; traceback: the end of the traceback, or of the output. duration: seconds. host, attempt: where

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TARGETS = ("auto", "slurm", "pbs", "local")
 # States of a trial that runs again only on request.
-FINAL = ("done", "failed", "timeout", "skipped", "cancelled", "lost")
+FINAL = ("done", "failed", "timeout", "skipped", "cancelled", "lost", "dropped")
 # How often `wait` asks, seconds; a scheduler is asked less often.
 GLANCE = 0.2
 GLANCE_OF_JOBS = 5.0

@@ -37,7 +37,7 @@ impl View {
         match state {
             State::Done => self.style(Color::Green),
             State::Running => self.style(Color::Cyan),
-            State::Queued | State::Pending => Style::new(),
+            State::Queued | State::Pending | State::Dropped => Style::new(),
             state if state.is_bad() => self.style(Color::Red),
             _ => self.style(Color::Yellow),
         }

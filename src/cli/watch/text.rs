@@ -1,7 +1,7 @@
 //! What a frame says, as lines of text: the same words on a screen and on paper.
 
 use crate::cli::out::aligned;
-use crate::standing::State;
+use crate::standing::{self, State};
 use crate::watch::{Frame, Place};
 use crate::words::{count, duration, short};
 
@@ -193,7 +193,8 @@ const PAPER_ROWS: usize = 10;
 /// What else there is to know: what could not be read first.
 pub(super) fn notes(frame: &Frame) -> impl Iterator<Item = String> + '_ {
     let damage = frame.damage.iter().map(|damaged| format!("left out: {damaged}"));
-    damage.chain(frame.notes.iter().cloned())
+    let dropped = standing::dropped_words(frame.count(&State::Dropped));
+    damage.chain(dropped).chain(frame.notes.iter().cloned())
 }
 
 /// A frame as plain text.

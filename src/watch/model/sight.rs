@@ -26,18 +26,22 @@ impl Model {
             fences: self.agents.iter().map(|agent| self.fence(agent)).collect(),
             running: here.iter().flat_map(|agent| agent.open.keys().copied()).collect(),
             kinds: [0; 6],
+            dropped: self.dropped.len(),
             by_agent: vec![0; self.agents.len()],
             failures: BinaryHeap::new(),
             pace: Pace::new(now, began),
         };
         self.tally(&mut tally);
-        let ended: u64 = tally.kinds.iter().sum();
+        let are_running = tally.running.iter().filter(|trial| self.dropped.has(**trial)).count();
+        let dropped = tally.dropped.saturating_sub(are_running as u64);
+        let ended = tally.kinds.iter().sum::<u64>() + dropped;
         let total = self.trials.max(self.ends.len() as u64).max(ended);
         let running = tally.running.len() as u64;
         let open = total - ended;
         let kinds = [Kind::Done, Kind::Failed, Kind::Timeout, Kind::Interrupted, Kind::Skipped];
         let mut counts: BTreeMap<State, u64> =
             kinds.into_iter().map(|kind| (kind.state(), tally.kinds[kind as usize])).collect();
+        counts.insert(State::Dropped, dropped);
         counts.insert(State::Running, running);
         counts.insert(State::Queued, open.saturating_sub(running));
         counts.retain(|_, n| *n > 0);
@@ -75,19 +79,21 @@ impl Model {
                 continue;
             }
             let Some(end) = self.decisive(trial as u64, first, &tally.fences) else { continue };
+            let is_dropped = self.dropped.has(trial as u64);
             if end.kind == Kind::Done {
                 tally.running.remove(&(trial as u64));
                 tally.pace.took(end.seconds);
+                tally.dropped -= u64::from(is_dropped);
             } else if tally.running.contains(&(trial as u64)) {
                 // It was asked for again.
                 continue;
-            } else if end.kind != Kind::Skipped {
+            } else if !is_dropped && end.kind != Kind::Skipped {
                 tally.failures.push(Reverse((end.time.max(0.0).to_bits(), trial as u64)));
                 if tally.failures.len() > MOST_ROWS {
                     tally.failures.pop();
                 }
             }
-            tally.kinds[end.kind as usize] += 1;
+            tally.kinds[end.kind as usize] += u64::from(end.kind == Kind::Done || !is_dropped);
             tally.by_agent[end.agent as usize] += 1;
             tally.pace.add(end.time);
         }
@@ -189,6 +195,8 @@ struct Tally {
     /// Trials that run and are not done.
     running: HashSet<u64>,
     kinds: [u64; 6],
+    /// Trials that the plan no longer has and that are not done.
+    dropped: u64,
     by_agent: Vec<u64>,
     /// Time and number of the newest.
     failures: BinaryHeap<Reverse<(u64, u64)>>,

@@ -154,6 +154,25 @@ fn a_frame_has_all_there_is_to_see() {
 }
 
 #[test]
+fn what_the_plan_has_dropped_is_neither_open_nor_a_failure() {
+    let lines = vec![
+        who("a"),
+        done(0, 911.0),
+        end(1, 1, 912.0, Outcome::Failed, true),
+        end(2, 1, 913.0, Outcome::Failed, true),
+        start(3, 1, 914.0),
+    ];
+    let mut model = model(6, &[join("a", 1)], &[("a", lines)]);
+    assert_eq!(counts(&model.frame(NOW)), "done 1 running 1 queued 2 failed 2");
+    model.dropped = [0, 1, 3, 4].into_iter().collect();
+    let frame = model.frame(NOW);
+    assert_eq!(counts(&frame), "done 1 running 1 queued 1 failed 1 dropped 2");
+    assert_eq!((frame.failures.len(), frame.failures[0].trial), (1, 2));
+    model.feed("a", vec![(900, end(3, 1, 920.0, Outcome::Done, true))]);
+    assert_eq!(counts(&model.frame(NOW)), "done 2 queued 1 failed 1 dropped 2");
+}
+
+#[test]
 fn what_was_written_behind_a_fence_is_taken_back() {
     let lines =
         vec![who("a"), start(0, 1, 910.0), done(0, 911.0), start(1, 1, 912.0), done(1, 913.0)];

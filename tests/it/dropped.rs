@@ -1,0 +1,100 @@
+//! Trials that the newest plan of a sweep no longer has: nobody runs them, and every reader says so.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::local::shell;
+use crate::scripts::slurm;
+use crate::world::World;
+
+/// Trial `a` fails where `a` is odd.
+fn plan(values: &str) -> String {
+    shell("exit $((HPCSWEEP_PARAM_A % 2))", &format!("[grid]\na = [{values}]\n"))
+}
+
+fn status(world: &World) -> Value {
+    let ran = world.run(&["status", "--json"]);
+    serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{}", ran.whole()))
+}
+
+#[test]
+fn readers_say_what_the_plan_has_dropped_and_give_no_advice_that_cannot_help() {
+    for how in [&["--local"][..], &["--local", "--pull"], &["--slurm"]] {
+        let world = slurm();
+        // Trials 0 and 1 are done, 2 and 3 fail.
+        world.local(&plan("0, 2, 1, 3"), &how[1..]);
+        world.write("plan.toml", &plan("0, 1"));
+        world.run(&[&["submit", "plan.toml"], how].concat());
+        let told = status(&world);
+        assert_eq!(told["counts"]["dropped"], 1, "{how:?}: {told}");
+        let of = |trial: usize, key: &str| told["trials"][trial][key].clone();
+        // A result stays a result.
+        assert_eq!((of(1, "state"), of(2, "state")), (json!("done"), json!("failed")));
+        assert_eq!(of(3, "state"), "dropped");
+        assert_eq!(of(3, "reason"), "the plan no longer has it; failed: exit code 1");
+        assert_eq!(of(3, "exit_code"), 1);
+
+        // Only what it still has can be asked for again.
+        let people = world.run(&["status"]);
+        assert!(
+            people.out.contains("dropped: 1 trial (the plan no longer has it)\n"),
+            "{people:?}"
+        );
+        assert!(people.out.contains("\n1 trial without success:\n"), "{people:?}");
+        let collected = world.run(&["collect"]);
+        assert!(
+            collected.err.contains("dropped: 1 trial (the plan no longer has it)\n"),
+            "{collected:?}"
+        );
+        let seen = world.run(&["watch", "--once", "--offline"]);
+        assert!(seen.out.contains("  dropped 1\n"), "{how:?}: {seen:?}");
+        assert!(seen.out.contains("dropped: 1 trial (the plan no longer has it)\n"), "{seen:?}");
+        assert!(seen.out.contains("\nfailures: 1\n"), "{seen:?}");
+    }
+}
+
+#[test]
+fn what_has_only_dropped_trials_without_success_is_no_failure_and_comes_back_with_them() {
+    let world = World::new();
+    assert_eq!(world.local(&plan("0, 1"), &[]).code, 1);
+    assert_eq!(world.local(&plan("0"), &[]).code, 0);
+    let ran = world.run(&["status"]);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
+    assert!(ran.out.contains("dropped: 1 trial (the plan no longer has it)\n"), "{ran:?}");
+    assert!(!ran.out.contains("--retry"), "{ran:?}");
+    world.run(&["submit", "plan.toml", "--local", "--retry"]).ok();
+    assert_eq!(world.counts(), r#"{"done":1,"dropped":1}"#);
+    assert!(fs::exists(world.path("results/s/terms.json")).unwrap());
+
+    assert_eq!(world.local(&plan("0, 1"), &[]).code, 1);
+    assert_eq!(world.counts(), r#"{"done":1,"failed":1}"#);
+}
+
+#[test]
+fn what_a_plan_brings_back_is_retried_as_what_it_was() {
+    let world = slurm();
+    world.write("plan.toml", &plan("0, 1"));
+    world.run(&["submit", "plan.toml", "--slurm"]).ok();
+    world.write("plan.toml", &plan("0"));
+    world.run(&["submit", "plan.toml", "--slurm"]).ok();
+    // Slurm has forgotten both.
+    assert_eq!(world.counts(), r#"{"dropped":1,"lost":1}"#);
+    world.write("plan.toml", &plan("0, 1"));
+    let dry = world.run(&["submit", "plan.toml", "--slurm", "--retry", "--dry-run"]);
+    assert!(dry.out.contains("would be submitted: 2 trials (lost)\n"), "{}", dry.whole());
+    let ran = world.run(&["submit", "plan.toml", "--slurm", "--retry"]);
+    assert!(ran.err.contains("s: 2 trials submitted as 1 array"), "{}", ran.whole());
+    assert_eq!(world.counts(), r#"{"lost":2}"#);
+}
+
+/// The plan that was dealt last is not always the one that was submitted last.
+#[test]
+fn agents_that_come_with_an_earlier_plan_take_back_what_was_dropped_since() {
+    let world = World::new();
+    world.local(&plan("0, 1"), &["--pull"]);
+    world.local(&plan("0"), &[]).ok();
+    assert_eq!(world.counts(), r#"{"done":1,"dropped":1}"#);
+    world.local(&plan("0, 1"), &["--pull"]);
+    assert_eq!(world.counts(), r#"{"done":1,"failed":1}"#);
+}
