@@ -116,7 +116,7 @@ pub fn submit(
     let amended = run.amend(&mut waves, &mut tell)?;
     let mut covered = waves.covered();
     covered.retain(|trial| !amended.due.contains(trial));
-    let again = match options.retry {
+    let mut again = match options.retry {
         true => retry::without_success(&run.tree, &run.identity, site, environment)?,
         false => retry::Retry::default(),
     };
@@ -124,6 +124,11 @@ pub fn submit(
     again.note(&diff).iter().for_each(|note| tell(note));
     let records = if diff.known > 0 { records::all(&run.tree)? } else { HashMap::new() };
     amended.note(&records, &covered).iter().for_each(|note| tell(note));
+    let known =
+        retry::Known { waves: &waves, journal: &run.journal, covered: &covered, records: &records };
+    if !options.retry && known.is_behind_a_failure(&run.tree, source, &diff)? {
+        again = retry::without_success(&run.tree, &run.identity, site, environment)?;
+    }
     let before = Before::new(&waves, &run.journal, &again.busy);
     let coming = before.coming(&records);
     let failures = Failures { retry: options.retry, due: amended.due, coming };

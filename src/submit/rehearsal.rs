@@ -142,12 +142,9 @@ pub fn of(
     let runs = match how {
         How::Local(_) => local::would_run(&all.tree, source, &diff, &status.records, again)?,
         How::Arrays(kind, rules) => {
-            let retried = match again {
-                true => retry::without_success(&all.tree, &identity, site, environment)?,
-                false => retry::Retry::default(),
-            };
-            all.notes.extend(retried.note(&diff));
-            now.arrays(&mut all, kind, rules, &retried)?
+            let tree = all.tree.clone();
+            let ask = || retry::without_success(&tree, &identity, site, environment);
+            now.arrays(&mut all, kind, rules, &ask)?
         }
         How::Pull(kind, options) => now.pull(&mut all, kind, options)?,
     };
@@ -226,8 +223,10 @@ impl Now<'_> {
         all: &mut Rehearsal,
         kind: SchedulerKind,
         rules: &Rules,
-        retried: &retry::Retry,
+        ask: &dyn Fn() -> Result<retry::Retry>,
     ) -> Result<HashSet<u64>> {
+        let mut retried = if self.again { ask()? } else { retry::Retry::default() };
+        all.notes.extend(retried.note(self.diff));
         let journal = Journal::read(&all.tree)?;
         let mut waves = Waves::read(&all.tree)?;
         // What has no answer is looked for by the submission itself.
@@ -238,6 +237,10 @@ impl Now<'_> {
         covered.retain(|trial| !amended.due.contains(trial) && !retried.bad.contains(trial));
         let records = &self.status.records;
         all.notes.extend(amended.note(records, &covered));
+        let known = retry::Known { waves: &waves, journal: &journal, covered: &covered, records };
+        if !self.again && known.is_behind_a_failure(&all.tree, self.source, self.diff)? {
+            retried = ask()?;
+        }
         let before = Before::new(&waves, &journal, &retried.busy);
         let coming = before.coming(records);
         let failures = Failures { retry: self.again, due: amended.due, coming };

@@ -1,10 +1,11 @@
 //! What a scheduler may still run: not to be asked for again with `--retry`, nor run anywhere else.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use anyhow::Result;
 
-use super::grow::Diff;
+use super::Source;
+use super::grow::{self, Diff};
 use super::wave::Waves;
 use crate::fault::Fault;
 use crate::host::Vars;
@@ -13,7 +14,7 @@ use crate::site::{SchedulerKind, Site};
 use crate::status;
 use crate::tree::journal::Journal;
 use crate::tree::records::{Outcome, Record};
-use crate::tree::{Identity, Tree};
+use crate::tree::{Identity, Tree, table};
 
 /// What `--retry` is about.
 #[derive(Debug, Default)]
@@ -40,7 +41,7 @@ impl Retry {
     }
 }
 
-/// The trials that are to run again, the scheduler asked.
+/// The trials that `--retry` is about, the scheduler asked.
 pub(super) fn without_success(
     tree: &Tree,
     identity: &Identity,
@@ -53,7 +54,7 @@ pub(super) fn without_success(
             "cannot tell which trials are still in the scheduler's hands",
         )
         .at(status.witness)
-        .hint("`--retry` needs the scheduler's answer; nothing was submitted")
+        .hint("nothing was submitted; run the same command again when the scheduler answers")
         .into());
     }
     // A trial whose array has no answer yet is on its way: its wave is completed anyway.
@@ -61,12 +62,51 @@ pub(super) fn without_success(
     let places = Waves::read(tree)?.places();
     let has_run = |trial: &u64| places.get(trial).is_none_or(|(a, _)| journal.job(*a).is_some());
     let bad = status.trials().filter(|(_, s)| s.state.is_bad()).map(|(row, _)| row.id);
-    let has_failed = |id: &u64| {
-        let outcome = status.records.get(id).and_then(Record::outcome);
-        outcome.is_some_and(|outcome| outcome != Outcome::Done)
-    };
+    let has_failed = |id: &u64| status.records.get(id).is_some_and(has_ended_badly);
     let open = status.trials().filter(|(_, s)| !s.state.is_final()).map(|(row, _)| row.id);
     Ok(Retry { bad: bad.filter(has_run).collect(), busy: open.filter(has_failed).collect() })
+}
+
+/// What is known of a sweep before more of it is submitted.
+pub(super) struct Known<'a> {
+    /// All that was asked for so far.
+    pub(super) waves: &'a Waves,
+    /// What came of it.
+    pub(super) journal: &'a Journal,
+    /// Trials that are not asked for again.
+    pub(super) covered: &'a HashSet<u64>,
+    /// All records.
+    pub(super) records: &'a HashMap<u64, Record>,
+}
+
+impl Known<'_> {
+    /// Whether something is to be submitted behind a trial that ended without success and whose job somebody may have put
+    /// back into the queue: only its scheduler can tell.
+    ///
+    /// # Errors
+    /// When the tree cannot be read.
+    pub(super) fn is_behind_a_failure(
+        &self,
+        tree: &Tree,
+        source: &Source,
+        diff: &Diff,
+    ) -> Result<bool> {
+        if diff.known == 0 || source.plan.trials.iter().all(|trial| trial.task_id.is_none()) {
+            return Ok(false);
+        }
+        let places = self.waves.places();
+        let has_job =
+            |id: u64| places.get(&id).is_some_and(|(a, _)| self.journal.job(*a).is_some());
+        let may_run = |id: u64| self.records.get(&id).is_some_and(has_ended_badly) && has_job(id);
+        let is_left = |id: u64| diff.has(id) && !self.covered.contains(&id);
+        let rows = table::rows(tree)?.into_iter().filter(|row| is_left(row.id));
+        let new = grow::added(tree, source, diff)?.0.into_iter();
+        Ok(rows.filter_map(|row| row.after).chain(new.filter_map(|todo| todo.after)).any(may_run))
+    }
+}
+
+fn has_ended_badly(record: &Record) -> bool {
+    record.outcome().is_some_and(|outcome| outcome != Outcome::Done)
 }
 
 /// Refuses a sweep that is held, and one of which a scheduler may still run trials that somebody else would run too: `by`

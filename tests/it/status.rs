@@ -380,6 +380,34 @@ fn single_trials_that_are_held_hold_up_no_submission() {
     world.run(&["submit", "plan.toml", "--slurm"]).ok();
 }
 
+/// What a chain grows by waits for a failed head that was put back into the queue, with `--retry` and without.
+#[test]
+fn what_grows_behind_a_requeued_job_waits_for_it() {
+    let plan = |values: &str| {
+        let rest =
+            format!("on_failure = \"continue\"\n[defaults]\ntask_id = 1\n[grid]\na = [{values}]\n");
+        shell("exit 3", &rest)
+    };
+    for (word, waits) in [("PENDING|BeginTime", true), ("FAILED|NonZeroExitCode", false)] {
+        let world = slurm();
+        world.write("plan.toml", &plan("1"));
+        world.run(&["submit", "plan.toml", "--slurm"]).ok();
+        element(&world, 0);
+        answer(&world, "squeue", &format!("101_0|{word}|x\n"));
+        world.write("plan.toml", &plan("1, 2"));
+        let dry = world.run(&["submit", "plan.toml", "--slurm", "--dry-run", "--json"]);
+        let dry: Value = serde_json::from_str(&dry.out).unwrap();
+        assert_eq!(dry["arrays"][0]["wait"] == serde_json::json!([1]), waits, "{word}: {dry}");
+        let ran = world.run(&["submit", "plan.toml", "--slurm"]);
+        assert_eq!(
+            ran.err.contains("1 trial as job 101, after 101"),
+            waits,
+            "{word}: {}",
+            ran.whole()
+        );
+    }
+}
+
 /// Of several jobs of which it refuses one, Slurm takes the others back.
 #[test]
 fn what_was_taken_back_beside_a_refusal_is_cancelled() {
