@@ -19,12 +19,14 @@ use crate::scheduler::{Element, End, State as Word};
 use crate::site::Site;
 use crate::standing::{self, Standing, State, Witness};
 use crate::tree::damage::{Damage, Damaged, Writer};
+use crate::tree::deck::{self, Deck};
 use crate::tree::journal::Journal;
 use crate::tree::ledger::Ledger;
 use crate::tree::records::{self, Attempt, Outcome, Record};
 use crate::tree::table::{self, Head, Readable, Row};
 use crate::tree::terms::{self, Dropped, Terms};
-use crate::tree::{Identity, Tree, deck, lock, waves};
+use crate::tree::waves::{self, Wave};
+use crate::tree::{Identity, Tree, lock};
 use ask::Heard;
 use pilots::Pilots;
 use places::Places;
@@ -215,7 +217,7 @@ fn as_recorded(
     });
     let witness = agents.witness(&heard.witness, jobs.is_empty());
     Ok(Status {
-        again: again(&tree, &heads, &journal),
+        again: again(&tree, &heads, &journal, &waves),
         calls_a_function: heads.last().is_some_and(|head| head.run.function.is_some()),
         functions: heads.into_iter().map(|head| (head.first, head.run.function)).collect(),
         calls: heard.calls,
@@ -236,17 +238,31 @@ fn as_recorded(
 
 /// The command that submits a sweep again where it was submitted before; `None` where its plan is not known any more, or
 /// calls a function that no program is known to have.
-fn again(tree: &Tree, heads: &[Head], journal: &Journal) -> Option<String> {
+fn again(
+    tree: &Tree,
+    heads: &[Head],
+    journal: &Journal,
+    waves: &[(Wave, Vec<u64>)],
+) -> Option<String> {
     let plan = journal.plan.as_deref().filter(|plan| plan.is_file())?;
     let decks = deck::read(tree).ok()?;
     let is_function = heads.last()?.run.function.is_some();
     let mode = match decks.last() {
         Some(deck) if is_function && deck.program.is_empty() => return None,
-        Some(_) if !is_function => " --pull",
+        Some(deck) if !is_function && !deck.by_plan && !others_had_it(deck, journal, waves) => {
+            " --pull"
+        }
         _ => "",
     };
     let (scheduler, _) = journal.site.as_ref()?;
     Some(format!("hpcsweep submit {} --{scheduler}{mode}", disk::named(plan)))
+}
+
+/// Whether it was submitted to others than agents since a deck was dealt.
+fn others_had_it(deck: &Deck, journal: &Journal, waves: &[(Wave, Vec<u64>)]) -> bool {
+    let is_of_trials = |wave: &Wave| wave.arrays.iter().any(|array| array.pilot.is_none());
+    let mut later = waves.iter().filter(|(wave, _)| wave.created > deck.created);
+    journal.ran_here > deck.created || later.any(|(wave, _)| is_of_trials(wave))
 }
 
 /// What is damaged of all that submissions have written: tables, waves, decks, journals, terms and the plan.

@@ -81,7 +81,7 @@ pub(super) fn show(
     let (asked, kind) =
         (kind, if kind == SchedulerKind::Pbs { kind } else { SchedulerKind::Slurm });
     if source.plan.run.program.is_empty() {
-        source.plan.run.refuse_function()?;
+        source.plan.run.refuse_function(|| source.author())?;
     }
     submit::check_caps(source, site, kind)?;
     if pilots.is_none() && asked != SchedulerKind::Local {

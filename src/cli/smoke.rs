@@ -87,7 +87,7 @@ fn try_function(
     let dealt = deal::deal(source, site, templates, &deal::Options::default(), vars, || false)?;
     let options = agent::Options { slots: Some(1), quiet: true, ..agent::Options::default() };
     let Some((argv, env)) = program::of(&dealt.tree, &options, vars)? else {
-        source.plan.run.refuse_function()?;
+        source.plan.run.refuse_function(|| source.author())?;
         return Ok(2);
     };
     let code = process::run_aside(&argv, &env, context.out.stdout()?)?;

@@ -87,7 +87,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         _ if args.pbs => SchedulerKind::Pbs,
         _ => site.scheduler.kind,
     };
-    let pilots = pull_mode(args, &source.plan)?;
+    let pilots = pull_mode(args, &source)?;
     if let Some(trial) = args.smoke {
         return smoke::run(source, trial, args.templates.as_deref(), &site, context);
     }
@@ -121,7 +121,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
 }
 
 /// What pull mode is asked for; `None` where the plan's trials are elements of arrays.
-fn pull_mode(args: &Args, plan: &Plan) -> Result<Option<pilots::Options>> {
+fn pull_mode(args: &Args, source: &Source) -> Result<Option<pilots::Options>> {
+    let plan = &source.plan;
     if !args.pull && plan.schedule.mode != Mode::Pull && plan.run.function.is_none() {
         for (name, value) in [("--workers", args.workers), ("--slots", args.slots)] {
             if value.is_some() {
@@ -133,7 +134,7 @@ fn pull_mode(args: &Args, plan: &Plan) -> Result<Option<pilots::Options>> {
         return Ok(None);
     }
     if plan.run.program.is_empty() {
-        plan.run.refuse_function()?;
+        plan.run.refuse_function(|| source.author())?;
     }
     if plan.schedule.pack.is_some() {
         return Err(Fault::request("agents take trials one by one: `pack` belongs to arrays")

@@ -14,13 +14,14 @@ pub enum Author {
 const PYTHON: &str = "# Written by hpcsweep.Sweep:";
 
 /// Keys of the plan that are arguments in Python, and what they are called there.
-const ARGUMENTS: [((&str, &str), &str); 11] = [
+const ARGUMENTS: [((&str, &str), &str); 12] = [
     (("resources", "gpus_per_rank"), "gpus"),
     (("resources", "cpus_per_rank"), "cpus"),
     (("resources", "memory"), "memory"),
     (("resources", "partition"), "partition"),
     (("resources", "account"), "account"),
     (("schedule", "gpu_share"), "gpu_share"),
+    (("resources", "walltime"), "walltime"),
     (("pull", "walltime"), "walltime"),
     (("pull", "workers"), "workers"),
     (("pull", "slots"), "processes"),

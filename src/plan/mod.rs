@@ -36,6 +36,7 @@ pub mod value;
 
 use std::sync::Arc;
 
+use self::author::Author;
 use crate::host::access::{Readers, Shared};
 use crate::host::gpus::DeviceId;
 
@@ -122,12 +123,22 @@ impl Run {
     ///
     /// # Errors
     /// When they do.
-    pub fn refuse_function(&self) -> Result<(), crate::fault::Fault> {
+    pub fn refuse_function(
+        &self,
+        author: impl FnOnce() -> Author,
+    ) -> Result<(), crate::fault::Fault> {
         let Some(function) = &self.function else { return Ok(()) };
         let sentence =
             format!("the plan calls the function `{function}`, which only its own program can");
-        Err(crate::fault::Fault::request(sentence)
-            .hint("start the program that has the function, or name it: `program` under `[run]`"))
+        let hint = match author() {
+            Author::Person => {
+                "start the program that has the function, or name it: `program` under `[run]`"
+            }
+            Author::Python => {
+                "start the script again that has the function: it runs or submits its sweep itself"
+            }
+        };
+        Err(crate::fault::Fault::request(sentence).hint(hint))
     }
 
     /// Whether ranks of a trial with several talk over MPI through `hpcsweep-worker`.

@@ -81,7 +81,7 @@ pub fn run(
             .hint("submit the plan with `hpcsweep submit PLAN --pull`, or name the plan instead of the sweep")
             .into());
     };
-    head.run.refuse_function()?;
+    head.run.refuse_function(|| tree.author())?;
     let bounds = match bind::find(tree, deck, options.slots, vars) {
         Ok(bounds) => bounds,
         // Where nothing is left to run nobody needs a device.

@@ -45,6 +45,14 @@ pub struct Ask<'a> {
     pub kind: SchedulerKind,
     /// The plan's own options of the scheduler.
     pub directives: &'a [String],
+    /// What the plan's author calls a request; its key where nothing is said.
+    pub called: Option<fn(&str) -> String>,
+}
+
+impl Ask<'_> {
+    fn named(&self, key: &str) -> String {
+        self.called.map_or_else(|| format!("`{key}`"), |called| called(key))
+    }
 }
 
 /// The options by which a directive would pass a cap: the cap, what to use instead, then the options
@@ -82,20 +90,28 @@ impl Site {
         }
         if let Some(cap) = self.caps.max_nodes.filter(|&cap| ask.nodes > cap) {
             let sentence = format!("this site allows {cap} nodes a trial, not {}", ask.nodes);
-            refuse("caps.max_nodes", sentence, "ask for fewer `nodes`");
+            refuse("caps.max_nodes", sentence, &format!("ask for fewer {}", ask.named("nodes")));
         }
         if let (Some(cap), Some(asked)) = (self.caps.max_walltime_s, ask.walltime_s)
             && asked > cap
         {
             let [cap, asked] = [cap, asked].map(units::walltime_text);
             let sentence = format!("this site allows {cap} of walltime a trial, not {asked}");
-            refuse("caps.max_walltime", sentence, "ask for less `walltime`");
+            refuse(
+                "caps.max_walltime",
+                sentence,
+                &format!("ask for less {}", ask.named("walltime")),
+            );
         }
         if let Some(name) = ask.partition
             && name.split(',').any(|one| self.caps.forbidden_partitions.iter().any(|p| p == one))
         {
             let sentence = format!("sweeps may not use the partition `{name}` of this site");
-            refuse("caps.forbidden_partitions", sentence, "name another `partition`");
+            refuse(
+                "caps.forbidden_partitions",
+                sentence,
+                &format!("name another {}", ask.named("partition")),
+            );
         }
         let has_caps = WAYS_ROUND.iter().any(|(key, ..)| self.capped(key));
         for directive in ask.directives {
@@ -120,7 +136,7 @@ impl Site {
                 let options = if ask.kind == SchedulerKind::Pbs { pbs } else { slurm };
                 if self.capped(key) && options.iter().any(|option| sets(directive, option)) {
                     let sentence = format!("the directive `{directive}` goes round `{key}`");
-                    refuse(key, sentence, &format!("use `{field}` instead"));
+                    refuse(key, sentence, &format!("use {} instead", ask.named(field)));
                 }
             }
         }
@@ -176,6 +192,7 @@ mod tests {
             partition: Some("main"),
             kind: SchedulerKind::Slurm,
             directives: &["--exclusive".into(), "--time-min=5".into(), "-C gpu".into()],
+            called: None,
         };
         assert_eq!(site().refusals(&ask), []);
     }
@@ -189,6 +206,7 @@ mod tests {
             partition: Some("main,debug"),
             kind: SchedulerKind::Slurm,
             directives: &["--part=debug".into()],
+            called: None,
         };
         let expected = "\
 this site allows 1,000 trials a sweep, not 1,001
@@ -207,6 +225,13 @@ error: the directive `--part=debug` goes round `caps.forbidden_partitions`
   caps.forbidden_partitions: built in
 hint: use `partition` instead";
         assert_eq!(Faults(site().refusals(&ask)).to_string(), expected);
+        let python = Ask {
+            walltime_s: Some(90_000),
+            called: Some(|key| format!("`{key}` of `run`")),
+            ..Ask::default()
+        };
+        let said = Faults(site().refusals(&python)).to_string();
+        assert!(said.ends_with("hint: ask for less `walltime` of `run`"), "{said}");
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub fn submit(
     mut tell: impl FnMut(&str),
 ) -> Result<Report> {
     let plan = &source.plan;
-    plan.run.refuse_function()?;
+    plan.run.refuse_function(|| source.author())?;
     refuse_share(plan)?;
     check_caps(source, site, kind)?;
     check_writable(&source.tree(), plan, site)?;

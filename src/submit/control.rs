@@ -175,9 +175,10 @@ pub fn control(
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
     let Answer { accepted, whole } = call(&mut calls, &done.ids, wish, is_pbs)?;
     let is_accepted = |array: u32, trial: &u64| {
-        let place = places.get(trial).filter(|(own, _)| *own == array);
-        let (job, index) = (journal.job(array).unwrap_or_default(), place.map_or(0, |place| place.1));
-        accepted.contains(job) || accepted.contains(&element(job, index, is_pbs))
+        let job = journal.job(array).unwrap_or_default();
+        let is_it = |index: u64| accepted.contains(&element(job, index, is_pbs));
+        accepted.contains(job)
+            || places.get(trial).is_some_and(|(own, index)| *own == array && is_it(*index))
     };
     let cancelled = |(array, trials): (u32, Vec<u64>)| {
         let trials = trials.into_iter().filter(|trial| is_accepted(array, trial));

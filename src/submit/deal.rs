@@ -15,7 +15,7 @@ use crate::graph::shapes::Shapes;
 use crate::host::Vars;
 use crate::host::gpus::DeviceId;
 use crate::idset::IdSet;
-use crate::plan::{GpuIds, Plan, Resources, Trial};
+use crate::plan::{GpuIds, Mode, Plan, Resources, Trial};
 use crate::render::Templates;
 use crate::site::{SchedulerKind, Site};
 use crate::tree::deck::{self, Terms};
@@ -123,6 +123,7 @@ pub fn deal(
         requests: &requests(&diff),
         memory_mib: plan.trials.iter().filter_map(|t| t.resources.memory_mib).max(),
         program: &plan.run.program,
+        by_plan: plan.schedule.mode == Mode::Pull,
         pull: &plan.schedule.pull,
     };
     let deck = deck::write(&tree, &decks, &units, terms)?;
@@ -293,7 +294,9 @@ pub(super) fn check(source: &Source, site: &Site, serves: bool) -> Result<()> {
     let plan = &source.plan;
     match (&plan.run.function, serves) {
         (None, true) => return Err(no_function(&plan.name).into()),
-        (Some(_), false) if plan.run.program.is_empty() => plan.run.refuse_function()?,
+        (Some(_), false) if plan.run.program.is_empty() => {
+            plan.run.refuse_function(|| source.author())?
+        }
         _ => {}
     }
     check_caps(source, site, SchedulerKind::Local)?;

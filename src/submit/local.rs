@@ -120,7 +120,7 @@ pub fn run(
     environment: &Vars,
     mut tell: impl FnMut(News<'_>),
 ) -> Result<Report> {
-    source.plan.run.refuse_function()?;
+    source.plan.run.refuse_function(|| source.author())?;
     check_caps(source, site, SchedulerKind::Local)?;
     let tree = source.tree();
     let devices = Devices::find(source, environment)?;

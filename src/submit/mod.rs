@@ -162,12 +162,12 @@ pub fn shared(plan: &Plan, site: &Site) -> Shared {
 /// # Errors
 /// When it does.
 pub fn check_caps(source: &Source, site: &Site, kind: SchedulerKind) -> Result<()> {
-    check_requests(&source.plan, &Wanted::of(source).requests, site, kind)
+    check_requests(source, &Wanted::of(source).requests, site, kind)
 }
 
 /// Refuses requests on behalf of a plan that break the site's hard caps.
 fn check_requests(
-    plan: &Plan,
+    source: &Source,
     requests: &[&Resources],
     site: &Site,
     kind: SchedulerKind,
@@ -175,12 +175,14 @@ fn check_requests(
     let mut faults: Vec<Fault> = Vec::new();
     for r in requests {
         let ask = Ask {
-            trials: plan.trials.len() as u64,
+            trials: source.plan.trials.len() as u64,
             nodes: u64::from(r.nodes),
             walltime_s: r.walltime_s,
             partition: r.partition.as_deref().or(site.scheduler.partition.as_deref()),
             kind,
             directives: &r.directives,
+            called: (source.author() == Author::Python)
+                .then_some(|key| Author::Python.key("resources", key)),
         };
         for fault in site.refusals(&ask) {
             if !faults.contains(&fault) {

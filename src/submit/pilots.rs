@@ -144,7 +144,7 @@ pub(super) fn check(source: &Source, site: &Site, ask: &Ask, kind: SchedulerKind
         let hint = format!("write {count}: then only their number counts");
         return Err(Fault::request(sentence).hint(hint).into());
     }
-    check_requests(&source.plan, &[&ask.request], site, kind)?;
+    check_requests(source, &[&ask.request], site, kind)?;
     check_path(&source.tree(), kind)
 }
 

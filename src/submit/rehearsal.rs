@@ -157,11 +157,11 @@ fn refuse(source: &Source, site: &Site, how: How<'_>) -> Result<()> {
     let plan = &source.plan;
     match how {
         How::Local(_) => {
-            plan.run.refuse_function()?;
+            plan.run.refuse_function(|| source.author())?;
             check_caps(source, site, SchedulerKind::Local)
         }
         How::Arrays(kind, _) => {
-            plan.run.refuse_function()?;
+            plan.run.refuse_function(|| source.author())?;
             refuse_share(plan)?;
             check_caps(source, site, kind)?;
             door::check_path(&source.tree(), kind)

@@ -1,6 +1,7 @@
 //! How `--local` starts the ranks of a trial: one worker each, or, where they talk over MPI, by the
 //! MPI's own launcher, set up by variables, which the launchers of other libraries ignore.
 
+use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use nix::sys::signal::Signal;
 use super::grow::Request;
 use crate::devices::CHOSEN;
 use crate::fault::Fault;
+use crate::host::gpus::FILE_VARIABLE;
 use crate::host::{Vars, access, clock, disk, process};
 use crate::plan::Resources;
 use crate::rank::is_launcher_variable;
@@ -183,6 +185,10 @@ fn worker_environment(vars: &Vars) -> Vars {
         ["SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_JOB_END_TIME", "SLURMD_NODENAME"];
     vars.iter()
         .filter(|(name, _)| !is_launcher_variable(name) || KEPT.contains(&name.as_str()))
-        .map(|(k, v)| (k.clone(), v.clone()))
+        .map(|(k, v)| match k == FILE_VARIABLE && !v.is_empty() {
+            // Workers begin in the sweep's folder.
+            true => (k.clone(), disk::absolute(Path::new(v)).to_string_lossy().into_owned()),
+            false => (k.clone(), v.clone()),
+        })
         .collect()
 }

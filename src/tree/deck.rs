@@ -61,6 +61,9 @@ pub struct Deck {
     /// [`crate::plan::Run::program`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub program: Vec<String>,
+    /// Whether the plan itself asks for agents (`mode = "pull"`), and not the command line.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_plan: bool,
     /// How agents share the sweep from now on.
     pub pull: Pull,
 }
@@ -102,6 +105,8 @@ pub struct Terms<'a> {
     pub requests: &'a [(String, Resources)],
     /// What agents start that serve no program.
     pub program: &'a [String],
+    /// Whether the plan itself asks for agents.
+    pub by_plan: bool,
     /// How agents share the sweep.
     pub pull: &'a Pull,
 }
@@ -112,7 +117,7 @@ pub struct Terms<'a> {
 /// When the disk refuses.
 pub fn write(tree: &Tree, before: &[Deck], units: &[Vec<u64>], terms: Terms<'_>) -> Result<Deck> {
     let Terms { seq, plan, max_running, cores, gpus, gpu_share, memory_mib, .. } = terms;
-    let Terms { requests, program, pull, devices, .. } = terms;
+    let Terms { requests, program, by_plan, pull, devices, .. } = terms;
     let deck = Deck {
         format: FORMAT,
         deck: before.last().map_or(0, |d| d.deck) + 1,
@@ -131,6 +136,7 @@ pub fn write(tree: &Tree, before: &[Deck], units: &[Vec<u64>], terms: Terms<'_>)
         memory_mib,
         requests: requests.to_vec(),
         program: program.to_vec(),
+        by_plan,
         pull: pull.clone(),
     };
     disk::make_dir(&tree.dir().join("pull"))?;
@@ -279,6 +285,7 @@ mod tests {
                 memory_mib: None,
                 requests: &[],
                 program: &[],
+                by_plan: false,
                 pull,
             };
             let deck = write(&tree, &decks, units, terms).unwrap();

@@ -151,6 +151,8 @@ pub struct Journal {
     cancelled: BTreeMap<u32, IdSet>,
     /// Trials that an executor on this machine has seen end.
     pub ended: IdSet,
+    /// When that was, the last time, unix seconds.
+    pub ran_here: f64,
     /// Lines of all journals.
     lines: u64,
 }
@@ -221,7 +223,8 @@ impl Journal {
             }
             Entry::Hold { by, .. } => self.on_hold = Some(by),
             Entry::Unhold { .. } => self.on_hold = None,
-            Entry::Ended { trials, .. } => {
+            Entry::Ended { time, trials } => {
+                self.ran_here = time;
                 self.ended = self.ended.union(&IdSet::of_numbers(&trials).unwrap_or_default());
             }
             Entry::Site { scheduler, accounting, user, plan, .. } => {

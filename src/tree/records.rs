@@ -133,7 +133,10 @@ impl End {
 
 fn why(end: Option<&End>, words: Option<String>) -> String {
     let code = end.and_then(|end| code_of(end.state, end.signal, end.exit_code));
-    code.into_iter().chain(words).collect::<Vec<_>>().join(": ")
+    // A rank that says no more than how it ended.
+    let is_said =
+        |code: &String| words.as_ref().is_some_and(|words| words.ends_with(&format!(": {code}")));
+    code.filter(|code| !is_said(code)).into_iter().chain(words).collect::<Vec<_>>().join(": ")
 }
 
 /// Signal or exit code of a program that ended by itself, and not well.
@@ -361,7 +364,12 @@ impl Attempt {
     /// As [`End::why`]; of an attempt without an end, why it was told to stop.
     pub fn why(&self) -> String {
         let end = self.end.as_ref().and_then(|end| end.reason.clone());
-        let words = end.or_else(|| self.stopped.as_ref().map(|(_, reason)| reason.clone()));
+        let is_done = self.outcome() == Some(Outcome::Done);
+        let stop = |(_, reason): &(Outcome, String)| match is_done {
+            true => format!("it had left its result before it was stopped: {reason}"),
+            false => reason.clone(),
+        };
+        let words = end.or_else(|| self.stopped.as_ref().map(stop));
         why(self.end.as_ref(), words)
     }
 }
@@ -496,7 +504,43 @@ pub use read::{all, file, lines_before, of_trial, of_workers, readable};
 
 #[cfg(test)]
 mod tests {
-    use super::array_of;
+    use super::{Attempt, End, Outcome, Start, array_of};
+
+    fn ended(state: Outcome, exit_code: i32, reason: Option<&str>, stop: Option<&str>) -> String {
+        let start: Start = serde_json::from_value(serde_json::json!({
+            "trial": 0, "attempt": 1, "time": 0.0, "host": "n1", "pid": 1, "job": null, "ranks": 1, "argv": [],
+            "devices": null, "version": "",
+        }))
+        .unwrap();
+        let end = End {
+            trial: 0,
+            attempt: 1,
+            time: 1.0,
+            state,
+            exit_code: Some(exit_code),
+            signal: None,
+            reason: reason.map(str::to_owned),
+            duration_s: 1.0,
+            peak_memory: 0,
+            result: None,
+        };
+        let stopped = stop.map(|reason| (Outcome::Interrupted, reason.to_owned()));
+        Attempt { end: Some(end), stopped, ..Attempt::begun(start, 1, None) }.why()
+    }
+
+    #[test]
+    fn how_a_trial_ended_is_said_once() {
+        use Outcome::{Done, Failed, Interrupted};
+        let rank = "rank 3 on n2: exit code 17";
+        assert_eq!(ended(Failed, 17, Some(rank), None), rank);
+        assert_eq!(ended(Failed, 1, Some(rank), None), format!("exit code 1: {rank}"));
+        assert_eq!(ended(Failed, 7, Some(rank), None), format!("exit code 7: {rank}"));
+        assert_eq!(ended(Failed, 3, None, None), "exit code 3");
+        let stop = Some("the worker got SIGTERM");
+        assert_eq!(ended(Interrupted, 143, stop, stop), "the worker got SIGTERM");
+        let expected = "it had left its result before it was stopped: the worker got SIGTERM";
+        assert_eq!(ended(Done, 0, None, stop), expected);
+    }
 
     #[test]
     fn an_element_knows_its_array() {

@@ -168,7 +168,7 @@ pub fn run(request: &Request, vars: Vars, told: Option<hooks::Told<'_>>) -> Resu
     tree.trust()?;
     let trial = which(&tree, &request.which, &vars)?;
     let (head, row) = table::find(&tree, trial)?;
-    head.run.refuse_function()?;
+    head.run.refuse_function(|| tree.author())?;
     let by_table = || row.resources.as_deref().cloned().unwrap_or_else(|| head.resources.clone());
     let resources = request.resources.clone().unwrap_or_else(by_table);
     let job_id = job_id(&vars);

@@ -100,3 +100,32 @@ fn what_was_submitted_can_be_held_released_and_taken_back() {
         assert_eq!(nothing, "taken-back: nothing of it is in a scheduler's hands\n");
     }
 }
+
+/// A hook that does not end keeps a job in which nothing is left to run.
+#[test]
+fn a_job_whose_hook_runs_is_taken_back_and_its_trial_stays_done() {
+    for cluster in BOTH {
+        let world = World::new(cluster, "hooked");
+        let said = world.path("hooked").display().to_string();
+        let hook = format!("finish = [\"sh\", \"-c\", \"echo hooked >>'{said}'; exec sleep 300\"]");
+        world.plan(
+            "echo $HPCSWEEP_TRIAL >>$HERE/ran",
+            &format!("[hooks]\n{hook}\ntimeout = \"10m\"\n[grid]\nx = [0]"),
+        );
+        world.submit().ok();
+        let job = world.jobs()[0].clone();
+        world.until_lines("hooked", 1);
+        let ran = world.hpcsweep(&["cancel", "results/hooked"]).ok();
+        let expected = format!("hooked: cancelled the job of 1 trial that has ended: {job}\n");
+        assert_eq!(ran.stderr, expected);
+        world.until("the job has gone", || {
+            world
+                .call("/usr/bin/squeue", &["-h", "-j", &job, "-o", "%T"])
+                .trim()
+                .is_empty()
+                .then_some(())
+        });
+        assert_eq!(world.finished().states(), ["done"], "{}", world.report());
+        assert_eq!(world.lines("ran"), ["0"]);
+    }
+}

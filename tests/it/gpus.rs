@@ -293,6 +293,16 @@ fn without_gpus_or_where_sampling_is_off_nothing_is_added() {
 }
 
 #[test]
+fn a_file_in_the_place_of_nvml_may_be_named_from_where_one_is() {
+    let mut world = with(SAMPLED);
+    world.set("HPCSWEEP_NVML_FILE", "nvml.json");
+    world.set("HPCSWEEP_GPU_SAMPLE_S", "60");
+    world.local(&shell("true", "[[trials]]\ngpu_ids_abs = [0]\n"), &[]).ok();
+    let row = &world.table(&["--all"])[0];
+    assert!(row.get("gpu.energy_j").is_some(), "{row:?}");
+}
+
+#[test]
 fn trouble_with_the_gpus_is_a_note_and_fails_no_trial() {
     let mut world = with(r#"{"missing": {"other": "GPU is lost"}}"#);
     world.set("CUDA_VISIBLE_DEVICES", "0");

@@ -375,6 +375,21 @@ fn a_pipe_in_the_place_of_the_log_holds_nobody_up() {
     }
 }
 
+/// What runs next in the slot of an agent whose log has become a pipe prints into nothing, and runs.
+#[test]
+fn a_pipe_in_the_place_of_a_slots_log_stops_no_other_trial() {
+    let world = world();
+    let code = "cd $HPCSWEEP_SWEEP_DIR; [ $HPCSWEEP_TRIAL != 0 ] || { log=$(ls agents/*/*.log); rm $log; mkfifo $log; }
+                echo printed; echo $HPCSWEEP_TRIAL >>$HPCSWEEP_SWEEP_DIR/../ran";
+    let rest = format!("{HOOKS}[grid]\na = [0, 1, 2]\n");
+    let ran = world.local(&shell(code, &rest), &["--pull", "--slots", "1"]);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
+    assert_eq!(world.read("results/ran"), "0\n1\n2\n");
+    assert_eq!(calls(&world).lines().count(), 3);
+    let logs = world.run(&["logs", "1"]);
+    assert!(logs.code == 4 && logs.err.contains("it is no regular file"), "{}", logs.whole());
+}
+
 #[test]
 fn ranks_have_one_hook() {
     let world = world();
@@ -392,9 +407,8 @@ fn ranks_have_one_hook() {
     };
     let ranks = ["[rank 0] I am 0".to_owned(), "[rank 1] I am 1".to_owned()];
     let finish = "finish trial=0 attempt=1 done code=[0] signal=[] ".to_owned();
-    let error = format!(
-        "error trial=1 attempt=1 failed code=[3] signal=[] exit code 3: rank 1 on {host}: exit code 3"
-    );
+    let error =
+        format!("error trial=1 attempt=1 failed code=[3] signal=[] rank 1 on {host}: exit code 3");
     assert_eq!(sorted(well), [&ranks[..], &[finish]].concat());
     assert_eq!(sorted(badly), [&ranks[..], &[error]].concat());
 }

@@ -1,5 +1,6 @@
 //! PBS: `cancel`, `hold` and `release`, of a sweep and of single trials.
 
+use crate::local::shell;
 use crate::pbs_once::wrap;
 use crate::pbs_server::Pbs;
 use crate::pbs_truth::{begun, end, go, pbs, plan};
@@ -267,4 +268,31 @@ fn a_job_whose_trial_has_ended_is_taken_back_too() {
         let ran = pbs.world.run(&["cancel"]);
         assert_eq!(ran.whole(), "s: nothing of it is in a scheduler's hands\nexit code 0\n");
     }
+}
+
+/// The head of a chain has failed and an operator has sent its job back: what is asked for again behind it waits for it.
+#[test]
+fn what_is_retried_behind_a_job_that_was_sent_back_waits_for_it() {
+    let mut pbs = pbs(2);
+    pbs.world.set("TEST_PBS_OPERATOR", "1");
+    let code = "echo begin $HPCSWEEP_TRIAL >>$EVENTS; [ -e $EVENTS.mended ] || exit 1; echo end $HPCSWEEP_TRIAL >>$EVENTS";
+    let rest = "on_failure = \"continue\"\n[hooks]\nerror = [\"sh\", \"-c\", \": >$EVENTS.told; exec sleep 600\"]\n\
+                timeout = \"10m\"\n[schedule]\nchains = \"jobs\"\n[defaults]\ntask_id = 1\n[grid]\na = [1, 2]\n";
+    let plan = shell(code, rest);
+    pbs.submit(&plan, &[]).ok();
+    // Its end is on record, and its job runs on.
+    wait_until("its hook runs", || pbs.world.exists("events.told"));
+    pbs.set("scheduling", false);
+    pbs.world.run(&["cancel", "--trial", "1"]).ok();
+    pbs.world.call("qrerun", &["0"]).ok();
+    wait_until("it is back in the queue", || pbs.jobs()["0.pbshead"]["job_state"] == "Q");
+    pbs.world.write("events.mended", "");
+    let ran = pbs.submit(&plan, &["--retry"]);
+    let left = "trial 0 ended without success, but its job is still in the scheduler's hands";
+    assert!(ran.code == 0 && ran.err.contains(left), "{}", ran.whole());
+    assert!(ran.err.contains("1 trial as job 2[].pbshead, after 0.pbshead"), "{}", ran.whole());
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    assert_eq!(pbs.world.read("events"), "begin 0\nbegin 0\nend 0\nbegin 1\nend 1\n");
+    assert_eq!(pbs.standings(), ["done"; 2]);
 }

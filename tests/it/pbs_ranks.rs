@@ -109,7 +109,7 @@ fn a_rank_that_fails_on_another_host_ends_the_trial() {
     pbs.submit(&plan(code, 4), &[]).ok();
     pbs.wait_idle();
     let host = pbs.world.call("uname", &["-n"]).out;
-    let expected = format!("failed: exit code 5: rank 3 on {}: exit code 5", host.trim());
+    let expected = format!("failed: rank 3 on {}: exit code 5", host.trim());
     assert_eq!(pbs.standings(), [expected]);
     for pid in events(&pbs) {
         assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "{pid}");
@@ -218,7 +218,7 @@ fn trials_of_a_packed_element_have_their_own_ranks() {
     pbs.submit(&format!("{}{pack}", plan(code, 2)), &[]).ok();
     pbs.wait_idle();
     let host = pbs.world.call("uname", &["-n"]).out;
-    let failed = format!("failed: exit code 4: rank 1 on {}: exit code 4", host.trim());
+    let failed = format!("failed: rank 1 on {}: exit code 4", host.trim());
     assert_eq!(pbs.standings(), ["done", &failed, "done"]);
     let all = ["0 0 of 2", "0 1 of 2", "1 0 of 2", "1 1 of 2", "2 0 of 2", "2 1 of 2"];
     assert_eq!(events(&pbs), all);

@@ -518,6 +518,16 @@ fn the_hints_of_a_status_can_be_copied_from_where_it_was_asked() {
     world.run(&["submit", "plan.toml", "--local", "--pull"]);
     let pull = last(&["results/p"]);
     assert!(pull.ends_with("again: hpcsweep submit plan.toml --local --pull --retry"), "{pull}");
+    // Agents had it; others have it now.
+    world.run(&["submit", "plan.toml", "--local", "--retry"]);
+    let here = last(&["results/p"]);
+    assert!(here.ends_with("again: hpcsweep submit plan.toml --local --retry"), "{here}");
+    // A plan that asks for agents itself.
+    let own = plan.replace("name = \"p\"", "name = \"o\"");
+    world.write("plan.toml", &format!("{own}[schedule]\nmode = \"pull\"\n"));
+    world.run(&["submit", "plan.toml", "--local"]);
+    let own = last(&["results/o"]);
+    assert!(own.ends_with("again: hpcsweep submit plan.toml --local --retry"), "{own}");
     world.write("plan.toml", &plan.replace("name = \"p\"", "name = \"q\""));
     world.run(&["submit", "plan.toml", "--slurm"]).ok();
     answer(&world, "squeue", "101_0|FAILED|NonZeroExitCode|x\n101_1|FAILED|NonZeroExitCode|x\n");

@@ -204,6 +204,7 @@ fn made_up(world: &World, trials: u64, agents: u64) {
         memory_mib: None,
         requests: &[],
         program: &[],
+        by_plan: false,
         pull,
     };
     deck::write(&tree, &[], &units, terms).unwrap();

@@ -59,6 +59,7 @@ mod tests {
             memory_mib: None,
             requests: &requests,
             program: &[],
+            by_plan: false,
             pull: &Pull::default(),
         };
         let deck = deck::write(&tree, &[], &[vec![0]], terms).unwrap();

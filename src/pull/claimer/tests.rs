@@ -97,6 +97,7 @@ fn sweep(dir: &Path, lengths: &[u64]) -> Tree {
         memory_mib: None,
         requests: &[],
         program: &[],
+        by_plan: false,
         pull: &pull,
     };
     deck::write(&tree, &[], &units, terms).unwrap();

@@ -65,6 +65,7 @@ impl Sweep {
             memory_mib: None,
             requests: &[],
             program: &[],
+            by_plan: false,
             pull,
         };
         self.decks.push(deck::write(&self.tree, &self.decks, &units, terms).unwrap());
