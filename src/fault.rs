@@ -40,6 +40,8 @@ pub struct Fault {
     pub kind: Kind,
     /// One lower-case sentence, the exact thing in backticks, no final period.
     pub sentence: String,
+    /// The key of a plan to which it belongs: `command[1]`, `train.optimizer.lr`.
+    pub key: Option<String>,
     /// Where: `plan.toml:7: lr = []`, or what was run; shown indented below the sentence.
     pub place: Option<String>,
     /// A command or an edit that mends it.
@@ -49,7 +51,7 @@ pub struct Fault {
 impl Fault {
     /// A fault of the given kind, without place and hint.
     pub fn new(kind: Kind, sentence: impl Into<String>) -> Self {
-        Self { kind, sentence: sentence.into(), place: None, hint: None }
+        Self { kind, sentence: sentence.into(), key: None, place: None, hint: None }
     }
 
     /// The request is wrong.
@@ -65,6 +67,13 @@ impl Fault {
     /// The machine failed us.
     pub fn machine(sentence: impl Into<String>) -> Self {
         Self::new(Kind::Machine, sentence)
+    }
+
+    /// Says to which key of a plan it belongs.
+    #[must_use]
+    pub fn of_key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
     }
 
     /// Adds the place.
@@ -127,6 +136,23 @@ impl Faults {
     }
 }
 
+/// What an error says in one sentence, for a log or a cell: without place and hint.
+pub fn sentence(error: &anyhow::Error) -> String {
+    let mut parts = Vec::new();
+    for cause in error.chain() {
+        if let Some(fault) = cause.downcast_ref::<Fault>() {
+            parts.push(fault.sentence.clone());
+            break;
+        }
+        if let Some(first) = cause.downcast_ref::<Faults>().and_then(|Faults(all)| all.first()) {
+            parts.push(first.sentence.clone());
+            break;
+        }
+        parts.push(cause.to_string());
+    }
+    parts.join(": ")
+}
+
 /// The exit code for an error: that of the first [`Fault`] in its chain, otherwise "our bug".
 pub fn exit_code(error: &anyhow::Error) -> u8 {
     for cause in error.chain() {
@@ -156,6 +182,15 @@ mod tests {
             fault.to_string(),
             "axis `lr` has no values\n  plan.toml:7: lr = []\nhint: give at least one value, or remove the axis"
         );
+    }
+
+    #[test]
+    fn the_sentence_of_an_error_has_its_context_and_no_hint() {
+        let fault = Fault::machine("no room").at("/x").hint("make some");
+        let error = anyhow::Error::new(fault).context("writing the record");
+        assert_eq!(sentence(&error), "writing the record: no room");
+        assert_eq!(sentence(&anyhow::anyhow!("a").context("b")), "b: a");
+        assert_eq!(sentence(&Faults(vec![Fault::request("x").hint("y")]).into()), "x");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 
 use super::out::Screen;
 use super::{Context, sweeps};
-use crate::fault::{Fault, Kind};
+use crate::fault::{self, Fault, Kind};
 use crate::host::signal::Signals;
 use crate::host::{clock, threads};
 use crate::watch::Frame;
@@ -160,8 +160,7 @@ fn show(
                 (shown.frame, shown.since, shown.trouble) = (*frame, Instant::now(), None);
             }
             Ok(News::Frame(Err(error))) => {
-                let text = error.to_string();
-                shown.trouble = text.lines().next().map(str::to_owned);
+                shown.trouble = Some(fault::sentence(&error));
             }
             Ok(News::Terminal(Event::Key(key))) => {
                 if let Some(code) = press(key, &mut shown.view) {

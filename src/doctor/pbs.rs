@@ -6,6 +6,7 @@ mod tests;
 use serde_json::{Map, Value};
 
 use super::{Check, Verdict, check, launchers};
+use crate::fault;
 use crate::host::{Vars, disk};
 use crate::scheduler::calls::Calls;
 use crate::scheduler::pbs::{json, site};
@@ -108,11 +109,10 @@ fn of_server(calls: &mut Calls, version: &Version) -> Vec<Check> {
     let (server, queues) = match (ask("-B"), ask("-Q")) {
         (Ok(server), Ok(queues)) => (server, queues),
         (Err(error), _) | (_, Err(error)) => {
-            let why = error.to_string();
             return vec![check(
                 "scheduler",
                 Verdict::Bad,
-                format!("{named}, but {}", why.lines().next().unwrap_or_default()),
+                format!("{named}, but {}", fault::sentence(&error)),
                 "run this where jobs can be submitted; does `qstat -B` work there?",
             )];
         }

@@ -1,6 +1,7 @@
 //! The programs that trials are started with: our own two, srun and its PMI plugins, mpirun.
 
 use super::{Check, Verdict, check};
+use crate::fault;
 use crate::host::{Vars, disk};
 use crate::scheduler::Limits;
 use crate::scheduler::calls::Calls;
@@ -15,7 +16,7 @@ pub(super) fn installation(vars: &Vars) -> Vec<Check> {
             return vec![check(
                 "installation",
                 Verdict::Bad,
-                error.to_string().lines().next().unwrap_or_default(),
+                fault::sentence(&error),
                 "install both programs of one version together: scripts/install --prefix DIR",
             )];
         }

@@ -34,7 +34,7 @@ pub(super) fn check_syntax(reader: &mut Reader<'_>, run: &Run, places: &Places) 
     for (what, template, at) in places.templates(run) {
         if let Err(reason) = template.uses() {
             let hint = "expressions are written `{{ name }}`; for text with braces, `{{ '{{' }}`, or `{{ '{#' }}`";
-            reader.wrong(at, format!("{what} is not a template: {reason}"), hint);
+            reader.wrong(at, format!("`{what}` is not a template: {reason}"), hint);
         }
     }
 }
@@ -63,7 +63,11 @@ pub(super) fn check_command(
     let all: Result<Vec<_>, _> = std::iter::once(CommandTemplate::new(run)).chain(hooks).collect();
     let templates = match all {
         Ok(templates) => templates,
-        Err(fault) => return reader.report(places.of(run, &fault.sentence), fault),
+        Err(mut fault) => {
+            let at = places.of(run, fault.key.as_deref());
+            fault.place = Some(reader.place(at));
+            return reader.report(at, fault);
+        }
     };
     for form in expanded.forms.iter().take(MAX_FORMS) {
         let Some(first) = form.first else { continue };
@@ -71,7 +75,7 @@ pub(super) fn check_command(
         let params = &expanded.trials[first].params;
         let rendered = templates.iter().try_for_each(|t| t.render(params, &extra).map(|_| ()));
         if let Err(mut fault) = rendered {
-            let at = places.of(run, &fault.sentence);
+            let at = places.of(run, fault.key.as_deref());
             fault.sentence = format!("trial {first}: {}", fault.sentence);
             fault.place = Some(reader.place(at));
             reader.report(at, fault);
@@ -92,7 +96,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// The templates with their names in messages and their places.
+    /// The templates with their keys and their places.
     fn templates(&self, run: &Run) -> Vec<(String, Template, usize)> {
         let commands =
             run.command.iter().enumerate().map(|(i, text)| (argument_name("command", i), text));
@@ -106,10 +110,9 @@ impl Places {
         all.chain(super::train::templates(run, self)).collect()
     }
 
-    /// The place of the template that a rendering fault names at its start.
-    fn of(&self, run: &Run, sentence: &str) -> usize {
-        let named = |what: &str| sentence.strip_prefix(what).is_some_and(|s| s.starts_with(':'));
-        let found = self.templates(run).into_iter().find(|(what, ..)| named(what));
+    /// The place of the template of a key.
+    fn of(&self, run: &Run, key: Option<&str>) -> usize {
+        let found = self.templates(run).into_iter().find(|(own, ..)| Some(own.as_str()) == key);
         found.map_or_else(|| self.command.first().copied().unwrap_or(0), |(.., at)| at)
     }
 }
@@ -164,10 +167,10 @@ pub(super) fn check_tasks(reader: &mut Reader<'_>, tasks: &Tasks, expanded: &Exp
         } else if let Some((trial, name)) = expanded.lacking.get(&number) {
             let has = |form: &Form| is_known(name, &form.names, Scope::ParametersOnly);
             if expanded.forms.iter().any(has) {
-                lacks(reader, *at, "`task_id`", name, *trial);
+                lacks(reader, *at, "task_id", name, *trial);
             } else {
                 let names = expanded.forms.iter().map(|form| &form.names);
-                unknown(reader, *at, "`task_id`", unknown_name(name, names));
+                unknown(reader, *at, "task_id", unknown_name(name, names));
             }
         }
     }
@@ -175,13 +178,13 @@ pub(super) fn check_tasks(reader: &mut Reader<'_>, tasks: &Tasks, expanded: &Exp
 
 /// Reports a template that uses a name which one trial does not have, but others do.
 fn lacks(reader: &mut Reader<'_>, at: usize, what: &str, name: &str, trial: usize) {
-    let sentence = format!("{what} uses `{name}`, which trial {trial} does not have");
+    let sentence = format!("`{what}` uses `{name}`, which trial {trial} does not have");
     reader.wrong(at, sentence, format!("give `{name}` a value in `[defaults]`"));
 }
 
 /// Reports the fault of a name that no trial has.
 fn unknown(reader: &mut Reader<'_>, at: usize, what: &str, fault: Fault) {
-    let fault = Fault { sentence: format!("{what}: {}", fault.sentence), ..fault };
+    let fault = Fault { sentence: format!("`{what}`: {}", fault.sentence), ..fault };
     let placed = fault.at(reader.place(at));
     reader.report(at, placed);
 }
@@ -201,7 +204,7 @@ pub(super) fn check_rules(
         for (name, at, _) in &rule.conditions {
             if !known(name) {
                 let names = forms.iter().map(|form| &form.names);
-                unknown(reader, *at, "`[[exclude]]`", unknown_name(name, names));
+                unknown(reader, *at, "[[exclude]]", unknown_name(name, names));
             }
         }
         if let Some(when) = &rule.when {
@@ -210,7 +213,7 @@ pub(super) fn check_rules(
             });
             if let Some(name) = lacking {
                 let names = forms.iter().map(|form| &form.names);
-                unknown(reader, when.at, "`when`", unknown_name(name, names));
+                unknown(reader, when.at, "when", unknown_name(name, names));
             }
         }
     }

@@ -61,7 +61,7 @@ impl CommandTemplate {
             let engine = engine.get_or_insert_with(engine::engine);
             engine
                 .add_raw_template(&template.source, &template.source)
-                .map_err(|e| Fault::request(format!("{name}: {}", engine::sentence(&e))))?;
+                .map_err(|e| named(Fault::request(engine::sentence(&e)), &name))?;
         }
         Ok(Self { what, command, env, engine })
     }
@@ -88,7 +88,7 @@ impl CommandTemplate {
         }
         if !self.command.is_empty() && argv[0].is_empty() {
             let name = argument_name(self.what, 0);
-            return Err(Fault::request(format!("{name}: the program is an empty text")));
+            return Err(named(Fault::request("the program is an empty text"), &name));
         }
         Ok(Rendered { argv, env })
     }
@@ -135,19 +135,20 @@ pub fn names_of(
     [("trial", fields), ("sweep", json!({ "name": sweep, "seed": seed, "dir": dir }))]
 }
 
-/// The argument as it is called in messages, counted from 0 as in the list.
+/// The key of an argument, counted from 0 as in the list.
 pub(super) fn argument_name(what: &str, i: usize) -> String {
-    format!("`{what}[{i}]`")
+    format!("{what}[{i}]")
 }
 
-/// The variable as it is called in messages.
+/// The key of a variable.
 pub(super) fn variable_name(name: &str) -> String {
-    format!("`env.{name}`")
+    format!("env.{name}")
 }
 
-pub(super) fn named(mut fault: Fault, name: &str) -> Fault {
-    fault.sentence = format!("{name}: {}", fault.sentence);
-    fault
+/// The fault as that of a key.
+pub(super) fn named(mut fault: Fault, key: &str) -> Fault {
+    fault.sentence = format!("`{key}`: {}", fault.sentence);
+    fault.of_key(key)
 }
 
 /// Fills templates in for one trial.

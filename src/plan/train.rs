@@ -90,12 +90,12 @@ fn texts<'f>(form: &'f Value, path: &str, with: &mut impl FnMut(&str, &'f str)) 
     }
 }
 
-/// The templates of `[train]` with their names in messages and their places.
+/// The templates of `[train]` with their keys and their places.
 pub(super) fn templates(run: &Run, places: &Places) -> Vec<(String, Template, usize)> {
     let mut found = Vec::new();
     if let Some(form) = &run.train {
         texts(form, "", &mut |path, text| {
-            found.push((format!("`train.{path}`"), Template::new(text), place(places, path)));
+            found.push((format!("train.{path}"), Template::new(text), place(places, path)));
         });
     }
     found
@@ -135,8 +135,9 @@ pub(super) fn check(
             continue;
         }
         let extra = stand_ins(id, trial);
-        if let Err((path, mut fault)) = template.try_fill(&trial.params, seed, &extra) {
-            let at = place(places, &path);
+        if let Err(mut fault) = template.fill(&trial.params, seed, &extra) {
+            let key = fault.key.as_deref().and_then(|key| key.strip_prefix("train."));
+            let at = place(places, key.unwrap_or_default());
             if expanded.trials.len() > 1 && !template.names.is_empty() {
                 fault.sentence = format!("trial {id}: {}", fault.sentence);
             }
@@ -203,15 +204,6 @@ impl TrainTemplate {
         seed: i64,
         extra: &[(&str, Value)],
     ) -> Result<Config, Fault> {
-        self.try_fill(params, seed, extra).map_err(|(_, fault)| fault)
-    }
-
-    fn try_fill(
-        &self,
-        params: &Params,
-        seed: i64,
-        extra: &[(&str, Value)],
-    ) -> Result<Config, (String, Fault)> {
         let mut filler = Filler { params, extra, engine: self.engine.as_ref(), context: None };
         let mut form = filled(&self.form, "", &mut filler)?;
         if let Value::Object(fields) = &mut form {
@@ -221,10 +213,11 @@ impl TrainTemplate {
     }
 }
 
-fn filled(form: &Value, path: &str, filler: &mut Filler<'_>) -> Result<Value, (String, Fault)> {
+fn filled(form: &Value, path: &str, filler: &mut Filler<'_>) -> Result<Value, Fault> {
     Ok(match form {
-        Value::String(text) => value_of(text, filler)
-            .map_err(|f| (path.to_owned(), named(f, &format!("`train.{path}`"))))?,
+        Value::String(text) => {
+            value_of(text, filler).map_err(|f| named(f, &format!("train.{path}")))?
+        }
         Value::Array(items) => {
             let items = items.iter().enumerate();
             let items = items.map(|(i, item)| filled(item, &format!("{path}[{i}]"), filler));

@@ -13,6 +13,7 @@ pub use super::news::{News, Report};
 use super::pace::{Breaker, Pace};
 use super::place::Why;
 use super::verdict::{Run, Verdict};
+use crate::fault;
 use crate::host::clock;
 use crate::tree::bundle::{Ended, Line};
 use crate::tree::deck;
@@ -370,8 +371,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
     /// The tree cannot be read or written: what runs goes on, and it is tried again for a while.
     pub(super) fn in_trouble(&mut self, error: anyhow::Error) -> Result<()> {
         let now = Instant::now();
-        let text = error.to_string();
-        let text = text.lines().next().unwrap_or_default().to_owned();
+        let text = fault::sentence(&error);
         let since = match &self.trouble {
             Some((since, known)) => {
                 if *known != text {

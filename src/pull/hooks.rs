@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
+use crate::fault;
 use crate::host::Vars;
 use crate::tree::{Tree, bundle};
 use crate::worker::hooks::{self, Call, Ending, Running};
@@ -36,10 +37,7 @@ impl Hooks {
         match hooks::prepare(ending, vars) {
             Ok(Some(call)) => self.waiting.push_back((ending.row.id, call)),
             Ok(None) => {}
-            Err(error) => {
-                let error = error.to_string();
-                self.complain(ending.row.id, error.lines().next().unwrap_or_default());
-            }
+            Err(error) => self.complain(ending.row.id, &fault::sentence(&error)),
         }
         self.look();
     }

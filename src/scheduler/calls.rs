@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::fault::Fault;
+use crate::fault::{self, Fault};
 use crate::host::Vars;
 use crate::host::process::{self, Output};
 use crate::rank::is_launcher_variable;
@@ -35,8 +35,7 @@ impl Calls {
     pub fn make(&mut self, argv: &[String]) -> Result<Output> {
         self.made += 1;
         process::run(argv, &self.env, self.limit).map_err(|error| {
-            let sentence = format!("{error:#}").lines().next().unwrap_or_default().to_owned();
-            Fault::scheduler(sentence)
+            Fault::scheduler(fault::sentence(&error))
                 .hint(
                     "is this a host from which jobs can be submitted? `--local` runs the plan here",
                 )

@@ -94,7 +94,7 @@ keys! {
     "results.shared" => results.shared: SHARED wins,
         "`group`: members of its folder's group may write to a sweep and run it together";
     "results.readable_by" => results.readable_by: READERS wins,
-        "who may read a sweep: `owner`, `group`, `all`";
+        "who may read a sweep: `owner`, `group`, `all`, whatever the umask of its jobs is";
     "caps.max_running" => caps.max_running: CAP lowers,
         "most elements of a sweep that run at once, over all its arrays; larger wishes are throttled";
     "caps.max_trials" => caps.max_trials: CAP lowers,

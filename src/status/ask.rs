@@ -8,6 +8,7 @@ use anyhow::Result;
 use super::pilots::Given;
 use super::places::Places;
 use super::stalled::Suspect;
+use crate::fault;
 use crate::host::Vars;
 use crate::scheduler::calls::Calls;
 use crate::scheduler::{self, Elements, pbs, slurm};
@@ -99,9 +100,8 @@ pub(super) fn ask_pbs(
     match pbs::ask_of(calls, &ids, history) {
         Ok(jobs) => (pbs::jobs::elements(&ids, &jobs), true, "qstat".to_owned()),
         Err(error) => {
-            let why = error.to_string();
-            let first = why.lines().next().unwrap_or_default().to_owned();
-            (HashMap::new(), false, format!("the results tree alone ({first})"))
+            let why = fault::sentence(&error);
+            (HashMap::new(), false, format!("the results tree alone ({why})"))
         }
     }
 }
@@ -147,9 +147,8 @@ pub(super) fn ask_scheduler(
     }
     match silent {
         Some(error) if asked.is_empty() => {
-            let why = error.to_string();
-            let first = why.lines().next().unwrap_or_default().to_owned();
-            (HashMap::new(), false, format!("the results tree alone ({first})"))
+            let why = fault::sentence(&error);
+            (HashMap::new(), false, format!("the results tree alone ({why})"))
         }
         // Half an answer: what it does not hold may still be there.
         Some(_) => (slurm::elements(&lines), false, asked.join(" and ")),

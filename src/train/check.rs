@@ -78,7 +78,7 @@ struct Report {
 
 impl Report {
     fn say(&mut self, key: &str, sentence: impl Into<String>, hint: &str) {
-        self.faults.push(Fault::request(sentence).at(key).hint(hint));
+        self.faults.push(Fault::request(sentence).of_key(key).hint(hint));
     }
 
     /// Says that a number is out of its range.

@@ -14,21 +14,14 @@ impl Config {
     /// The configuration that a form describes, its numbers in their ranges.
     ///
     /// # Errors
-    /// The first thing that is wrong, and the key below `train` to which that belongs: `optimizer.lr`.
-    pub fn read(form: &Value) -> Result<Self, (String, Fault)> {
+    /// The first thing that is wrong, with its key: `train.optimizer.lr`.
+    pub fn read(form: &Value) -> Result<Self, Fault> {
         let config: Self = serde_path_to_error::deserialize(Node(form)).map_err(|e| {
             let path = e.path().to_string();
             let path = if path == "." { String::new() } else { path };
-            let fault = e.into_inner().fault(&path);
-            (path, fault)
+            e.into_inner().fault(&path).of_key(format!("train.{path}"))
         })?;
-        match config.check() {
-            Ok(()) => Ok(config),
-            Err(fault) => {
-                let key = fault.place.as_deref().and_then(|key| key.strip_prefix("train."));
-                Err((key.unwrap_or_default().to_owned(), fault))
-            }
-        }
+        config.check().map(|()| config)
     }
 }
 

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::attempt::{self, Retry, Verdict};
 use super::scratch::private_folder;
 use super::{Job, prepare, program, starting};
+use crate::fault;
 use crate::host::signal::Signals;
 use crate::host::{Vars, disk, process};
 use crate::plan::CommandTemplate;
@@ -156,7 +157,9 @@ pub fn prepare(ending: &Ending<'_>, vars: &Vars) -> Result<Option<Call>> {
     // That a disk is full may be what the hook is to tell.
     let (folder, file, wants) = match write_outcome(vars, ending, &outcome) {
         Ok((folder, file)) => (Some(folder), Some(file), Vec::new()),
-        Err(error) => (None, None, vec![format!("no $HPCSWEEP_OUTCOME: {}", sentence(&error))]),
+        Err(error) => {
+            (None, None, vec![format!("no $HPCSWEEP_OUTCOME: {}", fault::sentence(&error))])
+        }
     };
     let number = |n: Option<i32>| n.map(|n| n.to_string()).unwrap_or_default();
     for (name, value) in [
@@ -191,11 +194,6 @@ fn write_outcome(vars: &Vars, ending: &Ending<'_>, outcome: &Value) -> Result<(F
     Ok((folder, file))
 }
 
-/// What follows the sentence of a fault are its place and a hint.
-fn sentence(error: &anyhow::Error) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_owned()
-}
-
 /// A hook under way; killed when dropped.
 #[derive(Debug)]
 pub struct Running {
@@ -213,13 +211,14 @@ impl Running {
     pub fn start(mut call: Call, log: &Path) -> Result<Self, String> {
         let opened = match log.parent() {
             Some(folder) if disk::is_full(folder) => Err("its disk is full".to_owned()),
-            _ => attempt::open_log(log).map_err(|error| sentence(&error)),
+            _ => attempt::open_log(log).map_err(|error| fault::sentence(&error)),
         };
         let opened = opened.or_else(|why| {
             call.wants.push(format!("what it printed is lost: {why}"));
             disk::open_nowhere()
         });
-        let sink = process::Sink::File(opened.map_err(|e| complaint(call.name, &sentence(&e)))?);
+        let sink =
+            process::Sink::File(opened.map_err(|e| complaint(call.name, &fault::sentence(&e)))?);
         let Call { argv, env, workdir, .. } = &call;
         match process::start(argv, env, workdir, sink, Signal::SIGKILL, None, &[]) {
             Ok(child) => Ok(Self { call, child, since: Instant::now(), over: false }),
@@ -352,7 +351,7 @@ pub(super) fn tell(
     let called = match prepare(&ending, &job.vars) {
         Ok(None) => return None,
         Ok(Some(call)) => run_to_its_end(call, &log, signals, &mut stop),
-        Err(error) => Err(complaint(name(end), &sentence(&error))),
+        Err(error) => Err(complaint(name(end), &fault::sentence(&error))),
     };
     // What has left its group or session ends with it too.
     process::end_strays(None);

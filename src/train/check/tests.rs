@@ -32,7 +32,7 @@ fn config(changes: &[(&str, &str)]) -> Config {
 fn refused(changes: &[(&str, &str)], key: &str, sentence: &str) {
     let faults = config(changes).faults();
     let found: Vec<(Option<&str>, &str)> =
-        faults.iter().map(|fault| (fault.place.as_deref(), fault.sentence.as_str())).collect();
+        faults.iter().map(|fault| (fault.key.as_deref(), fault.sentence.as_str())).collect();
     assert_eq!(found, [(Some(key), sentence)], "{changes:?}");
     assert!(faults.iter().all(|fault| fault.hint.is_some()));
     assert_eq!(config(changes).check().unwrap_err(), faults[0]);
@@ -218,7 +218,7 @@ fn all_faults_are_told_at_once() {
         config(&[("epochs", "0"), ("model.outputs", "0"), ("stop", "{ patience = 0 }")])
             .faults()
             .into_iter()
-            .filter_map(|fault| fault.place)
+            .filter_map(|fault| fault.key)
             .collect();
     assert_eq!(places, ["train.epochs", "train.model.outputs", "train.stop.patience"]);
 }
