@@ -5,14 +5,14 @@ use std::time::Duration;
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
+use super::attempts::Opened;
 use super::bind;
-use super::claimer::{Claimer, Offer, Unit};
 use super::copies::Copies;
-use super::course::Opened;
-use super::desk::{Desk, Heard, Turn};
 use super::guard::Guard;
 use super::hooks::Hooks;
 use super::leaving::Time;
+use super::lifecycle::{Activity, Lifecycle, Update};
+use super::membership::{Membership, Offer, Unit};
 use super::place::{Devices, Order, Place, Role, Running, Why, is_on_trial};
 use super::slot::{self, Slot};
 use crate::fault::Fault;
@@ -30,7 +30,7 @@ use crate::worker::child;
 /// Bytes that wait for a full disk before no more metric lines are taken.
 const MOST_WAITING: usize = 8 << 20;
 
-pub use super::desk::{News, Report};
+pub use super::lifecycle::{News, Report};
 
 /// What a person chose on the command line.
 #[derive(Debug, Clone, Default)]
@@ -46,13 +46,13 @@ pub struct Options {
     pub quiet: bool,
 }
 
-mod anew;
 mod copy;
 mod ends;
+mod restart;
 
 /// An agent with places for trials.
 pub(super) struct Agent<P, T> {
-    pub desk: Desk<T>,
+    pub lifecycle: Lifecycle<T>,
     pub slots: Vec<P>,
     copies: Copies,
     hooks: Hooks,
@@ -100,32 +100,32 @@ pub fn run(
     };
     let mut told = None;
     let say = |why: &str| tell(News::Waiting(why));
-    let joined = Claimer::join(tree, offer, ledger::link, say, || {
+    let joined = Membership::join(tree, offer, ledger::link, say, || {
         told = stopping(signals, Duration::from_millis(500));
         told.is_none()
     })?;
-    let Some(claimer) = joined else {
+    let Some(membership) = joined else {
         return Ok(Report { signal: told.map(|s| s as i32), ..Report::default() });
     };
-    tell(News::Joined(&claimer.name, claimer.slots));
+    tell(News::Joined(&membership.name, membership.slots));
     let own = process::own_cores().len();
     if deck.cores as usize > own {
         let asked = words::count(u64::from(deck.cores), "core");
         tell(News::Note(&format!("a trial asks for {asked}, and this agent has {own} for it")));
     }
     let of_slot = bind::vars_of_slot(deck, vars);
-    let slots = Slot::all(&claimer, &bounds.devices, &of_slot, &host, job.as_ref())?;
+    let slots = Slot::all(&membership, &bounds.devices, &of_slot, &host, job.as_ref())?;
     let time = Time::of(vars, options.time_left_s);
-    let desk = Desk::new(claimer, time, options.may_go, tell);
-    let mut agent = Agent::new(desk, slots);
+    let lifecycle = Lifecycle::new(membership, time, options.may_go, tell);
+    let mut agent = Agent::new(lifecycle, slots);
     let mut guard = Guard::start();
-    guard.note(&agent.desk.claimer.name);
+    guard.note(&agent.lifecycle.membership.name);
     agent.guard = Some(guard);
     let lived = agent.live(signals);
     // What programs have left behind in ways that no mark tells.
     process::end_strays(None);
     lived?;
-    Ok(agent.desk.report)
+    Ok(agent.lifecycle.report)
 }
 
 /// Whether nothing is left to do for any agent.
@@ -146,17 +146,17 @@ impl<T: FnMut(News<'_>)> Agent<Slot, T> {
         let mut nap = Duration::from_millis(5);
         loop {
             match self.turn() {
-                Ok(Turn::Gone) => return Ok(()),
-                Ok(Turn::Busy) => nap = Duration::from_millis(5),
-                Ok(Turn::Quiet) => nap = (nap * 3 / 2).min(self.desk.longest_nap()),
-                Err(error) => self.desk.in_trouble(error)?,
+                Ok(Activity::Gone) => return Ok(()),
+                Ok(Activity::Busy) => nap = Duration::from_millis(5),
+                Ok(Activity::Quiet) => nap = (nap * 3 / 2).min(self.lifecycle.longest_nap()),
+                Err(error) => self.lifecycle.in_trouble(error)?,
             }
-            if self.desk.is_in_trouble() {
+            if self.lifecycle.is_in_trouble() {
                 nap = Duration::from_millis(500);
             }
             match signals.next(self.until_due(nap)) {
                 Some(Signal::SIGCHLD) => nap = nap.min(Duration::from_millis(50)),
-                Some(signal) => self.desk.told(signal),
+                Some(signal) => self.lifecycle.told(signal),
                 None => {}
             }
         }
@@ -165,41 +165,41 @@ impl<T: FnMut(News<'_>)> Agent<Slot, T> {
 
 impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
     /// An agent that has joined, with its places.
-    pub(super) fn new(desk: Desk<T>, slots: Vec<P>) -> Self {
+    pub(super) fn new(lifecycle: Lifecycle<T>, slots: Vec<P>) -> Self {
         let mut hooks = Hooks::default();
-        hooks.belongs_to(&desk.claimer.tree, &desk.claimer.name);
-        Self { desk, slots, copies: Copies::default(), hooks, guard: None, is_out: false }
+        hooks.belongs_to(&lifecycle.membership.tree, &lifecycle.membership.name);
+        Self { lifecycle, slots, copies: Copies::default(), hooks, guard: None, is_out: false }
     }
 
     /// One look at everything.
-    pub(super) fn turn(&mut self) -> Result<Turn> {
+    pub(super) fn turn(&mut self) -> Result<Activity> {
         let mut busy = self.reap()?;
         self.guard();
-        match self.desk.keep_up()? {
-            Heard::Fenced => return self.begin_anew(),
-            Heard::News(news) => busy |= news,
+        match self.lifecycle.heartbeat()? {
+            Update::Fenced => return self.restart(),
+            Update::News(news) => busy |= news,
         }
-        if !self.desk.claimer.ledger.contests.is_empty() {
-            self.heed_contests();
+        if !self.lifecycle.membership.ledger.contests.is_empty() {
+            self.check_contests();
         }
-        self.desk.share(self.slots.len());
+        self.lifecycle.share(self.slots.len());
         busy |= self.metrics()?;
-        self.desk.decide()?;
+        self.lifecycle.decide()?;
         let is_stuck = self.slots.iter().all(|slot| slot.running().is_none() && !slot.is_free());
-        if self.desk.leaving.is_some() || is_stuck {
-            self.desk.give_all_back();
+        if self.lifecycle.leaving.is_some() || is_stuck {
+            self.lifecycle.give_all_back();
             if self.slots.iter().any(|slot| slot.running().is_some()) {
-                self.desk.announce();
+                self.lifecycle.announce();
             }
-        } else if !self.desk.is_in_trouble() {
+        } else if !self.lifecycle.is_in_trouble() {
             // What cannot be written down is not begun.
             busy |= self.start()?;
         }
-        self.desk.claimer.flush()?;
-        self.desk.claimer.deliver()?;
-        self.desk.out_of_trouble();
-        if !self.desk.claimer.is_fenced() {
-            for (run, state, is_last) in self.desk.told.drain(..) {
+        self.lifecycle.membership.flush()?;
+        self.lifecycle.membership.deliver()?;
+        self.lifecycle.out_of_trouble();
+        if !self.lifecycle.membership.is_fenced() {
+            for (run, state, is_last) in self.lifecycle.told.drain(..) {
                 // Others may have taken slots meanwhile.
                 let slot = self.slots.get_mut(run.slot);
                 if let Some(slot) = slot {
@@ -207,21 +207,21 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
                 }
             }
         }
-        self.ring()?;
+        self.call_hooks()?;
         let rings = self.hooks.look();
-        if rings && self.desk.leaving.as_ref().is_some_and(|l| l.stop.is_some()) {
+        if rings && self.lifecycle.leaving.as_ref().is_some_and(|l| l.stop.is_some()) {
             self.hooks.give_up();
         }
         if rings || self.slots.iter().any(|slot| slot.running().is_some()) {
-            return Ok(if busy { Turn::Busy } else { Turn::Quiet });
+            return Ok(if busy { Activity::Busy } else { Activity::Quiet });
         }
-        self.desk.rest(busy)
+        self.lifecycle.rest(busy)
     }
 
     /// Programs that have ended.
     fn reap(&mut self) -> Result<bool> {
         let mut any = false;
-        let why = self.desk.leaving.as_ref().and_then(|leaving| leaving.stop);
+        let why = self.lifecycle.leaving.as_ref().and_then(|leaving| leaving.stop);
         for i in 0..self.slots.len() {
             let others = self.pids();
             let Some((running, ended)) = self.slots[i].reap(&others, why) else { continue };
@@ -238,36 +238,36 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
 
     /// Asks programs to end whose time is over, and kills those that do not.
     pub(super) fn guard(&mut self) {
-        self.desk.heed_time();
-        let why = self.desk.leaving.as_ref().and_then(|leaving| leaving.stop);
+        self.lifecycle.heed_time();
+        let why = self.lifecycle.leaving.as_ref().and_then(|leaving| leaving.stop);
         for slot in &mut self.slots {
             let Some(running) = slot.running() else { continue };
             let overdue = running.is_overdue().then_some(Why::Walltime);
             let Some(why) = running.stop.map(|(why, _)| why).or(why).or(overdue) else { continue };
             let (trial, attempt) = (running.trial, running.attempt);
-            if slot.stop(why, self.desk.grace_for(why)) {
-                self.desk.stopping(trial, attempt, why);
+            if slot.stop(why, self.lifecycle.grace_for(why)) {
+                self.lifecycle.stopping(trial, attempt, why);
             }
         }
     }
 
     /// Stops programs whose trials others have ended, and says which ends of ours count.
-    fn heed_contests(&mut self) {
-        let ledger = &self.desk.claimer.ledger;
+    fn check_contests(&mut self) {
+        let ledger = &self.lifecycle.membership.ledger;
         for slot in &mut self.slots {
             let Some(running) = slot.running() else { continue };
             if ledger.is_decided(running.trial, running.seq) {
                 slot.stop(Why::Lost, Duration::ZERO);
             }
         }
-        self.desk.heed_contests();
+        self.lifecycle.check_contests();
     }
 
     /// The metric lines of what runs; `true` if there are more. What a full disk has no room for stays where it is.
     fn metrics(&mut self) -> Result<bool> {
         let mut any = false;
         for slot in &mut self.slots {
-            if self.desk.claimer.bundle.waiting() > MOST_WAITING {
+            if self.lifecycle.membership.bundle.waiting() > MOST_WAITING {
                 return Ok(false);
             }
             let Some(running) = slot.running() else { continue };
@@ -280,7 +280,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             any |= has_more;
             let rows = slot.metrics();
             if !rows.is_empty() {
-                self.desk.claimer.bundle.push(&Line::Metrics { trial, attempt, rows })?;
+                self.lifecycle.membership.bundle.push(&Line::Metrics { trial, attempt, rows })?;
             }
         }
         Ok(any)
@@ -289,13 +289,13 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
     /// Fills free slots.
     fn start(&mut self) -> Result<bool> {
         let mut any = false;
-        if !self.desk.has_time() {
+        if !self.lifecycle.has_time() {
             return Ok(any);
         }
         for i in 0..self.slots.len() {
-            while self.slots[i].is_free() && self.desk.leaving.is_none() {
+            while self.slots[i].is_free() && self.lifecycle.leaving.is_none() {
                 let free = self.slots.iter().filter(|slot| slot.is_free()).count() as u64;
-                let started = match self.desk.next_unit(free)? {
+                let started = match self.lifecycle.next_unit(free)? {
                     Some(unit) => self.begin(i, unit)?,
                     None => self.copy(i)?,
                 };
@@ -313,10 +313,10 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         if is_on_trial(&unit)
             && self.slots.iter().any(|s| s.running().is_some_and(Running::is_on_trial))
         {
-            self.desk.postpone(unit);
+            self.lifecycle.postpone(unit);
             return Ok(true);
         }
-        match self.desk.open(unit)? {
+        match self.lifecycle.open(unit)? {
             Opened::Run(unit, attempt) => {
                 // A copy of it may run here too: which of the two has won is told by the number of the attempt.
                 let running = self.slots.iter().filter_map(P::running);
@@ -332,16 +332,16 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
 
     /// Takes the devices of a trial for a slot, where each trial has its own.
     fn reserve(&mut self, i: usize, row: &Row) -> Result<Devices> {
-        let claimer = &self.desk.claimer;
-        let request = claimer.request_of(row.id).or(row.resources.as_deref());
-        let request = request.unwrap_or(&claimer.head_of(row.id)?.resources);
-        self.slots[i].reserve(row, request, claimer.is_exact())
+        let membership = &self.lifecycle.membership;
+        let request = membership.request_of(row.id).or(row.resources.as_deref());
+        let request = request.unwrap_or(&membership.head_of(row.id)?.resources);
+        self.slots[i].reserve(row, request, membership.is_exact())
     }
 
     /// Starts a trial in a slot.
     fn run(&mut self, i: usize, role: Role, attempt: u32) -> Result<bool> {
         let Some(row) = role.row().cloned() else { return Ok(true) };
-        if let Some(others) = self.slots[i].refuses(self.desk.claimer.head_of(row.id)?) {
+        if let Some(others) = self.slots[i].refuses(self.lifecycle.membership.head_of(row.id)?) {
             return Ok(self.not_for_us(role, &others));
         }
         match self.reserve(i, &row) {
@@ -350,7 +350,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             Ok(Devices::Busy) => {
                 let is_unit = matches!(role, Role::Unit(_));
                 match role {
-                    Role::Unit(unit) => self.desk.wait_for_devices(unit),
+                    Role::Unit(unit) => self.lifecycle.wait_for_devices(unit),
                     Role::Copy(row) => self.uncopy(row.id, true),
                 }
                 return Ok(is_unit);
@@ -360,20 +360,20 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
                 return Err(error);
             }
         }
-        let claimer = &self.desk.claimer;
-        let head = claimer.head_of(row.id)?;
-        let folders = claimer.settings().folders;
+        let membership = &self.lifecycle.membership;
+        let head = membership.head_of(row.id)?;
+        let folders = membership.settings().folders;
         let (trial, slot) = (row.id, self.slots[i].number());
-        let tree = claimer.tree.dir();
+        let tree = membership.tree.dir();
         if (folders || slot::names_folders(head)) && !tree.is_dir() {
             // Away for a moment: a folder of the trial's own would make it anew in its place.
             let sentence = format!("`{}` is not there", tree.display());
             self.undo(role);
             return Err(Fault::machine(sentence).into());
         }
-        let request = claimer.request_of(trial).or(row.resources.as_deref());
+        let request = membership.request_of(trial).or(row.resources.as_deref());
         let request = request.unwrap_or(&head.resources);
-        let may_end = request.walltime_s.is_some() || claimer.settings().repeatable;
+        let may_end = request.walltime_s.is_some() || membership.settings().repeatable;
         let order = Order { head, row: &row, request, attempt, folders, may_end };
         let ready = match self.slots[i].prepare(order) {
             Ok(ready) => ready,
@@ -382,14 +382,14 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         let (mut argv, devices) = P::sheet(&ready);
         argv.drain(..if head.setup.is_some() { 2 } else { 0 });
         let time = clock::now();
-        let seq = self.desk.claimer.ledger.seq;
+        let seq = self.lifecycle.membership.ledger.seq;
         let line = Line::Start { trial, attempt, time, slot, seq, argv, devices };
-        let before = self.desk.claimer.bundle.waiting();
-        self.desk.claimer.bundle.push(&line)?;
-        let length = self.desk.claimer.bundle.waiting() - before;
+        let before = self.lifecycle.membership.bundle.waiting();
+        self.lifecycle.membership.bundle.push(&line)?;
+        let length = self.lifecycle.membership.bundle.waiting() - before;
         // Written before it begins: a program that takes its agent with it is told by an open start.
-        if let Err(error) = self.desk.claimer.flush() {
-            self.desk.claimer.bundle.take_back(length);
+        if let Err(error) = self.lifecycle.membership.flush() {
+            self.lifecycle.membership.bundle.take_back(length);
             self.undo(role);
             return Err(error);
         }
@@ -402,19 +402,19 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
     /// Trials that this agent cannot run: it leaves them to others.
     fn not_for_us(&mut self, role: Role, others: &str) -> bool {
         match role {
-            Role::Unit(unit) => self.desk.claimer.give_back(vec![unit.piece()]),
+            Role::Unit(unit) => self.lifecycle.membership.give_back(vec![unit.piece()]),
             Role::Copy(row) => self.uncopy(row.id, true),
         }
         let reason = format!("another plan was laid down for the sweep, whose trials {others}");
-        self.desk.leave(reason);
-        self.desk.give_all_back();
+        self.lifecycle.leave(reason);
+        self.lifecycle.give_all_back();
         true
     }
 
     /// What was about to begin waits for the tree.
     fn undo(&mut self, role: Role) {
         match role {
-            Role::Unit(unit) => self.desk.claimer.put_first(unit),
+            Role::Unit(unit) => self.lifecycle.membership.put_first(unit),
             Role::Copy(row) => self.uncopy(row.id, true),
         }
     }
@@ -423,12 +423,12 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
     fn not_started(&mut self, role: Role, attempt: u32, error: &anyhow::Error) -> Result<bool> {
         match role {
             Role::Copy(row) => {
-                self.desk.cannot_start(0, error);
+                self.lifecycle.cannot_start(0, error);
                 self.uncopy(row.id, false);
             }
             Role::Unit(unit) => {
-                let verdict = self.desk.cannot_start(unit.faults, error);
-                self.desk.no_start(unit, attempt, verdict)?;
+                let verdict = self.lifecycle.cannot_start(unit.faults, error);
+                self.lifecycle.no_start(unit, attempt, verdict)?;
             }
         }
         Ok(true)
@@ -439,10 +439,11 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         let slots = self.slots.iter().filter_map(P::until_due).min();
         let stops = self.slots.iter().any(|s| s.running().is_some_and(|r| r.stop.is_some()));
         let stops = stops.then_some(Duration::from_millis(100));
-        let can_begin = self.desk.leaving.is_none()
-            && !self.desk.is_in_trouble()
+        let can_begin = self.lifecycle.leaving.is_none()
+            && !self.lifecycle.is_in_trouble()
             && self.slots.iter().any(P::is_free);
-        let due = [Some(self.desk.until_due(can_begin)), slots, stops].into_iter().flatten().min();
+        let due =
+            [Some(self.lifecycle.until_due(can_begin)), slots, stops].into_iter().flatten().min();
         nap.min(due.unwrap_or(nap)).max(Duration::from_millis(1))
     }
 }

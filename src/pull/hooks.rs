@@ -33,7 +33,7 @@ impl Hooks {
     }
 
     /// A trial has ended for good.
-    pub(super) fn ring(&mut self, ending: &Ending<'_>, vars: &Vars) {
+    pub(super) fn call(&mut self, ending: &Ending<'_>, vars: &Vars) {
         match hooks::prepare(ending, vars) {
             Ok(Some(call)) => self.waiting.push_back((ending.row.id, call)),
             Ok(None) => {}

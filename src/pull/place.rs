@@ -8,7 +8,7 @@ use anyhow::Result;
 use nix::sys::signal::Signal;
 use serde_json::{Map, Value};
 
-use super::claimer::{Claimer, MAX_FAULTS, Unit};
+use super::membership::{MAX_FAULTS, Membership, Unit};
 use super::verdict::Run;
 use crate::host::Vars;
 use crate::plan::Resources;
@@ -223,7 +223,7 @@ pub(super) trait Place {
     /// Removes folders in which nothing was left.
     fn tidy(&mut self, folders: bool);
     /// From now on it is one of this agent.
-    fn belongs_to(&mut self, claimer: &Claimer);
+    fn belongs_to(&mut self, membership: &Membership);
     /// The end of what a trial has printed.
     fn tail(&self, log: Option<(u64, u64)>) -> String;
     /// Its host.

@@ -7,7 +7,7 @@ use anyhow::Result;
 use nix::sys::signal::Signal;
 use serde_json::{Map, Value};
 
-use super::claimer::Claimer;
+use super::membership::Membership;
 use super::place::{Ended, Order, Place, Remains, Role, Running, Why};
 use super::verdict::Run;
 use crate::host::{Vars, disk, process};
@@ -56,16 +56,16 @@ impl Slot {
     /// # Errors
     /// When the tables cannot be read, or the environment contradicts itself.
     pub fn all(
-        claimer: &Claimer,
+        membership: &Membership,
         devices: &[String],
         vars: &Vars,
         host: &str,
         job_id: Option<&String>,
     ) -> Result<Vec<Self>> {
-        let head = claimer.head_of(0)?;
-        let row = table::find(&claimer.tree, head.first)?.1;
+        let head = membership.head_of(0)?;
+        let row = table::find(&membership.tree, head.first)?.1;
         let mut all = Vec::new();
-        for number in 0..claimer.slots {
+        for number in 0..membership.slots {
             let at = number as usize;
             let mut vars = vars.clone();
             if let Some(devices) = devices.get(at) {
@@ -73,7 +73,7 @@ impl Slot {
                 vars.insert(crate::devices::CHOSEN.to_owned(), devices.clone());
             }
             let job = Job {
-                tree: claimer.tree.clone(),
+                tree: membership.tree.clone(),
                 head: head.clone(),
                 row: row.clone(),
                 resources: head.resources.clone(),
@@ -99,7 +99,7 @@ impl Slot {
                 agent: String::new(),
                 mark: String::new(),
             };
-            slot.belongs_to(claimer);
+            slot.belongs_to(membership);
             all.push(slot);
         }
         Ok(all)
@@ -133,12 +133,12 @@ impl Place for Slot {
     }
 
     /// It writes for this agent, on the cores that it has.
-    fn belongs_to(&mut self, claimer: &Claimer) {
-        let each = claimer.cores.len() / claimer.slots.max(1) as usize;
-        let cores = claimer.cores.chunks(each.max(1)).nth(self.number as usize);
+    fn belongs_to(&mut self, membership: &Membership) {
+        let each = membership.cores.len() / membership.slots.max(1) as usize;
+        let cores = membership.cores.chunks(each.max(1)).nth(self.number as usize);
         self.cores = cores.unwrap_or_default().to_vec();
-        claimer.name.clone_into(&mut self.agent);
-        self.mark = format!("{}.{}", claimer.name, self.number);
+        membership.name.clone_into(&mut self.agent);
+        self.mark = format!("{}.{}", membership.name, self.number);
         self.log = None;
     }
 

@@ -3,8 +3,8 @@
 //!
 //! What has ended is written down before the next trial is handed out, with one call of write(2) a trial.
 
+mod agent;
 mod call;
-mod hand;
 pub mod serve;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,9 +21,9 @@ use crate::host::signal::Signals;
 use crate::host::{Vars, threads};
 use crate::tree::Tree;
 use crate::tree::table::Row;
-use hand::{Hand, Step};
+use agent::{FunctionAgent, Step};
 
-pub use super::desk::{News, Report};
+pub use super::lifecycle::{News, Report};
 
 /// What the caller of an agent chose.
 #[derive(Debug, Clone, Copy, Default)]
@@ -100,18 +100,18 @@ where
     F: FnMut(&Trial) -> Result<Value, Failure>,
 {
     let mut told = None;
-    let joined = Hand::join(tree, options, vars, tell, |wait| {
+    let joined = FunctionAgent::join(tree, options, vars, tell, |wait| {
         told = pause(&mut signals, wait);
         told.is_none()
     })?;
-    let Some(hand) = joined else {
+    let Some(agent) = joined else {
         return Ok(Report { signal: told.map(|s| s as i32), ..Report::default() });
     };
-    let hand = Mutex::new(hand);
+    let agent = Mutex::new(agent);
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         let companion = thread::Builder::new()
-            .spawn_scoped(scope, || accompany(&hand, signals, &over))
+            .spawn_scoped(scope, || accompany(&agent, signals, &over))
             .map_err(|error| threads::none(&error))?;
         // Also when something panics: the scope waits for the companion.
         let _end = Ending { over: &over, companion: companion.thread().clone() };
@@ -119,20 +119,20 @@ where
             if companion.is_finished() {
                 break;
             }
-            let step = lock(&hand).next_step()?;
+            let step = lock(&agent).next_step()?;
             match step {
                 Step::Gone => break,
                 Step::Wait(nap) => thread::park_timeout(nap.min(GLANCE)),
                 Step::Run(trial) => {
                     let result = call(&mut function, &trial);
-                    lock(&hand).answer(result, None);
+                    lock(&agent).answer(result, None);
                 }
             }
         }
         drop(_end);
         companion.join().unwrap_or_else(|_| Ok(()))
     })?;
-    Ok(hand.into_inner().unwrap_or_else(PoisonError::into_inner).report())
+    Ok(agent.into_inner().unwrap_or_else(PoisonError::into_inner).report())
 }
 
 /// Tells the companion that it is over.
@@ -150,19 +150,19 @@ impl Drop for Ending<'_> {
 
 /// Keeps the agent alive, and hears signals, while the function is busy.
 fn accompany<T: FnMut(News<'_>)>(
-    hand: &Mutex<Hand<T>>,
+    agent: &Mutex<FunctionAgent<T>>,
     mut signals: Option<&mut Signals>,
     over: &AtomicBool,
 ) -> Result<()> {
     while !over.load(Ordering::Relaxed) {
-        let due = lock(hand).until_due().min(GLANCE);
+        let due = lock(agent).until_due().min(GLANCE);
         let signal = pause(&mut signals, due);
-        let mut hand = lock(hand);
+        let mut agent = lock(agent);
         if let Some(signal) = signal {
-            hand.told(signal);
+            agent.told(signal);
         }
-        if hand.running().is_some() {
-            hand.watch()?;
+        if agent.running().is_some() {
+            agent.watch()?;
         }
     }
     Ok(())
@@ -191,9 +191,9 @@ fn call(
     })
 }
 
-fn lock<T>(hand: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(agent: &Mutex<T>) -> MutexGuard<'_, T> {
     // Whoever panicked in here has its own fault; what is recorded stays whole.
-    hand.lock().unwrap_or_else(PoisonError::into_inner)
+    agent.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

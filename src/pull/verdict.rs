@@ -1,6 +1,6 @@
 //! What the end of a program means for its trial, and what an agent records of it.
 
-use super::claimer::MAX_FAULTS;
+use super::membership::MAX_FAULTS;
 use super::place::{Ended, Why};
 use crate::host::clock;
 use crate::tree::bundle;

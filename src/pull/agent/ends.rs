@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::{Agent, News};
 use crate::host::disk;
-use crate::pull::claimer::Unit;
+use crate::pull::membership::Unit;
 use crate::pull::place::{Ended, Place, Role, Running, Why};
 use crate::pull::verdict::{self, Next, Run, Verdict};
 use crate::tree::bundle::Line;
@@ -26,7 +26,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         };
         let mut stop = running.stop.map(|(why, _)| why);
         // An agent begins a moment after its allocation, and leaves that much before its end.
-        let margin = self.desk.margin() * 2;
+        let margin = self.lifecycle.margin() * 2;
         if stop == Some(Why::Allocation) && running.is_nearly_overdue(margin) {
             // It had its whole time: no other allocation has more for it, and it would be handed on for ever.
             stop = Some(Why::Walltime);
@@ -37,7 +37,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         // Asked for only where it matters: it is a file to be looked at.
         let allowed = match is_copy || ended.code == 0 {
             true => 1,
-            false => self.desk.claimer.attempts_of(trial)?,
+            false => self.lifecycle.membership.attempts_of(trial)?,
         };
         let mut verdict = verdict::judge(ended, result.is_some(), stop, tries, allowed);
         let lost = left.loss.filter(|_| matches!(verdict.state, Outcome::Done | Outcome::Failed));
@@ -58,10 +58,10 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         }
         let rows = left.rows;
         if !rows.is_empty() {
-            self.desk.claimer.bundle.push(&Line::Metrics { trial, attempt, rows })?;
+            self.lifecycle.membership.bundle.push(&Line::Metrics { trial, attempt, rows })?;
         }
         if let Role::Unit(unit) = &mut running.role {
-            self.desk.cut_off(unit, stop, ran, &mut verdict);
+            self.lifecycle.cut_off(unit, stop, ran, &mut verdict);
         }
         if verdict.state == Outcome::Failed && !is_robbed {
             verdict.reason = left.reason.or(verdict.reason);
@@ -70,7 +70,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             self.slots[i].note(&complaints);
             verdict.reason.get_or_insert(complaints);
         }
-        let folders = self.desk.claimer.settings().folders;
+        let folders = self.lifecycle.membership.settings().folders;
         self.slots[i].tidy(folders);
         let run = Run { trial, attempt, seq, slot: i };
         let role = match running.role {
@@ -82,15 +82,15 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
                 // What a copy could not do says nothing of the trial.
                 verdict.next = Next::Dropped;
                 let end = verdict::line(trial, attempt, &verdict, Some(ended), None);
-                self.desk.claimer.bundle.push(&Line::End(end))?;
-                self.desk.told.push((run, verdict.state, false));
+                self.lifecycle.membership.bundle.push(&Line::End(end))?;
+                self.lifecycle.told.push((run, verdict.state, false));
                 if stop != Some(Why::Lost) {
                     self.uncopy(trial, false);
                 }
                 return Ok(());
             }
         };
-        self.desk.settle(role, run, verdict, ended, result)
+        self.lifecycle.settle(role, run, verdict, ended, result)
     }
 
     /// Whether a program may have failed because it could not write, and not by what it has written itself.
@@ -98,22 +98,24 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         /// More output than this may have filled the disk, bytes.
         const MUCH: u64 = 1 << 18;
         let little = ended.log.is_none_or(|(_, length)| length < MUCH);
-        little && (self.desk.is_in_trouble() || disk::is_full(self.desk.claimer.tree.dir()))
+        little
+            && (self.lifecycle.is_in_trouble()
+                || disk::is_full(self.lifecycle.membership.tree.dir()))
     }
 
     /// Calls the plan's hooks for trials that have ended for good. What they are told is written down before.
-    pub(super) fn ring(&mut self) -> Result<()> {
-        for (i, row, end) in self.desk.bells.drain(..) {
-            let claimer = &self.desk.claimer;
-            let head = claimer.head_of(row.id)?;
+    pub(super) fn call_hooks(&mut self) -> Result<()> {
+        for (i, row, end) in self.lifecycle.pending_hooks.drain(..) {
+            let membership = &self.lifecycle.membership;
+            let head = membership.head_of(row.id)?;
             if head.run.hooks.is_default() {
                 continue;
             }
             let slot = &self.slots[i];
-            let (tree, host, log_tail) = (&claimer.tree, slot.host(), slot.tail(end.log));
+            let (tree, host, log_tail) = (&membership.tree, slot.host(), slot.tail(end.log));
             let end = end.into();
             self.hooks
-                .ring(&Ending { tree, head, row: &row, end: &end, host, log_tail }, slot.vars());
+                .call(&Ending { tree, head, row: &row, end: &end, host, log_tail }, slot.vars());
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use super::{Failure, Trial};
 use crate::gpu::{Pool, Taken};
 use crate::host::{Vars, disk, process, vars};
 use crate::plan::Resources;
-use crate::pull::claimer::Claimer;
+use crate::pull::membership::Membership;
 use crate::pull::place::{Devices, Ended, Order, Place, Remains, Role, Running, Why};
 use crate::pull::verdict::Run;
 use crate::tree::records::Outcome;
@@ -68,7 +68,7 @@ pub(super) struct Call {
 impl Call {
     /// The place of an agent that has joined.
     pub(super) fn new(
-        claimer: &Claimer,
+        membership: &Membership,
         function: String,
         devices: Option<String>,
         pool: Option<Pool>,
@@ -89,8 +89,8 @@ impl Call {
             settled: Vec::new(),
             function,
             devices,
-            tree: claimer.tree.clone(),
-            agent: claimer.name.clone(),
+            tree: membership.tree.clone(),
+            agent: membership.name.clone(),
             logged: 0,
             host: vars::node_name(vars),
             vars: vars.clone(),
@@ -343,8 +343,8 @@ impl Place for Call {
     /// Folders are the caller's to make.
     fn tidy(&mut self, _: bool) {}
 
-    fn belongs_to(&mut self, claimer: &Claimer) {
-        claimer.name.clone_into(&mut self.agent);
+    fn belongs_to(&mut self, membership: &Membership) {
+        membership.name.clone_into(&mut self.agent);
         self.logged = 0;
     }
 

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
+use super::agent::{FunctionAgent, Step};
 use super::call::Settled;
-use super::hand::{Hand, Step};
 use super::{Failure, News, Options, Report, Trial};
 use crate::host::Vars;
 use crate::host::signal::{Signals, Woken};
@@ -53,27 +53,28 @@ pub fn serve<T: FnMut(News<'_>)>(
         current: Value::Null,
     };
     let mut early = Report::default();
-    let joined = Hand::join(tree, options, vars, tell, |wait| match client.wait(signals, wait) {
-        Woken::Signal(signal) => {
-            early.signal = Some(signal as i32);
-            false
-        }
-        Woken::Readable => {
-            let goes_on = client.receive() && client.message().is_none();
-            if !goes_on {
-                // There is nothing else to be said before the first trial.
-                WANTS_STOP.clone_into(&mut early.reason);
+    let joined =
+        FunctionAgent::join(tree, options, vars, tell, |wait| match client.wait(signals, wait) {
+            Woken::Signal(signal) => {
+                early.signal = Some(signal as i32);
+                false
             }
-            goes_on
-        }
-        Woken::Nothing => true,
-    })?;
+            Woken::Readable => {
+                let goes_on = client.receive() && client.message().is_none();
+                if !goes_on {
+                    // There is nothing else to be said before the first trial.
+                    WANTS_STOP.clone_into(&mut early.reason);
+                }
+                goes_on
+            }
+            Woken::Nothing => true,
+        })?;
     let report = match joined {
-        Some(mut hand) => {
-            let devices = hand.call().devices.clone();
-            client.say(&json!({ "agent": hand.name(), "devices": devices }), Vec::new());
-            let outcome = talk(&mut hand, &mut client, signals);
-            outcome.map(|()| hand.report())?
+        Some(mut agent) => {
+            let devices = agent.call().devices.clone();
+            client.say(&json!({ "agent": agent.name(), "devices": devices }), Vec::new());
+            let outcome = talk(&mut agent, &mut client, signals);
+            outcome.map(|()| agent.report())?
         }
         None => early,
     };
@@ -88,7 +89,7 @@ pub fn farewell(report: &Report) -> Value {
 }
 
 fn talk<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
-    hand: &mut Hand<T>,
+    agent: &mut FunctionAgent<T>,
     client: &mut Client<I, S>,
     signals: &mut Signals,
 ) -> Result<()> {
@@ -96,12 +97,12 @@ fn talk<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
         if client.is_gone {
             // A scheduler signals us and the client at once: then it is no fault of the trial.
             if let Some(signal) = child::pending(signals, MOMENT, None) {
-                hand.told(signal);
+                agent.told(signal);
             }
-            hand.lost("the process that ran its trials is gone")?;
+            agent.lost("the process that ran its trials is gone")?;
         }
-        let step = hand.next_step()?;
-        let saved = hand.take_saved();
+        let step = agent.next_step()?;
+        let saved = agent.take_saved();
         match step {
             Step::Gone => {
                 client.confirm(saved);
@@ -110,11 +111,11 @@ fn talk<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
             Step::Wait(nap) => {
                 client.confirm(saved);
                 match client.wait(signals, nap) {
-                    Woken::Signal(signal) => hand.told(signal),
+                    Woken::Signal(signal) => agent.told(signal),
                     Woken::Readable => {
                         client.receive();
                         while let Some(message) = client.message() {
-                            take(hand, client, signals, message)?;
+                            take(agent, client, signals, message)?;
                         }
                     }
                     Woken::Nothing => client.look_for_parent(),
@@ -125,7 +126,7 @@ fn talk<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
                 client.current = words_of(&trial);
                 client.say(&client.current.clone(), saved);
                 drop(trial);
-                attend(hand, client, signals)?;
+                attend(agent, client, signals)?;
             }
         }
     }
@@ -133,40 +134,40 @@ fn talk<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
 
 /// Waits for the answer to a trial, or for the agent's leave.
 fn attend<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
-    hand: &mut Hand<T>,
+    agent: &mut FunctionAgent<T>,
     client: &mut Client<I, S>,
     signals: &mut Signals,
 ) -> Result<()> {
-    let mut due = Instant::now() + hand.until_due();
-    while hand.running().is_some() && !client.is_gone {
+    let mut due = Instant::now() + agent.until_due();
+    while agent.running().is_some() && !client.is_gone {
         match client.wait(signals, due.saturating_duration_since(Instant::now())) {
             Woken::Signal(signal) => {
-                hand.told(signal);
+                agent.told(signal);
                 due = Instant::now();
             }
             Woken::Readable => {
                 client.receive();
                 while let Some(message) = client.message() {
-                    take(hand, client, signals, message)?;
+                    take(agent, client, signals, message)?;
                 }
             }
             Woken::Nothing => client.look_for_parent(),
         }
-        if Instant::now() >= due && hand.running().is_some() {
-            let has_left = hand.watch()?;
-            client.confirm(hand.take_saved());
-            if hand.call().wants_stop() && !client.told_to_stop {
+        if Instant::now() >= due && agent.running().is_some() {
+            let has_left = agent.watch()?;
+            client.confirm(agent.take_saved());
+            if agent.call().wants_stop() && !client.told_to_stop {
                 client.told_to_stop = true;
                 client.say(&json!({ "stop": true }), Vec::new());
             }
-            if hand.call().is_void() && !client.told_to_end {
+            if agent.call().is_void() && !client.told_to_end {
                 client.told_to_end = true;
                 client.say(&json!({ "stop": true, "now": true }), Vec::new());
             }
             if has_left {
                 return Ok(());
             }
-            due = Instant::now() + hand.until_due();
+            due = Instant::now() + agent.until_due();
         }
     }
     Ok(())
@@ -174,36 +175,36 @@ fn attend<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
 
 /// What the client has said.
 fn take<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
-    hand: &mut Hand<T>,
+    agent: &mut FunctionAgent<T>,
     client: &mut Client<I, S>,
     signals: &mut Signals,
     message: Result<Value, String>,
 ) -> Result<()> {
     let mut message = match message {
         Ok(Value::Object(message)) => message,
-        Ok(other) => return refuse(hand, &other.to_string()),
-        Err(text) => return refuse(hand, &text),
+        Ok(other) => return refuse(agent, &other.to_string()),
+        Err(text) => return refuse(agent, &text),
     };
     if message.get("stop") == Some(&Value::Bool(true)) {
-        hand.leave(WANTS_STOP);
+        agent.leave(WANTS_STOP);
         return Ok(());
     }
     if message.get("again") == Some(&Value::Bool(true)) {
-        let is_at_hand = hand.call().is_taken_over();
+        let is_at_hand = agent.call().is_taken_over();
         let current = if is_at_hand { client.current.clone() } else { Value::Null };
         client.say(&json!({ "again": current }), Vec::new());
         return Ok(());
     }
     if let Some(pid) = message.get("worker").and_then(Value::as_u64) {
         if let Ok(pid) = u32::try_from(pid) {
-            hand.call().runs_in(pid);
+            agent.call().runs_in(pid);
         }
         return Ok(());
     }
     let number = |name: &str| message.get(name).and_then(Value::as_u64);
     let named = number("trial").zip(number("attempt"));
     // The answer to something that was given up meanwhile.
-    if named.map(|(trial, attempt)| (trial, attempt as u32)) != hand.running() {
+    if named.map(|(trial, attempt)| (trial, attempt as u32)) != agent.running() {
         return Ok(());
     }
     if let Some(Value::Array(rows)) = message.remove("metrics") {
@@ -211,24 +212,24 @@ fn take<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
             Value::Object(row) => Some(row),
             _ => None,
         });
-        hand.call().add_metrics(rows.collect());
+        agent.call().add_metrics(rows.collect());
         return Ok(());
     }
     let seconds = message.get("duration_s").and_then(Value::as_f64);
     if let Some(value) = message.remove("value") {
-        hand.answer(Ok(value), seconds);
+        agent.answer(Ok(value), seconds);
         return Ok(());
     }
     let failure = failure(message);
     // A scheduler signals us and the function's process at once: then it has not failed.
-    if let Some(ran) = hand.call().ran()
+    if let Some(ran) = agent.call().ran()
         && let Some(signal) =
             child::pending(signals, stopped::moment(&leave_of(&failure, ran)), None)
     {
-        hand.told(signal);
-        hand.watch()?;
+        agent.told(signal);
+        agent.watch()?;
     }
-    hand.answer(Err(failure), seconds);
+    agent.answer(Err(failure), seconds);
     Ok(())
 }
 
@@ -252,9 +253,9 @@ fn failure(mut message: Map<String, Value>) -> Failure {
 }
 
 /// An answer that is none.
-fn refuse<T: FnMut(News<'_>)>(hand: &mut Hand<T>, text: &str) -> Result<()> {
+fn refuse<T: FnMut(News<'_>)>(agent: &mut FunctionAgent<T>, text: &str) -> Result<()> {
     let reason = format!("the answer is no JSON object: {}", crate::words::short(text, 60));
-    hand.answer(Err(Failure { reason, ..Failure::default() }), None);
+    agent.answer(Err(Failure { reason, ..Failure::default() }), None);
     Ok(())
 }
 

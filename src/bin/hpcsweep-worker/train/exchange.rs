@@ -115,7 +115,7 @@ pub(crate) struct Word {
 
 /// What all said in a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Heard {
+pub(crate) struct Update {
     /// Samples of all ranks.
     pub(crate) samples: u64,
     /// Whether any was asked to end: then all do, here.
@@ -129,7 +129,7 @@ impl Word {
     ///
     /// # Errors
     /// When a rank is gone.
-    pub(crate) fn exchange(self, peers: &mut dyn Peers) -> Result<Heard, Fault> {
+    pub(crate) fn exchange(self, peers: &mut dyn Peers) -> Result<Update, Fault> {
         let odd = match self.odd {
             None => 0.0,
             Some(Odd::Nan) => 1.0,
@@ -142,7 +142,7 @@ impl Word {
             .iter()
             .position(|word| word[2] > 0.0)
             .map(|rank| (rank, if ranks[rank][2] > 1.0 { Odd::Infinite } else { Odd::Nan }));
-        Ok(Heard {
+        Ok(Update {
             samples: ranks.iter().map(|word| word[0] as u64).sum(),
             is_asked: ranks.iter().any(|word| word[1] > 0.0),
             odd,
@@ -159,11 +159,11 @@ mod tests {
     #[test]
     fn alone_one_hears_oneself() {
         let mut word = Word { samples: 7, is_asked: false, odd: None };
-        let heard = Heard { samples: 7, is_asked: false, odd: None };
+        let heard = Update { samples: 7, is_asked: false, odd: None };
         assert_eq!(word.exchange(&mut Alone), Ok(heard));
         for number in [f64::NAN, f64::NEG_INFINITY] {
             (word.is_asked, word.odd) = (true, Odd::of(number));
-            let heard = Heard { samples: 7, is_asked: true, odd: word.odd.map(|odd| (0, odd)) };
+            let heard = Update { samples: 7, is_asked: true, odd: word.odd.map(|odd| (0, odd)) };
             assert_eq!(word.exchange(&mut Alone), Ok(heard));
         }
         assert_eq!(Odd::of(f64::MAX), None);

@@ -8,9 +8,9 @@ use hpcsweep::train::sampler::Batches;
 use hpcsweep::train::seed;
 use tch::{Tensor, no_grad};
 
-use super::exchange::{Heard, Odd, Word};
+use super::exchange::{Odd, Update, Word};
 use super::feed::{Feed, Taken};
-use super::trainer::{Trainer, Turn};
+use super::trainer::{Activity, Trainer};
 use super::{AllKnow, tell};
 use crate::torch::ddp::weight;
 use crate::torch::optim::clip_grad_norm;
@@ -22,7 +22,7 @@ impl Trainer<'_> {
     /// # Errors
     /// [`AllKnow`] when a loss is no number and the configuration has no use for such; others when
     /// libtorch, the data or another rank fails.
-    pub(super) fn step(&mut self, feed: &mut Feed, batches: &Batches) -> Result<Turn> {
+    pub(super) fn step(&mut self, feed: &mut Feed, batches: &Batches) -> Result<Activity> {
         let config = self.config();
         let first = self.state.progress.step * config.accumulate;
         let last = (first + config.accumulate).min(batches.steps()) - 1;
@@ -56,7 +56,7 @@ impl Trainer<'_> {
             }
             self.backward(mean.as_ref(), taken.samples, total, false)?;
         }
-        Ok(Turn::On)
+        Ok(Activity::On)
     }
 
     /// The loss of one batch, with its graph; `None` where this rank has no samples in it.
@@ -165,8 +165,8 @@ impl Trainer<'_> {
     }
 }
 
-fn turn(heard: Heard) -> Turn {
-    if heard.is_asked { Turn::End } else { Turn::On }
+fn turn(heard: Update) -> Activity {
+    if heard.is_asked { Activity::End } else { Activity::On }
 }
 
 fn restore(buffers: &[(Tensor, Tensor)]) -> Result<(), Fault> {

@@ -60,7 +60,7 @@ pub(crate) struct Trainer<'a> {
 
 /// Whether a loop was asked to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum Activity {
     /// It goes on.
     On,
     /// All ranks end, here.
@@ -150,25 +150,25 @@ impl<'a> Trainer<'a> {
     /// When libtorch, the disk or another rank fails, or a loss is no number.
     pub(crate) fn train(mut self) -> Result<Option<Trained>> {
         let config = self.config();
-        let mut turn = Turn::On;
-        while turn == Turn::On && !self.state.progress.is_over(config) {
+        let mut turn = Activity::On;
+        while turn == Activity::On && !self.state.progress.is_over(config) {
             turn = self.epoch()?;
             if self.job.smoke {
                 break;
             }
         }
-        if turn == Turn::On && !self.job.smoke {
+        if turn == Activity::On && !self.job.smoke {
             self.keep_last_weights()?;
         }
         if let Some(writer) = self.writer.take() {
             writer.finish()?;
-            if turn == Turn::On {
+            if turn == Activity::On {
                 self.hand_over()?;
             }
         }
         // Nobody leaves before rank 0 has all on disk: the first to leave ends the others.
         exchange::counts(self.peers, 0)?;
-        if turn == Turn::End {
+        if turn == Activity::End {
             return Ok(None);
         }
         let parameters = self.model.parameters().iter().map(|p| p.tensor.numel() as u64).sum();
@@ -176,18 +176,18 @@ impl<'a> Trainer<'a> {
     }
 
     /// One epoch, or what is left of it.
-    fn epoch(&mut self) -> Result<Turn> {
+    fn epoch(&mut self) -> Result<Activity> {
         let config = self.config();
         let begun = Instant::now();
         let before = self.state.progress.seconds;
-        if self.learn(begun, before)? == Turn::End {
-            return Ok(Turn::End);
+        if self.learn(begun, before)? == Activity::End {
+            return Ok(Activity::End);
         }
         let learnt = before + begun.elapsed().as_secs_f64();
         self.ddp.sync_buffers()?;
         let Some(validated) = self.validate()? else {
             self.save(Duration::from_secs_f64(learnt))?;
-            return Ok(Turn::End);
+            return Ok(Activity::End);
         };
         let train = Means::of_ranks(&exchange::means(self.peers, &self.means)?);
         let accuracy = |means: &Means| self.counts_right.then(|| means.accuracy());
@@ -219,15 +219,15 @@ impl<'a> Trainer<'a> {
         if is_due || self.state.progress.is_over(config) {
             self.save(Duration::ZERO)?;
         }
-        Ok(Turn::On)
+        Ok(Activity::On)
     }
 
     /// The steps of an epoch.
-    fn learn(&mut self, begun: Instant, before: f64) -> Result<Turn> {
+    fn learn(&mut self, begun: Instant, before: f64) -> Result<Activity> {
         let config = self.config();
         let progress = &self.state.progress;
         if progress.step >= self.steps {
-            return Ok(Turn::On);
+            return Ok(Activity::On);
         }
         let part = &self.samples.train;
         let batches =
@@ -241,16 +241,16 @@ impl<'a> Trainer<'a> {
             self.state.progress.step += 1;
             let step = self.state.progress.step;
             let spent = || Duration::from_secs_f64(before + begun.elapsed().as_secs_f64());
-            if turn == Turn::End {
+            if turn == Activity::End {
                 self.save(spent())?;
-                return Ok(Turn::End);
+                return Ok(Activity::End);
             }
             let every = config.checkpoint.every_steps;
             if every > 0 && step < self.steps && step.is_multiple_of(every) {
                 self.save(spent())?;
             }
         }
-        Ok(Turn::On)
+        Ok(Activity::On)
     }
 
     /// The learning rate of a step of this epoch.

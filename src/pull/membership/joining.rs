@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::requests::Requests;
-use super::{Claimer, Offer, follow_decks, settings};
+use super::{Membership, Offer, follow_decks, settings};
 use crate::host::{clock, process};
-use crate::pull::heirs::expire;
+use crate::pull::expiry::expire;
 use crate::pull::offer::room;
 use crate::pull::watch::Watch;
 use crate::tree::Tree;
@@ -24,7 +24,7 @@ struct Known {
     heads: Vec<Head>,
 }
 
-impl Claimer {
+impl Membership {
     /// Joins a sweep that has been dealt. Waits while no slot may be had (`max_running`), which is told once; `go_on` is
     /// asked meanwhile, and `None` is returned when it says no.
     ///
@@ -139,7 +139,7 @@ impl Known {
         cores: Vec<u32>,
         link: Link,
         watch: Watch,
-    ) -> Result<Claimer> {
+    ) -> Result<Membership> {
         let Self { ledger, decks, heads } = self;
         let pid = std::process::id();
         let who = Who {
@@ -154,7 +154,7 @@ impl Known {
         };
         let bundle = Writer::create(tree, &who)?;
         let (now, requests) = (Instant::now(), Requests::of(&decks));
-        Ok(Claimer {
+        Ok(Membership {
             tree: tree.clone(),
             ledger,
             decks,

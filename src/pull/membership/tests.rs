@@ -115,10 +115,10 @@ fn offer(slots: u32) -> Offer {
     }
 }
 
-fn join(tree: &Tree) -> Claimer {
+fn join(tree: &Tree) -> Membership {
     loop {
-        match Claimer::join(tree, offer(1 + below(3) as u32), flaky, |_| {}, || true) {
-            Ok(Some(claimer)) => return claimer,
+        match Membership::join(tree, offer(1 + below(3) as u32), flaky, |_| {}, || true) {
+            Ok(Some(membership)) => return membership,
             Ok(None) => unreachable!("it goes on"),
             // A join that seemed to fail leaves an agent that never lives: others bury it.
             Err(_) => {}
@@ -128,29 +128,29 @@ fn join(tree: &Tree) -> Claimer {
 
 /// An agent of the test: what it would do with programs it does at once, a step at a time.
 struct Agent {
-    claimer: Claimer,
+    membership: Membership,
     running: Vec<Unit>,
 }
 
 impl Agent {
     fn begin(&mut self, oracle: &mut Oracle) {
-        let _ = self.claimer.look();
-        if self.claimer.fill(1, None).is_err() {
+        let _ = self.membership.look();
+        if self.membership.fill(1, None).is_err() {
             return;
         }
-        if let Some(unit) = self.claimer.next_unit().unwrap() {
+        if let Some(unit) = self.membership.next_unit().unwrap() {
             let row = &unit.rows[0];
-            oracle.begins(&self.claimer, row);
+            oracle.begins(&self.membership, row);
             let line = Line::Start {
                 trial: row.id,
                 attempt: unit.tries + unit.faults + 1,
                 time: 0.0,
                 slot: 0,
-                seq: self.claimer.ledger.seq,
+                seq: self.membership.ledger.seq,
                 argv: Vec::new(),
                 devices: None,
             };
-            self.claimer.bundle.push(&line).unwrap();
+            self.membership.bundle.push(&line).unwrap();
             self.running.push(unit);
         }
     }
@@ -176,25 +176,25 @@ impl Agent {
             last: true,
             seq: None,
         });
-        self.claimer.bundle.push(&line).unwrap();
-        self.claimer.done += 1;
-        self.claimer.busy_s += 0.01;
+        self.membership.bundle.push(&line).unwrap();
+        self.membership.done += 1;
+        self.membership.busy_s += 0.01;
         (unit.link, unit.tries, unit.faults) = (unit.link + 1, 0, 0);
         if !unit.rows.is_empty() {
-            self.claimer.put_first(unit);
+            self.membership.put_first(unit);
         }
         if below(2) == 0 {
-            let _ = self.claimer.flush();
+            let _ = self.membership.flush();
         }
     }
 
     fn give_back(&mut self) {
-        let back = self.claimer.unbegun(1 + below(4));
-        self.claimer.give_back(back);
+        let back = self.membership.unbegun(1 + below(4));
+        self.membership.give_back(back);
         if let Some(unit) = self.running.pop() {
-            self.claimer.give_back(vec![unit.piece()]);
+            self.membership.give_back(vec![unit.piece()]);
         }
-        let _ = self.claimer.deliver();
+        let _ = self.membership.deliver();
     }
 }
 
@@ -213,15 +213,15 @@ impl Oracle {
 
     /// The trial before one that begins must have an end that counts, unless its agent is taken for dead, and
     /// does not know it yet.
-    fn begins(&mut self, claimer: &Claimer, row: &Row) {
+    fn begins(&mut self, membership: &Membership, row: &Row) {
         *self.begun.entry(row.id).or_default() += 1;
         let Some(before) = row.after.filter(|_| below(8) == 0) else { return };
-        let now = self.now(&claimer.tree);
-        if now.agents[&claimer.name].gone.is_some() || claimer.bundle.waiting() > 0 {
+        let now = self.now(&membership.tree);
+        if now.agents[&membership.name].gone.is_some() || membership.bundle.waiting() > 0 {
             return;
         }
         let mut records = HashMap::new();
-        bundle::add(&claimer.tree, now, &mut records).unwrap();
+        bundle::add(&membership.tree, now, &mut records).unwrap();
         let outcome = records.get(&before).and_then(records::Record::outcome);
         assert_eq!(outcome, Some(Outcome::Done), "trial {} before {before}", row.id);
     }
@@ -259,45 +259,46 @@ fn schedule(seed: u64) {
         // After a while nobody dies any more, so that the sweep can end.
         let calm = step > 300;
         if agents.is_empty() || (!calm && agents.len() < 5 && below(20) == 0) {
-            agents.push(Agent { claimer: join(&tree), running: Vec::new() });
+            agents.push(Agent { membership: join(&tree), running: Vec::new() });
         }
         let i = below(agents.len() as u64) as usize;
         match below(if calm { 8 } else { 12 }) {
             0..3 => agents[i].begin(&mut oracle),
             3..6 => agents[i].end(),
             6 => {
-                let _ = agents[i].claimer.flush();
+                let _ = agents[i].membership.flush();
             }
             7 => {
                 let agent = &mut agents[i];
-                let _ = agent.claimer.look();
-                if agent.claimer.is_fenced() {
+                let _ = agent.membership.look();
+                if agent.membership.is_fenced() {
                     agent.running.clear();
-                    agent.claimer = join(&tree);
+                    agent.membership = join(&tree);
                 } else if agent.running.is_empty()
-                    && agent.claimer.waiting() == 0
-                    && agent.claimer.open() == 0
+                    && agent.membership.waiting() == 0
+                    && agent.membership.open() == 0
                 {
-                    let _ = agent.claimer.say_idle();
+                    let _ = agent.membership.say_idle();
                 }
             }
             8 => agents[i].give_back(),
             // Dead, with all that it has not written.
             9 => drop(agents.swap_remove(i)),
             // Taken for dead, whether it is or not.
-            10 => bury(&tree, &mut oracle, &agents[i].claimer),
+            10 => bury(&tree, &mut oracle, &agents[i].membership),
             _ => {
-                let _ = agents[i].claimer.beat();
+                let _ = agents[i].membership.beat();
             }
         }
         if calm && below(10) == 0 {
             // In the end whoever is dead is found out.
-            let names: BTreeSet<String> = agents.iter().map(|a| a.claimer.name.clone()).collect();
+            let names: BTreeSet<String> =
+                agents.iter().map(|a| a.membership.name.clone()).collect();
             let ledger = oracle.now(&tree);
             let dead = ledger.living().map(|(name, _)| name).find(|name| !names.contains(*name));
             if let Some(dead) = dead.cloned() {
-                expire_now(&tree, &mut oracle, &agents[0].claimer, &dead);
-            } else if ledger.is_over(deck::total(&agents[0].claimer.decks)) {
+                expire_now(&tree, &mut oracle, &agents[0].membership, &dead);
+            } else if ledger.is_over(deck::total(&agents[0].membership.decks)) {
                 break;
             }
         }
@@ -306,7 +307,7 @@ fn schedule(seed: u64) {
 }
 
 /// Takes some living agent for dead.
-fn bury(tree: &Tree, oracle: &mut Oracle, by: &Claimer) {
+fn bury(tree: &Tree, oracle: &mut Oracle, by: &Membership) {
     let names: Vec<String> = by.ledger.living().map(|(name, _)| name.clone()).collect();
     if names.is_empty() {
         return;
@@ -317,8 +318,8 @@ fn bury(tree: &Tree, oracle: &mut Oracle, by: &Claimer) {
     }
 }
 
-fn expire_now(tree: &Tree, oracle: &mut Oracle, by: &Claimer, dead: &str) {
-    // Own entries are to be seen by the claimer itself.
+fn expire_now(tree: &Tree, oracle: &mut Oracle, by: &Membership, dead: &str) {
+    // Own entries are to be seen by the membership itself.
     let mut ledger = oracle.now(tree).clone();
     let _ = expire(tree, &mut ledger, &by.decks, &by.heads, dead, &by.name, flaky);
 }

@@ -1,12 +1,12 @@
-//! What an agent says to the others, and when what it has recorded counts.
+//! The entries that an agent writes to the ledger, and when what it has recorded counts.
 
 use anyhow::Result;
 
-use super::Claimer;
+use super::Membership;
 use crate::host::disk;
 use crate::tree::ledger::{self, Entry, Piece};
 
-impl Claimer {
+impl Membership {
     /// Gives units back.
     pub fn give_back(&mut self, units: Vec<Piece>) {
         if !units.is_empty() {
@@ -82,7 +82,7 @@ impl Claimer {
         self.bundle.flush().map_err(|e| disk::fault("write", &path, &e).into())
     }
 
-    /// As [`Claimer::flush`], and waits for the disk: on NFS other hosts read it only then.
+    /// As [`Membership::flush`], and waits for the disk: on NFS other hosts read it only then.
     ///
     /// # Errors
     /// When the disk refuses.
@@ -92,7 +92,7 @@ impl Claimer {
         self.bundle.sync().map_err(|e| disk::fault("write", &path, &e).into())
     }
 
-    /// Has an entry written with the next [`Claimer::deliver`], however many others are faster; not once it
+    /// Has an entry written with the next [`Membership::deliver`], however many others are faster; not once it
     /// is taken for dead.
     pub fn say(&mut self, entry: Entry) {
         self.outbox.push_back(entry);

@@ -1,13 +1,13 @@
-//! The course of a unit in an agent's hands: whether its next trial may begin, how the end of an attempt is
+//! The attempts of a unit that an agent holds: whether its next trial may begin, how the end of an attempt is
 //! recorded, and what follows from it for the rest of the chain.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::claimer::{MAX_CUTS, MAX_FAULTS, Unit};
-use super::desk::{Claim, Desk, Later, News};
 use super::leaving::Leaving;
+use super::lifecycle::{Claim, Later, Lifecycle, News};
+use super::membership::{MAX_CUTS, MAX_FAULTS, Unit};
 use super::place::{Ended, Role, Why};
 use super::verdict::{self, Next, Run, Verdict};
 use crate::fault::{Fault, Kind};
@@ -34,14 +34,14 @@ pub(super) enum Opened {
     NotYet,
 }
 
-impl<T: FnMut(News<'_>)> Desk<T> {
+impl<T: FnMut(News<'_>)> Lifecycle<T> {
     /// The next unit for one of `free` slots: one that it holds or can take, else one whose pause is over.
     pub(super) fn next_unit(&mut self, free: u64) -> Result<Option<Unit>> {
         let left = self.time.until.map(|end| end.saturating_duration_since(Instant::now()));
         if !self.later.iter().any(|later| later.for_devices) {
-            self.claimer.fill(free, left.map(|left| left.as_secs_f64()))?;
+            self.membership.fill(free, left.map(|left| left.as_secs_f64()))?;
         }
-        if let Some(unit) = self.claimer.next_unit()? {
+        if let Some(unit) = self.membership.next_unit()? {
             return Ok(Some(unit));
         }
         let now = Instant::now();
@@ -54,8 +54,8 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         let Some(row) = unit.rows.front() else { return Ok(Opened::Passed) };
         let (trial, before) = (row.id, row.after);
         // What was won before the unit was dealt was an earlier one's, and the trial is asked for again.
-        let dealt = deck::of_unit(&self.claimer.decks, unit.number).map_or(0, |deck| deck.seq);
-        if self.claimer.ledger.is_won_since(trial, dealt) {
+        let dealt = deck::of_unit(&self.membership.decks, unit.number).map_or(0, |deck| deck.seq);
+        if self.membership.ledger.is_won_since(trial, dealt) {
             self.go_on(unit, None)?;
             return Ok(Opened::Passed);
         }
@@ -63,7 +63,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
             && unit.tries == 0
             && let Some(before) = before
         {
-            match self.claimer.outcome_of(before).ok().flatten() {
+            match self.membership.outcome_of(before).ok().flatten() {
                 // Not ended, or not to be read now.
                 None => {
                     let at = Instant::now() + Duration::from_secs(2);
@@ -71,7 +71,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
                     return Ok(Opened::NotYet);
                 }
                 Some(Outcome::Done) => {}
-                Some(_) if self.claimer.on_failure() == OnFailure::Continue => {}
+                Some(_) if self.membership.on_failure() == OnFailure::Continue => {}
                 Some(outcome) => {
                     self.skip(&unit, &Break::Ended(outcome).reason(before))?;
                     return Ok(Opened::Passed);
@@ -104,10 +104,10 @@ impl<T: FnMut(News<'_>)> Desk<T> {
     pub(super) fn no_start(&mut self, unit: Unit, attempt: u32, verdict: Verdict) -> Result<()> {
         let Some(row) = unit.rows.front() else { return Ok(()) };
         let trial = row.id;
-        let seq = self.claimer.ledger.seq;
+        let seq = self.membership.ledger.seq;
         let mut end = verdict::line(trial, attempt, &verdict, None, None);
         end.seq = Some(seq);
-        self.claimer.bundle.push(&Line::End(end.clone()))?;
+        self.membership.bundle.push(&Line::End(end.clone()))?;
         match verdict.next {
             Next::Over => {
                 let (row, run) = (row.clone(), Run { trial, attempt, seq, slot: 0 });
@@ -115,7 +115,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
             }
             _ => {
                 let unit = Unit { faults: unit.faults + 1, ..unit };
-                self.claimer.give_back(vec![unit.piece()]);
+                self.membership.give_back(vec![unit.piece()]);
             }
         }
         Ok(())
@@ -134,7 +134,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         if why != Some(Why::Allocation) || verdict.next != Next::Elsewhere {
             return;
         }
-        let tree = &self.claimer.tree;
+        let tree = &self.membership.tree;
         // Stamps may be a second apart, and this look comes after the end: one file too many is no harm.
         let since = ran + Duration::from_secs(1);
         let has_saved = age::is_within(&tree.checkpoints(row.id), since, tree.dir());
@@ -153,7 +153,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
     /// The machine has failed a trial.
     fn fault(&mut self, reason: &str) {
         self.errors += 1;
-        let most = self.claimer.settings().max_errors;
+        let most = self.membership.settings().max_errors;
         (self.tell)(News::Note(reason));
         if self.errors >= most && self.leaving.is_none() {
             let errors = crate::words::count(u64::from(self.errors), "fault");
@@ -172,9 +172,9 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         result: Option<serde_json::Value>,
     ) -> Result<()> {
         let end = verdict::line(run.trial, run.attempt, &verdict, Some(ended), result);
-        self.claimer.bundle.push(&Line::End(end.clone()))?;
-        self.claimer.done += 1;
-        self.claimer.busy_s += ended.duration_s.max(1e-4);
+        self.membership.bundle.push(&Line::End(end.clone()))?;
+        self.membership.done += 1;
+        self.membership.busy_s += ended.duration_s.max(1e-4);
         let (unit, row) = match role {
             Role::Unit(unit) => {
                 let Some(row) = unit.rows.front().cloned() else { return Ok(()) };
@@ -194,13 +194,13 @@ impl<T: FnMut(News<'_>)> Desk<T> {
             Next::Over => {}
             Next::Dropped => self.go_on(unit, None)?,
             Next::Again => {
-                let settings = self.claimer.settings();
+                let settings = self.membership.settings();
                 let pause = settings.backoff_s * f64::from(1u32 << unit.tries.min(16));
                 let at = Instant::now() + Duration::from_secs_f64(pause.min(LONGEST_BACKOFF_S));
                 unit.tries += 1;
                 self.later.push(Later::at(at, unit));
             }
-            Next::Elsewhere => self.claimer.give_back(vec![unit.piece()]),
+            Next::Elsewhere => self.membership.give_back(vec![unit.piece()]),
         }
         Ok(())
     }
@@ -208,9 +208,9 @@ impl<T: FnMut(News<'_>)> Desk<T> {
     /// A trial has ended for good here. Where others may run it too and something follows from its end, the ledger
     /// decides first whose end counts.
     fn over(&mut self, claim: Claim) -> Result<()> {
-        let ledger = &self.claimer.ledger;
+        let ledger = &self.membership.ledger;
         let is_known = ledger.contest(claim.run.trial, claim.run.seq).is_some();
-        let may_be_copied = self.claimer.settings().repeatable && self.has_sequel(&claim)?;
+        let may_be_copied = self.membership.settings().repeatable && self.has_sequel(&claim)?;
         if is_known || may_be_copied {
             self.claims.push(claim);
             return Ok(());
@@ -220,7 +220,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
 
     /// Whether somebody acts upon the end of a trial: the next of its chain, or a hook.
     fn has_sequel(&self, claim: &Claim) -> Result<bool> {
-        let head = self.claimer.head_of(claim.run.trial)?;
+        let head = self.membership.head_of(claim.run.trial)?;
         let is_last = claim.unit.as_ref().is_none_or(|unit| unit.rows.len() <= 1);
         Ok(!is_last || !head.run.hooks.is_default())
     }
@@ -233,22 +233,22 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         if self.claims.is_empty() {
             return Ok(());
         }
-        self.claimer.save()?;
-        self.claimer.look()?;
+        self.membership.save()?;
+        self.membership.look()?;
         let runs: Vec<Run> = self.claims.iter().map(|claim| claim.run).collect();
         for run in runs {
-            if self.claimer.ledger.is_undecided(run.trial, run.seq) {
+            if self.membership.ledger.is_undecided(run.trial, run.seq) {
                 self.win(run);
             }
         }
-        self.claimer.deliver()?;
-        if self.claimer.is_fenced() {
+        self.membership.deliver()?;
+        if self.membership.is_fenced() {
             return Ok(());
         }
         for claim in std::mem::take(&mut self.claims) {
             let Run { trial, attempt, seq, .. } = claim.run;
-            let won = self.claimer.ledger.contest(trial, seq).and_then(|c| c.won.as_ref());
-            if won.is_none_or(|won| won.agent == self.claimer.name && won.attempt == attempt) {
+            let won = self.membership.ledger.contest(trial, seq).and_then(|c| c.won.as_ref());
+            if won.is_none_or(|won| won.agent == self.membership.name && won.attempt == attempt) {
                 self.conclude(claim)?;
             } else {
                 self.told.push((claim.run, Outcome::Interrupted, false));
@@ -265,7 +265,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         if end.exit_code.is_some() {
             self.told.push((run, verdict.state, true));
         }
-        self.bells.push((run.slot, row, end));
+        self.pending_hooks.push((run.slot, row, end));
         self.ended(run, &verdict, seconds);
         unit.map_or(Ok(()), |unit| self.go_on(unit, Some(verdict.state)))
     }
@@ -275,24 +275,24 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         *self.report.ended.entry(verdict.state).or_default() += 1;
         let reason = verdict.reason.clone().unwrap_or_default();
         (self.tell)(News::Ended(run.trial, verdict.state, &reason, duration_s));
-        if self.claimer.settings().repeatable {
+        if self.membership.settings().repeatable {
             if self.recent.len() == 4096 {
                 self.recent.pop_front();
             }
             self.recent.push_back(run);
-            if self.claimer.ledger.is_undecided(run.trial, run.seq) {
+            if self.membership.ledger.is_undecided(run.trial, run.seq) {
                 self.win(run);
             }
         }
-        let share = self.claimer.settings().breaker;
+        let share = self.membership.settings().breaker;
         let failed = verdict.state != Outcome::Done;
         if let Some(reason) = self.breaker.add(failed, share)
-            && self.claimer.ledger.halted.is_none()
+            && self.membership.ledger.halted.is_none()
         {
-            let (agent, nonce) = (self.claimer.name.clone(), self.claimer.nonce());
+            let (agent, nonce) = (self.membership.name.clone(), self.membership.nonce());
             let halted = format!("the sweep was halted: {reason}");
             self.leaving.get_or_insert(Leaving::because(halted));
-            self.claimer.say(Entry::Halt { agent, nonce, reason });
+            self.membership.say(Entry::Halt { agent, nonce, reason });
         }
     }
 
@@ -300,7 +300,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
     fn go_on(&mut self, mut unit: Unit, state: Option<Outcome>) -> Result<()> {
         let Some(trial) = unit.rows.front().map(|row| row.id) else { return Ok(()) };
         let state = match state {
-            None if unit.rows.len() > 1 => match self.claimer.outcome_of(trial) {
+            None if unit.rows.len() > 1 => match self.membership.outcome_of(trial) {
                 Ok(state) if state.is_some() || unit.looks >= MOST_LOOKS => state,
                 // Not to be read now, or not to be seen yet.
                 _ => {
@@ -317,14 +317,14 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         if unit.rows.is_empty() {
             return Ok(());
         }
-        if state != Some(Outcome::Done) && self.claimer.on_failure() == OnFailure::Stop {
+        if state != Some(Outcome::Done) && self.membership.on_failure() == OnFailure::Stop {
             let what = state.map_or(Break::NoEnd, Break::Ended);
             self.skip(&unit, &what.reason(trial))?;
         } else if self.leaving.is_some() {
-            self.claimer.give_back(vec![unit.piece()]);
+            self.membership.give_back(vec![unit.piece()]);
         } else {
             // A chain that has begun goes on before new ones begin.
-            self.claimer.put_first(unit);
+            self.membership.put_first(unit);
         }
         Ok(())
     }
@@ -333,8 +333,8 @@ impl<T: FnMut(News<'_>)> Desk<T> {
     fn skip(&mut self, unit: &Unit, why: &str) -> Result<()> {
         for row in &unit.rows {
             let (trial, time, reason) = (row.id, clock::now(), why.to_owned());
-            let seq = self.claimer.ledger.seq;
-            self.claimer.bundle.push(&Line::Skip { trial, time, seq, reason })?;
+            let seq = self.membership.ledger.seq;
+            self.membership.bundle.push(&Line::Skip { trial, time, seq, reason })?;
         }
         Ok(())
     }

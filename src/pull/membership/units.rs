@@ -1,11 +1,11 @@
-//! What an agent takes, holds and hands on.
+//! The units that an agent takes, holds and gives back.
 
 use std::collections::VecDeque;
 
 use anyhow::Result;
 
-use super::{Claimer, Unit};
-use crate::pull::heirs::merge;
+use super::{Membership, Unit};
+use crate::pull::expiry::merge;
 use crate::pull::share::{self, Own};
 use crate::tree::deck;
 use crate::tree::ledger::{Entry, Piece};
@@ -14,7 +14,7 @@ use crate::tree::table::{self, Row};
 /// Units whose rows are read at once: bounds an agent's memory, whatever it holds.
 const CHUNK: u64 = 256;
 
-impl Claimer {
+impl Membership {
     /// Takes units if fewer wait than `idle` slots could begin now.
     ///
     /// # Errors

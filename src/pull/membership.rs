@@ -1,4 +1,4 @@
-//! An agent's dealings with the ledger: joining, taking units, giving them back, staying alive, and taking
+//! The membership of an agent in the ledger: joining, taking units, giving them back, staying alive, and taking
 //! over from agents that are not.
 
 use std::collections::VecDeque;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use self::requests::Requests;
-use super::heirs::expire;
+use super::expiry::expire;
 pub use super::offer::Offer;
 use super::watch::Watch;
 use crate::fault::Fault;
@@ -60,7 +60,7 @@ impl Unit {
 }
 
 /// An agent's place in the ledger, and what it holds.
-pub struct Claimer {
+pub struct Membership {
     /// The sweep.
     pub tree: Tree,
     /// What the agents have agreed on.
@@ -99,7 +99,7 @@ pub struct Claimer {
     is_idle: bool,
 }
 
-impl Claimer {
+impl Membership {
     /// How agents share the sweep.
     pub fn settings(&self) -> &Pull {
         settings(&self.decks)
@@ -267,10 +267,10 @@ fn follow_decks(tree: &Tree, decks: &mut Vec<Deck>, heads: &mut Vec<Head>) -> Re
     Ok(true)
 }
 
-mod holdings;
+mod events;
 mod joining;
 mod requests;
-mod voice;
+mod units;
 
 #[cfg(test)]
 mod tests;

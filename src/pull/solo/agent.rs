@@ -1,4 +1,4 @@
-//! An agent whose trials the caller runs: what the caller is handed next, and what becomes of his answers.
+//! An agent whose trials the caller runs: which trial the caller gets next, and what its answers mean.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::fault::Fault;
 use crate::host::{Vars, vars};
 use crate::pull::agent::{self, Agent};
 use crate::pull::bind;
-use crate::pull::claimer::{Claimer, Offer};
-use crate::pull::desk::{Desk, Turn};
 use crate::pull::leaving::Time;
+use crate::pull::lifecycle::{Activity, Lifecycle};
+use crate::pull::membership::{Membership, Offer};
 use crate::pull::place::{Place, Role};
 use crate::pull::verdict;
 use crate::tree::bundle::Line;
@@ -31,13 +31,13 @@ pub(super) enum Step {
 }
 
 /// An agent of one place whose trials the caller runs.
-pub(super) struct Hand<T> {
+pub(super) struct FunctionAgent<T> {
     agent: Agent<Call, T>,
     nap: Duration,
     is_gone: bool,
 }
 
-impl<T: FnMut(News<'_>)> Hand<T> {
+impl<T: FnMut(News<'_>)> FunctionAgent<T> {
     /// Joins a sweep. `go_on` waits for a moment while no slot may be had, and says whether to go on.
     pub(super) fn join(
         tree: &Tree,
@@ -79,23 +79,24 @@ impl<T: FnMut(News<'_>)> Hand<T> {
         };
         let say = |why: &str| tell(News::Waiting(why));
         let wait = || go_on(Duration::from_millis(500));
-        let joined = Claimer::join(tree, offer, ledger::link, say, wait)?;
-        let Some(claimer) = joined else { return Ok(None) };
-        tell(News::Joined(&claimer.name, claimer.slots));
-        let call = Call::new(&claimer, function, bounds.devices.first().cloned(), pool, vars);
-        let desk = Desk::new(claimer, Time::of(vars, options.time_left_s), options.may_go, tell);
-        let agent = Agent::new(desk, vec![call]);
+        let joined = Membership::join(tree, offer, ledger::link, say, wait)?;
+        let Some(membership) = joined else { return Ok(None) };
+        tell(News::Joined(&membership.name, membership.slots));
+        let call = Call::new(&membership, function, bounds.devices.first().cloned(), pool, vars);
+        let lifecycle =
+            Lifecycle::new(membership, Time::of(vars, options.time_left_s), options.may_go, tell);
+        let agent = Agent::new(lifecycle, vec![call]);
         Ok(Some(Self { agent, nap: Duration::ZERO, is_gone: false }))
     }
 
     /// Its name.
     pub(super) fn name(&self) -> &str {
-        &self.agent.desk.claimer.name
+        &self.agent.lifecycle.membership.name
     }
 
     /// What it has done.
     pub(super) fn report(self) -> Report {
-        self.agent.desk.report
+        self.agent.lifecycle.report
     }
 
     /// Its place.
@@ -114,7 +115,7 @@ impl<T: FnMut(News<'_>)> Hand<T> {
         })
     }
 
-    /// Lives on while the caller runs a trial: to be called now and then ([`Hand::until_due`]). `true` once the agent
+    /// Lives on while the caller runs a trial: to be called now and then ([`FunctionAgent::until_due`]). `true` once the agent
     /// has left, as nobody waits for the caller's answer any more.
     pub(super) fn watch(&mut self) -> Result<bool> {
         self.turn()?;
@@ -129,18 +130,18 @@ impl<T: FnMut(News<'_>)> Hand<T> {
         let turned = self.agent.turn();
         self.call().rest()?;
         match turned {
-            Ok(Turn::Gone) => {
+            Ok(Activity::Gone) => {
                 self.is_gone = true;
                 self.nap = Duration::ZERO;
             }
-            Ok(Turn::Busy) => self.nap = Duration::ZERO,
-            Ok(Turn::Quiet) => {
-                let longest = self.agent.desk.longest_nap();
+            Ok(Activity::Busy) => self.nap = Duration::ZERO,
+            Ok(Activity::Quiet) => {
+                let longest = self.agent.lifecycle.longest_nap();
                 self.nap = (self.nap * 3 / 2).clamp(Duration::from_millis(5), longest);
                 return Ok(self.agent.until_due(self.nap));
             }
             Err(error) => {
-                self.agent.desk.in_trouble(error)?;
+                self.agent.lifecycle.in_trouble(error)?;
                 self.nap = Duration::from_millis(500);
             }
         }
@@ -152,19 +153,19 @@ impl<T: FnMut(News<'_>)> Hand<T> {
         std::mem::take(&mut self.call().settled)
     }
 
-    /// The time until [`Hand::watch`] has something to do.
+    /// The time until [`FunctionAgent::watch`] has something to do.
     pub(super) fn until_due(&self) -> Duration {
-        self.agent.until_due(self.agent.desk.longest_nap())
+        self.agent.until_due(self.agent.lifecycle.longest_nap())
     }
 
     /// A signal has come.
     pub(super) fn told(&mut self, signal: Signal) {
-        self.agent.desk.told(signal);
+        self.agent.lifecycle.told(signal);
     }
 
     /// The caller wants to go.
     pub(super) fn leave(&mut self, reason: &str) {
-        self.agent.desk.leave(reason.to_owned());
+        self.agent.lifecycle.leave(reason.to_owned());
     }
 
     /// Which trial the caller runs, and its attempt.
@@ -184,7 +185,8 @@ impl<T: FnMut(News<'_>)> Hand<T> {
 
     /// The caller is gone.
     pub(super) fn lost(&mut self, reason: &str) -> Result<()> {
-        let stops = self.agent.desk.leaving.as_ref().is_some_and(|leaving| leaving.stop.is_some());
+        let stops =
+            self.agent.lifecycle.leaving.as_ref().is_some_and(|leaving| leaving.stop.is_some());
         if stops {
             // The signal that this agent had has ended the caller too.
             let failure = Failure { exit_code: Some(137), ..Failure::default() };
@@ -195,12 +197,16 @@ impl<T: FnMut(News<'_>)> Hand<T> {
             if !rows.is_empty() {
                 // What it has said before stays.
                 let (trial, attempt) = (running.trial, running.attempt);
-                self.agent.desk.claimer.bundle.push(&Line::Metrics { trial, attempt, rows })?;
+                self.agent.lifecycle.membership.bundle.push(&Line::Metrics {
+                    trial,
+                    attempt,
+                    rows,
+                })?;
             }
             match running.role {
                 Role::Unit(unit) => {
                     let verdict = verdict::judge_fault(unit.faults, reason);
-                    self.agent.desk.no_start(unit, running.attempt, verdict)?;
+                    self.agent.lifecycle.no_start(unit, running.attempt, verdict)?;
                 }
                 Role::Copy(row) => self.agent.uncopy(row.id, false),
             }

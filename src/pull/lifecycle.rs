@@ -1,5 +1,5 @@
-//! What every agent does besides running trials: it keeps its lease, hears what others have said, shares what
-//! it holds, leaves in time. What becomes of a unit in its hands is in [`super::course`].
+//! The life of an agent besides running trials: it renews its lease, reads what others have written to the ledger, gives
+//! back units that others can begin sooner, and leaves in time. How its units go on is in [`super::attempts`].
 
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
-use super::claimer::{Claimer, Unit};
 use super::leaving::{Leaving, Time};
+use super::membership::{Membership, Unit};
 pub use super::news::{News, Report};
 use super::pace::{Breaker, Pace};
 use super::place::Why;
@@ -25,8 +25,8 @@ use crate::words;
 /// How long the tree may be out of reach before an agent gives up.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What a turn came to.
-pub(super) enum Turn {
+/// What an agent did in one pass over its slots.
+pub(super) enum Activity {
     /// Something happened.
     Busy,
     /// Nothing did.
@@ -35,9 +35,9 @@ pub(super) enum Turn {
     Gone,
 }
 
-/// What was heard of others.
+/// What the ledger says that is new.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum Update {
     /// They have taken this agent for dead.
     Fenced,
     /// Something, or nothing.
@@ -68,9 +68,9 @@ pub(super) struct Claim {
     pub end: Ended,
 }
 
-/// See the module.
-pub(super) struct Desk<T> {
-    pub claimer: Claimer,
+/// What an agent knows besides its slots.
+pub(super) struct Lifecycle<T> {
+    pub membership: Membership,
     pub pace: Pace,
     pub leaving: Option<Leaving>,
     /// Whether the others have been told so.
@@ -84,8 +84,8 @@ pub(super) struct Desk<T> {
     /// What ended here of late: it may turn out to have a copy.
     pub recent: VecDeque<Run>,
     pub errors: u32,
-    /// Trials that have ended for good, in which slot, and of which the plan's hooks were not told yet.
-    pub bells: Vec<(usize, Row, Ended)>,
+    /// Trials that have ended for good, with their slots, whose hooks have not been called yet.
+    pub pending_hooks: Vec<(usize, Row, Ended)>,
     /// Ends of trials that others may run too: nothing follows from them until the ledger says that they count.
     pub claims: Vec<Claim>,
     /// Runs whose ends are recorded: how, and whether the trial runs again only on request.
@@ -95,11 +95,11 @@ pub(super) struct Desk<T> {
     waits: HashSet<String>,
 }
 
-impl<T: FnMut(News<'_>)> Desk<T> {
-    /// The desk of an agent that has joined.
-    pub(super) fn new(claimer: Claimer, time: Time, may_go: bool, tell: T) -> Self {
+impl<T: FnMut(News<'_>)> Lifecycle<T> {
+    /// The lifecycle of an agent that has joined.
+    pub(super) fn new(membership: Membership, time: Time, may_go: bool, tell: T) -> Self {
         Self {
-            claimer,
+            membership,
             pace: Pace::default(),
             leaving: None,
             has_announced: false,
@@ -111,7 +111,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
             breaker: Breaker::default(),
             recent: VecDeque::new(),
             errors: 0,
-            bells: Vec::new(),
+            pending_hooks: Vec::new(),
             claims: Vec::new(),
             told: Vec::new(),
             trouble: None,
@@ -119,41 +119,41 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         }
     }
 
-    /// Gives a sign of life and listens to what others have said, where it is time to.
-    pub(super) fn keep_up(&mut self) -> Result<Heard> {
-        if !self.claimer.beat()? {
-            return Ok(Heard::Fenced);
+    /// Renews the lease and reads the ledger, where it is time to.
+    pub(super) fn heartbeat(&mut self) -> Result<Update> {
+        if !self.membership.beat()? {
+            return Ok(Update::Fenced);
         }
         let pace = if self.is_endgame() { 0.2 } else { 1.0 };
-        let news = self.claimer.since_look().as_secs_f64() >= pace && self.claimer.look()?;
-        if self.claimer.is_fenced() {
-            return Ok(Heard::Fenced);
+        let news = self.membership.since_look().as_secs_f64() >= pace && self.membership.look()?;
+        if self.membership.is_fenced() {
+            return Ok(Update::Fenced);
         }
-        let ledger = &self.claimer.ledger;
+        let ledger = &self.membership.ledger;
         if ledger.held.is_none() && self.leaving.as_ref().is_some_and(|leaving| leaving.is_held) {
             // Released while something still ran here.
             self.leaving = None;
         }
         if let (Some(why), None) = (ledger.stopped(), &self.leaving) {
             let is_held = ledger.held.is_some();
-            let sweep = words::sh_quote(&self.claimer.tree.dir().to_string_lossy());
+            let sweep = words::sh_quote(&self.membership.tree.dir().to_string_lossy());
             let reason = match is_held {
                 true => format!("the sweep is {why}: `hpcsweep release {sweep}` lets it go on"),
                 false => format!("the sweep was {why}"),
             };
             self.leaving = Some(Leaving { is_held, ..Leaving::because(reason) });
         }
-        Ok(Heard::News(news))
+        Ok(Update::News(news))
     }
 
     /// Gives half of what waits here to others that have nothing left, where the `slots` of this agent have
     /// enough to do.
     pub(super) fn share(&mut self, slots: usize) {
-        let idle = self.claimer.ledger.living().filter(|(_, agent)| agent.idle).count() as u64;
-        let waiting = self.claimer.waiting();
-        if idle > 0 && waiting > 0 && self.claimer.open() == 0 && self.is_long(waiting, slots) {
-            let back = self.claimer.unbegun(waiting.div_ceil(2));
-            self.claimer.give_back(back);
+        let idle = self.membership.ledger.living().filter(|(_, agent)| agent.idle).count() as u64;
+        let waiting = self.membership.waiting();
+        if idle > 0 && waiting > 0 && self.membership.open() == 0 && self.is_long(waiting, slots) {
+            let back = self.membership.unbegun(waiting.div_ceil(2));
+            self.membership.give_back(back);
         }
     }
 
@@ -164,10 +164,10 @@ impl<T: FnMut(News<'_>)> Desk<T> {
     }
 
     /// Says of trials that have ended here, and turn out to run elsewhere too, that this end is the one.
-    pub(super) fn heed_contests(&mut self) {
+    pub(super) fn check_contests(&mut self) {
         let ended: Vec<Run> = self.recent.iter().copied().collect();
         for run in ended {
-            if self.claimer.ledger.is_undecided(run.trial, run.seq) {
+            if self.membership.ledger.is_undecided(run.trial, run.seq) {
                 self.win(run);
             }
         }
@@ -175,41 +175,41 @@ impl<T: FnMut(News<'_>)> Desk<T> {
 
     /// Says that the end of a trial with a copy is ours, unless somebody was faster. It is on disk before.
     pub(super) fn win(&mut self, run: Run) {
-        let (agent, nonce) = (self.claimer.name.clone(), self.claimer.nonce());
+        let (agent, nonce) = (self.membership.name.clone(), self.membership.nonce());
         let Run { trial, attempt, seq: begun, .. } = run;
         // It may wait for a disk that is full.
         if self
-            .claimer
+            .membership
             .is_about_to_say(|entry| matches!(entry, Entry::Won { trial: t, .. } if *t == trial))
         {
             return;
         }
-        self.claimer.say(Entry::Won { agent, nonce, trial, attempt, begun });
+        self.membership.say(Entry::Won { agent, nonce, trial, attempt, begun });
     }
 
     /// Begins anew under another name: what ran here is others' now. To be called again while there is no slot
-    /// ([`Turn::Quiet`]), between looks at signals; an agent that was about to go anyway is gone.
-    pub(super) fn begin_anew(&mut self) -> Result<Turn> {
+    /// ([`Activity::Quiet`]), between looks at signals; an agent that was about to go anyway is gone.
+    pub(super) fn restart(&mut self) -> Result<Activity> {
         self.later.clear();
         self.recent.clear();
-        self.bells.clear();
+        self.pending_hooks.clear();
         self.claims.clear();
         self.told.clear();
         self.heed_time();
         if let Some(leaving) = self.leaving.clone() {
             return Ok(self.gone(leaving));
         }
-        if let Some(why) = self.claimer.rejoin()? {
+        if let Some(why) = self.membership.rejoin()? {
             if !self.waits.contains(&why) {
                 (self.tell)(News::Waiting(&why));
                 self.waits.insert(why);
             }
-            return Ok(Turn::Quiet);
+            return Ok(Activity::Quiet);
         }
         self.waits.clear();
-        let name = self.claimer.name.clone();
-        (self.tell)(News::Joined(&name, self.claimer.slots));
-        Ok(Turn::Busy)
+        let name = self.membership.name.clone();
+        (self.tell)(News::Joined(&name, self.membership.slots));
+        Ok(Activity::Busy)
     }
 
     /// Keeps a unit for a moment.
@@ -282,7 +282,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
     pub(super) fn stopping(&mut self, trial: u64, attempt: u32, why: Why) {
         if let Some((state, reason)) = words_of(why) {
             let line = Line::Stop { trial, attempt, time: clock::now(), state, reason };
-            let _ = self.claimer.bundle.push(&line);
+            let _ = self.membership.bundle.push(&line);
         }
     }
 
@@ -290,7 +290,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
     pub(super) fn has_time(&mut self) -> bool {
         let Some(end) = self.time.until else { return true };
         let left = end.saturating_duration_since(Instant::now()).as_secs_f64();
-        let asked = self.claimer.settings().time_request_s.map(|s| s as f64);
+        let asked = self.membership.settings().time_request_s.map(|s| s as f64);
         let need = asked.or_else(|| self.pace.quantile(0.95, 5)).unwrap_or(0.0);
         let has_time = left > need + self.margin().as_secs_f64();
         if !has_time && self.leaving.is_none() {
@@ -302,9 +302,9 @@ impl<T: FnMut(News<'_>)> Desk<T> {
 
     /// Gives back what was not begun.
     pub(super) fn give_all_back(&mut self) {
-        let mut back = self.claimer.unbegun(u64::MAX);
+        let mut back = self.membership.unbegun(u64::MAX);
         back.extend(self.later.drain(..).map(|later| later.unit.piece()));
-        self.claimer.give_back(back);
+        self.membership.give_back(back);
     }
 
     /// Says once to all others that what runs is asked to end, and that it leaves then: whoever comes may have to do
@@ -313,52 +313,52 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         let ends = self.leaving.as_ref().is_some_and(|leaving| leaving.stop.is_some());
         if ends && !self.has_announced {
             self.has_announced = true;
-            self.claimer.say_leaving();
+            self.membership.say_leaving();
         }
     }
 
-    fn gone(&mut self, leaving: Leaving) -> Turn {
+    fn gone(&mut self, leaving: Leaving) -> Activity {
         (self.report.reason, self.report.is_ill) = (leaving.reason, leaving.is_ill);
-        self.report.is_halted = self.claimer.ledger.stopped().is_some();
-        Turn::Gone
+        self.report.is_halted = self.membership.ledger.stopped().is_some();
+        Activity::Gone
     }
 
     /// With nothing running: goes, or waits.
-    pub(super) fn rest(&mut self, busy: bool) -> Result<Turn> {
+    pub(super) fn rest(&mut self, busy: bool) -> Result<Activity> {
         if !self.claims.is_empty() {
-            return Ok(Turn::Busy);
+            return Ok(Activity::Busy);
         }
         if let Some(leaving) = self.leaving.clone() {
             self.give_all_back();
-            if self.claimer.leave(&leaving.reason)? {
+            if self.membership.leave(&leaving.reason)? {
                 return Ok(self.gone(leaving));
             }
-            self.claimer.look()?;
-            return Ok(Turn::Busy);
+            self.membership.look()?;
+            return Ok(Activity::Busy);
         }
-        let mine = self.claimer.waiting() + self.later.len() as u64;
-        if mine > 0 || self.claimer.open() > 0 {
-            return Ok(if busy { Turn::Busy } else { Turn::Quiet });
+        let mine = self.membership.waiting() + self.later.len() as u64;
+        if mine > 0 || self.membership.open() > 0 {
+            return Ok(if busy { Activity::Busy } else { Activity::Quiet });
         }
-        if !self.claimer.say_idle()? {
-            self.claimer.look()?;
-            return Ok(Turn::Busy);
+        if !self.membership.say_idle()? {
+            self.membership.look()?;
+            return Ok(Activity::Busy);
         }
-        let over = self.claimer.ledger.is_over(deck::total(&self.claimer.decks));
-        if over || (self.may_go && self.claimer.is_spare()) {
-            if self.claimer.leave("")? {
-                return Ok(Turn::Gone);
+        let over = self.membership.ledger.is_over(deck::total(&self.membership.decks));
+        if over || (self.may_go && self.membership.is_spare()) {
+            if self.membership.leave("")? {
+                return Ok(Activity::Gone);
             }
-            self.claimer.look()?;
-            return Ok(Turn::Busy);
+            self.membership.look()?;
+            return Ok(Activity::Busy);
         }
         self.say_whom_it_waits_for();
-        Ok(Turn::Quiet)
+        Ok(Activity::Quiet)
     }
 
     fn say_whom_it_waits_for(&mut self) {
         // Once of each: the signs of several may come late in turns.
-        let missed = self.claimer.missed().filter(|(who, _)| !self.waits.contains(who));
+        let missed = self.membership.missed().filter(|(who, _)| !self.waits.contains(who));
         let Some((who, left)) = missed else { return };
         let left = words::duration(left.as_secs_f64());
         let note = format!(
@@ -405,7 +405,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
     }
 
     fn is_endgame(&self) -> bool {
-        self.claimer.open() == 0
+        self.membership.open() == 0
     }
 
     /// How long nothing may be looked at while nothing happens.
@@ -418,7 +418,7 @@ impl<T: FnMut(News<'_>)> Desk<T> {
         let now = Instant::now();
         let later = self.later.iter().filter(|_| can_begin);
         let later = later.map(|later| later.at.saturating_duration_since(now)).min();
-        let beat = self.claimer.next_beat();
+        let beat = self.membership.next_beat();
         later.map_or(beat, |later| later.min(beat))
     }
 }

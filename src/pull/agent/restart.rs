@@ -6,16 +6,16 @@ use anyhow::Result;
 
 use super::{Agent, News};
 use crate::pull::copies::Copies;
-use crate::pull::desk::Turn;
+use crate::pull::lifecycle::Activity;
 use crate::pull::place::{Place, Why};
 
 impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
     /// Others have taken this agent for dead: what it runs is theirs, and it begins anew, as soon as there is room
     /// for it.
-    pub(super) fn begin_anew(&mut self) -> Result<Turn> {
+    pub(super) fn restart(&mut self) -> Result<Activity> {
         if !self.is_out {
             let note = "others have taken this agent for dead; what it ran is theirs now";
-            (self.desk.tell)(News::Note(note));
+            (self.lifecycle.tell)(News::Note(note));
             self.is_out = true;
         }
         for slot in &mut self.slots {
@@ -32,16 +32,16 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.copies = Copies::default();
-        let turn = self.desk.begin_anew()?;
-        if matches!(turn, Turn::Busy) {
+        let turn = self.lifecycle.restart()?;
+        if matches!(turn, Activity::Busy) {
             self.is_out = false;
-            let claimer = &self.desk.claimer;
+            let membership = &self.lifecycle.membership;
             // Others may have taken slots and cores meanwhile.
-            self.slots.truncate(claimer.slots as usize);
-            self.slots.iter_mut().for_each(|slot| slot.belongs_to(claimer));
-            self.hooks.belongs_to(&claimer.tree, &claimer.name);
+            self.slots.truncate(membership.slots as usize);
+            self.slots.iter_mut().for_each(|slot| slot.belongs_to(membership));
+            self.hooks.belongs_to(&membership.tree, &membership.name);
             if let Some(guard) = &mut self.guard {
-                guard.note(&claimer.name);
+                guard.note(&membership.name);
             }
         }
         Ok(turn)
