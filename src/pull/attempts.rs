@@ -14,9 +14,9 @@ use crate::fault::{Fault, Kind};
 use crate::host::{age, clock};
 use crate::plan::OnFailure;
 use crate::tree::bundle::Line;
-use crate::tree::deck;
 use crate::tree::ledger::Entry;
 use crate::tree::records::{Break, Outcome};
+use crate::tree::{deck, terms};
 
 /// The longest pause before a trial is tried again, seconds.
 const LONGEST_BACKOFF_S: f64 = 60.0;
@@ -52,17 +52,18 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
     /// Looks whether the next trial of a unit may run.
     pub(super) fn open(&mut self, unit: Unit) -> Result<Opened> {
         let Some(row) = unit.rows.front() else { return Ok(Opened::Passed) };
-        let (trial, before) = (row.id, row.after);
+        let trial = row.id;
+        let before = match unit.link == 0 && unit.tries == 0 {
+            true => terms::before(&self.membership.tree, row)?,
+            false => None,
+        };
         // What was won before the unit was dealt was an earlier one's, and the trial is asked for again.
         let dealt = deck::of_unit(&self.membership.decks, unit.number).map_or(0, |deck| deck.seq);
         if self.membership.ledger.is_won_since(trial, dealt) {
             self.go_on(unit, None)?;
             return Ok(Opened::Passed);
         }
-        if unit.link == 0
-            && unit.tries == 0
-            && let Some(before) = before
-        {
+        if let Some(before) = before {
             match self.membership.outcome_of(before).ok().flatten() {
                 // Not ended, or not to be read now.
                 None => {

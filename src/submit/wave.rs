@@ -200,13 +200,19 @@ pub fn left_over(
     let stop = grow::on_failure(&heads) == OnFailure::Stop;
     let LeftOver { mut todo, mut dead } = LeftOver::default();
     table::each(tree, |row| {
-        let Some(resources) = diff.request(row.id) else { return };
+        let behind_dead = row.after.is_some_and(|id| dead.contains(&id));
+        let Some(resources) = diff.request(row.id) else {
+            // What the plan has dropped stops no chain, but passes on that it has stopped before.
+            if behind_dead {
+                dead.insert(row.id);
+            }
+            return;
+        };
         let outcome = records.get(&row.id).and_then(Record::outcome);
         let again =
             failures.retry || failures.due.contains(&row.id) || failures.coming.contains(&row.id);
         // What agents were to try again may have been dropped from the plan, and is there again.
         let bad = !again && records.get(&row.id).is_some_and(Record::has_failed);
-        let behind_dead = row.after.is_some_and(|id| dead.contains(&id));
         if stop && (bad || (behind_dead && outcome.is_none())) {
             dead.insert(row.id);
         }

@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::damage::Damage;
-use super::table::Head;
+use super::table::{self, Head, Row};
 use super::{FORMAT, Tree, document, numbers, write_document};
 use crate::host::disk;
 
@@ -82,6 +82,19 @@ fn sound(bytes: &[u8], path: &Path) -> Result<Terms> {
 /// When the file is there and cannot be read.
 pub fn attempts(tree: &Tree, by_table: u32) -> Result<u32> {
     Ok(read(tree)?.map_or(by_table, |terms| terms.attempts))
+}
+
+/// The trial behind which a trial of the table runs: the one before it in its chain that the plan still has.
+///
+/// # Errors
+/// When the file or the table cannot be read.
+pub fn before(tree: &Tree, row: &Row) -> Result<Option<u64>> {
+    let mut before = row.after;
+    let Some(terms) = before.map(|_| read(tree)).transpose()?.flatten() else { return Ok(before) };
+    while let Some(trial) = before.filter(|trial| terms.dropped.has(*trial)) {
+        before = table::find(tree, trial)?.1.after;
+    }
+    Ok(before)
 }
 
 /// What it says, or where there is nothing to say, that trials are tried as often as their tables say, `by_table`. What

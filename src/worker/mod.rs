@@ -299,7 +299,7 @@ fn lead(
             other => return leave_it(job, other, signals),
         };
     }
-    if let Some(before) = job.row.after {
+    if let Some(before) = terms::before(&job.tree, &job.row)? {
         let (before, _) = records::of_trial(&job.tree, before)?;
         recorder.behind = before.outcome() == Some(Outcome::Done);
     }
@@ -346,7 +346,7 @@ fn ask_for_another_launch(vars: &Vars) {
 
 /// Why the chain has stopped before this trial, if it has.
 fn why_gate_is_closed(job: &Job) -> Result<Option<String>> {
-    let Some(before) = job.row.after else { return Ok(None) };
+    let Some(before) = terms::before(&job.tree, &job.row)? else { return Ok(None) };
     if job.head.run.on_failure == OnFailure::Continue {
         return Ok(None);
     }

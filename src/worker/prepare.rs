@@ -20,8 +20,8 @@ use crate::fault::Fault;
 use crate::host::{Vars, clock, disk, gpus, process};
 use crate::plan::value::variable_of;
 use crate::plan::{CommandTemplate, Params, TrialNames, names_of};
-use crate::tree::Tree;
 use crate::tree::table::{Head, Row};
+use crate::tree::{Tree, terms};
 
 /// What a rank needs to start its program.
 pub struct Prepared {
@@ -131,7 +131,7 @@ pub fn prepare_in(
     for (name, value) in own {
         set(name, value);
     }
-    if let Some(before) = row.after {
+    if let Some(before) = terms::before(tree, row)? {
         set("HPCSWEEP_PREVIOUS_WORK_DIR", path_text(&tree.work(before)));
     }
     for (name, value) in torch {

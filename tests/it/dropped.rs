@@ -5,6 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::local::shell;
+use crate::pbs_server::Pbs;
 use crate::scripts::slurm;
 use crate::world::World;
 
@@ -97,4 +98,35 @@ fn agents_that_come_with_an_earlier_plan_take_back_what_was_dropped_since() {
     assert_eq!(world.counts(), r#"{"done":1,"dropped":1}"#);
     world.local(&plan("0, 1"), &["--pull"]);
     assert_eq!(world.counts(), r#"{"done":1,"failed":1}"#);
+}
+
+#[test]
+fn a_chain_goes_on_without_a_trial_that_the_plan_has_dropped() {
+    let chain = |values: &str| {
+        let axis = format!("[schedule]\nchain_along = \"a\"\n[grid]\na = [{values}]\n");
+        shell(
+            "echo behind ${HPCSWEEP_PREVIOUS_WORK_DIR##*/}; exit $((HPCSWEEP_PARAM_A % 2))",
+            &axis,
+        )
+    };
+    // Trial 1 fails, so that nobody runs trial 2.
+    let before = r#"{"done":1,"failed":1,"skipped":1}"#;
+    let after = r#"{"done":2,"dropped":1}"#;
+    for how in [&["--local"][..], &["--local", "--pull"]] {
+        let world = World::new();
+        world.local(&chain("0, 1, 2"), &how[1..]);
+        assert_eq!(world.counts(), before, "{how:?}");
+        world.write("plan.toml", &chain("0, 2"));
+        world.run(&[&["submit", "plan.toml", "--retry"], how].concat());
+        assert_eq!(world.counts(), after, "{how:?}");
+        assert_eq!(world.run(&["logs", "2"]).ok(), "behind 0\n");
+    }
+    let pbs = Pbs::start();
+    pbs.submit(&chain("0, 1, 2"), &[]);
+    pbs.wait_idle();
+    assert_eq!(pbs.world.counts(), before);
+    pbs.submit(&chain("0, 2"), &["--retry"]);
+    pbs.wait_idle();
+    assert_eq!(pbs.world.counts(), after);
+    assert_eq!(pbs.world.run(&["logs", "2"]).ok(), "behind 0\n");
 }
