@@ -1,6 +1,6 @@
 //! A TOML document that a person wrote: read with the place of every key, and with all of its faults at once.
 //!
-//! A [`Section`] is the table of the keys that a table of the document may have. Reading, messages, the reference in
+//! A `Section` is the table of the keys that a table of the document may have. Reading, messages, the reference in
 //! `docs/` and the JSON schema all follow from it. Knows TOML and sentences, not what a plan or a profile is.
 
 pub(crate) mod form;
