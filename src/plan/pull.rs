@@ -78,7 +78,7 @@ pub(super) static PULL: Section<Pull> = section!("`[pull]`", Pull:
         "slots on each GPU of an agent, whatever its cores; a pilot without `slots` has as many";
     "walltime" => walltime_s: WALLTIME, "the longest of the trials", "of a pilot";
     "lease" => lease_s: LEASE, "`\"60s\"`",
-        "an agent that has not renewed its [lease](pull.md#what-is-promised) for so long counts as dead";
+        "an agent that has not renewed its [lease](pull.md#what-is-guaranteed) for so long counts as dead";
     "backoff" => backoff_s: PAUSE, "`\"1s\"`",
         "the pause before the second attempt of a trial; it doubles with each further one";
     "max_errors" => max_errors: count::<1>(), "5", "faults of the machine after which an agent leaves";
