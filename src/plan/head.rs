@@ -106,7 +106,7 @@ pub(super) static SCHEDULE: Section<Schedule> = section!("`[schedule]`", Schedul
     "chains" => chains: word::<ChainsAs>(), "the scheduler's",
         "how chains become jobs: `\"jobs\"`, `\"barrier\"` (both for [PBS](pbs.md#chains)) or `\"fused\"`, in which one element runs its chain link by link in one allocation, with the walltimes added up, on Slurm too";
     "mode" => mode: word::<Mode>(), "`\"array\"`",
-        "`\"pull\"`: `submit` queues pilots whose [agents](pull.md) take trials from the results tree; also `submit --pull`. `chains` is then of no account";
+        "`\"pull\"`: `submit` queues pilots whose [agents](pull.md) take trials from the results tree; also `submit --pull`. `chains` is ignored then";
     "pack" => pack: count::<1>(), "none",
         "whole chains (a trial without one is its own) that each element runs one after the other, link by link, in one allocation, with the walltimes added up: 20 trials with `pack = 5` are 4 elements. Each trial keeps to its own walltime, and a failure stops its own chain only. Chains of an element have equal requests; what is left over is an array of one element. `--local` does not mind; not together with `mode = \"pull\"`";
     "gpu_ids" => gpu_ids: word::<GpuIds>(), "`\"exact\"`",
