@@ -299,7 +299,8 @@ fn lead(
             other => return leave_it(job, other, signals),
         };
     }
-    if let Some(before) = terms::before(&job.tree, &job.row)? {
+    // That of its table: readers compare the two records, whatever the plan has dropped since.
+    if let Some(before) = job.row.after {
         let (before, _) = records::of_trial(&job.tree, before)?;
         recorder.behind = before.outcome() == Some(Outcome::Done);
     }

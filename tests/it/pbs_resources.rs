@@ -95,7 +95,8 @@ fn another_number_of_ranks_is_started_and_expected() {
     let plan = |ranks: u32| shell(code, &format!("[resources]\nnodes = 2\nranks = {ranks}\n"));
     pbs.submit(&plan(2), &["-q"]).ok();
     pbs.wait_idle();
-    assert!(pbs.standings()[0].ends_with(": exit code 1"), "{:?}", pbs.standings());
+    // Either rank may be the first that fails.
+    assert!(pbs.standings()[0].contains(": exit code 1"), "{:?}", pbs.standings());
     pbs.world.write("events", "");
     pbs.world.write("events.mended", "");
     pbs.submit(&plan(3), &["--retry", "-q"]).ok();

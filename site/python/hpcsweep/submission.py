@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TARGETS = ("auto", "slurm", "pbs", "local")
 # States of a trial that runs again only on request.
-FINAL = ("done", "failed", "timeout", "skipped", "cancelled", "lost", "dropped")
+FINAL = ("done", "failed", "timeout", "skipped", "cancelled", "lost")
 # How often `wait` asks, seconds; a scheduler is asked less often.
 GLANCE = 0.2
 GLANCE_OF_JOBS = 5.0
@@ -59,7 +59,9 @@ class Submission:
         return self._left() == 0
 
     def _left(self) -> int:
-        return len([record for record in self._sweep.results() if record.state not in FINAL])
+        # What another submission has dropped from the sweep is run by nobody.
+        over = FINAL + ("dropped",)
+        return len([record for record in self._sweep.results() if record.state not in over])
 
     def _has_jobs(self) -> bool:
         """Whether anybody is there who runs trials, or may be."""
