@@ -175,6 +175,7 @@ fn record(trial: u64) -> Vec<u8> {
         trial,
         attempt: 1,
         time: 1.0e9,
+        slot: None,
         host: "n1".into(),
         pid: 4711,
         started: None,
@@ -202,6 +203,9 @@ fn record(trial: u64) -> Vec<u8> {
         duration_s: 1.0,
         peak_memory: 1 << 20,
         result: None,
+        log: None,
+        last: false,
+        seq: None,
     });
     [start, metrics, end].iter().flat_map(|e| line::seal(e).unwrap()).collect()
 }

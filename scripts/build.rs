@@ -6,7 +6,6 @@
 //! and `tch` leave out, and the folders in which it looks for libtorch.
 
 use std::path::Path;
-use std::process::Command;
 
 /// Where the heavy worker's sources are.
 #[cfg(any(feature = "mpi", feature = "torch"))]
@@ -14,9 +13,10 @@ const WORKER: &str = "src/bin/hpcsweep-worker";
 
 fn main() {
     println!("cargo::rerun-if-changed=scripts/build.rs");
-    println!("cargo::rerun-if-env-changed=CC");
-    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
-    let found = Command::new(compiler).arg("-print-file-name=libgcc_eh.a").output();
+    let compiler = cc::Build::new().try_get_compiler().ok();
+    // zig links an unwinder of its own, statically; the gcc that it finds beside it wants a newer glibc.
+    let gcc = compiler.filter(|c| !c.path().to_string_lossy().contains("zig"));
+    let found = gcc.and_then(|c| c.to_command().arg("-print-file-name=libgcc_eh.a").output().ok());
     let path =
         found.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned()).unwrap_or_default();
     // A compiler that lacks it prints the bare name.

@@ -153,6 +153,11 @@ pub fn sentence(error: &anyhow::Error) -> String {
     parts.join(": ")
 }
 
+/// All that an error says, on one line, for a record.
+pub fn one_line(error: &anyhow::Error) -> String {
+    format!("{error:#}").lines().map(str::trim).collect::<Vec<_>>().join("; ")
+}
+
 /// The exit code for an error: that of the first [`Fault`] in its chain, otherwise "our bug".
 pub fn exit_code(error: &anyhow::Error) -> u8 {
     for cause in error.chain() {

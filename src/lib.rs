@@ -8,8 +8,8 @@
 //! | 1 | [`host`] |
 //! | 2 | [`document`], [`idset`], [`hostlist`], [`plan`], [`site`], [`rank`], [`devices`], [`gpu`], [`sync`], [`train`] |
 //! | 3 | [`graph`], [`tree`] |
-//! | 4 | [`render`] |
-//! | 5 | [`scheduler`], [`standing`], [`status`] |
+//! | 4 | [`scheduler`], [`attempt`] |
+//! | 5 | [`render`], [`standing`], [`status`] |
 //! | 6 | [`submit`], [`collect`], [`doctor`], [`project`], [`worker`], [`pull`], [`watch`] |
 //! | 7 | [`cli`] |
 
@@ -33,9 +33,10 @@ pub mod train;
 pub mod graph;
 pub mod tree;
 
-pub mod render;
-
+pub mod attempt;
 pub mod scheduler;
+
+pub mod render;
 pub mod standing;
 pub mod status;
 

@@ -149,107 +149,142 @@ fn one(
     before: Option<(u64, &State)>,
     witness: &Witness<'_>,
 ) -> Standing {
-    let say = |state, reason: &str| Standing { state, reason: reason.to_owned() };
     let element = (witness.element)(trial);
     let attempt = record.and_then(Record::decisive);
-    let outcome = attempt.and_then(|a| a.outcome());
-    let word = element.as_ref().map(|e| &e.state);
-    let is_here = witness.runs_here && !(witness.submitted)(trial);
+    let known = Known { trial, record, attempt, element: element.as_ref(), witness };
+    let recorded = known.closed().or_else(|| known.skipped()).or_else(|| known.at_scheduler());
+    recorded.unwrap_or_else(|| match attempt {
+        Some(_) => known.begun(),
+        None => known.unbegun(before),
+    })
+}
 
-    // A record that is closed.
-    match (outcome, word) {
-        (Some(Outcome::Done), Some(Word::Ended(End::Failed, word))) if witness.believes_ends => {
-            return say(
-                State::Doubtful,
-                &format!("recorded as done, but the scheduler says {word}"),
-            );
-        }
-        (Some(Outcome::Done), _) => {
-            return say(State::Done, &attempt.map(Attempt::why).unwrap_or_default());
-        }
-        // Given back to the queue after its attempt had ended.
-        (Some(_), Some(Word::Queued(word))) => return say(State::Queued, word),
-        // Between two attempts of one job; what has really ended is not RUNNING for long.
-        // Its worker was asked to stop, and has still to say what became of it.
-        (Some(_), Some(word)) if word.is_stopping() && attempt.is_some_and(|a| a.end.is_none()) => {
-            return say(State::Running, Word::STOPPING);
-        }
-        (Some(_), Some(word @ Word::Running(_))) if !word.is_stopping() => {
-            return say(State::Running, "");
-        }
-        (Some(Outcome::Interrupted), None) if is_here => return say(State::Pending, ""),
-        (Some(_), None) if is_here && record.is_some_and(|r| r.may_go_on(witness.attempts)) => {
-            return say(State::Running, "");
-        }
-        (Some(outcome), _) => {
-            let state = match outcome {
-                Outcome::Done => State::Done,
-                Outcome::Failed => State::Failed,
-                Outcome::Timeout => State::Timeout,
-                Outcome::Interrupted => State::Interrupted,
-            };
-            let reason = attempt.map(Attempt::why).unwrap_or_default();
-            return say(state, &reason);
-        }
-        (None, _) => {}
+fn say(state: State, reason: &str) -> Standing {
+    Standing { state, reason: reason.to_owned() }
+}
+
+/// What is known of one trial.
+struct Known<'a> {
+    trial: u64,
+    record: Option<&'a Record>,
+    /// The attempt that counts.
+    attempt: Option<&'a Attempt>,
+    element: Option<&'a Element>,
+    witness: &'a Witness<'a>,
+}
+
+impl Known<'_> {
+    fn word(&self) -> Option<&Word> {
+        self.element.map(|element| &element.state)
     }
-    if let (Some(why), None) = (record.and_then(|r| r.skipped.as_deref()), attempt)
-        && !matches!(word, Some(Word::Queued(_)))
-    {
-        return say(State::Skipped, why);
+
+    fn is_submitted(&self) -> bool {
+        (self.witness.submitted)(self.trial)
     }
-    match word {
-        Some(Word::Queued(word)) => {
-            let reason = element.as_ref().map_or("", |e| e.reason.as_str());
-            return say(State::Queued, if reason.is_empty() { word } else { reason });
-        }
-        Some(Word::Running(word)) => {
-            return say(State::Running, if word == "RUNNING" { "" } else { word });
-        }
-        Some(Word::Other(word)) => return say(State::Other(word.clone()), ""),
-        _ => {}
+
+    /// By the record, where that is closed.
+    fn closed(&self) -> Option<Standing> {
+        let attempt = self.attempt?;
+        let outcome = attempt.outcome()?;
+        let is_here = self.witness.runs_here && !self.is_submitted();
+        Some(match (outcome, self.word()) {
+            (Outcome::Done, Some(Word::Ended(End::Failed | End::Memory, word)))
+                if self.witness.believes_ends =>
+            {
+                say(State::Doubtful, &format!("recorded as done, but the scheduler says {word}"))
+            }
+            (Outcome::Done, _) => say(State::Done, &attempt.why()),
+            // Given back to the queue after its attempt had ended.
+            (_, Some(Word::Queued(word) | Word::Held(word))) => say(State::Queued, word),
+            // Its worker was asked to stop, and has still to say what became of it.
+            (_, Some(word)) if word.is_stopping() && attempt.end.is_none() => {
+                say(State::Running, Word::STOPPING)
+            }
+            // Between two attempts of one job; what has really ended is not RUNNING for long.
+            (_, Some(word @ Word::Running(_))) if !word.is_stopping() => say(State::Running, ""),
+            (Outcome::Interrupted, None) if is_here => say(State::Pending, ""),
+            (_, None) if is_here && self.may_go_on() => say(State::Running, ""),
+            (Outcome::Failed, _) => say(State::Failed, &attempt.why()),
+            (Outcome::Timeout, _) => say(State::Timeout, &attempt.why()),
+            (Outcome::Interrupted, _) => say(State::Interrupted, &attempt.why()),
+        })
     }
-    let stopped = before
-        .filter(|(_, state)| witness.on_failure == OnFailure::Stop && state.is_bad())
-        .map(|(before, state)| (state, broken(state).reason(before)));
-    if attempt.is_some() {
-        return match word {
+
+    fn may_go_on(&self) -> bool {
+        self.record.is_some_and(|record| record.may_go_on(self.witness.attempts))
+    }
+
+    /// By the record, where its chain stopped before it and nobody has queued it again.
+    fn skipped(&self) -> Option<Standing> {
+        let why = self.record.and_then(|record| record.skipped.as_deref())?;
+        let is_queued = self.word().is_some_and(Word::waits);
+        (self.attempt.is_none() && !is_queued).then(|| say(State::Skipped, why))
+    }
+
+    /// By the scheduler, which has it.
+    fn at_scheduler(&self) -> Option<Standing> {
+        let element = self.element?;
+        match &element.state {
+            Word::Queued(word) | Word::Held(word) if element.reason.is_empty() => {
+                Some(say(State::Queued, word))
+            }
+            Word::Queued(_) | Word::Held(_) => Some(say(State::Queued, &element.reason)),
+            Word::Running(word) => {
+                Some(say(State::Running, if word == "RUNNING" { "" } else { word }))
+            }
+            Word::Other(word) => Some(say(State::Other(word.clone()), "")),
+            _ => None,
+        }
+    }
+
+    /// Of a trial that has begun, whose record is open, and which no scheduler has.
+    fn begun(&self) -> Standing {
+        match self.word() {
             Some(Word::Ended(End::Unrun, _)) => say(State::Lost, "it began, and left no end"),
             Some(Word::Ended(end, word)) => {
                 let state = match end {
                     End::Timeout => State::Timeout,
                     End::Cancelled | End::Unrun => State::Interrupted,
-                    End::Failed => State::Failed,
+                    End::Failed | End::Memory => State::Failed,
                 };
                 say(state, &format!("the scheduler says {word}"))
             }
             Some(_) => say(State::Lost, "the scheduler says COMPLETED, but no end was recorded"),
-            None if !(witness.submitted)(trial) && !witness.executor => {
+            None if !self.is_submitted() && !self.witness.executor => {
                 say(State::Interrupted, "its worker was killed")
             }
-            None if !(witness.submitted)(trial) || !witness.asked => say(State::Running, ""),
+            None if !self.is_submitted() || !self.witness.asked => say(State::Running, ""),
             None => say(State::Lost, "it began, and the scheduler no longer knows it"),
-        };
+        }
     }
-    match (word, stopped) {
-        (Some(Word::Ended(End::Cancelled | End::Unrun, word)), None) => {
-            let why = if word == "CANCELLED" { "cancelled before it began" } else { word };
-            say(State::Cancelled, why)
+
+    /// Of a trial that has not begun, and which no scheduler has; `before` is the one before it in its chain.
+    fn unbegun(&self, before: Option<(u64, &State)>) -> Standing {
+        let stopped = before
+            .filter(|(_, state)| self.witness.on_failure == OnFailure::Stop && state.is_bad())
+            .map(|(before, state)| (state, broken(state).reason(before)));
+        match (self.word(), stopped) {
+            (Some(Word::Ended(End::Cancelled | End::Unrun, word)), None) => {
+                let why = if word == "CANCELLED" { "cancelled before it began" } else { word };
+                say(State::Cancelled, why)
+            }
+            // Run here, what only was interrupted goes on with the next `submit`.
+            (_, Some((State::Interrupted | State::Lost, _))) if !self.is_submitted() => {
+                say(State::Pending, "")
+            }
+            (_, Some((_, why))) => say(State::Skipped, &why),
+            (Some(Word::Ended(_, word)), None) => {
+                say(State::Failed, &format!("the scheduler says {word}, and nothing was recorded"))
+            }
+            (Some(_), None) => {
+                say(State::Lost, "the scheduler says COMPLETED, but nothing was recorded")
+            }
+            (None, None) if !self.is_submitted() => say(State::Pending, ""),
+            (None, None) if !self.witness.asked => {
+                say(State::Queued, "the scheduler was not asked")
+            }
+            (None, None) => say(State::Lost, "the scheduler no longer knows it"),
         }
-        // Run here, what only was interrupted goes on with the next `submit`.
-        (_, Some((State::Interrupted | State::Lost, _))) if !(witness.submitted)(trial) => {
-            say(State::Pending, "")
-        }
-        (_, Some((_, why))) => say(State::Skipped, &why),
-        (Some(Word::Ended(_, word)), None) => {
-            say(State::Failed, &format!("the scheduler says {word}, and nothing was recorded"))
-        }
-        (Some(_), None) => {
-            say(State::Lost, "the scheduler says COMPLETED, but nothing was recorded")
-        }
-        (None, None) if !(witness.submitted)(trial) => say(State::Pending, ""),
-        (None, None) if !witness.asked => say(State::Queued, "the scheduler was not asked"),
-        (None, None) => say(State::Lost, "the scheduler no longer knows it"),
     }
 }
 
@@ -284,6 +319,7 @@ mod tests {
             trial: 0,
             attempt: 1,
             time: 0.0,
+            slot: None,
             host: "n1".into(),
             pid: 1,
             started: None,
@@ -306,6 +342,9 @@ mod tests {
             duration_s: 1.0,
             peak_memory: 0,
             result: None,
+            log: None,
+            last: false,
+            seq: None,
         });
         let attempt = Attempt { end, ..Attempt::begun(start, 1, None) };
         Record { attempts: vec![attempt], ..Record::default() }
@@ -326,12 +365,7 @@ mod tests {
     fn check(record: Option<Record>, word: Option<&str>, place: Where, expected: &str) {
         let rows = [row(0, None)];
         let records = record.map(|r| (0, r)).into_iter().collect();
-        let element = |_| {
-            word.map(|w| Element {
-                state: crate::scheduler::slurm::versions::state(w),
-                reason: String::new(),
-            })
-        };
+        let element = |_| word.map(|w| crate::scheduler::slurm::versions::element(w, "None"));
         let witness = Witness {
             element: &element,
             submitted: &|_| !matches!(place, Where::Here(_)),

@@ -165,7 +165,8 @@ fn hyperqueue(tmp: &Path, n: usize, slots: usize) -> f64 {
 /// Trials that are a function of this process: claimed and recorded.
 fn in_process(tmp: &Path) {
     use hpcsweep::pull::solo;
-    use hpcsweep::submit::{Source, deal};
+    use hpcsweep::submit::Source;
+    use hpcsweep::submit::pilots::deal;
     println!("no-op functions in this process, claimed and recorded, a second (bound 5000)");
     let vars = hpcsweep::host::vars::snapshot();
     let rate = |n: usize| {
@@ -178,7 +179,7 @@ fn in_process(tmp: &Path) {
         forget(tmp);
         let (source, site) = (Source::read(&path).unwrap(), hpcsweep::site::Site::default());
         let templates = source.templates(None, &site).unwrap();
-        let asked = deal::Options { serves: true, ..deal::Options::default() };
+        let asked = deal::DealOptions { serves: true, ..deal::DealOptions::default() };
         let tree = deal::deal(&source, &site, &templates, &asked, &vars, || false).unwrap().tree;
         drop(source);
         let mut ran = 0;

@@ -1,6 +1,8 @@
 //! What the programs of schedulers and launchers print.
 
-use hpcsweep::scheduler::{launch, pbs, slurm};
+use hpcsweep::scheduler::launch;
+use hpcsweep::scheduler::pbs::{commands as pbs, jobs, server};
+use hpcsweep::scheduler::slurm::{commands as slurm, versions};
 
 use crate::text::text;
 
@@ -18,33 +20,33 @@ pub(crate) fn slurm(bytes: &[u8]) {
             let _ = (elements.get(0), elements.get(7));
         }
         let argv = ["squeue", "--array", "--noheader"].map(str::to_owned);
-        let _ = slurm::versions::without_refused(&argv, text);
-        let _ = slurm::versions::state(text);
-        let _ = slurm::versions::reason(text);
-        let _ = slurm::versions::has_only_ended(text);
-        let _ = slurm::versions::is_refusal(text);
+        let _ = versions::without_refused(&argv, text);
+        let _ = versions::state(text);
+        let _ = versions::reason(text);
+        let _ = text.lines().all(versions::is_no_complaint);
+        let _ = versions::is_refusal(text);
     });
 }
 
 /// qstat, qsub and pbsnodes.
 pub(crate) fn pbs(bytes: &[u8]) {
     text(bytes, |text| {
-        for jobs in [pbs::jobs::jobs(text).unwrap_or_default(), pbs::jobs::jobs_from_text(text)] {
+        for jobs in [jobs::jobs(text).unwrap_or_default(), jobs::jobs_from_text(text)] {
             let mut asked: Vec<String> = jobs.iter().map(|job| job.id.clone()).collect();
             asked.push("5[].s".to_owned());
             pbs::sort(&mut asked);
-            let _ = pbs::jobs::find(&jobs, "name", "path");
-            for elements in pbs::jobs::elements(&asked, &jobs).values() {
+            let _ = jobs::find(&jobs, "name", "path");
+            for elements in jobs::elements(&asked, &jobs).values() {
                 let _ = (elements.get(0), elements.get(7));
             }
             for job in &jobs {
                 let _ = (job.element(), job.depend_without(|id| id.starts_with('5')));
             }
         }
-        let server = pbs::site::server(text, "ada").unwrap_or_default();
-        let queues = pbs::site::queues(text, "ada").unwrap_or_default();
+        let server = server::server(text, "ada").unwrap_or_default();
+        let queues = server::queues(text, "ada").unwrap_or_default();
         for queue in &queues {
-            let _ = pbs::site::way(&server, &queues, &queue.name);
+            let _ = server::way(&server, &queues, &queue.name);
         }
         let _ = (server.keeps_jobs(), server.can_throttle());
         let _ = pbs::submitted(text);

@@ -42,13 +42,7 @@ pub(crate) fn id_sets(bytes: &[u8]) {
 pub(crate) fn host_lists(bytes: &[u8]) {
     text(bytes, |text| {
         let _ = hostlist::tasks_per_node(text);
-        let Ok(hosts) = hostlist::expand(text) else { return };
-        // A short text may name 250,000 hosts: one look at so many is enough.
-        if hosts.len() > 10_000 {
-            return;
-        }
-        let short = hostlist::compress(&hosts);
-        assert_eq!(hostlist::expand(&short).ok(), Some(hosts), "`{text}` is shown as `{short}`");
+        let _ = hostlist::expand(text);
     });
 }
 

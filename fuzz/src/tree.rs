@@ -175,7 +175,7 @@ pub(crate) fn records(bytes: &[u8]) {
 }
 
 pub(crate) fn bundles(bytes: &[u8]) {
-    again::<bundle::Line>(bytes);
+    again::<records::Event>(bytes);
     let (lines, length, _) = bundle::lines(bytes, 0);
     assert!(length <= bytes.len() as u64 && lines.len() <= bytes.len());
     let _ = bundle::log_begins(&lines, 0, 1, 0);

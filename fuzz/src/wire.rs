@@ -5,8 +5,8 @@ use std::io::Cursor;
 use hpcsweep::sync::frame::{Answer, Request};
 use hpcsweep::sync::peers::Alone;
 use hpcsweep::sync::serve::serve_one;
-use hpcsweep::worker::lines::parse_lenient;
-use hpcsweep::worker::peers::{self, Down, Up};
+use hpcsweep::worker::process::lines::parse_lenient;
+use hpcsweep::worker::ranks::peers::{self, Down, Up};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::Context;
-use crate::doctor::{self, Verdict};
+use crate::doctor::{self, Severity};
 
 /// Check an installation: scheduler, limits, MPI plugins, results tree, GPUs, clocks
 ///
@@ -28,9 +28,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     } else {
         for check in &checks {
             let word = match check.verdict {
-                Verdict::Ok => "ok  ",
-                Verdict::Note => "note",
-                Verdict::Bad => "BAD ",
+                Severity::Ok => "ok  ",
+                Severity::Note => "note",
+                Severity::Bad => "BAD ",
             };
             context.out.data(&format!("{word}  {}: {}", check.about, check.seen));
             if !check.todo.is_empty() {
@@ -38,6 +38,6 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             }
         }
     }
-    let bad = checks.iter().any(|c| c.verdict == Verdict::Bad);
+    let bad = checks.iter().any(|c| c.verdict == Severity::Bad);
     Ok(if bad { 4 } else { 0 })
 }

@@ -4,9 +4,11 @@ use anyhow::Result;
 
 use super::{Context, sweeps};
 use crate::fault::Fault;
+use crate::scheduler::order::Order;
 use crate::site::Site;
-use crate::submit::control::{self, Wish};
+use crate::submit::control;
 use crate::tree::{Identity, Tree, deck, journal, lock};
+use crate::words;
 
 /// Take back from the scheduler what has not ended of a sweep
 ///
@@ -20,8 +22,8 @@ pub(crate) struct CancelArgs {
 
 /// Keep what has not begun of a sweep from beginning
 ///
-/// Nothing more of the sweep is submitted until it is released. Agents (pull mode) end what they run and leave, and nobody takes
-/// more of it. With --trial, these trials alone are kept from beginning, and the sweep may be submitted.
+/// Until the release, `hpcsweep submit` refuses the sweep. Agents (pull mode) finish the trials that they run and leave. With
+/// --trial, only these trials are held, and the sweep can still be submitted.
 #[derive(Debug, clap::Args)]
 pub(crate) struct HoldArgs {
     #[command(flatten)]
@@ -47,23 +49,23 @@ struct What {
 }
 
 pub(super) fn cancel(args: &CancelArgs, context: &Context) -> Result<u8> {
-    run(&args.what, Wish::Cancel, "cancelled", context)
+    run(&args.what, Order::Cancel, "cancelled", context)
 }
 
 pub(super) fn hold(args: &HoldArgs, context: &Context) -> Result<u8> {
-    run(&args.what, Wish::Hold, "held", context)
+    run(&args.what, Order::Hold, "held", context)
 }
 
 pub(super) fn release(args: &ReleaseArgs, context: &Context) -> Result<u8> {
-    run(&args.what, Wish::Release, "released", context)
+    run(&args.what, Order::Release, "released", context)
 }
 
-fn run(what: &What, wish: Wish, word: &str, context: &Context) -> Result<u8> {
+fn run(what: &What, order: Order, word: &str, context: &Context) -> Result<u8> {
     let site = context.site()?;
     let named: Vec<String> = what.sweep.iter().cloned().collect();
     let (tree, identity) = sweeps::one_to_change(&named, &site, context)?;
     let lost = control::lost_jobs(&tree)?;
-    let code = act(&tree, &identity, what, wish, word, &site, context)?;
+    let code = act(&tree, &identity, what, order, word, &site, context)?;
     for damaged in &lost {
         context.out.warn(&format!(
             "{damaged}: a job that is recorded only there is not {word}; the names of this sweep's jobs begin with `{}.{}.` in the queue",
@@ -78,25 +80,26 @@ fn act(
     tree: &Tree,
     identity: &Identity,
     what: &What,
-    wish: Wish,
+    order: Order,
     word: &str,
     site: &Site,
     context: &Context,
 ) -> Result<u8> {
-    let done = control::control(tree, identity, &what.trials, wish, site, &context.vars)?;
-    if done.is_told && (done.ids.is_empty() || wish != Wish::Cancel) {
-        let text = match wish {
-            Wish::Cancel => "cancelled: agents end what they run and take no more of it",
-            Wish::Hold => {
+    let tell = |text: &str| context.out.say(text);
+    let done = control::control(tree, identity, &what.trials, order, site, &context.vars, tell)?;
+    if done.is_told && (done.ids.is_empty() || order != Order::Cancel) {
+        let text = match order {
+            Order::Cancel => "cancelled: agents end what they run and take no more of it",
+            Order::Hold => {
                 let sweep = tree.named();
                 &format!(
                     "held: agents end what they run and take no more of it; `hpcsweep release {sweep}` lets it go on"
                 )
             }
-            Wish::Release if done.ids.is_empty() => {
+            Order::Release if done.ids.is_empty() => {
                 "released: agents that are still there go on; where none are, submit it again or start some"
             }
-            Wish::Release => "released: agents go on with it",
+            Order::Release => "released: agents go on with it",
         };
         context.out.say(&format!("{}: {text}", identity.name));
         if done.ids.is_empty() {
@@ -115,27 +118,40 @@ fn act(
     }
     let sweep = tree.named();
     let stays = format!("until `hpcsweep release {sweep}`, nothing more of it is submitted");
-    if done.ids.is_empty() && done.is_sweep && wish == Wish::Release {
+    if done.ids.is_empty() && done.is_sweep && order == Order::Release {
         context.out.say(&format!("{}: released: it can be submitted again", identity.name));
         return Ok(0);
     }
     if done.ids.is_empty() {
-        let nothing = match wish {
-            Wish::Cancel => "is in a scheduler's hands",
-            Wish::Hold => "waits to begin",
-            Wish::Release => "is held",
+        let nothing = match order {
+            Order::Cancel => "is in a scheduler's hands",
+            Order::Hold => "waits to begin",
+            Order::Release => "is held",
         };
         context.out.say(&format!("{}: nothing of it {nothing}", identity.name));
-        if done.is_sweep && wish == Wish::Hold {
+        if done.is_sweep && order == Order::Hold {
             context.out.say(&stays);
         }
         return Ok(0);
     }
-    context.out.say(&format!("{}: {word} {}: {}", identity.name, done.words(), done.ids.join(" ")));
-    if wish == Wish::Hold && done.is_sweep {
+    let ids = shown(&done.ids);
+    context.out.say(&format!("{}: {word} {}: {ids}", identity.name, done.words()));
+    if order == Order::Hold && done.is_sweep {
         context.out.say(&stays);
     }
     Ok(0)
+}
+
+/// Ids that are shown one by one.
+const MOST_IDS: usize = 20;
+
+/// The first ids, and how many more there are.
+fn shown(ids: &[String]) -> String {
+    let first = ids[..ids.len().min(MOST_IDS)].join(" ");
+    match ids.len() - ids.len().min(MOST_IDS) {
+        0 => first,
+        more => format!("{first} and {} more", words::thousands(more as u64)),
+    }
 }
 
 /// Nothing of a sweep is in a scheduler's hands, as another process has it: one that runs it, or is about to submit it.
@@ -144,7 +160,7 @@ fn in_the_way(tree: &Tree, identity: &Identity, owner: &lock::Owner) -> Fault {
     // A process that deals a plan to agents, or submits it, holds the lock for a moment only.
     let runs_here = deck::read(tree).is_ok_and(|decks| decks.is_empty())
         && journal::Journal::read(tree)
-            .is_ok_and(|journal| journal.site.is_some_and(|(kind, _)| kind == "local"));
+            .is_ok_and(|journal| journal.site == Some(journal::Site::LOCAL));
     if runs_here {
         return Fault::request(format!("{name} is run by a `hpcsweep submit`: {process}"))
             .hint("press Ctrl-C where it runs; its trials end and are recorded");

@@ -7,9 +7,10 @@ use anyhow::Result;
 use super::{Context, sweeps};
 use crate::fault::Fault;
 use crate::host::disk;
-use crate::submit::wave::Waves;
+use crate::submit::arrays::wave::Waves;
 use crate::tree::Tree;
-use crate::tree::bundle::{self, Place};
+use crate::tree::bundle;
+use crate::tree::records::Place;
 use crate::tree::records::{self, Attempt};
 
 /// Print what a trial printed
@@ -36,7 +37,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         if let Some(place) = &attempt.bundle
             && let Some(part) = output_of(&tree, args.trial, attempt, place)?
         {
-            let path = bundle::path(&tree, &place.agent, &format!("{}.log", place.slot));
+            let path = tree.agent_file(&place.agent, &format!("{}.log", place.slot));
             if place.log.is_some_and(|(_, len)| len > 0) {
                 // One that has gone is no output that is empty.
                 disk::open(&path)?;

@@ -2,6 +2,7 @@
 
 mod collect;
 mod doctor;
+mod equal;
 mod generate;
 mod gpu;
 mod init;
@@ -19,6 +20,7 @@ mod smoke;
 mod status;
 mod submit;
 mod sweeps;
+mod target;
 mod templates;
 mod watch;
 mod worker;

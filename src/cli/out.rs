@@ -233,6 +233,11 @@ pub(super) fn aligned(head: &[String], rows: &[Vec<String>]) -> String {
     out
 }
 
+/// How many at once, in words.
+pub(super) fn at_a_time(n: u64) -> String {
+    if n == 1 { "one at a time".to_owned() } else { format!("{n} at a time") }
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Command;

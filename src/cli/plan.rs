@@ -8,15 +8,16 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::out::aligned;
-use super::{Context, script, submit as submit_verb};
+use super::target::Target;
+use super::{Context, equal, script};
 use crate::collect::text;
 use crate::graph::Mapping;
 use crate::plan::{Mode, OnFailure};
 use crate::render::Templates;
 use crate::render::context::{self as names, SiteWords};
-use crate::scheduler::Limits;
+use crate::scheduler::{self, Facts, Limits, Scheduler};
 use crate::site::{SchedulerKind, Site};
-use crate::submit::mapping::{Mapped, Rules};
+use crate::submit::arrays::mapping::{Mapped, Rules};
 use crate::submit::pilots::{self, Ask};
 use crate::submit::preview::{self, Preview};
 use crate::submit::{self, Source};
@@ -38,12 +39,8 @@ pub(crate) struct Args {
     /// Show every trial, however many there are
     #[arg(long)]
     all: bool,
-    /// For Slurm, whatever the site profile says
-    #[arg(long, conflicts_with = "pbs")]
-    slurm: bool,
-    /// For PBS, whatever the site profile says
-    #[arg(long)]
-    pbs: bool,
+    #[command(flatten)]
+    target: Target<false>,
     /// Use the edited templates of this folder
     #[arg(long, value_name = "DIR")]
     templates: Option<PathBuf>,
@@ -52,16 +49,12 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let site = context.site()?;
     let source = script::preview(&args.plan, &args.arguments, context)?;
-    let kind = match (args.slurm, args.pbs) {
-        (true, _) => SchedulerKind::Slurm,
-        (_, true) => SchedulerKind::Pbs,
-        _ => site.scheduler.kind,
-    };
+    let kind = args.target.kind(&site);
     let pull = source.plan.schedule.mode == Mode::Pull || source.plan.run.function.is_some();
-    let pilots = pull.then(pilots::Options::default);
+    let pilots = pull.then(pilots::PilotOptions::default);
     let templates = source.templates(args.templates.as_deref(), &site)?;
     show(&source, &site, kind, &templates, args.json, args.all, pilots.as_ref(), context)?;
-    submit_verb::warn_of_equal(&source.plan, context);
+    equal::warn_of_equal(&source.plan, context);
     Ok(0)
 }
 
@@ -74,45 +67,45 @@ pub(super) fn show(
     templates: &Templates,
     json: bool,
     all: bool,
-    pilots: Option<&pilots::Options>,
+    pilots: Option<&pilots::PilotOptions>,
     context: &Context,
 ) -> Result<()> {
     // A plan that runs here is shown as the arrays it would be.
-    let (asked, kind) =
-        (kind, if kind == SchedulerKind::Pbs { kind } else { SchedulerKind::Slurm });
+    let scheduler = scheduler::of(kind);
+    let facts = scheduler.facts();
     if source.plan.run.program.is_empty() {
         source.plan.run.refuse_function(|| source.author())?;
     }
-    submit::check_caps(source, site, kind)?;
-    if pilots.is_none() && asked != SchedulerKind::Local {
+    submit::check_caps(source, site, facts.kind)?;
+    if pilots.is_none() && kind != SchedulerKind::Local {
         submit::refuse_share(&source.plan)?;
     }
-    let rules = rules(source, site, kind);
+    let rules = rules(source, site, facts);
     let pilots = pilots.map(|options| Ask::of(&source.plan, options));
     let preview = preview::of(source, &rules, pilots.as_ref())?;
-    let arrays = render(&preview, source, site, templates)?;
+    let scripts = Scripts::new(source, site, templates, &*scheduler);
+    let arrays = render(&preview, &scripts)?;
     if json {
-        write_json(&preview, &arrays, context)
+        write_json(&preview, &arrays, facts, context)
     } else {
-        context.out.page(&people(&preview, &arrays, all));
+        context.out.page(&people(&preview, &arrays, facts, all));
         Ok(())
     }
 }
 
 /// What decides about arrays, by plan and site profile alone.
-pub(super) fn rules(source: &Source, site: &Site, kind: SchedulerKind) -> Rules {
-    let own = if kind == SchedulerKind::Pbs { 10_000 } else { 1001 };
+pub(super) fn rules(source: &Source, site: &Site, facts: &Facts) -> Rules {
     let limits = Limits {
         max_array_size: site
             .limits
             .max_array_size
-            .or(Some(own))
+            .or(Some(facts.elements))
             .map(|size| site.caps.max_array_size.map_or(size, |cap| size.min(cap))),
         max_array_tasks: site.limits.max_array_tasks,
         ..Limits::default()
     };
     Rules {
-        kind,
+        is_elementwise: facts.is_elementwise,
         chains: source.plan.schedule.chains,
         pack: source.plan.schedule.pack,
         elements: limits.elements(),
@@ -125,13 +118,7 @@ pub(super) fn rules(source: &Source, site: &Site, kind: SchedulerKind) -> Rules 
 }
 
 /// Renders every array's script and returns its directives.
-fn render(
-    preview: &Preview<'_>,
-    source: &Source,
-    site: &Site,
-    templates: &Templates,
-) -> Result<Vec<preview::Array>> {
-    let scripts = Scripts::new(source, site, templates, preview.kind);
+fn render(preview: &Preview<'_>, scripts: &Scripts<'_>) -> Result<Vec<preview::Array>> {
     let one = |(i, a): (usize, &crate::graph::Array)| {
         let array = waves::Array {
             array: i as u32 + 1,
@@ -167,8 +154,7 @@ pub(super) struct Scripts<'a> {
     source: &'a Source,
     templates: &'a Templates,
     tree: Tree,
-    words: SiteWords,
-    kind: SchedulerKind,
+    words: SiteWords<'a>,
     max_running: Option<u64>,
 }
 
@@ -177,24 +163,21 @@ impl<'a> Scripts<'a> {
         source: &'a Source,
         site: &Site,
         templates: &'a Templates,
-        kind: SchedulerKind,
+        scheduler: &'a dyn Scheduler,
     ) -> Self {
         let tree = source.tree();
         let words = SiteWords {
             environment: Some(tree.dir().join("jobs/env.sh")),
-            ..SiteWords::of(site, kind, &source.plan.run)
+            ..SiteWords::of(site, scheduler, &source.plan.run)
         };
         let wish = source.plan.schedule.max_running.map(u64::from);
         let max_running = site.caps.running(wish);
-        Self { source, templates, tree, words, kind, max_running }
+        Self { source, templates, tree, words, max_running }
     }
 
     /// The directives of an array, as its template renders them.
     pub(super) fn directives(&self, array: &waves::Array) -> Result<Vec<String>> {
-        let (template, prefix) = match self.kind {
-            SchedulerKind::Pbs => ("pbs.sh.tera", "#PBS "),
-            _ => ("slurm.sh.tera", "#SBATCH "),
-        };
+        let facts = self.words.scheduler.facts();
         let sweep = &self.source.plan.name;
         let script = names::job_script(
             sweep,
@@ -205,13 +188,13 @@ impl<'a> Scripts<'a> {
             &self.words,
             vec!["hpcsweep".to_owned(), "worker".to_owned()],
         );
-        let text = self.templates.render(template, &names::of(&script)?)?;
-        let directives = text.lines().filter_map(|l| l.strip_prefix(prefix));
+        let text = self.templates.render(facts.template, &names::of(&script)?)?;
+        let directives = text.lines().filter_map(|l| l.strip_prefix(facts.directive));
         Ok(directives.map(str::to_owned).collect())
     }
 }
 
-fn people(preview: &Preview<'_>, arrays: &[preview::Array], all: bool) -> String {
+fn people(preview: &Preview<'_>, arrays: &[preview::Array], facts: &Facts, all: bool) -> String {
     let mut text = String::new();
     let plan = &preview.source.plan;
     let n = plan.trials.len();
@@ -259,10 +242,7 @@ fn people(preview: &Preview<'_>, arrays: &[preview::Array], all: bool) -> String
             thousands((arrays.len() - most) as u64)
         );
     }
-    let (prefix, call) = match preview.kind {
-        SchedulerKind::Pbs => ("#PBS ", "qsub"),
-        _ => ("#SBATCH ", "sbatch"),
-    };
+    let (prefix, call) = (facts.directive, facts.submits);
     let mut shown: Vec<u32> = Vec::new();
     for (array, planned) in arrays.iter().zip(&preview.graph.arrays) {
         if shown.contains(&planned.shape) || (shown.len() >= 3 && !all) {
@@ -292,11 +272,7 @@ fn people(preview: &Preview<'_>, arrays: &[preview::Array], all: bool) -> String
         hours(preview.core_hours),
         hours(preview.gpu_hours),
     );
-    if preview.kind == SchedulerKind::Pbs {
-        text.push_str(
-            "this is by the site profile alone: `submit` asks the server and its queues, which may allow less\n",
-        );
-    }
+    text.push_str(facts.unasked);
     text
 }
 
@@ -403,7 +379,12 @@ fn times(preview: &Preview<'_>, all: bool) -> String {
     table
 }
 
-fn write_json(preview: &Preview<'_>, arrays: &[preview::Array], context: &Context) -> Result<()> {
+fn write_json(
+    preview: &Preview<'_>,
+    arrays: &[preview::Array],
+    facts: &Facts,
+    context: &Context,
+) -> Result<()> {
     let plan = &preview.source.plan;
     let trials: Vec<preview::Trial<'_>> =
         (0..plan.trials.len()).map(|i| preview.trial(i)).collect();
@@ -436,7 +417,7 @@ fn write_json(preview: &Preview<'_>, arrays: &[preview::Array], context: &Contex
         chains,
         arrays,
         scheduler_calls: preview.calls(),
-        scheduler: preview.kind.word(),
+        scheduler: facts.kind.word(),
         submit_calls: arrays.len(),
         chains_as: preview.mapped.mapping.word(),
         chains_why: &preview.mapped.why,

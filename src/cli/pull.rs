@@ -14,11 +14,14 @@ use crate::pull::agent::{self, News, Options, Report};
 use crate::pull::{program, solo};
 use crate::render::Templates;
 use crate::site::{SchedulerKind, Site};
-use crate::submit::{Source, deal, grow, pilots};
+use crate::submit::Source;
+use crate::submit::grow;
+use crate::submit::pilots;
+use crate::submit::pilots::deal;
 use crate::tree::Tree;
 use crate::tree::records::Outcome;
 use crate::words::{count, duration};
-use crate::worker::child;
+use crate::worker::process::child;
 
 /// Runs an agent for a sweep's folder, or for a plan, which is laid down first where nobody has.
 ///
@@ -27,7 +30,7 @@ use crate::worker::child;
 pub(super) fn run(what: &str, options: &Options, retry: bool, context: &Context) -> Result<u8> {
     // Before any thread is started: one that has the signals not blocked would end us.
     let mut signals = child::listen()?;
-    let asked = deal::Options { retry, ..deal::Options::default() };
+    let asked = deal::DealOptions { retry, ..deal::DealOptions::default() };
     let tree = match laid_down(what, &asked, &mut signals, context)? {
         Ok(tree) => tree,
         Err(signal) => return Ok(u8::try_from(128 + signal as i32).unwrap_or(1)),
@@ -44,7 +47,7 @@ pub(super) fn run(what: &str, options: &Options, retry: bool, context: &Context)
 /// meanwhile.
 fn laid_down(
     what: &str,
-    asked: &deal::Options,
+    asked: &deal::DealOptions,
     signals: &mut Signals,
     context: &Context,
 ) -> Result<std::result::Result<Tree, Signal>> {
@@ -132,7 +135,7 @@ fn try_to_serve(what: &str, options: &Options, retry: bool, context: &Context) -
     let mut signals = child::listen()?;
     // Who kills the client's process group wants its trials given back.
     process::stand_apart();
-    let asked = deal::Options { retry, serves: true, ..deal::Options::default() };
+    let asked = deal::DealOptions { retry, serves: true, ..deal::DealOptions::default() };
     let tree = match laid_down(what, &asked, &mut signals, context)? {
         Ok(tree) => tree,
         Err(signal) => {
@@ -207,7 +210,7 @@ pub(super) fn submit(
     source: &Source,
     site: &Site,
     templates: &Templates,
-    options: &pilots::Options,
+    options: &pilots::PilotOptions,
     kind: SchedulerKind,
     context: &Context,
 ) -> Result<u8> {
@@ -253,15 +256,15 @@ pub(super) fn submit_here(
     source: &Source,
     site: &Site,
     templates: &Templates,
-    options: &pilots::Options,
+    options: &pilots::PilotOptions,
     context: &Context,
 ) -> Result<u8> {
     // Before any thread is started: one that has the signals not blocked would end us.
     let mut signals = child::listen()?;
-    let asked = deal::Options {
+    let asked = deal::DealOptions {
         retry: options.retry,
         max_running: options.max_running,
-        ..deal::Options::default()
+        ..deal::DealOptions::default()
     };
     let told = || signals.next(Duration::ZERO).is_some_and(|s| s != Signal::SIGCHLD);
     let dealt = deal::deal_here(source, site, templates, &asked, &context.vars, told)?;

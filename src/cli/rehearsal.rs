@@ -7,11 +7,12 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::out::aligned;
-use super::{Context, plan, submit};
+use super::{Context, out, plan};
 use crate::plan::{Plan, Resources};
 use crate::render::Templates;
+use crate::scheduler;
 use crate::site::{SchedulerKind, Site};
-use crate::submit::mapping::Rules;
+use crate::submit::arrays::mapping::Rules;
 use crate::submit::rehearsal::{self, How, Rehearsal, Runs};
 use crate::submit::{Source, local, pilots, preview};
 use crate::tree::waves::Array;
@@ -23,9 +24,9 @@ const MOST: usize = 40;
 /// What was asked for.
 pub(super) struct Asked {
     /// Pull mode.
-    pub(super) pull: Option<pilots::Options>,
+    pub(super) pull: Option<pilots::PilotOptions>,
     /// Of a run on this machine, and `--retry`.
-    pub(super) here: local::Options,
+    pub(super) here: local::LocalOptions,
     /// `--max-running`.
     pub(super) max_running: Option<u32>,
     /// `--json`.
@@ -41,8 +42,9 @@ pub(super) fn show(
     asked: &Asked,
     context: &Context,
 ) -> Result<()> {
-    let scheduler = matches!(kind, SchedulerKind::Slurm | SchedulerKind::Pbs).then_some(kind);
-    let mut rules = plan::rules(source, site, kind);
+    let scheduler = kind.takes_jobs().then_some(kind);
+    let shown = scheduler::of(kind);
+    let mut rules = plan::rules(source, site, shown.facts());
     if let Some(wish) = asked.max_running {
         rules.max_running = site.caps.running(Some(u64::from(wish)));
     }
@@ -53,7 +55,7 @@ pub(super) fn show(
     };
     let all = rehearsal::of(source, site, how, asked.here.retry, &context.vars)?;
     if asked.json {
-        let scripts = plan::Scripts::new(source, site, templates, kind);
+        let scripts = plan::Scripts::new(source, site, templates, &*shown);
         let value = as_json(&all, source, how, &rules, &scripts)?;
         context.out.raw(&crate::tree::to_json_line(&value)?);
         return Ok(());
@@ -113,7 +115,7 @@ fn people(all: &Rehearsal, plan: &Plan, how: How<'_>) -> String {
         if all.units.is_none() {
             text.push('\n');
         }
-        let (how, cores) = (submit::at_a_time(here.at_once), count(here.cores as u64, "core"));
+        let (how, cores) = (out::at_a_time(here.at_once), count(here.cores as u64, "core"));
         let _ = writeln!(text, "on this machine: {how}, {cores}");
         if !here.gpus.is_empty() {
             let _ = writeln!(text, "{}", here.gpus);

@@ -9,7 +9,7 @@ use super::Context;
 use crate::fault::Fault;
 use crate::host::{clock, disk, process};
 use crate::submit::Source;
-use crate::worker::prepare;
+use crate::worker::process::prepare;
 
 /// How a script learns that its plan is wanted; see `hpcsweep.jobs` of the Python module.
 const SCRIPT: &str = "HPCSWEEP_SCRIPT";

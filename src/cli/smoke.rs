@@ -11,8 +11,9 @@ use crate::host::{Vars, clock, disk, process};
 use crate::pull::{agent, program};
 use crate::render::Templates;
 use crate::site::Site;
-use crate::submit::local::{self, News, Options};
-use crate::submit::{Source, deal};
+use crate::submit::Source;
+use crate::submit::local::{self, LocalOptions, News};
+use crate::submit::pilots::deal;
 use crate::tree::records::{self, Outcome};
 use crate::tree::{Identity, Tree};
 use crate::words::{count, duration};
@@ -58,7 +59,7 @@ fn try_it(
     context: &Context,
 ) -> Result<u8> {
     let out = &context.out;
-    let options = Options { jobs: Some(1), retry: false };
+    let options = LocalOptions { jobs: Some(1), retry: false };
     let mut ended = String::new();
     let report = local::run(source, site, templates, &options, vars, |news| {
         if let News::Ended { outcome, reason, duration_s, .. } = news {
@@ -84,7 +85,7 @@ fn try_function(
     vars: &Vars,
     context: &Context,
 ) -> Result<u8> {
-    let dealt = deal::deal(source, site, templates, &deal::Options::default(), vars, || false)?;
+    let dealt = deal::deal(source, site, templates, &deal::DealOptions::default(), vars, || false)?;
     let options = agent::Options { slots: Some(1), quiet: true, ..agent::Options::default() };
     let Some((argv, env)) = program::of(&dealt.tree, &options, vars)? else {
         source.plan.run.refuse_function(|| source.author())?;

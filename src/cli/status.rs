@@ -12,7 +12,7 @@ use super::{Context, logs, sweeps};
 use crate::standing::{Standing, State};
 use crate::status::pilots::Pilots;
 use crate::status::{self, Status};
-use crate::submit::wave::Waves;
+use crate::submit::arrays::wave::Waves;
 use crate::tree::damage::Damaged;
 use crate::tree::records::Record;
 use crate::tree::table::Row;

@@ -6,14 +6,16 @@ use std::time::Instant;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Context, collect, pull, rehearsal, script, smoke, sweeps};
+use super::target::Target;
+use super::{Context, collect, equal, out, pull, rehearsal, script, smoke, sweeps};
 use crate::fault::Fault;
-use crate::idset::IdSet;
-use crate::plan::{Mode, Plan};
+use crate::plan::Mode;
 use crate::render::Templates;
 use crate::site::{SchedulerKind, Site};
+use crate::submit::Source;
+use crate::submit::arrays::batch;
 use crate::submit::local::{self, News};
-use crate::submit::{Source, batch, pilots};
+use crate::submit::pilots;
 use crate::tree::records::Outcome;
 use crate::words::{count, duration, short};
 
@@ -22,22 +24,14 @@ use crate::words::{count, duration, short};
 /// Running it again completes what is missing: a plan that grew submits only its new trials, an
 /// interrupted submission goes on where it stopped.
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("target").multiple(false))]
 pub(crate) struct Args {
     /// The plan, or a Python script with a sweep: it is run up to there
     plan: PathBuf,
     /// Arguments of the script
     #[arg(last = true)]
     arguments: Vec<String>,
-    /// Submit to Slurm
-    #[arg(long, group = "target")]
-    slurm: bool,
-    /// Submit to PBS
-    #[arg(long, group = "target")]
-    pbs: bool,
-    /// Run on this machine (the default unless the site profile says otherwise)
-    #[arg(long, group = "target")]
-    local: bool,
+    #[command(flatten)]
+    target: Target<true>,
     /// Local: at most this many chains at once
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     jobs: Option<u32>,
@@ -81,25 +75,20 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     } else {
         script::source(&args.plan, &args.arguments, context)?
     };
-    let kind = match (args.slurm, args.local) {
-        (true, _) => SchedulerKind::Slurm,
-        (_, true) => SchedulerKind::Local,
-        _ if args.pbs => SchedulerKind::Pbs,
-        _ => site.scheduler.kind,
-    };
+    let kind = args.target.kind(&site);
     let pilots = pull_mode(args, &source)?;
     if let Some(trial) = args.smoke {
         return smoke::run(source, trial, args.templates.as_deref(), &site, context);
     }
-    warn_of_equal(&source.plan, context);
+    equal::warn_of_equal(&source.plan, context);
     let templates = source.templates(args.templates.as_deref(), &site)?;
-    let is_here = matches!(kind, SchedulerKind::Local | SchedulerKind::Auto);
+    let is_here = !kind.takes_jobs();
     if args.jobs.is_some() && pilots.is_none() && !is_here {
         return Err(Fault::request("`--jobs` belongs to `--local`")
             .hint("`--max-running N` throttles an array")
             .into());
     }
-    let here = local::Options {
+    let here = local::LocalOptions {
         jobs: args.jobs.or(args.max_running).map(|n| n as usize),
         retry: args.retry,
     };
@@ -121,7 +110,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
 }
 
 /// What pull mode is asked for; `None` where the plan's trials are elements of arrays.
-fn pull_mode(args: &Args, source: &Source) -> Result<Option<pilots::Options>> {
+fn pull_mode(args: &Args, source: &Source) -> Result<Option<pilots::PilotOptions>> {
     let plan = &source.plan;
     if !args.pull && plan.schedule.mode != Mode::Pull && plan.run.function.is_none() {
         for (name, value) in [("--workers", args.workers), ("--slots", args.slots)] {
@@ -141,7 +130,7 @@ fn pull_mode(args: &Args, source: &Source) -> Result<Option<pilots::Options>> {
             .hint("leave `pack` out under `[schedule]`, or `--pull` here")
             .into());
     }
-    Ok(Some(pilots::Options {
+    Ok(Some(pilots::PilotOptions {
         workers: args.workers,
         slots: args.slots.or(args.jobs),
         max_running: args.max_running,
@@ -158,7 +147,7 @@ fn to_scheduler(
     context: &Context,
 ) -> Result<u8> {
     let options =
-        batch::Options { max_running: args.max_running.map(u64::from), retry: args.retry };
+        batch::ArrayOptions { max_running: args.max_running.map(u64::from), retry: args.retry };
     let report = batch::submit(source, site, templates, &options, kind, &context.vars, |text| {
         context.out.say(text);
     })?;
@@ -190,7 +179,7 @@ fn to_scheduler(
 }
 
 fn run_here(
-    options: &local::Options,
+    options: &local::LocalOptions,
     source: &Source,
     site: &Site,
     templates: &Templates,
@@ -206,7 +195,7 @@ fn run_here(
         News::Begin { todo, jobs, gpus, left_alone } => {
             left_alone.iter().for_each(|words| out.say(words));
             total = todo;
-            let how = at_a_time(jobs as u64);
+            let how = out::at_a_time(jobs as u64);
             out.say(&if todo == 0 {
                 format!("{}: nothing left to run", source.plan.name)
             } else {
@@ -253,23 +242,9 @@ fn run_here(
         }
     })?;
     bar.finish_and_clear();
-    let of = |outcome| report.ended.get(&outcome).copied().unwrap_or(0);
-    let mut parts = vec![format!("{} done", of(Outcome::Done))];
-    for (outcome, word) in [
-        (Outcome::Failed, "failed"),
-        (Outcome::Timeout, "timed out"),
-        (Outcome::Interrupted, "interrupted"),
-    ] {
-        if of(outcome) > 0 {
-            parts.push(format!("{} {word}", of(outcome)));
-        }
-    }
-    if report.skipped > 0 {
-        parts.push(format!("{} skipped", report.skipped));
-    }
     if total > 0 {
         let took = duration(since.elapsed().as_secs_f64());
-        out.say(&format!("{}: {} in {took}", source.plan.name, parts.join(", ")));
+        out.say(&format!("{}: {} in {took}", source.plan.name, ends(&report)));
     }
     out.say(&format!("results: {}", report.tree.dir().display()));
     if report.interrupted {
@@ -279,33 +254,18 @@ fn run_here(
     collect::after_local(&report.tree, &report.diff, context)
 }
 
-/// How many at once, in words.
-pub(super) fn at_a_time(n: u64) -> String {
-    if n == 1 { "one at a time".to_owned() } else { format!("{n} at a time") }
-}
-
-/// Groups of equal trials that are named.
-const MOST_EQUAL: usize = 5;
-
-/// Warns of trials of a plan that are equal: each of them runs, and mostly one was meant.
-pub(super) fn warn_of_equal(plan: &Plan, context: &Context) {
-    let groups = plan.equal();
-    if groups.is_empty() {
-        return;
-    }
-    let mut words: Vec<String> = Vec::new();
-    for group in groups.iter().take(MOST_EQUAL) {
-        let ids: IdSet = group.iter().filter_map(|&i| u32::try_from(i).ok()).collect();
-        let params = plan.trials[group[0]].params.iter();
-        let params: Vec<String> = params.map(|(name, value)| format!("{name}={value}")).collect();
-        words.push(format!("{ids} ({})", short(&params.join(" "), 60)));
-    }
-    if groups.len() > MOST_EQUAL {
-        words.push(format!("and {} more", count((groups.len() - MOST_EQUAL) as u64, "group")));
-    }
-    context
-        .out
-        .warn(&format!("the plan has equal trials, and each of them runs: {}", words.join("; ")));
+/// How many trials of a run here ended how, in words.
+fn ends(report: &local::LocalReport) -> String {
+    let of = |outcome| report.ended.get(&outcome).copied().unwrap_or(0);
+    let all = [
+        (of(Outcome::Failed), "failed"),
+        (of(Outcome::Timeout), "timed out"),
+        (of(Outcome::Interrupted), "interrupted"),
+        (report.skipped, "skipped"),
+    ];
+    let some = all.into_iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}"));
+    let done = format!("{} done", of(Outcome::Done));
+    std::iter::once(done).chain(some).collect::<Vec<_>>().join(", ")
 }
 
 fn bar_style(template: &str) -> ProgressStyle {

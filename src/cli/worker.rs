@@ -11,7 +11,7 @@ use crate::host::{Vars, access, vars};
 use crate::plan::Resources;
 use crate::pull::agent::Options;
 use crate::rank;
-use crate::scheduler::slurm::JobTime;
+use crate::scheduler::JobTime;
 use crate::units::{WALLTIME_FORMS, parse_walltime};
 use crate::worker::{self, Request, Which};
 
@@ -107,7 +107,7 @@ pub(super) fn run(args: Args, context: Context) -> Result<u8> {
         access::share_with_group();
     }
     if args.guard {
-        crate::pull::guard::stand();
+        crate::pull::places::guard::stand();
         return Ok(0);
     }
     if let Some(what) = &args.pull {

@@ -34,7 +34,9 @@ impl Steps {
                 let names: Result<Vec<Vec<String>>> = threads::in_parallel(|| {
                     part.par_iter().map(|row| names(status, row.id)).collect()
                 });
-                names?.iter().flatten().for_each(|name| metrics.add(name));
+                for name in names?.iter().flatten() {
+                    metrics.place(name);
+                }
             }
         }
         let mut columns: Vec<String> = Vec::new();

@@ -13,9 +13,9 @@ use crate::host::{disk, threads};
 use crate::plan::Params;
 use crate::standing::Standing;
 use crate::status::Status;
+use crate::tree::Tree;
 use crate::tree::records::{Attempt, Record};
 use crate::tree::table::Row;
-use crate::tree::{Tree, bundle};
 
 /// Trials of which the lines are made at once: a result may be large.
 const ABREAST: usize = 64;
@@ -140,7 +140,7 @@ fn output(tree: &Tree, trial: u64, attempt: &Attempt) -> Option<String> {
     let bytes = match &attempt.bundle {
         Some(place) => {
             let (from, len) = place.log?;
-            let path = bundle::path(tree, &place.agent, &format!("{}.log", place.slot));
+            let path = tree.agent_file(&place.agent, &format!("{}.log", place.slot));
             let tail = len.min(TAIL);
             disk::read_log_at(&path, from + len - tail, tail).ok()?
         }

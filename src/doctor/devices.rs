@@ -1,6 +1,6 @@
 //! The GPUs of this host, and what is wrong with each.
 
-use super::{Check, Verdict, check};
+use super::{Check, Severity, check};
 use crate::gpu;
 use crate::host::Vars;
 use crate::host::gpus::{self, ComputeMode, Device, Machine, Missing};
@@ -17,18 +17,18 @@ pub(super) fn examine(vars: &Vars) -> Vec<Check> {
 fn none(missing: &Missing) -> Check {
     let (verdict, todo) = match missing {
         Missing::Library => (
-            Verdict::Note,
+            Severity::Note,
             "nothing, unless this host should have some: then install NVIDIA's driver",
         ),
         Missing::Driver => (
-            Verdict::Note,
+            Severity::Note,
             "nothing, unless this host has a GPU: then load the driver, `modprobe nvidia`",
         ),
         Missing::Mismatch => (
-            Verdict::Bad,
+            Severity::Bad,
             "an update changed the libraries: reboot this host, or load the new driver",
         ),
-        Missing::Other(_) => (Verdict::Note, "see what `nvidia-smi` says"),
+        Missing::Other(_) => (Severity::Note, "see what `nvidia-smi` says"),
     };
     check("GPUs", verdict, format!("none: {missing}"), todo)
 }
@@ -43,13 +43,13 @@ fn told(machine: &Machine) -> Vec<Check> {
     if whole == 0 {
         return vec![check(
             "GPUs",
-            Verdict::Note,
+            Severity::Note,
             format!("NVML works, but sees none; {driver}"),
             "",
         )];
     }
     let seen = format!("{}; {driver}", words::count(whole as u64, "GPU"));
-    let mut checks = vec![check("GPUs", Verdict::Ok, seen, "")];
+    let mut checks = vec![check("GPUs", Severity::Ok, seen, "")];
     checks.extend(machine.devices.iter().map(|device| {
         let parts =
             machine.devices.iter().filter(|d| d.parent.as_deref() == Some(&device.uuid)).count();
@@ -62,37 +62,37 @@ fn of_one(device: &Device, parts: usize) -> Check {
     let memory = device
         .memory_total
         .map_or_else(String::new, |bytes| format!(" ({} MiB)", words::thousands(bytes >> 20)));
-    let mut verdict = Verdict::Ok;
+    let mut verdict = Severity::Ok;
     let what = format!("{}: {}{memory}", gpu::label(device), device.name);
     // One that cannot be asked does not tell its name either.
     let mut seen = vec![what.trim_end_matches([':', ' ']).to_owned()];
     let mut todo = Vec::new();
-    let mut say = |how: Verdict, words: String, what: &'static str| {
-        if verdict != Verdict::Bad && how != Verdict::Ok {
+    let mut say = |how: Severity, words: String, what: &'static str| {
+        if verdict != Severity::Bad && how != Severity::Ok {
             verdict = how;
         }
         seen.push(words);
         todo.push(what);
     };
     if let Some(trouble) = &device.trouble {
-        say(Verdict::Bad, format!("cannot be asked: {trouble}"), "reset it or reboot this host");
+        say(Severity::Bad, format!("cannot be asked: {trouble}"), "reset it or reboot this host");
     }
     if device.mig_enabled {
         let parts = words::count(parts as u64, "MIG device");
         say(
-            Verdict::Note,
+            Severity::Note,
             format!("divided into {parts}"),
             "name MIG devices by UUID; a program can use one at a time",
         );
     }
     match device.compute_mode {
         Some(ComputeMode::ExclusiveProcess) => say(
-            Verdict::Note,
+            Severity::Note,
             "exclusive mode".to_owned(),
             "one process at a time: ranks cannot share it",
         ),
         Some(ComputeMode::Prohibited) => say(
-            Verdict::Bad,
+            Severity::Bad,
             "compute mode prohibited".to_owned(),
             "an administrator can change it: `nvidia-smi -c DEFAULT`",
         ),
@@ -100,7 +100,7 @@ fn of_one(device: &Device, parts: usize) -> Check {
     }
     if let Some(errors) = device.ecc_errors.filter(|errors| *errors > 0) {
         let errors = words::count(errors, "uncorrected memory error");
-        say(Verdict::Bad, errors, "results may be wrong: have it reset or replaced");
+        say(Severity::Bad, errors, "results may be wrong: have it reset or replaced");
     }
     let (hard, mild): (Vec<&String>, Vec<&String>) = device
         .throttle
@@ -109,7 +109,7 @@ fn of_one(device: &Device, parts: usize) -> Check {
     let joined = |all: &[&String]| all.iter().map(|w| w.as_str()).collect::<Vec<_>>().join(", ");
     if !hard.is_empty() {
         say(
-            Verdict::Note,
+            Severity::Note,
             format!("throttled: {}", joined(&hard)),
             "it computes slower than it could: look at cooling and power supply",
         );

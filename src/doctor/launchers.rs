@@ -1,6 +1,6 @@
 //! What would start the ranks of a PBS job here.
 
-use super::{Check, Verdict, check};
+use super::{Check, Severity, check};
 use crate::host::{Vars, disk};
 use crate::scheduler::launch::{Flavour, Launcher, Request, find};
 use crate::site::Site;
@@ -12,7 +12,7 @@ pub(super) fn examine(site: &Site, vars: &Vars) -> Vec<Check> {
         let words: Vec<String> = words.iter().map(|word| words::sh_quote(word)).collect();
         return vec![check(
             "launcher",
-            Verdict::Ok,
+            Severity::Ok,
             format!("that of the site profile: {}", words.join(" ")),
             "",
         )];
@@ -22,7 +22,7 @@ pub(super) fn examine(site: &Site, vars: &Vars) -> Vec<Check> {
         Ok(launcher) => of_launcher(&find::with_tm(launcher, vars), vars),
         Err(fault) => vec![check(
             "launcher",
-            Verdict::Note,
+            Severity::Note,
             fault.sentence,
             "trials of several ranks need one: load the module of your MPI and run this again",
         )],
@@ -39,7 +39,7 @@ pub(super) fn examine(site: &Site, vars: &Vars) -> Vec<Check> {
     );
     if !others.is_empty() {
         let seen = format!("passed over: {}", others.join(", "));
-        checks.push(check("launcher", Verdict::Ok, seen, ""));
+        checks.push(check("launcher", Severity::Ok, seen, ""));
     }
     checks
 }
@@ -64,7 +64,7 @@ fn of_launcher(launcher: &Launcher, vars: &Vars) -> Vec<Check> {
             let todo = fault.hint.unwrap_or_default();
             return vec![check(
                 "launcher",
-                Verdict::Note,
+                Severity::Note,
                 format!("{named}; {}", fault.sentence),
                 &todo,
             )];
@@ -79,31 +79,31 @@ fn of_launcher(launcher: &Launcher, vars: &Vars) -> Vec<Check> {
             return vec![
                 check(
                     "launcher",
-                    Verdict::Note,
+                    Severity::Note,
                     format!(
                         "{named}; whose it is cannot be told, so it is only given the number of ranks"
                     ),
                     "try a plan of two hosts; `scheduler.launcher` in the site profile names a better command line",
                 ),
-                check("launch line", Verdict::Ok, line.to_string(), ""),
+                check("launch line", Severity::Ok, line.to_string(), ""),
             ];
         }
     };
     let (verdict, how, todo) = match (line.by_agent, find::tmrsh(vars)) {
         (true, Ok(_)) => {
-            (Verdict::Ok, format!("{how}, reaches other hosts by pbs_tmrsh"), String::new())
+            (Severity::Ok, format!("{how}, reaches other hosts by pbs_tmrsh"), String::new())
         }
         (true, Err(fault)) => (
-            Verdict::Note,
+            Severity::Note,
             format!("{how}, and there is no pbs_tmrsh to reach other hosts by"),
             fault.hint.unwrap_or_default(),
         ),
-        (false, _) => (Verdict::Ok, how.to_owned(), String::new()),
+        (false, _) => (Severity::Ok, how.to_owned(), String::new()),
     };
     // For people it need not be quoted: the shell fills it in.
     let shown = line.to_string().replace(&format!("'{}'", request.hostfile), request.hostfile);
     vec![
         check("launcher", verdict, format!("{named}; {how}"), &todo),
-        check("launch line", Verdict::Ok, format!("2 hosts of 2 ranks: {shown}"), ""),
+        check("launch line", Severity::Ok, format!("2 hosts of 2 ranks: {shown}"), ""),
     ]
 }

@@ -1,12 +1,12 @@
 //! The programs that trials are started with: our own two, srun and its PMI plugins, mpirun.
 
-use super::{Check, Verdict, check};
+use super::{Check, Severity, check};
 use crate::fault;
 use crate::host::{Vars, disk};
 use crate::scheduler::Limits;
 use crate::scheduler::calls::Calls;
 use crate::scheduler::launch::version;
-use crate::worker::launch;
+use crate::worker::process::launch;
 
 /// Both of our programs; then what the heavy one says of its MPI and its libtorch, as it says it.
 pub(super) fn installation(vars: &Vars) -> Vec<Check> {
@@ -15,7 +15,7 @@ pub(super) fn installation(vars: &Vars) -> Vec<Check> {
         Err(error) => {
             return vec![check(
                 "installation",
-                Verdict::Bad,
+                Severity::Bad,
                 fault::sentence(&error),
                 "install both programs of one version together: scripts/install --prefix DIR",
             )];
@@ -23,12 +23,12 @@ pub(super) fn installation(vars: &Vars) -> Vec<Check> {
     };
     let own = disk::own_executable().map(|p| p.display().to_string()).unwrap_or_default();
     let mut checks =
-        vec![check("installation", Verdict::Ok, format!("{own}, {said} beside it"), "")];
+        vec![check("installation", Severity::Ok, format!("{own}, {said} beside it"), "")];
     let lines = match launch::about(vars) {
         Ok(lines) => lines,
         Err(error) => {
             let todo = "only training in the worker and syncs over MPI need that; load the MPI it was built with";
-            checks.push(check("worker", Verdict::Note, error.to_string(), todo));
+            checks.push(check("worker", Severity::Note, error.to_string(), todo));
             return checks;
         }
     };
@@ -37,7 +37,7 @@ pub(super) fn installation(vars: &Vars) -> Vec<Check> {
         lines.iter().any(|line| mine(&line))
     };
     let told = lines.iter().filter(|line| !line.ends_with(NOT_BUILT_IN));
-    checks.extend(told.map(|line| check("worker", Verdict::Ok, line.as_str(), "")));
+    checks.extend(told.map(|line| check("worker", Severity::Ok, line.as_str(), "")));
     let without: Vec<&str> = [("mpi:", "MPI"), ("libtorch:", "libtorch")]
         .into_iter()
         .filter(|(start, _)| !has(start))
@@ -46,7 +46,7 @@ pub(super) fn installation(vars: &Vars) -> Vec<Check> {
     if !without.is_empty() {
         checks.push(check(
             "worker",
-            Verdict::Note,
+            Severity::Note,
             format!("hpcsweep-worker was built without {}", without.join(" and ")),
             "plans with `[run] command` alone need neither; scripts/setup --for worker gets both",
         ));
@@ -65,7 +65,7 @@ pub(super) fn srun(calls: &mut Calls, limits: Option<&Limits>) -> Option<Check> 
         return limits.map(|_| {
             check(
                 "MPI plugins",
-                Verdict::Bad,
+                Severity::Bad,
                 "srun cannot be started",
                 "install Slurm's client programs",
             )
@@ -74,7 +74,7 @@ pub(super) fn srun(calls: &mut Calls, limits: Option<&Limits>) -> Option<Check> 
     if output.code != Some(0) {
         let why = output.stderr.lines().next().unwrap_or("no answer in time").trim().to_owned();
         let todo = "see whether `srun --mpi=list` works on a login node";
-        return Some(check("MPI plugins", Verdict::Note, format!("srun says: {why}"), todo));
+        return Some(check("MPI plugins", Severity::Note, format!("srun says: {why}"), todo));
     }
     let list: Vec<&str> = output
         .stdout
@@ -86,11 +86,11 @@ pub(super) fn srun(calls: &mut Calls, limits: Option<&Limits>) -> Option<Check> 
     let default = limits.and_then(|limits| limits.mpi_default.as_deref()).unwrap_or("unknown");
     let seen = format!("{} (default {default})", list.join(" "));
     Some(if list.iter().any(|word| word.starts_with("pmix")) {
-        check("MPI plugins", Verdict::Ok, seen, "")
+        check("MPI plugins", Severity::Ok, seen, "")
     } else {
         check(
             "MPI plugins",
-            Verdict::Note,
+            Severity::Note,
             format!("{seen}: pmix is missing"),
             "MPI programs of several ranks need a plugin their MPI knows; most want pmix",
         )
@@ -101,7 +101,7 @@ pub(super) fn srun(calls: &mut Calls, limits: Option<&Limits>) -> Option<Check> 
 pub(super) fn fence(limits: &Limits) -> Option<Check> {
     let how = limits.pmix_fence.as_deref()?;
     if how == "ring" {
-        return Some(check("PMIx fences", Verdict::Ok, "PMIxCollFence is ring", ""));
+        return Some(check("PMIx fences", Severity::Ok, "PMIxCollFence is ring", ""));
     }
     let seen = match how {
         "(null)" => "PMIxCollFence is not set".to_owned(),
@@ -109,7 +109,7 @@ pub(super) fn fence(limits: &Limits) -> Option<Check> {
     };
     Some(check(
         "PMIx fences",
-        Verdict::Note,
+        Severity::Note,
         format!(
             "{seen}: ranks of MPI programs on several nodes may die in MPI_Init now and then (seen with Slurm 22.05)"
         ),
@@ -122,11 +122,11 @@ pub(super) fn mpirun(calls: &mut Calls) -> Check {
     let argv = ["mpirun", "--version"].map(str::to_owned);
     let todo = "ranks can be started by srun; for mpirun load the module of your MPI";
     let Ok(output) = calls.make(&argv) else {
-        return check("mpirun", Verdict::Note, "none in PATH", todo);
+        return check("mpirun", Severity::Note, "none in PATH", todo);
     };
     if output.code != Some(0) {
         let why = output.stderr.lines().next().unwrap_or("no answer in time").trim();
-        return check("mpirun", Verdict::Note, format!("`mpirun --version` fails: {why}"), todo);
+        return check("mpirun", Severity::Note, format!("`mpirun --version` fails: {why}"), todo);
     }
-    check("mpirun", Verdict::Ok, version(&output.stdout), "")
+    check("mpirun", Severity::Ok, version(&output.stdout), "")
 }

@@ -105,6 +105,33 @@ pub(super) fn umask_of_programs() -> Option<Mode> {
     opened().map(|(_, of_programs)| of_programs)
 }
 
+/// From now on this thread has an umask of its own; `false` where the system does not allow it.
+pub fn part_umask() -> bool {
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_FS).is_ok()
+}
+
+/// Runs a function of this process's caller under the umask of the programs that this process starts. Threads that make
+/// files for the readers meanwhile must have an umask of their own ([`part_umask`]).
+pub fn with_umask_of_programs<T>(call: impl FnOnce() -> T) -> T {
+    /// Also when the function panics.
+    struct Back;
+
+    impl Drop for Back {
+        fn drop(&mut self) {
+            // Another thread may have opened the sweep meanwhile.
+            if let Some((readers, of_programs)) = *opened() {
+                umask(of_programs & !Mode::from_bits_truncate(readers.rights()));
+            }
+        }
+    }
+
+    let _back = Back;
+    if let Some(own) = umask_of_programs() {
+        umask(own);
+    }
+    call()
+}
+
 fn opened() -> std::sync::MutexGuard<'static, Option<(Readers, Mode)>> {
     OPENED.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -179,12 +206,24 @@ pub fn check(path: &Path, shared: Shared) -> Result<(), Fault> {
     Err(Fault::machine(format!("`{}` {why}", path.display())).hint(hint))
 }
 
+/// Whether files can be made in a folder.
+///
+/// # Errors
+/// Those of making one.
+pub fn may_write(dir: &Path) -> std::io::Result<()> {
+    if !dir.is_dir() {
+        return Err(std::io::ErrorKind::NotADirectory.into());
+    }
+    let wanted = AccessFlags::W_OK | AccessFlags::X_OK;
+    Ok(faccessat(AT_FDCWD, dir, wanted, AtFlags::AT_EACCESS)?)
+}
+
 /// Refuses the folder of a sweep that another user has closed for this one to write to.
 ///
 /// # Errors
 /// When it is.
 pub fn check_writable(dir: &Path) -> Result<(), Fault> {
-    let (Ok(found), Err(error)) = (fs::metadata(dir), super::disk::may_write(dir)) else {
+    let (Ok(found), Err(error)) = (fs::metadata(dir), may_write(dir)) else {
         return Ok(());
     };
     let owner = found.uid();
@@ -250,6 +289,14 @@ pub fn how_to_read(path: &Path) -> Option<String> {
              sweep's folder (`find {} -mindepth 1 -name meet -prune -o ! -type l ! -name 'env-*.sh' -exec chmod {} {{}} +`)",
             quoted(dir),
             opening(dir),
+        ));
+    }
+    // What the plan says opens no folder that was there before the sweep.
+    if path.ends_with("sweep.json") && path.ancestors().skip(2).any(|above| above == closed) {
+        let dir = quoted(&closed);
+        return Some(format!(
+            "`{shown}` belongs to {owner}, and is closed to you: ask the owner to let you through (`chmod a+x {dir}`, or \
+             `g+x` for the group)"
         ));
     }
     Some(format!(

@@ -9,9 +9,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use nix::fcntl::{AT_FDCWD, AtFlags, FcntlArg, OFlag, fcntl};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc;
-use nix::unistd::{AccessFlags, faccessat};
 
 use super::access;
 use crate::fault::Fault;
@@ -302,19 +301,7 @@ pub fn make_private_dir(path: &Path) -> Result<()> {
 /// As [`make_dir`].
 pub fn check_make_dir(path: &Path) -> Result<()> {
     let there = path.ancestors().find(|at| fs::symlink_metadata(at).is_ok());
-    there.map_or(Ok(()), may_write).map_err(|e| fault("make the folder", path, &e).into())
-}
-
-/// Whether files can be made in a folder.
-///
-/// # Errors
-/// Those of making one.
-pub fn may_write(dir: &Path) -> io::Result<()> {
-    if !dir.is_dir() {
-        return Err(io::ErrorKind::NotADirectory.into());
-    }
-    let wanted = AccessFlags::W_OK | AccessFlags::X_OK;
-    Ok(faccessat(AT_FDCWD, dir, wanted, AtFlags::AT_EACCESS)?)
+    there.map_or(Ok(()), access::may_write).map_err(|e| fault("make the folder", path, &e).into())
 }
 
 /// Gives a folder this mode, where it has another. What belongs to its group in it stays so: quotas may go by that.
@@ -453,6 +440,14 @@ fn appending() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.append(true).mode(access::file_mode()).custom_flags(libc::O_NOFOLLOW);
     options
+}
+
+/// Makes a file that was not there, which its owner alone may write to unless the sweep is shared.
+///
+/// # Errors
+/// When it is there, or the disk refuses.
+pub fn create_new(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(access::file_mode()).open(path)
 }
 
 /// Opens a file for appending. A pipe in its place must not hold a writer up.

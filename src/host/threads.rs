@@ -5,7 +5,7 @@ use std::thread::{Builder, JoinHandle};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use super::{disk, process};
+use super::disk;
 use crate::fault::Fault;
 
 /// Starts a thread.
@@ -31,7 +31,7 @@ pub fn in_parallel<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     static POOL: OnceLock<Option<ThreadPool>> = OnceLock::new();
     let pool = POOL.get_or_init(|| {
         let halved = |n: &usize| Some(n / 2).filter(|n| *n > 0);
-        let sizes = std::iter::successors(Some(process::cores()), halved);
+        let sizes = std::iter::successors(Some(cores()), halved);
         // One more thread would not be faster than this one.
         sizes.filter(|n| *n > 1).find_map(|n| ThreadPoolBuilder::new().num_threads(n).build().ok())
     });
@@ -52,6 +52,11 @@ fn alone<R: Send>(work: impl FnOnce() -> R + Send) -> R {
         // Of a pool already: that one's threads do it.
         None => work(),
     })
+}
+
+/// The cores this process may use.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 #[cfg(test)]

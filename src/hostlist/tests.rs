@@ -92,21 +92,6 @@ fn a_short_text_cannot_fill_the_memory() {
 }
 
 #[test]
-fn neighbours_share_a_bracket() {
-    let check = |hosts: &str, expected: &str| {
-        let hosts: Vec<&str> = hosts.split_whitespace().collect();
-        assert_eq!(compress(&hosts), expected);
-    };
-    check("node3 node1 node2", "node[3,1-2]");
-    check("n098 n099 n100 n101", "n[098-101]");
-    check("n9 n10 n011", "n[9-10,011]");
-    check("n1", "n1");
-    check("n1 n1", "n[1,1]");
-    check("a1 b2 b3 login", "a1,b[2-3],login");
-    check("", "");
-}
-
-#[test]
 fn tasks_of_each_node_are_spelt_out() {
     let check = |text, expected: &[u32]| assert_eq!(tasks_per_node(text).unwrap(), expected);
     check("2(x3),1", &[2, 2, 2, 1]);
@@ -123,18 +108,10 @@ fn tasks_of_each_node_are_spelt_out() {
 
 proptest! {
     #[test]
-    fn expand_undoes_compress(
-        hosts in proptest::collection::vec("([a-z]{1,2}-?|[0-9]{0,2}[a-z])[0-9]{0,3}", 0..40)
-    ) {
-        prop_assert_eq!(expand(&compress(&hosts)).unwrap(), hosts);
-    }
-
-    #[test]
-    fn long_runs_of_any_width_survive(start in 0u64..1200, n in 1u64..300, width in 1usize..5) {
+    fn a_range_of_any_width_is_spelt_out(start in 0u64..1200, n in 1u64..300, width in 1usize..5) {
         let hosts: Vec<String> =
             (start..start + n).map(|i| format!("n{i:0width$}")).collect();
-        let text = compress(&hosts);
-        prop_assert!(text.len() < 16, "{}", text);
+        let text = format!("n[{start:0width$}-{:0width$}]", start + n - 1);
         prop_assert_eq!(expand(&text).unwrap(), hosts);
     }
 

@@ -50,20 +50,6 @@ fn a_wrong_set_is_a_fault() {
 }
 
 #[test]
-fn pbs_takes_one_range_of_at_least_two_numbers() {
-    let check = |text, expected| {
-        assert_eq!(IdSet::parse(text).unwrap().as_one_range(), expected, "{text}");
-    };
-    check("0-9", Some((0, 9, 1)));
-    check("0-9:3", Some((0, 9, 3)));
-    check("5", Some((5, 6, 2)));
-    check("5,9", Some((5, 9, 4)));
-    check("0-3,7-9", None);
-    check("0,2,5", None);
-    assert_eq!(IdSet::default().as_one_range(), None);
-}
-
-#[test]
 fn job_ids_come_in_all_forms() {
     let check = |text: &str, job, part, step: Option<&str>| {
         let expected = JobRef { job, part, step: step.map(str::to_owned) };
@@ -146,15 +132,6 @@ proptest! {
         prop_assert!(x.difference(&y).iter().eq(a.difference(&b).copied()));
         prop_assert_eq!(x.first(), a.first().copied());
         prop_assert_eq!(x.last(), a.last().copied());
-    }
-
-    #[test]
-    fn one_range_means_the_same_set(ids in ids()) {
-        let set: IdSet = ids.iter().copied().collect();
-        if let Some((first, last, step)) = set.as_one_range() {
-            prop_assert!(last > first);
-            prop_assert!((first..=last).step_by(step as usize).eq(ids));
-        }
     }
 
     #[test]

@@ -4,34 +4,33 @@
 //! once for the first trial of each. Never runs anything.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Arc;
 
-use serde_json::json;
-
-use super::command::{TrialNames, argument_name, names_of, variable_name};
-use super::engine::Uses;
-use super::exclude::Rule;
-use super::expand::Expanded;
-use super::known::{Scope, is_known, unknown_name};
-use super::layout::Form;
-use super::template::Template;
-use super::trials::Tasks;
-use super::value::variable_of;
-use super::{Run, TaskId, Trial};
 use crate::document::Reader;
 use crate::fault::Fault;
+use crate::plan::expansion::exclude::Rule;
+use crate::plan::expansion::expand::Expanded;
+use crate::plan::expansion::layout::Form;
+use crate::plan::expansion::trials::Tasks;
+use crate::plan::run::Run;
+use crate::plan::templates::command::{argument_name, stand_ins, variable_name};
+use crate::plan::templates::engine::Uses;
+use crate::plan::templates::known::{Scope, is_known, unknown_name};
+use crate::plan::templates::places::Places;
+use crate::plan::templates::template::Template;
+use crate::plan::trial::{TaskId, Trial};
+use crate::plan::value::variable_of;
 
-pub use super::command::{CommandTemplate, Rendered};
-pub use super::engine::{context, engine};
-pub use super::known::{SWEEP_FIELDS, TRIAL_FIELDS};
+pub use crate::plan::templates::command::{CommandTemplate, Rendered};
+pub use crate::plan::templates::engine::{context, engine};
+pub use crate::plan::templates::known::{SWEEP_FIELDS, TRIAL_FIELDS};
 
 /// At most this many sets of names are rendered: a plan may have as many as trials.
 const MAX_FORMS: usize = 1000;
 
 /// Checks the syntax of the templates of `[run]` and `[hooks]`.
-pub(super) fn check_syntax(reader: &mut Reader<'_>, run: &Run, places: &Places) {
-    for (what, template, at) in places.templates(run) {
+pub(crate) fn check_syntax(reader: &mut Reader<'_>, run: &Run, places: &Places) {
+    for (what, template, at) in templates(run, places) {
         if let Err(reason) = template.uses() {
             let hint = "expressions are written `{{ name }}`; for text with braces, `{{ '{{' }}`, or `{{ '{#' }}`";
             reader.wrong(at, format!("`{what}` is not a template: {reason}"), hint);
@@ -40,7 +39,7 @@ pub(super) fn check_syntax(reader: &mut Reader<'_>, run: &Run, places: &Places) 
 }
 
 /// Checks `[run]` and `[hooks]` against the trials; `places` are the byte offsets of its templates.
-pub(super) fn check_command(
+pub(crate) fn check_command(
     reader: &mut Reader<'_>,
     run: &Run,
     places: &Places,
@@ -48,7 +47,7 @@ pub(super) fn check_command(
 ) {
     let n_before = reader.n_faults();
     let mut is_readable = true;
-    for (what, template, at) in places.templates(run) {
+    for (what, template, at) in templates(run, places) {
         match template.uses() {
             Ok(uses) => check_names(reader, &uses, &what, at, &expanded.forms),
             // Told before.
@@ -64,7 +63,7 @@ pub(super) fn check_command(
     let templates = match all {
         Ok(templates) => templates,
         Err(mut fault) => {
-            let at = places.of(run, fault.key.as_deref());
+            let at = place_of(run, places, fault.key.as_deref());
             fault.place = Some(reader.place(at));
             return reader.report(at, fault);
         }
@@ -75,7 +74,7 @@ pub(super) fn check_command(
         let params = &expanded.trials[first].params;
         let rendered = templates.iter().try_for_each(|t| t.render(params, &extra).map(|_| ()));
         if let Err(mut fault) = rendered {
-            let at = places.of(run, fault.key.as_deref());
+            let at = place_of(run, places, fault.key.as_deref());
             fault.sentence = format!("trial {first}: {}", fault.sentence);
             fault.place = Some(reader.place(at));
             reader.report(at, fault);
@@ -84,57 +83,23 @@ pub(super) fn check_command(
     }
 }
 
-/// Where the templates of `[run]` and `[hooks]` stand.
-#[derive(Default)]
-pub(super) struct Places {
-    pub(super) command: Vec<usize>,
-    pub(super) env: Vec<usize>,
-    /// Those of `finish`, then those of `error`.
-    pub(super) hooks: Vec<usize>,
-    /// Dotted paths of `[train]` with their places, leaves and tables alike.
-    pub(super) train: Vec<(String, usize)>,
+/// The templates of `[run]`, `[hooks]` and `[train]` with their keys and their places.
+fn templates(run: &Run, places: &Places) -> Vec<(String, Template, usize)> {
+    let commands =
+        run.command.iter().enumerate().map(|(i, text)| (argument_name("command", i), text));
+    let env = run.env.iter().map(|(name, text)| (variable_name(name), text));
+    let hooks = run.hooks.all().flat_map(|(what, argv)| {
+        argv.iter().enumerate().map(move |(i, text)| (argument_name(what, i), text))
+    });
+    let all = commands.chain(env).chain(hooks).zip(places.of_commands());
+    let all = all.map(|((what, text), at)| (what, Template::new(text), at));
+    all.chain(crate::plan::sections::train::templates(run, places)).collect()
 }
 
-impl Places {
-    /// The templates with their keys and their places.
-    fn templates(&self, run: &Run) -> Vec<(String, Template, usize)> {
-        let commands =
-            run.command.iter().enumerate().map(|(i, text)| (argument_name("command", i), text));
-        let env = run.env.iter().map(|(name, text)| (variable_name(name), text));
-        let hooks = run.hooks.all().flat_map(|(what, argv)| {
-            argv.iter().enumerate().map(move |(i, text)| (argument_name(what, i), text))
-        });
-        let places = self.command.iter().chain(&self.env).chain(&self.hooks);
-        let all = commands.chain(env).chain(hooks).zip(places);
-        let all = all.map(|((what, text), at)| (what, Template::new(text), *at));
-        all.chain(super::train::templates(run, self)).collect()
-    }
-
-    /// The place of the template of a key.
-    fn of(&self, run: &Run, key: Option<&str>) -> usize {
-        let found = self.templates(run).into_iter().find(|(own, ..)| Some(own.as_str()) == key);
-        found.map_or_else(|| self.command.first().copied().unwrap_or(0), |(.., at)| at)
-    }
-}
-
-/// `trial` and `sweep` with values of the right types: no run has given them others yet.
-pub(super) fn stand_ins(id: usize, trial: &Trial) -> [(&'static str, serde_json::Value); 2] {
-    let task_id = match &trial.task_id {
-        Some(TaskId::Number(number)) => json!(number),
-        Some(TaskId::Name(name)) => json!(&**name),
-        None => json!(null),
-    };
-    let fields = TrialNames {
-        id: id as u64,
-        task_id,
-        chain: 0,
-        link: 0,
-        attempt: 1,
-        work_dir: Path::new("work"),
-        checkpoint_dir: Path::new("checkpoint"),
-        gpu_ids_abs: json!(trial.gpu_ids_abs.as_deref()),
-    };
-    names_of(fields, "sweep", 1, Path::new("sweep"))
+/// The place of the template of a key; that of the command for any other key.
+fn place_of(run: &Run, places: &Places, key: Option<&str>) -> usize {
+    let found = templates(run, places).into_iter().find(|(own, ..)| Some(own.as_str()) == key);
+    found.map_or_else(|| places.command.first().copied().unwrap_or(0), |(.., at)| at)
 }
 
 fn check_names(reader: &mut Reader<'_>, uses: &Uses, what: &str, at: usize, forms: &[Form]) {
@@ -159,7 +124,7 @@ fn check_names(reader: &mut Reader<'_>, uses: &Uses, what: &str, at: usize, form
 }
 
 /// Checks the templates among the `task_id`s.
-pub(super) fn check_tasks(reader: &mut Reader<'_>, tasks: &Tasks, expanded: &Expanded) {
+pub(crate) fn check_tasks(reader: &mut Reader<'_>, tasks: &Tasks, expanded: &Expanded) {
     for (number, (template, at)) in tasks.templates.iter().enumerate() {
         if let Err(reason) = template.uses() {
             let sentence = format!("`task_id` is not a template: {reason}");
@@ -190,7 +155,7 @@ fn unknown(reader: &mut Reader<'_>, at: usize, what: &str, fault: Fault) {
 }
 
 /// Checks the names that exclusions use.
-pub(super) fn check_rules(
+pub(crate) fn check_rules(
     reader: &mut Reader<'_>,
     rules: &[Rule],
     forms: &[Form],
@@ -220,7 +185,7 @@ pub(super) fn check_rules(
 }
 
 /// Refuses two parameters of one trial that would be the same environment variable.
-pub(super) fn check_variables(reader: &mut Reader<'_>, at: usize, forms: &[Form]) {
+pub(crate) fn check_variables(reader: &mut Reader<'_>, at: usize, forms: &[Form]) {
     for form in forms.iter().take(MAX_FORMS) {
         let mut seen: HashMap<String, &str> = HashMap::new();
         for name in form.names.iter() {
@@ -237,7 +202,7 @@ pub(super) fn check_variables(reader: &mut Reader<'_>, at: usize, forms: &[Form]
 }
 
 /// Refuses a chain `1` beside a chain `"1"`: tables and variables show them alike.
-pub(super) fn check_chains(reader: &mut Reader<'_>, at: usize, trials: &[Trial]) {
+pub(crate) fn check_chains(reader: &mut Reader<'_>, at: usize, trials: &[Trial]) {
     let mut numbers: HashMap<i64, usize> = HashMap::new();
     let mut names: HashMap<i64, usize> = HashMap::new();
     for (i, trial) in trials.iter().enumerate() {

@@ -4,21 +4,52 @@
 
 use std::sync::Arc;
 
-use super::axes::{self, Group, Special};
-use super::check::{self, Places};
-use super::exclude::{self, Rule};
-use super::expand::{self, Sheet};
-use super::head::{self, Sweep};
-use super::listed::{self, Files};
-use super::request::{RESOURCES, Wish};
-use super::run;
-use super::trials::{self, Given, Tasks};
-use super::{MAX_TRIALS, Plan, Run, Schedule, hooks, metrics, pull, sample, train};
 use crate::document::{Entry, Reader, entries};
+use crate::host::access::{Readers, Shared};
+use crate::plan::check;
+use crate::plan::expansion::axes::{self, Group, Special};
+use crate::plan::expansion::exclude::{self, Rule};
+use crate::plan::expansion::expand::{self, Sheet};
+use crate::plan::expansion::listed::{self, Files};
+use crate::plan::expansion::sample;
+use crate::plan::expansion::trials::{self, Given, MAX_TRIALS, Tasks};
+use crate::plan::run::Run;
+use crate::plan::sections::request::{RESOURCES, Wish};
+use crate::plan::sections::resources::Resources;
+use crate::plan::sections::schedule::{self, Schedule};
+use crate::plan::sections::sweep::{self, Sweep};
+use crate::plan::sections::{hooks, metrics, pull, run, train};
+use crate::plan::templates::places::Places;
+use crate::plan::trial::Trial;
 use crate::words;
 
+/// A checked plan.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// `[sweep] name`: also the folder under the root.
+    pub name: String,
+    /// `[sweep] root` as written; relative to the plan's folder.
+    pub root: String,
+    /// `[sweep] seed`.
+    pub seed: i64,
+    /// `[sweep] shared`: who may write to the sweep besides its owner.
+    pub shared: Shared,
+    /// `[sweep] readable_by`: who may read it; `None`: as the umask says.
+    pub readers: Option<Readers>,
+    /// `[run]`.
+    pub run: Run,
+    /// `[resources]` before any trial's own.
+    pub resources: Arc<Resources>,
+    /// `[schedule]`.
+    pub schedule: Schedule,
+    /// All trials, in plan order.
+    pub trials: Vec<Trial>,
+    /// The text of the file that lists them, where the plan names one.
+    pub listed: Option<String>,
+}
+
 /// The tables of a plan, each with what it is.
-pub(super) const TABLES: &[(&str, &str)] = &[
+pub(crate) const TABLES: &[(&str, &str)] = &[
     ("version", "the version of the format"),
     ("sweep", "the sweep's name and where its results lie"),
     ("run", "the command of every trial"),
@@ -73,8 +104,8 @@ pub fn parse_with(text: &str, name: &str, files: Files<'_>) -> anyhow::Result<Pl
             reader.unknown(entry, "the plan", &known);
         }
     }
-    head::read_version(&mut reader, find("version"));
-    let sweep = head::read_sweep(&mut reader, find("sweep"));
+    sweep::read_version(&mut reader, find("version"));
+    let sweep = sweep::read_sweep(&mut reader, find("sweep"));
     let mut places = Places::default();
     let mut run = run::read(&mut reader, find("run"), find("train"), &mut places);
     let metrics = find("metrics").map(|entry| metrics::read(&mut reader, entry));
@@ -88,11 +119,11 @@ pub fn parse_with(text: &str, name: &str, files: Files<'_>) -> anyhow::Result<Pl
     if let Some(run) = &run {
         check::check_syntax(&mut reader, run, &places);
     }
-    let (mut schedule, along_at) = head::read_schedule(&mut reader, find("schedule"));
+    let (mut schedule, along_at) = schedule::read_schedule(&mut reader, find("schedule"));
     if let Some(entry) = find("pull") {
         let trains = run.as_ref().is_some_and(|run| run.train.is_some());
         schedule.pull = pull::read(&mut reader, entry, trains);
-        head::share_by_slots(&mut reader, entry.at, &mut schedule);
+        schedule::share_by_slots(&mut reader, entry.at, &mut schedule);
     }
     let n_before = reader.n_faults();
     let mut written = read_written(&mut reader, &tables, sweep.seed, files);

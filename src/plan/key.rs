@@ -5,8 +5,10 @@
 
 use std::sync::Arc;
 
-use super::value::{Params, Value};
-use super::{Plan, Run, Trial};
+use crate::plan::file::Plan;
+use crate::plan::run::Run;
+use crate::plan::trial::Trial;
+use crate::plan::value::{Params, Value};
 
 /// Makes the keys of trials of one plan.
 pub struct Keys {

@@ -1,358 +1,82 @@
-//! `[run]` as written.
-//!
-//! Reads and checks each key by itself; templates are checked against the trials elsewhere.
+//! What every trial of a plan runs.
 
-use serde_json::json;
-use toml::de::DeValue;
+use serde::{Deserialize, Serialize};
 
-use super::check::Places;
-use super::value::{Value, float_text, read_value};
-use super::{Hooks, Metrics, OnFailure, Run, train};
-use crate::document::form::{LINE, LINES, TEXTS, count, word};
-use crate::document::{Entry, Form, Reader, Section, Word, entries, find, section};
+use super::author::Author;
+use super::sections::hooks::Hooks;
+use super::sections::metrics::Metrics;
+use crate::fault::Fault;
 
-/// What prepares a command, and cannot prepare a function: its program runs already.
-const OF_COMMANDS: [&str; 4] = ["workdir", "setup", "modules", "env"];
-
-/// `[run]` as written.
-pub(super) struct Written {
-    command: Argv,
-    function: Option<String>,
-    program: Argv,
-    workdir: String,
-    setup: Vec<String>,
-    modules: Vec<String>,
-    env: Env,
-    on_failure: OnFailure,
-    attempts: u32,
+/// What a failed trial does to the rest of its chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnFailure {
+    /// The rest of the chain is skipped.
+    Stop,
+    /// The next link runs all the same.
+    Continue,
 }
 
-/// The keys of `[run]`.
-pub(super) static RUN: Section<Written> = section!("`[run]`", Written:
-    "command" => command: ARGV, "required without `function` and `[train]`",
-        "program and arguments, one string each; no shell reads them";
-    "function" => function: LINE, "none",
-        "instead of a command: the name of a function of the program that starts agents ([Python](python.md#sweeps), [others](serve.md))";
-    "program" => program: ARGV, "none",
-        "the program that has the function: jobs of `submit` and agents without `--serve` [start it](serve.md#jobs), one each";
-    "workdir" => workdir: LINE, "`\".\"`",
-        "the folder in which the command runs; must be there on the node";
-    "setup" => setup: TEXTS, "`[]`",
-        "lines of shell run before the command, in `workdir`: activate an environment, set a limit; the first that fails, or ends the shell, ends the attempt and is named (`set -e`: in `a && b` only `b` counts)";
-    "modules" => modules: LINES, "`[]`",
-        "environment modules loaded before `setup`, after those of the site profile";
-    "env" => env: ENV, "`{}`",
-        "variables of the command: strings, numbers or booleans; names beginning `HPCSWEEP_` are refused";
-    "on_failure" => on_failure: word::<OnFailure>(), "`\"stop\"`",
-        "what a failed trial does to the rest of its chain: `\"stop\"` skips it, `\"continue\"` goes on";
-    "attempts" => attempts: count::<1>(), "`1`",
-        "how often a trial is tried before it counts as failed, in its job; several ranks over MPI are launched anew for each attempt. Another number reaches trials that the sweep has when the plan is submitted again: those that wait or run at once, those that have failed with `--retry`";
-);
-
-impl Word for OnFailure {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("stop", Self::Stop), ("continue", Self::Continue)];
+/// `[run]`: what every trial runs, before its parameters are filled in.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// The argument vector; each element may hold Tera expressions over the parameters. Empty when
+    /// `function` or `train` says what runs.
+    pub command: Vec<String>,
+    /// The name of a function that the program which starts an agent calls with the parameters of a trial
+    /// (`crate::pull::solo`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// The argument vector of the program that has `function`: agents without `--serve` become it, once for each
+    /// agent and not for each trial. Empty where only its user can start it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub program: Vec<String>,
+    /// `[train]` as written: trained by `hpcsweep-worker` instead of a command. Texts may hold Tera
+    /// expressions; a text that is one expression alone keeps the type of its value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub train: Option<serde_json::Value>,
+    /// `[metrics]`: what becomes of the lines that the ranks write.
+    #[serde(default, skip_serializing_if = "Metrics::is_default")]
+    pub metrics: Metrics,
+    /// `[hooks]`: what is called when a trial has ended.
+    #[serde(default, skip_serializing_if = "Hooks::is_default")]
+    pub hooks: Hooks,
+    /// Folder the command runs in, absolute or relative to the plan; Tera is not expanded.
+    pub workdir: String,
+    /// Shell lines run before the command in the job script (this is the user's own shell code).
+    pub setup: Vec<String>,
+    /// Environment modules loaded by the job script.
+    pub modules: Vec<String>,
+    /// Environment variables of the command; values may hold Tera expressions.
+    pub env: Vec<(String, String)>,
+    /// What a failure does to the rest of the chain.
+    pub on_failure: OnFailure,
+    /// How often a trial may be tried by its worker, at least 1.
+    pub attempts: u32,
 }
 
-/// An argument vector.
-#[derive(Default)]
-pub(super) struct Argv {
-    pub(super) words: Vec<String>,
-    /// The byte offset of each word.
-    pub(super) places: Vec<usize>,
-}
-
-/// An argument vector that names a program.
-pub(super) const ARGV: Form<Argv> = Form {
-    read: read_argv,
-    schema: || json!({ "type": "array", "minItems": 1, "items": { "type": "string" } }),
-};
-
-/// Variables of the environment.
-#[derive(Default)]
-struct Env {
-    pairs: Vec<(String, String)>,
-    /// The byte offset of each value.
-    places: Vec<usize>,
-}
-
-const ENV: Form<Env> = Form {
-    read: read_env,
-    schema: || {
-        json!({
-            "type": "object",
-            "propertyNames": { "pattern": "^(?!HPCSWEEP_)[A-Za-z_][A-Za-z0-9_]*$" },
-            "additionalProperties": { "type": ["string", "number", "boolean"] },
-        })
-    },
-};
-
-/// Reads `[run]` and `[train]`; `None` if neither says what runs.
-pub(super) fn read(
-    reader: &mut Reader<'_>,
-    entry: Option<&Entry<'_>>,
-    train: Option<&Entry<'_>>,
-    places: &mut Places,
-) -> Option<Run> {
-    let mut own = Written {
-        command: Argv::default(),
-        function: None,
-        program: Argv::default(),
-        workdir: ".".to_owned(),
-        setup: Vec::new(),
-        modules: Vec::new(),
-        env: Env::default(),
-        on_failure: OnFailure::Stop,
-        attempts: 1,
-    };
-    let written = RUN.read(reader, entry, &mut own);
-    (places.command, places.env) = (own.command.places, own.env.places);
-    let mut run = Run {
-        command: own.command.words,
-        function: own.function,
-        program: own.program.words,
-        train: None,
-        metrics: Metrics::default(),
-        hooks: Hooks::default(),
-        workdir: own.workdir,
-        setup: own.setup,
-        modules: own.modules,
-        env: own.env.pairs,
-        on_failure: own.on_failure,
-        attempts: own.attempts,
-    };
-    check_keys(reader, &written, run.function.is_some(), train);
-    if let Some(train) = train {
-        run.train = train::read(reader, train, places);
-        return run.train.is_some().then_some(run);
-    }
-    if run.function.is_some() {
-        return Some(run);
-    }
-    if find(&written, "command").is_none() {
-        let hint = "write `command = [\"python3\", \"train.py\"]` under `[run]`";
-        reader.missing("the plan has no command", hint);
-    }
-    (!run.command.is_empty()).then_some(run)
-}
-
-/// Refuses keys that do not go together.
-fn check_keys(
-    reader: &mut Reader<'_>,
-    written: &[Entry<'_>],
-    of_function: bool,
-    train: Option<&Entry<'_>>,
-) {
-    for entry in written.iter().filter(|e| of_function && OF_COMMANDS.contains(&e.key)) {
-        let sentence = format!("`{}` prepares a command, and the plan has a function", entry.key);
-        let hint = "the program that calls the function is started before: prepare it there";
-        reader.wrong(entry.at, sentence, hint);
-    }
-    if let (Some(entry), false) = (find(written, "program"), of_function) {
-        let sentence = "`program` is what calls a function, and the plan has none";
-        let hint = "write `command`, or name the function: `function = \"fit\"`";
-        reader.wrong(entry.at, sentence, hint);
-    }
-    let command = find(written, "command");
-    if let (Some(entry), true) = (command, of_function) {
-        let hint = "keep one of them: a function is called by the program that starts the agent";
-        reader.wrong(entry.at, "the plan has a command and a function", hint);
-    }
-    let Some(train) = train else { return };
-    if of_function {
-        reader.wrong(train.at, "the plan has a function and `[train]`", "keep one of them");
-    }
-    if command.is_some() {
-        let hint = "keep one of them: a command trains by itself, `[train]` inside the worker";
-        reader.wrong(train.at, "the plan has a command and `[train]`", hint);
-    }
-}
-
-fn read_argv(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<Argv> {
-    let key = entry.key;
-    if let DeValue::String(_) = entry.item.get_ref() {
-        let hint = "write the program and its arguments one by one: `[\"python3\", \"train.py\"]`; \
-                    for shell code, `[\"sh\", \"-c\", \"...\"]`";
-        let sentence = format!("`{key}` must be a list of strings, not a string");
-        reader.wrong(entry.at, sentence, hint);
-        return None;
-    }
-    let words = (TEXTS.read)(reader, entry)?;
-    if words.first().is_none_or(|program| program.trim().is_empty()) {
-        let sentence = format!("`{key}` names no program");
-        reader.wrong(entry.at, sentence, "write it as the first element");
-        return None;
-    }
-    let items = reader.list(entry, "a list of strings")?;
-    Some(Argv { words, places: items.iter().map(|item| item.span().start).collect() })
-}
-
-fn read_env(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<Env> {
-    let mut env = Env::default();
-    for entry in entries(reader.table(entry)?) {
-        let name = entry.key;
-        let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        if !is_name {
-            let sentence = format!("`{}` cannot be an environment variable", name.escape_debug());
-            let hint = "use letters, digits and `_`, and begin with no digit";
-            reader.wrong(entry.at, sentence, hint);
-            continue;
-        }
-        if name.starts_with("HPCSWEEP_") {
-            let sentence = format!("`{name}` is set by hpcsweep itself");
-            reader.wrong(entry.at, sentence, "choose a name that does not begin with `HPCSWEEP_`");
-            continue;
-        }
-        let text = match entry.item.get_ref() {
-            DeValue::String(_) | DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) => {
-                match read_value(reader, name, entry.item) {
-                    Some(Value::Float(f)) => Some(float_text(f)),
-                    other => other.map(|value| value.to_string()),
-                }
+impl Run {
+    /// Refuses trials that call a function: only the program that has it can.
+    ///
+    /// # Errors
+    /// When they do.
+    pub fn refuse_function(&self, author: impl FnOnce() -> Author) -> Result<(), Fault> {
+        let Some(function) = &self.function else { return Ok(()) };
+        let sentence =
+            format!("the plan calls the function `{function}`, which only its own program can");
+        let hint = match author() {
+            Author::Person => {
+                "start the program that has the function, or name it: `program` under `[run]`"
             }
-            _ => {
-                reader.expected(&entry, "a string, a number or a boolean");
-                None
+            Author::Python => {
+                "start the script again that has the function: it runs or submits its sweep itself"
             }
         };
-        if let Some(text) = text {
-            env.pairs.push((name.to_owned(), text));
-            env.places.push(entry.item.span().start);
-        }
-    }
-    Some(env)
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::plan::testing::{check_plan_faults, plan};
-    use crate::plan::{OnFailure, parse};
-
-    #[test]
-    fn all_of_run_is_read() {
-        let text = "version = 1
-sweep.name = \"s\"
-[run]
-command = [\"python3\", \"train.py\"]
-workdir = \"/w\"
-setup = [\"source a\", \"export B=1\\nexport C=2\"]
-modules = [\"cuda/12.4\"]
-env = { A = \"4\", B = 2, C = 1e-5, D = true, E = \"x\\ny\" }
-on_failure = \"continue\"
-attempts = 3
-";
-        let run = parse(text, "plan.toml").unwrap().run;
-        assert_eq!(run.command, ["python3", "train.py"]);
-        assert_eq!((&*run.workdir, run.attempts), ("/w", 3));
-        assert_eq!(run.setup, ["source a", "export B=1\nexport C=2"]);
-        assert_eq!(run.modules, ["cuda/12.4"]);
-        let env: Vec<String> = run.env.iter().map(|(n, v)| format!("{n}={v}")).collect();
-        assert_eq!(env, ["A=4", "B=2", "C=1e-5", "D=true", "E=x\ny"]);
-        assert_eq!(run.on_failure, OnFailure::Continue);
+        Err(Fault::request(sentence).hint(hint))
     }
 
-    #[test]
-    fn what_is_not_written_has_a_default() {
-        let run = plan("").run;
-        assert_eq!((&*run.workdir, run.attempts, run.on_failure), (".", 1, OnFailure::Stop));
-        assert!(run.setup.is_empty() && run.modules.is_empty() && run.env.is_empty());
-    }
-
-    #[test]
-    fn a_function_stands_for_a_command() {
-        let text = |run: &str| format!("version = 1\nsweep.name = \"s\"\n[run]\n{run}");
-        let key = |run: &str| {
-            let plan = parse(&text(run), "plan.toml").unwrap();
-            plan.content_key(&plan.trials[0])
-        };
-        let one = parse(&text("function = \"train:fit\"\nattempts = 2"), "plan.toml").unwrap().run;
-        assert_eq!((one.function.as_deref(), one.attempts), (Some("train:fit"), 2));
-        assert!(one.command.is_empty());
-        let key_of_one = key("function = \"train:fit\"");
-        let program = "function = \"train:fit\"\nprogram = [\"python3\", \"fit.py\"]";
-        let named = parse(&text(program), "plan.toml").unwrap().run;
-        assert_eq!(named.program, ["python3", "fit.py"]);
-        assert_eq!(key_of_one, key(program));
-        check_plan_faults(
-            &text("command = [\"a\"]\nprogram = [\"b\"]"),
-            "`program` is what calls a function, and the plan has none
-  plan.toml:5: program = [\"b\"]
-hint: write `command`, or name the function: `function = \"fit\"`",
-        );
-        assert_eq!(key_of_one, key("function = \"train:fit\"\nattempts = 2"));
-        assert_ne!(key_of_one, key("function = \"train:other\""));
-        check_plan_faults(
-            &text("function = \"f\"\ncommand = [\"a\"]\nenv = { A = 1 }\n[train]\n"),
-            "the plan has a command and a function
-  plan.toml:5: command = [\"a\"]
-hint: keep one of them: a function is called by the program that starts the agent
-error: `env` prepares a command, and the plan has a function
-  plan.toml:6: env = { A = 1 }
-hint: the program that calls the function is started before: prepare it there
-error: the plan has a function and `[train]`
-  plan.toml:7: [train]
-hint: keep one of them
-error: the plan has a command and `[train]`
-  plan.toml:7: [train]
-hint: keep one of them: a command trains by itself, `[train]` inside the worker",
-        );
-    }
-
-    #[test]
-    fn faults_of_run_are_told_together() {
-        check_plan_faults(
-            "version = 1
-sweep.name = \"s\"
-[run]
-command = \"python x\"
-setup = \"source a\"
-modules = [\"a\\nb\", 1]
-on_failure = \"halt\"
-attempts = 0
-comand = []
-[run.env]
-\"A B\" = 1
-HPCSWEEP_X = \"1\"
-OK = [1]
-",
-            "`command` must be a list of strings, not a string
-  plan.toml:4: command = \"python x\"
-hint: write the program and its arguments one by one: `[\"python3\", \"train.py\"]`; for shell code, `[\"sh\", \"-c\", \"...\"]`
-error: `setup` must be a list of strings, not a string
-  plan.toml:5: setup = \"source a\"
-error: `modules` holds a line break
-  plan.toml:6: modules = [\"a\\nb\", 1]
-hint: it becomes part of one line: remove the break
-error: `modules` must be a list of strings; this is an integer
-  plan.toml:6: modules = [\"a\\nb\", 1]
-error: `on_failure` has no setting `halt`
-  plan.toml:7: on_failure = \"halt\"
-hint: write one of `stop` and `continue`
-error: `attempts` cannot be 0
-  plan.toml:8: attempts = 0
-hint: write a number from 1 to 4294967295
-error: `[run]` has no key `comand`
-  plan.toml:9: comand = []
-hint: did you mean `command`?
-error: `A B` cannot be an environment variable
-  plan.toml:11: \"A B\" = 1
-hint: use letters, digits and `_`, and begin with no digit
-error: `HPCSWEEP_X` is set by hpcsweep itself
-  plan.toml:12: HPCSWEEP_X = \"1\"
-hint: choose a name that does not begin with `HPCSWEEP_`
-error: `OK` must be a string, a number or a boolean, not a list
-  plan.toml:13: OK = [1]",
-        );
-        for command in ["[]", "[\"\"]"] {
-            check_plan_faults(
-                &format!("version = 1\nsweep.name = \"s\"\nrun.command = {command}"),
-                &format!(
-                    "`command` names no program
-  plan.toml:3: run.command = {command}
-hint: write it as the first element"
-                ),
-            );
-        }
+    /// Whether ranks of a trial with several talk over MPI through `hpcsweep-worker`.
+    pub fn needs_mpi(&self) -> bool {
+        self.train.is_some() || self.metrics.mpi
     }
 }

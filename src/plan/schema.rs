@@ -3,17 +3,18 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::axes::REPLICATES;
-use super::file::TABLES;
-use super::head::{SCHEDULE, SWEEP, VERSION};
-use super::hooks::HOOKS;
-use super::metrics::METRICS;
-use super::pull::PULL;
-use super::request::RESOURCES;
-use super::run::RUN;
-use super::sample::SAMPLE;
 use crate::document::section::described;
 use crate::document::{Row, form};
+use crate::plan::expansion::axes::REPLICATES;
+use crate::plan::expansion::sample::SAMPLE;
+use crate::plan::file::TABLES;
+use crate::plan::sections::hooks::HOOKS;
+use crate::plan::sections::metrics::METRICS;
+use crate::plan::sections::pull::PULL;
+use crate::plan::sections::request::RESOURCES;
+use crate::plan::sections::run::RUN;
+use crate::plan::sections::schedule::SCHEDULE;
+use crate::plan::sections::sweep::{SWEEP, VERSION};
 use crate::train::config::Config;
 
 /// The tables whose keys are fixed, with these keys, in the order of the reference.

@@ -59,7 +59,7 @@ impl Value {
 }
 
 /// Reads any value as that of a parameter; `name` is the parameter it belongs to.
-pub(super) fn read_value(reader: &mut Reader<'_>, name: &str, item: &Item<'_>) -> Option<Value> {
+pub(crate) fn read_value(reader: &mut Reader<'_>, name: &str, item: &Item<'_>) -> Option<Value> {
     let at = item.span().start;
     match item.get_ref() {
         DeValue::String(text) if text.contains('\0') => {
@@ -103,16 +103,33 @@ pub fn variable_of(parameter: &str) -> String {
     format!("HPCSWEEP_PARAM_{}", parameter.chars().map(upper).collect::<String>())
 }
 
+/// The words for numbers that JSON cannot write.
+const NOT_FINITE: [(&str, f64); 3] =
+    [("nan", f64::NAN), ("inf", f64::INFINITY), ("-inf", f64::NEG_INFINITY)];
+
 /// The shortest text that reads back to the same f64; `1.0` keeps its point.
 pub fn float_text(f: f64) -> String {
-    if f.is_nan() {
-        return "nan".into();
+    let is_it = |x: f64| x == f || (x.is_nan() && f.is_nan());
+    match NOT_FINITE.iter().find(|(_, x)| is_it(*x)) {
+        Some((word, _)) => (*word).to_owned(),
+        // `{:?}` of f64 is the shortest round-trip text, with an exponent outside 1e-5 .. 1e16.
+        None => format!("{f:?}"),
     }
-    if f.is_infinite() {
-        return if f > 0.0 { "inf" } else { "-inf" }.into();
+}
+
+/// A float as JSON: a number, or the string `nan`, `inf` or `-inf`.
+pub fn float_json(f: f64) -> serde_json::Value {
+    if f.is_finite() { f.into() } else { float_text(f).into() }
+}
+
+/// The number that JSON stands for: a number, or one of the strings of [`float_json`].
+pub fn json_float(json: &serde_json::Value) -> Option<f64> {
+    match json {
+        serde_json::Value::String(text) => {
+            NOT_FINITE.iter().find(|(word, _)| word == text).map(|(_, f)| *f)
+        }
+        other => other.as_f64(),
     }
-    // `{:?}` of f64 is the shortest round-trip text, with an exponent outside 1e-5 .. 1e16.
-    format!("{f:?}")
 }
 
 impl fmt::Display for Value {
@@ -137,8 +154,7 @@ impl Serialize for Value {
             Self::Null => s.serialize_unit(),
             Self::Bool(b) => s.serialize_bool(*b),
             Self::Int(i) => s.serialize_i64(*i),
-            Self::Float(x) if x.is_finite() => s.serialize_f64(*x),
-            Self::Float(x) => s.serialize_str(&float_text(*x)),
+            Self::Float(x) => float_json(*x).serialize(s),
             Self::Str(text) => s.serialize_str(text),
             Self::List(items) => {
                 let mut seq = s.serialize_seq(Some(items.len()))?;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use crate::fault;
 use crate::host::Vars;
-use crate::tree::{Tree, bundle};
-use crate::worker::hooks::{self, Call, Ending, Running};
+use crate::tree::Tree;
+use crate::worker::hooks::{self, Call, Ending, RunningHook};
 
 /// Hooks that run at the same time.
 const AT_ONCE: usize = 4;
@@ -19,7 +19,7 @@ const MOST_UNSAID: usize = 1000;
 pub(super) struct Hooks {
     /// With the trials that they tell of.
     waiting: VecDeque<(u64, Call)>,
-    running: Vec<(u64, Running)>,
+    running: Vec<(u64, RunningHook)>,
     /// What hooks print, of all trials of the agent.
     log: PathBuf,
     /// Lines that a full disk has refused so far.
@@ -29,7 +29,7 @@ pub(super) struct Hooks {
 impl Hooks {
     /// From now on they are an agent's of this name.
     pub(super) fn belongs_to(&mut self, tree: &Tree, agent: &str) {
-        self.log = bundle::path(tree, agent, "hooks.log");
+        self.log = tree.agent_file(agent, "hooks.log");
     }
 
     /// A trial has ended for good.
@@ -57,7 +57,7 @@ impl Hooks {
         while self.running.len() < AT_ONCE
             && let Some((trial, call)) = self.waiting.pop_front()
         {
-            match Running::start(call, &self.log) {
+            match RunningHook::start(call, &self.log) {
                 Ok(hook) => self.running.push((trial, hook)),
                 Err(complaint) => self.complain(trial, &complaint),
             }

@@ -4,10 +4,10 @@
 use anyhow::Result;
 use serde_json::json;
 
-use super::agent::Options;
 use crate::host::{Vars, disk};
+use crate::pull::agent::Options;
 use crate::tree::{Tree, deck};
-use crate::worker::prepare;
+use crate::worker::process::prepare;
 
 /// How the program learns which sweep it is for: JSON with its folder, how many agents it is to start, and the options
 /// that each of them takes.

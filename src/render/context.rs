@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use tera::Context;
 
-use super::pbs;
 use crate::host::access::Readers;
 use crate::plan::{Resources, Run};
-use crate::site::{SchedulerKind, Site};
+use crate::scheduler::Scheduler;
+use crate::scheduler::pbs::directives as pbs;
+use crate::site::Site;
 use crate::tree::waves::Array;
 use crate::units;
 
@@ -157,7 +158,9 @@ pub fn of<T: Serialize>(names: &T) -> anyhow::Result<Context> {
 
 /// What a site brings into a job script.
 #[derive(Debug, Clone)]
-pub struct SiteWords {
+pub struct SiteWords<'a> {
+    /// The scheduler.
+    pub scheduler: &'a dyn Scheduler,
     /// Interpreter.
     pub shell: PathBuf,
     /// Default partition.
@@ -168,8 +171,10 @@ pub struct SiteWords {
     pub qos: Option<String>,
     /// Directives for every job.
     pub directives: Vec<String>,
-    /// The words that start one worker a rank.
-    pub launcher: Vec<String>,
+    /// The words that start one worker a rank; `None`: the scheduler's.
+    pub launcher: Option<Vec<String>>,
+    /// Whether trials talk over MPI.
+    pub mpi: bool,
     /// The most launches of several ranks: the attempts of trials that talk over MPI.
     pub launches: u32,
     /// Whether trials go on from a checkpoint.
@@ -178,39 +183,35 @@ pub struct SiteWords {
     pub single_rank_step: bool,
     /// What a trial that names no walltime asks for where the site caps it.
     pub max_walltime_s: Option<u64>,
-    /// The scheduler.
-    pub kind: SchedulerKind,
     /// What PBS calls its resources.
     pub pbs: pbs::Names,
-    /// Whether the server throttles arrays.
-    pub throttles: bool,
     /// Who may read the sweep.
     pub readers: Option<Readers>,
     /// The file with the variables of the submission, where jobs need it.
     pub environment: Option<PathBuf>,
 }
 
-impl SiteWords {
+impl<'a> SiteWords<'a> {
     /// What a profile brings into the scripts of a scheduler, for trials that run this.
-    pub fn of(site: &Site, kind: SchedulerKind, run: &Run) -> Self {
+    pub fn of(site: &Site, scheduler: &'a dyn Scheduler, run: &Run) -> Self {
         let mpi = run.needs_mpi();
         Self {
+            scheduler,
             shell: site.shell.path.clone(),
             partition: site.scheduler.partition.clone(),
             account: site.scheduler.account.clone(),
             qos: site.scheduler.qos.clone(),
             directives: site.scheduler.directives.clone(),
-            launcher: site.scheduler.launcher_on(kind, mpi),
+            launcher: site.scheduler.launcher.clone(),
+            mpi,
             launches: if mpi { run.attempts } else { 1 },
             resumes: run.train.is_some(),
             single_rank_step: site.scheduler.single_rank_step,
             max_walltime_s: site.caps.max_walltime_s,
-            kind,
             pbs: pbs::Names {
                 gpus: site.pbs.gpu_resource.clone(),
                 constraint: site.pbs.constraint_resource.clone(),
             },
-            throttles: true,
             readers: None,
             environment: None,
         }
@@ -235,32 +236,18 @@ pub fn job_script(
     job_name: String,
     array: &Array,
     max_running: Option<u64>,
-    site: &SiteWords,
+    site: &SiteWords<'_>,
     worker: Vec<String>,
 ) -> JobScript {
     let r = &array.resources;
     let logs = format!("{}/logs/jobs/{:04}", sweep_dir.display(), array.array);
-    let quoted = crate::words::sh_quote(&logs);
-    let is_pbs = site.kind == SchedulerKind::Pbs;
+    let scheduler = site.scheduler;
+    let log = scheduler.job_log(&logs, array.single);
     let max_running = max_running.filter(|&n| n < array.count);
-    let (job_log, job_log_of_element) = match (is_pbs, array.single) {
-        (false, _) => (
-            format!("{}/%a.log", logs.replace('%', "%%")),
-            format!("{quoted}/\"$SLURM_ARRAY_TASK_ID\".log"),
-        ),
-        (true, true) => (format!("{logs}/0.log"), format!("{quoted}/0.log")),
-        (true, false) => {
-            (format!("{logs}/^array_index^.log"), format!("{quoted}/\"$PBS_ARRAY_INDEX\".log"))
-        }
-    };
-    let launcher = match (is_pbs && site.launcher.is_empty(), worker.first()) {
-        (true, Some(exe)) => {
-            let words = [exe.as_str(), "launch", "--ranks", &r.ranks.to_string(), "--"];
-            words.map(str::to_owned).to_vec()
-        }
-        _ => site.launcher.clone(),
-    };
-    let indices = pbs::indices(array.count, max_running.filter(|_| site.throttles));
+    let program = worker.first().map_or("", String::as_str);
+    let launcher = scheduler.launcher(site.launcher.as_deref(), program, r.ranks, site.mpi);
+    let throttle = max_running.filter(|_| !scheduler.limits().cannot_throttle);
+    let indices = pbs::indices(array.count, throttle);
     JobScript {
         shell: site.shell.clone(),
         sweep: sweep.to_owned(),
@@ -276,8 +263,8 @@ pub fn job_script(
         pilots: array.pilot.is_some(),
         requeue: array.pilot.is_some() || site.resumes,
         max_running,
-        job_log,
-        job_log_of_element,
+        job_log: log.directive,
+        job_log_of_element: log.of_element,
         job_log_mode: match site.readers {
             Some(Readers::Group) => Some("g+r"),
             Some(Readers::All) => Some("a+r"),
@@ -291,10 +278,7 @@ pub fn job_script(
         cpus_per_rank: r.cpus_per_rank,
         gpus_per_node: gpus_per_node(r),
         memory: r.memory_mib.map(units::memory_text),
-        walltime: r.walltime_s.or(site.max_walltime_s).map(match site.kind {
-            SchedulerKind::Pbs => units::hours_text,
-            _ => units::walltime_text,
-        }),
+        walltime: r.walltime_s.or(site.max_walltime_s).map(|seconds| scheduler.walltime(seconds)),
         partition: r.partition.clone().or_else(|| site.partition.clone()),
         account: r.account.clone().or_else(|| site.account.clone()),
         qos: r.qos.clone().or_else(|| site.qos.clone()),

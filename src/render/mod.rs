@@ -4,7 +4,6 @@
 //! scheduler's directives and nothing else.
 
 pub mod context;
-pub mod pbs;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

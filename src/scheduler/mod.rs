@@ -1,140 +1,379 @@
-//! Schedulers as text: how a question is asked and what an answer means.
+//! Schedulers: one type for each, with everything that hpcsweep asks of it behind one trait.
 //!
-//! Pure: argument vectors out, text in. Who runs the commands is not known here. A word that is not
-//! in a table is kept as it is ([`State::Other`]), never turned into a failure.
+//! A scheduler's folder holds how its questions are asked and what its answers mean, as pure functions of text. Its type
+//! puts them together, and makes its calls by [`Calls`] alone. A word that is not in a table is kept as it is
+//! ([`State::Other`]), never turned into a failure.
 
 pub mod calls;
+pub mod job;
 pub mod launch;
+pub mod order;
 pub mod pbs;
 pub mod slurm;
+mod state;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fmt;
+use std::path::Path;
+use std::time::Instant;
 
-use crate::idset::IdSet;
+use anyhow::Result;
 
-/// A scheduler's state of one array element, as far as we need to tell.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
-    /// Waiting, held, configuring.
-    Queued(String),
-    /// Running or ending.
-    Running(String),
-    /// Ended with exit code 0, says the scheduler.
-    Completed,
-    /// Ended otherwise, with the scheduler's word: `FAILED`, `TIMEOUT`, `exit status 271` ...
-    Ended(End, String),
-    /// A word not in our table.
-    Other(String),
-}
+use crate::fault::{self, Fault};
+use crate::host::Vars;
+use crate::plan::Resources;
+use crate::site::caps::Ways;
+use crate::site::{SchedulerKind, Site};
+use crate::tree::journal::Journal;
+use crate::words::count;
+use calls::Calls;
+use order::Order;
+pub use state::{Element, Elements, End, State};
 
-impl State {
-    /// What is said of a job that runs still and was deleted: it ends, and nothing more begins in it.
-    pub const STOPPING: &str = "stopping";
+/// A scheduler: how it is spoken to, and what it has said of its limits.
+pub trait Scheduler: fmt::Debug {
+    /// What is fixed.
+    fn facts(&self) -> &'static Facts;
 
-    /// Whether its job was deleted and has not ended yet.
-    pub fn is_stopping(&self) -> bool {
-        matches!(self, Self::Running(word) if word == Self::STOPPING)
+    /// What binds a submission.
+    fn limits(&self) -> &Limits;
+
+    /// Asks for its limits, and whether it takes what is wanted at all.
+    ///
+    /// # Errors
+    /// When it does not answer, or would refuse a request or never run it.
+    fn ask_limits(&mut self, calls: &mut Calls, wanted: &Wanted<'_>, site: &Site) -> Result<()>;
+
+    /// Refuses more elements than may be queued under an account (`None`: the user's default one).
+    ///
+    /// # Errors
+    /// When there are more, or it does not answer.
+    fn check_queue(&self, calls: &mut Calls, elements: u64, account: Option<&str>) -> Result<()>;
+
+    /// What of its limits people should hear of.
+    fn notes(&self) -> &[String] {
+        &[]
     }
 
-    /// Whether its job is about to end, or to go back into the queue.
-    pub fn is_ending(&self) -> bool {
-        let ending = |word: &str| ["COMPLETING", "exiting"].contains(&word);
-        self.is_stopping() || matches!(self, Self::Running(word) if ending(word))
-    }
-}
-
-/// What kind of an end a scheduler speaks of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// The job's own, or that of its node.
-    Failed,
-    /// Its time was over.
-    Timeout,
-    /// Somebody did not want it any more, or wanted its place.
-    Cancelled,
-    /// It is over, and the scheduler does not say that it ever ran.
-    Unrun,
-}
-
-/// What the scheduler says of one element.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Element {
-    /// Its state.
-    pub state: State,
-    /// Why it waits or ended, in the scheduler's words; empty without one.
-    pub reason: String,
-}
-
-impl Element {
-    /// Whether somebody holds it: its user, an administrator, or Slurm after too many requeues. What waits for another
-    /// job, or for room, is not held.
-    pub fn is_held(&self) -> bool {
-        let State::Queued(word) = &self.state else { return false };
-        self.reason == "held"
-            || ["JobHeld", "JobHoldMaxRequeue"].iter().any(|held| self.reason.starts_with(held))
-            || ["REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"].contains(&word.as_str())
-    }
-}
-
-/// What is known of the elements of one array, or of one plain job.
-#[derive(Debug, Clone, Default)]
-pub struct Elements {
-    single: HashMap<u64, Element>,
-    sets: Vec<(IdSet, Element)>,
-    whole: Option<Element>,
-}
-
-impl Elements {
-    /// Learns of one element; later words win.
-    pub fn say_of(&mut self, index: u64, element: Element) {
-        self.single.insert(index, element);
+    /// The places behind a routing queue, where it hands on only so many elements at a time.
+    ///
+    /// # Errors
+    /// When it does not say which jobs there are.
+    fn places(&self, _calls: &mut Calls) -> Result<Option<Places>> {
+        Ok(None)
     }
 
-    /// Learns of a set of elements that nothing singles out.
-    pub fn say_of_all(&mut self, ids: IdSet, element: Element) {
-        self.sets.push((ids, element));
+    /// How long a job may run that asks for no walltime, in these partitions (`None`: the default one). `None` where the
+    /// job learns that from the scheduler.
+    fn job_time(&self, _partition: Option<&str>) -> Option<JobTime> {
+        None
     }
 
-    /// Learns what holds for every element of which nothing else is known.
-    pub fn say_of_the_rest(&mut self, element: Element) {
-        self.whole = Some(element);
+    /// Whether it can be asked for jobs that have ended.
+    fn remembers(&self) -> bool {
+        self.limits().accounting
     }
 
-    /// Says of every element that waits why it does.
-    pub fn hold(&mut self, element: &Element) {
-        for known in self.single.values_mut().filter(|e| matches!(e.state, State::Queued(_))) {
-            known.clone_from(element);
+    /// Whether the first jobs of chains must be held until all that waits for them is there, so that nothing may end too
+    /// early.
+    fn holds(&self) -> bool {
+        false
+    }
+
+    /// Whether it deletes a job that waits for one that has ended.
+    fn deletes_dependents(&self) -> bool {
+        false
+    }
+
+    /// The name of the script of an array, whose job has this token.
+    fn script(&self, array: u32, token: &str) -> String;
+
+    /// The name of a job with this token.
+    fn job_name(&self, token: &str) -> String;
+
+    /// The id of one element of an array.
+    fn element(&self, job: &str, index: u64) -> String;
+
+    /// Refuses a folder whose path it cannot pass on to a job.
+    ///
+    /// # Errors
+    /// When it cannot.
+    fn check_path(&self, _dir: &Path) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    /// Where a job puts its own output below this folder; `single`: a plain job, and no element.
+    fn job_log(&self, folder: &str, single: bool) -> Log;
+
+    /// A walltime as its directives take it.
+    fn walltime(&self, seconds: u64) -> String;
+
+    /// The words that start a worker for each rank. `own` are those of the site profile, `program` is the worker's; with
+    /// `mpi` the ranks are wired up for MPI, which a profile's own launcher must do by itself.
+    fn launcher(&self, own: Option<&[String]>, program: &str, ranks: u32, mpi: bool)
+    -> Vec<String>;
+
+    /// The call that submits a script; `held`: to be let go later.
+    fn submit(&self, script: &str, after: &After, held: bool) -> Vec<String>;
+
+    /// The job id in what that call printed.
+    fn submitted(&self, stdout: &str) -> Option<String>;
+
+    /// Whether what that call said when it failed is known to be a refusal: no job came of it.
+    fn is_refusal(&self, stderr: &str) -> bool;
+
+    /// The job of a token that was asked for at `since`, if it knows it. `script` is the path of its script.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    fn find(
+        &self,
+        calls: &mut Calls,
+        token: &str,
+        script: &str,
+        since: f64,
+    ) -> Result<Option<String>>;
+
+    /// Which of these jobs it still knows, so that another may wait for them.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    fn known(&self, calls: &mut Calls, ids: &[String]) -> Result<HashSet<String>>;
+
+    /// The time from which on it surely knows each job that was submitted, in Unix seconds; `began` is when the
+    /// submission under way did.
+    fn knows_since(&self, began: f64) -> f64;
+
+    /// What it says of the elements in question. No answer is no error: it is in the answer.
+    fn ask(&self, calls: &mut Calls, question: &Question<'_>) -> Answer;
+
+    /// The call that gives an order about jobs, arrays and elements.
+    fn order(&self, order: Order, ids: &[String]) -> Vec<String>;
+
+    /// Whether a line that such a call says when it fails is about a job that has ended, or for which it was done.
+    fn is_no_complaint(&self, line: &str) -> bool;
+
+    /// Lets go the jobs that wait for others that have ended, and says so to `tell`.
+    ///
+    /// # Errors
+    /// When it does not answer, or refuses.
+    fn free(
+        &self,
+        _calls: &mut Calls,
+        _suspects: &[Suspect],
+        _tell: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        Ok(())
+    }
+
+    /// The id of the job that has these variables, as its users know it.
+    fn job_id(&self, vars: &Vars) -> Option<String>;
+
+    /// When the job that has these variables ends, in Unix seconds, where the scheduler tells its jobs.
+    fn told_end(&self, _vars: &Vars) -> Option<f64> {
+        None
+    }
+
+    /// Asks when a job ends, which began at about `began`.
+    fn ask_end(&self, calls: &mut Calls, job: &str, began: Instant) -> Option<Instant>;
+}
+
+/// What is fixed of a scheduler.
+#[derive(Debug)]
+pub struct Facts {
+    /// Which one it is.
+    pub kind: SchedulerKind,
+    /// What people call it.
+    pub name: &'static str,
+    /// The command that submits.
+    pub submits: &'static str,
+    /// The file of its job script template.
+    pub template: &'static str,
+    /// What its directives begin with.
+    pub directive: &'static str,
+    /// Most elements of an array where nobody has changed that.
+    pub elements: u64,
+    /// What to say of a plan that was made without asking it; empty where that is nothing.
+    pub unasked: &'static str,
+    /// Whether an array can follow another element by element.
+    pub is_elementwise: bool,
+    /// Whether it holds and releases single elements of an array.
+    pub holds_elements: bool,
+    /// Whether what it says of an end may be believed against a record.
+    pub believes_ends: bool,
+    /// Whether a job may wait for ever for one that has ended: [`Scheduler::free`] lets it go.
+    pub leaves_stalled: bool,
+    /// Whether it gives a job the environment that the job was submitted from.
+    pub brings_environment: bool,
+    /// Directives that a site's caps forbid.
+    pub ways: Ways,
+    /// The variable that holds a job's id.
+    pub job: &'static str,
+    /// The variable that holds an element's index.
+    pub index: &'static str,
+    /// The variable that holds how many cores of its host a job was granted.
+    pub cores: &'static str,
+    /// Whether it counts all of these as threads of one program, in `OMP_NUM_THREADS`.
+    pub sets_threads: bool,
+    /// The seconds that a program may take to end after a signal: fewer than the scheduler waits until it kills.
+    pub grace_s: u64,
+    /// How the ranks of a trial are started where not all have been.
+    pub starts_ranks: &'static str,
+}
+
+/// The scheduler of a kind, which has not been asked for its limits. Where there is none, it is Slurm: what runs here is
+/// shown as the arrays it would be.
+pub fn of(kind: SchedulerKind) -> Box<dyn Scheduler> {
+    that_remembers(kind, false)
+}
+
+/// All schedulers.
+fn all() -> impl Iterator<Item = Box<dyn Scheduler>> {
+    SchedulerKind::ALL.into_iter().map(|(_, kind)| kind).filter(|kind| kind.takes_jobs()).map(of)
+}
+
+/// As [`of`]; whether it can be asked for jobs that have ended is known.
+pub fn that_remembers(kind: SchedulerKind, ended: bool) -> Box<dyn Scheduler> {
+    match kind {
+        SchedulerKind::Pbs => Box::new(pbs::Pbs::new(ended)),
+        SchedulerKind::Slurm | SchedulerKind::Local | SchedulerKind::Auto => {
+            Box::new(slurm::Slurm::new(ended))
         }
     }
+}
 
-    /// The element of an index.
-    pub fn get(&self, index: u64) -> Option<&Element> {
-        self.single.get(&index).or_else(|| {
-            let index = u32::try_from(index).ok()?;
-            let waiting = self.sets.iter().rfind(|(ids, _)| ids.contains(index));
-            waiting.map(|(_, element)| element).or(self.whole.as_ref())
-        })
+/// The scheduler of a sweep, as its journal says; of one that names none, Slurm.
+pub fn of_sweep(journal: &Journal) -> Box<dyn Scheduler> {
+    let (kind, ended) =
+        journal.site.map_or_else(Default::default, |site| (site.scheduler, site.accounting));
+    that_remembers(kind, ended)
+}
+
+/// The scheduler of a kind, asked for its limits.
+///
+/// # Errors
+/// As [`Scheduler::ask_limits`].
+pub fn asked(
+    kind: SchedulerKind,
+    calls: &mut Calls,
+    wanted: &Wanted<'_>,
+    site: &Site,
+) -> Result<Box<dyn Scheduler>> {
+    let mut scheduler = of(kind);
+    scheduler.ask_limits(calls, wanted, site)?;
+    Ok(scheduler)
+}
+
+/// Refuses a folder that a scheduler cannot name to a job.
+///
+/// # Errors
+/// When it cannot.
+pub fn check_path(kind: SchedulerKind, dir: &Path) -> Result<(), Fault> {
+    let path = dir.to_string_lossy();
+    if path.chars().any(char::is_control) {
+        // A directive ends at the end of its line.
+        let sentence =
+            format!("a job cannot be told the path {path:?}: it holds a control character");
+        return Err(Fault::request(sentence).hint(
+            "use a folder, and a `[sweep] root`, without line breaks and tabs in their names",
+        ));
+    }
+    of(kind).check_path(dir)
+}
+
+/// The output of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Log {
+    /// Its file, as a directive names it.
+    pub directive: String,
+    /// The same file as the running element sees it, quoted for the shell.
+    pub of_element: String,
+}
+
+/// What is put before a scheduler.
+pub struct Wanted<'a> {
+    /// The distinct requests.
+    pub requests: Vec<&'a Resources>,
+    /// Elements of arrays, over all of them.
+    pub elements: u64,
+    /// The plan as a word of a command to copy.
+    pub plan: String,
+}
+
+/// What an array waits for.
+#[derive(Debug, Default)]
+pub struct After {
+    /// The job it follows: element by element, where the scheduler can.
+    pub follow: Option<String>,
+    /// Jobs that must have ended.
+    pub wait: Vec<String>,
+    /// Whether the scheduler was asked for them: they may have ended since.
+    pub asked: bool,
+}
+
+impl After {
+    /// All of them.
+    pub fn jobs(&self) -> Vec<String> {
+        self.follow.iter().chain(&self.wait).cloned().collect()
+    }
+
+    /// What an array waits for, in words.
+    pub fn words(&self) -> String {
+        let jobs = self.jobs();
+        if jobs.is_empty() { String::new() } else { format!(", after {}", jobs.join(", ")) }
     }
 }
 
-/// Bytes of ids that one call names at most. Linux starts no program with a word of more than 128 KiB, and some clients
-/// take all ids as one word.
-const MOST_IDS: usize = 64 << 10;
+/// A job that has not begun, although trials that it waits for have ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suspect {
+    /// The number of its array.
+    pub array: u32,
+    /// Its id.
+    pub job: String,
+    /// The ids of the jobs whose trials have all ended.
+    pub waits_for: Vec<String>,
+}
 
-/// Ids in as many pieces as it takes to name all of them in calls.
-pub fn pieces(ids: &[String]) -> impl Iterator<Item = &[String]> {
-    let mut rest = ids;
-    std::iter::from_fn(move || {
-        let mut bytes = 0;
-        let fits = |id: &&String| {
-            bytes += id.len() + 1;
-            bytes <= MOST_IDS
-        };
-        let many = rest.iter().take_while(fits).count().max(1);
-        let (piece, others) = rest.split_at_checked(many)?;
-        rest = others;
-        Some(piece)
-    })
+/// The one question that a scheduler is asked about a sweep.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    /// The ids of its jobs.
+    pub jobs: &'a [String],
+    /// The elements that may not have ended, each a job and an index.
+    pub open: &'a [(String, u64)],
+    /// Everybody who has submitted.
+    pub users: &'a BTreeSet<String>,
+    /// Jobs that may wait for ever.
+    pub suspects: &'a [Suspect],
+}
+
+/// What a scheduler has answered.
+#[derive(Debug, Default)]
+pub struct Answer {
+    /// Its words, by job.
+    pub elements: HashMap<String, Elements>,
+    /// Whether its silence about an element means something.
+    pub is_sure: bool,
+    /// Who was asked besides the results tree, in words.
+    pub witness: String,
+}
+
+impl Answer {
+    /// That of a scheduler that does not answer.
+    fn none(why: &anyhow::Error) -> Self {
+        let witness = format!("the results tree alone ({})", fault::sentence(why));
+        Self { witness, ..Self::default() }
+    }
+}
+
+/// How long a job may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobTime {
+    /// As long as it likes.
+    Unlimited,
+    /// Seconds.
+    Seconds(u64),
 }
 
 /// What a site told of itself, as far as it matters for planning.
@@ -172,23 +411,60 @@ impl Limits {
     }
 }
 
+/// How many elements of this user a routing queue hands on at a time. Where those that wait could take the places of
+/// those that they wait for, all would wait for ever.
+#[derive(Debug, Clone, Copy)]
+pub struct Places {
+    /// All of them.
+    pub width: u64,
+    /// Those that jobs have now that were submitted before.
+    pub taken: u64,
+}
+
+impl Places {
+    /// Those that are left.
+    pub fn free(&self) -> u64 {
+        self.width.saturating_sub(self.taken)
+    }
+}
+
+impl fmt::Display for Places {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the routing queue hands on {} at a time", count(self.width, "element"))?;
+        match self.taken {
+            0 => Ok(()),
+            n => write!(f, ", {} are there already", count(n, "element")),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_id_is_in_one_piece_and_no_piece_is_too_long_for_a_word() {
-        assert_eq!(pieces(&[]).count(), 0);
-        for length in [1, 9, 100, MOST_IDS - 2, MOST_IDS, 2 * MOST_IDS] {
-            let id = |n: usize| format!("{}{n}", "x".repeat(length - 1));
-            let ids: Vec<String> = (0..(3 * MOST_IDS / length).max(3)).map(id).collect();
-            assert_eq!(pieces(&ids).collect::<Vec<_>>().concat(), ids);
-            let is_short = |piece: &[String]| piece.len() == 1 || piece.join(",").len() < MOST_IDS;
-            assert!(pieces(&ids).all(|piece| !piece.is_empty() && is_short(piece)), "{length}");
-            // Two neighbours do not fit into one.
-            let all: Vec<&[String]> = pieces(&ids).collect();
-            let fits = |two: &[&[String]]| two.concat().join(",").len() < MOST_IDS;
-            assert!(!all[..all.len() - 1].windows(2).any(fits), "{length}");
+    fn a_launcher_of_the_site_comes_before_that_of_the_scheduler() {
+        let check = |kind, own: Option<&[String]>, mpi, expected: &str| {
+            assert_eq!(of(kind).launcher(own, "hpcsweep", 4, mpi).join(" "), expected);
+        };
+        let (slurm, pbs) = (SchedulerKind::Slurm, SchedulerKind::Pbs);
+        check(slurm, None, false, "srun --kill-on-bad-exit=1");
+        check(slurm, None, true, "srun --kill-on-bad-exit=1 --mpi=pmix");
+        check(slurm, Some(&[]), true, "");
+        check(pbs, None, true, "hpcsweep launch --ranks 4 --");
+        check(pbs, Some(&[]), false, "hpcsweep launch --ranks 4 --");
+        let own = ["mpiexec".to_owned()];
+        check(slurm, Some(&own), true, "mpiexec");
+        check(pbs, Some(&own), true, "mpiexec");
+    }
+
+    #[test]
+    fn every_scheduler_is_known_by_its_facts() {
+        for scheduler in all() {
+            let facts = scheduler.facts();
+            assert_eq!(of(facts.kind).facts().name, facts.name);
+            assert!(crate::render::EMBEDDED.iter().any(|(name, _)| *name == facts.template));
         }
+        assert_eq!(all().count(), 2);
     }
 }

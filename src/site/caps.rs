@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{SchedulerKind, Site};
+use super::Site;
 use crate::fault::Fault;
 use crate::{units, words};
 
@@ -41,8 +41,8 @@ pub struct Ask<'a> {
     pub walltime_s: Option<u64>,
     /// Partition or queue, the site's default included.
     pub partition: Option<&'a str>,
-    /// The scheduler that is asked.
-    pub kind: SchedulerKind,
+    /// The options of the scheduler that would pass a cap.
+    pub ways: Ways,
     /// The plan's own options of the scheduler.
     pub directives: &'a [String],
     /// What the plan's author calls a request; its key where nothing is said.
@@ -55,23 +55,19 @@ impl Ask<'_> {
     }
 }
 
-/// The options by which a directive would pass a cap: the cap, what to use instead, then the options
-/// of Slurm and of PBS. The same letter means different things to the two (`-N`, `-p`, `-q`).
-const WAYS_ROUND: &[(&str, &str, &[&str], &[&str])] = &[
-    (
-        "caps.max_walltime",
-        "walltime",
-        &["--time", "-t"],
-        &["walltime=", "min_walltime=", "max_walltime="],
-    ),
-    (
-        "caps.max_nodes",
-        "nodes",
-        &["--nodes", "-N", "--nodelist", "-w", "--nodefile", "-F"],
-        &["select=", "nodes=", "nodect="],
-    ),
-    ("caps.forbidden_partitions", "partition", &["--partition", "-p"], &["-q"]),
-];
+/// The options of a scheduler by which a directive would pass a cap. The same letter means different things to two
+/// schedulers (`-N`, `-p`, `-q`).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Ways {
+    /// Round `max_walltime`.
+    pub walltime: &'static [&'static str],
+    /// Round `max_nodes`.
+    pub nodes: &'static [&'static str],
+    /// Round `forbidden_partitions`.
+    pub partition: &'static [&'static str],
+    /// Whether several letters behind one dash are several options.
+    pub bundles: bool,
+}
 
 impl Site {
     /// Returns one fault for each cap that `ask` passes, naming the profile that set it.
@@ -113,7 +109,13 @@ impl Site {
                 &format!("name another {}", ask.named("partition")),
             );
         }
-        let has_caps = WAYS_ROUND.iter().any(|(key, ..)| self.capped(key));
+        // The cap, what to use instead, and the options.
+        let ways = [
+            ("caps.max_walltime", "walltime", ask.ways.walltime),
+            ("caps.max_nodes", "nodes", ask.ways.nodes),
+            ("caps.forbidden_partitions", "partition", ask.ways.partition),
+        ];
+        let has_caps = ways.iter().any(|(key, ..)| self.capped(key));
         for directive in ask.directives {
             // sbatch and qsub take these away before they look at an option: `--ti"me"=99:00:00`.
             if has_caps && directive.contains(['"', '\'', '\\']) {
@@ -125,15 +127,14 @@ impl Site {
             let hides = directive.split([' ', '\t']).skip(1).any(|word| word.starts_with('-'));
             let bundle = directive.starts_with('-')
                 && !directive.starts_with("--")
-                && ask.kind != SchedulerKind::Pbs
+                && ask.ways.bundles
                 && directive.chars().skip(1).take_while(char::is_ascii_alphabetic).count() > 1;
             if (hides || bundle) && has_caps {
                 let sentence = format!("the directive `{directive}` is more than one option");
                 refuse("caps.max_walltime", sentence, "write one option a directive, spelt out");
                 continue;
             }
-            for (key, field, slurm, pbs) in WAYS_ROUND {
-                let options = if ask.kind == SchedulerKind::Pbs { pbs } else { slurm };
+            for (key, field, options) in ways {
                 if self.capped(key) && options.iter().any(|option| sets(directive, option)) {
                     let sentence = format!("the directive `{directive}` goes round `{key}`");
                     refuse(key, sentence, &format!("use {} instead", ask.named(field)));
@@ -171,6 +172,8 @@ fn sets(directive: &str, option: &str) -> bool {
 mod tests {
     use super::*;
     use crate::fault::Faults;
+    use crate::scheduler::of;
+    use crate::site::SchedulerKind;
 
     fn site() -> Site {
         let caps = Caps {
@@ -190,7 +193,7 @@ mod tests {
             nodes: 4,
             walltime_s: Some(86_400),
             partition: Some("main"),
-            kind: SchedulerKind::Slurm,
+            ways: of(SchedulerKind::Slurm).facts().ways,
             directives: &["--exclusive".into(), "--time-min=5".into(), "-C gpu".into()],
             called: None,
         };
@@ -204,7 +207,7 @@ mod tests {
             nodes: 5,
             walltime_s: Some(86_401),
             partition: Some("main,debug"),
-            kind: SchedulerKind::Slurm,
+            ways: of(SchedulerKind::Slurm).facts().ways,
             directives: &["--part=debug".into()],
             called: None,
         };
@@ -238,7 +241,8 @@ hint: use `partition` instead";
     fn directives_that_go_round_a_cap_are_found_in_every_spelling() {
         let check = |kind, directive: &str, refused: bool| {
             let directives = [directive.to_owned()];
-            let ask = Ask { kind, directives: &directives, ..Ask::default() };
+            let ways = of(kind).facts().ways;
+            let ask = Ask { ways, directives: &directives, ..Ask::default() };
             assert_eq!(!site().refusals(&ask).is_empty(), refused, "{directive}");
         };
         for word in [

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::host::access::{Readers, Shared};
 
@@ -71,7 +71,7 @@ pub struct About {
 }
 
 /// Which scheduler the site has.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SchedulerKind {
     /// Whatever is found: Slurm, PBS, otherwise this machine.
@@ -100,15 +100,9 @@ impl SchedulerKind {
         }
     }
 
-    /// The words put before the worker when a trial has several ranks and the profile says nothing. On PBS
-    /// `hpcsweep launch` finds the MPI that is loaded.
-    ///
-    /// Slurm keeps the other ranks alive after one has died unless it is told otherwise.
-    pub fn launcher(self) -> &'static [&'static str] {
-        match self {
-            Self::Slurm => &["srun", "--kill-on-bad-exit=1"],
-            Self::Pbs | Self::Local | Self::Auto => &[],
-        }
+    /// Whether it is a scheduler, which is given jobs.
+    pub fn takes_jobs(self) -> bool {
+        !matches!(self, Self::Local | Self::Auto)
     }
 }
 
@@ -123,24 +117,12 @@ pub struct Scheduler {
     pub account: Option<String>,
     /// Quality of service of a plan that names none.
     pub qos: Option<String>,
-    /// Words put before the worker for several ranks; `None`: [`SchedulerKind::launcher`].
+    /// Words put before the worker for several ranks; `None`: the scheduler's.
     pub launcher: Option<Vec<String>>,
     /// Further options of every job, each beginning with `-`.
     pub directives: Vec<String>,
     /// Whether single-rank trials start through the launcher as well.
     pub single_rank_step: bool,
-}
-
-impl Scheduler {
-    /// The words put before the worker for a trial of several ranks on a scheduler of this kind. With
-    /// `mpi` the ranks are wired up for MPI, which a profile's own launcher must do by itself.
-    pub fn launcher_on(&self, kind: SchedulerKind, mpi: bool) -> Vec<String> {
-        let Some(words) = &self.launcher else {
-            let wired = (mpi && kind == SchedulerKind::Slurm).then_some("--mpi=pmix");
-            return kind.launcher().iter().copied().chain(wired).map(str::to_owned).collect();
-        };
-        words.clone()
-    }
 }
 
 /// `[pbs]`.

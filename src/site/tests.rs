@@ -254,18 +254,6 @@ fn a_profile_that_cannot_be_read_is_the_machines_fault() {
 }
 
 #[test]
-fn launchers_default_by_scheduler() {
-    let check = |kind, expected: &[&str]| {
-        assert_eq!(Site::default().scheduler.launcher_on(kind, false), expected);
-    };
-    check(SchedulerKind::Slurm, &["srun", "--kill-on-bad-exit=1"]);
-    check(SchedulerKind::Pbs, &[]);
-    check(SchedulerKind::Local, &[]);
-    let none = load_with(&[(USER, "version = 1\nscheduler.launcher = []\n")], &[]).unwrap();
-    assert_eq!(none.scheduler.launcher_on(SchedulerKind::Slurm, true), [""; 0]);
-}
-
-#[test]
 fn shipped_profiles_are_sound() {
     for (name, _) in SHIPPED {
         let site = load_with(&[], &[("HPCSWEEP_SITE", name)]).unwrap();

@@ -9,9 +9,9 @@ use super::pilots::Pilots;
 use crate::host::{clock, disk};
 use crate::plan::Pull;
 use crate::scheduler::{Element, State as Word};
-use crate::tree::ledger::{self, Ledger, Piece};
+use crate::tree::ledger::{self, Ledger};
 use crate::tree::records::Record;
-use crate::tree::{Tree, bundle, deck};
+use crate::tree::{Tree, deck};
 use crate::words;
 
 /// The word of the agents on trials that are theirs and have not ended.
@@ -45,7 +45,7 @@ impl Words {
             (None, 0) => "no agent is at work".to_owned(),
             (None, _) => "for an agent".to_owned(),
         };
-        let hands = Hands::of(ledger);
+        let hands = ledger.hands();
         let units = deck::units(tree, &decks, 0, deck::total(&decks)).unwrap_or_default();
         let (mut open, mut left) = (HashMap::new(), 0u64);
         let mut stranded: BTreeMap<&str, u64> = BTreeMap::new();
@@ -123,30 +123,6 @@ impl Words {
     }
 }
 
-/// Units that somebody has taken or may take, each piece with who holds it.
-struct Hands<'a>(Vec<(Piece, Option<&'a str>)>);
-
-impl<'a> Hands<'a> {
-    fn of(ledger: &'a Ledger) -> Self {
-        let all = ledger.living();
-        let held = all.flat_map(|(name, agent)| {
-            agent.held.iter().map(|held| (held.piece, Some(name.as_str())))
-        });
-        let again = ledger.again.iter().map(|piece| (*piece, None));
-        let mut pieces: Vec<(Piece, Option<&str>)> = held.chain(again).collect();
-        pieces.push((Piece::untouched(ledger.fresh, u64::MAX - ledger.fresh), None));
-        pieces.sort_by_key(|(piece, _)| piece.from);
-        Self(pieces)
-    }
-
-    /// Who holds a unit, if anybody does; `None` where it is in nobody's hands, nor to be taken.
-    fn holder(&self, unit: u64) -> Option<Option<&'a str>> {
-        let after = self.0.partition_point(|(piece, _)| piece.from <= unit);
-        let (piece, holder) = self.0[..after].last()?;
-        piece.has(unit).then_some(*holder)
-    }
-}
-
 /// When each agent that has not left gave its last sign of life.
 struct Signs {
     /// Seconds ago; unknown where the agent has no file.
@@ -162,7 +138,7 @@ impl Signs {
         let now = clock::now();
         let age = |name: &String| {
             // Opened, not only looked up: NFS asks the server again when a file is opened.
-            let file = disk::open_plain(&bundle::path(tree, name, "jsonl")).ok()?;
+            let file = disk::open_plain(&tree.agent_file(name, "jsonl")).ok()?;
             let changed = file.metadata().and_then(|about| about.modified()).ok()?;
             Some((now - changed.duration_since(UNIX_EPOCH).ok()?.as_secs_f64()).max(0.0))
         };

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use crate::host::disk;
-use crate::scheduler::{Element, State as Word};
+use crate::scheduler::{Element, End, State as Word};
 use crate::standing::{Standing, State};
 use crate::tree::Tree;
 use crate::tree::records::{self, Record};
@@ -63,7 +63,7 @@ impl Jobs<'_> {
     fn why(&self, trial: u64) -> Option<String> {
         let (array, index) = self.places.of(trial)?;
         let is_said = (self.element)(trial)
-            .is_some_and(|e| matches!(&e.state, Word::Ended(_, word) if word == "OUT_OF_MEMORY"));
+            .is_some_and(|element| matches!(element.state, Word::Ended(End::Memory, _)));
         let line = self.line(array, index);
         if !is_said && line.is_none() {
             return None;

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 
-use super::ask::{ask_pbs, ask_scheduler};
 use crate::scheduler::calls::Calls;
-use crate::scheduler::{Elements, State as Word, pbs};
+use crate::scheduler::{self, Elements, Question, Scheduler, State as Word};
 use crate::tree::Tree;
 use crate::tree::journal::Journal;
 use crate::tree::ledger::{Gone, Ledger};
@@ -74,6 +73,7 @@ pub(super) fn given<'a>(waves: impl Iterator<Item = &'a Wave>, journal: &Journal
 /// What the scheduler's answer says of them, and their own word that they have left.
 pub(super) fn read(
     given: &[Given],
+    scheduler: &dyn Scheduler,
     elements: &HashMap<String, Elements>,
     ledger: &Ledger,
 ) -> Vec<Pilots> {
@@ -85,11 +85,14 @@ pub(super) fn read(
             (0..given.count).filter_map(|index| Some((index, known.get(index)?)))
         {
             match element.state {
-                Word::Queued(_) => {
+                Word::Queued(_) => pilots.queued += 1,
+                Word::Held(_) => {
                     pilots.queued += 1;
-                    pilots.held += u64::from(element.is_held());
+                    pilots.held += 1;
                 }
-                Word::Running(_) if has_left(ledger, &given.job, index) => pilots.leaving += 1,
+                Word::Running(_) if has_left(ledger, &scheduler.element(&given.job, index)) => {
+                    pilots.leaving += 1
+                }
                 Word::Running(_) | Word::Other(_) => pilots.running += 1,
                 Word::Completed | Word::Ended(..) => {}
             }
@@ -100,9 +103,8 @@ pub(super) fn read(
 }
 
 /// Whether the agent of a pilot has left by itself, or is about to. One that was taken for dead may wake and go on.
-fn has_left(ledger: &Ledger, job: &str, index: u64) -> bool {
-    let id = if job.contains("[]") { pbs::element(job, index) } else { format!("{job}_{index}") };
-    let of_it = || ledger.agents.values().filter(|agent| agent.job.as_ref() == Some(&id));
+fn has_left(ledger: &Ledger, element: &str) -> bool {
+    let of_it = || ledger.agents.values().filter(|agent| agent.job.as_deref() == Some(element));
     of_it().all(|agent| agent.leaving || agent.gone.is_some())
         && of_it().any(|agent| agent.leaving || matches!(agent.gone, Some(Gone::Left(_))))
 }
@@ -122,13 +124,10 @@ pub fn ask(
     if given.is_empty() {
         return Ok(Some(Vec::new()));
     }
-    let (scheduler, remembers) = journal.site.clone().unwrap_or_default();
-    let elements: Vec<(String, u64)> = given.iter().flat_map(Given::elements).collect();
-    let (elements, is_sure, _) = if scheduler == "pbs" {
-        ask_pbs(calls, &elements, &[], remembers)
-    } else {
-        let jobs: Vec<String> = given.iter().map(|given| given.job.clone()).collect();
-        ask_scheduler(calls, &jobs, journal, &elements, remembers)
-    };
-    Ok(is_sure.then(|| read(&given, &elements, ledger)))
+    let scheduler = scheduler::of_sweep(journal);
+    let open: Vec<(String, u64)> = given.iter().flat_map(Given::elements).collect();
+    let jobs: Vec<String> = given.iter().map(|given| given.job.clone()).collect();
+    let question = Question { jobs: &jobs, open: &open, users: &journal.users, suspects: &[] };
+    let answer = scheduler.ask(calls, &question);
+    Ok(answer.is_sure.then(|| read(&given, &*scheduler, &answer.elements, ledger)))
 }

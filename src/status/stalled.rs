@@ -3,20 +3,10 @@
 
 use std::collections::HashMap;
 
+use crate::scheduler::Suspect;
 use crate::tree::journal::Journal;
 use crate::tree::records::Record;
 use crate::tree::waves::Array;
-
-/// A job that has not begun, although trials that it waits for have ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Suspect {
-    /// The number of its array.
-    pub array: u32,
-    /// Its id.
-    pub job: String,
-    /// The ids of the jobs whose trials have all ended.
-    pub waits_for: Vec<String>,
-}
 
 /// The arrays with a job of which no trial has begun, and of which an array that they wait for has only trials that have
 /// ended. `arrays` are all arrays of a sweep, each with its trials.

@@ -2,32 +2,16 @@
 //!
 //! Laying a plan down is the same for every target ([`grow`]): trials the sweep does not have yet are
 //! added to its table. Then either waves of job arrays are made and asked for exactly once
-//! ([`batch`]), or the trials are run here ([`local`]).
+//! ([`arrays`]), or they are dealt to agents, for which pilots are submitted ([`pilots`]), or run here ([`local`]).
 
-mod agents;
-mod amend;
-pub mod backend;
-pub mod batch;
+pub mod arrays;
 pub mod control;
-pub mod deal;
-mod door;
-mod environment;
-mod gpus;
 pub mod grow;
-mod hands;
-pub mod limits;
 pub mod local;
-pub mod mapping;
 pub mod pilots;
 pub mod preview;
-pub mod queues;
-mod reconcile;
 pub mod rehearsal;
 mod retry;
-mod stalled;
-mod starter;
-mod waiting;
-pub mod wave;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -41,9 +25,10 @@ use crate::host::disk;
 use crate::plan::author::Author;
 use crate::plan::{self, Plan, Resources};
 use crate::render::Templates;
+use crate::scheduler::{self, Wanted};
 use crate::site::{Ask, SchedulerKind, Site};
 use crate::tree::Tree;
-pub use gpus::refuse_share;
+pub use local::gpus::refuse_share;
 
 /// A plan as read from its file.
 pub struct Source {
@@ -109,31 +94,19 @@ impl Source {
     }
 }
 
-/// What is put before a scheduler.
-pub struct Wanted<'a> {
-    /// The distinct requests.
-    pub requests: Vec<&'a Resources>,
-    /// Elements of arrays, over all of them.
-    pub elements: u64,
-    /// The plan as a word of a command to copy.
-    pub plan: String,
-}
-
-impl<'a> Wanted<'a> {
-    /// What the trials of a plan ask for; neighbours that share a request are one.
-    pub fn of(source: &'a Source) -> Self {
-        let plan = &source.plan;
-        let mut last: Option<&Arc<Resources>> = None;
-        let own = plan.trials.iter().filter_map(|trial| {
-            let is_new = last.is_none_or(|seen| !Arc::ptr_eq(seen, &trial.resources));
-            last = Some(&trial.resources);
-            is_new.then_some(&*trial.resources)
-        });
-        let trials = plan.trials.len() as u64;
-        let pack = plan.schedule.pack.map_or(1, u64::from);
-        let elements = trials.div_ceil(pack);
-        Self { requests: own.collect(), elements, plan: disk::named(&source.path) }
-    }
+/// What the trials of a plan ask for; neighbours that share a request are one.
+fn wanted(source: &Source) -> Wanted<'_> {
+    let plan = &source.plan;
+    let mut last: Option<&Arc<Resources>> = None;
+    let own = plan.trials.iter().filter_map(|trial| {
+        let is_new = last.is_none_or(|seen| !Arc::ptr_eq(seen, &trial.resources));
+        last = Some(&trial.resources);
+        is_new.then_some(&*trial.resources)
+    });
+    let trials = plan.trials.len() as u64;
+    let pack = plan.schedule.pack.map_or(1, u64::from);
+    let elements = trials.div_ceil(pack);
+    Wanted { requests: own.collect(), elements, plan: disk::named(&source.path) }
 }
 
 /// Makes the folder of a plan's sweep, or refuses one that others may change. Returns who has it.
@@ -162,7 +135,7 @@ pub fn shared(plan: &Plan, site: &Site) -> Shared {
 /// # Errors
 /// When it does.
 pub fn check_caps(source: &Source, site: &Site, kind: SchedulerKind) -> Result<()> {
-    check_requests(source, &Wanted::of(source).requests, site, kind)
+    check_requests(source, &wanted(source).requests, site, kind)
 }
 
 /// Refuses requests on behalf of a plan that break the site's hard caps.
@@ -179,7 +152,7 @@ fn check_requests(
             nodes: u64::from(r.nodes),
             walltime_s: r.walltime_s,
             partition: r.partition.as_deref().or(site.scheduler.partition.as_deref()),
-            kind,
+            ways: scheduler::of(kind).facts().ways,
             directives: &r.directives,
             called: (source.author() == Author::Python)
                 .then_some(|key| Author::Python.key("resources", key)),

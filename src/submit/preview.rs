@@ -3,12 +3,11 @@
 use serde::Serialize;
 
 use super::Source;
-use super::mapping::{self, Mapped, Rules};
-use super::pilots::Ask;
 use crate::graph::{self, Graph, Mapping};
 use crate::host::gpus::DeviceId;
 use crate::plan::{Params, TaskId};
-use crate::site::SchedulerKind;
+use crate::submit::arrays::mapping::{self, Mapped, Rules};
+use crate::submit::pilots::Ask;
 use crate::tree::waves::Pilot;
 use crate::units;
 
@@ -64,8 +63,6 @@ pub struct Preview<'a> {
     pub element_limit: u64,
     /// In pull mode, the pilots that are the one array: in words, and as a wave has them.
     pub pilots: Option<(String, Pilot)>,
-    /// The scheduler it was planned for.
-    pub kind: SchedulerKind,
     /// How chains become jobs, and why.
     pub mapped: Mapped,
     /// Core-hours asked for: cores times walltime, summed; `None` when a trial has no walltime.
@@ -137,7 +134,6 @@ pub fn of<'a>(source: &'a Source, rules: &Rules, ask: Option<&Ask>) -> anyhow::R
         chains,
         element_limit: rules.elements,
         pilots,
-        kind: rules.kind,
         mapped,
         core_hours,
         gpu_hours,

@@ -5,18 +5,19 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use anyhow::Result;
 
-use super::gpus::Devices;
-use super::grow::{self, Diff};
-use super::mapping::{Mapped, Rules};
-use super::pilots::{self, Ask};
-use super::wave::{self, Before, Failures, Waves};
-use super::{
-    Source, amend, check_caps, check_writable, deal, door, hands, local, refuse_share, retry,
-};
-use crate::host::{Vars, process};
+use super::{Source, check_caps, check_writable, refuse_share};
+use crate::host::{Vars, process, threads};
 use crate::plan::Resources;
+use crate::scheduler;
 use crate::site::{SchedulerKind, Site};
 use crate::status::{self, Status};
+use crate::submit::arrays::amend;
+use crate::submit::arrays::mapping::{Mapped, Rules};
+use crate::submit::arrays::wave::{self, Before, Failures, Waves};
+use crate::submit::grow::{self, Diff};
+use crate::submit::local::gpus::Devices;
+use crate::submit::pilots::{self, Ask, deal, hands};
+use crate::submit::{local, retry};
 use crate::tree::journal::Journal;
 use crate::tree::ledger::Ledger;
 use crate::tree::waves::Array;
@@ -26,11 +27,11 @@ use crate::tree::{Identity, Tree, deck, lock};
 #[derive(Debug, Clone, Copy)]
 pub enum How<'a> {
     /// Run here.
-    Local(&'a local::Options),
+    Local(&'a local::LocalOptions),
     /// As arrays of a scheduler.
     Arrays(SchedulerKind, &'a Rules),
     /// To agents, by pilots where there is a scheduler.
-    Pull(Option<SchedulerKind>, &'a pilots::Options),
+    Pull(Option<SchedulerKind>, &'a pilots::PilotOptions),
 }
 
 impl How<'_> {
@@ -116,7 +117,7 @@ pub fn of(
         };
         retry::check_free(&tree, identity, site, environment, by)?;
         if !matches!(how, How::Pull(..)) {
-            deal::refuse_if_dealt(&tree)?;
+            hands::refuse_if_dealt(&tree)?;
         }
     }
     let diff = grow::diff(&tree, source)?;
@@ -135,7 +136,7 @@ pub fn of(
         mapped: None,
         units: None,
         here,
-        notes: lock::holder(&tree).map(|owner| owner.submits()).into_iter().collect(),
+        notes: lock::holder(&tree).map(|owner| owner.is_at_work()).into_iter().collect(),
         tree,
     };
     let now = Now { source, diff: &diff, status: &status, again };
@@ -164,7 +165,7 @@ fn refuse(source: &Source, site: &Site, how: How<'_>) -> Result<()> {
             plan.run.refuse_function(|| source.author())?;
             refuse_share(plan)?;
             check_caps(source, site, kind)?;
-            door::check_path(&source.tree(), kind)
+            Ok(scheduler::check_path(kind, source.tree().dir())?)
         }
         How::Pull(kind, options) => {
             kind.map_or(Ok(()), |kind| pilots::check(source, site, &Ask::of(plan, options), kind))?;
@@ -188,7 +189,7 @@ fn here(
             let devices = Devices::find(source, environment)?;
             devices.check(plan, diff, false, || local::left(&source.tree(), source, again))?;
             let at_once = local::jobs(source, options) as u64;
-            Ok(Some(Here { at_once, cores: process::cores(), gpus: devices.note() }))
+            Ok(Some(Here { at_once, cores: threads::cores(), gpus: devices.note() }))
         }
         How::Pull(None, options) => {
             let devices = deal::check_here(source, environment, again)?;
@@ -267,12 +268,12 @@ impl Now<'_> {
         &self,
         all: &mut Rehearsal,
         kind: Option<SchedulerKind>,
-        options: &pilots::Options,
+        options: &pilots::PilotOptions,
     ) -> Result<HashSet<u64>> {
         let decks = deck::read(&all.tree)?;
         let ledger = Ledger::read(&all.tree)?;
         let records = &self.status.records;
-        let covered = hands::in_hand(&all.tree, &decks, &ledger, records)?;
+        let covered = hands::in_hand(&all.tree, &decks, &ledger, records, self.diff)?;
         let failures = Failures { retry: self.again, ..Failures::default() };
         let old = wave::left_over(&all.tree, self.diff, &covered, records, &failures)?;
         let added = grow::added(&all.tree, self.source, self.diff)?.0;

@@ -5,13 +5,13 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use anyhow::Result;
 
 use super::Source;
-use super::grow::{self, Diff};
-use super::wave::Waves;
 use crate::fault::Fault;
 use crate::host::Vars;
 use crate::idset::IdSet;
 use crate::site::{SchedulerKind, Site};
 use crate::status;
+use crate::submit::arrays::wave::Waves;
+use crate::submit::grow::{self, Diff};
 use crate::tree::journal::Journal;
 use crate::tree::records::{Outcome, Record};
 use crate::tree::{Identity, Tree, table};
@@ -127,10 +127,10 @@ pub(super) fn check_free(
             ))
             .into());
     }
-    let had = journal.site.map(|(scheduler, _)| scheduler);
+    let had = journal.site.map(|site| site.scheduler);
     let wish = match by {
         SchedulerKind::Local => "run it here".to_owned(),
-        same if had.is_none_or(|had| had == same.word()) => return Ok(()),
+        same if had.is_none_or(|had| had == same) => return Ok(()),
         other => format!("submit it with `--{}`", other.word()),
     };
     let submitted = Waves::read(tree)?.covered();

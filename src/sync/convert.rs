@@ -83,7 +83,7 @@ fn write<const N: usize>(numbers: impl ExactSizeIterator<Item = [u8; N]>) -> Vec
 
 #[cfg(test)]
 mod tests {
-    use super::super::slice::Element;
+    use super::super::value::Element;
     use super::*;
 
     fn to<T: Element>(numbers: &[impl Element], from: Dtype) -> Vec<T> {

@@ -4,9 +4,8 @@
 //! Ranks of one trial run the same program on machines of the same kind (the launch checks it), so this
 //! has no version.
 
-use super::gather::Flags;
 use super::items::Kind;
-use super::reduce::{How, Nan};
+use super::options::{Flags, How, Nan};
 use super::value::{Dtype, Form};
 
 /// Dimensions that fit; a value with more is described in the tail.

@@ -13,6 +13,7 @@ pub mod gather;
 mod header;
 mod items;
 mod meeting;
+mod options;
 pub mod peers;
 pub mod reduce;
 mod say;

@@ -1,32 +1,12 @@
 //! Slices of one type, straight from memory to memory: for programs that link the library.
 
-use half::{bf16, f16};
-
 use super::header::{self, Header, Op};
 use super::items::{self, Kind};
 use super::meeting::{self, Meeting, Said};
 use super::peers::Peers;
 use super::say;
-use super::value::{Dtype, Form};
+use super::value::{Element, Form};
 use crate::fault::Fault;
-
-/// A number that is its own bytes.
-pub trait Element: bytemuck::Pod {
-    /// Its type.
-    const DTYPE: Dtype;
-}
-
-/// Ties each type of Rust to its name.
-macro_rules! elements {
-    ($($type:ty => $name:ident),+) => { $(
-        impl Element for $type {
-            const DTYPE: Dtype = Dtype::$name;
-        }
-    )+ };
-}
-
-elements!(u8 => Uint8, i8 => Int8, i16 => Int16, i32 => Int32, i64 => Int64,
-    f16 => Float16, bf16 => Bfloat16, f32 => Float32, f64 => Float64);
 
 /// Everyone's numbers in rank order. Lengths may differ, the type may not.
 ///

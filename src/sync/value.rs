@@ -1,8 +1,26 @@
 //! Values as ranks exchange them: numbers with a type and a shape, and what they were for their owner.
 
+use half::{bf16, f16};
+
 use serde::{Deserialize, Serialize};
 
-use super::slice::Element;
+/// A number that is its own bytes.
+pub trait Element: bytemuck::Pod {
+    /// Its type.
+    const DTYPE: Dtype;
+}
+
+/// Ties each type of Rust to its name.
+macro_rules! elements {
+    ($($type:ty => $name:ident),+) => { $(
+        impl Element for $type {
+            const DTYPE: Dtype = Dtype::$name;
+        }
+    )+ };
+}
+
+elements!(u8 => Uint8, i8 => Int8, i16 => Int16, i32 => Int32, i64 => Int64,
+    f16 => Float16, bf16 => Bfloat16, f32 => Float32, f64 => Float64);
 
 /// Type of the numbers; names are those of torch and numpy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -71,36 +71,6 @@ impl Shard {
 pub struct Shards(Vec<Shard>);
 
 impl Shards {
-    /// Each rank one stretch of the samples; the first ones have one more where they do not go round.
-    ///
-    /// # Errors
-    /// A fault when there are fewer samples than ranks.
-    pub fn contiguous(files: &[File], world: u64) -> Result<Self, Fault> {
-        let n: u64 = files.iter().map(|file| file.samples).sum();
-        let all = (0..world).map(|rank| vec![balanced(n, world, rank)]).collect();
-        Self::checked(files, all)
-    }
-
-    /// File k to rank k modulo the number of ranks.
-    ///
-    /// # Errors
-    /// A fault when a rank would have no samples.
-    pub fn by_files(files: &[File], world: u64) -> Result<Self, Fault> {
-        if (files.len() as u64) < world {
-            return Err(Fault::request(format!(
-                "{} for {}: some would read nothing",
-                words::count(files.len() as u64, "file"),
-                words::count(world, "rank"),
-            ))
-            .hint("use at most as many ranks as files, or `sharding = \"samples\"`"));
-        }
-        let mut all = vec![Vec::new(); world as usize];
-        for (k, range) in places(files).into_iter().enumerate() {
-            all[k % world as usize].push(range);
-        }
-        Self::checked(files, all)
-    }
-
     /// As the user says: files and ranges of each rank.
     ///
     /// # Errors
@@ -293,26 +263,6 @@ mod tests {
             let lengths = all.iter().map(|range| range.end - range.start);
             assert!(lengths.clone().max().unwrap() - lengths.min().unwrap() <= 1);
         }
-    }
-
-    #[test]
-    fn contiguous_shards_know_their_files() {
-        let shards = Shards::contiguous(&files(), 3).unwrap();
-        let shard = |range, files: &[usize]| Shard { ranges: vec![range], files: files.into() };
-        let expected = [shard(0..12, &[0, 1]), shard(12..24, &[1, 2]), shard(24..36, &[2, 3])];
-        assert_eq!(shards.ranks(), expected);
-        assert_eq!(shards.counts(), [12, 12, 12]);
-        let fault = Shards::contiguous(&files()[3..], 2).unwrap_err();
-        assert_eq!(fault.sentence, "rank 1 would read no samples");
-    }
-
-    #[test]
-    fn files_go_round() {
-        let shards = Shards::by_files(&files(), 2).unwrap();
-        assert_eq!(shards.ranks()[0], Shard { ranges: vec![0..10, 15..35], files: vec![0, 2] });
-        assert_eq!(shards.ranks()[1].indices(), [10, 11, 12, 13, 14, 35]);
-        let fault = Shards::by_files(&files(), 5).unwrap_err();
-        assert_eq!(fault.sentence, "4 files for 5 ranks: some would read nothing");
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub struct Stopping {
 
 /// What an epoch has come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Verdict {
+pub struct EpochOutcome {
     /// No epoch was better: these weights are to be kept.
     pub is_best: bool,
     /// Training is to end now, and why.
@@ -49,7 +49,12 @@ impl Stopping {
     /// An epoch is an improvement when the metric is better than the best one by `min_delta` or more,
     /// and better at all: a curve that stays flat ends after `patience + 1` epochs also with a
     /// `min_delta` of 0. An infinite metric on the bad side is no improvement.
-    pub fn observe(&mut self, stop: Option<&Stop>, direction: Direction, metric: f64) -> Verdict {
+    pub fn observe(
+        &mut self,
+        stop: Option<&Stop>,
+        direction: Direction,
+        metric: f64,
+    ) -> EpochOutcome {
         let epoch = self.epochs;
         self.epochs += 1;
         let is_better = |than: f64| match direction {
@@ -62,7 +67,7 @@ impl Stopping {
             self.best_epoch = Some(epoch);
         }
         let Some(stop) = stop else {
-            return Verdict { is_best, stop: None };
+            return EpochOutcome { is_best, stop: None };
         };
         let improves = |mark: f64| {
             let delta = if stop.relative { stop.min_delta * mark.abs() } else { stop.min_delta };
@@ -75,7 +80,7 @@ impl Stopping {
         if metric.is_finite() && self.mark.is_none_or(improves) {
             self.mark = Some(metric);
             self.bad_epochs = 0;
-            return Verdict { is_best, stop: None };
+            return EpochOutcome { is_best, stop: None };
         }
         self.bad_epochs += 1;
         let bad_side = match direction {
@@ -87,7 +92,7 @@ impl Stopping {
         } else {
             (self.bad_epochs >= stop.patience).then_some(Reason::Patience)
         };
-        Verdict { is_best, stop: reason }
+        EpochOutcome { is_best, stop: reason }
     }
 }
 

@@ -7,31 +7,37 @@
 
 use std::collections::HashMap;
 use std::io::{self, Seek, SeekFrom};
-use std::path::PathBuf;
 
 use anyhow::Result;
 use rayon::prelude::*;
 
 use super::Tree;
 use super::damage::{self, Damage};
-use super::ledger::{Ending, Gone, Ledger};
-use super::line::{self, Sequence, Spot};
-use super::records::{self, Attempt, Outcome, Record, Start};
+use super::ledger::{Gone, Ledger};
+use super::line::{self, Sequence};
+use super::records::{self, Event, Outcome, Record, Source, Start, Who};
 use crate::host::{disk, threads};
 
-mod lines;
-mod writer;
-
-pub use lines::{Ended, Line, Who};
-pub use writer::Writer;
-
 /// A line with the length of the file at its end.
-pub type Placed = (u64, Line);
+pub type Placed = (u64, Event);
 
-/// The file of an agent.
-pub fn path(tree: &Tree, agent: &str, ending: &str) -> PathBuf {
-    let shard = agent.chars().last().unwrap_or('_');
-    tree.dir().join(format!("agents/{shard}/{agent}.{ending}"))
+/// Makes the bundle of a new agent, with its first line.
+///
+/// # Errors
+/// When the disk refuses, or there is such a file.
+pub fn create(tree: &Tree, who: &Who) -> Result<line::Writer> {
+    let path = tree.agent_file(&who.agent, "jsonl");
+    if let Some(shard) = path.parent() {
+        disk::make_folder(shard)?;
+    }
+    let file = disk::create_exclusive(&path)?.ok_or_else(|| {
+        let taken = io::Error::from(io::ErrorKind::AlreadyExists);
+        disk::fault("create", &path, &taken)
+    })?;
+    let mut writer = line::Writer::new(file, path, 0);
+    let first = writer.append(&Event::Agent(who.clone()));
+    first.map_err(|e| disk::fault("write", writer.path(), &e))?;
+    Ok(writer)
 }
 
 /// All whole lines of a bundle's bytes from `from` on, the length of what has been read as whole lines, and how
@@ -57,7 +63,7 @@ pub fn lines(bytes: &[u8], from: u64) -> (Vec<Placed>, u64, usize) {
 /// # Errors
 /// When it exists but cannot be read.
 pub fn deeds(tree: &Tree, agent: &str, from: u64) -> Result<(Vec<Placed>, u64)> {
-    let path = path(tree, agent, "jsonl");
+    let path = tree.agent_file(agent, "jsonl");
     let (mut all, mut size) = (Vec::new(), from);
     let mut read = || -> io::Result<()> {
         let mut file = disk::open_plain(&path)?;
@@ -83,13 +89,14 @@ pub fn log_begins(lines: &[Placed], trial: u64, attempt: u32, slot: u32) -> u64 
     let mut from = 0;
     for (_, line) in lines {
         match line {
-            Line::Start { trial: t, attempt: a, slot: s, .. } => {
-                in_slot.insert((*t, *a), *s);
-                if (*t, *a, *s) == (trial, attempt, slot) {
+            Event::Start(Start { trial: t, attempt: a, slot: s, .. }) => {
+                let s = s.unwrap_or(0);
+                in_slot.insert((*t, *a), s);
+                if (*t, *a, s) == (trial, attempt, slot) {
                     return from;
                 }
             }
-            Line::End(end) if in_slot.get(&(end.trial, end.attempt)) == Some(&slot) => {
+            Event::End(end) if in_slot.get(&(end.trial, end.attempt)) == Some(&slot) => {
                 from = end.log.map_or(from, |(at, len)| at.saturating_add(len));
             }
             _ => {}
@@ -149,15 +156,16 @@ pub fn name(agent: &str) -> String {
 }
 
 fn of_agent(tree: &Tree, ledger: &Ledger, agent: &str) -> Result<(HashMap<u64, Record>, Damage)> {
-    let path = path(tree, agent, "jsonl");
+    let path = tree.agent_file(agent, "jsonl");
     let known = ledger.agents.get(agent);
     let gone = known.and_then(|a| a.gone.as_ref());
     // What stands behind a fence counts for nothing, whole or not.
     let fence = if let Some(Gone::Fenced(size)) = gone { *size } else { u64::MAX };
-    let (mut builder, mut sequence, mut length) = (Builder::new(agent), Sequence::default(), 0);
+    let mut source = Source::agent(agent, ledger);
+    let (mut records, mut sequence, mut length) = (HashMap::new(), Sequence::default(), 0);
     let unended = line::each(disk::open(&path)?, |spot, line| {
         length = spot.end();
-        let is_whole = !line.is_empty() && builder.read(ledger, spot, line);
+        let is_whole = !line.is_empty() && source.read(&mut records, spot, line);
         match spot.at < fence && spot.len > 0 {
             true if is_whole => sequence.whole(line),
             true => sequence.damaged(),
@@ -173,7 +181,6 @@ fn of_agent(tree: &Tree, ledger: &Ledger, agent: &str) -> Result<(HashMap<u64, R
         // An agent that was killed when it had just joined has an empty one.
         damage.add_unended(tree, &name(agent), damage::Writer::Agent(agent.to_owned()));
     }
-    let mut records = builder.records;
     if !ledger.contests.is_empty() {
         for attempt in records.values_mut().flat_map(|record| &mut record.attempts) {
             let Start { trial, seq, attempt: number, .. } = attempt.start;
@@ -193,139 +200,14 @@ fn of_agent(tree: &Tree, ledger: &Ledger, agent: &str) -> Result<(HashMap<u64, R
     Ok((records, damage))
 }
 
-/// Puts the lines of a bundle together.
-#[derive(Debug, Default)]
-struct Builder {
-    agent: String,
-    who: Who,
-    records: HashMap<u64, Record>,
-}
-
-impl Builder {
-    fn new(agent: &str) -> Self {
-        Self { agent: agent.to_owned(), ..Self::default() }
-    }
-
-    /// Takes a line of the file; `false` if it is damaged.
-    fn read(&mut self, ledger: &Ledger, spot: Spot, line: &[u8]) -> bool {
-        if records::has_metrics(line) {
-            let Some(records::Lines { trial, attempt }) = line::unseal(line) else { return false };
-            if let Some(open) = self.open(trial, attempt) {
-                open.has_rows(spot, line);
-            }
-            return true;
-        }
-        line::unseal(line).map(|line| self.take(ledger, spot.end(), line)).is_some()
-    }
-
-    fn take(&mut self, ledger: &Ledger, at: u64, line: Line) {
-        match line {
-            Line::Agent(who) => self.who = who,
-            Line::Start { trial, attempt, time, slot, seq, argv, devices } => {
-                let mut begun = self.begun(trial, attempt, time, seq);
-                if let Some(place) = &mut begun.bundle {
-                    (place.slot, place.begun) = (slot, true);
-                }
-                (begun.start.argv, begun.start.devices) = (argv, devices);
-                let record = self.records.entry(trial).or_default();
-                record.skipped = None;
-                record.attempts.push(begun);
-            }
-            Line::Metrics { .. } => {}
-            Line::Stop { trial, attempt, time, state, reason } => {
-                if let Some(open) = self.open(trial, attempt) {
-                    (open.stopped, open.stopped_at) = (Some((state, reason)), Some(time));
-                }
-            }
-            Line::End(end) => {
-                let seq = self.open(end.trial, end.attempt).map(|open| open.start.seq);
-                let counts = ledger.counts(Ending {
-                    agent: &self.agent,
-                    at,
-                    trial: end.trial,
-                    attempt: end.attempt,
-                    seq: seq.or(end.seq).unwrap_or(0),
-                });
-                if counts && seq.is_none() {
-                    // It could not be started, or was not to be.
-                    let begun = self.begun(end.trial, end.attempt, end.time, end.seq.unwrap_or(0));
-                    self.records.entry(end.trial).or_default().attempts.push(begun);
-                }
-                if let Some(open) = self.open(end.trial, end.attempt) {
-                    if let Some(place) = &mut open.bundle {
-                        // What ends beyond all files was not written by an agent.
-                        let log = end.log.filter(|(at, len)| at.checked_add(*len).is_some());
-                        (place.log, place.last) = (log, counts && end.last);
-                    }
-                    if counts {
-                        open.end = Some(end.into());
-                    } else {
-                        let reason = "another agent's end counts".to_owned();
-                        open.stopped = Some((Outcome::Interrupted, reason));
-                    }
-                }
-            }
-            Line::Skip { trial, seq, reason, .. } => {
-                if !ledger.is_fenced(&self.agent, at) {
-                    let record = self.records.entry(trial).or_default();
-                    (record.skipped, record.skipped_at) = (Some(reason), seq);
-                }
-            }
-        }
-    }
-
-    fn begun(&self, trial: u64, attempt: u32, time: f64, seq: u64) -> Attempt {
-        let who = &self.who;
-        let start = Start {
-            trial,
-            attempt,
-            time,
-            host: who.host.clone(),
-            pid: who.pid,
-            started: who.started,
-            job: who.job.clone(),
-            ranks: 1,
-            argv: Vec::new(),
-            devices: None,
-            version: who.version.clone(),
-            seq,
-            behind: false,
-        };
-        let agent = self.agent.clone();
-        let place = Place { agent, slot: 0, begun: false, lost: false, log: None, last: false };
-        Attempt::begun(start, 0, Some(place))
-    }
-
-    fn open(&mut self, trial: u64, attempt: u32) -> Option<&mut Attempt> {
-        let attempts = &mut self.records.get_mut(&trial)?.attempts;
-        attempts.iter_mut().rfind(|a| a.start.attempt == attempt && a.end.is_none())
-    }
-}
-
-/// Where an attempt stands in a bundle.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// The agent.
-    pub agent: String,
-    /// Its slot.
-    pub slot: u32,
-    /// Whether it was begun, and not only given up.
-    pub begun: bool,
-    /// Whether another run of the trial at the same time has won.
-    pub lost: bool,
-    /// Its output in the agent's log: offset and length, bytes.
-    pub log: Option<(u64, u64)>,
-    /// Whether its end counts, and the trial runs again only on request.
-    pub last: bool,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::tree::ledger::Entry;
+    use crate::tree::records::End;
 
-    fn end(trial: u64, state: Outcome) -> Line {
-        Line::End(Ended {
+    fn end(trial: u64, state: Outcome) -> Event {
+        Event::End(End {
             trial,
             attempt: 1,
             time: 2.0,
@@ -342,9 +224,17 @@ mod tests {
         })
     }
 
-    fn start(trial: u64) -> Line {
+    fn start(trial: u64) -> Event {
         let argv = vec!["true".to_owned()];
-        Line::Start { trial, attempt: 1, time: 1.0, slot: 0, seq: 0, argv, devices: None }
+        Event::Start(Start {
+            trial,
+            attempt: 1,
+            time: 1.0,
+            slot: Some(0),
+            seq: 0,
+            argv,
+            ..Start::default()
+        })
     }
 
     #[test]
@@ -353,7 +243,7 @@ mod tests {
         let tree = Tree::at(dir.path());
         crate::tree::ledger::prepare(&tree).unwrap();
         let who = Who { agent: "n1-a".into(), host: "n1".into(), ..Who::default() };
-        let mut writer = Writer::create(&tree, &who).unwrap();
+        let mut writer = create(&tree, &who).unwrap();
         for line in [start(0), end(0, Outcome::Done), start(1)] {
             writer.push(&line).unwrap();
         }
@@ -382,11 +272,19 @@ mod tests {
     /// The bundle of an agent that ran trial 0 when it had read `seq` entries, by its own clock at `time`.
     fn ran(tree: &Tree, agent: &str, seq: u64, time: f64, attempt: u32, state: Outcome) {
         let who = Who { agent: agent.to_owned(), ..Who::default() };
-        let mut writer = Writer::create(tree, &who).unwrap();
+        let mut writer = create(tree, &who).unwrap();
         let argv = Vec::new();
-        let start = Line::Start { trial: 0, attempt, time, slot: 0, seq, argv, devices: None };
-        let Line::End(end) = end(0, state) else { unreachable!("made above") };
-        for line in [start, Line::End(Ended { attempt, ..end })] {
+        let start = Event::Start(Start {
+            trial: 0,
+            attempt,
+            time,
+            slot: Some(0),
+            seq,
+            argv,
+            ..Start::default()
+        });
+        let Event::End(end) = end(0, state) else { unreachable!("made above") };
+        for line in [start, Event::End(End { attempt, ..end })] {
             writer.push(&line).unwrap();
         }
         writer.flush().unwrap();
@@ -410,6 +308,13 @@ mod tests {
         assert_eq!(records[&0].outcome(), Some(Outcome::Timeout));
     }
 
+    /// The record of trial 4 by one line of a bundle.
+    fn taken(event: Event) -> Record {
+        let (ledger, mut records) = (Ledger::default(), HashMap::new());
+        Source::agent("n1-a", &ledger).take(&mut records, 10, event);
+        records.remove(&4).unwrap()
+    }
+
     #[test]
     fn a_trial_that_was_passed_over_and_began_later_was_not_passed_over() {
         let skip = |seq| Record {
@@ -418,12 +323,8 @@ mod tests {
             ..Record::default()
         };
         let ran = || {
-            let mut builder = Builder::new("n1-a");
-            let argv = Vec::new();
-            let (trial, attempt, time, slot, seq) = (4, 1, 0.0, 0, 6);
-            let line = Line::Start { trial, attempt, time, slot, seq, argv, devices: None };
-            builder.take(&Ledger::default(), 10, line);
-            builder.records.remove(&4).unwrap()
+            let start = Start { trial: 4, attempt: 1, slot: Some(0), seq: 6, ..Start::default() };
+            taken(Event::Start(start))
         };
         let both = |first: Record, then: Record| {
             let mut record = first;
@@ -436,25 +337,6 @@ mod tests {
 
     #[test]
     fn the_end_of_a_trial_that_never_began_is_an_end() {
-        let mut builder = Builder::new("n1-a");
-        builder.take(&Ledger::default(), 10, end(4, Outcome::Failed));
-        assert_eq!(builder.records[&4].outcome(), Some(Outcome::Failed));
-    }
-
-    #[test]
-    fn what_the_disk_took_of_a_line_is_cut_off_and_the_line_written_whole() {
-        let dir = tempfile::tempdir().unwrap();
-        let tree = Tree::at(dir.path());
-        crate::tree::ledger::prepare(&tree).unwrap();
-        let who = Who { agent: "n1-a".into(), ..Who::default() };
-        let mut writer = Writer::create(&tree, &who).unwrap();
-        std::io::Write::write_all(&mut writer.file, b"{\"event\":\"st").unwrap();
-        writer.torn = true;
-        writer.push(&start(5)).unwrap();
-        writer.flush().unwrap();
-        let (all, size, torn) = lines(&std::fs::read(writer.path()).unwrap(), 0);
-        assert_eq!((all.len(), torn), (2, 0));
-        assert_eq!(size, std::fs::metadata(writer.path()).unwrap().len());
-        assert_eq!(all[1], (size, start(5)));
+        assert_eq!(taken(end(4, Outcome::Failed)).outcome(), Some(Outcome::Failed));
     }
 }

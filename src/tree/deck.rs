@@ -111,6 +111,26 @@ pub struct Terms<'a> {
     pub pull: &'a Pull,
 }
 
+impl<'a> Terms<'a> {
+    /// Slots of one core for trials that ask for nothing else, without limits.
+    pub fn new(pull: &'a Pull) -> Self {
+        Self {
+            seq: 0,
+            plan: "",
+            max_running: None,
+            cores: 1,
+            gpus: 0,
+            gpu_share: 1,
+            devices: None,
+            memory_mib: None,
+            requests: &[],
+            program: &[],
+            by_plan: false,
+            pull,
+        }
+    }
+}
+
 /// Writes the next deck of a sweep; its head goes last and commits it. The caller holds the lock.
 ///
 /// # Errors
@@ -274,20 +294,7 @@ mod tests {
         let chains = vec![vec![1, 3], vec![5], vec![6, 7, 8]];
         for units in [&plain, &chains] {
             let pull = &Pull::default();
-            let terms = Terms {
-                seq: 0,
-                plan: "",
-                max_running: None,
-                cores: 1,
-                gpus: 0,
-                gpu_share: 1,
-                devices: None,
-                memory_mib: None,
-                requests: &[],
-                program: &[],
-                by_plan: false,
-                pull,
-            };
+            let terms = Terms::new(pull);
             let deck = write(&tree, &decks, units, terms).unwrap();
             decks.push(deck);
         }

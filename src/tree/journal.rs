@@ -15,6 +15,7 @@ use super::line::{self, Sequence};
 use crate::fault::Fault;
 use crate::host::{clock, disk, vars};
 use crate::idset::IdSet;
+use crate::site::SchedulerKind;
 
 /// One line of a journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -97,8 +98,8 @@ pub enum Entry {
     Site {
         /// Unix seconds.
         time: f64,
-        /// Which scheduler: `slurm`, `pbs`, `local`.
-        scheduler: String,
+        /// Which scheduler, or `local`.
+        scheduler: SchedulerKind,
         /// Whether finished jobs can be asked for.
         accounting: bool,
         /// Who submitted: whose jobs to look for.
@@ -132,13 +133,22 @@ pub enum Standing {
     Refused,
 }
 
+/// What a submission has learnt of its scheduler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Site {
+    /// Which one it is.
+    pub scheduler: SchedulerKind,
+    /// Whether finished jobs can be asked for.
+    pub accounting: bool,
+}
+
 /// All journals of a sweep, read together.
 #[derive(Debug, Clone, Default)]
 pub struct Journal {
     /// By array number.
     pub arrays: BTreeMap<u32, Standing>,
-    /// Which scheduler was used last, and whether it keeps accounts.
-    pub site: Option<(String, bool)>,
+    /// What is known of the scheduler that was used last.
+    pub site: Option<Site>,
     /// The file of the plan that was submitted last.
     pub plan: Option<PathBuf>,
     /// Everybody who has submitted.
@@ -155,6 +165,11 @@ pub struct Journal {
     pub ran_here: f64,
     /// Lines of all journals.
     lines: u64,
+}
+
+impl Site {
+    /// That of a sweep that runs on this machine.
+    pub const LOCAL: Self = Self { scheduler: SchedulerKind::Local, accounting: false };
 }
 
 impl Journal {
@@ -230,8 +245,8 @@ impl Journal {
             Entry::Site { scheduler, accounting, user, plan, .. } => {
                 self.plan = plan.or_else(|| self.plan.take());
                 // Who runs trials here asks no scheduler; what was said of one still holds for its jobs.
-                if scheduler != "local" || self.site.is_none() {
-                    self.site = Some((scheduler, accounting));
+                if scheduler != SchedulerKind::Local || self.site.is_none() {
+                    self.site = Some(Site { scheduler, accounting });
                 }
                 self.users.insert(user);
             }
@@ -254,6 +269,11 @@ impl Journal {
         self.cancelled.contains_key(&array)
     }
 
+    /// The scheduler's ids of all arrays.
+    pub fn jobs(&self) -> impl Iterator<Item = &str> {
+        self.arrays.keys().filter_map(|array| self.job(*array))
+    }
+
     /// The scheduler's id of an array.
     pub fn job(&self, array: u32) -> Option<&str> {
         match self.arrays.get(&array) {
@@ -267,7 +287,6 @@ impl Journal {
 #[derive(Debug)]
 pub struct Writer {
     lines: line::Writer,
-    path: std::path::PathBuf,
 }
 
 impl Writer {
@@ -283,7 +302,7 @@ impl Writer {
         for number in used + 1.. {
             let path = dir.join(format!("{number:04}.jsonl"));
             if let Some(file) = disk::create_exclusive(&path)? {
-                return Ok(Self { lines: line::Writer::new(file, earlier), path });
+                return Ok(Self { lines: line::Writer::new(file, path, earlier) });
             }
         }
         Err(Fault::machine("no free journal number").into())
@@ -295,16 +314,38 @@ impl Writer {
     /// When the disk refuses.
     pub fn write(&mut self, entry: &Entry) -> Result<()> {
         let done = self.lines.append(entry).and_then(|()| self.lines.sync());
-        done.map_err(|e| disk::fault("write", &self.path, &e).into())
+        done.map_err(|e| disk::fault("write", self.lines.path(), &e).into())
     }
 
     /// Writes what the site said, and from which file the plan came.
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn site(&mut self, scheduler: &str, accounting: bool, plan: &Path) -> Result<()> {
-        let (scheduler, plan) = (scheduler.to_owned(), Some(disk::absolute(plan)));
+    pub fn site(&mut self, site: Site, plan: &Path) -> Result<()> {
+        let Site { scheduler, accounting } = site;
         let (time, user) = (clock::now(), vars::user_name());
+        let plan = Some(disk::absolute(plan));
         self.write(&Entry::Site { time, scheduler, accounting, user, plan })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_names_its_scheduler_by_a_word() {
+        let line =
+            r#"{"event":"site","time":1.0,"scheduler":"pbs","accounting":true,"user":"ada"}"#;
+        let entry: Entry = serde_json::from_str(line).unwrap();
+        assert_eq!(serde_json::to_string(&entry).unwrap(), line);
+        let mut journal = Journal::default();
+        journal.take(entry);
+        let pbs = Site { scheduler: SchedulerKind::Pbs, accounting: true };
+        assert_eq!(journal.site, Some(pbs));
+        // Who runs trials here asks no scheduler.
+        let local = line.replace("pbs", "local");
+        journal.take(serde_json::from_str(&local).unwrap());
+        assert_eq!(journal.site, Some(pbs));
     }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Tree;
 use crate::fault::Fault;
-use crate::host::{age, clock, disk, process, vars};
+use crate::host::{access, age, clock, disk, process, vars};
 
 /// A lock on another host counts as left behind after this time without a touch.
 const LEFT_BEHIND: Duration = Duration::from_secs(120);
@@ -35,8 +35,8 @@ impl Owner {
     }
 
     /// What it does, in words.
-    pub fn submits(&self) -> String {
-        format!("another hpcsweep is submitting this sweep: {}", self.words())
+    pub fn is_at_work(&self) -> String {
+        format!("another hpcsweep is changing this sweep: {}", self.words())
     }
 
     fn is_this(&self) -> bool {
@@ -84,7 +84,7 @@ impl Lock {
                 return Err(disk::fault("lock", &path, &error).into());
             }
             if let Some(owner) = living_owner(&path, tree.dir())? {
-                return Err(Fault::machine(owner.submits())
+                return Err(Fault::machine(owner.is_at_work())
                     .at(path.display().to_string())
                     .hint("wait until it has finished, or stop it, and run the same command again")
                     .into());
@@ -109,7 +109,7 @@ impl Lock {
     /// # Errors
     /// As [`Lock::take`], for whatever the disk refuses.
     pub fn check(tree: &Tree) -> Result<()> {
-        disk::may_write(tree.dir()).map_err(|e| disk::fault("write", &path(tree), &e).into())
+        access::may_write(tree.dir()).map_err(|e| disk::fault("write", &path(tree), &e).into())
     }
 
     /// Shows that the holder lives.
@@ -170,7 +170,7 @@ mod tests {
         let lock = Lock::take(&tree).unwrap();
         let refused = Lock::take(&tree).unwrap_err().to_string();
         assert!(
-            refused.starts_with("another hpcsweep is submitting this sweep: process "),
+            refused.starts_with("another hpcsweep is changing this sweep: process "),
             "{refused}"
         );
         drop(lock);

@@ -325,9 +325,9 @@ impl Tree {
         self.dir.join(format!("plans/{first:012}.toml"))
     }
 
-    /// The script of an array.
-    pub fn script(&self, array: u32) -> PathBuf {
-        self.dir.join(format!("jobs/{array:04}.sh"))
+    /// A job script of this name.
+    pub fn script(&self, name: &str) -> PathBuf {
+        self.dir.join("jobs").join(name)
     }
 
     /// The script that prepares a trial's environment, of the table that begins at `first`.
@@ -348,6 +348,12 @@ impl Tree {
     /// What the scheduler and the launcher print for an element, where they do.
     pub fn job_log(&self, array: u32, index: u64) -> PathBuf {
         self.dir.join(format!("logs/jobs/{array:04}/{index}.log"))
+    }
+
+    /// A file of an agent.
+    pub fn agent_file(&self, agent: &str, ending: &str) -> PathBuf {
+        let shard = agent.chars().last().unwrap_or('_');
+        self.dir().join(format!("agents/{shard}/{agent}.{ending}"))
     }
 
     /// The trial's own folder.

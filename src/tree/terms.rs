@@ -84,6 +84,14 @@ pub fn attempts(tree: &Tree, by_table: u32) -> Result<u32> {
     Ok(read(tree)?.map_or(by_table, |terms| terms.attempts))
 }
 
+/// The trials of the sweep that the plan no longer has.
+///
+/// # Errors
+/// When the file is there and cannot be read.
+pub fn dropped(tree: &Tree) -> Result<Dropped> {
+    Ok(read(tree)?.map(|terms| terms.dropped).unwrap_or_default())
+}
+
 /// The trial behind which a trial of the table runs: the one before it in its chain that the plan still has.
 ///
 /// # Errors

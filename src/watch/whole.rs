@@ -53,13 +53,13 @@ pub(super) struct Whole {
     /// When trials ended, and how long the done ones took; in no order.
     ends: Vec<f64>,
     durations: Vec<f32>,
-    running: Vec<Running>,
+    running: Vec<RunningTrial>,
     failures: Vec<(Option<f64>, Failure)>,
     places: BTreeMap<String, (Place, f64)>,
     damage: Vec<Damaged>,
 }
 
-struct Running {
+struct RunningTrial {
     trial: u64,
     host: String,
     since: f64,
@@ -160,14 +160,14 @@ impl Whole {
             self.counts.iter().filter(|(state, _)| state.is_final()).map(|(_, n)| n).sum();
         let open = self.total - ended;
         let until = if open == 0 { pace.latest() } else { Some(now) };
-        let slow = |running: &Running| {
+        let slow = |running: &RunningTrial| {
             let since_s = (now - running.since).max(0.0);
             let times = median_s.filter(|m| *m > 0.0).map(|median| since_s / median);
             Slow { trial: running.trial, host: running.host.clone(), since_s, times }
         };
         let mut slowest: Vec<Slow> = self.running.iter().map(slow).collect();
         super::sort_slowest(&mut slowest);
-        let used = |running: &Running| {
+        let used = |running: &RunningTrial| {
             let one = |(number, gpu): (&u32, &gpus::Gpu)| UsedGpu {
                 trial: running.trial,
                 host: running.host.clone(),
@@ -221,9 +221,9 @@ fn told(status: &Status) -> HashMap<u64, (Signature, Standing)> {
 /// Metric events of a running trial that are looked at for what its GPUs do.
 const NEWEST: usize = 16;
 
-fn running(tree: &Tree, trial: u64, attempt: &Attempt) -> Running {
+fn running(tree: &Tree, trial: u64, attempt: &Attempt) -> RunningTrial {
     let mut gpus = Gpus::new();
     // What cannot be read now is there to be seen with the next look.
     let _ = attempt.each_new_row(tree, NEWEST, |row| gpus::take(&mut gpus, &[row]));
-    Running { trial, host: attempt.start.host.clone(), since: attempt.start.time, gpus }
+    RunningTrial { trial, host: attempt.start.host.clone(), since: attempt.start.time, gpus }
 }

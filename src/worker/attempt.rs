@@ -2,35 +2,41 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::process::Child;
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
-use super::child::{self, Ended, Happening, Stop};
-use super::gather::Crew;
-use super::granted;
-use super::limits::clock_of;
-use super::others::{Others, with_rank};
-use super::output;
-use super::peers::{self, Down};
-use super::prepare::{self, Prepared, prepare};
-use super::program::{self, LOST_PEERS, Program};
-use super::recorder::Recorder;
-use super::{Job, check_world, room, starting, stopped};
-use crate::fault::Fault;
+use super::{Job, check_world};
+use crate::attempt::exit::{self, Exit};
+use crate::attempt::stop::Stop;
+use crate::fault::{Fault, one_line};
 use crate::host::signal::Signals;
 use crate::host::{clock, disk, process, vars};
 use crate::rank;
 use crate::tree::records::{End, Event, Outcome, Start};
+use crate::worker::limits::clock_of;
+use crate::worker::process::child::{self, Happening, Termination};
+use crate::worker::process::output;
+use crate::worker::process::prepare::{self, Prepared, prepare};
+use crate::worker::process::program::{self, LOST_PEERS, Program};
+use crate::worker::ranks::gather::Crew;
+use crate::worker::ranks::granted;
+use crate::worker::ranks::others::{Others, with_rank};
+use crate::worker::ranks::peers::{self, Down};
+use crate::worker::record::recorder::Recorder;
+use crate::worker::record::room;
 
 /// Why a program may have failed that says nothing itself.
 const NO_ROOM: &str = "the disk of the results was full when it ended";
 
 /// How an attempt ended, for the one who decides what follows.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Verdict {
+pub struct AttemptEnd {
     /// What was recorded.
     pub end: End,
     /// Exit code towards the scheduler.
@@ -62,259 +68,385 @@ pub fn run(
     recorder: &mut Recorder,
     crew: &mut Option<Crew>,
     signals: &mut Signals,
-) -> Result<Verdict> {
-    let trial = job.row.id;
-    let world = job.world;
+) -> Result<AttemptEnd> {
     let began = Instant::now();
-    let (seq, behind) = (recorder.seq, recorder.behind);
-    let start = |argv: Vec<String>, devices: Option<String>| {
-        Event::Start(Start {
-            trial,
-            attempt: number,
-            time: clock::now(),
-            host: job.host.clone(),
-            pid: std::process::id(),
-            started: process::started(std::process::id().cast_signed()),
-            job: job.job_id.clone(),
-            ranks: world,
-            argv,
-            devices,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            seq,
-            behind,
-        })
+    let mut attempt = Attempt { job, number, began, recorder, crew, signals };
+    let mut started = match attempt.begin() {
+        Ok(started) => started,
+        Err(why) => return attempt.not_started(why),
     };
-    // In a job that is about to end nothing is begun, least of all another attempt.
-    let mut heard = child::pending(signals, Duration::ZERO, None);
-    let prepared = match heard {
-        Some(_) => Err(anyhow::anyhow!("told to stop")),
-        None => room::wait(job, signals, |signals| {
-            gather_and_prepare(job, number, crew, signals, &mut heard)
-        }),
-    };
-    let mut prepared = match prepared {
-        Ok(prepared) => prepared,
-        Err(error) if error.is::<room::Told>() => return Err(error),
-        Err(error) => {
-            recorder.write(&start(Vec::new(), None))?;
-            if let Some(signal) = heard {
-                let (state, reason) = words_of(Stop::Signal(signal));
-                let verdict = not_begun((trial, number), state, reason, 143, began, recorder)?;
-                return Ok(Verdict { told: Some(signal), ..verdict });
-            }
-            let code = i32::from(crate::fault::exit_code(&error));
-            return no_start(trial, number, &error, code, began, recorder);
-        }
-    };
-    let begun = start(command_of(job, &prepared), prepared.devices.clone());
-    room::wait(job, signals, |_| recorder.write(&begun))?;
-
-    let log_path = job.tree.log(trial, recorder.run);
-    let log = match room::wait(job, signals, |_| open_log(&log_path)) {
-        Ok(log) => log,
-        Err(error) => return no_start(trial, number, &error, 4, began, recorder),
-    };
-    let launched = Instant::now();
-    let synced = prepared.sync.is_some();
-    if synced {
-        prepared.scratch.follow_reduced();
-    }
-    let own_rank = (world > 1 && !synced && job.head.run.train.is_none()).then_some(0);
-    let started = Program::start(&mut prepared, world > 1, &log);
-    let mut program = match started {
-        Ok(program) => program,
-        Err(error) => {
-            if let Some(crew) = crew {
-                crew.tell(&Down::Stop);
-            }
-            return no_start(trial, number, &error.into(), 127, began, recorder);
-        }
-    };
-    let log = Arc::new(Mutex::new(log));
-    let pipes = match world > 1 {
-        true => output::pipe_lines(&mut program.child, "[rank 0] ", &log),
-        false => Ok(Vec::new()),
-    };
-    let pipes = match pipes {
-        Ok(pipes) => pipes,
-        Err(fault) => {
-            process::kill_group(&program.child, Signal::SIGKILL);
-            program.ended(false);
-            if let Some(crew) = crew {
-                crew.tell(&Down::Stop);
-            }
-            return no_start(trial, number, &fault.into(), 4, began, recorder);
-        }
-    };
-
-    let mut others = Others::new(world);
-    let mut limits = clock_of(job);
-    let Program { child, helper } = &mut program;
-    limits.helper = helper.as_ref().map(std::process::Child::id);
-    let mut ended = child::wait(child, launched, signals, limits, |happening| match happening {
-        Happening::Tick => {
-            recorder.beat();
-            let rows = match recorder.has_unwritten() {
-                true => prepared.take_samples(false),
-                false => prepared.take_metrics(false),
-            };
-            recorder.metrics(trial, number, with_rank(rows, own_rank));
-            if helper.as_mut().is_some_and(program::is_gone) {
-                return Some(Stop::Helper);
-            }
-            let crew = crew.as_mut()?;
-            others.hear(crew, &log, |rows| recorder.metrics(trial, number, rows));
-            others.trouble().map(|_| Stop::Peer)
-        }
-        Happening::Stopping(why) => {
-            let (state, reason) = words_of(why);
-            let stop = Event::Stop {
-                trial,
-                attempt: number,
-                time: clock::now(),
-                state,
-                reason: reason.clone(),
-            };
-            if why != Stop::Peer {
-                // The end that follows says it again, with more patience.
-                let _ = recorder.write(&stop);
-            }
-            if let Some(crew) = crew.as_mut() {
-                crew.tell(&Down::Stop);
-            }
-            None
-        }
-    });
-    let result = prepared.scratch.take_result();
-    let is_robbed = prepared.scratch.is_gone();
-    if ended.stop.is_none() {
-        ended.stop = child::overheard(&ended, result.is_some(), signals, &limits);
-        ended.asked_at = ended.stop.map(|_| Instant::now());
-    }
-    program.ended(ended.code == 0 && ended.stop.is_none());
-    output::drain(pipes);
-    let mut late = None;
-    if let Some(crew) = crew.as_mut() {
-        late = others.finish(crew, &log, ended, limits.deadline, signals, |rows| {
-            recorder.metrics(trial, number, rows);
-        });
-    }
-    // The others have ended, so the helpers have all they wait for.
-    let carried = program.wait_for_helper_for(Duration::from_secs(10));
-    while prepared.has_more_metrics() {
-        recorder.catch_up(trial, number)?;
-        recorder.metrics(trial, number, with_rank(prepared.take_metrics(false), own_rank));
-    }
-    recorder.metrics(trial, number, with_rank(prepared.take_metrics(true), own_rank));
-    let uncarried = (!carried).then(|| {
-        let why = prepared.scratch.take_helper_reason();
-        format!("syncs over MPI: {}", why.unwrap_or_else(|| "the helper failed".to_owned()))
-    });
-    if ended.stop.is_none() && late.is_none() {
-        let own = limits.mpirun.filter(|_| ended.code != 0);
-        late = child::pending(signals, Duration::ZERO, own).map(Stop::Signal);
-    }
-    let (mut state, code, mut reason) = judge(ended, late, uncarried, &others, result.is_some());
-    if is_robbed && matches!(state, Outcome::Done | Outcome::Failed) {
-        // That is the machine's fault, and costs no attempt.
-        (state, reason) = (Outcome::Interrupted, Some(prepared.scratch.loss()));
-    }
-    // What a rank says that was stopped because of another is not why.
-    let is_own = state == Outcome::Failed && ended.stop != Some(Stop::Peer);
-    let said = || prepared.scratch.take_reason().filter(|_| is_own);
-    let reason = said().or(reason);
-    let complaints = prepared.scratch.complaints();
-    if let Some(complaints) = &complaints {
-        output::write_line(&log, "hpcsweep: ", complaints);
-    }
-    let peak_memory = process::peak_child_memory();
-    let memory = || {
-        prepared.memory.why(ended.signal, peak_memory, job.resources.memory_mib).filter(|_| is_own)
-    };
-    let shell = || {
-        let skip = if job.head.setup.is_some() { 2 } else { 0 };
-        let Prepared { argv, workdir, env, .. } = &prepared;
-        starting::said_by_shell(code, &argv[skip], workdir, env).filter(|_| is_own)
-    };
-    let reason = reason.or_else(memory).or_else(shell);
-    // Asked before the end is written, which waits for room.
-    let no_room = || state == Outcome::Failed && disk::is_full(job.tree.dir());
-    let reason = reason.or_else(|| no_room().then(|| NO_ROOM.to_owned()));
-    // Of several ranks it is said at least which one it was.
-    let is_first = is_own && code != LOST_PEERS && others.are_several();
-    let reason = reason.or_else(|| is_first.then(|| "rank 0 failed".to_owned())).or(complaints);
-    let end = End {
-        trial,
-        attempt: number,
-        time: clock::now(),
-        state,
-        exit_code: Some(code),
-        // The signal with which we ended rank 0 because of something else is not what failed.
-        signal: ended.signal.filter(|_| !matches!(ended.stop, Some(Stop::Peer | Stop::Helper))),
-        reason,
-        duration_s: ended.duration_s,
-        peak_memory,
-        result,
-    };
-    recorder.write(&Event::End(end.clone()))?;
-    tidy(job);
-    let code = if state == Outcome::Done || code != 0 { code } else { 143 };
-    let retry = match state {
-        Outcome::Failed if world > 1 && job.head.run.needs_mpi() => Retry::Relaunch,
-        Outcome::Failed if others.all_here() => Retry::Here,
-        _ => Retry::No,
-    };
-    let told = match ended.stop.or(late) {
-        // An mpirun ends all of its ranks when one has failed.
-        Some(Stop::Signal(_)) if state == Outcome::Failed && limits.mpirun.is_some() => None,
-        Some(Stop::Signal(signal)) => Some(signal),
-        _ => None,
-    };
-    Ok(Verdict { end, code, retry, told })
+    let ended = attempt.watch(&mut started);
+    let ends = attempt.gather_ends(&mut started, ended)?;
+    attempt.conclude(&mut started, ends)
 }
 
-/// Several ranks: everyone must be there before anyone starts. Then the command is filled in.
+/// An attempt under way.
+struct Attempt<'a> {
+    job: &'a Job,
+    number: u32,
+    began: Instant,
+    recorder: &'a mut Recorder,
+    crew: &'a mut Option<Crew>,
+    signals: &'a mut Signals,
+}
+
+/// Why the program of an attempt was not started.
+enum NotStarted {
+    /// A signal came before.
+    Told(Signal),
+    /// It failed; with the exit code towards the scheduler.
+    Failed(anyhow::Error, i32),
+    /// Nothing can be recorded.
+    Unrecorded(anyhow::Error),
+}
+
+/// The program of an attempt, and what was made for it.
+struct Started {
+    prepared: Prepared,
+    program: Program,
+    at: Instant,
+    log: Arc<Mutex<File>>,
+    readers: Vec<JoinHandle<()>>,
+    others: Others,
+    limits: child::Clock,
+    /// The rank of its metric lines, where they do not come from all ranks together.
+    rank: Option<u32>,
+}
+
+/// The ends of all ranks.
+struct Ends {
+    /// That of rank 0.
+    own: Termination,
+    /// A stop that came when the program of rank 0 had ended.
+    late: Option<Stop>,
+    /// Why the syncs could not be carried to their end.
+    uncarried: Option<String>,
+    /// That rank 0 has finished.
+    result: Option<Value>,
+    /// Whether the private folder was removed.
+    is_robbed: bool,
+}
+
+impl Attempt<'_> {
+    /// Everything up to the start of the program.
+    fn begin(&mut self) -> Result<Started, NotStarted> {
+        let (job, world) = (self.job, self.job.world);
+        let (mut prepared, word) = self.prepare()?;
+        let begun = self.start(job.head.own_command(&prepared.argv), prepared.devices.clone());
+        let recorder = &mut *self.recorder;
+        room::wait(job, self.signals, |_| recorder.write(&begun))
+            .map_err(NotStarted::Unrecorded)?;
+
+        let log_path = job.tree.log(job.row.id, self.recorder.run);
+        let log = room::wait(job, self.signals, |_| open_log(&log_path))
+            .map_err(|error| NotStarted::Failed(error, 4))?;
+        let at = Instant::now();
+        let is_synced = prepared.sync.is_some();
+        if is_synced {
+            prepared.scratch.follow_reduced();
+        }
+        let rank = (world > 1 && !is_synced && job.head.run.train.is_none()).then_some(0);
+        // The others begin when nothing here has to wait for room any more.
+        if let (Some(crew), Some(word)) = (self.crew.as_mut(), word) {
+            crew.tell(&word);
+        }
+        let mut program = Program::start(&mut prepared, world > 1, &log)
+            .map_err(|fault| self.without_a_program(fault, 127))?;
+        let log = Arc::new(Mutex::new(log));
+        let sink = Arc::clone(&log);
+        let piped = output::pipe_lines(&mut program.child, move |text| {
+            output::write_line(&sink, "[rank 0] ", text);
+        });
+        let readers = piped.map_err(|fault| {
+            process::kill_group(&program.child, Signal::SIGKILL);
+            program.ended(false);
+            self.without_a_program(fault, 4)
+        })?;
+        let helper = program.helper.as_ref().map(Child::id);
+        let limits = child::Clock { helper, ..clock_of(job) };
+        let others = Others::new(world);
+        Ok(Started { prepared, program, at, log, readers, others, limits, rank })
+    }
+
+    /// Gathers the ranks and prepares this one; the word by which the others begin. If that fails, the beginning is recorded.
+    fn prepare(&mut self) -> Result<(Prepared, Option<Down>), NotStarted> {
+        // In a job that is about to end nothing is begun, least of all another attempt.
+        let mut heard = child::pending(self.signals, Duration::ZERO, None);
+        let prepared = match heard {
+            Some(_) => Err(anyhow::anyhow!("told to stop")),
+            None => room::wait(self.job, self.signals, |signals| {
+                gather_and_prepare(self.job, self.number, self.crew, signals, &mut heard)
+            }),
+        };
+        let error = match prepared {
+            Ok(prepared) => return Ok(prepared),
+            Err(error) if error.is::<room::Told>() => return Err(NotStarted::Unrecorded(error)),
+            Err(error) => error,
+        };
+        if let Some(crew) = self.crew.as_mut() {
+            crew.tell(&Down::Leave { code: 1 });
+        }
+        let begun = self.start(&[], None);
+        let recorder = &mut *self.recorder;
+        room::wait(self.job, self.signals, |_| recorder.write(&begun))
+            .map_err(NotStarted::Unrecorded)?;
+        let code = i32::from(crate::fault::exit_code(&error));
+        Err(heard.map_or(NotStarted::Failed(error, code), NotStarted::Told))
+    }
+
+    fn start(&self, argv: &[String], devices: Option<String>) -> Event {
+        Event::Start(Start {
+            trial: self.job.row.id,
+            attempt: self.number,
+            time: clock::now(),
+            slot: None,
+            host: self.job.host.clone(),
+            pid: std::process::id(),
+            started: process::started(std::process::id().cast_signed()),
+            job: self.job.job_id.clone(),
+            ranks: self.job.world,
+            argv: argv.to_vec(),
+            devices,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            seq: self.recorder.seq,
+            behind: self.recorder.behind,
+        })
+    }
+
+    /// The other ranks must not wait for a rank 0 without a program.
+    fn without_a_program(&mut self, fault: Fault, code: i32) -> NotStarted {
+        self.stop_others();
+        NotStarted::Failed(fault.into(), code)
+    }
+
+    fn stop_others(&mut self) {
+        if let Some(crew) = self.crew.as_mut() {
+            crew.tell(&Down::Stop);
+        }
+    }
+
+    /// Waits for the end of the program. Meanwhile metric lines are recorded, and the other ranks are heard.
+    fn watch(&mut self, started: &mut Started) -> Termination {
+        let (trial, number) = (self.job.row.id, self.number);
+        let Started { prepared, program, log, others, limits, rank, .. } = started;
+        let Program { child, helper } = program;
+        let (recorder, crew) = (&mut *self.recorder, &mut *self.crew);
+        child::wait(child, started.at, self.signals, *limits, |happening| match happening {
+            Happening::Tick => {
+                recorder.beat();
+                let rows = match recorder.has_unwritten() {
+                    true => prepared.take_samples(false),
+                    false => prepared.take_metrics(false),
+                };
+                recorder.metrics(trial, number, with_rank(rows, *rank));
+                if helper.as_mut().is_some_and(program::is_gone) {
+                    return Some(Stop::Helper);
+                }
+                let crew = crew.as_mut()?;
+                others.hear(crew, log, |rows| recorder.metrics(trial, number, rows));
+                others.trouble().map(|_| Stop::Peer)
+            }
+            Happening::Stopping(why) => {
+                let stop = Event::Stop {
+                    trial,
+                    attempt: number,
+                    time: clock::now(),
+                    state: why.outcome(),
+                    reason: why.reason("worker"),
+                };
+                if why != Stop::Peer {
+                    // The end that follows says it again, with more patience.
+                    let _ = recorder.write(&stop);
+                }
+                if let Some(crew) = crew.as_mut() {
+                    crew.tell(&Down::Stop);
+                }
+                None
+            }
+        })
+    }
+
+    /// Waits for whatever may explain the end of the program, for its output, for the other ranks and for the helper, and
+    /// records the last metric lines.
+    fn gather_ends(&mut self, started: &mut Started, mut own: Termination) -> Result<Ends> {
+        let (trial, number) = (self.job.row.id, self.number);
+        let Started { prepared, program, log, readers, others, limits, rank, .. } = started;
+        let result = prepared.scratch.take_result();
+        let is_robbed = prepared.scratch.is_gone();
+        if own.stop.is_none() {
+            own.stop = child::overheard(&own, result.is_some(), self.signals, limits);
+            own.asked_at = own.stop.map(|_| Instant::now());
+        }
+        program.ended(own.exit.code == 0 && own.stop.is_none());
+        output::drain(readers);
+        let recorder = &mut *self.recorder;
+        let mut late = None;
+        if let Some(crew) = self.crew.as_mut() {
+            late = others.finish(crew, log, own, limits.deadline, self.signals, |rows| {
+                recorder.metrics(trial, number, rows);
+            });
+        }
+        // The others have ended, so the helpers have all they wait for.
+        let carried = program.wait_for_helper_for(Duration::from_secs(10));
+        while prepared.has_more_metrics() {
+            recorder.catch_up(trial, number)?;
+            recorder.metrics(trial, number, with_rank(prepared.take_metrics(false), *rank));
+        }
+        recorder.metrics(trial, number, with_rank(prepared.take_metrics(true), *rank));
+        let uncarried = (!carried).then(|| prepared.scratch.why_uncarried());
+        if own.stop.is_none() && late.is_none() {
+            let mpirun = limits.mpirun.filter(|_| own.exit.code != 0);
+            late = child::pending(self.signals, Duration::ZERO, mpirun).map(Stop::Signal);
+        }
+        Ok(Ends { own, late, uncarried, result, is_robbed })
+    }
+
+    /// Judges the ends and records the outcome.
+    fn conclude(&mut self, started: &mut Started, ends: Ends) -> Result<AttemptEnd> {
+        let job = self.job;
+        let exit = ends.own.exit;
+        let (mut state, code, mut reason) = judge(&ends, &started.others);
+        if ends.is_robbed && matches!(state, Outcome::Done | Outcome::Failed) {
+            // That is the machine's fault, and costs no attempt.
+            (state, reason) = (Outcome::Interrupted, Some(started.prepared.scratch.loss()));
+        }
+        let peak_memory = process::peak_child_memory();
+        let reason = self.reason(started, &ends, (state, code, reason), peak_memory);
+        let stop = ends.own.stop;
+        let end = End {
+            trial: job.row.id,
+            attempt: self.number,
+            time: clock::now(),
+            state,
+            exit_code: Some(code),
+            // The signal with which we ended rank 0 because of something else is not what failed.
+            signal: exit.signal.filter(|_| !matches!(stop, Some(Stop::Peer | Stop::Helper))),
+            reason,
+            duration_s: exit.duration_s,
+            peak_memory,
+            result: ends.result,
+            log: None,
+            last: false,
+            seq: None,
+        };
+        self.recorder.write(&Event::End(end.clone()))?;
+        tidy(job);
+        let code = if state == Outcome::Done || code != 0 { code } else { 143 };
+        let retry = match state {
+            Outcome::Failed if job.world > 1 && job.head.run.needs_mpi() => Retry::Relaunch,
+            Outcome::Failed if started.others.all_here() => Retry::Here,
+            _ => Retry::No,
+        };
+        let told = match stop.or(ends.late) {
+            // An mpirun ends all of its ranks when one has failed.
+            Some(Stop::Signal(_))
+                if state == Outcome::Failed && started.limits.mpirun.is_some() =>
+            {
+                None
+            }
+            Some(Stop::Signal(signal)) => Some(signal),
+            _ => None,
+        };
+        Ok(AttemptEnd { end, code, retry, told })
+    }
+
+    /// Why the attempt has ended as it was judged: what the program says comes before what is known of it.
+    fn reason(
+        &self,
+        started: &mut Started,
+        ends: &Ends,
+        (state, code, judged): (Outcome, i32, Option<String>),
+        peak_memory: u64,
+    ) -> Option<String> {
+        let Started { prepared, log, others, .. } = started;
+        // What a rank says that was stopped because of another is not why.
+        let is_own = state == Outcome::Failed && ends.own.stop != Some(Stop::Peer);
+        let said = is_own.then(|| prepared.scratch.take_reason()).flatten();
+        let complaints = prepared.scratch.complaints();
+        if let Some(complaints) = &complaints {
+            output::write_line(log, "hpcsweep: ", complaints);
+        }
+        let exit = Exit { code, ..ends.own.exit };
+        let seen = || is_own.then(|| prepared.why_failed(self.job, exit, peak_memory)).flatten();
+        // Asked before the end is written, which waits for room.
+        let no_room = || state == Outcome::Failed && disk::is_full(self.job.tree.dir());
+        // Of several ranks it is said at least which one it was.
+        let is_first = is_own && code != LOST_PEERS && others.are_several();
+        said.or(judged)
+            .or_else(seen)
+            .or_else(|| no_room().then(|| NO_ROOM.to_owned()))
+            .or_else(|| is_first.then(|| "rank 0 failed".to_owned()))
+            .or(complaints)
+    }
+
+    /// Records an attempt whose program was not started.
+    fn not_started(&mut self, why: NotStarted) -> Result<AttemptEnd> {
+        let (state, reason, code, told) = match why {
+            NotStarted::Unrecorded(error) => return Err(error),
+            NotStarted::Failed(error, code) => (Outcome::Failed, one_line(&error), code, None),
+            NotStarted::Told(signal) => {
+                let stop = Stop::Signal(signal);
+                (stop.outcome(), stop.reason("worker"), 143, Some(signal))
+            }
+        };
+        let end = End {
+            trial: self.job.row.id,
+            attempt: self.number,
+            time: clock::now(),
+            state,
+            exit_code: None,
+            signal: None,
+            reason: Some(reason),
+            duration_s: self.began.elapsed().as_secs_f64(),
+            peak_memory: 0,
+            result: None,
+            log: None,
+            last: false,
+            seq: None,
+        };
+        self.recorder.write(&Event::End(end.clone()))?;
+        Ok(AttemptEnd { end, code, retry: Retry::No, told })
+    }
+}
+
+/// Several ranks: everyone must be there before anyone starts. Then the command is filled in. Returns the word by which
+/// the others begin as well.
 fn gather_and_prepare(
     job: &Job,
     number: u32,
     crew: &mut Option<Crew>,
     signals: &mut Signals,
     heard: &mut Option<Signal>,
-) -> Result<Prepared> {
+) -> Result<(Prepared, Option<Down>)> {
     check_world(job)?;
     let world = job.world;
     if world == 1 {
-        return prepare(job, number, &[]);
+        return Ok((prepare(job, number, &[])?, None));
     }
-    if crew.is_none() {
-        let name = peers::meeting_name(&job.vars, job.row.id)?;
-        let deadline = prepare::rendezvous_deadline(&job.vars);
-        let told = || {
-            *heard = child::pending(signals, Duration::ZERO, None);
-            heard.is_some()
-        };
-        let node = vars::node_identity(&job.vars);
-        let seat = peers::Seat { host: &job.host, node: &node };
-        let dir = job.tree.dir().join("meet");
-        *crew = Some(Crew::gather(&dir, &name, world, seat, deadline, told)?);
-    }
-    let Some(gathered) = crew else { return Err(anyhow::anyhow!("the crew has gathered")) };
-    if job.granted
-        && let Err(fault) = granted::check(&job.resources, &gathered.ranks_by_node())
-    {
-        gathered.tell(&Down::Leave { code: 1 });
-        return Err(fault.into());
+    let gathered = match crew {
+        Some(crew) => crew,
+        None => {
+            let name = peers::meeting_name(&job.vars, job.row.id)?;
+            let deadline = prepare::rendezvous_deadline(&job.vars);
+            let told = || {
+                *heard = child::pending(signals, Duration::ZERO, None);
+                heard.is_some()
+            };
+            let node = vars::node_identity(&job.vars);
+            let seat = peers::Seat { host: &job.host, node: &node };
+            let dir = job.tree.dir().join("meet");
+            crew.insert(Crew::gather(&dir, &name, world, seat, deadline, told)?)
+        }
+    };
+    if job.granted {
+        granted::check(&job.resources, &gathered.ranks_by_node())?;
     }
     let port = torch_port()?;
     let addr = gathered.addr.to_string();
     let hosts = gathered.ranks_by_host();
     let own = job.rank.clone().placed(&hosts, &job.host);
-    let prepared = prepare(job, number, &rank::torch_env(&own, &addr, port));
-    match &prepared {
-        Ok(_) => gathered.tell(&Down::Begin { attempt: number, addr, port, hosts }),
-        Err(_) => gathered.tell(&Down::Leave { code: 1 }),
-    }
-    prepared
+    let prepared = prepare(job, number, &rank::torch_env(&own, &addr, port))?;
+    Ok((prepared, Some(Down::Begin { attempt: number, addr, port, hosts })))
 }
 
 /// A free port for torch's rendezvous, outside the range from which the kernel hands out ports itself
@@ -327,12 +459,6 @@ fn torch_port() -> Result<u16> {
         .ok_or_else(|| Fault::machine("no free TCP port on this host").into())
 }
 
-/// The user's command, without the set-up script in front.
-fn command_of(job: &Job, prepared: &Prepared) -> Vec<String> {
-    let skip = if job.head.setup.is_some() { 2 } else { 0 };
-    prepared.argv[skip..].to_vec()
-}
-
 /// The log of a run. A new one is made; a later attempt of this run goes on with it.
 pub(super) fn open_log(path: &Path) -> Result<File> {
     match disk::create_exclusive_with_parent(path)? {
@@ -343,86 +469,31 @@ pub(super) fn open_log(path: &Path) -> Result<File> {
 
 /// The outcome of the trial from the ends of all its ranks. What came first is why: a failure that nobody asked
 /// for, or a stop, after which ranks fail in any way.
-fn judge(
-    ended: Ended,
-    late: Option<Stop>,
-    uncarried: Option<String>,
-    others: &Others,
-    is_declared: bool,
-) -> (Outcome, i32, Option<String>) {
-    let own = ended.stop.is_none() && !matches!(ended.code, 0 | LOST_PEERS);
+fn judge(ends: &Ends, others: &Others) -> (Outcome, i32, Option<String>) {
+    let Ends { own: Termination { exit, stop, asked_at, at }, late, uncarried, result, .. } = ends;
+    let (code, is_declared) = (exit.code, result.is_some());
+    let is_own = stop.is_none() && !matches!(code, 0 | LOST_PEERS);
     // Launchers end all ranks after the failure of one.
-    let first = if own { Some(ended.at) } else { ended.asked_at };
+    let first = if is_own { Some(*at) } else { *asked_at };
     if let Some(failure) = others.own_failure(first) {
         return (Outcome::Failed, failure.code, Some(failure.reason));
     }
-    let has_finished = is_declared && ended.code == 0 && uncarried.is_none() && others.are_well();
-    if let Some(why @ (Stop::Deadline | Stop::Signal(_))) = ended.stop.or(late) {
-        let (asked, reason) = words_of(why);
-        let state = stopped::outcome(ended.code, has_finished, Some(asked));
-        return (state, ended.code, (state == asked).then_some(reason));
+    let has_finished = is_declared && code == 0 && uncarried.is_none() && others.are_well();
+    if let Some(why @ (Stop::Walltime | Stop::Signal(_))) = stop.or(*late) {
+        let state = exit::outcome(code, has_finished, Some(why));
+        return (state, code, (state != Outcome::Done).then(|| why.reason("worker")));
     }
     let trouble = others.trouble().filter(|_| !has_finished);
-    if own {
-        return (Outcome::Failed, ended.code, None);
+    if is_own {
+        return (Outcome::Failed, code, None);
     }
-    match (trouble, uncarried) {
+    match (trouble, uncarried.clone()) {
         (Some((outcome, code, reason)), _) => (outcome, code, Some(reason)),
         // How we ended the program for want of its helper says nothing.
-        (None, Some(reason)) if ended.stop == Some(Stop::Helper) => {
-            (Outcome::Failed, 1, Some(reason))
-        }
-        (None, Some(reason)) => (Outcome::Failed, ended.code.max(1), Some(reason)),
-        (None, None) => (stopped::outcome(ended.code, is_declared, None), ended.code, None),
+        (None, Some(reason)) if *stop == Some(Stop::Helper) => (Outcome::Failed, 1, Some(reason)),
+        (None, Some(reason)) => (Outcome::Failed, code.max(1), Some(reason)),
+        (None, None) => (exit::outcome(code, is_declared, None), code, None),
     }
-}
-
-fn words_of(stop: Stop) -> (Outcome, String) {
-    match stop {
-        Stop::Deadline => (Outcome::Timeout, "the wall-clock limit was reached".into()),
-        Stop::Signal(Signal::SIGINT) => (Outcome::Interrupted, "stopped by Ctrl-C".into()),
-        Stop::Signal(signal) => (Outcome::Interrupted, format!("the worker got {signal}")),
-        Stop::Peer => (Outcome::Failed, "another rank failed".into()),
-        Stop::Helper => (Outcome::Failed, "the helper for syncs ended".into()),
-    }
-}
-
-fn no_start(
-    trial: u64,
-    attempt: u32,
-    error: &anyhow::Error,
-    code: i32,
-    began: Instant,
-    recorder: &mut Recorder,
-) -> Result<Verdict> {
-    let text = format!("{error:#}");
-    let reason = text.lines().map(str::trim).collect::<Vec<_>>().join("; ");
-    not_begun((trial, attempt), Outcome::Failed, reason, code, began, recorder)
-}
-
-/// Records an attempt whose program was not started.
-fn not_begun(
-    (trial, attempt): (u64, u32),
-    state: Outcome,
-    reason: String,
-    code: i32,
-    began: Instant,
-    recorder: &mut Recorder,
-) -> Result<Verdict> {
-    let end = End {
-        trial,
-        attempt,
-        time: clock::now(),
-        state,
-        exit_code: None,
-        signal: None,
-        reason: Some(reason),
-        duration_s: began.elapsed().as_secs_f64(),
-        peak_memory: 0,
-        result: None,
-    };
-    recorder.write(&Event::End(end.clone()))?;
-    Ok(Verdict { end, code, retry: Retry::No, told: None })
 }
 
 /// Removes the trial's own folders where the program has left nothing in them.

@@ -3,32 +3,16 @@
 //! Rank 0 finds the trial, opens the record, and is its only writer; other ranks run the same program
 //! and report to rank 0. A single rank needs nobody and pays nothing for it. The worker never decides
 //! what to run next and never talks to a scheduler.
+//!
+//! `process` prepares and starts the program of a rank, `ranks` is how the ranks of a trial find and hear each other, `record`
+//! writes what happened; `attempt` uses all three.
 
-mod addresses;
-mod alive;
 pub mod attempt;
-pub mod child;
-pub mod gather;
-pub mod gpu_samples;
-mod granted;
 pub mod hooks;
-pub mod launch;
-mod lifeline;
 pub mod limits;
-pub mod lines;
-pub mod member;
-pub mod memory;
-mod others;
-mod output;
-pub mod peers;
-pub mod prepare;
-pub mod program;
-mod recorder;
-mod room;
-pub mod rows;
-pub mod scratch;
-pub mod starting;
-pub mod stopped;
+pub mod process;
+pub mod ranks;
+pub mod record;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -36,18 +20,22 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use attempt::Retry;
 use nix::sys::signal::Signal;
-use recorder::Recorder;
 
+use crate::attempt::verdict::Next;
 use crate::fault::{Fault, Kind};
 use crate::host::signal::Signals;
 use crate::host::{Vars, clock, disk, vars};
 use crate::plan::{OnFailure, Resources};
-use crate::rank;
-use crate::scheduler::slurm::JobTime;
+use crate::scheduler::{self, JobTime};
 use crate::tree::records::{self, Break, Event, Outcome, Record};
 use crate::tree::table::{self, Head, Row};
 use crate::tree::{Tree, terms, waves};
-use crate::words;
+use crate::{rank, words};
+
+use process::{child, output, scratch};
+use ranks::{member, peers};
+use record::recorder::Recorder;
+use record::{alive, room};
 
 /// Which trial a worker is to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +71,7 @@ pub struct Request {
     /// The exit code, used for nothing else, that tells a script with further trials for this job that the worker had a signal
     /// to stop: the script may not have had it yet.
     pub stopped: Option<i32>,
-    /// Hears what whoever reads the job's log should know.
+    /// Writes a line to the output of the job, which its user reads.
     pub say: fn(&str),
 }
 
@@ -109,7 +97,7 @@ pub struct Job {
     pub job_id: Option<String>,
     /// The exit code that tells the job's script that the worker had a signal to stop, where it asks for one.
     pub stopped: Option<i32>,
-    /// Hears what whoever reads the job's log should know.
+    /// Writes a line to the output of the job, which its user reads.
     pub say: fn(&str),
     /// Whether a scheduler has granted the resources that the trial asks for.
     pub granted: bool,
@@ -171,7 +159,7 @@ pub fn run(request: &Request, vars: Vars, told: Option<hooks::Told<'_>>) -> Resu
     head.run.refuse_function(|| tree.author())?;
     let by_table = || row.resources.as_deref().cloned().unwrap_or_else(|| head.resources.clone());
     let resources = request.resources.clone().unwrap_or_else(by_table);
-    let job_id = job_id(&vars);
+    let job_id = scheduler::job::id(&vars);
     // Bare PMIx does not say how many ranks there are; the plan does.
     let world = rank.world_size.unwrap_or(resources.ranks);
     let granted = matches!(request.which, Which::Element { .. });
@@ -271,11 +259,8 @@ fn check_world(job: &Job) -> Result<(), Fault> {
     let started = if world == 1 { "1 was".to_owned() } else { format!("{world} were") };
     let asked = words::count(u64::from(asked), "rank");
     let sentence = format!("trial {} asks for {asked}, but {started} started", job.row.id);
-    let how = if job.vars.contains_key("PBS_JOBID") {
-        "put `hpcsweep launch --ranks N --` in front of the worker, or the mpiexec of the MPI it was built with"
-    } else {
-        "start one worker a rank (srun, mpiexec)"
-    };
+    let by_hand = "start one worker a rank (srun, mpiexec)";
+    let how = scheduler::job::scheduler(&job.vars).map_or(by_hand, |facts| facts.starts_ranks);
     let hint = format!("{how}; `hpcsweep worker --explain` shows what this one sees");
     Err(Fault::request(sentence).at(format!("launcher: {}", job.rank.launcher)).hint(hint))
 }
@@ -313,7 +298,9 @@ fn lead(
         let end = attempt::run(job, number, &mut recorder, &mut crew, signals)?;
         tried += 1;
         // The plan may have changed its mind while the job waited or ran.
-        if end.retry != Retry::Here || tried >= job.attempts() {
+        if end.retry != Retry::Here
+            || Next::after(end.end.state, tried, job.attempts()) != Next::Again
+        {
             break end;
         }
     };
@@ -374,17 +361,7 @@ fn which(tree: &Tree, which: &Which, vars: &Vars) -> Result<u64> {
     match which {
         Which::Trial(trial) => Ok(*trial),
         Which::Element { wave, first, count, link } => {
-            let name = ["SLURM_ARRAY_TASK_ID", "PBS_ARRAY_INDEX"];
-            let index = name.iter().find_map(|n| vars.get(*n)).ok_or_else(|| {
-                Fault::request(
-                    "this worker is no element of a job array: neither SLURM_ARRAY_TASK_ID nor \
-                     PBS_ARRAY_INDEX is set",
-                )
-                .hint("name the trial instead: `hpcsweep worker --sweep DIR --trial N`")
-            })?;
-            let index: u64 = index.parse().map_err(|_| {
-                Fault::request(format!("the array index `{index}` is not a number"))
-            })?;
+            let index = scheduler::job::index(vars)?;
             if index >= *count {
                 let sentence =
                     format!("array index {index} is beyond the {count} elements of this array");
@@ -392,13 +369,5 @@ fn which(tree: &Tree, which: &Which, vars: &Vars) -> Result<u64> {
             }
             waves::element(tree, *wave, first + link * count + index)
         }
-    }
-}
-
-/// The scheduler's id of this job, as its users know it: `12_7` for an element.
-pub fn job_id(vars: &Vars) -> Option<String> {
-    match (vars.get("SLURM_ARRAY_JOB_ID"), vars.get("SLURM_ARRAY_TASK_ID")) {
-        (Some(job), Some(index)) => Some(format!("{job}_{index}")),
-        _ => vars.get("SLURM_JOB_ID").or_else(|| vars.get("PBS_JOBID")).cloned(),
     }
 }

@@ -200,7 +200,7 @@ fn of_two_submits_at_a_time_one_is_told_of_the_other() {
         second.refused(
             4,
             &format!(
-                "error: another hpcsweep is submitting this sweep: process {holder} on {host}\n  \
+                "error: another hpcsweep is changing this sweep: process {holder} on {host}\n  \
                  HERE/results/both/submit.lock\n\
                  hint: wait until it has finished, or stop it, and run the same command again\n"
             ),

@@ -285,7 +285,10 @@ fn who_may_not_read_a_sweep_learns_whom_to_ask() {
     }
     // The folder above it is closed, or something below it.
     set_mode(&world, "results", 0o700);
-    each(&["results/s"], &refused("results", identity));
+    let above = "error: cannot read `$WORLD/results/s/sweep.json`: permission denied\n\
+                 hint: `$WORLD/results` belongs to the user `root`, and is closed to you: ask the owner to let you through \
+                 (`chmod a+x $WORLD/results`, or `g+x` for the group)\nexit code 4\n";
+    each(&["results/s"], above);
     set_mode(&world, "results", 0o755);
     world.local(&closed("all"), &[]).ok();
     set_mode(&world, "results/s/records/000", 0o700);

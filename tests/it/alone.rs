@@ -143,6 +143,21 @@ fn an_agent_hands_a_trial_on_whose_private_folder_was_removed() {
     world.run(&["worker", "--pull", "plan.toml"]).ok();
     assert_eq!(world.read("ran"), "x\nx\n");
     assert_eq!(world.table(&[])[0]["result"], json!(7));
+    let ends = world.written_by_agents("s", "end");
+    let states: Vec<&Value> = ends.iter().map(|end| &end["state"]).collect();
+    assert_eq!(states, ["interrupted", "done"]);
+}
+
+#[test]
+fn a_trial_that_has_lost_its_private_folder_to_three_agents_has_failed() {
+    let world = World::new();
+    world.write("plan.toml", &shell("echo x >>ran; rm -rf $TMPDIR/*", ""));
+    assert_eq!(world.run(&["worker", "--pull", "plan.toml"]).code, 1);
+    assert_eq!(world.read("ran"), "x\nx\nx\n");
+    let ends = world.written_by_agents("s", "end");
+    let ends: Vec<_> = ends.iter().map(|end| (&end["state"], end["last"] == true)).collect();
+    let [handed_on, given_up] = [json!("interrupted"), json!("failed")];
+    assert_eq!(ends, [(&handed_on, false), (&handed_on, false), (&given_up, true)]);
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn a_sweep_is_run_by_one_executor_at_a_time() {
     let pid = started.child.id();
     assert!(
         ran.err.starts_with(&format!(
-            "error: another hpcsweep is submitting this sweep: process {pid} on "
+            "error: another hpcsweep is changing this sweep: process {pid} on "
         )),
         "{}",
         ran.err
@@ -141,7 +141,7 @@ fn hold_names_the_process_that_has_the_sweep() {
     assert_eq!(world.run(&["hold"]).whole(), runs);
     let dry = world.run(&["submit", "plan.toml", "--dry-run"]).whole();
     assert!(
-        dry.contains(&format!("another hpcsweep is submitting this sweep: {process}\n")),
+        dry.contains(&format!("another hpcsweep is changing this sweep: {process}\n")),
         "{dry}"
     );
     // Before anything of it runs or is submitted.

@@ -14,6 +14,7 @@ mod cli;
 mod collect;
 mod curves;
 mod damage;
+mod dependencies;
 mod devices;
 mod dropped;
 mod gpu_share;

@@ -103,6 +103,18 @@ fn a_million_metric_lines_of_one_trial_cost_its_worker_and_readers_no_memory() {
 }
 
 #[test]
+fn a_hundred_thousand_trials_of_agents_cost_readers_little_memory() {
+    let world = World::new();
+    crate::watch::made_up(&world, 100_000, 4);
+    let (said, code, status) = hpcsweep(&world, &["status", "--json"]);
+    assert!(code == 0 && said.contains("\"done\":89636"), "{code}: {said:.100}");
+    let args = ["collect", "--format", "jsonl"];
+    let (said, code, collect) = hpcsweep(&world, &args);
+    assert_eq!((code, said.lines().count()), (0, 100_000));
+    assert!(status < 250 && collect < 300, "status: {status} MiB, collect: {collect} MiB");
+}
+
+#[test]
 fn an_agent_takes_all_metric_lines_of_a_short_trial_a_piece_at_a_time() {
     let world = World::new();
     world.write(

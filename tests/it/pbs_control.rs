@@ -4,7 +4,7 @@ use crate::local::shell;
 use crate::pbs_once::wrap;
 use crate::pbs_server::Pbs;
 use crate::pbs_truth::{begun, end, go, pbs, plan};
-use crate::world::wait_until;
+use crate::world::{PROGRAM, wait_until};
 
 /// Three links each of two chains, under a mapping, on a server with room for one.
 fn chains(chains: &str) -> String {
@@ -240,6 +240,26 @@ fn what_pbs_refuses_to_take_back_is_told_and_can_be_asked_for_again() {
     assert!(after[0].starts_with("interrupted") && after[1].starts_with("cancelled"), "{after:?}");
 }
 
+/// qdel has one exit code for all jobs: that of the last one that it refuses.
+#[test]
+fn what_pbs_refuses_beside_a_job_that_has_ended_is_not_taken_back() {
+    let pbs = pbs(1);
+    pbs.submit(&chains("jobs"), &[]).ok();
+    begun(&pbs, 0);
+    let said = "qdel: Unauthorized Request 2.pbshead\nqdel: Job has finished 1.pbshead\n";
+    wrap(&pbs.world, "qdel", &format!("printf '{said}' >&2; exit 35"));
+    let ran = pbs.world.run(&["cancel"]);
+    assert!(ran.code == 3 && ran.err.contains("Unauthorized Request 2.pbshead"), "{}", ran.whole());
+    let after = pbs.standings();
+    let is_queued = after.iter().map(|standing| standing.starts_with("queued"));
+    assert_eq!(
+        is_queued.collect::<Vec<_>>(),
+        [false, false, true, false, false, false],
+        "{after:?}"
+    );
+    assert_eq!(after[1], "cancelled: cancelled before it began");
+}
+
 /// A hook that does not end keeps a job in which nothing is left to run.
 #[test]
 fn a_job_whose_trial_has_ended_is_taken_back_too() {
@@ -295,4 +315,26 @@ fn what_is_retried_behind_a_job_that_was_sent_back_waits_for_it() {
     pbs.wait_idle();
     assert_eq!(pbs.world.read("events"), "begin 0\nbegin 0\nend 0\nbegin 1\nend 1\n");
     assert_eq!(pbs.standings(), ["done"; 2]);
+}
+
+/// What a submission brings while an order is being prepared would be left out of it.
+#[test]
+fn nothing_is_submitted_beside_an_order_about_the_whole_sweep() {
+    for (verb, word) in [("cancel", "cancelled"), ("hold", "held")] {
+        let pbs = pbs(1);
+        pbs.submit(&plan(&[0, 0]), &[]).ok();
+        begun(&pbs, 0);
+        pbs.world.write("plan.toml", &plan(&[0, 0, 0]));
+        // Another submission, from the question how the trials stand to its end.
+        let submit = format!(
+            "real \"$@\"; code=$?; if mkdir \"$EVENTS.once\" 2>/dev/null; then {PROGRAM} submit plan.toml --pbs \
+             >\"$EVENTS.said\" 2>&1; fi; exit $code"
+        );
+        wrap(&pbs.world, "qstat", &submit);
+        let ran = pbs.world.run(&[verb]);
+        assert!(ran.whole().starts_with(&format!("s: {word} ")), "{}", ran.whole());
+        let said = pbs.world.read("events.said");
+        assert!(said.contains("error: another hpcsweep is changing this sweep"), "{said}");
+        assert_eq!(pbs.states().len(), 1, "{verb}");
+    }
 }

@@ -43,6 +43,56 @@ fn killed_before_or_after_any_call_of_qsub_it_is_completed() {
 }
 
 #[test]
+fn what_a_killed_submission_has_brought_is_cancelled_and_held_too() {
+    for number in 1..=2 {
+        for (verb, words) in [("cancel", "cancelled"), ("hold", "held")] {
+            let mut pbs = pbs();
+            pbs.set("cycle", 1000);
+            wrap(&pbs.world, "qsub", &killer(number, false));
+            assert_eq!(pbs.submit(&plan("s", 5), &["-q"]).code, 137);
+            std::fs::remove_file(pbs.world.path("bin/qsub")).unwrap();
+            let ran = pbs.world.run(&[verb]).whole();
+            let last = number - 1;
+            let found = format!(
+                "array {number}: an earlier call has no answer: it is job {last}[].pbshead\n"
+            );
+            assert!(ran.starts_with(&found), "{ran}");
+            let done = format!("\ns: {words} {} trials: {last}[].pbshead", 2 * number);
+            assert!(ran.contains(&done), "{ran}");
+            let states = pbs.states();
+            let expected = if verb == "cancel" { "F" } else { "H" };
+            assert!(states.iter().all(|(_, state)| state == expected), "{verb}: {states:?}");
+        }
+    }
+}
+
+/// The call arrives when what is known has been taken back.
+#[test]
+fn what_arrives_after_a_killed_submission_is_cancelled_when_it_does() {
+    let mut pbs = pbs();
+    pbs.set("cycle", 1000);
+    wrap(&pbs.world, "qsub", &killer(2, true));
+    assert_eq!(pbs.submit(&plan("s", 5), &["-q"]).code, 137);
+    let arrives = "if mkdir \"$EVENTS.once\" 2>/dev/null; then qsub $(ls -t results/s/jobs/*.sh | head -1); fi";
+    std::fs::remove_file(pbs.world.path("bin/qsub")).unwrap();
+    wrap(&pbs.world, "qdel", &format!("real \"$@\"; code=$?; {arrives}; exit $code"));
+    let ran = pbs.world.run(&["cancel"]).whole();
+    assert!(ran.contains("s: cancelled 4 trials: 0[].pbshead 1[].pbshead\n"), "{ran}");
+    assert!(pbs.states().iter().all(|(_, state)| state == "F"), "{:?}", pbs.states());
+}
+
+#[test]
+fn pilots_of_a_killed_submission_are_cancelled_too() {
+    let mut pbs = pbs();
+    pbs.set("cycle", 1000);
+    wrap(&pbs.world, "qsub", &killer(1, false));
+    assert_eq!(pbs.submit(&plan("s", 5), &["-q", "--pull"]).code, 137);
+    let ran = pbs.world.run(&["cancel"]).whole();
+    assert!(ran.contains("\ns: cancelled 1 pilot: 0[].pbshead\n"), "{ran}");
+    assert_eq!(pbs.states()[0].1, "F");
+}
+
+#[test]
 fn what_ran_and_was_forgotten_before_its_answer_was_heard_is_known_by_its_records() {
     let mut pbs = pbs();
     pbs.set("history", false);

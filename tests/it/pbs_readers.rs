@@ -2,7 +2,7 @@
 //! the readers make of it. The outputs in `tests/cases/pbs` are cut, never changed.
 
 use hpcsweep::scheduler::pbs::jobs::{Job, elements, find, jobs, jobs_from_text};
-use hpcsweep::scheduler::pbs::site::{queues, server, way};
+use hpcsweep::scheduler::pbs::server::{queues, server, way};
 
 macro_rules! case {
     ($name:literal) => {
@@ -35,8 +35,8 @@ fn jobs_that_wait_and_run() {
             r#"50 rstop Queued("Q"): Not Running: User has reached queue small running job limit"#,
             r#"57 aft Queued("H"): waits for another job"#,
             r#"58 run1 Running("RUNNING")"#,
-            r#"59 held Queued("H"): held"#,
-            r#"60[] heldarr Queued("H"): held"#,
+            r#"59 held Held("H"): held"#,
+            r#"60[] heldarr Held("H"): held"#,
             r#"60[0] heldarr Queued("Q")"#,
             r#"61[] thr Running("RUNNING")"#,
             r#"61[0] thr Running("RUNNING")"#,
@@ -105,8 +105,8 @@ fn elements_of_arrays_are_told_by_their_index_and_by_what_holds_the_array() {
     assert_eq!(of("61[]", 2), queued("Q\")"));
     assert_eq!(of("61[]", 9), None);
     // One that is held, and one behind another job: that holds for elements that are not listed, too.
-    assert_eq!(of("60[]", 0), queued("H\") held"));
-    assert_eq!(of("60[]", 9), queued("H\") held"));
+    assert_eq!(of("60[]", 0).as_deref(), Some("Held(\"H\") held"));
+    assert_eq!(of("60[]", 9).as_deref(), Some("Held(\"H\") held"));
     assert_eq!(of("64[]", 0), queued("H\") waits for another job"));
     assert_eq!(of("57", 0), queued("H\") waits for another job"));
 }

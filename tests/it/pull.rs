@@ -166,7 +166,11 @@ fn an_agent_that_slept_for_longer_than_its_lease_cannot_commit() {
 
 #[test]
 fn an_agent_that_is_told_to_go_gives_back_what_it_has() {
-    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130), (Signal::SIGUSR2, 140)] {
+    for (signal, code, why) in [
+        (Signal::SIGTERM, 143, "the agent got SIGTERM"),
+        (Signal::SIGINT, 130, "stopped by Ctrl-C"),
+        (Signal::SIGUSR2, 140, "the agent got SIGUSR2"),
+    ] {
         let world = World::new();
         // Trial 2 writes its progress when it is told, and goes on from there.
         let code_of_trial = "mkdir -p $HPCSWEEP_CHECKPOINT_DIR
@@ -182,6 +186,11 @@ fn an_agent_that_is_told_to_go_gives_back_what_it_has() {
         let ran = agent.end(&world);
         assert_eq!(ran.code, code, "{}", ran.whole());
         assert_eq!(world.counts(), r#"{"done":2,"queued":4}"#, "{signal}");
+        // If the agent had been killed meanwhile, the first of these would be all that is known.
+        let asked = world.written_by_agents("p", "stop").into_iter();
+        let ended = world.written_by_agents("p", "end").into_iter().filter(|end| end["trial"] == 2);
+        let told: Vec<Value> = asked.chain(ended).map(|line| line["reason"].clone()).collect();
+        assert_eq!(told, [why, why]);
         let ran = world.run(&["worker", "--pull", "results/p"]);
         assert_eq!(ran.code, 0, "{}", ran.whole());
         assert_eq!(world.events("resumed"), BTreeMap::from([("2".to_owned(), 1)]));

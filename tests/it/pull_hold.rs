@@ -79,6 +79,75 @@ fn agents_begin_nothing_of_a_sweep_that_is_held() {
     assert_eq!(world.read("events").lines().count(), 13);
 }
 
+/// What an agent held when the plan dropped it, and has given back since, is nobody's.
+#[test]
+fn links_that_the_plan_has_dropped_are_not_begun_when_an_agent_has_given_them_back() {
+    let world = world(5);
+    let chain = |values: &str| {
+        let plan = world.read("plan.toml");
+        let head =
+            plan.split("[grid]").next().unwrap().replace("[schedule]\nchain_along = \"i\"\n", "");
+        let chain = format!("[schedule]\nchain_along = \"i\"\n[grid]\ni = [{values}]\n");
+        world.write("plan.toml", &format!("{head}{chain}"));
+    };
+    chain("0, 1, 2, 3, 4");
+    let agent = busy(&world);
+    chain("0, 1, 4");
+    let second = world.start(&["worker", "--pull", "plan.toml", "--slots", "1"]);
+    wait_until("it has come with the plan", || entries(&world, "join") == 2);
+    // The agent that has them runs them to their end, and every reader says so.
+    assert_eq!(world.status()["counts"].to_string(), r#"{"done":1,"queued":3,"running":1}"#);
+    let seen = world.run(&["watch", "--once"]).out;
+    assert!(seen.contains("done 1  running 1  queued 3\n"), "{seen}");
+    said(&world, "hold", HELD);
+    assert_eq!(second.end(&world).code, 1);
+    // It gives back what is left of the chain, which nobody may take.
+    agent.signal(nix::sys::signal::Signal::SIGTERM);
+    agent.end(&world);
+    assert!(world.run(&["release"]).code == 0);
+    world.write("go", "");
+    let dry = ["submit", "plan.toml", "--local", "--pull", "--dry-run"];
+    let dry = world.run(&dry).whole();
+    assert!(dry.contains("would run: 2 trials") && dry.contains("for agents: 1 unit\n"), "{dry}");
+    world.run(&["worker", "--pull", "plan.toml"]).ok();
+    assert_eq!(world.status()["counts"].to_string(), r#"{"done":3,"dropped":2}"#);
+    assert_eq!(world.read("events"), "0\n1\n1\n4\n");
+}
+
+/// The same, where the next trial of the chain has failed once and waits for its second attempt.
+#[test]
+fn a_chain_whose_next_trial_was_tried_loses_its_dropped_links_all_the_same() {
+    let world = World::new();
+    let plan = |values: &str| {
+        let code = "echo $HPCSWEEP_TRIAL >>events; [ $HPCSWEEP_TRIAL != 1 ] || [ -e go ]";
+        let code = Value::from(code);
+        world.write(
+            "plan.toml",
+            &format!(
+                "version = 1\n[sweep]\nname = \"p\"\n[run]\ncommand = [\"sh\", \"-c\", {code}]\nattempts = 2\n\
+                 [pull]\nbackoff = \"60s\"\n[schedule]\nchain_along = \"i\"\n[grid]\ni = [{values}]\n"
+            ),
+        );
+    };
+    plan("0, 1, 2, 3");
+    let agent = world.start(&["worker", "--pull", "plan.toml", "--slots", "1"]);
+    let has_failed = || {
+        let bundles = world.files("results/p/agents");
+        let of = |f: &String| world.read(&format!("results/p/agents/{f}"));
+        bundles.iter().filter(|f| f.ends_with(".jsonl")).any(|f| of(f).contains("\"failed\""))
+    };
+    wait_until("it waits for the second attempt", || {
+        world.exists("results/p/agents") && has_failed()
+    });
+    agent.signal(nix::sys::signal::Signal::SIGTERM);
+    agent.end(&world);
+    world.write("go", "");
+    plan("0, 1, 3");
+    world.run(&["worker", "--pull", "plan.toml"]).ok();
+    assert_eq!(world.read("events"), "0\n1\n1\n3\n");
+    assert_eq!(world.status()["counts"].to_string(), r#"{"done":3,"dropped":1}"#);
+}
+
 #[test]
 fn an_agent_that_is_still_there_when_its_sweep_is_released_goes_on() {
     let world = world(12);
@@ -103,4 +172,32 @@ fn what_is_cancelled_is_not_held_any_more() {
     assert!(agent.end(&world).err.contains("it left: the sweep "));
     world.run(&["worker", "--pull", "plan.toml"]).ok();
     assert_eq!(world.status()["counts"].to_string(), r#"{"done":12}"#);
+}
+
+/// What an agent held when the plan dropped it is not begun by the one that takes over after its death.
+#[test]
+fn links_that_the_plan_has_dropped_are_not_begun_by_the_agent_that_takes_over() {
+    let world = World::new();
+    let code = Value::from(
+        "echo $HPCSWEEP_PARAM_I >>events; [ $HPCSWEEP_PARAM_I != 1 ] || until [ -e go ]; do sleep 0.01; done",
+    );
+    let plan = |values: &str| {
+        world.write(
+            "plan.toml",
+            &format!(
+                "version = 1\n[sweep]\nname = \"p\"\n[run]\ncommand = [\"sh\", \"-c\", {code}]\n\
+                 [pull]\nlease = \"2s\"\n[schedule]\nchain_along = \"i\"\n[grid]\ni = [{values}]\n"
+            ),
+        );
+    };
+    plan("0, 1, 2, 3");
+    let mut agent = world.start(&["worker", "--pull", "plan.toml", "--slots", "1"]);
+    wait_until("it is at it", || world.exists("events") && world.read("events") == "0\n1\n");
+    agent.child.kill().unwrap();
+    agent.child.wait().unwrap();
+    world.write("go", "");
+    plan("0, 1, 3");
+    world.run(&["worker", "--pull", "plan.toml", "--slots", "1"]).ok();
+    assert_eq!(world.read("events"), "0\n1\n1\n3\n");
+    assert_eq!(world.status()["counts"].to_string(), r#"{"done":3,"dropped":1}"#);
 }

@@ -85,3 +85,18 @@ fn functions_are_swept_from_a_notebook() {
         .expect("there is no nbclient and ipykernel: run `scripts/setup --for test`");
     passes(program, "tests/python/sweeps", "test_notebook.py", 3);
 }
+
+/// What is newer in syntax or in the standard library, whichever Pythons this machine has.
+#[test]
+fn the_module_uses_nothing_newer_than_python_3_8() {
+    let tools = Path::new(ROOT).join("target/tools/python");
+    let ran = Command::new(tools.join("bin/vermin"))
+        .args(["--target=3.8-", "--eval-annotations", "--violations", "--no-tips"])
+        .arg("site/python/hpcsweep")
+        .current_dir(ROOT)
+        .env("PYTHONPATH", tools)
+        .output()
+        .expect("vermin is not in target/tools/python: run `scripts/setup --for test`");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success(), "{said}{}", String::from_utf8_lossy(&ran.stderr));
+}

@@ -118,6 +118,19 @@ fn all_of_a_sweep_is_for_its_readers_whatever_the_umask_is() {
     }
 }
 
+/// A umask that takes nothing away gives nobody but the owner the right to change the sweep.
+#[test]
+fn nothing_of_a_sweep_can_be_written_by_others_whatever_the_umask_is() {
+    for how in [&["--local"][..], &["--local", "--pull"]] {
+        let world = World::new();
+        world.write("plan.toml", &shell("true", "[grid]\nn = [1, 2]\n"));
+        let line = "umask 0; exec \"$0\" submit plan.toml \"$@\"";
+        world.call("bash", &[&["-c", line, PROGRAM], how].concat()).ok();
+        let find = ["results", "(", "-type", "f", "-o", "-type", "d", ")", "-perm", "/022"];
+        assert_eq!(world.call("find", &find).ok(), "", "{how:?}");
+    }
+}
+
 #[test]
 fn elements_and_pilots_of_schedulers_make_their_files_for_the_readers() {
     let world = World::new();

@@ -490,6 +490,42 @@ fn an_element_that_begins_on_a_full_disk_waits_for_room() {
     assert_eq!(world.read("ran"), "ran\n");
 }
 
+/// As above, with two ranks: rank 0 waits for room, and rank 1 for rank 0, for longer than it would wait otherwise.
+#[test]
+fn the_ranks_of_an_element_wait_for_room_together() {
+    let world = slurm();
+    fs::create_dir(world.path("results")).unwrap();
+    let code = serde_json::json!(["sh", "-c", "echo $RANK >>ran"]).to_string();
+    let plan = MINIMAL.replace("[\"true\"]", &code) + "[resources]\nranks = 2\n";
+    world.write("plan.toml", &plan);
+    world.program(
+        "srun",
+        "#!/bin/bash\nshift; for rank in 1 0; do SLURM_PROCID=$rank \"$@\" 2>>said.$rank & echo $! >pid.$rank; done; wait $!; code=$?; wait; exit $code\n",
+    );
+    let script = format!(
+        "set -u; mount -t tmpfs -o size=256k none results || exit 90
+        '{PROGRAM}' submit plan.toml --slurm -q || exit 91
+        dd if=/dev/zero of=results/filler bs=1k count=1000 2>/dev/null
+        (
+            export SLURM_ARRAY_JOB_ID=101 SLURM_JOB_ID=102 SLURM_ARRAY_TASK_ID=0 SLURM_ARRAY_TASK_COUNT=1 SLURM_NTASKS=2 \
+                SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST=n1 HPCSWEEP_RENDEZVOUS_S=1
+            exec bash results/demo/jobs/0001.sh
+        ) & job=$!
+        until grep -q 'disk of the results is full' said.0 || ! kill -0 $job; do sleep 0.01; done 2>/dev/null
+        # Until rank 1 is older than its deadline of a second, or gone.
+        while age=$(ps -o etimes= -p $(cat pid.1)) && [ $age -lt 2 ]; do sleep 0.01; done
+        rm results/filler; wait $job; echo ran: $?; cat said.0 said.1
+        '{PROGRAM}' status --json | grep -o '\"counts\":[^}}]*}}'"
+    );
+    let Some(ran) = crate::kill::in_own_mounts(&world, &script) else { panic!("no mounts") };
+    let expected = "ran: 0\nhpcsweep: the disk of the results is full: the trial begins when there is room\n\
+                    \"counts\":{\"done\":1}\n";
+    assert_eq!(ran.out, expected, "{}", ran.whole());
+    let mut ranks: Vec<String> = world.read("ran").lines().map(str::to_owned).collect();
+    ranks.sort();
+    assert_eq!(ranks, ["0", "1"]);
+}
+
 /// The end of an element meets a full disk, and waits for room.
 #[test]
 fn an_element_whose_disk_fills_up_loses_no_result() {

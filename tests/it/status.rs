@@ -285,17 +285,22 @@ fn what_slurm_refuses_to_take_back_or_hold_is_told_and_can_be_asked_for_again() 
     assert_eq!(by_trial(&world.status()), ["cancelled: cancelled before it began"; 6]);
 }
 
-/// Linux starts no program with a word of more than 128 KiB, and `scontrol` takes all ids as one word.
-#[test]
-fn fifteen_thousand_elements_are_held_released_and_cancelled_in_calls_that_can_be_made() {
+/// A sweep of 16,000 trials in the hands of a Slurm that takes them as one array.
+fn sixteen_thousand() -> World {
     let world = slurm();
     let large = world.read("bin/scontrol").replace("= 1001", "= 20001").replace("10000", "100000");
-    let write_down = "#!/bin/sh\nprintf '%s\\n' \"${0##*/} $*\" >>told\n";
     world.program("scontrol", &large);
     world.write("plan.toml", &shell("true", "[replicates]\ncount = 16000\n"));
     world.run(&["submit", "plan.toml", "--slurm"]).ok();
+    world
+}
+
+/// Linux starts no program with a word of more than 128 KiB, and `scontrol` takes all ids as one word.
+#[test]
+fn fifteen_thousand_elements_are_held_released_and_cancelled_in_calls_that_can_be_made() {
+    let world = sixteen_thousand();
     for client in ["scancel", "scontrol"] {
-        world.program(client, write_down);
+        world.program(client, "#!/bin/sh\nprintf '%s\\n' \"${0##*/} $*\" >>told\n");
     }
     let named: Vec<String> = (0..15_000).map(|trial| format!("--trial={trial}")).collect();
     let named: Vec<&str> = named.iter().map(String::as_str).collect();
@@ -309,8 +314,8 @@ fn fifteen_thousand_elements_are_held_released_and_cancelled_in_calls_that_can_b
         world.write("told", "");
         let ran = world.run(&[&[verb], &named[..]].concat());
         assert_eq!(ran.code, 0, "{}", ran.whole());
-        let head = ran.err.split(": 101_0 ").next().unwrap();
-        assert!(head.starts_with("s: ") && head.ends_with(" 15,000 trials"), "{head}");
+        let shown = format!(" 15,000 trials: {} and 14,980 more\n", expected[..20].join(" "));
+        assert!(ran.err.starts_with("s: ") && ran.err.ends_with(&shown), "{}", ran.err);
         let told = world.read("told");
         let ids = told.lines().map(|line| line.strip_prefix(call).unwrap().trim());
         assert!(ids.clone().all(|ids| ids.len() < 128 << 10), "{verb}");
@@ -321,6 +326,30 @@ fn fifteen_thousand_elements_are_held_released_and_cancelled_in_calls_that_can_b
     answer(&world, "squeue", "");
     let counts = json!({"cancelled": 15_000, "lost": 1000});
     assert_eq!(world.status()["counts"], counts);
+}
+
+/// Slurm refuses one job of the first call; those of the others are taken back all the same.
+#[test]
+fn a_refusal_in_one_of_several_calls_keeps_no_other_from_being_made() {
+    let world = sixteen_thousand();
+    let refusal = "Kill job error on job id 101_0: Access/permission denied";
+    world.program(
+        "scancel",
+        &format!(
+            "#!/bin/sh\nprintf '%s\\n' \"$@\" >>told\n[ \"$1\" = 101_0 ] || exit 0\n\
+             echo 'scancel: error: {refusal}' >&2\nexit 1\n"
+        ),
+    );
+    let named: Vec<String> = (0..15_000).map(|trial| format!("--trial={trial}")).collect();
+    let named: Vec<&str> = named.iter().map(String::as_str).collect();
+    answer(&world, "squeue", "101_[0-15999]|PENDING|Resources|x\n");
+    let ran = world.run(&[&["cancel"], &named[..]].concat());
+    assert_eq!(ran.code, 3, "{}", ran.whole());
+    assert!(ran.err.starts_with(&format!("error: `scancel` says: {refusal}\n")), "{}", ran.err);
+    let expected: Vec<String> = (0..15_000).map(|index| format!("101_{index}")).collect();
+    assert_eq!(world.read("told").lines().collect::<Vec<_>>(), expected);
+    answer(&world, "squeue", "101_0|PENDING|Resources|x\n101_[15000-15999]|PENDING|Resources|x\n");
+    assert_eq!(world.status()["counts"], json!({"cancelled": 14_999, "queued": 1001}));
 }
 
 /// A sweep that is held stays held: nothing more of it is submitted, however it has changed.
@@ -406,6 +435,79 @@ fn what_grows_behind_a_requeued_job_waits_for_it() {
             ran.whole()
         );
     }
+}
+
+/// A scheduler that does not answer may hold jobs: nothing is called released.
+#[test]
+fn what_is_held_stays_held_while_its_scheduler_does_not_answer() {
+    let world = submitted();
+    answer(&world, "squeue", "101_[0-5]|PENDING|Resources|x\n");
+    world.program("scontrol", "#!/bin/sh\nexit 0\n");
+    world.run(&["hold"]).ok();
+    world.program("squeue", "#!/bin/sh\necho 'slurm_load_jobs error: no answer' >&2\nexit 1\n");
+    for args in [&["release"][..], &["release", "--trial", "1"]] {
+        let user = hpcsweep::host::vars::user_name();
+        let said = format!(
+            "error: cannot tell which jobs of s are held; seen by: the results tree alone (`squeue` says: no answer); \
+             held by {user}\nhint: try again\nexit code 3\n"
+        );
+        assert_eq!(world.run(args).whole(), said);
+    }
+    answer(&world, "squeue", "101_[0-5]|PENDING|JobHeldUser|x\n");
+    assert_eq!(world.run(&["release"]).whole(), "s: released 6 trials: 101\nexit code 0\n");
+}
+
+/// The accounts do not know of a hold as soon as the queue does: what they leave out may be held.
+#[test]
+fn what_half_an_answer_leaves_out_may_be_held() {
+    let world = slurm();
+    let config = world
+        .read("bin/scontrol")
+        .replace("accounting_storage/none", "accounting_storage/slurmdbd");
+    world.program("scontrol", &config);
+    let sixteen = "[grid]\na = [0, 1, 2, 3]\nresources.memory = [\"1G\", \"2G\"]\n";
+    world.write("plan.toml", &shell("true", sixteen));
+    world.program("sacct", "#!/bin/sh\n");
+    world.run(&["submit", "plan.toml", "--slurm"]).ok();
+    let queue = |reason: &str| {
+        let lines = format!("101_[0-3]|PENDING|{reason}|x\n102_[0-3]|PENDING|{reason}|x\n");
+        answer(&world, "squeue", &lines);
+    };
+    queue("Resources");
+    world.program("scontrol", "#!/bin/sh\nexit 0\n");
+    world.run(&["hold"]).ok();
+    world.program("squeue", "#!/bin/sh\necho 'slurm_load_jobs error: no answer' >&2\nexit 1\n");
+    answer(&world, "sacct", "101_[0-3]|PENDING|JobHeldUser|x\n102_[0-3]|PENDING|None|x\n");
+    let user = hpcsweep::host::vars::user_name();
+    let said = format!(
+        "error: released 1 job, but cannot tell which other jobs of s are held; seen by: sacct; held by {user}\n\
+         hint: try again\nexit code 3\n"
+    );
+    assert_eq!(world.run(&["release"]).whole(), said);
+    let first = world.run(&["release", "--trial", "0"]).whole();
+    assert_eq!(first, "s: released 1 trial: 101_0\nexit code 0\n");
+    queue("JobHeldUser");
+    assert_eq!(world.run(&["release"]).whole(), "s: released 8 trials: 102 101\nexit code 0\n");
+}
+
+#[test]
+fn readers_say_who_holds_a_sweep() {
+    let world = submitted();
+    answer(&world, "squeue", "101_[0-5]|PENDING|Resources|x\n");
+    world.program("scontrol", "#!/bin/sh\nexit 0\n");
+    let user = hpcsweep::host::vars::user_name();
+    world.run(&["hold"]).ok();
+    for verb in [&["status"][..], &["watch", "--once"]] {
+        let ran = world.run(verb);
+        assert!(
+            ran.out.contains(&format!("\nseen by: squeue; held by {user}\n")),
+            "{}",
+            ran.whole()
+        );
+    }
+    world.run(&["release"]).ok();
+    let ran = world.run(&["status"]);
+    assert!(ran.out.contains("\nseen by: squeue\n"), "{}", ran.whole());
 }
 
 /// Of several jobs of which it refuses one, Slurm takes the others back.

@@ -13,14 +13,14 @@ const FLOORS: [&[&str]; 8] = [
     &["host"],
     &["document", "idset", "hostlist", "plan", "site", "rank", "devices", "gpu", "sync", "train"],
     &["graph", "tree"],
-    &["render"],
-    &["scheduler", "standing", "status"],
+    &["scheduler", "attempt"],
+    &["render", "standing", "status"],
     &["submit", "collect", "doctor", "project", "worker", "pull", "watch"],
     &["cli"],
 ];
 
 /// Uses within one floor, each with its reason. They make no circle; verbs (floor 6) have two.
-const NEIGHBOURS: [(&str, &str, &str); 13] = [
+const NEIGHBOURS: [(&str, &str, &str); 11] = [
     ("plan", "document", "reads what a person wrote"),
     ("plan", "train", "`[train]` filled in must be a configuration"),
     ("site", "document", "reads what an administrator wrote"),
@@ -29,8 +29,6 @@ const NEIGHBOURS: [(&str, &str, &str); 13] = [
     ("gpu", "devices", "which GPUs a scheduler granted"),
     ("gpu", "rank", "reads CUDA_VISIBLE_DEVICES"),
     ("tree", "graph", "a wave says how its chains were mapped"),
-    ("standing", "scheduler", "a standing weighs the scheduler's word"),
-    ("status", "scheduler", "asks the scheduler once"),
     ("status", "standing", "weighs what it has read and heard"),
     ("doctor", "worker", "asks the heavy sibling for its version"),
     (
@@ -41,26 +39,28 @@ const NEIGHBOURS: [(&str, &str, &str); 13] = [
 ];
 
 /// Files outside `host` that use `std::fs` themselves, each with its reason.
-const OWN_FILES: [(&str, &str); 19] = [
+const OWN_FILES: [(&str, &str); 18] = [
     ("src/cli/sweeps.rs", "the note of the last sweep, whose loss is no fault"),
-    ("src/doctor.rs", "tries the file system's own calls"),
+    ("src/doctor/mod.rs", "tries the file system's own calls"),
     ("src/project.rs", "renames a finished project into place"),
-    ("src/pull/slot.rs", "owns the open log of its slot"),
-    ("src/tree/bundle/writer.rs", "owns the open file, and keeps what a full disk refuses"),
+    ("src/pull/places/slot/mod.rs", "owns the open log of its slot"),
     ("src/tree/ledger/log.rs", "links, and tells a lost answer from a refusal"),
-    ("src/tree/line.rs", "owns the open file it appends to"),
+    ("src/tree/line/writer.rs", "owns the open file, and keeps what a full disk refuses"),
     ("src/tree/lock.rs", "links, renames and counts links"),
     ("src/tree/records/read.rs", "tells a missing record from an unreadable one"),
     ("src/worker/attempt.rs", "owns the open log and the trial's own folders"),
-    ("src/worker/lifeline.rs", "looks through the open files of another process"),
-    ("src/worker/member.rs", "a rank without a log of its own"),
-    ("src/worker/others.rs", "writes into the open log"),
-    ("src/worker/output.rs", "writes into the open log, and removes the scheduler's empty one"),
-    ("src/worker/gather.rs", "removes the meeting's file, whose loss is no fault"),
-    ("src/worker/prepare.rs", "hands the open log to the program"),
-    ("src/worker/program.rs", "hands the open log to the program"),
-    ("src/worker/lines.rs", "follows the metrics file of a running program"),
-    ("src/worker/scratch.rs", "a folder of its own mode for this user alone"),
+    ("src/worker/process/lifeline.rs", "looks through the open files of another process"),
+    ("src/worker/ranks/member.rs", "a rank without a log of its own"),
+    ("src/worker/ranks/others.rs", "writes into the open log"),
+    (
+        "src/worker/process/output.rs",
+        "writes into the open log, and removes the scheduler's empty one",
+    ),
+    ("src/worker/ranks/gather/mod.rs", "removes the meeting's file, whose loss is no fault"),
+    ("src/worker/process/prepare.rs", "hands the open log to the program"),
+    ("src/worker/process/program.rs", "hands the open log to the program"),
+    ("src/worker/process/lines.rs", "follows the metrics file of a running program"),
+    ("src/worker/process/scratch.rs", "a folder of its own mode for this user alone"),
 ];
 
 /// The source files with their text above the first `#[cfg(test)]`.
@@ -217,6 +217,135 @@ fn neighbours_make_no_circle() {
     }
 }
 
+/// The paths of `use` statements with their braces opened, and all other paths that begin with `crate::` or `super::`.
+fn paths(code: &str) -> Vec<String> {
+    fn open(before: &str, list: &str, found: &mut Vec<String>) {
+        let (mut depth, mut from) = (0, 0);
+        for (i, c) in list.char_indices().chain([(list.len(), ',')]) {
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                ',' if depth == 0 => {
+                    let item = list[from..i].trim();
+                    match item.split_once('{') {
+                        Some((head, inner)) => {
+                            open(&format!("{before}{head}"), inner.trim_end_matches('}'), found);
+                        }
+                        None => found.push(format!("{before}{item}")),
+                    }
+                    from = i + 1;
+                }
+                _ => {}
+            }
+        }
+    }
+    let mut found = Vec::new();
+    let is_path = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    for start in ["crate::", "super::"] {
+        for (i, _) in code.match_indices(start) {
+            if code[..i].ends_with(is_path) {
+                continue;
+            }
+            let end = code[i..].find(|c: char| !is_path(c)).map_or(code.len(), |n| i + n);
+            let path = &code[i..end];
+            match code[end..].strip_prefix('{') {
+                Some(list) if path.ends_with("::") => {
+                    let end = list.find(';').unwrap_or(list.len());
+                    open(path, list[..end].trim_end().trim_end_matches('}'), &mut found);
+                }
+                _ => found.push(path.to_owned()),
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn paths_in_braces_are_seen() {
+    let code = "use crate::a::{self, b::{C, d}, e};\nfn f() { super::g::h(crate::i) }\n";
+    let expected = [
+        "crate::a::self",
+        "crate::a::b::C",
+        "crate::a::b::d",
+        "crate::a::e",
+        "crate::i",
+        "super::g::h",
+    ];
+    assert_eq!(paths(code), expected);
+}
+
+/// The modules of this library that a file names, its own and those around it left out.
+fn named(module: &str, code: &str, modules: &BTreeSet<String>) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for path in paths(code) {
+        let mut base: Vec<&str> = module.split("::").collect();
+        let mut parts: Vec<&str> = path.split("::").collect();
+        if parts[0] == "crate" {
+            base.clear();
+            parts.remove(0);
+        }
+        while parts.first() == Some(&"super") {
+            base.pop();
+            parts.remove(0);
+        }
+        base.extend(parts);
+        let whole = (1..=base.len()).rev().map(|n| base[..n].join("::"));
+        let Some(file) = whole.into_iter().find(|path| modules.contains(path)) else { continue };
+        let around =
+            |inner: &str, outer: &str| inner == outer || inner.starts_with(&format!("{outer}::"));
+        if !around(module, &file) && !around(&file, module) {
+            found.insert(file);
+        }
+    }
+    found
+}
+
+/// What is read of a trial is the same wherever it ran: the records of workers are read with the bundles of agents.
+const BACK: (&str, &str) = ("tree::records::read", "tree::bundle");
+
+#[test]
+fn files_of_a_room_make_no_circle() {
+    let module = |name: &str| {
+        let inner = name.strip_prefix("src/").unwrap().strip_suffix(".rs").unwrap();
+        inner.strip_suffix("/mod").unwrap_or(inner).replace('/', "::")
+    };
+    let files: Vec<(String, String)> = sources()
+        .into_iter()
+        .filter(|(name, _)| room(name).is_some() && !is_test_file(name))
+        .map(|(name, text)| (module(&name), code(&text)))
+        .collect();
+    let modules: BTreeSet<String> = files.iter().map(|(module, _)| module.clone()).collect();
+    let first = |module: &str| module.split("::").next().unwrap().to_owned();
+    let mut uses: std::collections::BTreeMap<String, BTreeSet<String>> = files
+        .iter()
+        .map(|(own, code)| {
+            let mut named = named(own, code, &modules);
+            named.retain(|other| {
+                first(other) == first(own) && (own.as_str(), other.as_str()) != BACK
+            });
+            (own.clone(), named)
+        })
+        .collect();
+    // What uses nothing that is left is in no circle.
+    loop {
+        let done: Vec<String> =
+            uses.iter().filter(|(_, named)| named.is_empty()).map(|(own, _)| own.clone()).collect();
+        if done.is_empty() {
+            break;
+        }
+        for own in done {
+            uses.remove(&own);
+            uses.values_mut().for_each(|named| {
+                named.remove(&own);
+            });
+        }
+    }
+    say(uses
+        .iter()
+        .map(|(own, named)| format!("{own} uses {named:?}: a circle, or above one"))
+        .collect());
+}
+
 #[test]
 fn the_map_in_the_library_shows_the_floors() {
     let lib = fs::read_to_string(Path::new(ROOT).join("src/lib.rs")).unwrap();
@@ -303,6 +432,23 @@ fn nothing_panics_where_the_machine_gives_no_thread() {
 }
 
 #[test]
+fn only_schedulers_tell_schedulers_apart() {
+    let mut faults = Vec::new();
+    for (name, text) in sources() {
+        if is_test_file(&name) || room(&name) == Some("scheduler") {
+            continue;
+        }
+        let code = code(&text);
+        for word in ["SchedulerKind::Slurm", "SchedulerKind::Pbs"] {
+            if code.contains(word) {
+                faults.push(format!("{name}: `{word}`: ask a `Scheduler` or its `Facts`"));
+            }
+        }
+    }
+    say(faults);
+}
+
+#[test]
 fn only_the_heavy_worker_names_mpi_and_torch() {
     let mut faults = Vec::new();
     for (name, text) in sources() {
@@ -331,6 +477,47 @@ fn every_file_says_first_what_it_is_for() {
         .filter(|(_, text)| !text.starts_with("//! ") || text.starts_with("//! stub"))
         .map(|(name, _)| format!("{name}: does not open with `//! ` and a sentence"));
     say(faults.collect());
+}
+
+/// What a listing of the project shows first: a file that somebody has left there is none of it.
+#[test]
+fn the_top_level_holds_what_it_should() {
+    let listed = std::process::Command::new("git")
+        .args(["-c", "safe.directory=*", "ls-files"])
+        .current_dir(ROOT)
+        .output()
+        .unwrap();
+    assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let found: BTreeSet<&str> =
+        listed.lines().map(|path| path.split('/').next().unwrap()).collect();
+    let expected = BTreeSet::from([
+        ".cargo",
+        ".ci",
+        ".clippy.toml",
+        ".gitignore",
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "Cargo.lock",
+        "Cargo.toml",
+        "LICENSE-APACHE",
+        "LICENSE-MIT",
+        "README.md",
+        "SECURITY.md",
+        "benches",
+        "deny.toml",
+        "docs",
+        "examples",
+        "fuzz",
+        "rustfmt.toml",
+        "scripts",
+        "site",
+        "src",
+        "templates",
+        "tests",
+    ]);
+    assert_eq!(found, expected);
 }
 
 #[test]

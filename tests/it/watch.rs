@@ -9,10 +9,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use hpcsweep::plan::{self, Params, Pull};
-use hpcsweep::tree::bundle::{Ended, Line, Who, Writer};
+use hpcsweep::tree::bundle;
 use hpcsweep::tree::deck::{self, Terms};
 use hpcsweep::tree::ledger::{self, Entry, Ledger};
-use hpcsweep::tree::records::Outcome;
+use hpcsweep::tree::records::{End, Event, Outcome, Start, Who};
 use hpcsweep::tree::table::{self, Head, RowOut};
 use hpcsweep::tree::{FORMAT, Tree};
 use nix::pty::{Winsize, openpty};
@@ -157,7 +157,7 @@ fn wrong_requests_are_refused() {
 
 /// A sweep of this many trials as agents leave it: every tenth trial has failed, the last hundred of each agent have
 /// not begun, and the one before them runs.
-fn made_up(world: &World, trials: u64, agents: u64) {
+pub(crate) fn made_up(world: &World, trials: u64, agents: u64) {
     let tree = Tree::at(&world.path("results/big"));
     std::fs::create_dir_all(tree.dir()).unwrap();
     tree.create("big", hpcsweep::host::access::Access::default()).unwrap();
@@ -193,20 +193,7 @@ fn made_up(world: &World, trials: u64, agents: u64) {
     table::write(&tree, &head, rows).unwrap();
     let units: Vec<Vec<u64>> = (0..trials).map(|trial| vec![trial]).collect();
     let pull = &Pull::default();
-    let terms = Terms {
-        seq: 0,
-        plan: "",
-        max_running: None,
-        cores: 1,
-        gpus: 0,
-        gpu_share: 1,
-        devices: None,
-        memory_mib: None,
-        requests: &[],
-        program: &[],
-        by_plan: false,
-        pull,
-    };
+    let terms = Terms::new(pull);
     deck::write(&tree, &[], &units, terms).unwrap();
     ledger::prepare(&tree).unwrap();
     let mut ledger = Ledger::default();
@@ -220,18 +207,26 @@ fn made_up(world: &World, trials: u64, agents: u64) {
             Entry::Join { agent: agent.clone(), nonce, host: host.clone(), slots, cores, job };
         assert!(ledger::append(&tree, &mut ledger, &join, ledger::link).unwrap());
         let who = Who { agent, host, time: began, slots, ..Who::default() };
-        let mut bundle = Writer::create(&tree, &who).unwrap();
+        let mut bundle = bundle::create(&tree, &who).unwrap();
         for i in 0..share - 100 {
             let (trial, attempt, time) = (number * share + i, 1, began + i as f64 / 10.0);
             let argv = vec!["true".to_owned()];
             bundle
-                .push(&Line::Start { trial, attempt, time, slot: 0, seq: 0, argv, devices: None })
+                .push(&Event::Start(Start {
+                    trial,
+                    attempt,
+                    time,
+                    slot: Some(0),
+                    seq: 0,
+                    argv,
+                    ..Start::default()
+                }))
                 .unwrap();
             if i == share - 101 {
                 break;
             }
             let failed = trial % 10 == 0;
-            let end = Ended {
+            let end = End {
                 trial,
                 attempt,
                 time: time + 0.1,
@@ -246,7 +241,7 @@ fn made_up(world: &World, trials: u64, agents: u64) {
                 last: true,
                 seq: None,
             };
-            bundle.push(&Line::End(end)).unwrap();
+            bundle.push(&Event::End(end)).unwrap();
         }
         bundle.flush().unwrap();
     }

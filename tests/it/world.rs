@@ -246,6 +246,15 @@ impl World {
         self.table(&[]).iter().map(|row| row[name].to_string()).collect()
     }
 
+    /// What the agents of a sweep have written of this event, in the order of their names.
+    pub(crate) fn written_by_agents(&self, sweep: &str, event: &str) -> Vec<serde_json::Value> {
+        let folder = format!("results/{sweep}/agents");
+        let bundles = self.files(&folder).into_iter().filter(|file| file.ends_with(".jsonl"));
+        let text: String = bundles.map(|file| self.read(&format!("{folder}/{file}"))).collect();
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines.filter(|line: &serde_json::Value| line["event"] == event).collect()
+    }
+
     /// `hpcsweep status --json` of the one sweep here.
     #[track_caller]
     pub(crate) fn status(&self) -> serde_json::Value {

@@ -31,4 +31,6 @@ dist.all_gather(all_weights, model.weight.detach())
 is_equal = "equal" if all(torch.equal(weights, model.weight) for weights in all_weights) else "unequal"
 as_one = "as" if torch.allclose(model.weight, alone.weight, rtol=1e-12, atol=1e-12) else "not as"
 print("rank %d of %d: weights %s, %s one rank's" % (rank, world, is_equal, as_one), flush=True)
+# Or a rank may deadlock below: gloo's thread needs Python's lock to free the tensor of the last reduction.
+dist.barrier()
 dist.destroy_process_group()

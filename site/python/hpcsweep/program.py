@@ -23,9 +23,9 @@ def find() -> str:
         if program is None:
             raise SweepError("HPCSWEEP_BIN=%s is no program" % named)
         return program
-    # PREFIX/share/hpcsweep/python/hpcsweep/program.py
+    # PREFIX/share/hpcsweep/python/hpcsweep/program.py, or PREFIX/lib/python3.11/site-packages/hpcsweep/program.py of a wheel
     above = Path(__file__).resolve().parents
-    if len(above) > 4 and above[2].name == "hpcsweep":
+    if len(above) > 4 and (above[2].name == "hpcsweep" or above[1].name in ("site-packages", "dist-packages")):
         program = shutil.which(str(above[4] / "bin" / "hpcsweep"))
         if program is not None:
             return program

@@ -11,8 +11,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hpcsweep::host::disk;
-use hpcsweep::worker::launch::VERSION_VARIABLE;
-use hpcsweep::worker::program::LOST_PEERS;
+use hpcsweep::worker::process::launch::VERSION_VARIABLE;
+use hpcsweep::worker::process::program::LOST_PEERS;
 use nix::libc;
 
 static REASON: OnceLock<PathBuf> = OnceLock::new();

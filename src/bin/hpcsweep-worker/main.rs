@@ -25,7 +25,7 @@ mod train;
 
 use std::process::ExitCode;
 
-use hpcsweep::worker::launch::VERSION_VARIABLE;
+use hpcsweep::worker::process::launch::VERSION_VARIABLE;
 
 #[expect(
     clippy::print_stdout,

@@ -22,9 +22,9 @@ use hpcsweep::sync::frame::{Answer, Request};
 use hpcsweep::sync::peers::Peers;
 use hpcsweep::sync::serve::serve_one;
 use hpcsweep::tree::records::UNREAD;
-use hpcsweep::worker::lines::Lines;
-use hpcsweep::worker::program::SyncJob;
-use hpcsweep::worker::rows;
+use hpcsweep::worker::process::heavy::SyncJob;
+use hpcsweep::worker::process::lines::Lines;
+use hpcsweep::worker::ranks::rows;
 use nix::sys::signal::Signal;
 use serde_json::{Map, Value};
 

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::{Agent, News};
 use crate::pull::lifecycle::Lifecycle;
-use crate::pull::place::{Devices, Place, Role};
+use crate::pull::places::{Devices, Place, Role};
 use crate::tree::ledger::Entry;
 use crate::tree::table;
 

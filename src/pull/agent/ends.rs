@@ -3,12 +3,13 @@
 use anyhow::Result;
 
 use super::{Agent, News};
+use crate::attempt::stop::Stop;
+use crate::attempt::verdict::{Next, Verdict};
 use crate::host::disk;
+use crate::pull::lifecycle::attempts;
 use crate::pull::membership::Unit;
-use crate::pull::place::{Ended, Place, Role, Running, Why};
-use crate::pull::verdict::{self, Next, Run, Verdict};
-use crate::tree::bundle::Line;
-use crate::tree::records::Outcome;
+use crate::pull::places::{AttemptId, Exited, Place, Role, Running};
+use crate::tree::records::{Event, Outcome};
 use crate::worker::hooks::Ending;
 
 impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
@@ -17,9 +18,10 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         &mut self,
         i: usize,
         mut running: Running<P::Work>,
-        ended: Ended,
+        ended: Exited,
     ) -> Result<()> {
         let (trial, attempt, seq) = (running.trial, running.attempt, running.seq);
+        let code = ended.exit.code;
         let (tries, faults, is_copy) = match &running.role {
             Role::Unit(unit) => (unit.tries, unit.faults, false),
             Role::Copy(_) => (0, 0, true),
@@ -27,38 +29,37 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         let mut stop = running.stop.map(|(why, _)| why);
         // An agent begins a moment after its allocation, and leaves that much before its end.
         let margin = self.lifecycle.margin() * 2;
-        if stop == Some(Why::Allocation) && running.is_nearly_overdue(margin) {
+        if stop == Some(Stop::Allocation) && running.is_nearly_overdue(margin) {
             // It had its whole time: no other allocation has more for it, and it would be handed on for ever.
-            stop = Some(Why::Walltime);
+            stop = Some(Stop::Walltime);
         }
         let ran = running.since.elapsed();
         let left = self.slots[i].collect(running.work);
         let result = left.result;
         // Asked for only where it matters: it is a file to be looked at.
-        let allowed = match is_copy || ended.code == 0 {
+        let allowed = match is_copy || code == 0 {
             true => 1,
             false => self.lifecycle.membership.attempts_of(trial)?,
         };
-        let mut verdict = verdict::judge(ended, result.is_some(), stop, tries, allowed);
+        let mut verdict = Verdict::of(code, result.is_some(), stop, tries + 1, allowed);
         let lost = left.loss.filter(|_| matches!(verdict.state, Outcome::Done | Outcome::Failed));
         let is_robbed = lost.is_some();
         if let Some(reason) = lost {
-            verdict = verdict::judge_fault(faults, &reason);
+            verdict = Verdict::of_loss(faults, &reason);
         } else if left.is_interrupted && verdict.state == Outcome::Failed {
-            let (state, next) = (Outcome::Interrupted, Next::Elsewhere);
-            verdict = Verdict { state, reason: left.reason.clone(), next };
+            verdict = Verdict::interrupted(left.reason.clone());
         }
         let no_room = !is_robbed && verdict.state == Outcome::Failed && self.had_no_room(ended);
         if no_room {
-            verdict = verdict::judge_fault(faults, "the disk of the results was full");
+            verdict = Verdict::of_fault(faults, "the disk of the results was full");
         }
-        if stop == Some(Why::Fenced) {
+        if stop == Some(Stop::Fenced) {
             self.slots[i].tidy(false);
             return Ok(());
         }
         let rows = left.rows;
         if !rows.is_empty() {
-            self.lifecycle.membership.bundle.push(&Line::Metrics { trial, attempt, rows })?;
+            self.lifecycle.membership.bundle.push(&Event::Metrics { trial, attempt, rows })?;
         }
         if let Role::Unit(unit) = &mut running.role {
             self.lifecycle.cut_off(unit, stop, ran, &mut verdict);
@@ -72,7 +73,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         }
         let folders = self.lifecycle.membership.settings().folders;
         self.slots[i].tidy(folders);
-        let run = Run { trial, attempt, seq, slot: i };
+        let run = AttemptId { trial, attempt, seq, slot: i };
         let role = match running.role {
             Role::Unit(unit) => {
                 Role::Unit(Unit { faults: faults + u32::from(no_room || is_robbed), ..unit })
@@ -81,10 +82,10 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             Role::Copy(_) => {
                 // What a copy could not do says nothing of the trial.
                 verdict.next = Next::Dropped;
-                let end = verdict::line(trial, attempt, &verdict, Some(ended), None);
-                self.lifecycle.membership.bundle.push(&Line::End(end))?;
+                let end = attempts::end_of(trial, attempt, &verdict, Some(ended), None);
+                self.lifecycle.membership.bundle.push(&Event::End(end))?;
                 self.lifecycle.told.push((run, verdict.state, false));
-                if stop != Some(Why::Lost) {
+                if stop != Some(Stop::Overtaken) {
                     self.uncopy(trial, false);
                 }
                 return Ok(());
@@ -94,7 +95,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
     }
 
     /// Whether a program may have failed because it could not write, and not by what it has written itself.
-    fn had_no_room(&self, ended: Ended) -> bool {
+    fn had_no_room(&self, ended: Exited) -> bool {
         /// More output than this may have filled the disk, bytes.
         const MUCH: u64 = 1 << 18;
         let little = ended.log.is_none_or(|(_, length)| length < MUCH);
@@ -113,7 +114,6 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             }
             let slot = &self.slots[i];
             let (tree, host, log_tail) = (&membership.tree, slot.host(), slot.tail(end.log));
-            let end = end.into();
             self.hooks
                 .call(&Ending { tree, head, row: &row, end: &end, host, log_tail }, slot.vars());
         }

@@ -5,9 +5,10 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::{Agent, News};
-use crate::pull::copies::Copies;
+use crate::attempt::stop::Stop;
 use crate::pull::lifecycle::Activity;
-use crate::pull::place::{Place, Why};
+use crate::pull::lifecycle::copies::Copies;
+use crate::pull::places::Place;
 
 impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
     /// Others have taken this agent for dead: what it runs is theirs, and it begins anew, as soon as there is room
@@ -19,12 +20,12 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             self.is_out = true;
         }
         for slot in &mut self.slots {
-            slot.stop(Why::Fenced, Duration::ZERO);
+            slot.stop(Stop::Fenced, Duration::ZERO);
         }
         while self.slots.iter().any(|slot| slot.running().is_some()) {
             for i in 0..self.slots.len() {
                 let others = self.pids();
-                if let Some((running, _)) = self.slots[i].reap(&others, Some(Why::Fenced)) {
+                if let Some((running, _)) = self.slots[i].reap(&others, Some(Stop::Fenced)) {
                     self.slots[i].collect(running.work);
                     self.slots[i].tidy(false);
                 }

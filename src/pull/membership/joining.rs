@@ -8,14 +8,15 @@ use anyhow::Result;
 use super::requests::Requests;
 use super::{Membership, Offer, follow_decks, settings};
 use crate::host::{clock, process};
-use crate::pull::expiry::expire;
-use crate::pull::offer::room;
-use crate::pull::watch::Watch;
-use crate::tree::Tree;
-use crate::tree::bundle::{Who, Writer};
+use crate::pull::membership::expiry::expire;
+use crate::pull::membership::offer::room;
+use crate::pull::membership::watch::Watch;
 use crate::tree::deck::{self, Deck};
 use crate::tree::ledger::{self, Entry, Ledger, Link};
+use crate::tree::records::Who;
 use crate::tree::table::{self, Head};
+use crate::tree::terms::Dropped;
+use crate::tree::{Tree, bundle};
 
 /// What an agent knows of a sweep.
 struct Known {
@@ -63,7 +64,7 @@ impl Membership {
     }
 
     /// Begins anew under another name, after others have taken this agent for dead. What it had is theirs.
-    /// Why not, where no slot may be had now: it is to be tried again.
+    /// Stop not, where no slot may be had now: it is to be tried again.
     ///
     /// # Errors
     /// When the tree cannot be read or written.
@@ -152,7 +153,7 @@ impl Known {
             slots,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        let bundle = Writer::create(tree, &who)?;
+        let bundle = bundle::create(tree, &who)?;
         let (now, requests) = (Instant::now(), Requests::of(&decks));
         Ok(Membership {
             tree: tree.clone(),
@@ -172,6 +173,7 @@ impl Known {
             outbox: VecDeque::new(),
             ready: VecDeque::new(),
             taken: VecDeque::new(),
+            dropped: Dropped::default(),
             watch,
             began: now,
             last_beat: now,

@@ -48,20 +48,8 @@ mod tests {
         let asks = |walltime: u64| Resources { walltime_s: Some(walltime), ..Resources::default() };
         let requests = [("0-8:2", 1), ("1-9:2,4000001", 2), ("20,9000000-9000009", 3)];
         let requests = requests.map(|(trials, walltime)| (trials.to_owned(), asks(walltime)));
-        let terms = Terms {
-            seq: 0,
-            plan: "",
-            max_running: None,
-            cores: 1,
-            gpus: 0,
-            gpu_share: 1,
-            devices: None,
-            memory_mib: None,
-            requests: &requests,
-            program: &[],
-            by_plan: false,
-            pull: &Pull::default(),
-        };
+        let pull = Pull::default();
+        let terms = Terms { requests: &requests, ..Terms::new(&pull) };
         let deck = deck::write(&tree, &[], &[vec![0]], terms).unwrap();
         let requests = Requests::of(&[deck]);
         for (trial, walltime) in [

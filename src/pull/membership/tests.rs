@@ -8,10 +8,10 @@ use std::io;
 use std::path::Path;
 
 use super::*;
-use crate::tree::bundle::{self, Ended, Line};
 use crate::tree::deck::Terms;
-use crate::tree::ledger;
+use crate::tree::records::{End, Event, Start};
 use crate::tree::table::RowOut;
+use crate::tree::{bundle, ledger};
 
 thread_local! {
     static DICE: Cell<u64> = const { Cell::new(1) };
@@ -86,20 +86,7 @@ fn sweep(dir: &Path, lengths: &[u64]) -> Tree {
     table::write(&tree, &head, rows.into_iter()).unwrap();
     ledger::prepare(&tree).unwrap();
     let pull = Pull::default();
-    let terms = Terms {
-        seq: 0,
-        plan: "",
-        max_running: None,
-        cores: 1,
-        gpus: 0,
-        gpu_share: 1,
-        devices: None,
-        memory_mib: None,
-        requests: &[],
-        program: &[],
-        by_plan: false,
-        pull: &pull,
-    };
+    let terms = Terms::new(&pull);
     deck::write(&tree, &[], &units, terms).unwrap();
     tree
 }
@@ -141,15 +128,15 @@ impl Agent {
         if let Some(unit) = self.membership.next_unit().unwrap() {
             let row = &unit.rows[0];
             oracle.begins(&self.membership, row);
-            let line = Line::Start {
+            let line = Event::Start(Start {
                 trial: row.id,
                 attempt: unit.tries + unit.faults + 1,
                 time: 0.0,
-                slot: 0,
+                slot: Some(0),
                 seq: self.membership.ledger.seq,
                 argv: Vec::new(),
-                devices: None,
-            };
+                ..Start::default()
+            });
             self.membership.bundle.push(&line).unwrap();
             self.running.push(unit);
         }
@@ -161,7 +148,7 @@ impl Agent {
         }
         let mut unit = self.running.swap_remove(below(self.running.len() as u64) as usize);
         let row = unit.rows.pop_front().unwrap();
-        let line = Line::End(Ended {
+        let line = Event::End(End {
             trial: row.id,
             attempt: unit.tries + unit.faults + 1,
             time: 0.0,
@@ -330,4 +317,22 @@ fn nothing_is_lost_or_counted_twice_in_hundreds_of_random_schedules() {
     (1..=200u64)
         .into_par_iter()
         .for_each(|seed| schedule(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+}
+
+#[test]
+fn a_trial_that_the_plan_has_brought_back_is_not_taken_for_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = sweep(dir.path(), &[3]);
+    let heads = table::heads(&tree).unwrap();
+    let drop = |trials: &[u64]| {
+        terms::keep(&tree, &heads, 1, trials.iter().copied().collect()).unwrap();
+    };
+    drop(&[1]);
+    let agent = Membership::join(&tree, offer(1), ledger::link, |_| {}, || true);
+    let mut agent = agent.unwrap().unwrap();
+    agent.fill(1, None).unwrap();
+    assert!(agent.next_unit().unwrap().is_some());
+    assert!(agent.is_dropped(1).unwrap());
+    drop(&[]);
+    assert!(!agent.is_dropped(1).unwrap());
 }

@@ -5,11 +5,12 @@ use std::collections::VecDeque;
 use anyhow::Result;
 
 use super::{Membership, Unit};
-use crate::pull::expiry::merge;
-use crate::pull::share::{self, Own};
+use crate::pull::membership::expiry::merge;
+use crate::pull::membership::share::{self, Own};
 use crate::tree::deck;
 use crate::tree::ledger::{Entry, Piece};
 use crate::tree::table::{self, Row};
+use crate::tree::terms;
 
 /// Units whose rows are read at once: bounds an agent's memory, whatever it holds.
 const CHUNK: u64 = 256;
@@ -72,8 +73,22 @@ impl Membership {
         Ok(self.ready.pop_front())
     }
 
+    /// Whether the plan had dropped a trial when units were last read, and has not brought it back since.
+    ///
+    /// # Errors
+    /// When what the plan says now cannot be read.
+    pub fn is_dropped(&mut self, trial: u64) -> Result<bool> {
+        if self.dropped.has(trial) {
+            self.dropped = terms::dropped(&self.tree)?;
+        }
+        Ok(self.dropped.has(trial))
+    }
+
     fn read_ahead(&mut self) -> Result<()> {
         let mut room = CHUNK;
+        if !self.taken.is_empty() {
+            self.dropped = terms::dropped(&self.tree)?;
+        }
         while let Some(piece) = self.taken.front_mut().filter(|_| room > 0) {
             let count = piece.count.min(room);
             let trials = deck::units(&self.tree, &self.decks, piece.from, count)?;

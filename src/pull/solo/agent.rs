@@ -8,16 +8,15 @@ use serde_json::Value;
 
 use super::call::{Call, Settled};
 use super::{Failure, News, Options, Report, Trial};
+use crate::attempt::verdict::Verdict;
 use crate::fault::Fault;
 use crate::host::{Vars, vars};
 use crate::pull::agent::{self, Agent};
-use crate::pull::bind;
-use crate::pull::leaving::Time;
+use crate::pull::lifecycle::leaving::Time;
 use crate::pull::lifecycle::{Activity, Lifecycle};
 use crate::pull::membership::{Membership, Offer};
-use crate::pull::place::{Place, Role};
-use crate::pull::verdict;
-use crate::tree::bundle::Line;
+use crate::pull::places::{Place, Role, bind};
+use crate::tree::records::Event;
 use crate::tree::{Tree, deck, ledger, table};
 
 /// What is to be done next.
@@ -70,7 +69,7 @@ impl<T: FnMut(News<'_>)> FunctionAgent<T> {
         };
         let offer = Offer {
             host: vars::node_name(vars),
-            job: crate::worker::job_id(vars),
+            job: crate::scheduler::job::id(vars),
             slots: 1,
             // The caller's threads are its own affair.
             cores: Vec::new(),
@@ -197,7 +196,7 @@ impl<T: FnMut(News<'_>)> FunctionAgent<T> {
             if !rows.is_empty() {
                 // What it has said before stays.
                 let (trial, attempt) = (running.trial, running.attempt);
-                self.agent.lifecycle.membership.bundle.push(&Line::Metrics {
+                self.agent.lifecycle.membership.bundle.push(&Event::Metrics {
                     trial,
                     attempt,
                     rows,
@@ -205,8 +204,8 @@ impl<T: FnMut(News<'_>)> FunctionAgent<T> {
             }
             match running.role {
                 Role::Unit(unit) => {
-                    let verdict = verdict::judge_fault(unit.faults, reason);
-                    self.agent.lifecycle.no_start(unit, running.attempt, verdict)?;
+                    let verdict = Verdict::of_fault(unit.faults, reason);
+                    self.agent.lifecycle.record_not_started(unit, running.attempt, verdict)?;
                 }
                 Role::Copy(row) => self.agent.uncopy(row.id, false),
             }

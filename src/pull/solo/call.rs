@@ -9,15 +9,16 @@ use anyhow::Result;
 use serde_json::{Map, Value};
 
 use super::{Failure, Trial};
+use crate::attempt::exit::Exit;
+use crate::attempt::stop::Stop;
 use crate::gpu::{Pool, Taken};
 use crate::host::{Vars, disk, process, vars};
 use crate::plan::Resources;
 use crate::pull::membership::Membership;
-use crate::pull::place::{Devices, Ended, Order, Place, Remains, Role, Running, Why};
-use crate::pull::verdict::Run;
+use crate::pull::places::{AttemptId, Devices, Exited, Order, Place, Remains, Role, Running};
+use crate::tree::Tree;
 use crate::tree::records::Outcome;
 use crate::tree::table::{Head, Row};
-use crate::tree::{Tree, bundle};
 use crate::worker::hooks;
 
 /// How an attempt was recorded.
@@ -196,7 +197,7 @@ impl Call {
         if details.is_empty() {
             return None;
         }
-        let path = bundle::path(&self.tree, &self.agent, "0.log");
+        let path = self.tree.agent_file(&self.agent, "0.log");
         let mut text = details.to_owned();
         if !text.ends_with('\n') {
             text.push('\n');
@@ -290,7 +291,7 @@ impl Place for Call {
         Ok(())
     }
 
-    fn stop(&mut self, why: Why, grace: Duration) -> bool {
+    fn stop(&mut self, why: Stop, grace: Duration) -> bool {
         let Some(running) = &mut self.running else { return false };
         let new = running.stop.is_none();
         let at = running.stop.get_or_insert((why, Instant::now())).1;
@@ -305,31 +306,22 @@ impl Place for Call {
         self.running.as_ref()?.until_due()
     }
 
-    fn reap(&mut self, _: &[u32], _: Option<Why>) -> Option<(Running<()>, Ended)> {
+    fn reap(&mut self, _: &[u32], _: Option<Stop>) -> Option<(Running<()>, Exited)> {
         let (result, seconds) = self.answer.take()?;
         let running = self.running.take()?;
-        let mut ended = Ended {
-            code: 0,
-            signal: None,
-            duration_s: (seconds * 1e6).round() / 1e6,
-            peak_memory: 0,
-            log: None,
-            has_handler: false,
-        };
         self.left = Remains { rows: std::mem::take(&mut self.rows), ..Remains::default() };
+        let mut exit = Exit::of_call(0, None, seconds);
+        let mut log = None;
         match result {
             Ok(value) => self.left.result = Some(value),
             Err(failure) => {
-                let code = failure.signal.map(|signal| 128 + signal).or(failure.exit_code);
-                // A function that exits with 0 has no result all the same.
-                ended.code = code.filter(|code| *code != 0).unwrap_or(1);
-                ended.signal = failure.signal;
-                ended.log = self.log(&failure.details);
+                exit = failure.exit(seconds);
+                log = self.log(&failure.details);
                 self.left.reason = Some(failure.reason).filter(|reason| !reason.is_empty());
                 self.left.is_interrupted = failure.is_interrupted;
             }
         }
-        Some((running, ended))
+        Some((running, Exited { exit, peak_memory: 0, log }))
     }
 
     fn metrics(&mut self) -> Vec<Map<String, Value>> {
@@ -349,10 +341,8 @@ impl Place for Call {
     }
 
     fn tail(&self, log: Option<(u64, u64)>) -> String {
-        let Some((from, len)) = log else { return String::new() };
-        let path = bundle::path(&self.tree, &self.agent, "0.log");
-        let most = len.min(2 * hooks::TAIL_BYTES as u64);
-        hooks::log_tail(&disk::read_log_at(&path, from + len - most, most).unwrap_or_default())
+        let path = self.tree.agent_file(&self.agent, "0.log");
+        log.map_or_else(String::new, |part| hooks::tail_of_part(&path, part))
     }
 
     fn host(&self) -> &str {
@@ -366,8 +356,8 @@ impl Place for Call {
     /// Nothing is printed here but tracebacks.
     fn note(&mut self, _: &str) {}
 
-    fn recorded(&mut self, run: Run, state: Outcome, is_last: bool) {
-        let Run { trial, attempt, .. } = run;
+    fn recorded(&mut self, run: AttemptId, state: Outcome, is_last: bool) {
+        let AttemptId { trial, attempt, .. } = run;
         self.settled.push(Settled { trial, attempt, state, is_last });
     }
 }

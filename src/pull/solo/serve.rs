@@ -16,9 +16,8 @@ use crate::host::Vars;
 use crate::host::signal::{Signals, Woken};
 use crate::tree::Tree;
 use crate::tree::records::Outcome;
-use crate::worker::child;
-use crate::worker::lines::parse_lenient;
-use crate::worker::stopped::{self, Leave};
+use crate::worker::process::child;
+use crate::worker::process::lines::parse_lenient;
 
 /// Bytes read at once.
 const CHUNK: usize = 1 << 16;
@@ -224,19 +223,13 @@ fn take<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
     // A scheduler signals us and the function's process at once: then it has not failed.
     if let Some(ran) = agent.call().ran()
         && let Some(signal) =
-            child::pending(signals, stopped::moment(&leave_of(&failure, ran)), None)
+            child::pending(signals, failure.exit(ran.as_secs_f64()).moment(false), None)
     {
         agent.told(signal);
         agent.watch()?;
     }
     agent.answer(Err(failure), seconds);
     Ok(())
-}
-
-/// What is known of the process of a function that has failed.
-fn leave_of(failure: &Failure, ran: Duration) -> Leave {
-    let code = failure.signal.map_or(failure.exit_code.unwrap_or(1), |signal| 128 + signal);
-    Leave { code, signal: failure.signal, ran, has_handler: false, is_declared: false }
 }
 
 fn failure(mut message: Map<String, Value>) -> Failure {

@@ -10,22 +10,34 @@ use serde_json::json;
 use super::*;
 use crate::host::vars;
 use crate::site::Site;
-use crate::submit::{Source, deal};
+use crate::submit::{self, Source};
+use crate::tree::bundle;
 use crate::tree::records::{self, Outcome};
 
 /// A sweep that calls `f` for each `i` below `n`.
 fn sweep(dir: &Path, n: usize, more: &str) -> Tree {
+    deal(&dir.join("plan.toml"), &plan(n, more))
+}
+
+fn plan(n: usize, more: &str) -> String {
     let values: Vec<String> = (0..n).map(|i| i.to_string()).collect();
-    let text = format!(
+    format!(
         "version = 1\n[sweep]\nname = \"s\"\nroot = \".\"\n[run]\nfunction = \"f\"\n{more}\n[grid]\ni = [{}]\n",
         values.join(", ")
-    );
-    let path = dir.join("plan.toml");
-    std::fs::write(&path, text).unwrap();
-    let (source, site) = (Source::read(&path).unwrap(), Site::default());
+    )
+}
+
+fn deal(path: &Path, text: &str) -> Tree {
+    std::fs::write(path, text).unwrap();
+    let (source, site) = (Source::read(path).unwrap(), Site::default());
     let templates = source.templates(None, &site).unwrap();
-    let asked = deal::Options { serves: true, ..deal::Options::default() };
-    deal::deal(&source, &site, &templates, &asked, &Vars::new(), || false).unwrap().tree
+    let asked = submit::pilots::deal::DealOptions {
+        serves: true,
+        ..submit::pilots::deal::DealOptions::default()
+    };
+    submit::pilots::deal::deal(&source, &site, &templates, &asked, &Vars::new(), || false)
+        .unwrap()
+        .tree
 }
 
 fn call_all(tree: &Tree, function: impl FnMut(&Trial) -> Result<Value, Failure>) -> Report {
@@ -147,4 +159,41 @@ fn a_function_that_allocations_cut_off_and_that_saves_nothing_is_called_a_few_ti
     let ends = &ends(&tree)[&0];
     assert_eq!(ends[..2], ["1 the agent's allocation ends"; 2]);
     assert!(ends[2].starts_with("1 3 allocations in a row ended before it"), "{ends:?}");
+}
+
+/// Set in the process that has an umask of its own.
+const CLOSED: &str = "HPCSWEEP_TEST_UMASK";
+
+#[test]
+fn a_function_has_the_umask_of_before_also_where_the_plan_opens_the_sweep() {
+    use std::os::unix::fs::PermissionsExt;
+
+    use nix::sys::stat::{Mode, umask};
+
+    if std::env::var_os(CLOSED).is_none() {
+        let name = "pull::solo::tests::a_function_has_the_umask_of_before_also_where_the_plan_opens_the_sweep";
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        let ended = again.args(["--exact", name, "--nocapture"]).env(CLOSED, "1").output().unwrap();
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    umask(Mode::from_bits_truncate(0o077));
+    let tree = deal(
+        &dir.path().join("plan.toml"),
+        &plan(2, "").replace("root", "readable_by = \"all\"\nroot"),
+    );
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    call_all(&tree, |trial| {
+        let own = dir.path().join(format!("own.{}", trial.row.id));
+        std::fs::write(&own, "").unwrap();
+        assert_eq!(mode(&own), 0o600);
+        if trial.row.id == 0 { panic!("as functions do") } else { Ok(Value::Null) }
+    });
+    assert_eq!(
+        ends(&tree).values().flatten().collect::<Vec<_>>(),
+        ["101 panicked: as functions do", "null"]
+    );
+    let agent = bundle::agents(&tree).unwrap().pop().unwrap();
+    assert_eq!(mode(&tree.agent_file(&agent, "jsonl")), 0o644);
 }

@@ -176,14 +176,11 @@ impl Job {
                 element(State::Queued(self.state.clone()), said(&self.comment))
             }
             "H" => {
-                let reason = if self.holds.contains('u') {
-                    "held".to_owned()
-                } else if self.after().next().is_some() {
-                    "waits for another job".to_owned()
-                } else {
-                    comment()
-                };
-                element(State::Queued("H".to_owned()), reason)
+                if self.holds.contains('u') {
+                    return element(State::Held("H".to_owned()), "held".to_owned());
+                }
+                let waits = self.after().next().map(|_| "waits for another job".to_owned());
+                element(State::Queued("H".to_owned()), waits.unwrap_or_else(comment))
             }
             // PBS says so at once, and calls the job running for as long as it takes to end.
             "R" | "B" if self.comment.contains(" and terminated") => {
@@ -282,7 +279,7 @@ pub fn elements(asked: &[String], jobs: &[Job]) -> HashMap<String, Elements> {
         match job.index() {
             Some(index) => elements.say_of(index, element),
             // What an array says of itself holds for elements that are not listed only while it waits.
-            None if job.is_array() && !matches!(element.state, State::Queued(_)) => {}
+            None if job.is_array() && !element.state.waits() => {}
             None => elements.say_of_the_rest(element),
         }
     }
@@ -494,8 +491,9 @@ mod tests {
         assert_eq!(state("5[].s", 1).unwrap().state, State::Queued("Q".into()));
         assert_eq!(state("5[].s", 2), None);
         assert_eq!(state("6.s", 0).unwrap().state, State::Queued("Q".into()));
-        assert_eq!(state("7[].s", 0).unwrap().reason, "held");
+        let held = Element { state: State::Held("H".into()), reason: "held".into() };
+        assert_eq!(state("7[].s", 0), Some(held.clone()));
         assert_eq!(state("8[].s", 0).unwrap().state, State::Running("RUNNING".into()));
-        assert_eq!(state("8[].s", 1).unwrap().reason, "held");
+        assert_eq!(state("8[].s", 1), Some(held));
     }
 }

@@ -1,415 +1,263 @@
-//! PBS (OpenPBS, PBS Professional): the calls and what their answers mean. Manual pages: qsub(1B), qstat(1B),
-//! qdel(1B), qhold(1B), qrls(1B).
+//! PBS: OpenPBS and PBS Professional.
 
+pub mod commands;
+pub mod directives;
 pub mod jobs;
 pub mod json;
-pub mod site;
+mod limits;
+pub mod server;
 
-pub use jobs::VARIABLE;
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
-use super::calls::{Calls, refusal};
-use super::pieces;
+use anyhow::Result;
+
+use super::calls::Calls;
+use super::order::{self, Order};
+use super::{After, Answer, Facts, Limits, Log, Places, Question, Scheduler, Suspect, Wanted};
 use crate::fault::Fault;
+use crate::host::{Vars, clock};
+use crate::site::caps::Ways;
+use crate::site::{SchedulerKind, Site};
+use crate::units;
+use crate::words::sh_quote;
 
-/// The call that submits a script. It waits for the end of the jobs `after`; `held` leaves it to a later
-/// [`release`] to let it go. The script's path is the one value that travels with it. `-f` keeps qsub from
-/// handing the work to a process in the background, which after one refusal fails the next call as well.
-pub fn submit(script: &str, after: &[String], held: bool) -> Vec<String> {
-    let mut argv = ["qsub", "-f", "-v"].map(str::to_owned).to_vec();
-    argv.push(format!("{VARIABLE}={script}"));
-    if held {
-        argv.push("-h".to_owned());
+/// PBS, as far as its server has said what it allows.
+#[derive(Debug)]
+pub struct Pbs {
+    said: limits::Read,
+}
+
+const FACTS: Facts = Facts {
+    kind: SchedulerKind::Pbs,
+    name: "PBS",
+    submits: "qsub",
+    template: "pbs.sh.tera",
+    directive: "#PBS ",
+    elements: 10_000,
+    unasked: "this is by the site profile alone: `submit` asks the server and its queues, which may allow less\n",
+    is_elementwise: false,
+    holds_elements: false,
+    believes_ends: false,
+    leaves_stalled: true,
+    brings_environment: false,
+    ways: Ways {
+        walltime: &["walltime=", "min_walltime=", "max_walltime="],
+        nodes: &["select=", "nodes=", "nodect="],
+        partition: &["-q"],
+        bundles: false,
+    },
+    job: "PBS_JOBID",
+    index: "PBS_ARRAY_INDEX",
+    cores: "NCPUS",
+    sets_threads: true,
+    // Ten seconds, unless the queue's kill_delay says otherwise.
+    grace_s: 8,
+    starts_ranks: "put `hpcsweep launch --ranks N --` in front of the worker, or the mpiexec of the MPI it was built with",
+};
+
+impl Pbs {
+    /// PBS that has not been asked; with a history, ended jobs can be asked for.
+    pub(super) fn new(history: bool) -> Self {
+        let mut said = limits::Read::default();
+        said.limits.accounting = history;
+        Self { said }
     }
-    if !after.is_empty() {
-        argv.extend(["-W".to_owned(), format!("depend=afterany:{}", after.join(":"))]);
+}
+
+impl Scheduler for Pbs {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
     }
-    argv.push(script.to_owned());
-    argv
-}
 
-/// The call that asks everything about one job, in text.
-pub fn job(id: &str) -> Vec<String> {
-    ["qstat", "-f", id].map(str::to_owned).to_vec()
-}
-
-/// The seconds of walltime that a job has, in the answer to [`job`].
-pub fn read_walltime(stdout: &str) -> Option<u64> {
-    let mut lines = stdout.lines().map(str::trim);
-    crate::units::parse_walltime(lines.find_map(|l| l.strip_prefix("Resource_List.walltime = "))?)
-}
-
-/// Whether a path can be the value of `-v` and of `-o`: commas end a value, PBS takes quotes and backslashes away,
-/// `^array_index^` stands for something, and qsub refuses what is not ASCII.
-pub fn can_travel(path: &str) -> bool {
-    path.bytes().all(|b| (b' '..=b'~').contains(&b) && !b",'\"\\^".contains(&b))
-}
-
-/// Options of qsub that hpcsweep sets itself, and what to write instead. `PLAN` stands for the plan.
-const OWN: &[(&str, &str)] = &[
-    ("-A", "use `account`"),
-    ("-e", "the job's output lies in the sweep's folder: `hpcsweep logs 0 PLAN`"),
-    ("-f", "qsub is called with what it takes"),
-    ("-h", "`hpcsweep hold PLAN` holds the sweep"),
-    ("-I", "jobs of a sweep run by themselves"),
-    ("-J", "the trials of the plan are the array; `--max-running` throttles it"),
-    ("-j", "the job's output lies in the sweep's folder: `hpcsweep logs 0 PLAN`"),
-    ("-k", "the job's output lies in the sweep's folder: `hpcsweep logs 0 PLAN`"),
-    ("-N", "the name is the token by which a job is found again; `[sweep] name` begins it"),
-    ("-o", "the job's output lies in the sweep's folder: `hpcsweep logs 0 PLAN`"),
-    ("-q", "use `partition`"),
-    ("-r", "arrays must be rerunnable"),
-    ("-V", "jobs have the environment of the submission"),
-    ("-v", "use `[run] env`"),
-    ("-z", "hpcsweep reads the job id itself"),
-];
-
-/// What to write instead of a directive that hpcsweep sets itself, in a plan that is this word of a command; `None` if it
-/// may be used. Resources besides `select` and `walltime`, and attributes besides dependencies and the umask, are free.
-pub fn instead(directive: &str, plan: &str) -> Option<String> {
-    own(directive).map(|hint| hint.replace("PLAN", plan))
-}
-
-fn own(directive: &str) -> Option<&'static str> {
-    if directive.starts_with("--") {
-        return None;
+    fn limits(&self) -> &Limits {
+        &self.said.limits
     }
-    let (option, value) = directive.split_at_checked(2)?;
-    let asks = |name: &str| value.split([',', ' ', ':']).any(|item| item.trim().starts_with(name));
-    match option {
-        "-l" if asks("select=") || asks("nodes=") => {
-            Some("use `nodes`, `ranks`, `cpus_per_rank` ...")
+
+    fn ask_limits(&mut self, calls: &mut Calls, wanted: &Wanted<'_>, site: &Site) -> Result<()> {
+        self.said = limits::read(calls, wanted, site)?;
+        Ok(())
+    }
+
+    fn check_queue(&self, _calls: &mut Calls, elements: u64, _account: Option<&str>) -> Result<()> {
+        self.said.check_queue(elements)
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.said.notes
+    }
+
+    fn places(&self, calls: &mut Calls) -> Result<Option<Places>> {
+        self.said.places(calls)
+    }
+
+    /// A routing queue does not hand on what is held, while what waits for it takes the places behind.
+    fn holds(&self) -> bool {
+        !self.said.keeps_jobs && !self.said.routes
+    }
+
+    fn deletes_dependents(&self) -> bool {
+        !self.said.keeps_jobs
+    }
+
+    /// The script's path tells which job it is of.
+    fn script(&self, _array: u32, token: &str) -> String {
+        format!("{token}.sh")
+    }
+
+    fn job_name(&self, token: &str) -> String {
+        commands::job_name(token)
+    }
+
+    fn element(&self, job: &str, index: u64) -> String {
+        commands::element(job, index)
+    }
+
+    fn check_path(&self, dir: &Path) -> Result<(), Fault> {
+        if commands::can_travel(&dir.to_string_lossy()) {
+            return Ok(());
         }
-        "-l" if asks("walltime=") => Some("use `walltime`"),
-        "-W" if asks("depend=") => {
-            Some("chains make the dependencies: trials that share a `task_id`")
-        }
-        "-W" if asks("umask=") => {
-            Some("files are made under umask 022; `[run] setup` may set another")
-        }
-        "-W" if asks("block=") => Some("`hpcsweep status PLAN` shows when it is over"),
-        _ => OWN.iter().find(|(own, _)| *own == option).map(|(_, hint)| *hint),
-    }
-}
-
-/// The job id in what qsub printed, banners around it ignored: the last line that is `5.server` or
-/// `5[].server`.
-pub fn submitted(stdout: &str) -> Option<String> {
-    stdout.lines().rev().map(str::trim).find(|line| is_id(line)).map(str::to_owned)
-}
-
-fn is_id(text: &str) -> bool {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let rest = &text[digits..];
-    let server = rest.strip_prefix("[]").unwrap_or(rest);
-    let name = server.strip_prefix('.').unwrap_or_default();
-    digits > 0
-        && !name.is_empty()
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_".contains(&b))
-}
-
-/// Puts ids into the order of submission. Of a job and what waits for it the former is then asked for first, so that what
-/// still waits when that has ended waits in vain.
-pub fn sort(ids: &mut Vec<String>) {
-    let number = |id: &String| {
-        let digits: String = id.chars().take_while(char::is_ascii_digit).collect();
-        digits.parse::<u64>().unwrap_or(u64::MAX)
-    };
-    ids.sort_by_cached_key(|id| (number(id), id.clone()));
-    ids.dedup();
-}
-
-/// The call that asks for jobs by id, all elements listed; with `history` those that have ended, too. Of several
-/// ids qstat writes only the first as JSON (seen in 23.06), so those are asked for as text.
-pub fn status(ids: &[String], history: bool) -> Vec<String> {
-    let mut argv = vec!["qstat".to_owned()];
-    argv.extend(history.then(|| "-x".to_owned()));
-    argv.extend(["-t", "-f"].map(str::to_owned));
-    if ids.len() == 1 {
-        argv.extend(["-F", "json"].map(str::to_owned));
-    }
-    argv.extend(ids.iter().cloned());
-    argv
-}
-
-/// The call that asks for every job that the user may see.
-pub fn all(history: bool) -> Vec<String> {
-    let mut argv = vec!["qstat".to_owned()];
-    argv.extend(history.then(|| "-x".to_owned()));
-    argv.extend(["-f", "-F", "json"].map(str::to_owned));
-    argv
-}
-
-/// The same question for servers whose JSON cannot be read.
-pub fn as_text(argv: &[String]) -> Vec<String> {
-    argv.iter().filter(|word| !matches!(word.as_str(), "-F" | "json")).cloned().collect()
-}
-
-/// Whether an exit code of qstat means that it has answered, although some job it was asked for is unknown
-/// (153) or has ended (35).
-pub fn has_answered(code: Option<i32>) -> bool {
-    matches!(code, Some(0 | 35 | 153))
-}
-
-/// What qstat -x says where ended jobs are not kept.
-const NO_HISTORY: &str = "not configured to maintain job history";
-
-/// Asks qstat for the jobs of these ids, as [`status`] says.
-///
-/// # Errors
-/// As [`ask`].
-pub fn ask_of(calls: &mut Calls, ids: &[String], history: bool) -> anyhow::Result<Vec<jobs::Job>> {
-    let answers = pieces(ids).map(|some| ask(calls, &status(some, history)));
-    answers.collect::<anyhow::Result<Vec<_>>>().map(|parts| parts.concat())
-}
-
-/// Asks qstat for jobs: those it does not know are left out. JSON that cannot be read is asked for again as
-/// text.
-///
-/// # Errors
-/// When qstat does not answer.
-pub fn ask(calls: &mut Calls, argv: &[String]) -> anyhow::Result<Vec<jobs::Job>> {
-    let output = calls.make(argv)?;
-    // The history was switched off since the submission.
-    if output.stdout.contains(NO_HISTORY) || output.stderr.contains(NO_HISTORY) {
-        let without: Vec<String> = argv.iter().filter(|word| *word != "-x").cloned().collect();
-        if without.len() < argv.len() {
-            return ask(calls, &without);
-        }
-    }
-    if !has_answered(output.code) {
-        return Err(refusal(argv, &output).into());
-    }
-    let is_json = argv.iter().any(|word| word == "json");
-    if is_json && let Ok(jobs) = jobs::jobs(&output.stdout) {
-        return Ok(jobs);
-    }
-    let (argv, output) = if is_json {
-        let argv = as_text(argv);
-        let output = calls.make(&argv)?;
-        (argv, output)
-    } else {
-        (argv.to_vec(), output)
-    };
-    let jobs = jobs::jobs_from_text(&output.stdout);
-    let is_empty = output.stdout.trim().is_empty();
-    if !has_answered(output.code) || (jobs.is_empty() && !is_empty) {
-        let said = output.stdout.lines().next().unwrap_or_default().to_owned();
-        return Err(Fault::scheduler(format!("`qstat` says what cannot be read: {said}"))
-            .at(format!("ran: {}", argv.join(" ")))
-            .into());
-    }
-    Ok(jobs)
-}
-
-/// The call that asks the server for its attributes.
-pub fn server() -> Vec<String> {
-    ["qstat", "-Bf", "-F", "json"].map(str::to_owned).to_vec()
-}
-
-/// The call that asks for the attributes of all queues.
-pub fn queues() -> Vec<String> {
-    ["qstat", "-Qf", "-F", "json"].map(str::to_owned).to_vec()
-}
-
-/// The call that deletes jobs, arrays or elements.
-pub fn delete(ids: &[String]) -> Vec<String> {
-    std::iter::once("qdel".to_owned()).chain(ids.iter().cloned()).collect()
-}
-
-/// The call that holds jobs and arrays.
-pub fn hold(ids: &[String]) -> Vec<String> {
-    std::iter::once("qhold".to_owned()).chain(ids.iter().cloned()).collect()
-}
-
-/// The call that lets held jobs and arrays go.
-pub fn release(ids: &[String]) -> Vec<String> {
-    std::iter::once("qrls".to_owned()).chain(ids.iter().cloned()).collect()
-}
-
-/// The call that gives jobs and arrays other dependencies in place of all that they have, also of those of others on
-/// them.
-pub fn depend(ids: &[String], depend: &str) -> Vec<String> {
-    let option = format!("depend={depend}");
-    let words = ["qalter".to_owned(), "-W".to_owned(), option];
-    words.into_iter().chain(ids.iter().cloned()).collect()
-}
-
-/// The id of one element of an array: `5[3].server`.
-pub fn element(array: &str, index: u64) -> String {
-    array.replacen("[]", &format!("[{index}]"), 1)
-}
-
-/// A job name that PBS takes and that no reader makes a number of: it begins with a letter.
-pub fn job_name(token: &str) -> String {
-    if token.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        token.to_owned()
-    } else {
-        format!("s{token}")
-    }
-}
-
-/// Whether what qsub said of a failed call is known to be a refusal: no job came of it. Whatever else it says,
-/// the server may have taken the job before: a connection may break, a hook or a wrapper of the site may complain,
-/// after the job is there. The words are those of OpenPBS: `pbs_messages.c`, and what qsub checks itself.
-pub fn is_refusal(stderr: &str) -> bool {
-    const REFUSALS: &[&str] = &[
-        // What qsub finds before it asks the server.
-        "cannot connect to server",
-        "qsub: illegal ",
-        "usage: qsub",
-        "qsub: script file::",
-        "qsub: script not a file",
-        "qsub: script contains cr, lf",
-        "qsub: cannot send environment with the job",
-        "cannot submit non-rerunable Array Job",
-        // What the server finds before it makes a job.
-        "Access from host not allowed, or unknown host",
-        "Access to queue is denied",
-        "Array job exceeds server or queue size limit",
-        "Bad GID for job execution",
-        "Bad UID for job execution",
-        "Cannot have \"place\" without \"select\"",
-        "Cannot set attribute, read only or insufficient permission",
-        "Duplicate entry in list",
-        "Exceeded number of licensed cpus",
-        "Expired credential",
-        "Illegal attribute or resource value",
-        "Invalid Account",
-        "Invalid Job Dependency",
-        "Invalid credential",
-        "Job rejected by all possible destinations",
-        "Job violates queue and/or server resource limits",
-        "Maximum number of jobs already in queue",
-        "No default queue specified",
-        "Queue is not enabled",
-        "Resource invalid in \"select\" specification",
-        "Resource limit exceeds allowable",
-        "Unauthorized Request",
-        "Undefined attribute",
-        "Unknown queue",
-        "Unknown resource",
-        "\"-lresource=\" cannot be used with",
-        "duplicated resource within a section of a select specification",
-        "jobscript size exceeded the jobscript_max_size",
-        "name is too long",
-        "would exceed ",
-    ];
-    const LOST: &[&str] = &[
-        "timed out",
-        "Connection reset",
-        "Broken pipe",
-        "End of File",
-        "Premature end of message",
-        "Communication failure",
-    ];
-    let says = |signs: &[&str]| signs.iter().any(|sign| stderr.contains(sign));
-    says(REFUSALS) && !says(LOST)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_job_id_is_found_among_banners() {
-        let check =
-            |text: &str, id: Option<&str>| assert_eq!(submitted(text).as_deref(), id, "{text}");
-        check("5[].pbshead\n", Some("5[].pbshead"));
-        check("** Welcome **\n12.srv-1.site.org\nproject x: 3 h left\n", Some("12.srv-1.site.org"));
-        check("5[3].pbshead\n", None);
-        check("qsub: Unknown queue\n", None);
-        check("2026.\n", None);
+        let sentence = format!("PBS cannot pass on the path `{}`", dir.display());
+        let hint = "use a folder whose path has ASCII letters alone, and no comma, quote, backslash or `^`";
+        Err(Fault::request(sentence).hint(hint))
     }
 
-    #[test]
-    fn what_a_job_waits_for_is_an_option_of_the_call() {
-        let after = ["5[].s".to_owned(), "6.s".to_owned()];
-        assert_eq!(
-            submit("/r/jobs/a.sh", &after, true),
-            [
-                "qsub",
-                "-f",
-                "-v",
-                "HPCSWEEP_JOB=/r/jobs/a.sh",
-                "-h",
-                "-W",
-                "depend=afterany:5[].s:6.s",
-                "/r/jobs/a.sh"
-            ]
-        );
-        assert_eq!(submit("/a", &[], false), ["qsub", "-f", "-v", "HPCSWEEP_JOB=/a", "/a"]);
-        assert_eq!(element("5[].s", 7), "5[7].s");
-    }
-
-    #[test]
-    fn several_jobs_are_asked_for_as_text() {
-        let ask = |ids: &[&str], history| {
-            let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
-            status(&ids, history).join(" ")
+    fn job_log(&self, folder: &str, single: bool) -> Log {
+        let quoted = sh_quote(folder);
+        let (directive, of_element) = match single {
+            true => ("0", format!("{quoted}/0.log")),
+            false => ("^array_index^", format!("{quoted}/\"$PBS_ARRAY_INDEX\".log")),
         };
-        assert_eq!(ask(&["5[].s"], true), "qstat -x -t -f -F json 5[].s");
-        assert_eq!(ask(&["5[].s", "6.s"], false), "qstat -t -f 5[].s 6.s");
+        Log { directive: format!("{folder}/{directive}.log"), of_element }
     }
 
-    #[test]
-    fn only_plain_paths_travel() {
-        assert!(can_travel("/a b/c%a/[1];&=:#$x`"));
-        for path in ["/a,b", "/it's", "/a\"b", "/a\\b", "/^array_index^", "/\u{fc}n\u{ef}", "/a\nb"]
-        {
-            assert!(!can_travel(path), "{path}");
+    fn walltime(&self, seconds: u64) -> String {
+        units::hours_text(seconds)
+    }
+
+    /// Without one of the site, `hpcsweep launch` finds the MPI that is loaded.
+    fn launcher(
+        &self,
+        own: Option<&[String]>,
+        program: &str,
+        ranks: u32,
+        _mpi: bool,
+    ) -> Vec<String> {
+        let words =
+            || [program, "launch", "--ranks", &ranks.to_string(), "--"].map(str::to_owned).to_vec();
+        own.filter(|own| !own.is_empty()).map_or_else(words, <[String]>::to_vec)
+    }
+
+    fn submit(&self, script: &str, after: &After, held: bool) -> Vec<String> {
+        commands::submit(script, &after.jobs(), held)
+    }
+
+    fn submitted(&self, stdout: &str) -> Option<String> {
+        commands::submitted(stdout)
+    }
+
+    fn is_refusal(&self, stderr: &str) -> bool {
+        commands::is_refusal(stderr)
+    }
+
+    fn find(
+        &self,
+        calls: &mut Calls,
+        token: &str,
+        script: &str,
+        _since: f64,
+    ) -> Result<Option<String>> {
+        let jobs = commands::ask(calls, &commands::all(self.remembers()))?;
+        Ok(jobs::find(&jobs, &self.job_name(token), script))
+    }
+
+    fn known(&self, calls: &mut Calls, ids: &[String]) -> Result<HashSet<String>> {
+        let jobs = commands::ask_of(calls, ids, self.remembers())?;
+        // Without a history a job that has ended is one that PBS deletes dependents for.
+        let keeps = self.said.keeps_jobs;
+        let lives = |job: &&jobs::Job| keeps || !matches!(job.state.as_str(), "F" | "E");
+        Ok(jobs.iter().filter(lives).map(|job| job.id.clone()).collect())
+    }
+
+    /// PBS keeps what has ended for two weeks, or, without a history, forgets it at once; but of what this very
+    /// submission has brought nothing can have ended where the heads of chains are held.
+    fn knows_since(&self, began: f64) -> f64 {
+        match self.said.keeps_jobs {
+            true => clock::now() - 86_400.0,
+            false if self.holds() => began,
+            false => f64::INFINITY,
         }
     }
 
-    #[test]
-    fn what_hpcsweep_sets_itself_is_taken() {
-        for taken in [
-            "-W depend=afterok:1",
-            "-Wumask=077",
-            "-lwalltime=1:00:00",
-            "-l select=4:ncpus=4",
-            "-l place=pack,nodes=2",
-            "-v FOO=1",
-            "-o /dev/null",
-            "-V",
-        ] {
-            assert!(instead(taken, "plan.toml").is_some(), "{taken}");
+    /// PBS is asked once for the jobs of what is open: with its history, where it keeps one.
+    fn ask(&self, calls: &mut Calls, question: &Question<'_>) -> Answer {
+        let open = question.open.iter().map(|(job, _)| job);
+        let before = question.suspects.iter().flat_map(|suspect| &suspect.waits_for);
+        let mut ids: Vec<String> = open.chain(before).cloned().collect();
+        commands::sort(&mut ids);
+        if ids.is_empty() {
+            let witness = "the results tree alone".to_owned();
+            return Answer { is_sure: true, witness, ..Answer::default() };
         }
-        for free in
-            ["-P project", "-l place=excl", "-W group_list=g", "-m e", "-p 10", "--exclusive"]
-        {
-            assert_eq!(instead(free, "plan.toml"), None, "{free}");
+        match commands::ask_of(calls, &ids, self.remembers()) {
+            Ok(jobs) => Answer {
+                elements: jobs::elements(&ids, &jobs),
+                is_sure: true,
+                witness: "qstat".to_owned(),
+            },
+            Err(error) => Answer::none(&error),
         }
     }
 
-    #[test]
-    fn names_begin_with_a_letter() {
-        assert_eq!(job_name("demo.1a.2"), "demo.1a.2");
-        assert_eq!(job_name("1e5.1a.2"), "s1e5.1a.2");
-        assert_eq!(job_name("_a"), "s_a");
+    fn order(&self, order: Order, ids: &[String]) -> Vec<String> {
+        match order {
+            Order::Cancel => commands::delete(ids),
+            Order::Hold => commands::hold(ids),
+            Order::Release => commands::release(ids),
+        }
     }
 
-    #[test]
-    fn only_what_is_known_to_be_a_refusal_is_one() {
-        for said in [
-            "qsub: Unknown queue",
-            "Connection refused\nqsub: cannot connect to server pbshead (errno=15010)",
-            "qsub: would exceed queue generic's per-user limit",
-            "qsub: illegal -W value\nusage: qsub [-a date_time]",
-            "qsub: Unknown resource Resource_List.nosuch",
-        ] {
-            assert!(is_refusal(said), "{said}");
+    fn is_no_complaint(&self, line: &str) -> bool {
+        commands::is_of_ended(line)
+    }
+
+    fn free(
+        &self,
+        calls: &mut Calls,
+        suspects: &[Suspect],
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        let own = suspects.iter().map(|suspect| &suspect.job);
+        let before = suspects.iter().flat_map(|suspect| &suspect.waits_for);
+        let mut asked: Vec<String> = own.clone().chain(before).cloned().collect();
+        commands::sort(&mut asked);
+        let jobs = commands::ask_of(calls, &asked, self.remembers())?;
+        let ended = jobs::ended(&asked, &jobs);
+        let has_ended = |id: &str| ended.contains(id);
+        let mut stalled: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for job in jobs.iter().filter(|job| own.clone().any(|id| *id == job.id)) {
+            if job.is_stalled(has_ended) {
+                stalled.entry(job.depend_without(has_ended)).or_default().push(job.id.clone());
+            }
         }
-        for said in [
-            "",
-            "qsub: Connection timed out",
-            "qsub: End of File",
-            "qsub: PBS server internal error",
-            "qsub: Failed to save job/resv, refer server logs for details",
-            "qsub: Error (15012) submitting job",
-            "qsub: the budget of project x could not be charged",
-            "qsub: Unknown queue\nqsub: Connection timed out",
-        ] {
-            assert!(!is_refusal(said), "{said}");
+        for (depend, ids) in stalled {
+            // One that has been deleted meanwhile is no fault.
+            let argv = |some: &[String]| commands::depend(some, &depend);
+            order::make(calls, &ids, argv, commands::is_of_ended)?.whole?;
+            for id in ids {
+                tell(&format!("job {id}: it waited for a job that has ended, and goes on"));
+            }
         }
+        Ok(())
+    }
+
+    fn job_id(&self, vars: &Vars) -> Option<String> {
+        vars.get(FACTS.job).cloned()
+    }
+
+    fn ask_end(&self, calls: &mut Calls, job: &str, began: Instant) -> Option<Instant> {
+        let seconds = commands::read_walltime(&calls.ask(&commands::job(job)).ok()?)?;
+        began.checked_add(Duration::from_secs(seconds))
     }
 }

@@ -3,7 +3,7 @@
 //! From 22.05 to 26.05, by their release notes, manual pages and sources. What can be detected is: a refused option
 //! by the words of the program that refused it, all else by `scontrol show config` and `srun --mpi=list`.
 
-use super::super::{End, State};
+use super::super::{Element, End, State};
 
 /// Options that a call can do without, and what reads the answer all the same.
 const SPARED: &[(&str, &str)] = &[
@@ -43,6 +43,21 @@ pub fn without_refused(argv: &[String], stderr: &str) -> Option<Vec<String>> {
     (rest.len() < argv.len()).then_some(rest)
 }
 
+/// An element by its state word and its reason. Slurm holds a job for its user, for an administrator, and after too many
+/// requeues.
+pub fn element(word: &str, why: &str) -> Element {
+    let state = match state(word) {
+        State::Queued(word)
+            if ["JobHeld", "JobHoldMaxRequeue"].iter().any(|held| why.starts_with(held))
+                || ["REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"].contains(&word.as_str()) =>
+        {
+            State::Held(word)
+        }
+        state => state,
+    };
+    Element { state, reason: reason(why) }
+}
+
 /// Slurm's state words (squeue(1), "JOB STATE CODES").
 pub fn state(word: &str) -> State {
     // "CANCELLED by 1001" (sacct) and "CANCELLED+" (cut columns).
@@ -57,9 +72,10 @@ pub fn state(word: &str) -> State {
         | "STAGE_OUT" => State::Running(base.to_owned()),
         "COMPLETED" => State::Completed,
         "TIMEOUT" => State::Ended(End::Timeout, base.to_owned()),
+        "OUT_OF_MEMORY" => State::Ended(End::Memory, base.to_owned()),
         "CANCELLED" | "PREEMPTED" => State::Ended(End::Cancelled, base.to_owned()),
-        "FAILED" | "NODE_FAIL" | "OUT_OF_MEMORY" | "BOOT_FAIL" | "DEADLINE" | "REVOKED"
-        | "LAUNCH_FAILED" | "RECONFIG_FAIL" => State::Ended(End::Failed, base.to_owned()),
+        "FAILED" | "NODE_FAIL" | "BOOT_FAIL" | "DEADLINE" | "REVOKED" | "LAUNCH_FAILED"
+        | "RECONFIG_FAIL" => State::Ended(End::Failed, base.to_owned()),
         _ => State::Other(word.trim().to_owned()),
     }
 }
@@ -76,12 +92,10 @@ pub fn reason(word: &str) -> String {
     }
 }
 
-/// Whether scontrol complains of nothing but elements that have ended: it says `71_0-3: Job has already
-/// finished`, and `71_4-11: No error` of those it has done.
-pub fn has_only_ended(stderr: &str) -> bool {
-    let mut said = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
-    said.peek().is_some()
-        && said.all(|line| line.ends_with(": No error") || line.contains("already finished"))
+/// Whether scontrol complains of an element: it says `71_0-3: Job has already finished`, and `71_4-11: No error` of those
+/// it has done.
+pub fn is_no_complaint(line: &str) -> bool {
+    line.ends_with(": No error") || line.contains("already finished")
 }
 
 /// Whether what sbatch said of a failed call is known to be a refusal: no job came of it. Whatever else it says,
@@ -195,16 +209,24 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_after_too_many_requeues_says_what_lets_go() {
-        assert_eq!([reason("None"), reason("Resources")], ["", "Resources"]);
-        assert!(reason("JobHoldMaxRequeue").contains("more often than the site allows"));
+    fn what_somebody_must_let_go_is_held() {
+        let is_held = |word, why| matches!(element(word, why).state, State::Held(_));
+        for (word, why) in [
+            ("PENDING", "JobHeldUser"),
+            ("PENDING", "JobHeldAdmin"),
+            ("PENDING", "JobHoldMaxRequeue"),
+            ("REQUEUE_HOLD", "None"),
+            ("SPECIAL_EXIT", "None"),
+        ] {
+            assert!(is_held(word, why), "{word} {why}");
+        }
+        assert!(!is_held("PENDING", "Dependency") && !is_held("RUNNING", "JobHeldUser"));
     }
 
     #[test]
-    fn what_has_ended_is_no_complaint() {
-        assert!(has_only_ended("71_0-3: Job has already finished\n71_4-11: No error\n"));
-        assert!(!has_only_ended("71_0-3: Job has already finished\n72: Access denied\n"));
-        assert!(!has_only_ended(""));
+    fn a_hold_after_too_many_requeues_says_what_lets_go() {
+        assert_eq!([reason("None"), reason("Resources")], ["", "Resources"]);
+        assert!(reason("JobHoldMaxRequeue").contains("more often than the site allows"));
     }
 
     #[test]

@@ -30,7 +30,7 @@ fn sync(ranks: &[Result<Value, String>], flags: Flags) -> Result<Synced, Fault> 
     all.swap_remove(0)
 }
 
-fn joined<T: super::super::slice::Element>(form: Form, numbers: &[T]) -> Synced {
+fn joined<T: super::super::value::Element>(form: Form, numbers: &[T]) -> Synced {
     Synced::Joined(Value::of(form, vec![numbers.len() as u64], numbers))
 }
 

@@ -115,7 +115,7 @@ pub fn prepare(tree: &Tree) -> Result<()> {
 /// On disk before it has a number: a machine that loses power must not leave an empty entry.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     use std::io::Write;
-    let mut file = std::fs::File::create_new(path)?;
+    let mut file = disk::create_new(path)?;
     file.write_all(bytes)?;
     file.sync_data()
 }

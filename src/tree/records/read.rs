@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Result;
 use rayon::prelude::*;
 
-use super::Record;
+use super::{Record, Source};
 use crate::host::{disk, threads};
 use crate::tree::damage::{Damage, Writer};
 use crate::tree::ledger::Ledger;
@@ -164,8 +164,9 @@ struct Read {
 
 fn read_run(record: &mut Record, run: u32, file: std::fs::File, path: &Path) -> Result<Read> {
     let mut lines = Sequence::default();
+    let mut source = Source::Run(run);
     let unended = line::each(file, |spot, line| {
-        if !line.is_empty() && record.take(run, spot, line) {
+        if !line.is_empty() && source.read(record, spot, line) {
             lines.whole(line);
         } else if spot.len > 0 {
             lines.damaged();

@@ -6,10 +6,11 @@ use super::*;
 use crate::host::Vars;
 use crate::plan::Pull;
 use crate::standing::State;
-use crate::tree::bundle::{Ended, Line, Who, Writer};
 use crate::tree::damage::Damaged;
 use crate::tree::deck::Terms;
 use crate::tree::ledger::{self, Entry};
+use crate::tree::line::Writer;
+use crate::tree::records::{End, Event, Start, Who};
 use crate::tree::table::Head;
 
 /// A sweep for agents, and those who write into it.
@@ -54,20 +55,7 @@ impl Sweep {
         table::write(&self.tree, &head, std::iter::empty()).unwrap();
         let units: Vec<Vec<u64>> = (first..first + count).map(|trial| vec![trial]).collect();
         let pull = &Pull::default();
-        let terms = Terms {
-            seq: 0,
-            plan: "",
-            max_running: None,
-            cores: 1,
-            gpus: 0,
-            gpu_share: 1,
-            devices: None,
-            memory_mib: None,
-            requests: &[],
-            program: &[],
-            by_plan: false,
-            pull,
-        };
+        let terms = Terms::new(pull);
         self.decks.push(deck::write(&self.tree, &self.decks, &units, terms).unwrap());
     }
 
@@ -79,11 +67,11 @@ impl Sweep {
         let (name, nonce, host) = (agent.to_owned(), "join".to_owned(), "n1".to_owned());
         self.say(&Entry::Join { agent: name, nonce, host, slots: 2, cores: vec![], job: None });
         let who = Who { agent: agent.to_owned(), host: "n1".to_owned(), ..Who::default() };
-        self.writers.insert(agent.to_owned(), Writer::create(&self.tree, &who).unwrap());
+        self.writers.insert(agent.to_owned(), bundle::create(&self.tree, &who).unwrap());
     }
 
     /// Appends lines and returns how long the bundle is then.
-    fn write(&mut self, agent: &str, lines: &[Line]) -> u64 {
+    fn write(&mut self, agent: &str, lines: &[Event]) -> u64 {
         let writer = self.writers.get_mut(agent).unwrap();
         lines.iter().for_each(|line| writer.push(line).unwrap());
         writer.flush().unwrap();
@@ -99,12 +87,20 @@ impl Sweep {
     }
 }
 
-fn start(trial: u64) -> Line {
-    Line::Start { trial, attempt: 1, time: 1.0, slot: 0, seq: 0, argv: vec![], devices: None }
+fn start(trial: u64) -> Event {
+    Event::Start(Start {
+        trial,
+        attempt: 1,
+        time: 1.0,
+        slot: Some(0),
+        seq: 0,
+        argv: vec![],
+        ..Start::default()
+    })
 }
 
-fn done(trial: u64) -> Line {
-    Line::End(Ended {
+fn done(trial: u64) -> Event {
+    Event::End(End {
         trial,
         attempt: 1,
         time: 2.0,
@@ -189,7 +185,7 @@ fn a_line_on_its_way_and_one_that_is_very_long_are_read_once_they_are_whole() {
     sweep.deal(4);
     sweep.join("a");
     sweep.write("a", &[start(0)]);
-    let path = bundle::path(&sweep.tree, "a", "jsonl");
+    let path = sweep.tree.agent_file("a", "jsonl");
     let mut watcher = sweep.watcher();
     assert_eq!(look(&mut watcher).0, "running 1 queued 3");
     let line = crate::tree::line::seal(&done(0)).unwrap();
@@ -203,7 +199,7 @@ fn a_line_on_its_way_and_one_that_is_very_long_are_read_once_they_are_whole() {
     assert_eq!((counts.as_str(), cost.bytes), ("done 1 queued 3", line.len() as u64));
     // Several pieces long.
     let row = serde_json::Map::from_iter([("text".to_owned(), json!("x".repeat(3 << 20)))]);
-    let metrics = Line::Metrics { trial: 1, attempt: 1, rows: vec![row] };
+    let metrics = Event::Metrics { trial: 1, attempt: 1, rows: vec![row] };
     sweep.write("a", &[start(1), metrics, done(1), start(2)]);
     assert_eq!(look(&mut watcher).0, "done 2 running 1 queued 1");
     assert_eq!(look(&mut sweep.watcher()).0, "done 2 running 1 queued 1");
@@ -216,7 +212,7 @@ fn a_bundle_without_an_end_of_line_is_read_a_piece_at_a_time_and_no_further_than
     sweep.deal(2);
     sweep.join("a");
     let size = sweep.write("a", &[start(0), done(0), start(1)]);
-    let path = bundle::path(&sweep.tree, "a", "jsonl");
+    let path = sweep.tree.agent_file("a", "jsonl");
     let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
     // A hole: it takes no space.
     file.set_len(1 << 40).unwrap();

@@ -1,7 +1,7 @@
 //! From what was recorded to what there is to see: one pass over all ends, for each frame anew.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashSet};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 
 use super::{Agent, End, Kind, Model, Open};
 use crate::standing::State;
@@ -27,13 +27,15 @@ impl Model {
             running: here.iter().flat_map(|agent| agent.open.keys().copied()).collect(),
             kinds: [0; 6],
             dropped: self.dropped.len(),
+            dealt: self.in_hand(),
             by_agent: vec![0; self.agents.len()],
             failures: BinaryHeap::new(),
             pace: Pace::new(now, began),
         };
         self.tally(&mut tally);
+        tally.dealt.retain(|trial, _| !tally.running.contains(trial));
         let are_running = tally.running.iter().filter(|trial| self.dropped.has(**trial)).count();
-        let dropped = tally.dropped.saturating_sub(are_running as u64);
+        let dropped = tally.dropped.saturating_sub((are_running + tally.dealt.len()) as u64);
         let ended = tally.kinds.iter().sum::<u64>() + dropped;
         let total = self.trials.max(self.ends.len() as u64).max(ended);
         let running = tally.running.len() as u64;
@@ -65,6 +67,14 @@ impl Model {
         }
     }
 
+    /// Trials that the plan no longer has and that an agent holds or may take, each with how many entries the ledger had
+    /// when it was dealt.
+    fn in_hand(&self) -> HashMap<u64, u64> {
+        let hands = self.ledger.hands();
+        let held = self.dealt.iter().filter(|dealt| hands.holder(dealt.unit).is_some());
+        held.map(|dealt| (dealt.trial, dealt.seq)).collect()
+    }
+
     /// Up to where a bundle counts.
     fn fence(&self, agent: &Agent) -> u64 {
         match self.ledger.agents.get(&agent.name).and_then(|known| known.gone.as_ref()) {
@@ -80,10 +90,14 @@ impl Model {
             }
             let Some(end) = self.decisive(trial as u64, first, &tally.fences) else { continue };
             let is_dropped = self.dropped.has(trial as u64);
+            if tally.dealt.get(&(trial as u64)).is_some_and(|dealt| u64::from(end.seq) > *dealt) {
+                tally.dealt.remove(&(trial as u64));
+            }
             if end.kind == Kind::Done {
                 tally.running.remove(&(trial as u64));
                 tally.pace.took(end.seconds);
                 tally.dropped -= u64::from(is_dropped);
+                tally.dealt.remove(&(trial as u64));
             } else if tally.running.contains(&(trial as u64)) {
                 // It was asked for again.
                 continue;
@@ -197,6 +211,8 @@ struct Tally {
     kinds: [u64; 6],
     /// Trials that the plan no longer has and that are not done.
     dropped: u64,
+    /// Of these, those that an agent holds or may take and that have not ended since they were dealt, with when that was.
+    dealt: HashMap<u64, u64>,
     by_agent: Vec<u64>,
     /// Time and number of the newest.
     failures: BinaryHeap<Reverse<(u64, u64)>>,

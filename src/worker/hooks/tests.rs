@@ -3,31 +3,6 @@
 use super::*;
 use crate::tree::records::Start;
 
-#[test]
-fn the_tail_of_a_log_is_short_and_can_be_a_variable() {
-    let check = |log: &[u8], expected: &str| assert_eq!(log_tail(log), expected);
-    check(b"", "");
-    check(b"\n\n", "");
-    check(b"one", "one");
-    check("ä\nb\r\n".as_bytes(), "ä\nb");
-    check(b"a\0b\xff\xfec", "a\u{fffd}b\u{fffd}\u{fffd}c");
-    let lines: String = (1..=25).map(|n| format!("{n}\n")).collect();
-    let last: Vec<String> = (6..=25).map(|n| n.to_string()).collect();
-    check(lines.as_bytes(), &last.join("\n"));
-    // A character that would be cut in two is left out whole.
-    check("€".repeat(2000).as_bytes(), &"€".repeat(TAIL_BYTES / 3));
-    check(&[0xff; 5000], &"\u{fffd}".repeat(TAIL_BYTES / 3));
-}
-
-proptest::proptest! {
-    #[test]
-    fn any_log_has_a_tail(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..9000)) {
-        let tail = log_tail(&bytes);
-        proptest::prop_assert!(tail.len() <= TAIL_BYTES && !tail.contains('\0'));
-        proptest::prop_assert!(tail.split('\n').count() <= TAIL_LINES);
-    }
-}
-
 /// A call of shell code that may take so many seconds.
 fn call(code: &str, seconds: u64) -> Call {
     let vars = Vars::new();
@@ -42,7 +17,7 @@ fn call(code: &str, seconds: u64) -> Call {
     }
 }
 
-fn end_of(mut running: Running) -> Result<(), String> {
+fn end_of(mut running: RunningHook) -> Result<(), String> {
     loop {
         if let Some(ended) = running.poll() {
             return ended;
@@ -55,24 +30,24 @@ fn end_of(mut running: Running) -> Result<(), String> {
 fn a_hook_under_way_is_looked_at_and_not_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("0.1.log");
-    let said = |code: &str, seconds| end_of(Running::start(call(code, seconds), &log)?);
+    let said = |code: &str, seconds| end_of(RunningHook::start(call(code, seconds), &log)?);
     let wrong = |what: &str| Err(format!("hook finish: {what}"));
     assert_eq!(said("true", 60), Ok(()));
     assert_eq!(said("exit 3", 60), wrong("exit code 3"));
     assert_eq!(said("kill -9 $$", 60), wrong("signal 9 (SIGKILL)"));
     assert_eq!(said("sleep 600", 1), wrong("killed after 1 s"));
-    let mut waits = Running::start(call("sleep 600", 60), &log).unwrap();
+    let mut waits = RunningHook::start(call("sleep 600", 60), &log).unwrap();
     assert_eq!(waits.poll(), None);
     assert_eq!(waits.kill("no longer wanted"), "hook finish: no longer wanted");
     let lost = Call { workdir: PathBuf::from("/nowhere"), ..call("true", 60) };
     let wanted = "hook finish: the working folder `/nowhere` does not exist here";
-    assert_eq!(Running::start(lost, &log).unwrap_err(), wanted);
+    assert_eq!(RunningHook::start(lost, &log).unwrap_err(), wanted);
     // Where nothing can be made, the hook is called all the same.
     let printed = dir.path().join("called");
     let code = format!("echo said; : >{}", printed.display());
     let away = log.join("no folder");
     disk::append(&log, b"").unwrap();
-    let said = end_of(Running::start(call(&code, 60), &away).unwrap()).unwrap_err();
+    let said = end_of(RunningHook::start(call(&code, 60), &away).unwrap()).unwrap_err();
     assert!(said.starts_with("hook finish: what it printed is lost: cannot "), "{said}");
     assert!(printed.exists());
 }
@@ -84,6 +59,7 @@ fn launches_are_counted_by_the_failures_of_their_job() {
             trial: 0,
             attempt: 1,
             time: 0.0,
+            slot: None,
             host: String::new(),
             pid: 1,
             started: None,
@@ -106,6 +82,9 @@ fn launches_are_counted_by_the_failures_of_their_job() {
             duration_s: 0.0,
             peak_memory: 0,
             result: None,
+            log: None,
+            last: false,
+            seq: None,
         });
         Attempt { end, ..Attempt::begun(start, 1, None) }
     };

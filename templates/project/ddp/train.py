@@ -60,6 +60,8 @@ def main():
     if rank == 0:
         folder = os.environ.get("HPCSWEEP_WORK_DIR", ".")
         torch.save(model.module.state_dict(), os.path.join(folder, "model.pt"))
+    # Or a rank may deadlock below: gloo's thread needs Python's lock to free the tensor of the last reduction.
+    dist.barrier()
     dist.destroy_process_group()
 
 

@@ -195,6 +195,8 @@ def main():
             with open(os.environ["HPCSWEEP_RESULT"], "w") as file:
                 json.dump(result, file)
     if WORLD > 1:
+        # Or a rank may deadlock below: gloo's thread needs Python's lock to free the tensor of the last reduction.
+        dist.barrier()
         dist.destroy_process_group()
 
 

@@ -10,7 +10,7 @@ use hpcsweep::train::config::Config;
 use tch::{Device, Kind};
 
 use crate::mpi::World;
-use crate::torch::ddp::{Ddp, Options, Reduce};
+use crate::torch::ddp::{Ddp, DdpOptions, Reduce};
 use crate::torch::loss::loss;
 use crate::torch::model::Model;
 use crate::torch::optim::Optimizer;
@@ -50,7 +50,7 @@ pub(super) fn run(file: &Path, began: f64) -> Result<()> {
     mark();
     let shape: Vec<i64> = samples.train.data.sample_shape().iter().map(|n| *n as i64).collect();
     let model = Model::build(&config.model, &shape, Device::Cpu, Kind::Float, 1, Path::new(""))?;
-    let mut ddp = Ddp::new(model.parameters(), model.buffers(), sums, Options::default())?;
+    let mut ddp = Ddp::new(model.parameters(), model.buffers(), sums, DdpOptions::default())?;
     let mut optimizer = Optimizer::new(&config.optimizer, model.parameters())?;
     mark();
     let taken = feed.take()?;

@@ -12,7 +12,7 @@ use tch::{Device, Kind, Tensor, no_grad};
 use super::Orders;
 use crate::mpi::World;
 use crate::torch::OrFault;
-use crate::torch::ddp::{Ddp, Options, Reduce, weight};
+use crate::torch::ddp::{Ddp, DdpOptions, Reduce, weight};
 use crate::torch::loss::{correct, loss};
 use crate::torch::model::Model;
 use crate::torch::optim::Optimizer;
@@ -39,7 +39,7 @@ pub(super) fn run(world: &World, orders: &mut Orders, model: &str, overlap: bool
         // One rank trains without MPI.
         Ok(if world.size() == 1 { Box::new(Alone) } else { Box::new(world.sums()?) })
     };
-    let options = Options { overlap, ..Options::default() };
+    let options = DdpOptions { overlap, ..DdpOptions::default() };
     let mut ddp = Ddp::new(model.parameters(), model.buffers(), sums()?, options)?;
     let config = OptimizerConfig::Sgd {
         lr: RATE,

@@ -9,7 +9,7 @@ use tch::{Device, Kind, Tensor, no_grad};
 
 use super::{Seen, common, largest};
 use crate::mpi::World;
-use crate::torch::ddp::{Ddp, Options, Reduce, weight};
+use crate::torch::ddp::{Ddp, DdpOptions, Reduce, weight};
 use crate::torch::loss::loss;
 use crate::torch::model::{Model, Named};
 use crate::torch::optim::{Optimizer, clip_grad_norm};
@@ -20,7 +20,7 @@ const CLASSES: i64 = 10;
 /// Their shape.
 const SAMPLE: [i64; 3] = [1, 12, 12];
 /// Bytes of buckets: few, so that there are several.
-const OPTIONS: Options = Options { overlap: true, limits: [2048, 4096] };
+const OPTIONS: DdpOptions = DdpOptions { overlap: true, limits: [2048, 4096] };
 
 /// A training: for each rank the samples of each micro-batch of a step.
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ struct Case<'a> {
     steps: i64,
     clip: Option<f64>,
     batches: &'a [&'a [i64]],
-    options: Options,
+    options: DdpOptions,
 }
 
 const F64: Case =
@@ -48,7 +48,10 @@ pub(super) fn run(world: &mut World) -> Result<Seen, Fault> {
         ("a rank without samples", Case { batches: &[&[], &[48]], ..F64 }),
         ("accumulated", Case { batches: &[&[8, 8, 8, 8], &[8, 8, 8, 3]], ..F64 }),
         ("clipped", Case { clip: Some(0.05), ..F64 }),
-        ("after the backward pass", Case { options: Options { overlap: false, ..OPTIONS }, ..F64 }),
+        (
+            "after the backward pass",
+            Case { options: DdpOptions { overlap: false, ..OPTIONS }, ..F64 },
+        ),
     ];
     for (name, case) in cases {
         let total: i64 = case.batches.concat().iter().sum();
@@ -142,7 +145,7 @@ fn unused(world: &mut World) -> Result<String, Fault> {
     };
     let all = ["a", "b", "c"].map(named).into_iter().collect::<tch::Result<Vec<_>>>().or_fault()?;
     let sums = Box::new(world.sums()?);
-    let mut ddp = Ddp::new(&all, &[], sums, Options { limits: [1, 1], ..OPTIONS })?;
+    let mut ddp = Ddp::new(&all, &[], sums, DdpOptions { limits: [1, 1], ..OPTIONS })?;
     let config = config::Optimizer::Sgd {
         lr: 0.5,
         momentum: 0.0,

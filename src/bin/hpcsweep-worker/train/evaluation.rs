@@ -55,7 +55,7 @@ pub(crate) fn start(
     env.insert("CUDA_VISIBLE_DEVICES".into(), String::new());
     let mut child =
         process::start(&argv, &env, &job.work, Sink::Inherit, Signal::SIGKILL, None, &[])
-            .map_err(|e| process::not_started(&argv[0], &e))?;
+            .map_err(|e| process::start_fault(&argv[0], &e))?;
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break status;

@@ -22,7 +22,7 @@ use super::lines::{self, EpochLine};
 use super::samples::Samples;
 use super::state::{Progress, State, run_hash};
 use super::{AllKnow, exchange, tell};
-use crate::torch::ddp::{Ddp, Options, Reduce};
+use crate::torch::ddp::{Ddp, DdpOptions, Reduce};
 use crate::torch::mixed::{self, GradScaler};
 use crate::torch::model::Model;
 use crate::torch::optim::Optimizer;
@@ -118,7 +118,7 @@ impl<'a> Trainer<'a> {
             true => Some(Writer::new(&job.checkpoints)?),
             false => None,
         };
-        let ddp = Ddp::new(model.parameters(), model.buffers(), sums, Options::default())?;
+        let ddp = Ddp::new(model.parameters(), model.buffers(), sums, DdpOptions::default())?;
         let batches = samples.train.sampler.steps(config.batch_size, config.data.drop_last);
         let progress = &state.progress;
         Ok(Self {

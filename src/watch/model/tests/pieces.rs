@@ -11,7 +11,7 @@ use crate::tree::ledger::{self, Gone};
 #[derive(Debug, Clone)]
 enum Step {
     Entry(Entry),
-    Line(usize, Line),
+    Line(usize, Event),
 }
 
 const AGENTS: [&str; 3] = ["a", "b", "c"];
@@ -33,7 +33,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (agent(), 0..TRIALS, 1..3u32, time(), outcome(), any::<bool>())
             .prop_map(|(a, trial, n, time, state, last)| Step::Line(a, end(trial, n, time, state, last))),
         1 => (agent(), 0..TRIALS, time(), 0..20u64).prop_map(|(a, trial, time, seq)| {
-            Step::Line(a, Line::Skip { trial, time, seq, reason: String::new() })
+            Step::Line(a, Event::Skip { trial, time, job: None, seq, reason: String::new() })
         }),
         1 => (agent(), 0..2000u64).prop_map(|(a, size)| Step::Entry(expire(AGENTS[a], size))),
         1 => agent().prop_map(move |a| Step::Entry(Entry::Leave {
@@ -60,15 +60,15 @@ fn slowly(ledger: &Ledger, bundles: &[Vec<Placed>]) -> Vec<State> {
             let mut open: Option<(u32, u64)> = None;
             for (at, line) in lines {
                 match line {
-                    Line::Start { trial: t, attempt, seq, .. } if *t == trial => {
+                    Event::Start(Start { trial: t, attempt, seq, .. }) if *t == trial => {
                         open = Some((*attempt, *seq));
                     }
-                    Line::Skip { trial: t, seq, .. }
+                    Event::Skip { trial: t, seq, .. }
                         if *t == trial && !ledger.is_fenced(AGENTS[a], *at) =>
                     {
                         ends.push((*seq, a, *at, State::Skipped));
                     }
-                    Line::End(end) if end.trial == trial => {
+                    Event::End(end) if end.trial == trial => {
                         let own = open.filter(|(attempt, _)| *attempt == end.attempt);
                         open = open.filter(|_| own.is_none());
                         let seq = own.map_or(0, |(_, seq)| seq);
@@ -108,7 +108,7 @@ proptest! {
         pieces in proptest::collection::vec((0..AGENTS.len() + 1, 1..5usize), 0..40),
     ) {
         let mut entries: Vec<Entry> = AGENTS.iter().map(|agent| join(agent, 2)).collect();
-        let mut lines: Vec<Vec<Line>> = AGENTS.iter().map(|agent| vec![who(agent)]).collect();
+        let mut lines: Vec<Vec<Event>> = AGENTS.iter().map(|agent| vec![who(agent)]).collect();
         for step in steps {
             match step {
                 Step::Entry(entry) => entries.push(entry),

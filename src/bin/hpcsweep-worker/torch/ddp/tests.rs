@@ -101,7 +101,7 @@ fn twice(parameter: &Named) -> Option<Vec<f64>> {
 fn twins(parameters: &[Named], overlap: bool) -> (Ddp, Twin) {
     let twin = Twin::default();
     // A bucket is full with 10 numbers, later ones with 20.
-    let options = Options { overlap, limits: [80, 160] };
+    let options = DdpOptions { overlap, limits: [80, 160] };
     (Ddp::new(parameters, &[], Box::new(twin.clone()), options).unwrap(), twin)
 }
 
@@ -191,7 +191,7 @@ fn after_its_end_gradients_are_as_before() {
     let parameters = named(&[4], Double);
     drop(twins(&parameters, true));
     let alone = Box::new(hpcsweep::sync::peers::Alone);
-    let mut ddp = Ddp::new(&parameters, &[], alone, Options::default()).unwrap();
+    let mut ddp = Ddp::new(&parameters, &[], alone, DdpOptions::default()).unwrap();
     assert_eq!(grad(&parameters[0]), None);
     ddp.backward(&squares(&[&parameters[0]]), 1.0, true).unwrap();
     ddp.finish().unwrap();
@@ -206,7 +206,7 @@ fn buffers_stay_the_same_tensors_in_one_piece() {
     let buffer = |i: i64, kind| Named { name: format!("b{i}"), tensor: numbers(&[2, i], kind) };
     let buffers = [buffer(3, Double), buffer(1, tch::Kind::Int64), buffer(2, Double)];
     let before: Vec<Tensor> = buffers.iter().map(|b| b.tensor.copy()).collect();
-    let ddp = Ddp::new(&parameters, &buffers, Box::new(Twin::default()), Options::default());
+    let ddp = Ddp::new(&parameters, &buffers, Box::new(Twin::default()), DdpOptions::default());
     let ddp = ddp.unwrap();
     assert!(buffers.iter().zip(&before).all(|(b, before)| b.tensor.equal(before)));
     assert_eq!(ddp.buffers.iter().map(Tensor::numel).collect::<Vec<_>>(), [10, 2]);
@@ -219,12 +219,13 @@ fn numbers_that_mpi_cannot_add_up_are_refused() {
     let parameters = named(&[4], tch::Kind::BFloat16);
     let alone = Box::new(hpcsweep::sync::peers::Alone);
     assert_eq!(
-        Ddp::new(&parameters, &[], alone, Options::default()).err().unwrap().to_string(),
+        Ddp::new(&parameters, &[], alone, DdpOptions::default()).err().unwrap().to_string(),
         "parameter `p0` is BFloat16; ranks add up Float and Double alone\nhint: keep parameters in 32 \
          bit and use `precision = \"bf16\"`"
     );
     assert!(
-        Ddp::new(&named(&[4], Float), &[], Box::new(Twin::default()), Options::default()).is_ok()
+        Ddp::new(&named(&[4], Float), &[], Box::new(Twin::default()), DdpOptions::default())
+            .is_ok()
     );
 }
 

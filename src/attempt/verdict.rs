@@ -1,0 +1,136 @@
+//! What becomes of a trial after an attempt.
+
+use super::exit;
+use super::stop::Stop;
+use crate::tree::records::Outcome;
+
+/// Faults of machines and agents after which a trial is given up.
+pub const MAX_FAULTS: u32 = 3;
+
+/// Allocations in a row that may cut a trial off without a checkpoint written.
+pub const MAX_CUTS: u32 = 3;
+
+/// What becomes of the trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// It is over.
+    Over,
+    /// It is tried again here.
+    Again,
+    /// It was stopped, and goes on elsewhere.
+    Elsewhere,
+    /// Somebody else's end of it counts.
+    Dropped,
+}
+
+impl Next {
+    /// What follows from an outcome where `tried` attempts have been made, this one included, of `allowed`. A trial that
+    /// was stopped uses up no attempt, and one that has had its time is not tried again.
+    pub fn after(state: Outcome, tried: u32, allowed: u32) -> Self {
+        match state {
+            Outcome::Failed if tried < allowed => Self::Again,
+            Outcome::Done | Outcome::Failed | Outcome::Timeout => Self::Over,
+            Outcome::Interrupted => Self::Elsewhere,
+        }
+    }
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    /// As it is recorded.
+    pub state: Outcome,
+    /// Why, in words.
+    pub reason: Option<String>,
+    /// What becomes of the trial.
+    pub next: Next,
+}
+
+impl Verdict {
+    /// Judges the end of an agent's program that was asked to end because of `stop`, with `tried` attempts, this one
+    /// included, of `allowed`; `is_declared`: it has left a result.
+    pub fn of(code: i32, is_declared: bool, stop: Option<Stop>, tried: u32, allowed: u32) -> Self {
+        let state = exit::outcome(code, is_declared, stop);
+        let reason = stop.filter(|_| state != Outcome::Done).map(|stop| stop.reason("agent"));
+        let next = match stop {
+            Some(stop) if stop.is_void() => Next::Dropped,
+            _ => Next::after(state, tried, allowed),
+        };
+        Self { state, reason, next }
+    }
+
+    /// A trial that failed, and is not tried again.
+    pub fn failed(reason: String) -> Self {
+        Self { state: Outcome::Failed, reason: Some(reason), next: Next::Over }
+    }
+
+    /// A trial that was stopped, and goes on elsewhere.
+    pub fn interrupted(reason: Option<String>) -> Self {
+        Self { state: Outcome::Interrupted, reason, next: Next::Elsewhere }
+    }
+
+    /// A fault of the machine, after so many of them: other agents may have more luck, but not for ever.
+    pub fn of_fault(faults: u32, reason: &str) -> Self {
+        let next = if faults + 1 < MAX_FAULTS { Next::Elsewhere } else { Next::Over };
+        Self { next, ..Self::failed(reason.to_owned()) }
+    }
+
+    /// The private folder is gone, and with it the result, after so many faults of the machine.
+    pub fn of_loss(faults: u32, reason: &str) -> Self {
+        let fault = Self::of_fault(faults, reason);
+        match fault.next {
+            Next::Elsewhere => Self::interrupted(fault.reason),
+            _ => fault,
+        }
+    }
+
+    /// So many allocations in a row were too short for a trial that saves nothing.
+    pub fn too_long(cuts: u32) -> Self {
+        let reason = format!(
+            "{cuts} allocations in a row ended before it, and it saved nothing: give agents more time, or write checkpoints to HPCSWEEP_CHECKPOINT_DIR"
+        );
+        Self { state: Outcome::Timeout, ..Self::failed(reason) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::signal::Signal;
+
+    use super::*;
+
+    #[test]
+    fn an_end_is_judged_by_who_asked_for_it() {
+        let signal = Stop::Signal(Signal::SIGTERM);
+        let check = |code, stop, tried, state, next| {
+            let verdict = Verdict::of(code, false, stop, tried, 2);
+            assert_eq!((verdict.state, verdict.next), (state, next), "{code} {stop:?} {tried}");
+        };
+        check(0, None, 1, Outcome::Done, Next::Over);
+        check(3, None, 1, Outcome::Failed, Next::Again);
+        check(3, None, 2, Outcome::Failed, Next::Over);
+        check(143, Some(Stop::Walltime), 1, Outcome::Timeout, Next::Over);
+        check(0, Some(Stop::Walltime), 1, Outcome::Timeout, Next::Over);
+        check(143, Some(signal), 2, Outcome::Interrupted, Next::Elsewhere);
+        check(143, Some(Stop::Allocation), 2, Outcome::Interrupted, Next::Elsewhere);
+        check(0, Some(signal), 2, Outcome::Interrupted, Next::Elsewhere);
+        check(0, Some(Stop::Fenced), 1, Outcome::Interrupted, Next::Dropped);
+        check(0, Some(Stop::Overtaken), 1, Outcome::Interrupted, Next::Dropped);
+        for stop in [Stop::Walltime, Stop::Allocation, signal] {
+            let finished = Verdict { state: Outcome::Done, reason: None, next: Next::Over };
+            assert_eq!(Verdict::of(0, true, Some(stop), 2, 2), finished, "{stop:?}");
+        }
+    }
+
+    #[test]
+    fn a_machine_may_fail_a_trial_a_few_times() {
+        let all = |fault: fn(u32, &str) -> Verdict| {
+            [0, 1, 2].map(|faults| fault(faults, "")).map(|verdict| (verdict.state, verdict.next))
+        };
+        use Outcome::{Failed, Interrupted};
+        let over = (Failed, Next::Over);
+        let handed_on = |state| (state, Next::Elsewhere);
+        assert_eq!(all(Verdict::of_fault), [handed_on(Failed), handed_on(Failed), over]);
+        assert_eq!(all(Verdict::of_loss), [handed_on(Interrupted), handed_on(Interrupted), over]);
+    }
+}

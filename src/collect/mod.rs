@@ -1,0 +1,464 @@
+//! From records to one table: a row a trial, columns for what every trial has, then its parameters,
+//! then its metrics.
+
+mod curve;
+pub mod steps;
+pub mod whole;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Range;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use rayon::prelude::*;
+use serde_json::Value;
+
+use crate::fault::Fault;
+use crate::host::{disk, threads};
+use crate::plan::value::{float_json, float_text, json_float};
+use crate::standing::Standing;
+use crate::status::Status;
+use crate::tree::Tree;
+use crate::tree::damage::Damaged;
+use crate::tree::records::{Attempt, Record};
+use crate::tree::table::Row;
+use crate::words;
+
+/// The columns every table has, before parameters and metrics.
+pub const FIXED: [&str; 11] = [
+    "trial",
+    "task_id",
+    "link",
+    "state",
+    "exit_code",
+    "attempts",
+    "duration_s",
+    "last_duration_s",
+    "host",
+    "peak_memory",
+    "job",
+];
+
+/// The column of the functions that trials call, where those of a sweep call several.
+pub const FUNCTION: &str = "function";
+
+/// Names that are no metric's, where a row says what could not be read.
+pub const UNREAD: [&str; 2] = ["unread_lines", "damaged"];
+
+/// The cells of a row that are not empty, in the order of columns.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Cells(Vec<(usize, Value)>);
+
+impl Cells {
+    fn push(&mut self, column: usize, value: Value) {
+        if !value.is_null() {
+            self.0.push((column, value));
+        }
+    }
+
+    /// By column; of several in one the last stays.
+    fn sort(&mut self) {
+        self.0.reverse();
+        self.0.sort_by_key(|(column, _)| *column);
+        self.0.dedup_by_key(|(column, _)| *column);
+    }
+
+    /// What is in a column; `null` for nothing.
+    pub fn get(&self, column: usize) -> &Value {
+        let at = self.0.binary_search_by_key(&column, |(column, _)| *column);
+        at.map_or(&Value::Null, |at| &self.0[at].1)
+    }
+
+    /// The cells with their columns.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &Value)> {
+        self.0.iter().map(|(column, value)| (*column, value))
+    }
+}
+
+/// A sweep of a table, and what of it could not be read.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// The sweep's folder.
+    pub dir: PathBuf,
+    /// Damaged lines by file.
+    pub damage: Vec<Damaged>,
+    /// Metric lines of programs that could not be read, with their trials.
+    pub unread: Vec<(u64, u64)>,
+    /// Who was asked how the trials stand, where that is not sure.
+    pub unsure: Option<String>,
+    /// What is to be said of trials that the plan has dropped.
+    pub dropped: Option<String>,
+    /// The function of the plan as last submitted, where trials of the sweep call several.
+    pub function: Option<String>,
+}
+
+impl Source {
+    /// What is to be said of a sweep.
+    pub fn of(status: &Status) -> Self {
+        let jobs = !status.jobs.is_empty() && !status.is_sure();
+        Self {
+            dir: status.tree.dir().to_owned(),
+            damage: status.damage.clone(),
+            unread: status.unread().collect(),
+            unsure: jobs.then(|| status.witness.clone()),
+            dropped: status.dropped_words(),
+            function: status.has_several_functions().then(|| planned_function(status)).flatten(),
+        }
+    }
+}
+
+/// The function of the plan as last submitted. A function that the sweep has had before makes no new table.
+fn planned_function(status: &Status) -> Option<String> {
+    let text = disk::read(&status.tree.plan()).ok()?;
+    let plan = text.parse::<toml::Table>().ok()?;
+    Some(plan.get("run")?.get("function")?.as_str()?.to_owned())
+}
+
+/// A row of a table: a trial.
+#[derive(Debug)]
+pub struct Trial {
+    /// Its number.
+    pub trial: u64,
+    /// Which of the table's sweeps it is of.
+    pub source: usize,
+    /// Its cells.
+    pub cells: Cells,
+}
+
+/// A table of results.
+#[derive(Debug, Default)]
+pub struct Table {
+    /// Column names: [`FIXED`] (after `sweep`, if several were joined, before `function`, if a sweep has several),
+    /// parameters, metrics.
+    pub columns: Vec<String>,
+    /// A row a trial.
+    pub rows: Vec<Trial>,
+    /// The first column of the parameters.
+    pub first_parameter: usize,
+    /// The first column of the metrics.
+    pub first_metric: usize,
+    /// The sweeps.
+    pub sources: Vec<Source>,
+}
+
+/// Everything of one trial that becomes cells.
+struct Line {
+    fixed: Vec<Value>,
+    parameters: Vec<(String, Value)>,
+    metrics: Vec<(String, Value)>,
+    trial: u64,
+}
+
+/// Trials that are read at once: their records are let go when they have become rows.
+const CHUNK: usize = 1 << 14;
+
+/// Added to the columns of metrics until all parameters are known, which stand before them.
+const UNPLACED: usize = usize::MAX / 2;
+
+/// Joins sweeps into one table.
+///
+/// # Errors
+/// When a record cannot be read.
+pub fn collect(sweeps: Vec<Status>) -> Result<Table> {
+    let mut table = Table::default();
+    let several = sweeps.len() > 1;
+    if several {
+        table.columns.push("sweep".into());
+    }
+    table.columns.extend(FIXED.map(str::to_owned));
+    let has_functions = sweeps.iter().any(Status::has_several_functions);
+    table.columns.extend(has_functions.then(|| FUNCTION.to_owned()));
+    table.first_parameter = table.columns.len();
+    let (mut parameters, mut metrics) = (Columns::default(), Columns::default());
+    for (source, mut status) in sweeps.into_iter().enumerate() {
+        table.sources.push(Source::of(&status));
+        let rows = status.rows.len();
+        for from in (0..rows).step_by(CHUNK) {
+            let lines = lines(&mut status, from..rows.min(from + CHUNK))?;
+            for line in lines {
+                let most = usize::from(several)
+                    + line.fixed.len()
+                    + line.parameters.len()
+                    + line.metrics.len();
+                let mut cells = Cells(Vec::with_capacity(most));
+                if several {
+                    cells.push(0, status.identity.name.clone().into());
+                }
+                let first = usize::from(several);
+                let fixed = line.fixed.into_iter().enumerate();
+                fixed.for_each(|(c, value)| cells.push(first + c, value));
+                for (name, value) in line.parameters {
+                    cells.push(table.first_parameter + parameters.place(&name), value);
+                }
+                for (name, value) in line.metrics {
+                    cells.push(UNPLACED + metrics.place(&name), value);
+                }
+                cells.sort();
+                table.rows.push(Trial { trial: line.trial, source, cells });
+            }
+        }
+    }
+    name_columns(&mut table, &parameters, &metrics);
+    let cells = table.rows.iter_mut().flat_map(|row| &mut row.cells.0);
+    for (column, _) in cells.filter(|(column, _)| *column >= UNPLACED) {
+        *column = *column - UNPLACED + table.first_metric;
+    }
+    Ok(table)
+}
+
+/// A name that two kinds of column share is told apart by its kind.
+fn name_columns(table: &mut Table, parameters: &Columns, metrics: &Columns) {
+    let mut taken: BTreeSet<String> = table.columns.iter().cloned().collect();
+    taken.extend(UNREAD.map(str::to_owned));
+    let mut add = |name: &String, kind: &str, columns: &mut Vec<String>| {
+        let shown = if taken.contains(name) { format!("{kind}.{name}") } else { name.clone() };
+        taken.insert(shown.clone());
+        columns.push(shown);
+    };
+    parameters.names.iter().for_each(|name| add(name, "param", &mut table.columns));
+    table.first_metric = table.columns.len();
+    metrics.names.iter().for_each(|name| add(name, "metric", &mut table.columns));
+}
+
+#[derive(Default)]
+struct Columns {
+    names: Vec<String>,
+    index: HashMap<String, usize>,
+}
+
+impl Columns {
+    /// The place of a name, which is added where it is new.
+    fn place(&mut self, name: &str) -> usize {
+        if let Some(index) = self.index.get(name) {
+            return *index;
+        }
+        self.index.insert(name.to_owned(), self.names.len());
+        self.names.push(name.to_owned());
+        self.names.len() - 1
+    }
+}
+
+/// Adds a name; whether it is new.
+fn is_part_of(seen: &mut HashSet<String>, name: &str) -> bool {
+    !seen.contains(name) && seen.insert(name.to_owned())
+}
+
+/// Some trials of a sweep, whose records are taken out of it.
+fn lines(status: &mut Status, trials: Range<usize>) -> Result<Vec<Line>> {
+    let records: Vec<Option<Record>> =
+        status.rows[trials.clone()].iter().map(|row| status.records.remove(&row.id)).collect();
+    let (status, several) = (&*status, status.has_several_functions());
+    let whole = |((row, standing), record): ((&Row, &Standing), Option<Record>)| {
+        let mut line = line(&status.tree, row, standing, record.as_ref())?;
+        line.fixed.extend(several.then(|| Value::from(status.function(row.id))));
+        Ok(line)
+    };
+    threads::in_parallel(|| {
+        let rows = status.rows[trials.clone()].par_iter();
+        rows.zip(&status.standings[trials]).zip(records).map(whole).collect()
+    })
+}
+
+fn line(tree: &Tree, row: &Row, standing: &Standing, record: Option<&Record>) -> Result<Line> {
+    let attempt = record.and_then(Record::decisive);
+    let end = attempt.and_then(|a| a.end.as_ref());
+    let fixed = vec![
+        row.id.into(),
+        row.task_id.clone().unwrap_or(Value::Null),
+        row.link.into(),
+        standing.state.word().into(),
+        end.and_then(|e| e.exit_code).map_or(Value::Null, Value::from),
+        record.map_or(0, Record::begun).into(),
+        record.and_then(duration_s).map_or(Value::Null, Value::from),
+        attempt.and_then(Attempt::duration_s).map_or(Value::Null, Value::from),
+        attempt.map_or(Value::Null, |a| a.start.host.clone().into()),
+        end.filter(|e| e.peak_memory > 0).map_or(Value::Null, |e| e.peak_memory.into()),
+        attempt.and_then(|a| a.start.job.clone()).map_or(Value::Null, Value::from),
+    ];
+    let leaf = |(name, value): (&str, &crate::plan::Value)| (name.to_owned(), value.to_json());
+    let mut parameters: Vec<(String, Value)> = row.params.iter().map(leaf).collect();
+    if let Some(gpus) = &row.gpu_ids_abs {
+        parameters.push(("gpu_ids_abs".into(), serde_json::json!(gpus)));
+    }
+    let metrics = record.map(|record| metrics(tree, record)).transpose()?.unwrap_or_default();
+    Ok(Line { fixed, parameters, metrics, trial: row.id })
+}
+
+/// Seconds that the attempts of a trial's curve have run in total, as far as it is known.
+fn duration_s(record: &Record) -> Option<f64> {
+    let attempts = curve::attempts(record);
+    attempts.into_iter().filter_map(Attempt::duration_s).reduce(|a, b| a + b)
+}
+
+/// Dotted leaves of a nested object.
+fn leaves(prefix: &str, value: &Value, out: &mut Vec<(String, Value)>) {
+    match value {
+        Value::Object(map) if !map.is_empty() || prefix.is_empty() => {
+            for (key, value) in map {
+                let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+                leaves(&name, value, out);
+            }
+        }
+        leaf => out.push((prefix.to_owned(), leaf.clone())),
+    }
+}
+
+/// What a name of a curve comes to.
+struct Seen {
+    last: Value,
+    least: f64,
+    greatest: f64,
+    numbers: u64,
+    rank: u64,
+}
+
+impl Seen {
+    fn of(rank: u64) -> Self {
+        let (least, greatest) = (f64::INFINITY, f64::NEG_INFINITY);
+        Self { last: Value::Null, least, greatest, numbers: 0, rank }
+    }
+}
+
+/// The metrics of a trial's curve: of each name its last value; of a number that was logged more than once
+/// also its least and greatest (`loss.min`, `loss.max`). With several ranks the lowest rank that logs a
+/// name speaks for it. The final result comes last: an object's members, or `result`.
+fn metrics(tree: &Tree, record: &Record) -> Result<Vec<(String, Value)>> {
+    let mut order: Vec<String> = Vec::new();
+    let mut seen: HashMap<String, Seen> = HashMap::new();
+    curve::each(tree, record, |line| {
+        let rank = line.iter().find(|(name, _)| name == "rank");
+        let rank = rank.and_then(|(_, rank)| rank.as_u64()).unwrap_or(0);
+        for (name, value) in line.into_iter().filter(|(name, _)| name != "rank") {
+            let entry = seen.entry(name.clone()).or_insert_with(|| {
+                order.push(name);
+                Seen::of(rank)
+            });
+            if rank > entry.rank {
+                continue;
+            }
+            if rank < entry.rank {
+                *entry = Seen::of(rank);
+            }
+            if let Some(number) = json_float(&value) {
+                entry.least = entry.least.min(number);
+                entry.greatest = entry.greatest.max(number);
+                entry.numbers += 1;
+            }
+            entry.last = value;
+        }
+    })?;
+    let mut out = Vec::new();
+    for name in order {
+        let Some(entry) = seen.remove(&name) else { continue };
+        let several = entry.numbers > 1 && name != "step" && name != "epoch";
+        out.push((name.clone(), entry.last));
+        if several {
+            out.push((format!("{name}.min"), float_json(entry.least)));
+            out.push((format!("{name}.max"), float_json(entry.greatest)));
+        }
+    }
+    let end = record.decisive().and_then(|attempt| attempt.end.as_ref());
+    if let Some(result) = end.and_then(|e| e.result.as_ref()) {
+        let mut last = Vec::new();
+        leaves(if result.is_object() { "" } else { "result" }, result, &mut last);
+        let names: HashSet<&String> = last.iter().map(|(name, _)| name).collect();
+        out.retain(|(name, _)| !names.contains(name));
+        out.extend(last.iter().cloned());
+    }
+    Ok(out)
+}
+
+/// A cell as text: empty for nothing, lists and tables as JSON.
+pub fn text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(s) => s.clone(),
+        Value::Number(n) => match n.as_f64() {
+            Some(f) if n.is_f64() => float_text(f),
+            _ => n.to_string(),
+        },
+        other => other.to_string(),
+    }
+}
+
+/// Which end of a metric is best.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Goal {
+    /// The least value.
+    Min,
+    /// The greatest value.
+    Max,
+}
+
+impl Table {
+    /// The state in a row.
+    pub fn state<'a>(&self, row: &'a Trial) -> &'a str {
+        let column = self.columns.iter().position(|c| c == "state");
+        column.and_then(|c| row.cells.get(c).as_str()).unwrap_or_default()
+    }
+
+    /// Its sweeps as words of a command to copy.
+    pub fn named(&self) -> String {
+        let all: Vec<String> = self.sources.iter().map(|source| disk::named(&source.dir)).collect();
+        all.join(" ")
+    }
+
+    /// The function that a row's trial calls, where trials of a sweep call several.
+    pub fn function<'a>(&self, row: &'a Trial) -> Option<&'a str> {
+        let column = self.first_parameter.checked_sub(1)?;
+        (self.columns[column] == FUNCTION).then(|| row.cells.get(column).as_str()).flatten()
+    }
+
+    /// Whether a row is of the function that is meant: the one that is named, else that of its sweep's plan. Results of
+    /// different functions are no alternatives.
+    pub fn is_meant(&self, row: &Trial, named: Option<&str>) -> bool {
+        match named.or(self.sources[row.source].function.as_deref()) {
+            Some(meant) => self.function(row) == Some(meant),
+            None => true,
+        }
+    }
+
+    /// The functions of its trials, in the order of the trials.
+    pub fn functions(&self) -> Vec<&str> {
+        let mut seen = HashSet::new();
+        self.rows.iter().filter_map(|row| self.function(row)).filter(|f| seen.insert(*f)).collect()
+    }
+
+    /// The rows of finished trials, best first by a metric (any column of numbers). Rows without a
+    /// number there, or with NaN, are left out; equal values keep the order of trials. Of a sweep whose trials call
+    /// several functions only those of `function` count, or of its plan's.
+    ///
+    /// # Errors
+    /// When there is no such column, or no finished trial has a number in it.
+    pub fn ranked(&self, metric: &str, goal: Goal, function: Option<&str>) -> Result<Vec<usize>> {
+        let Some(column) = self.columns.iter().position(|c| c == metric) else {
+            let known: Vec<&str> =
+                self.columns[self.first_metric..].iter().map(String::as_str).collect();
+            let fault = Fault::request(format!("no trial has a metric `{metric}`"));
+            return Err(match words::nearest(metric, known.iter().copied()) {
+                Some(near) => fault.hint(format!("did you mean `{near}`?")),
+                None if known.is_empty() => fault.hint("no trial has recorded any metric"),
+                None => fault.hint(format!("there are {}", words::ticked(&known))),
+            }
+            .into());
+        };
+        let mut ranked: Vec<(f64, usize)> = self
+            .rows
+            .iter()
+            .enumerate()
+            .filter(|(_, row)| self.state(row) == "done" && self.is_meant(row, function))
+            .filter_map(|(i, row)| Some((json_float(row.cells.get(column))?, i)))
+            .filter(|(value, _)| !value.is_nan())
+            .collect();
+        ranked.sort_by(|a, b| match goal {
+            Goal::Min => a.0.total_cmp(&b.0),
+            Goal::Max => b.0.total_cmp(&a.0),
+        });
+        if ranked.is_empty() {
+            return Err(Fault::request(format!("no finished trial has a number for `{metric}`"))
+                .hint(format!("`hpcsweep status {}` shows how the trials stand", self.named()))
+                .into());
+        }
+        Ok(ranked.into_iter().map(|(_, i)| i).collect())
+    }
+}

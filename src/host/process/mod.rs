@@ -1,0 +1,430 @@
+//! Programs: running one to its end with a bound on the time, and starting one in a process group of
+//! its own that dies with us.
+
+use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::Pid;
+
+mod look;
+
+use super::{Vars, access, threads};
+use crate::fault::Fault;
+
+pub use look::{has_children, has_ended, name, started};
+
+/// What a finished program left.
+#[derive(Debug, Clone)]
+pub struct Output {
+    /// Its exit code; 128 + signal when it was killed; `None` when the time was over.
+    pub code: Option<i32>,
+    /// Its standard output, not UTF-8 parts replaced.
+    pub stdout: String,
+    /// Its standard error, not UTF-8 parts replaced.
+    pub stderr: String,
+}
+
+/// Gives a program the umask of the user, where this process has made another its own ([`access::open_to`]).
+#[expect(unsafe_code, reason = "pre_exec is unsafe; umask(2) is async-signal-safe")]
+fn with_own_umask(command: &mut Command) -> &mut Command {
+    let Some(own) = access::umask_of_programs() else { return command };
+    // SAFETY: between fork and exec only umask(2) is called.
+    unsafe {
+        command.pre_exec(move || {
+            nix::sys::stat::umask(own);
+            Ok(())
+        })
+    }
+}
+
+/// Makes the child die with the thread that starts it, so that nothing of ours outlives a `kill -9`,
+/// and gives it a signal mask with nothing but `held`: ours has the signals blocked that we read from a
+/// descriptor.
+#[expect(unsafe_code, reason = "pre_exec is unsafe; prctl(2) is async-signal-safe")]
+fn die_with_parent(command: &mut Command, signal: Signal, keep: Option<RawFd>, held: &[Signal]) {
+    with_own_umask(command);
+    let parent = nix::unistd::getpid();
+    let held: SigSet = held.iter().copied().collect();
+    // SAFETY: between fork and exec only prctl(2), getppid(2), sigprocmask(2) and fcntl(2) are called,
+    // all async-signal-safe; the descriptor in `keep` is open in the child, as its owner outlives spawn.
+    unsafe {
+        command.pre_exec(move || {
+            if let Some(fd) = keep {
+                let fd = BorrowedFd::borrow_raw(fd);
+                nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))?;
+            }
+            // What `Signals` blocks here would stay blocked in the program, which then could not be
+            // asked to end (Rust 1.66 and newer leave the mask as it is).
+            held.thread_set_mask()?;
+            nix::sys::prctl::set_pdeathsig(signal)?;
+            // A parent that died before the call above would never be noticed.
+            if nix::unistd::getppid() == parent { Ok(()) } else { Err(nix::Error::ESRCH.into()) }
+        });
+    }
+}
+
+/// Runs a program to its end, with exactly the given environment, for at most `limit`. A program that
+/// takes longer is killed and its code is `None`: it may have done its work all the same.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn run(argv: &[String], env: &Vars, limit: Duration) -> anyhow::Result<Output> {
+    let mut command = Command::new(&argv[0]);
+    command.args(&argv[1..]).env_clear().envs(env).stdin(Stdio::null());
+    die_with_parent(&mut command, Signal::SIGKILL, None, &[]);
+    // Before the program: one that nobody can listen to is not started, whatever it would have done.
+    let piped = || -> anyhow::Result<_> {
+        let (mut from, to) = std::io::pipe().map_err(|e| start_fault(&argv[0], &e))?;
+        let reader = threads::start("output", move || {
+            let mut bytes = Vec::new();
+            let _ = from.read_to_end(&mut bytes);
+            String::from_utf8_lossy(&bytes).into_owned()
+        })?;
+        Ok((reader, to))
+    };
+    let ((stdout, out), (stderr, err)) = (piped()?, piped()?);
+    command.stdout(out).stderr(err).process_group(0);
+    let mut child = command.spawn().map_err(|e| start_fault(&argv[0], &e))?;
+    // It holds our ends of the pipes.
+    drop(command);
+    let status = wait_for(&mut child, limit);
+    if status.is_none() {
+        kill_group(&child, Signal::SIGKILL);
+        let _ = child.wait();
+    }
+    Ok(Output {
+        code: status.map(code_of),
+        stdout: stdout.join().unwrap_or_default(),
+        stderr: stderr.join().unwrap_or_default(),
+    })
+}
+
+/// Runs a program to its end, that shares our streams but the standard output, which is `out`; its exit code.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn run_aside(argv: &[String], env: &Vars, out: OwnedFd) -> Result<i32, Fault> {
+    let mut command = Command::new(&argv[0]);
+    command.args(&argv[1..]).env_clear().envs(env).stdout(out);
+    let status = with_own_umask(&mut command).status().map_err(|e| start_fault(&argv[0], &e))?;
+    Ok(code_of(status))
+}
+
+/// Waits for the end of a program, at most this long, without a busy loop: short naps that grow, so that
+/// a quick program costs no delay. `None`: it still runs.
+pub fn wait_for(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    let start = Instant::now();
+    let mut nap = Duration::from_micros(200);
+    loop {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        if start.elapsed() >= limit {
+            return None;
+        }
+        std::thread::sleep(nap);
+        nap = (nap * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// The fault of a program that could not be started.
+pub fn start_fault(program: &str, error: &std::io::Error) -> Fault {
+    let fault = Fault::machine(format!("cannot start `{program}`: {}", super::disk::reason(error)));
+    if error.kind() == std::io::ErrorKind::NotFound {
+        return fault.hint(format!("is `{program}` installed, and its folder in PATH here?"));
+    }
+    if error.raw_os_error() == Some(nix::Error::E2BIG as i32) {
+        return fault.hint("read large values from the JSON file $HPCSWEEP_PARAMS");
+    }
+    fault
+}
+
+/// A shell's view of an exit status: the code, or 128 + signal.
+pub fn code_of(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}
+
+/// Where a started program's output goes.
+pub enum Sink {
+    /// Both streams into this file.
+    File(std::fs::File),
+    /// Both streams into pipes that the caller reads.
+    Pipes,
+    /// Where our own go.
+    Inherit,
+    /// Where our own go; the program's standard input is this socket.
+    Serve(OwnedFd),
+}
+
+/// Starts a program in a process group of its own, to be killed by `on_parent_death` if we die. It
+/// inherits the descriptor `keep` besides its three streams. Signals `held` wait until it asks for them.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn start(
+    argv: &[String],
+    env: &Vars,
+    folder: &Path,
+    sink: Sink,
+    on_parent_death: Signal,
+    keep: Option<BorrowedFd<'_>>,
+    held: &[Signal],
+) -> Result<Child, std::io::Error> {
+    let mut command = Command::new(&argv[0]);
+    command.args(&argv[1..]).env_clear().envs(env).current_dir(folder);
+    command.stdin(Stdio::null()).process_group(0);
+    match sink {
+        Sink::File(file) => {
+            command.stdout(file.try_clone()?).stderr(file);
+        }
+        Sink::Pipes => {
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        }
+        Sink::Inherit => {}
+        Sink::Serve(socket) => {
+            command.stdin(socket);
+        }
+    }
+    die_with_parent(&mut command, on_parent_death, keep.map(|fd| fd.as_raw_fd()), held);
+    command.spawn()
+}
+
+/// Starts a program as [`start`] does, on these cores alone (all, where there are none), with its output in
+/// a file. It is waited for by [`reap`]. Returns its process id.
+///
+/// # Errors
+/// When it cannot be started.
+#[expect(unsafe_code, reason = "pre_exec is unsafe; sched_setaffinity(2) is async-signal-safe")]
+pub fn start_on(
+    argv: &[String],
+    env: &Vars,
+    folder: &Path,
+    output: std::fs::File,
+    cores: &[u32],
+) -> Result<u32, std::io::Error> {
+    let mut command = Command::new(&argv[0]);
+    command.args(&argv[1..]).env_clear().envs(env).current_dir(folder);
+    command.stdin(Stdio::null()).process_group(0);
+    command.stdout(output.try_clone()?).stderr(output);
+    if !cores.is_empty() {
+        let mut set = nix::sched::CpuSet::new();
+        for &core in cores {
+            // A number beyond what the kernel's mask holds is left out.
+            let _ = set.set(core as usize);
+        }
+        // SAFETY: between fork and exec only sched_setaffinity(2) is called.
+        unsafe {
+            command.pre_exec(move || {
+                // A core that was taken away meanwhile: better anywhere than nowhere.
+                let _ = nix::sched::sched_setaffinity(Pid::from_raw(0), &set);
+                Ok(())
+            });
+        }
+    }
+    die_with_parent(&mut command, Signal::SIGKILL, None, &[]);
+    Ok(command.spawn()?.id())
+}
+
+/// Starts a program that listens to this process and says nothing: it learns of our end by that of its input. It is in a
+/// process group of its own: a signal to ours is not meant for it.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn start_beside(program: &Path, args: &[&str]) -> std::io::Result<ChildStdin> {
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = with_own_umask(&mut command).process_group(0).spawn()?;
+    child.stdin.ok_or_else(|| std::io::Error::other("no pipe to the program"))
+}
+
+/// How a child of this process ended and the largest memory it had resident, bytes; `None` while it runs.
+///
+/// # Errors
+/// When it is no child of this process.
+#[expect(unsafe_code, reason = "wait4(2) alone tells what one child has used")]
+pub fn reap(pid: u32) -> std::io::Result<Option<(ExitStatus, u64)>> {
+    use nix::libc;
+    let mut status = 0;
+    // SAFETY: a plain record of numbers, for which zeros are valid.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to live values of the right type.
+    let got =
+        unsafe { libc::wait4(pid.cast_signed(), &raw mut status, libc::WNOHANG, &raw mut usage) };
+    match got {
+        0 => Ok(None),
+        n if n > 0 => {
+            let memory = u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024;
+            Ok(Some((ExitStatus::from_raw(status), memory)))
+        }
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// Sends a signal to the process group that a program started by [`start_on`] leads.
+pub fn signal_group(pid: u32, signal: Signal) {
+    let _ = nix::sys::signal::killpg(Pid::from_raw(pid.cast_signed()), signal);
+}
+
+/// Kills a process, which need not be a child.
+pub fn kill(pid: u32) {
+    let _ = nix::sys::signal::kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
+}
+
+/// Kills and buries children of this process, but those in `keep`, whose environment has this variable with
+/// this value: what a program has left behind, wherever in sessions and groups.
+pub fn end_marked(keep: &[u32], name: &str, value: &str) {
+    let mark = format!("{name}={value}").into_bytes();
+    for pid in children() {
+        let number = pid.as_raw().cast_unsigned();
+        if keep.contains(&number) {
+            continue;
+        }
+        let env = std::fs::read(format!("/proc/{number}/environ")).unwrap_or_default();
+        let is_dead = started(pid.as_raw()).is_none();
+        if is_dead || env.split(|&b| b == 0).any(|entry| entry == mark) {
+            let _ = nix::sys::signal::kill(pid, Signal::SIGKILL);
+            bury(pid);
+        }
+    }
+}
+
+/// Kills processes whose environment has this variable with a value that begins so: what somebody has left behind
+/// who is no longer there to be their parent. Only those that this user may look at.
+pub fn end_orphans(name: &str, value: &str) {
+    let mark = format!("{name}={value}").into_bytes();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(number) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok())
+        else {
+            continue;
+        };
+        let env = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+        if env.split(|&b| b == 0).any(|entry| entry.starts_with(&mark)) {
+            let _ = nix::sys::signal::kill(Pid::from_raw(number), Signal::SIGKILL);
+        }
+    }
+}
+
+/// Waits for a child that was killed; one that the kernel holds back is left for later.
+fn bury(pid: Pid) {
+    use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+    for _ in 0..50 {
+        if !matches!(waitpid(pid, Some(WaitPidFlag::WNOHANG)), Ok(WaitStatus::StillAlive)) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The cores that this process may run on.
+pub fn own_cores() -> Vec<u32> {
+    let Ok(set) = nix::sched::sched_getaffinity(Pid::from_raw(0)) else { return Vec::new() };
+    (0..nix::sched::CpuSet::count())
+        .filter(|&core| set.is_set(core).unwrap_or(false))
+        .map(|c| c as u32)
+        .collect()
+}
+
+/// Becomes another program, with these variables besides our own; process id and start time stay.
+/// Returns only if that fails.
+pub fn become_program(argv: &[String], vars: &[(&str, &str)]) -> Fault {
+    let mut command = Command::new(&argv[0]);
+    command.args(&argv[1..]).envs(vars.iter().copied());
+    let error = with_own_umask(&mut command).exec();
+    start_fault(&argv[0], &error)
+}
+
+/// Blocks a signal in this thread, and in the program that it becomes.
+pub fn block(signal: Signal) {
+    let _ = SigSet::from_iter([signal]).thread_block();
+}
+
+/// Makes this process a group of its own, so that it outlives a kill of the group that it was started in.
+/// It may go on writing to the terminal.
+pub fn stand_apart() {
+    block(Signal::SIGTTOU);
+    let _ = nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0));
+}
+
+/// Sends a signal to the child's process group; a group that is gone is no error.
+pub fn kill_group(child: &Child, signal: Signal) {
+    let _ = nix::sys::signal::killpg(Pid::from_raw(child.id().cast_signed()), signal);
+}
+
+/// Makes this process the parent of whatever its children leave behind, wherever in sessions and groups.
+pub fn adopt_orphans() {
+    // Older kernels than 3.4 do not know it; then what leaves its group is not found.
+    let _ = nix::sys::prctl::set_child_subreaper(true);
+}
+
+/// Kills and buries all children of this process but `keep`, and theirs as they become ours.
+pub fn end_strays(keep: Option<u32>) {
+    use nix::sys::wait::{WaitPidFlag, waitpid};
+    // A process that starts others as fast as they are killed is not chased for ever.
+    for _ in 0..1000 {
+        let mut any = false;
+        for pid in children() {
+            if Some(pid.as_raw().cast_unsigned()) == keep {
+                continue;
+            }
+            any = true;
+            let _ = nix::sys::signal::kill(pid, Signal::SIGKILL);
+            let _ = waitpid(pid, Some(WaitPidFlag::WNOHANG));
+        }
+        if !any {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The children of this process; none where the kernel does not tell.
+fn children() -> Vec<Pid> {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
+    let lists =
+        tasks.flatten().filter_map(|t| std::fs::read_to_string(t.path().join("children")).ok());
+    let of = |list: String| {
+        list.split_whitespace()
+            .filter_map(|pid| pid.parse().ok())
+            .map(Pid::from_raw)
+            .collect::<Vec<_>>()
+    };
+    lists.flat_map(of).collect()
+}
+
+/// The largest resident set of any child waited for so far, in bytes.
+pub fn peak_child_memory() -> u64 {
+    use nix::sys::resource::{UsageWho, getrusage};
+    getrusage(UsageWho::RUSAGE_CHILDREN)
+        .map_or(0, |usage| u64::try_from(usage.max_rss()).unwrap_or(0) * 1024)
+}
+
+/// Sends a signal to the child alone.
+pub fn tell(child: &Child, signal: Signal) {
+    let _ = nix::sys::signal::kill(Pid::from_raw(child.id().cast_signed()), signal);
+}
+
+/// A connected pair of stream sockets, closed on exec unless a program is started with one of them.
+///
+/// # Errors
+/// When the kernel gives none.
+pub fn socket_pair() -> std::io::Result<(OwnedFd, OwnedFd)> {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+    Ok(socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC)?)
+}
+
+/// The socket that is this process's standard input ([`Sink::Serve`]). Standard input is `/dev/null` from now on, so that
+/// no program that this process starts keeps the socket open.
+///
+/// # Errors
+/// When standard input cannot be duplicated or replaced.
+pub fn take_stdin_socket() -> std::io::Result<UnixStream> {
+    let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
+    nix::unistd::dup2_stdin(std::fs::File::open("/dev/null")?)?;
+    Ok(UnixStream::from(socket))
+}

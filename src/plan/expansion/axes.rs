@@ -1,0 +1,423 @@
+//! `[grid]`, `[zip]` and `[replicates]`: the axes of a sweep, and the groups that multiply.
+//!
+//! A grid axis is a group of its own; all axes of the zip are one group, so are all sampled
+//! parameters. Never expands anything: [`crate::plan::expansion::expand`] walks the product.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::document::form::{LINE, count};
+use crate::document::{Entry, Item, Reader, Section, Table, entries, find, section};
+use crate::host::gpus::DeviceId;
+use crate::plan::expansion::leaves::{self, Node};
+use crate::plan::expansion::trials::{self, Task, Tasks};
+use crate::plan::sections::request::{RESOURCES, Wish};
+use crate::plan::value::{Value, read_value};
+use crate::words;
+
+/// What an axis sets besides parameters, one value a point.
+pub(crate) enum Special {
+    /// `task_id`.
+    Tasks(Vec<Task>),
+    /// `gpu_ids_abs`.
+    Gpus(Vec<Arc<[DeviceId]>>),
+    /// `resources.…`.
+    Wishes(Vec<Wish>),
+}
+
+/// One axis: a name and its values.
+pub(crate) struct Axis {
+    /// The dotted name.
+    pub(crate) name: Arc<str>,
+    /// Byte offset of its key.
+    pub(crate) at: usize,
+    /// The values as written.
+    pub(crate) values: Vec<Value>,
+    /// What the values mean besides, or instead of, a parameter.
+    pub(crate) special: Option<Special>,
+}
+
+/// Axes that advance together: one factor of the product.
+pub(crate) struct Group {
+    /// The table it stands in: `[grid]`.
+    pub(crate) table: &'static str,
+    /// Its axes, all of one length.
+    pub(crate) axes: Vec<Axis>,
+    /// For each point the values of its leaves.
+    pub(crate) points: Vec<Box<[Value]>>,
+    /// For each point the number of its shape; empty when there is one shape.
+    shape_of: Vec<u32>,
+    /// The different sets of names that points have, as a point that has them.
+    shapes: Vec<usize>,
+}
+
+impl Group {
+    /// A group of axes of equal length.
+    pub(crate) fn new(table: &'static str, axes: Vec<Axis>) -> Self {
+        let n_points = axes.first().map_or(0, |axis| axis.values.len());
+        let mut group =
+            Self { table, axes, points: Vec::new(), shape_of: Vec::new(), shapes: vec![0] };
+        group.points = (0..n_points)
+            .map(|point| {
+                let mut values = Vec::new();
+                for axis in group.params() {
+                    leaves::axis_values(&axis.values[point], &mut values);
+                }
+                values.into()
+            })
+            .collect();
+        let is_table = |value: &Value| matches!(value, Value::Table(pairs) if !pairs.is_empty());
+        if group.params().any(|axis| axis.values.iter().any(is_table)) {
+            group.find_shapes();
+        }
+        group
+    }
+
+    fn find_shapes(&mut self) {
+        let mut known: HashMap<Vec<Arc<str>>, u32> = HashMap::new();
+        self.shapes.clear();
+        for point in 0..self.points.len() {
+            let mut tree = leaves::Tree::default();
+            for (name, node) in self.nodes(point, 0) {
+                tree.lay_at(&name, node, crate::plan::expansion::leaves::Merge::Deep);
+            }
+            let fresh = known.len() as u32;
+            let shape = *known.entry(tree.leaves().0).or_insert(fresh);
+            if shape == fresh {
+                self.shapes.push(point);
+            }
+            self.shape_of.push(shape);
+        }
+    }
+
+    /// The axes that are parameters. A request that varies along an axis is one too: it tells the trials
+    /// of a scaling study apart.
+    pub(crate) fn params(&self) -> impl Iterator<Item = &Axis> {
+        let is_param = |axis: &&Axis| matches!(axis.special, None | Some(Special::Wishes(_)));
+        self.axes.iter().filter(is_param)
+    }
+
+    /// How many points it has.
+    pub(crate) fn len(&self) -> usize {
+        self.points.len()
+    }
+
+    /// How many shapes its points have.
+    pub(crate) fn n_shapes(&self) -> usize {
+        self.shapes.len()
+    }
+
+    /// The number of the shape of a point.
+    pub(crate) fn shape(&self, point: usize) -> usize {
+        self.shape_of.get(point).map_or(0, |shape| *shape as usize)
+    }
+
+    /// The named nodes that points of a shape lay over a trial; `number` is that of the group.
+    pub(crate) fn shape_nodes(&self, shape: usize, number: usize) -> Vec<(Arc<str>, Node)> {
+        self.nodes(self.shapes[shape], number)
+    }
+
+    fn nodes(&self, point: usize, number: usize) -> Vec<(Arc<str>, Node)> {
+        let mut next = 0;
+        self.params()
+            .map(|axis| (axis.name.clone(), Node::of_axis(&axis.values[point], number, &mut next)))
+            .collect()
+    }
+
+    /// A short text for each point that no other point of the group has: `lr=0.1`.
+    pub(crate) fn labels(&self) -> Vec<String> {
+        let mut seen: HashMap<String, usize> = HashMap::new();
+        let mut labels: Vec<String> = Vec::with_capacity(self.len());
+        for point in 0..self.len() {
+            let parts: Vec<String> = self
+                .axes
+                .iter()
+                .map(|axis| format!("{}={}", axis.name, label_text(&axis.values[point])))
+                .collect();
+            let mut label = parts.join(",");
+            if label.chars().count() > LONGEST_LABEL {
+                let head: String = label.chars().take(LONGEST_LABEL).collect();
+                label = format!("{head}#{point}");
+            }
+            let repeats = seen.entry(label.clone()).or_insert(0);
+            if *repeats > 0 {
+                label = format!("{label}#{point}");
+            }
+            *repeats += 1;
+            labels.push(label);
+        }
+        labels
+    }
+}
+
+/// Labels are cut here and numbered instead: they become names of chains.
+const LONGEST_LABEL: usize = 40;
+
+/// The value as part of a label: bare when it cannot be mistaken, otherwise as JSON.
+fn label_text(value: &Value) -> String {
+    let text = value.to_string();
+    let plain = |c: char| c.is_alphanumeric() || "._+-".contains(c);
+    match value {
+        Value::Str(_) if text.is_empty() || !text.chars().all(plain) => value.to_json().to_string(),
+        _ => text,
+    }
+}
+
+/// Reads `[grid]`: every axis is a group.
+pub(crate) fn read_grid(
+    reader: &mut Reader<'_>,
+    tasks: &mut Tasks,
+    table: &Table<'_>,
+) -> Vec<Group> {
+    let axes = read_axes(reader, tasks, table, "");
+    axes.into_iter().map(|axis| Group::new("[grid]", vec![axis])).collect()
+}
+
+/// Reads `[zip]`: all axes are one group and must have one length.
+pub(crate) fn read_zip(
+    reader: &mut Reader<'_>,
+    tasks: &mut Tasks,
+    table: &Table<'_>,
+) -> Option<Group> {
+    let axes = read_axes(reader, tasks, table, "");
+    let first = axes.first()?;
+    let n_points = first.values.len();
+    for axis in &axes[1..] {
+        if axis.values.len() != n_points {
+            let has = |axis: &Axis| {
+                let n = words::count(axis.values.len() as u64, "value");
+                format!("`{}` has {n}", axis.name)
+            };
+            let sentence = format!("in `[zip]` {}, but {}", has(first), has(axis));
+            reader.wrong(axis.at, sentence, "axes of `[zip]` advance together: give equal lengths");
+            return None;
+        }
+    }
+    Some(Group::new("[zip]", axes))
+}
+
+fn read_axes(
+    reader: &mut Reader<'_>,
+    tasks: &mut Tasks,
+    table: &Table<'_>,
+    prefix: &str,
+) -> Vec<Axis> {
+    let mut axes = Vec::new();
+    for entry in entries(table) {
+        let name = format!("{prefix}{}", entry.key);
+        match entry.item.get_ref() {
+            toml::de::DeValue::Table(inner) if !inner.is_empty() => {
+                axes.extend(read_axes(reader, tasks, inner, &format!("{name}.")));
+            }
+            toml::de::DeValue::Array(items) => {
+                axes.extend(read_axis(reader, tasks, &entry, &name, items))
+            }
+            other => {
+                let found = crate::document::kind(other);
+                let sentence = format!("axis `{name}` is {found}, not a list of values");
+                let hint = format!("write `{name} = [...]`, or move a fixed value to `[defaults]`");
+                reader.wrong(entry.at, sentence, hint);
+            }
+        }
+    }
+    axes
+}
+
+fn read_axis(
+    reader: &mut Reader<'_>,
+    tasks: &mut Tasks,
+    entry: &Entry<'_>,
+    name: &str,
+    items: &[Item<'_>],
+) -> Option<Axis> {
+    if items.is_empty() {
+        let sentence = format!("axis `{name}` has no values");
+        reader.wrong(entry.at, sentence, "give at least one value, or remove the axis");
+        return None;
+    }
+    let n_before = reader.n_faults();
+    let values: Vec<Value> =
+        items.iter().filter_map(|item| read_value(reader, name, item)).collect();
+    let cells = |key| items.iter().map(move |item| Entry { key, at: item.span().start, item });
+    let special = match name.strip_prefix("resources.") {
+        Some(key) => {
+            let mut wishes = Vec::with_capacity(items.len());
+            for cell in cells(key) {
+                let mut wish = Wish::default();
+                RESOURCES.read_key(reader, &cell, "`resources`", &mut wish);
+                wishes.push(wish);
+                if reader.n_faults() > n_before {
+                    break;
+                }
+            }
+            Some(Special::Wishes(wishes))
+        }
+        None if name == "task_id" => {
+            let read = cells("task_id").filter_map(|cell| tasks.read(reader, &cell));
+            Some(Special::Tasks(read.collect()))
+        }
+        None if name == "gpu_ids_abs" => {
+            let read = cells("gpu_ids_abs");
+            Some(Special::Gpus(
+                read.filter_map(|cell| trials::read_gpu_ids(reader, &cell)).collect(),
+            ))
+        }
+        None => {
+            trials::check_name(reader, entry.at, name);
+            None
+        }
+    };
+    let sound = reader.n_faults() == n_before;
+    sound.then(|| Axis { name: Arc::from(name), at: entry.at, values, special })
+}
+
+/// `[replicates]` as written.
+pub(crate) struct Replicates {
+    count: Option<u32>,
+    parameter: Option<String>,
+}
+
+/// The keys of `[replicates]`.
+pub(crate) static REPLICATES: Section<Replicates> = section!("`[replicates]`", Replicates:
+    "count" => count: count::<1>(), "required", "how often each point is repeated";
+    "parameter" => parameter: LINE, "`\"seed\"`", "the parameter that holds the seed of the repetition";
+);
+
+/// Reads `[replicates]`: the seed parameter of each repetition.
+pub(crate) fn read_replicates(
+    reader: &mut Reader<'_>,
+    entry: &Entry<'_>,
+    seed: i64,
+) -> Option<Group> {
+    reader.table(entry)?;
+    let mut replicates = Replicates { count: None, parameter: None };
+    let written = REPLICATES.read(reader, Some(entry), &mut replicates);
+    let Some(count_at) = find(&written, "count").map(|entry| entry.at) else {
+        reader.wrong(entry.at, "`[replicates]` has no `count`", "write how often: `count = 5`");
+        return None;
+    };
+    let count = replicates.count?;
+    let named = find(&written, "parameter");
+    let at = named.map_or(entry.at, |entry| entry.at);
+    // A name that cannot be read was reported.
+    let name = replicates.parameter.or_else(|| named.is_none().then(|| "seed".to_owned()))?;
+    let plain = trials::check_plain_name(reader, at, &name);
+    let values = (0..i64::from(count)).map(|i| seed.checked_add(i).map(Value::Int));
+    let Some(values) = values.collect::<Option<Vec<_>>>() else {
+        reader.wrong(count_at, "the last seed is beyond 64 bits", "choose a smaller `seed`");
+        return None;
+    };
+    plain.then(|| {
+        Group::new("[replicates]", vec![Axis { name: Arc::from(name), at, values, special: None }])
+    })
+}
+
+/// Reports names that two axes set, and names that lie inside one another.
+pub(crate) fn check_overlaps(reader: &mut Reader<'_>, groups: &[Group]) {
+    let all: Vec<(&Group, &Axis)> =
+        groups.iter().flat_map(|group| group.axes.iter().map(move |axis| (group, axis))).collect();
+    let inside = |inner: &str, outer: &str| {
+        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    for (i, (group, axis)) in all.iter().enumerate() {
+        for (earlier_group, earlier) in &all[..i] {
+            if !inside(&axis.name, &earlier.name) && !inside(&earlier.name, &axis.name) {
+                continue;
+            }
+            let sentence = if axis.name == earlier.name {
+                format!(
+                    "`{}` is set by `{}` and by `{}`",
+                    axis.name, earlier_group.table, group.table
+                )
+            } else {
+                format!("axes `{}` and `{}` set the same parameters", earlier.name, axis.name)
+            };
+            reader.wrong(axis.at, sentence, "keep one of the two");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::testing::{check_faults, params, plan};
+
+    #[test]
+    fn zip_axes_advance_together() {
+        let plan = plan("[zip]\na = [1, 2]\nopt.b = [\"x\", \"y\"]");
+        assert_eq!(params(&plan), [r#"{"a":1,"opt":{"b":"x"}}"#, r#"{"a":2,"opt":{"b":"y"}}"#]);
+    }
+
+    #[test]
+    fn replicates_have_a_seed_each() {
+        let seeds = plan("sweep.seed = 7\n[replicates]\ncount = 3");
+        assert_eq!(params(&seeds), [r#"{"seed":7}"#, r#"{"seed":8}"#, r#"{"seed":9}"#]);
+        let named = plan("[replicates]\ncount = 1\nparameter = \"init.seed\"");
+        assert_eq!(params(&named), [r#"{"init":{"seed":1}}"#]);
+    }
+
+    #[test]
+    fn axes_that_are_no_axes_are_named() {
+        check_faults(
+            "[grid]
+lr = []
+width = 3
+opt.lr = 0.1
+params = [1]
+\"a..b\" = [1]
+resources.rank = [1]
+gpu_ids_abs = [0]
+",
+            "axis `lr` has no values
+  plan.toml:5: lr = []
+hint: give at least one value, or remove the axis
+error: axis `width` is an integer, not a list of values
+  plan.toml:6: width = 3
+hint: write `width = [...]`, or move a fixed value to `[defaults]`
+error: axis `opt.lr` is a float, not a list of values
+  plan.toml:7: opt.lr = 0.1
+hint: write `opt.lr = [...]`, or move a fixed value to `[defaults]`
+error: a parameter cannot be called `params`
+  plan.toml:8: params = [1]
+hint: choose another name: templates use this one for something else
+error: a parameter cannot be called `a..b`
+  plan.toml:9: \"a..b\" = [1]
+hint: use letters, digits and `_`, with dots between tables
+error: `resources` has no key `rank`
+  plan.toml:10: resources.rank = [1]
+hint: did you mean `ranks`?
+error: `gpu_ids_abs` must be a list of devices, not an integer
+  plan.toml:11: gpu_ids_abs = [0]",
+        );
+    }
+
+    #[test]
+    fn unequal_lengths_and_double_names_are_refused() {
+        check_faults(
+            "[zip]\na = [1, 2]\nb = [1]",
+            "in `[zip]` `a` has 2 values, but `b` has 1 value
+  plan.toml:6: b = [1]
+hint: axes of `[zip]` advance together: give equal lengths",
+        );
+        check_faults(
+            "[grid]\nlr = [1]\nopt = [1]\n[zip]\nlr = [2]\n[sample]\ncount = 1\nparameters.opt.x.choice = [1]",
+            "`lr` is set by `[grid]` and by `[zip]`
+  plan.toml:8: lr = [2]
+hint: keep one of the two
+error: axes `opt` and `opt.x` set the same parameters
+  plan.toml:11: parameters.opt.x.choice = [1]
+hint: keep one of the two",
+        );
+        check_faults(
+            "[replicates]\ncount = 0\n[zip]\nx = [1]",
+            "`count` cannot be 0
+  plan.toml:5: count = 0
+hint: write a number from 1 to 4294967295",
+        );
+        check_faults(
+            "[replicates]\nparameter = \"task_id\"",
+            "`[replicates]` has no `count`
+  plan.toml:4: [replicates]
+hint: write how often: `count = 5`",
+        );
+    }
+}

@@ -1,0 +1,311 @@
+//! `[trials] file = "trials.json"`: the entries of `[[trials]]` from another file, a list of objects in JSON or a table
+//! with a head line in CSV. The only place where a parameter can be null.
+
+use serde_json::{Map, Value as Json};
+use toml::de::DeValue;
+
+use crate::document::{Entry, Reader, Table, entries};
+use crate::fault::Fault;
+use crate::plan::expansion::leaves::{Merge, Node};
+use crate::plan::expansion::trials::{self, Given, Tasks, check_name};
+use crate::plan::value::Value;
+
+/// Gives the text of a file that the plan names.
+pub(crate) type Files<'a> = &'a dyn Fn(&str) -> Result<String, Fault>;
+
+/// What is no parameter: it is read as TOML, with the faults of TOML.
+const OF_TRIALS: [&str; 3] = ["task_id", "gpu_ids_abs", "resources"];
+
+/// Reads `[[trials]]`, or the file that `[trials]` names: the entries, and the text of the file.
+pub(crate) fn trials(
+    reader: &mut Reader<'_>,
+    tasks: &mut Tasks,
+    entry: &Entry<'_>,
+    files: Files<'_>,
+) -> (Vec<Given>, Option<String>) {
+    let DeValue::Table(table) = entry.item.get_ref() else {
+        return (trials::read_trials(reader, tasks, entry).unwrap_or_default(), None);
+    };
+    let read = read(reader, tasks, table, entry.at, files);
+    read.map(|(given, text)| (given, Some(text))).unwrap_or_default()
+}
+
+fn read(
+    reader: &mut Reader<'_>,
+    tasks: &mut Tasks,
+    table: &Table<'_>,
+    at: usize,
+    files: Files<'_>,
+) -> Option<(Vec<Given>, String)> {
+    let written = entries(table);
+    for entry in written.iter().filter(|entry| entry.key != "file") {
+        reader.unknown(entry, "`[trials]`", &["file"]);
+    }
+    let Some(entry) = written.iter().find(|entry| entry.key == "file") else {
+        let hint = "write `[[trials]]` with its parameters below, or `file = \"trials.json\"`";
+        reader.wrong(at, "`[trials]` names no file", hint);
+        return None;
+    };
+    let name = reader.line_of_text(entry)?.to_owned();
+    let text = files(&name).map_err(|fault| reader.report(entry.at, fault)).ok()?;
+    let (objects, first) = match name.rsplit_once('.').map(|(_, ending)| ending) {
+        Some("json") => json(&text).map(|rows| (rows, 1)),
+        Some("csv") => csv(&text).map(|rows| (rows, 2)),
+        _ => Err("a list of trials is a `.json` or a `.csv` file".to_owned()),
+    }
+    .map_err(|why| reader.wrong(entry.at, format!("`{name}`: {why}"), HINT))
+    .ok()?;
+    let given = given(reader, tasks, entry, &name, &objects, first);
+    Some((given, text))
+}
+
+const HINT: &str = "write a list of objects, `[{ \"lr\": 0.1 }, { \"lr\": 0.2, \"depth\": null }]`, or a line of names with \
+                    a line of values for each trial";
+
+/// Each entry; places in faults are its line (CSV) or its number (JSON).
+fn given(
+    reader: &mut Reader<'_>,
+    tasks: &mut Tasks,
+    file: &Entry<'_>,
+    name: &str,
+    objects: &[Map<String, Json>],
+    first: usize,
+) -> Vec<Given> {
+    // A document with an entry a line, so that its lines are theirs.
+    let mut text = "trials = [".to_owned() + &"\n".repeat(first - 1);
+    for object in objects {
+        let own = OF_TRIALS.iter().filter_map(|key| Some((*key, object.get(*key)?)));
+        let own = own.filter(|(_, value)| !value.is_null());
+        let pairs: Vec<String> =
+            own.map(|(key, value)| format!("{key} = {}", toml(value))).collect();
+        text.push_str(&format!("{{ {} }},\n", pairs.join(", ")));
+    }
+    text.push(']');
+    let name = if first == 1 { format!("{name}, entry") } else { name.to_owned() };
+    let mut own = Reader::new(&name, &text);
+    let document = own.document();
+    let tables = entries(&document);
+    let before = tasks.templates.len();
+    let list = tables.first().and_then(|entry| trials::read_trials(&mut own, tasks, entry));
+    let mut all = list.unwrap_or_default();
+    for (_, at) in &mut tasks.templates[before..] {
+        *at = file.at;
+    }
+    let line = reader.line(file.at);
+    for (given, object) in all.iter_mut().zip(objects) {
+        let at = given.at;
+        (given.at, given.line) = (file.at, line);
+        for (key, value) in object.iter().filter(|(key, _)| !OF_TRIALS.contains(&key.as_str())) {
+            if !check_name(&mut own, at, key) {
+                continue;
+            }
+            if given.tree.touches(key) {
+                own.wrong(
+                    at,
+                    format!("the parameter `{key}` is written twice"),
+                    "keep one of them",
+                );
+                continue;
+            }
+            given.tree.lay_at(key, Node::from_value(Value::from_json(value)), Merge::Deep);
+        }
+    }
+    for fault in own.into_faults().0 {
+        reader.report(file.at, fault);
+    }
+    all
+}
+
+fn json(text: &str) -> Result<Vec<Map<String, Json>>, String> {
+    let value: Json = serde_json::from_str(text).map_err(|e| format!("this is not JSON: {e}"))?;
+    let Json::Array(items) = value else { return Err("this is no list".to_owned()) };
+    let object = |(number, item): (usize, Json)| match item {
+        Json::Object(object) => large(&object).map_or(Ok(object), Err),
+        _ => Err(format!("entry {} is no object", number + 1)),
+    };
+    items.into_iter().enumerate().map(object).collect()
+}
+
+/// A whole number that no parameter can hold.
+fn large(object: &Map<String, Json>) -> Option<String> {
+    fn of(value: &Json) -> Option<&Json> {
+        match value {
+            Json::Number(n) if n.is_u64() && !n.is_i64() => Some(value),
+            Json::Array(items) => items.iter().find_map(of),
+            Json::Object(map) => map.values().find_map(of),
+            _ => None,
+        }
+    }
+    let value = object.values().find_map(of)?;
+    Some(format!("{value} does not fit in 64 bits with a sign"))
+}
+
+/// Cells that are JSON are values; all others are text, and empty ones are not set.
+fn csv(text: &str) -> Result<Vec<Map<String, Json>>, String> {
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let wrong = |e: csv::Error| format!("this is not CSV: {e}");
+    let names = reader.headers().map_err(wrong)?.clone();
+    let value = |cell: &str| serde_json::from_str(cell).unwrap_or_else(|_| Json::from(cell));
+    let mut rows = Vec::new();
+    for record in reader.records() {
+        let record = record.map_err(wrong)?;
+        let mut row = Map::new();
+        let mut resources = Map::new();
+        for (name, cell) in names.iter().zip(&record).filter(|(_, cell)| !cell.is_empty()) {
+            let (map, key) = match name.strip_prefix("resources.") {
+                Some(key) => (&mut resources, key),
+                None => (&mut row, name),
+            };
+            if map.insert(key.to_owned(), value(cell)).is_some() {
+                return Err(format!("two columns are called `{name}`"));
+            }
+        }
+        if !resources.is_empty() {
+            row.insert("resources".to_owned(), Json::Object(resources));
+        }
+        rows.extend(large(&row).map_or(Ok(Some(row)), Err)?);
+    }
+    Ok(rows)
+}
+
+/// A JSON value as TOML writes it, on one line.
+fn toml(value: &Json) -> String {
+    match value {
+        Json::Object(map) => {
+            let pairs = map.iter().filter(|(_, value)| !value.is_null());
+            let pairs: Vec<String> =
+                pairs.map(|(k, v)| format!("{} = {}", text(k), toml(v))).collect();
+            format!("{{ {} }}", pairs.join(", "))
+        }
+        Json::Array(items) => {
+            format!("[{}]", items.iter().map(toml).collect::<Vec<_>>().join(", "))
+        }
+        Json::String(s) => text(s),
+        Json::Null => "\"\"".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// A basic string of TOML, whose escapes are JSON's.
+fn text(s: &str) -> String {
+    Json::from(s).to_string().replace('\u{7f}', "\\u007f")
+}
+
+/// Where a plan has no folder.
+pub(crate) fn no_files(name: &str) -> Result<String, Fault> {
+    Err(Fault::request(format!("`{name}` cannot be read: the plan has no folder")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::file::parse_with;
+    use crate::plan::testing::params;
+
+    const PLAN: &str = "version = 1\nsweep.name = \"s\"\nrun.command = [\"a\", \"{{ lr }}\"]\n[defaults]\nlr = 0.5\n[trials]\n";
+
+    fn plan(name: &str, file: &str, more: &str) -> Result<crate::plan::Plan, String> {
+        let file = file.to_owned();
+        let files = move |_: &str| Ok(file.clone());
+        parse_with(&format!("{PLAN}file = \"{name}\"\n{more}"), "plan.toml", &files)
+            .map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_list_of_objects_is_a_list_of_trials() {
+        let list = r#"[
+  {"task_id": 1, "lr": 1e-3, "gpu_ids_abs": [0], "opt": {"kind": "adam", "decay": null}, "note": null},
+  {"task_id": 1, "depth": [1, null, {"a": null}], "gpu_ids_abs": null},
+  {"task_id": "t{{ lr }}", "opt.kind": "sgd", "resources": {"memory": "8G"}, "lr": 2, "a\"b": "\u0085\u2028"}]"#;
+        let plan = plan("trials.json", list, "[grid]\nx = [1]\n").unwrap();
+        assert_eq!(
+            params(&plan),
+            [
+                r#"{"lr":0.001,"opt":{"kind":"adam","decay":null},"note":null,"x":1}"#,
+                r#"{"lr":0.5,"depth":[1,null,{"a":null}],"x":1}"#,
+                "{\"lr\":2,\"opt\":{\"kind\":\"sgd\"},\"a\\\"b\":\"\u{85}\u{2028}\",\"x\":1}",
+            ]
+        );
+        let ids: Vec<String> =
+            plan.trials.iter().map(|t| t.task_id.as_ref().unwrap().to_string()).collect();
+        assert_eq!(ids, ["1", "1", "t2"]);
+        assert_eq!(
+            plan.trials[0].gpu_ids_abs.as_deref(),
+            Some(&[crate::host::gpus::DeviceId::Index(0)][..])
+        );
+        assert_eq!(
+            (&plan.trials[1].gpu_ids_abs, plan.trials[2].resources.memory_mib),
+            (&None, Some(8192))
+        );
+        // Null is a value of its own.
+        let key = |json: &str| {
+            let plan = super::tests::plan("t.json", json, "").unwrap();
+            plan.content_key(&plan.trials[0])
+        };
+        assert_ne!(key(r#"[{"a": null}]"#), key(r#"[{"a": ""}]"#));
+    }
+
+    #[test]
+    fn a_table_is_a_list_of_trials() {
+        let table = "lr,opt.kind,task_id,resources.memory,resources.ranks,note\n\
+                     0.1,adam,1,2G,,\"two\nlines, \"\"one\"\" cell\"\n,[1],b,,2,null\n";
+        let plan = plan("t.csv", table, "").unwrap();
+        assert_eq!(
+            params(&plan),
+            [
+                r#"{"lr":0.1,"opt":{"kind":"adam"},"note":"two\nlines, \"one\" cell"}"#,
+                r#"{"lr":0.5,"opt":{"kind":[1]},"note":null}"#,
+            ]
+        );
+        assert_eq!(
+            (plan.trials[0].resources.memory_mib, plan.trials[1].resources.ranks),
+            (Some(2048), 2)
+        );
+    }
+
+    #[test]
+    fn faults_name_the_entry_or_the_line() {
+        for (name, list, said) in [
+            (
+                "t.json",
+                "[{\"trial\": 1}, {\"lr\": 1, \"task_id\": 1.5}]",
+                "a parameter cannot be called `trial`
+  t.json, entry:1: trials = [{  },
+hint: choose another name: templates use this one for something else
+error: `task_id` must be an integer or a string, not a float
+  t.json, entry:2: { task_id = 1.5 },",
+            ),
+            (
+                "t.csv",
+                "lr,gpu_ids_abs\n1,[0]\n2,x\n",
+                "`gpu_ids_abs` must be a list of devices, not a string
+  t.csv:3: { gpu_ids_abs = \"x\" },",
+            ),
+        ] {
+            assert_eq!(plan(name, list, "").unwrap_err(), said, "{name}");
+        }
+        for (name, list, said) in [
+            ("t.json", "{}", "`t.json`: this is no list"),
+            ("t.json", "[1]", "`t.json`: entry 1 is no object"),
+            (
+                "t.json",
+                "[{]",
+                "`t.json`: this is not JSON: key must be a string at line 1 column 3",
+            ),
+            (
+                "t.json",
+                "[{\"a\": [18446744073709551615]}]",
+                "18446744073709551615 does not fit in 64 bits",
+            ),
+            ("t.csv", "a,a\n1,2\n", "`t.csv`: two columns are called `a`"),
+            ("t.csv", "a,b\n1\n", "`t.csv`: this is not CSV"),
+            ("t.txt", "", "`t.txt`: a list of trials is a `.json` or a `.csv` file"),
+        ] {
+            let fault = plan(name, list, "").unwrap_err();
+            assert!(fault.contains(said) && fault.contains("plan.toml:7: file = "), "{fault}");
+        }
+        let fault =
+            parse_with(&format!("{PLAN}fil = \"a.json\""), "plan.toml", &no_files).unwrap_err();
+        assert!(fault.to_string().contains("`[trials]` names no file"), "{fault}");
+    }
+}

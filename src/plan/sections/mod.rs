@@ -1,0 +1,13 @@
+//! The tables of a plan that have keys of their own, a file each: what is written becomes a value of its type.
+
+mod argv;
+mod directives;
+pub(super) mod hooks;
+pub(super) mod metrics;
+pub(super) mod pull;
+pub(super) mod request;
+pub mod resources;
+pub(super) mod run;
+pub(super) mod schedule;
+pub(super) mod sweep;
+pub(super) mod train;

@@ -1,0 +1,169 @@
+//! The template engine: how Tera is set up, which names an expression uses, what it complains of.
+//!
+//! The only file of this room that builds an engine. Nothing it prints is quoted or escaped: values
+//! go into argument vectors and comparisons, never into shell code.
+
+use std::collections::BTreeSet;
+
+use tera::{Context, Kwargs, State, Tera};
+
+use crate::plan::value::Params;
+
+/// An engine as all templates of a plan use it: no escaping, and a filter `json_encode`.
+pub fn engine() -> Tera {
+    let mut tera = Tera::default();
+    tera.autoescape_on(Vec::<&str>::new());
+    tera.register_filter("json_encode", |value: &tera::Value, _: Kwargs, _: &State| {
+        serde_json::to_string(value).map_err(tera::Error::message)
+    });
+    tera
+}
+
+/// The parameters as a context of templates: nested tables, and all of them as `params`.
+pub fn context(params: &Params) -> Result<Context, tera::Error> {
+    let mut context = Context::from_serialize(params)?;
+    context.insert("params", params);
+    Ok(context)
+}
+
+/// The names that a template uses.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Uses {
+    /// Dotted names and their heads.
+    pub(crate) names: BTreeSet<String>,
+    /// Whether it provides for names that are missing (`default`, `is defined`, `?.`).
+    pub(crate) may_lack: bool,
+}
+
+impl Uses {
+    /// The first part of each name, once.
+    pub(crate) fn heads(&self) -> BTreeSet<&str> {
+        self.names.iter().filter_map(|name| name.split('.').next()).collect()
+    }
+}
+
+/// What Tera says, as a fragment of a sentence.
+pub(crate) fn sentence(error: &tera::Error) -> String {
+    use tera::ErrorKind;
+    let text = match error.kind() {
+        ErrorKind::SyntaxError(report) | ErrorKind::RenderingError(report) => {
+            report.message().to_owned()
+        }
+        other => other.to_string(),
+    };
+    let line = text.lines().next().unwrap_or("").trim_start_matches("error: ");
+    let line = line.split(". Available").next().unwrap_or(line).trim_end_matches('.');
+    let mut letters = line.chars();
+    match letters.next() {
+        Some(first) => first.to_lowercase().chain(letters).collect(),
+        None => "the engine gives no reason".to_owned(),
+    }
+}
+
+/// One template, parsed, for many trials.
+pub(crate) struct Compiled {
+    engine: Tera,
+    /// The names it uses.
+    pub(crate) uses: Uses,
+}
+
+impl Compiled {
+    /// Parses a template.
+    ///
+    /// # Errors
+    /// Returns what Tera says of its syntax.
+    pub(crate) fn new(source: &str) -> Result<Self, String> {
+        let mut engine = engine();
+        engine.add_raw_template(NAME, source).map_err(|e| sentence(&e))?;
+        let heads = engine.get_template_variables(NAME).map_err(|e| sentence(&e))?;
+        let mut names = paths(source, |head| heads.contains(head));
+        names.extend(heads.iter().map(|head| (*head).to_owned()));
+        let marks = ["default(", "defined", "?."];
+        let may_lack = marks.iter().any(|mark| source.contains(mark));
+        Ok(Self { engine, uses: Uses { names, may_lack } })
+    }
+
+    /// The text for these parameters; only the names it uses are handed over.
+    ///
+    /// # Errors
+    /// Returns what Tera says.
+    pub(crate) fn render(&self, params: &Params) -> Result<String, String> {
+        let mut context = Context::new();
+        for head in self.uses.heads() {
+            if head == "params" {
+                context.insert(head.to_owned(), params);
+            } else if let Some(value) = params.get(head) {
+                context.insert(head.to_owned(), value);
+            } else if let Some(table) = params.table(head) {
+                context.insert(head.to_owned(), &table);
+            }
+        }
+        self.engine.render(NAME, &context).map_err(|e| sentence(&e))
+    }
+}
+
+/// The name of the one template of a [`Compiled`].
+const NAME: &str = "template";
+
+/// The dotted names in the expressions of a template whose head is a variable.
+fn paths(source: &str, is_variable: impl Fn(&str) -> bool) -> BTreeSet<String> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut found = BTreeSet::new();
+    let mut rest = source;
+    while let Some(open) = rest.find("{{").into_iter().chain(rest.find("{%")).min() {
+        let mut code = &rest[open + 2..];
+        let mut before = ' ';
+        while let Some(c) = code.chars().next() {
+            if code.starts_with("}}") || code.starts_with("%}") {
+                break;
+            }
+            if ['"', '\'', '`'].contains(&c) {
+                code = code[1..].split_once(c).map_or("", |(_, tail)| tail);
+            } else if is_name(c) {
+                let end = code.find(|c: char| !is_name(c) && c != '.').unwrap_or(code.len());
+                let name = code[..end].trim_end_matches('.');
+                let head = name.split('.').next().unwrap_or("");
+                if name.contains('.') && before != '.' && is_variable(head) {
+                    found.insert(name.to_owned());
+                }
+                code = &code[end..];
+            } else {
+                code = &code[c.len_utf8()..];
+            }
+            before = c;
+        }
+        rest = code.get(2..).unwrap_or("");
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::plan::Value;
+
+    #[test]
+    fn the_names_of_an_expression_are_found() {
+        let uses = |source: &str| Compiled::new(source).map(|c| c.uses).unwrap();
+        let names = |source: &str| uses(source).names.into_iter().collect::<Vec<_>>().join(" ");
+        assert_eq!(names("{{ opt.lr * scale }} {{ 'no.name' }}"), "opt opt.lr scale");
+        assert_eq!(names("{% for b in betas %}{{ b }}{% endfor %}"), "betas");
+        assert_eq!(names("{{ lr | round(precision=n) }}"), "lr n");
+        assert!(uses("{{ lr | default(value=0.1) }}").may_lack);
+        assert!(!uses("{{ lr * 2 }}").may_lack);
+        assert_eq!(
+            Compiled::new("{{ lr + }}").err().unwrap(),
+            "found `}}` but expected one of: integer, float, string, bool, ident, `-`, `not`, `<`, `{`, `[` or `(`"
+        );
+    }
+
+    #[test]
+    fn lists_can_be_written_as_json() {
+        let betas = Value::List([Value::Float(0.9), Value::text("a\"b")].into());
+        let params = Params::new([Arc::from("x")].into(), [betas].into());
+        let template = Compiled::new("{{ x | json_encode }}").unwrap();
+        assert_eq!(template.render(&params).unwrap(), r#"[0.9,"a\"b"]"#);
+    }
+}

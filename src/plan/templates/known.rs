@@ -1,0 +1,85 @@
+//! Which names a template may use: the parameters of its trial, and what stands for the trial itself.
+//!
+//! Pure look-ups; who must be told is for the callers.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::fault::Fault;
+use crate::plan::templates::engine::Uses;
+use crate::words;
+
+/// The names of `params` that stand for something else in templates of a command.
+pub const RESERVED_NAMES: &[&str] = &["params", "trial", "sweep"];
+
+/// The fields of `trial` in templates.
+pub const TRIAL_FIELDS: &[&str] =
+    &["id", "task_id", "chain", "link", "attempt", "work_dir", "checkpoint_dir", "gpu_ids_abs"];
+
+/// The fields of `sweep` in templates.
+pub const SWEEP_FIELDS: &[&str] = &["name", "seed", "dir"];
+
+/// The dotted names of a set of parameters.
+type Names = Arc<[Arc<str>]>;
+
+/// Whether `trial` and `sweep` can be used.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Scope {
+    Command,
+    ParametersOnly,
+}
+
+/// Whether a template of this scope may use a name.
+pub(crate) fn is_known(name: &str, names: &[Arc<str>], scope: Scope) -> bool {
+    let (head, rest) = name.split_once('.').map_or((name, None), |(h, r)| (h, Some(r)));
+    let field = rest.map(|rest| rest.split('.').next().unwrap_or(rest));
+    match head {
+        "params" => match rest {
+            Some(rest) => is_parameter(rest, names),
+            None => true,
+        },
+        "trial" if scope == Scope::Command => field.is_none_or(|f| TRIAL_FIELDS.contains(&f)),
+        "sweep" if scope == Scope::Command => field.is_none_or(|f| SWEEP_FIELDS.contains(&f)),
+        _ => is_parameter(name, names),
+    }
+}
+
+/// Whether a dotted name is a parameter, a table of parameters, or lies inside a parameter.
+fn is_parameter(name: &str, names: &[Arc<str>]) -> bool {
+    let inside = |inner: &str, outer: &str| {
+        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    names.iter().any(|leaf| inside(leaf, name) || inside(name, leaf))
+}
+
+/// The first name of a command's template that these parameters lack.
+pub(crate) fn first_unknown(uses: &Uses, names: &[Arc<str>]) -> Option<String> {
+    uses.names.iter().find(|name| !is_known(name, names, Scope::Command)).cloned()
+}
+
+/// The first name of a `task_id`'s template that these parameters lack.
+pub(crate) fn first_unknown_parameter(uses: &Uses, names: &[Arc<str>]) -> Option<String> {
+    uses.names.iter().find(|name| !is_known(name, names, Scope::ParametersOnly)).cloned()
+}
+
+/// The fault of a name that no trial has, with the nearest of those there are.
+pub(crate) fn unknown_name<'n>(name: &str, forms: impl IntoIterator<Item = &'n Names>) -> Fault {
+    let head = name.split('.').next().unwrap_or(name);
+    let mut known: BTreeSet<String> = match head {
+        "trial" => TRIAL_FIELDS.iter().map(|field| format!("trial.{field}")).collect(),
+        "sweep" => SWEEP_FIELDS.iter().map(|field| format!("sweep.{field}")).collect(),
+        _ => ["params", "trial", "sweep"].iter().map(|s| (*s).to_owned()).collect(),
+    };
+    let is_field = head == "trial" || head == "sweep";
+    for names in forms.into_iter().filter(|_| !is_field) {
+        known.extend(names.iter().map(|name| name.to_string()));
+    }
+    let hint = match words::nearest(name, known.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => {
+            let all: Vec<&String> = known.iter().take(20).collect();
+            format!("known names: {}", words::ticked(&all))
+        }
+    };
+    Fault::request(format!("`{name}` is not a name of this plan")).hint(hint)
+}

@@ -1,0 +1,40 @@
+//! One trial of a plan.
+
+use std::sync::Arc;
+
+use super::sections::resources::Resources;
+use super::value::Params;
+use crate::host::gpus::DeviceId;
+
+/// The name of a chain.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TaskId {
+    /// `task_id = 1`.
+    Number(i64),
+    /// `task_id = "fold2"`.
+    Name(Arc<str>),
+}
+
+impl std::fmt::Display for TaskId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(n) => write!(f, "{n}"),
+            Self::Name(s) => f.write_str(s),
+        }
+    }
+}
+
+/// One trial, in plan order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trial {
+    /// The chain it belongs to; `None`: a chain of its own.
+    pub task_id: Option<TaskId>,
+    /// Its parameters, defaults included.
+    pub params: Params,
+    /// Physical devices, if the plan names them; an empty list means no device.
+    pub gpu_ids_abs: Option<Arc<[DeviceId]>>,
+    /// What it asks of a scheduler; equal requests share one allocation of memory.
+    pub resources: Arc<Resources>,
+    /// Line of the plan (from 1) of the `[[trials]]` entry it came from; 0 if there is none.
+    pub line: u32,
+}

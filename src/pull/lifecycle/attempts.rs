@@ -1,0 +1,377 @@
+//! The attempts of a unit that an agent holds: whether its next trial may begin, how the end of an attempt is
+//! recorded, and what follows from it for the rest of the chain.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::attempt::stop::Stop;
+use crate::attempt::verdict::{MAX_CUTS, MAX_FAULTS, Next, Verdict};
+use crate::fault::{self, Fault, Kind};
+use crate::host::{age, clock};
+use crate::plan::OnFailure;
+use crate::pull::lifecycle::leaving::Leaving;
+use crate::pull::lifecycle::{Claim, Later, Lifecycle, News};
+use crate::pull::membership::Unit;
+use crate::pull::places::{AttemptId, Exited, Role};
+use crate::tree::ledger::Entry;
+use crate::tree::records::{Break, End, Event, Outcome};
+use crate::tree::{deck, terms};
+
+/// The longest pause before a trial is tried again, seconds.
+const LONGEST_BACKOFF_S: f64 = 60.0;
+
+/// How often, once a second, it is looked for an end that somebody else has written: NFS shows it late.
+const MOST_LOOKS: u32 = 60;
+
+/// Whether the next trial of a unit may run.
+pub(crate) enum Opened {
+    /// It may, as this attempt.
+    Run(Unit, u32),
+    /// It is not to run; what follows from that was done.
+    Passed,
+    /// Not yet.
+    NotYet,
+}
+
+impl<T: FnMut(News<'_>)> Lifecycle<T> {
+    /// The next unit for one of `free` slots: one that it holds or can take, else one whose pause is over.
+    pub(crate) fn next_unit(&mut self, free: u64) -> Result<Option<Unit>> {
+        let left = self.time.until.map(|end| end.saturating_duration_since(Instant::now()));
+        if !self.later.iter().any(|later| later.for_devices) {
+            self.membership.fill(free, left.map(|left| left.as_secs_f64()))?;
+        }
+        if let Some(unit) = self.membership.next_unit()? {
+            return Ok(Some(unit));
+        }
+        let now = Instant::now();
+        let at = self.later.iter().position(|later| later.at <= now);
+        Ok(at.map(|at| self.later.remove(at).unit))
+    }
+
+    /// Looks whether the next trial of a unit may run.
+    pub(crate) fn open(&mut self, unit: Unit) -> Result<Opened> {
+        let Some(row) = unit.rows.front() else { return Ok(Opened::Passed) };
+        let trial = row.id;
+        let before = match unit.link == 0 && unit.tries == 0 {
+            true => terms::before(&self.membership.tree, row)?,
+            false => None,
+        };
+        // What was won before the unit was dealt was an earlier one's, and the trial is asked for again.
+        let dealt = deck::of_unit(&self.membership.decks, unit.number).map_or(0, |deck| deck.seq);
+        if self.membership.ledger.is_won_since(trial, dealt) {
+            self.go_on(unit, None)?;
+            return Ok(Opened::Passed);
+        }
+        if let Some(before) = before {
+            match self.membership.outcome_of(before).ok().flatten() {
+                // Not ended, or not to be read now.
+                None => {
+                    let at = Instant::now() + Duration::from_secs(2);
+                    self.later.push(Later::at(at, unit));
+                    return Ok(Opened::NotYet);
+                }
+                Some(Outcome::Done) => {}
+                Some(_) if self.membership.on_failure() == OnFailure::Continue => {}
+                Some(outcome) => {
+                    self.skip(&unit, &Break::Ended(outcome).reason(before))?;
+                    return Ok(Opened::Passed);
+                }
+            }
+        }
+        // The plan dropped it while an agent held the unit that is dead by now.
+        if self.membership.is_dropped(trial)? {
+            self.go_on(unit, Some(Outcome::Done))?;
+            return Ok(Opened::Passed);
+        }
+        let begun = unit.tries + unit.faults;
+        if unit.faults >= MAX_FAULTS {
+            let reason = format!("its agent or machine was lost {} times", unit.faults);
+            let verdict = Verdict::of_fault(unit.faults, &reason);
+            self.record_not_started(unit, begun, verdict)?;
+            return Ok(Opened::Passed);
+        }
+        Ok(Opened::Run(unit, begun + 1))
+    }
+
+    /// A trial could not be started: its own fault, or this machine's, which is counted.
+    pub(crate) fn judge_not_started(&mut self, faults: u32, error: &anyhow::Error) -> Verdict {
+        let reason = fault::one_line(error);
+        let is_machine = error.downcast_ref::<Fault>().is_none_or(|f| f.kind == Kind::Machine);
+        if is_machine {
+            self.fault(&reason);
+            return Verdict::of_fault(faults, &reason);
+        }
+        Verdict::failed(reason)
+    }
+
+    /// Records a trial that did not run, or of which nobody can say how it ended.
+    pub(crate) fn record_not_started(
+        &mut self,
+        unit: Unit,
+        attempt: u32,
+        verdict: Verdict,
+    ) -> Result<()> {
+        let Some(row) = unit.rows.front() else { return Ok(()) };
+        let trial = row.id;
+        let seq = self.membership.ledger.seq;
+        let mut end = end_of(trial, attempt, &verdict, None, None);
+        end.seq = Some(seq);
+        self.membership.bundle.push(&Event::End(end.clone()))?;
+        match verdict.next {
+            Next::Over => {
+                let (row, run) = (row.clone(), AttemptId { trial, attempt, seq, slot: 0 });
+                self.over(Claim { unit: Some(unit), row, run, verdict, end })?;
+            }
+            _ => {
+                let unit = Unit { faults: unit.faults + 1, ..unit };
+                self.membership.give_back(vec![unit.piece()]);
+            }
+        }
+        Ok(())
+    }
+
+    /// What follows for a trial that ran for so long and was stopped. One that allocations cut off again and again,
+    /// and that saves nothing, would begin from its start for ever.
+    pub(crate) fn cut_off(
+        &self,
+        unit: &mut Unit,
+        why: Option<Stop>,
+        ran: Duration,
+        verdict: &mut Verdict,
+    ) {
+        let Some(row) = unit.rows.front() else { return };
+        if why != Some(Stop::Allocation) || verdict.next != Next::Elsewhere {
+            return;
+        }
+        let tree = &self.membership.tree;
+        // Stamps may be a second apart, and this look comes after the end: one file too many is no harm.
+        let since = ran + Duration::from_secs(1);
+        let has_saved = age::is_within(&tree.checkpoints(row.id), since, tree.dir());
+        // What cannot be looked at now is not held against it.
+        if has_saved.unwrap_or(true) {
+            unit.cuts = 0;
+        } else if ran >= self.usable() / 2 {
+            // One that had less says nothing: it began late there.
+            unit.cuts += 1;
+        }
+        if unit.cuts >= MAX_CUTS {
+            *verdict = Verdict::too_long(unit.cuts);
+        }
+    }
+
+    /// The machine has failed a trial.
+    fn fault(&mut self, reason: &str) {
+        self.errors += 1;
+        let most = self.membership.settings().max_errors;
+        (self.tell)(News::Note(reason));
+        if self.errors >= most && self.leaving.is_none() {
+            let errors = crate::words::count(u64::from(self.errors), "fault");
+            let reason = format!("{errors} of this machine, the last: {reason}");
+            self.leaving = Some(Leaving { is_ill: true, ..Leaving::because(reason) });
+        }
+    }
+
+    /// Records the end of an attempt, and does what follows from it.
+    pub(crate) fn settle(
+        &mut self,
+        role: Role,
+        run: AttemptId,
+        verdict: Verdict,
+        ended: Exited,
+        result: Option<serde_json::Value>,
+    ) -> Result<()> {
+        let end = end_of(run.trial, run.attempt, &verdict, Some(ended), result);
+        self.membership.bundle.push(&Event::End(end.clone()))?;
+        self.membership.done += 1;
+        self.membership.busy_s += ended.exit.duration_s.max(1e-4);
+        let (unit, row) = match role {
+            Role::Unit(unit) => {
+                let Some(row) = unit.rows.front().cloned() else { return Ok(()) };
+                (Some(unit), row)
+            }
+            Role::Copy(row) => (None, *row),
+        };
+        if verdict.next == Next::Over {
+            if verdict.state == Outcome::Done {
+                self.pace.add(ended.exit.duration_s);
+            }
+            return self.over(Claim { unit, row, run, verdict, end });
+        }
+        self.told.push((run, verdict.state, false));
+        let Some(mut unit) = unit else { return Ok(()) };
+        match verdict.next {
+            Next::Over => {}
+            Next::Dropped => self.go_on(unit, None)?,
+            Next::Again => {
+                let settings = self.membership.settings();
+                let pause = settings.backoff_s * f64::from(1u32 << unit.tries.min(16));
+                let at = Instant::now() + Duration::from_secs_f64(pause.min(LONGEST_BACKOFF_S));
+                unit.tries += 1;
+                self.later.push(Later::at(at, unit));
+            }
+            Next::Elsewhere => self.membership.give_back(vec![unit.piece()]),
+        }
+        Ok(())
+    }
+
+    /// A trial has ended for good here. Where others may run it too and something follows from its end, the ledger
+    /// decides first whose end counts.
+    fn over(&mut self, claim: Claim) -> Result<()> {
+        let ledger = &self.membership.ledger;
+        let is_known = ledger.contest(claim.run.trial, claim.run.seq).is_some();
+        let may_be_copied = self.membership.settings().repeatable && self.has_sequel(&claim)?;
+        if is_known || may_be_copied {
+            self.claims.push(claim);
+            return Ok(());
+        }
+        self.conclude(claim)
+    }
+
+    /// Whether somebody acts upon the end of a trial: the next of its chain, or a hook.
+    fn has_sequel(&self, claim: &Claim) -> Result<bool> {
+        let head = self.membership.head_of(claim.run.trial)?;
+        let is_last = claim.unit.as_ref().is_none_or(|unit| unit.rows.len() <= 1);
+        Ok(!is_last || !head.run.hooks.is_default())
+    }
+
+    /// Finds out which of the ends here count, and does what follows from them.
+    ///
+    /// Who makes a copy of a trial says so in the ledger, and then looks whether the trial has ended meanwhile; here
+    /// the end is on disk before the ledger is looked at. So one of the two knows of the other.
+    pub(crate) fn decide(&mut self) -> Result<()> {
+        if self.claims.is_empty() {
+            return Ok(());
+        }
+        self.membership.save()?;
+        self.membership.look()?;
+        let runs: Vec<AttemptId> = self.claims.iter().map(|claim| claim.run).collect();
+        for run in runs {
+            if self.membership.ledger.is_undecided(run.trial, run.seq) {
+                self.win(run);
+            }
+        }
+        self.membership.deliver()?;
+        if self.membership.is_fenced() {
+            return Ok(());
+        }
+        for claim in std::mem::take(&mut self.claims) {
+            let AttemptId { trial, attempt, seq, .. } = claim.run;
+            let won = self.membership.ledger.contest(trial, seq).and_then(|c| c.won.as_ref());
+            if won.is_none_or(|won| won.agent == self.membership.name && won.attempt == attempt) {
+                self.conclude(claim)?;
+            } else {
+                self.told.push((claim.run, Outcome::Interrupted, false));
+                claim.unit.map_or(Ok(()), |unit| self.go_on(unit, None))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What follows from an end that counts.
+    fn conclude(&mut self, claim: Claim) -> Result<()> {
+        let Claim { unit, row, run, verdict, end } = claim;
+        let seconds = end.duration_s;
+        if end.exit_code.is_some() {
+            self.told.push((run, verdict.state, true));
+        }
+        self.pending_hooks.push((run.slot, row, end));
+        self.ended(run, &verdict, seconds);
+        unit.map_or(Ok(()), |unit| self.go_on(unit, Some(verdict.state)))
+    }
+
+    /// A trial has ended for good.
+    fn ended(&mut self, run: AttemptId, verdict: &Verdict, duration_s: f64) {
+        *self.report.ended.entry(verdict.state).or_default() += 1;
+        let reason = verdict.reason.clone().unwrap_or_default();
+        (self.tell)(News::Ended(run.trial, verdict.state, &reason, duration_s));
+        if self.membership.settings().repeatable {
+            if self.recent.len() == 4096 {
+                self.recent.pop_front();
+            }
+            self.recent.push_back(run);
+            if self.membership.ledger.is_undecided(run.trial, run.seq) {
+                self.win(run);
+            }
+        }
+        let share = self.membership.settings().breaker;
+        let failed = verdict.state != Outcome::Done;
+        if let Some(reason) = self.breaker.add(failed, share)
+            && self.membership.ledger.halted.is_none()
+        {
+            let (agent, nonce) = (self.membership.name.clone(), self.membership.nonce());
+            let halted = format!("the sweep was halted: {reason}");
+            self.leaving.get_or_insert(Leaving::because(halted));
+            self.membership.say(Entry::Halt { agent, nonce, reason });
+        }
+    }
+
+    /// Goes on with the rest of a chain behind a trial that has ended; `None`: elsewhere, well or not.
+    fn go_on(&mut self, mut unit: Unit, state: Option<Outcome>) -> Result<()> {
+        let Some(trial) = unit.rows.front().map(|row| row.id) else { return Ok(()) };
+        let state = match state {
+            None if unit.rows.len() > 1 => match self.membership.outcome_of(trial) {
+                Ok(state) if state.is_some() || unit.looks >= MOST_LOOKS => state,
+                // Not to be read now, or not to be seen yet.
+                _ => {
+                    unit.looks += 1;
+                    let at = Instant::now() + Duration::from_secs(1);
+                    self.later.push(Later::at(at, unit));
+                    return Ok(());
+                }
+            },
+            known => known,
+        };
+        unit.rows.pop_front();
+        (unit.link, unit.tries, unit.faults, unit.cuts, unit.looks) = (unit.link + 1, 0, 0, 0, 0);
+        if unit.rows.is_empty() {
+            return Ok(());
+        }
+        if state != Some(Outcome::Done) && self.membership.on_failure() == OnFailure::Stop {
+            let what = state.map_or(Break::NoEnd, Break::Ended);
+            self.skip(&unit, &what.reason(trial))?;
+        } else if self.leaving.is_some() {
+            self.membership.give_back(vec![unit.piece()]);
+        } else {
+            // A chain that has begun goes on before new ones begin.
+            self.membership.put_first(unit);
+        }
+        Ok(())
+    }
+
+    /// Records that the rest of a chain is not run.
+    fn skip(&mut self, unit: &Unit, why: &str) -> Result<()> {
+        for row in &unit.rows {
+            let (trial, time, reason) = (row.id, clock::now(), why.to_owned());
+            let seq = self.membership.ledger.seq;
+            self.membership.bundle.push(&Event::Skip { trial, time, job: None, seq, reason })?;
+        }
+        Ok(())
+    }
+}
+
+/// How the end of an attempt is recorded; `None`: its program did not run.
+pub(crate) fn end_of(
+    trial: u64,
+    attempt: u32,
+    verdict: &Verdict,
+    ended: Option<Exited>,
+    result: Option<serde_json::Value>,
+) -> End {
+    let exit = ended.map(|ended| ended.exit);
+    End {
+        trial,
+        attempt,
+        time: clock::now(),
+        state: verdict.state,
+        exit_code: exit.map(|exit| exit.code),
+        signal: exit.and_then(|exit| exit.signal),
+        reason: verdict.reason.clone(),
+        duration_s: exit.map_or(0.0, |exit| exit.duration_s),
+        peak_memory: ended.map_or(0, |ended| ended.peak_memory),
+        result,
+        log: ended.and_then(|ended| ended.log),
+        last: verdict.next == Next::Over,
+        seq: None,
+    }
+}

@@ -1,0 +1,49 @@
+//! Why and when an agent goes before the sweep is over.
+
+use std::time::{Duration, Instant};
+
+use crate::attempt::stop::Stop;
+use crate::attempt::time;
+use crate::host::{Vars, clock};
+use crate::scheduler::job;
+
+/// Why an agent takes no more.
+#[derive(Debug, Clone)]
+pub(crate) struct Leaving {
+    /// In words.
+    pub reason: String,
+    /// The trials that run are asked to end.
+    pub stop: Option<Stop>,
+    /// Whether the machine is why.
+    pub is_ill: bool,
+    /// Whether it stays after all if the sweep is released.
+    pub is_held: bool,
+}
+
+impl Leaving {
+    /// What runs may end in peace.
+    pub(crate) fn because(reason: String) -> Self {
+        Self { reason, stop: None, is_ill: false, is_held: false }
+    }
+}
+
+/// When an agent's time is over, and how long what runs may take to end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Time {
+    /// When the agent began.
+    pub began: Instant,
+    /// The end of the allocation.
+    pub until: Option<Instant>,
+    /// How long after a signal what runs is waited for.
+    pub grace: Duration,
+}
+
+impl Time {
+    /// As the scheduler says, else what is left of a time that a person gave.
+    pub(crate) fn of(vars: &Vars, left_s: Option<f64>) -> Self {
+        let left = job::told_end(vars).map(|end| end - clock::now()).or(left_s);
+        let until = left.map(|s| Instant::now() + Duration::from_secs_f64(s.clamp(0.0, 1e9)));
+        let grace = job::signal_grace(vars).unwrap_or(time::GRACE);
+        Self { began: Instant::now(), until, grace }
+    }
+}

@@ -1,0 +1,436 @@
+//! The life of an agent besides running trials: it renews its lease, reads what others have written to the ledger, gives
+//! back units that others can begin sooner, and leaves in time. How its units go on is in [`crate::pull::lifecycle::attempts`].
+
+pub(super) mod attempts;
+pub(super) mod copies;
+pub(super) mod leaving;
+mod news;
+mod pace;
+
+use std::collections::{HashSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use nix::sys::signal::Signal;
+
+use crate::attempt::stop::Stop;
+use crate::attempt::time::{Reserve, WALLTIME_GRACE};
+use crate::attempt::verdict::Verdict;
+use crate::host::clock;
+use crate::pull::lifecycle::leaving::{Leaving, Time};
+pub use crate::pull::lifecycle::news::{News, Report};
+use crate::pull::lifecycle::pace::{Breaker, Pace};
+use crate::pull::membership::{Membership, Unit};
+use crate::pull::places::AttemptId;
+use crate::tree::deck;
+use crate::tree::ledger::Entry;
+use crate::tree::records::{End, Event, Outcome};
+use crate::tree::table::Row;
+use crate::{fault, words};
+
+/// How long the tree may be out of reach before an agent gives up.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What an agent did in one pass over its slots.
+pub(super) enum Activity {
+    /// Something happened.
+    Busy,
+    /// Nothing did.
+    Quiet,
+    /// The agent has left.
+    Gone,
+}
+
+/// What the ledger says that is new.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Update {
+    /// They have taken this agent for dead.
+    Fenced,
+    /// Something, or nothing.
+    News(bool),
+}
+
+/// A trial that waits for its next attempt here.
+pub(super) struct Later {
+    pub at: Instant,
+    pub unit: Unit,
+    /// Whether it waits for devices that others have.
+    pub for_devices: bool,
+}
+
+impl Later {
+    pub(super) fn at(at: Instant, unit: Unit) -> Self {
+        Self { at, unit, for_devices: false }
+    }
+}
+
+/// The end of a trial that has ended for good here, unless another run of it counts.
+pub(super) struct Claim {
+    /// The rest of its chain, the trial first; a copy has none.
+    pub unit: Option<Unit>,
+    pub row: Row,
+    pub run: AttemptId,
+    pub verdict: Verdict,
+    pub end: End,
+}
+
+/// What an agent knows besides its slots.
+pub(super) struct Lifecycle<T> {
+    pub membership: Membership,
+    pub pace: Pace,
+    pub leaving: Option<Leaving>,
+    /// Whether the others have been told so.
+    has_announced: bool,
+    pub time: Time,
+    pub report: Report,
+    pub tell: T,
+    may_go: bool,
+    pub later: Vec<Later>,
+    pub breaker: Breaker,
+    /// What ended here of late: it may turn out to have a copy.
+    pub recent: VecDeque<AttemptId>,
+    pub errors: u32,
+    /// Trials that have ended for good, with their slots, whose hooks have not been called yet.
+    pub pending_hooks: Vec<(usize, Row, End)>,
+    /// Ends of trials that others may run too: nothing follows from them until the ledger says that they count.
+    pub claims: Vec<Claim>,
+    /// Runs whose ends are recorded: how, and whether the trial runs again only on request.
+    pub told: Vec<(AttemptId, Outcome, bool)>,
+    trouble: Option<(Instant, String)>,
+    /// What it has said that it waits for.
+    waits: HashSet<String>,
+}
+
+impl<T: FnMut(News<'_>)> Lifecycle<T> {
+    /// The lifecycle of an agent that has joined.
+    pub(super) fn new(membership: Membership, time: Time, may_go: bool, tell: T) -> Self {
+        Self {
+            membership,
+            pace: Pace::default(),
+            leaving: None,
+            has_announced: false,
+            time,
+            report: Report::default(),
+            tell,
+            may_go,
+            later: Vec::new(),
+            breaker: Breaker::default(),
+            recent: VecDeque::new(),
+            errors: 0,
+            pending_hooks: Vec::new(),
+            claims: Vec::new(),
+            told: Vec::new(),
+            trouble: None,
+            waits: HashSet::new(),
+        }
+    }
+
+    /// Renews the lease and reads the ledger, where it is time to.
+    pub(super) fn heartbeat(&mut self) -> Result<Update> {
+        if !self.membership.beat()? {
+            return Ok(Update::Fenced);
+        }
+        let pace = if self.is_endgame() { 0.2 } else { 1.0 };
+        let news = self.membership.since_look().as_secs_f64() >= pace && self.membership.look()?;
+        if self.membership.is_fenced() {
+            return Ok(Update::Fenced);
+        }
+        let ledger = &self.membership.ledger;
+        if ledger.held.is_none() && self.leaving.as_ref().is_some_and(|leaving| leaving.is_held) {
+            // Released while something still ran here.
+            self.leaving = None;
+        }
+        if let (Some(why), None) = (ledger.stopped(), &self.leaving) {
+            let is_held = ledger.held.is_some();
+            let sweep = words::sh_quote(&self.membership.tree.dir().to_string_lossy());
+            let reason = match is_held {
+                true => format!("the sweep is {why}: `hpcsweep release {sweep}` lets it go on"),
+                false => format!("the sweep was {why}"),
+            };
+            self.leaving = Some(Leaving { is_held, ..Leaving::because(reason) });
+        }
+        Ok(Update::News(news))
+    }
+
+    /// Gives half of what waits here to others that have nothing left, where the `slots` of this agent have
+    /// enough to do.
+    pub(super) fn share(&mut self, slots: usize) {
+        let idle = self.membership.ledger.living().filter(|(_, agent)| agent.idle).count() as u64;
+        let waiting = self.membership.waiting();
+        if idle > 0 && waiting > 0 && self.membership.open() == 0 && self.is_long(waiting, slots) {
+            let back = self.membership.unbegun(waiting.div_ceil(2));
+            self.membership.give_back(back);
+        }
+    }
+
+    /// Whether so many units would keep this agent busy for longer than sharing them takes.
+    fn is_long(&self, units: u64, slots: usize) -> bool {
+        let each = self.pace.quantile(0.5, 1).unwrap_or(1.0);
+        each * units as f64 / slots.max(1) as f64 > 0.2
+    }
+
+    /// Says of trials that have ended here, and turn out to run elsewhere too, that this end is the one.
+    pub(super) fn check_contests(&mut self) {
+        let ended: Vec<AttemptId> = self.recent.iter().copied().collect();
+        for run in ended {
+            if self.membership.ledger.is_undecided(run.trial, run.seq) {
+                self.win(run);
+            }
+        }
+    }
+
+    /// Says that the end of a trial with a copy is ours, unless somebody was faster. It is on disk before.
+    pub(super) fn win(&mut self, run: AttemptId) {
+        let (agent, nonce) = (self.membership.name.clone(), self.membership.nonce());
+        let AttemptId { trial, attempt, seq: begun, .. } = run;
+        // It may wait for a disk that is full.
+        if self
+            .membership
+            .is_about_to_say(|entry| matches!(entry, Entry::Won { trial: t, .. } if *t == trial))
+        {
+            return;
+        }
+        self.membership.say(Entry::Won { agent, nonce, trial, attempt, begun });
+    }
+
+    /// Begins anew under another name: what ran here is others' now. To be called again while there is no slot
+    /// ([`Activity::Quiet`]), between looks at signals; an agent that was about to go anyway is gone.
+    pub(super) fn restart(&mut self) -> Result<Activity> {
+        self.later.clear();
+        self.recent.clear();
+        self.pending_hooks.clear();
+        self.claims.clear();
+        self.told.clear();
+        self.heed_time();
+        if let Some(leaving) = self.leaving.clone() {
+            return Ok(self.gone(leaving));
+        }
+        if let Some(why) = self.membership.rejoin()? {
+            if !self.waits.contains(&why) {
+                (self.tell)(News::Waiting(&why));
+                self.waits.insert(why);
+            }
+            return Ok(Activity::Quiet);
+        }
+        self.waits.clear();
+        let name = self.membership.name.clone();
+        (self.tell)(News::Joined(&name, self.membership.slots));
+        Ok(Activity::Busy)
+    }
+
+    /// Keeps a unit for a moment.
+    pub(super) fn postpone(&mut self, unit: Unit) {
+        self.later.push(Later::at(Instant::now() + Duration::from_millis(500), unit));
+    }
+
+    /// Others have the devices of the next trial of a unit. Meanwhile no more is claimed: units are for those who can run
+    /// them.
+    pub(super) fn wait_for_devices(&mut self, unit: Unit) {
+        let at = Instant::now() + Duration::from_millis(50);
+        self.later.push(Later { at, unit, for_devices: true });
+    }
+
+    /// A signal has come.
+    pub(super) fn told(&mut self, signal: Signal) {
+        let again = self.leaving.as_ref().is_some_and(|l| matches!(l.stop, Some(Stop::Signal(_))));
+        if again {
+            // A second one is not patient.
+            self.time.grace = Duration::ZERO;
+            return;
+        }
+        let reason = match signal {
+            Signal::SIGINT => "stopped by Ctrl-C".to_owned(),
+            signal => format!("it got {signal}"),
+        };
+        self.report.signal = Some(signal as i32);
+        let stop = Some(Stop::Signal(signal));
+        self.leaving = Some(Leaving { stop, ..Leaving::because(reason) });
+    }
+
+    /// Takes no more; what runs may end in peace.
+    pub(super) fn leave(&mut self, reason: String) {
+        self.leaving.get_or_insert(Leaving::because(reason));
+    }
+
+    /// Leaves in time before the allocation is over, and asks what still runs to end, whyever it takes no more.
+    pub(super) fn heed_time(&mut self) {
+        let margin = self.margin();
+        let is_over = self.time.until.is_some_and(|end| Instant::now() + margin >= end);
+        if is_over && self.leaving.as_ref().is_none_or(|leaving| leaving.stop.is_none()) {
+            let because = || Leaving::because("its allocation ends".to_owned());
+            let leaving = self.leaving.get_or_insert_with(because);
+            (leaving.stop, leaving.is_held) = (Some(Stop::Allocation), false);
+        }
+    }
+
+    /// How long a trial can run here at most before it is asked to end.
+    pub(super) fn usable(&self) -> Duration {
+        let end = self.time.until.map(|end| end.saturating_duration_since(self.time.began));
+        end.unwrap_or(Duration::MAX).saturating_sub(self.margin())
+    }
+
+    /// Room to end programs and to write it down before the allocation is over.
+    pub(super) fn margin(&self) -> Duration {
+        self.reserve().whole()
+    }
+
+    fn reserve(&self) -> Reserve {
+        Reserve::of_agent(self.time.grace)
+    }
+
+    /// How long what runs may take to end after it was asked to.
+    pub(super) fn grace_for(&self, why: Stop) -> Duration {
+        match why {
+            Stop::Walltime => WALLTIME_GRACE,
+            Stop::Allocation => self.reserve().grace(),
+            Stop::Signal(_) => self.time.grace,
+            // Nobody waits for what it may still do.
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Writes down that an attempt was asked to end; the end that follows says it again.
+    pub(super) fn stopping(&mut self, trial: u64, attempt: u32, why: Stop) {
+        if !why.is_void() {
+            let (state, reason) = (why.outcome(), why.reason("agent"));
+            let line = Event::Stop { trial, attempt, time: clock::now(), state, reason };
+            let _ = self.membership.bundle.push(&line);
+        }
+    }
+
+    /// Whether a trial that begins now would end before the allocation does. If not, the agent leaves.
+    pub(super) fn has_time(&mut self) -> bool {
+        let Some(end) = self.time.until else { return true };
+        let left = end.saturating_duration_since(Instant::now()).as_secs_f64();
+        let asked = self.membership.settings().time_request_s.map(|s| s as f64);
+        let need = asked.or_else(|| self.pace.quantile(0.95, 5)).unwrap_or(0.0);
+        let has_time = left > need + self.margin().as_secs_f64();
+        if !has_time && self.leaving.is_none() {
+            let reason = "too little time is left for another trial".to_owned();
+            self.leaving = Some(Leaving::because(reason));
+        }
+        has_time
+    }
+
+    /// Gives back what was not begun.
+    pub(super) fn give_all_back(&mut self) {
+        let mut back = self.membership.unbegun(u64::MAX);
+        back.extend(self.later.drain(..).map(|later| later.unit.piece()));
+        self.membership.give_back(back);
+    }
+
+    /// Says once to all others that what runs is asked to end, and that it leaves then: whoever comes may have to do
+    /// what it held.
+    pub(super) fn announce(&mut self) {
+        let ends = self.leaving.as_ref().is_some_and(|leaving| leaving.stop.is_some());
+        if ends && !self.has_announced {
+            self.has_announced = true;
+            self.membership.say_leaving();
+        }
+    }
+
+    fn gone(&mut self, leaving: Leaving) -> Activity {
+        (self.report.reason, self.report.is_ill) = (leaving.reason, leaving.is_ill);
+        self.report.is_halted = self.membership.ledger.stopped().is_some();
+        Activity::Gone
+    }
+
+    /// With nothing running: goes, or waits.
+    pub(super) fn rest(&mut self, busy: bool) -> Result<Activity> {
+        if !self.claims.is_empty() {
+            return Ok(Activity::Busy);
+        }
+        if let Some(leaving) = self.leaving.clone() {
+            self.give_all_back();
+            if self.membership.leave(&leaving.reason)? {
+                return Ok(self.gone(leaving));
+            }
+            self.membership.look()?;
+            return Ok(Activity::Busy);
+        }
+        let mine = self.membership.waiting() + self.later.len() as u64;
+        if mine > 0 || self.membership.open() > 0 {
+            return Ok(if busy { Activity::Busy } else { Activity::Quiet });
+        }
+        if !self.membership.say_idle()? {
+            self.membership.look()?;
+            return Ok(Activity::Busy);
+        }
+        let over = self.membership.ledger.is_over(deck::total(&self.membership.decks));
+        if over || (self.may_go && self.membership.is_spare()) {
+            if self.membership.leave("")? {
+                return Ok(Activity::Gone);
+            }
+            self.membership.look()?;
+            return Ok(Activity::Busy);
+        }
+        self.say_whom_it_waits_for();
+        Ok(Activity::Quiet)
+    }
+
+    fn say_whom_it_waits_for(&mut self) {
+        // Once of each: the signs of several may come late in turns.
+        let missed = self.membership.missed().filter(|(who, _)| !self.waits.contains(who));
+        let Some((who, left)) = missed else { return };
+        let left = words::duration(left.as_secs_f64());
+        let note = format!(
+            "agent {who} gives no sign of life: what it holds is taken over when its lease ends, in {left}"
+        );
+        (self.tell)(News::Waiting(&note));
+        self.waits.insert(who);
+    }
+
+    /// The tree cannot be read or written: what runs goes on, and it is tried again for a while.
+    pub(super) fn in_trouble(&mut self, error: anyhow::Error) -> Result<()> {
+        let now = Instant::now();
+        let text = fault::sentence(&error);
+        let since = match &self.trouble {
+            Some((since, known)) => {
+                if *known != text {
+                    (self.tell)(News::Note(&text));
+                }
+                *since
+            }
+            None => {
+                (self.tell)(News::Note(&text));
+                now
+            }
+        };
+        self.trouble = Some((since, text));
+        let lost_patience = now - since > PATIENCE;
+        if lost_patience || (self.leaving.is_some() && now - since > self.time.grace) {
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Whether the tree is out of reach.
+    pub(super) fn is_in_trouble(&self) -> bool {
+        self.trouble.is_some()
+    }
+
+    /// The tree is back, if it was away.
+    pub(super) fn out_of_trouble(&mut self) {
+        if self.leaving.is_none() && self.trouble.take().is_some() {
+            (self.tell)(News::Note("the results tree is back"));
+        }
+    }
+
+    fn is_endgame(&self) -> bool {
+        self.membership.open() == 0
+    }
+
+    /// How long nothing may be looked at while nothing happens.
+    pub(super) fn longest_nap(&self) -> Duration {
+        Duration::from_millis(if self.is_endgame() { 250 } else { 1000 })
+    }
+
+    /// The time until a sign of life is due, or, where a trial `can_begin`, the pause before one is over.
+    pub(super) fn until_due(&self, can_begin: bool) -> Duration {
+        let now = Instant::now();
+        let later = self.later.iter().filter(|_| can_begin);
+        let later = later.map(|later| later.at.saturating_duration_since(now)).min();
+        let beat = self.membership.next_beat();
+        later.map_or(beat, |later| later.min(beat))
+    }
+}

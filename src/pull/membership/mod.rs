@@ -1,0 +1,280 @@
+//! The membership of an agent in the ledger: joining, taking units, giving them back, staying alive, and taking
+//! over from agents that are not.
+
+mod expiry;
+pub(super) mod offer;
+mod share;
+mod watch;
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use self::requests::Requests;
+use crate::fault::Fault;
+use crate::host::disk;
+use crate::plan::{OnFailure, Pull, Resources};
+use crate::pull::membership::expiry::expire;
+pub use crate::pull::membership::offer::Offer;
+use crate::pull::membership::watch::Watch;
+use crate::tree::deck::{self, Deck};
+use crate::tree::ledger::{Entry, Ledger, Link, Piece};
+use crate::tree::line::Writer;
+use crate::tree::records::Outcome;
+use crate::tree::table::{self, Head, Row};
+use crate::tree::terms::Dropped;
+use crate::tree::{Tree, records, terms};
+
+/// A unit in an agent's hands.
+#[derive(Debug, Clone)]
+pub struct Unit {
+    /// Its number.
+    pub number: u64,
+    /// What is left of it, the next trial first.
+    pub rows: VecDeque<Row>,
+    /// Trials of it that have ended for good.
+    pub link: u32,
+    /// Failed attempts of the next trial.
+    pub tries: u32,
+    /// How often the machine or an agent failed it.
+    pub faults: u32,
+    /// How many allocations in a row have cut it off without a checkpoint written.
+    pub cuts: u32,
+    /// How often it was looked for the end that somebody else is said to have written.
+    pub looks: u32,
+}
+
+impl Unit {
+    /// As a piece of the ledger.
+    pub fn piece(&self) -> Piece {
+        Piece {
+            from: self.number,
+            count: 1,
+            link: self.link,
+            tries: self.tries,
+            faults: self.faults,
+            cuts: self.cuts,
+        }
+    }
+}
+
+/// An agent's place in the ledger, and what it holds.
+pub struct Membership {
+    /// The sweep.
+    pub tree: Tree,
+    /// What the agents have agreed on.
+    pub ledger: Ledger,
+    /// What there is to do.
+    pub decks: Vec<Deck>,
+    /// What the tables say.
+    pub heads: Vec<Head>,
+    /// Its name.
+    pub name: String,
+    /// Its bundle.
+    pub bundle: Writer,
+    /// Trials it runs at once.
+    pub slots: u32,
+    /// The cores that are its own; empty where it does not bind.
+    pub cores: Vec<u32>,
+    /// Trials it has ended.
+    pub done: u64,
+    /// Seconds its slots were busy with them.
+    pub busy_s: f64,
+    offer: Offer,
+    link: Link,
+    nonce: u64,
+    /// What the newest deck says of requests.
+    requests: Requests,
+    /// Entries that are to be written, the oldest first.
+    outbox: VecDeque<Entry>,
+    /// Units it has taken and not begun: read, and not read yet.
+    ready: VecDeque<Unit>,
+    taken: VecDeque<Piece>,
+    /// Trials that the plan had dropped when units were last read.
+    dropped: Dropped,
+    watch: Watch,
+    began: Instant,
+    last_beat: Instant,
+    last_look: Instant,
+    /// Whether the ledger calls it idle.
+    is_idle: bool,
+}
+
+impl Membership {
+    /// How agents share the sweep.
+    pub fn settings(&self) -> &Pull {
+        settings(&self.decks)
+    }
+
+    /// Whether trials insist on the devices that they name, and each has its own.
+    pub fn is_exact(&self) -> bool {
+        self.decks.last().is_some_and(|deck| deck.devices.is_some())
+    }
+
+    /// Units that nobody holds.
+    pub fn open(&self) -> u64 {
+        self.ledger.open(deck::total(&self.decks))
+    }
+
+    /// Units it holds and has not begun.
+    pub fn waiting(&self) -> u64 {
+        self.ready.len() as u64 + self.taken.iter().map(|piece| piece.count).sum::<u64>()
+    }
+
+    /// Whether others have taken this agent for dead; or it has left, which a lost answer kept from it.
+    pub fn is_fenced(&self) -> bool {
+        self.ledger.agents.get(&self.name).is_some_and(|agent| agent.gone.is_some())
+    }
+
+    /// Reads what is new in the ledger. `true` if there was anything.
+    ///
+    /// # Errors
+    /// When the tree cannot be read.
+    pub fn look(&mut self) -> Result<bool> {
+        self.last_look = Instant::now();
+        if follow_decks(&self.tree, &mut self.decks, &mut self.heads)? {
+            self.requests = Requests::of(&self.decks);
+        }
+        let (name, outbox, taken) = (&self.name, &mut self.outbox, &mut self.taken);
+        let news = self.ledger.follow_with(&self.tree, |entry| {
+            let (who, nonce) = entry.signature();
+            if who != name {
+                return;
+            }
+            // An entry of ours that seemed to have failed and is there all the same.
+            if outbox.front().is_some_and(|waiting| waiting.signature() == (who, nonce)) {
+                outbox.pop_front();
+            } else if let Entry::Take { units, .. } = entry {
+                taken.extend(units);
+            }
+        })?;
+        Ok(news > 0)
+    }
+
+    /// How long ago it looked.
+    pub fn since_look(&self) -> Duration {
+        self.last_look.elapsed()
+    }
+
+    /// Whether it has been away for so long that it must look before its word counts: stopped, or on a
+    /// machine that stood still.
+    pub fn was_away(&self) -> bool {
+        self.last_beat.elapsed().as_secs_f64() > self.settings().lease_s / 2.0
+    }
+
+    /// When the next sign of life is due.
+    pub fn next_beat(&self) -> Duration {
+        let pace = Duration::from_secs_f64(self.settings().lease_s / 6.0);
+        pace.saturating_sub(self.last_beat.elapsed())
+    }
+
+    /// Gives a sign of life if it is time to, and takes over from agents that give none. The word of one
+    /// that was away counts only after it has looked: `false` means that it was taken for dead.
+    ///
+    /// # Errors
+    /// When the tree cannot be read or written.
+    pub fn beat(&mut self) -> Result<bool> {
+        if self.was_away() {
+            self.look()?;
+            if self.is_fenced() {
+                return Ok(false);
+            }
+        }
+        if self.next_beat() == Duration::ZERO {
+            // A full disk takes no records, but the sign of life needs no space.
+            let flushed = self.flush();
+            let path = self.bundle.path().to_owned();
+            // What was written is on disk when the file's time changes, by the file system's own clock.
+            let beaten = self.bundle.sync().and_then(|()| disk::touch(&path));
+            beaten.map_err(|e| disk::fault("write", &path, &e))?;
+            self.last_beat = Instant::now();
+            flushed?;
+        }
+        for dead in self.watch.look(&self.tree, &self.ledger, &self.name) {
+            let name = self.name.clone();
+            self.look()?;
+            expire(
+                &self.tree,
+                &mut self.ledger,
+                &self.decks,
+                &self.heads,
+                &dead,
+                &name,
+                self.link,
+            )?;
+        }
+        Ok(!self.is_fenced())
+    }
+
+    /// The head of a trial's table.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn head_of(&self, trial: u64) -> Result<&Head> {
+        let head = self.heads.iter().rfind(|head| head.first <= trial);
+        head.ok_or_else(|| Fault::machine(format!("trial {trial} is in no table")).into())
+    }
+
+    /// How often a trial is tried, by the plan as it is now; as its table says while the tree is away.
+    ///
+    /// # Errors
+    /// When it is in no table.
+    pub fn attempts_of(&self, trial: u64) -> Result<u32> {
+        let by_table = self.head_of(trial)?.run.attempts;
+        Ok(terms::attempts(&self.tree, by_table).unwrap_or(by_table))
+    }
+
+    /// What the plan asks for a trial now, where its table says something else.
+    pub fn request_of(&self, trial: u64) -> Option<&Resources> {
+        self.requests.get(trial)
+    }
+
+    /// What a failure does to the rest of a chain.
+    pub fn on_failure(&self) -> OnFailure {
+        self.heads.last().map_or(OnFailure::Stop, |head| head.run.on_failure)
+    }
+
+    /// How the trial before a unit's first stands, where that is in no unit that this agent has run:
+    /// `None` means that it has not ended.
+    ///
+    /// # Errors
+    /// When records cannot be read.
+    pub fn outcome_of(&self, trial: u64) -> Result<Option<Outcome>> {
+        let (record, _) = records::of_trial(&self.tree, trial)?;
+        let last = record.decisive().and_then(|a| a.bundle.as_ref()).is_none_or(|place| place.last);
+        let skipped = record.skipped.is_some().then_some(Outcome::Failed);
+        Ok(record.outcome().filter(|o| last || *o == Outcome::Done).or(skipped))
+    }
+}
+
+/// What the newest deck says.
+pub fn settings(decks: &[Deck]) -> &Pull {
+    static NONE: std::sync::LazyLock<Pull> = std::sync::LazyLock::new(Pull::default);
+    decks.last().map_or(&NONE, |deck| &deck.pull)
+}
+
+/// Reads what has been laid down since; whether there was anything.
+fn follow_decks(tree: &Tree, decks: &mut Vec<Deck>, heads: &mut Vec<Head>) -> Result<bool> {
+    let new = deck::after(tree, decks)?;
+    if new.is_empty() {
+        return Ok(false);
+    }
+    // All or nothing: a deck without the tables of its trials is of no use.
+    let all = table::heads(tree)?;
+    if all.len() < heads.len() {
+        let sentence = format!("tables of `{}` are missing", tree.dir().display());
+        return Err(Fault::machine(sentence).into());
+    }
+    *heads = all;
+    decks.extend(new);
+    Ok(true)
+}
+
+mod events;
+mod joining;
+mod requests;
+mod units;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,234 @@
+//! Places of an agent, each of which runs one trial at a time: a slot (`slot`) runs programs, the place of an agent
+//! that is served by its caller ([`crate::pull::solo`]) calls a function of the caller. What the agent does with them is the
+//! same: copies, attempts, walltimes, chains and hooks know no difference.
+
+pub mod bind;
+pub mod guard;
+pub(super) mod slot;
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde_json::{Map, Value};
+
+use crate::attempt::exit::Exit;
+use crate::attempt::stop::Stop;
+use crate::attempt::verdict::MAX_FAULTS;
+use crate::host::Vars;
+use crate::plan::Resources;
+use crate::pull::membership::{Membership, Unit};
+use crate::tree::records::Outcome;
+use crate::tree::table::{Head, Row};
+
+/// An attempt that this agent makes, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttemptId {
+    /// The trial.
+    pub trial: u64,
+    /// The attempt.
+    pub attempt: u32,
+    /// How many entries of the ledger were read when it began.
+    pub seq: u64,
+    /// The slot.
+    pub slot: usize,
+}
+
+/// On whose behalf a trial runs.
+#[derive(Debug)]
+pub enum Role {
+    /// As the next trial of a unit.
+    Unit(Unit),
+    /// As a copy of a trial that another agent has run for too long.
+    Copy(Box<Row>),
+}
+
+impl Role {
+    /// The trial.
+    pub fn row(&self) -> Option<&Row> {
+        match self {
+            Self::Unit(unit) => unit.rows.front(),
+            Self::Copy(row) => Some(row),
+        }
+    }
+}
+
+/// What runs in a place; `work` is what the place knows of it.
+pub struct Running<W> {
+    /// Whose trial it is.
+    pub role: Role,
+    /// The trial.
+    pub trial: u64,
+    /// The attempt.
+    pub attempt: u32,
+    /// How many entries of the ledger were read when it began.
+    pub seq: u64,
+    /// When it was started.
+    pub since: Instant,
+    /// Why and when it was asked to end.
+    pub stop: Option<(Stop, Instant)>,
+    /// The program or function.
+    pub work: W,
+    deadline: Option<Instant>,
+}
+
+impl<W> Running<W> {
+    /// What begins now and may take so many seconds.
+    pub fn begins(
+        role: Role,
+        trial: u64,
+        (attempt, seq): (u32, u64),
+        walltime_s: Option<u64>,
+        work: W,
+    ) -> Self {
+        let since = Instant::now();
+        let deadline = walltime_s.and_then(|s| since.checked_add(Duration::from_secs(s)));
+        Self { role, trial, attempt, seq, since, stop: None, work, deadline }
+    }
+
+    /// Whether its own time is over.
+    pub fn is_overdue(&self) -> bool {
+        self.stop.is_none() && self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// Whether its own time would have been over within so long after it was asked to end.
+    pub fn is_nearly_overdue(&self, margin: Duration) -> bool {
+        let asked = self.stop.map(|(_, at)| at);
+        asked.zip(self.deadline).is_some_and(|(at, deadline)| at + margin >= deadline)
+    }
+
+    /// The time until its own time is over.
+    pub fn until_due(&self) -> Option<Duration> {
+        let open = self.stop.is_none().then_some(self.deadline)??;
+        Some(open.saturating_duration_since(Instant::now()))
+    }
+
+    /// Whether it is the unit of [`is_on_trial`].
+    pub fn is_on_trial(&self) -> bool {
+        matches!(&self.role, Role::Unit(unit) if is_on_trial(unit))
+    }
+}
+
+/// Whether one more lost agent would be one too many for the next trial of a unit. Two of these never run in
+/// the same agent: a trial that takes its agents with it takes no other past that number.
+pub fn is_on_trial(unit: &Unit) -> bool {
+    unit.faults + 1 == MAX_FAULTS
+}
+
+/// How what ran has ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Exited {
+    /// Exit code, signal, and how long it ran.
+    pub exit: Exit,
+    /// Largest resident set, bytes.
+    pub peak_memory: u64,
+    /// Where its output stands in the place's log: offset and length.
+    pub log: Option<(u64, u64)>,
+}
+
+/// What a trial has left behind.
+#[derive(Debug, Default)]
+pub struct Remains {
+    /// Metric lines that were not taken yet.
+    pub rows: Vec<Map<String, Value>>,
+    /// Its result: that it finished.
+    pub result: Option<Value>,
+    /// Why it failed, in its own words.
+    pub reason: Option<String>,
+    /// What is wrong with what it left.
+    pub complaints: Option<String>,
+    /// What is lost with its private folder, where somebody has removed that.
+    pub loss: Option<String>,
+    /// Whether it says that it stopped early and is to run elsewhere.
+    pub is_interrupted: bool,
+}
+
+/// What a trial is to be run with.
+#[derive(Debug, Clone, Copy)]
+pub struct Order<'a> {
+    /// What the trials of its table share.
+    pub head: &'a Head,
+    /// The trial.
+    pub row: &'a Row,
+    /// What the plan asks for now.
+    pub request: &'a Resources,
+    /// The attempt, from 1.
+    pub attempt: u32,
+    /// Whether every trial gets a folder of its own.
+    pub folders: bool,
+    /// Whether it may be ended before it does so by itself: its time may be over, or a copy of it may win.
+    pub may_end: bool,
+}
+
+/// Whether a place can have the devices of a trial.
+pub enum Devices {
+    /// It has them.
+    There,
+    /// Others have them.
+    Busy,
+    /// Not as this agent has joined.
+    Never,
+}
+
+/// See the module.
+pub(super) trait Place {
+    /// What it knows of what runs.
+    type Work;
+    /// A trial that is about to run.
+    type Ready;
+
+    /// Its number, from 0.
+    fn number(&self) -> u32;
+    /// What runs in it.
+    fn running(&self) -> Option<&Running<Self::Work>>;
+    /// Whether a trial may begin in it.
+    fn is_free(&self) -> bool {
+        self.running().is_none()
+    }
+    /// The process that runs in it.
+    fn pid(&self) -> Option<u32>;
+    /// Why trials of this table cannot run here, if they cannot.
+    fn refuses(&self, head: &Head) -> Option<String>;
+    /// Takes the devices of a trial, where each has its own; `is_exact`: whether trials insist on those they name.
+    fn reserve(&mut self, _: &Row, _: &Resources, _is_exact: bool) -> Result<Devices> {
+        Ok(Devices::There)
+    }
+    /// Prepares a trial; [`Place::launch`] follows.
+    fn prepare(&mut self, order: Order<'_>) -> Result<Self::Ready>;
+    /// The argument vector and the devices of what was prepared.
+    fn sheet(ready: &Self::Ready) -> (Vec<String>, Option<String>);
+    /// Starts what was prepared; the error says why it could not be started.
+    fn launch(
+        &mut self,
+        role: Role,
+        run: (u32, u64),
+        ready: Self::Ready,
+    ) -> Result<(), (Role, anyhow::Error)>;
+    /// Asks what runs to end, or ends it where `grace` is over since it was asked. `true` if it was asked just now.
+    fn stop(&mut self, why: Stop, grace: Duration) -> bool;
+    /// The time until something is to be done here.
+    fn until_due(&self) -> Option<Duration>;
+    /// What ran, if it has ended; `why` the agent stops, if it does, and `others` are processes of other places.
+    fn reap(&mut self, others: &[u32], why: Option<Stop>) -> Option<(Running<Self::Work>, Exited)>;
+    /// Metric lines of what runs that are not taken yet, a megabyte at most.
+    fn metrics(&mut self) -> Vec<Map<String, Value>>;
+    /// Whether there are more of them than that.
+    fn has_more_metrics(&self) -> bool {
+        false
+    }
+    /// Takes what a trial that has ended has left behind.
+    fn collect(&mut self, work: Self::Work) -> Remains;
+    /// Removes folders in which nothing was left.
+    fn tidy(&mut self, folders: bool);
+    /// From now on it is one of this agent.
+    fn belongs_to(&mut self, membership: &Membership);
+    /// The end of what a trial has printed.
+    fn tail(&self, log: Option<(u64, u64)>) -> String;
+    /// Its host.
+    fn host(&self) -> &str;
+    /// The environment of its trials before what each adds.
+    fn vars(&self) -> &Vars;
+    /// Writes a line into its log, as part of what the trial printed.
+    fn note(&mut self, text: &str);
+    /// The end of a run is written down; `is_last` where the trial runs again only on request.
+    fn recorded(&mut self, run: AttemptId, state: Outcome, is_last: bool);
+}

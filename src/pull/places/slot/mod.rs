@@ -1,0 +1,295 @@
+//! A slot of an agent: one trial at a time, with its cores, its devices, its private folder and its log.
+
+use std::fs::File;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use nix::sys::signal::Signal;
+use serde_json::{Map, Value};
+
+use crate::attempt::stop::Stop;
+use crate::host::{Vars, disk, process};
+use crate::pull::membership::Membership;
+use crate::pull::places::guard::MARK;
+use crate::pull::places::{AttemptId, Exited, Order, Place, Remains, Role, Running};
+use crate::tree::records::Outcome;
+use crate::tree::table::{self, Head};
+use crate::worker::process::prepare::{Prepared, prepare_in};
+use crate::worker::process::scratch::Scratch;
+use crate::worker::process::starting;
+use crate::worker::{Job, derive_rank, hooks};
+
+mod reap;
+
+/// A program that runs.
+pub(crate) struct Program {
+    /// Its private folder and what else was made for it.
+    prepared: Prepared,
+    killed: bool,
+    pid: u32,
+    from: u64,
+    /// How it has ended, and until when a signal may still explain it.
+    over: Option<(Exited, Instant)>,
+    /// What it has left as its result, once it has ended.
+    result: Option<Value>,
+}
+
+/// One slot.
+pub(crate) struct Slot {
+    number: u32,
+    running: Option<Running<Program>>,
+    cores: Vec<u32>,
+    job: Job,
+    scratch: Option<Scratch>,
+    log: Option<File>,
+    agent: String,
+    mark: String,
+}
+
+impl Slot {
+    /// The slots of an agent that has joined; `devices` has the value of CUDA_VISIBLE_DEVICES of each, where
+    /// they are bound to some.
+    ///
+    /// # Errors
+    /// When the tables cannot be read, or the environment contradicts itself.
+    pub(crate) fn all(
+        membership: &Membership,
+        devices: &[String],
+        vars: &Vars,
+        host: &str,
+        job_id: Option<&String>,
+    ) -> Result<Vec<Self>> {
+        let head = membership.head_of(0)?;
+        let row = table::find(&membership.tree, head.first)?.1;
+        let mut all = Vec::new();
+        for number in 0..membership.slots {
+            let at = number as usize;
+            let mut vars = vars.clone();
+            if let Some(devices) = devices.get(at) {
+                vars.insert("CUDA_VISIBLE_DEVICES".to_owned(), devices.clone());
+                vars.insert(crate::devices::CHOSEN.to_owned(), devices.clone());
+            }
+            let job = Job {
+                tree: membership.tree.clone(),
+                head: head.clone(),
+                row: row.clone(),
+                resources: head.resources.clone(),
+                rank: derive_rank(&Vars::new(), host)?,
+                world: 1,
+                vars,
+                host: host.to_owned(),
+                job_id: job_id.cloned(),
+                granted: false,
+                launcher: 0,
+                began: Instant::now(),
+                ends: None,
+                stopped: None,
+                say: |_| {},
+            };
+            let mut slot = Self {
+                number,
+                running: None,
+                cores: Vec::new(),
+                job,
+                scratch: None,
+                log: None,
+                agent: String::new(),
+                mark: String::new(),
+            };
+            slot.belongs_to(membership);
+            all.push(slot);
+        }
+        Ok(all)
+    }
+
+    /// The slot's log, opened where it is not.
+    fn log(&mut self) -> Result<&mut File> {
+        if self.log.is_none() {
+            let ending = format!("{}.log", self.number);
+            let path = self.job.tree.agent_file(&self.agent, &ending);
+            self.log = Some(disk::open_to_append(&path)?);
+        }
+        self.log.as_mut().ok_or_else(|| anyhow::anyhow!("opened above"))
+    }
+}
+
+impl Place for Slot {
+    type Work = Program;
+    type Ready = Prepared;
+
+    fn number(&self) -> u32 {
+        self.number
+    }
+
+    fn running(&self) -> Option<&Running<Program>> {
+        self.running.as_ref()
+    }
+
+    fn refuses(&self, head: &Head) -> Option<String> {
+        head.run.function.as_ref().map(|name| format!("call `{name}`"))
+    }
+
+    /// It writes for this agent, on the cores that it has.
+    fn belongs_to(&mut self, membership: &Membership) {
+        let each = membership.cores.len() / membership.slots.max(1) as usize;
+        let cores = membership.cores.chunks(each.max(1)).nth(self.number as usize);
+        self.cores = cores.unwrap_or_default().to_vec();
+        membership.name.clone_into(&mut self.agent);
+        self.mark = format!("{}.{}", membership.name, self.number);
+        self.log = None;
+    }
+
+    fn prepare(&mut self, order: Order<'_>) -> Result<Prepared> {
+        let Order { head, row, request, attempt, folders, .. } = order;
+        if self.job.head.first != head.first {
+            self.job.head = head.clone();
+        }
+        self.job.row = row.clone();
+        self.job.resources = request.clone();
+        let folders = folders || names_folders(head);
+        let mut prepared = prepare_in(&self.job, attempt, &[], self.scratch.take(), folders)?;
+        prepared.env.insert(MARK.to_owned(), self.mark.clone());
+        Ok(prepared)
+    }
+
+    fn sheet(ready: &Prepared) -> (Vec<String>, Option<String>) {
+        (ready.argv.clone(), ready.env.get("CUDA_VISIBLE_DEVICES").cloned())
+    }
+
+    fn launch(
+        &mut self,
+        role: Role,
+        run: (u32, u64),
+        prepared: Prepared,
+    ) -> Result<(), (Role, anyhow::Error)> {
+        let started = self.log().and_then(|log| {
+            let from = log.metadata().map(|m| m.len()).unwrap_or(0);
+            let output = log.try_clone().map_err(|e| process::start_fault("log", &e))?;
+            Ok((from, output))
+        });
+        let (from, output) = match started {
+            Ok(started) => started,
+            Err(error) => return Err((role, error)),
+        };
+        let Prepared { argv, env, workdir, .. } = &prepared;
+        let pid = match process::start_on(argv, env, workdir, output, &self.cores) {
+            Ok(pid) => pid,
+            Err(e) => {
+                let fault = starting::start_fault(&argv[0], workdir, env, &e);
+                self.scratch = Some(prepared.scratch);
+                return Err((role, fault.into()));
+            }
+        };
+        let program = Program { prepared, killed: false, pid, from, over: None, result: None };
+        let (trial, limit) = (self.job.row.id, self.job.resources.walltime_s);
+        self.running = Some(Running::begins(role, trial, run, limit, program));
+        Ok(())
+    }
+
+    fn pid(&self) -> Option<u32> {
+        self.running.as_ref().map(|running| running.work.pid)
+    }
+
+    fn stop(&mut self, why: Stop, grace: Duration) -> bool {
+        let Some(running) = &mut self.running else { return false };
+        if running.work.over.is_some() {
+            // Nobody is left to be asked; what a clock says now does not explain an end before.
+            if !matches!(why, Stop::Walltime | Stop::Allocation) {
+                running.stop.get_or_insert((why, Instant::now()));
+            }
+            return false;
+        }
+        let new = running.stop.is_none();
+        let at = running.stop.get_or_insert((why, Instant::now())).1;
+        if new && grace > Duration::ZERO {
+            process::signal_group(running.work.pid, Signal::SIGTERM);
+        } else if !running.work.killed && at.elapsed() >= grace {
+            process::signal_group(running.work.pid, Signal::SIGKILL);
+            running.work.killed = true;
+        }
+        new
+    }
+
+    /// Until its program's own time is over, or the wait for a signal that may explain its end.
+    fn until_due(&self) -> Option<Duration> {
+        let running = self.running.as_ref()?;
+        match running.work.over {
+            Some((_, until)) => Some(until.saturating_duration_since(Instant::now())),
+            None => running.until_due(),
+        }
+    }
+
+    fn reap(&mut self, others: &[u32], why: Option<Stop>) -> Option<(Running<Program>, Exited)> {
+        self.bury(others, why)
+    }
+
+    fn metrics(&mut self) -> Vec<Map<String, Value>> {
+        let running = self.running.as_mut();
+        running.map_or_else(Vec::new, |running| running.work.prepared.take_metrics(false))
+    }
+
+    fn has_more_metrics(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.work.prepared.has_more_metrics())
+    }
+
+    fn collect(&mut self, program: Program) -> Remains {
+        let mut prepared = program.prepared;
+        let loss = prepared.scratch.is_gone().then(|| prepared.scratch.loss());
+        let why =
+            |(ended, _): (Exited, _)| prepared.why_failed(&self.job, ended.exit, ended.peak_memory);
+        let reason = prepared.scratch.take_reason().or_else(|| program.over.and_then(why));
+        let rows = prepared.take_metrics(true);
+        // Only where the agent has to leave and has no time for them.
+        let cut = prepared.has_more_metrics().then(|| "the last metric lines left out".to_owned());
+        let complaints = prepared.scratch.complaints().or(cut);
+        let remains = Remains {
+            loss,
+            rows,
+            result: program.result,
+            reason,
+            complaints,
+            is_interrupted: false,
+        };
+        self.scratch = Some(prepared.scratch);
+        remains
+    }
+
+    fn tidy(&mut self, folders: bool) {
+        if folders || names_folders(&self.job.head) {
+            let trial = self.job.row.id;
+            let _ = std::fs::remove_dir(self.job.tree.checkpoints(trial));
+            let _ = std::fs::remove_dir(self.job.tree.work(trial));
+        }
+    }
+
+    fn tail(&self, log: Option<(u64, u64)>) -> String {
+        let path = self.job.tree.agent_file(&self.agent, &format!("{}.log", self.number));
+        log.map_or_else(String::new, |part| hooks::tail_of_part(&path, part))
+    }
+
+    fn host(&self) -> &str {
+        &self.job.host
+    }
+
+    fn vars(&self) -> &Vars {
+        &self.job.vars
+    }
+
+    fn note(&mut self, text: &str) {
+        use std::io::Write;
+        if let Ok(log) = self.log() {
+            let _ = writeln!(log, "hpcsweep: {text}");
+        }
+    }
+
+    fn recorded(&mut self, _: AttemptId, _: Outcome, _: bool) {}
+}
+
+/// Whether the command asks for the trial's own folder.
+pub(crate) fn names_folders(head: &Head) -> bool {
+    let asks = |text: &String| text.contains("work_dir") || text.contains("checkpoint_dir");
+    let run = &head.run;
+    run.train.is_some()
+        || run.command.iter().any(asks)
+        || run.env.iter().any(|(_, text)| asks(text))
+}

@@ -1,0 +1,63 @@
+//! The end of what runs in a slot, and the moment after it in which a signal may still come that explains it.
+
+use std::os::unix::process::ExitStatusExt;
+use std::time::Instant;
+
+use nix::sys::signal::Signal;
+
+use super::{Exited, Program, Running, Slot, Stop};
+use crate::attempt::exit::Exit;
+use crate::host::process;
+use crate::pull::places::guard::MARK;
+
+impl Slot {
+    /// What ran, if it has ended and no signal may yet come that explains it; `why` the agent stops, if it does,
+    /// and `others` are processes of other slots.
+    pub(crate) fn bury(
+        &mut self,
+        others: &[u32],
+        why: Option<Stop>,
+    ) -> Option<(Running<Program>, Exited)> {
+        let (ended, until) = match self.running.as_ref()?.work.over {
+            Some(over) => over,
+            None => {
+                let ended = self.look(others)?;
+                let program = &mut self.running.as_mut()?.work;
+                program.result = program.prepared.scratch.take_result();
+                let until = Instant::now() + ended.exit.moment(program.result.is_some());
+                *program.over.insert((ended, until))
+            }
+        };
+        let running = self.running.as_mut()?;
+        let told = why.filter(|why| matches!(why, Stop::Signal(_) | Stop::Fenced));
+        running.stop = running.stop.or(told.map(|why| (why, Instant::now())));
+        if running.stop.is_none() && Instant::now() < until {
+            return None;
+        }
+        // They are taken a megabyte at a time.
+        if why.is_none() && running.work.prepared.has_more_metrics() {
+            return None;
+        }
+        Some((self.running.take()?, ended))
+    }
+
+    /// How the program has ended, if it has.
+    fn look(&self, others: &[u32]) -> Option<Exited> {
+        let running = self.running.as_ref()?;
+        let pid = running.work.pid;
+        let has_handler = process::has_ended(pid, &[Signal::SIGTERM, Signal::SIGUSR2])?;
+        let (status, peak_memory) = match process::reap(pid) {
+            Ok(None) => return None,
+            Ok(Some(ended)) => ended,
+            // Gone, and nobody can say how.
+            Err(_) => (std::process::ExitStatus::from_raw(0x100), 0),
+        };
+        let exit = Exit::of(status, running.since.elapsed(), has_handler);
+        process::signal_group(pid, Signal::SIGKILL);
+        process::end_marked(others, MARK, &self.mark);
+        let len = self.log.as_ref().and_then(|log| log.metadata().ok()).map_or(0, |m| m.len());
+        let log =
+            len.checked_sub(running.work.from).filter(|n| *n > 0).map(|n| (running.work.from, n));
+        Some(Exited { exit, peak_memory, log })
+    }
+}

@@ -1,0 +1,96 @@
+//! What a process finds out about the job that it runs in.
+
+use std::time::{Duration, Instant};
+
+use super::calls::Calls;
+use super::{Facts, all};
+use crate::fault::Fault;
+use crate::host::Vars;
+
+/// The scheduler of the job that has these variables; `None` outside of jobs. A Slurm whose wrappers speak the language of
+/// PBS is Slurm.
+pub fn scheduler(vars: &Vars) -> Option<&'static Facts> {
+    all().map(|scheduler| scheduler.facts()).find(|facts| vars.contains_key(facts.job))
+}
+
+/// The scheduler's id of this job, as its users know it: `12_7` for an element.
+pub fn id(vars: &Vars) -> Option<String> {
+    all().find_map(|scheduler| scheduler.job_id(vars))
+}
+
+/// The index of this element of an array.
+///
+/// # Errors
+/// When it is none.
+pub fn index(vars: &Vars) -> Result<u64, Fault> {
+    let names = || all().map(|scheduler| scheduler.facts().index);
+    let Some(index) = names().find_map(|name| vars.get(name)) else {
+        let names: Vec<&str> = names().collect();
+        let names = names.join(" nor ");
+        let sentence = format!("this worker is no element of a job array: neither {names} is set");
+        return Err(Fault::request(sentence)
+            .hint("name the trial instead: `hpcsweep worker --sweep DIR --trial N`"));
+    };
+    index.parse().map_err(|_| Fault::request(format!("the array index `{index}` is not a number")))
+}
+
+/// How long a program may take to end after a signal, in a job of a scheduler: less than the scheduler waits until it kills,
+/// however long or short the walltime is.
+pub fn signal_grace(vars: &Vars) -> Option<Duration> {
+    scheduler(vars).map(|facts| Duration::from_secs(facts.grace_s))
+}
+
+/// Cores of this host that a scheduler has granted to the job.
+pub fn cores(vars: &Vars) -> Option<u32> {
+    vars.get(scheduler(vars)?.cores).and_then(|n| n.parse().ok()).filter(|n| *n > 0)
+}
+
+/// When the job ends, in Unix seconds, where its scheduler has told it.
+pub fn told_end(vars: &Vars) -> Option<f64> {
+    all().find_map(|scheduler| scheduler.told_end(vars))
+}
+
+/// Asks the scheduler when the job ends, which began at about `began`; `None` where there is no answer within this time.
+pub fn ask_end(vars: &Vars, began: Instant, patience: Duration) -> Option<Instant> {
+    let (scheduler, id) = all().find_map(|scheduler| {
+        let id = vars.get(scheduler.facts().job)?;
+        Some((scheduler, id))
+    })?;
+    scheduler.ask_end(&mut Calls::new(vars, patience), id, began)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(names: &[&str]) -> Vars {
+        names.iter().map(|name| ((*name).to_owned(), "1000".to_owned())).collect()
+    }
+
+    #[test]
+    fn a_signal_leaves_less_time_than_the_scheduler_that_sent_it() {
+        let grace = |names: &[&str]| signal_grace(&job(names)).map(|grace| grace.as_secs());
+        assert_eq!(grace(&["SLURM_JOB_ID"]), Some(18));
+        assert_eq!(grace(&["PBS_JOBID"]), Some(8));
+        // A Slurm whose wrappers speak the language of PBS.
+        assert_eq!(grace(&["SLURM_JOB_ID", "PBS_JOBID"]), Some(18));
+        assert_eq!(grace(&[]), None);
+    }
+
+    #[test]
+    fn a_job_knows_its_id_and_its_end() {
+        let of = |names: &[&str]| id(&job(names));
+        let array = ["SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"];
+        assert_eq!(of(&array).as_deref(), Some("1000_1000"));
+        assert_eq!(of(&["PBS_JOBID"]).as_deref(), Some("1000"));
+        assert_eq!(of(&[]), None);
+        assert_eq!(told_end(&job(&["SLURM_JOB_END_TIME"])), Some(1000.0));
+        assert_eq!(told_end(&job(&["PBS_JOBID"])), None);
+        assert_eq!(index(&job(&["PBS_ARRAY_INDEX"])).ok(), Some(1000));
+        let fault = index(&job(&[])).unwrap_err();
+        assert_eq!(
+            fault.sentence,
+            "this worker is no element of a job array: neither SLURM_ARRAY_TASK_ID nor PBS_ARRAY_INDEX is set"
+        );
+    }
+}

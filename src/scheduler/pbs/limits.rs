@@ -1,0 +1,238 @@
+//! The limits of a PBS server and its queues, read before the first call that submits anything.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+
+use super::commands;
+use super::jobs::Job;
+use super::server::{self as words, Queue, Server, Way};
+use crate::fault::Fault;
+use crate::host::vars::user_name;
+use crate::plan::Resources;
+use crate::scheduler::calls::{Calls, refusal};
+use crate::scheduler::{Limits, Places, Wanted};
+use crate::site::{Ask, Site};
+use crate::units::walltime_text;
+use crate::words::{count, nearest, thousands, ticked};
+
+/// What the server said, as far as it binds this plan.
+#[derive(Debug, Default)]
+pub(super) struct Read {
+    /// In the terms of all schedulers.
+    pub(super) limits: Limits,
+    /// The least of the limits on what this user may have queued, and whose it is.
+    queued: Option<(u64, String)>,
+    /// What of it shapes the arrays so that people wonder why.
+    pub(super) notes: Vec<String>,
+    /// Whether a queue of the plan hands jobs on to others.
+    pub(super) routes: bool,
+    /// Whether a job that has ended is known long enough for another to wait for it.
+    pub(super) keeps_jobs: bool,
+    /// Queues of the plan that hand on only so many elements of this user at a time, with those behind them.
+    narrow: Vec<(u64, Vec<String>)>,
+}
+
+impl Read {
+    /// The places behind the queue that has the fewest left, where a queue of the plan has such a limit.
+    ///
+    /// # Errors
+    /// When the server does not say which jobs there are.
+    pub(super) fn places(&self, calls: &mut Calls) -> Result<Option<Places>> {
+        if self.narrow.is_empty() {
+            return Ok(None);
+        }
+        let user = user_name();
+        let mut jobs = commands::ask(calls, &commands::all(false))?;
+        jobs.retain(|job| job.owner == user);
+        let places = self.narrow.iter().map(|(width, queues)| {
+            let here = jobs.iter().filter(|job| queues.contains(&job.queue));
+            Places { width: *width, taken: here.map(Job::places).sum() }
+        });
+        Ok(places.min_by_key(Places::free))
+    }
+
+    /// Refuses more elements than may be queued.
+    ///
+    /// # Errors
+    /// When there are more.
+    pub(super) fn check_queue(&self, elements: u64) -> Result<()> {
+        let Some((limit, of)) = self.queued.as_ref().filter(|(limit, _)| elements > *limit) else {
+            return Ok(());
+        };
+        Err(Fault::request(format!(
+            "the sweep would put {} into the queue, more than max_queued of {of} allows: {}",
+            count(elements, "element"),
+            thousands(*limit)
+        ))
+        .hint("submit a smaller plan first and let it grow, or fuse chains (`[schedule] chains = \"fused\"`)")
+        .into())
+    }
+}
+
+/// Asks the server and its queues, and checks that the plan's queues take it.
+///
+/// # Errors
+/// When the server does not answer or is no PBS, or a queue cannot run what the plan asks of it.
+pub(super) fn read(calls: &mut Calls, wanted: &Wanted<'_>, site: &Site) -> Result<Read> {
+    let user = user_name();
+    let strange = |said: String| {
+        Fault::scheduler(format!("`qstat` does not answer as PBS does: {said}"))
+            .hint("`hpcsweep doctor` says what is there; Torque and its likes are not supported")
+    };
+    let argv = commands::server();
+    let said = calls.make(&argv)?;
+    if said.code == Some(2) {
+        // Its usage: some other program of this name.
+        let line = said.stderr.lines().find(|line| !line.trim().is_empty());
+        return Err(strange(line.unwrap_or("it does not know `-Bf`").trim().to_owned()).into());
+    }
+    if said.code != Some(0) {
+        return Err(refusal(&argv, &said).into());
+    }
+    let server = words::server(&said.stdout, &user).map_err(strange)?;
+    let text = calls.ask(&commands::queues())?;
+    let queues = words::queues(&text, &user).map_err(strange)?;
+
+    let own = &site.limits;
+    let mut limits = Limits {
+        accounting: server.history,
+        version: Some(server.version.clone()),
+        cannot_throttle: !server.can_throttle(),
+        max_array_tasks: own.max_array_tasks,
+        ..Limits::default()
+    };
+    let mut sizes: Vec<u64> = site.caps.max_array_size.into_iter().collect();
+    let mut queued: Option<(u64, String)> = None;
+    let mut walltimes: Vec<u64> = Vec::new();
+    let mut notes = Vec::new();
+    let mut routes = false;
+    let mut narrow = Vec::new();
+    for name in names(wanted, site, &server)? {
+        let way = way(&server, &queues, &name)?;
+        routes |= queues.iter().any(|queue| queue.name == name && queue.destinations.is_some());
+        check(&way, &name, wanted, site, &server)?;
+        if let Some(width) = way.width {
+            let behind = queues.iter().filter(|queue| queue.name == name);
+            let behind = behind.filter_map(|queue| queue.destinations.clone()).flatten();
+            narrow.push((width, behind.chain([name.clone()]).collect()));
+        }
+        sizes.extend(own.max_array_size.or(way.max_array_size));
+        if queues.iter().any(|queue| queue.name == name && !queue.started) {
+            notes.push(format!("queue `{name}` runs nothing now: it is not started"));
+        }
+        if let (Some(width), None) = (way.width, own.max_array_size) {
+            // A wider array is taken and never run, throttled or not (OpenPBS 23.06: all its elements count).
+            sizes.push(width);
+            let elements = count(width, "element");
+            let calls = wanted.elements.div_ceil(width.max(1));
+            if calls > site.limits.max_calls {
+                let sentence = format!(
+                    "queue `{name}` hands on {elements} of a user at a time: {} of qsub, more than \
+                     `limits.max_calls` of the site profile, {}",
+                    count(calls, "call"),
+                    thousands(site.limits.max_calls)
+                );
+                let hint = format!(
+                    "name another `partition`; where the site hands on wider arrays that are throttled, set \
+                     `max_array_size` under `[limits]` of the site profile and `max_running = {width}`"
+                );
+                return Err(Fault::request(sentence).hint(hint).into());
+            }
+            if width < wanted.elements {
+                notes.push(format!(
+                    "queue `{name}` hands on {elements} of a user at a time: no array has more"
+                ));
+            }
+        }
+        walltimes.extend(way.max_walltime_s);
+        if let Some(limit) = own.max_submit_jobs.or(way.max_queued)
+            && queued.as_ref().is_none_or(|(least, _)| limit < *least)
+        {
+            queued = Some((limit, format!("queue `{name}`")));
+        }
+        // An array that passes max_queued by itself would be refused.
+        sizes.extend(way.max_queued);
+    }
+    if wanted.requests.iter().any(|r| r.qos.is_some()) {
+        notes.push("PBS has no `qos`: it is left out".to_owned());
+    }
+    limits.max_array_size = sizes.into_iter().min().or(Some(10_000));
+    limits.max_walltime_s = walltimes.into_iter().min();
+    limits.max_submit_jobs = queued.as_ref().map(|(limit, _)| *limit);
+    Ok(Read { limits, queued, notes, routes, keeps_jobs: server.keeps_jobs(), narrow })
+}
+
+/// The queues that the requests go to.
+fn names(wanted: &Wanted<'_>, site: &Site, server: &Server) -> Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for r in &wanted.requests {
+        let name = r.partition.as_ref().or(site.scheduler.partition.as_ref());
+        if name.is_some_and(|name| name.contains(',')) {
+            let name = name.map_or("", String::as_str);
+            let fault = Fault::request(format!("PBS takes one queue, not `{name}`"));
+            return Err(fault.hint("name one queue as `partition`, perhaps a routing one").into());
+        }
+        if let Some((option, hint)) = r
+            .directives
+            .iter()
+            .find_map(|option| Some((option, commands::instead(option, &wanted.plan)?)))
+        {
+            let fault = Fault::request(format!("the directive `{option}` is hpcsweep's own"));
+            return Err(fault.hint(hint).into());
+        }
+        if let Some(option) = r.directives.iter().find(|option| option.starts_with("--")) {
+            let fault = Fault::request(format!("PBS has no option `{option}`"));
+            return Err(fault
+                .hint("`directives` are the scheduler's own: those of qsub have one dash")
+                .into());
+        }
+        names.extend(name.cloned().or_else(|| server.default_queue.clone()));
+    }
+    Ok(names)
+}
+
+fn way(server: &Server, queues: &[Queue], name: &str) -> Result<Way> {
+    let Some(queue) = queues.iter().find(|queue| queue.name == name) else {
+        let known: Vec<&str> = queues.iter().map(|queue| queue.name.as_str()).collect();
+        let hint = nearest(name, known.iter().copied()).map_or_else(
+            || format!("it has {}", ticked(&known)),
+            |near| format!("did you mean `{near}`?"),
+        );
+        return Err(Fault::request(format!("this server has no queue `{name}`")).hint(hint).into());
+    };
+    if queue.is_closed_to_us {
+        let sentence = format!("the queue `{name}` is not open to {}", user_name());
+        return Err(Fault::request(sentence).hint("name another `partition`").into());
+    }
+    if !queue.enabled {
+        let sentence = format!("the queue `{name}` takes no jobs now: it is not enabled");
+        return Err(Fault::scheduler(sentence).hint("name another `partition`, or wait").into());
+    }
+    Ok(words::way(server, queues, name))
+}
+
+/// Refuses what a queue would take and never run.
+fn check(way: &Way, name: &str, wanted: &Wanted<'_>, site: &Site, server: &Server) -> Result<()> {
+    let of_queue = |r: &&Resources| {
+        let own = r.partition.as_ref().or(site.scheduler.partition.as_ref());
+        own.or(server.default_queue.as_ref()).is_some_and(|own| own == name)
+    };
+    let ask = Ask { partition: Some(name), ..Ask::default() };
+    if let Some(fault) = site.refusals(&ask).into_iter().next() {
+        return Err(fault.into());
+    }
+    let requests = wanted.requests.iter().copied();
+    let longest = requests.filter(of_queue).filter_map(|r| r.walltime_s).max();
+    if let (Some(wanted), Some(allowed)) = (longest, way.max_walltime_s)
+        && wanted > allowed
+    {
+        let [wanted, allowed] = [wanted, allowed].map(walltime_text);
+        let sentence =
+            format!("a walltime of {wanted} is more than queue `{name}` allows: {allowed}");
+        return Err(Fault::request(sentence)
+            .hint("lower `walltime` or name another `partition`")
+            .into());
+    }
+    Ok(())
+}

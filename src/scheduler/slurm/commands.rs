@@ -1,0 +1,395 @@
+//! The calls of Slurm's commands and what their answers mean. Manual pages: sbatch(1), squeue(1), sacct(1),
+//! scontrol(1), slurm.conf(5).
+
+use std::collections::HashMap;
+
+use super::super::{Element, Elements, JobTime, Limits};
+use super::versions;
+use crate::idset::{JobRef, Part};
+
+/// The call that submits a script. `after` is the array followed element by element, `wait` jobs that
+/// must have ended.
+pub fn submit(script: &str, after: Option<&str>, wait: &[String]) -> Vec<String> {
+    let mut argv = vec!["sbatch".to_owned(), "--parsable".to_owned()];
+    let mut dependencies = Vec::new();
+    if let Some(job) = after {
+        dependencies.push(format!("aftercorr:{job}"));
+    }
+    if !wait.is_empty() {
+        dependencies.push(format!("afterany:{}", wait.join(":")));
+    }
+    if !dependencies.is_empty() {
+        argv.push(format!("--dependency={}", dependencies.join(",")));
+    }
+    if after.is_some() {
+        // Without it an element whose predecessor failed would wait for ever.
+        argv.push("--kill-on-invalid-dep=yes".to_owned());
+    }
+    argv.push(script.to_owned());
+    argv
+}
+
+/// The job id in what sbatch printed, banners around it ignored: the last line that is `123` or
+/// `123;cluster`, or "Submitted batch job 123".
+pub fn submitted(stdout: &str) -> Option<String> {
+    stdout.lines().rev().find_map(|line| {
+        let line = line.trim();
+        let id = line.strip_prefix("Submitted batch job ").unwrap_or(line);
+        let id = id.split([';', ' ']).next()?;
+        (!id.is_empty() && id.bytes().all(|b| b.is_ascii_digit())).then(|| id.to_owned())
+    })
+}
+
+/// The call that lists the jobs of users (`a,b`) in the queue, one line a job or element: a line for all
+/// that wait of an array would give them one reason, though one may be held and the others not.
+pub fn queue(users: &str) -> Vec<String> {
+    ["squeue", "--noheader", "--array", "--user", users, "--states=all", "--format=%i|%T|%r|%j"]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+/// The call that asks how much time a running job has left.
+pub fn time_left(job: &str) -> Vec<String> {
+    ["squeue", "--noheader", "--format=%L", "--jobs", job].map(str::to_owned).to_vec()
+}
+
+/// The seconds that it says; `None` for words such as UNLIMITED.
+pub fn read_time_left(stdout: &str) -> Option<u64> {
+    crate::units::parse_walltime(stdout)
+}
+
+/// The call that asks the accounting for jobs by id, finished ones included.
+pub fn accounts(jobs: &[String]) -> Vec<String> {
+    vec![
+        "sacct".to_owned(),
+        "--noheader".to_owned(),
+        "--parsable2".to_owned(),
+        "--allocations".to_owned(),
+        "--format=JobID,State,Reason,JobName".to_owned(),
+        format!("--jobs={}", jobs.join(",")),
+    ]
+}
+
+/// The call that asks the accounting for jobs by name since a time (unix seconds).
+pub fn accounts_by_name(name: &str, since: f64) -> Vec<String> {
+    let start = (since as i64) - 3600;
+    vec![
+        "sacct".to_owned(),
+        "--noheader".to_owned(),
+        "--parsable2".to_owned(),
+        "--allocations".to_owned(),
+        "--format=JobID,State,Reason,JobName".to_owned(),
+        format!("--name={name}"),
+        // sacct takes seconds since the epoch as well as dates.
+        format!("--starttime=uts{start}"),
+    ]
+}
+
+/// One line of [`queue`] or [`accounts`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// The number of the job or array.
+    pub job: String,
+    /// Which of its elements.
+    pub part: Part,
+    /// State and reason.
+    pub element: Element,
+    /// The job's name.
+    pub name: String,
+}
+
+/// Reads the answer of [`queue`], [`accounts`] or [`accounts_by_name`]; other lines are passed over.
+pub fn lines(stdout: &str) -> Vec<Line> {
+    stdout
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.trim().splitn(4, '|');
+            let id = JobRef::parse(fields.next()?).ok()?;
+            let word = fields.next()?;
+            let reason = fields.next()?;
+            let name = fields.next()?.to_owned();
+            let element = versions::element(word, reason);
+            Some(Line { job: id.job.to_string(), part: id.part, element, name })
+        })
+        .collect()
+}
+
+/// The elements of arrays, by array id and index. Later lines win: a requeued element is listed anew.
+pub fn elements(lines: &[Line]) -> HashMap<String, Elements> {
+    let mut all: HashMap<String, Elements> = HashMap::new();
+    for line in lines {
+        let elements = all.entry(line.job.clone()).or_default();
+        let element = line.element.clone();
+        match &line.part {
+            Part::Task(index) => {
+                elements.say_of(u64::from(*index), element);
+            }
+            // A list that was cut short may hold any index that is not listed singly.
+            Part::Waiting { ids, cut: false, .. } => elements.say_of_all(ids.clone(), element),
+            // A line without indices says of an element only that it may wait, or that what had not
+            // begun was cancelled: for a moment sacct shows an array in the state of its first ended
+            // element.
+            Part::Waiting { .. } | Part::Whole | Part::Component(_) => {
+                let is_cancelled = element.state == versions::state("CANCELLED");
+                if is_cancelled || element.state.waits() {
+                    elements.say_of_the_rest(element);
+                }
+            }
+        }
+    }
+    all
+}
+
+/// The call that ends jobs, arrays or elements.
+pub fn cancel(ids: &[String]) -> Vec<String> {
+    std::iter::once("scancel".to_owned()).chain(ids.iter().cloned()).collect()
+}
+
+/// The call that keeps what has not begun from beginning.
+pub fn hold(ids: &[String]) -> Vec<String> {
+    vec!["scontrol".to_owned(), "hold".to_owned(), ids.join(",")]
+}
+
+/// The call that lets go what was held.
+pub fn release(ids: &[String]) -> Vec<String> {
+    vec!["scontrol".to_owned(), "release".to_owned(), ids.join(",")]
+}
+
+/// The call that shows the cluster's configuration.
+pub fn config() -> Vec<String> {
+    ["scontrol", "show", "config"].map(str::to_owned).to_vec()
+}
+
+/// Reads `scontrol show config`: `Key = value` lines.
+pub fn limits(stdout: &str) -> Limits {
+    let mut limits = Limits::default();
+    for line in stdout.lines() {
+        let Some((key, value)) = line.split_once('=') else { continue };
+        let (key, value) = (key.trim(), value.trim());
+        match key {
+            "MaxArraySize" => limits.max_array_size = value.parse().ok(),
+            "MaxJobCount" => limits.max_job_count = value.parse().ok(),
+            "AccountingStorageType" => limits.accounting = value == "accounting_storage/slurmdbd",
+            "SLURM_VERSION" => limits.version = Some(value.to_owned()),
+            "MpiDefault" => limits.mpi_default = Some(value.to_owned()),
+            "PMIxCollFence" => limits.pmix_fence = Some(value.to_owned()),
+            "SchedulerParameters" => {
+                let tasks =
+                    value.split(',').find_map(|p| p.trim().strip_prefix("max_array_tasks="));
+                limits.max_array_tasks = tasks.and_then(|n| n.parse().ok());
+            }
+            _ => {}
+        }
+    }
+    limits
+}
+
+/// The call that shows all partitions.
+pub fn partitions() -> Vec<String> {
+    ["scontrol", "--oneliner", "show", "partition"].map(str::to_owned).to_vec()
+}
+
+/// A partition, as far as a plan can break its rules.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Partition {
+    /// Its name.
+    pub name: String,
+    /// Whether jobs that name none go here.
+    pub default: bool,
+    /// Longest walltime in seconds.
+    pub max_time_s: Option<u64>,
+    /// Walltime of a job that asks for none, in seconds; `None`: the longest.
+    pub default_time_s: Option<u64>,
+    /// Most nodes of a job.
+    pub max_nodes: Option<u64>,
+    /// Nodes it has.
+    pub total_nodes: Option<u64>,
+    /// `UP`, `DOWN`, `DRAIN`, `INACTIVE`.
+    pub state: String,
+}
+
+/// How long a job may run that asks for no walltime, in one of these partitions (`None`: the default one); `None` where
+/// that depends on which one Slurm chooses.
+pub fn default_time(partitions: &[Partition], named: Option<&str>) -> Option<JobTime> {
+    let is_meant = |p: &&Partition| match named {
+        Some(list) => list.split(',').any(|name| name == p.name),
+        None => p.default,
+    };
+    let time = |p: &Partition| match p.default_time_s.or(p.max_time_s) {
+        Some(seconds) => JobTime::Seconds(seconds),
+        None => JobTime::Unlimited,
+    };
+    let mut times: Vec<JobTime> = partitions.iter().filter(is_meant).map(time).collect();
+    times.dedup();
+    match times[..] {
+        [one] => Some(one),
+        _ => None,
+    }
+}
+
+/// Whether this version of Slurm tells a job when it ends (`SLURM_JOB_END_TIME`, since 23.02).
+pub fn tells_end(version: &str) -> bool {
+    let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(23), Some(2))
+}
+
+/// Reads `scontrol --oneliner show partition`.
+pub fn read_partitions(stdout: &str) -> Vec<Partition> {
+    stdout
+        .lines()
+        .filter(|line| line.starts_with("PartitionName="))
+        .map(|line| {
+            let mut p = Partition::default();
+            for word in line.split_whitespace() {
+                let Some((key, value)) = word.split_once('=') else { continue };
+                match key {
+                    "PartitionName" => value.clone_into(&mut p.name),
+                    "Default" => p.default = value == "YES",
+                    "DefaultTime" => p.default_time_s = crate::units::parse_walltime(value),
+                    "MaxTime" => p.max_time_s = crate::units::parse_walltime(value),
+                    "MaxNodes" => p.max_nodes = value.parse().ok(),
+                    "TotalNodes" => p.total_nodes = value.parse().ok(),
+                    "State" => value.clone_into(&mut p.state),
+                    _ => {}
+                }
+            }
+            p
+        })
+        .collect()
+}
+
+/// The call that shows a user's default account and the submit limits of all of the user's associations.
+pub fn associations(user: &str) -> Vec<String> {
+    vec![
+        "sacctmgr".to_owned(),
+        "--noheader".to_owned(),
+        "--parsable2".to_owned(),
+        "show".to_owned(),
+        "user".to_owned(),
+        user.to_owned(),
+        "withassoc".to_owned(),
+        "format=DefaultAccount,Account,Partition,MaxSubmitJobs".to_owned(),
+    ]
+}
+
+/// The limit of the association that a job of this account (or the default one) will use; the least, if
+/// several partitions have one.
+pub fn max_submit_jobs(stdout: &str, account: Option<&str>) -> Option<u64> {
+    let limit = |line: &str| {
+        let fields: Vec<&str> = line.trim().split('|').collect();
+        let [default, own, _, limit] = fields.as_slice() else { return None };
+        (*own == account.unwrap_or(default)).then(|| limit.parse().ok()).flatten()
+    };
+    stdout.lines().filter_map(limit).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::{End, State};
+
+    #[test]
+    fn a_job_id_is_found_among_banners() {
+        let check =
+            |text: &str, id: Option<&str>| assert_eq!(submitted(text).as_deref(), id, "{text}");
+        check("123\n", Some("123"));
+        check("123;alpha\n", Some("123"));
+        check("*** Welcome to 2026! ***\n123\n\nproject: 12 h left\n", Some("123"));
+        check("Submitted batch job 77\n", Some("77"));
+        check("sbatch: error: nope\n", None);
+    }
+
+    #[test]
+    fn a_job_without_a_walltime_has_that_of_its_partition() {
+        let partitions = read_partitions(
+            "PartitionName=a Default=YES DefaultTime=01:00:00 MaxTime=1-00:00:00\n\
+             PartitionName=b Default=NO DefaultTime=NONE MaxTime=02:00:00\n\
+             PartitionName=c Default=NO DefaultTime=NONE MaxTime=UNLIMITED\n\
+             PartitionName=d Default=NO DefaultTime=NONE MaxTime=01:00:00\n",
+        );
+        let check = |named, expected| assert_eq!(default_time(&partitions, named), expected);
+        check(None, Some(JobTime::Seconds(3600)));
+        check(Some("b"), Some(JobTime::Seconds(7200)));
+        check(Some("c"), Some(JobTime::Unlimited));
+        check(Some("a,d"), Some(JobTime::Seconds(3600)));
+        check(Some("a,b"), None);
+        check(Some("x"), None);
+        for (version, tells) in [
+            ("22.05.8", false),
+            ("23.02.0", true),
+            ("22.11", false),
+            ("24.11.5", true),
+            ("", false),
+        ] {
+            assert_eq!(tells_end(version), tells, "{version}");
+        }
+    }
+
+    #[test]
+    fn dependencies_are_options_of_the_call() {
+        assert_eq!(
+            submit("jobs/0002.sh", Some("12"), &["3".into(), "4".into()]),
+            [
+                "sbatch",
+                "--parsable",
+                "--dependency=aftercorr:12,afterany:3:4",
+                "--kill-on-invalid-dep=yes",
+                "jobs/0002.sh"
+            ]
+        );
+        assert_eq!(submit("a", None, &[]), ["sbatch", "--parsable", "a"]);
+    }
+
+    #[test]
+    fn elements_are_found_in_ranges_and_singly() {
+        let text = "12_[4-1000%8]|PENDING|Resources|demo\n12_3|RUNNING|None|demo\n\
+                    12_2|CANCELLED by 1001|None|demo\n13_[0,5]|HIBERNATING|x|demo\nbanner\n";
+        let all = elements(&lines(text));
+        let of = |job: &str, i| all.get(job).and_then(|e| e.get(i)).map(|e| e.state.clone());
+        assert_eq!(of("12", 999), Some(State::Queued("PENDING".into())));
+        assert_eq!(of("12", 3), Some(State::Running("RUNNING".into())));
+        assert_eq!(of("12", 2), Some(State::Ended(End::Cancelled, "CANCELLED".into())));
+        assert_eq!(of("12", 1), None);
+        assert_eq!(of("13", 5), Some(State::Other("HIBERNATING".into())));
+        assert_eq!(of("14", 0), None);
+    }
+
+    #[test]
+    fn limits_come_from_the_configuration() {
+        let text = "MaxArraySize            = 1001\nMaxJobCount             = 10000\n\
+                    SchedulerParameters     = bf_interval=2,max_array_tasks=500\n\
+                    AccountingStorageType   = accounting_storage/none\nSLURM_VERSION           = 22.05.8\n";
+        let limits = limits(text);
+        assert_eq!(limits.max_array_size, Some(1001));
+        assert_eq!(limits.max_array_tasks, Some(500));
+        assert_eq!(limits.max_job_count, Some(10_000));
+        assert!(!limits.accounting);
+        assert_eq!(limits.version.as_deref(), Some("22.05.8"));
+    }
+
+    /// What a `scontrol show config` of Slurm 24.11 has that one of 22.05 has not.
+    #[test]
+    fn a_configuration_of_slurm_24_11_is_read() {
+        let text = "AccountingStorageType   = (null)\nMaxArraySize            = 1001\n\
+                    MaxBatchRequeue         = 5\nMpiDefault              = pmix\n\
+                    SLURM_VERSION           = 24.11.5\n\nMPI Plugins Configuration:\n\
+                    PMIxCliTmpDirBase       = (null)\nPMIxCollFence           = ring\n";
+        let limits = limits(text);
+        assert!(!limits.accounting);
+        assert_eq!(limits.version.as_deref(), Some("24.11.5"));
+        assert_eq!(limits.pmix_fence.as_deref(), Some("ring"));
+    }
+
+    #[test]
+    fn the_submit_limit_is_that_of_the_account_the_job_will_use() {
+        let text = "dev|dev||300
+dev|root||
+dev|big|long|50
+dev|big|short|20
+";
+        assert_eq!(max_submit_jobs(text, None), Some(300));
+        assert_eq!(max_submit_jobs(text, Some("root")), None);
+        assert_eq!(max_submit_jobs(text, Some("big")), Some(20));
+        assert_eq!(max_submit_jobs("", None), None);
+    }
+}

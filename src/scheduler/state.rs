@@ -1,0 +1,109 @@
+//! What a scheduler says of jobs: states, and the elements of arrays.
+
+use std::collections::HashMap;
+
+use crate::idset::IdSet;
+
+/// A scheduler's state of one array element, as far as we need to tell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// Waiting, configuring.
+    Queued(String),
+    /// Waiting until somebody lets it go: its user, an administrator, or both after too many requeues. What waits for
+    /// another job, or for room, is not held.
+    Held(String),
+    /// Running or ending.
+    Running(String),
+    /// Ended with exit code 0, says the scheduler.
+    Completed,
+    /// Ended otherwise, with the scheduler's word: `FAILED`, `TIMEOUT`, `exit status 271` ...
+    Ended(End, String),
+    /// A word not in our table.
+    Other(String),
+}
+
+impl State {
+    /// What is said of a job that runs still and was deleted: it ends, and nothing more begins in it.
+    pub const STOPPING: &str = "stopping";
+
+    /// Whether it has not begun.
+    pub fn waits(&self) -> bool {
+        matches!(self, Self::Queued(_) | Self::Held(_))
+    }
+
+    /// Whether its job was deleted and has not ended yet.
+    pub fn is_stopping(&self) -> bool {
+        matches!(self, Self::Running(word) if word == Self::STOPPING)
+    }
+
+    /// Whether its job is about to end, or to go back into the queue.
+    pub fn is_ending(&self) -> bool {
+        let ending = |word: &str| ["COMPLETING", "exiting"].contains(&word);
+        self.is_stopping() || matches!(self, Self::Running(word) if ending(word))
+    }
+}
+
+/// What kind of an end a scheduler speaks of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The job's own, or that of its node.
+    Failed,
+    /// Its time was over.
+    Timeout,
+    /// It used more memory than it had.
+    Memory,
+    /// Somebody did not want it any more, or wanted its place.
+    Cancelled,
+    /// It is over, and the scheduler does not say that it ever ran.
+    Unrun,
+}
+
+/// What the scheduler says of one element.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Element {
+    /// Its state.
+    pub state: State,
+    /// Why it waits or ended, in the scheduler's words; empty without one.
+    pub reason: String,
+}
+
+/// What is known of the elements of one array, or of one plain job.
+#[derive(Debug, Clone, Default)]
+pub struct Elements {
+    single: HashMap<u64, Element>,
+    sets: Vec<(IdSet, Element)>,
+    whole: Option<Element>,
+}
+
+impl Elements {
+    /// Learns of one element; later words win.
+    pub fn say_of(&mut self, index: u64, element: Element) {
+        self.single.insert(index, element);
+    }
+
+    /// Learns of a set of elements that nothing singles out.
+    pub fn say_of_all(&mut self, ids: IdSet, element: Element) {
+        self.sets.push((ids, element));
+    }
+
+    /// Learns what holds for every element of which nothing else is known.
+    pub fn say_of_the_rest(&mut self, element: Element) {
+        self.whole = Some(element);
+    }
+
+    /// Says of every element that waits why it does.
+    pub fn hold(&mut self, element: &Element) {
+        for known in self.single.values_mut().filter(|e| e.state.waits()) {
+            known.clone_from(element);
+        }
+    }
+
+    /// The element of an index.
+    pub fn get(&self, index: u64) -> Option<&Element> {
+        self.single.get(&index).or_else(|| {
+            let index = u32::try_from(index).ok()?;
+            let waiting = self.sets.iter().rfind(|(ids, _)| ids.contains(index));
+            waiting.map(|(_, element)| element).or(self.whole.as_ref())
+        })
+    }
+}

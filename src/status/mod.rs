@@ -1,0 +1,484 @@
+//! The state of every trial of a sweep: its tree, and one call of its scheduler where that may be asked. Whoever
+//! shows or collects trials asks here.
+
+mod agents;
+mod ask;
+mod ends;
+mod memory;
+pub mod pilots;
+mod places;
+pub mod stalled;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use anyhow::Result;
+
+use crate::host::{Vars, disk};
+use crate::plan::OnFailure;
+use crate::scheduler::{self, Element, End, State as Word};
+use crate::site::Site;
+use crate::standing::{self, Standing, State, Witness};
+use crate::tree::damage::{Damage, Damaged, Writer};
+use crate::tree::deck::{self, Deck};
+use crate::tree::journal::Journal;
+use crate::tree::ledger::Ledger;
+use crate::tree::records::{self, Attempt, Outcome, Record};
+use crate::tree::table::{self, Head, Readable, Row};
+use crate::tree::terms::{self, Dropped, Terms};
+use crate::tree::waves::{self, Wave};
+use crate::tree::{Identity, Tree, lock};
+use ask::Heard;
+use pilots::Pilots;
+use places::Places;
+
+/// All that is known of a sweep.
+pub struct Status {
+    /// The sweep.
+    pub tree: Tree,
+    /// What it says of itself.
+    pub identity: Identity,
+    /// Its trials, in order.
+    pub rows: Vec<Row>,
+    /// How each stands, in the same order.
+    pub standings: Vec<Standing>,
+    /// Its records.
+    pub records: HashMap<u64, Record>,
+    /// Who was asked besides the tree: `sacct`, `squeue`, or why nobody.
+    pub witness: String,
+    /// Scheduler calls made.
+    pub calls: u32,
+    /// Job ids of its arrays.
+    pub jobs: Vec<String>,
+    /// Its pilot jobs that have not ended, while trials are open.
+    pub pilots: Vec<Pilots>,
+    /// Whether its trials are a function of a program, which alone can run them.
+    pub calls_a_function: bool,
+    /// The functions that its trials call: of each table its first trial and its function.
+    pub functions: Vec<(u64, Option<String>)>,
+    /// The command that submits it again, where that is known.
+    pub again: Option<String>,
+    /// Trials that the plan no longer has, those included that are done.
+    pub dropped: Dropped,
+    /// What of its files cannot be believed and was left out.
+    pub damage: Vec<Damaged>,
+    /// What of it is held, or runs though it has ended; empty where [`of_all`] was not asked for.
+    pub jobs_of: JobsOf,
+    asked: bool,
+}
+
+/// Trials by what the scheduler says of their jobs.
+#[derive(Debug, Default)]
+pub struct JobsOf {
+    /// Their jobs are held.
+    pub held: HashSet<u64>,
+    /// They have ended and their jobs run, as while a hook is called.
+    pub over: HashSet<u64>,
+}
+
+/// The trials that a scheduler is asked about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum About {
+    Open,
+    OpenOrBad,
+    All,
+}
+
+/// Reads a sweep and, where it was given to a scheduler, asks that once.
+///
+/// # Errors
+/// When the tree cannot be read; a scheduler that does not answer is no error.
+pub fn of(
+    tree: Tree,
+    identity: Identity,
+    site: &Site,
+    environment: &Vars,
+    ask: bool,
+) -> Result<Status> {
+    read(tree, identity, ask.then_some((site, environment)))
+}
+
+/// As [`of`], for a submission: no trial is dropped, as its plan is not the one that says so. With `bad`, the scheduler
+/// is asked about every trial that is not done, also where all have ended by their records: somebody may have put a job
+/// of one back into the queue.
+///
+/// # Errors
+/// As [`of`].
+pub fn before_a_plan(
+    tree: Tree,
+    identity: Identity,
+    site: &Site,
+    environment: &Vars,
+    bad: bool,
+) -> Result<Status> {
+    let about = if bad { About::OpenOrBad } else { About::Open };
+    as_recorded(tree, identity, Some((site, environment)), about)
+}
+
+/// As [`of`], and the scheduler is asked about every trial: the job of one that is done may still run.
+///
+/// # Errors
+/// As [`of`].
+pub fn of_all(tree: Tree, identity: Identity, site: &Site, environment: &Vars) -> Result<Status> {
+    look(tree, identity, Some((site, environment)), About::All)
+}
+
+/// As [`of`], from the tree alone where nobody is named to be asked.
+///
+/// # Errors
+/// As [`of`].
+pub fn read(tree: Tree, identity: Identity, whom: Option<(&Site, &Vars)>) -> Result<Status> {
+    look(tree, identity, whom, About::Open)
+}
+
+fn look(
+    tree: Tree,
+    identity: Identity,
+    whom: Option<(&Site, &Vars)>,
+    about: About,
+) -> Result<Status> {
+    let mut status = as_recorded(tree, identity, whom, about)?;
+    standing::drop(&status.rows, &mut status.standings, &status.dropped);
+    Ok(status)
+}
+
+/// As [`look`], whatever the plan has dropped.
+fn as_recorded(
+    tree: Tree,
+    identity: Identity,
+    whom: Option<(&Site, &Vars)>,
+    about: About,
+) -> Result<Status> {
+    let mut damage = Damage::default();
+    let Readable { heads, rows } = table::readable(&tree, &mut damage)?;
+    // Before the records: what is in nobody's hands by now has its end there, or never will.
+    let mut ledger = Ledger::read(&tree)?;
+    let mut records = records::readable(&tree, &mut damage)?;
+    let journal = Journal::readable(&tree, &mut damage)?;
+    let waves = waves::readable(&tree, &mut damage)?;
+    deck::damage(&tree, &mut damage)?;
+    tree.check_plan(identity.format, &mut damage)?;
+    ends::missing(&tree, &rows, &records, &journal, &mut damage)?;
+    let places = Places::new(&waves);
+    let by_table = heads.last().map_or(1, |h| h.run.attempts);
+    let Terms { attempts, dropped, .. } = terms::readable(&tree, by_table, &mut damage)?;
+    let open: Vec<u64> = {
+        let known = Known { journal: &journal, places: &places, records: &records, attempts };
+        rows.iter().map(|row| row.id).filter(|id| known.is_meant(*id, about)).collect()
+    };
+    let given = pilots::given(waves.iter().map(|(wave, _)| wave), &journal);
+    let arrays = waves
+        .iter()
+        .flat_map(|(wave, map)| wave.arrays.iter().map(move |array| (array, array.trials(map))));
+    let scheduler = scheduler::of_sweep(&journal);
+    let suspects = if scheduler.facts().leaves_stalled {
+        stalled::suspects(arrays, &journal, &records)
+    } else {
+        Vec::new()
+    };
+    let heard = ask::ask(
+        whom,
+        &*scheduler,
+        &journal,
+        &places,
+        &open,
+        ask::Others { given: &given, suspects: &suspects },
+    );
+    let pilots = pilots::read(&given, &*scheduler, &heard.elements, &ledger);
+    let agents = agents::Words::read(&tree, &ledger, &records, &pilots)?;
+    look_again(&tree, &mut records, &heard, &journal, &places, open)?;
+    ledger.damage(&tree, &mut damage)?;
+    let is_elsewhere = lock::is_held_by_another(&tree);
+    let jobs: Vec<String> = journal.jobs().map(str::to_owned).collect();
+    let known = Known { journal: &journal, places: &places, records: &records, attempts };
+    let is_all = about == About::All;
+    let jobs_of = if is_all { known.jobs_of(&heard, &rows) } else { JobsOf::default() };
+    let before: HashMap<u64, Option<u64>> = rows.iter().map(|r| (r.id, r.after)).collect();
+    let witness = Witness {
+        element: &|trial| {
+            agents
+                .of(trial)
+                .or_else(|| known.element(&heard, trial, before.get(&trial).copied().flatten()))
+        },
+        submitted: &|trial| places.of(trial).is_some_and(|(array, _)| journal.job(array).is_some()),
+        asked: heard.is_sure,
+        believes_ends: scheduler.facts().believes_ends,
+        executor: is_elsewhere || lock::is_held(&tree) || agents.alive(),
+        runs_here: is_elsewhere,
+        attempts,
+        on_failure: heads.last().map_or(OnFailure::Stop, |h| h.run.on_failure),
+    };
+    let mut standings = standing::of(&rows, &records, &witness);
+    let killed =
+        memory::Jobs { tree: &tree, waves: &waves, places: &places, element: witness.element };
+    killed.explain(rows.iter().map(|row| row.id), &records, &mut standings);
+    let runs = running(&rows, &standings, is_elsewhere);
+    let damage = damage.settle(|writer| match writer {
+        Writer::Trial(trial) => runs.contains(trial),
+        Writer::Agent(agent) => agents.is_alive(agent),
+        Writer::Submission => lock::is_held(&tree),
+    });
+    let mut witness = agents.witness(&heard.witness, jobs.is_empty());
+    if let Some(user) = &journal.on_hold {
+        witness.push_str(&format!("; held by {user}"));
+    }
+    Ok(Status {
+        again: again(&tree, &heads, &journal, &waves),
+        calls_a_function: heads.last().is_some_and(|head| head.run.function.is_some()),
+        functions: heads.into_iter().map(|head| (head.first, head.run.function)).collect(),
+        calls: heard.calls,
+        asked: heard.is_sure,
+        tree,
+        identity,
+        rows,
+        standings,
+        records,
+        witness,
+        jobs,
+        pilots,
+        dropped,
+        damage,
+        jobs_of,
+    })
+}
+
+/// The command that submits a sweep again where it was submitted before; `None` where its plan is not known any more, or
+/// calls a function that no program is known to have.
+fn again(
+    tree: &Tree,
+    heads: &[Head],
+    journal: &Journal,
+    waves: &[(Wave, Vec<u64>)],
+) -> Option<String> {
+    let plan = journal.plan.as_deref().filter(|plan| plan.is_file())?;
+    let decks = deck::read(tree).ok()?;
+    let is_function = heads.last()?.run.function.is_some();
+    let mode = match decks.last() {
+        Some(deck) if is_function && deck.program.is_empty() => return None,
+        Some(deck) if !is_function && !deck.by_plan && !others_had_it(deck, journal, waves) => {
+            " --pull"
+        }
+        _ => "",
+    };
+    let scheduler = journal.site?.scheduler.word();
+    Some(format!("hpcsweep submit {} --{scheduler}{mode}", disk::named(plan)))
+}
+
+/// Whether it was submitted to others than agents since a deck was dealt.
+fn others_had_it(deck: &Deck, journal: &Journal, waves: &[(Wave, Vec<u64>)]) -> bool {
+    let is_of_trials = |wave: &Wave| wave.arrays.iter().any(|array| array.pilot.is_none());
+    let mut later = waves.iter().filter(|(wave, _)| wave.created > deck.created);
+    journal.ran_here > deck.created || later.any(|(wave, _)| is_of_trials(wave))
+}
+
+/// What is damaged of all that submissions have written: tables, waves, decks, journals, terms and the plan.
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn damage_of_submissions(tree: &Tree, identity: &Identity) -> Result<Damage> {
+    let mut damage = Damage::default();
+    table::damage(tree, &mut damage)?;
+    Journal::readable(tree, &mut damage)?;
+    waves::readable(tree, &mut damage)?;
+    deck::damage(tree, &mut damage)?;
+    terms::readable(tree, 1, &mut damage)?;
+    tree.check_plan(identity.format, &mut damage)?;
+    Ok(damage)
+}
+
+/// Trials at which a worker may be at work, whose records may grow: what an executor has still to run may begin at any
+/// moment.
+fn running(rows: &[Row], standings: &[Standing], here: bool) -> HashSet<u64> {
+    let may_grow = |standing: &Standing| match standing.state {
+        State::Running | State::Other(_) => true,
+        State::Pending => here,
+        _ => false,
+    };
+    let all = rows.iter().zip(standings).filter(|(_, standing)| may_grow(standing));
+    all.map(|(row, _)| row.id).collect()
+}
+
+/// A trial may have ended between the reading of its record and the scheduler's answer: what looks as if it had left
+/// no end is looked at again.
+fn look_again(
+    tree: &Tree,
+    records: &mut HashMap<u64, Record>,
+    heard: &Heard,
+    journal: &Journal,
+    places: &Places,
+    open: Vec<u64>,
+) -> Result<()> {
+    for trial in open {
+        let Some((array, index)) = places.of(trial) else { continue };
+        if records.get(&trial).and_then(Record::outcome) == Some(Outcome::Done) {
+            continue;
+        }
+        let element = journal.job(array).and_then(|job| heard.elements.get(job)?.get(index));
+        // Half an answer says of some that they have ended, and of the others nothing.
+        let may_have_ended = element.map_or(heard.is_sure, |e| match &e.state {
+            Word::Queued(_) | Word::Held(_) => false,
+            Word::Running(_) => e.state.is_ending(),
+            _ => true,
+        });
+        if !may_have_ended {
+            continue;
+        }
+        let (record, _) = records::of_trial(tree, trial)?;
+        if !record.attempts.is_empty() {
+            records.insert(trial, record);
+        }
+    }
+    Ok(())
+}
+
+/// What is known of trials that were given to a scheduler.
+struct Known<'a> {
+    journal: &'a Journal,
+    places: &'a Places,
+    records: &'a HashMap<u64, Record>,
+    /// How often a trial may be tried.
+    attempts: u32,
+}
+
+impl Known<'_> {
+    /// Whether the scheduler is to be asked about a trial. One is open that may still be run without being asked for
+    /// again.
+    fn is_meant(&self, trial: u64, about: About) -> bool {
+        self.records.get(&trial).is_none_or(|r| {
+            // What was interrupted may have been given back to the queue.
+            matches!(r.outcome(), None | Some(Outcome::Interrupted))
+                || about == About::All
+                || (about == About::OpenOrBad && r.outcome() != Some(Outcome::Done))
+                || r.may_go_on(self.attempts)
+                || self.is_due_again(trial, r)
+        })
+    }
+
+    /// Whether it was submitted again after it had ended: the job that it has now is in none of its attempts.
+    fn is_due_again(&self, trial: u64, record: &Record) -> bool {
+        let job = self.places.of(trial).and_then(|(array, _)| self.journal.job(array));
+        let ran = |job: &str| record.attempts.iter().any(|attempt| attempt.is_of_job(job));
+        record.outcome() != Some(Outcome::Done) && job.is_some_and(|job| !ran(job))
+    }
+
+    /// The scheduler's word on the element of a trial.
+    fn of_place(&self, heard: &Heard, trial: u64) -> Option<Element> {
+        let (array, index) = self.places.of(trial)?;
+        let known = heard.elements.get(self.journal.job(array)?).and_then(|e| e.get(index));
+        // What we have taken back ourselves a scheduler may forget at once, and its accounts may go on
+        // calling it pending for a while.
+        let waits = known.is_none_or(|e| e.state.waits());
+        if waits && self.journal.is_cancelled(array, trial) {
+            let state = Word::Ended(End::Cancelled, "CANCELLED".to_owned());
+            return Some(Element { state, reason: String::new() });
+        }
+        known.cloned()
+    }
+
+    /// What is held, and what has ended and has a job that runs.
+    fn jobs_of(&self, heard: &Heard, rows: &[Row]) -> JobsOf {
+        let mut jobs = JobsOf::default();
+        for row in rows {
+            let Some(element) = self.of_place(heard, row.id) else { continue };
+            let runs = matches!(element.state, Word::Running(_)) && !element.state.is_ending();
+            // What was interrupted may have begun again.
+            let record = self.records.get(&row.id);
+            let is_stopped = record.and_then(Record::outcome) == Some(Outcome::Interrupted);
+            if matches!(element.state, Word::Held(_)) {
+                jobs.held.insert(row.id);
+            } else if runs
+                && self.is_over(row.id)
+                && !is_stopped
+                && !record.is_some_and(|r| self.is_due_again(row.id, r))
+            {
+                jobs.over.insert(row.id);
+            }
+        }
+        jobs
+    }
+
+    /// Whether nobody will run it any more, as its record says.
+    fn is_over(&self, trial: u64) -> bool {
+        self.records.get(&trial).is_some_and(|r| {
+            r.skipped.is_some() || (r.outcome().is_some() && !r.may_go_on(self.attempts))
+        })
+    }
+
+    /// The scheduler's word on a trial; `before` is the one before it in its chain. An element that runs a whole chain
+    /// runs one trial of it at a time.
+    fn element(&self, heard: &Heard, trial: u64, before: Option<u64>) -> Option<Element> {
+        let element = self.of_place(heard, trial)?;
+        if element.state.is_ending() && !self.records.contains_key(&trial) {
+            let state = match element.state.is_stopping() {
+                true => Word::Ended(End::Cancelled, "CANCELLED".to_owned()),
+                // It may be given back to the queue.
+                false => Word::Queued("its job is ending".to_owned()),
+            };
+            return Some(Element { state, reason: String::new() });
+        }
+        if !self.places.is_fused(trial) {
+            return Some(element);
+        }
+        let record = self.records.get(&trial);
+        let is_open = |a: &Attempt| a.end.is_none();
+        if element.state.is_stopping() && record.and_then(Record::decisive).is_some_and(is_open) {
+            return Some(element);
+        }
+        // What becomes of its other links says nothing of one that has ended.
+        let has_ended =
+            record.is_some_and(|r| r.outcome().is_some() && !r.may_go_on(self.attempts));
+        match element.state {
+            Word::Queued(_) | Word::Held(_) => return Some(element),
+            _ if has_ended => return None,
+            Word::Running(_) => {}
+            _ => return Some(element),
+        }
+        let done = |id: u64| self.records.get(&id).and_then(Record::outcome) == Some(Outcome::Done);
+        let behind = record.is_none()
+            && (before.is_some_and(|id| self.places.is_fused(id) && !done(id))
+                || self.places.ahead(trial).is_some_and(|id| !self.is_over(id)));
+        let waits = Element {
+            state: Word::Queued("behind the trial before it".to_owned()),
+            reason: String::new(),
+        };
+        Some(if behind { waits } else { element })
+    }
+}
+
+impl Status {
+    /// The function that a trial calls; `None` where it runs a command.
+    pub fn function(&self, trial: u64) -> Option<&str> {
+        let table = self.functions.iter().rfind(|(first, _)| *first <= trial);
+        table.and_then(|(_, function)| function.as_deref())
+    }
+
+    /// Whether its trials call more than one function, as after a rename.
+    pub fn has_several_functions(&self) -> bool {
+        self.functions.windows(2).any(|two| two[0].1 != two[1].1)
+    }
+
+    /// Whether the scheduler's silence means something: it answered, or was never given anything.
+    pub fn is_sure(&self) -> bool {
+        self.asked
+    }
+
+    /// Counts by state; they add up to the number of trials.
+    pub fn counts(&self) -> BTreeMap<State, u64> {
+        standing::counts(&self.standings)
+    }
+
+    /// What to say of trials that the plan has dropped; `None` where there are none.
+    pub fn dropped_words(&self) -> Option<String> {
+        standing::dropped_words(self.counts().get(&State::Dropped).copied().unwrap_or(0))
+    }
+
+    /// Trials that have logged metric lines that could not be read, and how many.
+    pub fn unread(&self) -> impl Iterator<Item = (u64, u64)> {
+        let of = |row: &Row| (row.id, self.records.get(&row.id).map_or(0, Record::unread));
+        self.rows.iter().map(of).filter(|(_, lines)| *lines > 0)
+    }
+
+    /// Trials with their standings.
+    pub fn trials(&self) -> impl Iterator<Item = (&Row, &Standing)> {
+        self.rows.iter().zip(&self.standings)
+    }
+}

@@ -1,0 +1,408 @@
+//! Submitting to a scheduler, exactly once: intent on disk, call, answer on disk; what has no answer is
+//! looked for by its token before it is asked for again.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::fault::Fault;
+use crate::host::process::Output;
+use crate::host::{Vars, access, clock, disk};
+use crate::plan::{self, Resources};
+use crate::render::{Templates, context};
+use crate::scheduler::calls::{Calls, refusal};
+use crate::scheduler::order::{self, Order};
+use crate::scheduler::{self, JobTime, Scheduler};
+use crate::site::{SchedulerKind, Site};
+use crate::submit::arrays::environment;
+use crate::submit::arrays::wave::Waves;
+use crate::submit::grow::Diff;
+use crate::submit::pilots::{command, hands};
+use crate::submit::{
+    Source, check_caps, check_growth, check_writable, grow, refuse_share, retry, secure, wanted,
+};
+use crate::tree::journal::{self, Entry, Journal, Writer};
+use crate::tree::lock::Lock;
+use crate::tree::waves::{Array, Wave};
+use crate::tree::{Identity, Tree};
+use crate::words::count;
+
+/// What a person chose on the command line.
+#[derive(Debug, Default, Clone)]
+pub struct ArrayOptions {
+    /// Most elements of the sweep that run at once.
+    pub max_running: Option<u64>,
+    /// Submit trials again that ended without success.
+    pub retry: bool,
+}
+
+/// What a submission did.
+#[derive(Debug)]
+pub struct ArrayReport {
+    /// Trials that a later submission is to bring, when what they come after has ended.
+    pub put_off: u64,
+    /// Arrays submitted or found, with their job ids.
+    pub arrays: Vec<(Array, String)>,
+    /// Calls of the scheduler's commands.
+    pub calls: u32,
+    /// The sweep.
+    pub tree: Tree,
+}
+
+/// Submits what of a plan is not submitted yet to Slurm or PBS. `tell` hears what is going on.
+///
+/// # Errors
+/// When the plan exceeds a limit of the site (before any job is submitted), the scheduler refuses or
+/// cannot be reached, or the disk refuses. Running it again completes what is missing.
+pub fn submit(
+    source: &Source,
+    site: &Site,
+    templates: &Templates,
+    options: &ArrayOptions,
+    kind: SchedulerKind,
+    environment: &Vars,
+    mut tell: impl FnMut(&str),
+) -> Result<ArrayReport> {
+    let plan = &source.plan;
+    plan.run.refuse_function(|| source.author())?;
+    refuse_share(plan)?;
+    check_caps(source, site, kind)?;
+    check_writable(&source.tree(), plan, site)?;
+    let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
+    let wish = options.max_running.or(plan.schedule.max_running.map(u64::from));
+    let max_running = site.caps.running(wish);
+    let wanted = wanted(source);
+    let scheduler = scheduler::asked(kind, &mut calls, &wanted, site)?;
+    let tree = source.tree();
+    scheduler::check_path(kind, tree.dir())?;
+    if tree.identity()?.is_none() {
+        // A new sweep that is too large leaves no trace.
+        scheduler.check_queue(&mut calls, wanted.elements, account(source, site))?;
+    }
+    let access = secure(&tree, plan, site)?;
+    let lock = Lock::take(&tree)?;
+    let identity = tree.create(&plan.name, access)?;
+    hands::refuse_if_dealt(&tree)?;
+    retry::check_free(&tree, &identity, site, environment, kind)?;
+    let mut waves = Waves::read(&tree)?;
+    let diff = grow::diff(&tree, source)?;
+    check_growth(plan, site, &diff)?;
+    diff.left_alone().iter().for_each(|words| tell(words));
+    let mut run = Submission {
+        journal: Journal::read(&tree)?,
+        writer: None,
+        calls,
+        scheduler,
+        site,
+        templates,
+        tree,
+        identity,
+        max_running,
+        run: &plan.run,
+        plan: &source.path,
+        diff: &diff,
+        environment,
+        began: clock::now(),
+    };
+    let put_off = run.next_wave(source, options, &mut waves, &mut tell)?;
+
+    // What was found just now had been submitted before.
+    run.began = clock::now();
+    let arrays = run.arrays(&waves, &lock, &mut tell)?;
+    run.let_go()?;
+    run.free_stalled(&waves, &mut tell);
+    Ok(ArrayReport { put_off, arrays, calls: run.calls.made, tree: run.tree })
+}
+
+/// The account whose limits bind the elements of a plan.
+pub(crate) fn account<'a>(source: &'a Source, site: &'a Site) -> Option<&'a str> {
+    source.plan.resources.account.as_deref().or(site.scheduler.account.as_deref())
+}
+
+/// One submission under way.
+pub(crate) struct Submission<'a> {
+    pub(crate) journal: Journal,
+    pub(crate) writer: Option<Writer>,
+    pub(crate) calls: Calls,
+    pub(crate) scheduler: Box<dyn Scheduler>,
+    pub(crate) site: &'a Site,
+    pub(crate) templates: &'a Templates,
+    pub(crate) tree: Tree,
+    pub(crate) identity: Identity,
+    pub(crate) max_running: Option<u64>,
+    /// What its trials run.
+    pub(crate) run: &'a plan::Run,
+    /// The plan's file.
+    pub(crate) plan: &'a Path,
+    /// What the plan asks for the trials that the sweep had before.
+    pub(crate) diff: &'a Diff,
+    /// The environment of the submission.
+    pub(crate) environment: &'a Vars,
+    /// When it began.
+    pub(crate) began: f64,
+}
+
+impl Submission<'_> {
+    /// Brings all arrays into the queue that have no job yet; returns them with their job ids.
+    fn arrays(
+        &mut self,
+        waves: &Waves,
+        lock: &Lock,
+        tell: &mut impl FnMut(&str),
+    ) -> Result<Vec<(Array, String)>> {
+        let target = self.scheduler.facts().kind.word();
+        let ours: Vec<_> = waves.arrays().filter(|(wave, ..)| wave.target == target).collect();
+        let mut arrays = Vec::new();
+        for (wave, array, trials) in &ours {
+            lock.touch();
+            if self.journal.job(array.array).is_some() {
+                continue;
+            }
+            let is_followed = ours.iter().any(|(_, other, _)| {
+                other.after == Some(array.array) || other.wait.contains(&array.array)
+            });
+            let job = self.array(wave, array, trials, is_followed, tell)?;
+            arrays.push(((*array).clone(), job));
+        }
+        Ok(arrays)
+    }
+
+    /// Brings one array into the queue and returns its job id.
+    pub(crate) fn array(
+        &mut self,
+        wave: &Wave,
+        array: &Array,
+        trials: &[u64],
+        is_followed: bool,
+        tell: &mut impl FnMut(&str),
+    ) -> Result<String> {
+        if let Some(job) = self.settle(array, trials, tell)? {
+            return Ok(job);
+        }
+        let token = self.token(array);
+        let script = self.render(wave, array, trials, &token)?;
+        let after = self.dependency(array)?;
+        let held = is_followed && array.after.is_none() && self.scheduler.holds();
+        let argv = self.scheduler.submit(&script, &after, held);
+        self.write(&Entry::Intent {
+            array: array.array,
+            token: token.clone(),
+            time: clock::now(),
+            argv: argv.clone(),
+            held,
+        })?;
+        let since = clock::now();
+        let output = self.calls.make(&argv)?;
+        let job = match (output.code, self.scheduler.submitted(&output.stdout)) {
+            (Some(0), Some(job)) => job,
+            (code, _) => {
+                // Refused, or anything else: a call that failed may have submitted all the same.
+                let unsure = !self.is_refusal(&output);
+                let mut fault = refusal(&argv, &output);
+                if code == Some(0) {
+                    fault.sentence = format!("`{}` printed no job id", argv[0]);
+                }
+                let found = if unsure {
+                    tell(&format!("array {}: {}; looking for it", array.array, fault.sentence));
+                    self.search()
+                        .reconcile(&token, array, since, trials, tell)
+                        .map_err(|error| error.context(fault.sentence.clone()))?
+                } else {
+                    None
+                };
+                let Some(job) = found else {
+                    // A call that only seems lost stays open: the next submission looks for it first.
+                    if !unsure {
+                        self.refused(array, &token, &fault.sentence)?;
+                    }
+                    return Err(self.stopped(fault, array).into());
+                };
+                job
+            }
+        };
+        self.answer(array, &token, &job, "submitted")?;
+        if self.is_swept_away(&after, &job, trials)? {
+            self.refused(array, &token, "deleted: what it waited for had ended by then")?;
+            return self.array(wave, array, trials, is_followed, tell);
+        }
+        tell(&format!(
+            "array {}: {} as job {job}{}",
+            array.array,
+            count(array.count * array.links, if array.pilot.is_some() { "pilot" } else { "trial" }),
+            after.words()
+        ));
+        Ok(job)
+    }
+
+    fn token(&self, array: &Array) -> String {
+        format!("{}.{}.{}", self.identity.name, self.identity.token, array.array)
+    }
+
+    /// Whether a failed call is known to have submitted nothing. Whatever is not, the next look settles.
+    fn is_refusal(&self, output: &Output) -> bool {
+        !matches!(output.code, None | Some(0))
+            && self.scheduler.submitted(&output.stdout).is_none()
+            && self.scheduler.is_refusal(&output.stderr)
+    }
+
+    /// The script of an array.
+    pub(crate) fn script(&self, array: &Array, token: &str) -> PathBuf {
+        self.tree.script(&self.scheduler.script(array.array, token))
+    }
+
+    /// Lets go what was held until all that waits for it was submitted.
+    fn let_go(&mut self) -> Result<()> {
+        let held: Vec<(u32, String)> =
+            self.journal.held().map(|(a, id)| (a, id.to_owned())).collect();
+        if held.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<String> = held.iter().map(|(_, id)| id.clone()).collect();
+        let accepted = order::give(&*self.scheduler, &mut self.calls, Order::Release, &ids)?;
+        // One that was deleted meanwhile is no fault.
+        accepted.whole.map_err(|refusal| {
+            refusal.hint("the jobs wait; run the same command again to let them go")
+        })?;
+        for (array, _) in held {
+            self.write(&Entry::Released { array, time: clock::now() })?;
+        }
+        Ok(())
+    }
+
+    fn render(&self, wave: &Wave, array: &Array, trials: &[u64], token: &str) -> Result<String> {
+        disk::make_dir(&self.tree.dir().join("jobs"))?;
+        let words = context::SiteWords {
+            readers: self.identity.readable_by,
+            environment: (!self.scheduler.facts().brings_environment)
+                .then(|| environment::write(&self.tree, self.environment))
+                .transpose()?,
+            ..context::SiteWords::of(self.site, &*self.scheduler, self.run)
+        };
+        let mut worker = match array.pilot {
+            Some(pilot) => command::argv(self.tree.dir(), &array.resources, pilot, self.site)?,
+            None => worker_argv(self.tree.dir(), wave, array)?,
+        };
+        if let Some(time) = self.job_time(array) {
+            worker.extend(["--job-time".to_owned(), time]);
+        }
+        if trials.iter().any(|trial| self.diff.is_changed(*trial))
+            && let Some(requests) = array.requests()
+        {
+            worker.extend(["--resources".to_owned(), Resources::to_words(&requests)?]);
+        }
+        let names = context::job_script(
+            &self.identity.name,
+            self.tree.dir(),
+            self.scheduler.job_name(token),
+            array,
+            self.max_running,
+            &words,
+            worker,
+        );
+        let text = self.templates.render(self.scheduler.facts().template, &context::of(&names)?)?;
+        let path = self.script(array, token);
+        disk::make_dir(&self.tree.dir().join(format!("logs/jobs/{:04}", array.array)))?;
+        disk::write_whole(&path, text.as_bytes())?;
+        Ok(path.to_string_lossy().into_owned())
+    }
+
+    /// What an element's worker is told of how long its job may run; `None` where it knows, or must ask.
+    fn job_time(&self, array: &Array) -> Option<String> {
+        let r = &array.resources;
+        let is_asked_for = r.walltime_s.is_some()
+            || self.environment.contains_key("SBATCH_TIMELIMIT")
+            || r.directives
+                .iter()
+                .chain(&self.site.scheduler.directives)
+                .any(|d| d.contains("time"));
+        // Of several trials one after the other only the first begins with the job.
+        if is_asked_for || array.links > 1 || array.pilot.is_some() {
+            return None;
+        }
+        let named = r.partition.as_deref().or(self.site.scheduler.partition.as_deref());
+        Some(match self.scheduler.job_time(named)? {
+            JobTime::Unlimited => "unlimited".to_owned(),
+            JobTime::Seconds(seconds) => format!("{seconds}s"),
+        })
+    }
+
+    pub(super) fn write(&mut self, entry: &Entry) -> Result<()> {
+        if self.writer.is_none() {
+            let mut writer = Writer::open(&self.tree)?;
+            let site = journal::Site {
+                scheduler: self.scheduler.facts().kind,
+                accounting: self.scheduler.remembers(),
+            };
+            writer.site(site, self.plan)?;
+            self.writer = Some(writer);
+        }
+        if let Some(writer) = &mut self.writer {
+            writer.write(entry)?;
+        }
+        self.journal.take(entry.clone());
+        Ok(())
+    }
+
+    pub(crate) fn answer(
+        &mut self,
+        array: &Array,
+        token: &str,
+        job: &str,
+        how: &str,
+    ) -> Result<()> {
+        self.write(&Entry::Answer {
+            array: array.array,
+            token: token.to_owned(),
+            time: clock::now(),
+            job: job.to_owned(),
+            how: how.to_owned(),
+        })
+    }
+
+    pub(crate) fn refused(&mut self, array: &Array, token: &str, reason: &str) -> Result<()> {
+        self.write(&Entry::Refused {
+            array: array.array,
+            token: token.to_owned(),
+            time: clock::now(),
+            reason: reason.to_owned(),
+        })
+    }
+
+    fn stopped(&self, fault: Fault, array: &Array) -> Fault {
+        let jobs: Vec<&str> = self.journal.jobs().collect();
+        let hint = if jobs.is_empty() {
+            "nothing of this sweep is in the queue; mend it and run the same command again"
+                .to_owned()
+        } else {
+            format!(
+                "jobs {} of this sweep are in the queue; mend it and run the same command again: only the rest is submitted",
+                jobs.join(", ")
+            )
+        };
+        Fault {
+            sentence: format!("array {} was not submitted: {}", array.array, fault.sentence),
+            ..fault
+        }
+        .hint(hint)
+    }
+}
+
+/// The worker's argument vector in the script of an array.
+fn worker_argv(dir: &Path, wave: &Wave, array: &Array) -> Result<Vec<String>> {
+    let mut argv = vec![
+        disk::own_executable()?.to_string_lossy().into_owned(),
+        "worker".to_owned(),
+        "--sweep".to_owned(),
+        dir.to_string_lossy().into_owned(),
+        "--wave".to_owned(),
+        wave.wave.to_string(),
+        "--first".to_owned(),
+        array.first.to_string(),
+        "--count".to_owned(),
+        array.count.to_string(),
+        "--gate".to_owned(),
+    ];
+    argv.extend(access::shared_option());
+    Ok(argv)
+}

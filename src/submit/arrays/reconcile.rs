@@ -1,0 +1,216 @@
+//! A call without an answer: whether the scheduler has its job all the same.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::batch::Submission;
+use super::wave::Waves;
+use crate::host::{Vars, clock};
+use crate::scheduler::calls::Calls;
+use crate::scheduler::{self, Scheduler};
+use crate::site::Site;
+use crate::tree::journal::{Entry, Journal, Standing, Writer};
+use crate::tree::waves::Array;
+use crate::tree::{Tree, records};
+
+/// Finds out what became of the calls of submissions that are gone, and writes it down. Whether jobs were found. `waits`:
+/// until each call must have arrived; otherwise one look settles what it finds. The caller holds the lock.
+///
+/// # Errors
+/// When nobody can tell, or the disk refuses.
+pub(in crate::submit) fn settle_all(
+    tree: &Tree,
+    site: &Site,
+    environment: &Vars,
+    waits: bool,
+    tell: &mut impl FnMut(&str),
+) -> Result<bool> {
+    let journal = Journal::read(tree)?;
+    if !journal.arrays.values().any(|standing| matches!(standing, Standing::Open { .. })) {
+        return Ok(false);
+    }
+    let scheduler = scheduler::of_sweep(&journal);
+    let target = scheduler.facts().kind.word();
+    let mut search = Search {
+        tree,
+        journal: &journal,
+        scheduler: &*scheduler,
+        calls: &mut Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s)),
+        settle_s: site.limits.settle_s,
+    };
+    let waves = Waves::read(tree)?;
+    let mut found = false;
+    for (wave, map) in waves.all.iter().zip(&waves.maps).filter(|(wave, _)| wave.target == target) {
+        for array in &wave.arrays {
+            let trials = if array.pilot.is_some() { &[] } else { array.trials(map) };
+            let entry = match waits {
+                true => search.settle(array, trials, tell)?,
+                false => search.glance(array, trials, tell),
+            };
+            if let Some(entry) = entry {
+                Writer::open(tree)?.write(&entry)?;
+                found |= matches!(entry, Entry::Answer { .. });
+            }
+        }
+    }
+    Ok(found)
+}
+
+impl Submission<'_> {
+    /// Finds out what became of an earlier call for an array that has no answer: its job, or, where there was
+    /// no such call or it never arrived, nothing.
+    ///
+    /// # Errors
+    /// When nobody can tell, or the disk refuses.
+    pub(in crate::submit) fn settle(
+        &mut self,
+        array: &Array,
+        trials: &[u64],
+        tell: &mut impl FnMut(&str),
+    ) -> Result<Option<String>> {
+        let Some(entry) = self.search().settle(array, trials, tell)? else { return Ok(None) };
+        self.write(&entry)?;
+        Ok(match entry {
+            Entry::Answer { job, .. } => Some(job),
+            _ => None,
+        })
+    }
+
+    /// Looks for jobs of this submission and of earlier ones.
+    pub(super) fn search(&mut self) -> Search<'_> {
+        Search {
+            tree: &self.tree,
+            journal: &self.journal,
+            scheduler: &*self.scheduler,
+            calls: &mut self.calls,
+            settle_s: self.site.limits.settle_s,
+        }
+    }
+}
+
+/// Why an array may be asked for again.
+const NOT_FOUND: &str = "not found by its token: the call never arrived";
+
+/// What to write down of a job that was found.
+fn found(array: &Array, token: String, job: String) -> Entry {
+    let (how, time) = ("reconciled".to_owned(), clock::now());
+    Entry::Answer { array: array.array, token, time, job, how }
+}
+
+/// Looks for the jobs of calls.
+pub(in crate::submit) struct Search<'a> {
+    tree: &'a Tree,
+    journal: &'a Journal,
+    scheduler: &'a dyn Scheduler,
+    calls: &'a mut Calls,
+    /// Seconds in which a call that was made must have arrived.
+    settle_s: u64,
+}
+
+impl Search<'_> {
+    /// What became of an earlier call for an array; `None` where none is without an answer.
+    fn settle(
+        &mut self,
+        array: &Array,
+        trials: &[u64],
+        tell: &mut impl FnMut(&str),
+    ) -> Result<Option<Entry>> {
+        let Some((token, time)) = self.unanswered(array) else { return Ok(None) };
+        let number = array.array;
+        tell(&format!("array {number}: an earlier call has no answer; looking for it"));
+        let Some(job) = self.reconcile(&token, array, time, trials, tell)? else {
+            let (reason, time) = (NOT_FOUND.to_owned(), clock::now());
+            return Ok(Some(Entry::Refused { array: number, token, time, reason }));
+        };
+        tell(&format!("array {number}: it is job {job}"));
+        Ok(Some(found(array, token, job)))
+    }
+
+    /// As [`Search::settle`], by one look: `None` also where it finds no job.
+    fn glance(
+        &mut self,
+        array: &Array,
+        trials: &[u64],
+        tell: &mut impl FnMut(&str),
+    ) -> Option<Entry> {
+        let (token, time) = self.unanswered(array)?;
+        let job = self.look_for(&token, array, trials, time).ok()??;
+        tell(&format!("array {}: an earlier call has no answer: it is job {job}", array.array));
+        Some(found(array, token, job))
+    }
+
+    /// The token and the time of a call without an answer.
+    fn unanswered(&self, array: &Array) -> Option<(String, f64)> {
+        match self.journal.arrays.get(&array.array)? {
+            Standing::Open { token, time } => Some((token.clone(), *time)),
+            _ => None,
+        }
+    }
+
+    /// Looks for the job of an array by its token: in the queue, in the accounts, in what its elements
+    /// have recorded. Not found is believed only when the call is old enough to have arrived.
+    pub(super) fn reconcile(
+        &mut self,
+        token: &str,
+        array: &Array,
+        since: f64,
+        trials: &[u64],
+        tell: &mut impl FnMut(&str),
+    ) -> Result<Option<String>> {
+        let settle = self.settle_s as f64;
+        let mut tries = 0;
+        loop {
+            let looked = self.look_for(token, array, trials, since);
+            match looked {
+                Ok(Some(job)) => return Ok(Some(job)),
+                Ok(None) => {
+                    let left = since + settle - clock::now();
+                    if left <= 0.0 {
+                        return Ok(None);
+                    }
+                    tell(&format!("not there yet; it may still arrive: waiting {left:.0} s"));
+                    std::thread::sleep(Duration::from_secs_f64(left.min(settle)));
+                }
+                Err(error) if tries >= 3 => {
+                    return Err(error.context(
+                        "cannot tell whether the scheduler has the job; nothing was submitted twice",
+                    ));
+                }
+                Err(_) => {
+                    tries += 1;
+                    let pause = (1 << tries).min(self.settle_s);
+                    std::thread::sleep(Duration::from_secs(pause));
+                }
+            }
+        }
+    }
+
+    fn look_for(
+        &mut self,
+        token: &str,
+        array: &Array,
+        trials: &[u64],
+        since: f64,
+    ) -> Result<Option<String>> {
+        let script = self.tree.script(&self.scheduler.script(array.array, token));
+        let script = script.to_string_lossy();
+        if let Some(job) = self.scheduler.find(self.calls, token, &script, since)? {
+            return Ok(Some(job));
+        }
+        // Without accounts, a job that ran and was forgotten has left its id in a record.
+        let known = |job: &str| self.journal.jobs().any(|id| id == job);
+        for &trial in trials {
+            for attempt in records::of_trial(self.tree, trial)?.0.attempts {
+                let base = attempt.start.job.as_deref().map(records::array_of);
+                if let Some(base) = base
+                    && attempt.start.time >= since - 60.0
+                    && !known(&base)
+                {
+                    return Ok(Some(base));
+                }
+            }
+        }
+        Ok(None)
+    }
+}

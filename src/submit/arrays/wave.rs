@@ -1,0 +1,335 @@
+//! A wave: the trials that nobody has been asked to run yet, as job arrays.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use anyhow::Result;
+
+use crate::graph::Node;
+use crate::graph::shapes::Shapes;
+use crate::host::clock;
+use crate::plan::OnFailure;
+use crate::submit::arrays::mapping::{self, Mapped, Rules};
+use crate::submit::grow::{self, Diff, Todo};
+use crate::tree::journal::Journal;
+use crate::tree::records::{self, Attempt, Outcome, Record};
+use crate::tree::table::{self, Head};
+use crate::tree::waves::{self, Array, Wave};
+use crate::tree::{FORMAT, Tree};
+
+/// Every array that a sweep has asked for or means to.
+#[derive(Debug, Default)]
+pub struct Waves {
+    /// All waves, in order.
+    pub all: Vec<Wave>,
+    /// Their maps.
+    pub maps: Vec<Vec<u64>>,
+    /// Arrays that no scheduler has and that nobody will be asked for any more.
+    pub given_up: BTreeSet<u32>,
+}
+
+impl Waves {
+    /// Reads all waves.
+    ///
+    /// # Errors
+    /// When one cannot be read.
+    pub fn read(tree: &Tree) -> Result<Self> {
+        let all = waves::read(tree)?;
+        let maps = all.iter().map(|w| waves::map(tree, w)).collect::<Result<_>>()?;
+        Ok(Self { all, maps, given_up: BTreeSet::new() })
+    }
+
+    /// All arrays of trials that were not given up, with those of their elements, in the order of submission.
+    pub fn arrays(&self) -> impl Iterator<Item = (&Wave, &Array, &[u64])> {
+        self.all.iter().zip(&self.maps).flat_map(|(wave, map)| {
+            let is_kept = |array: &&Array| !self.given_up.contains(&array.array);
+            let kept = wave.arrays.iter().filter(|array| array.pilot.is_none()).filter(is_kept);
+            kept.map(move |array| (wave, array, array.trials(map)))
+        })
+    }
+
+    /// Trials that some array runs.
+    pub fn covered(&self) -> HashSet<u64> {
+        self.arrays().flat_map(|(.., trials)| trials).copied().collect()
+    }
+
+    /// The array and index that runs a trial; the latest, if several have.
+    pub fn places(&self) -> HashMap<u64, (u32, u64)> {
+        let mut places = HashMap::new();
+        for (_, array, trials) in self.arrays() {
+            for (n, &trial) in trials.iter().enumerate() {
+                places.insert(trial, (array.array, n as u64 % array.count));
+            }
+        }
+        places
+    }
+}
+
+/// What was asked for before, and what came of it.
+pub struct Before<'a> {
+    waves: &'a Waves,
+    journal: &'a Journal,
+    places: HashMap<u64, (u32, u64)>,
+    /// Trials with a bad end on record that the scheduler may run again.
+    busy: &'a BTreeSet<u64>,
+}
+
+impl<'a> Before<'a> {
+    /// All waves of a sweep and their answers. `busy`: trials with a bad end on record whose job the scheduler still has.
+    pub fn new(waves: &'a Waves, journal: &'a Journal, busy: &'a BTreeSet<u64>) -> Self {
+        Self { waves, journal, places: waves.places(), busy }
+    }
+
+    /// The array that was asked to run a trial last.
+    fn array(&self, trial: u64) -> Option<u32> {
+        self.places.get(&trial).map(|(array, _)| *array)
+    }
+
+    /// How that array ran the trial, as far as it has begun to.
+    fn outcomes(&self, trial: u64, record: &Record) -> Vec<Option<Outcome>> {
+        let job = self.array(trial).and_then(|array| self.journal.job(array));
+        let is_own = |a: &&Attempt| job.is_some_and(|job| a.is_of_job(job));
+        record.attempts.iter().filter(is_own).map(Attempt::outcome).collect()
+    }
+
+    /// Of trials with a record, those that are asked for again since.
+    pub fn coming(&self, records: &HashMap<u64, Record>) -> HashSet<u64> {
+        let is_coming = |(trial, record): &(&u64, &Record)| {
+            self.array(**trial).is_some() && self.outcomes(**trial, record).is_empty()
+        };
+        records.iter().filter(is_coming).map(|(trial, _)| *trial).collect()
+    }
+
+    /// Arrays that the scheduler has and that may not have ended, with the number of their elements that may run.
+    fn open(&self, records: &HashMap<u64, Record>) -> Vec<(u32, u64)> {
+        let is_open = |array: u32, trial: u64| {
+            let over = |r: &Record| r.skipped.is_some() || self.is_over(trial, r);
+            self.array(trial) == Some(array) && !records.get(&trial).is_some_and(over)
+        };
+        let elements = |trials: &[u64], array: &Array| -> HashSet<u64> {
+            let open = trials.iter().enumerate().filter(|(_, t)| is_open(array.array, **t));
+            open.map(|(n, _)| n as u64 % array.count).collect()
+        };
+        let asked = self.waves.arrays().filter(|(_, a, _)| self.journal.job(a.array).is_some());
+        let open = asked.map(|(_, a, trials)| (a.array, elements(trials, a).len() as u64));
+        open.filter(|(_, elements)| *elements > 0).collect()
+    }
+
+    /// Whether what comes after a trial need not wait for it.
+    fn is_over(&self, trial: u64, record: &Record) -> bool {
+        record.outcome() == Some(Outcome::Done)
+            || self.array(trial).is_none()
+            || (!self.busy.contains(&trial)
+                && self.outcomes(trial, record).iter().any(Option::is_some))
+    }
+
+    /// What chains of these trials wait for: arrays of earlier waves that run trials between or before them.
+    ///
+    /// # Errors
+    /// When a record cannot be read.
+    fn waits(&self, tree: &Tree, todo: &[Todo]) -> Result<HashMap<u64, Vec<u32>>> {
+        let mut waits: HashMap<u64, Vec<u32>> = HashMap::new();
+        if self.waves.all.is_empty() {
+            return Ok(waits);
+        }
+        let ours: HashSet<u64> = todo.iter().map(|t| t.id).collect();
+        for t in todo {
+            if let Some(id) = t.after.filter(|id| !ours.contains(id))
+                && let Some(array) = self.array(id)
+                && !self.is_over(id, &records::of_trial(tree, id)?.0)
+            {
+                waits.entry(t.chain).or_default().push(array);
+            }
+        }
+        Ok(waits)
+    }
+
+    /// Behind a routing queue, which hands on what waits before what that waits for, until it has all places: takes from
+    /// the trials to be submitted the chains that wait for arrays of earlier waves, if they need more places than are
+    /// free. Returns how many trials that were.
+    ///
+    /// # Errors
+    /// When a record cannot be read.
+    pub fn put_off(&self, tree: &Tree, todo: &mut Vec<Todo>, free: u64) -> Result<u64> {
+        if todo.len() as u64 <= free {
+            return Ok(0);
+        }
+        let waits = self.waits(tree, todo)?;
+        let all = todo.len();
+        todo.retain(|t| !waits.contains_key(&t.chain));
+        Ok((all - todo.len()) as u64)
+    }
+}
+
+/// What becomes of trials that ended without success.
+#[derive(Debug, Default)]
+pub struct Failures {
+    /// All of them are to be run again.
+    pub retry: bool,
+    /// These are to be run again: they were to be before, and nobody took them.
+    pub due: HashSet<u64>,
+    /// These somebody has been asked to run again since, so that their chains have not stopped.
+    pub coming: HashSet<u64>,
+}
+
+/// The older trials of a sweep that are to be asked for, and those that are not to run.
+#[derive(Debug, Default)]
+pub struct LeftOver {
+    /// Nobody was asked to run them, and they still need to run.
+    pub todo: Vec<Todo>,
+    /// Their chains have stopped at them or before them.
+    pub dead: HashSet<u64>,
+}
+
+/// The older trials of a sweep that nobody was asked to run (`covered`) and that still need to run: an earlier
+/// submission did not get to them, or they ended without success. What the plan no longer has is left.
+///
+/// # Errors
+/// When the tree cannot be read.
+pub fn left_over(
+    tree: &Tree,
+    diff: &Diff,
+    covered: &HashSet<u64>,
+    records: &HashMap<u64, Record>,
+    failures: &Failures,
+) -> Result<LeftOver> {
+    if diff.known == 0 {
+        return Ok(LeftOver::default());
+    }
+    let heads = table::heads(tree)?;
+    let stop = grow::on_failure(&heads) == OnFailure::Stop;
+    let LeftOver { mut todo, mut dead } = LeftOver::default();
+    table::each(tree, |row| {
+        let behind_dead = row.after.is_some_and(|id| dead.contains(&id));
+        let Some(resources) = diff.request(row.id) else {
+            // What the plan has dropped stops no chain, but passes on that it has stopped before.
+            if behind_dead {
+                dead.insert(row.id);
+            }
+            return;
+        };
+        let outcome = records.get(&row.id).and_then(Record::outcome);
+        let again =
+            failures.retry || failures.due.contains(&row.id) || failures.coming.contains(&row.id);
+        // What agents were to try again may have been dropped from the plan, and is there again.
+        let bad = !again && records.get(&row.id).is_some_and(Record::has_failed);
+        if stop && (bad || (behind_dead && outcome.is_none())) {
+            dead.insert(row.id);
+        }
+        let is_done = outcome == Some(Outcome::Done);
+        if covered.contains(&row.id) || bad || is_done || dead.contains(&row.id) {
+            return;
+        }
+        let resources = Arc::clone(resources);
+        todo.push(Todo { id: row.id, chain: row.chain, after: row.after, resources });
+    })?;
+    Ok(LeftOver { todo, dead })
+}
+
+/// Plans a wave, as [`plan`] does, and writes it.
+///
+/// # Errors
+/// As [`plan`], and when the disk refuses.
+pub fn make(
+    tree: &Tree,
+    target: &str,
+    todo: &[Todo],
+    rules: &Rules,
+    before: &Before<'_>,
+    records: &HashMap<u64, Record>,
+) -> Result<(Wave, Mapped)> {
+    let (wave, order, mapped) = plan(tree, target, todo, rules, before, records)?;
+    waves::write(tree, &wave, &order)?;
+    Ok((wave, mapped))
+}
+
+/// Plans the arrays of a wave, and the order of their trials. Chains whose predecessors belong to earlier waves and have
+/// not ended get arrays of their own, which wait for those of the predecessors. `records`: those of the sweep.
+///
+/// # Errors
+/// When the tree cannot be read, or the chains cannot be mapped as wished.
+pub fn plan(
+    tree: &Tree,
+    target: &str,
+    todo: &[Todo],
+    rules: &Rules,
+    before: &Before<'_>,
+    records: &HashMap<u64, Record>,
+) -> Result<(Wave, Vec<u64>, Mapped)> {
+    let mut shapes = Shapes::default();
+    let mut chains: HashMap<u64, u32> = HashMap::new();
+    let all = &before.waves.all;
+    let waits = before.waits(tree, todo)?;
+    let mut nodes = Vec::with_capacity(todo.len());
+    // Whether each chain waits for arrays of earlier waves.
+    let mut continues: Vec<bool> = Vec::new();
+    for t in todo {
+        let next = chains.len() as u32;
+        let chain = *chains.entry(t.chain).or_insert(next);
+        if chain == next {
+            continues.push(waits.contains_key(&t.chain));
+        }
+        nodes.push(Node { trial: t.id, chain, shape: shapes.number(&t.resources) });
+    }
+    let earlier = if rules.max_running.is_some() { before.open(records) } else { Vec::new() };
+    let running = earlier.iter().map(|(_, elements)| elements).sum();
+    let (graph, mapped) = mapping::map(&nodes, &mut shapes, &continues, running, rules)?;
+    let chain_of: HashMap<u64, u64> = if waits.is_empty() {
+        HashMap::new()
+    } else {
+        todo.iter().map(|t| (t.id, t.chain)).collect()
+    };
+
+    // Only fused arrays run trials whose walltimes are not that of the array.
+    let is_fused = graph.arrays.iter().any(|a| a.links > 1);
+    let walltimes: HashMap<u64, Option<u64>> =
+        todo.iter().filter(|_| is_fused).map(|t| (t.id, t.resources.walltime_s)).collect();
+
+    let number = all.last().map_or(0, |w| w.wave) + 1;
+    let first_array = all.iter().flat_map(|w| &w.arrays).map(|a| a.array).max().unwrap_or(0) + 1;
+    let heads: Vec<Head> = table::heads(tree)?;
+    let arrays = graph
+        .arrays
+        .iter()
+        .enumerate()
+        .map(|(i, a)| {
+            let trials = &graph.order[a.entries()];
+            let mut wait: Vec<u32> = if a.continues && a.link == 0 {
+                let chains = trials.iter().filter_map(|t| chain_of.get(t));
+                chains.filter_map(|chain| waits.get(chain)).flatten().copied().collect()
+            } else {
+                Vec::new()
+            };
+            wait.extend(a.wait.iter().map(|&array| first_array + array as u32));
+            wait.extend(earlier.iter().filter(|_| a.behind).map(|(array, _)| *array));
+            wait.sort_unstable();
+            wait.dedup();
+            Array {
+                array: first_array + i as u32,
+                block: a.block,
+                link: a.link,
+                first: a.first as u64,
+                count: a.count as u64,
+                links: a.links as u64,
+                single: a.single,
+                after: a.after.map(|parent| first_array + parent as u32),
+                wait,
+                on_failure: grow::on_failure(&heads),
+                resources: (*shapes.list[a.shape as usize]).clone(),
+                walltimes_s: (0..if a.links > 1 { a.links } else { 0 })
+                    .map(|link| walltimes[&graph.order[a.first + link * a.count]])
+                    .collect(),
+                pilot: None,
+            }
+        })
+        .collect();
+    let wave = Wave {
+        format: FORMAT,
+        wave: number,
+        target: target.to_owned(),
+        created: clock::now(),
+        chains: mapped.mapping,
+        arrays,
+    };
+    Ok((wave, graph.order, mapped))
+}

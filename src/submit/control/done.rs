@@ -1,0 +1,51 @@
+//! What cancelling, holding or releasing has done.
+
+use std::collections::BTreeSet;
+
+use crate::words::count;
+
+/// What was done.
+#[derive(Debug, Default)]
+pub struct Done {
+    /// Trials that it was done for.
+    pub trials: BTreeSet<u64>,
+    /// Trials that have ended and whose jobs it was done for.
+    pub over: BTreeSet<u64>,
+    /// Ids as the scheduler was given them.
+    pub ids: Vec<String>,
+    /// Agents that it was done for: jobs of the scheduler.
+    pub pilots: u64,
+    /// Whether agents, which may be there, were told so.
+    pub is_told: bool,
+    /// Trials that were named and have ended.
+    pub ended: Vec<u64>,
+    /// Whether the sweep itself was held or released: what a later submission would bring.
+    pub is_sweep: bool,
+}
+
+impl Done {
+    /// Adds what was done after it.
+    pub(super) fn add(&mut self, later: Self) {
+        self.trials.extend(later.trials);
+        self.over.extend(later.over);
+        let new = later.ids.into_iter().filter(|id| !self.ids.contains(id));
+        self.ids.extend(new.collect::<Vec<_>>());
+        self.is_sweep |= later.is_sweep;
+    }
+
+    /// How many trials, or agents, in words.
+    pub fn words(&self) -> String {
+        let trials = count(self.trials.len() as u64, "trial");
+        let over = match self.over.len() as u64 {
+            0 => None,
+            1 => Some("the job of 1 trial that has ended".to_owned()),
+            n => Some(format!("the jobs of {n} trials that have ended")),
+        };
+        match (self.pilots, over) {
+            (0, None) => trials,
+            (0, Some(over)) if self.trials.is_empty() => over,
+            (0, Some(over)) => format!("{trials} and {over}"),
+            (n, _) => count(n, "pilot"),
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Cancelling, holding and releasing what a sweep has in a scheduler's hands: one call for all of it.
+
+mod agents;
+pub mod done;
+
+use crate::submit::control::done::Done;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::fault::Fault;
+use crate::host::{Vars, clock, vars};
+use crate::idset::IdSet;
+use crate::scheduler::calls::Calls;
+use crate::scheduler::order::{self, Order};
+use crate::scheduler::{self, Scheduler};
+use crate::site::Site;
+use crate::standing::State;
+use crate::status::{self, Status};
+use crate::submit::arrays::reconcile::settle_all;
+use crate::submit::arrays::wave::Waves;
+use crate::tree::damage::{Damage, Damaged};
+use crate::tree::journal::{Entry, Journal, Writer};
+use crate::tree::lock::{self, Lock};
+use crate::tree::{Identity, Tree, table};
+use crate::words::count;
+
+/// Files that have lost what they said of jobs: such a job is found by nobody but its scheduler.
+///
+/// # Errors
+/// When the journal cannot be read.
+pub fn lost_jobs(tree: &Tree) -> Result<Vec<Damaged>> {
+    let mut damage = Damage::default();
+    Journal::readable(tree, &mut damage)?;
+    Ok(damage.settle(|_| lock::is_held(tree)))
+}
+
+/// Gives an order about the given trials, or all that have not ended. `tell` hears of calls without an answer.
+///
+/// # Errors
+/// When a trial is not in a scheduler's hands, or the scheduler refuses.
+pub fn control(
+    tree: &Tree,
+    identity: &Identity,
+    trials: &[u64],
+    order: Order,
+    site: &Site,
+    environment: &Vars,
+    mut tell: impl FnMut(&str),
+) -> Result<Done> {
+    tree.trust_to_change()?;
+    if let Some(done) =
+        agents::control(tree, identity, trials, order, site, environment, &mut tell)?
+    {
+        return Ok(done);
+    }
+    // Against a submission under way, which would bring more than is taken back or held: before anything is read.
+    let lock = (order == Order::Cancel || trials.is_empty()).then(|| Lock::take(tree));
+    let settles = order != Order::Release && matches!(lock, Some(Ok(_)));
+    if settles {
+        settle_all(tree, site, environment, false, &mut tell)?;
+    }
+    let about = About { tree, identity, trials, order, site, environment };
+    let (mut done, lock) = give(&about, lock)?;
+    // A call of a killed submission may arrive yet: what is known does not wait for it.
+    if settles && lock.is_some() && settle_all(tree, site, environment, true, &mut tell)? {
+        done.add(give(&about, lock.map(Ok))?.0);
+    }
+    Ok(done)
+}
+
+/// What an order is about.
+struct About<'a> {
+    tree: &'a Tree,
+    identity: &'a Identity,
+    trials: &'a [u64],
+    order: Order,
+    site: &'a Site,
+    environment: &'a Vars,
+}
+
+/// Gives an order about all that is known to be in a scheduler's hands. Returns the lock, where it is needed.
+fn give(about: &About<'_>, lock: Option<Result<Lock>>) -> Result<(Done, Option<Lock>)> {
+    let About { tree, identity, trials, order, site, environment } = *about;
+    let sweep = Sweep::read(tree, identity, order, site, environment)?;
+    if let Some(trial) = trials.iter().find(|&&trial| sweep.status.rows.len() as u64 <= trial) {
+        return Err(Fault::request(format!("{} has no trial {trial}", identity.name)).into());
+    }
+    let open = sweep.open();
+    let named: HashSet<&u64> = trials.iter().collect();
+    let is_wanted = |trial: &u64| named.is_empty() || named.contains(trial);
+    let wanted: BTreeSet<u64> = open.union(&sweep.over).copied().filter(is_wanted).collect();
+    let elements = sweep.elements(&wanted);
+
+    let is_all = trials.is_empty() && !sweep.journal.arrays.is_empty();
+    let is_at_work = elements.is_empty() && lock::is_held_by_another(tree);
+    let changes = order == Order::Cancel || is_all;
+    let lock = lock.filter(|_| changes && !is_at_work).transpose()?;
+    let hold = (is_all && !is_at_work).then(|| sweep.hold()).flatten();
+    let is_sweep = hold.is_some();
+    if elements.is_empty() {
+        sweep.check_seen(&[])?;
+        note(tree, hold)?;
+        let ended = trials.iter().copied().filter(|trial| sweep.has_ended(*trial)).collect();
+        return Ok((Done { ended, is_sweep, ..Done::default() }, lock));
+    }
+    let parts = sweep.parts(elements, trials.is_empty())?;
+    sweep.refuse_shared(&open, &wanted)?;
+    let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
+    let ids: Vec<String> = parts.iter().flat_map(Part::ids).cloned().collect();
+    let accepted = order::give(&*sweep.scheduler, &mut calls, order, &ids)?;
+    let cancelled = parts.iter().filter(|_| order == Order::Cancel);
+    let cancelled = cancelled.filter_map(|part| part.cancelled(&accepted.ids));
+    // Half an answer may leave out jobs that are held.
+    let is_known = |trial: &u64| wanted.contains(trial) || sweep.has_ended(*trial);
+    let seen = match !trials.is_empty() && trials.iter().all(is_known) {
+        true => Ok(()),
+        false => sweep.check_seen(&ids),
+    };
+    let is_whole = accepted.whole.is_ok() && seen.is_ok();
+    note(tree, cancelled.chain(hold.filter(|_| is_whole)))?;
+    accepted.whole?;
+    seen?;
+    let all = parts.iter().flat_map(Part::trials);
+    let (over, trials) = all.partition(|trial| sweep.over.contains(trial));
+    Ok((Done { trials, over, ids, is_sweep, ..Done::default() }, lock))
+}
+
+/// A sweep before an order about it.
+struct Sweep<'a> {
+    tree: &'a Tree,
+    order: Order,
+    scheduler: Box<dyn Scheduler>,
+    journal: Journal,
+    waves: Waves,
+    /// The array of each trial, and its index there.
+    places: HashMap<u64, (u32, u64)>,
+    status: Status,
+    /// Trials that have ended and whose jobs are cancelled too: they run, with nothing in them that has not ended.
+    over: BTreeSet<u64>,
+}
+
+impl<'a> Sweep<'a> {
+    fn read(
+        tree: &'a Tree,
+        identity: &Identity,
+        order: Order,
+        site: &Site,
+        environment: &Vars,
+    ) -> Result<Self> {
+        let journal = Journal::read(tree)?;
+        let waves = Waves::read(tree)?;
+        // The status passes a damaged table over: its trials would be nobody's.
+        table::heads(tree)?;
+        let places = waves.places();
+        let status = status::of_all(tree.clone(), identity.clone(), site, environment)?;
+        let over = if order == Order::Cancel { over(&status, &places) } else { BTreeSet::new() };
+        let scheduler = scheduler::of_sweep(&journal);
+        Ok(Self { tree, order, scheduler, journal, waves, places, status, over })
+    }
+
+    /// The trials that the order may concern.
+    fn open(&self) -> BTreeSet<u64> {
+        // An element that has begun is neither held nor released, whatever else it is to run.
+        let running = self.status.trials().filter(|(_, s)| s.state == State::Running);
+        let begun: HashSet<_> = running.filter_map(|(row, _)| self.places.get(&row.id)).collect();
+        let concerns = |trial: u64| {
+            let waits = !self.places.get(&trial).is_some_and(|place| begun.contains(place));
+            let is_held = self.status.jobs_of.held.contains(&trial);
+            match self.order {
+                Order::Cancel => !self.over.contains(&trial),
+                Order::Hold => waits && (self.scheduler.facts().holds_elements || !is_held),
+                Order::Release => waits && is_held,
+            }
+        };
+        let open = self.status.trials().filter(|(_, standing)| !standing.state.is_final());
+        open.map(|(row, _)| row.id).filter(|trial| concerns(*trial)).collect()
+    }
+
+    /// The trials of these that a scheduler has, by array and index.
+    fn elements(&self, wanted: &BTreeSet<u64>) -> BTreeMap<u32, BTreeMap<u64, Vec<u64>>> {
+        let mut all: BTreeMap<u32, BTreeMap<u64, Vec<u64>>> = BTreeMap::new();
+        for trial in wanted {
+            if let Some((array, index)) = self.places.get(trial)
+                && self.journal.job(*array).is_some()
+            {
+                all.entry(*array).or_default().entry(*index).or_default().push(*trial);
+            }
+        }
+        all
+    }
+
+    /// What the scheduler is told: whole arrays where all that is open of them is meant, else their elements. What waits
+    /// for others goes first, so that nothing begins because something else was deleted.
+    fn parts(
+        &self,
+        elements: BTreeMap<u32, BTreeMap<u64, Vec<u64>>>,
+        is_all: bool,
+    ) -> Result<Vec<Part>> {
+        let mut parts = Vec::new();
+        for (array, elements) in elements.into_iter().rev() {
+            let Some(job) = self.journal.job(array) else { continue };
+            let is_single = self.waves.arrays().any(|(_, a, _)| a.array == array && a.single);
+            let trials = if is_all || is_single {
+                vec![(job.to_owned(), elements.into_values().flatten().collect())]
+            } else if self.order == Order::Cancel || self.scheduler.facts().holds_elements {
+                let one = |(index, trials)| (self.scheduler.element(job, index), trials);
+                elements.into_iter().map(one).collect()
+            } else {
+                let name = self.scheduler.facts().name;
+                let sentence = format!("{name} holds and releases whole arrays, not elements");
+                return Err(Fault::request(sentence)
+                    .hint("name no trial, or cancel the trial")
+                    .into());
+            };
+            parts.push(Part { array, trials });
+        }
+        Ok(parts)
+    }
+
+    /// What holds of the sweep itself from now on: what a later submission would bring; `None` where that stays as it is.
+    fn hold(&self) -> Option<Entry> {
+        let (time, is_held) = (clock::now(), self.journal.on_hold.is_some());
+        match self.order {
+            Order::Hold => {
+                let mut standings = self.status.standings.iter();
+                let is_open = standings.any(|standing| !standing.state.is_final());
+                (is_open && !is_held).then(|| Entry::Hold { time, by: vars::user_name() })
+            }
+            Order::Cancel | Order::Release => is_held.then_some(Entry::Unhold { time }),
+        }
+    }
+
+    /// Refuses to call nothing more held than these released jobs while nobody can tell.
+    fn check_seen(&self, released: &[String]) -> Result<(), Fault> {
+        if self.order != Order::Release || self.status.is_sure() {
+            return Ok(());
+        }
+        let (name, seen) = (&self.status.identity.name, &self.status.witness);
+        let (released, which) = match released.len() as u64 {
+            0 => (String::new(), "which jobs"),
+            n => (format!("released {}, but ", count(n, "job")), "which other jobs"),
+        };
+        let sentence = format!("{released}cannot tell {which} of {name} are held; seen by: {seen}");
+        Err(Fault::scheduler(sentence).hint("try again"))
+    }
+
+    fn has_ended(&self, trial: u64) -> bool {
+        usize::try_from(trial).is_ok_and(|i| self.status.standings[i].state.is_final())
+    }
+
+    /// Refuses a part of what shares a job: trials of one are cancelled, held and released together.
+    fn refuse_shared(&self, open: &BTreeSet<u64>, wanted: &BTreeSet<u64>) -> Result<(), Fault> {
+        let places = &self.places;
+        let of_job: BTreeMap<_, u64> =
+            wanted.iter().filter_map(|trial| Some((places.get(trial)?, *trial))).collect();
+        let named = |other: &u64| of_job.get(places.get(other)?).copied();
+        let others: Vec<u64> =
+            open.difference(wanted).copied().filter(|other| named(other).is_some()).collect();
+        let Some(trial) = others.first().and_then(named) else { return Ok(()) };
+        let chain = |trial: u64| self.status.rows.get(trial as usize).map(|row| row.chain);
+        let is_chain = others.iter().all(|other| named(other).and_then(chain) == chain(*other));
+        let what = match is_chain {
+            true => "is in one job with the rest of its chain",
+            false => "is packed together with others into one job",
+        };
+        let numbers: Vec<String> = others.iter().map(ToString::to_string).collect();
+        let (trials, have) = if others.len() == 1 { ("trial", "has") } else { ("trials", "have") };
+        let all = wanted.iter().chain(&others).collect::<BTreeSet<_>>();
+        let words: String = all.iter().map(|trial| format!(" --trial {trial}")).collect();
+        let order = self.order.word();
+        Err(Fault::request(format!(
+            "trial {trial} {what}: {trials} {} {have} not ended either",
+            numbers.join(", ")
+        ))
+        .hint(format!("name all of them: hpcsweep {order} {}{words}", self.tree.named())))
+    }
+}
+
+/// What an order is about of one array.
+struct Part {
+    array: u32,
+    /// Ids as the scheduler is given them, each with its trials.
+    trials: Vec<(String, Vec<u64>)>,
+}
+
+impl Part {
+    fn ids(&self) -> impl Iterator<Item = &String> {
+        self.trials.iter().map(|(id, _)| id)
+    }
+
+    fn trials(&self) -> impl Iterator<Item = u64> {
+        self.trials.iter().flat_map(|(_, trials)| trials).copied()
+    }
+
+    /// What to write down of trials that were taken back; `None` where the scheduler has accepted none of it.
+    fn cancelled(&self, accepted: &HashSet<String>) -> Option<Entry> {
+        let accepted = self.trials.iter().filter(|(id, _)| accepted.contains(id));
+        let trials = accepted.flat_map(|(_, trials)| trials);
+        let trials: IdSet = trials.filter_map(|trial| u32::try_from(*trial).ok()).collect();
+        let (time, is_none) = (clock::now(), trials.is_empty());
+        let entry = Entry::Cancelled { array: self.array, time, trials: trials.to_string() };
+        (!is_none).then_some(entry)
+    }
+}
+
+/// Writes down what a call has changed.
+fn note(tree: &Tree, entries: impl IntoIterator<Item = Entry>) -> Result<()> {
+    let mut entries = entries.into_iter().peekable();
+    if entries.peek().is_none() {
+        return Ok(());
+    }
+    let mut writer = Writer::open(tree)?;
+    entries.try_for_each(|entry| writer.write(&entry))
+}
+
+/// Trials that have ended and whose jobs run, with nothing in them that has not ended.
+fn over(status: &Status, places: &HashMap<u64, (u32, u64)>) -> BTreeSet<u64> {
+    let ended = &status.jobs_of.over;
+    let open = status.trials().filter(|(row, s)| !s.state.is_final() && !ended.contains(&row.id));
+    let open: HashSet<_> = open.filter_map(|(row, _)| places.get(&row.id)).collect();
+    let is_alone = |trial: &u64| places.get(trial).is_some_and(|place| !open.contains(place));
+    ended.iter().copied().filter(is_alone).collect()
+}

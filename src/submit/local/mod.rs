@@ -1,0 +1,500 @@
+//! The executor of `--local`: chains in parallel, links in order, by processes of this machine. The
+//! same worker, tree and exit codes as under a scheduler.
+
+pub(super) mod gpus;
+mod starter;
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::process::Child;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use nix::sys::signal::Signal;
+
+use super::{Source, check_caps, check_growth, check_writable, secure};
+use crate::fault::Fault;
+use crate::gpu::Taken;
+use crate::host::gpus::DeviceId;
+use crate::host::signal::Signals;
+use crate::host::{Vars, clock, process, threads, vars};
+use crate::idset::IdSet;
+use crate::plan::{OnFailure, Resources, Run};
+use crate::render::Templates;
+use crate::site::{SchedulerKind, Site};
+use crate::submit::grow::{self, Diff, Todo};
+use crate::submit::local::gpus::Devices;
+use crate::submit::local::starter::{Deserted, Starter};
+use crate::submit::pilots::hands;
+use crate::submit::retry;
+use crate::tree::lock::{Lock, TOUCH_EVERY};
+use crate::tree::records::{self, Outcome, Record};
+use crate::tree::table::{self, Head, Row};
+use crate::tree::{Tree, journal, terms};
+
+/// What a person chose on the command line.
+#[derive(Debug, Default, Clone)]
+pub struct LocalOptions {
+    /// Chains at once; by default as many as fit the cores.
+    pub jobs: Option<usize>,
+    /// Run failed, timed-out and skipped trials again.
+    pub retry: bool,
+}
+
+/// Something that happened, for the one who shows it.
+#[derive(Debug)]
+pub enum News<'a> {
+    /// The executor is about to begin.
+    Begin {
+        /// Trials to run now.
+        todo: u64,
+        /// Chains at once.
+        jobs: usize,
+        /// What to know about GPUs; empty when no trial asks for any.
+        gpus: String,
+        /// What to say of trials of the sweep that the plan no longer has.
+        left_alone: Option<String>,
+    },
+    /// A trial has ended.
+    Ended {
+        /// The trial.
+        row: &'a Row,
+        /// How; `None` if its worker left no end.
+        outcome: Option<Outcome>,
+        /// Why, where there is more to say.
+        reason: String,
+        /// Seconds.
+        duration_s: f64,
+    },
+    /// Nothing for a while.
+    Idle,
+    /// Nothing runs, as others have the devices that the next trial needs: why, in words.
+    Waiting(String),
+    /// We were told to stop and pass it on.
+    Stopping,
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct LocalReport {
+    /// What the plan and the sweep have in common.
+    pub diff: Diff,
+    /// The sweep.
+    pub tree: Tree,
+    /// Trials run now, by outcome.
+    pub ended: BTreeMap<Outcome, u64>,
+    /// Trials whose chain stopped before them.
+    pub skipped: u64,
+    /// True when a signal ended it.
+    pub interrupted: bool,
+}
+
+/// A chain on its way.
+struct Chain {
+    /// Places of its links among the rows.
+    links: VecDeque<usize>,
+    /// A link before these has failed in an earlier run.
+    pub(super) dead: bool,
+}
+
+struct RunningTrial {
+    chain: usize,
+    row: usize,
+    workers: Vec<Child>,
+    /// Its one child is mpirun, which kills its ranks a second after a SIGTERM, but hands SIGUSR2 on.
+    by_mpirun: bool,
+    /// How often mpirun has been started for it: another attempt takes another launch.
+    launches: u32,
+    deserted: Deserted,
+    devices: Taken,
+    visible: Option<String>,
+    since: Instant,
+    /// The same in Unix seconds: its walltime holds for all launches together.
+    began: f64,
+}
+
+/// Runs what of a plan has no result yet.
+///
+/// # Errors
+/// When the plan cannot run here, the sweep is in a scheduler's hands, or the disk refuses.
+pub fn run(
+    source: &Source,
+    site: &Site,
+    templates: &Templates,
+    options: &LocalOptions,
+    environment: &Vars,
+    mut tell: impl FnMut(News<'_>),
+) -> Result<LocalReport> {
+    source.plan.run.refuse_function(|| source.author())?;
+    check_caps(source, site, SchedulerKind::Local)?;
+    let tree = source.tree();
+    let devices = Devices::find(source, environment)?;
+    check_writable(&tree, &source.plan, site)?;
+    let check = |diff: &Diff| {
+        devices.check(&source.plan, diff, false, || left(&tree, source, options.retry))
+    };
+    if tree.identity()?.is_none() {
+        // A new sweep that is refused leaves no trace.
+        check(&Diff::default())?;
+    }
+    let access = secure(&tree, &source.plan, site)?;
+    let lock = Lock::take(&tree)?;
+    let identity = tree.create(&source.plan.name, access)?;
+    retry::check_free(&tree, &identity, site, environment, SchedulerKind::Local)?;
+    hands::refuse_if_dealt(&tree)?;
+    let mut signals =
+        Signals::listen(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD])?;
+    let diff = grow::diff(&tree, source)?;
+    check_growth(&source.plan, site, &diff)?;
+    check(&diff)?;
+    grow::grow(&tree, source, &diff, templates, site)?;
+    let mut journal = journal::Writer::open(&tree)?;
+    journal.site(journal::Site::LOCAL, &source.path)?;
+
+    let rows = table::rows(&tree)?;
+    let heads = table::heads(&tree)?;
+    let records = records::all(&tree)?;
+    wait_for_orphans(&records)?;
+    let stop_chain = grow::on_failure(&heads) == OnFailure::Stop;
+    let (chains, todo) = chains(&rows, &records, &diff, stop_chain, options.retry);
+    let jobs = jobs(source, options);
+    let gpus = if todo > 0 { devices.note() } else { String::new() };
+    tell(News::Begin { todo, jobs, gpus, left_alone: diff.left_alone() });
+
+    let mut executor = Executor {
+        tree: &tree,
+        rows: &rows,
+        heads: &heads,
+        diff: &diff,
+        shared: HashMap::new(),
+        starter: Starter::new(&tree, &identity.token, environment)?,
+        devices,
+        waiting: (0..chains.len())
+            .filter(|&c| !chains[c].dead && !chains[c].links.is_empty())
+            .collect(),
+        skipped: chains.iter().filter(|c| c.dead).map(|c| c.links.len() as u64).sum(),
+        chains,
+        stop_chain,
+        jobs,
+        running: Vec::new(),
+        ended: BTreeMap::new(),
+        seen: Vec::new(),
+        interrupted: false,
+        told: None,
+        blocked: None,
+        waits: None,
+    };
+    executor.run(&mut signals, &lock, &mut tell)?;
+    let Executor { ended, seen, skipped, interrupted, .. } = executor;
+    let trials = seen.into_iter().collect::<IdSet>().to_string();
+    journal.write(&journal::Entry::Ended { time: clock::now(), trials })?;
+    Ok(LocalReport { diff, tree, ended, skipped, interrupted })
+}
+
+/// What of a plan has no result yet: places in the plan, with the numbers in the sweep. Reads the tree as it is now.
+///
+/// # Errors
+/// When the tree cannot be read.
+pub(super) fn left(tree: &Tree, source: &Source, retry: bool) -> Result<HashMap<usize, u64>> {
+    let diff = grow::diff(tree, source)?;
+    let runs = would_run(tree, source, &diff, &records::all(tree)?, retry)?;
+    let numbers = diff.numbers().map(|(trial, _)| trial).enumerate();
+    Ok(numbers.filter(|(_, trial)| runs.contains(trial)).collect())
+}
+
+/// The trials of a plan that would run here; nothing of it was written yet.
+///
+/// # Errors
+/// When the tree cannot be read.
+pub(super) fn would_run(
+    tree: &Tree,
+    source: &Source,
+    diff: &Diff,
+    records: &HashMap<u64, Record>,
+    retry: bool,
+) -> Result<HashSet<u64>> {
+    let mut rows = table::rows(tree)?;
+    let (added, places) = grow::added(tree, source, diff)?;
+    let row = |(todo, (chain, link)): (&Todo, &(u64, u64))| Row {
+        chain: *chain,
+        link: *link,
+        after: todo.after,
+        ..Row::unknown(todo.id)
+    };
+    rows.extend(added.iter().zip(&places).map(row));
+    // What the plan says holds from its first new trial on.
+    let stops = match added.is_empty() {
+        true => grow::on_failure(&table::heads(tree)?) == OnFailure::Stop,
+        false => source.plan.run.on_failure == OnFailure::Stop,
+    };
+    let (chains, _) = chains(&rows, records, diff, stops, retry);
+    let alive = chains.iter().filter(|chain| !chain.dead);
+    Ok(alive.flat_map(|chain| &chain.links).map(|&i| rows[i].id).collect())
+}
+
+/// The chains of the plan with what is left of them, and how many trials that is.
+fn chains(
+    rows: &[Row],
+    records: &HashMap<u64, Record>,
+    diff: &Diff,
+    stop_chain: bool,
+    retry: bool,
+) -> (Vec<Chain>, u64) {
+    let mut chains: Vec<Chain> = Vec::new();
+    let mut by_number: HashMap<u64, usize> = HashMap::new();
+    let mut todo = 0;
+    for (i, row) in rows.iter().enumerate().filter(|(_, row)| diff.has(row.id)) {
+        let slot = *by_number.entry(row.chain).or_insert_with(|| {
+            chains.push(Chain { links: VecDeque::new(), dead: false });
+            chains.len() - 1
+        });
+        let chain = &mut chains[slot];
+        match records.get(&row.id).and_then(Record::outcome) {
+            Some(Outcome::Done) => {}
+            Some(Outcome::Failed | Outcome::Timeout) if !retry => chain.dead |= stop_chain,
+            _ => {
+                todo += u64::from(!chain.dead);
+                chain.links.push_back(i);
+            }
+        }
+    }
+    (chains, todo)
+}
+
+/// Workers of an executor that was killed end by themselves, but may take a moment to end their
+/// programs; until then their trials must not run a second time.
+fn wait_for_orphans(records: &HashMap<u64, Record>) -> Result<()> {
+    let host = vars::hostname();
+    let since = Instant::now();
+    for record in records.values() {
+        let Some(attempt) = record.attempts.last().filter(|a| a.end.is_none()) else { continue };
+        let pid = attempt.start.pid.cast_signed();
+        let started = attempt.start.started;
+        while attempt.start.host == host && started.is_some() && process::started(pid) == started {
+            if since.elapsed() > Duration::from_secs(60) {
+                let sentence = format!("trial {} still runs in process {pid}", attempt.start.trial);
+                return Err(Fault::machine(sentence)
+                    .hint("wait until it has ended, or end it, and run the same command again")
+                    .into());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    Ok(())
+}
+
+/// A run under way.
+struct Executor<'a> {
+    tree: &'a Tree,
+    rows: &'a [Row],
+    heads: &'a [Head],
+    diff: &'a Diff,
+    shared: HashMap<u64, Arc<Resources>>,
+    starter: Starter<'a>,
+    devices: Devices,
+    chains: Vec<Chain>,
+    /// Chains whose next link may start.
+    waiting: VecDeque<usize>,
+    stop_chain: bool,
+    jobs: usize,
+    running: Vec<RunningTrial>,
+    ended: BTreeMap<Outcome, u64>,
+    /// Trials whose ends are on record.
+    seen: Vec<u32>,
+    skipped: u64,
+    interrupted: bool,
+    /// When the workers were last told to stop.
+    told: Option<Instant>,
+    /// Why a trial could not have its devices, and what was last told of it.
+    blocked: Option<Fault>,
+    waits: Option<String>,
+}
+
+impl Executor<'_> {
+    /// Runs until nothing is left, or it was told to stop and nothing runs any more.
+    fn run(
+        &mut self,
+        signals: &mut Signals,
+        lock: &Lock,
+        tell: &mut impl FnMut(News<'_>),
+    ) -> Result<()> {
+        let mut touched = Instant::now();
+        loop {
+            self.start_ready()?;
+            if self.running.is_empty() && self.is_over(tell) {
+                return Ok(());
+            }
+            match signals.next(Duration::from_millis(500)) {
+                Some(Signal::SIGCHLD) => {}
+                Some(signal) => {
+                    if !self.interrupted {
+                        tell(News::Stopping);
+                    }
+                    self.stop(signal);
+                }
+                None => tell(News::Idle),
+            }
+            if touched.elapsed() > TOUCH_EVERY {
+                lock.touch();
+                touched = Instant::now();
+            }
+            // A worker that has been told ends within its grace; one that does not is beyond asking.
+            if self.told.is_some_and(|since| since.elapsed() > Duration::from_secs(60)) {
+                self.stop(Signal::SIGKILL);
+            }
+            self.reap(tell)?;
+        }
+    }
+
+    /// Whether nothing is left, where nothing runs. What is left then waits for devices that other programs have.
+    fn is_over(&mut self, tell: &mut impl FnMut(News<'_>)) -> bool {
+        if self.interrupted || self.waiting.is_empty() {
+            return true;
+        }
+        let why = self.blocked.take().map(|fault| fault.to_string()).unwrap_or_default();
+        if self.waits.as_ref() != Some(&why) {
+            tell(News::Waiting(why.clone()));
+        }
+        self.waits = Some(why);
+        false
+    }
+
+    /// Starts what fits, in plan order; a chain that waits for its devices is passed over.
+    fn start_ready(&mut self) -> Result<()> {
+        let mut passed = 0;
+        // What cannot be had now is asked for once: holds are files.
+        let mut refused: HashSet<(Option<Vec<DeviceId>>, u64)> = HashSet::new();
+        while !self.interrupted && self.running.len() < self.jobs && passed < self.waiting.len() {
+            let Some(chain) = self.waiting.pop_front() else { break };
+            let Some(&row) = self.chains[chain].links.front() else { continue };
+            let request = self.diff.now(&self.rows[row], self.heads, &mut self.shared);
+            let gpus = request.resources.total_gpus();
+            let asked = (self.rows[row].gpu_ids_abs.clone(), gpus);
+            let taken = match refused.contains(&asked) {
+                true => None,
+                false => Some(self.devices.take(&self.rows[row], gpus)?),
+            };
+            let Some(Ok((devices, visible))) = taken else {
+                self.blocked = taken.and_then(Result::err).or(self.blocked.take());
+                refused.insert(asked);
+                self.waiting.push_back(chain);
+                passed += 1;
+                continue;
+            };
+            self.chains[chain].links.pop_front();
+            let id = self.rows[row].id;
+            let several = request.resources.ranks > 1;
+            let by_mpirun = several && self.run_of(id).is_some_and(Run::needs_mpi);
+            let began = clock::now();
+            let workers = self.starter.start(id, &request, by_mpirun, visible.as_deref(), began)?;
+            let since = Instant::now();
+            self.running.push(RunningTrial {
+                chain,
+                row,
+                workers,
+                by_mpirun,
+                launches: 1,
+                deserted: Deserted::default(),
+                devices,
+                visible,
+                since,
+                began,
+            });
+        }
+        Ok(())
+    }
+
+    fn run_of(&self, trial: u64) -> Option<&Run> {
+        let head = self.heads.iter().rev().find(|head| head.first <= trial);
+        head.map(|head| &head.run)
+    }
+
+    /// Starts the ranks of a trial once more if they have failed and an attempt is left. What a worker
+    /// does by itself takes another mpirun where ranks talk over MPI.
+    fn relaunch(&mut self, i: usize, record: &Record) -> Result<bool> {
+        let was = &self.running[i];
+        let id = self.rows[was.row].id;
+        let by_table = self.run_of(id).map_or(1, |run| run.attempts);
+        let allowed = terms::attempts(self.tree, by_table)?;
+        // What could not even begin would not do so now.
+        let ran =
+            record.decisive().and_then(|a| a.end.as_ref()).is_some_and(|e| e.exit_code.is_some());
+        let failed = record.outcome() == Some(Outcome::Failed) && ran;
+        if !was.by_mpirun || !failed || was.launches >= allowed || self.interrupted {
+            return Ok(false);
+        }
+        let request = self.diff.now(&self.rows[was.row], self.heads, &mut self.shared);
+        let visible = was.visible.as_deref();
+        let workers = self.starter.start(id, &request, true, visible, was.began)?;
+        let again = &mut self.running[i];
+        again.workers = workers;
+        again.launches += 1;
+        again.deserted = Deserted::default();
+        Ok(true)
+    }
+
+    /// The first call asks the workers to end their programs and write it down; a second kills.
+    fn stop(&mut self, signal: Signal) {
+        let signal = if self.interrupted { Signal::SIGKILL } else { signal };
+        for running in &self.running {
+            let asks = running.by_mpirun && signal != Signal::SIGKILL;
+            let signal = if asks { Signal::SIGUSR2 } else { signal };
+            running.workers.iter().for_each(|worker| process::kill_group(worker, signal));
+        }
+        self.interrupted = true;
+        self.told = Some(Instant::now());
+    }
+
+    /// Takes note of the trials that have ended, and lets their chains go on.
+    fn reap(&mut self, tell: &mut impl FnMut(News<'_>)) -> Result<()> {
+        let over = |w: &mut Child| matches!(w.try_wait(), Ok(Some(_)) | Err(_));
+        let mut i = 0;
+        while i < self.running.len() {
+            let running = &mut self.running[i];
+            if !running.workers.iter_mut().all(over) {
+                if let (true, [mpirun]) = (running.by_mpirun, running.workers.as_slice()) {
+                    running.deserted.look(mpirun);
+                }
+                i += 1;
+                continue;
+            }
+            let row = &self.rows[self.running[i].row];
+            let (record, _) = records::of_trial(self.tree, row.id)?;
+            if self.relaunch(i, &record)? {
+                i += 1;
+                continue;
+            }
+            let was = self.running.swap_remove(i);
+            self.devices.give_back(&was.devices)?;
+            let outcome = record.outcome();
+            self.seen.extend(outcome.and_then(|_| u32::try_from(row.id).ok()));
+            *self.ended.entry(outcome.unwrap_or(Outcome::Interrupted)).or_default() += 1;
+            let attempt = record.decisive();
+            let end = attempt.and_then(|a| a.end.as_ref());
+            tell(News::Ended {
+                row,
+                outcome,
+                reason: attempt.map(records::Attempt::why).unwrap_or_default(),
+                duration_s: end.map_or_else(|| was.since.elapsed().as_secs_f64(), |e| e.duration_s),
+            });
+            let chain = &mut self.chains[was.chain];
+            if outcome != Some(Outcome::Done) && self.stop_chain && !self.interrupted {
+                self.skipped += chain.links.len() as u64;
+                chain.links.clear();
+            }
+            if !chain.links.is_empty() {
+                // In front: a chain that has begun goes on before new ones begin.
+                self.waiting.push_front(was.chain);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// As many chains at once as fit the cores, each trial counted with all its ranks.
+pub(super) fn jobs(source: &Source, options: &LocalOptions) -> usize {
+    let widest = source.plan.trials.iter().map(|t| t.resources.cores()).max().unwrap_or(1).max(1);
+    let fit = (threads::cores() / widest as usize).max(1);
+    let wanted = options.jobs.unwrap_or(fit).max(1);
+    source.plan.schedule.max_running.map_or(wanted, |most| wanted.min(most as usize))
+}

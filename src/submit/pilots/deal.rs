@@ -1,0 +1,333 @@
+//! Laying a plan down for agents: its chains become units of a deck, in the order in which they are to be
+//! begun. Any number of agents may come at once with a plan that nobody has laid down yet: one does it.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::fault::{Fault, Faults};
+use crate::graph::shapes::Shapes;
+use crate::host::Vars;
+use crate::host::gpus::DeviceId;
+use crate::idset::IdSet;
+use crate::plan::{GpuIds, Mode, Plan, Resources, Trial};
+use crate::render::Templates;
+use crate::site::{SchedulerKind, Site};
+use crate::submit::arrays::wave::{self, Failures, LeftOver};
+use crate::submit::grow::{self, Diff, Todo};
+use crate::submit::local::gpus::Devices;
+use crate::submit::pilots::hands;
+use crate::submit::{Source, check_caps, check_growth, check_writable, local, retry, secure};
+use crate::tree::deck::{self, Terms};
+use crate::tree::ledger::{self, Entry, Ledger};
+use crate::tree::lock::{self, Lock};
+use crate::tree::records::{self, Record};
+use crate::tree::{Tree, journal};
+
+/// What a person chose on the command line.
+#[derive(Debug, Default, Clone)]
+pub struct DealOptions {
+    /// Deal trials again that ended without success.
+    pub retry: bool,
+    /// Most trials at once, over all agents.
+    pub max_running: Option<u32>,
+    /// Whether the agents serve a program that has the function which the plan names.
+    pub serves: bool,
+}
+
+/// What was dealt.
+#[derive(Debug)]
+pub struct Dealt {
+    /// The sweep.
+    pub tree: Tree,
+    /// Units that were not there before.
+    pub units: u64,
+    /// Trials of them.
+    pub trials: u64,
+    /// What to say of trials of the sweep that the plan no longer has.
+    pub left_alone: Option<String>,
+}
+
+/// How long agents wait for the one that lays the plan down.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Deals what of a plan is in no unit yet. `told` is asked while another process does so, and says whether
+/// to give up.
+///
+/// # Errors
+/// When the plan cannot run by agents, others have the sweep, or the disk refuses.
+pub fn deal(
+    source: &Source,
+    site: &Site,
+    templates: &Templates,
+    options: &DealOptions,
+    environment: &Vars,
+    mut told: impl FnMut() -> bool,
+) -> Result<Dealt> {
+    check(source, site, options.serves)?;
+    let tree = source.tree();
+    let hash = hash(source, options);
+    let access = secure(&tree, &source.plan, site)?;
+    let since = Instant::now();
+    let lock = loop {
+        if !options.retry && is_dealt(&tree, source, &hash)? && tree.is_for(access)? {
+            return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None });
+        }
+        match Lock::take(&tree) {
+            Ok(lock) => break lock,
+            Err(error) if told() => return Err(error),
+            Err(_) if lock::is_held(&tree) && since.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(_) if since.elapsed() < Duration::from_secs(5) => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(error) => return Err(error),
+        }
+    };
+    let identity = tree.create(&source.plan.name, access)?;
+    let decks = deck::read(&tree)?;
+    let is_known = !options.retry && is_same(&tree, source, &hash)?;
+    if !options.retry && is_dealt(&tree, source, &hash)? {
+        return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None });
+    }
+    retry::check_free(&tree, &identity, site, environment, SchedulerKind::Local)?;
+    ledger::prepare(&tree)?;
+    let diff = grow::diff(&tree, source)?;
+    check_growth(&source.plan, site, &diff)?;
+    let mut ledger = Ledger::read(&tree)?;
+    hands::withdraw(&tree, &decks, &mut ledger, &diff)?;
+    let known = records::all(&tree)?;
+    let covered = hands::in_hand(&tree, &decks, &ledger, &known, &diff)?;
+    // What the ledger says of what the records know is about what was dealt before.
+    ledger.follow(&tree)?;
+    let failures = Failures { retry: options.retry, ..Failures::default() };
+    let old = wave::left_over(&tree, &diff, &covered, &known, &failures)?;
+    let todo = behind(old, grow::grow(&tree, source, &diff, templates, site)?);
+    if is_known && todo.is_empty() {
+        return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None });
+    }
+    let units = units(&todo, &known);
+    let plan = &source.plan;
+    let largest =
+        |of: fn(&Resources) -> u64| plan.trials.iter().map(|t| of(&t.resources)).max().unwrap_or(0);
+    let devices = named_devices(plan);
+    let terms = Terms {
+        seq: ledger.seq,
+        plan: &hash,
+        max_running: options.max_running.or(plan.schedule.max_running),
+        cores: largest(Resources::cores) as u32,
+        gpus: largest(Resources::total_gpus) as u32,
+        gpu_share: plan.schedule.gpu_share,
+        devices: devices.as_deref(),
+        requests: &requests(&diff),
+        memory_mib: plan.trials.iter().filter_map(|t| t.resources.memory_mib).max(),
+        program: &plan.run.program,
+        by_plan: plan.schedule.mode == Mode::Pull,
+        pull: &plan.schedule.pull,
+    };
+    let deck = deck::write(&tree, &decks, &units, terms)?;
+    journal::Writer::open(&tree)?.site(journal::Site::LOCAL, &source.path)?;
+    go_on(&tree)?;
+    drop(lock);
+    Ok(Dealt { tree, units: deck.count, trials: deck.trials, left_alone: diff.left_alone() })
+}
+
+/// What is to be dealt of older and of new trials: behind a trial that nobody is going to run an agent would wait for
+/// ever.
+pub(crate) fn behind(old: LeftOver, added: Vec<Todo>) -> Vec<Todo> {
+    let LeftOver { mut todo, mut dead } = old;
+    for new in added {
+        match new.after.is_some_and(|before| dead.contains(&before)) {
+            true => drop(dead.insert(new.id)),
+            false => todo.push(new),
+        }
+    }
+    todo
+}
+
+/// What the plan asks for now of trials whose table says something else: each request once.
+fn requests(diff: &Diff) -> Vec<(String, Resources)> {
+    let mut numbers = Shapes::default();
+    let mut groups: Vec<Vec<u32>> = Vec::new();
+    for trial in 0..diff.known {
+        let Some(request) = diff.request(trial).filter(|_| diff.is_changed(trial)) else {
+            continue;
+        };
+        let number = numbers.number(request) as usize;
+        groups.resize(groups.len().max(number + 1), Vec::new());
+        groups[number].push(u32::try_from(trial).unwrap_or(u32::MAX));
+    }
+    let text = |trials: Vec<u32>| trials.into_iter().collect::<IdSet>().to_string();
+    let groups = groups.into_iter().map(text);
+    groups.zip(numbers.list).map(|(trials, request)| (trials, (*request).clone())).collect()
+}
+
+/// Whether there is nothing to change of what was dealt: the same plan, nothing has halted it, no trial is left behind
+/// that is in nobody's hands, and none that the plan has dropped can be taken.
+fn is_dealt(tree: &Tree, source: &Source, hash: &str) -> Result<bool> {
+    Ok(is_same(tree, source, hash)?
+        && !is_left_behind(tree)?
+        && !hands::is_to_withdraw(tree, &deck::read(tree)?, &Ledger::read(tree)?)?)
+}
+
+/// Whether agents got this plan last, and no other plan was submitted since, to a scheduler or to this machine.
+fn is_same(tree: &Tree, source: &Source, hash: &str) -> Result<bool> {
+    let is_dealt = deck::read(tree)?.last().is_some_and(|deck| deck.plan == hash);
+    let same = is_dealt && tree.is_plan(&source.text)?;
+    Ok(same && Ledger::read(tree)?.halted.is_none())
+}
+
+/// Whether all agents are through, and a trial has no end all the same: its end was damaged, say.
+fn is_left_behind(tree: &Tree) -> Result<bool> {
+    let decks = deck::read(tree)?;
+    let total = deck::total(&decks);
+    if !Ledger::read(tree)?.is_over(total) {
+        return Ok(false);
+    }
+    let known = records::all(tree)?;
+    let is_over = |unit, trials: Vec<u64>| {
+        let dealt = deck::of_unit(&decks, unit).map_or(0, |deck| deck.seq);
+        trials.iter().all(|trial| known.get(trial).is_some_and(|record| record.is_over(dealt)))
+    };
+    let mut units = (0..).zip(deck::units(tree, &decks, 0, total)?);
+    Ok(units.any(|(unit, trials)| !is_over(unit, trials)))
+}
+
+/// Nobody can be served with trials that run a command.
+pub fn no_function(sweep: &str) -> Fault {
+    Fault::request(format!("the trials of `{sweep}` run a command, and no function"))
+        .hint("leave out `--serve`, or write `function` instead of `command` under `[run]`")
+}
+
+/// A halted sweep goes on.
+///
+/// # Errors
+/// When the ledger cannot be read or written.
+pub fn go_on(tree: &Tree) -> Result<()> {
+    let mut ledger = Ledger::read(tree)?;
+    while ledger.halted.is_some() {
+        let agent = format!("submit-{}", crate::host::clock::short_token());
+        let entry = Entry::Resume { agent, nonce: "1".to_owned() };
+        if !ledger::append(tree, &mut ledger, &entry, ledger::link)? {
+            ledger.follow(tree)?;
+        }
+    }
+    Ok(())
+}
+
+/// Tells this text, with what the command line changes of it, from any other.
+fn hash(source: &Source, options: &DealOptions) -> String {
+    let listed = source.plan.listed.as_deref().unwrap_or_default();
+    let text = format!("{:?}\n{}{listed}", options.max_running, source.text);
+    blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
+}
+
+/// The chains of what is to be done; where durations are known, long ones first.
+fn units(todo: &[Todo], known: &HashMap<u64, Record>) -> Vec<Vec<u64>> {
+    let mut places: HashMap<u64, usize> = HashMap::new();
+    let mut units: Vec<(Vec<u64>, f64)> = Vec::new();
+    for t in todo {
+        let place = *places.entry(t.chain).or_insert_with(|| {
+            units.push((Vec::new(), 0.0));
+            units.len() - 1
+        });
+        let end = known.get(&t.id).and_then(Record::decisive).and_then(|a| a.end.as_ref());
+        let seconds = end.map(|end| end.duration_s).or(t.resources.walltime_s.map(|s| s as f64));
+        units[place].0.push(t.id);
+        units[place].1 += seconds.unwrap_or(0.0);
+    }
+    // Stable: equal ones stay in plan order.
+    units.sort_by(|a, b| b.1.total_cmp(&a.1));
+    units.into_iter().map(|(trials, _)| trials).collect()
+}
+
+/// Refuses trials that an agent of this machine can never run. Returns the devices here.
+///
+/// # Errors
+/// When there are such trials among those that have no result yet.
+pub(crate) fn check_here(source: &Source, vars: &Vars, retry: bool) -> Result<Devices> {
+    let devices = Devices::find(source, vars)?;
+    let (plan, diff) = (&source.plan, Diff::default());
+    let chooses = plan.run.function.is_none() || plan.schedule.gpu_ids == GpuIds::Count;
+    devices.check(plan, &diff, chooses, || local::left(&source.tree(), source, retry))?;
+    Ok(devices)
+}
+
+/// As [`deal`] for an agent of this machine: what that can never run is refused before anything is written.
+///
+/// # Errors
+/// As [`deal`], and when a trial asks for devices that are not here.
+pub fn deal_here(
+    source: &Source,
+    site: &Site,
+    templates: &Templates,
+    options: &DealOptions,
+    environment: &Vars,
+    told: impl FnMut() -> bool,
+) -> Result<Dealt> {
+    check(source, site, options.serves)?;
+    check_writable(&source.tree(), &source.plan, site)?;
+    check_here(source, environment, options.retry)?;
+    deal(source, site, templates, options, environment, told)
+}
+
+/// What agents cannot run is refused before anything is written; `serves`: whether they serve the program that has the
+/// plan's function.
+pub(crate) fn check(source: &Source, site: &Site, serves: bool) -> Result<()> {
+    let plan = &source.plan;
+    match (&plan.run.function, serves) {
+        (None, true) => return Err(no_function(&plan.name).into()),
+        (Some(_), false) if plan.run.program.is_empty() => {
+            plan.run.refuse_function(|| source.author())?
+        }
+        _ => {}
+    }
+    check_caps(source, site, SchedulerKind::Local)?;
+    let mut faults = Vec::new();
+    if let Some((number, trial)) =
+        plan.trials.iter().enumerate().find(|(_, trial)| trial.resources.ranks > 1)
+    {
+        let ranks = crate::words::count(u64::from(trial.resources.ranks), "rank");
+        faults.push(
+            Fault::request(format!(
+                "trial {number} asks for {ranks}, and agents run trials of one"
+            ))
+            .hint("submit the plan as arrays: leave out `mode = \"pull\"` and `--pull`"),
+        );
+    }
+    if plan.run.function.is_none()
+        && let Some(number) = naming(plan)
+    {
+        faults.push(
+            Fault::request(format!(
+                "trial {number} names its devices, and agents deal devices out to slots"
+            ))
+            .hint("write `gpu_ids = \"count\"` under `[schedule]`: then only their number counts"),
+        );
+    }
+    Faults(faults).or(|| Ok(()))
+}
+
+/// The first trial that insists on devices of its own choice.
+pub(crate) fn naming(plan: &Plan) -> Option<usize> {
+    let names = |t: &Trial| t.gpu_ids_abs.as_ref().is_some_and(|ids| !ids.is_empty());
+    let is_exact = plan.schedule.gpu_ids == GpuIds::Exact;
+    plan.trials.iter().position(names).filter(|_| is_exact)
+}
+
+/// The devices on which calls of a function insist, each once; `None` where none does.
+fn named_devices(plan: &Plan) -> Option<Vec<DeviceId>> {
+    let is_exact = plan.schedule.gpu_ids == GpuIds::Exact && plan.run.function.is_some();
+    let mut all: Option<Vec<DeviceId>> = None;
+    for ids in plan.trials.iter().filter_map(|t| t.gpu_ids_abs.as_deref()).filter(|_| is_exact) {
+        let all = all.get_or_insert_default();
+        for id in ids {
+            if !all.contains(id) {
+                all.push(id.clone());
+            }
+        }
+    }
+    all
+}

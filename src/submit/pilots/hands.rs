@@ -1,0 +1,147 @@
+//! What agents have in their hands or may still take, when a plan is laid down again: that is not dealt a
+//! second time, and what the plan no longer has is taken away before anybody takes it.
+
+use std::collections::{HashMap, HashSet};
+
+use anyhow::Result;
+
+use crate::fault::Fault;
+use crate::host::clock;
+use crate::submit::grow::Diff;
+use crate::tree::deck::{self, Deck};
+use crate::tree::ledger::{self, Entry, Ledger, Piece};
+use crate::tree::records::Record;
+use crate::tree::{Tree, terms};
+
+/// Units that are looked at together.
+const CHUNK: u64 = 1 << 16;
+
+/// Whether a unit that nobody holds is taken away: the plan has dropped a trial of what is left of it. The rest is dealt
+/// again. A trial of it that was tried has all its attempts again then.
+fn is_withdrawn(trials: &[u64], has: impl Fn(u64) -> bool) -> bool {
+    trials.is_empty() || trials.iter().any(|trial| !has(*trial))
+}
+
+/// Whether something is to be taken away of the plan that was laid down last: an agent held it then.
+///
+/// # Errors
+/// When a deck or the terms cannot be read.
+pub(crate) fn is_to_withdraw(tree: &Tree, decks: &[Deck], ledger: &Ledger) -> Result<bool> {
+    let dropped = terms::dropped(tree)?;
+    let mut found = false;
+    for piece in open(ledger, decks).into_iter().filter(|_| !dropped.is_empty()) {
+        each(tree, decks, piece, |_, trials| {
+            found |= is_withdrawn(trials, |trial| !dropped.has(trial));
+        })?;
+    }
+    Ok(found)
+}
+
+/// The trials that can be taken, or that are in units which living agents hold and of which something may still
+/// run. `known` was read after the ledger: what ends meanwhile is in one of the two, if not in both. What [`withdraw`] takes
+/// away is none of them.
+///
+/// # Errors
+/// When a deck cannot be read.
+pub(crate) fn in_hand(
+    tree: &Tree,
+    decks: &[Deck],
+    ledger: &Ledger,
+    known: &HashMap<u64, Record>,
+    diff: &Diff,
+) -> Result<HashSet<u64>> {
+    let held = ledger.living().flat_map(|(_, agent)| agent.held.iter().map(|held| held.piece));
+    let mut all = HashSet::new();
+    for piece in open(ledger, decks) {
+        each(tree, decks, piece, |_, trials| {
+            if !is_withdrawn(trials, |trial| diff.has(trial)) {
+                all.extend(trials);
+            }
+        })?;
+    }
+    for piece in held {
+        each(tree, decks, piece, |unit, trials| {
+            let dealt = deck::of_unit(decks, unit).map_or(0, |deck| deck.seq);
+            let is_over = |trial| known.get(trial).is_some_and(|record| record.is_over(dealt));
+            // A chain is not run by two.
+            if !trials.iter().all(is_over) {
+                all.extend(trials);
+            }
+        })?;
+    }
+    Ok(all)
+}
+
+/// Takes away the units that nobody holds and of which the plan has dropped trials.
+///
+/// # Errors
+/// When the tree cannot be read or written.
+pub(crate) fn withdraw(
+    tree: &Tree,
+    decks: &[Deck],
+    ledger: &mut Ledger,
+    diff: &Diff,
+) -> Result<()> {
+    loop {
+        let mut units: Vec<Piece> = Vec::new();
+        for piece in open(ledger, decks) {
+            each(tree, decks, piece, |unit, trials| {
+                if !is_withdrawn(trials, |trial| diff.has(trial)) {
+                    return;
+                }
+                match units.last_mut() {
+                    Some(last) if last.from + last.count == unit => last.count += 1,
+                    _ => units.push(Piece::untouched(unit, 1)),
+                }
+            })?;
+        }
+        if units.is_empty() {
+            return Ok(());
+        }
+        let agent = format!("submit-{}", clock::short_token());
+        let entry = Entry::Drop { agent, nonce: "1".to_owned(), units };
+        if ledger::append(tree, ledger, &entry, ledger::link)? {
+            return Ok(());
+        }
+        ledger.follow(tree)?;
+    }
+}
+
+/// What nobody holds.
+fn open(ledger: &Ledger, decks: &[Deck]) -> Vec<Piece> {
+    let fresh = deck::total(decks).saturating_sub(ledger.fresh);
+    let fresh = (fresh > 0).then(|| Piece::untouched(ledger.fresh, fresh));
+    ledger.again.iter().copied().chain(fresh).collect()
+}
+
+/// The units of a piece, with what is left of their trials.
+fn each(tree: &Tree, decks: &[Deck], piece: Piece, mut see: impl FnMut(u64, &[u64])) -> Result<()> {
+    let end = piece.from + piece.count;
+    let mut from = piece.from;
+    while from < end {
+        let count = (end - from).min(CHUNK);
+        for (unit, trials) in (from..).zip(deck::units(tree, decks, from, count)?) {
+            see(unit, trials.get(piece.link as usize..).unwrap_or_default());
+        }
+        from += count;
+    }
+    Ok(())
+}
+
+/// Refuses to hand a sweep to anybody else while agents have it.
+///
+/// # Errors
+/// When they do.
+pub(crate) fn refuse_if_dealt(tree: &Tree) -> Result<()> {
+    let decks = deck::read(tree)?;
+    if decks.is_empty() || Ledger::read(tree)?.is_over(deck::total(&decks)) {
+        return Ok(());
+    }
+    Err(Fault::request("agents have trials of this sweep that have not ended")
+        .at(tree.dir().display().to_string())
+        .hint(format!(
+            "`hpcsweep worker --pull {}` goes on with them; then it can be submitted otherwise",
+            tree.named()
+        ))
+        .into())
+}

@@ -1,0 +1,438 @@
+//! The ledger of pull mode: who may run what. `claims/000/000001.json`, `000002.json`, ... are entries
+//! of one log; each exists whole or not at all, and no two agents can write the same number.
+//!
+//! An entry is written aside and linked to the next free number: the link fails where another agent was
+//! faster, who is then read first. So all agents see the same entries in the same order, and what an
+//! entry means follows from those before it. What is exclusive is one `link(2)`, which NFS and Lustre
+//! keep; a link whose answer was lost is recognised by what stands under the number.
+//!
+//! An agent that is taken for dead is fenced: the entry that says so names the length of its bundle up
+//! to which its word counts. What it writes there afterwards is void for every reader.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::Tree;
+use super::damage::Damage;
+use pieces::{let_go, remove};
+
+mod entry;
+mod hands;
+mod log;
+mod pieces;
+
+pub use entry::{Entry, Piece};
+pub use hands::Hands;
+pub use log::{Link, append, length, link, name, prepare, written};
+
+/// What the ledger says of an agent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Agent {
+    /// Its host.
+    pub host: String,
+    /// Trials it runs at once.
+    pub slots: u32,
+    /// The cores it has bound.
+    pub cores: Vec<u32>,
+    /// The scheduler's id of its job.
+    pub job: Option<String>,
+    /// What it took and did not give back; some of it may have ended.
+    pub held: Vec<Held>,
+    /// Whether it found nothing to take.
+    pub idle: bool,
+    /// Whether it has asked all that it runs to end, and leaves then.
+    #[serde(default)]
+    pub leaving: bool,
+    /// Trials it had ended when it took last.
+    pub done: u64,
+    /// Seconds that its slots had been busy by then.
+    pub busy_s: f64,
+    /// How it went; `None` while it lives.
+    pub gone: Option<Gone>,
+    /// Number of the entry by which it joined.
+    #[serde(default)]
+    pub joined: u64,
+    /// Whether it ever said more than that it joins: its bundle was there before.
+    #[serde(default)]
+    pub spoke: bool,
+    /// Bytes that its bundle had at least when it left, or was taken for dead.
+    #[serde(default)]
+    pub size: u64,
+}
+
+/// Units in an agent's hands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The entry by which it took them: what it began before stands in `piece` already.
+    pub since: u64,
+    /// The units, as they were then.
+    pub piece: Piece,
+}
+
+/// How an agent went.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Gone {
+    /// It left by itself, with the reason.
+    Left(String),
+    /// It was taken for dead: only so many bytes of its bundle count.
+    Fenced(u64),
+}
+
+/// A trial that runs twice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contest {
+    /// Who ran it first.
+    pub of: String,
+    /// Bytes of that one's bundle: an end before counts as ever.
+    pub size: u64,
+    /// What its run knew of the ledger when it began: what began before has no part in this.
+    pub since: u64,
+    /// Who runs the copy; `None` once it was given up.
+    pub copy: Option<String>,
+    /// Whose end counts.
+    pub won: Option<Won>,
+    /// The entry by which the copy began.
+    #[serde(default)]
+    pub at: u64,
+}
+
+/// How a contest was decided.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Won {
+    /// The agent whose end counts.
+    pub agent: String,
+    /// Its attempt.
+    pub attempt: u32,
+    /// The entry that says so. Whoever begins the trial knowing of it does so anew, because he was asked to.
+    pub at: u64,
+}
+
+impl Contest {
+    /// Whether a run has a part in this that began when its agent had read `seq` entries.
+    fn is_about(&self, seq: u64) -> bool {
+        seq >= self.since && self.won.as_ref().is_none_or(|won| seq < won.at)
+    }
+}
+
+/// The end of an attempt, as an agent's bundle has it.
+#[derive(Debug, Clone, Copy)]
+pub struct Ending<'a> {
+    /// The agent.
+    pub agent: &'a str,
+    /// The length of the bundle behind it.
+    pub at: u64,
+    /// The trial.
+    pub trial: u64,
+    /// The attempt.
+    pub attempt: u32,
+    /// How many entries of the ledger the agent had read when the attempt began.
+    pub seq: u64,
+}
+
+/// What all entries up to one come to.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// Number of the last entry.
+    pub seq: u64,
+    /// The first unit that nobody has ever taken.
+    pub fresh: u64,
+    /// What was given back, in order: first what nobody has begun.
+    pub again: VecDeque<Piece>,
+    /// All agents that ever joined.
+    pub agents: BTreeMap<String, Agent>,
+    /// Trials that ran twice; more than once where they were asked for again. All but the last are decided.
+    pub contests: HashMap<u64, Vec<Contest>>,
+    /// Why nothing is to be taken any more.
+    pub halted: Option<String>,
+    /// Who holds it; laid down again it stays held, unlike what was halted.
+    #[serde(default)]
+    pub held: Option<String>,
+    /// Entries that could not be read.
+    #[serde(default)]
+    pub damaged: Vec<u64>,
+}
+
+impl Ledger {
+    /// All of a sweep's ledger.
+    ///
+    /// # Errors
+    /// When an entry exists but cannot be read.
+    pub fn read(tree: &Tree) -> Result<Self> {
+        let mut ledger = Self::default();
+        ledger.follow(tree)?;
+        Ok(ledger)
+    }
+
+    /// Reads the entries that are new, and returns how many.
+    ///
+    /// # Errors
+    /// When an entry exists but cannot be read.
+    pub fn follow(&mut self, tree: &Tree) -> Result<u64> {
+        self.follow_with(tree, |_| {})
+    }
+
+    /// As [`Ledger::follow`]; `hear` is told each entry.
+    ///
+    /// # Errors
+    /// As [`Ledger::follow`].
+    pub fn follow_with(&mut self, tree: &Tree, mut hear: impl FnMut(&Entry)) -> Result<u64> {
+        let before = self.seq;
+        log::look_again(tree, self.seq + 1);
+        while let Some(entry) = log::read(tree, self.seq + 1)? {
+            entry.iter().for_each(&mut hear);
+            self.take(entry);
+        }
+        Ok(self.seq - before)
+    }
+
+    /// Adds the entries that could not be read, and the first that is missing before others.
+    ///
+    /// # Errors
+    /// When the folder cannot be listed.
+    pub fn damage(&mut self, tree: &Tree, damage: &mut Damage) -> Result<()> {
+        let last = log::length(tree)?;
+        // What was written since is read now: only a gap is not.
+        self.follow(tree)?;
+        let missing = (self.seq < last).then_some(self.seq + 1);
+        for seq in self.damaged.iter().copied().chain(missing) {
+            damage.add(&log::name(seq), 1);
+        }
+        Ok(())
+    }
+
+    /// Units that can be taken, of `total` that there are.
+    pub fn open(&self, total: u64) -> u64 {
+        total.saturating_sub(self.fresh) + self.again.iter().map(|piece| piece.count).sum::<u64>()
+    }
+
+    /// Why nothing is to be taken now, in words.
+    pub fn stopped(&self) -> Option<String> {
+        let held = self.held.as_ref().map(|by| format!("held by {by}"));
+        held.or_else(|| self.halted.as_ref().map(|why| format!("halted: {why}")))
+    }
+
+    /// The next units to take, at most `most`: untouched ones first, then what has failed elsewhere.
+    pub fn choose(&self, total: u64, most: u64) -> Vec<Piece> {
+        let mut chosen = Vec::new();
+        let mut left = most;
+        let mut add = |piece: Piece, left: &mut u64| {
+            let count = piece.count.min(*left);
+            *left -= count;
+            if count > 0 {
+                chosen.push(Piece { count, ..piece });
+            }
+        };
+        for piece in self.again.iter().take_while(|piece| piece.tries + piece.faults == 0) {
+            add(*piece, &mut left);
+        }
+        add(Piece::untouched(self.fresh, total.saturating_sub(self.fresh)), &mut left);
+        for piece in self.again.iter().skip_while(|piece| piece.tries + piece.faults == 0) {
+            add(*piece, &mut left);
+        }
+        chosen
+    }
+
+    /// Agents that have not gone.
+    pub fn living(&self) -> impl Iterator<Item = (&String, &Agent)> {
+        self.agents.iter().filter(|(_, agent)| agent.gone.is_none())
+    }
+
+    /// An agent in words: its process, its host and its job.
+    pub fn describe(&self, name: &str) -> String {
+        let Some(agent) = self.agents.get(name) else { return name.to_owned() };
+        let pid = pid_of(name).map_or_else(|| "?".to_owned(), |pid| pid.to_string());
+        let job = agent.job.as_ref().map_or_else(String::new, |job| format!(", job {job}"));
+        format!("{pid} on {}{job}", agent.host)
+    }
+
+    /// Whether everything has ended, of `total` units: nothing to take, and nobody at work.
+    pub fn is_over(&self, total: u64) -> bool {
+        self.open(total) == 0 && self.living().all(|(_, agent)| agent.idle || agent.held.is_empty())
+    }
+
+    /// Whether the end of an attempt counts. Of a trial that ran twice it is the one that was said to have won,
+    /// whoever said so first.
+    pub fn counts(&self, end: Ending<'_>) -> bool {
+        if self.is_fenced(end.agent, end.at) {
+            return false;
+        }
+        let Some(contest) = self.contest(end.trial, end.seq) else { return true };
+        if contest.of == end.agent && end.at <= contest.size {
+            return true;
+        }
+        contest.won.as_ref().is_some_and(|w| w.agent == end.agent && w.attempt == end.attempt)
+    }
+
+    /// What a run of a trial has a part in, which began when its agent had read `seq` entries.
+    pub fn contest(&self, trial: u64, seq: u64) -> Option<&Contest> {
+        self.contests.get(&trial)?.iter().find(|contest| contest.is_about(seq))
+    }
+
+    /// Whether such a run has won or lost against another.
+    pub fn is_decided(&self, trial: u64, seq: u64) -> bool {
+        self.contest(trial, seq).is_some_and(|contest| contest.won.is_some())
+    }
+
+    /// Whether it is still to be said who has won.
+    pub fn is_undecided(&self, trial: u64, seq: u64) -> bool {
+        self.contest(trial, seq).is_some_and(|contest| contest.won.is_none())
+    }
+
+    /// Whether a trial was won by somebody after so many entries.
+    pub fn is_won_since(&self, trial: u64, seq: u64) -> bool {
+        let all = self.contests.get(&trial).map_or(&[][..], Vec::as_slice);
+        all.iter().any(|contest| contest.won.as_ref().is_some_and(|won| won.at > seq))
+    }
+
+    /// Whether a run of a trial may have a copy, which began when its agent had read `seq` entries: one, and
+    /// only while nobody has won.
+    pub fn may_be_copied(&self, trial: u64, seq: u64) -> bool {
+        let last = self.contests.get(&trial).and_then(|all| all.last());
+        last.is_none_or(|last| last.won.as_ref().is_some_and(|won| seq >= won.at))
+    }
+
+    /// Whether a line of an agent's bundle was written after the agent had been taken for dead.
+    pub fn is_fenced(&self, agent: &str, end: u64) -> bool {
+        let gone = self.agents.get(agent).and_then(|a| a.gone.as_ref());
+        matches!(gone, Some(Gone::Fenced(size)) if end > *size)
+    }
+
+    /// Takes the next entry into account. One that could not be read (`None`) changes nothing.
+    pub fn take(&mut self, entry: Option<Entry>) {
+        self.seq += 1;
+        let seq = self.seq;
+        let Some(entry) = entry else { return self.damaged.push(seq) };
+        match entry {
+            Entry::Join { agent, host, slots, cores, job, .. } => {
+                let new = Agent { host, slots, cores, job, joined: self.seq, ..Agent::default() };
+                self.agents.insert(agent, new);
+            }
+            Entry::Take { agent, units, done, busy_s, .. } => {
+                for piece in &units {
+                    self.withdraw(*piece);
+                }
+                let agent = self.agents.entry(agent).or_default();
+                (agent.done, agent.busy_s, agent.idle, agent.spoke) = (done, busy_s, false, true);
+                agent.held.extend(units.into_iter().map(|piece| Held { since: seq, piece }));
+            }
+            Entry::Back { agent, units, leaving, .. } => {
+                let agent = self.agents.entry(agent).or_default();
+                agent.leaving |= leaving;
+                units.iter().for_each(|piece| let_go(&mut agent.held, piece));
+                self.put_back(units);
+            }
+            Entry::Idle { agent, .. } => {
+                let agent = self.agents.entry(agent).or_default();
+                (agent.idle, agent.spoke) = (true, true);
+                agent.held.clear();
+            }
+            Entry::Leave { agent, reason, size, .. } => {
+                let agent = self.agents.entry(agent).or_default();
+                agent.size = size;
+                agent.held.clear();
+                agent.gone = Some(Gone::Left(reason));
+            }
+            Entry::Expire { agent: name, size, units, unbegun, .. } => {
+                for trial in unbegun {
+                    self.forget_copy(trial, &name);
+                }
+                let agent = self.agents.entry(name.clone()).or_default();
+                agent.held.clear();
+                (agent.gone, agent.size) = (Some(Gone::Fenced(size)), size);
+                for contest in self.contests.values_mut().flatten() {
+                    if contest.copy.as_deref() == Some(&*name) {
+                        contest.copy = None;
+                    }
+                }
+                self.put_back(units);
+            }
+            Entry::Copy { agent, of, trial, size, since, .. } => {
+                self.agents.entry(agent.clone()).and_modify(|agent| agent.spoke = true);
+                if self.may_be_copied(trial, since) {
+                    let contest =
+                        Contest { of, size, since, copy: Some(agent), won: None, at: seq };
+                    self.contests.entry(trial).or_default().push(contest);
+                }
+            }
+            Entry::Won { agent, trial, attempt, begun, .. } => {
+                let last = self.contests.get_mut(&trial).and_then(|all| all.last_mut());
+                if let Some(contest) = last.filter(|last| begun >= last.since) {
+                    contest.won.get_or_insert(Won { agent, attempt, at: seq });
+                }
+            }
+            Entry::Uncopy { agent, trial, unbegun: true, .. } => self.forget_copy(trial, &agent),
+            Entry::Uncopy { agent, trial, .. } => {
+                if let Some(contest) = self.contests.get_mut(&trial).and_then(|all| all.last_mut())
+                    && contest.copy.as_deref() == Some(&*agent)
+                {
+                    contest.copy = None;
+                }
+            }
+            Entry::Halt { reason, .. } => self.halted = Some(reason),
+            Entry::Hold { by, .. } => self.held = Some(by),
+            Entry::Release { .. } => self.held = None,
+            Entry::Drop { units, .. } => units.iter().for_each(|piece| self.drop_units(piece)),
+            Entry::Resume { .. } => self.halted = None,
+        }
+    }
+
+    /// A copy was announced and never began: the run that it was a copy of stands alone, as before.
+    fn forget_copy(&mut self, trial: u64, by: &str) {
+        let Some(all) = self.contests.get_mut(&trial) else { return };
+        all.pop_if(|last| last.won.is_none() && last.copy.as_deref() == Some(by));
+        if all.is_empty() {
+            self.contests.remove(&trial);
+        }
+    }
+
+    /// Takes a piece out of what can be taken.
+    fn withdraw(&mut self, piece: Piece) {
+        if piece.from >= self.fresh && piece.is_untouched() {
+            self.fresh = self.fresh.max(piece.from + piece.count);
+            return;
+        }
+        let Some(at) = self.again.iter().position(|p| p.from == piece.from) else { return };
+        let rest = self.again[at].count.saturating_sub(piece.count);
+        if rest == 0 {
+            self.again.remove(at);
+        } else {
+            let was = self.again[at];
+            self.again[at] = Piece { from: was.from + piece.count, count: rest, ..was };
+        }
+    }
+
+    /// Takes units out of what can be taken, wherever they are; those around them stay.
+    fn drop_units(&mut self, gone: &Piece) {
+        let end = gone.from + gone.count;
+        if end > self.fresh {
+            let from = gone.from.max(self.fresh);
+            if from > self.fresh {
+                self.put_back(vec![Piece::untouched(self.fresh, from - self.fresh)]);
+            }
+            self.fresh = end;
+        }
+        let mut again: Vec<Piece> = self.again.drain(..).collect();
+        remove(&mut again, gone);
+        self.again = again.into();
+    }
+
+    /// What nobody has tried goes before what has failed somewhere.
+    fn put_back(&mut self, units: Vec<Piece>) {
+        for piece in units {
+            let new = piece.tries + piece.faults == 0;
+            let at = self.again.iter().position(|p| new && p.tries + p.faults > 0);
+            self.again.insert(at.unwrap_or(self.again.len()), piece);
+        }
+    }
+}
+
+/// The process of an agent: its name is host, process id and a token.
+pub fn pid_of(name: &str) -> Option<u32> {
+    name.rsplit('-').nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

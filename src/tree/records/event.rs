@@ -1,0 +1,317 @@
+//! The events of attempts, a line each in the records of workers and in the bundles of agents.
+
+use serde::ser::Error as _;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Map, Value, json};
+
+use super::{Outcome, UNREAD};
+
+/// The beginning of an attempt, with its place and environment. What all attempts of an agent share stands in the first
+/// line of its bundle.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// Trial number.
+    pub trial: u64,
+    /// Attempt, from 1, counted over all runs.
+    pub attempt: u32,
+    /// Unix seconds.
+    pub time: f64,
+    /// Slot of the agent, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<u32>,
+    /// How many entries of the ledger of agents the worker or the agent had read. Whatever agents have run of the trial
+    /// before was begun with fewer, as what is taken is taken by an entry: the order of attempts, whatever the clocks.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub seq: u64,
+    /// The argument vector that runs; empty where the caller's own function does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub argv: Vec<String>,
+    /// CUDA_VISIBLE_DEVICES of rank 0, where the worker or the agent set it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub devices: Option<String>,
+    /// Host of rank 0.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub host: String,
+    /// Process id of the worker of rank 0.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub pid: u32,
+    /// When that process was started, in clock ticks since boot: tells it from a later one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<u64>,
+    /// The scheduler's job id (with its array index), if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// Number of ranks.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub ranks: u32,
+    /// Version of the worker.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub version: String,
+    /// Whether the trial before it in its chain was done then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub behind: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
+fn is_none(n: &u32) -> bool {
+    *n == 0
+}
+
+/// The agent that writes a bundle.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Who {
+    /// Its name.
+    pub agent: String,
+    /// Unix seconds.
+    pub time: f64,
+    /// Its host.
+    pub host: String,
+    /// Its process.
+    pub pid: u32,
+    /// When that process was started, in clock ticks since boot.
+    pub started: Option<u64>,
+    /// The scheduler's id of its job.
+    pub job: Option<String>,
+    /// Trials it runs at once.
+    pub slots: u32,
+    /// Its version.
+    pub version: String,
+}
+
+/// The end of an attempt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// Trial number.
+    pub trial: u64,
+    /// Attempt, from 1.
+    pub attempt: u32,
+    /// Unix seconds.
+    pub time: f64,
+    /// How it ended.
+    pub state: Outcome,
+    /// The command's exit code, 128 + signal when a signal killed it; absent if it never ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The signal that killed the command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// Why, in words, where the code does not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Seconds the command ran.
+    pub duration_s: f64,
+    /// Largest resident set of a process of rank 0, bytes.
+    #[serde(default)]
+    pub peak_memory: u64,
+    /// The optional final result the command left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+    /// Where its output stands in the agent's `.log`: offset and length, bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<(u64, u64)>,
+    /// Whether the trial runs again only on request, as an agent says.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub last: bool,
+    /// As that of a start, where an agent gave the trial up without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<u64>,
+}
+
+impl End {
+    /// Why it ended as it did: signal or exit code of a failure, and what more there is to say; empty
+    /// after success.
+    pub fn why(&self) -> String {
+        why(Some(self), self.reason.clone())
+    }
+}
+
+pub(super) fn why(end: Option<&End>, words: Option<String>) -> String {
+    let code = end.and_then(|end| code_of(end.state, end.signal, end.exit_code));
+    // A rank that says no more than how it ended.
+    let is_said =
+        |code: &String| words.as_ref().is_some_and(|words| words.ends_with(&format!(": {code}")));
+    code.filter(|code| !is_said(code)).into_iter().chain(words).collect::<Vec<_>>().join(": ")
+}
+
+/// Signal or exit code of a program that ended by itself, and not well.
+fn code_of(state: Outcome, signal: Option<i32>, exit_code: Option<i32>) -> Option<String> {
+    if matches!(state, Outcome::Interrupted | Outcome::Timeout) {
+        return None;
+    }
+    match (signal, exit_code) {
+        (Some(signal), _) => Some(signal_text(signal)),
+        (None, Some(code)) if code != 0 => Some(format!("exit code {code}")),
+        _ => None,
+    }
+}
+
+/// A signal by its number and name: `signal 11 (SIGSEGV)`.
+pub fn signal_text(number: i32) -> String {
+    match nix::sys::signal::Signal::try_from(number) {
+        Ok(signal) => format!("signal {number} ({signal})"),
+        // One of the nameless real-time signals.
+        Err(_) => format!("signal {number}"),
+    }
+}
+
+/// One line of a file of events: the record of a worker's run, or the bundle of an agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub enum Event {
+    /// The first of a bundle: who writes.
+    Agent(Who),
+    /// An attempt begins.
+    Start(Start),
+    /// Lines the command appended to its metrics file since the last such event.
+    Metrics {
+        /// Trial number.
+        trial: u64,
+        /// Attempt, from 1.
+        attempt: u32,
+        /// One object a line; `rank` is added when there are several.
+        rows: Vec<Map<String, Value>>,
+    },
+    /// The worker or agent was told to stop the attempt, or its time was over: written before the command is
+    /// asked to end, so that the reason stands even if the writer is killed next.
+    Stop {
+        /// Trial number.
+        trial: u64,
+        /// Attempt, from 1.
+        attempt: u32,
+        /// Unix seconds.
+        time: f64,
+        /// What the attempt counts as if nothing follows.
+        state: Outcome,
+        /// Who asked, in words.
+        reason: String,
+    },
+    /// An attempt has ended.
+    End(End),
+    /// The worker of the trial, or an agent, found that its chain had stopped before it.
+    Skip {
+        /// Trial number.
+        trial: u64,
+        /// Unix seconds.
+        time: f64,
+        /// The scheduler's job id of the worker, if there is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        job: Option<String>,
+        /// What became of the trial before it, in words.
+        reason: String,
+        /// As that of a start.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        seq: u64,
+    },
+}
+
+/// What of an event with metric lines is looked at until somebody wants the lines.
+#[derive(Debug, Deserialize)]
+pub(super) struct Lines {
+    pub(super) trial: u64,
+    pub(super) attempt: u32,
+}
+
+/// The lines of an event with metric lines.
+#[derive(Deserialize)]
+pub(super) struct Rows {
+    pub(super) rows: Vec<Map<String, Value>>,
+}
+
+/// Whether a sealed line has metric lines, which alone may be many.
+pub(in crate::tree) fn has_metrics(line: &[u8]) -> bool {
+    line.starts_with(b"{\"event\":\"metrics\",")
+}
+
+/// How many lines of its program could not be read, as a line with metrics says.
+pub(super) fn unread_in(line: &[u8]) -> u64 {
+    let name = UNREAD.as_bytes();
+    if !line.windows(name.len()).any(|part| part == name) {
+        return 0;
+    }
+    let rows = serde_json::from_slice::<Rows>(line).map(|event| event.rows).unwrap_or_default();
+    rows.iter().filter_map(|row| row.get(UNREAD)?.as_u64()).sum()
+}
+
+/// An event as workers write it: members without a value are there, too. Agents, which write many more of them into one
+/// file, leave these out.
+#[derive(Debug)]
+pub struct Whole<'a>(pub &'a Event);
+
+impl Serialize for Whole<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let members: &[&str] = match self.0 {
+            Event::Start(_) => &[
+                "event", "trial", "attempt", "time", "host", "pid", "started", "job", "ranks",
+                "argv", "devices", "version",
+            ],
+            Event::End(_) => &[
+                "event",
+                "trial",
+                "attempt",
+                "time",
+                "state",
+                "exit_code",
+                "signal",
+                "reason",
+                "duration_s",
+                "peak_memory",
+                "result",
+            ],
+            Event::Skip { .. } => &["event", "trial", "time", "job", "reason"],
+            Event::Agent(_) | Event::Metrics { .. } | Event::Stop { .. } => &[],
+        };
+        if members.is_empty() {
+            return self.0.serialize(to);
+        }
+        let brief = serde_json::to_value(self.0).map_err(S::Error::custom)?;
+        let empty = |name: &str| match name {
+            "argv" => json!([]),
+            "host" | "version" => json!(""),
+            "pid" | "ranks" => json!(0),
+            _ => Value::Null,
+        };
+        let given = |name: &str| brief.get(name).cloned().unwrap_or_else(|| empty(name));
+        let mut whole: Map<String, Value> =
+            members.iter().map(|name| ((*name).to_owned(), given(name))).collect();
+        let others = brief.as_object().into_iter().flatten();
+        let others: Vec<_> = others.filter(|(name, _)| !whole.contains_key(*name)).collect();
+        whole.extend(others.into_iter().map(|(name, value)| (name.clone(), value.clone())));
+        whole.serialize(to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both forms of an event are read as the event.
+    fn check(event: &str, brief: &str, whole: &str) {
+        let event: Event = serde_json::from_str(event).unwrap();
+        assert_eq!(serde_json::to_string(&event).unwrap(), brief);
+        assert_eq!(serde_json::to_string(&Whole(&event)).unwrap(), whole);
+        for text in [brief, whole] {
+            assert_eq!(serde_json::from_str::<Event>(text).unwrap(), event);
+        }
+    }
+
+    #[test]
+    fn workers_write_what_has_no_value_and_agents_do_not() {
+        let start = r#"{"event":"start","trial":3,"attempt":1,"time":1.5,"slot":0,"seq":7,"argv":["true"],"devices":"0"}"#;
+        let event: Event = serde_json::from_str(start).unwrap();
+        assert_eq!(serde_json::to_string(&event).unwrap(), start);
+        let whole = r#"{"event":"start","trial":3,"attempt":1,"time":1.5,"host":"n1","pid":9,"started":null,"job":null,"ranks":2,"argv":[],"devices":null,"version":"1","seq":7,"behind":true}"#;
+        let brief = r#"{"event":"start","trial":3,"attempt":1,"time":1.5,"seq":7,"host":"n1","pid":9,"ranks":2,"version":"1","behind":true}"#;
+        check(whole, brief, whole);
+        let whole = r#"{"event":"end","trial":3,"attempt":1,"time":2.0,"state":"failed","exit_code":null,"signal":null,"reason":"no","duration_s":0.0,"peak_memory":0,"result":null}"#;
+        let brief = r#"{"event":"end","trial":3,"attempt":1,"time":2.0,"state":"failed","reason":"no","duration_s":0.0,"peak_memory":0}"#;
+        check(brief, brief, whole);
+        let whole = r#"{"event":"skip","trial":3,"time":2.0,"job":null,"reason":"no","seq":4}"#;
+        let brief = r#"{"event":"skip","trial":3,"time":2.0,"reason":"no","seq":4}"#;
+        check(whole, brief, whole);
+    }
+}

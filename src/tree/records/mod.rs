@@ -1,0 +1,376 @@
+//! Records: the events of a trial's attempts, and what they add up to.
+//!
+//! Each worker process that takes up a trial creates `records/<shard>/<trial>.<run>.jsonl` exclusively
+//! and is its only writer; attempts within one run share the file. Reading never needs the writer.
+
+use std::io::{Read, Seek, SeekFrom};
+use std::path::PathBuf;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::Tree;
+use super::line::{self, Spot};
+use crate::host::disk;
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// The command returned 0.
+    Done,
+    /// It returned another code, was killed by a signal of its own, or could not be started.
+    Failed,
+    /// It ran into the trial's wall-clock limit.
+    Timeout,
+    /// The worker was told to stop (Ctrl-C, the scheduler) before the command had ended.
+    Interrupted,
+}
+
+/// What became of a trial whose chain does not go on behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Break {
+    /// It ended without success.
+    Ended(Outcome),
+    /// It was skipped itself.
+    Skipped,
+    /// It has not begun.
+    Unrun,
+    /// It began, and left no end.
+    NoEnd,
+    /// Its record says done; the scheduler says otherwise.
+    Doubtful,
+}
+
+impl Break {
+    /// Why the trials behind `trial` in its chain are skipped, whoever says so.
+    pub fn reason(self, trial: u64) -> String {
+        let what = match self {
+            Self::Ended(Outcome::Done) => "is done",
+            Self::Ended(Outcome::Failed) => "failed",
+            Self::Ended(Outcome::Timeout) => "ran into its walltime",
+            Self::Ended(Outcome::Interrupted) => "was interrupted",
+            Self::Skipped => "was skipped",
+            Self::Unrun => "has not run",
+            Self::NoEnd => "left no end",
+            Self::Doubtful => "is doubtful",
+        };
+        format!("its chain stopped: trial {trial} {what}")
+    }
+}
+
+/// The job or array that a job id is of: `12` of Slurm's `12_7`, `5[].srv` of PBS's `5[3].srv`.
+pub fn array_of(job: &str) -> String {
+    match (job.split_once('['), job.split_once(']')) {
+        (Some((number, _)), Some((_, server))) => format!("{number}[]{server}"),
+        _ => match job.split_once('_') {
+            // A server's name may hold `_` too.
+            Some((number, _)) if number.bytes().all(|b| b.is_ascii_digit()) => number.to_owned(),
+            _ => job.to_owned(),
+        },
+    }
+}
+
+/// The member of a row among the metric lines that says how many lines of the program could not be read. A worker
+/// adds such a row; no program does.
+pub const UNREAD: &str = "hpcsweep.unread_lines";
+
+/// Where an attempt stands in a bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The agent.
+    pub agent: String,
+    /// Its slot.
+    pub slot: u32,
+    /// Whether it was begun, and not only given up.
+    pub begun: bool,
+    /// Whether another run of the trial at the same time has won.
+    pub lost: bool,
+    /// Its output in the agent's log: offset and length, bytes.
+    pub log: Option<(u64, u64)>,
+    /// Whether its end counts, and the trial runs again only on request.
+    pub last: bool,
+}
+
+/// One attempt, put together from its events.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    /// How it began.
+    pub start: Start,
+    /// How it ended; `None` while it runs, or if its worker was killed.
+    pub end: Option<End>,
+    /// What it counts as if it has no end: it was told to stop.
+    pub stopped: Option<(Outcome, String)>,
+    /// When it was told so, unix seconds.
+    pub stopped_at: Option<f64>,
+    /// Where its metric lines stand in the file that has recorded it, in order.
+    pub metrics: Vec<Spot>,
+    /// Metric lines of its program that could not be read.
+    pub unread: u64,
+    /// Which run (worker process) of the trial it belongs to; 0 where an agent has run it.
+    pub run: u32,
+    /// Where an agent has recorded it.
+    pub bundle: Option<Place>,
+}
+
+impl Attempt {
+    /// Whether it ran in this job of a scheduler, or in an element of that array.
+    pub fn is_of_job(&self, job: &str) -> bool {
+        let own = self.start.job.as_deref();
+        own.is_some_and(|own| own == job || array_of(own) == array_of(job))
+    }
+
+    /// How it ended; `None` while it runs, or if its worker was killed without a word.
+    pub fn outcome(&self) -> Option<Outcome> {
+        let end = self.end.as_ref().map(|end| end.state);
+        end.or_else(|| self.stopped.as_ref().map(|(state, _)| *state))
+    }
+
+    /// An attempt of which nothing is known but how it began.
+    pub(crate) fn begun(start: Start, run: u32, bundle: Option<Place>) -> Self {
+        let metrics = Vec::new();
+        Self { start, end: None, stopped: None, stopped_at: None, metrics, unread: 0, run, bundle }
+    }
+
+    /// Takes note of a line with metrics.
+    pub(super) fn has_rows(&mut self, spot: Spot, line: &[u8]) {
+        self.metrics.push(spot);
+        self.unread += unread_in(line);
+    }
+
+    /// Seconds its program ran, as far as it is known.
+    pub fn duration_s(&self) -> Option<f64> {
+        let stopped = || self.stopped_at.map(|at| (at - self.start.time).max(0.0));
+        self.end.as_ref().map(|end| end.duration_s).or_else(stopped)
+    }
+
+    /// The file that has recorded it.
+    fn file(&self, tree: &Tree) -> PathBuf {
+        match &self.bundle {
+            Some(place) => tree.agent_file(&place.agent, "jsonl"),
+            None => tree.record(self.start.trial, self.run),
+        }
+    }
+
+    /// Calls `with` for its metric lines, in order, those of one event in memory at a time; without those that count
+    /// what could not be read.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or has changed since it was.
+    pub fn each_row(&self, tree: &Tree, mut with: impl FnMut(Map<String, Value>)) -> Result<()> {
+        self.each_row_of(tree, &self.metrics, &mut with)
+    }
+
+    /// As [`Attempt::each_row`], of the newest `most` events alone.
+    ///
+    /// # Errors
+    /// As [`Attempt::each_row`].
+    pub fn each_new_row(
+        &self,
+        tree: &Tree,
+        most: usize,
+        mut with: impl FnMut(Map<String, Value>),
+    ) -> Result<()> {
+        let from = self.metrics.len().saturating_sub(most);
+        self.each_row_of(tree, &self.metrics[from..], &mut with)
+    }
+
+    fn each_row_of(
+        &self,
+        tree: &Tree,
+        spots: &[Spot],
+        with: &mut dyn FnMut(Map<String, Value>),
+    ) -> Result<()> {
+        if spots.is_empty() {
+            return Ok(());
+        }
+        let path = self.file(tree);
+        let mut file = disk::open(&path)?;
+        let mut line = Vec::new();
+        for spot in spots {
+            line.clear();
+            let read = file.seek(SeekFrom::Start(spot.at));
+            let read = read.and_then(|_| (&mut file).take(spot.len).read_to_end(&mut line));
+            read.map_err(|e| disk::fault("read", &path, &e))?;
+            let event: Rows = line::unseal(&line).ok_or_else(|| super::numbers::damaged(&path))?;
+            event.rows.into_iter().filter(|row| !row.contains_key(UNREAD)).for_each(&mut *with);
+        }
+        Ok(())
+    }
+
+    /// As [`End::why`]; of an attempt without an end, why it was told to stop.
+    pub fn why(&self) -> String {
+        let end = self.end.as_ref().and_then(|end| end.reason.clone());
+        let is_done = self.outcome() == Some(Outcome::Done);
+        let stop = |(_, reason): &(Outcome, String)| match is_done {
+            true => format!("it had left its result before it was stopped: {reason}"),
+            false => reason.clone(),
+        };
+        let words = end.or_else(|| self.stopped.as_ref().map(stop));
+        why(self.end.as_ref(), words)
+    }
+}
+
+/// All that is recorded of a trial.
+#[derive(Debug, Clone, Default)]
+pub struct Record {
+    /// In the order in which they began.
+    pub attempts: Vec<Attempt>,
+    /// Why it was not run when its turn came; `None` once an attempt has begun.
+    pub skipped: Option<String>,
+    /// How many entries the ledger of agents had then.
+    pub skipped_at: u64,
+}
+
+impl Record {
+    /// The attempt that counts: the first that is done, otherwise the last that has lost to no other.
+    pub fn decisive(&self) -> Option<&Attempt> {
+        let done = |a: &&Attempt| a.end.as_ref().is_some_and(|e| e.state == Outcome::Done);
+        let has_lost = |a: &&Attempt| a.bundle.as_ref().is_some_and(|place| place.lost);
+        let last = || self.attempts.iter().rfind(|a| !has_lost(a)).or(self.attempts.last());
+        self.attempts.iter().find(done).or_else(last)
+    }
+
+    /// How many attempts were begun: a trial may be given up without another one.
+    pub fn begun(&self) -> usize {
+        let was_begun = |a: &&Attempt| a.bundle.as_ref().is_none_or(|place| place.begun);
+        self.attempts.iter().filter(was_begun).count()
+    }
+
+    /// Metric lines of its program, in all attempts, that could not be read.
+    pub fn unread(&self) -> u64 {
+        self.attempts.iter().map(|attempt| attempt.unread).sum()
+    }
+
+    /// How the trial stands: `None` while an attempt is open (or none was made).
+    pub fn outcome(&self) -> Option<Outcome> {
+        self.decisive()?.outcome()
+    }
+
+    /// Whether it has ended without success and runs again only on request, as agents record with an end.
+    pub fn has_failed(&self) -> bool {
+        let is_bad = matches!(self.outcome(), Some(Outcome::Failed | Outcome::Timeout));
+        let place = self.decisive().and_then(|attempt| attempt.bundle.as_ref());
+        is_bad && place.is_none_or(|place| place.last)
+    }
+
+    /// Whether its job may still try it again: the last attempt failed, and its run has not used up
+    /// the attempts it is allowed.
+    pub fn may_go_on(&self, allowed: u32) -> bool {
+        let Some(last) = self.attempts.last() else { return false };
+        let used = self.attempts.iter().filter(|a| a.run == last.run).count();
+        self.outcome() == Some(Outcome::Failed) && used < allowed as usize
+    }
+
+    /// Whether a trial that was dealt when the ledger had so many entries runs again only on request:
+    /// what was begun before was so before it was asked for again.
+    pub fn is_over(&self, dealt: u64) -> bool {
+        let since = |seq: u64| seq > dealt;
+        // Whoever else has begun it did so when it was in nobody's hands.
+        if self.attempts.last().is_some_and(|a| a.bundle.is_none() && since(a.start.seq)) {
+            return true;
+        }
+        let decisive = self.decisive();
+        let done = self.outcome() == Some(Outcome::Done);
+        let last = decisive.and_then(|a| a.bundle.as_ref()).is_some_and(|place| place.last);
+        let ended = decisive.is_some_and(|a| a.end.is_some() && since(a.start.seq));
+        done || (last && ended) || (self.skipped.is_some() && since(self.skipped_at))
+    }
+
+    /// Adds an attempt. Most trials have one, and a vector would begin with room for four.
+    pub(super) fn begin(&mut self, attempt: Attempt) {
+        if self.attempts.is_empty() {
+            self.attempts.reserve_exact(1);
+        }
+        self.attempts.push(attempt);
+    }
+
+    /// Adds what another file says of the same trial. What others have done meanwhile goes by what each had
+    /// read of the ledger, not by anybody's clock.
+    pub(super) fn add(&mut self, other: Self) {
+        if other.skipped.is_some()
+            && (self.skipped.is_none() || other.skipped_at >= self.skipped_at)
+        {
+            (self.skipped, self.skipped_at) = (other.skipped, other.skipped_at);
+        }
+        if !self.attempts.is_empty() && !other.attempts.is_empty() {
+            self.attempts.extend(other.attempts);
+            // Agents have nothing in hand when a worker of another kind begins.
+            self.attempts.sort_by_key(|a| (a.start.seq, a.bundle.is_none()));
+        } else if self.attempts.is_empty() {
+            self.attempts = other.attempts;
+        }
+        if self.attempts.last().is_some_and(|last| last.start.seq > self.skipped_at) {
+            self.skipped = None;
+        }
+    }
+}
+
+mod assemble;
+mod event;
+mod read;
+
+pub(super) use assemble::Source;
+pub(super) use event::has_metrics;
+pub use event::{End, Event, Start, Who, Whole, signal_text};
+use event::{Rows, unread_in, why};
+
+pub use read::{all, file, lines_before, of_trial, of_workers, readable};
+
+#[cfg(test)]
+mod tests {
+    use super::{Attempt, End, Outcome, Start, array_of};
+
+    fn ended(state: Outcome, exit_code: i32, reason: Option<&str>, stop: Option<&str>) -> String {
+        let start: Start = serde_json::from_value(serde_json::json!({
+            "trial": 0, "attempt": 1, "time": 0.0, "host": "n1", "pid": 1, "job": null, "ranks": 1, "argv": [],
+            "devices": null, "version": "",
+        }))
+        .unwrap();
+        let end = End {
+            trial: 0,
+            attempt: 1,
+            time: 1.0,
+            state,
+            exit_code: Some(exit_code),
+            signal: None,
+            reason: reason.map(str::to_owned),
+            duration_s: 1.0,
+            peak_memory: 0,
+            result: None,
+            log: None,
+            last: false,
+            seq: None,
+        };
+        let stopped = stop.map(|reason| (Outcome::Interrupted, reason.to_owned()));
+        Attempt { end: Some(end), stopped, ..Attempt::begun(start, 1, None) }.why()
+    }
+
+    #[test]
+    fn how_a_trial_ended_is_said_once() {
+        use Outcome::{Done, Failed, Interrupted};
+        let rank = "rank 3 on n2: exit code 17";
+        assert_eq!(ended(Failed, 17, Some(rank), None), rank);
+        assert_eq!(ended(Failed, 1, Some(rank), None), format!("exit code 1: {rank}"));
+        assert_eq!(ended(Failed, 7, Some(rank), None), format!("exit code 7: {rank}"));
+        assert_eq!(ended(Failed, 3, None, None), "exit code 3");
+        let stop = Some("the worker got SIGTERM");
+        assert_eq!(ended(Interrupted, 143, stop, stop), "the worker got SIGTERM");
+        let expected = "it had left its result before it was stopped: the worker got SIGTERM";
+        assert_eq!(ended(Done, 0, None, stop), expected);
+    }
+
+    #[test]
+    fn an_element_knows_its_array() {
+        for (job, array) in [
+            ("12_7", "12"),
+            ("12", "12"),
+            ("5[3].pbs_head.site", "5[].pbs_head.site"),
+            ("5[].s", "5[].s"),
+            ("6.pbs_head", "6.pbs_head"),
+        ] {
+            assert_eq!(array_of(job), array);
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! Hooks: what is told how a trial has ended, a program of the plan (`[hooks]`) or a closure of a program
+//! that links this library ([`Told`], given to [`super::run`]).
+//!
+//! [`prepare()`] makes of an [`Ending`] the [`Call`] of the plan's hook, and [`RunningHook`] is a call under
+//! way, which is looked at and never waited for, so that whoever has other trials to run can go on.
+//! Nothing here changes what was recorded: what becomes of a hook is a line of the trial's log.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::Job;
+use crate::attempt::log_tail;
+use crate::fault;
+use crate::host::signal::Signals;
+use crate::host::{Vars, disk, process};
+use crate::plan::CommandTemplate;
+use crate::tree::Tree;
+use crate::tree::records::{self, Attempt, End, Outcome, Record};
+use crate::tree::table::{Head, Row};
+use crate::worker::attempt::{self, AttemptEnd, Retry};
+use crate::worker::process::scratch::private_folder;
+use crate::worker::process::{heavy, prepare, starting};
+
+/// A trial that has ended for good, done or not.
+#[derive(Debug, Clone)]
+pub struct Ending<'a> {
+    /// The sweep.
+    pub tree: &'a Tree,
+    /// What the trials of its table share.
+    pub head: &'a Head,
+    /// The trial.
+    pub row: &'a Row,
+    /// The end of its last attempt, as recorded.
+    pub end: &'a End,
+    /// The host of that attempt's rank 0.
+    pub host: &'a str,
+    /// The end of its log, as [`log_tail::of`] makes it.
+    pub log_tail: String,
+}
+
+/// Who is told of an ending in the worker's own process. What it does takes the worker's time.
+pub type Told<'a> = &'a mut dyn FnMut(&Ending<'_>);
+
+impl Ending<'_> {
+    /// All of it, as it stands in the file `$HPCSWEEP_OUTCOME`.
+    pub fn to_json(&self) -> Value {
+        let Self { tree, head, row, end, host, log_tail } = self;
+        json!({
+            "sweep": head.sweep, "sweep_dir": tree.dir(), "trial": row.id, "task_id": row.task_id,
+            "params": row.params, "attempt": end.attempt, "state": end.state,
+            "exit_code": end.exit_code, "signal": end.signal, "reason": end.why(),
+            "duration_s": end.duration_s, "host": host, "result": end.result, "log_tail": log_tail,
+        })
+    }
+}
+
+/// Bytes of which [`log_tail::of`] makes a tail.
+const TAIL_BYTES: u64 = 2 * log_tail::MOST_BYTES as u64;
+
+/// [`log_tail::of`] a part of a file, from an offset on for so many bytes; empty if it cannot be read.
+pub fn tail_of_part(path: &Path, (from, length): (u64, u64)) -> String {
+    let most = length.min(TAIL_BYTES);
+    log_tail::of(&disk::read_log_at(path, from + length - most, most).unwrap_or_default())
+}
+
+/// A private folder, removed when dropped.
+#[derive(Debug)]
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        disk::remove_tree(&self.0);
+    }
+}
+
+/// The plan's hook for an ending, ready to be started.
+#[derive(Debug)]
+pub struct Call {
+    /// `finish` or `error`.
+    pub name: &'static str,
+    /// The argument vector.
+    pub argv: Vec<String>,
+    /// Its environment.
+    pub env: Vars,
+    /// Where it runs.
+    pub workdir: PathBuf,
+    /// How long it may take.
+    pub limit: Duration,
+    /// What it has to do without, for the trial's log.
+    wants: Vec<String>,
+    /// Holds `$HPCSWEEP_OUTCOME`.
+    _folder: Option<Folder>,
+}
+
+/// What the hook for an end is called.
+fn name(end: &End) -> &'static str {
+    if end.state == Outcome::Done { "finish" } else { "error" }
+}
+
+/// The call of the plan's hook for an ending; `None` if there is none, as always for a trial that was
+/// interrupted. `vars` is the environment of the worker.
+///
+/// # Errors
+/// When an expression cannot be filled in.
+pub fn prepare(ending: &Ending<'_>, vars: &Vars) -> Result<Option<Call>> {
+    let Ending { tree, head, row, end, host, log_tail } = ending;
+    let hooks = &head.run.hooks;
+    let name = name(end);
+    let (what, argv) = match name {
+        "finish" => ("hooks.finish", &hooks.finish),
+        _ => ("hooks.error", &hooks.error),
+    };
+    if argv.is_empty() || end.state == Outcome::Interrupted {
+        return Ok(None);
+    }
+    let params = &row.params;
+    let names = prepare::names(tree, head, row, end.attempt);
+    let filled = |what, argv: &[String], env: &[(String, String)]| {
+        CommandTemplate::of(what, argv, env)?.render(params, &names)
+    };
+    let argv = filled(what, argv, &[])?.argv;
+    let mut env = prepare::environment(vars, params);
+    // That a device is not there may be what the hook is to tell.
+    if let Ok(Some(devices)) = prepare::visible(head, row, vars) {
+        env.insert("CUDA_VISIBLE_DEVICES".to_owned(), devices);
+    }
+    // That these cannot be filled in may be what the hook is to tell.
+    env.extend(filled("", &[], &head.run.env).map(|run| run.env).unwrap_or_default());
+    // The worker's place among MPI processes is not the hook's.
+    env.retain(|name, _| !heavy::is_mpi_variable(name));
+    let outcome = ending.to_json();
+    // That a disk is full may be what the hook is to tell.
+    let (folder, file, wants) = match write_outcome(vars, ending, &outcome) {
+        Ok((folder, file)) => (Some(folder), Some(file), Vec::new()),
+        Err(error) => {
+            (None, None, vec![format!("no $HPCSWEEP_OUTCOME: {}", fault::sentence(&error))])
+        }
+    };
+    let number = |n: Option<i32>| n.map(|n| n.to_string()).unwrap_or_default();
+    for (name, value) in [
+        ("HPCSWEEP_SWEEP", head.sweep.clone()),
+        ("HPCSWEEP_SWEEP_DIR", prepare::path_text(tree.dir())),
+        ("HPCSWEEP_TRIAL", row.id.to_string()),
+        ("HPCSWEEP_TASK_ID", row.task_text()),
+        ("HPCSWEEP_ATTEMPT", end.attempt.to_string()),
+        ("HPCSWEEP_STATE", outcome["state"].as_str().unwrap_or_default().to_owned()),
+        ("HPCSWEEP_EXIT_CODE", number(end.exit_code)),
+        ("HPCSWEEP_SIGNAL", number(end.signal)),
+        ("HPCSWEEP_REASON", end.why().replace('\0', "\u{fffd}")),
+        ("HPCSWEEP_DURATION_S", end.duration_s.to_string()),
+        ("HPCSWEEP_HOST", (*host).to_owned()),
+        ("HPCSWEEP_LOG_TAIL", log_tail.clone()),
+    ] {
+        env.insert(name.to_owned(), value);
+    }
+    if let Some(file) = file {
+        env.insert("HPCSWEEP_OUTCOME".to_owned(), prepare::path_text(&file));
+    }
+    let limit = Duration::from_secs(hooks.timeout_s);
+    let workdir = head.workdir.clone();
+    Ok(Some(Call { name, argv, env, workdir, limit, wants, _folder: folder }))
+}
+
+/// Writes the file `$HPCSWEEP_OUTCOME`, in a folder of its own.
+fn write_outcome(vars: &Vars, ending: &Ending<'_>, outcome: &Value) -> Result<(Folder, PathBuf)> {
+    let folder = Folder(private_folder(vars, ending.tree.dir(), ending.row.id)?);
+    let file = folder.0.join("outcome.json");
+    disk::append(&file, outcome.to_string().as_bytes())?;
+    Ok((folder, file))
+}
+
+/// A hook under way; killed when dropped.
+#[derive(Debug)]
+pub struct RunningHook {
+    call: Call,
+    child: Child,
+    since: Instant,
+    over: bool,
+}
+
+impl RunningHook {
+    /// Starts a hook in a process group of its own; what it prints goes into the log, or nowhere if that takes no more.
+    ///
+    /// # Errors
+    /// Why it could not be started, as a line for the trial's log.
+    pub fn start(mut call: Call, log: &Path) -> Result<Self, String> {
+        let opened = match log.parent() {
+            Some(folder) if disk::is_full(folder) => Err("its disk is full".to_owned()),
+            _ => attempt::open_log(log).map_err(|error| fault::sentence(&error)),
+        };
+        let opened = opened.or_else(|why| {
+            call.wants.push(format!("what it printed is lost: {why}"));
+            disk::open_nowhere()
+        });
+        let sink =
+            process::Sink::File(opened.map_err(|e| complaint(call.name, &fault::sentence(&e)))?);
+        let Call { argv, env, workdir, .. } = &call;
+        match process::start(argv, env, workdir, sink, Signal::SIGKILL, None, &[]) {
+            Ok(child) => Ok(Self { call, child, since: Instant::now(), over: false }),
+            Err(e) => {
+                let fault = starting::start_fault(&argv[0], workdir, env, &e);
+                Err(complaint(call.name, &fault.sentence))
+            }
+        }
+    }
+
+    /// Looks at it, and kills it when its time is over. `None`: it runs. Otherwise it has ended, and if
+    /// it did not end well, this is a line for the trial's log.
+    pub fn poll(&mut self) -> Option<Result<(), String>> {
+        match self.child.try_wait() {
+            Ok(Some(status)) => {
+                self.over = true;
+                // What it has left running ends with it.
+                process::kill_group(&self.child, Signal::SIGKILL);
+                let what = match (status.signal(), process::code_of(status)) {
+                    (None, 0) if self.call.wants.is_empty() => return Some(Ok(())),
+                    (None, 0) => None,
+                    (None, code) => Some(format!("exit code {code}")),
+                    (Some(signal), _) => Some(records::signal_text(signal)),
+                };
+                Some(Err(self.complaint(what)))
+            }
+            Ok(None) if !self.left().is_zero() => None,
+            _ => {
+                let limit = self.call.limit.as_secs();
+                Some(Err(self.kill(&format!("killed after {limit} s"))))
+            }
+        }
+    }
+
+    /// Its process id, which is also that of its group.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How long it may still take.
+    pub fn left(&self) -> Duration {
+        self.call.limit.saturating_sub(self.since.elapsed())
+    }
+
+    /// Kills it and everything in its process group; returns a line for the trial's log that says `why`.
+    pub fn kill(&mut self, why: &str) -> String {
+        self.over = true;
+        process::kill_group(&self.child, Signal::SIGKILL);
+        // One that hangs in the kernel is left to it.
+        process::wait_for(&mut self.child, Duration::from_secs(1));
+        self.complaint(Some(why.to_owned()))
+    }
+
+    /// How it ended, with what it had to do without.
+    fn complaint(&self, what: Option<String>) -> String {
+        let parts: Vec<String> = what.into_iter().chain(self.call.wants.iter().cloned()).collect();
+        complaint(self.call.name, &parts.join("; "))
+    }
+}
+
+impl Drop for RunningHook {
+    fn drop(&mut self) {
+        if !self.over {
+            self.kill("dropped");
+        }
+    }
+}
+
+fn complaint(name: &str, what: &str) -> String {
+    format!("hook {name}: {what}")
+}
+
+/// Appends what became of a hook to the trial's log, on a line of its own.
+///
+/// # Errors
+/// When the disk refuses.
+pub fn complain(log: &Path, complaint: &str) -> Result<()> {
+    let is_open = disk::read_end(log, 1).is_ok_and(|end| !matches!(*end, [] | [b'\n']));
+    let gap = if is_open { "\n" } else { "" };
+    disk::append(log, format!("{gap}hpcsweep: {complaint}\n").as_bytes())
+}
+
+/// Whether nobody will go on with the trial after this attempt: not this worker, no later launch of the
+/// same job, and nobody else as after an interruption. `before` is what was recorded before this run.
+fn is_for_good(job: &Job, before: &Record, verdict: &AttemptEnd) -> bool {
+    let relaunched = verdict.retry == Retry::Relaunch
+        && (job.vars.contains_key("HPCSWEEP_AGAIN")
+            || (job.vars.contains_key("HPCSWEEP_MEET") && job.job_id.is_none()));
+    match verdict.end.state {
+        Outcome::Done | Outcome::Timeout => true,
+        Outcome::Interrupted => false,
+        // As many launches as attempts, and each of them makes one.
+        Outcome::Failed => {
+            let tried = failures_in_a_row(before, job.job_id.as_deref()) + 1;
+            !relaunched || tried.is_multiple_of(job.attempts().max(1))
+        }
+    }
+}
+
+/// How many attempts at the end of a record have failed one after the other in the same job.
+fn failures_in_a_row(record: &Record, job: Option<&str>) -> u32 {
+    let failed = |a: &&Attempt| {
+        let ran = |end: &End| end.state == Outcome::Failed && end.exit_code.is_some();
+        a.start.job.as_deref() == job && a.end.as_ref().is_some_and(ran)
+    };
+    record.attempts.iter().rev().take_while(failed).count() as u32
+}
+
+/// Tells everybody who is to be told of the end of a run, if the trial has ended for good. Waits for the
+/// plan's hook, at most its time; a signal that asks the worker to end ends the hook, and is returned.
+pub(super) fn tell(
+    job: &Job,
+    before: &Record,
+    verdict: &AttemptEnd,
+    run: u32,
+    signals: &mut Signals,
+    told: Option<Told<'_>>,
+) -> Option<Signal> {
+    let Job { tree, head, row, host, .. } = job;
+    let end = &verdict.end;
+    if (told.is_none() && head.run.hooks.is_default()) || !is_for_good(job, before, verdict) {
+        return None;
+    }
+    let log = tree.log(row.id, run);
+    let log_tail = log_tail::of(&disk::read_end(&log, TAIL_BYTES).unwrap_or_default());
+    let ending = Ending { tree, head, row, end, host, log_tail };
+    if let Some(told) = told {
+        told(&ending);
+    }
+    let mut stop = None;
+    let called = match prepare(&ending, &job.vars) {
+        Ok(None) => return None,
+        Ok(Some(call)) => run_to_its_end(call, &log, signals, &mut stop),
+        Err(error) => Err(complaint(name(end), &fault::sentence(&error))),
+    };
+    // What has left its group or session ends with it too.
+    process::end_strays(None);
+    if let Err(said) = called {
+        // A full disk has no place for it.
+        let _ = complain(&log, &said);
+    }
+    stop
+}
+
+fn run_to_its_end(
+    call: Call,
+    log: &Path,
+    signals: &mut Signals,
+    stop: &mut Option<Signal>,
+) -> Result<(), String> {
+    let mut running = RunningHook::start(call, log)?;
+    // In a program of several threads not every signal comes to this one.
+    let mut nap = Duration::from_millis(10);
+    loop {
+        if let Some(ended) = running.poll() {
+            return ended;
+        }
+        match signals.next(nap.min(running.left())) {
+            None => nap = (nap * 2).min(Duration::from_secs(1)),
+            Some(Signal::SIGCHLD) => {}
+            Some(signal) => {
+                *stop = Some(signal);
+                return Err(running.kill(&format!("the worker got {signal}")));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! One rank's program from start to end: its process group, its clock, the signals that reach us.
+
+use std::os::unix::process::parent_id;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::attempt::exit::Exit;
+use crate::attempt::stop::{self, Stop};
+use crate::host::process;
+use crate::host::signal::Signals;
+use crate::worker::process::program::LOST_PEERS;
+
+/// What happens while the program runs.
+pub enum Happening {
+    /// Some time has passed.
+    Tick,
+    /// The program is about to be asked to end.
+    Stopping(Stop),
+}
+
+/// The end of a program that was waited for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Termination {
+    /// How it ended.
+    pub exit: Exit,
+    /// Why it was asked to end, if it was.
+    pub stop: Option<Stop>,
+    /// When it was.
+    pub asked_at: Option<Instant>,
+    /// When its end was seen.
+    pub at: Instant,
+}
+
+/// Limits of a run.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    /// When the program is asked to end.
+    pub deadline: Option<Instant>,
+    /// How long after being asked it is killed.
+    pub grace: Duration,
+    /// The same where a signal is why: at most what the scheduler gives before it kills.
+    pub signal_grace: Duration,
+    /// Our child that carries syncs: what is left of the program at its end is everything but this.
+    pub helper: Option<u32>,
+    /// The same where another rank is why; `None`: as long as otherwise.
+    pub peer_grace: Option<Duration>,
+    /// Our parent at the start of a trial whose ranks it has wired up for MPI.
+    pub launcher: Option<u32>,
+    /// The mpirun or its like that has started the ranks: it ends all of them when one has failed.
+    pub mpirun: Option<u32>,
+    /// How often [`Happening::Tick`] is reported.
+    pub tick: Duration,
+}
+
+impl Clock {
+    fn grace_for(&self, why: Stop) -> Duration {
+        match why {
+            Stop::Peer => self.peer_grace.unwrap_or(self.grace),
+            Stop::Signal(_) => self.signal_grace,
+            _ => self.grace,
+        }
+    }
+}
+
+/// The signals a worker listens to: those above, and the end of its child.
+pub fn listen() -> anyhow::Result<Signals> {
+    let mut all = stop::SIGNALS.to_vec();
+    all.push(Signal::SIGCHLD);
+    // What a program leaves behind becomes our child, so that we find it: PBS does not.
+    process::adopt_orphans();
+    Signals::listen(&all)
+}
+
+/// A signal that asks us to stop and has arrived, or does within a moment; those of `not_from` do not
+/// count.
+pub fn pending(signals: &mut Signals, moment: Duration, not_from: Option<u32>) -> Option<Signal> {
+    let until = Instant::now() + moment;
+    loop {
+        match signals.next_from(until.saturating_duration_since(Instant::now())) {
+            Some((Signal::SIGCHLD, _)) => {}
+            Some((_, sender)) if Some(sender) == not_from => {}
+            other => return other.map(|(signal, _)| signal),
+        }
+    }
+}
+
+/// A stop that explains the end of a program that nobody had asked to end: a scheduler signals program and
+/// worker at once, and the program may be gone before we look. `is_declared`: it has left a result.
+pub fn overheard(
+    ended: &Termination,
+    is_declared: bool,
+    signals: &mut Signals,
+    clock: &Clock,
+) -> Option<Stop> {
+    let trains = clock.peer_grace.is_some();
+    let exit = &ended.exit;
+    let said = matches!(exit.code, 1 | LOST_PEERS);
+    let moment = match clock.launcher {
+        // What a trainer says of itself needs no other explanation.
+        Some(_) if said && trains => Duration::ZERO,
+        // An MPI library ends its program when its launcher goes, before we hear of it.
+        Some(_) if exit.code != 0 && !said => Duration::from_millis(500),
+        _ => exit.moment(is_declared),
+    };
+    // That mpirun ends all ranks may be because this one has failed.
+    let mpirun = clock.mpirun.filter(|_| exit.signal.is_none() && exit.code != 0);
+    let gone = || exit.code != 0 && clock.launcher.is_some_and(|pid| pid != parent_id());
+    pending(signals, moment, mpirun)
+        .or_else(|| gone().then_some(Signal::SIGHUP))
+        // A trainer that was signalled itself says that it has saved and can go on.
+        .or_else(|| (trains && exit.code == 143).then_some(Signal::SIGTERM))
+        .map(Stop::Signal)
+}
+
+/// Waits for the end of a program that was started at `start`. `on` hears what happens and may ask for a stop by
+/// returning one. [`overheard`] follows.
+pub fn wait(
+    child: &mut Child,
+    start: Instant,
+    signals: &mut Signals,
+    clock: Clock,
+    mut on: impl FnMut(Happening) -> Option<Stop>,
+) -> Termination {
+    let mut stop: Option<(Stop, Instant)> = None;
+    let mut killed = false;
+    // The first look comes soon, later ones at the pace of the clock.
+    let mut nap = Duration::from_millis(50).min(clock.tick);
+    loop {
+        let handled = process::has_ended(child.id(), &[Signal::SIGTERM, Signal::SIGUSR2]);
+        if let Some(has_handler) = handled
+            && let Ok(Some(status)) = child.try_wait()
+        {
+            let at = Instant::now();
+            // Whatever the program left running ends with it, also what has left its group or session.
+            process::kill_group(child, Signal::SIGKILL);
+            process::end_strays(clock.helper);
+            return Termination {
+                exit: Exit::of(status, at - start, has_handler),
+                stop: stop.map(|(why, _)| why),
+                asked_at: stop.map(|(_, at)| at),
+                at,
+            };
+        }
+        let mut wait = nap;
+        let now = Instant::now();
+        if let (Some(deadline), None) = (clock.deadline, &stop) {
+            wait = wait.min(deadline.saturating_duration_since(now));
+        }
+        if let (Some((why, since)), false) = (&stop, killed) {
+            wait = wait.min((*since + clock.grace_for(*why)).saturating_duration_since(now));
+        }
+        let mut reason = match signals.next(wait) {
+            Some(Signal::SIGCHLD) => continue,
+            Some(signal) => Some(Stop::Signal(signal)),
+            None => {
+                nap = (nap * 2).min(clock.tick);
+                on(Happening::Tick)
+            }
+        };
+        if reason.is_none() && clock.deadline.is_some_and(|at| Instant::now() >= at) {
+            reason = Some(Stop::Walltime);
+        }
+        match (&stop, reason) {
+            (None, Some(why)) => {
+                on(Happening::Stopping(why));
+                process::kill_group(child, Signal::SIGTERM);
+                stop = Some((why, Instant::now()));
+            }
+            (Some((why, since)), _) if !killed && since.elapsed() >= clock.grace_for(*why) => {
+                process::kill_group(child, Signal::SIGKILL);
+                killed = true;
+            }
+            _ => {}
+        }
+    }
+}

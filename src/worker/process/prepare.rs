@@ -1,0 +1,279 @@
+//! What a rank needs before its program starts: the command filled in, the environment, the folders.
+
+use std::fs::File;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::Duration;
+
+use anyhow::Result;
+use nix::sys::signal::Signal;
+use serde_json::{Map, Value, json};
+
+use crate::attempt::exit::Exit;
+use crate::devices;
+use crate::fault::Fault;
+use crate::host::{Vars, clock, disk, gpus, process};
+use crate::plan::value::variable_of;
+use crate::plan::{CommandTemplate, Params, TrialNames, names_of};
+use crate::tree::table::{Head, Row};
+use crate::tree::{Tree, terms};
+use crate::worker::Job;
+use crate::worker::process::gpu_samples::Sampler;
+use crate::worker::process::memory::Memory;
+use crate::worker::process::scratch::Scratch;
+use crate::worker::process::{heavy, launch, starting};
+
+/// What a rank needs to start its program.
+pub struct Prepared {
+    /// The argument vector, set-up script included.
+    pub argv: Vec<String>,
+    /// Whether it is our own trainer.
+    pub is_trainer: bool,
+    /// Its environment.
+    pub env: Vars,
+    /// Its working folder.
+    pub workdir: PathBuf,
+    /// `CUDA_VISIBLE_DEVICES`, where the worker sets it.
+    pub devices: Option<String>,
+    /// The attempt's private folder.
+    pub scratch: Scratch,
+    /// The helper for syncs over MPI and the program's end of the socket to it.
+    pub sync: Option<(heavy::Helper, OwnedFd)>,
+    /// Watches the trial's GPUs, where this rank does so.
+    pub gpus: Option<Sampler>,
+    /// Tells whether memory is why it failed.
+    pub memory: Memory,
+}
+
+impl Prepared {
+    /// What is new among the program's metric lines, a megabyte at most, and the samples of its GPUs; with `last` nothing
+    /// will follow.
+    pub fn take_metrics(&mut self, last: bool) -> Vec<Map<String, Value>> {
+        let mut rows = self.scratch.take_metrics(last);
+        rows.extend(self.take_samples(last));
+        rows
+    }
+
+    /// Whether there are more of them than the next call takes.
+    pub fn has_more_metrics(&self) -> bool {
+        self.scratch.has_more_metrics()
+    }
+
+    /// Of these the samples alone.
+    pub fn take_samples(&mut self, last: bool) -> Vec<Map<String, Value>> {
+        self.gpus.as_mut().map(|gpus| gpus.take(last)).unwrap_or_default()
+    }
+
+    /// Why a program of which the largest process had `peak_memory` bytes has failed, where the machine tells.
+    pub fn why_failed(&self, job: &Job, exit: Exit, peak_memory: u64) -> Option<String> {
+        if exit.code == 0 {
+            return None;
+        }
+        let memory = self.memory.why(exit.signal, peak_memory, job.resources.memory_mib);
+        memory.or_else(|| {
+            let program = job.head.own_command(&self.argv).first()?;
+            starting::said_by_shell(exit.code, program, &self.workdir, &self.env)
+        })
+    }
+}
+
+/// How long ranks wait for each other: `HPCSWEEP_RENDEZVOUS_S`, 120 s without it.
+pub fn rendezvous_deadline(vars: &Vars) -> Duration {
+    let seconds = vars.get("HPCSWEEP_RENDEZVOUS_S").and_then(|s| s.parse().ok()).unwrap_or(120.0);
+    Duration::from_secs_f64(f64::max(seconds, 0.1))
+}
+
+/// Fills in the parameters and makes the attempt's folders.
+///
+/// # Errors
+/// When the command cannot be rendered, a device is not granted, or a folder cannot be made.
+pub fn prepare(job: &Job, attempt: u32, torch: &[(&'static str, String)]) -> Result<Prepared> {
+    prepare_in(job, attempt, torch, None, true)
+}
+
+/// As [`prepare`], in the private folder of an attempt before it, where there was one. Without `folders` the
+/// trial's own are named to the program and not made.
+///
+/// # Errors
+/// As [`prepare`].
+pub fn prepare_in(
+    job: &Job,
+    attempt: u32,
+    torch: &[(&'static str, String)],
+    scratch: Option<Scratch>,
+    folders: bool,
+) -> Result<Prepared> {
+    let Job { head, row, tree, .. } = job;
+    let params = &row.params;
+    let work = tree.work(row.id);
+    let checkpoints = tree.checkpoints(row.id);
+    let extra = names(tree, head, row, attempt);
+    let rendered = CommandTemplate::new(&head.run)?.render(params, &extra).map_err(|fault| {
+        Fault { sentence: format!("trial {}: {}", row.id, fault.sentence), ..fault }
+    })?;
+    let devices = visible(head, row, &job.vars)?;
+    let scratch = match scratch {
+        Some(scratch) if !scratch.is_gone() => scratch.again(&row.params)?,
+        _ => Scratch::make(&job.vars, tree.dir(), row.id, &row.params)?,
+    };
+    if folders {
+        // Removed again when the program has left nothing there.
+        disk::make_dir(&checkpoints)?;
+    }
+
+    let mut env = environment(&job.vars, params);
+    let mut set = |name: &str, value: String| {
+        env.insert(name.to_owned(), value);
+    };
+    let own = [
+        ("HPCSWEEP_SWEEP", head.sweep.clone()),
+        ("HPCSWEEP_SWEEP_DIR", path_text(tree.dir())),
+        ("HPCSWEEP_TRIAL", row.id.to_string()),
+        ("HPCSWEEP_TASK_ID", row.task_text()),
+        ("HPCSWEEP_CHAIN", row.chain.to_string()),
+        ("HPCSWEEP_LINK", row.link.to_string()),
+        ("HPCSWEEP_ATTEMPT", attempt.to_string()),
+        ("HPCSWEEP_PARAMS", path_text(&scratch.params())),
+        ("HPCSWEEP_METRICS", path_text(&scratch.metrics())),
+        ("HPCSWEEP_RESULT", path_text(&scratch.result())),
+        ("HPCSWEEP_REASON", path_text(&scratch.reason())),
+        ("HPCSWEEP_WORK_DIR", path_text(&work)),
+        ("HPCSWEEP_CHECKPOINT_DIR", path_text(&checkpoints)),
+    ];
+    for (name, value) in own {
+        set(name, value);
+    }
+    if let Some(before) = terms::before(tree, row)? {
+        set("HPCSWEEP_PREVIOUS_WORK_DIR", path_text(&tree.work(before)));
+    }
+    for (name, value) in torch {
+        set(name, value.clone());
+    }
+    if let Some(devices) = &devices {
+        set("CUDA_VISIBLE_DEVICES", devices.clone());
+    }
+    if job.vars.contains_key(devices::CHOSEN) {
+        set(devices::WITHIN, format!("{}-{}", row.id, clock::short_token()));
+    }
+    for (name, value) in &rendered.env {
+        set(name, value.clone());
+    }
+    find_module(&mut env)?;
+    let mut argv = rendered.argv;
+    if head.run.train.is_some() {
+        argv = heavy::trainer(job, attempt, &extra, &scratch)?;
+        env.insert(launch::VERSION_VARIABLE.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    }
+    let sync = match head.run.metrics.mpi && job.world > 1 {
+        true => Some(heavy::helper(job, &scratch, &mut env)?),
+        false => None,
+    };
+    if let Some((shell, script)) = &head.setup {
+        argv.splice(0..0, [path_text(shell), path_text(script)]);
+    }
+    let gpus = Sampler::start(job, &env);
+    let (workdir, is_trainer) = (head.workdir.clone(), head.run.train.is_some());
+    let memory = Memory::watch();
+    Ok(Prepared { argv, is_trainer, env, workdir, devices, scratch, sync, gpus, memory })
+}
+
+/// The value of `CUDA_VISIBLE_DEVICES` for a trial, where the worker sets it.
+///
+/// # Errors
+/// When a device is not granted.
+pub(crate) fn visible(head: &Head, row: &Row, vars: &Vars) -> Result<Option<String>, Fault> {
+    let nvml = || gpus::machine(vars).map(|machine| machine.devices).unwrap_or_default();
+    devices::visible(row.id, row.gpu_ids_abs.as_deref(), head.gpu_ids, vars, nvml)
+}
+
+/// `trial` and `sweep` of the expressions of a plan.
+pub(crate) fn names(
+    tree: &Tree,
+    head: &Head,
+    row: &Row,
+    attempt: u32,
+) -> [(&'static str, Value); 2] {
+    let trial = TrialNames {
+        id: row.id,
+        task_id: json!(row.task_id),
+        chain: row.chain,
+        link: row.link,
+        attempt,
+        work_dir: &tree.work(row.id),
+        checkpoint_dir: &tree.checkpoints(row.id),
+        gpu_ids_abs: json!(row.gpu_ids_abs),
+    };
+    names_of(trial, &head.sweep, head.seed, tree.dir())
+}
+
+/// The variables of the worker that are for others too, and the trial's parameters.
+pub(crate) fn environment(vars: &Vars, params: &Params) -> Vars {
+    let public = vars.iter().filter(|(name, _)| !is_private(name));
+    let mut env: Vars = public.map(|(k, v)| (k.clone(), v.clone())).collect();
+    let (name, value) = devices::ORDER;
+    env.entry(name.to_owned()).or_insert_with(|| value.to_owned());
+    for (name, value) in params.iter() {
+        let text = value.to_string();
+        // Linux takes no variable of more than 128 KiB (MAX_ARG_STRLEN); the JSON file has them all.
+        if text.len() < 100 * 1024 {
+            env.insert(variable_of(name), text);
+        }
+    }
+    env
+}
+
+/// Variables that tell a worker who it is; a program below must not mistake them for its own.
+fn is_private(name: &str) -> bool {
+    name.starts_with("HPCSWEEP_") && !["HPCSWEEP_SITE", "HPCSWEEP_SMOKE"].contains(&name)
+}
+
+/// Lets Python find our module: where it is installed (`bin/../share/hpcsweep/python`), or in the sources
+/// that we were built in. What the user has on PYTHONPATH comes first.
+///
+/// # Errors
+/// When this program cannot tell where it is.
+pub fn find_module(env: &mut Vars) -> Result<()> {
+    let exe = disk::own_executable()?;
+    let prefix = exe.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
+    let places = [prefix.join("share/hpcsweep/python"), prefix.join("../site/python")];
+    let Some(folder) = places.iter().find(|folder| folder.join("hpcsweep").is_dir()) else {
+        return Ok(());
+    };
+    let folder = disk::absolute(folder);
+    let folder = path_text(&folder);
+    let paths = env.entry("PYTHONPATH".to_owned()).or_default();
+    if paths.split(':').any(|path| path == folder) {
+        return Ok(());
+    }
+    // An empty entry is the current folder to Python.
+    if !paths.is_empty() {
+        paths.push(':');
+    }
+    paths.push_str(&folder);
+    Ok(())
+}
+
+pub(crate) fn path_text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// Starts a rank's program. With `piped` its output comes through pipes, otherwise straight into the
+/// log; it inherits `keep`.
+///
+/// # Errors
+/// Why it could not be started, in words.
+pub(crate) fn start_program(
+    prepared: &Prepared,
+    piped: bool,
+    log: &File,
+    keep: Option<BorrowedFd<'_>>,
+) -> Result<Child, Fault> {
+    let sink = match piped {
+        true => process::Sink::Pipes,
+        false => process::Sink::File(log.try_clone().map_err(|e| process::start_fault("log", &e))?),
+    };
+    let Prepared { argv, env, workdir, .. } = prepared;
+    process::start(argv, env, workdir, sink, Signal::SIGKILL, keep, &[])
+        .map_err(|e| starting::start_fault(&argv[0], workdir, env, &e))
+}

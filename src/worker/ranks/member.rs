@@ -1,0 +1,239 @@
+//! A rank other than 0: runs the same program, sends what it prints and how it ends to rank 0, and
+//! leaves when rank 0 says so. It writes nothing into the results tree.
+
+use std::fs::File;
+use std::process::Child;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use nix::sys::signal::Signal;
+
+use crate::attempt::stop::Stop;
+use crate::fault::{Fault, Kind};
+use crate::host::signal::Signals;
+use crate::host::{process, vars};
+use crate::rank;
+use crate::tree::records;
+use crate::worker::Job;
+use crate::worker::limits::clock_of;
+use crate::worker::process::child::{self, Happening, Termination};
+use crate::worker::process::prepare::Prepared;
+use crate::worker::process::program::{self, Program};
+use crate::worker::process::{output, prepare};
+use crate::worker::ranks::peers::{self, Asked, Down, Line, Meanwhile, Up};
+use crate::worker::record::room;
+
+/// Runs a rank to its end; returns its exit code.
+///
+/// # Errors
+/// When rank 0 cannot be found.
+pub fn run(job: &Job, signals: &mut Signals) -> Result<i32> {
+    let world = job.world;
+    let name = peers::meeting_name(&job.vars, job.row.id)?;
+    let deadline = prepare::rendezvous_deadline(&job.vars);
+    let mut probe = room::Probe::new(job, deadline);
+    let meanwhile = || match signals.next(Duration::ZERO) {
+        Some(signal) if signal != Signal::SIGCHLD => Meanwhile::Told,
+        _ if probe.is_full() => Meanwhile::Delayed,
+        _ => Meanwhile::Nothing,
+    };
+    let dir = job.tree.dir().join("meet");
+    let node = vars::node_identity(&job.vars);
+    let seat = peers::Seat { host: &job.host, node: &node };
+    let (line, inbox) = peers::join(&dir, &name, job.rank.rank, world, seat, deadline, meanwhile)?;
+    let mut own = 0;
+    loop {
+        let mut told = None;
+        match next(&inbox, signals, &mut told) {
+            Some(Down::Begin { attempt, addr, port, hosts }) => {
+                let own_rank = job.rank.clone().placed(&hosts, &job.host);
+                let torch = rank::torch_env(&own_rank, &addr, port);
+                own = one(job, attempt, &torch, &line, &inbox, signals);
+            }
+            Some(Down::Stop) => {}
+            Some(Down::Refused { reason }) => {
+                return Err(Fault::new(Kind::Trials, format!("rank 0 refused this rank: {reason}"))
+                    .hint("`hpcsweep worker --explain` under the same launcher shows where ranks come from")
+                    .into());
+            }
+            // Of all codes the launcher passes on one; this one is for the job's script.
+            Some(Down::Leave { code }) if job.stopped == Some(code) => return Ok(code),
+            Some(Down::Leave { code }) => {
+                return Ok(if code == 0 { 0 } else { own.max(code.min(1)) });
+            }
+            None => return Ok(job.exit_code(1, told)),
+        }
+    }
+}
+
+/// The next word of rank 0; `None` when it is gone or we are told to stop.
+fn next(inbox: &Receiver<Down>, signals: &mut Signals, told: &mut Option<Signal>) -> Option<Down> {
+    loop {
+        match inbox.recv_timeout(Duration::from_millis(100)) {
+            Ok(said) => return Some(said),
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return None,
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
+                *told = child::pending(signals, Duration::ZERO, None);
+                if told.is_some() {
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+/// Runs the program of an attempt and tells rank 0 how it has ended; returns its exit code.
+fn one(
+    job: &Job,
+    number: u32,
+    torch: &[(&'static str, String)],
+    line: &Line,
+    inbox: &Receiver<Down>,
+    signals: &mut Signals,
+) -> i32 {
+    let broken = |reason: String| {
+        line.say(&Up::Broken { reason });
+        1
+    };
+    let mut started = match Started::new(job, number, torch, line) {
+        Ok(started) => started,
+        Err(reason) => return broken(reason),
+    };
+    match started.run(job, line, inbox, signals) {
+        Ok((ended, code)) => {
+            line.say(&ended);
+            code
+        }
+        Err(reason) => broken(reason),
+    }
+}
+
+/// The program of a rank, and what was made for it.
+struct Started {
+    prepared: Prepared,
+    program: Program,
+    at: Instant,
+    readers: Vec<JoinHandle<()>>,
+    /// Whether rank 0's helper hands over the metric lines that all ranks have in common.
+    is_synced: bool,
+}
+
+impl Started {
+    /// Prepares and starts it; the error is for rank 0.
+    fn new(
+        job: &Job,
+        number: u32,
+        torch: &[(&'static str, String)],
+        line: &Line,
+    ) -> Result<Self, String> {
+        let mut prepared =
+            prepare::prepare(job, number, torch).map_err(|error| format!("{error:#}"))?;
+        let nowhere = File::options().append(true).open("/dev/null");
+        let nowhere = nowhere.map_err(|_| "cannot open /dev/null")?;
+        let at = Instant::now();
+        let is_synced = prepared.sync.is_some();
+        let mut program =
+            Program::start(&mut prepared, true, &nowhere).map_err(|fault| fault.to_string())?;
+        let says = line.clone();
+        let piped = output::pipe_lines(&mut program.child, move |text| {
+            says.say(&Up::Line { text: text.to_owned() });
+        });
+        let readers = piped.map_err(|fault| {
+            process::kill_group(&program.child, Signal::SIGKILL);
+            program.ended(false);
+            fault.to_string()
+        })?;
+        Ok(Self { prepared, program, at, readers, is_synced })
+    }
+
+    /// Waits for its end, and for its helper; what rank 0 is to be told of it, and its exit code. The error is that of the
+    /// helper.
+    fn run(
+        &mut self,
+        job: &Job,
+        line: &Line,
+        inbox: &Receiver<Down>,
+        signals: &mut Signals,
+    ) -> Result<(Up, i32), String> {
+        let Self { prepared, program, is_synced, .. } = self;
+        let told = || {
+            matches!(
+                inbox.try_recv(),
+                Ok(Down::Stop | Down::Leave { .. } | Down::Refused { .. })
+                    | Err(TryRecvError::Disconnected)
+            )
+        };
+        let Program { child, helper } = program;
+        let clock = child::Clock { helper: helper.as_ref().map(Child::id), ..clock_of(job) };
+        let mut ended = child::wait(child, self.at, signals, clock, |happening| match happening {
+            Happening::Tick => {
+                hand_over(prepared, line, *is_synced, false);
+                if helper.as_mut().is_some_and(program::is_gone) {
+                    return Some(Stop::Helper);
+                }
+                told().then_some(Stop::Peer)
+            }
+            Happening::Stopping(_) => None,
+        });
+        if ended.stop.is_none() {
+            // What is declared is rank 0's to judge.
+            ended.stop = child::overheard(&ended, false, signals, &clock);
+        }
+        let well = ended.exit.code == 0 && ended.stop.is_none();
+        program.ended(well);
+        output::drain(&self.readers);
+        hand_over(prepared, line, *is_synced, true);
+        let mut late = None;
+        let carried = program.wait_for_helper(|| {
+            late = late.or_else(|| child::pending(signals, Duration::ZERO, None));
+            well && late.is_none() && !told()
+        });
+        ended.stop = ended.stop.or(late.map(Stop::Signal));
+        if (well && !carried && late.is_none()) || ended.stop == Some(Stop::Helper) {
+            return Err(prepared.scratch.why_uncarried());
+        }
+        if let Some(text) = prepared.scratch.complaints() {
+            line.say(&Up::Line { text: format!("hpcsweep: {text}") });
+        }
+        Ok((report(job, prepared, &ended, well), ended.exit.code))
+    }
+}
+
+/// Sends metric lines to rank 0: all of them, where they are the `last`.
+fn hand_over(prepared: &mut Prepared, line: &Line, is_synced: bool, last: bool) {
+    loop {
+        let is_last = last && (is_synced || !prepared.has_more_metrics());
+        let rows = match is_synced {
+            true => prepared.take_samples(is_last),
+            false => prepared.take_metrics(is_last),
+        };
+        if !rows.is_empty() {
+            line.say(&Up::Metrics { rows });
+        }
+        if is_last == last {
+            return;
+        }
+    }
+}
+
+/// What rank 0 is told of an end.
+fn report(job: &Job, prepared: &mut Prepared, ended: &Termination, well: bool) -> Up {
+    let exit = ended.exit;
+    let memory = || {
+        let peak = process::peak_child_memory();
+        let why = prepared.memory.why(exit.signal, peak, job.resources.memory_mib)?;
+        let how = exit.signal.map(|signal| format!("{}: ", records::signal_text(signal)));
+        Some(format!("{}{why}", how.unwrap_or_default()))
+    };
+    let reason = prepared.scratch.take_reason().or_else(memory).filter(|_| !well);
+    let stop = match ended.stop {
+        Some(Stop::Peer) => Some(Asked::Rank0),
+        Some(Stop::Signal(_)) => Some(Asked::Signal),
+        Some(_) => Some(Asked::Deadline),
+        None => prepared.scratch.is_gone().then_some(Asked::Robbed),
+    };
+    let ago_s = ended.at.elapsed().as_secs_f64();
+    Up::Ended { code: exit.code, signal: exit.signal, stop, reason, ago_s }
+}

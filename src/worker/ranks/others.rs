@@ -1,0 +1,218 @@
+//! The other ranks of a trial as rank 0 sees them: what they said, who failed, who is gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::{Map, Value, json};
+
+use crate::attempt::stop::Stop;
+use crate::host::signal::Signals;
+use crate::tree::records::{self, Outcome};
+use crate::worker::process::child::Termination;
+use crate::worker::process::output::write_line;
+use crate::worker::process::program::LOST_PEERS;
+use crate::worker::ranks::gather::Crew;
+use crate::worker::ranks::peers::{self, Asked, Down, Up};
+
+/// How many messages are heard at once.
+const MOST_HEARD: usize = 1024;
+
+/// How a rank's program ended.
+#[derive(Debug, Clone)]
+struct Finish {
+    code: i32,
+    signal: Option<i32>,
+    stop: Option<Asked>,
+    reason: Option<String>,
+    /// When it did, by our clock.
+    at: Instant,
+}
+
+impl Finish {
+    /// Whether it failed by itself, and not because it had lost the others.
+    fn is_own_failure(&self) -> bool {
+        self.stop.is_none() && self.code != 0 && self.code != LOST_PEERS
+    }
+}
+
+/// The failure of a rank that nobody asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// Its exit code.
+    pub code: i32,
+    /// Which rank, where, and how.
+    pub reason: String,
+}
+
+/// The other ranks, as far as they have been heard.
+#[derive(Default)]
+pub(crate) struct Others {
+    world: u32,
+    ended: BTreeMap<u32, Finish>,
+    /// Those that could not be started.
+    broken: BTreeSet<u32>,
+    gone: BTreeSet<u32>,
+    hosts: BTreeMap<u32, String>,
+}
+
+impl Others {
+    pub(crate) fn new(world: u32) -> Self {
+        Self { world, ..Self::default() }
+    }
+
+    /// Takes in what the ranks have said since the last time.
+    pub(crate) fn hear(
+        &mut self,
+        crew: &mut Crew,
+        log: &Arc<Mutex<File>>,
+        mut metrics: impl FnMut(Vec<Map<String, Value>>),
+    ) {
+        if self.hosts.is_empty() {
+            self.hosts.clone_from(&crew.hosts);
+        }
+        // Not for ever: ranks may say more while they are heard.
+        for _ in 0..MOST_HEARD {
+            let Ok(peers::FromRank { rank, said, at }) = crew.inbox.try_recv() else { return };
+            match said {
+                Some(Up::Line { text }) => write_line(log, &format!("[rank {rank}] "), &text),
+                Some(Up::Metrics { rows }) => metrics(with_rank(rows, Some(rank))),
+                Some(Up::Ended { code, signal, stop, reason, ago_s }) => {
+                    // Ranks wait for a signal and for their output before they say that they have ended.
+                    let ago = Duration::try_from_secs_f64(ago_s).unwrap_or_default();
+                    let at = at.checked_sub(ago).unwrap_or(at);
+                    self.ended.insert(rank, Finish { code, signal, stop, reason, at });
+                }
+                Some(Up::Broken { reason }) => {
+                    self.broken.insert(rank);
+                    let reason = Some(reason);
+                    let finish = Finish { code: 1, signal: None, stop: None, reason, at };
+                    self.ended.insert(rank, finish);
+                }
+                Some(Up::Hello { .. }) => {}
+                None => {
+                    if !self.ended.contains_key(&rank) {
+                        self.gone.insert(rank);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What went wrong with a rank, if anything did: the outcome, the exit code, and why. A failure of
+    /// its own comes before an end that somebody asked for.
+    pub(crate) fn trouble(&self) -> Option<(Outcome, i32, String)> {
+        if let Some(failure) = self.own_failure(None) {
+            return Some((Outcome::Failed, failure.code, failure.reason));
+        }
+        let say = |rank: u32, how: String| self.say(rank, &how);
+        if let Some(rank) = self.gone.first() {
+            return Some((Outcome::Failed, 1, say(*rank, " vanished".to_owned())));
+        }
+        for (asked, outcome, how) in [
+            (Asked::Signal, Outcome::Interrupted, " got a signal"),
+            (Asked::Deadline, Outcome::Timeout, " reached the wall-clock limit"),
+            (Asked::Robbed, Outcome::Interrupted, ": its private folder was removed while it ran"),
+        ] {
+            if let Some((rank, f)) = self.ended.iter().find(|(_, f)| f.stop == Some(asked)) {
+                return Some((outcome, f.code, say(*rank, how.to_owned())));
+            }
+        }
+        let lost = self.ended.iter().find(|(_, f)| f.stop.is_none() && f.code == LOST_PEERS)?;
+        let how = lost.1.reason.clone().unwrap_or_else(|| "lost the others".to_owned());
+        Some((Outcome::Failed, 1, say(*lost.0, format!(": {how}"))))
+    }
+
+    /// The first failure of a rank that nobody asked for and that is no consequence of another; one after
+    /// `before` does not count.
+    pub(crate) fn own_failure(&self, before: Option<Instant>) -> Option<Failure> {
+        let counts = |f: &Finish| f.is_own_failure() && before.is_none_or(|before| f.at < before);
+        let (rank, f) =
+            self.ended.iter().filter(|(_, f)| counts(f)).min_by_key(|(rank, f)| (f.at, **rank))?;
+        let how = match (&f.reason, f.signal) {
+            (Some(reason), _) => format!(": {reason}"),
+            (None, Some(signal)) => format!(": {}", records::signal_text(signal)),
+            (None, None) => format!(": exit code {}", f.code),
+        };
+        Some(Failure { code: f.code, reason: self.say(*rank, &how) })
+    }
+
+    /// Whether all of them are here and have ended well.
+    pub(crate) fn are_well(&self) -> bool {
+        self.gone.is_empty() && self.broken.is_empty() && self.ended.values().all(|f| f.code == 0)
+    }
+
+    fn say(&self, rank: u32, how: &str) -> String {
+        let place = self.hosts.get(&rank).map_or_else(String::new, |host| format!(" on {host}"));
+        format!("rank {rank}{place}{how}")
+    }
+
+    /// Whether there are others at all.
+    pub(crate) fn are_several(&self) -> bool {
+        self.world > 1
+    }
+
+    /// Whether all ranks can still take part in another attempt.
+    pub(crate) fn all_here(&self) -> bool {
+        self.gone.is_empty()
+    }
+
+    fn all_in(&self) -> bool {
+        self.ended.len() + self.gone.len() + 1 >= self.world as usize
+    }
+
+    /// After rank 0's own program has ended: waits for the others, stopping them if it failed, when a
+    /// signal comes or when the time is over. Returns why they had to be stopped in the latter cases.
+    pub(crate) fn finish(
+        &mut self,
+        crew: &mut Crew,
+        log: &Arc<Mutex<File>>,
+        ended: Termination,
+        deadline: Option<Instant>,
+        signals: &mut Signals,
+        mut metrics: impl FnMut(Vec<Map<String, Value>>),
+    ) -> Option<Stop> {
+        let mut told: Option<Instant> = None;
+        let mut why = None;
+        loop {
+            self.hear(crew, log, &mut metrics);
+            if self.all_in() {
+                return why;
+            }
+            if let Some(signal) = signals.next(Duration::from_millis(20))
+                && signal != Signal::SIGCHLD
+                && why.is_none()
+            {
+                why = Some(Stop::Signal(signal));
+            }
+            if why.is_none() && deadline.is_some_and(|at| Instant::now() >= at) {
+                why = Some(Stop::Walltime);
+            }
+            let over = ended.exit.code != 0 || ended.stop.is_some() || why.is_some();
+            if told.is_none() && (over || self.trouble().is_some()) {
+                crew.tell(&Down::Stop);
+                told = Some(Instant::now());
+            }
+            // A rank that cannot even say goodbye counts as gone; the launcher has to end it.
+            if told.is_some_and(|since| since.elapsed() > Duration::from_secs(60)) {
+                self.gone.extend((1..self.world).filter(|rank| !self.ended.contains_key(rank)));
+                return why;
+            }
+        }
+    }
+}
+
+/// Adds the rank to metric lines that do not say it.
+pub(crate) fn with_rank(
+    rows: Vec<Map<String, Value>>,
+    rank: Option<u32>,
+) -> Vec<Map<String, Value>> {
+    let Some(rank) = rank else { return rows };
+    let tag = |mut row: Map<String, Value>| {
+        row.entry("rank").or_insert_with(|| json!(rank));
+        row
+    };
+    rows.into_iter().map(tag).collect()
+}

@@ -1,0 +1,91 @@
+//! Whether another run of the same trial is alive: a requeued or retried trial must not run beside itself.
+//!
+//! Asked before a worker begins. On its own host a run is alive while its process is. On another one it is
+//! alive while it gives signs of life, which are new stamps of its record by the file system's own clock
+//! ([`BEAT`]); the scheduler ends a run before it begins the same job again, so of its own job no sign is
+//! waited for.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use nix::sys::signal::Signal;
+
+use crate::host::signal::Signals;
+use crate::host::{age, process};
+use crate::tree::records::{self, Attempt, Outcome, Record};
+use crate::worker::Job;
+use crate::worker::process::child;
+
+/// How often a run on its way stamps its record.
+pub(crate) const BEAT: Duration = Duration::from_secs(20);
+
+/// A record that was not stamped for so long is of a run that is gone.
+const SILENCE: Duration = Duration::from_secs(50);
+
+/// How long a run that is alive may take to end: it was asked to, if it is one of a job that was requeued.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What has become of the other runs.
+pub(crate) enum Others {
+    /// None is alive; this is what is recorded now.
+    Gone(Record),
+    /// One has done the trial meanwhile.
+    Done,
+    /// One is alive: where.
+    Alive(String),
+    /// We were told to stop while we waited.
+    Told(Signal),
+}
+
+/// Waits until no other run of the trial is alive, for a while; `own` is our own run, where we have begun one.
+pub(crate) fn wait(
+    job: &Job,
+    mut record: Record,
+    own: Option<u32>,
+    signals: &mut Signals,
+) -> Result<Others> {
+    let since = Instant::now();
+    loop {
+        if record.outcome() == Some(Outcome::Done) {
+            return Ok(Others::Done);
+        }
+        let other = record.attempts.iter().find_map(|a| living(job, a, own).map(|sign| (a, sign)));
+        let Some((attempt, sign)) = other else { return Ok(Others::Gone(record)) };
+        let is_sure = since.elapsed() >= PATIENCE && sign < since.elapsed();
+        if is_sure {
+            return Ok(Others::Alive(place(attempt)));
+        }
+        if let Some(signal) = child::pending(signals, Duration::from_millis(500), None) {
+            return Ok(Others::Told(signal));
+        }
+        record = records::of_trial(&job.tree, job.row.id)?.0;
+    }
+}
+
+/// How long ago another run gave a sign of life; `None` if it has ended, or is gone.
+fn living(job: &Job, attempt: &Attempt, own: Option<u32>) -> Option<Duration> {
+    let start = &attempt.start;
+    // What agents run is dealt by their ledger.
+    if attempt.end.is_some() || attempt.bundle.is_some() || Some(attempt.run) == own {
+        return None;
+    }
+    if start.host == job.host {
+        let is_it = start.started.is_some()
+            && process::started(start.pid.cast_signed()) == start.started
+            && start.pid != std::process::id();
+        return is_it.then_some(Duration::ZERO);
+    }
+    if start.job.is_some() && start.job == job.job_id {
+        return None;
+    }
+    let path = job.tree.record(job.row.id, attempt.run);
+    let age = age::by_server(&path, job.tree.dir()).ok()?;
+    (age < SILENCE).then_some(age)
+}
+
+/// Where a run is.
+fn place(attempt: &Attempt) -> String {
+    let start = &attempt.start;
+    let job = start.job.as_ref().map_or_else(String::new, |job| format!("job {job}, "));
+    format!("{job}process {} on {}", start.pid, start.host)
+}
