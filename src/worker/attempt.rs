@@ -34,6 +34,10 @@ use crate::worker::record::room;
 /// Why a program may have failed that says nothing itself.
 const NO_ROOM: &str = "the disk of the results was full when it ended";
 
+/// How much later than a signal to stop the loss of a rank may be noticed that was its reason: srun stops the ranks that
+/// are left when it has lost one.
+const LOSS_DELAY: Duration = Duration::from_millis(100);
+
 /// How an attempt ended, for the one who decides what follows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AttemptEnd {
@@ -117,8 +121,8 @@ struct Started {
 struct Ends {
     /// That of rank 0.
     own: Termination,
-    /// A stop that came when the program of rank 0 had ended.
-    late: Option<Stop>,
+    /// A stop that came when the program of rank 0 had ended, and when.
+    late: Option<(Stop, Instant)>,
     /// Why the syncs could not be carried to their end.
     uncarried: Option<String>,
     /// That rank 0 has finished.
@@ -296,7 +300,8 @@ impl Attempt<'_> {
         let uncarried = (!carried).then(|| prepared.scratch.why_uncarried());
         if own.stop.is_none() && late.is_none() {
             let mpirun = limits.mpirun.filter(|_| own.exit.code != 0);
-            late = child::pending(self.signals, Duration::ZERO, mpirun).map(Stop::Signal);
+            let signal = child::pending(self.signals, Duration::ZERO, mpirun);
+            late = signal.map(|signal| (Stop::Signal(signal), Instant::now()));
         }
         Ok(Ends { own, late, uncarried, result, is_robbed })
     }
@@ -305,7 +310,8 @@ impl Attempt<'_> {
     fn conclude(&mut self, started: &mut Started, ends: Ends) -> Result<AttemptEnd> {
         let job = self.job;
         let exit = ends.own.exit;
-        let (mut state, code, mut reason) = judge(&ends, &started.others);
+        let delay = if started.limits.mpirun.is_some() { Duration::ZERO } else { LOSS_DELAY };
+        let (mut state, code, mut reason) = judge(&ends, &started.others, delay);
         if ends.is_robbed && matches!(state, Outcome::Done | Outcome::Failed) {
             // That is the machine's fault, and costs no attempt.
             (state, reason) = (Outcome::Interrupted, Some(started.prepared.scratch.loss()));
@@ -337,7 +343,7 @@ impl Attempt<'_> {
             Outcome::Failed if started.others.all_here() => Retry::Here,
             _ => Retry::No,
         };
-        let told = match stop.or(ends.late) {
+        let told = match stop.or(ends.late.map(|(why, _)| why)) {
             // An mpirun ends all of its ranks when one has failed.
             Some(Stop::Signal(_))
                 if state == Outcome::Failed && started.limits.mpirun.is_some() =>
@@ -468,18 +474,22 @@ pub(super) fn open_log(path: &Path) -> Result<File> {
 }
 
 /// The outcome of the trial from the ends of all its ranks. What came first is why: a failure that nobody asked
-/// for, or a stop, after which ranks fail in any way.
-fn judge(ends: &Ends, others: &Others) -> (Outcome, i32, Option<String>) {
+/// for, or a stop, after which ranks fail in any way. After a signal, a rank may be missed with a delay of `delay`.
+fn judge(ends: &Ends, others: &Others, delay: Duration) -> (Outcome, i32, Option<String>) {
     let Ends { own: Termination { exit, stop, asked_at, at }, late, uncarried, result, .. } = ends;
     let (code, is_declared) = (exit.code, result.is_some());
     let is_own = stop.is_none() && !matches!(code, 0 | LOST_PEERS);
     // Launchers end all ranks after the failure of one.
-    let first = if is_own { Some(*at) } else { *asked_at };
-    if let Some(failure) = others.own_failure(first) {
+    let late_at = late.map(|(_, at)| at);
+    let first = if is_own { Some(*at) } else { asked_at.or(late_at) };
+    let asked = stop.or(late.map(|(why, _)| why));
+    let is_signal = !is_own && matches!(asked, Some(Stop::Signal(_)));
+    let delay = if is_signal { delay } else { Duration::ZERO };
+    if let Some(failure) = others.own_failure(first, delay) {
         return (Outcome::Failed, failure.code, Some(failure.reason));
     }
     let has_finished = is_declared && code == 0 && uncarried.is_none() && others.are_well();
-    if let Some(why @ (Stop::Walltime | Stop::Signal(_))) = stop.or(*late) {
+    if let Some(why @ (Stop::Walltime | Stop::Signal(_))) = asked {
         let state = exit::outcome(code, has_finished, Some(why));
         return (state, code, (state != Outcome::Done).then(|| why.reason("worker")));
     }

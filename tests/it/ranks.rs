@@ -1,5 +1,7 @@
 //! Several ranks of one trial on this machine: who they are, one record, one log, and their ends.
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::json;
 
 use crate::local::shell;
@@ -262,6 +264,29 @@ fn of_a_rank_that_is_killed_near_its_limit_of_memory_that_is_why() {
         assert!(reason.contains(why), "{reason}");
         assert_eq!(reason.contains("rank 1 on "), trial == 1, "{reason}");
     }
+}
+
+#[test]
+fn a_rank_that_is_lost_is_why_its_launcher_stops_the_others() {
+    let world = World::new();
+    let code = "[ $HPCSWEEP_TRIAL = 1 ] || exit 1; : >ran.$RANK; exec sleep 600";
+    let first = "[[trials]]\ntask_id = 1\n";
+    let trials = format!("{first}{first}resources.ranks = 3\n");
+    assert_eq!(world.local(&shell(code, &trials), &["-j", "1"]).code, 1);
+    let mut started: Vec<std::process::Child> = (0..3)
+        .map(|number| rank(&world, number, 3).env("HPCSWEEP_RENDEZVOUS_S", "60").spawn().unwrap())
+        .collect();
+    wait_until("they run", || (0..3).all(|rank| world.exists(&format!("ran.{rank}"))));
+    for (rank, signal) in [(2, Signal::SIGKILL), (0, Signal::SIGTERM), (1, Signal::SIGTERM)] {
+        kill(Pid::from_raw(started[rank].id().cast_signed()), signal).unwrap();
+    }
+    for rank in &mut started {
+        assert!(!rank.wait().unwrap().success());
+    }
+    let trial = world.status()["trials"][1].clone();
+    let reason = trial["reason"].as_str().unwrap();
+    assert_eq!(trial["state"], "failed", "{reason}");
+    assert!(reason.contains("rank 2 on ") && reason.ends_with(" vanished"), "{reason}");
 }
 
 #[test]

@@ -54,7 +54,8 @@ pub(crate) struct Others {
     ended: BTreeMap<u32, Finish>,
     /// Those that could not be started.
     broken: BTreeSet<u32>,
-    gone: BTreeSet<u32>,
+    /// Those whose connection ended without a word, and when it did.
+    gone: BTreeMap<u32, Instant>,
     hosts: BTreeMap<u32, String>,
 }
 
@@ -94,7 +95,7 @@ impl Others {
                 Some(Up::Hello { .. }) => {}
                 None => {
                     if !self.ended.contains_key(&rank) {
-                        self.gone.insert(rank);
+                        self.gone.entry(rank).or_insert(at);
                     }
                 }
             }
@@ -104,13 +105,10 @@ impl Others {
     /// What went wrong with a rank, if anything did: the outcome, the exit code, and why. A failure of
     /// its own comes before an end that somebody asked for.
     pub(crate) fn trouble(&self) -> Option<(Outcome, i32, String)> {
-        if let Some(failure) = self.own_failure(None) {
+        if let Some(failure) = self.own_failure(None, Duration::ZERO) {
             return Some((Outcome::Failed, failure.code, failure.reason));
         }
         let say = |rank: u32, how: String| self.say(rank, &how);
-        if let Some(rank) = self.gone.first() {
-            return Some((Outcome::Failed, 1, say(*rank, " vanished".to_owned())));
-        }
         for (asked, outcome, how) in [
             (Asked::Signal, Outcome::Interrupted, " got a signal"),
             (Asked::Deadline, Outcome::Timeout, " reached the wall-clock limit"),
@@ -125,18 +123,25 @@ impl Others {
         Some((Outcome::Failed, 1, say(*lost.0, format!(": {how}"))))
     }
 
-    /// The first failure of a rank that nobody asked for and that is no consequence of another; one after
-    /// `before` does not count.
-    pub(crate) fn own_failure(&self, before: Option<Instant>) -> Option<Failure> {
-        let counts = |f: &Finish| f.is_own_failure() && before.is_none_or(|before| f.at < before);
-        let (rank, f) =
-            self.ended.iter().filter(|(_, f)| counts(f)).min_by_key(|(rank, f)| (f.at, **rank))?;
-        let how = match (&f.reason, f.signal) {
-            (Some(reason), _) => format!(": {reason}"),
-            (None, Some(signal)) => format!(": {}", records::signal_text(signal)),
-            (None, None) => format!(": exit code {}", f.code),
+    /// The first failure of a rank that nobody asked for and that is no consequence of another: the failure of its
+    /// program before `before`, or the loss of its worker less than `delay` after it.
+    pub(crate) fn own_failure(&self, before: Option<Instant>, delay: Duration) -> Option<Failure> {
+        let is_first = |at: Instant| before.is_none_or(|before| at < before);
+        let failed = self.ended.iter().filter(|(_, f)| f.is_own_failure() && is_first(f.at));
+        let failed = failed.map(|(rank, f)| (f.at, *rank, Some(f)));
+        let is_lost = |at: Instant| at.checked_sub(delay).is_none_or(is_first);
+        let gone = self.gone.iter().filter(|(_, at)| is_lost(**at));
+        let gone = gone.map(|(rank, at)| (*at, *rank, None));
+        let (_, rank, finish) = failed.chain(gone).min_by_key(|(at, rank, _)| (*at, *rank))?;
+        let how = match finish {
+            None => " vanished".to_owned(),
+            Some(Finish { reason: Some(reason), .. }) => format!(": {reason}"),
+            Some(Finish { signal: Some(signal), .. }) => {
+                format!(": {}", records::signal_text(*signal))
+            }
+            Some(Finish { code, .. }) => format!(": exit code {code}"),
         };
-        Some(Failure { code: f.code, reason: self.say(*rank, &how) })
+        Some(Failure { code: finish.map_or(1, |f| f.code), reason: self.say(rank, &how) })
     }
 
     /// Whether all of them are here and have ended well.
@@ -164,7 +169,7 @@ impl Others {
     }
 
     /// After rank 0's own program has ended: waits for the others, stopping them if it failed, when a
-    /// signal comes or when the time is over. Returns why they had to be stopped in the latter cases.
+    /// signal comes or when the time is over. Returns why they had to be stopped in the latter cases, and when.
     pub(crate) fn finish(
         &mut self,
         crew: &mut Crew,
@@ -173,7 +178,7 @@ impl Others {
         deadline: Option<Instant>,
         signals: &mut Signals,
         mut metrics: impl FnMut(Vec<Map<String, Value>>),
-    ) -> Option<Stop> {
+    ) -> Option<(Stop, Instant)> {
         let mut told: Option<Instant> = None;
         let mut why = None;
         loop {
@@ -185,10 +190,10 @@ impl Others {
                 && signal != Signal::SIGCHLD
                 && why.is_none()
             {
-                why = Some(Stop::Signal(signal));
+                why = Some((Stop::Signal(signal), Instant::now()));
             }
             if why.is_none() && deadline.is_some_and(|at| Instant::now() >= at) {
-                why = Some(Stop::Walltime);
+                why = Some((Stop::Walltime, Instant::now()));
             }
             let over = ended.exit.code != 0 || ended.stop.is_some() || why.is_some();
             if told.is_none() && (over || self.trouble().is_some()) {
@@ -197,7 +202,10 @@ impl Others {
             }
             // A rank that cannot even say goodbye counts as gone; the launcher has to end it.
             if told.is_some_and(|since| since.elapsed() > Duration::from_secs(60)) {
-                self.gone.extend((1..self.world).filter(|rank| !self.ended.contains_key(rank)));
+                let silent = (1..self.world).filter(|rank| !self.ended.contains_key(rank));
+                for rank in silent {
+                    self.gone.entry(rank).or_insert_with(Instant::now);
+                }
                 return why;
             }
         }
