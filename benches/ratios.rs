@@ -71,35 +71,43 @@ fn run(program: &str, args: &[&str], folder: &Path) {
 }
 
 fn plan(folder: &Path, name: &str, body: &str) -> PathBuf {
+    plan_of(folder, name, "\"true\"", body)
+}
+
+fn plan_of(folder: &Path, name: &str, command: &str, body: &str) -> PathBuf {
     let text =
-        format!("version = 1\n[sweep]\nname = \"{name}\"\n[run]\ncommand = [\"true\"]\n{body}\n");
+        format!("version = 1\n[sweep]\nname = \"{name}\"\n[run]\ncommand = [{command}]\n{body}\n");
     let path = folder.join(format!("{name}.toml"));
     std::fs::write(&path, text).unwrap();
     path
 }
 
-/// One trial of `true` through the worker, and `true`.
+/// One trial of `true` through the worker, and `true`; then with expressions for Tera to fill in, and without.
 fn worker(tmp: &Path) {
-    plan(tmp, "worker", "[grid]\ni = [0]");
-    run(PROGRAM, &["-q", "submit", "worker.toml"], tmp);
-    let sweep = tmp.join("results/worker");
-    let fresh = || {
-        let _ = std::fs::remove_dir_all(sweep.join("records"));
+    let sweep = |name: &str, command: &str| {
+        plan_of(tmp, name, command, "[defaults]\nlr = 1e-5\nopt = \"adam\"\n[grid]\ni = [0]");
+        run(PROGRAM, &["-q", "submit", &format!("{name}.toml")], tmp);
+        tmp.join("results").join(name)
     };
-    let args = ["worker", "--sweep", sweep.to_str().unwrap(), "--trial", "0"];
+    let trial = |sweep: &Path| {
+        let _ = std::fs::remove_dir_all(sweep.join("records"));
+        run(PROGRAM, &["worker", "--sweep", sweep.to_str().unwrap(), "--trial", "0"], tmp);
+    };
+    let plain = sweep("worker", "\"true\"");
     let (ours, bare) = in_turn(
         101,
+        || trial(&plain),
         || {
-            fresh();
-            run(PROGRAM, &args, tmp);
-        },
-        || {
-            fresh();
+            let _ = std::fs::remove_dir_all(plain.join("records"));
             run("true", &[], tmp);
         },
     );
     row("one trial of `true` / `true`", ours, bare, "");
     println!("{:<58} {:>7.2} ms {:>26}", "  the worker costs", (ours - bare) * 1e3, "5 ms");
+    let words = r#""true", "--lr={{ lr }}", "{{ trial.attempt }}", "{{ opt | upper }}""#;
+    let filled = sweep("expressions", words);
+    let (filled, plain) = in_turn(101, || trial(&filled), || trial(&plain));
+    row("one trial with expressions / without", filled, plain, "1.1");
 }
 
 /// Planning 10^3 .. 10^6 trials: seconds a trial against the next smaller size.

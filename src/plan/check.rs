@@ -105,14 +105,6 @@ fn place_of(run: &Run, places: &Places, key: Option<&str>) -> usize {
 fn check_names(reader: &mut Reader<'_>, uses: &Uses, what: &str, at: usize, forms: &[Form]) {
     let used = || forms.iter().filter(|form| form.first.is_some());
     for name in &uses.names {
-        // A head is told with its path.
-        let is_head = uses
-            .names
-            .iter()
-            .any(|other| other.len() > name.len() && other.starts_with(&format!("{name}.")));
-        if is_head {
-            continue;
-        }
         let lacking = used().find(|form| !is_known(name, &form.names, Scope::Command));
         let Some(lacking) = lacking else { continue };
         if !used().any(|form| is_known(name, &form.names, Scope::Command)) {

@@ -17,6 +17,7 @@ mod damage;
 mod dependencies;
 mod devices;
 mod dropped;
+mod expressions;
 mod gpu_share;
 mod gpus;
 mod hooks;

@@ -9,7 +9,6 @@ use crate::plan::expansion::axes::Group;
 use crate::plan::expansion::trials::Tasks;
 use crate::plan::templates::engine::Compiled;
 use crate::plan::templates::known;
-use crate::plan::templates::template::{Piece, Template, write_value};
 use crate::plan::trial::TaskId;
 use crate::plan::value::Params;
 
@@ -20,7 +19,7 @@ pub(crate) struct Namer<'s> {
     /// For each axis group that chains do not run along, the labels of its points.
     labels: Vec<Vec<String>>,
     texts: HashSet<Arc<str>>,
-    /// The templates that the engine must render, as far as they were needed.
+    /// The templates, as far as they were needed.
     compiled: HashMap<usize, Result<Compiled, String>>,
     /// For a template the first trial that lacks a name it uses, and that name.
     pub(crate) lacking: BTreeMap<usize, (usize, String)>,
@@ -66,24 +65,17 @@ impl<'s> Namer<'s> {
         params: &Params,
     ) -> Option<Result<TaskId, String>> {
         let (template, _) = &self.tasks.templates[number];
-        let text = match filled(template, params) {
-            Some(text) => Ok(text),
-            None => {
-                let compiled = self.compiled.entry(number);
-                // Wrong syntax is told by the check of templates.
-                let compiled = compiled.or_insert_with(|| Compiled::new(&template.source));
-                let compiled = compiled.as_ref().ok()?;
-                let text = compiled.render(params);
-                if text.is_err()
-                    && let Some(name) =
-                        known::first_unknown_parameter(&compiled.uses, &params.names)
-                {
-                    self.lacking.entry(number).or_insert((trial, name));
-                    return None;
-                }
-                text
-            }
-        };
+        let compiled = self.compiled.entry(number);
+        // Wrong syntax is told by the check of templates.
+        let compiled = compiled.or_insert_with(|| Compiled::new(&template.source));
+        let compiled = compiled.as_ref().ok()?;
+        let text = compiled.render(params);
+        if text.is_err()
+            && let Some(name) = known::first_unknown_parameter(&compiled.uses, &params.names)
+        {
+            self.lacking.entry(number).or_insert((trial, name));
+            return None;
+        }
         Some(text.and_then(checked).map(|text| TaskId::Name(self.shared(text))))
     }
 
@@ -95,18 +87,6 @@ impl<'s> Namer<'s> {
         self.texts.insert(fresh.clone());
         fresh
     }
-}
-
-/// The text of a template of pieces whose names are all parameters.
-fn filled(template: &Template, params: &Params) -> Option<String> {
-    let mut text = String::with_capacity(template.source.len() + 8);
-    for piece in template.pieces()? {
-        match piece {
-            Piece::Text(piece) => text.push_str(piece),
-            Piece::Name(name) => write_value(&mut text, params.get(name)?),
-        }
-    }
-    Some(text)
 }
 
 fn checked(text: String) -> Result<String, String> {

@@ -6,7 +6,6 @@
 use std::collections::{BTreeSet, HashSet};
 
 use serde_json::{Map, Value};
-use tera::Tera;
 use toml::de::DeValue;
 
 use crate::document::{Entry, Item, Reader, entries};
@@ -14,9 +13,9 @@ use crate::fault::Fault;
 use crate::plan::expansion::expand::Expanded;
 use crate::plan::run::Run;
 use crate::plan::templates::command::{Filler, named, stand_ins};
-use crate::plan::templates::engine;
+use crate::plan::templates::engine::Parsed;
 use crate::plan::templates::places::Places;
-use crate::plan::templates::template::{Piece, Template};
+use crate::plan::templates::template::Template;
 use crate::plan::value::{Params, read_value};
 use crate::train::config::Config;
 
@@ -144,7 +143,7 @@ pub(crate) fn check(
 /// `[train]`, ready to be filled in for any trial.
 pub struct TrainTemplate {
     form: Value,
-    engine: Option<Tera>,
+    parsed: Parsed,
     /// Parameters it names.
     names: BTreeSet<String>,
     /// Whether it names a table of parameters, or all of them.
@@ -160,27 +159,15 @@ impl TrainTemplate {
         let Some(form) = run.train.clone() else {
             return Err(Fault::request("the plan has no `[train]`"));
         };
-        let mut engine = None;
-        let mut names = BTreeSet::new();
-        let mut wrong = None;
-        texts(&form, "", &mut |path, text| {
-            let template = Template::new(text);
-            if let Ok(uses) = template.uses() {
-                names.extend(uses.names);
-            }
-            if template.needs_engine() {
-                let engine: &mut Tera = engine.get_or_insert_with(engine::engine);
-                if let Err(e) = engine.add_raw_template(&template.source, &template.source) {
-                    let sentence = format!("`train.{path}`: {}", engine::sentence(&e));
-                    wrong.get_or_insert(Fault::request(sentence));
-                }
-            }
-        });
+        let mut all = Vec::new();
+        texts(&form, "", &mut |path, text| all.push((path.to_owned(), Template::new(text))));
+        let parsed = Parsed::new(all.iter().map(|(path, template)| (path, &*template.source)));
+        let parsed =
+            parsed.map_err(|(path, why)| Fault::request(format!("`train.{path}`: {why}")))?;
+        let uses = all.iter().filter_map(|(_, template)| template.uses().ok());
+        let names: BTreeSet<String> = uses.flat_map(|uses| uses.names).collect();
         let whole_table = names.iter().any(|name| name.starts_with("params"));
-        match wrong {
-            Some(fault) => Err(fault),
-            None => Ok(Self { form, engine, names, whole_table }),
-        }
+        Ok(Self { form, parsed, names, whole_table })
     }
 
     /// The configuration of one trial. `extra` are further names: `trial` and `sweep`; `seed` is the
@@ -194,60 +181,63 @@ impl TrainTemplate {
         seed: i64,
         extra: &[(&str, Value)],
     ) -> Result<Config, Fault> {
-        let mut filler = Filler { params, extra, engine: self.engine.as_ref(), context: None };
-        let mut form = filled(&self.form, "", &mut filler)?;
+        let mut filler = Filler { params, extra, parsed: &self.parsed, context: None };
+        let mut form = self.filled(&self.form, "", &mut filler)?;
         if let Value::Object(fields) = &mut form {
             fields.entry("seed").or_insert_with(|| seed.into());
         }
         Config::read(&form)
     }
-}
 
-fn filled(form: &Value, path: &str, filler: &mut Filler<'_>) -> Result<Value, Fault> {
-    Ok(match form {
-        Value::String(text) => {
-            value_of(text, filler).map_err(|f| named(f, &format!("train.{path}")))?
-        }
-        Value::Array(items) => {
-            let items = items.iter().enumerate();
-            let items = items.map(|(i, item)| filled(item, &format!("{path}[{i}]"), filler));
-            Value::Array(items.collect::<Result<_, _>>()?)
-        }
-        Value::Object(fields) => {
-            let mut all = Map::new();
-            for (key, value) in fields {
-                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                all.insert(key.clone(), filled(value, &path, filler)?);
+    fn filled(&self, form: &Value, path: &str, filler: &mut Filler<'_>) -> Result<Value, Fault> {
+        Ok(match form {
+            Value::String(text) => {
+                self.value_of(text, filler).map_err(|f| named(f, &format!("train.{path}")))?
             }
-            Value::Object(all)
-        }
-        other => other.clone(),
-    })
-}
+            Value::Array(items) => {
+                let items = items.iter().enumerate();
+                let items =
+                    items.map(|(i, item)| self.filled(item, &format!("{path}[{i}]"), filler));
+                Value::Array(items.collect::<Result<_, _>>()?)
+            }
+            Value::Object(fields) => {
+                let mut all = Map::new();
+                for (key, value) in fields {
+                    let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                    all.insert(key.clone(), self.filled(value, &path, filler)?);
+                }
+                Value::Object(all)
+            }
+            other => other.clone(),
+        })
+    }
 
-/// A text with its expressions filled in. One expression alone gives its value with its type.
-fn value_of(text: &str, filler: &mut Filler<'_>) -> Result<Value, Fault> {
-    let template = Template::new(text);
-    if let Some([Piece::Name(name)]) = template.pieces() {
-        let name = name.strip_prefix("params.").unwrap_or(name);
-        if let Some(value) = filler.params.get(name) {
-            return serde_json::to_value(value).map_err(|e| Fault::request(e.to_string()));
+    /// A text with its expressions filled in. One expression alone gives its value with its type.
+    fn value_of(&self, text: &str, filler: &mut Filler<'_>) -> Result<Value, Fault> {
+        let template = Template::new(text);
+        if let Some(name) = template.name().filter(|name| self.names.contains(*name)) {
+            let name = name.strip_prefix("params.").unwrap_or(name);
+            if let Some(value) = filler.params.get(name) {
+                return serde_json::to_value(value).map_err(|e| Fault::request(e.to_string()));
+            }
+            if let Some(table) = filler.params.table(name) {
+                return serde_json::to_value(&table).map_err(|e| Fault::request(e.to_string()));
+            }
+            if let Some(field) = filler.field(name) {
+                return Ok(field.clone());
+            }
         }
-        if let Some(table) = filler.params.table(name) {
-            return serde_json::to_value(&table).map_err(|e| Fault::request(e.to_string()));
+        let filled = filler.fill(&template)?;
+        let code = text.trim();
+        let is_one =
+            code.starts_with("{{") && code.ends_with("}}") && code.matches("{{").count() == 1;
+        if is_one
+            && let Ok(value @ (Value::Number(_) | Value::Bool(_))) = serde_json::from_str(&filled)
+        {
+            return Ok(value);
         }
-        if let Some(field) = filler.field(name) {
-            return Ok(field.clone());
-        }
+        Ok(Value::String(filled))
     }
-    let filled = filler.fill(&template)?;
-    let code = text.trim();
-    let is_one = code.starts_with("{{") && code.ends_with("}}") && code.matches("{{").count() == 1;
-    if is_one && let Ok(value @ (Value::Number(_) | Value::Bool(_))) = serde_json::from_str(&filled)
-    {
-        return Ok(value);
-    }
-    Ok(Value::String(filled))
 }
 
 #[cfg(test)]

@@ -1,17 +1,18 @@
 //! The command of a trial, or of a hook: its arguments and variables with the parameters filled in.
 //!
-//! Plain text is copied and simple templates are filled in without the engine, so that a worker of
-//! a plain command never builds one. Nothing is quoted: arguments travel as a vector.
+//! The check of a plan, the worker and the calls of hooks all fill templates in here. Nothing is quoted: arguments travel
+//! as a vector.
 
 use std::path::Path;
 
 use serde_json::json;
-use tera::{Context, Tera};
+use tera::Context;
 
 use crate::fault::Fault;
 use crate::plan::run::Run;
-use crate::plan::templates::template::{Piece, Template, write_value};
-use crate::plan::templates::{engine, known};
+use crate::plan::templates::engine::{self, Parsed};
+use crate::plan::templates::known;
+use crate::plan::templates::template::Template;
 use crate::plan::trial::{TaskId, Trial};
 use crate::plan::value::Params;
 
@@ -21,8 +22,7 @@ pub struct CommandTemplate {
     what: &'static str,
     command: Vec<Template>,
     env: Vec<(String, Template)>,
-    /// Knows the templates that are more than text and names, by their source.
-    engine: Option<Tera>,
+    parsed: Parsed,
 }
 
 /// What one trial runs.
@@ -55,16 +55,11 @@ impl CommandTemplate {
         let command: Vec<Template> = argv.iter().map(|text| Template::new(text)).collect();
         let env: Vec<(String, Template)> =
             env.iter().map(|(name, text)| (name.clone(), Template::new(text))).collect();
-        let mut engine = None;
-        let commands = command.iter().enumerate().map(|(i, t)| (argument_name(what, i), t));
-        let all = commands.chain(env.iter().map(|(name, t)| (variable_name(name), t)));
-        for (name, template) in all.filter(|(_, template)| template.needs_engine()) {
-            let engine = engine.get_or_insert_with(engine::engine);
-            engine
-                .add_raw_template(&template.source, &template.source)
-                .map_err(|e| named(Fault::request(engine::sentence(&e)), &name))?;
-        }
-        Ok(Self { what, command, env, engine })
+        let commands =
+            command.iter().enumerate().map(|(i, t)| (argument_name(what, i), &*t.source));
+        let all = commands.chain(env.iter().map(|(name, t)| (variable_name(name), &*t.source)));
+        let parsed = Parsed::new(all).map_err(|(name, why)| named(Fault::request(why), &name))?;
+        Ok(Self { what, command, env, parsed })
     }
 
     /// The command of one trial. `extra` are further names of the templates: `trial` and `sweep`.
@@ -77,7 +72,7 @@ impl CommandTemplate {
         params: &Params,
         extra: &[(&str, serde_json::Value)],
     ) -> Result<Rendered, Fault> {
-        let mut filler = Filler { params, extra, engine: self.engine.as_ref(), context: None };
+        let mut filler = Filler { params, extra, parsed: &self.parsed, context: None };
         let mut argv = Vec::with_capacity(self.command.len());
         for (i, template) in self.command.iter().enumerate() {
             argv.push(filler.fill(template).map_err(|f| named(f, &argument_name(self.what, i)))?);
@@ -156,17 +151,24 @@ pub(crate) fn named(mut fault: Fault, key: &str) -> Fault {
 pub(crate) struct Filler<'a> {
     pub(crate) params: &'a Params,
     pub(crate) extra: &'a [(&'a str, serde_json::Value)],
-    pub(crate) engine: Option<&'a Tera>,
+    pub(crate) parsed: &'a Parsed,
     pub(crate) context: Option<Context>,
 }
 
 impl Filler<'_> {
     pub(crate) fn fill(&mut self, template: &Template) -> Result<String, Fault> {
-        let text = match template.pieces().and_then(|pieces| self.filled(pieces)) {
-            Some(text) => text,
-            None if template.is_plain() => template.source.to_string(),
-            None => self.rendered(template)?,
-        };
+        let (context, params, extra) = (&mut self.context, self.params, self.extra);
+        let rendered = self.parsed.render(&template.source, || match context {
+            Some(context) => Ok(&*context),
+            None => Ok(&*context.insert(context_of(params, extra)?)),
+        });
+        let text = rendered.map_err(|error| {
+            let uses = template.uses().unwrap_or_default();
+            match known::first_unknown(&uses, &params.names) {
+                Some(name) if !uses.may_lack => known::unknown_name(&name, [&params.names]),
+                _ => Fault::request(engine::sentence(&error)),
+            }
+        })?;
         if text.contains('\0') {
             return Err(Fault::request(
                 "the text holds a NUL character, which no program can take",
@@ -175,60 +177,24 @@ impl Filler<'_> {
         Ok(text)
     }
 
-    /// The text of pieces that are all parameters or plain fields; otherwise the engine decides.
-    fn filled(&self, pieces: &[Piece]) -> Option<String> {
-        let mut text = String::new();
-        for piece in pieces {
-            match piece {
-                Piece::Text(piece) => text.push_str(piece),
-                Piece::Name(name) => match self.params.get(name) {
-                    Some(value) => write_value(&mut text, value),
-                    None => match self.field(name)? {
-                        serde_json::Value::String(field) => text.push_str(field),
-                        serde_json::Value::Number(number) if !number.is_f64() => {
-                            text.push_str(&number.to_string());
-                        }
-                        _ => return None,
-                    },
-                },
-            }
-        }
-        Some(text)
-    }
-
     /// A field of `trial` or `sweep`.
     pub(crate) fn field(&self, name: &str) -> Option<&serde_json::Value> {
         let (head, rest) = name.split_once('.')?;
         let (_, value) = self.extra.iter().find(|(name, _)| *name == head)?;
         value.get(rest)
     }
+}
 
-    fn rendered(&mut self, template: &Template) -> Result<String, Fault> {
-        if self.context.is_none() {
-            self.context = Some(self.new_context()?);
-        }
-        let context = self.context.get_or_insert_with(Context::new);
-        let rendered = match self.engine {
-            Some(engine) if template.needs_engine() => engine.render(&template.source, context),
-            _ => engine::engine().render_str(&template.source, context, false),
-        };
-        rendered.map_err(|error| {
-            let uses = template.uses().unwrap_or_default();
-            match known::first_unknown(&uses, &self.params.names) {
-                Some(name) if !uses.may_lack => known::unknown_name(&name, [&self.params.names]),
-                _ => Fault::request(engine::sentence(&error)),
-            }
-        })
+/// The parameters and further names as a context of templates.
+fn context_of(
+    params: &Params,
+    extra: &[(&str, serde_json::Value)],
+) -> Result<Context, tera::Error> {
+    let mut context = engine::context(params)?;
+    for (name, value) in extra {
+        context.insert((*name).to_owned(), value);
     }
-
-    fn new_context(&self) -> Result<Context, Fault> {
-        let mut context =
-            engine::context(self.params).map_err(|e| Fault::request(engine::sentence(&e)))?;
-        for (name, value) in self.extra {
-            context.insert((*name).to_owned(), value);
-        }
-        Ok(context)
-    }
+    Ok(context)
 }
 
 /// `trial` and `sweep` with values of the right types: no run has given them others yet.
@@ -326,6 +292,8 @@ mod tests {
             &["a", "{{ lrr }}"],
             "`command[1]`: `lrr` is not a name of this plan\nhint: did you mean `lr`?",
         );
+        let fault = CommandTemplate::new(&run(&["a", "{{ lr }}", "{{ lr }"], &[])).err().unwrap();
+        assert!(fault.to_string().starts_with("`command[2]`: "), "{fault}");
         check(
             &["a{{ nul }}"],
             "`command[0]`: the text holds a NUL character, which no program can take",

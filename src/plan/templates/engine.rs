@@ -29,16 +29,63 @@ pub fn context(params: &Params) -> Result<Context, tera::Error> {
 /// The names that a template uses.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Uses {
-    /// Dotted names and their heads.
+    /// Names, dotted as far as they are.
     pub(crate) names: BTreeSet<String>,
     /// Whether it provides for names that are missing (`default`, `is defined`, `?.`).
     pub(crate) may_lack: bool,
 }
 
-impl Uses {
-    /// The first part of each name, once.
-    pub(crate) fn heads(&self) -> BTreeSet<&str> {
-        self.names.iter().filter_map(|name| name.split('.').next()).collect()
+/// Whether a text holds nothing for Tera.
+pub(crate) fn is_plain(source: &str) -> bool {
+    !["{{", "{%", "{#"].iter().any(|open| source.contains(open))
+}
+
+/// Templates that are parsed once, together. Text without expressions builds no engine.
+pub(crate) struct Parsed(Option<Tera>);
+
+impl Parsed {
+    /// Parses templates, each of which has a key.
+    ///
+    /// # Errors
+    /// Returns the key of the first one with wrong syntax, and what Tera says of it.
+    pub(crate) fn new<'t, K>(
+        templates: impl IntoIterator<Item = (K, &'t str)>,
+    ) -> Result<Self, (K, String)> {
+        let all = templates.into_iter().filter(|(_, source)| !is_plain(source));
+        let all: Vec<(K, &str)> = all.collect();
+        if all.is_empty() {
+            return Ok(Self(None));
+        }
+        let mut tera = engine();
+        // At once: after each addition Tera goes through all that it has.
+        let Err(error) = tera.add_raw_templates(all.iter().map(|(_, source)| (source, source)))
+        else {
+            return Ok(Self(Some(tera)));
+        };
+        let mut first = None;
+        for (key, source) in all {
+            match Compiled::new(source) {
+                Ok(_) => drop(first.get_or_insert(key)),
+                Err(why) => return Err((key, why)),
+            }
+        }
+        // Each is sound alone.
+        first.map_or(Ok(Self(None)), |key| Err((key, sentence(&error))))
+    }
+
+    /// The text of one of them; `context` is asked for only where there is something to fill in.
+    ///
+    /// # Errors
+    /// Returns what Tera says, or what `context` does.
+    pub(crate) fn render<'c>(
+        &self,
+        source: &str,
+        context: impl FnOnce() -> Result<&'c Context, tera::Error>,
+    ) -> Result<String, tera::Error> {
+        match &self.0 {
+            Some(tera) if !is_plain(source) => tera.render(source, context()?),
+            _ => Ok(source.to_owned()),
+        }
     }
 }
 
@@ -65,6 +112,8 @@ pub(crate) struct Compiled {
     engine: Tera,
     /// The names it uses.
     pub(crate) uses: Uses,
+    /// The first part of each, once.
+    heads: Vec<String>,
 }
 
 impl Compiled {
@@ -76,11 +125,17 @@ impl Compiled {
         let mut engine = engine();
         engine.add_raw_template(NAME, source).map_err(|e| sentence(&e))?;
         let heads = engine.get_template_variables(NAME).map_err(|e| sentence(&e))?;
-        let mut names = paths(source, |head| heads.contains(head));
-        names.extend(heads.iter().map(|head| (*head).to_owned()));
+        let heads: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();
+        let mut names = paths(source, |head| heads.iter().any(|known| known == head));
+        for head in &heads {
+            let is_part = |name: &String| name.split('.').next() == Some(head);
+            if !names.iter().any(is_part) {
+                names.insert(head.clone());
+            }
+        }
         let marks = ["default(", "defined", "?."];
         let may_lack = marks.iter().any(|mark| source.contains(mark));
-        Ok(Self { engine, uses: Uses { names, may_lack } })
+        Ok(Self { engine, uses: Uses { names, may_lack }, heads })
     }
 
     /// The text for these parameters; only the names it uses are handed over.
@@ -89,13 +144,13 @@ impl Compiled {
     /// Returns what Tera says.
     pub(crate) fn render(&self, params: &Params) -> Result<String, String> {
         let mut context = Context::new();
-        for head in self.uses.heads() {
+        for head in &self.heads {
             if head == "params" {
-                context.insert(head.to_owned(), params);
+                context.insert(head.clone(), params);
             } else if let Some(value) = params.get(head) {
-                context.insert(head.to_owned(), value);
+                context.insert(head.clone(), value);
             } else if let Some(table) = params.table(head) {
-                context.insert(head.to_owned(), &table);
+                context.insert(head.clone(), &table);
             }
         }
         self.engine.render(NAME, &context).map_err(|e| sentence(&e))
@@ -148,7 +203,7 @@ mod tests {
     fn the_names_of_an_expression_are_found() {
         let uses = |source: &str| Compiled::new(source).map(|c| c.uses).unwrap();
         let names = |source: &str| uses(source).names.into_iter().collect::<Vec<_>>().join(" ");
-        assert_eq!(names("{{ opt.lr * scale }} {{ 'no.name' }}"), "opt opt.lr scale");
+        assert_eq!(names("{{ opt.lr * scale }} {{ 'no.name' }}"), "opt.lr scale");
         assert_eq!(names("{% for b in betas %}{{ b }}{% endfor %}"), "betas");
         assert_eq!(names("{{ lr | round(precision=n) }}"), "lr n");
         assert!(uses("{{ lr | default(value=0.1) }}").may_lack);
