@@ -33,8 +33,8 @@ fn main() {
     torch();
 }
 
-/// An argument for the linker of the heavy worker alone: what cargo is told of a library goes into this
-/// package's own library, and so into every program.
+/// This passes an argument to the linker of the heavy worker only. Cargo would pass the link arguments
+/// of a library to this package's own library, and so to every program.
 #[cfg(any(feature = "mpi", feature = "torch"))]
 fn link(arg: &str) {
     println!("cargo::rustc-link-arg-bin=hpcsweep-worker={arg}");

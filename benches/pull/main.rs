@@ -289,7 +289,7 @@ fn sharing(tmp: &Path) {
         last_result(&tmp.join("results").join(name)) - since
     };
     let n = 600;
-    // What a trial takes with its process, by one agent alone.
+    // The cost of a trial with its process, run by one agent alone.
     let plan = plan(tmp, "alone", &code(0.05), &axis(20));
     forget(tmp);
     let each = timed(|| run(&mut agent(tmp, &plan, 1))) / 20.0;

@@ -8,7 +8,7 @@ use crate::contest::{Bind, mpirun, python};
 use crate::table::{row, single};
 use crate::{MODELS, PROGRAM, WORKER, fresh};
 
-/// What the heavy worker does until then.
+/// The steps of the heavy worker until then.
 const OURS: [&str; 5] =
     ["loader with libtorch", "MPI_Init", "data", "model, DDP, optimizer", "the step"];
 /// What PyTorch does.

@@ -1,4 +1,4 @@
-//! What the programs of schedulers and launchers print.
+//! Output of the programs of schedulers and launchers.
 
 use hpcsweep::scheduler::launch;
 use hpcsweep::scheduler::pbs::{commands as pbs, jobs, server};

@@ -19,7 +19,7 @@ pub(crate) fn text(bytes: &[u8], with: impl FnOnce(&str)) {
     }
 }
 
-/// What was read is read again from what it is printed as.
+/// A value that was read, printed and read again is the same value.
 fn printed<T: PartialEq + Debug + Display>(read: impl Fn(&str) -> Result<T, Fault>, text: &str) {
     if let Ok(value) = read(text) {
         let shown = value.to_string();

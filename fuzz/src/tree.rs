@@ -150,7 +150,7 @@ fn one_of(sweep: Sweep, files: &[&'static str], bytes: &[u8], look: impl Fn(&Tre
     }
 }
 
-/// What was read from sealed lines is the same when it is sealed and read again.
+/// A value that was read from sealed lines, sealed and read again is the same value.
 fn again<T: Serialize + DeserializeOwned + PartialEq + Debug>(bytes: &[u8]) {
     for text in sealed(bytes).split(|byte| *byte == b'\n') {
         if let Some(value) = line::unseal::<T>(text) {

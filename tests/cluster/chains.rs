@@ -129,7 +129,8 @@ fn a_failed_trial_is_tried_again_in_its_job_as_often_as_the_plan_says() {
     assert_eq!(world.table(&["trial", "state", "attempts"]), ["0 done 2", "1 failed 3"]);
 }
 
-/// Between two attempts the last one has failed, and yet nobody may call the trial failed: its job runs.
+/// Between two attempts the last one has failed. Still, no command may report the trial as failed,
+/// because its job runs.
 #[test]
 fn between_two_attempts_a_trial_is_running() {
     for cluster in BOTH {

@@ -74,7 +74,8 @@ fn an_mpi_program_runs_as_a_trial() {
     }
 }
 
-/// Not only root may use it: as `nobody` where the tests run as root, else as ourselves.
+/// The cluster must work for users other than root: runs as the user `nobody` if the tests run as
+/// root, else as the current user.
 #[test]
 fn an_ordinary_user_can_submit() {
     let world = World::new(Cluster::Plain, "ordinary");

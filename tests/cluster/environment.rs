@@ -1,4 +1,4 @@
-//! What a job gets from where it was submitted, from the site, and from modules.
+//! The environment that a job gets from its submission, from the site, and from modules.
 
 use std::path::Path;
 

@@ -211,7 +211,8 @@ fn of_two_submits_at_a_time_one_is_told_of_the_other() {
     }
 }
 
-/// Eight at the same moment: whoever wins, and however the lock passes on, nothing is doubled.
+/// Eight submissions start at the same moment. Whichever gets the lock first, and however the lock
+/// passes on, no job is doubled.
 #[test]
 fn of_many_submits_at_a_time_nothing_is_doubled() {
     let world = chains(Cluster::Accounting, "many");

@@ -73,7 +73,8 @@ fn what_grows_behind_a_failure_does_not_run() {
         }
         world.plan(script, &[trial("bad"), trial("next"), trial("last")].concat());
         world.submit().ok();
-        // Who says that it stopped, scheduler or worker, depends on what the scheduler still knows.
+        // Whether the scheduler or the worker reports the stop depends on what the scheduler still
+        // knows.
         let standings: Vec<String> = world.finished().standings();
         let expected =
             ["failed: exit code 1", "skipped: its chain stopped", "skipped: its chain stopped"];

@@ -1,4 +1,5 @@
-//! What the cluster would refuse is found before the first sbatch; a cluster that is not there is said.
+//! `submit` finds what the cluster would refuse before the first sbatch, and reports a cluster that is
+//! not there.
 
 use crate::world::{Cluster, World};
 

@@ -71,13 +71,13 @@ fn the_trials_of_a_pilot_that_was_cancelled_end_elsewhere() {
             status.is_final().then_some(status)
         });
         assert_eq!(status.states(), vec!["done"; 12], "{}", world.report());
-        // What the cancelled one had begun began again, and nothing else.
+        // The trial that the cancelled pilot had begun ran again, and no other.
         assert_eq!(world.lines("ran").len(), 14, "{:?}", world.lines("ran"));
     }
 }
 
-/// Two pilots of two slots each, all of them at it. A trial that is told to end takes a moment to write a
-/// checkpoint, and ends at once when it goes on from it; the others wait for the file `go`.
+/// Two pilots of two slots each, all busy. A trial that is asked to end takes a moment to write a
+/// checkpoint. It ends at once when it resumes from the checkpoint. The others wait for the file `go`.
 fn with_checkpoints(cluster: Cluster, name: &str) -> World {
     let world = World::new(cluster, name);
     let script = format!(
@@ -112,7 +112,8 @@ fn left(world: &World) -> Vec<String> {
     saved
 }
 
-/// All has ended, twelve trials began once and the two that were `saved` once more, and nobody was taken for dead.
+/// All trials have ended. Twelve trials began once and the two that were `saved` once more, and no agent was
+/// considered dead.
 fn all_went_on(world: &World, saved: &[String]) {
     let status = world.finished();
     assert_eq!(status.states(), vec!["done"; 12], "{}", world.report());

@@ -59,7 +59,7 @@ fn four_ranks_on_two_nodes_get_what_torchrun_gives() {
     assert_eq!(masters.len(), 1, "{masters:?}");
     // One record, one log, in which every line says whose it is.
     assert_eq!(world.files("records"), ["records/000/0.1.jsonl"]);
-    // The job script removes the job's own output behind the trial's end, if there is none.
+    // After the trial's end, the job script removes the job's own output if it is empty.
     world.until("without an empty output of its job", || {
         (world.files("logs") == ["logs/000/0.1.log"]).then_some(())
     });
@@ -285,7 +285,7 @@ fn explain_in_a_job_says_who_started_it_or_that_nobody_did() {
     );
 }
 
-/// Ranks that nobody started: the job script was edited to lack srun.
+/// No launcher started these ranks: the job script was edited to lack srun.
 #[test]
 fn a_worker_without_its_launcher_does_not_run_as_if_it_were_alone() {
     let world = World::new(Cluster::Plain, "forgot");

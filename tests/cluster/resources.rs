@@ -1,4 +1,4 @@
-//! What the plan asks for now reaches trials that the sweep has already, on Slurm.
+//! The plan's current request reaches trials that the sweep already has, on Slurm.
 
 use crate::world::{BOTH, Cluster, World};
 

@@ -1,5 +1,5 @@
-//! Debian's slurm-wlm-torque: programs with the names of PBS's that hand their work to Slurm. Plain scripts of PBS run
-//! through them; a sweep is not submitted through them, and says why.
+//! Debian's slurm-wlm-torque: programs with the names of PBS's that pass their work to Slurm. Plain scripts of PBS run
+//! through them. hpcsweep refuses to submit a sweep through them and prints the reason.
 
 use std::path::{Path, PathBuf};
 

@@ -11,7 +11,8 @@ use nix::unistd::Pid;
 
 use crate::world::{Cluster, World};
 
-/// What a trial comes to: its row of the table without what clocks and places decide, and its weights.
+/// The outcome of a trial: its row of the table without the columns that depend on clocks and places,
+/// and its weights.
 #[derive(Debug, PartialEq)]
 struct Learnt {
     table: Vec<String>,
@@ -96,7 +97,7 @@ fn learnt(world: &World) -> Learnt {
     }
 }
 
-/// What the plan comes to on one machine, undisturbed.
+/// The outcome of the plan on one machine, undisturbed.
 static CALM: LazyLock<Learnt> = LazyLock::new(|| {
     let world = trainer(Cluster::Plain, "calm");
     world.hpcsweep(&["submit", "plan.toml", "--local"]).ok();
@@ -135,8 +136,8 @@ fn checkpoint(world: &World) -> PathBuf {
     world.sweep().join("work/000/0/checkpoint/last.safetensors")
 }
 
-/// Takes the last checkpoint away, so that the next one is known to be of the next run, which goes on from the one before. (A kill
-/// may have come when neither had that name.)
+/// Removes the last checkpoint, so that the next one certainly belongs to the next run, which resumes from the one
+/// before. (A kill may have come when neither had that name.)
 fn forget_checkpoint(world: &World) {
     let _ = fs::remove_file(checkpoint(world));
 }
@@ -258,7 +259,7 @@ fn a_killed_worker_ends_all_ranks_and_the_next_run_goes_on() {
                     && said.contains("rank 1 on n")
                     && said.ends_with(" vanished")
             }
-            // Nobody was left to write it down.
+            // No process was left to record the end.
             _ => said.starts_with("lost") || said.starts_with("failed"),
         };
         assert!(expected, "{said}");

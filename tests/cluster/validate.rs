@@ -10,7 +10,7 @@ fn validate(world: &World, args: &[&str]) -> Command {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/validate-cluster");
     let program = env!("CARGO_BIN_EXE_hpcsweep");
     let mut command = world.command("env");
-    // Whoever runs the tests may ignore Ctrl-C, as a shell does for what it runs in the background.
+    // The process that runs the tests may ignore Ctrl-C, as a shell does for background processes.
     command.args(["--default-signal=INT", "bash"]);
     command.args([script, "--dir", "check", "--hpcsweep", program]).args(args);
     command
@@ -89,7 +89,7 @@ fn what_does_not_hold_fails_with_what_was_expected_and_seen() {
         "{report}"
     );
     assert!(report.contains("trials running at once: expected 2 at most, seen "), "{report}");
-    // What a person wants to look into is still there.
+    // The files that a user wants to inspect still exist.
     assert!(world.path("check/results/throttle/jobs/0001.sh").is_file());
 }
 

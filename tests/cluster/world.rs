@@ -95,7 +95,7 @@ impl World {
         fs::rename(self.path(&aside), self.path(name)).unwrap();
     }
 
-    /// The text of a file; empty if there is none yet.
+    /// The text of a file; empty if the file does not exist yet.
     pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
@@ -301,7 +301,8 @@ impl World {
         if self.cluster == Cluster::Accounting {
             let sacct = ["--noheader", "--parsable2", "--allocations", "--format=JobID,JobName"];
             let accounts = ours(&self.call("/usr/bin/sacct", &sacct));
-            // What has not begun is one line there, and the queue has it element by element.
+            // sacct lists elements that have not begun on one line. squeue has listed them one by
+            // one.
             ids.extend(accounts.into_iter().filter(|id| id.contains('_') && !id.contains('[')));
         }
         ids.sort();
@@ -347,7 +348,7 @@ impl World {
         assert!(status.trials().iter().all(|t| t["attempts"] == 1), "{}", status.json);
         assert_eq!(self.files("records").len() as u64, n);
         if self.cluster == Cluster::Accounting {
-            // The accounts hear of jobs late; more than `n` of them would be one too many.
+            // The accounting learns of jobs late; more than `n` of them would be one too many.
             self.until("known to the accounts", || {
                 (self.elements().len() as u64 >= n).then_some(())
             });
@@ -390,7 +391,7 @@ impl Drop for World {
     }
 }
 
-/// What a run of `hpcsweep` left.
+/// The output of a run of `hpcsweep`.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,

@@ -71,7 +71,7 @@ def run_case(case, rank, world):
     result = attempt(hpcsweep.mp_sync, value, **case["flags"])
     if case["promise"] is not None:
         return differs(result, case["promise"])
-    # Lists of tensors are promised to nobody: equal errors, or equal values.
+    # Lists of tensors have no promised result: all ranks get equal errors, or equal values.
     return equal_on_ranks(result) if case["case"].startswith("list_of_tensors") else is_equal_error(result)
 
 

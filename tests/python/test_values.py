@@ -171,7 +171,7 @@ class Tensors(unittest.TestCase):
         self.assertRegex(encode(torch.ones(2, device="meta")).error, "^cannot sync a `torch.Tensor`")
 
     def test_the_result_goes_back_to_the_device(self):
-        # What stands for a device where there is none but the CPU: who asked, and for which.
+        # A stand-in for a device on hosts with only the CPU: it records which device was asked for.
         item = encode(torch.ones(2))
         self.assertEqual(torch.device("cpu"), item.device)
         with mock.patch.object(torch.Tensor, "to", return_value="moved") as to:

@@ -29,7 +29,8 @@ fn file(end: &str) -> PathBuf {
     found.next().unwrap_or_else(|| panic!("{folder} has no file *{end}"))
 }
 
-/// What a command prints, in a folder, with nothing of hpcsweep in its environment; a failure fails the test.
+/// The output of a command, run in a folder with no variables of hpcsweep in its environment. A failure of
+/// the command fails the test.
 #[track_caller]
 fn run<A: AsRef<OsStr>>(folder: &Path, program: impl AsRef<OsStr>, args: &[A]) -> String {
     let ran = Command::new(program.as_ref())

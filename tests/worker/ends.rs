@@ -117,7 +117,7 @@ fn a_script_goes_on_with_its_own_buffers_and_is_kept_with_its_program() {
     });
     trial.done();
     let again = trial.result()["best_val_loss"].as_f64().unwrap();
-    // Running statistics go on.
+    // Running statistics continue.
     assert!((again - best).abs() < 0.05, "{again} instead of {best}");
 }
 

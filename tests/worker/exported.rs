@@ -20,7 +20,7 @@ const PYTHON: &str = "/usr/bin/python3";
 /// How long ranks may take. Far more than they do: reaching it means that one waits for another that is gone.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// A port of this host that nobody listens at.
+/// A port of this host at which no process listens.
 fn free_port() -> u16 {
     TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }
@@ -73,7 +73,7 @@ fn lines(folder: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// What does not depend on the clock.
+/// The part that does not depend on the clock.
 fn numbers(line: &Value) -> BTreeMap<&String, f64> {
     let all = line.as_object().unwrap().iter();
     let all = all.filter(|(name, _)| *name != "seconds" && *name != "samples_per_second");
@@ -122,7 +122,7 @@ fn the_exported_loop_continues_where_it_was_cut_off() {
     let expected = script(whole.path(), 1, "sgd", "0.03");
     let cut = tempfile::tempdir().unwrap();
     let mut child = rank(cut.path(), 0, (1, 0), "sgd", "0.03");
-    // The first epoch is in the checkpoint when the second is told of.
+    // The first epoch is in the checkpoint when the second one is reported.
     let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
     for _ in 0..2 {
         std::io::BufRead::read_line(&mut out, &mut String::new()).unwrap();

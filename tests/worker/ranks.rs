@@ -80,7 +80,7 @@ pub(crate) fn two_said(code: &str) -> [Vec<Value>; 2] {
     [said(&world, 0), said(&world, 1)]
 }
 
-/// What a rank wrote down.
+/// The file that a rank wrote.
 #[track_caller]
 pub(crate) fn said(world: &World, rank: u32) -> Vec<Value> {
     let text = world.read(&format!("said.{rank}"));

@@ -10,7 +10,7 @@ fn lines(world: &World) -> Vec<Value> {
     let ran = world.run(&["collect", "--steps", "--format", "jsonl", "results/s"]);
     let rows =
         ran.ok().lines().map(|line| serde_json::from_str::<Map<String, Value>>(line).unwrap());
-    // What the table says of the trial itself is not the question.
+    // The columns that the table has for any trial are left out.
     const OF_TRIAL: [&str; 2] = ["trial", "attempt"];
     rows.map(|mut row| {
         row.retain(|name, value| !OF_TRIAL.contains(&name.as_str()) && !value.is_null());
@@ -46,7 +46,8 @@ log(step=2, loss=4.0, samples=1, slowest=R)
     assert!(world.files("tmp").is_empty(), "{:?}", world.files("tmp"));
 }
 
-/// What a rank lacks is not waited for once it has ended; a rank without a line is none.
+/// The worker does not wait for a line of a rank that has ended. A rank without a line does not
+/// count.
 #[test]
 fn ranks_may_differ_in_how_much_they_log() {
     let (world, command) = program(

@@ -243,7 +243,7 @@ fn a_map_gives_each_rank_its_files_or_its_samples() {
         trial.done();
         trial.epochs()[0]["step"].clone()
     };
-    // What a rank is not given it does not open.
+    // A rank does not open files that it is not given.
     assert_eq!(steps(&json!([["b.npz"], ["a.npz"]]), ["b.npz", "a.npz"]), 18);
     // Ranges of samples are counted through all files; the shorter rank starts over.
     let both = ["a.npz b.npz"; 2];

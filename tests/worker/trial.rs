@@ -19,12 +19,12 @@ pub(crate) struct Trial {
     world: u32,
 }
 
-/// A run of it that goes on.
+/// A run of it that continues.
 pub(crate) struct Running {
     child: Child,
 }
 
-/// What a run left.
+/// The files that a run left.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -118,7 +118,7 @@ impl Trial {
         Ended { code, text: self.log() }
     }
 
-    /// What the last run has said.
+    /// The output of the last run.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-"""Sweeps of a function, and what a program of a trial may ask of hpcsweep.
+"""Sweeps of a function, and functions for the program of a trial.
 
     import hpcsweep
 

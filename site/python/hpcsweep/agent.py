@@ -44,7 +44,7 @@ class Begun:
 
 
 class Agent:
-    """The pipe to an agent, and what was said on it and not heard yet."""
+    """The pipe to an agent, and the messages on it that were not read yet."""
 
     def __init__(self, place: str, options: Sequence[str], quiet: bool):
         """place: a plan, or the folder of a sweep. options: further ones of `hpcsweep worker --pull`."""
@@ -80,7 +80,7 @@ class Agent:
         return line
 
     def hear_again(self, line: Dict[str, Any]) -> None:
-        """Has this heard next."""
+        """Makes this the next message that `hear` returns."""
         self._lines.insert(0, json.dumps(line).encode())
 
     def _read(self) -> bool:
@@ -106,19 +106,19 @@ class Agent:
             return self._stops
 
     def is_void(self) -> bool:
-        """Whether nobody waits for the answer to what runs: its time is over, or another run of it counts."""
+        """Whether the agent no longer waits for the answer: the trial's time is over, or another run of it counts."""
         with self._lock:
             while ready([self._from], 0) and self._read():
                 pass
             return any(line.startswith(b'{"stop"') and b'"now"' in line for line in self._lines)
 
     def ask_again(self) -> None:
-        """What is at hand? For who takes over, perhaps in the middle of a line."""
+        """Asks for the current trial, for a process that takes over, perhaps in the middle of a line."""
         self._write(b"\n")
         self.say({"again": True})
 
     def say(self, line: Dict[str, Any]) -> bool:
-        """Says something; False if nobody hears it any more."""
+        """Sends a message; False if the agent no longer reads."""
         # Half of a surrogate pair, of a file's name say, is nothing that others could read.
         return self._write(_encode(line).encode(errors="replace") + b"\n")
 
@@ -148,7 +148,7 @@ class Agent:
         self.process.wait()
 
     def check(self) -> None:
-        """One that has ended without a word must have been killed: anything else is a SweepError."""
+        """An agent that has ended without a last line must have been killed: anything else is a SweepError."""
         code = self.process.wait()
         if code >= 0:
             raise SweepError("`%s` has ended with exit code %d" % (" ".join(self.process.args), code))

@@ -1,4 +1,4 @@
-"""What a worker of one rank would answer, for programs that have no worker.
+"""The answers of a worker of one rank, for programs that have no worker.
 
 The rules are those of `mp_sync` everywhere: plain floats become float32 unless double precision is asked
 for, which turns all but tensors into float64; a single number becomes a list of one.
@@ -44,7 +44,7 @@ def _promised(item: Item, double_precision: bool, return_tensor: bool) -> Item:
         dtype = "float64"
     elif item.form in ("scalar", "list") and dtype == "float64":
         dtype = "float32"
-    # A copy in any case: the answer of a worker is none of the caller's memory.
+    # Always a copy: the answer of a worker never shares the caller's memory.
     data = item.data if dtype == item.dtype else pack(unpack(item.data, item.dtype), dtype)
     form = "tensor" if return_tensor else "array" if item.form == "array" else "list"
     return Item(form, dtype, item.shape or [1], bytearray(data), item.key)
@@ -57,7 +57,7 @@ def _reduced(item: Item, how: str, nan: str) -> Item:
         raise SyncError("`%s`: NaN on rank 0" % ".".join(item.key))
     dtype = item.dtype
     if "float" not in dtype:
-        # Whole numbers stay whole, but for nobody's smallest.
+        # Integers stay integers, except the minimum of no values.
         dtype = "int64" if how == "sum" else dtype if how in ("min", "max") and is_there else "float64"
     left_out = [not is_there or (nan == "ignore" and math.isnan(number)) for number in numbers]
     if how == "sum":

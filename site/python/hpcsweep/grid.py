@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from .jsonable import numbers
 
-# What a point may hold that is no parameter.
+# Keys of a point that are not parameters.
 OF_TRIALS = ("task_id", "gpu_ids_abs", "resources")
 # Names that mean something else in a plan.
 RESERVED = ("params", "trial", "sweep", *OF_TRIALS)
@@ -30,7 +30,7 @@ class Axis:
         self.values = list(_several(name, values))
         if not self.values:
             raise ValueError("axis `%s` is empty: it needs at least one value" % name)
-        # What the plan holds of each value, and the value that is meant by it.
+        # The plan's form of each value, and the value that it stands for.
         self.texts = []  # type: List[str]
         self.wires = []  # type: List[str]
         self.meant = {}  # type: Dict[str, Any]
@@ -108,7 +108,7 @@ class Grid:
         return meant
 
     def arguments(self, params: Dict[str, Any]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
-        """What a function is called with."""
+        """The arguments of a call of the function."""
         if not self.positional:
             return (), params
         named = {name: value for name, value in params.items() if not _place_of(name)}
@@ -245,7 +245,7 @@ def _several(name: str, values: Any) -> Iterable[Any]:
 
 
 def _held(name: str, value: Any) -> Any:
-    """What a plan can hold of a value: the value, or text that is the same in every process."""
+    """The form of a value in the plan: the value itself, or text that is the same in every process."""
     plain = _plain_of(value)
     if _fits(plain):
         return plain

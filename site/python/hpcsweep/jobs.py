@@ -26,7 +26,7 @@ OF = "HPCSWEEP_SERVE_PATH"
 
 
 def name_of(function: Any) -> str:
-    """What stands in the plan: module and name, of a script the name of its file."""
+    """The function's name in the plan: module and name; for a script, the name of its file."""
     function = _unwrapped(function)
     module = getattr(function, "__module__", None) or type(function).__module__
     if module == "__main__":
@@ -48,7 +48,7 @@ def script() -> Optional[str]:
 
 
 def found(module: Any, name: str) -> Any:
-    """What a module has by a dotted name; None if it has not."""
+    """The member of a module with a dotted name; None if there is none."""
     for part in name.split("."):
         module = getattr(module, part, None)
     return module

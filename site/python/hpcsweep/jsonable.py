@@ -6,7 +6,7 @@ import math
 import os
 from typing import Any, List
 
-# What a number must fit into.
+# The range of integers that hpcsweep can read.
 LEAST, GREATEST = -(2 ** 63), 2 ** 64 - 1
 
 
@@ -56,7 +56,7 @@ def _text(value: Any, odd: List[str]) -> str:
 
 
 def numbers(value: Any) -> Any:
-    """What was read of a results tree, where `inf`, `-inf` and `nan` stand for numbers."""
+    """A value from a results tree, where `inf`, `-inf` and `nan` stand for numbers."""
     if type(value) is str:
         return {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}.get(value, value)
     if type(value) is list:

@@ -9,7 +9,7 @@ from .samplers import RandomDrawSampler, ShareSampler, SubsetSampler, WeightedSa
 
 # The attributes of an object that holds loaders.
 LOADERS = ("train_loader", "validation_loader", "test_loader")
-# What the new loader gets from its sampler.
+# Settings that the new loader gets from its sampler.
 OWN = ("self", "shuffle", "sampler", "batch_sampler")
 
 

@@ -13,7 +13,7 @@ _HEADER = re.compile(r"^[ \t]*\[[ \t]*([A-Za-z0-9_-]+)[ \t]*\][ \t]*(#.*)?$")
 
 
 class Text:
-    """What a plan says beside its grid.
+    """The parts of a plan besides its grid.
 
     settings: further tables as TOML. request: keys of `[resources]`; pull, schedule, run: of the tables of that name.
     """

@@ -20,7 +20,7 @@ from .runner import Interrupt, Renewal, Runner
 
 # How often a keeper looks up, seconds.
 GLANCE = 0.5
-# How long a function may take to hear of Ctrl-C when nobody is left to work for, seconds.
+# Seconds that a function has to react to Ctrl-C when the process that wants its results is gone.
 GRACE = 5.0
 # So many agents may be killed.
 AGENTS = 10
@@ -30,7 +30,7 @@ JOINED = b'{"joined"'
 # The signals that end a process politely.
 ENDING = (signal.SIGTERM, signal.SIGUSR2, signal.SIGHUP)
 
-# Starts an agent, the first one or a later one; makes a runner that tells of ends.
+# Start starts an agent, the first one or a later one. Make makes a runner that reports ends.
 Start = Callable[[bool], Agent]
 Make = Callable[[Any], Runner]
 
@@ -40,16 +40,17 @@ class Pool:
 
     def __init__(self, size: int, start: Start, make: Make, tells: bool):
         self._pipes = {}  # type: Dict[int, int]
-        # What was read of each pipe, up to the end of a line.
+        # Bytes read from each pipe after the last end of a line.
         self._rest = {}  # type: Dict[int, bytes]
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        # Whoever holds the other end lives; we are the only one.
+        # Children see from this pipe that the holder of its other end lives. Only this process
+        # holds it.
         life, self._life = os.pipe()
         try:
             for number in range(size):
                 read = self._fork(life, lambda first, number=number: start(first and number == 0), make, tells)
-                # One agent lays the plan down, and one alone deals again what has failed before.
+                # One agent creates the queue, and only that one enqueues failed trials again.
                 if number == 0 and not self._has_joined(read):
                     break
         except BaseException:
@@ -165,7 +166,8 @@ def fork() -> Tuple[int, Set[int]]:
 
 def _fork() -> int:
     with warnings.catch_warnings():
-        # Threads of libraries stay behind: whoever asks for processes knows that they are forks.
+        # Threads of libraries stay behind: a caller that asks for processes knows that they are
+        # forks.
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
@@ -217,7 +219,7 @@ class _Keeper:
             while data:
                 data = data[os.write(self._events, data) :]
         except BrokenPipeError:
-            # There is nobody any more who wants to know.
+            # The process that wants the results is gone.
             pass
 
     def _tell(self, record: Record) -> None:
@@ -255,7 +257,7 @@ class _Keeper:
             self._agent.leave()
 
     def _note(self, number: int, frame: Any) -> None:
-        # What a scheduler sends to all is for the worker and the agent.
+        # A signal that a scheduler sends to all processes is meant for the worker and the agent.
         self._is_to_end = True
 
     def _pass_on(self, number: int, frame: Any) -> None:
@@ -270,7 +272,7 @@ class _Keeper:
             _signal(self._worker, signal.SIGTERM)
 
     def _attend(self, agent: Agent) -> Optional[Dict[str, Any]]:
-        """Keeps workers for an agent until it has left: its last line, None if it has gone without a word."""
+        """Keeps workers for an agent until it has left. Returns its last line, or None if it has gone without one."""
         hello = agent.hear()
         if hello is None:
             agent.close()
@@ -306,7 +308,8 @@ class _Keeper:
     def _work(self, agent: Agent, said: int, mask: Set[int]) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         agent.begun = self._begun
-        # Which may be killed when nobody waits for its answer: the keeper forks another.
+        # The agent may kill this process when it no longer waits for its answer. The keeper then
+        # forks another.
         agent.say({"worker": os.getpid()})
         with Interrupt() as interrupt:
             interrupt.count = min(self._told, 1)
@@ -329,10 +332,10 @@ class _Keeper:
             for fd in ready(watched, GLANCE):
                 watched.remove(fd)
                 if fd == alive:
-                    # It ends now, unless somebody else holds on to its pipe.
+                    # The worker ends now, unless another process still holds its pipe.
                     time.sleep(0.001)
                 else:
-                    # There is nobody any more to work for.
+                    # The process that wants the results is gone.
                     patience = time.monotonic() + GRACE
                     self._hear(signal.SIGINT, None)
             if patience is not None and time.monotonic() > patience:
@@ -341,7 +344,7 @@ class _Keeper:
 
     def _bury(self, agent: Agent, status: int) -> bool:
         """Tells the agent how the worker has ended, and finds out where it stands; False if it is gone too."""
-        # What the worker had read is lost with it, and what it said last may lack its end.
+        # The bytes that the worker had read are lost with it, and its last message may be cut off.
         agent.ask_again()
         while True:
             heard = agent.hear()

@@ -39,7 +39,7 @@ def find() -> str:
 
 
 def output_of(args: List[str]) -> bytes:
-    """What the program prints; an error is a SweepError with its words.
+    """The output of the program; an error is a SweepError with its message.
 
     Results of which a part is damaged are returned without that part, with a warning.
     """

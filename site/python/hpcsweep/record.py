@@ -1,4 +1,4 @@
-"""What is recorded of a trial."""
+"""The record of a trial."""
 
 import math
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
@@ -62,7 +62,7 @@ def from_line(line: Optional[Dict[str, Any]], params: Optional[Dict[str, Any]]) 
 
 
 class Metrics:
-    """What a trial reports, as `hpcsweep collect` will show it."""
+    """The metrics that a trial reports, as `hpcsweep collect` will show them."""
 
     def __init__(self) -> None:
         # Of each name its last value, the least and the greatest number, and how many there were.

@@ -43,7 +43,8 @@ class Interrupt:
         heard[signal.SIGINT] = self._hear
         if threading.current_thread() is not threading.main_thread():
             return self
-        # What is ignored stays so: Ctrl-C is for nobody whom a shell has put into the background, SIGTERM is.
+        # Ignored signals stay ignored. A shell ignores Ctrl-C, but not SIGTERM, for a process that it puts
+        # into the background.
         before = {number: signal.getsignal(number) for number in heard}
         self._before = {number: was for number, was in before.items() if was not in (signal.SIG_IGN, None)}
         if self._before:
@@ -87,7 +88,7 @@ class Interrupt:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(trial.Dropped))
 
     def drain(self) -> None:
-        """Takes note of what has woken us up."""
+        """Empties the pipe that has woken this process."""
         try:
             while self.wake is not None and os.read(self.wake, 512):
                 pass
@@ -96,7 +97,7 @@ class Interrupt:
 
 
 class Watchdog:
-    """Looks whether anybody still waits for the answer of the function that runs in this thread."""
+    """Checks whether the agent still waits for the answer of the function that runs in this thread."""
 
     def __init__(self, agent: Agent, interrupt: Interrupt):
         self._agent = agent
@@ -129,7 +130,8 @@ class Runner:
         self._function = function
         self._grid = grid
         self._tell = tell
-        # What the agent waits for, and what it has not confirmed.
+        # The trial whose answer the agent waits for, and the record that the agent has not
+        # confirmed.
         self.running = None  # type: Optional[Dict[str, Any]]
         self.pending = None  # type: Optional[Record]
         # Whether it was handed a trial of another process's grid.
@@ -142,7 +144,7 @@ class Runner:
         self.late = None  # type: Optional[Callable[[int], None]]
 
     def run(self, agent: Agent, interrupt: Interrupt) -> Optional[Dict[str, Any]]:
-        """Until the agent has left: its last line; None if it has gone without a word."""
+        """Runs trials until the agent has left. Returns its last line, or None if it has gone without one."""
         while True:
             line = agent.hear(interrupt.wake)
             if line is None or "end" in line or "fault" in line:
@@ -217,7 +219,7 @@ class Runner:
     def answered(
         self, line: Dict[str, Any], answer: Dict[str, Any], agent: Agent, metrics: Optional[Metrics] = None
     ) -> None:
-        """What the agent is told of a trial: remembered until it has recorded that."""
+        """Remembers the answer to a trial until the agent has recorded it."""
         self.running = line
         if self._tell is not None:
             self.pending = self._record(line, answer, agent, metrics or Metrics())

@@ -39,7 +39,7 @@ class Work:
         self.forks = False
         # Whether trials have failed here.
         self.has_failed = False
-        # Whether processes were killed whose agents nobody has heard of since.
+        # Whether processes were killed whose agents have not reported their end.
         self.has_lost_agents = False
 
     def go(
@@ -162,7 +162,7 @@ class _Callbacks:
             return
         self._queue.put(None)
         if kind is not None and not issubclass(kind, Exception):
-            # Somebody wants to be gone.
+            # The user wants to quit.
             self._thread.join(PATIENCE / 10)
             return
         called = -1

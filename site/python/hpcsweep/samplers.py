@@ -63,7 +63,8 @@ class ShareSampler(DistributedSampler):
         self._was_set = False
 
     def __iter__(self) -> Iterator[int]:
-        # A generator: an iterator that nobody reads, as DataLoader makes them, is no epoch.
+        # A generator, because DataLoader makes iterators that it never reads. Such an iterator must
+        # not count as an epoch.
         if not self._was_set:
             self.epoch = self._next
             self._next += 1

@@ -59,12 +59,12 @@ class Submission:
         return self._left() == 0
 
     def _left(self) -> int:
-        # What another submission has dropped from the sweep is run by nobody.
+        # No process runs trials that another submission has dropped from the sweep.
         over = FINAL + ("dropped",)
         return len([record for record in self._sweep.results() if record.state not in over])
 
     def _has_jobs(self) -> bool:
-        """Whether anybody is there who runs trials, or may be."""
+        """Whether there are jobs or processes that run trials, or may be."""
         if self._local is not None and self._local.poll() is None:
             return True
         asked = subprocess.run(
@@ -74,7 +74,7 @@ class Submission:
             stderr=subprocess.PIPE,
         )
         if not asked.stdout:
-            # Who knows? The next question may have an answer.
+            # Unknown. The next question may have an answer.
             return self._local is None
         status = json.loads(asked.stdout.decode())
         is_unknown = bool(self.jobs) and "not asked" in status["witness"]
@@ -89,7 +89,7 @@ class Submission:
         pause = GLANCE if self._local is not None else GLANCE_OF_JOBS
         glance, absent = GLANCE, 0
         while True:
-            # Before the results: who has left has written everything down.
+            # Before the results: jobs that have ended have recorded everything.
             absent = 0 if self._has_jobs() else absent + 1
             left = self._left()
             if left == 0:
@@ -109,7 +109,7 @@ class Submission:
 
 
 def _say(args: List[str]) -> str:
-    """What the program says on standard error, which is shown too; an error is a SweepError with its words."""
+    """The program's standard error, which is printed too; an error is a SweepError with its message."""
     ran = subprocess.run([find(), *args], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
     said = ran.stderr.decode(errors="replace")
     if ran.returncode != 0:

@@ -122,7 +122,8 @@ class Sweep:
             if self._is_planned(grid, plan):
                 if work.has_lost_agents:
                     raise SweepError("processes of the sweep were killed, and trials are left: start it again")
-                # Nobody runs them any more: whatever the reason, this is no end of a sweep.
+                # No process runs these trials any more, so the sweep has not ended, whatever the
+                # reason is.
                 names = ", ".join("%s is %s" % (record.trial, record.state) for record in left[:5])
                 raise SweepError("the sweep is not at its end: trial %s; start it again" % names)
             # Another process came with a grid that lacks some of these points.
@@ -200,7 +201,7 @@ class Sweep:
         if self._grid is None:
             return [records.from_line(line, None) for line in self._collect(self._path)]
         if not os.path.exists(os.path.join(self._path, "sweep.json")):
-            # Nobody has begun.
+            # No process has begun the sweep.
             return [records.from_line(None, point) for point in self._grid.points()]
         lines = self._planned(self._grid)
         if len(lines) != len(list(self._grid.points())) or not all(
@@ -239,10 +240,10 @@ class Sweep:
         return records.best(self.results(), key, mode)
 
     def _write(self, text: str) -> None:
-        """Writes the plan, unless it is there. Whoever else comes with the same grid writes the same."""
+        """Writes the plan, unless it is there. Another process with the same grid writes the same."""
         before = _read(self.plan)
         if plans.program_of(text) is None:
-            # Who has submitted the sweep has said what jobs start.
+            # The submission of the sweep has set what jobs start.
             text = plans.with_program(text, plans.program_of(before))
         if text == before:
             return
@@ -270,7 +271,7 @@ def _read(path: str) -> str:
 
 
 def _check(function: Callable[..., Any], grid: grids.Grid) -> None:
-    """Before all trials fail of it."""
+    """Checks that the function takes the parameters, before all trials fail because of them."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

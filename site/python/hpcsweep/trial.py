@@ -1,6 +1,6 @@
-"""What the program or function of a trial may ask and say: its parameters, metrics, checkpoints, the time to go.
+"""Functions for the program or function of a trial: its parameters, metrics, checkpoints, and when to stop.
 
-Where no trial runs all of it does what does no harm.
+Where no trial runs, all of them do something harmless.
 """
 
 import json
@@ -14,11 +14,11 @@ from .record import Metrics
 
 
 class Interrupted(Exception):
-    """For a function to raise when it has stopped early, `should_stop()` being true: the trial goes on elsewhere."""
+    """A function raises this when it has stopped early because of `should_stop()`: the trial resumes elsewhere."""
 
 
 class Dropped(BaseException):
-    """Raised in a function for whose answer nobody waits any more: its walltime is over, or a copy of it was faster."""
+    """Raised in a function whose answer is no longer needed: its walltime is over, or a copy of it was faster."""
 
 
 class Here:
@@ -66,7 +66,7 @@ def report(**metrics: Any) -> None:
     path = os.environ.get("HPCSWEEP_METRICS")
     if path:
         with open(path, "a", encoding="utf-8") as file:
-            # One write: a line that is not whole is read by nobody.
+            # One write, because the worker ignores lines that are not complete.
             file.write(json.dumps(line) + "\n")
 
 
@@ -103,7 +103,7 @@ _fork = threading.local()
 
 
 def should_stop() -> bool:
-    """Whether this process was told to end soon: by SIGTERM or SIGUSR2, or through its agent.
+    """Whether this process was asked to end soon: by SIGTERM or SIGUSR2, or through its agent.
 
     The first call, in the main thread, begins to listen to the signals; before, they end the process.
     """

@@ -37,7 +37,7 @@ class Item:
         self.owner = owner  # keeps the numbers alive while `data` is a view
 
     def head(self) -> dict:
-        """What the request's head says of it."""
+        """Its description in the head of the request."""
         if self.error is not None:
             return {"key": self.key, "error": self.error}
         head = {"key": self.key, "form": self.form, "dtype": self.dtype, "shape": self.shape}
@@ -81,7 +81,7 @@ def library(name: str, load: bool = False) -> Any:
         try:
             module = __import__(name)
         except (ImportError, OSError):
-            # An installation without its shared libraries is none.
+            # An installation without its shared libraries does not count as one.
             sys.modules.pop(name, None)
     return module
 

@@ -28,7 +28,7 @@ _last=0
 for _link in $(seq 0 1); do
   run
   [ "$_code" -eq 0 ] || _last=$_code
-  # A worker may hear of the end of the job before this shell.
+  # A worker may get the signal that ends the job before this shell does.
   [ "$_code" -ne 75 ] || _stop=1
   [ -z "$_stop" ] || break
 done

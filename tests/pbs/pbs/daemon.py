@@ -103,7 +103,7 @@ class Daemon:
         except Wrong as wrong:
             reply(Answer("", f"{request.name}: {wrong}\n", 2))
         except Exception as error:  # pylint: disable=broad-except
-            # A fault of this scheduler, and no behaviour of PBS: nobody may take it for one.
+            # An error of this test scheduler, which no test may mistake for behaviour of PBS.
             sys.excepthook(type(error), error, error.__traceback__)
             reply(Answer("", f"{request.name}: the test scheduler itself failed: {error!r}\n", 99))
 

@@ -7,7 +7,7 @@ from typing import Tuple
 from . import ids
 from .model import Element, Job
 
-# What stands for an index in the path of an array's output.
+# The placeholder of an index in the path of an array's output.
 INDEX = "^array_index^"
 
 

@@ -162,7 +162,7 @@ def _jobs(server: Server, options: _Options, names: List[str], errors: List[Tupl
         except Refusal as refusal:
             errors.append((refusal.text, refusal.code))
             continue
-        # Of several identifiers only the first becomes JSON, without a word.
+        # Only the first of several identifiers becomes JSON, and no message says so.
         if not (options.json and found):
             found.extend(more)
     return found

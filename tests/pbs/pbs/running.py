@@ -302,7 +302,7 @@ class Run:
         cpu = int(100 * used.cpu / walltime) if walltime > 1 else 0
         self.element.usage = Usage(int(used.cpu), int(walltime), used.memory, cpu)
         if not self.reason:
-            # What it leaves in its session ends with it.
+            # Processes that it leaves in its session end with it.
             self._kill()
 
     def _over(self) -> None:

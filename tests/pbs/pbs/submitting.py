@@ -11,9 +11,9 @@ from .model import Job, Owner
 from .requests import Answer, Request, version
 from .server import Server
 
-# What the variables of the submitter become.
+# The form in which a job gets the variables of the submitter.
 SENT = ("HOME", "LANG", "LOGNAME", "PATH", "MAIL", "SHELL", "TZ")
-# What a client says that fails although the job is there, by fault: the second are words of the site's own.
+# The message of a client that fails although the job exists, by fault. The second message is a site's own.
 AFTER = {
     "lost": "qsub: Connection timed out\n",
     "complains": "qsub: the accounts of project 4711 do not answer\n",

@@ -17,7 +17,7 @@ def f(x):
 sweep = hpcsweep.Sweep("results/s", quiet=True).grid(x=[3.0, 1.0, 2.0])
 """
 
-# What is seen with one file changed, by Python and by the program, is as it was, or said to be damaged.
+# With one file changed, Python and the program show what they showed before, or report damage.
 DAMAGE = (
     SWEEP
     + """

@@ -147,7 +147,7 @@ class Program(World):
         # In the first, and in the job; neither comes to the line after the sweep.
         self.assertEqual(self.lines("main")[4:], ["-v", "-v"])
         self.assertFalse((self.folder / "after").exists())
-        # The plan names what agents start, wherever somebody starts them.
+        # The plan names what agents start, on whichever host they are started.
         self.call("submit", "results/odd.toml", "--local")
         self.call("worker", "--pull", "results/odd")
         ran = self.run_script("odd.py")

@@ -65,7 +65,7 @@ class Starts(World):
         seed = random.randrange(2 ** 32)
         chance = random.Random(seed)
         self.write("fit.py", SCRIPT)
-        # What was done when, by rounds.
+        # The trials that were done at each round.
         done = {}
         whole = 0.4
         for number in range(10):

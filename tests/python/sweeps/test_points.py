@@ -135,7 +135,7 @@ try:
 except hpcsweep.SweepError as e:
     print(e)
 """ % (asked,)
-        # Who has which device is agreed upon in the temporary folder.
+        # The processes agree in the temporary folder who has which device.
         (self.folder / "tmp").mkdir()
         self.environment.update(CUDA_VISIBLE_DEVICES=visible, TMPDIR=str(self.folder / "tmp"))
         return self.python(script)
@@ -188,7 +188,7 @@ if __name__ == "__main__":
         self.assertEqual(sorted(x for x, _ in ran), list(range(len(points))))
         for pid in {pid for _, pid in ran}:
             self.assertEqual(len({tuple(points[x]) for x, other in ran if other == pid}), 1)
-        # Those that count theirs have some of what is left, those that want none what there is.
+        # A point without devices sees all that are left; with `gpus=1` it gets one of them.
         self.assertEqual(self.named([[5], None, [5]], "processes=2"), "['5', '4,5,6', '5']\n")
         self.assertIn(self.named([[5], None], "processes=2, gpus=1"), ["['5', '%d']\n" % n for n in (4, 5, 6)])
 

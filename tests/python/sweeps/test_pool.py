@@ -244,7 +244,7 @@ def f(x):
         return x
     %s
 
-# Nobody lives to see such a lease run out.
+# No process outlives such a lease.
 sweep = hpcsweep.Sweep("s", quiet=True, settings="[pull]\\nlease = '1h'").grid(x=list(range(6)))
 show(sweep.run(f, processes=int(sys.argv[1])))
 """
@@ -314,7 +314,7 @@ show(sweep.run(f, processes=int(sys.argv[1])))
                     self.assertEqual(ran.code, -signal.SIGTERM if processes == 1 else 128 + signal.SIGTERM, str(ran))
                     self.wait_for_nobody(started)
                     self.assertNotIn("failed", self.call("status", "results/s"))
-                    # Of a single process that dies alone nobody knows why it does.
+                    # If a single process dies alone, no other process knows why.
                     self.goes_on(processes, int(processes == 1 and not to_all))
 
     def test_a_signal_of_a_scheduler_in_the_background(self):

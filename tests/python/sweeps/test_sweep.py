@@ -400,7 +400,7 @@ class Here(World):
         self.assertEqual(finished, [records[6]])
         without = [dict(record, traceback=0) for record in sorted(failed, key=key)]
         self.assertEqual(without, [dict(record, traceback=0) for record in records[:6]])
-        # They are not run again, until somebody says so.
+        # They do not run again until a user asks for it.
         self.assertEqual([record.state for record in self.sweep(x=[1, "new"]).run(f)], ["failed", "done"])
 
     def test_retry_and_attempts(self):

@@ -47,7 +47,7 @@ class Trial(World):
         metrics = {"step": 1, "loss": 0.25, "loss.min": 0.25, "loss.max": 0.5, "name": "adam"}
         self.assertEqual((first["result"], first["metrics"]), ({"name": "adam"}, metrics))
         self.assertEqual(second["metrics"]["loss"], "inf")
-        # Read in Python, whoever ran them.
+        # Python reads these sweeps, whichever program ran them.
         self.write("read.py", "import hpcsweep; s = hpcsweep.Sweep('s'); print(s.best('loss', mode='max').params)")
         self.assertEqual(self.run_script("read.py").out, "{'lr': inf, 'opt': {'name': 'adam'}}\n")
         ran = self.run_script("program.py")
