@@ -8,48 +8,48 @@ use crate::words;
 
 /// A device that this process was granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Granted {
+pub(crate) struct Granted {
     /// What the scheduler calls it: the number on its node, or a UUID.
-    pub id: DeviceId,
+    pub(crate) id: DeviceId,
     /// What CUDA calls it here.
-    pub cuda: String,
+    pub(crate) cuda: String,
 }
 
 /// The devices that this process was granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Grant {
+pub(crate) struct Grant {
     /// In the order of the variable.
-    pub devices: Vec<Granted>,
+    pub(crate) devices: Vec<Granted>,
     /// The variable that says so.
-    pub variable: &'static str,
+    pub(crate) variable: &'static str,
 }
 
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
 /// The variable by which a program that hands out devices itself (`submit --local`, an agent) tells a worker that
 /// `CUDA_VISIBLE_DEVICES` is what its trial may see.
-pub const CHOSEN: &str = "HPCSWEEP_DEVICES";
+pub(crate) const CHOSEN: &str = "HPCSWEEP_DEVICES";
 
 /// Names what a program was started for with devices of its own: a sweep within it agrees on these with nobody outside.
-pub const WITHIN: &str = "HPCSWEEP_WITHIN";
+pub(crate) const WITHIN: &str = "HPCSWEEP_WITHIN";
 
 /// How CUDA counts devices, and how it does so by their places on the bus, as NVML and schedulers do. By default it puts
 /// the fastest device first.
-pub const ORDER: (&str, &str) = ("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+pub(crate) const ORDER: (&str, &str) = ("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
 
 fn entries(text: &str) -> Vec<&str> {
     text.split(',').map(str::trim).filter(|id| !id.is_empty()).collect()
 }
 
 /// What a scheduler says that it has granted on this node, and the variable.
-pub fn of_scheduler(vars: &Vars) -> Option<(Vec<&str>, &'static str)> {
+pub(crate) fn of_scheduler(vars: &Vars) -> Option<(Vec<&str>, &'static str)> {
     // SLURM_JOB_GPUS has the node's own ids even where a cgroup renumbers CUDA_VISIBLE_DEVICES.
     let names = ["SLURM_STEP_GPUS", "SLURM_JOB_GPUS"];
     names.into_iter().find_map(|name| Some((entries(vars.get(name)?), name)))
 }
 
 /// The devices this process was granted; `None` when nobody said (then every id is taken as it is).
-pub fn granted(vars: &Vars) -> Option<Grant> {
+pub(crate) fn granted(vars: &Vars) -> Option<Grant> {
     let shown = vars.get(VISIBLE).map(|text| entries(text));
     let same = |text: &str| DeviceId::parse(text).map(|id| Granted { id, cuda: text.to_owned() });
     let as_shown = |shown: &[&str]| {
@@ -84,7 +84,7 @@ pub fn granted(vars: &Vars) -> Option<Grant> {
 
 /// What the names of holds on granted devices begin with: processes that have the same grant agree on its devices, and
 /// the same number may be another device elsewhere. Empty where nothing was granted.
-pub fn scope(vars: &Vars) -> String {
+pub(crate) fn scope(vars: &Vars) -> String {
     const NAMES: [&str; 6] =
         ["SLURM_STEP_GPUS", "SLURM_JOB_GPUS", VISIBLE, "SLURM_JOB_ID", "PBS_JOBID", WITHIN];
     if granted(vars).is_none() {
@@ -98,7 +98,7 @@ pub fn scope(vars: &Vars) -> String {
 impl Grant {
     /// The place of a device that a plan names. A number is that of the node; where devices were granted by UUID it is
     /// NVML's, by which `known` lists the devices of this host, and the place in the list where nobody knows that.
-    pub fn find(&self, named: &DeviceId, known: &[Device]) -> Option<usize> {
+    pub(crate) fn find(&self, named: &DeviceId, known: &[Device]) -> Option<usize> {
         let direct = |granted: &Granted| {
             named.is_part_of(&granted.id)
                 || DeviceId::parse(&granted.cuda).is_some_and(|cuda| match named {
@@ -156,7 +156,7 @@ impl Grant {
     }
 
     /// The fault of a trial that needs more devices.
-    pub fn too_few(&self, wanted: usize) -> Fault {
+    pub(crate) fn too_few(&self, wanted: usize) -> Fault {
         let wanted = words::count(wanted as u64, "GPU");
         let sentence =
             format!("a trial needs {wanted}, and {} names {}", self.variable, self.devices.len());
@@ -169,7 +169,7 @@ impl Grant {
 ///
 /// # Errors
 /// When a named device was not granted, with the trial's number.
-pub fn visible(
+pub(crate) fn visible(
     trial: u64,
     named: Option<&[DeviceId]>,
     how: GpuIds,

@@ -22,7 +22,7 @@ pub enum Kind {
 
 impl Kind {
     /// The exit code of the program for this kind.
-    pub fn exit_code(self) -> u8 {
+    pub(crate) fn exit_code(self) -> u8 {
         match self {
             Self::Trials => 1,
             Self::Request => 2,
@@ -60,7 +60,7 @@ impl Fault {
     }
 
     /// The scheduler refused or cannot be reached.
-    pub fn scheduler(sentence: impl Into<String>) -> Self {
+    pub(crate) fn scheduler(sentence: impl Into<String>) -> Self {
         Self::new(Kind::Scheduler, sentence)
     }
 
@@ -71,7 +71,7 @@ impl Fault {
 
     /// Says to which key of a plan it belongs.
     #[must_use]
-    pub fn of_key(mut self, key: impl Into<String>) -> Self {
+    pub(crate) fn of_key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
@@ -110,7 +110,7 @@ impl std::error::Error for Fault {}
 
 /// Several faults found in one reading, reported together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Faults(pub Vec<Fault>);
+pub(crate) struct Faults(pub(crate) Vec<Fault>);
 
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -131,13 +131,13 @@ impl Faults {
     ///
     /// # Errors
     /// Returns the faults themselves when there are any.
-    pub fn or(self, value: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    pub(crate) fn or(self, value: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
         if self.0.is_empty() { value() } else { Err(self.into()) }
     }
 }
 
 /// What an error says in one sentence, for a log or a cell: without place and hint.
-pub fn sentence(error: &anyhow::Error) -> String {
+pub(crate) fn sentence(error: &anyhow::Error) -> String {
     let mut parts = Vec::new();
     for cause in error.chain() {
         if let Some(fault) = cause.downcast_ref::<Fault>() {
@@ -154,12 +154,12 @@ pub fn sentence(error: &anyhow::Error) -> String {
 }
 
 /// All that an error says, on one line, for a record.
-pub fn one_line(error: &anyhow::Error) -> String {
+pub(crate) fn one_line(error: &anyhow::Error) -> String {
     format!("{error:#}").lines().map(str::trim).collect::<Vec<_>>().join("; ")
 }
 
 /// The exit code for an error: that of the first [`Fault`] in its chain, otherwise "our bug".
-pub fn exit_code(error: &anyhow::Error) -> u8 {
+pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
     for cause in error.chain() {
         if let Some(fault) = cause.downcast_ref::<Fault>() {
             return fault.kind.exit_code();

@@ -1,5 +1,28 @@
 //! hpcsweep: from a sweep plan to a table of results, on any Slurm or PBS cluster.
 //!
+//! The product is the program `hpcsweep`. As a library it runs trials that are a function of the caller: a plan with
+//! `[run] function` is submitted for agents (`hpcsweep submit --pull`), and each process that calls
+//! [`pull::solo::run`] takes trials of it until none is left. That function, what it takes and what it returns are
+//! the library's interface. What else is public serves the programs, tests and benches of this package, and changes with
+//! them.
+//!
+//! ```no_run
+//! use hpcsweep::host::vars;
+//! use hpcsweep::pull::solo::{self, Options, Trial};
+//! use hpcsweep::tree::Tree;
+//!
+//! # fn main() -> anyhow::Result<()> {
+//! let (tree, _) = Tree::open("results/fit".as_ref())?;
+//! let report = solo::run(&tree, Options::default(), &vars::snapshot(), None, |_news| {}, |trial: &Trial| {
+//!     let params = serde_json::to_value(&trial.row.params).unwrap_or_default();
+//!     let lr = params["lr"].as_f64().unwrap_or(0.1);
+//!     Ok(serde_json::json!({ "loss": (lr - 0.3).powi(2) }))
+//! })?;
+//! println!("{:?}", report.ended);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! The rooms, bottom floor first; a room uses only rooms of lower floors (`tests/it/tidy.rs` checks it):
 //!
 //! | floor | rooms |
@@ -19,9 +42,9 @@ pub mod words;
 
 pub mod host;
 
-pub mod devices;
-pub mod document;
-pub mod gpu;
+mod devices;
+mod document;
+mod gpu;
 pub mod hostlist;
 pub mod idset;
 pub mod plan;
@@ -30,19 +53,19 @@ pub mod site;
 pub mod sync;
 pub mod train;
 
-pub mod graph;
+mod graph;
 pub mod tree;
 
-pub mod attempt;
+mod attempt;
 pub mod scheduler;
 
 pub mod render;
-pub mod standing;
+mod standing;
 pub mod status;
 
 pub mod collect;
-pub mod doctor;
-pub mod project;
+mod doctor;
+mod project;
 pub mod pull;
 pub mod submit;
 pub mod watch;

@@ -10,7 +10,7 @@ use crate::{plan, render};
 
 /// A project to begin with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Template {
+pub(crate) enum Template {
     /// A program in any language, one process a trial
     Command,
     /// A Python function, without a plan
@@ -66,7 +66,7 @@ const SCHEMA: &str = "plan.schema.json";
 ///
 /// # Errors
 /// When the folder exists, its name cannot be a sweep's name, or the disk refuses.
-pub fn create(folder: &Path, template: Template) -> Result<Vec<PathBuf>> {
+pub(crate) fn create(folder: &Path, template: Template) -> Result<Vec<PathBuf>> {
     if folder.exists() {
         return Err(Fault::request(format!("`{}` is there already", folder.display()))
             .hint("choose another name; nothing was changed")

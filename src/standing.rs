@@ -15,7 +15,7 @@ use crate::words::count;
 
 /// The state of a trial.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum State {
+pub(crate) enum State {
     /// Its result is recorded and nothing contradicts it.
     Done,
     /// It is being run.
@@ -46,7 +46,7 @@ pub enum State {
 
 impl State {
     /// The word shown to people and written by `--json`.
-    pub fn word(&self) -> String {
+    pub(crate) fn word(&self) -> String {
         match self {
             Self::Other(word) => word.to_lowercase(),
             known => format!("{known:?}").to_lowercase(),
@@ -54,35 +54,35 @@ impl State {
     }
 
     /// Whether nothing will change it but a new submission.
-    pub fn is_final(&self) -> bool {
+    pub(crate) fn is_final(&self) -> bool {
         !matches!(self, Self::Running | Self::Queued | Self::Pending | Self::Other(_))
     }
 
     /// Whether it ended without success and can be asked for again.
-    pub fn is_bad(&self) -> bool {
+    pub(crate) fn is_bad(&self) -> bool {
         self.is_final() && !matches!(self, Self::Done | Self::Dropped)
     }
 }
 
 /// A state and the reason for it; empty where there is nothing to add.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub(crate) struct Standing {
     /// The state.
-    pub state: State,
+    pub(crate) state: State,
     /// Why.
-    pub reason: String,
+    pub(crate) reason: String,
 }
 
 impl Standing {
     /// In words: "queued: Resources".
-    pub fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         let word = self.state.word();
         if self.reason.is_empty() { word } else { format!("{word}: {}", self.reason) }
     }
 }
 
 /// Says of trials that the plan no longer has that nobody runs them, unless they are done or somebody still does.
-pub fn drop(rows: &[Row], standings: &mut [Standing], dropped: &Dropped) {
+pub(crate) fn drop(rows: &[Row], standings: &mut [Standing], dropped: &Dropped) {
     let gone = rows.iter().zip(standings).filter(|(row, _)| dropped.has(row.id));
     for (_, standing) in gone {
         if standing.state.is_bad() || standing.state == State::Pending {
@@ -95,34 +95,38 @@ pub fn drop(rows: &[Row], standings: &mut [Standing], dropped: &Dropped) {
 }
 
 /// What to say where so many trials of a sweep are dropped; `None` where none are.
-pub fn dropped_words(trials: u64) -> Option<String> {
+pub(crate) fn dropped_words(trials: u64) -> Option<String> {
     let them = if trials == 1 { "it" } else { "them" };
     let trials = (trials > 0).then(|| count(trials, "trial"))?;
     Some(format!("dropped: {trials} (the plan no longer has {them})"))
 }
 
 /// What is known besides rows and records.
-pub struct Witness<'a> {
+pub(crate) struct Witness<'a> {
     /// The scheduler's word on a trial; `None` if it has none.
-    pub element: &'a dyn Fn(u64) -> Option<Element>,
+    pub(crate) element: &'a dyn Fn(u64) -> Option<Element>,
     /// Whether a trial was given to a scheduler.
-    pub submitted: &'a dyn Fn(u64) -> bool,
+    pub(crate) submitted: &'a dyn Fn(u64) -> bool,
     /// Whether the scheduler answered (or there is none): if not, its silence means nothing.
-    pub asked: bool,
+    pub(crate) asked: bool,
     /// Whether what the scheduler says of an end may be believed against a record. PBS's may not.
-    pub believes_ends: bool,
+    pub(crate) believes_ends: bool,
     /// Whether an executor on some host holds the sweep now.
-    pub executor: bool,
+    pub(crate) executor: bool,
     /// Whether it is an executor other than this process: it runs what nobody else was given.
-    pub runs_here: bool,
+    pub(crate) runs_here: bool,
     /// How often a trial may be tried.
-    pub attempts: u32,
+    pub(crate) attempts: u32,
     /// What a failure does to the rest of a chain.
-    pub on_failure: OnFailure,
+    pub(crate) on_failure: OnFailure,
 }
 
 /// The standing of every row, in the order of the rows (by trial number).
-pub fn of(rows: &[Row], records: &HashMap<u64, Record>, witness: &Witness<'_>) -> Vec<Standing> {
+pub(crate) fn of(
+    rows: &[Row],
+    records: &HashMap<u64, Record>,
+    witness: &Witness<'_>,
+) -> Vec<Standing> {
     let mut all: Vec<Standing> = Vec::with_capacity(rows.len());
     let mut place: HashMap<u64, usize> = HashMap::new();
     for (i, row) in rows.iter().enumerate() {
@@ -135,7 +139,7 @@ pub fn of(rows: &[Row], records: &HashMap<u64, Record>, witness: &Witness<'_>) -
 }
 
 /// Counts by state, in the order of [`State`].
-pub fn counts(all: &[Standing]) -> BTreeMap<State, u64> {
+pub(crate) fn counts(all: &[Standing]) -> BTreeMap<State, u64> {
     let mut counts = BTreeMap::new();
     for standing in all {
         *counts.entry(standing.state.clone()).or_default() += 1;

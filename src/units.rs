@@ -3,11 +3,11 @@
 //! Pure text and arithmetic; never rounds a request down.
 
 /// The forms of a wall-clock time that [`parse_walltime`] reads, for hints.
-pub const WALLTIME_FORMS: &str =
+pub(crate) const WALLTIME_FORMS: &str =
     "write `HH:MM:SS`, `D-HH:MM:SS`, `MM:SS`, or a number with its unit: `90s`, `30m`, `2h`, `1d`";
 
 /// The forms of a memory size that [`parse_memory`] reads, for hints.
-pub const MEMORY_FORMS: &str = "write a number with its unit: `500M`, `2G`, `1T`";
+pub(crate) const MEMORY_FORMS: &str = "write a number with its unit: `500M`, `2G`, `1T`";
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 3600;

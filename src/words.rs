@@ -17,7 +17,7 @@ pub fn count(n: u64, noun: &str) -> String {
 }
 
 /// Digits in groups of three: 1234567 is "1,234,567".
-pub fn thousands(n: u64) -> String {
+pub(crate) fn thousands(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, c) in digits.chars().enumerate() {
@@ -30,7 +30,7 @@ pub fn thousands(n: u64) -> String {
 }
 
 /// The known name nearest to `word`, if one is near enough to be a slip of the keyboard.
-pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()
         .map(|name| (strsim::jaro_winkler(&word.to_lowercase(), &name.to_lowercase()), name))
@@ -40,7 +40,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 }
 
 /// The words in backticks, joined: "`a`, `b` and `c`".
-pub fn ticked<S: AsRef<str>>(words: &[S]) -> String {
+pub(crate) fn ticked<S: AsRef<str>>(words: &[S]) -> String {
     let ticked: Vec<String> = words.iter().map(|w| format!("`{}`", w.as_ref())).collect();
     match ticked.as_slice() {
         [] => String::new(),
@@ -63,7 +63,7 @@ pub fn sh_quote(word: &str) -> String {
 
 /// A text for a line that people read: control characters escaped, at most `most` characters; one that
 /// was cut ends in `...`.
-pub fn short(text: &str, most: usize) -> String {
+pub(crate) fn short(text: &str, most: usize) -> String {
     let mut out = String::new();
     for (i, c) in text.chars().enumerate() {
         if i >= most {
@@ -79,7 +79,7 @@ pub fn short(text: &str, most: usize) -> String {
 /// Text that a terminal shows as it is: characters that would move the cursor, change colours or turn the direction of
 /// writing are spelt out (`\u{1b}`). Names, reasons, hosts and metrics come from files that others may have written.
 /// Line breaks and tabs stay.
-pub fn printable(text: &str) -> Cow<'_, str> {
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     let is_harmful = |c: char| {
         (c.is_control() && !matches!(c, '\n' | '\t'))
             || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -95,7 +95,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 }
 
 /// Seconds as people read them: "0.3 s", "42 s", "3 min 20 s", "2 h 05 min", "3 d 04 h".
-pub fn duration(seconds: f64) -> String {
+pub(crate) fn duration(seconds: f64) -> String {
     let whole = seconds.round() as u64;
     match whole {
         0..10 => format!("{seconds:.1} s"),

@@ -14,15 +14,15 @@ use crate::tree::records::Outcome;
 
 /// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Exit {
+pub(crate) struct Exit {
     /// Exit code, or 128 + signal.
-    pub code: i32,
+    pub(crate) code: i32,
     /// The signal that killed it.
-    pub signal: Option<i32>,
+    pub(crate) signal: Option<i32>,
     /// Seconds it ran.
-    pub duration_s: f64,
+    pub(crate) duration_s: f64,
     /// Whether at its end it had a handler for SIGTERM or SIGUSR2, or held one of them back.
-    pub has_handler: bool,
+    pub(crate) has_handler: bool,
 }
 
 /// The longest wait for a signal that would explain an end.
@@ -30,14 +30,14 @@ const LONGEST: Duration = Duration::from_millis(100);
 
 impl Exit {
     /// The exit of a process that ran for so long.
-    pub fn of(status: ExitStatus, ran: Duration, has_handler: bool) -> Self {
+    pub(crate) fn of(status: ExitStatus, ran: Duration, has_handler: bool) -> Self {
         use std::os::unix::process::ExitStatusExt;
         let (code, signal) = (process::code_of(status), status.signal());
         Self { has_handler, ..Self::of_call(code, signal, ran.as_secs_f64()) }
     }
 
     /// What stands for the end of a function that was called and took so many seconds.
-    pub fn of_call(code: i32, signal: Option<i32>, seconds: f64) -> Self {
+    pub(crate) fn of_call(code: i32, signal: Option<i32>, seconds: f64) -> Self {
         // As exact as it is recorded.
         let duration_s = (seconds * 1e6).round() / 1e6;
         Self { code, signal, duration_s, has_handler: false }
@@ -52,7 +52,7 @@ impl Exit {
     /// How long after the end of a program a signal to its worker still explains that end; `is_declared`: it has left a
     /// result. It costs a trial nothing that it would notice: a program that cannot have been told to stop is waited for a
     /// twentieth of its own time at most.
-    pub fn moment(&self, is_declared: bool) -> Duration {
+    pub(crate) fn moment(&self, is_declared: bool) -> Duration {
         if self.code == 0 && is_declared {
             return Duration::ZERO;
         }
@@ -73,7 +73,7 @@ impl Exit {
 
 /// How an attempt has ended whose program was asked to end because of `stop`. The exit code says nothing then; a result
 /// (`is_declared`) says that the program had finished before.
-pub fn outcome(code: i32, is_declared: bool, stop: Option<Stop>) -> Outcome {
+pub(crate) fn outcome(code: i32, is_declared: bool, stop: Option<Stop>) -> Outcome {
     match stop {
         Some(stop) if stop.is_void() || code != 0 || !is_declared => stop.outcome(),
         _ if code == 0 => Outcome::Done,

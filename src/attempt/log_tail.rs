@@ -1,13 +1,13 @@
 //! The end of what a trial has printed, for its hooks.
 
 /// The most lines of a log that a hook is given.
-pub const MOST_LINES: usize = 20;
+pub(crate) const MOST_LINES: usize = 20;
 /// The most bytes of a log that a hook is given.
-pub const MOST_BYTES: usize = 4096;
+pub(crate) const MOST_BYTES: usize = 4096;
 
 /// The last lines of what a trial has printed, at most [`MOST_LINES`] and [`MOST_BYTES`], without the
 /// final line break. Bytes that are no UTF-8, and NULs, which no variable can hold, become U+FFFD.
-pub fn of(bytes: &[u8]) -> String {
+pub(crate) fn of(bytes: &[u8]) -> String {
     let mut cut = bytes.len().saturating_sub(MOST_BYTES);
     // What is left of a character cut in two is no character.
     let is_rest = |cut: usize| cut > 0 && bytes.get(cut).is_some_and(|b| b & 0xC0 == 0x80);

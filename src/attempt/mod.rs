@@ -2,8 +2,8 @@
 //! to end may take, and what is shown of its output. Workers and agents ask here. Values in, decision out: no clock, disk
 //! or process.
 
-pub mod exit;
-pub mod log_tail;
-pub mod stop;
-pub mod time;
-pub mod verdict;
+pub(crate) mod exit;
+pub(crate) mod log_tail;
+pub(crate) mod stop;
+pub(crate) mod time;
+pub(crate) mod verdict;

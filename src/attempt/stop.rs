@@ -5,11 +5,12 @@ use nix::sys::signal::Signal;
 use crate::tree::records::Outcome;
 
 /// The signals that ask a worker or an agent, and its programs, to stop.
-pub const SIGNALS: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR2];
+pub(crate) const SIGNALS: [Signal; 4] =
+    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR2];
 
 /// Why a program is asked to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
+pub(crate) enum Stop {
     /// The time of the trial or of its job is over.
     Walltime,
     /// The allocation of its agent ends.
@@ -28,7 +29,7 @@ pub enum Stop {
 
 impl Stop {
     /// What an attempt counts as that ended because of this.
-    pub fn outcome(self) -> Outcome {
+    pub(crate) fn outcome(self) -> Outcome {
         match self {
             Self::Walltime => Outcome::Timeout,
             Self::Peer | Self::Helper => Outcome::Failed,
@@ -39,7 +40,7 @@ impl Stop {
     }
 
     /// The same in words; `who` watches the program: `worker` or `agent`.
-    pub fn reason(self, who: &str) -> String {
+    pub(crate) fn reason(self, who: &str) -> String {
         match self {
             Self::Walltime => "the wall-clock limit was reached".to_owned(),
             Self::Allocation => format!("the {who}'s allocation ends"),
@@ -53,7 +54,7 @@ impl Stop {
     }
 
     /// Whether the attempt is void, however it ended: somebody else has the trial.
-    pub fn is_void(self) -> bool {
+    pub(crate) fn is_void(self) -> bool {
         matches!(self, Self::Overtaken | Self::Fenced)
     }
 }

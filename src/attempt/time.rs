@@ -3,34 +3,34 @@
 use std::time::Duration;
 
 /// How long a program may take to end where nobody limits that: nothing kills its worker or agent.
-pub const GRACE: Duration = Duration::from_secs(30);
+pub(crate) const GRACE: Duration = Duration::from_secs(30);
 
 /// How long it may take after its own walltime, where its worker or agent lives on.
-pub const WALLTIME_GRACE: Duration = Duration::from_secs(10);
+pub(crate) const WALLTIME_GRACE: Duration = Duration::from_secs(10);
 
 /// The seconds that are left of an allocation when what runs in it is asked to end: room to end it and to write it down
 /// before the allocation is over.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Reserve(f64);
+pub(crate) struct Reserve(f64);
 
 impl Reserve {
     /// That of a trial in a job, which has `whole` seconds in all.
-    pub fn of_trial(whole: f64) -> Self {
+    pub(crate) fn of_trial(whole: f64) -> Self {
         Self((whole * 0.05).max((whole * 0.1).min(5.0)).clamp(2.0, 30.0))
     }
 
     /// That of an agent, whose programs have this long after a signal.
-    pub fn of_agent(grace: Duration) -> Self {
+    pub(crate) fn of_agent(grace: Duration) -> Self {
         Self((grace.as_secs_f64() * 0.5).clamp(2.0, 30.0))
     }
 
     /// All of it.
-    pub fn whole(self) -> Duration {
+    pub(crate) fn whole(self) -> Duration {
         Duration::from_secs_f64(self.0)
     }
 
     /// How long programs may take to end; the rest is for what is written down.
-    pub fn grace(self) -> Duration {
+    pub(crate) fn grace(self) -> Duration {
         Duration::from_secs_f64(self.0 * 0.6)
     }
 }
@@ -40,7 +40,7 @@ impl Reserve {
 ///
 /// The walltime counts from the start of the trial's first worker, which comes a moment after that of the job. It may be over
 /// long before the job: Slurm rounds up to minutes, and an allocation may be that of several trials.
-pub fn whole_and_left(
+pub(crate) fn whole_and_left(
     left_of_job: Option<f64>,
     walltime_s: Option<u64>,
     ran: f64,
@@ -55,7 +55,10 @@ pub fn whole_and_left(
 
 /// Seconds until the program of a worker is asked to end, where anything limits it, and how long it may take then.
 /// `whole_and_left` is that of the function; `is_killed`: a scheduler kills the worker at the end.
-pub fn until_stop(whole_and_left: Option<(f64, f64)>, is_killed: bool) -> (Option<f64>, Duration) {
+pub(crate) fn until_stop(
+    whole_and_left: Option<(f64, f64)>,
+    is_killed: bool,
+) -> (Option<f64>, Duration) {
     match whole_and_left {
         None => (None, GRACE),
         Some((whole, left)) if is_killed => {

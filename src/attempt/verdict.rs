@@ -5,14 +5,14 @@ use super::stop::Stop;
 use crate::tree::records::Outcome;
 
 /// Faults of machines and agents after which a trial is given up.
-pub const MAX_FAULTS: u32 = 3;
+pub(crate) const MAX_FAULTS: u32 = 3;
 
 /// Allocations in a row that may cut a trial off without a checkpoint written.
-pub const MAX_CUTS: u32 = 3;
+pub(crate) const MAX_CUTS: u32 = 3;
 
 /// What becomes of the trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub(crate) enum Next {
     /// It is over.
     Over,
     /// It is tried again here.
@@ -26,7 +26,7 @@ pub enum Next {
 impl Next {
     /// What follows from an outcome where `tried` attempts have been made, this one included, of `allowed`. A trial that
     /// was stopped uses up no attempt, and one that has had its time is not tried again.
-    pub fn after(state: Outcome, tried: u32, allowed: u32) -> Self {
+    pub(crate) fn after(state: Outcome, tried: u32, allowed: u32) -> Self {
         match state {
             Outcome::Failed if tried < allowed => Self::Again,
             Outcome::Done | Outcome::Failed | Outcome::Timeout => Self::Over,
@@ -37,19 +37,25 @@ impl Next {
 
 /// How an attempt ended.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Verdict {
+pub(crate) struct Verdict {
     /// As it is recorded.
-    pub state: Outcome,
+    pub(crate) state: Outcome,
     /// Why, in words.
-    pub reason: Option<String>,
+    pub(crate) reason: Option<String>,
     /// What becomes of the trial.
-    pub next: Next,
+    pub(crate) next: Next,
 }
 
 impl Verdict {
     /// Judges the end of an agent's program that was asked to end because of `stop`, with `tried` attempts, this one
     /// included, of `allowed`; `is_declared`: it has left a result.
-    pub fn of(code: i32, is_declared: bool, stop: Option<Stop>, tried: u32, allowed: u32) -> Self {
+    pub(crate) fn of(
+        code: i32,
+        is_declared: bool,
+        stop: Option<Stop>,
+        tried: u32,
+        allowed: u32,
+    ) -> Self {
         let state = exit::outcome(code, is_declared, stop);
         let reason = stop.filter(|_| state != Outcome::Done).map(|stop| stop.reason("agent"));
         let next = match stop {
@@ -60,23 +66,23 @@ impl Verdict {
     }
 
     /// A trial that failed, and is not tried again.
-    pub fn failed(reason: String) -> Self {
+    pub(crate) fn failed(reason: String) -> Self {
         Self { state: Outcome::Failed, reason: Some(reason), next: Next::Over }
     }
 
     /// A trial that was stopped, and goes on elsewhere.
-    pub fn interrupted(reason: Option<String>) -> Self {
+    pub(crate) fn interrupted(reason: Option<String>) -> Self {
         Self { state: Outcome::Interrupted, reason, next: Next::Elsewhere }
     }
 
     /// A fault of the machine, after so many of them: other agents may have more luck, but not for ever.
-    pub fn of_fault(faults: u32, reason: &str) -> Self {
+    pub(crate) fn of_fault(faults: u32, reason: &str) -> Self {
         let next = if faults + 1 < MAX_FAULTS { Next::Elsewhere } else { Next::Over };
         Self { next, ..Self::failed(reason.to_owned()) }
     }
 
     /// The private folder is gone, and with it the result, after so many faults of the machine.
-    pub fn of_loss(faults: u32, reason: &str) -> Self {
+    pub(crate) fn of_loss(faults: u32, reason: &str) -> Self {
         let fault = Self::of_fault(faults, reason);
         match fault.next {
             Next::Elsewhere => Self::interrupted(fault.reason),
@@ -85,7 +91,7 @@ impl Verdict {
     }
 
     /// So many allocations in a row were too short for a trial that saves nothing.
-    pub fn too_long(cuts: u32) -> Self {
+    pub(crate) fn too_long(cuts: u32) -> Self {
         let reason = format!(
             "{cuts} allocations in a row ended before it, and it saved nothing: give agents more time, or write checkpoints to HPCSWEEP_CHECKPOINT_DIR"
         );

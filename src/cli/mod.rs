@@ -44,7 +44,7 @@ use out::Out;
 #[command(name = "hpcsweep", version, max_term_width = 100)]
 #[command(after_help = "Exit codes: 0 done, 1 some trials failed, 2 the request is wrong, \
 3 the scheduler said no or cannot be reached, 4 the machine failed, 70 a bug of hpcsweep.")]
-pub struct Cli {
+pub(crate) struct Cli {
     /// Say nothing but results and errors
     #[arg(short, long, global = true)]
     quiet: bool,

@@ -25,7 +25,7 @@ use crate::tree::table::Row;
 use crate::words;
 
 /// The columns every table has, before parameters and metrics.
-pub const FIXED: [&str; 11] = [
+pub(crate) const FIXED: [&str; 11] = [
     "trial",
     "task_id",
     "link",
@@ -40,10 +40,10 @@ pub const FIXED: [&str; 11] = [
 ];
 
 /// The column of the functions that trials call, where those of a sweep call several.
-pub const FUNCTION: &str = "function";
+pub(crate) const FUNCTION: &str = "function";
 
 /// Names that are no metric's, where a row says what could not be read.
-pub const UNREAD: [&str; 2] = ["unread_lines", "damaged"];
+pub(crate) const UNREAD: [&str; 2] = ["unread_lines", "damaged"];
 
 /// The cells of a row that are not empty, in the order of columns.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -77,24 +77,24 @@ impl Cells {
 
 /// A sweep of a table, and what of it could not be read.
 #[derive(Debug, Clone)]
-pub struct Source {
+pub(crate) struct Source {
     /// The sweep's folder.
-    pub dir: PathBuf,
+    pub(crate) dir: PathBuf,
     /// Damaged lines by file.
-    pub damage: Vec<Damaged>,
+    pub(crate) damage: Vec<Damaged>,
     /// Metric lines of programs that could not be read, with their trials.
-    pub unread: Vec<(u64, u64)>,
+    pub(crate) unread: Vec<(u64, u64)>,
     /// Who was asked how the trials stand, where that is not sure.
-    pub unsure: Option<String>,
+    pub(crate) unsure: Option<String>,
     /// What is to be said of trials that the plan has dropped.
-    pub dropped: Option<String>,
+    pub(crate) dropped: Option<String>,
     /// The function of the plan as last submitted, where trials of the sweep call several.
-    pub function: Option<String>,
+    pub(crate) function: Option<String>,
 }
 
 impl Source {
     /// What is to be said of a sweep.
-    pub fn of(status: &Status) -> Self {
+    pub(crate) fn of(status: &Status) -> Self {
         let jobs = !status.jobs.is_empty() && !status.is_sure();
         Self {
             dir: status.tree.dir().to_owned(),
@@ -120,7 +120,7 @@ pub struct Trial {
     /// Its number.
     pub trial: u64,
     /// Which of the table's sweeps it is of.
-    pub source: usize,
+    pub(crate) source: usize,
     /// Its cells.
     pub cells: Cells,
 }
@@ -134,11 +134,11 @@ pub struct Table {
     /// A row a trial.
     pub rows: Vec<Trial>,
     /// The first column of the parameters.
-    pub first_parameter: usize,
+    pub(crate) first_parameter: usize,
     /// The first column of the metrics.
-    pub first_metric: usize,
+    pub(crate) first_metric: usize,
     /// The sweeps.
-    pub sources: Vec<Source>,
+    pub(crate) sources: Vec<Source>,
 }
 
 /// Everything of one trial that becomes cells.
@@ -369,7 +369,7 @@ fn metrics(tree: &Tree, record: &Record) -> Result<Vec<(String, Value)>> {
 }
 
 /// A cell as text: empty for nothing, lists and tables as JSON.
-pub fn text(value: &Value) -> String {
+pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(s) => s.clone(),
@@ -383,7 +383,7 @@ pub fn text(value: &Value) -> String {
 
 /// Which end of a metric is best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Goal {
+pub(crate) enum Goal {
     /// The least value.
     Min,
     /// The greatest value.
@@ -392,26 +392,26 @@ pub enum Goal {
 
 impl Table {
     /// The state in a row.
-    pub fn state<'a>(&self, row: &'a Trial) -> &'a str {
+    pub(crate) fn state<'a>(&self, row: &'a Trial) -> &'a str {
         let column = self.columns.iter().position(|c| c == "state");
         column.and_then(|c| row.cells.get(c).as_str()).unwrap_or_default()
     }
 
     /// Its sweeps as words of a command to copy.
-    pub fn named(&self) -> String {
+    pub(crate) fn named(&self) -> String {
         let all: Vec<String> = self.sources.iter().map(|source| disk::named(&source.dir)).collect();
         all.join(" ")
     }
 
     /// The function that a row's trial calls, where trials of a sweep call several.
-    pub fn function<'a>(&self, row: &'a Trial) -> Option<&'a str> {
+    pub(crate) fn function<'a>(&self, row: &'a Trial) -> Option<&'a str> {
         let column = self.first_parameter.checked_sub(1)?;
         (self.columns[column] == FUNCTION).then(|| row.cells.get(column).as_str()).flatten()
     }
 
     /// Whether a row is of the function that is meant: the one that is named, else that of its sweep's plan. Results of
     /// different functions are no alternatives.
-    pub fn is_meant(&self, row: &Trial, named: Option<&str>) -> bool {
+    pub(crate) fn is_meant(&self, row: &Trial, named: Option<&str>) -> bool {
         match named.or(self.sources[row.source].function.as_deref()) {
             Some(meant) => self.function(row) == Some(meant),
             None => true,
@@ -419,7 +419,7 @@ impl Table {
     }
 
     /// The functions of its trials, in the order of the trials.
-    pub fn functions(&self) -> Vec<&str> {
+    pub(crate) fn functions(&self) -> Vec<&str> {
         let mut seen = HashSet::new();
         self.rows.iter().filter_map(|row| self.function(row)).filter(|f| seen.insert(*f)).collect()
     }
@@ -430,7 +430,12 @@ impl Table {
     ///
     /// # Errors
     /// When there is no such column, or no finished trial has a number in it.
-    pub fn ranked(&self, metric: &str, goal: Goal, function: Option<&str>) -> Result<Vec<usize>> {
+    pub(crate) fn ranked(
+        &self,
+        metric: &str,
+        goal: Goal,
+        function: Option<&str>,
+    ) -> Result<Vec<usize>> {
         let Some(column) = self.columns.iter().position(|c| c == metric) else {
             let known: Vec<&str> =
                 self.columns[self.first_metric..].iter().map(String::as_str).collect();

@@ -14,7 +14,7 @@ use crate::status::Status;
 /// The learning curves of sweeps.
 pub struct Steps {
     /// The names of the columns: `sweep`, if there are several, trial, task and metrics.
-    pub columns: Vec<String>,
+    pub(crate) columns: Vec<String>,
     metrics: Columns,
     sweeps: Vec<Status>,
 }
@@ -51,7 +51,7 @@ impl Steps {
     }
 
     /// The sweeps, and what of them could not be read.
-    pub fn sources(&self) -> Vec<Source> {
+    pub(crate) fn sources(&self) -> Vec<Source> {
         self.sweeps.iter().map(Source::of).collect()
     }
 

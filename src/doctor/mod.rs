@@ -21,7 +21,7 @@ use crate::words;
 /// How a check went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Severity {
+pub(crate) enum Severity {
     /// As it should be.
     Ok,
     /// Something is missing that not everybody needs.
@@ -32,15 +32,15 @@ pub enum Severity {
 
 /// One check.
 #[derive(Debug, Clone, Serialize)]
-pub struct Check {
+pub(crate) struct Check {
     /// What was looked at.
-    pub about: &'static str,
+    pub(crate) about: &'static str,
     /// How it went.
-    pub verdict: Severity,
+    pub(crate) verdict: Severity,
     /// What was seen.
-    pub seen: String,
+    pub(crate) seen: String,
     /// What to do; empty when there is nothing to do.
-    pub todo: String,
+    pub(crate) todo: String,
 }
 
 fn check(about: &'static str, verdict: Severity, seen: impl Into<String>, todo: &str) -> Check {
@@ -48,7 +48,7 @@ fn check(about: &'static str, verdict: Severity, seen: impl Into<String>, todo: 
 }
 
 /// All checks. `tree` is the folder under which results are to lie.
-pub fn examine(site: &Site, vars: &Vars, tree: &Path) -> Vec<Check> {
+pub(crate) fn examine(site: &Site, vars: &Vars, tree: &Path) -> Vec<Check> {
     let mut checks = programs::installation(vars);
     let mut calls = Calls::new(vars, Duration::from_secs(site.limits.call_timeout_s.min(20)));
     let pbs = pbs::examine(&mut calls, site, vars);

@@ -12,4 +12,4 @@ pub(crate) use form::{Form, Word};
 pub(crate) use reader::{Entry, Item, Reader, Table, entries, kind};
 pub(crate) use section::{Key, Section, find, section};
 
-pub use section::Row;
+pub(crate) use section::Row;

@@ -13,7 +13,7 @@ use crate::host::gpus::holds::{Holder, Holds};
 const TRIES: u32 = 1000;
 
 /// Who holds which device now; `holder` asks whether there is room for it.
-pub fn held(devices: &[Device], holds: &Holds, holder: &Holder) -> BTreeMap<String, Held> {
+pub(crate) fn held(devices: &[Device], holds: &Holds, holder: &Holder) -> BTreeMap<String, Held> {
     let held = |device: &Device| {
         let holders = holds.holders(&device.uuid);
         let is_full = !Holds::has_room(&holders, holder);
@@ -27,7 +27,7 @@ pub fn held(devices: &[Device], holds: &Holds, holder: &Holder) -> BTreeMap<Stri
 ///
 /// # Errors
 /// As [`best`], and when holds cannot be written.
-pub fn acquire(
+pub(crate) fn acquire(
     devices: &[Device],
     wants: &Wants,
     holds: &Holds,
@@ -41,7 +41,7 @@ pub fn acquire(
 ///
 /// # Errors
 /// When holds cannot be written.
-pub fn try_acquire(
+pub(crate) fn try_acquire(
     devices: &[Device],
     wants: &Wants,
     holds: &Holds,

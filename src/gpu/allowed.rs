@@ -8,7 +8,7 @@ use crate::rank;
 
 /// The devices that one entry of `CUDA_VISIBLE_DEVICES` names: by index, or by the beginning of a UUID. A
 /// GPU that is divided stands for its MIG devices. Empty if there is no such device.
-pub fn named<'d>(entry: &str, devices: &'d [Device]) -> Vec<&'d Device> {
+pub(crate) fn named<'d>(entry: &str, devices: &'d [Device]) -> Vec<&'d Device> {
     let named: Vec<&Device> = match entry.parse::<u32>() {
         Ok(index) => devices.iter().filter(|d| d.parent.is_none() && d.index == index).collect(),
         Err(_) => devices.iter().filter(|d| d.uuid.starts_with(entry)).collect(),
@@ -27,7 +27,7 @@ pub fn named<'d>(entry: &str, devices: &'d [Device]) -> Vec<&'d Device> {
 ///
 /// # Errors
 /// A fault of the machine when the scheduler granted devices and it cannot be told which.
-pub fn allowed(devices: &[Device], vars: &Vars) -> Result<Option<Vec<String>>, Fault> {
+pub(crate) fn allowed(devices: &[Device], vars: &Vars) -> Result<Option<Vec<String>>, Fault> {
     let uuids = |found: Vec<&Device>| found.into_iter().map(|d| d.uuid.clone()).collect::<Vec<_>>();
     let visible: Option<Vec<String>> = rank::visible_devices(vars).map(|entries| {
         let found = entries.into_iter().map(|entry| uuids(named(entry, devices)));

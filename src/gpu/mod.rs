@@ -1,22 +1,7 @@
 //! Which GPU to take: the best of those there are, that this process may use, and that nobody holds.
 //!
-//! [`best`] decides and is pure; [`allowed`] reads what the environment allows; [`acquire`] puts both
-//! together and holds what it chose, so that programs which start together get different devices:
-//!
-//! ```no_run
-//! use hpcsweep::gpu::{self, Wants};
-//! use hpcsweep::host::gpus::holds::{Holder, Holds};
-//! use hpcsweep::host::{gpus, vars};
-//!
-//! # fn main() -> anyhow::Result<()> {
-//! let vars = vars::snapshot();
-//! let devices = gpus::machine(&vars).map_err(|why| gpu::none_here(&why))?.devices;
-//! let wants = Wants { among: gpu::allowed(&devices, &vars)?, ..Wants::default() };
-//! let chosen = gpu::acquire(&devices, &wants, &Holds::open(&vars)?, &Holder::own()?)?;
-//! let value = gpu::visible_value(&chosen, gpu::Naming::Uuid);
-//! # Ok(())
-//! # }
-//! ```
+//! [`best`] decides and is pure; [`allowed()`] reads what the environment allows; [`acquire()`] puts both
+//! together and holds what it chose, so that programs which start together get different devices.
 
 mod acquire;
 mod allowed;
@@ -32,23 +17,23 @@ use crate::fault::Fault;
 use crate::host::gpus::{ComputeMode, Device, Missing};
 use crate::words;
 
-pub use acquire::{acquire, held, try_acquire};
-pub use allowed::{allowed, named};
-pub use pool::{Pool, Taken};
+pub(crate) use acquire::{acquire, held, try_acquire};
+pub(crate) use allowed::{allowed, named};
+pub(crate) use pool::{Pool, Taken};
 
 /// What is asked of the devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wants {
+pub(crate) struct Wants {
     /// How many, for one program.
-    pub count: usize,
+    pub(crate) count: usize,
     /// Bytes of memory that must be free on each.
-    pub min_free_memory: Option<u64>,
+    pub(crate) min_free_memory: Option<u64>,
     /// Percent of the time in which each may compute at most.
-    pub max_utilization: Option<u32>,
+    pub(crate) max_utilization: Option<u32>,
     /// Only devices on which no process computes.
-    pub idle: bool,
-    /// The UUIDs that may be taken ([`allowed`]); `None` for all.
-    pub among: Option<Vec<String>>,
+    pub(crate) idle: bool,
+    /// The UUIDs that may be taken ([`allowed()`]); `None` for all.
+    pub(crate) among: Option<Vec<String>>,
 }
 
 impl Default for Wants {
@@ -59,38 +44,38 @@ impl Default for Wants {
 
 /// Who holds a device.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Held {
+pub(crate) struct Held {
     /// Each holder in words.
-    pub by: Vec<String>,
+    pub(crate) by: Vec<String>,
     /// Whether there is no room for the one who asks.
-    pub is_full: bool,
+    pub(crate) is_full: bool,
 }
 
 impl Held {
     /// All holders in words.
-    pub fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         self.by.join(", ")
     }
 }
 
 /// A device that was chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Choice {
+pub(crate) struct Choice {
     /// NVML's index of the GPU.
-    pub index: u32,
+    pub(crate) index: u32,
     /// Its UUID, or that of the MIG device.
-    pub uuid: String,
+    pub(crate) uuid: String,
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// Whether it is a part of a GPU: only its UUID names it.
-    pub mig: bool,
+    pub(crate) mig: bool,
     /// How many processes computed on it; `None` where it does not tell.
-    pub processes: Option<usize>,
+    pub(crate) processes: Option<usize>,
 }
 
 /// How devices are named in `CUDA_VISIBLE_DEVICES`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Naming {
+pub(crate) enum Naming {
     /// By UUID, which means the same to every program.
     Uuid,
     /// By NVML's index; CUDA counts in the same order under `CUDA_DEVICE_ORDER=PCI_BUS_ID`.
@@ -105,7 +90,7 @@ pub enum Naming {
 ///
 /// # Errors
 /// A fault of the machine, with what keeps each device from being taken.
-pub fn best(
+pub(crate) fn best(
     devices: &[Device],
     wants: &Wants,
     held: &BTreeMap<String, Held>,
@@ -226,7 +211,7 @@ fn choice(device: &Device) -> Choice {
 }
 
 /// A device as people call it: `GPU 0`, `GPU 0, MIG-...`.
-pub fn label(device: &Device) -> String {
+pub(crate) fn label(device: &Device) -> String {
     match device.parent {
         Some(_) => format!("GPU {}, {}", device.index, device.uuid),
         None => format!("GPU {}", device.index),
@@ -235,7 +220,7 @@ pub fn label(device: &Device) -> String {
 
 /// The value of `CUDA_VISIBLE_DEVICES` that leaves exactly these, in this order. A MIG device goes by
 /// its UUID in either naming: it has no index.
-pub fn visible_value(chosen: &[Choice], naming: Naming) -> String {
+pub(crate) fn visible_value(chosen: &[Choice], naming: Naming) -> String {
     let name = |choice: &Choice| match naming {
         Naming::Index if !choice.mig => choice.index.to_string(),
         _ => choice.uuid.clone(),
@@ -244,7 +229,7 @@ pub fn visible_value(chosen: &[Choice], naming: Naming) -> String {
 }
 
 /// The fault of a host that nobody can ask about GPUs.
-pub fn none_here(why: &Missing) -> Fault {
+pub(crate) fn none_here(why: &Missing) -> Fault {
     let fault = Fault::machine(format!("there is no GPU on this host: {why}"));
     match why {
         Missing::Mismatch => fault.hint("load the new driver: reboot this host"),

@@ -26,7 +26,7 @@ enum Origin {
 }
 
 /// The devices that may be handed out.
-pub struct Pool {
+pub(crate) struct Pool {
     /// Their UUIDs are the names of holds.
     devices: Vec<Device>,
     /// By the name of the hold: what CUDA calls the device here.
@@ -41,10 +41,10 @@ pub struct Pool {
 
 /// Devices that a trial has.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Taken {
+pub(crate) struct Taken {
     holds: Vec<(String, Holder)>,
     /// The value of `CUDA_VISIBLE_DEVICES` that leaves exactly these.
-    pub visible: String,
+    pub(crate) visible: String,
 }
 
 impl Pool {
@@ -54,7 +54,7 @@ impl Pool {
     ///
     /// # Errors
     /// When the folder of holds cannot be made.
-    pub fn find(share: u32, vars: &Vars) -> Result<Self> {
+    pub(crate) fn find(share: u32, vars: &Vars) -> Result<Self> {
         let (holds, holder) = (Holds::open(vars)?, Holder::own()?.sharing(share));
         let (devices, origin, known) = match devices::granted(vars) {
             Some(grant) => {
@@ -102,14 +102,14 @@ impl Pool {
     }
 
     /// How many devices can be handed out.
-    pub fn usable(&self) -> usize {
+    pub(crate) fn usable(&self) -> usize {
         let one = Wants::default();
         let can = |device: &&Device| best(&[(*device).clone()], &one, &BTreeMap::new()).is_ok();
         self.devices.iter().filter(can).count()
     }
 
     /// Why nobody can say which devices there are, if so.
-    pub fn unknown(&self) -> Option<&Missing> {
+    pub(crate) fn unknown(&self) -> Option<&Missing> {
         match &self.origin {
             Origin::Nobody(why) => Some(why),
             _ => None,
@@ -117,7 +117,7 @@ impl Pool {
     }
 
     /// The devices in words: `0, 1`.
-    pub fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         let one = |device: &Device| match &self.origin {
             Origin::Granted(_) => None,
             _ if device.mig_enabled => None,
@@ -147,12 +147,12 @@ impl Pool {
     }
 
     /// Whether a device that a plan names is there; yes where nobody can tell.
-    pub fn has(&self, id: &DeviceId) -> bool {
+    pub(crate) fn has(&self, id: &DeviceId) -> bool {
         self.key(id).is_some()
     }
 
     /// Whether so many devices, or exactly those that a plan names, can be had by one trial while nobody has any.
-    pub fn can_give(&self, count: usize, named: Option<&[DeviceId]>) -> bool {
+    pub(crate) fn can_give(&self, count: usize, named: Option<&[DeviceId]>) -> bool {
         if count == 0 || self.unknown().is_some() {
             return true;
         }
@@ -166,7 +166,7 @@ impl Pool {
     }
 
     /// Whether so many devices could be had if nobody held any.
-    pub fn is_held(&self, count: usize) -> bool {
+    pub(crate) fn is_held(&self, count: usize) -> bool {
         let wants = Wants { count, ..Wants::default() };
         best(&self.devices, &wants, &BTreeMap::new()).is_ok()
     }
@@ -175,7 +175,7 @@ impl Pool {
     ///
     /// # Errors
     /// When holds cannot be written.
-    pub fn take(&self, count: usize) -> Result<Result<Taken, Fault>> {
+    pub(crate) fn take(&self, count: usize) -> Result<Result<Taken, Fault>> {
         if let Origin::Nobody(why) = &self.origin {
             return Ok(Err(none_here(why)));
         }
@@ -197,7 +197,7 @@ impl Pool {
     ///
     /// # Errors
     /// When holds cannot be written.
-    pub fn take_named(&self, ids: &[DeviceId]) -> Result<Result<Taken, Fault>> {
+    pub(crate) fn take_named(&self, ids: &[DeviceId]) -> Result<Result<Taken, Fault>> {
         let known: Option<Vec<String>> = ids.iter().map(|id| self.key(id)).collect();
         let Some(keys) = known else {
             return Ok(Err(Fault::machine("a device that the plan names is not there")));
@@ -228,7 +228,7 @@ impl Pool {
     ///
     /// # Errors
     /// When holds cannot be written.
-    pub fn give_back(&self, taken: &Taken) -> Result<()> {
+    pub(crate) fn give_back(&self, taken: &Taken) -> Result<()> {
         taken.holds.iter().try_for_each(|(key, hold)| self.holds.give_back(key, hold))
     }
 }

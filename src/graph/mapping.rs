@@ -12,7 +12,7 @@ use super::{Array, Chains, Graph, Node, plan};
 /// How the chains of a submission are mapped to jobs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mapping {
+pub(crate) enum Mapping {
     /// Link `k` of a block is an array whose elements follow those of link `k - 1` one by one.
     #[default]
     Elementwise,
@@ -26,7 +26,7 @@ pub enum Mapping {
 
 impl Mapping {
     /// The word of a plan.
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Elementwise => "elementwise",
             Self::Jobs => "jobs",
@@ -39,7 +39,7 @@ impl Mapping {
 /// Plans arrays for a mapping. `fuse` gives the number of the shape that runs a whole chain, from the
 /// shapes of its links; `None` where no one shape can. `lanes` bounds how many chains of [`Mapping::Jobs`]
 /// run at once. Otherwise as [`plan`]; a mapping that does not change anything is `plan` itself.
-pub fn plan_as(
+pub(crate) fn plan_as(
     mapping: Mapping,
     nodes: &[Node],
     limit: usize,
@@ -56,7 +56,7 @@ pub fn plan_as(
 
 /// As [`Mapping::Fused`], with `pack` chains one after the other in each element; what is left over of chains of
 /// one shape is an array of one element.
-pub fn packed(
+pub(crate) fn packed(
     nodes: &[Node],
     limit: usize,
     continues: &[bool],
@@ -67,7 +67,7 @@ pub fn packed(
 }
 
 /// Calls that [`Mapping::Jobs`] takes: one a trial of a longer chain, and the arrays of the others.
-pub fn calls_of_jobs(nodes: &[Node], limit: usize) -> usize {
+pub(crate) fn calls_of_jobs(nodes: &[Node], limit: usize) -> usize {
     let chains = Chains::new(nodes);
     let lengths = (0..chains.len()).map(|c| chains.of(c).len());
     let longer: usize = lengths.filter(|&len| len > 1).sum();

@@ -5,75 +5,75 @@
 //! `n_k`: indices stay dense and element `i` of a link continues element `i` of the link before.
 
 mod cover;
-pub mod mapping;
-pub mod shapes;
-pub mod throttle;
+pub(crate) mod mapping;
+pub(crate) mod shapes;
+pub(crate) mod throttle;
 
-pub use mapping::Mapping;
+pub(crate) use mapping::Mapping;
 
 /// What the graph needs to know of one trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Node {
+pub(crate) struct Node {
     /// Trial number; nodes of one chain come in the order they must run.
-    pub trial: u64,
+    pub(crate) trial: u64,
     /// Chain, any dense numbering.
-    pub chain: u32,
+    pub(crate) chain: u32,
     /// Which resource request it makes; equal numbers may share an array.
-    pub shape: u32,
+    pub(crate) shape: u32,
 }
 
 /// One job array.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Array {
+pub(crate) struct Array {
     /// Block it belongs to, from 0.
-    pub block: u32,
+    pub(crate) block: u32,
     /// Link of the block, from 0.
-    pub link: u32,
+    pub(crate) link: u32,
     /// The resource request of all its elements.
-    pub shape: u32,
+    pub(crate) shape: u32,
     /// Where its elements begin in [`Graph::order`].
-    pub first: usize,
+    pub(crate) first: usize,
     /// How many elements it has, indices `0..count`.
-    pub count: usize,
+    pub(crate) count: usize,
     /// Trials that each element runs one after the other: 1 unless chains are fused or packed. Trial `j` of
     /// element `i` is `order[first + j * count + i]`.
-    pub links: usize,
+    pub(crate) links: usize,
     /// Whether it is a plain job rather than an array; then it has one element.
-    pub single: bool,
+    pub(crate) single: bool,
     /// The array (number in [`Graph::arrays`]) that it follows.
-    pub after: Option<usize>,
+    pub(crate) after: Option<usize>,
     /// Arrays that must have ended before this one starts, for no other reason than to bound how many elements
     /// run at once.
-    pub wait: Vec<usize>,
+    pub(crate) wait: Vec<usize>,
     /// Whether all arrays of earlier submissions must have ended, for the same reason.
-    pub behind: bool,
+    pub(crate) behind: bool,
     /// True when its chains continue chains of an earlier submission.
-    pub continues: bool,
+    pub(crate) continues: bool,
 }
 
 impl Array {
     /// Its part of [`Graph::order`].
-    pub fn entries(&self) -> std::ops::Range<usize> {
+    pub(crate) fn entries(&self) -> std::ops::Range<usize> {
         self.first..self.first + self.count * self.links
     }
 }
 
 /// All arrays and the trials they run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Graph {
+pub(crate) struct Graph {
     /// Arrays in the order in which they must be submitted.
-    pub arrays: Vec<Array>,
+    pub(crate) arrays: Vec<Array>,
     /// Trial numbers; array `a` runs `order[a.entries()]`, link by link, element by element.
-    pub order: Vec<u64>,
+    pub(crate) order: Vec<u64>,
     /// Number of chains.
-    pub chains: usize,
+    pub(crate) chains: usize,
     /// Length of the longest chain.
-    pub longest: usize,
+    pub(crate) longest: usize,
 }
 
 impl Graph {
     /// One array of so many agents, which share these chains.
-    pub fn of_pilots(count: usize, shape: u32, chains: usize, longest: usize) -> Self {
+    pub(crate) fn of_pilots(count: usize, shape: u32, chains: usize, longest: usize) -> Self {
         let array = Array {
             block: 0,
             link: 0,
@@ -97,7 +97,7 @@ impl Graph {
 ///
 /// The number of arrays is minimal for a group of chains whose shapes agree link by link:
 /// `sum over k of ceil(n_k / limit)`.
-pub fn plan(nodes: &[Node], limit: usize, continues: &[bool]) -> Graph {
+pub(crate) fn plan(nodes: &[Node], limit: usize, continues: &[bool]) -> Graph {
     let limit = limit.max(1);
     let chains = Chains::new(nodes);
     let groups = cover::groups(nodes, &chains, limit, continues);

@@ -9,16 +9,16 @@ use super::Node;
 
 /// Distinct resource requests, numbered in order of appearance.
 #[derive(Debug, Default)]
-pub struct Shapes {
+pub(crate) struct Shapes {
     /// The requests by number.
-    pub list: Vec<Arc<Resources>>,
+    pub(crate) list: Vec<Arc<Resources>>,
     by_value: HashMap<Arc<Resources>, u32>,
     last: Option<(Arc<Resources>, u32)>,
 }
 
 impl Shapes {
     /// The number of a request.
-    pub fn number(&mut self, resources: &Arc<Resources>) -> u32 {
+    pub(crate) fn number(&mut self, resources: &Arc<Resources>) -> u32 {
         // Neighbours mostly share the very same request.
         if let Some((last, number)) = &self.last
             && Arc::ptr_eq(last, resources)
@@ -37,15 +37,15 @@ impl Shapes {
 
 /// Numbers of chains: trials that share a task id share one, a trial without gets its own.
 #[derive(Debug, Default)]
-pub struct Chains {
+pub(crate) struct Chains {
     /// How many there are so far.
-    pub count: u32,
+    pub(crate) count: u32,
     by_task: HashMap<TaskId, u32>,
 }
 
 impl Chains {
     /// The chain of a trial with this task id.
-    pub fn number(&mut self, task: Option<&TaskId>) -> u32 {
+    pub(crate) fn number(&mut self, task: Option<&TaskId>) -> u32 {
         if let Some(task) = task {
             if let Some(&number) = self.by_task.get(task) {
                 return number;
@@ -58,7 +58,7 @@ impl Chains {
 }
 
 /// The nodes of a whole plan, trials numbered from 0, with its shapes.
-pub fn of_plan(trials: &[Trial]) -> (Vec<Node>, Shapes) {
+pub(crate) fn of_plan(trials: &[Trial]) -> (Vec<Node>, Shapes) {
     let mut shapes = Shapes::default();
     let mut chains = Chains::default();
     let nodes = trials

@@ -9,7 +9,7 @@ use super::Graph;
 /// Adds to what each array of a graph waits for, so that never more than `most` elements run at once, up to `earlier`
 /// elements of arrays of earlier submissions included. Jobs of chains of their own ([`super::Array::single`]) have lanes,
 /// which bound them among themselves. `elementwise`: links follow each other element by element.
-pub fn bound(graph: &mut Graph, most: usize, elementwise: bool, earlier: usize) {
+pub(crate) fn bound(graph: &mut Graph, most: usize, elementwise: bool, earlier: usize) {
     let most = most.max(1);
     let singles = graph.arrays.iter().filter(|a| a.single && a.link == 0).count();
     let mut group = Group { load: earlier.min(most), behind: earlier > 0, arrays: Vec::new() };

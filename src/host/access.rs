@@ -24,7 +24,7 @@ use crate::words;
 /// Who may write to a sweep besides its owner.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Shared {
+pub(crate) enum Shared {
     /// Nobody.
     #[default]
     No,
@@ -46,7 +46,7 @@ pub enum Readers {
 
 impl Readers {
     /// What they may do with a file or folder that they may read.
-    pub fn rights(self) -> u32 {
+    pub(crate) fn rights(self) -> u32 {
         match self {
             Self::Owner => 0,
             Self::Group => 0o050,
@@ -59,9 +59,9 @@ impl Readers {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Access {
     /// Who may write to it.
-    pub shared: Shared,
+    pub(crate) shared: Shared,
     /// Who may read it; `None`: as the umask says.
-    pub readers: Option<Readers>,
+    pub(crate) readers: Option<Readers>,
 }
 
 static GROUP_WRITES: AtomicBool = AtomicBool::new(false);
@@ -70,7 +70,7 @@ static GROUP_WRITES: AtomicBool = AtomicBool::new(false);
 static OPENED: Mutex<Option<(Readers, Mode)>> = Mutex::new(None);
 
 /// From now on this process makes files and folders that those may read and write to who have the sweep.
-pub fn make_for(access: Access) {
+pub(crate) fn make_for(access: Access) {
     if access.shared == Shared::Group {
         share_with_group();
     }
@@ -80,7 +80,7 @@ pub fn make_for(access: Access) {
 }
 
 /// From now on this process, and the programs it starts, make files that their group may write to.
-pub fn share_with_group() {
+pub(crate) fn share_with_group() {
     GROUP_WRITES.store(true, Ordering::Relaxed);
     take_from_umask(Mode::S_IRWXG);
     if let Some((_, of_programs)) = &mut *opened() {
@@ -96,7 +96,7 @@ pub fn open_to(readers: Readers) {
 }
 
 /// Who may read what this process makes, where its umask does not decide.
-pub fn opened_to() -> Option<Readers> {
+pub(crate) fn opened_to() -> Option<Readers> {
     opened().map(|(readers, _)| readers)
 }
 
@@ -106,13 +106,13 @@ pub(super) fn umask_of_programs() -> Option<Mode> {
 }
 
 /// From now on this thread has an umask of its own; `false` where the system does not allow it.
-pub fn part_umask() -> bool {
+pub(crate) fn part_umask() -> bool {
     nix::sched::unshare(nix::sched::CloneFlags::CLONE_FS).is_ok()
 }
 
 /// Runs a function of this process's caller under the umask of the programs that this process starts. Threads that make
 /// files for the readers meanwhile must have an umask of their own ([`part_umask`]).
-pub fn with_umask_of_programs<T>(call: impl FnOnce() -> T) -> T {
+pub(crate) fn with_umask_of_programs<T>(call: impl FnOnce() -> T) -> T {
     /// Also when the function panics.
     struct Back;
 
@@ -145,27 +145,27 @@ fn take_from_umask(bits: Mode) -> Mode {
 }
 
 /// The option by which a process tells the workers and agents it starts that the sweep is shared; none where it is not.
-pub fn shared_option() -> Option<String> {
+pub(crate) fn shared_option() -> Option<String> {
     is_shared().then(|| "--shared".to_owned())
 }
 
 /// Whether [`share_with_group`] was called.
-pub fn is_shared() -> bool {
+pub(crate) fn is_shared() -> bool {
     GROUP_WRITES.load(Ordering::Relaxed)
 }
 
 /// The mode of new folders, before the umask.
-pub fn folder_mode() -> u32 {
+pub(crate) fn folder_mode() -> u32 {
     if is_shared() { 0o775 } else { 0o755 }
 }
 
 /// The mode of new files, before the umask.
-pub fn file_mode() -> u32 {
+pub(crate) fn file_mode() -> u32 {
     if is_shared() { 0o664 } else { 0o644 }
 }
 
 /// The mode of the folder of a sweep.
-pub fn top_mode(access: Access) -> Option<u32> {
+pub(crate) fn top_mode(access: Access) -> Option<u32> {
     match (access.shared, access.readers) {
         (Shared::No, None) => None,
         (Shared::No, Some(Readers::Owner)) => Some(0o700),
@@ -178,7 +178,7 @@ pub fn top_mode(access: Access) -> Option<u32> {
 }
 
 /// Whether a file is there and belongs to this user.
-pub fn is_own(path: &Path) -> bool {
+pub(crate) fn is_own(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.uid() == Uid::effective().as_raw())
 }
 
@@ -186,7 +186,7 @@ pub fn is_own(path: &Path) -> bool {
 ///
 /// # Errors
 /// With the path, what is wrong with it, and what can be done.
-pub fn check(path: &Path, shared: Shared) -> Result<(), Fault> {
+pub(crate) fn check(path: &Path, shared: Shared) -> Result<(), Fault> {
     // The link itself, not what it points to: its owner decides where it leads.
     let Ok(found) = fs::symlink_metadata(path) else { return Ok(()) };
     let Some(why) = objection(&found, shared) else { return Ok(()) };
@@ -210,7 +210,7 @@ pub fn check(path: &Path, shared: Shared) -> Result<(), Fault> {
 ///
 /// # Errors
 /// Those of making one.
-pub fn may_write(dir: &Path) -> std::io::Result<()> {
+pub(crate) fn may_write(dir: &Path) -> std::io::Result<()> {
     if !dir.is_dir() {
         return Err(std::io::ErrorKind::NotADirectory.into());
     }
@@ -222,7 +222,7 @@ pub fn may_write(dir: &Path) -> std::io::Result<()> {
 ///
 /// # Errors
 /// When it is.
-pub fn check_writable(dir: &Path) -> Result<(), Fault> {
+pub(crate) fn check_writable(dir: &Path) -> Result<(), Fault> {
     let (Ok(found), Err(error)) = (fs::metadata(dir), may_write(dir)) else {
         return Ok(());
     };
@@ -251,7 +251,7 @@ fn only(owner: &str) -> String {
 ///
 /// # Errors
 /// When this user may not read it.
-pub fn check_open(path: &Path) -> Result<(), Fault> {
+pub(crate) fn check_open(path: &Path) -> Result<(), Fault> {
     match closed(path) {
         Some((at, owner)) if owner != Uid::effective().as_raw() => {
             let owner = name_of(owner);
@@ -263,7 +263,7 @@ pub fn check_open(path: &Path) -> Result<(), Fault> {
 }
 
 /// What somebody can do who may not read a plan.
-pub fn how_to_read_plan(path: &Path) -> Option<String> {
+pub(crate) fn how_to_read_plan(path: &Path) -> Option<String> {
     let (closed, owner) = closed(path)?;
     if owner == Uid::effective().as_raw() {
         return how_to_read(path);
@@ -275,7 +275,7 @@ pub fn how_to_read_plan(path: &Path) -> Option<String> {
 }
 
 /// What somebody can do who may not read a file of a sweep: ask whom it belongs to. `None` where the file is open.
-pub fn how_to_read(path: &Path) -> Option<String> {
+pub(crate) fn how_to_read(path: &Path) -> Option<String> {
     let (closed, owner) = closed(path)?;
     let shown = closed.display();
     if owner == Uid::effective().as_raw() {
@@ -314,7 +314,7 @@ fn opening(dir: &Path) -> &'static str {
 }
 
 /// Whom a sweep belongs to that this user may not read, in words.
-pub fn closed_by(path: &Path) -> Option<String> {
+pub(crate) fn closed_by(path: &Path) -> Option<String> {
     closed(path).map(|(_, owner)| name_of(owner))
 }
 

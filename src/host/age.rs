@@ -14,7 +14,7 @@ use super::disk::{aside, fault, list};
 ///
 /// # Errors
 /// When the probe cannot be written.
-pub fn by_server(path: &Path, beside: &Path) -> Result<Duration> {
+pub(crate) fn by_server(path: &Path, beside: &Path) -> Result<Duration> {
     let probe = aside(&beside.join("clock"));
     let measure = || -> io::Result<Duration> {
         File::create(&probe)?.write_all(b"?")?;
@@ -32,7 +32,7 @@ pub fn by_server(path: &Path, beside: &Path) -> Result<Duration> {
 ///
 /// # Errors
 /// When a folder cannot be read or the probe not be written.
-pub fn is_within(dir: &Path, ago: Duration, beside: &Path) -> Result<bool> {
+pub(crate) fn is_within(dir: &Path, ago: Duration, beside: &Path) -> Result<bool> {
     let mut dirs = vec![dir.to_owned()];
     let mut newest: Option<(SystemTime, PathBuf)> = None;
     while let Some(dir) = dirs.pop() {

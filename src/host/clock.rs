@@ -10,7 +10,7 @@ pub fn now() -> f64 {
 
 /// 64 bits that differ from run to run and host to host: time, process and address-space noise,
 /// mixed by BLAKE3. For names of tokens and temporary files, not for secrets.
-pub fn noise() -> u64 {
+pub(crate) fn noise() -> u64 {
     let mut hasher = blake3::Hasher::new();
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     hasher.update(&since.as_nanos().to_le_bytes());
@@ -33,7 +33,7 @@ pub fn noise() -> u64 {
 ///
 /// # Errors
 /// When the kernel gives no random numbers.
-pub fn secret() -> std::io::Result<String> {
+pub(crate) fn secret() -> std::io::Result<String> {
     use std::io::Read;
     let mut bytes = [0u8; 32];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -41,7 +41,7 @@ pub fn secret() -> std::io::Result<String> {
 }
 
 /// Eight characters of [`noise`], lower-case letters and digits.
-pub fn short_token() -> String {
+pub(crate) fn short_token() -> String {
     let mut n = noise();
     (0..8)
         .map(|_| {

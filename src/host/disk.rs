@@ -17,7 +17,7 @@ use crate::fault::Fault;
 use crate::words;
 
 /// A fault that says what could not be done with which path, and what to do where that is known.
-pub fn fault(doing: &str, path: &Path, error: &io::Error) -> Fault {
+pub(crate) fn fault(doing: &str, path: &Path, error: &io::Error) -> Fault {
     let fault = Fault::machine(format!("cannot {doing} `{}`: {}", path.display(), reason(error)));
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => fault
@@ -48,7 +48,7 @@ pub fn reason(error: &io::Error) -> String {
 ///
 /// # Errors
 /// What the system says, and when it is no regular file.
-pub fn open_plain(path: &Path) -> io::Result<File> {
+pub(crate) fn open_plain(path: &Path) -> io::Result<File> {
     only_plain(File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path))
 }
 
@@ -76,7 +76,7 @@ const NOT_PLAIN: &str = "it is no regular file";
 ///
 /// # Errors
 /// As [`open_plain`].
-pub fn open(path: &Path) -> Result<File> {
+pub(crate) fn open(path: &Path) -> Result<File> {
     open_plain(path).map_err(|e| fault("read", path, &e).into())
 }
 
@@ -88,7 +88,7 @@ const SMALL: u64 = 256 << 20;
 ///
 /// # Errors
 /// As [`open_plain`], and when it is larger.
-pub fn open_whole(path: &Path, most: u64) -> io::Result<io::Take<File>> {
+pub(crate) fn open_whole(path: &Path, most: u64) -> io::Result<io::Take<File>> {
     let file = open_plain(path)?;
     let most =
         nix::sys::sysinfo::sysinfo().map_or(most, |machine| most.min(machine.ram_total() / 2));
@@ -122,7 +122,7 @@ fn if_there<T>(path: &Path, read: io::Result<T>) -> Result<Option<T>> {
 ///
 /// # Errors
 /// When it cannot be read or is not UTF-8.
-pub fn read(path: &Path) -> Result<String> {
+pub(crate) fn read(path: &Path) -> Result<String> {
     read_text(path, u64::MAX).map_err(|e| fault("read", path, &e).into())
 }
 
@@ -138,7 +138,7 @@ pub fn read_if_there(path: &Path) -> Result<Option<String>> {
 ///
 /// # Errors
 /// As [`open_plain`], and when it is not small.
-pub fn read_entry(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read_entry(path: &Path) -> io::Result<Vec<u8>> {
     read_plain(path, SMALL)
 }
 
@@ -146,7 +146,7 @@ pub fn read_entry(path: &Path) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// When it cannot be read, is not UTF-8, or is not small.
-pub fn read_named(path: &Path) -> io::Result<String> {
+pub(crate) fn read_named(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(SMALL + 1).read_to_string(&mut text)?;
     if text.len() as u64 > SMALL {
@@ -159,7 +159,7 @@ pub fn read_named(path: &Path) -> io::Result<String> {
 ///
 /// # Errors
 /// When it cannot be read, or is not small.
-pub fn read_small(path: &Path) -> Result<Vec<u8>> {
+pub(crate) fn read_small(path: &Path) -> Result<Vec<u8>> {
     read_plain(path, SMALL).map_err(|e| fault("read", path, &e).into())
 }
 
@@ -167,7 +167,7 @@ pub fn read_small(path: &Path) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// When it exists but cannot be read.
-pub fn read_small_if_there(path: &Path) -> Result<Option<Vec<u8>>> {
+pub(crate) fn read_small_if_there(path: &Path) -> Result<Option<Vec<u8>>> {
     if_there(path, read_plain(path, SMALL))
 }
 
@@ -191,7 +191,7 @@ pub fn read_bytes_if_there(path: &Path) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// When it cannot be opened or read.
-pub fn read_at(path: &Path, offset: u64, len: u64) -> Result<Vec<u8>> {
+pub(crate) fn read_at(path: &Path, offset: u64, len: u64) -> Result<Vec<u8>> {
     part(open_plain(path), offset, len).map_err(|e| fault("read", path, &e).into())
 }
 
@@ -199,7 +199,7 @@ pub fn read_at(path: &Path, offset: u64, len: u64) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// As [`read_at`], and when it is a link.
-pub fn read_log_at(path: &Path, offset: u64, len: u64) -> Result<Vec<u8>> {
+pub(crate) fn read_log_at(path: &Path, offset: u64, len: u64) -> Result<Vec<u8>> {
     part(open_unlinked(path), offset, len).map_err(|e| fault("read", path, &e).into())
 }
 
@@ -217,7 +217,12 @@ fn part(opened: io::Result<File>, offset: u64, len: u64) -> io::Result<Vec<u8>> 
 ///
 /// # Errors
 /// When it exists but cannot be read.
-pub fn each_piece(path: &Path, offset: u64, len: u64, mut with: impl FnMut(&[u8])) -> Result<u64> {
+pub(crate) fn each_piece(
+    path: &Path,
+    offset: u64,
+    len: u64,
+    mut with: impl FnMut(&[u8]),
+) -> Result<u64> {
     let mut read = || -> io::Result<u64> {
         let mut file = open_unlinked(path)?;
         let mut left = file.metadata()?.len().saturating_sub(offset).min(len);
@@ -246,7 +251,7 @@ pub fn each_piece(path: &Path, offset: u64, len: u64, mut with: impl FnMut(&[u8]
 ///
 /// # Errors
 /// When it exists but cannot be read.
-pub fn read_end(path: &Path, len: u64) -> Result<Vec<u8>> {
+pub(crate) fn read_end(path: &Path, len: u64) -> Result<Vec<u8>> {
     let read = || -> io::Result<Vec<u8>> {
         let mut file = open_unlinked(path)?;
         let end = file.seek(SeekFrom::End(0))?;
@@ -265,7 +270,7 @@ pub fn read_end(path: &Path, len: u64) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// When it cannot be looked at.
-pub fn stamp(path: &Path) -> Result<Option<(u64, f64)>> {
+pub(crate) fn stamp(path: &Path) -> Result<Option<(u64, f64)>> {
     match fs::metadata(path) {
         Ok(about) => {
             let modified = about.modified().unwrap_or(std::time::UNIX_EPOCH);
@@ -290,7 +295,7 @@ pub fn make_dir(path: &Path) -> Result<()> {
 ///
 /// # Errors
 /// When one of them cannot be made.
-pub fn make_private_dir(path: &Path) -> Result<()> {
+pub(crate) fn make_private_dir(path: &Path) -> Result<()> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(|e| fault("make the folder", path, &e).into())
 }
@@ -299,7 +304,7 @@ pub fn make_private_dir(path: &Path) -> Result<()> {
 ///
 /// # Errors
 /// As [`make_dir`].
-pub fn check_make_dir(path: &Path) -> Result<()> {
+pub(crate) fn check_make_dir(path: &Path) -> Result<()> {
     let there = path.ancestors().find(|at| fs::symlink_metadata(at).is_ok());
     there.map_or(Ok(()), access::may_write).map_err(|e| fault("make the folder", path, &e).into())
 }
@@ -308,7 +313,7 @@ pub fn check_make_dir(path: &Path) -> Result<()> {
 ///
 /// # Errors
 /// When it belongs to somebody else, or is not there.
-pub fn set_mode(path: &Path, mode: u32) -> Result<()> {
+pub(crate) fn set_mode(path: &Path, mode: u32) -> Result<()> {
     let set = || -> io::Result<()> {
         let now = fs::metadata(path)?.permissions().mode() & 0o7777;
         let mode = mode | now & 0o2000;
@@ -321,7 +326,7 @@ pub fn set_mode(path: &Path, mode: u32) -> Result<()> {
 ///
 /// # Errors
 /// When it cannot be made, also for want of the folder around it.
-pub fn make_folder(path: &Path) -> Result<()> {
+pub(crate) fn make_folder(path: &Path) -> Result<()> {
     match DirBuilder::new().mode(access::folder_mode()).create(path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         other => other.map_err(|e| fault("make the folder", path, &e).into()),
@@ -341,7 +346,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
 ///
 /// # Errors
 /// As [`write_whole`], and what `write` returns.
-pub fn write_whole_with(
+pub(crate) fn write_whole_with(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
@@ -352,7 +357,7 @@ pub fn write_whole_with(
 ///
 /// # Errors
 /// As [`write_whole`].
-pub fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
     write_new(path, |out| out.write_all(bytes), 0o600)
 }
 
@@ -421,7 +426,7 @@ pub fn aside(path: &Path) -> PathBuf {
 }
 
 /// Whether a folder's disk takes no more, be it full or a quota used up: found out by writing a block.
-pub fn is_full(folder: &Path) -> bool {
+pub(crate) fn is_full(folder: &Path) -> bool {
     let probe = aside(&folder.join("room"));
     let wrote = File::create_new(&probe).and_then(|mut file| {
         file.write_all(&[b'?'; 4096])?;
@@ -446,7 +451,7 @@ fn appending() -> OpenOptions {
 ///
 /// # Errors
 /// When it is there, or the disk refuses.
-pub fn create_new(path: &Path) -> io::Result<File> {
+pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(access::file_mode()).open(path)
 }
 
@@ -460,7 +465,7 @@ fn open_appending(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// When it cannot be opened.
-pub fn open_to_append(path: &Path) -> Result<File> {
+pub(crate) fn open_to_append(path: &Path) -> Result<File> {
     let open = || -> io::Result<File> {
         let file = open_appending(path)?;
         // Programs get it as their output.
@@ -474,7 +479,7 @@ pub fn open_to_append(path: &Path) -> Result<File> {
 ///
 /// # Errors
 /// When it cannot be opened.
-pub fn open_nowhere() -> Result<File> {
+pub(crate) fn open_nowhere() -> Result<File> {
     let path = Path::new("/dev/null");
     File::options().write(true).open(path).map_err(|e| fault("open", path, &e).into())
 }
@@ -492,7 +497,7 @@ pub fn append(path: &Path, bytes: &[u8]) -> Result<()> {
 ///
 /// # Errors
 /// When it cannot be created for another reason.
-pub fn create_exclusive(path: &Path) -> Result<Option<File>> {
+pub(crate) fn create_exclusive(path: &Path) -> Result<Option<File>> {
     match appending().create_new(true).open(path) {
         Ok(file) => Ok(Some(file)),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(None),
@@ -504,7 +509,7 @@ pub fn create_exclusive(path: &Path) -> Result<Option<File>> {
 ///
 /// # Errors
 /// As [`create_exclusive`].
-pub fn create_exclusive_with_parent(path: &Path) -> Result<Option<File>> {
+pub(crate) fn create_exclusive_with_parent(path: &Path) -> Result<Option<File>> {
     match appending().create_new(true).open(path) {
         Ok(file) => Ok(Some(file)),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(None),
@@ -519,7 +524,7 @@ pub fn create_exclusive_with_parent(path: &Path) -> Result<Option<File>> {
 }
 
 /// Removes a folder and all in it; what is not there is no error, and what cannot be removed stays.
-pub fn remove_tree(path: &Path) {
+pub(crate) fn remove_tree(path: &Path) {
     let _ = fs::remove_dir_all(path);
 }
 
@@ -548,7 +553,7 @@ pub fn list(path: &Path) -> Result<Vec<String>> {
 ///
 /// # Errors
 /// When the folder is not there or cannot be listed.
-pub fn has(folder: &Path, entry: &Path) -> Result<bool> {
+pub(crate) fn has(folder: &Path, entry: &Path) -> Result<bool> {
     let look = || -> io::Result<bool> {
         for found in fs::read_dir(folder)? {
             if Some(found?.file_name().as_os_str()) == entry.file_name() {
@@ -561,7 +566,7 @@ pub fn has(folder: &Path, entry: &Path) -> Result<bool> {
 }
 
 /// A path as a word of a command to copy: quoted for a shell, and seen from the current folder where it lies below.
-pub fn named(path: &Path) -> String {
+pub(crate) fn named(path: &Path) -> String {
     let path = absolute(path);
     let here = std::env::current_dir().ok();
     let below = here.and_then(|here| path.strip_prefix(here).ok().map(Path::to_owned));
@@ -570,7 +575,7 @@ pub fn named(path: &Path) -> String {
 }
 
 /// The absolute form of a path, symbolic links kept (a results tree is often reached through one).
-pub fn absolute(path: &Path) -> PathBuf {
+pub(crate) fn absolute(path: &Path) -> PathBuf {
     let joined = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut clean = PathBuf::new();
     for part in joined.components() {
@@ -589,7 +594,7 @@ pub fn absolute(path: &Path) -> PathBuf {
 ///
 /// # Errors
 /// What the system says.
-pub fn touch(path: &Path) -> io::Result<()> {
+pub(crate) fn touch(path: &Path) -> io::Result<()> {
     use nix::sys::stat::{UtimensatFlags, utimensat};
     use nix::sys::time::TimeSpec;
     let flags = UtimensatFlags::FollowSymlink;
@@ -598,7 +603,7 @@ pub fn touch(path: &Path) -> io::Result<()> {
 }
 
 /// The first program of this name in the folders of a `PATH`.
-pub fn program_on(path: &str, name: &str) -> Option<PathBuf> {
+pub(crate) fn program_on(path: &str, name: &str) -> Option<PathBuf> {
     let found = path.split(':').filter(|dir| dir.starts_with('/')).map(|d| Path::new(d).join(name));
     found.into_iter().find(|file| {
         nix::unistd::access(file.as_path(), nix::unistd::AccessFlags::X_OK).is_ok()
@@ -607,7 +612,7 @@ pub fn program_on(path: &str, name: &str) -> Option<PathBuf> {
 }
 
 /// A path with symbolic links resolved; the path itself where that cannot be done.
-pub fn real(path: &Path) -> PathBuf {
+pub(crate) fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 

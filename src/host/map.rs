@@ -15,7 +15,7 @@ use super::disk;
 use crate::fault::Fault;
 
 /// A file in memory, as a slice of bytes.
-pub struct Map {
+pub(crate) struct Map {
     bytes: Mmap,
     path: PathBuf,
 }
@@ -25,7 +25,7 @@ impl Map {
     ///
     /// # Errors
     /// When there is no such file, it is no plain file, it is empty, or it cannot be read.
-    pub fn open(path: &Path) -> Result<Self, Fault> {
+    pub(crate) fn open(path: &Path) -> Result<Self, Fault> {
         let name = path.display();
         let refused = |error: &io::Error| match error.kind() {
             io::ErrorKind::NotFound => Fault::request(format!("there is no file `{name}`")),
@@ -56,11 +56,6 @@ impl Map {
         let bytes = unsafe { Mmap::map(&file) }.map_err(|e| refused(&e))?;
         Ok(Self { bytes, path: path.to_owned() })
     }
-
-    /// The file.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
 }
 
 impl Deref for Map {
@@ -82,7 +77,7 @@ impl fmt::Debug for Map {
 ///
 /// # Errors
 /// When it is a wrong pattern, or one that no file matches.
-pub fn matching(base: &Path, name: &str) -> Result<Vec<PathBuf>, Fault> {
+pub(crate) fn matching(base: &Path, name: &str) -> Result<Vec<PathBuf>, Fault> {
     let path = base.join(name);
     if !name.contains(['*', '?', '[']) || path.exists() {
         return Ok(vec![path]);
@@ -121,7 +116,7 @@ mod tests {
         let path = folder.path().join("a");
         fs::write(&path, b"numbers").unwrap();
         let map = Map::open(&path).unwrap();
-        assert_eq!((&map[..], map.path()), (&b"numbers"[..], &*path));
+        assert_eq!(&map[..], b"numbers");
     }
 
     #[test]

@@ -4,12 +4,12 @@
 //! error names the path or the command it is about.
 
 pub mod access;
-pub mod age;
+pub(crate) mod age;
 pub mod clock;
 pub mod disk;
 pub mod gpus;
-pub mod map;
-pub mod opening;
+pub(crate) mod map;
+pub(crate) mod opening;
 pub mod process;
 pub mod signal;
 pub mod threads;

@@ -21,7 +21,7 @@ use super::disk::fault;
 ///
 /// # Errors
 /// When a folder cannot be listed, or a mode not be changed.
-pub fn open_below(
+pub(crate) fn open_below(
     folder: &Path,
     readers: Readers,
     wants: impl Fn(&Path, bool) -> bool,

@@ -12,7 +12,7 @@ use crate::fault::Fault;
 
 /// What ended a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Woken {
+pub(crate) enum Woken {
     /// A signal came.
     Signal(Signal),
     /// There is something to read, or an end of it.
@@ -51,7 +51,7 @@ impl Signals {
     }
 
     /// As [`Signals::next`], with the process that has sent it; 0 where the kernel does not tell.
-    pub fn next_from(&mut self, wait: Duration) -> Option<(Signal, u32)> {
+    pub(crate) fn next_from(&mut self, wait: Duration) -> Option<(Signal, u32)> {
         if let Some(came) = self.read() {
             return Some(came);
         }
@@ -62,7 +62,7 @@ impl Signals {
 
     /// Waits for a signal and for something to read from `input`, whichever comes first. The end of a child
     /// is no reason to wake up.
-    pub fn wait(&mut self, input: BorrowedFd<'_>, wait: Duration) -> Woken {
+    pub(crate) fn wait(&mut self, input: BorrowedFd<'_>, wait: Duration) -> Woken {
         let mut fds = [
             PollFd::new(self.fd.as_fd(), PollFlags::POLLIN),
             PollFd::new(input, PollFlags::POLLIN),

@@ -20,14 +20,14 @@ pub fn start<T: Send + 'static>(
 }
 
 /// The fault of a machine that gives no thread.
-pub fn none(error: &std::io::Error) -> Fault {
+pub(crate) fn none(error: &std::io::Error) -> Fault {
     Fault::machine(format!("cannot start a thread: {}", disk::reason(error)))
         .hint("see the limits on processes and memory: `ulimit -u`, `ulimit -v`, those of the job")
 }
 
 /// Runs what uses rayon's iterators on as many threads as there are cores, on fewer where the machine does not give as
 /// many, and on this one alone where it gives none.
-pub fn in_parallel<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+pub(crate) fn in_parallel<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     static POOL: OnceLock<Option<ThreadPool>> = OnceLock::new();
     let pool = POOL.get_or_init(|| {
         let halved = |n: &usize| Some(n / 2).filter(|n| *n > 0);
@@ -55,7 +55,7 @@ fn alone<R: Send>(work: impl FnOnce() -> R + Send) -> R {
 }
 
 /// The cores this process may use.
-pub fn cores() -> usize {
+pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 

@@ -23,13 +23,13 @@ pub fn hostname() -> String {
 
 /// The node name: Slurm's own name of it where there is one (several nodes may share a host),
 /// otherwise the host name.
-pub fn node_name(vars: &Vars) -> String {
+pub(crate) fn node_name(vars: &Vars) -> String {
     vars.get("SLURMD_NODENAME").filter(|n| !n.is_empty()).cloned().unwrap_or_else(hostname)
 }
 
 /// What tells this node from every other node of its job: host name, Slurm's node name, PBS's node number. Some
 /// launchers hand the variables of the first node to all; several nodes of a scheduler may share a host.
-pub fn node_identity(vars: &Vars) -> String {
+pub(crate) fn node_identity(vars: &Vars) -> String {
     let of = |name: &str| vars.get(name).cloned().unwrap_or_default();
     [hostname(), of("SLURMD_NODENAME"), of("PBS_NODENUM")].join("/")
 }
@@ -44,7 +44,7 @@ pub fn user_name() -> String {
 }
 
 /// The shell that the system starts for this user at a login.
-pub fn login_shell() -> Option<String> {
+pub(crate) fn login_shell() -> Option<String> {
     let user = nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten()?;
     user.shell.into_os_string().into_string().ok()
 }

@@ -12,7 +12,7 @@ mod tests;
 
 /// The largest index: MaxArraySize of Slurm is at most 4,000,001 (slurm.conf(5)), and PBS hangs
 /// near INT_MAX (seen with 23.06: `qselect -T` on `-J 2147483640-2147483647`).
-pub const MAX_INDEX: u32 = 4_000_000;
+pub(crate) const MAX_INDEX: u32 = 4_000_000;
 
 /// The largest number that is read where numbers are no indices: no sweep has so many trials.
 const MAX_NUMBER: u32 = 100_000_000;
@@ -28,11 +28,6 @@ pub struct IdSet {
 }
 
 impl IdSet {
-    /// Returns the set of all indices from `first` to `last`, both included.
-    pub fn range(first: u32, last: u32) -> Self {
-        Self { runs: if first <= last { vec![(first, last)] } else { Vec::new() } }
-    }
-
     /// Reads `0-9:2,14`: indices, ranges and ranges with a step, in any order, repeats allowed.
     ///
     /// # Errors
@@ -45,7 +40,7 @@ impl IdSet {
     ///
     /// # Errors
     /// A fault when the text is no such list.
-    pub fn of_numbers(text: &str) -> Result<Self, Fault> {
+    pub(crate) fn of_numbers(text: &str) -> Result<Self, Fault> {
         Self::up_to(text, MAX_NUMBER)
     }
 
@@ -70,51 +65,35 @@ impl IdSet {
     }
 
     /// Returns how many indices are in the set.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.runs.iter().map(|(first, last)| (last - first) as usize + 1).sum()
     }
 
     /// Returns whether no index is in the set.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
     /// Returns whether `id` is in the set.
-    pub fn contains(&self, id: u32) -> bool {
+    pub(crate) fn contains(&self, id: u32) -> bool {
         let after = self.runs.partition_point(|(first, _)| *first <= id);
         after > 0 && self.runs[after - 1].1 >= id
     }
 
     /// Returns the first and the last index of each run, smallest first.
-    pub fn runs(&self) -> &[(u32, u32)] {
+    pub(crate) fn runs(&self) -> &[(u32, u32)] {
         &self.runs
     }
 
-    /// Returns the smallest index.
-    pub fn first(&self) -> Option<u32> {
-        self.runs.first().map(|run| run.0)
-    }
-
-    /// Returns the largest index.
-    pub fn last(&self) -> Option<u32> {
-        self.runs.last().map(|run| run.1)
-    }
-
     /// Goes through the indices, smallest first.
-    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.runs.iter().flat_map(|(first, last)| *first..=*last)
     }
 
     /// Returns the indices that are in either set.
     #[must_use]
-    pub fn union(&self, other: &Self) -> Self {
+    pub(crate) fn union(&self, other: &Self) -> Self {
         Self::of_runs(self.runs.iter().chain(&other.runs).copied().collect())
-    }
-
-    /// Returns the indices that are in this set and not in the other one.
-    #[must_use]
-    pub fn difference(&self, other: &Self) -> Self {
-        self.iter().filter(|id| !other.contains(*id)).collect()
     }
 
     /// Sorts the runs and joins those that meet.
@@ -174,9 +153,9 @@ fn stride(runs: &[(u32, u32)]) -> Option<(usize, u32)> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArraySpec {
     /// The indices.
-    pub ids: IdSet,
+    pub(crate) ids: IdSet,
     /// The throttle, if there is one.
-    pub throttle: Option<u32>,
+    pub(crate) throttle: Option<u32>,
 }
 
 impl ArraySpec {
@@ -226,11 +205,11 @@ pub enum Part {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobRef {
     /// The number of the job, or of the array's first job.
-    pub job: u32,
+    pub(crate) job: u32,
     /// The part of it.
     pub part: Part,
     /// The step, as written: `batch`, `extern`, `0`, `0+1`.
-    pub step: Option<String>,
+    pub(crate) step: Option<String>,
 }
 
 impl JobRef {

@@ -104,7 +104,10 @@ fn a_short_text_that_names_all_indices_again_and_again_is_refused() {
     let text = vec!["0-4000000:2"; 300].join(",");
     let fault = IdSet::parse(&text).unwrap_err();
     assert!(fault.sentence.ends_with("it names them again and again"), "{fault}");
-    assert_eq!(IdSet::parse("0-4000000:2,1-4000000:2").unwrap(), IdSet::range(0, MAX_INDEX));
+    assert_eq!(
+        IdSet::parse("0-4000000:2,1-4000000:2").unwrap(),
+        IdSet::parse("0-4000000").unwrap()
+    );
 }
 
 proptest! {
@@ -129,9 +132,6 @@ proptest! {
         let (x, y): (IdSet, IdSet) = (a.iter().copied().collect(), b.iter().copied().collect());
         prop_assert_eq!(x.contains(id), a.contains(&id));
         prop_assert!(x.union(&y).iter().eq(a.union(&b).copied()));
-        prop_assert!(x.difference(&y).iter().eq(a.difference(&b).copied()));
-        prop_assert_eq!(x.first(), a.first().copied());
-        prop_assert_eq!(x.last(), a.last().copied());
     }
 
     #[test]

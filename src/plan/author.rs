@@ -2,7 +2,7 @@
 
 /// Who has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Author {
+pub(crate) enum Author {
     /// A person, as TOML.
     #[default]
     Person,
@@ -31,17 +31,17 @@ const ARGUMENTS: [((&str, &str), &str); 12] = [
 
 impl Author {
     /// The author of a plan with this text.
-    pub fn of(text: &str) -> Self {
+    pub(crate) fn of(text: &str) -> Self {
         if text.starts_with(PYTHON) { Self::Python } else { Self::Person }
     }
 
     /// A key of a table, as its author finds it.
-    pub fn key(self, table: &str, key: &str) -> String {
+    pub(crate) fn key(self, table: &str, key: &str) -> String {
         self.named(table, key, None)
     }
 
     /// A key of a table with a value, as its author would write it.
-    pub fn set(self, table: &str, key: &str, value: &str) -> String {
+    pub(crate) fn set(self, table: &str, key: &str, value: &str) -> String {
         self.named(table, key, Some(value))
     }
 
@@ -65,7 +65,7 @@ impl Author {
     }
 
     /// Where the name of a sweep is given.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Person => "give this plan another `[sweep] name`",
             Self::Python => "give this sweep another path: `hpcsweep.Sweep(PATH)`",

@@ -21,9 +21,7 @@ use crate::plan::templates::template::Template;
 use crate::plan::trial::{TaskId, Trial};
 use crate::plan::value::variable_of;
 
-pub use crate::plan::templates::command::{CommandTemplate, Rendered};
-pub use crate::plan::templates::engine::{context, engine};
-pub use crate::plan::templates::known::{SWEEP_FIELDS, TRIAL_FIELDS};
+pub(crate) use crate::plan::templates::command::CommandTemplate;
 
 /// At most this many sets of names are rendered: a plan may have as many as trials.
 const MAX_FORMS: usize = 1000;

@@ -29,23 +29,23 @@ pub struct Plan {
     /// `[sweep] name`: also the folder under the root.
     pub name: String,
     /// `[sweep] root` as written; relative to the plan's folder.
-    pub root: String,
+    pub(crate) root: String,
     /// `[sweep] seed`.
     pub seed: i64,
     /// `[sweep] shared`: who may write to the sweep besides its owner.
-    pub shared: Shared,
+    pub(crate) shared: Shared,
     /// `[sweep] readable_by`: who may read it; `None`: as the umask says.
-    pub readers: Option<Readers>,
+    pub(crate) readers: Option<Readers>,
     /// `[run]`.
     pub run: Run,
     /// `[resources]` before any trial's own.
-    pub resources: Arc<Resources>,
+    pub(crate) resources: Arc<Resources>,
     /// `[schedule]`.
     pub schedule: Schedule,
     /// All trials, in plan order.
     pub trials: Vec<Trial>,
     /// The text of the file that lists them, where the plan names one.
-    pub listed: Option<String>,
+    pub(crate) listed: Option<String>,
 }
 
 /// The tables of a plan, each with what it is.

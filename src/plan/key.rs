@@ -11,7 +11,7 @@ use crate::plan::trial::Trial;
 use crate::plan::value::{Params, Value};
 
 /// Makes the keys of trials of one plan.
-pub struct Keys {
+pub(crate) struct Keys {
     run: [u8; 32],
     /// Worked out for the names last seen.
     form: Option<Form>,
@@ -29,7 +29,7 @@ struct Form {
 
 impl Keys {
     /// Keys of trials that run this in a sweep of this seed.
-    pub fn new(run: &Run, seed: i64) -> Self {
+    pub(crate) fn new(run: &Run, seed: i64) -> Self {
         let mut bytes = Vec::new();
         let list = |bytes: &mut Vec<u8>, items: &[String]| {
             put_len(bytes, items.len());
@@ -61,7 +61,7 @@ impl Keys {
     }
 
     /// The key of a trial with these parameters. Equal trials have equal keys.
-    pub fn of(&mut self, params: &Params) -> [u8; 16] {
+    pub(crate) fn of(&mut self, params: &Params) -> [u8; 16] {
         let names = &params.names;
         let is_known = self.form.as_ref().is_some_and(|form| Arc::ptr_eq(&form.names, names));
         if !is_known {
@@ -94,7 +94,7 @@ fn is_seeded(run: &Run) -> bool {
 }
 
 /// The settings of a plan by which all keys of two plans differ, as the plan names them; none where only parameters may.
-pub fn changed(old: (&Run, i64), new: (&Run, i64)) -> Vec<&'static str> {
+pub(crate) fn changed(old: (&Run, i64), new: (&Run, i64)) -> Vec<&'static str> {
     let ((old, old_seed), (new, new_seed)) = (old, new);
     let env = |run: &Run| {
         let mut env = run.env.clone();
@@ -133,13 +133,13 @@ fn sorted(form: &serde_json::Value) -> serde_json::Value {
 
 impl Plan {
     /// A maker of keys of this plan's trials: use it for many.
-    pub fn keys(&self) -> Keys {
+    pub(crate) fn keys(&self) -> Keys {
         Keys::new(&self.run, self.seed)
     }
 
     /// Trials that are equal in all that a plan says of them, by their places in it: groups of two and more. Links of a
     /// chain may be equal on purpose, and trials without parameters cannot differ.
-    pub fn equal(&self) -> Vec<Vec<usize>> {
+    pub(crate) fn equal(&self) -> Vec<Vec<usize>> {
         let mut keys = self.keys();
         let mut all: Vec<([u8; 16], usize)> = Vec::new();
         for (i, trial) in self.trials.iter().enumerate() {

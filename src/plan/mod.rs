@@ -6,11 +6,11 @@
 //! `sections` reads what is written, table by table; `expansion` makes trials of parameters and axes; `templates` fills
 //! parameters into commands; `check` holds the templates against the trials.
 
-pub mod author;
-pub mod check;
+pub(crate) mod author;
+pub(crate) mod check;
 mod expansion;
 mod file;
-pub mod key;
+pub(crate) mod key;
 mod run;
 mod schema;
 mod sections;
@@ -18,21 +18,17 @@ mod templates;
 #[cfg(test)]
 mod testing;
 mod trial;
-pub mod value;
+pub(crate) mod value;
 
-pub use expansion::leaves::Merge;
-pub use expansion::trials::MAX_TRIALS;
+pub(crate) use expansion::trials::MAX_TRIALS;
 pub use file::{Plan, parse, parse_with};
-pub use key::Keys;
-pub use run::{OnFailure, Run};
+pub(crate) use run::{OnFailure, Run};
 pub use schema::{reference, schema};
-pub use sections::hooks::Hooks;
-pub use sections::metrics::{Metrics, Reduction};
+pub(crate) use sections::metrics::{Metrics, Reduction};
 pub use sections::pull::Pull;
-pub use sections::resources::{self, Resources};
-pub use sections::schedule::{ChainsAs, GpuIds, Mode, Schedule};
-pub use sections::train::TrainTemplate;
+pub(crate) use sections::resources::Resources;
+pub(crate) use sections::schedule::{ChainsAs, GpuIds, Mode};
+pub(crate) use sections::train::TrainTemplate;
 pub use templates::command::{CommandTemplate, Rendered, TrialNames, names_of};
-pub use templates::known::RESERVED_NAMES;
-pub use trial::{TaskId, Trial};
+pub(crate) use trial::{TaskId, Trial};
 pub use value::{Params, Value};

@@ -10,7 +10,7 @@ use crate::fault::Fault;
 /// What a failed trial does to the rest of its chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum OnFailure {
+pub(crate) enum OnFailure {
     /// The rest of the chain is skipped.
     Stop,
     /// The next link runs all the same.
@@ -22,37 +22,37 @@ pub enum OnFailure {
 pub struct Run {
     /// The argument vector; each element may hold Tera expressions over the parameters. Empty when
     /// `function` or `train` says what runs.
-    pub command: Vec<String>,
+    pub(crate) command: Vec<String>,
     /// The name of a function that the program which starts an agent calls with the parameters of a trial
     /// (`crate::pull::solo`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub function: Option<String>,
+    pub(crate) function: Option<String>,
     /// The argument vector of the program that has `function`: agents without `--serve` become it, once for each
     /// agent and not for each trial. Empty where only its user can start it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub program: Vec<String>,
+    pub(crate) program: Vec<String>,
     /// `[train]` as written: trained by `hpcsweep-worker` instead of a command. Texts may hold Tera
     /// expressions; a text that is one expression alone keeps the type of its value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub train: Option<serde_json::Value>,
+    pub(crate) train: Option<serde_json::Value>,
     /// `[metrics]`: what becomes of the lines that the ranks write.
     #[serde(default, skip_serializing_if = "Metrics::is_default")]
-    pub metrics: Metrics,
+    pub(crate) metrics: Metrics,
     /// `[hooks]`: what is called when a trial has ended.
     #[serde(default, skip_serializing_if = "Hooks::is_default")]
-    pub hooks: Hooks,
+    pub(crate) hooks: Hooks,
     /// Folder the command runs in, absolute or relative to the plan; Tera is not expanded.
-    pub workdir: String,
+    pub(crate) workdir: String,
     /// Shell lines run before the command in the job script (this is the user's own shell code).
-    pub setup: Vec<String>,
+    pub(crate) setup: Vec<String>,
     /// Environment modules loaded by the job script.
-    pub modules: Vec<String>,
+    pub(crate) modules: Vec<String>,
     /// Environment variables of the command; values may hold Tera expressions.
-    pub env: Vec<(String, String)>,
+    pub(crate) env: Vec<(String, String)>,
     /// What a failure does to the rest of the chain.
-    pub on_failure: OnFailure,
+    pub(crate) on_failure: OnFailure,
     /// How often a trial may be tried by its worker, at least 1.
-    pub attempts: u32,
+    pub(crate) attempts: u32,
 }
 
 impl Run {
@@ -60,7 +60,7 @@ impl Run {
     ///
     /// # Errors
     /// When they do.
-    pub fn refuse_function(&self, author: impl FnOnce() -> Author) -> Result<(), Fault> {
+    pub(crate) fn refuse_function(&self, author: impl FnOnce() -> Author) -> Result<(), Fault> {
         let Some(function) = &self.function else { return Ok(()) };
         let sentence =
             format!("the plan calls the function `{function}`, which only its own program can");
@@ -76,7 +76,7 @@ impl Run {
     }
 
     /// Whether ranks of a trial with several talk over MPI through `hpcsweep-worker`.
-    pub fn needs_mpi(&self) -> bool {
+    pub(crate) fn needs_mpi(&self) -> bool {
         self.train.is_some() || self.metrics.mpi
     }
 }

@@ -8,7 +8,7 @@ use crate::host::gpus::DeviceId;
 
 /// The name of a chain.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum TaskId {
+pub(crate) enum TaskId {
     /// `task_id = 1`.
     Number(i64),
     /// `task_id = "fold2"`.
@@ -28,13 +28,13 @@ impl std::fmt::Display for TaskId {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trial {
     /// The chain it belongs to; `None`: a chain of its own.
-    pub task_id: Option<TaskId>,
+    pub(crate) task_id: Option<TaskId>,
     /// Its parameters, defaults included.
     pub params: Params,
     /// Physical devices, if the plan names them; an empty list means no device.
-    pub gpu_ids_abs: Option<Arc<[DeviceId]>>,
+    pub(crate) gpu_ids_abs: Option<Arc<[DeviceId]>>,
     /// What it asks of a scheduler; equal requests share one allocation of memory.
     pub resources: Arc<Resources>,
     /// Line of the plan (from 1) of the `[[trials]]` entry it came from; 0 if there is none.
-    pub line: u32,
+    pub(crate) line: u32,
 }

@@ -31,12 +31,12 @@ pub enum Value {
 
 impl Value {
     /// A string value.
-    pub fn text(s: impl AsRef<str>) -> Self {
+    pub(crate) fn text(s: impl AsRef<str>) -> Self {
         Self::Str(Arc::from(s.as_ref()))
     }
 
     /// The value from its JSON form.
-    pub fn from_json(json: &serde_json::Value) -> Self {
+    pub(crate) fn from_json(json: &serde_json::Value) -> Self {
         use serde_json::Value as J;
         match json {
             J::Null => Self::Null,
@@ -53,7 +53,7 @@ impl Value {
     }
 
     /// The value as JSON. Non-finite floats become the strings `inf`, `-inf` and `nan`.
-    pub fn to_json(&self) -> serde_json::Value {
+    pub(crate) fn to_json(&self) -> serde_json::Value {
         serde_json::to_value(self).unwrap_or(serde_json::Value::Null)
     }
 }
@@ -98,7 +98,7 @@ pub(crate) fn read_value(reader: &mut Reader<'_>, name: &str, item: &Item<'_>) -
 }
 
 /// The environment variable of a parameter: `opt.lr` is `HPCSWEEP_PARAM_OPT_LR`.
-pub fn variable_of(parameter: &str) -> String {
+pub(crate) fn variable_of(parameter: &str) -> String {
     let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     format!("HPCSWEEP_PARAM_{}", parameter.chars().map(upper).collect::<String>())
 }
@@ -108,7 +108,7 @@ const NOT_FINITE: [(&str, f64); 3] =
     [("nan", f64::NAN), ("inf", f64::INFINITY), ("-inf", f64::NEG_INFINITY)];
 
 /// The shortest text that reads back to the same f64; `1.0` keeps its point.
-pub fn float_text(f: f64) -> String {
+pub(crate) fn float_text(f: f64) -> String {
     let is_it = |x: f64| x == f || (x.is_nan() && f.is_nan());
     match NOT_FINITE.iter().find(|(_, x)| is_it(*x)) {
         Some((word, _)) => (*word).to_owned(),
@@ -118,12 +118,12 @@ pub fn float_text(f: f64) -> String {
 }
 
 /// A float as JSON: a number, or the string `nan`, `inf` or `-inf`.
-pub fn float_json(f: f64) -> serde_json::Value {
+pub(crate) fn float_json(f: f64) -> serde_json::Value {
     if f.is_finite() { f.into() } else { float_text(f).into() }
 }
 
 /// The number that JSON stands for: a number, or one of the strings of [`float_json`].
-pub fn json_float(json: &serde_json::Value) -> Option<f64> {
+pub(crate) fn json_float(json: &serde_json::Value) -> Option<f64> {
     match json {
         serde_json::Value::String(text) => {
             NOT_FINITE.iter().find(|(word, _)| word == text).map(|(_, f)| *f)
@@ -180,25 +180,25 @@ impl Serialize for Value {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Params {
     /// Dotted leaf names, in plan order, without repeats; leaves of one table stand together.
-    pub names: Arc<[Arc<str>]>,
+    pub(crate) names: Arc<[Arc<str>]>,
     /// One value a name.
-    pub values: Box<[Value]>,
+    pub(crate) values: Box<[Value]>,
 }
 
 impl Params {
     /// The parameters from parallel lists; leaves of one table are brought together.
-    pub fn new(names: Arc<[Arc<str>]>, values: Box<[Value]>) -> Self {
+    pub(crate) fn new(names: Arc<[Arc<str>]>, values: Box<[Value]>) -> Self {
         debug_assert_eq!(names.len(), values.len());
         Self { names, values }
     }
 
     /// The value of a dotted name.
-    pub fn get(&self, name: &str) -> Option<&Value> {
+    pub(crate) fn get(&self, name: &str) -> Option<&Value> {
         self.names.iter().position(|n| **n == *name).map(|i| &self.values[i])
     }
 
     /// The table with a dotted name, as something that can be written out.
-    pub fn table(&self, name: &str) -> Option<impl Serialize + '_> {
+    pub(crate) fn table(&self, name: &str) -> Option<impl Serialize + '_> {
         let is_inside =
             |n: &Arc<str>| n.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
         let from = self.names.iter().position(is_inside)?;
@@ -207,7 +207,7 @@ impl Params {
     }
 
     /// Dotted names with their values, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.names.iter().map(|n| &**n).zip(self.values.iter())
     }
 

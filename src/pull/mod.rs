@@ -4,10 +4,10 @@
 //! done stands in a file of its own ([`crate::tree::bundle`]). [`membership`] deals with both,
 //! `lifecycle` with leases, retries and copies. [`agent`] runs programs in [`places`], [`solo`] hands trials to a function of the caller.
 
-pub mod agent;
+pub(crate) mod agent;
 mod hooks;
 mod lifecycle;
-pub mod membership;
-pub mod places;
-pub mod program;
+pub(crate) mod membership;
+pub(crate) mod places;
+pub(crate) mod program;
 pub mod solo;

@@ -11,14 +11,18 @@ use crate::worker::process::prepare;
 
 /// How the program learns which sweep it is for: JSON with its folder, how many agents it is to start, and the options
 /// that each of them takes.
-pub const SERVE: &str = "HPCSWEEP_SERVE";
+pub(crate) const SERVE: &str = "HPCSWEEP_SERVE";
 
 /// What becomes of an agent of the sweep: argument vector and environment; `None` where trials run commands, or only
 /// their user can start what has their function.
 ///
 /// # Errors
 /// When the tree cannot be read.
-pub fn of(tree: &Tree, options: &Options, vars: &Vars) -> Result<Option<(Vec<String>, Vars)>> {
+pub(crate) fn of(
+    tree: &Tree,
+    options: &Options,
+    vars: &Vars,
+) -> Result<Option<(Vec<String>, Vars)>> {
     let Some(deck) = deck::read(tree)?.pop().filter(|deck| !deck.program.is_empty()) else {
         return Ok(None);
     };

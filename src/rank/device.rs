@@ -9,13 +9,13 @@ use super::read::text;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device<'v> {
     /// The local rank it belongs to.
-    pub local_rank: u32,
+    pub(crate) local_rank: u32,
     /// Its index among the visible devices: what `cuda:N` means.
     pub index: usize,
     /// Its name in the list: an index, a `GPU-...` or a `MIG-...` id.
-    pub name: &'v str,
+    pub(crate) name: &'v str,
     /// How many devices are visible.
-    pub visible: usize,
+    pub(crate) visible: usize,
 }
 
 impl fmt::Display for Device<'_> {

@@ -29,7 +29,7 @@ pub use scrub::{KEPT, SCRUB, is_launcher_variable};
 /// Who started this process, in the order in which they are believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Launcher {
+pub(crate) enum Launcher {
     /// `HPCSWEEP_RANK`, `HPCSWEEP_WORLD_SIZE` and their companions: someone says it outright.
     Given,
     /// torchrun's agent (`local_elastic_agent.py`). It may itself run inside a Slurm step.
@@ -79,70 +79,53 @@ impl fmt::Display for Launcher {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Rank {
     /// Whose variables are believed.
-    pub launcher: Launcher,
+    pub(crate) launcher: Launcher,
     /// This process among all, from 0.
-    pub rank: u32,
+    pub(crate) rank: u32,
     /// How many processes there are.
-    pub world_size: Option<u32>,
+    pub(crate) world_size: Option<u32>,
     /// This process among those of its node, from 0.
-    pub local_rank: Option<u32>,
+    pub(crate) local_rank: Option<u32>,
     /// How many processes its node has.
-    pub local_size: Option<u32>,
+    pub(crate) local_size: Option<u32>,
     /// Its node among all nodes, from 0.
-    pub node_rank: Option<u32>,
+    pub(crate) node_rank: Option<u32>,
     /// How many nodes there are.
-    pub nodes: Option<u32>,
+    pub(crate) nodes: Option<u32>,
     /// The variables that were used, and their values.
-    pub evidence: Vec<(String, String)>,
+    pub(crate) evidence: Vec<(String, String)>,
     /// The other launchers whose variables are present.
-    pub others: Vec<OtherRow>,
+    pub(crate) others: Vec<OtherRow>,
     /// What looks wrong, although a rank could be derived.
-    pub warnings: Vec<Warning>,
+    pub(crate) warnings: Vec<Warning>,
 }
 
 /// A launcher whose variables are present but not believed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct OtherRow {
+pub(crate) struct OtherRow {
     /// Whose variables.
-    pub launcher: Launcher,
+    pub(crate) launcher: Launcher,
     /// The rank they give.
-    pub rank: u32,
+    pub(crate) rank: u32,
     /// The world size they give.
-    pub world_size: Option<u32>,
+    pub(crate) world_size: Option<u32>,
     /// Whether they say the same as the believed ones, where both say something.
-    pub agrees: bool,
+    pub(crate) agrees: bool,
 }
 
 /// Something a person should look at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Warning {
+pub(crate) struct Warning {
     /// What looks wrong: one lower-case sentence without a period.
-    pub sentence: String,
+    pub(crate) sentence: String,
     /// What to do about it.
-    pub hint: String,
+    pub(crate) hint: String,
 }
 
 impl Warning {
     fn new(sentence: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { sentence: sentence.into(), hint: hint.into() }
     }
-}
-
-/// Ranks and sizes as MPI sees them after `MPI_Init`; the node's by `MPI_Comm_split_type`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MpiView {
-    /// Rank in the world.
-    pub rank: u32,
-    /// Size of the world.
-    pub size: u32,
-    /// Rank among the processes that share memory.
-    pub local_rank: u32,
-    /// Number of processes that share memory.
-    pub local_size: u32,
-    /// This node's place among the nodes.
-    pub node_rank: u32,
-    /// Number of nodes.
-    pub nodes: u32,
 }
 
 /// Derives rank and sizes from a snapshot of the environment.
@@ -243,54 +226,12 @@ impl Rank {
     /// The same with what its launcher does not tell, from the hosts of all ranks: which of them this host is, how
     /// many there are, and how many ranks it has. Open MPI says nothing of nodes.
     #[must_use]
-    pub fn placed(mut self, hosts: &[(String, u32)], own: &str) -> Self {
+    pub(crate) fn placed(mut self, hosts: &[(String, u32)], own: &str) -> Self {
         let Some(place) = hosts.iter().position(|(host, _)| host == own) else { return self };
         if self.node_rank.is_none() || self.nodes.is_none() {
             (self.node_rank, self.nodes) = (Some(place as u32), Some(hosts.len() as u32));
         }
         self.local_size.get_or_insert(hosts[place].1);
         self
-    }
-
-    /// Compares with what MPI says after `MPI_Init` and fills in what was unknown.
-    ///
-    /// # Errors
-    /// A fault when MPI and the environment disagree. The usual case is N processes of which each
-    /// is alone in its own MPI world, because MPI was not built for this launcher; left alone they
-    /// all work as rank 0 and overwrite each other (open-mpi/ompi#13523).
-    pub fn settle(mut self, mpi: MpiView) -> Result<Self, Fault> {
-        let believed = self.launcher != Launcher::Nobody;
-        let size = self.world_size.filter(|_| believed);
-        if (believed && self.rank != mpi.rank) || size.is_some_and(|size| size != mpi.size) {
-            let of = self.world_size.map_or(String::new(), |size| format!(" of {size}"));
-            let here = format!("{} says rank {}{of}", self.launcher, self.rank);
-            let fault =
-                Fault::machine(format!("{here}, but MPI says rank {} of {}", mpi.rank, mpi.size));
-            return Err(fault.hint(match (mpi.size, self.launcher) {
-                (1, Launcher::SlurmStep | Launcher::Hydra | Launcher::Pals | Launcher::Pmix) => {
-                    "MPI does not understand this launcher: try `srun --mpi=pmix` \
-                     (`srun --mpi=list` shows what there is), or mpirun"
-                }
-                (1, _) => "start the ranks with the mpirun of the MPI that hpcsweep was built with",
-                _ => {
-                    "variables of another launcher are left over: unset them, or run \
-                      `hpcsweep worker --explain` to see which were used"
-                }
-            }));
-        }
-        self.rank = mpi.rank;
-        self.world_size = Some(mpi.size);
-        if !believed {
-            (self.local_rank, self.local_size) = (None, None);
-            (self.node_rank, self.nodes) = (None, None);
-        }
-        if !believed && mpi.size > 1 {
-            self.warnings.clear(); // Somebody did start the ranks, in a way we do not know.
-        }
-        self.local_rank.get_or_insert(mpi.local_rank);
-        self.local_size.get_or_insert(mpi.local_size);
-        self.node_rank.get_or_insert(mpi.node_rank);
-        self.nodes.get_or_insert(mpi.nodes);
-        Ok(self)
     }
 }

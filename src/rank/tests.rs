@@ -520,36 +520,6 @@ fn uneven_nodes_are_counted_from_the_list() {
 }
 
 #[test]
-fn mpi_that_was_not_wired_up_fails_at_once() {
-    let view =
-        |rank, size| MpiView { rank, size, local_rank: 0, local_size: 1, node_rank: 1, nodes: 2 };
-    let settled = here(STEP).settle(view(2, 3)).unwrap();
-    assert_eq!(numbers(&settled), "2/3 0/1 1/2");
-    assert_eq!(
-        here(STEP).settle(view(0, 1)).unwrap_err().to_string(),
-        "a Slurm step (srun) says rank 2 of 3, but MPI says rank 0 of 1\n\
-         hint: MPI does not understand this launcher: try `srun --mpi=pmix` \
-         (`srun --mpi=list` shows what there is), or mpirun"
-    );
-    let torch = here("RANK=0 WORLD_SIZE=2").settle(view(0, 1)).unwrap_err();
-    assert!(torch.to_string().contains("start the ranks with the mpirun"), "{torch}");
-    let stale = here(STEP).settle(view(1, 3)).unwrap_err();
-    assert!(stale.to_string().contains("left over"), "{stale}");
-    let filled = here("PMIX_RANK=1").settle(view(1, 3)).unwrap();
-    assert_eq!(numbers(&filled), "1/3 0/1 1/2");
-    let unknown = on(BODY, "n1").settle(view(2, 3)).unwrap();
-    assert_eq!((numbers(&unknown).as_str(), unknown.warnings.len()), ("2/3 0/1 1/2", 0));
-    assert_eq!(
-        on(BODY, "n1")
-            .settle(MpiView { node_rank: 0, nodes: 1, ..view(0, 1) })
-            .unwrap()
-            .warnings
-            .len(),
-        1
-    );
-}
-
-#[test]
 fn local_ranks_map_to_visible_devices() {
     let check = |rank, visible: &[&str], expected: Option<&str>| {
         let device = device_for(rank, visible).map(|d| d.to_string());

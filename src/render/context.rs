@@ -15,96 +15,96 @@ use crate::units;
 
 /// What a job script may name.
 #[derive(Debug, Clone, Serialize)]
-pub struct JobScript {
+pub(crate) struct JobScript {
     /// Interpreter of the script.
-    pub shell: PathBuf,
+    pub(crate) shell: PathBuf,
     /// Name of the sweep.
-    pub sweep: String,
+    pub(crate) sweep: String,
     /// The sweep's folder.
-    pub sweep_dir: PathBuf,
+    pub(crate) sweep_dir: PathBuf,
     /// Name of the job: holds the token by which it is found again.
-    pub job_name: String,
+    pub(crate) job_name: String,
     /// Number of the array in the sweep.
-    pub array: u32,
+    pub(crate) array: u32,
     /// Block of its submission.
-    pub block: u32,
+    pub(crate) block: u32,
     /// Link of the block.
-    pub link: u32,
+    pub(crate) link: u32,
     /// Number of elements.
-    pub count: u64,
+    pub(crate) count: u64,
     /// Largest index.
-    pub last_index: u64,
+    pub(crate) last_index: u64,
     /// The range of indices as PBS's `-J` takes it; `None` for a plain job.
-    pub indices: Option<String>,
+    pub(crate) indices: Option<String>,
     /// Trials that each element runs one after the other; 1 unless chains are fused or packed.
-    pub links: u64,
+    pub(crate) links: u64,
     /// Whether the elements are agents and no trials.
-    pub pilots: bool,
+    pub(crate) pilots: bool,
     /// Whether a job that the scheduler takes back is to begin again.
-    pub requeue: bool,
+    pub(crate) requeue: bool,
     /// Most elements that may run at once.
-    pub max_running: Option<u64>,
+    pub(crate) max_running: Option<u64>,
     /// Where the scheduler puts the job's own output, `%a` standing for the index.
-    pub job_log: String,
+    pub(crate) job_log: String,
     /// The same file as the running element sees it, quoted for the shell.
-    pub job_log_of_element: String,
+    pub(crate) job_log_of_element: String,
     /// What `chmod` does to that file, which the scheduler makes under the umask of the submission.
-    pub job_log_mode: Option<&'static str>,
+    pub(crate) job_log_mode: Option<&'static str>,
     /// The request in PBS's words, for `-l select=`.
-    pub select: String,
+    pub(crate) select: String,
     /// The file that gives a job the environment it was submitted from, where the scheduler does not.
-    pub environment: Option<PathBuf>,
+    pub(crate) environment: Option<PathBuf>,
     /// Nodes of the allocation.
-    pub nodes: u32,
+    pub(crate) nodes: u32,
     /// Processes.
-    pub ranks: u32,
+    pub(crate) ranks: u32,
     /// Processes on each node, where the plan fixes it.
-    pub ranks_per_node: Option<u32>,
+    pub(crate) ranks_per_node: Option<u32>,
     /// Cores of each process.
-    pub cpus_per_rank: u32,
+    pub(crate) cpus_per_rank: u32,
     /// GPUs of each node; 0 without.
-    pub gpus_per_node: u64,
+    pub(crate) gpus_per_node: u64,
     /// Memory of each node (`2G`).
-    pub memory: Option<String>,
+    pub(crate) memory: Option<String>,
     /// Time limit (`01:00:00`).
-    pub walltime: Option<String>,
+    pub(crate) walltime: Option<String>,
     /// Partition.
-    pub partition: Option<String>,
+    pub(crate) partition: Option<String>,
     /// Account.
-    pub account: Option<String>,
+    pub(crate) account: Option<String>,
     /// Quality of service.
-    pub qos: Option<String>,
+    pub(crate) qos: Option<String>,
     /// Node features.
-    pub constraint: Option<String>,
+    pub(crate) constraint: Option<String>,
     /// Further directives: the site's, then the plan's.
-    pub directives: Vec<String>,
+    pub(crate) directives: Vec<String>,
     /// Whether the worker is started by the launcher as a step of the job.
-    pub step: bool,
+    pub(crate) step: bool,
     /// The most launches of the worker's step: one, unless another attempt takes another launch.
-    pub launches: u32,
+    pub(crate) launches: u32,
     /// The words that start one worker a rank.
-    pub launcher: Vec<String>,
+    pub(crate) launcher: Vec<String>,
     /// The worker's argument vector.
-    pub worker: Vec<String>,
+    pub(crate) worker: Vec<String>,
 }
 
 /// What the set-up script may name.
 #[derive(Debug, Clone, Serialize)]
-pub struct SetupScript {
+pub(crate) struct SetupScript {
     /// Interpreter of the script.
-    pub shell: PathBuf,
+    pub(crate) shell: PathBuf,
     /// Name of the sweep.
-    pub sweep: String,
+    pub(crate) sweep: String,
     /// Modules to load: the site's, then the plan's.
-    pub modules: Vec<String>,
+    pub(crate) modules: Vec<String>,
     /// The file that defines `module`, where the site names one.
-    pub module_init: Option<PathBuf>,
+    pub(crate) module_init: Option<PathBuf>,
     /// Lines of the plan's `[run] setup`, as written.
-    pub setup: Vec<String>,
+    pub(crate) setup: Vec<String>,
 }
 
 /// The names that the template of this file name may use.
-pub fn names(template: &str) -> &'static [&'static str] {
+pub(crate) fn names(template: &str) -> &'static [&'static str] {
     if template == "setup.sh.tera" {
         &["shell", "sweep", "modules", "module_init", "setup"]
     } else {
@@ -152,48 +152,48 @@ pub fn names(template: &str) -> &'static [&'static str] {
 ///
 /// # Errors
 /// When a value cannot be serialised (our bug).
-pub fn of<T: Serialize>(names: &T) -> anyhow::Result<Context> {
+pub(crate) fn of<T: Serialize>(names: &T) -> anyhow::Result<Context> {
     Context::from_serialize(names).map_err(|e| anyhow::anyhow!("template context: {e}"))
 }
 
 /// What a site brings into a job script.
 #[derive(Debug, Clone)]
-pub struct SiteWords<'a> {
+pub(crate) struct SiteWords<'a> {
     /// The scheduler.
-    pub scheduler: &'a dyn Scheduler,
+    pub(crate) scheduler: &'a dyn Scheduler,
     /// Interpreter.
-    pub shell: PathBuf,
+    pub(crate) shell: PathBuf,
     /// Default partition.
-    pub partition: Option<String>,
+    pub(crate) partition: Option<String>,
     /// Default account.
-    pub account: Option<String>,
+    pub(crate) account: Option<String>,
     /// Default quality of service.
-    pub qos: Option<String>,
+    pub(crate) qos: Option<String>,
     /// Directives for every job.
-    pub directives: Vec<String>,
+    pub(crate) directives: Vec<String>,
     /// The words that start one worker a rank; `None`: the scheduler's.
-    pub launcher: Option<Vec<String>>,
+    pub(crate) launcher: Option<Vec<String>>,
     /// Whether trials talk over MPI.
-    pub mpi: bool,
+    pub(crate) mpi: bool,
     /// The most launches of several ranks: the attempts of trials that talk over MPI.
-    pub launches: u32,
+    pub(crate) launches: u32,
     /// Whether trials go on from a checkpoint.
-    pub resumes: bool,
+    pub(crate) resumes: bool,
     /// Whether a single rank is started by the launcher too.
-    pub single_rank_step: bool,
+    pub(crate) single_rank_step: bool,
     /// What a trial that names no walltime asks for where the site caps it.
-    pub max_walltime_s: Option<u64>,
+    pub(crate) max_walltime_s: Option<u64>,
     /// What PBS calls its resources.
-    pub pbs: pbs::Names,
+    pub(crate) pbs: pbs::Names,
     /// Who may read the sweep.
-    pub readers: Option<Readers>,
+    pub(crate) readers: Option<Readers>,
     /// The file with the variables of the submission, where jobs need it.
-    pub environment: Option<PathBuf>,
+    pub(crate) environment: Option<PathBuf>,
 }
 
 impl<'a> SiteWords<'a> {
     /// What a profile brings into the scripts of a scheduler, for trials that run this.
-    pub fn of(site: &Site, scheduler: &'a dyn Scheduler, run: &Run) -> Self {
+    pub(crate) fn of(site: &Site, scheduler: &'a dyn Scheduler, run: &Run) -> Self {
         let mpi = run.needs_mpi();
         Self {
             scheduler,
@@ -225,12 +225,12 @@ fn evenly(r: &Resources) -> Option<u32> {
 }
 
 /// GPUs of each node of a request.
-pub fn gpus_per_node(r: &Resources) -> u64 {
+pub(crate) fn gpus_per_node(r: &Resources) -> u64 {
     r.total_gpus().div_ceil(u64::from(r.nodes))
 }
 
 /// The names of one array's script.
-pub fn job_script(
+pub(crate) fn job_script(
     sweep: &str,
     sweep_dir: &Path,
     job_name: String,

@@ -3,7 +3,7 @@
 //! A value of a plan reaches a shell only through [`crate::words::sh_quote`]; templates own the
 //! scheduler's directives and nothing else.
 
-pub mod context;
+pub(crate) mod context;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::host::disk;
 use crate::words;
 
 /// The templates that come with the program, by file name.
-pub const EMBEDDED: &[(&str, &str)] = &[
+pub(crate) const EMBEDDED: &[(&str, &str)] = &[
     ("pbs.sh.tera", include_str!("../../templates/pbs.sh.tera")),
     ("setup.sh.tera", include_str!("../../templates/setup.sh.tera")),
     ("slurm.sh.tera", include_str!("../../templates/slurm.sh.tera")),
@@ -95,7 +95,7 @@ impl Templates {
     }
 
     /// Whether a template is the user's own rather than the embedded one.
-    pub fn is_edited(&self, name: &str) -> bool {
+    pub(crate) fn is_edited(&self, name: &str) -> bool {
         self.sources.get(name).is_some_and(|(path, _)| path != Path::new(name))
     }
 
@@ -103,7 +103,7 @@ impl Templates {
     ///
     /// # Errors
     /// When the template cannot be rendered, with its path and line.
-    pub fn render(&self, name: &str, context: &Context) -> Result<String> {
+    pub(crate) fn render(&self, name: &str, context: &Context) -> Result<String> {
         let path = self.sources.get(name).map_or(Path::new(name), |(path, _)| path);
         let mut text =
             self.engine.render(name, context).map_err(|e| fault(path, &e.to_string()))?;
@@ -118,7 +118,7 @@ impl Templates {
 ///
 /// # Errors
 /// When a file of that name is there already, or the disk refuses.
-pub fn export(folder: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn export(folder: &Path) -> Result<Vec<PathBuf>> {
     disk::make_dir(folder)?;
     for (name, _) in EMBEDDED {
         if folder.join(name).exists() {

@@ -11,16 +11,16 @@ use crate::rank::is_launcher_variable;
 use crate::scheduler::slurm::versions;
 
 /// The one door to the scheduler's commands.
-pub struct Calls {
+pub(crate) struct Calls {
     env: Vars,
     limit: Duration,
     /// Calls made so far.
-    pub made: u32,
+    pub(crate) made: u32,
 }
 
 impl Calls {
     /// Calls from this environment, without what an outer job or launcher has left in it.
-    pub fn new(vars: &Vars, limit: Duration) -> Self {
+    pub(crate) fn new(vars: &Vars, limit: Duration) -> Self {
         let kept = vars.iter().filter(|(name, _)| !is_launcher_variable(name));
         let mut env: Vars = kept.map(|(k, v)| (k.clone(), v.clone())).collect();
         // Else squeue cuts a long list of indices short (squeue(1), ENVIRONMENT VARIABLES).
@@ -32,7 +32,7 @@ impl Calls {
     ///
     /// # Errors
     /// When the program cannot be started at all.
-    pub fn make(&mut self, argv: &[String]) -> Result<Output> {
+    pub(crate) fn make(&mut self, argv: &[String]) -> Result<Output> {
         self.made += 1;
         process::run(argv, &self.env, self.limit).map_err(|error| {
             Fault::scheduler(fault::sentence(&error))
@@ -48,7 +48,7 @@ impl Calls {
     ///
     /// # Errors
     /// With the scheduler's own words when it does not succeed.
-    pub fn ask(&mut self, argv: &[String]) -> Result<String> {
+    pub(crate) fn ask(&mut self, argv: &[String]) -> Result<String> {
         let output = self.make(argv)?;
         if output.code == Some(0) {
             return Ok(output.stdout);
@@ -63,7 +63,7 @@ impl Calls {
 
 /// The fault of a call that failed, with the scheduler's words: the first line in the sentence, the
 /// others below it.
-pub fn refusal(argv: &[String], output: &Output) -> Fault {
+pub(crate) fn refusal(argv: &[String], output: &Output) -> Fault {
     let program = format!("{}: ", argv[0]);
     let tidy = |line: &str| {
         let line = line.trim();

@@ -9,12 +9,12 @@ use crate::host::Vars;
 
 /// The scheduler of the job that has these variables; `None` outside of jobs. A Slurm whose wrappers speak the language of
 /// PBS is Slurm.
-pub fn scheduler(vars: &Vars) -> Option<&'static Facts> {
+pub(crate) fn scheduler(vars: &Vars) -> Option<&'static Facts> {
     all().map(|scheduler| scheduler.facts()).find(|facts| vars.contains_key(facts.job))
 }
 
 /// The scheduler's id of this job, as its users know it: `12_7` for an element.
-pub fn id(vars: &Vars) -> Option<String> {
+pub(crate) fn id(vars: &Vars) -> Option<String> {
     all().find_map(|scheduler| scheduler.job_id(vars))
 }
 
@@ -22,7 +22,7 @@ pub fn id(vars: &Vars) -> Option<String> {
 ///
 /// # Errors
 /// When it is none.
-pub fn index(vars: &Vars) -> Result<u64, Fault> {
+pub(crate) fn index(vars: &Vars) -> Result<u64, Fault> {
     let names = || all().map(|scheduler| scheduler.facts().index);
     let Some(index) = names().find_map(|name| vars.get(name)) else {
         let names: Vec<&str> = names().collect();
@@ -36,22 +36,22 @@ pub fn index(vars: &Vars) -> Result<u64, Fault> {
 
 /// How long a program may take to end after a signal, in a job of a scheduler: less than the scheduler waits until it kills,
 /// however long or short the walltime is.
-pub fn signal_grace(vars: &Vars) -> Option<Duration> {
+pub(crate) fn signal_grace(vars: &Vars) -> Option<Duration> {
     scheduler(vars).map(|facts| Duration::from_secs(facts.grace_s))
 }
 
 /// Cores of this host that a scheduler has granted to the job.
-pub fn cores(vars: &Vars) -> Option<u32> {
+pub(crate) fn cores(vars: &Vars) -> Option<u32> {
     vars.get(scheduler(vars)?.cores).and_then(|n| n.parse().ok()).filter(|n| *n > 0)
 }
 
 /// When the job ends, in Unix seconds, where its scheduler has told it.
-pub fn told_end(vars: &Vars) -> Option<f64> {
+pub(crate) fn told_end(vars: &Vars) -> Option<f64> {
     all().find_map(|scheduler| scheduler.told_end(vars))
 }
 
 /// Asks the scheduler when the job ends, which began at about `began`; `None` where there is no answer within this time.
-pub fn ask_end(vars: &Vars, began: Instant, patience: Duration) -> Option<Instant> {
+pub(crate) fn ask_end(vars: &Vars, began: Instant, patience: Duration) -> Option<Instant> {
     let (scheduler, id) = all().find_map(|scheduler| {
         let id = vars.get(scheduler.facts().job)?;
         Some((scheduler, id))

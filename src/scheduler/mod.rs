@@ -4,10 +4,10 @@
 //! puts them together, and makes its calls by [`Calls`] alone. A word that is not in a table is kept as it is
 //! ([`State::Other`]), never turned into a failure.
 
-pub mod calls;
-pub mod job;
+pub(crate) mod calls;
+pub(crate) mod job;
 pub mod launch;
-pub mod order;
+pub(crate) mod order;
 pub mod pbs;
 pub mod slurm;
 mod state;
@@ -28,10 +28,10 @@ use crate::tree::journal::Journal;
 use crate::words::count;
 use calls::Calls;
 use order::Order;
-pub use state::{Element, Elements, End, State};
+pub(crate) use state::{Element, Elements, End, State};
 
 /// A scheduler: how it is spoken to, and what it has said of its limits.
-pub trait Scheduler: fmt::Debug {
+pub(crate) trait Scheduler: fmt::Debug {
     /// What is fixed.
     fn facts(&self) -> &'static Facts;
 
@@ -180,50 +180,50 @@ pub trait Scheduler: fmt::Debug {
 
 /// What is fixed of a scheduler.
 #[derive(Debug)]
-pub struct Facts {
+pub(crate) struct Facts {
     /// Which one it is.
-    pub kind: SchedulerKind,
+    pub(crate) kind: SchedulerKind,
     /// What people call it.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// The command that submits.
-    pub submits: &'static str,
+    pub(crate) submits: &'static str,
     /// The file of its job script template.
-    pub template: &'static str,
+    pub(crate) template: &'static str,
     /// What its directives begin with.
-    pub directive: &'static str,
+    pub(crate) directive: &'static str,
     /// Most elements of an array where nobody has changed that.
-    pub elements: u64,
+    pub(crate) elements: u64,
     /// What to say of a plan that was made without asking it; empty where that is nothing.
-    pub unasked: &'static str,
+    pub(crate) unasked: &'static str,
     /// Whether an array can follow another element by element.
-    pub is_elementwise: bool,
+    pub(crate) is_elementwise: bool,
     /// Whether it holds and releases single elements of an array.
-    pub holds_elements: bool,
+    pub(crate) holds_elements: bool,
     /// Whether what it says of an end may be believed against a record.
-    pub believes_ends: bool,
+    pub(crate) believes_ends: bool,
     /// Whether a job may wait for ever for one that has ended: [`Scheduler::free`] lets it go.
-    pub leaves_stalled: bool,
+    pub(crate) leaves_stalled: bool,
     /// Whether it gives a job the environment that the job was submitted from.
-    pub brings_environment: bool,
+    pub(crate) brings_environment: bool,
     /// Directives that a site's caps forbid.
-    pub ways: Ways,
+    pub(crate) ways: Ways,
     /// The variable that holds a job's id.
-    pub job: &'static str,
+    pub(crate) job: &'static str,
     /// The variable that holds an element's index.
-    pub index: &'static str,
+    pub(crate) index: &'static str,
     /// The variable that holds how many cores of its host a job was granted.
-    pub cores: &'static str,
+    pub(crate) cores: &'static str,
     /// Whether it counts all of these as threads of one program, in `OMP_NUM_THREADS`.
-    pub sets_threads: bool,
+    pub(crate) sets_threads: bool,
     /// The seconds that a program may take to end after a signal: fewer than the scheduler waits until it kills.
-    pub grace_s: u64,
+    pub(crate) grace_s: u64,
     /// How the ranks of a trial are started where not all have been.
-    pub starts_ranks: &'static str,
+    pub(crate) starts_ranks: &'static str,
 }
 
 /// The scheduler of a kind, which has not been asked for its limits. Where there is none, it is Slurm: what runs here is
 /// shown as the arrays it would be.
-pub fn of(kind: SchedulerKind) -> Box<dyn Scheduler> {
+pub(crate) fn of(kind: SchedulerKind) -> Box<dyn Scheduler> {
     that_remembers(kind, false)
 }
 
@@ -233,7 +233,7 @@ fn all() -> impl Iterator<Item = Box<dyn Scheduler>> {
 }
 
 /// As [`of`]; whether it can be asked for jobs that have ended is known.
-pub fn that_remembers(kind: SchedulerKind, ended: bool) -> Box<dyn Scheduler> {
+pub(crate) fn that_remembers(kind: SchedulerKind, ended: bool) -> Box<dyn Scheduler> {
     match kind {
         SchedulerKind::Pbs => Box::new(pbs::Pbs::new(ended)),
         SchedulerKind::Slurm | SchedulerKind::Local | SchedulerKind::Auto => {
@@ -243,7 +243,7 @@ pub fn that_remembers(kind: SchedulerKind, ended: bool) -> Box<dyn Scheduler> {
 }
 
 /// The scheduler of a sweep, as its journal says; of one that names none, Slurm.
-pub fn of_sweep(journal: &Journal) -> Box<dyn Scheduler> {
+pub(crate) fn of_sweep(journal: &Journal) -> Box<dyn Scheduler> {
     let (kind, ended) =
         journal.site.map_or_else(Default::default, |site| (site.scheduler, site.accounting));
     that_remembers(kind, ended)
@@ -253,7 +253,7 @@ pub fn of_sweep(journal: &Journal) -> Box<dyn Scheduler> {
 ///
 /// # Errors
 /// As [`Scheduler::ask_limits`].
-pub fn asked(
+pub(crate) fn asked(
     kind: SchedulerKind,
     calls: &mut Calls,
     wanted: &Wanted<'_>,
@@ -268,7 +268,7 @@ pub fn asked(
 ///
 /// # Errors
 /// When it cannot.
-pub fn check_path(kind: SchedulerKind, dir: &Path) -> Result<(), Fault> {
+pub(crate) fn check_path(kind: SchedulerKind, dir: &Path) -> Result<(), Fault> {
     let path = dir.to_string_lossy();
     if path.chars().any(char::is_control) {
         // A directive ends at the end of its line.
@@ -283,42 +283,42 @@ pub fn check_path(kind: SchedulerKind, dir: &Path) -> Result<(), Fault> {
 
 /// The output of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Log {
+pub(crate) struct Log {
     /// Its file, as a directive names it.
-    pub directive: String,
+    pub(crate) directive: String,
     /// The same file as the running element sees it, quoted for the shell.
-    pub of_element: String,
+    pub(crate) of_element: String,
 }
 
 /// What is put before a scheduler.
-pub struct Wanted<'a> {
+pub(crate) struct Wanted<'a> {
     /// The distinct requests.
-    pub requests: Vec<&'a Resources>,
+    pub(crate) requests: Vec<&'a Resources>,
     /// Elements of arrays, over all of them.
-    pub elements: u64,
+    pub(crate) elements: u64,
     /// The plan as a word of a command to copy.
-    pub plan: String,
+    pub(crate) plan: String,
 }
 
 /// What an array waits for.
 #[derive(Debug, Default)]
-pub struct After {
+pub(crate) struct After {
     /// The job it follows: element by element, where the scheduler can.
-    pub follow: Option<String>,
+    pub(crate) follow: Option<String>,
     /// Jobs that must have ended.
-    pub wait: Vec<String>,
+    pub(crate) wait: Vec<String>,
     /// Whether the scheduler was asked for them: they may have ended since.
-    pub asked: bool,
+    pub(crate) asked: bool,
 }
 
 impl After {
     /// All of them.
-    pub fn jobs(&self) -> Vec<String> {
+    pub(crate) fn jobs(&self) -> Vec<String> {
         self.follow.iter().chain(&self.wait).cloned().collect()
     }
 
     /// What an array waits for, in words.
-    pub fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         let jobs = self.jobs();
         if jobs.is_empty() { String::new() } else { format!(", after {}", jobs.join(", ")) }
     }
@@ -326,37 +326,37 @@ impl After {
 
 /// A job that has not begun, although trials that it waits for have ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Suspect {
+pub(crate) struct Suspect {
     /// The number of its array.
-    pub array: u32,
+    pub(crate) array: u32,
     /// Its id.
-    pub job: String,
+    pub(crate) job: String,
     /// The ids of the jobs whose trials have all ended.
-    pub waits_for: Vec<String>,
+    pub(crate) waits_for: Vec<String>,
 }
 
 /// The one question that a scheduler is asked about a sweep.
 #[derive(Debug, Clone, Copy)]
-pub struct Question<'a> {
+pub(crate) struct Question<'a> {
     /// The ids of its jobs.
-    pub jobs: &'a [String],
+    pub(crate) jobs: &'a [String],
     /// The elements that may not have ended, each a job and an index.
-    pub open: &'a [(String, u64)],
+    pub(crate) open: &'a [(String, u64)],
     /// Everybody who has submitted.
-    pub users: &'a BTreeSet<String>,
+    pub(crate) users: &'a BTreeSet<String>,
     /// Jobs that may wait for ever.
-    pub suspects: &'a [Suspect],
+    pub(crate) suspects: &'a [Suspect],
 }
 
 /// What a scheduler has answered.
 #[derive(Debug, Default)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// Its words, by job.
-    pub elements: HashMap<String, Elements>,
+    pub(crate) elements: HashMap<String, Elements>,
     /// Whether its silence about an element means something.
-    pub is_sure: bool,
+    pub(crate) is_sure: bool,
     /// Who was asked besides the results tree, in words.
-    pub witness: String,
+    pub(crate) witness: String,
 }
 
 impl Answer {
@@ -381,31 +381,31 @@ pub enum JobTime {
 pub struct Limits {
     /// Most elements of an array: Slurm's MaxArraySize (one more than the largest index), PBS's
     /// max_array_size.
-    pub max_array_size: Option<u64>,
+    pub(crate) max_array_size: Option<u64>,
     /// max_array_tasks of SchedulerParameters.
-    pub max_array_tasks: Option<u64>,
+    pub(crate) max_array_tasks: Option<u64>,
     /// MaxJobCount.
-    pub max_job_count: Option<u64>,
+    pub(crate) max_job_count: Option<u64>,
     /// The least of the MaxSubmitJobs, or max_queued, that bind this user.
-    pub max_submit_jobs: Option<u64>,
+    pub(crate) max_submit_jobs: Option<u64>,
     /// Whether finished jobs can be asked for.
-    pub accounting: bool,
+    pub(crate) accounting: bool,
     /// Version text.
-    pub version: Option<String>,
+    pub(crate) version: Option<String>,
     /// MPI plugin used when none is named.
-    pub mpi_default: Option<String>,
+    pub(crate) mpi_default: Option<String>,
     /// How Slurm's PMIx passes fences on (`PMIxCollFence`): `ring`, `tree`, `mixed`, `(null)` for its default; `None`
     /// where the configuration has no PMIx.
-    pub pmix_fence: Option<String>,
+    pub(crate) pmix_fence: Option<String>,
     /// Whether the server cannot throttle an array (`%N`).
-    pub cannot_throttle: bool,
+    pub(crate) cannot_throttle: bool,
     /// The longest walltime of the queue that the trials go to.
-    pub max_walltime_s: Option<u64>,
+    pub(crate) max_walltime_s: Option<u64>,
 }
 
 impl Limits {
     /// The most elements of one array under these limits; without any, the scheduler's own default.
-    pub fn elements(&self) -> u64 {
+    pub(crate) fn elements(&self) -> u64 {
         let size = self.max_array_size.unwrap_or(1001);
         self.max_array_tasks.map_or(size, |tasks| size.min(tasks)).max(1)
     }
@@ -414,16 +414,16 @@ impl Limits {
 /// How many elements of this user a routing queue hands on at a time. Where those that wait could take the places of
 /// those that they wait for, all would wait for ever.
 #[derive(Debug, Clone, Copy)]
-pub struct Places {
+pub(crate) struct Places {
     /// All of them.
-    pub width: u64,
+    pub(crate) width: u64,
     /// Those that jobs have now that were submitted before.
-    pub taken: u64,
+    pub(crate) taken: u64,
 }
 
 impl Places {
     /// Those that are left.
-    pub fn free(&self) -> u64 {
+    pub(crate) fn free(&self) -> u64 {
         self.width.saturating_sub(self.taken)
     }
 }

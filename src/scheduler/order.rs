@@ -10,7 +10,7 @@ use crate::fault::Fault;
 
 /// What is done to jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub(crate) enum Order {
     /// Taken out of the queue, or stopped.
     Cancel,
     /// Kept from beginning.
@@ -21,7 +21,7 @@ pub enum Order {
 
 impl Order {
     /// The verb of the command line.
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Cancel => "cancel",
             Self::Hold => "hold",
@@ -32,18 +32,18 @@ impl Order {
 
 /// What a scheduler made of an order.
 #[derive(Debug)]
-pub struct Accepted {
+pub(crate) struct Accepted {
     /// The jobs for which it did it, those included that had ended.
-    pub ids: HashSet<String>,
+    pub(crate) ids: HashSet<String>,
     /// Its refusal, if it has refused any of them.
-    pub whole: Result<(), Fault>,
+    pub(crate) whole: Result<(), Fault>,
 }
 
 /// Gives an order about all of these jobs.
 ///
 /// # Errors
 /// When the scheduler cannot be called.
-pub fn give(
+pub(crate) fn give(
     scheduler: &dyn Scheduler,
     calls: &mut Calls,
     order: Order,

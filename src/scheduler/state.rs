@@ -24,20 +24,20 @@ pub enum State {
 
 impl State {
     /// What is said of a job that runs still and was deleted: it ends, and nothing more begins in it.
-    pub const STOPPING: &str = "stopping";
+    pub(crate) const STOPPING: &str = "stopping";
 
     /// Whether it has not begun.
-    pub fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         matches!(self, Self::Queued(_) | Self::Held(_))
     }
 
     /// Whether its job was deleted and has not ended yet.
-    pub fn is_stopping(&self) -> bool {
+    pub(crate) fn is_stopping(&self) -> bool {
         matches!(self, Self::Running(word) if word == Self::STOPPING)
     }
 
     /// Whether its job is about to end, or to go back into the queue.
-    pub fn is_ending(&self) -> bool {
+    pub(crate) fn is_ending(&self) -> bool {
         let ending = |word: &str| ["COMPLETING", "exiting"].contains(&word);
         self.is_stopping() || matches!(self, Self::Running(word) if ending(word))
     }
@@ -77,22 +77,22 @@ pub struct Elements {
 
 impl Elements {
     /// Learns of one element; later words win.
-    pub fn say_of(&mut self, index: u64, element: Element) {
+    pub(crate) fn say_of(&mut self, index: u64, element: Element) {
         self.single.insert(index, element);
     }
 
     /// Learns of a set of elements that nothing singles out.
-    pub fn say_of_all(&mut self, ids: IdSet, element: Element) {
+    pub(crate) fn say_of_all(&mut self, ids: IdSet, element: Element) {
         self.sets.push((ids, element));
     }
 
     /// Learns what holds for every element of which nothing else is known.
-    pub fn say_of_the_rest(&mut self, element: Element) {
+    pub(crate) fn say_of_the_rest(&mut self, element: Element) {
         self.whole = Some(element);
     }
 
     /// Says of every element that waits why it does.
-    pub fn hold(&mut self, element: &Element) {
+    pub(crate) fn hold(&mut self, element: &Element) {
         for known in self.single.values_mut().filter(|e| e.state.waits()) {
             known.clone_from(element);
         }

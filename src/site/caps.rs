@@ -8,45 +8,45 @@ use crate::{units, words};
 
 /// `[caps]`: `None` means no cap.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Caps {
+pub(crate) struct Caps {
     /// Most elements of a sweep that run at once; a larger wish is throttled, not refused.
-    pub max_running: Option<u64>,
+    pub(crate) max_running: Option<u64>,
     /// Most trials of a sweep.
-    pub max_trials: Option<u64>,
+    pub(crate) max_trials: Option<u64>,
     /// Longest walltime of a trial, in seconds; a trial that names none asks for this.
-    pub max_walltime_s: Option<u64>,
+    pub(crate) max_walltime_s: Option<u64>,
     /// Most nodes of a trial.
-    pub max_nodes: Option<u64>,
+    pub(crate) max_nodes: Option<u64>,
     /// Largest index of an array plus one; larger arrays are split, not refused.
-    pub max_array_size: Option<u64>,
+    pub(crate) max_array_size: Option<u64>,
     /// Partitions or queues that no sweep may use.
-    pub forbidden_partitions: Vec<String>,
+    pub(crate) forbidden_partitions: Vec<String>,
 }
 
 impl Caps {
     /// Most elements of a sweep that run at once, by what is asked for (option or plan) and by the cap.
-    pub fn running(&self, wish: Option<u64>) -> Option<u64> {
+    pub(crate) fn running(&self, wish: Option<u64>) -> Option<u64> {
         wish.into_iter().chain(self.max_running).min()
     }
 }
 
 /// What one sweep, or the trials of one shape, ask for at most.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Ask<'a> {
+pub(crate) struct Ask<'a> {
     /// Trials of the whole sweep.
-    pub trials: u64,
+    pub(crate) trials: u64,
     /// Nodes of one trial.
-    pub nodes: u64,
+    pub(crate) nodes: u64,
     /// Walltime of one trial, in seconds.
-    pub walltime_s: Option<u64>,
+    pub(crate) walltime_s: Option<u64>,
     /// Partition or queue, the site's default included.
-    pub partition: Option<&'a str>,
+    pub(crate) partition: Option<&'a str>,
     /// The options of the scheduler that would pass a cap.
-    pub ways: Ways,
+    pub(crate) ways: Ways,
     /// The plan's own options of the scheduler.
-    pub directives: &'a [String],
+    pub(crate) directives: &'a [String],
     /// What the plan's author calls a request; its key where nothing is said.
-    pub called: Option<fn(&str) -> String>,
+    pub(crate) called: Option<fn(&str) -> String>,
 }
 
 impl Ask<'_> {
@@ -58,20 +58,20 @@ impl Ask<'_> {
 /// The options of a scheduler by which a directive would pass a cap. The same letter means different things to two
 /// schedulers (`-N`, `-p`, `-q`).
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Ways {
+pub(crate) struct Ways {
     /// Round `max_walltime`.
-    pub walltime: &'static [&'static str],
+    pub(crate) walltime: &'static [&'static str],
     /// Round `max_nodes`.
-    pub nodes: &'static [&'static str],
+    pub(crate) nodes: &'static [&'static str],
     /// Round `forbidden_partitions`.
-    pub partition: &'static [&'static str],
+    pub(crate) partition: &'static [&'static str],
     /// Whether several letters behind one dash are several options.
-    pub bundles: bool,
+    pub(crate) bundles: bool,
 }
 
 impl Site {
     /// Returns one fault for each cap that `ask` passes, naming the profile that set it.
-    pub fn refusals(&self, ask: &Ask<'_>) -> Vec<Fault> {
+    pub(crate) fn refusals(&self, ask: &Ask<'_>) -> Vec<Fault> {
         let mut faults = Vec::new();
         let mut refuse = |key: &str, sentence: String, hint: &str| {
             let place = format!("{key}: {}", self.origin(key));

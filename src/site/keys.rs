@@ -10,13 +10,13 @@ use super::form::{
 use crate::document::{Entry, Reader};
 
 /// One key.
-pub struct Key {
+pub(crate) struct Key {
     /// The key, dotted: `scheduler.partition`.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// What it means, in one sentence.
-    pub about: &'static str,
+    pub(crate) about: &'static str,
     /// Its value in a profile as people read it.
-    pub show: fn(&Site) -> String,
+    pub(crate) show: fn(&Site) -> String,
     /// The JSON schema of its value.
     pub(super) schema: fn() -> Value,
     /// Lays the value of an entry over what earlier layers said; `None` when it is not of the key's form, which is
@@ -26,12 +26,12 @@ pub struct Key {
 
 impl Key {
     /// The table it stands in: `scheduler`.
-    pub fn table(&self) -> &'static str {
+    pub(crate) fn table(&self) -> &'static str {
         self.name.split_once('.').map_or(self.name, |(table, _)| table)
     }
 
     /// Its name within its table: `partition`.
-    pub fn leaf(&self) -> &'static str {
+    pub(crate) fn leaf(&self) -> &'static str {
         self.name.split_once('.').map_or(self.name, |(_, leaf)| leaf)
     }
 }
@@ -39,7 +39,7 @@ impl Key {
 macro_rules! keys {
     ($($name:literal => $table:ident.$field:ident: $form:ident $laid:ident, $about:literal;)*) => {
         /// Every key, in the order in which profiles and `hpcsweep site show` have them.
-        pub static KEYS: &[Key] = &[$(Key {
+        pub(crate) static KEYS: &[Key] = &[$(Key {
             name: $name,
             about: $about,
             show: |site| ($form.show)(&site.$table.$field),

@@ -5,9 +5,9 @@
 //! wins, except that a cap can only become tighter. Every key is one line of [`keys::KEYS`]: reading,
 //! showing and checking all follow from it. Never touches the disk: the caller lends a reader.
 
-pub mod caps;
+pub(crate) mod caps;
 mod form;
-pub mod keys;
+pub(crate) mod keys;
 mod layers;
 mod read;
 mod schema;
@@ -22,52 +22,52 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::host::access::{Readers, Shared};
 
-pub use caps::{Ask, Caps};
+pub(crate) use caps::{Ask, Caps};
 pub use layers::{SHIPPED, load};
-pub use schema::schema;
+pub(crate) use schema::schema;
 
 /// The profile of the site, all layers applied. Its JSON has the shape of the TOML, with `origins`
 /// and `notes` beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Site {
     /// `[site]`: what the site is called.
-    pub site: About,
+    pub(crate) site: About,
     /// `[scheduler]`: which one, and what every job asks of it.
-    pub scheduler: Scheduler,
+    pub(crate) scheduler: Scheduler,
     /// `[pbs]`: what PBS calls its resources here.
-    pub pbs: Pbs,
+    pub(crate) pbs: Pbs,
     /// `[modules]`: environment modules of every job.
-    pub modules: Modules,
+    pub(crate) modules: Modules,
     /// `[limits]`: what the scheduler allows.
-    pub limits: Limits,
+    pub(crate) limits: Limits,
     /// `[results]`: who may write to sweeps and read them where the plan does not say.
-    pub results: Results,
+    pub(crate) results: Results,
     /// `[caps]`: what the site allows; a later layer can only make them tighter.
-    pub caps: Caps,
+    pub(crate) caps: Caps,
     /// `[templates]`: edited job scripts.
-    pub templates: Templates,
+    pub(crate) templates: Templates,
     /// `[shell]`: the shell of job scripts.
-    pub shell: Shell,
+    pub(crate) shell: Shell,
     /// Where each value that is not built in came from, by key.
-    pub origins: BTreeMap<&'static str, Origin>,
+    pub(crate) origins: BTreeMap<&'static str, Origin>,
     /// Remarks by key: a cap that a later layer could not raise.
-    pub notes: BTreeMap<&'static str, String>,
+    pub(crate) notes: BTreeMap<&'static str, String>,
 }
 
 /// `[results]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Results {
+pub(crate) struct Results {
     /// Who may write to a sweep besides its owner.
-    pub shared: Shared,
+    pub(crate) shared: Shared,
     /// Who may read a sweep; `None`: as the umask says.
-    pub readable_by: Option<Readers>,
+    pub(crate) readable_by: Option<Readers>,
 }
 
 /// `[site]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct About {
+pub(crate) struct About {
     /// What people call the cluster.
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
 }
 
 /// Which scheduler the site has.
@@ -87,11 +87,11 @@ pub enum SchedulerKind {
 
 impl SchedulerKind {
     /// Every kind with the word a profile uses for it.
-    pub const ALL: [(&'static str, Self); 4] =
+    pub(crate) const ALL: [(&'static str, Self); 4] =
         [("slurm", Self::Slurm), ("pbs", Self::Pbs), ("local", Self::Local), ("auto", Self::Auto)];
 
     /// The word a profile uses for it.
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Auto => "auto",
             Self::Slurm => "slurm",
@@ -101,37 +101,37 @@ impl SchedulerKind {
     }
 
     /// Whether it is a scheduler, which is given jobs.
-    pub fn takes_jobs(self) -> bool {
+    pub(crate) fn takes_jobs(self) -> bool {
         !matches!(self, Self::Local | Self::Auto)
     }
 }
 
 /// `[scheduler]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Scheduler {
+pub(crate) struct Scheduler {
     /// Which scheduler the site has.
-    pub kind: SchedulerKind,
+    pub(crate) kind: SchedulerKind,
     /// Partition or queue of a plan that names none.
-    pub partition: Option<String>,
+    pub(crate) partition: Option<String>,
     /// Account of a plan that names none.
-    pub account: Option<String>,
+    pub(crate) account: Option<String>,
     /// Quality of service of a plan that names none.
-    pub qos: Option<String>,
+    pub(crate) qos: Option<String>,
     /// Words put before the worker for several ranks; `None`: the scheduler's.
-    pub launcher: Option<Vec<String>>,
+    pub(crate) launcher: Option<Vec<String>>,
     /// Further options of every job, each beginning with `-`.
-    pub directives: Vec<String>,
+    pub(crate) directives: Vec<String>,
     /// Whether single-rank trials start through the launcher as well.
-    pub single_rank_step: bool,
+    pub(crate) single_rank_step: bool,
 }
 
 /// `[pbs]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Pbs {
+pub(crate) struct Pbs {
     /// The resource that counts GPUs; `None` where there is none.
-    pub gpu_resource: Option<String>,
+    pub(crate) gpu_resource: Option<String>,
     /// The resource that `constraint` asks for.
-    pub constraint_resource: Option<String>,
+    pub(crate) constraint_resource: Option<String>,
 }
 
 impl Default for Pbs {
@@ -142,30 +142,30 @@ impl Default for Pbs {
 
 /// `[modules]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Modules {
+pub(crate) struct Modules {
     /// Modules that every job loads before the plan's own.
-    pub load: Vec<String>,
+    pub(crate) load: Vec<String>,
     /// Shell file that defines `module`, where the shells of jobs lack it.
-    pub init: Option<PathBuf>,
+    pub(crate) init: Option<PathBuf>,
 }
 
 /// `[limits]`: `None` means that the scheduler is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// Largest index of an array plus one, as Slurm's MaxArraySize.
-    pub max_array_size: Option<u64>,
+    pub(crate) max_array_size: Option<u64>,
     /// Most elements of one array, as Slurm's max_array_tasks.
-    pub max_array_tasks: Option<u64>,
+    pub(crate) max_array_tasks: Option<u64>,
     /// Most elements one user may have queued or running.
-    pub max_submit_jobs: Option<u64>,
+    pub(crate) max_submit_jobs: Option<u64>,
     /// Most elements the whole cluster keeps, as Slurm's MaxJobCount.
-    pub max_job_count: Option<u64>,
+    pub(crate) max_job_count: Option<u64>,
     /// Calls of qsub that one submission may make so that chains become jobs of their own.
-    pub max_calls: u64,
+    pub(crate) max_calls: u64,
     /// Seconds after a call without an answer during which its job may still appear.
-    pub settle_s: u64,
+    pub(crate) settle_s: u64,
     /// Seconds after which a call of the scheduler is given up.
-    pub call_timeout_s: u64,
+    pub(crate) call_timeout_s: u64,
 }
 
 impl Default for Limits {
@@ -184,21 +184,21 @@ impl Default for Limits {
 
 /// `[templates]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Templates {
+pub(crate) struct Templates {
     /// Folder of edited templates; a relative one is under the folder of its profile.
-    pub dir: Option<PathBuf>,
+    pub(crate) dir: Option<PathBuf>,
 }
 
 /// `[shell]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Shell {
+pub(crate) struct Shell {
     /// Absolute path of the shell in the first line of job scripts.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
+pub(crate) enum Origin {
     /// No file set it.
     BuiltIn,
     /// A profile set it.
@@ -231,11 +231,11 @@ pub struct Row {
     /// The key, dotted.
     pub key: &'static str,
     /// Its value as text; in words where nothing is set.
-    pub value: String,
+    pub(crate) value: String,
     /// Where the value came from.
-    pub origin: String,
+    pub(crate) origin: String,
     /// A remark, or nothing.
-    pub note: String,
+    pub(crate) note: String,
 }
 
 impl Default for Site {
@@ -259,7 +259,7 @@ impl Default for Site {
 
 impl Site {
     /// Where the value of a key came from; a key that no file set is built in.
-    pub fn origin(&self, key: &str) -> &Origin {
+    pub(crate) fn origin(&self, key: &str) -> &Origin {
         self.origins.get(key).unwrap_or(&Origin::BuiltIn)
     }
 

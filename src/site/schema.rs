@@ -7,7 +7,7 @@ use super::read::VERSION;
 use crate::document::section::described;
 
 /// The JSON schema (draft 7) of a site profile.
-pub fn schema() -> Value {
+pub(crate) fn schema() -> Value {
     let mut tables = Map::new();
     tables.insert("version".to_owned(), json!({ "const": VERSION }));
     for key in KEYS {

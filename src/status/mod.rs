@@ -5,9 +5,9 @@ mod agents;
 mod ask;
 mod ends;
 mod memory;
-pub mod pilots;
+pub(crate) mod pilots;
 mod places;
-pub mod stalled;
+pub(crate) mod stalled;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -34,45 +34,45 @@ use places::Places;
 /// All that is known of a sweep.
 pub struct Status {
     /// The sweep.
-    pub tree: Tree,
+    pub(crate) tree: Tree,
     /// What it says of itself.
-    pub identity: Identity,
+    pub(crate) identity: Identity,
     /// Its trials, in order.
-    pub rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
     /// How each stands, in the same order.
-    pub standings: Vec<Standing>,
+    pub(crate) standings: Vec<Standing>,
     /// Its records.
-    pub records: HashMap<u64, Record>,
+    pub(crate) records: HashMap<u64, Record>,
     /// Who was asked besides the tree: `sacct`, `squeue`, or why nobody.
-    pub witness: String,
+    pub(crate) witness: String,
     /// Scheduler calls made.
-    pub calls: u32,
+    pub(crate) calls: u32,
     /// Job ids of its arrays.
-    pub jobs: Vec<String>,
+    pub(crate) jobs: Vec<String>,
     /// Its pilot jobs that have not ended, while trials are open.
-    pub pilots: Vec<Pilots>,
+    pub(crate) pilots: Vec<Pilots>,
     /// Whether its trials are a function of a program, which alone can run them.
-    pub calls_a_function: bool,
+    pub(crate) calls_a_function: bool,
     /// The functions that its trials call: of each table its first trial and its function.
-    pub functions: Vec<(u64, Option<String>)>,
+    pub(crate) functions: Vec<(u64, Option<String>)>,
     /// The command that submits it again, where that is known.
-    pub again: Option<String>,
+    pub(crate) again: Option<String>,
     /// Trials that the plan no longer has, those included that are done.
-    pub dropped: Dropped,
+    pub(crate) dropped: Dropped,
     /// What of its files cannot be believed and was left out.
     pub damage: Vec<Damaged>,
     /// What of it is held, or runs though it has ended; empty where [`of_all`] was not asked for.
-    pub jobs_of: JobsOf,
+    pub(crate) jobs_of: JobsOf,
     asked: bool,
 }
 
 /// Trials by what the scheduler says of their jobs.
 #[derive(Debug, Default)]
-pub struct JobsOf {
+pub(crate) struct JobsOf {
     /// Their jobs are held.
-    pub held: HashSet<u64>,
+    pub(crate) held: HashSet<u64>,
     /// They have ended and their jobs run, as while a hook is called.
-    pub over: HashSet<u64>,
+    pub(crate) over: HashSet<u64>,
 }
 
 /// The trials that a scheduler is asked about.
@@ -87,7 +87,7 @@ enum About {
 ///
 /// # Errors
 /// When the tree cannot be read; a scheduler that does not answer is no error.
-pub fn of(
+pub(crate) fn of(
     tree: Tree,
     identity: Identity,
     site: &Site,
@@ -103,7 +103,7 @@ pub fn of(
 ///
 /// # Errors
 /// As [`of`].
-pub fn before_a_plan(
+pub(crate) fn before_a_plan(
     tree: Tree,
     identity: Identity,
     site: &Site,
@@ -118,7 +118,12 @@ pub fn before_a_plan(
 ///
 /// # Errors
 /// As [`of`].
-pub fn of_all(tree: Tree, identity: Identity, site: &Site, environment: &Vars) -> Result<Status> {
+pub(crate) fn of_all(
+    tree: Tree,
+    identity: Identity,
+    site: &Site,
+    environment: &Vars,
+) -> Result<Status> {
     look(tree, identity, Some((site, environment)), About::All)
 }
 
@@ -274,7 +279,7 @@ fn others_had_it(deck: &Deck, journal: &Journal, waves: &[(Wave, Vec<u64>)]) -> 
 ///
 /// # Errors
 /// When a file cannot be read.
-pub fn damage_of_submissions(tree: &Tree, identity: &Identity) -> Result<Damage> {
+pub(crate) fn damage_of_submissions(tree: &Tree, identity: &Identity) -> Result<Damage> {
     let mut damage = Damage::default();
     table::damage(tree, &mut damage)?;
     Journal::readable(tree, &mut damage)?;
@@ -446,39 +451,39 @@ impl Known<'_> {
 
 impl Status {
     /// The function that a trial calls; `None` where it runs a command.
-    pub fn function(&self, trial: u64) -> Option<&str> {
+    pub(crate) fn function(&self, trial: u64) -> Option<&str> {
         let table = self.functions.iter().rfind(|(first, _)| *first <= trial);
         table.and_then(|(_, function)| function.as_deref())
     }
 
     /// Whether its trials call more than one function, as after a rename.
-    pub fn has_several_functions(&self) -> bool {
+    pub(crate) fn has_several_functions(&self) -> bool {
         self.functions.windows(2).any(|two| two[0].1 != two[1].1)
     }
 
     /// Whether the scheduler's silence means something: it answered, or was never given anything.
-    pub fn is_sure(&self) -> bool {
+    pub(crate) fn is_sure(&self) -> bool {
         self.asked
     }
 
     /// Counts by state; they add up to the number of trials.
-    pub fn counts(&self) -> BTreeMap<State, u64> {
+    pub(crate) fn counts(&self) -> BTreeMap<State, u64> {
         standing::counts(&self.standings)
     }
 
     /// What to say of trials that the plan has dropped; `None` where there are none.
-    pub fn dropped_words(&self) -> Option<String> {
+    pub(crate) fn dropped_words(&self) -> Option<String> {
         standing::dropped_words(self.counts().get(&State::Dropped).copied().unwrap_or(0))
     }
 
     /// Trials that have logged metric lines that could not be read, and how many.
-    pub fn unread(&self) -> impl Iterator<Item = (u64, u64)> {
+    pub(crate) fn unread(&self) -> impl Iterator<Item = (u64, u64)> {
         let of = |row: &Row| (row.id, self.records.get(&row.id).map_or(0, Record::unread));
         self.rows.iter().map(of).filter(|(_, lines)| *lines > 0)
     }
 
     /// Trials with their standings.
-    pub fn trials(&self) -> impl Iterator<Item = (&Row, &Standing)> {
+    pub(crate) fn trials(&self) -> impl Iterator<Item = (&Row, &Standing)> {
         self.rows.iter().zip(&self.standings)
     }
 }

@@ -13,30 +13,30 @@ use crate::tree::waves::{self, Wave};
 
 /// The pilots of one array that have not ended.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Pilots {
+pub(crate) struct Pilots {
     /// Number of the array in the sweep.
-    pub array: u32,
+    pub(crate) array: u32,
     /// The scheduler's id of it.
-    pub job: String,
+    pub(crate) job: String,
     /// Agents that wait, held ones among them.
-    pub queued: u64,
+    pub(crate) queued: u64,
     /// Those of them that are held.
-    pub held: u64,
+    pub(crate) held: u64,
     /// Agents that run, or of which the scheduler says what is not known here.
-    pub running: u64,
+    pub(crate) running: u64,
     /// Agents that have left, in jobs that the scheduler has not seen end: PBS goes on calling a deleted job running
     /// until its grace is over.
-    pub leaving: u64,
+    pub(crate) leaving: u64,
 }
 
 impl Pilots {
     /// Whether any of them will take trials.
-    pub fn will_work(&self) -> bool {
+    pub(crate) fn will_work(&self) -> bool {
         self.queued + self.running > 0
     }
 
     /// In words.
-    pub fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         let parts =
             [(self.running, "running"), (self.queued, "queued"), (self.leaving, "about to end")];
         let said = parts.iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}"));
@@ -114,7 +114,7 @@ fn has_left(ledger: &Ledger, element: &str) -> bool {
 ///
 /// # Errors
 /// When the tree cannot be read.
-pub fn ask(
+pub(crate) fn ask(
     tree: &Tree,
     journal: &Journal,
     ledger: &Ledger,

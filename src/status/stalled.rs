@@ -10,7 +10,7 @@ use crate::tree::waves::Array;
 
 /// The arrays with a job of which no trial has begun, and of which an array that they wait for has only trials that have
 /// ended. `arrays` are all arrays of a sweep, each with its trials.
-pub fn suspects<'a>(
+pub(crate) fn suspects<'a>(
     arrays: impl Iterator<Item = (&'a Array, &'a [u64])>,
     journal: &Journal,
     records: &HashMap<u64, Record>,

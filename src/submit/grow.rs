@@ -20,31 +20,31 @@ use crate::words::{self, count};
 
 /// A trial that a wave or the executor may have to run.
 #[derive(Debug, Clone)]
-pub struct Todo {
+pub(crate) struct Todo {
     /// Number in the sweep.
-    pub id: u64,
+    pub(crate) id: u64,
     /// Chain.
-    pub chain: u64,
+    pub(crate) chain: u64,
     /// The trial before it in its chain.
-    pub after: Option<u64>,
+    pub(crate) after: Option<u64>,
     /// Its request.
-    pub resources: Arc<Resources>,
+    pub(crate) resources: Arc<Resources>,
 }
 
 /// What a trial asks for now.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub(crate) struct Request {
     /// The request.
     pub resources: Arc<Resources>,
     /// Whether its worker finds the same in the table.
-    pub is_in_table: bool,
+    pub(crate) is_in_table: bool,
 }
 
 /// What a plan brings to a sweep, before anything is written.
 #[derive(Debug, Default)]
-pub struct Diff {
+pub(crate) struct Diff {
     /// Trials the sweep has already.
-    pub known: u64,
+    pub(crate) known: u64,
     /// Those of them that the plan still has, with what it asks for each of them now.
     kept: HashMap<u64, Arc<Resources>>,
     /// Those for which that is not what the table says.
@@ -52,7 +52,7 @@ pub struct Diff {
     /// Places in the plan of the trials the sweep does not have, with their keys.
     new: Vec<(usize, String)>,
     /// The trials of the sweep, in the order of the plan; `None` where it does not have one.
-    pub places: Vec<Option<u64>>,
+    pub(crate) places: Vec<Option<u64>>,
     /// Why all trials of the plan are new, as far as that is known: what changed.
     changed_by: Vec<String>,
     /// Who has written the plan.
@@ -63,12 +63,12 @@ pub struct Diff {
 
 impl Diff {
     /// How many trials are new.
-    pub fn added(&self) -> u64 {
+    pub(crate) fn added(&self) -> u64 {
         self.new.len() as u64
     }
 
     /// How many trials of the sweep the plan no longer has.
-    pub fn dropped(&self) -> u64 {
+    pub(crate) fn dropped(&self) -> u64 {
         self.known - self.kept.len() as u64
     }
 
@@ -79,7 +79,7 @@ impl Diff {
 
     /// What to say of the trials that earlier plans brought and this one does not have; `None` where there are none. They
     /// stay in the sweep and are not run any more.
-    pub fn left_alone(&self) -> Option<String> {
+    pub(crate) fn left_alone(&self) -> Option<String> {
         let dropped = self.dropped();
         if dropped == 0 {
             return None;
@@ -106,7 +106,7 @@ impl Diff {
     }
 
     /// The number in the sweep of each trial of the plan, in its order, and whether it is new.
-    pub fn numbers(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
         let mut next = self.known;
         self.places.iter().map(move |id| match id {
             Some(trial) => (*trial, false),
@@ -118,23 +118,23 @@ impl Diff {
     }
 
     /// The devices that a trial of the plan names: those with which it came into the sweep.
-    pub fn devices<'a>(&'a self, place: usize, trial: &'a Trial) -> Option<&'a [DeviceId]> {
+    pub(crate) fn devices<'a>(&'a self, place: usize, trial: &'a Trial) -> Option<&'a [DeviceId]> {
         let by_table = self.devices.get(&place).map(Option::as_deref);
         by_table.unwrap_or(trial.gpu_ids_abs.as_deref())
     }
 
     /// Whether the plan at hand has this trial of the sweep.
-    pub fn has(&self, trial: u64) -> bool {
+    pub(crate) fn has(&self, trial: u64) -> bool {
         trial >= self.known || self.kept.contains_key(&trial)
     }
 
     /// What the plan asks for a trial that the sweep has had before; `None` where it has no such trial.
-    pub fn request(&self, trial: u64) -> Option<&Arc<Resources>> {
+    pub(crate) fn request(&self, trial: u64) -> Option<&Arc<Resources>> {
         self.kept.get(&trial)
     }
 
     /// What the plan asks for a trial of it; of one that it has just brought, the table says so.
-    pub fn now(
+    pub(crate) fn now(
         &self,
         row: &Row,
         heads: &[Head],
@@ -146,7 +146,7 @@ impl Diff {
     }
 
     /// Whether that is something else than the table says.
-    pub fn is_changed(&self, trial: u64) -> bool {
+    pub(crate) fn is_changed(&self, trial: u64) -> bool {
         self.changed.contains(&trial)
     }
 }
@@ -167,7 +167,7 @@ struct Tail {
 ///
 /// # Errors
 /// When the tree cannot be read.
-pub fn diff(tree: &Tree, source: &Source) -> Result<Diff> {
+pub(crate) fn diff(tree: &Tree, source: &Source) -> Result<Diff> {
     let mut had: HashMap<String, VecDeque<u64>> = HashMap::new();
     let mut diff = Diff { author: source.author(), ..Diff::default() };
     for key in table::keys(tree)? {
@@ -261,7 +261,7 @@ fn earlier(tree: &Tree) -> Result<HashMap<u64, Earlier>> {
 ///
 /// # Errors
 /// When the tree cannot be read or written, or the set-up template cannot be rendered.
-pub fn grow(
+pub(crate) fn grow(
     tree: &Tree,
     source: &Source,
     diff: &Diff,
@@ -315,13 +315,13 @@ pub fn grow(
 }
 
 /// Trials that a plan adds to its sweep, and the chain of each with its place there.
-pub type Added = (Vec<Todo>, Vec<(u64, u64)>);
+pub(crate) type Added = (Vec<Todo>, Vec<(u64, u64)>);
 
 /// The trials that a plan adds to its sweep. Writes nothing.
 ///
 /// # Errors
 /// When the tree cannot be read.
-pub fn added(tree: &Tree, source: &Source, diff: &Diff) -> Result<Added> {
+pub(crate) fn added(tree: &Tree, source: &Source, diff: &Diff) -> Result<Added> {
     let (mut tails, mut next_chain) = tails(tree, diff)?;
     let mut fresh = Chains::default();
     let mut numbers: HashMap<u32, u64> = HashMap::new();
@@ -422,7 +422,7 @@ fn setup(
 }
 
 /// The request of a row, as the table says.
-pub fn resources_of(
+pub(crate) fn resources_of(
     row: &Row,
     heads: &[Head],
     shared: &mut HashMap<u64, Arc<Resources>>,
@@ -437,7 +437,7 @@ pub fn resources_of(
 }
 
 /// What a failure does to the rest of a chain, as the sweep's last plan says.
-pub fn on_failure(heads: &[Head]) -> OnFailure {
+pub(crate) fn on_failure(heads: &[Head]) -> OnFailure {
     heads.last().map_or(OnFailure::Stop, |h| h.run.on_failure)
 }
 

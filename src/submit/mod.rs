@@ -4,13 +4,13 @@
 //! added to its table. Then either waves of job arrays are made and asked for exactly once
 //! ([`arrays`]), or they are dealt to agents, for which pilots are submitted ([`pilots`]), or run here ([`local`]).
 
-pub mod arrays;
-pub mod control;
-pub mod grow;
-pub mod local;
+pub(crate) mod arrays;
+pub(crate) mod control;
+pub(crate) mod grow;
+pub(crate) mod local;
 pub mod pilots;
-pub mod preview;
-pub mod rehearsal;
+pub(crate) mod preview;
+pub(crate) mod rehearsal;
 mod retry;
 
 use std::io::ErrorKind;
@@ -28,16 +28,16 @@ use crate::render::Templates;
 use crate::scheduler::{self, Wanted};
 use crate::site::{Ask, SchedulerKind, Site};
 use crate::tree::Tree;
-pub use local::gpus::refuse_share;
+pub(crate) use local::gpus::refuse_share;
 
 /// A plan as read from its file.
 pub struct Source {
     /// Its path.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// Its text.
-    pub text: String,
+    pub(crate) text: String,
     /// The checked plan.
-    pub plan: Plan,
+    pub(crate) plan: Plan,
 }
 
 impl Source {
@@ -67,17 +67,17 @@ impl Source {
     }
 
     /// Who has written it.
-    pub fn author(&self) -> Author {
+    pub(crate) fn author(&self) -> Author {
         Author::of(&self.text)
     }
 
     /// The folder the plan lies in, absolute.
-    pub fn folder(&self) -> PathBuf {
+    pub(crate) fn folder(&self) -> PathBuf {
         disk::absolute(&self.path).parent().map_or_else(|| PathBuf::from("/"), Path::to_owned)
     }
 
     /// The tree of its sweep.
-    pub fn tree(&self) -> Tree {
+    pub(crate) fn tree(&self) -> Tree {
         Tree::at(&self.folder().join(&self.plan.root).join(&self.plan.name))
     }
 
@@ -126,7 +126,7 @@ fn check_writable(tree: &Tree, plan: &Plan, site: &Site) -> Result<()> {
 }
 
 /// Who shares a sweep: as its plan says, else the site.
-pub fn shared(plan: &Plan, site: &Site) -> Shared {
+pub(crate) fn shared(plan: &Plan, site: &Site) -> Shared {
     if plan.shared == Shared::No { site.results.shared } else { plan.shared }
 }
 
@@ -134,7 +134,7 @@ pub fn shared(plan: &Plan, site: &Site) -> Shared {
 ///
 /// # Errors
 /// When it does.
-pub fn check_caps(source: &Source, site: &Site, kind: SchedulerKind) -> Result<()> {
+pub(crate) fn check_caps(source: &Source, site: &Site, kind: SchedulerKind) -> Result<()> {
     check_requests(source, &wanted(source).requests, site, kind)
 }
 
@@ -170,7 +170,7 @@ fn check_requests(
 ///
 /// # Errors
 /// When it does.
-pub fn check_growth(plan: &Plan, site: &Site, diff: &grow::Diff) -> Result<()> {
+pub(crate) fn check_growth(plan: &Plan, site: &Site, diff: &grow::Diff) -> Result<()> {
     let trials = diff.known + diff.added();
     if trials == plan.trials.len() as u64 {
         return Ok(());

@@ -13,71 +13,75 @@ use crate::units;
 
 /// A planned array.
 #[derive(Debug, Serialize)]
-pub struct Array {
+pub(crate) struct Array {
     /// Number, from 1.
-    pub array: usize,
+    pub(crate) array: usize,
     /// Block, from 0.
-    pub block: u32,
+    pub(crate) block: u32,
     /// Link, from 0.
-    pub link: u32,
+    pub(crate) link: u32,
     /// Elements.
-    pub count: usize,
+    pub(crate) count: usize,
     /// Trials that each element runs one after the other.
-    pub links: usize,
+    pub(crate) links: usize,
     /// The array it follows: element by element where the scheduler can, else as a whole.
-    pub after: Option<usize>,
+    pub(crate) after: Option<usize>,
     /// Arrays that must have ended before it begins, to keep to `max_running`.
-    pub wait: Vec<usize>,
+    pub(crate) wait: Vec<usize>,
     /// Its directives, as the template renders them.
-    pub directives: Vec<String>,
+    pub(crate) directives: Vec<String>,
 }
 
 /// A planned trial.
 #[derive(Debug, Serialize)]
-pub struct Trial<'a> {
+pub(crate) struct Trial<'a> {
     /// Number, from 0.
     pub trial: u64,
     /// The chain's name.
-    pub task_id: Option<String>,
+    pub(crate) task_id: Option<String>,
     /// Chain, from 0.
-    pub chain: u32,
+    pub(crate) chain: u32,
     /// Place in the chain.
-    pub link: u32,
+    pub(crate) link: u32,
     /// Physical devices.
-    pub gpu_ids_abs: Option<&'a [DeviceId]>,
+    pub(crate) gpu_ids_abs: Option<&'a [DeviceId]>,
     /// Parameters, nested.
     pub params: &'a Params,
 }
 
 /// The whole preview.
-pub struct Preview<'a> {
+pub(crate) struct Preview<'a> {
     /// The plan.
-    pub source: &'a Source,
+    pub(crate) source: &'a Source,
     /// Its arrays.
-    pub graph: Graph,
+    pub(crate) graph: Graph,
     /// Chain and link of each trial.
-    pub places: Vec<(u32, u32)>,
+    pub(crate) places: Vec<(u32, u32)>,
     /// Names of the chains; empty for a trial without a task id.
-    pub chains: Vec<Option<TaskId>>,
+    pub(crate) chains: Vec<Option<TaskId>>,
     /// Largest array under the limits used.
-    pub element_limit: u64,
+    pub(crate) element_limit: u64,
     /// In pull mode, the pilots that are the one array: in words, and as a wave has them.
-    pub pilots: Option<(String, Pilot)>,
+    pub(crate) pilots: Option<(String, Pilot)>,
     /// How chains become jobs, and why.
-    pub mapped: Mapped,
+    pub(crate) mapped: Mapped,
     /// Core-hours asked for: cores times walltime, summed; `None` when a trial has no walltime.
-    pub core_hours: Option<f64>,
+    pub(crate) core_hours: Option<f64>,
     /// GPU-hours asked for.
-    pub gpu_hours: Option<f64>,
+    pub(crate) gpu_hours: Option<f64>,
     /// The distinct requests, by the number that arrays refer to.
-    pub shapes: Vec<std::sync::Arc<crate::plan::Resources>>,
+    pub(crate) shapes: Vec<std::sync::Arc<crate::plan::Resources>>,
 }
 
 /// Plans without touching anything; `ask` is what pull mode asks for.
 ///
 /// # Errors
 /// When chains cannot be mapped as the plan wants.
-pub fn of<'a>(source: &'a Source, rules: &Rules, ask: Option<&Ask>) -> anyhow::Result<Preview<'a>> {
+pub(crate) fn of<'a>(
+    source: &'a Source,
+    rules: &Rules,
+    ask: Option<&Ask>,
+) -> anyhow::Result<Preview<'a>> {
     let trials = &source.plan.trials;
     let (nodes, mut shapes) = graph::shapes::of_plan(trials);
     let mut links: Vec<u32> = Vec::new();
@@ -143,12 +147,12 @@ pub fn of<'a>(source: &'a Source, rules: &Rules, ask: Option<&Ask>) -> anyhow::R
 
 impl Preview<'_> {
     /// Scheduler calls that a first submission makes: two questions, then one call an array.
-    pub fn calls(&self) -> usize {
+    pub(crate) fn calls(&self) -> usize {
         2 + self.graph.arrays.len()
     }
 
     /// One trial.
-    pub fn trial(&self, i: usize) -> Trial<'_> {
+    pub(crate) fn trial(&self, i: usize) -> Trial<'_> {
         let trial = &self.source.plan.trials[i];
         let (chain, link) = self.places[i];
         Trial {
@@ -162,13 +166,13 @@ impl Preview<'_> {
     }
 
     /// What an array asks for, in the plan's own words.
-    pub fn request(&self, array: &graph::Array) -> String {
+    pub(crate) fn request(&self, array: &graph::Array) -> String {
         request_words(&self.shapes[array.shape as usize])
     }
 }
 
 /// A request in the plan's own words.
-pub fn request_words(r: &crate::plan::Resources) -> String {
+pub(crate) fn request_words(r: &crate::plan::Resources) -> String {
     let mut words = Vec::new();
     let mut say = |name: &str, value: Option<String>| {
         if let Some(value) = value {

@@ -25,7 +25,7 @@ use crate::tree::{Identity, Tree, deck, lock};
 
 /// How a sweep is submitted.
 #[derive(Debug, Clone, Copy)]
-pub enum How<'a> {
+pub(crate) enum How<'a> {
     /// Run here.
     Local(&'a local::LocalOptions),
     /// As arrays of a scheduler.
@@ -36,7 +36,7 @@ pub enum How<'a> {
 
 impl How<'_> {
     /// The scheduler, unless all is done here.
-    pub fn scheduler(self) -> Option<SchedulerKind> {
+    pub(crate) fn scheduler(self) -> Option<SchedulerKind> {
         match self {
             Self::Local(_) => None,
             Self::Arrays(kind, _) => Some(kind),
@@ -47,59 +47,59 @@ impl How<'_> {
 
 /// A trial that would run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Runs {
+pub(crate) struct Runs {
     /// Its number in the sweep.
-    pub trial: u64,
+    pub(crate) trial: u64,
     /// Its place in the plan.
-    pub place: usize,
+    pub(crate) place: usize,
     /// How it stands: `new`, or the word of its state.
-    pub state: String,
+    pub(crate) state: String,
     /// Its chain, and its place there.
-    pub chain: (u64, u64),
+    pub(crate) chain: (u64, u64),
 }
 
 /// How trials would run on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Here {
+pub(crate) struct Here {
     /// How many chains at once.
-    pub at_once: u64,
+    pub(crate) at_once: u64,
     /// The cores that there are for them.
-    pub cores: usize,
+    pub(crate) cores: usize,
     /// What to know of GPUs; empty where no trial asks for any.
-    pub gpus: String,
+    pub(crate) gpus: String,
 }
 
 /// What would be done.
-pub struct Rehearsal {
+pub(crate) struct Rehearsal {
     /// The sweep.
-    pub tree: Tree,
+    pub(crate) tree: Tree,
     /// Whether it is there.
-    pub exists: bool,
+    pub(crate) exists: bool,
     /// What to say of its trials that the plan no longer has.
-    pub left_alone: Option<String>,
+    pub(crate) left_alone: Option<String>,
     /// How many those are.
-    pub dropped: u64,
+    pub(crate) dropped: u64,
     /// Trials that would run, by their numbers.
-    pub runs: Vec<Runs>,
+    pub(crate) runs: Vec<Runs>,
     /// The plan's other trials, by state.
-    pub left: BTreeMap<String, u64>,
+    pub(crate) left: BTreeMap<String, u64>,
     /// Arrays that would be submitted: those that earlier submissions did not come to, then new ones.
-    pub arrays: Vec<Array>,
+    pub(crate) arrays: Vec<Array>,
     /// How chains would become jobs, and why.
-    pub mapped: Option<Mapped>,
+    pub(crate) mapped: Option<Mapped>,
     /// Units that agents would be dealt, and pilots that would be submitted for them.
-    pub units: Option<(u64, Option<u64>)>,
+    pub(crate) units: Option<(u64, Option<u64>)>,
     /// How trials would run here; `None` where a scheduler runs them.
-    pub here: Option<Here>,
+    pub(crate) here: Option<Here>,
     /// What else would be said.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// What submitting a plan would do.
 ///
 /// # Errors
 /// As the submission itself, before it writes anything.
-pub fn of(
+pub(crate) fn of(
     source: &Source,
     site: &Site,
     how: How<'_>,

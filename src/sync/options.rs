@@ -60,7 +60,7 @@ impl How {
     pub(super) const ALL: [Self; 5] = [Self::Sum, Self::Min, Self::Max, Self::Mean, Self::Variance];
 
     /// Its name in the protocol.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Sum => "sum",
             Self::Min => "min",
@@ -88,7 +88,7 @@ impl Nan {
     pub(super) const ALL: [Self; 3] = [Self::Propagate, Self::Ignore, Self::Error];
 
     /// Its name in the protocol.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Propagate => "propagate",
             Self::Ignore => "ignore",

@@ -8,20 +8,11 @@ use super::say;
 use super::value::{Element, Form};
 use crate::fault::Fault;
 
-/// Everyone's numbers in rank order. Lengths may differ, the type may not.
+/// Everyone's numbers in rank order, into a vector that is used again and again: what was in it is lost, its memory kept.
+/// Lengths may differ, the type may not.
 ///
 /// # Errors
 /// The same on every rank, when ranks ask for something else or bring another type; when a rank is gone.
-pub fn gather_slice<T: Element>(peers: &mut dyn Peers, mine: &[T]) -> Result<Vec<T>, Fault> {
-    let mut all = Vec::new();
-    gather_slice_into(peers, mine, &mut all)?;
-    Ok(all)
-}
-
-/// [`gather_slice`] into a vector that is used again and again: what was in it is lost, its memory kept.
-///
-/// # Errors
-/// As [`gather_slice`].
 pub fn gather_slice_into<T: Element>(
     peers: &mut dyn Peers,
     mine: &[T],
@@ -65,6 +56,12 @@ mod tests {
     use super::super::threads;
     use super::super::value::Value;
     use super::*;
+
+    fn gather_slice<T: Element>(peers: &mut dyn Peers, mine: &[T]) -> Result<Vec<T>, Fault> {
+        let mut all = Vec::new();
+        gather_slice_into(peers, mine, &mut all)?;
+        Ok(all)
+    }
 
     #[test]
     fn slices_of_any_length_come_in_rank_order() {

@@ -160,7 +160,8 @@ pub enum Form {
 
 impl Form {
     /// All of them, in the order of their codes.
-    pub const ALL: [Self; 5] = [Self::Scalar, Self::List, Self::Number, Self::Array, Self::Tensor];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Scalar, Self::List, Self::Number, Self::Array, Self::Tensor];
 }
 
 /// Numbers in C order, little-endian.
@@ -183,14 +184,8 @@ impl Value {
     }
 
     /// A plain whole number.
-    pub fn int(number: i64) -> Self {
+    pub(crate) fn int(number: i64) -> Self {
         Self::of(Form::Scalar, Vec::new(), &[number])
-    }
-
-    /// A plain truth value.
-    pub fn truth(is: bool) -> Self {
-        let (form, shape) = (Form::Scalar, Vec::new());
-        Self { form, dtype: Dtype::Bool, shape, data: vec![u8::from(is)] }
     }
 
     /// The numbers of a slice, of the shape given. Whether they fit it is for [`Value::check`].
@@ -199,7 +194,7 @@ impl Value {
     }
 
     /// The numbers; `None` when they are of another type.
-    pub fn numbers<T: Element>(&self) -> Option<Vec<T>> {
+    pub(crate) fn numbers<T: Element>(&self) -> Option<Vec<T>> {
         let fits = self.dtype == T::DTYPE && self.data.len().is_multiple_of(size_of::<T>());
         fits.then(|| bytemuck::allocation::pod_collect_to_vec(&self.data))
     }
@@ -309,7 +304,6 @@ mod tests {
         assert_eq!(value.dtype, Dtype::Float64);
         assert_eq!(value.numbers::<f64>().unwrap(), [1.5, -0.0, f64::INFINITY]);
         assert_eq!(value.numbers::<f32>(), None);
-        assert_eq!(Value::truth(true).data, [1]);
         assert_eq!(Value::int(-2).numbers::<i64>().unwrap(), [-2]);
         assert_eq!(Value::float(0.1).numbers::<f64>().unwrap(), [0.1]);
     }

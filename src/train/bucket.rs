@@ -42,22 +42,6 @@ pub struct Slot {
     pub elements: u64,
 }
 
-/// The buckets of parameters in definition order: filled from the first parameter to the last, then
-/// the list of buckets is reversed, since the gradients of the last ones come first. They are reduced in
-/// the order of this list.
-///
-/// This is the layout of DDP with `find_unused_parameters`, whose small bucket comes last.
-pub fn by_definition<K: PartialEq + Copy>(
-    parameters: &[Parameter<K>],
-    limits: &[u64],
-) -> Vec<Bucket<K>> {
-    let order: Vec<usize> = (0..parameters.len()).collect();
-    let mut groups = assign(parameters, &order, limits);
-    groups.sort_by_key(|group| group.iter().copied().min());
-    groups.reverse();
-    filled(parameters, groups)
-}
-
 /// The buckets of parameters whose gradients come in the order `arrival` (numbers in definition order,
 /// each once): the small bucket is the first that is full. DDP rebuilds its buckets so after the first
 /// backward pass; rank 0's order is then everybody's.
@@ -162,6 +146,15 @@ mod tests {
         let parameter =
             |&(elements, kind): &(u64, Kind)| Parameter { elements, width: width(kind), kind };
         sizes.iter().map(parameter).collect()
+    }
+
+    /// The layout of DDP with `find_unused_parameters`: filled from the first parameter to the last, the list reversed.
+    fn by_definition(parameters: &[Parameter<Kind>], limits: &[u64]) -> Vec<Bucket<Kind>> {
+        let order: Vec<usize> = (0..parameters.len()).collect();
+        let mut buckets = by_arrival(parameters, &order, limits);
+        buckets.sort_by_key(|bucket| bucket.slots.iter().map(|slot| slot.parameter).min());
+        buckets.reverse();
+        buckets
     }
 
     fn numbers(buckets: &[Bucket<Kind>]) -> Vec<Vec<usize>> {

@@ -40,7 +40,7 @@ pub struct Config {
     pub schedule: Schedule,
     /// The metric that decides: best weights, early stopping, plateaus.
     #[serde(default)]
-    pub metric: Metric,
+    pub(crate) metric: Metric,
     /// When to end before the last epoch.
     #[serde(default)]
     pub stop: Option<Stop>,
@@ -186,21 +186,21 @@ pub enum Source {
 #[serde(deny_unknown_fields)]
 pub struct Synthetic {
     /// Which field is computed.
-    pub synthetic: Field,
+    pub(crate) synthetic: Field,
     /// Number of samples.
-    pub samples: u64,
+    pub(crate) samples: u64,
     /// Points along an edge of the cube.
     #[serde(default = "cube")]
-    pub size: u64,
+    pub(crate) size: u64,
     /// Seed of the field.
     #[serde(default)]
-    pub seed: u64,
+    pub(crate) seed: u64,
 }
 
 /// A made-up field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Field {
+pub(crate) enum Field {
     /// A velocity field of three components with a Kolmogorov-like spectrum; the target is the field
     /// itself, flattened.
     Turbulence,
@@ -441,13 +441,13 @@ pub enum Direction {
 pub struct Stop {
     /// Epochs in a row without an improvement.
     #[serde(default = "ten")]
-    pub patience: u64,
+    pub(crate) patience: u64,
     /// The least change that is an improvement.
     #[serde(default)]
-    pub min_delta: f64,
+    pub(crate) min_delta: f64,
     /// Whether `min_delta` is a part of the best value so far.
     #[serde(default)]
-    pub relative: bool,
+    pub(crate) relative: bool,
 }
 
 /// Floating-point numbers of the computation.

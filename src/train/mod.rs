@@ -2,13 +2,13 @@
 //! to stop. Knows neither libtorch nor MPI; `hpcsweep-worker` does the work.
 
 pub mod bucket;
-pub mod check;
+pub(crate) mod check;
 pub mod config;
 pub mod data;
 pub mod job;
 pub mod means;
 pub mod mt19937;
-pub mod read;
+pub(crate) mod read;
 pub mod sampler;
 pub mod schedule;
 pub mod seed;

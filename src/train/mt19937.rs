@@ -14,7 +14,7 @@ const LARGE: u64 = u32::MAX as u64 / 20;
 
 /// A stream of random words. Words are made 624 at a time, in loops without branches.
 #[derive(Debug, Clone)]
-pub struct Mt19937 {
+pub(crate) struct Mt19937 {
     state: [u32; N],
     words: [u32; N],
     next: usize,
@@ -22,7 +22,7 @@ pub struct Mt19937 {
 
 impl Mt19937 {
     /// The stream of `torch.Generator().manual_seed(seed)`. A negative seed is its two's complement.
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let mut state = [seed as u32; N];
         for i in 1..N {
             let last = state[i - 1];
@@ -32,7 +32,7 @@ impl Mt19937 {
     }
 
     /// The next 32 bits: torch's `random()`.
-    pub fn next_u32(&mut self) -> u32 {
+    pub(crate) fn next_u32(&mut self) -> u32 {
         if self.next == N {
             self.refill();
             self.next = 0;
@@ -42,14 +42,9 @@ impl Mt19937 {
     }
 
     /// The next 64 bits: torch's `random64()`, whose upper half is drawn first.
-    pub fn next_u64(&mut self) -> u64 {
+    pub(crate) fn next_u64(&mut self) -> u64 {
         let high = u64::from(self.next_u32());
         high << 32 | u64::from(self.next_u32())
-    }
-
-    /// A number in [0, 1): torch's `uniform_real_distribution<double>(0, 1)`.
-    pub fn next_f64(&mut self) -> f64 {
-        (self.next_u64() & ((1 << 53) - 1)) as f64 * (1.0 / (1_u64 << 53) as f64)
     }
 
     /// Makes the next words.
@@ -86,7 +81,7 @@ pub fn randperm(n: u64, seed: u64) -> Vec<u64> {
 }
 
 /// The same in half the memory.
-pub fn randperm32(n: u32, seed: u64) -> Vec<u32> {
+pub(crate) fn randperm32(n: u32, seed: u64) -> Vec<u32> {
     let mut words = Mt19937::new(seed);
     if u64::from(n) < LARGE {
         swapped(n, &mut words)

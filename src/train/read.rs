@@ -15,7 +15,7 @@ impl Config {
     ///
     /// # Errors
     /// The first thing that is wrong, with its key: `train.optimizer.lr`.
-    pub fn read(form: &Value) -> Result<Self, Fault> {
+    pub(crate) fn read(form: &Value) -> Result<Self, Fault> {
         let config: Self = serde_path_to_error::deserialize(Node(form)).map_err(|e| {
             let path = e.path().to_string();
             let path = if path == "." { String::new() } else { path };

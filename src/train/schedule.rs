@@ -87,9 +87,9 @@ pub struct Plateau {
     /// The rate now.
     pub rate: f64,
     /// The best metric so far. It is finite, so that any format can hold it.
-    pub best: Option<f64>,
+    pub(crate) best: Option<f64>,
     /// Epochs since then.
-    pub bad_epochs: u64,
+    pub(crate) bad_epochs: u64,
 }
 
 impl Plateau {

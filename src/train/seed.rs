@@ -5,7 +5,7 @@
 //! has seeds of its own ([`super::sampler`]): those are torch's.
 
 /// The seed of a rank in an epoch. For one run no two of them are equal.
-pub fn of_rank(run: i64, epoch: u32, rank: u32) -> u64 {
+pub(crate) fn of_rank(run: i64, epoch: u32, rank: u32) -> u64 {
     mix(mix(run as u64) ^ (u64::from(epoch) << 32 | u64::from(rank)))
 }
 

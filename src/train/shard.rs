@@ -44,22 +44,12 @@ pub enum Rest {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Shard {
     /// The samples, as ranges in the order in which they are read. They do not overlap.
-    pub ranges: Vec<Range<u64>>,
+    pub(crate) ranges: Vec<Range<u64>>,
     /// The numbers of the files they are in, ascending.
     pub files: Vec<usize>,
 }
 
 impl Shard {
-    /// How many samples it has.
-    pub fn len(&self) -> u64 {
-        self.ranges.iter().map(|range| range.end - range.start).sum()
-    }
-
-    /// Whether it has none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// The numbers of its samples.
     pub fn indices(&self) -> Vec<u64> {
         self.ranges.iter().cloned().flatten().collect()
@@ -110,11 +100,6 @@ impl Shards {
         &self.0
     }
 
-    /// How many samples each rank has, in rank order.
-    pub fn counts(&self) -> Vec<u64> {
-        self.0.iter().map(Shard::len).collect()
-    }
-
     /// Finds the files of each rank and refuses ranks without samples.
     fn checked(files: &[File], all: Vec<Vec<Range<u64>>>) -> Result<Self, Fault> {
         let starts = places(files);
@@ -136,7 +121,7 @@ impl Shards {
 
 /// The `part`-th of `parts` stretches of `n` places; their lengths differ by one at most, the longer
 /// ones first.
-pub fn balanced(n: u64, parts: u64, part: u64) -> Range<u64> {
+pub(crate) fn balanced(n: u64, parts: u64, part: u64) -> Range<u64> {
     let (each, more) = (n / parts, n % parts);
     let start = part * each + part.min(more);
     start..start + each + u64::from(part < more)
@@ -276,7 +261,10 @@ mod tests {
         assert_eq!(shards.ranks()[1], Shard { ranges: vec![15..35, 10..15], files: vec![1, 2] });
         let part = map([(0, vec![file("b.npz")]), (1, vec![Item::Range([0, 1])])]);
         let shards = Shards::given(&files(), &part, 2, Rest::LeaveOut).unwrap();
-        assert_eq!(shards.counts(), [5, 1]);
+        assert_eq!(
+            shards.ranks().iter().map(|rank| rank.indices().len()).collect::<Vec<_>>(),
+            [5, 1]
+        );
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub fn split(how: &Validation, n: u64, seed: i64) -> Result<Option<Split>, Fault
 ///
 /// # Errors
 /// A fault when `fraction` is not between 0 and 1, or a part would be empty.
-pub fn fraction(n: u64, fraction: f64, seed: i64) -> Result<Split, Fault> {
+pub(crate) fn fraction(n: u64, fraction: f64, seed: i64) -> Result<Split, Fault> {
     let count = (n as f64 * fraction).floor();
     if !(count >= 1.0 && count < n as f64) {
         return Err(Fault::request(format!(
@@ -55,7 +55,7 @@ pub fn fraction(n: u64, fraction: f64, seed: i64) -> Result<Split, Fault> {
 ///
 /// # Errors
 /// A fault when there is no such fold, or there are fewer than two or more folds than samples.
-pub fn fold(n: u64, folds: u64, fold: u64, seed: i64) -> Result<Split, Fault> {
+pub(crate) fn fold(n: u64, folds: u64, fold: u64, seed: i64) -> Result<Split, Fault> {
     if folds < 2 || fold >= folds {
         return Err(Fault::request(format!("there is no fold {fold} of {folds}"))
             .at("train.data.validation.fold")

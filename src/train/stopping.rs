@@ -17,11 +17,11 @@ pub struct Stopping {
     /// The epoch it was seen in, from 0.
     pub best_epoch: Option<u64>,
     /// The metric that the next improvement is measured against.
-    pub mark: Option<f64>,
+    pub(crate) mark: Option<f64>,
     /// Epochs in a row without an improvement.
-    pub bad_epochs: u64,
+    pub(crate) bad_epochs: u64,
     /// Epochs observed.
-    pub epochs: u64,
+    pub(crate) epochs: u64,
 }
 
 /// What an epoch has come to.

@@ -19,7 +19,7 @@ use super::records::{self, Event, Outcome, Record, Source, Start, Who};
 use crate::host::{disk, threads};
 
 /// A line with the length of the file at its end.
-pub type Placed = (u64, Event);
+pub(crate) type Placed = (u64, Event);
 
 /// Makes the bundle of a new agent, with its first line.
 ///
@@ -62,7 +62,7 @@ pub fn lines(bytes: &[u8], from: u64) -> (Vec<Placed>, u64, usize) {
 ///
 /// # Errors
 /// When it exists but cannot be read.
-pub fn deeds(tree: &Tree, agent: &str, from: u64) -> Result<(Vec<Placed>, u64)> {
+pub(crate) fn deeds(tree: &Tree, agent: &str, from: u64) -> Result<(Vec<Placed>, u64)> {
     let path = tree.agent_file(agent, "jsonl");
     let (mut all, mut size) = (Vec::new(), from);
     let mut read = || -> io::Result<()> {
@@ -109,7 +109,7 @@ pub fn log_begins(lines: &[Placed], trial: u64, attempt: u32, slot: u32) -> u64 
 ///
 /// # Errors
 /// When a folder cannot be listed.
-pub fn agents(tree: &Tree) -> Result<Vec<String>> {
+pub(crate) fn agents(tree: &Tree) -> Result<Vec<String>> {
     let root = tree.dir().join("agents");
     let mut all = Vec::new();
     for shard in disk::list(&root)? {
@@ -119,18 +119,10 @@ pub fn agents(tree: &Tree) -> Result<Vec<String>> {
     Ok(all)
 }
 
-/// Adds what all bundles say, as far as it counts, to the records of trials.
+/// Adds what all bundles say, as far as it counts, to the records of trials, and to `damage` which lines were left out.
 ///
 /// # Errors
 /// When a bundle cannot be read.
-pub fn add(tree: &Tree, ledger: &Ledger, records: &mut HashMap<u64, Record>) -> Result<()> {
-    readable(tree, ledger, records, &mut Damage::default())
-}
-
-/// As [`add`]; says which lines were left out.
-///
-/// # Errors
-/// As [`add`].
 pub fn readable(
     tree: &Tree,
     ledger: &Ledger,
@@ -254,7 +246,7 @@ mod tests {
         let mut ledger = Ledger::default();
         let outcomes = |ledger: &Ledger| {
             let mut records = HashMap::new();
-            add(&tree, ledger, &mut records).unwrap();
+            readable(&tree, ledger, &mut records, &mut Damage::default()).unwrap();
             [0, 1].map(|trial| records[&trial].outcome())
         };
         assert_eq!(outcomes(&ledger), [Some(Outcome::Done), Some(Outcome::Done)]);
@@ -299,7 +291,7 @@ mod tests {
         ran(&tree, "n2-b", 7, 500.0, 1, Outcome::Timeout);
         ran(&tree, "n3-a", 5, 100.0, 3, Outcome::Interrupted);
         let mut records = HashMap::new();
-        add(&tree, &Ledger::default(), &mut records).unwrap();
+        readable(&tree, &Ledger::default(), &mut records, &mut Damage::default()).unwrap();
         let agents = |record: &Record| -> Vec<String> {
             let places = record.attempts.iter().filter_map(|a| a.bundle.as_ref());
             places.map(|place| place.agent.clone()).collect()

@@ -12,9 +12,9 @@ use crate::host::{clock, disk};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Damaged {
     /// The file, relative to the sweep's folder.
-    pub file: String,
+    pub(crate) file: String,
     /// How many lines.
-    pub lines: u64,
+    pub(crate) lines: u64,
 }
 
 impl std::fmt::Display for Damaged {
@@ -25,7 +25,7 @@ impl std::fmt::Display for Damaged {
 
 /// Who may be in the middle of writing the last line of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Writer {
+pub(crate) enum Writer {
     /// The worker of a trial.
     Trial(u64),
     /// An agent.
@@ -47,33 +47,33 @@ pub struct Damage {
 
 impl Damage {
     /// Adds lines of a file; none are no damage.
-    pub fn add(&mut self, file: &str, lines: u64) {
+    pub(crate) fn add(&mut self, file: &str, lines: u64) {
         if lines > 0 {
             self.found.push((Damaged { file: file.to_owned(), lines }, None));
         }
     }
 
     /// Adds a file that must have lost a line: one, if nothing else of it is damaged.
-    pub fn add_short(&mut self, file: String) {
+    pub(crate) fn add_short(&mut self, file: String) {
         self.short.insert(file);
     }
 
     /// Adds a last line that has no end, or the lines of a file that has not begun: no damage while its writer is
     /// at work, and has changed the file not long ago.
-    pub fn add_unended(&mut self, tree: &Tree, file: &str, writer: Writer) {
+    pub(crate) fn add_unended(&mut self, tree: &Tree, file: &str, writer: Writer) {
         let changed = disk::stamp(&tree.dir().join(file)).ok().flatten();
         let is_fresh = changed.is_some_and(|(_, time)| clock::now() - time < STALE_S);
         self.found.push((Damaged { file: file.to_owned(), lines: 1 }, is_fresh.then_some(writer)));
     }
 
     /// Adds what was found elsewhere.
-    pub fn extend(&mut self, other: Self) {
+    pub(crate) fn extend(&mut self, other: Self) {
         self.found.extend(other.found);
         self.short.extend(other.short);
     }
 
     /// What is damage when these writers are at work: a line a file, in the order of names.
-    pub fn settle(self, is_at_work: impl Fn(&Writer) -> bool) -> Vec<Damaged> {
+    pub(crate) fn settle(self, is_at_work: impl Fn(&Writer) -> bool) -> Vec<Damaged> {
         let mut all: Vec<Damaged> = Vec::new();
         let is_real = |writer: &Option<Writer>| writer.as_ref().is_none_or(|w| !is_at_work(w));
         let mut found: Vec<Damaged> =

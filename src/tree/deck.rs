@@ -21,51 +21,51 @@ use crate::plan::{Pull, Resources};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Deck {
     /// Format of the tree.
-    pub format: u32,
+    pub(crate) format: u32,
     /// Number of the deck, from 1.
-    pub deck: u32,
+    pub(crate) deck: u32,
     /// Its first unit.
-    pub first: u64,
+    pub(crate) first: u64,
     /// Its units.
-    pub count: u64,
+    pub(crate) count: u64,
     /// Its trials.
-    pub trials: u64,
+    pub(crate) trials: u64,
     /// Whether a unit may have more than one trial.
-    pub chains: bool,
+    pub(crate) chains: bool,
     /// Unix seconds.
-    pub created: f64,
+    pub(crate) created: f64,
     /// How many entries the ledger had: what they say of trials is about earlier units.
     #[serde(default)]
-    pub seq: u64,
+    pub(crate) seq: u64,
     /// Hash of the plan's text: who comes with the same plan has nothing to add.
-    pub plan: String,
+    pub(crate) plan: String,
     /// Most trials that run at once, over all agents.
-    pub max_running: Option<u32>,
+    pub(crate) max_running: Option<u32>,
     /// Cores that a slot needs: those of the largest trial.
-    pub cores: u32,
+    pub(crate) cores: u32,
     /// GPUs that a slot needs.
-    pub gpus: u32,
+    pub(crate) gpus: u32,
     /// Slots that use a GPU at the same time.
     #[serde(default = "alone", skip_serializing_if = "is_alone")]
-    pub gpu_share: u32,
+    pub(crate) gpu_share: u32,
     /// Where calls run on exactly the devices that their trials name: all of these. An agent takes devices for each trial
     /// then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub devices: Option<Vec<DeviceId>>,
+    pub(crate) devices: Option<Vec<DeviceId>>,
     /// Memory that a slot needs, MiB.
-    pub memory_mib: Option<u64>,
+    pub(crate) memory_mib: Option<u64>,
     /// Trials (`0-9,14`) for which the plan asks for something else now than their table says.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub requests: Vec<(String, Resources)>,
+    pub(crate) requests: Vec<(String, Resources)>,
     /// What agents start that serve no program yet, where the trials call a function; see
     /// [`crate::plan::Run::program`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub program: Vec<String>,
+    pub(crate) program: Vec<String>,
     /// Whether the plan itself asks for agents (`mode = "pull"`), and not the command line.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub by_plan: bool,
+    pub(crate) by_plan: bool,
     /// How agents share the sweep from now on.
-    pub pull: Pull,
+    pub(crate) pull: Pull,
 }
 
 fn file(tree: &Tree, deck: u32, ending: &str) -> PathBuf {
@@ -86,29 +86,29 @@ fn is_alone(share: &u32) -> bool {
 #[derive(Debug, Clone, Copy)]
 pub struct Terms<'a> {
     /// How many entries the ledger has.
-    pub seq: u64,
+    pub(crate) seq: u64,
     /// Hash of the plan's text.
-    pub plan: &'a str,
+    pub(crate) plan: &'a str,
     /// Most trials at once.
-    pub max_running: Option<u32>,
+    pub(crate) max_running: Option<u32>,
     /// Cores of a slot.
-    pub cores: u32,
+    pub(crate) cores: u32,
     /// GPUs of a slot.
-    pub gpus: u32,
+    pub(crate) gpus: u32,
     /// Slots that use a GPU at the same time.
-    pub gpu_share: u32,
+    pub(crate) gpu_share: u32,
     /// Those that trials name.
-    pub devices: Option<&'a [DeviceId]>,
+    pub(crate) devices: Option<&'a [DeviceId]>,
     /// Memory of a slot.
-    pub memory_mib: Option<u64>,
+    pub(crate) memory_mib: Option<u64>,
     /// What the plan asks for now; see [`Deck::requests`].
-    pub requests: &'a [(String, Resources)],
+    pub(crate) requests: &'a [(String, Resources)],
     /// What agents start that serve no program.
-    pub program: &'a [String],
+    pub(crate) program: &'a [String],
     /// Whether the plan itself asks for agents.
-    pub by_plan: bool,
+    pub(crate) by_plan: bool,
     /// How agents share the sweep.
-    pub pull: &'a Pull,
+    pub(crate) pull: &'a Pull,
 }
 
 impl<'a> Terms<'a> {
@@ -177,7 +177,7 @@ pub fn write(tree: &Tree, before: &[Deck], units: &[Vec<u64>], terms: Terms<'_>)
 ///
 /// # Errors
 /// When one exists but cannot be read.
-pub fn after(tree: &Tree, known: &[Deck]) -> Result<Vec<Deck>> {
+pub(crate) fn after(tree: &Tree, known: &[Deck]) -> Result<Vec<Deck>> {
     let mut new = Vec::new();
     loop {
         let path = file(tree, (known.len() + new.len()) as u32 + 1, "json");
@@ -232,7 +232,7 @@ pub fn total(decks: &[Deck]) -> u64 {
 }
 
 /// The deck of a unit.
-pub fn of_unit(decks: &[Deck], unit: u64) -> Option<&Deck> {
+pub(crate) fn of_unit(decks: &[Deck], unit: u64) -> Option<&Deck> {
     decks.iter().rfind(|deck| deck.first <= unit)
 }
 

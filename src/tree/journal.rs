@@ -112,7 +112,7 @@ pub enum Entry {
 
 /// What is known of one array.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Standing {
+pub(crate) enum Standing {
     /// Asked for, no answer: it may or may not be there.
     Open {
         /// The job name to look for.
@@ -135,41 +135,41 @@ pub enum Standing {
 
 /// What a submission has learnt of its scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Site {
+pub(crate) struct Site {
     /// Which one it is.
-    pub scheduler: SchedulerKind,
+    pub(crate) scheduler: SchedulerKind,
     /// Whether finished jobs can be asked for.
-    pub accounting: bool,
+    pub(crate) accounting: bool,
 }
 
 /// All journals of a sweep, read together.
 #[derive(Debug, Clone, Default)]
 pub struct Journal {
     /// By array number.
-    pub arrays: BTreeMap<u32, Standing>,
+    pub(crate) arrays: BTreeMap<u32, Standing>,
     /// What is known of the scheduler that was used last.
-    pub site: Option<Site>,
+    pub(crate) site: Option<Site>,
     /// The file of the plan that was submitted last.
-    pub plan: Option<PathBuf>,
+    pub(crate) plan: Option<PathBuf>,
     /// Everybody who has submitted.
-    pub users: BTreeSet<String>,
+    pub(crate) users: BTreeSet<String>,
     /// Arrays that were submitted held and not let go yet.
     held: BTreeSet<u32>,
     /// Who holds the sweep, if anybody does: nothing more of it is submitted.
-    pub on_hold: Option<String>,
+    pub(crate) on_hold: Option<String>,
     /// Trials that were taken back, by the array that had them.
     cancelled: BTreeMap<u32, IdSet>,
     /// Trials that an executor on this machine has seen end.
-    pub ended: IdSet,
+    pub(crate) ended: IdSet,
     /// When that was, the last time, unix seconds.
-    pub ran_here: f64,
+    pub(crate) ran_here: f64,
     /// Lines of all journals.
     lines: u64,
 }
 
 impl Site {
     /// That of a sweep that runs on this machine.
-    pub const LOCAL: Self = Self { scheduler: SchedulerKind::Local, accounting: false };
+    pub(crate) const LOCAL: Self = Self { scheduler: SchedulerKind::Local, accounting: false };
 }
 
 impl Journal {
@@ -213,7 +213,7 @@ impl Journal {
     }
 
     /// Takes one entry into account.
-    pub fn take(&mut self, entry: Entry) {
+    pub(crate) fn take(&mut self, entry: Entry) {
         match entry {
             Entry::Intent { array, token, time, held, .. } => {
                 if held {
@@ -265,12 +265,12 @@ impl Journal {
     }
 
     /// Whether an array of agents was taken back.
-    pub fn is_taken_back(&self, array: u32) -> bool {
+    pub(crate) fn is_taken_back(&self, array: u32) -> bool {
         self.cancelled.contains_key(&array)
     }
 
     /// The scheduler's ids of all arrays.
-    pub fn jobs(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn jobs(&self) -> impl Iterator<Item = &str> {
         self.arrays.keys().filter_map(|array| self.job(*array))
     }
 
@@ -285,7 +285,7 @@ impl Journal {
 
 /// The journal of this submission.
 #[derive(Debug)]
-pub struct Writer {
+pub(crate) struct Writer {
     lines: line::Writer,
 }
 
@@ -294,7 +294,7 @@ impl Writer {
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn open(tree: &Tree) -> Result<Self> {
+    pub(crate) fn open(tree: &Tree) -> Result<Self> {
         let dir = tree.dir().join("journal");
         disk::make_dir(&dir)?;
         let used = disk::list(&dir)?.len() as u32;
@@ -312,7 +312,7 @@ impl Writer {
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn write(&mut self, entry: &Entry) -> Result<()> {
+    pub(crate) fn write(&mut self, entry: &Entry) -> Result<()> {
         let done = self.lines.append(entry).and_then(|()| self.lines.sync());
         done.map_err(|e| disk::fault("write", self.lines.path(), &e).into())
     }
@@ -321,7 +321,7 @@ impl Writer {
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn site(&mut self, site: Site, plan: &Path) -> Result<()> {
+    pub(crate) fn site(&mut self, site: Site, plan: &Path) -> Result<()> {
         let Site { scheduler, accounting } = site;
         let (time, user) = (clock::now(), vars::user_name());
         let plan = Some(disk::absolute(plan));

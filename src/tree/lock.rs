@@ -16,11 +16,11 @@ use crate::host::{access, age, clock, disk, process, vars};
 /// A lock on another host counts as left behind after this time without a touch.
 const LEFT_BEHIND: Duration = Duration::from_secs(120);
 /// How often a holder that waits for long should call [`Lock::touch`].
-pub const TOUCH_EVERY: Duration = Duration::from_secs(20);
+pub(crate) const TOUCH_EVERY: Duration = Duration::from_secs(20);
 
 /// Who holds a lock.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Owner {
+pub(crate) struct Owner {
     host: String,
     pid: i32,
     /// Start of the process in clock ticks since boot: tells a pid that was given again.
@@ -30,12 +30,12 @@ pub struct Owner {
 
 impl Owner {
     /// The process, in words.
-    pub fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         format!("process {} on {}", self.pid, self.host)
     }
 
     /// What it does, in words.
-    pub fn is_at_work(&self) -> String {
+    pub(crate) fn is_at_work(&self) -> String {
         format!("another hpcsweep is changing this sweep: {}", self.words())
     }
 
@@ -108,12 +108,12 @@ impl Lock {
     ///
     /// # Errors
     /// As [`Lock::take`], for whatever the disk refuses.
-    pub fn check(tree: &Tree) -> Result<()> {
+    pub(crate) fn check(tree: &Tree) -> Result<()> {
         access::may_write(tree.dir()).map_err(|e| disk::fault("write", &path(tree), &e).into())
     }
 
     /// Shows that the holder lives.
-    pub fn touch(&self) {
+    pub(crate) fn touch(&self) {
         if let Ok(file) = std::fs::File::options().append(true).open(&self.path) {
             let _ = file.set_modified(std::time::SystemTime::now());
         }
@@ -127,17 +127,17 @@ impl Drop for Lock {
 }
 
 /// The living process that holds the lock of a sweep.
-pub fn holder(tree: &Tree) -> Option<Owner> {
+pub(crate) fn holder(tree: &Tree) -> Option<Owner> {
     living_owner(&path(tree), tree.dir()).ok().flatten()
 }
 
 /// Whether a living process holds the lock of a sweep.
-pub fn is_held(tree: &Tree) -> bool {
+pub(crate) fn is_held(tree: &Tree) -> bool {
     holder(tree).is_some()
 }
 
 /// Whether a living process other than this one holds it.
-pub fn is_held_by_another(tree: &Tree) -> bool {
+pub(crate) fn is_held_by_another(tree: &Tree) -> bool {
     holder(tree).is_some_and(|owner| !owner.is_this())
 }
 

@@ -11,12 +11,12 @@ pub mod journal;
 pub mod ledger;
 pub mod line;
 pub mod lock;
-pub mod numbers;
+pub(crate) mod numbers;
 mod opening;
 mod plan;
 pub mod records;
 pub mod table;
-pub mod terms;
+pub(crate) mod terms;
 pub mod waves;
 
 use std::path::{Path, PathBuf};
@@ -48,26 +48,26 @@ pub struct Tree {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Identity {
     /// Format of the tree.
-    pub format: u32,
+    pub(crate) format: u32,
     /// The sweep's name.
-    pub name: String,
+    pub(crate) name: String,
     /// Eight characters that tell this sweep from any other; part of every job name.
     pub token: String,
     /// When it was made, unix seconds.
-    pub created: f64,
+    pub(crate) created: f64,
     /// The program's version that made it.
-    pub version: String,
+    pub(crate) version: String,
     /// Who may write to it besides the user who made it.
     #[serde(default)]
-    pub shared: Shared,
+    pub(crate) shared: Shared,
     /// Who may read it besides that user; as the umask says where it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub readable_by: Option<Readers>,
+    pub(crate) readable_by: Option<Readers>,
 }
 
 impl Identity {
     /// That of a new sweep.
-    pub fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         Self {
             format: FORMAT,
             name: name.to_owned(),
@@ -80,7 +80,7 @@ impl Identity {
     }
 
     /// Who has it besides the user who made it.
-    pub fn access(&self) -> Access {
+    pub(crate) fn access(&self) -> Access {
         Access { shared: self.shared, readers: self.readable_by }
     }
 }
@@ -135,7 +135,7 @@ impl Tree {
     ///
     /// # Errors
     /// When it cannot be read or is of another format.
-    pub fn identity(&self) -> Result<Option<Identity>> {
+    pub(crate) fn identity(&self) -> Result<Option<Identity>> {
         let path = self.dir.join("sweep.json");
         let Some(bytes) = disk::read_small_if_there(&path)? else { return Ok(None) };
         // Before its seal: another version may seal it in another way.
@@ -156,7 +156,7 @@ impl Tree {
     ///
     /// # Errors
     /// When the disk refuses, or another user has made or may change what is there.
-    pub fn secure(&self, access: Access) -> Result<()> {
+    pub(crate) fn secure(&self, access: Access) -> Result<()> {
         access::make_for(access);
         disk::make_dir(&self.dir)?;
         self.check_access(access.shared)?;
@@ -168,7 +168,7 @@ impl Tree {
 
     /// Who shares this sweep, as far as that can be believed: a stranger's folder says what the stranger wants, but the
     /// plan or an option of this user may have said it.
-    pub fn shared(&self) -> Shared {
+    pub(crate) fn shared(&self) -> Shared {
         if access::is_shared() {
             return Shared::Group;
         }
@@ -183,7 +183,7 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Self::check_access`].
-    pub fn trust(&self) -> Result<()> {
+    pub(crate) fn trust(&self) -> Result<()> {
         let shared = self.shared();
         self.check_access(shared)?;
         self.make_for_readers(shared);
@@ -199,7 +199,7 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Self::check_change`].
-    pub fn trust_to_change(&self) -> Result<()> {
+    pub(crate) fn trust_to_change(&self) -> Result<()> {
         let shared = self.shared();
         self.check_change(shared)?;
         self.make_for_readers(shared);
@@ -210,7 +210,7 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Self::check_access`], and when its folder cannot be written.
-    pub fn check_change(&self, shared: Shared) -> Result<()> {
+    pub(crate) fn check_change(&self, shared: Shared) -> Result<()> {
         self.check_access(shared)?;
         lock::Lock::check(self)
     }
@@ -219,7 +219,7 @@ impl Tree {
     ///
     /// # Errors
     /// When there is such a file or folder, with its path.
-    pub fn check_access(&self, shared: Shared) -> Result<()> {
+    pub(crate) fn check_access(&self, shared: Shared) -> Result<()> {
         access::check(&self.dir, shared)?;
         access::check_writable(&self.dir)?;
         for name in TRUSTED {
@@ -238,7 +238,7 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Self::identity`].
-    pub fn is_for(&self, access: Access) -> Result<bool> {
+    pub(crate) fn is_for(&self, access: Access) -> Result<bool> {
         let identity = self.identity()?.filter(|_| access::is_own(&self.dir.join("sweep.json")));
         Ok(identity.is_none_or(|identity| identity.access() == access))
     }
@@ -271,13 +271,13 @@ impl Tree {
     }
 
     /// Who has written the plan that was submitted last.
-    pub fn author(&self) -> Author {
+    pub(crate) fn author(&self) -> Author {
         let text = disk::read_if_there(&self.plan()).ok().flatten();
         text.as_deref().map_or_else(Author::default, Author::of)
     }
 
     /// The sweep's folder as a word of a command to copy.
-    pub fn named(&self) -> String {
+    pub(crate) fn named(&self) -> String {
         disk::named(&self.dir)
     }
 
@@ -287,7 +287,7 @@ impl Tree {
     }
 
     /// The plan as last submitted.
-    pub fn plan(&self) -> PathBuf {
+    pub(crate) fn plan(&self) -> PathBuf {
         self.dir.join("plan.toml")
     }
 
@@ -295,7 +295,7 @@ impl Tree {
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn write_plan(&self, text: &str) -> Result<()> {
+    pub(crate) fn write_plan(&self, text: &str) -> Result<()> {
         disk::write_whole(&self.plan(), as_kept(text).as_bytes())
     }
 
@@ -303,7 +303,7 @@ impl Tree {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn is_plan(&self, text: &str) -> Result<bool> {
+    pub(crate) fn is_plan(&self, text: &str) -> Result<bool> {
         let kept = disk::read_small_if_there(&self.plan())?;
         Ok(kept.is_some_and(|kept| kept == as_kept(text).as_bytes()))
     }
@@ -312,7 +312,7 @@ impl Tree {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn check_plan(&self, format: u32, damage: &mut damage::Damage) -> Result<()> {
+    pub(crate) fn check_plan(&self, format: u32, damage: &mut damage::Damage) -> Result<()> {
         let Some(bytes) = disk::read_small_if_there(&self.plan())? else { return Ok(()) };
         let text = String::from_utf8_lossy(&bytes);
         let is_whole = plan::unsealed(&text).map_or(format == 1, |(_, is_whole)| is_whole);
@@ -321,17 +321,17 @@ impl Tree {
     }
 
     /// The plan that brought the trials of the table that begins at `first`.
-    pub fn plan_of(&self, first: u64) -> PathBuf {
+    pub(crate) fn plan_of(&self, first: u64) -> PathBuf {
         self.dir.join(format!("plans/{first:012}.toml"))
     }
 
     /// A job script of this name.
-    pub fn script(&self, name: &str) -> PathBuf {
+    pub(crate) fn script(&self, name: &str) -> PathBuf {
         self.dir.join("jobs").join(name)
     }
 
     /// The script that prepares a trial's environment, of the table that begins at `first`.
-    pub fn setup_script(&self, first: u64) -> PathBuf {
+    pub(crate) fn setup_script(&self, first: u64) -> PathBuf {
         self.dir.join(format!("jobs/setup-{first:012}.sh"))
     }
 
@@ -341,28 +341,28 @@ impl Tree {
     }
 
     /// The log of a trial's run.
-    pub fn log(&self, trial: u64, run: u32) -> PathBuf {
+    pub(crate) fn log(&self, trial: u64, run: u32) -> PathBuf {
         self.dir.join(format!("logs/{}/{trial}.{run}.log", shard(trial)))
     }
 
     /// What the scheduler and the launcher print for an element, where they do.
-    pub fn job_log(&self, array: u32, index: u64) -> PathBuf {
+    pub(crate) fn job_log(&self, array: u32, index: u64) -> PathBuf {
         self.dir.join(format!("logs/jobs/{array:04}/{index}.log"))
     }
 
     /// A file of an agent.
-    pub fn agent_file(&self, agent: &str, ending: &str) -> PathBuf {
+    pub(crate) fn agent_file(&self, agent: &str, ending: &str) -> PathBuf {
         let shard = agent.chars().last().unwrap_or('_');
         self.dir().join(format!("agents/{shard}/{agent}.{ending}"))
     }
 
     /// The trial's own folder.
-    pub fn work(&self, trial: u64) -> PathBuf {
+    pub(crate) fn work(&self, trial: u64) -> PathBuf {
         self.dir.join(format!("work/{}/{trial}", shard(trial)))
     }
 
     /// The trial's folder for checkpoints, the same for every attempt.
-    pub fn checkpoints(&self, trial: u64) -> PathBuf {
+    pub(crate) fn checkpoints(&self, trial: u64) -> PathBuf {
         self.work(trial).join("checkpoint")
     }
 }
@@ -373,7 +373,7 @@ fn as_kept(text: &str) -> String {
 }
 
 /// The sub-folder of a trial, so that no folder holds more than about a thousand entries.
-pub fn shard(trial: u64) -> String {
+pub(crate) fn shard(trial: u64) -> String {
     let thousands = trial / 1000;
     if thousands < 1000 {
         format!("{thousands:03}")
@@ -386,7 +386,7 @@ pub fn shard(trial: u64) -> String {
 ///
 /// # Errors
 /// When the value cannot be JSON (our bug).
-pub fn to_json_line<T: Serialize>(value: &T) -> Result<Vec<u8>> {
+pub(crate) fn to_json_line<T: Serialize>(value: &T) -> Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec(value)?;
     bytes.push(b'\n');
     Ok(bytes)

@@ -15,23 +15,23 @@ const WIDTH: u64 = 22;
 const WIDTH_1: u64 = 13;
 
 /// Beyond the numbers of trials, units and their counts, which have twelve digits. Sums of them never overflow.
-pub const END: u64 = 1_000_000_000_000;
+pub(crate) const END: u64 = 1_000_000_000_000;
 
 /// What stands for a number that is damaged: there is no such trial.
-pub const DAMAGED: u64 = u64::MAX;
+pub(crate) const DAMAGED: u64 = u64::MAX;
 
 /// Writes such a file whole.
 ///
 /// # Errors
 /// When the disk refuses.
-pub fn write(path: &Path, numbers: impl Iterator<Item = u64>) -> Result<()> {
+pub(crate) fn write(path: &Path, numbers: impl Iterator<Item = u64>) -> Result<()> {
     disk::write_whole_with(path, |out| {
         (0..).zip(numbers).try_for_each(|(at, number)| out.write_all(line(at, number).as_bytes()))
     })
 }
 
 /// The line of a number at its place.
-pub fn line(at: u64, number: u64) -> String {
+pub(crate) fn line(at: u64, number: u64) -> String {
     let digits = format!("{number:012}");
     let crc = seal(at, digits.as_bytes());
     format!("{digits} {crc:08x}\n")
@@ -49,7 +49,7 @@ fn seal(at: u64, digits: &[u8]) -> u32 {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn some(path: &Path, from: u64, count: u64) -> Result<Vec<u64>> {
+pub(crate) fn some(path: &Path, from: u64, count: u64) -> Result<Vec<u64>> {
     let read = || -> std::io::Result<(Vec<u8>, u64)> {
         let mut file = disk::open_whole(path, u64::MAX)?.into_inner();
         // What stands behind the digits tells the format.
@@ -81,7 +81,7 @@ fn number(at: u64, line: &[u8], width: u64) -> Option<u64> {
 ///
 /// # Errors
 /// When one is missing or damaged, or the file cannot be read.
-pub fn exactly(path: &Path, from: u64, count: u64) -> Result<Vec<u64>> {
+pub(crate) fn exactly(path: &Path, from: u64, count: u64) -> Result<Vec<u64>> {
     let all = some(path, from, count)?;
     if all.len() as u64 != count || all.contains(&DAMAGED) {
         return Err(damaged(path).into());
@@ -90,7 +90,7 @@ pub fn exactly(path: &Path, from: u64, count: u64) -> Result<Vec<u64>> {
 }
 
 /// The fault of a file that cannot be believed.
-pub fn damaged(path: &Path) -> Fault {
+pub(crate) fn damaged(path: &Path) -> Fault {
     Fault::machine(format!("`{}` is damaged", path.display()))
         .hint("restore the file from a backup; the other files of the sweep are not touched")
 }

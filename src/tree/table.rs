@@ -57,7 +57,7 @@ pub struct Head {
 
 impl Head {
     /// The command of a trial within its argument vector, which the set-up script may precede.
-    pub fn own_command<'a>(&self, argv: &'a [String]) -> &'a [String] {
+    pub(crate) fn own_command<'a>(&self, argv: &'a [String]) -> &'a [String] {
         argv.get(if self.setup.is_some() { 2 } else { 0 }..).unwrap_or_default()
     }
 }
@@ -92,7 +92,7 @@ fn parameters<'de, D: Deserializer<'de>>(from: D) -> Result<Params, D::Error> {
 
 impl Row {
     /// A trial of which nothing but the number can be read.
-    pub fn unknown(id: u64) -> Self {
+    pub(crate) fn unknown(id: u64) -> Self {
         Self {
             id,
             chain: id,
@@ -172,7 +172,7 @@ pub fn write<'a>(tree: &Tree, head: &Head, rows: impl Iterator<Item = RowOut<'a>
 ///
 /// # Errors
 /// When the folder cannot be listed.
-pub fn firsts(tree: &Tree) -> Result<Vec<u64>> {
+pub(crate) fn firsts(tree: &Tree) -> Result<Vec<u64>> {
     let names = disk::list(&tree.dir().join("trials"))?;
     Ok(names.iter().filter_map(|n| n.strip_suffix(".json")?.parse().ok()).collect())
 }
@@ -266,7 +266,7 @@ fn read_run(tree: &Tree, head: &Head, from: u64, n: u64, all: &mut Vec<Row>) -> 
 ///
 /// # Errors
 /// When a table cannot be read or is damaged.
-pub fn each(tree: &Tree, mut with: impl FnMut(Row)) -> Result<()> {
+pub(crate) fn each(tree: &Tree, mut with: impl FnMut(Row)) -> Result<()> {
     for head in heads(tree)? {
         let (mut next, mut is_whole) = (head.first, true);
         each_line(tree, &head, |row| match row.filter(|row| row.id == next) {
@@ -368,9 +368,9 @@ fn add_rows(tree: &Tree, head: &Head, all: &mut Vec<Row>) -> Result<u64> {
 #[derive(Debug, Default)]
 pub struct Readable {
     /// Heads, in order, without those that are damaged.
-    pub heads: Vec<Head>,
+    pub(crate) heads: Vec<Head>,
     /// Trials, in order; of a damaged line only the number is known.
-    pub rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
 }
 
 /// Reads the tables as far as they can be believed, with every file of theirs.
@@ -392,7 +392,7 @@ pub fn readable(tree: &Tree, damage: &mut Damage) -> Result<Readable> {
 ///
 /// # Errors
 /// When a file cannot be read.
-pub fn damage(tree: &Tree, damage: &mut Damage) -> Result<()> {
+pub(crate) fn damage(tree: &Tree, damage: &mut Damage) -> Result<()> {
     for first in firsts(tree)? {
         let Some(head) = head_and_lists(tree, first, damage)? else { continue };
         let (mut good, mut bad) = (0, 0);

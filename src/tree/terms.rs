@@ -13,32 +13,32 @@ use crate::host::disk;
 
 /// What it says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Terms {
+pub(crate) struct Terms {
     format: u32,
     /// How often a trial is tried.
-    pub attempts: u32,
+    pub(crate) attempts: u32,
     /// Trials that the plan no longer has.
     #[serde(default, skip_serializing_if = "Dropped::is_empty")]
-    pub dropped: Dropped,
+    pub(crate) dropped: Dropped,
 }
 
 /// Trials of a sweep that the plan no longer has: runs of them, each with its first and last, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Dropped(Vec<(u64, u64)>);
+pub(crate) struct Dropped(Vec<(u64, u64)>);
 
 impl Dropped {
     /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// How many there are.
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.0.iter().map(|(first, last)| (last - first).saturating_add(1)).sum()
     }
 
     /// Whether a trial is one of them.
-    pub fn has(&self, trial: u64) -> bool {
+    pub(crate) fn has(&self, trial: u64) -> bool {
         let after = self.0.partition_point(|(first, _)| *first <= trial);
         after > 0 && trial <= self.0[after - 1].1
     }
@@ -80,7 +80,7 @@ fn sound(bytes: &[u8], path: &Path) -> Result<Terms> {
 ///
 /// # Errors
 /// When the file is there and cannot be read.
-pub fn attempts(tree: &Tree, by_table: u32) -> Result<u32> {
+pub(crate) fn attempts(tree: &Tree, by_table: u32) -> Result<u32> {
     Ok(read(tree)?.map_or(by_table, |terms| terms.attempts))
 }
 
@@ -88,7 +88,7 @@ pub fn attempts(tree: &Tree, by_table: u32) -> Result<u32> {
 ///
 /// # Errors
 /// When the file is there and cannot be read.
-pub fn dropped(tree: &Tree) -> Result<Dropped> {
+pub(crate) fn dropped(tree: &Tree) -> Result<Dropped> {
     Ok(read(tree)?.map(|terms| terms.dropped).unwrap_or_default())
 }
 
@@ -96,7 +96,7 @@ pub fn dropped(tree: &Tree) -> Result<Dropped> {
 ///
 /// # Errors
 /// When the file or the table cannot be read.
-pub fn before(tree: &Tree, row: &Row) -> Result<Option<u64>> {
+pub(crate) fn before(tree: &Tree, row: &Row) -> Result<Option<u64>> {
     let mut before = row.after;
     let Some(terms) = before.map(|_| read(tree)).transpose()?.flatten() else { return Ok(before) };
     while let Some(trial) = before.filter(|trial| terms.dropped.has(*trial)) {
@@ -110,7 +110,7 @@ pub fn before(tree: &Tree, row: &Row) -> Result<Option<u64>> {
 ///
 /// # Errors
 /// When the file is there and cannot be read.
-pub fn readable(tree: &Tree, by_table: u32, damage: &mut Damage) -> Result<Terms> {
+pub(crate) fn readable(tree: &Tree, by_table: u32, damage: &mut Damage) -> Result<Terms> {
     let path = path(tree);
     let plain = Terms { format: FORMAT, attempts: by_table, dropped: Dropped::default() };
     let Some(bytes) = disk::read_small_if_there(&path)? else { return Ok(plain) };
@@ -124,7 +124,7 @@ pub fn readable(tree: &Tree, by_table: u32, damage: &mut Damage) -> Result<Terms
 ///
 /// # Errors
 /// When the disk refuses.
-pub fn keep(tree: &Tree, heads: &[Head], attempts: u32, dropped: Dropped) -> Result<()> {
+pub(crate) fn keep(tree: &Tree, heads: &[Head], attempts: u32, dropped: Dropped) -> Result<()> {
     let is_said = match read(tree)? {
         Some(terms) => terms.attempts == attempts && terms.dropped == dropped,
         None => dropped.is_empty() && heads.iter().all(|head| head.run.attempts == attempts),

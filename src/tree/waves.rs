@@ -20,16 +20,16 @@ use crate::plan::{OnFailure, Resources};
 pub struct Wave {
     /// Format of the tree.
     #[serde(default = "first_format")]
-    pub format: u32,
+    pub(crate) format: u32,
     /// Number of the wave, from 1.
-    pub wave: u32,
+    pub(crate) wave: u32,
     /// Where it runs: `slurm`, `pbs` or `local`.
-    pub target: String,
+    pub(crate) target: String,
     /// Unix seconds.
-    pub created: f64,
+    pub(crate) created: f64,
     /// How its chains were mapped to jobs.
     #[serde(default)]
-    pub chains: Mapping,
+    pub(crate) chains: Mapping,
     /// Its arrays, in the order of submission; none for a local wave.
     pub arrays: Vec<Array>,
 }
@@ -38,43 +38,43 @@ pub struct Wave {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Array {
     /// Number of the array in the sweep, from 1.
-    pub array: u32,
+    pub(crate) array: u32,
     /// Block of the wave, from 0.
-    pub block: u32,
+    pub(crate) block: u32,
     /// Link of the block, from 0.
-    pub link: u32,
+    pub(crate) link: u32,
     /// Its first entry in the map.
-    pub first: u64,
+    pub(crate) first: u64,
     /// Its elements, indices `0..count`.
-    pub count: u64,
+    pub(crate) count: u64,
     /// Links that each element runs one after the other: entry `first + link * count + index` of the map.
     #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub links: u64,
+    pub(crate) links: u64,
     /// Whether it is a plain job and no array.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub single: bool,
+    pub(crate) single: bool,
     /// The array it follows: element by element, where the scheduler can do that.
-    pub after: Option<u32>,
+    pub(crate) after: Option<u32>,
     /// Arrays that must have ended before it starts: of earlier waves, which its chains continue, or of this
     /// one, to bound how many run at once.
-    pub wait: Vec<u32>,
+    pub(crate) wait: Vec<u32>,
     /// What a failure does to the rest of a chain.
-    pub on_failure: OnFailure,
+    pub(crate) on_failure: OnFailure,
     /// What each element asks for.
-    pub resources: Resources,
+    pub(crate) resources: Resources,
     /// The walltime of each link in seconds, where an element runs several; that of `resources` is their sum.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub walltimes_s: Vec<Option<u64>>,
+    pub(crate) walltimes_s: Vec<Option<u64>>,
     /// What its elements are where they are no trials: agents, each on its own node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pilot: Option<Pilot>,
+    pub(crate) pilot: Option<Pilot>,
 }
 
 /// An agent that is a job of the scheduler.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pilot {
+pub(crate) struct Pilot {
     /// Trials that it is told to run at once; `None` leaves it to the agent.
-    pub slots: Option<u32>,
+    pub(crate) slots: Option<u32>,
 }
 
 fn one() -> u64 {
@@ -128,7 +128,7 @@ fn file(tree: &Tree, wave: u32, ending: &str) -> PathBuf {
 ///
 /// # Errors
 /// When the disk refuses.
-pub fn write(tree: &Tree, wave: &Wave, map: &[u64]) -> Result<()> {
+pub(crate) fn write(tree: &Tree, wave: &Wave, map: &[u64]) -> Result<()> {
     disk::make_dir(&tree.dir().join("waves"))?;
     numbers::write(&file(tree, wave.wave, "map"), map.iter().copied())?;
     let wave = Wave { format: FORMAT, ..wave.clone() };
@@ -153,7 +153,7 @@ pub fn read(tree: &Tree) -> Result<Vec<Wave>> {
 ///
 /// # Errors
 /// When the map cannot be read, or does not have all of them.
-pub fn map(tree: &Tree, wave: &Wave) -> Result<Vec<u64>> {
+pub(crate) fn map(tree: &Tree, wave: &Wave) -> Result<Vec<u64>> {
     let path = file(tree, wave.wave, "map");
     let map = numbers::some(&path, 0, u64::MAX)?;
     if missing(wave, &map) > 0 { Err(numbers::damaged(&path).into()) } else { Ok(map) }

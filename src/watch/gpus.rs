@@ -6,15 +6,15 @@ use serde_json::{Map, Value};
 
 /// The newest sample of a GPU; what it does not tell is `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Gpu {
+pub(crate) struct Gpu {
     /// Percent of the last moments during which a kernel ran.
-    pub utilization: Option<f64>,
+    pub(crate) utilization: Option<f64>,
     /// Bytes.
-    pub memory_used: Option<f64>,
+    pub(crate) memory_used: Option<f64>,
     /// Watts.
-    pub power_w: Option<f64>,
+    pub(crate) power_w: Option<f64>,
     /// Degrees Celsius.
-    pub temperature_c: Option<f64>,
+    pub(crate) temperature_c: Option<f64>,
 }
 
 /// The GPUs of a trial by their place among them.

@@ -6,126 +6,126 @@
 
 pub mod follow;
 mod gpus;
-pub mod model;
+pub(crate) mod model;
 mod pace;
 pub mod whole;
 
 use std::collections::BTreeMap;
 
-pub use gpus::Gpu;
+pub(crate) use gpus::Gpu;
 
 use crate::standing::State;
 use crate::tree::damage::Damaged;
 
 /// Most rows of a list: of thousands of failures the newest are shown.
-pub const MOST_ROWS: usize = 200;
+pub(crate) const MOST_ROWS: usize = 200;
 
 /// A sweep at one moment.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Frame {
     /// Its name.
-    pub sweep: String,
+    pub(crate) sweep: String,
     /// Its trials.
-    pub total: u64,
+    pub(crate) total: u64,
     /// Trials by state; they add up to `total`.
-    pub counts: BTreeMap<State, u64>,
+    pub(crate) counts: BTreeMap<State, u64>,
     /// Trials that ended a second, over the last minute or so.
-    pub rate: Option<f64>,
+    pub(crate) rate: Option<f64>,
     /// Seconds until all have ended, at this rate.
-    pub left_s: Option<f64>,
+    pub(crate) left_s: Option<f64>,
     /// Seconds from the first start until now, or until the last end where all have ended.
-    pub took_s: Option<f64>,
+    pub(crate) took_s: Option<f64>,
     /// The median of what done trials have taken, seconds.
-    pub median_s: Option<f64>,
+    pub(crate) median_s: Option<f64>,
     /// Where trials run.
-    pub places: Vec<Place>,
+    pub(crate) places: Vec<Place>,
     /// Trials that ended without success, the newest first, at most [`MOST_ROWS`].
-    pub failures: Vec<Failure>,
+    pub(crate) failures: Vec<Failure>,
     /// Trials that run, the slowest first, at most [`MOST_ROWS`].
-    pub slowest: Vec<Slow>,
+    pub(crate) slowest: Vec<Slow>,
     /// GPUs of the trials that run.
-    pub gpus: Vec<UsedGpu>,
+    pub(crate) gpus: Vec<UsedGpu>,
     /// What else there is to know, a sentence each.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
     /// Files of the sweep of which lines were left out.
-    pub damage: Vec<Damaged>,
+    pub(crate) damage: Vec<Damaged>,
 }
 
 /// An agent, or a host on which trials of arrays run.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Place {
+pub(crate) struct Place {
     /// The host.
-    pub host: String,
+    pub(crate) host: String,
     /// The scheduler's id of the agent's job.
-    pub job: Option<String>,
+    pub(crate) job: Option<String>,
     /// The agent's process.
-    pub pid: Option<u32>,
+    pub(crate) pid: Option<u32>,
     /// Trials that run there.
-    pub busy: u32,
+    pub(crate) busy: u32,
     /// Trials that may run there at once, where that is known.
-    pub slots: Option<u32>,
+    pub(crate) slots: Option<u32>,
     /// Trials that have ended there for good.
-    pub ended: u64,
+    pub(crate) ended: u64,
     /// Seconds since it gave a sign of life.
-    pub seen_s: Option<f64>,
+    pub(crate) seen_s: Option<f64>,
     /// Whether that is longer than agents may be silent.
-    pub silent: bool,
+    pub(crate) silent: bool,
 }
 
 /// A trial that ended without success.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// The trial.
-    pub trial: u64,
+    pub(crate) trial: u64,
     /// Where it ran.
-    pub host: String,
+    pub(crate) host: String,
     /// How it ended.
-    pub state: State,
+    pub(crate) state: State,
     /// Why, in words.
-    pub reason: String,
+    pub(crate) reason: String,
     /// Seconds ago.
-    pub ago_s: Option<f64>,
+    pub(crate) ago_s: Option<f64>,
 }
 
 /// A trial that runs.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Slow {
+pub(crate) struct Slow {
     /// The trial.
-    pub trial: u64,
+    pub(crate) trial: u64,
     /// Where it runs.
-    pub host: String,
+    pub(crate) host: String,
     /// For how long, seconds.
-    pub since_s: f64,
+    pub(crate) since_s: f64,
     /// How many times the median that is.
-    pub times: Option<f64>,
+    pub(crate) times: Option<f64>,
 }
 
 /// A GPU of a trial that runs.
 #[derive(Debug, Clone, PartialEq)]
-pub struct UsedGpu {
+pub(crate) struct UsedGpu {
     /// The trial.
-    pub trial: u64,
+    pub(crate) trial: u64,
     /// Where it runs.
-    pub host: String,
+    pub(crate) host: String,
     /// Its place among the trial's GPUs.
-    pub number: u32,
+    pub(crate) number: u32,
     /// What it did of late.
-    pub gpu: Gpu,
+    pub(crate) gpu: Gpu,
 }
 
 impl Frame {
     /// Trials that have ended for good.
-    pub fn ended(&self) -> u64 {
+    pub(crate) fn ended(&self) -> u64 {
         self.counts.iter().filter(|(state, _)| state.is_final()).map(|(_, n)| n).sum()
     }
 
     /// Trials that have ended without success.
-    pub fn bad(&self) -> u64 {
+    pub(crate) fn bad(&self) -> u64 {
         self.counts.iter().filter(|(state, _)| state.is_bad()).map(|(_, n)| n).sum()
     }
 
     /// Trials of one state.
-    pub fn count(&self, state: &State) -> u64 {
+    pub(crate) fn count(&self, state: &State) -> u64 {
         self.counts.get(state).copied().unwrap_or(0)
     }
 }

@@ -40,20 +40,20 @@ const LOSS_DELAY: Duration = Duration::from_millis(100);
 
 /// How an attempt ended, for the one who decides what follows.
 #[derive(Debug, Clone, PartialEq)]
-pub struct AttemptEnd {
+pub(crate) struct AttemptEnd {
     /// What was recorded.
-    pub end: End,
+    pub(crate) end: End,
     /// Exit code towards the scheduler.
-    pub code: i32,
+    pub(crate) code: i32,
     /// Whether another attempt could end otherwise.
-    pub retry: Retry,
+    pub(crate) retry: Retry,
     /// The signal that says that its job is about to end.
-    pub told: Option<Signal>,
+    pub(crate) told: Option<Signal>,
 }
 
 /// What another attempt of a trial that has failed takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Retry {
+pub(crate) enum Retry {
     /// It makes no sense, or is not wanted.
     No,
     /// The same workers may start their programs again.
@@ -66,7 +66,7 @@ pub enum Retry {
 ///
 /// # Errors
 /// When the record cannot be written.
-pub fn run(
+pub(crate) fn run(
     job: &Job,
     number: u32,
     recorder: &mut Recorder,

@@ -11,7 +11,7 @@ use crate::worker::process::child;
 
 /// The variable that says when the first launch of a trial's ranks began, in Unix seconds: job scripts and the
 /// local executor set it where there may be several.
-pub const BEGAN: &str = "HPCSWEEP_BEGAN";
+pub(crate) const BEGAN: &str = "HPCSWEEP_BEGAN";
 
 /// How long the scheduler may take to say when a job ends.
 const PATIENCE: Duration = Duration::from_secs(10);

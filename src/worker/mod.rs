@@ -7,12 +7,12 @@
 //! `process` prepares and starts the program of a rank, `ranks` is how the ranks of a trial find and hear each other, `record`
 //! writes what happened; `attempt` uses all three.
 
-pub mod attempt;
+pub(crate) mod attempt;
 pub mod hooks;
-pub mod limits;
+pub(crate) mod limits;
 pub mod process;
 pub mod ranks;
-pub mod record;
+pub(crate) mod record;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -76,37 +76,37 @@ pub struct Request {
 }
 
 /// Everything about the trial that every rank knows.
-pub struct Job {
+pub(crate) struct Job {
     /// The sweep.
-    pub tree: Tree,
+    pub(crate) tree: Tree,
     /// What all its trials share.
-    pub head: Head,
+    pub(crate) head: Head,
     /// The trial.
-    pub row: Row,
+    pub(crate) row: Row,
     /// What it asked for.
-    pub resources: Resources,
+    pub(crate) resources: Resources,
     /// Who this process is.
     pub rank: rank::Rank,
     /// How many ranks the trial has.
     pub world: u32,
     /// The environment the worker was started with.
-    pub vars: Vars,
+    pub(crate) vars: Vars,
     /// This node's name.
     pub host: String,
     /// The scheduler's id of this job.
-    pub job_id: Option<String>,
+    pub(crate) job_id: Option<String>,
     /// The exit code that tells the job's script that the worker had a signal to stop, where it asks for one.
-    pub stopped: Option<i32>,
+    pub(crate) stopped: Option<i32>,
     /// Writes a line to the output of the job, which its user reads.
-    pub say: fn(&str),
+    pub(crate) say: fn(&str),
     /// Whether a scheduler has granted the resources that the trial asks for.
-    pub granted: bool,
+    pub(crate) granted: bool,
     /// The process that started this one.
-    pub launcher: u32,
+    pub(crate) launcher: u32,
     /// When it began to use up its walltime.
-    pub began: Instant,
+    pub(crate) began: Instant,
     /// When the job ends, where only its scheduler could tell.
-    pub ends: Option<Instant>,
+    pub(crate) ends: Option<Instant>,
 }
 
 impl Job {
@@ -132,7 +132,7 @@ impl Job {
 ///
 /// # Errors
 /// As [`rank::derive`].
-pub fn derive_rank(vars: &Vars, host: &str) -> Result<rank::Rank, Fault> {
+pub(crate) fn derive_rank(vars: &Vars, host: &str) -> Result<rank::Rank, Fault> {
     let nodefile = vars.get("PBS_NODEFILE").map(std::path::Path::new);
     match nodefile.and_then(|path| disk::read(path).ok()) {
         Some(text) if vars.contains_key("PBS_JOBID") => rank::derive_in_pbs(vars, host, &text),

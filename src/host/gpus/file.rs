@@ -30,7 +30,7 @@ struct WrittenDevice {
 
 /// What a file says.
 #[derive(Debug)]
-pub struct File {
+pub(crate) struct File {
     machine: Machine,
     samples: HashMap<String, Vec<Sample>>,
     asked: HashMap<String, usize>,
@@ -41,7 +41,7 @@ impl File {
     ///
     /// # Errors
     /// When it cannot be read, or is there to say that something is missing.
-    pub fn open(path: &Path) -> Result<Self, Missing> {
+    pub(crate) fn open(path: &Path) -> Result<Self, Missing> {
         let text = disk::read(path).map_err(|error| Missing::Other(error.to_string()))?;
         let written: Written = serde_json::from_str(&text)
             .map_err(|error| Missing::Other(format!("`{}`: {error}", path.display())))?;

@@ -17,16 +17,16 @@ use crate::host::{Vars, clock, disk, process, vars};
 /// For whom a device is held, and how long.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Holder {
+pub(crate) struct Holder {
     /// While this process lives,
-    pub pid: Option<i32>,
+    pub(crate) pid: Option<i32>,
     /// which started then (clock ticks since boot): tells it from a later one of the same number.
-    pub started: Option<u64>,
+    pub(crate) started: Option<u64>,
     /// Or until then, Unix seconds.
-    pub until: Option<f64>,
+    pub(crate) until: Option<f64>,
     /// How many like it may hold a device together; 0 is 1: nobody else.
     #[serde(skip_serializing_if = "is_zero")]
-    pub share: u32,
+    pub(crate) share: u32,
     /// Tells a hold from all others.
     #[serde(skip_serializing_if = "String::is_empty")]
     token: String,
@@ -45,7 +45,7 @@ impl Holder {
     ///
     /// # Errors
     /// When there is no such process.
-    pub fn process(pid: i32) -> Result<Self> {
+    pub(crate) fn process(pid: i32) -> Result<Self> {
         let started = process::started(pid);
         if started.is_none() {
             return Err(Fault::request(format!("there is no process {pid}")).into());
@@ -57,18 +57,18 @@ impl Holder {
     ///
     /// # Errors
     /// When `/proc` cannot be read.
-    pub fn own() -> Result<Self> {
+    pub(crate) fn own() -> Result<Self> {
         Self::process(std::process::id().cast_signed())
     }
 
     /// Holds for some seconds.
-    pub fn seconds(seconds: f64) -> Self {
+    pub(crate) fn seconds(seconds: f64) -> Self {
         Self { until: Some(clock::now() + seconds), ..Self::default() }
     }
 
     /// As this one, but so many may hold a device together.
     #[must_use]
-    pub fn sharing(self, share: u32) -> Self {
+    pub(crate) fn sharing(self, share: u32) -> Self {
         Self { share: if share > 1 { share } else { 0 }, ..self }
     }
 
@@ -82,7 +82,7 @@ impl Holder {
     }
 
     /// Who it is, in words.
-    pub fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         match (self.pid, self.until) {
             (Some(pid), _) => format!("process {pid}"),
             (None, Some(until)) => format!("{:.0} s more", (until - clock::now()).max(0.0)),
@@ -93,7 +93,7 @@ impl Holder {
 
 /// The folder of holds.
 #[derive(Debug, Clone)]
-pub struct Holds {
+pub(crate) struct Holds {
     dir: PathBuf,
 }
 
@@ -104,7 +104,7 @@ impl Holds {
     ///
     /// # Errors
     /// When no folder can be made, or every name is taken.
-    pub fn open(vars: &Vars) -> Result<Self> {
+    pub(crate) fn open(vars: &Vars) -> Result<Self> {
         // As a trial's private folder: `XDG_RUNTIME_DIR` is set in a login and not in a job or by cron,
         // and then the two would not see each other.
         let named = shared(vars).filter(|dir| dir.is_dir());
@@ -134,12 +134,12 @@ impl Holds {
     }
 
     /// Who holds a device now, the first one first.
-    pub fn holders(&self, uuid: &str) -> Vec<Holder> {
+    pub(crate) fn holders(&self, uuid: &str) -> Vec<Holder> {
         self.last(uuid).1.into_iter().filter(Holder::holds).collect()
     }
 
     /// Whether a device that these hold has room for one more.
-    pub fn has_room(holders: &[Holder], more: &Holder) -> bool {
+    pub(crate) fn has_room(holders: &[Holder], more: &Holder) -> bool {
         holders.iter().map(Holder::parts).sum::<u64>() + more.parts() <= WHOLE
     }
 
@@ -147,7 +147,7 @@ impl Holds {
     ///
     /// # Errors
     /// When the folder cannot be written.
-    pub fn take(&self, uuid: &str, holder: &Holder) -> Result<Option<Holder>> {
+    pub(crate) fn take(&self, uuid: &str, holder: &Holder) -> Result<Option<Holder>> {
         let (n, holders) = self.last(uuid);
         let mut holders: Vec<Holder> = holders.into_iter().filter(Holder::holds).collect();
         if !Self::has_room(&holders, holder) {
@@ -163,7 +163,7 @@ impl Holds {
     ///
     /// # Errors
     /// When the folder cannot be written.
-    pub fn give_back(&self, uuid: &str, hold: &Holder) -> Result<()> {
+    pub(crate) fn give_back(&self, uuid: &str, hold: &Holder) -> Result<()> {
         for _ in 0..TRIES {
             let (n, mut holders) = self.last(uuid);
             let Some(at) = holders.iter().position(|other| other == hold) else { return Ok(()) };

@@ -17,7 +17,7 @@ pub enum DeviceId {
 
 impl DeviceId {
     /// Reads an entry of a list; `None` if it can name no device.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
             return text.parse().ok().map(Self::Index);
         }
@@ -28,7 +28,7 @@ impl DeviceId {
     }
 
     /// Whether both are the UUID of one device, of which one may be only the beginning.
-    pub fn is_part_of(&self, other: &Self) -> bool {
+    pub(crate) fn is_part_of(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Uuid(one), Self::Uuid(other)) => {
                 one.starts_with(&**other) || other.starts_with(&**one)

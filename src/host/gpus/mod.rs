@@ -3,8 +3,8 @@
 //! Asked through NVML, which is loaded at run time; a host without it has none. The file named by
 //! `HPCSWEEP_NVML_FILE` takes its place, for trying things out where there is no GPU.
 
-pub mod file;
-pub mod holds;
+pub(crate) mod file;
+pub(crate) mod holds;
 mod id;
 mod nvml;
 
@@ -14,15 +14,15 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::Vars;
-pub use id::DeviceId;
+pub(crate) use id::DeviceId;
 
 /// The variable that names a file to be read instead of asking NVML.
-pub const FILE_VARIABLE: &str = "HPCSWEEP_NVML_FILE";
+pub(crate) const FILE_VARIABLE: &str = "HPCSWEEP_NVML_FILE";
 
 /// Who may open contexts on a device (`nvmlComputeMode_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ComputeMode {
+pub(crate) enum ComputeMode {
     /// Any number of processes.
     Shared,
     /// One process at a time.
@@ -40,61 +40,61 @@ pub struct Device {
     /// `GPU-...` or `MIG-...`; empty when the device cannot be asked.
     pub uuid: String,
     /// Marketing name.
-    pub name: String,
+    pub(crate) name: String,
     /// Of a MIG device: the UUID of its GPU.
-    pub parent: Option<String>,
+    pub(crate) parent: Option<String>,
     /// Whether this GPU is divided into MIG devices.
-    pub mig_enabled: bool,
+    pub(crate) mig_enabled: bool,
     /// Bytes of memory.
-    pub memory_total: Option<u64>,
+    pub(crate) memory_total: Option<u64>,
     /// Bytes of memory in use.
-    pub memory_used: Option<u64>,
+    pub(crate) memory_used: Option<u64>,
     /// Percent of the last moments during which a kernel ran. MIG devices do not tell.
-    pub utilization: Option<u32>,
+    pub(crate) utilization: Option<u32>,
     /// The processes that compute on it.
-    pub processes: Option<Vec<u32>>,
+    pub(crate) processes: Option<Vec<u32>>,
     /// Who may use it.
-    pub compute_mode: Option<ComputeMode>,
+    pub(crate) compute_mode: Option<ComputeMode>,
     /// Memory errors that ECC could not correct since the driver was loaded.
-    pub ecc_errors: Option<u64>,
+    pub(crate) ecc_errors: Option<u64>,
     /// Why its clocks are held down, in words; idleness is no reason.
-    pub throttle: Vec<String>,
+    pub(crate) throttle: Vec<String>,
     /// Why it cannot be asked: it fell off the bus, say.
-    pub trouble: Option<String>,
+    pub(crate) trouble: Option<String>,
 }
 
 /// The devices of this host and the driver they run with.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Machine {
+pub(crate) struct Machine {
     /// Version of the driver.
-    pub driver: Option<String>,
+    pub(crate) driver: Option<String>,
     /// The newest CUDA that the driver runs.
-    pub cuda: Option<String>,
+    pub(crate) cuda: Option<String>,
     /// GPUs by index, each followed by its MIG devices.
-    pub devices: Vec<Device>,
+    pub(crate) devices: Vec<Device>,
 }
 
 /// What a device says of itself at one moment; what it cannot tell is `None`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Sample {
+pub(crate) struct Sample {
     /// Percent of the last moments during which a kernel ran.
-    pub utilization: Option<u32>,
+    pub(crate) utilization: Option<u32>,
     /// Bytes of memory in use.
-    pub memory_used: Option<u64>,
+    pub(crate) memory_used: Option<u64>,
     /// Bytes of memory.
-    pub memory_total: Option<u64>,
+    pub(crate) memory_total: Option<u64>,
     /// Watts.
-    pub power_w: Option<f64>,
+    pub(crate) power_w: Option<f64>,
     /// Joules since the driver was loaded.
-    pub energy_j: Option<f64>,
+    pub(crate) energy_j: Option<f64>,
     /// Degrees Celsius of the chip.
-    pub temperature_c: Option<u32>,
+    pub(crate) temperature_c: Option<u32>,
     /// Why the clocks are held down, in words; idleness is no reason.
-    pub throttle: Option<Vec<String>>,
+    pub(crate) throttle: Option<Vec<String>>,
     /// Clock of the multiprocessors, MHz.
-    pub sm_clock_mhz: Option<u32>,
+    pub(crate) sm_clock_mhz: Option<u32>,
 }
 
 /// Why there is nobody to ask about GPUs.
@@ -125,7 +125,7 @@ impl fmt::Display for Missing {
 }
 
 /// Somebody who can be asked about this host's GPUs.
-pub trait Source: Send {
+pub(crate) trait Source: Send {
     /// What there is now.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ pub trait Source: Send {
 ///
 /// # Errors
 /// When there is neither.
-pub fn open(vars: &Vars) -> Result<Box<dyn Source>, Missing> {
+pub(crate) fn open(vars: &Vars) -> Result<Box<dyn Source>, Missing> {
     match vars.get(FILE_VARIABLE).filter(|path| !path.is_empty()) {
         Some(path) => Ok(Box::new(file::File::open(Path::new(path))?)),
         None => Ok(Box::new(nvml::Library::open()?)),
@@ -151,7 +151,7 @@ pub fn open(vars: &Vars) -> Result<Box<dyn Source>, Missing> {
 ///
 /// # Errors
 /// When there is nobody to ask.
-pub fn machine(vars: &Vars) -> Result<Machine, Missing> {
+pub(crate) fn machine(vars: &Vars) -> Result<Machine, Missing> {
     open(vars)?.machine()
 }
 
@@ -166,7 +166,7 @@ pub fn list(vars: &Vars) -> Result<Vec<Device>, Missing> {
 }
 
 /// Whether there could be somebody to ask, without loading a library: one look at the kernel's files.
-pub fn perhaps(vars: &Vars) -> bool {
+pub(crate) fn perhaps(vars: &Vars) -> bool {
     // The last is where Linux under Windows has its GPU.
     let kernel = ["/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"];
     vars.contains_key(FILE_VARIABLE) || kernel.iter().any(|path| Path::new(path).exists())

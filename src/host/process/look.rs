@@ -5,7 +5,7 @@ use nix::unistd::Pid;
 
 /// Whether a child of this process has ended, without taking note of it: `None` while it runs. `Some(true)` if at
 /// its end it had a handler for one of these signals, or held one back.
-pub fn has_ended(pid: u32, handling: &[Signal]) -> Option<bool> {
+pub(crate) fn has_ended(pid: u32, handling: &[Signal]) -> Option<bool> {
     use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     let child = Id::Pid(Pid::from_raw(pid.cast_signed()));
@@ -24,7 +24,7 @@ pub fn has_ended(pid: u32, handling: &[Signal]) -> Option<bool> {
 /// When a process of this host was started, in clock ticks since boot (proc(5), field 22 of `stat`);
 /// `None` if there is no such process, or only its remains that nobody has waited for. Tells a process
 /// from a later one of the same number.
-pub fn started(pid: i32) -> Option<u64> {
+pub(crate) fn started(pid: i32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     // Field 3, the state, is the first behind the name.
@@ -35,13 +35,13 @@ pub fn started(pid: i32) -> Option<u64> {
 }
 
 /// What the kernel calls a process: the name of its program, cut to 15 bytes; `None` if there is none.
-pub fn name(pid: u32) -> Option<String> {
+pub(crate) fn name(pid: u32) -> Option<String> {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     Some(name.trim_end().to_owned())
 }
 
 /// Whether a process has children; `None` where the kernel does not tell.
-pub fn has_children(pid: u32) -> Option<bool> {
+pub(crate) fn has_children(pid: u32) -> Option<bool> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let mut all = tasks.flatten().map(|task| std::fs::read(task.path().join("children")).ok());
     all.try_fold(false, |any, children| Some(any || !children?.is_empty()))

@@ -17,17 +17,17 @@ mod look;
 use super::{Vars, access, threads};
 use crate::fault::Fault;
 
-pub use look::{has_children, has_ended, name, started};
+pub(crate) use look::{has_children, has_ended, name, started};
 
 /// What a finished program left.
 #[derive(Debug, Clone)]
-pub struct Output {
+pub(crate) struct Output {
     /// Its exit code; 128 + signal when it was killed; `None` when the time was over.
-    pub code: Option<i32>,
+    pub(crate) code: Option<i32>,
     /// Its standard output, not UTF-8 parts replaced.
-    pub stdout: String,
+    pub(crate) stdout: String,
     /// Its standard error, not UTF-8 parts replaced.
-    pub stderr: String,
+    pub(crate) stderr: String,
 }
 
 /// Gives a program the umask of the user, where this process has made another its own ([`access::open_to`]).
@@ -74,7 +74,7 @@ fn die_with_parent(command: &mut Command, signal: Signal, keep: Option<RawFd>, h
 ///
 /// # Errors
 /// When it cannot be started.
-pub fn run(argv: &[String], env: &Vars, limit: Duration) -> anyhow::Result<Output> {
+pub(crate) fn run(argv: &[String], env: &Vars, limit: Duration) -> anyhow::Result<Output> {
     let mut command = Command::new(&argv[0]);
     command.args(&argv[1..]).env_clear().envs(env).stdin(Stdio::null());
     die_with_parent(&mut command, Signal::SIGKILL, None, &[]);
@@ -109,7 +109,7 @@ pub fn run(argv: &[String], env: &Vars, limit: Duration) -> anyhow::Result<Outpu
 ///
 /// # Errors
 /// When it cannot be started.
-pub fn run_aside(argv: &[String], env: &Vars, out: OwnedFd) -> Result<i32, Fault> {
+pub(crate) fn run_aside(argv: &[String], env: &Vars, out: OwnedFd) -> Result<i32, Fault> {
     let mut command = Command::new(&argv[0]);
     command.args(&argv[1..]).env_clear().envs(env).stdout(out);
     let status = with_own_umask(&mut command).status().map_err(|e| start_fault(&argv[0], &e))?;
@@ -118,7 +118,7 @@ pub fn run_aside(argv: &[String], env: &Vars, out: OwnedFd) -> Result<i32, Fault
 
 /// Waits for the end of a program, at most this long, without a busy loop: short naps that grow, so that
 /// a quick program costs no delay. `None`: it still runs.
-pub fn wait_for(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+pub(crate) fn wait_for(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     let start = Instant::now();
     let mut nap = Duration::from_micros(200);
     loop {
@@ -201,7 +201,7 @@ pub fn start(
 /// # Errors
 /// When it cannot be started.
 #[expect(unsafe_code, reason = "pre_exec is unsafe; sched_setaffinity(2) is async-signal-safe")]
-pub fn start_on(
+pub(crate) fn start_on(
     argv: &[String],
     env: &Vars,
     folder: &Path,
@@ -236,7 +236,7 @@ pub fn start_on(
 ///
 /// # Errors
 /// When it cannot be started.
-pub fn start_beside(program: &Path, args: &[&str]) -> std::io::Result<ChildStdin> {
+pub(crate) fn start_beside(program: &Path, args: &[&str]) -> std::io::Result<ChildStdin> {
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let child = with_own_umask(&mut command).process_group(0).spawn()?;
@@ -267,18 +267,18 @@ pub fn reap(pid: u32) -> std::io::Result<Option<(ExitStatus, u64)>> {
 }
 
 /// Sends a signal to the process group that a program started by [`start_on`] leads.
-pub fn signal_group(pid: u32, signal: Signal) {
+pub(crate) fn signal_group(pid: u32, signal: Signal) {
     let _ = nix::sys::signal::killpg(Pid::from_raw(pid.cast_signed()), signal);
 }
 
 /// Kills a process, which need not be a child.
-pub fn kill(pid: u32) {
+pub(crate) fn kill(pid: u32) {
     let _ = nix::sys::signal::kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
 }
 
 /// Kills and buries children of this process, but those in `keep`, whose environment has this variable with
 /// this value: what a program has left behind, wherever in sessions and groups.
-pub fn end_marked(keep: &[u32], name: &str, value: &str) {
+pub(crate) fn end_marked(keep: &[u32], name: &str, value: &str) {
     let mark = format!("{name}={value}").into_bytes();
     for pid in children() {
         let number = pid.as_raw().cast_unsigned();
@@ -296,7 +296,7 @@ pub fn end_marked(keep: &[u32], name: &str, value: &str) {
 
 /// Kills processes whose environment has this variable with a value that begins so: what somebody has left behind
 /// who is no longer there to be their parent. Only those that this user may look at.
-pub fn end_orphans(name: &str, value: &str) {
+pub(crate) fn end_orphans(name: &str, value: &str) {
     let mark = format!("{name}={value}").into_bytes();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(number) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok())
@@ -322,7 +322,7 @@ fn bury(pid: Pid) {
 }
 
 /// The cores that this process may run on.
-pub fn own_cores() -> Vec<u32> {
+pub(crate) fn own_cores() -> Vec<u32> {
     let Ok(set) = nix::sched::sched_getaffinity(Pid::from_raw(0)) else { return Vec::new() };
     (0..nix::sched::CpuSet::count())
         .filter(|&core| set.is_set(core).unwrap_or(false))
@@ -332,7 +332,7 @@ pub fn own_cores() -> Vec<u32> {
 
 /// Becomes another program, with these variables besides our own; process id and start time stay.
 /// Returns only if that fails.
-pub fn become_program(argv: &[String], vars: &[(&str, &str)]) -> Fault {
+pub(crate) fn become_program(argv: &[String], vars: &[(&str, &str)]) -> Fault {
     let mut command = Command::new(&argv[0]);
     command.args(&argv[1..]).envs(vars.iter().copied());
     let error = with_own_umask(&mut command).exec();
@@ -340,13 +340,13 @@ pub fn become_program(argv: &[String], vars: &[(&str, &str)]) -> Fault {
 }
 
 /// Blocks a signal in this thread, and in the program that it becomes.
-pub fn block(signal: Signal) {
+pub(crate) fn block(signal: Signal) {
     let _ = SigSet::from_iter([signal]).thread_block();
 }
 
 /// Makes this process a group of its own, so that it outlives a kill of the group that it was started in.
 /// It may go on writing to the terminal.
-pub fn stand_apart() {
+pub(crate) fn stand_apart() {
     block(Signal::SIGTTOU);
     let _ = nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0));
 }
@@ -357,13 +357,13 @@ pub fn kill_group(child: &Child, signal: Signal) {
 }
 
 /// Makes this process the parent of whatever its children leave behind, wherever in sessions and groups.
-pub fn adopt_orphans() {
+pub(crate) fn adopt_orphans() {
     // Older kernels than 3.4 do not know it; then what leaves its group is not found.
     let _ = nix::sys::prctl::set_child_subreaper(true);
 }
 
 /// Kills and buries all children of this process but `keep`, and theirs as they become ours.
-pub fn end_strays(keep: Option<u32>) {
+pub(crate) fn end_strays(keep: Option<u32>) {
     use nix::sys::wait::{WaitPidFlag, waitpid};
     // A process that starts others as fast as they are killed is not chased for ever.
     for _ in 0..1000 {
@@ -398,14 +398,14 @@ fn children() -> Vec<Pid> {
 }
 
 /// The largest resident set of any child waited for so far, in bytes.
-pub fn peak_child_memory() -> u64 {
+pub(crate) fn peak_child_memory() -> u64 {
     use nix::sys::resource::{UsageWho, getrusage};
     getrusage(UsageWho::RUSAGE_CHILDREN)
         .map_or(0, |usage| u64::try_from(usage.max_rss()).unwrap_or(0) * 1024)
 }
 
 /// Sends a signal to the child alone.
-pub fn tell(child: &Child, signal: Signal) {
+pub(crate) fn tell(child: &Child, signal: Signal) {
     let _ = nix::sys::signal::kill(Pid::from_raw(child.id().cast_signed()), signal);
 }
 
@@ -413,7 +413,7 @@ pub fn tell(child: &Child, signal: Signal) {
 ///
 /// # Errors
 /// When the kernel gives none.
-pub fn socket_pair() -> std::io::Result<(OwnedFd, OwnedFd)> {
+pub(crate) fn socket_pair() -> std::io::Result<(OwnedFd, OwnedFd)> {
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
     Ok(socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC)?)
 }

@@ -9,7 +9,7 @@ use crate::plan::value::Value;
 
 /// How a trial's own tables are laid over `[defaults]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Merge {
+pub(crate) enum Merge {
     /// Leaf by leaf: `opt.a` of the defaults stays beside the trial's `opt.b`.
     Deep,
     /// Key by key: a trial's `opt` replaces the whole `opt` of the defaults.

@@ -16,7 +16,7 @@ use crate::plan::templates::template::Template;
 use crate::plan::value::{Value, read_value};
 
 /// The most trials of one plan; a plan beyond it is refused before it is expanded.
-pub const MAX_TRIALS: u64 = 10_000_000;
+pub(crate) const MAX_TRIALS: u64 = 10_000_000;
 
 /// A `task_id` as written.
 #[derive(Debug, Clone)]

@@ -11,16 +11,16 @@ const TIMEOUT_S: u64 = 60;
 /// `[hooks]`.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
-pub struct Hooks {
+pub(crate) struct Hooks {
     /// Called once for each trial that is done: an argument vector, whose elements may hold Tera
     /// expressions over the parameters. Empty: nothing is called.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub finish: Vec<String>,
+    pub(crate) finish: Vec<String>,
     /// The same for each trial that has ended without success for good.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub error: Vec<String>,
+    pub(crate) error: Vec<String>,
     /// Seconds after which a hook is killed.
-    pub timeout_s: u64,
+    pub(crate) timeout_s: u64,
 }
 
 impl Default for Hooks {
@@ -31,12 +31,12 @@ impl Default for Hooks {
 
 impl Hooks {
     /// Whether nothing was said.
-    pub fn is_default(&self) -> bool {
+    pub(crate) fn is_default(&self) -> bool {
         *self == Self::default()
     }
 
     /// The hooks with their names in messages, `finish` first; one that is not there is empty.
-    pub fn all(&self) -> impl Iterator<Item = (&'static str, &[String])> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, &[String])> {
         [("hooks.finish", &*self.finish), ("hooks.error", &*self.error)].into_iter()
     }
 }

@@ -9,7 +9,7 @@ use crate::document::{Entry, Form, Reader, Section, Word, entries, section};
 /// How the values of all ranks become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Reduction {
+pub(crate) enum Reduction {
     /// The mean, weighted where the plan names a weight.
     Mean,
     /// The sum.
@@ -27,21 +27,21 @@ pub enum Reduction {
 pub struct Metrics {
     /// `sync = "mpi"`: the ranks' lines are reduced over MPI while the programs run, and a program may
     /// ask for a sync itself. Otherwise each rank's lines are kept with its number.
-    pub mpi: bool,
+    pub(crate) mpi: bool,
     /// How the values of a name are reduced; the mean where nothing is said.
-    pub reduce: Vec<(String, Reduction)>,
+    pub(crate) reduce: Vec<(String, Reduction)>,
     /// The name whose value weighs a rank's line.
-    pub weight: Option<String>,
+    pub(crate) weight: Option<String>,
 }
 
 impl Metrics {
     /// Whether nothing was said.
-    pub fn is_default(&self) -> bool {
+    pub(crate) fn is_default(&self) -> bool {
         *self == Self::default()
     }
 
     /// How a name is reduced.
-    pub fn how(&self, name: &str) -> Reduction {
+    pub(crate) fn how(&self, name: &str) -> Reduction {
         let found = self.reduce.iter().find(|(known, _)| known == name);
         found.map_or(Reduction::Mean, |(_, how)| *how)
     }

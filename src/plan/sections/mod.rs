@@ -6,7 +6,7 @@ pub(super) mod hooks;
 pub(super) mod metrics;
 pub(super) mod pull;
 pub(super) mod request;
-pub mod resources;
+pub(crate) mod resources;
 pub(super) mod run;
 pub(super) mod schedule;
 pub(super) mod sweep;

@@ -13,31 +13,31 @@ use crate::units::{WALLTIME_FORMS, parse_walltime};
 #[serde(default)]
 pub struct Pull {
     /// Pilot jobs that `submit` asks a scheduler for; each runs one agent.
-    pub workers: u32,
+    pub(crate) workers: u32,
     /// Trials that an agent runs at once; `None`: as many as its cores and GPUs allow.
-    pub slots: Option<u32>,
+    pub(crate) slots: Option<u32>,
     /// Slots on each GPU of an agent, whatever its cores; then that many trials share a GPU.
-    pub slots_per_gpu: Option<u32>,
+    pub(crate) slots_per_gpu: Option<u32>,
     /// Wall-clock time of a pilot job; `None`: the trials' own.
-    pub walltime_s: Option<u64>,
+    pub(crate) walltime_s: Option<u64>,
     /// An agent that has given no sign for so long is taken for dead.
-    pub lease_s: f64,
+    pub(crate) lease_s: f64,
     /// Pause before the second attempt of a trial; it doubles with each further one.
-    pub backoff_s: f64,
+    pub(crate) backoff_s: f64,
     /// Faults of the machine after which an agent leaves.
-    pub max_errors: u32,
+    pub(crate) max_errors: u32,
     /// Share of the trials ended last that must have failed for the sweep to halt; `None`: never.
-    pub breaker: Option<f64>,
+    pub(crate) breaker: Option<f64>,
     /// Whether a trial may run twice at the same time without harm.
-    pub repeatable: bool,
+    pub(crate) repeatable: bool,
     /// An idle slot runs a copy of a trial that has taken more than this times the median.
-    pub straggler: f64,
+    pub(crate) straggler: f64,
     /// Time that must be left of an allocation for a trial to begin; `None`: learnt.
-    pub time_request_s: Option<u64>,
+    pub(crate) time_request_s: Option<u64>,
     /// Whether every trial gets its own folder, also if its command does not name it.
-    pub folders: bool,
+    pub(crate) folders: bool,
     /// Whether slots are bound to cores.
-    pub bind: bool,
+    pub(crate) bind: bool,
 }
 
 impl Default for Pull {
@@ -63,7 +63,7 @@ impl Default for Pull {
 impl Pull {
     /// How long an agent may give no sign before people are told so, seconds. Clocks of hosts differ a little: only
     /// agents, who look at each other's signs without any, decide who is dead.
-    pub fn patience_s(&self) -> f64 {
+    pub(crate) fn patience_s(&self) -> f64 {
         self.lease_s * 1.25 + 2.0
     }
 }

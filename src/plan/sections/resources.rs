@@ -8,32 +8,32 @@ use crate::fault::Fault;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Resources {
     /// Nodes of the allocation, at least 1.
-    pub nodes: u32,
+    pub(crate) nodes: u32,
     /// Processes of the trial, at least 1; a multiple of `nodes` unless `ranks_per_node` says otherwise.
-    pub ranks: u32,
+    pub(crate) ranks: u32,
     /// Ranks on each node, if the plan fixes it.
-    pub ranks_per_node: Option<u32>,
+    pub(crate) ranks_per_node: Option<u32>,
     /// Cores of each rank, at least 1.
-    pub cpus_per_rank: u32,
+    pub(crate) cpus_per_rank: u32,
     /// GPUs of each rank.
-    pub gpus_per_rank: u32,
+    pub(crate) gpus_per_rank: u32,
     /// GPUs of the whole trial when `gpu_ids_abs` counts them; then `gpus_per_rank` is 0.
-    pub gpus: Option<u32>,
+    pub(crate) gpus: Option<u32>,
     /// Memory of one node in MiB; `None` leaves it to the site.
-    pub memory_mib: Option<u64>,
+    pub(crate) memory_mib: Option<u64>,
     /// Wall-clock limit in seconds; `None` leaves it to the site.
-    pub walltime_s: Option<u64>,
+    pub(crate) walltime_s: Option<u64>,
     /// Partition or queue.
-    pub partition: Option<String>,
+    pub(crate) partition: Option<String>,
     /// Account or project to charge.
-    pub account: Option<String>,
+    pub(crate) account: Option<String>,
     /// Quality of service.
-    pub qos: Option<String>,
+    pub(crate) qos: Option<String>,
     /// Node features asked for.
-    pub constraint: Option<String>,
+    pub(crate) constraint: Option<String>,
     /// Further options of the scheduler, as written: `--exclusive`, `--mail-type=END`.
     #[serde(default)]
-    pub directives: Vec<String>,
+    pub(crate) directives: Vec<String>,
 }
 
 impl Default for Resources {
@@ -58,7 +58,7 @@ impl Default for Resources {
 
 impl Resources {
     /// Cores of the whole trial.
-    pub fn cores(&self) -> u64 {
+    pub(crate) fn cores(&self) -> u64 {
         u64::from(self.ranks) * u64::from(self.cpus_per_rank)
     }
 
@@ -67,7 +67,7 @@ impl Resources {
     ///
     /// # Errors
     /// When they cannot be serialised (our bug).
-    pub fn to_words(requests: &[Self]) -> serde_json::Result<String> {
+    pub(crate) fn to_words(requests: &[Self]) -> serde_json::Result<String> {
         let mut list = serde_json::to_value(requests)?;
         for request in list.as_array_mut().into_iter().flatten() {
             if let Some(members) = request.as_object_mut() {
@@ -81,7 +81,7 @@ impl Resources {
     ///
     /// # Errors
     /// When the line is none of these, or has no request for this link.
-    pub fn of_link(words: &str, link: u64) -> Result<Self, Fault> {
+    pub(crate) fn of_link(words: &str, link: u64) -> Result<Self, Fault> {
         let hint = "job scripts pass a JSON list with one request, or one for each link";
         let fault = |sentence: String| Fault::request(sentence).hint(hint);
         let list: Vec<Self> = serde_json::from_str(words)
@@ -93,7 +93,7 @@ impl Resources {
     }
 
     /// GPUs of the whole trial.
-    pub fn total_gpus(&self) -> u64 {
+    pub(crate) fn total_gpus(&self) -> u64 {
         self.gpus.map_or(u64::from(self.ranks) * u64::from(self.gpus_per_rank), u64::from)
     }
 }

@@ -12,21 +12,21 @@ use crate::document::{Entry, Form, Reader, Section, Word, find, section};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
     /// Axes along which a chain runs: points that differ only in these form one chain.
-    pub chain_along: Vec<String>,
+    pub(crate) chain_along: Vec<String>,
     /// At most this many elements of an array run at once (`--array=...%N`), or local trials.
-    pub max_running: Option<u32>,
+    pub(crate) max_running: Option<u32>,
     /// How `gpu_ids_abs` is read inside an allocation.
     pub gpu_ids: GpuIds,
     /// Trials that use a GPU at the same time.
-    pub gpu_share: u32,
+    pub(crate) gpu_share: u32,
     /// How chains become jobs; `None` leaves it to the scheduler.
-    pub chains: Option<ChainsAs>,
+    pub(crate) chains: Option<ChainsAs>,
     /// Who decides which trial runs where.
-    pub mode: Mode,
+    pub(crate) mode: Mode,
     /// Trials in each element of an array, one after the other.
-    pub pack: Option<u32>,
+    pub(crate) pack: Option<u32>,
     /// How agents share the sweep.
-    pub pull: Pull,
+    pub(crate) pull: Pull,
 }
 
 impl Default for Schedule {
@@ -46,7 +46,7 @@ impl Default for Schedule {
 
 /// Who decides which trial runs where (`[schedule] mode`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// The scheduler: each trial is an element of an array.
     Array,
     /// Agents, which take trials from the results tree.
@@ -55,7 +55,7 @@ pub enum Mode {
 
 /// How chains become jobs of a scheduler (`[schedule] chains`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ChainsAs {
+pub(crate) enum ChainsAs {
     /// Each trial of a chain of two or more is a job of its own behind its predecessor.
     Jobs,
     /// Link `k` of a block is an array behind the whole array of link `k - 1`.

@@ -98,8 +98,9 @@ fn read_name(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use crate::plan::sections::schedule::Schedule;
     use crate::plan::testing::{check_faults, check_plan_faults, plan};
-    use crate::plan::{GpuIds, Mode, Pull, Schedule};
+    use crate::plan::{GpuIds, Mode, Pull};
 
     #[test]
     fn an_empty_plan_is_told_what_it_needs() {

@@ -141,7 +141,7 @@ pub(crate) fn check(
 }
 
 /// `[train]`, ready to be filled in for any trial.
-pub struct TrainTemplate {
+pub(crate) struct TrainTemplate {
     form: Value,
     parsed: Parsed,
     /// Parameters it names.
@@ -155,7 +155,7 @@ impl TrainTemplate {
     ///
     /// # Errors
     /// A fault that names the text whose template is none, or that there is no `[train]`.
-    pub fn new(run: &Run) -> Result<Self, Fault> {
+    pub(crate) fn new(run: &Run) -> Result<Self, Fault> {
         let Some(form) = run.train.clone() else {
             return Err(Fault::request("the plan has no `[train]`"));
         };
@@ -175,7 +175,7 @@ impl TrainTemplate {
     ///
     /// # Errors
     /// A fault that names the key when a text cannot be filled in, or the value is not one the key takes.
-    pub fn fill(
+    pub(crate) fn fill(
         &self,
         params: &Params,
         seed: i64,

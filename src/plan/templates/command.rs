@@ -29,9 +29,9 @@ pub struct CommandTemplate {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendered {
     /// The argument vector.
-    pub argv: Vec<String>,
+    pub(crate) argv: Vec<String>,
     /// The variables of `[run] env`.
-    pub env: Vec<(String, String)>,
+    pub(crate) env: Vec<(String, String)>,
 }
 
 impl CommandTemplate {
@@ -47,7 +47,7 @@ impl CommandTemplate {
     ///
     /// # Errors
     /// As [`CommandTemplate::new`].
-    pub fn of(
+    pub(crate) fn of(
         what: &'static str,
         argv: &[String],
         env: &[(String, String)],
@@ -231,7 +231,7 @@ mod tests {
             program: Vec::new(),
             train: None,
             metrics: crate::plan::Metrics::default(),
-            hooks: crate::plan::Hooks::default(),
+            hooks: crate::plan::sections::hooks::Hooks::default(),
             workdir: ".".into(),
             setup: Vec::new(),
             modules: Vec::new(),

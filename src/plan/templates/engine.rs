@@ -10,7 +10,7 @@ use tera::{Context, Kwargs, State, Tera};
 use crate::plan::value::Params;
 
 /// An engine as all templates of a plan use it: no escaping, and a filter `json_encode`.
-pub fn engine() -> Tera {
+pub(crate) fn engine() -> Tera {
     let mut tera = Tera::default();
     tera.autoescape_on(Vec::<&str>::new());
     tera.register_filter("json_encode", |value: &tera::Value, _: Kwargs, _: &State| {
@@ -20,7 +20,7 @@ pub fn engine() -> Tera {
 }
 
 /// The parameters as a context of templates: nested tables, and all of them as `params`.
-pub fn context(params: &Params) -> Result<Context, tera::Error> {
+pub(crate) fn context(params: &Params) -> Result<Context, tera::Error> {
     let mut context = Context::from_serialize(params)?;
     context.insert("params", params);
     Ok(context)

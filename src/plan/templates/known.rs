@@ -10,14 +10,14 @@ use crate::plan::templates::engine::Uses;
 use crate::words;
 
 /// The names of `params` that stand for something else in templates of a command.
-pub const RESERVED_NAMES: &[&str] = &["params", "trial", "sweep"];
+pub(crate) const RESERVED_NAMES: &[&str] = &["params", "trial", "sweep"];
 
 /// The fields of `trial` in templates.
-pub const TRIAL_FIELDS: &[&str] =
+pub(crate) const TRIAL_FIELDS: &[&str] =
     &["id", "task_id", "chain", "link", "attempt", "work_dir", "checkpoint_dir", "gpu_ids_abs"];
 
 /// The fields of `sweep` in templates.
-pub const SWEEP_FIELDS: &[&str] = &["name", "seed", "dir"];
+pub(crate) const SWEEP_FIELDS: &[&str] = &["name", "seed", "dir"];
 
 /// The dotted names of a set of parameters.
 type Names = Arc<[Arc<str>]>;

@@ -30,20 +30,20 @@ use crate::worker::process::child;
 /// Bytes that wait for a full disk before no more metric lines are taken.
 const MOST_WAITING: usize = 8 << 20;
 
-pub use crate::pull::lifecycle::{News, Report};
+pub(crate) use crate::pull::lifecycle::{News, Report};
 
 /// What a person chose on the command line.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub(crate) struct Options {
     /// Trials at once; by default what the plan says, else what cores and GPUs allow.
-    pub slots: Option<u32>,
+    pub(crate) slots: Option<u32>,
     /// Seconds after which the agent's allocation ends, where the scheduler does not say.
-    pub time_left_s: Option<f64>,
+    pub(crate) time_left_s: Option<f64>,
     /// Whether the agent may go before the last trial has ended, where others are there to see to it: so that
     /// an idle node is given back.
-    pub may_go: bool,
+    pub(crate) may_go: bool,
     /// Whether agents that a program starts say nothing but errors.
-    pub quiet: bool,
+    pub(crate) quiet: bool,
 }
 
 mod copy;
@@ -52,8 +52,8 @@ mod restart;
 
 /// An agent with places for trials.
 pub(super) struct Agent<P, T> {
-    pub lifecycle: Lifecycle<T>,
-    pub slots: Vec<P>,
+    pub(crate) lifecycle: Lifecycle<T>,
+    pub(crate) slots: Vec<P>,
     copies: Copies,
     hooks: Hooks,
     /// Ends what programs have started if this process is killed; functions are their caller's.
@@ -67,7 +67,7 @@ pub(super) struct Agent<P, T> {
 ///
 /// # Errors
 /// When the sweep was not dealt, the machine has not what its trials need, or the tree stays out of reach.
-pub fn run(
+pub(crate) fn run(
     tree: &Tree,
     options: &Options,
     vars: &Vars,

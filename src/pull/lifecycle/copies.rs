@@ -30,15 +30,15 @@ struct Followed {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Straggler {
     /// Who runs it.
-    pub of: String,
+    pub(crate) of: String,
     /// The trial.
-    pub trial: u64,
+    pub(crate) trial: u64,
     /// Its attempt there.
-    pub attempt: u32,
+    pub(crate) attempt: u32,
     /// Bytes of that agent's bundle that were read.
-    pub size: u64,
+    pub(crate) size: u64,
     /// How many entries that agent had read when it began the trial.
-    pub since: u64,
+    pub(crate) since: u64,
 }
 
 impl Copies {

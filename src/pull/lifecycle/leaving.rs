@@ -11,13 +11,13 @@ use crate::scheduler::job;
 #[derive(Debug, Clone)]
 pub(crate) struct Leaving {
     /// In words.
-    pub reason: String,
+    pub(crate) reason: String,
     /// The trials that run are asked to end.
-    pub stop: Option<Stop>,
+    pub(crate) stop: Option<Stop>,
     /// Whether the machine is why.
-    pub is_ill: bool,
+    pub(crate) is_ill: bool,
     /// Whether it stays after all if the sweep is released.
-    pub is_held: bool,
+    pub(crate) is_held: bool,
 }
 
 impl Leaving {
@@ -31,11 +31,11 @@ impl Leaving {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Time {
     /// When the agent began.
-    pub began: Instant,
+    pub(crate) began: Instant,
     /// The end of the allocation.
-    pub until: Option<Instant>,
+    pub(crate) until: Option<Instant>,
     /// How long after a signal what runs is waited for.
-    pub grace: Duration,
+    pub(crate) grace: Duration,
 }
 
 impl Time {

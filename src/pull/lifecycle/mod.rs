@@ -52,10 +52,10 @@ pub(super) enum Update {
 
 /// A trial that waits for its next attempt here.
 pub(super) struct Later {
-    pub at: Instant,
-    pub unit: Unit,
+    pub(crate) at: Instant,
+    pub(crate) unit: Unit,
     /// Whether it waits for devices that others have.
-    pub for_devices: bool,
+    pub(crate) for_devices: bool,
 }
 
 impl Later {
@@ -67,35 +67,35 @@ impl Later {
 /// The end of a trial that has ended for good here, unless another run of it counts.
 pub(super) struct Claim {
     /// The rest of its chain, the trial first; a copy has none.
-    pub unit: Option<Unit>,
-    pub row: Row,
-    pub run: AttemptId,
-    pub verdict: Verdict,
-    pub end: End,
+    pub(crate) unit: Option<Unit>,
+    pub(crate) row: Row,
+    pub(crate) run: AttemptId,
+    pub(crate) verdict: Verdict,
+    pub(crate) end: End,
 }
 
 /// What an agent knows besides its slots.
 pub(super) struct Lifecycle<T> {
-    pub membership: Membership,
-    pub pace: Pace,
-    pub leaving: Option<Leaving>,
+    pub(crate) membership: Membership,
+    pub(crate) pace: Pace,
+    pub(crate) leaving: Option<Leaving>,
     /// Whether the others have been told so.
     has_announced: bool,
-    pub time: Time,
-    pub report: Report,
-    pub tell: T,
+    pub(crate) time: Time,
+    pub(crate) report: Report,
+    pub(crate) tell: T,
     may_go: bool,
-    pub later: Vec<Later>,
-    pub breaker: Breaker,
+    pub(crate) later: Vec<Later>,
+    pub(crate) breaker: Breaker,
     /// What ended here of late: it may turn out to have a copy.
-    pub recent: VecDeque<AttemptId>,
-    pub errors: u32,
+    pub(crate) recent: VecDeque<AttemptId>,
+    pub(crate) errors: u32,
     /// Trials that have ended for good, with their slots, whose hooks have not been called yet.
-    pub pending_hooks: Vec<(usize, Row, End)>,
+    pub(crate) pending_hooks: Vec<(usize, Row, End)>,
     /// Ends of trials that others may run too: nothing follows from them until the ledger says that they count.
-    pub claims: Vec<Claim>,
+    pub(crate) claims: Vec<Claim>,
     /// Runs whose ends are recorded: how, and whether the trial runs again only on request.
-    pub told: Vec<(AttemptId, Outcome, bool)>,
+    pub(crate) told: Vec<(AttemptId, Outcome, bool)>,
     trouble: Option<(Instant, String)>,
     /// What it has said that it waits for.
     waits: HashSet<String>,

@@ -8,7 +8,7 @@ use crate::tree::ledger::{self, Entry, Piece};
 
 impl Membership {
     /// Gives units back.
-    pub fn give_back(&mut self, units: Vec<Piece>) {
+    pub(crate) fn give_back(&mut self, units: Vec<Piece>) {
         if !units.is_empty() {
             let (agent, nonce) = (self.name.clone(), self.nonce());
             self.say(Entry::Back { agent, nonce, units, leaving: false });
@@ -16,7 +16,7 @@ impl Membership {
     }
 
     /// Says that it leaves as soon as what it runs has ended.
-    pub fn say_leaving(&mut self) {
+    pub(crate) fn say_leaving(&mut self) {
         let (agent, nonce, units) = (self.name.clone(), self.nonce(), Vec::new());
         self.say(Entry::Back { agent, nonce, units, leaving: true });
     }
@@ -26,7 +26,7 @@ impl Membership {
     ///
     /// # Errors
     /// When the tree cannot be read or written.
-    pub fn say_idle(&mut self) -> Result<bool> {
+    pub(crate) fn say_idle(&mut self) -> Result<bool> {
         if self.is_idle {
             return Ok(true);
         }
@@ -42,7 +42,7 @@ impl Membership {
     ///
     /// # Errors
     /// When the tree cannot be read or written.
-    pub fn leave(&mut self, reason: &str) -> Result<bool> {
+    pub(crate) fn leave(&mut self, reason: &str) -> Result<bool> {
         self.save()?;
         self.deliver()?;
         if self.is_fenced() {
@@ -56,12 +56,12 @@ impl Membership {
     /// Whether at least two others are seen to live, so that one of them may die and its work is still done.
     /// Agents that were killed are not among them, although their leases are not over, nor are those that are about to
     /// leave.
-    pub fn is_spare(&self) -> bool {
+    pub(crate) fn is_spare(&self) -> bool {
         self.watch.well(&self.ledger) >= 2
     }
 
     /// Which agent that gives no sign of life holds what this one could do, in words, and how long it is waited for.
-    pub fn missed(&self) -> Option<(String, std::time::Duration)> {
+    pub(crate) fn missed(&self) -> Option<(String, std::time::Duration)> {
         let (name, left) = self.watch.missed(&self.ledger)?;
         Some((self.ledger.describe(&name), left))
     }
@@ -71,7 +71,7 @@ impl Membership {
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn flush(&mut self) -> Result<()> {
+    pub(crate) fn flush(&mut self) -> Result<()> {
         if self.was_away() {
             self.look()?;
         }
@@ -86,7 +86,7 @@ impl Membership {
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn save(&mut self) -> Result<()> {
+    pub(crate) fn save(&mut self) -> Result<()> {
         self.flush()?;
         let path = self.bundle.path().to_owned();
         self.bundle.sync().map_err(|e| disk::fault("write", &path, &e).into())
@@ -94,12 +94,12 @@ impl Membership {
 
     /// Has an entry written with the next [`Membership::deliver`], however many others are faster; not once it
     /// is taken for dead.
-    pub fn say(&mut self, entry: Entry) {
+    pub(crate) fn say(&mut self, entry: Entry) {
         self.outbox.push_back(entry);
     }
 
     /// Whether such an entry waits.
-    pub fn is_about_to_say(&self, such: impl Fn(&Entry) -> bool) -> bool {
+    pub(crate) fn is_about_to_say(&self, such: impl Fn(&Entry) -> bool) -> bool {
         self.outbox.iter().any(such)
     }
 
@@ -108,7 +108,7 @@ impl Membership {
     ///
     /// # Errors
     /// When the tree cannot be read or written; the entries wait on.
-    pub fn deliver(&mut self) -> Result<()> {
+    pub(crate) fn deliver(&mut self) -> Result<()> {
         if self.is_about_to_say(|entry| matches!(entry, Entry::Won { .. })) {
             self.save()?;
         } else if !self.outbox.is_empty() {
@@ -130,12 +130,12 @@ impl Membership {
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn append(&mut self, entry: &Entry) -> Result<bool> {
+    pub(crate) fn append(&mut self, entry: &Entry) -> Result<bool> {
         ledger::append(&self.tree, &mut self.ledger, entry, self.link)
     }
 
     /// What tells an entry of this agent from any other.
-    pub fn nonce(&mut self) -> String {
+    pub(crate) fn nonce(&mut self) -> String {
         self.nonce += 1;
         self.nonce.to_string()
     }

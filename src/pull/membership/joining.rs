@@ -31,7 +31,7 @@ impl Membership {
     ///
     /// # Errors
     /// When the tree cannot be read or written.
-    pub fn join(
+    pub(crate) fn join(
         tree: &Tree,
         offer: Offer,
         link: Link,
@@ -68,7 +68,7 @@ impl Membership {
     ///
     /// # Errors
     /// When the tree cannot be read or written.
-    pub fn rejoin(&mut self) -> Result<Option<String>> {
+    pub(crate) fn rejoin(&mut self) -> Result<Option<String>> {
         self.look()?;
         // No more than it had: its slots are what they are.
         let offer = Offer { slots: self.slots, ..self.offer.clone() };

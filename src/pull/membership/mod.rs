@@ -16,7 +16,7 @@ use crate::fault::Fault;
 use crate::host::disk;
 use crate::plan::{OnFailure, Pull, Resources};
 use crate::pull::membership::expiry::expire;
-pub use crate::pull::membership::offer::Offer;
+pub(crate) use crate::pull::membership::offer::Offer;
 use crate::pull::membership::watch::Watch;
 use crate::tree::deck::{self, Deck};
 use crate::tree::ledger::{Entry, Ledger, Link, Piece};
@@ -28,26 +28,26 @@ use crate::tree::{Tree, records, terms};
 
 /// A unit in an agent's hands.
 #[derive(Debug, Clone)]
-pub struct Unit {
+pub(crate) struct Unit {
     /// Its number.
-    pub number: u64,
+    pub(crate) number: u64,
     /// What is left of it, the next trial first.
-    pub rows: VecDeque<Row>,
+    pub(crate) rows: VecDeque<Row>,
     /// Trials of it that have ended for good.
-    pub link: u32,
+    pub(crate) link: u32,
     /// Failed attempts of the next trial.
-    pub tries: u32,
+    pub(crate) tries: u32,
     /// How often the machine or an agent failed it.
-    pub faults: u32,
+    pub(crate) faults: u32,
     /// How many allocations in a row have cut it off without a checkpoint written.
-    pub cuts: u32,
+    pub(crate) cuts: u32,
     /// How often it was looked for the end that somebody else is said to have written.
-    pub looks: u32,
+    pub(crate) looks: u32,
 }
 
 impl Unit {
     /// As a piece of the ledger.
-    pub fn piece(&self) -> Piece {
+    pub(crate) fn piece(&self) -> Piece {
         Piece {
             from: self.number,
             count: 1,
@@ -60,27 +60,27 @@ impl Unit {
 }
 
 /// An agent's place in the ledger, and what it holds.
-pub struct Membership {
+pub(crate) struct Membership {
     /// The sweep.
-    pub tree: Tree,
+    pub(crate) tree: Tree,
     /// What the agents have agreed on.
-    pub ledger: Ledger,
+    pub(crate) ledger: Ledger,
     /// What there is to do.
-    pub decks: Vec<Deck>,
+    pub(crate) decks: Vec<Deck>,
     /// What the tables say.
-    pub heads: Vec<Head>,
+    pub(crate) heads: Vec<Head>,
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// Its bundle.
-    pub bundle: Writer,
+    pub(crate) bundle: Writer,
     /// Trials it runs at once.
-    pub slots: u32,
+    pub(crate) slots: u32,
     /// The cores that are its own; empty where it does not bind.
-    pub cores: Vec<u32>,
+    pub(crate) cores: Vec<u32>,
     /// Trials it has ended.
-    pub done: u64,
+    pub(crate) done: u64,
     /// Seconds its slots were busy with them.
-    pub busy_s: f64,
+    pub(crate) busy_s: f64,
     offer: Offer,
     link: Link,
     nonce: u64,
@@ -103,27 +103,27 @@ pub struct Membership {
 
 impl Membership {
     /// How agents share the sweep.
-    pub fn settings(&self) -> &Pull {
+    pub(crate) fn settings(&self) -> &Pull {
         settings(&self.decks)
     }
 
     /// Whether trials insist on the devices that they name, and each has its own.
-    pub fn is_exact(&self) -> bool {
+    pub(crate) fn is_exact(&self) -> bool {
         self.decks.last().is_some_and(|deck| deck.devices.is_some())
     }
 
     /// Units that nobody holds.
-    pub fn open(&self) -> u64 {
+    pub(crate) fn open(&self) -> u64 {
         self.ledger.open(deck::total(&self.decks))
     }
 
     /// Units it holds and has not begun.
-    pub fn waiting(&self) -> u64 {
+    pub(crate) fn waiting(&self) -> u64 {
         self.ready.len() as u64 + self.taken.iter().map(|piece| piece.count).sum::<u64>()
     }
 
     /// Whether others have taken this agent for dead; or it has left, which a lost answer kept from it.
-    pub fn is_fenced(&self) -> bool {
+    pub(crate) fn is_fenced(&self) -> bool {
         self.ledger.agents.get(&self.name).is_some_and(|agent| agent.gone.is_some())
     }
 
@@ -131,7 +131,7 @@ impl Membership {
     ///
     /// # Errors
     /// When the tree cannot be read.
-    pub fn look(&mut self) -> Result<bool> {
+    pub(crate) fn look(&mut self) -> Result<bool> {
         self.last_look = Instant::now();
         if follow_decks(&self.tree, &mut self.decks, &mut self.heads)? {
             self.requests = Requests::of(&self.decks);
@@ -153,18 +153,18 @@ impl Membership {
     }
 
     /// How long ago it looked.
-    pub fn since_look(&self) -> Duration {
+    pub(crate) fn since_look(&self) -> Duration {
         self.last_look.elapsed()
     }
 
     /// Whether it has been away for so long that it must look before its word counts: stopped, or on a
     /// machine that stood still.
-    pub fn was_away(&self) -> bool {
+    pub(crate) fn was_away(&self) -> bool {
         self.last_beat.elapsed().as_secs_f64() > self.settings().lease_s / 2.0
     }
 
     /// When the next sign of life is due.
-    pub fn next_beat(&self) -> Duration {
+    pub(crate) fn next_beat(&self) -> Duration {
         let pace = Duration::from_secs_f64(self.settings().lease_s / 6.0);
         pace.saturating_sub(self.last_beat.elapsed())
     }
@@ -174,7 +174,7 @@ impl Membership {
     ///
     /// # Errors
     /// When the tree cannot be read or written.
-    pub fn beat(&mut self) -> Result<bool> {
+    pub(crate) fn beat(&mut self) -> Result<bool> {
         if self.was_away() {
             self.look()?;
             if self.is_fenced() {
@@ -211,7 +211,7 @@ impl Membership {
     ///
     /// # Errors
     /// When there is none.
-    pub fn head_of(&self, trial: u64) -> Result<&Head> {
+    pub(crate) fn head_of(&self, trial: u64) -> Result<&Head> {
         let head = self.heads.iter().rfind(|head| head.first <= trial);
         head.ok_or_else(|| Fault::machine(format!("trial {trial} is in no table")).into())
     }
@@ -220,18 +220,18 @@ impl Membership {
     ///
     /// # Errors
     /// When it is in no table.
-    pub fn attempts_of(&self, trial: u64) -> Result<u32> {
+    pub(crate) fn attempts_of(&self, trial: u64) -> Result<u32> {
         let by_table = self.head_of(trial)?.run.attempts;
         Ok(terms::attempts(&self.tree, by_table).unwrap_or(by_table))
     }
 
     /// What the plan asks for a trial now, where its table says something else.
-    pub fn request_of(&self, trial: u64) -> Option<&Resources> {
+    pub(crate) fn request_of(&self, trial: u64) -> Option<&Resources> {
         self.requests.get(trial)
     }
 
     /// What a failure does to the rest of a chain.
-    pub fn on_failure(&self) -> OnFailure {
+    pub(crate) fn on_failure(&self) -> OnFailure {
         self.heads.last().map_or(OnFailure::Stop, |head| head.run.on_failure)
     }
 
@@ -240,7 +240,7 @@ impl Membership {
     ///
     /// # Errors
     /// When records cannot be read.
-    pub fn outcome_of(&self, trial: u64) -> Result<Option<Outcome>> {
+    pub(crate) fn outcome_of(&self, trial: u64) -> Result<Option<Outcome>> {
         let (record, _) = records::of_trial(&self.tree, trial)?;
         let last = record.decisive().and_then(|a| a.bundle.as_ref()).is_none_or(|place| place.last);
         let skipped = record.skipped.is_some().then_some(Outcome::Failed);
@@ -249,7 +249,7 @@ impl Membership {
 }
 
 /// What the newest deck says.
-pub fn settings(decks: &[Deck]) -> &Pull {
+pub(crate) fn settings(decks: &[Deck]) -> &Pull {
     static NONE: std::sync::LazyLock<Pull> = std::sync::LazyLock::new(Pull::default);
     decks.last().map_or(&NONE, |deck| &deck.pull)
 }

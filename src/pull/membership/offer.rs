@@ -6,19 +6,19 @@ use crate::tree::ledger::Ledger;
 
 /// Who the agent is and what it offers.
 #[derive(Debug, Clone)]
-pub struct Offer {
+pub(crate) struct Offer {
     /// Its host.
-    pub host: String,
+    pub(crate) host: String,
     /// The scheduler's id of its job.
-    pub job: Option<String>,
+    pub(crate) job: Option<String>,
     /// Trials it wants to run at once.
-    pub slots: u32,
+    pub(crate) slots: u32,
     /// Cores of each slot, where it binds them: chosen among these.
-    pub cores: Vec<u32>,
+    pub(crate) cores: Vec<u32>,
     /// Cores a slot needs.
-    pub cores_per_slot: u32,
+    pub(crate) cores_per_slot: u32,
     /// Whether `slots` may shrink to the cores that other agents on the host leave.
-    pub may_shrink: bool,
+    pub(crate) may_shrink: bool,
 }
 
 /// How many slots an agent may have beside the others, and its cores.

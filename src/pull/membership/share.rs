@@ -22,15 +22,15 @@ fn rate(done: u64, busy_s: f64, slots: u32) -> Option<f64> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Own {
     /// Trials it runs at once.
-    pub slots: u32,
+    pub(crate) slots: u32,
     /// Trials it has ended.
-    pub done: u64,
+    pub(crate) done: u64,
     /// Seconds its slots were busy with them.
-    pub busy_s: f64,
+    pub(crate) busy_s: f64,
     /// Seconds since it began.
-    pub age_s: f64,
+    pub(crate) age_s: f64,
     /// Seconds until its allocation ends.
-    pub left_s: Option<f64>,
+    pub(crate) left_s: Option<f64>,
 }
 
 /// How many units to take of `open`, when `idle` slots wait; `others` are the living agents but this one.

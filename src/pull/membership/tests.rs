@@ -8,6 +8,7 @@ use std::io;
 use std::path::Path;
 
 use super::*;
+use crate::tree::damage::Damage;
 use crate::tree::deck::Terms;
 use crate::tree::records::{End, Event, Start};
 use crate::tree::table::RowOut;
@@ -208,7 +209,7 @@ impl Oracle {
             return;
         }
         let mut records = HashMap::new();
-        bundle::add(&membership.tree, now, &mut records).unwrap();
+        bundle::readable(&membership.tree, now, &mut records, &mut Damage::default()).unwrap();
         let outcome = records.get(&before).and_then(records::Record::outcome);
         assert_eq!(outcome, Some(Outcome::Done), "trial {} before {before}", row.id);
     }
@@ -217,7 +218,7 @@ impl Oracle {
     fn judge(&self, tree: &Tree, trials: u64) {
         let ledger = Ledger::read(tree).unwrap();
         let mut records = HashMap::new();
-        bundle::add(tree, &ledger, &mut records).unwrap();
+        bundle::readable(tree, &ledger, &mut records, &mut Damage::default()).unwrap();
         for trial in 0..trials {
             let ends = |r: &records::Record| r.attempts.iter().filter(|a| a.end.is_some()).count();
             assert_eq!(records.get(&trial).map(ends), Some(1), "trial {trial}");

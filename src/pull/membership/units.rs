@@ -20,7 +20,7 @@ impl Membership {
     ///
     /// # Errors
     /// When the tree cannot be read or written.
-    pub fn fill(&mut self, idle: u64, left_s: Option<f64>) -> Result<()> {
+    pub(crate) fn fill(&mut self, idle: u64, left_s: Option<f64>) -> Result<()> {
         self.deliver()?;
         while self.waiting() < idle && self.ledger.stopped().is_none() && !self.is_fenced() {
             let total = deck::total(&self.decks);
@@ -58,7 +58,7 @@ impl Membership {
     }
 
     /// Puts a unit in front of all others.
-    pub fn put_first(&mut self, unit: Unit) {
+    pub(crate) fn put_first(&mut self, unit: Unit) {
         self.ready.push_front(unit);
     }
 
@@ -66,7 +66,7 @@ impl Membership {
     ///
     /// # Errors
     /// When the tables cannot be read.
-    pub fn next_unit(&mut self) -> Result<Option<Unit>> {
+    pub(crate) fn next_unit(&mut self) -> Result<Option<Unit>> {
         if self.ready.is_empty() {
             self.read_ahead()?;
         }
@@ -77,7 +77,7 @@ impl Membership {
     ///
     /// # Errors
     /// When what the plan says now cannot be read.
-    pub fn is_dropped(&mut self, trial: u64) -> Result<bool> {
+    pub(crate) fn is_dropped(&mut self, trial: u64) -> Result<bool> {
         if self.dropped.has(trial) {
             self.dropped = terms::dropped(&self.tree)?;
         }
@@ -117,7 +117,7 @@ impl Membership {
     }
 
     /// Units that wait, taken out of its hands to be given back: all of them, or at most `most` from the end.
-    pub fn unbegun(&mut self, most: u64) -> Vec<Piece> {
+    pub(crate) fn unbegun(&mut self, most: u64) -> Vec<Piece> {
         let mut back = VecDeque::new();
         let mut left = most;
         while let Some(piece) = self.taken.back_mut().filter(|_| left > 0) {

@@ -13,22 +13,22 @@ use crate::tree::deck::Deck;
 
 /// What an agent can offer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bounds {
+pub(crate) struct Bounds {
     /// Trials at once.
-    pub slots: u32,
+    pub(crate) slots: u32,
     /// Whether that was asked for, and not counted.
-    pub is_asked: bool,
+    pub(crate) is_asked: bool,
     /// Cores that may be bound; empty where slots are not bound.
-    pub cores: Vec<u32>,
+    pub(crate) cores: Vec<u32>,
     /// The value of CUDA_VISIBLE_DEVICES for each slot; empty where trials ask for none.
-    pub devices: Vec<String>,
+    pub(crate) devices: Vec<String>,
 }
 
 /// Finds out. `asked` is the number of slots that a person wants.
 ///
 /// # Errors
 /// When trials need devices and not enough for one slot can be had.
-pub fn find(tree: &Tree, deck: &Deck, asked: Option<u32>, vars: &Vars) -> Result<Bounds> {
+pub(crate) fn find(tree: &Tree, deck: &Deck, asked: Option<u32>, vars: &Vars) -> Result<Bounds> {
     let cores = process::own_cores();
     let each = deck.cores.max(1);
     let asked = asked.or(deck.pull.slots);
@@ -51,7 +51,7 @@ pub fn find(tree: &Tree, deck: &Deck, asked: Option<u32>, vars: &Vars) -> Result
 }
 
 /// The variables of a slot: PBS counts all cores of the job as threads of one program, and a slot has those of a trial.
-pub fn vars_of_slot(deck: &Deck, vars: &Vars) -> Vars {
+pub(crate) fn vars_of_slot(deck: &Deck, vars: &Vars) -> Vars {
     let mut vars = vars.clone();
     let threads = vars.get("OMP_NUM_THREADS");
     let facts = job::scheduler(&vars).filter(|facts| facts.sets_threads);
@@ -67,7 +67,7 @@ pub fn vars_of_slot(deck: &Deck, vars: &Vars) -> Vars {
 ///
 /// # Errors
 /// When one that is named is not here.
-pub fn by_name(deck: &Deck, vars: &Vars) -> Result<Option<Pool>> {
+pub(crate) fn by_name(deck: &Deck, vars: &Vars) -> Result<Option<Pool>> {
     let Some(named) = &deck.devices else { return Ok(None) };
     let pool = Pool::find(deck.gpu_share, vars)?;
     if let Some(missing) = named.iter().find(|id| !pool.has(id)) {

@@ -30,7 +30,7 @@ impl Guard {
 }
 
 /// The life of a guard: until the agent is gone.
-pub fn stand() {
+pub(crate) fn stand() {
     let names: Vec<String> = std::io::stdin().lock().lines().map_while(Result::ok).collect();
     // What is being started while the others are killed.
     for _ in 0..3 {

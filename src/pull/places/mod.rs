@@ -2,8 +2,8 @@
 //! that is served by its caller ([`crate::pull::solo`]) calls a function of the caller. What the agent does with them is the
 //! same: copies, attempts, walltimes, chains and hooks know no difference.
 
-pub mod bind;
-pub mod guard;
+pub(crate) mod bind;
+pub(crate) mod guard;
 pub(super) mod slot;
 
 use std::time::{Duration, Instant};
@@ -22,20 +22,20 @@ use crate::tree::table::{Head, Row};
 
 /// An attempt that this agent makes, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AttemptId {
+pub(crate) struct AttemptId {
     /// The trial.
-    pub trial: u64,
+    pub(crate) trial: u64,
     /// The attempt.
-    pub attempt: u32,
+    pub(crate) attempt: u32,
     /// How many entries of the ledger were read when it began.
-    pub seq: u64,
+    pub(crate) seq: u64,
     /// The slot.
-    pub slot: usize,
+    pub(crate) slot: usize,
 }
 
 /// On whose behalf a trial runs.
 #[derive(Debug)]
-pub enum Role {
+pub(crate) enum Role {
     /// As the next trial of a unit.
     Unit(Unit),
     /// As a copy of a trial that another agent has run for too long.
@@ -44,7 +44,7 @@ pub enum Role {
 
 impl Role {
     /// The trial.
-    pub fn row(&self) -> Option<&Row> {
+    pub(crate) fn row(&self) -> Option<&Row> {
         match self {
             Self::Unit(unit) => unit.rows.front(),
             Self::Copy(row) => Some(row),
@@ -53,27 +53,27 @@ impl Role {
 }
 
 /// What runs in a place; `work` is what the place knows of it.
-pub struct Running<W> {
+pub(crate) struct Running<W> {
     /// Whose trial it is.
-    pub role: Role,
+    pub(crate) role: Role,
     /// The trial.
-    pub trial: u64,
+    pub(crate) trial: u64,
     /// The attempt.
-    pub attempt: u32,
+    pub(crate) attempt: u32,
     /// How many entries of the ledger were read when it began.
-    pub seq: u64,
+    pub(crate) seq: u64,
     /// When it was started.
-    pub since: Instant,
+    pub(crate) since: Instant,
     /// Why and when it was asked to end.
-    pub stop: Option<(Stop, Instant)>,
+    pub(crate) stop: Option<(Stop, Instant)>,
     /// The program or function.
-    pub work: W,
+    pub(crate) work: W,
     deadline: Option<Instant>,
 }
 
 impl<W> Running<W> {
     /// What begins now and may take so many seconds.
-    pub fn begins(
+    pub(crate) fn begins(
         role: Role,
         trial: u64,
         (attempt, seq): (u32, u64),
@@ -86,81 +86,81 @@ impl<W> Running<W> {
     }
 
     /// Whether its own time is over.
-    pub fn is_overdue(&self) -> bool {
+    pub(crate) fn is_overdue(&self) -> bool {
         self.stop.is_none() && self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
     /// Whether its own time would have been over within so long after it was asked to end.
-    pub fn is_nearly_overdue(&self, margin: Duration) -> bool {
+    pub(crate) fn is_nearly_overdue(&self, margin: Duration) -> bool {
         let asked = self.stop.map(|(_, at)| at);
         asked.zip(self.deadline).is_some_and(|(at, deadline)| at + margin >= deadline)
     }
 
     /// The time until its own time is over.
-    pub fn until_due(&self) -> Option<Duration> {
+    pub(crate) fn until_due(&self) -> Option<Duration> {
         let open = self.stop.is_none().then_some(self.deadline)??;
         Some(open.saturating_duration_since(Instant::now()))
     }
 
     /// Whether it is the unit of [`is_on_trial`].
-    pub fn is_on_trial(&self) -> bool {
+    pub(crate) fn is_on_trial(&self) -> bool {
         matches!(&self.role, Role::Unit(unit) if is_on_trial(unit))
     }
 }
 
 /// Whether one more lost agent would be one too many for the next trial of a unit. Two of these never run in
 /// the same agent: a trial that takes its agents with it takes no other past that number.
-pub fn is_on_trial(unit: &Unit) -> bool {
+pub(crate) fn is_on_trial(unit: &Unit) -> bool {
     unit.faults + 1 == MAX_FAULTS
 }
 
 /// How what ran has ended.
 #[derive(Debug, Clone, Copy)]
-pub struct Exited {
+pub(crate) struct Exited {
     /// Exit code, signal, and how long it ran.
-    pub exit: Exit,
+    pub(crate) exit: Exit,
     /// Largest resident set, bytes.
-    pub peak_memory: u64,
+    pub(crate) peak_memory: u64,
     /// Where its output stands in the place's log: offset and length.
-    pub log: Option<(u64, u64)>,
+    pub(crate) log: Option<(u64, u64)>,
 }
 
 /// What a trial has left behind.
 #[derive(Debug, Default)]
-pub struct Remains {
+pub(crate) struct Remains {
     /// Metric lines that were not taken yet.
-    pub rows: Vec<Map<String, Value>>,
+    pub(crate) rows: Vec<Map<String, Value>>,
     /// Its result: that it finished.
-    pub result: Option<Value>,
+    pub(crate) result: Option<Value>,
     /// Why it failed, in its own words.
-    pub reason: Option<String>,
+    pub(crate) reason: Option<String>,
     /// What is wrong with what it left.
-    pub complaints: Option<String>,
+    pub(crate) complaints: Option<String>,
     /// What is lost with its private folder, where somebody has removed that.
-    pub loss: Option<String>,
+    pub(crate) loss: Option<String>,
     /// Whether it says that it stopped early and is to run elsewhere.
-    pub is_interrupted: bool,
+    pub(crate) is_interrupted: bool,
 }
 
 /// What a trial is to be run with.
 #[derive(Debug, Clone, Copy)]
-pub struct Order<'a> {
+pub(crate) struct Order<'a> {
     /// What the trials of its table share.
-    pub head: &'a Head,
+    pub(crate) head: &'a Head,
     /// The trial.
-    pub row: &'a Row,
+    pub(crate) row: &'a Row,
     /// What the plan asks for now.
-    pub request: &'a Resources,
+    pub(crate) request: &'a Resources,
     /// The attempt, from 1.
-    pub attempt: u32,
+    pub(crate) attempt: u32,
     /// Whether every trial gets a folder of its own.
-    pub folders: bool,
+    pub(crate) folders: bool,
     /// Whether it may be ended before it does so by itself: its time may be over, or a copy of it may win.
-    pub may_end: bool,
+    pub(crate) may_end: bool,
 }
 
 /// Whether a place can have the devices of a trial.
-pub enum Devices {
+pub(crate) enum Devices {
     /// It has them.
     There,
     /// Others have them.

@@ -24,11 +24,11 @@ use crate::worker::hooks;
 /// How an attempt was recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Settled {
-    pub trial: u64,
-    pub attempt: u32,
-    pub state: Outcome,
+    pub(crate) trial: u64,
+    pub(crate) attempt: u32,
+    pub(crate) state: Outcome,
     /// Whether it runs again only on request.
-    pub is_last: bool,
+    pub(crate) is_last: bool,
 }
 
 /// What the caller has answered, and the seconds it took.

@@ -5,7 +5,7 @@
 
 mod agent;
 mod call;
-pub mod serve;
+pub(crate) mod serve;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};

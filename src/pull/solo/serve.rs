@@ -31,7 +31,7 @@ const MOMENT: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// As [`super::run`].
-pub fn serve<T: FnMut(News<'_>)>(
+pub(crate) fn serve<T: FnMut(News<'_>)>(
     tree: &Tree,
     options: Options,
     vars: &Vars,
@@ -82,7 +82,7 @@ pub fn serve<T: FnMut(News<'_>)>(
 }
 
 /// The last line.
-pub fn farewell(report: &Report) -> Value {
+pub(crate) fn farewell(report: &Report) -> Value {
     let bad = report.ended.keys().any(|state| *state != Outcome::Done);
     json!({ "end": true, "reason": report.reason, "signal": report.signal, "failed": bad })
 }

@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The launchers in the folders of `PATH`, best first; those of PBS itself apart, which are scripts that
 /// look for another `mpiexec` and hide it when their folder comes first.
-pub fn programs(vars: &Vars) -> (Vec<PathBuf>, Vec<PathBuf>) {
+pub(crate) fn programs(vars: &Vars) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let path = vars.get("PATH").map_or("", String::as_str);
     let mut all: Vec<PathBuf> = Vec::new();
     for folder in path.split(':') {
@@ -42,7 +42,7 @@ fn is_pbs_own(program: &Path) -> bool {
 ///
 /// # Errors
 /// When there is none.
-pub fn launcher(vars: &Vars) -> Result<Launcher, Fault> {
+pub(crate) fn launcher(vars: &Vars) -> Result<Launcher, Fault> {
     let (programs, passed) = programs(vars);
     let Some(program) = programs.first() else {
         let fault = Fault::machine("no mpiexec or mpirun on the PATH that could start the ranks");
@@ -61,7 +61,7 @@ pub fn launcher(vars: &Vars) -> Result<Launcher, Fault> {
 }
 
 /// What a launcher says of itself; one that says nothing is unknown.
-pub fn ask(program: &Path, vars: &Vars) -> Launcher {
+pub(crate) fn ask(program: &Path, vars: &Vars) -> Launcher {
     let name = program.to_string_lossy().into_owned();
     let output = process::run(&[name.clone(), "--version".to_owned()], vars, PATIENCE).ok();
     let text = output.map_or_else(String::new, |o| format!("{}{}", o.stdout, o.stderr));
@@ -74,7 +74,7 @@ pub fn ask(program: &Path, vars: &Vars) -> Launcher {
 }
 
 /// Asks an Open MPI whether it knows PBS. Others need not be asked.
-pub fn with_tm(mut launcher: Launcher, vars: &Vars) -> Launcher {
+pub(crate) fn with_tm(mut launcher: Launcher, vars: &Vars) -> Launcher {
     if let Flavour::OpenMpi { major, ref mut tm } = launcher.flavour {
         let name = if major >= 5 { "prte_info" } else { "ompi_info" };
         let beside = Path::new(&launcher.program).with_file_name(name);
@@ -94,7 +94,7 @@ const TMRSH: &str = "pbs_tmrsh";
 ///
 /// # Errors
 /// When it is nowhere, with what that means.
-pub fn tmrsh(vars: &Vars) -> Result<PathBuf, Fault> {
+pub(crate) fn tmrsh(vars: &Vars) -> Result<PathBuf, Fault> {
     let path = vars.get("PATH").map_or("", String::as_str);
     let conf = vars.get("PBS_CONF_FILE").map_or("/etc/pbs.conf", String::as_str);
     let conf = disk::read(Path::new(conf)).unwrap_or_default();

@@ -6,7 +6,7 @@
 //! through ssh, which many sites do not allow: ours (`hpcsweep tm-agent`) asks PBS by `pbs_tmrsh`, and the
 //! ranks stay processes of the job, killed and accounted with it.
 
-pub mod find;
+pub(crate) mod find;
 #[cfg(test)]
 mod tests;
 
@@ -17,10 +17,10 @@ use crate::host::Vars;
 use crate::words::{count, sh_quote};
 
 /// The verb of this program that an MPI calls in place of ssh.
-pub const AGENT: &str = "tm-agent";
+pub(crate) const AGENT: &str = "tm-agent";
 
 /// The word by which the agent becomes a program on the host that it was sent to.
-pub const HERE: &str = "--here";
+pub(crate) const HERE: &str = "--here";
 
 /// Whose launcher it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,13 +44,13 @@ pub enum Flavour {
 
 /// A launcher and what it says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Launcher {
+pub(crate) struct Launcher {
     /// Its path.
-    pub program: String,
+    pub(crate) program: String,
     /// Whose it is.
-    pub flavour: Flavour,
+    pub(crate) flavour: Flavour,
     /// Its version, for people.
-    pub version: String,
+    pub(crate) version: String,
 }
 
 /// Whose launcher a program is, from its path, symbolic links resolved, and what it says to `--version`.
@@ -110,34 +110,34 @@ pub fn hosts(nodefile: &str) -> Vec<(String, u32)> {
 
 /// What is to be started where.
 #[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
+pub(crate) struct Request<'a> {
     /// Path of the node file.
-    pub nodefile: &'a str,
+    pub(crate) nodefile: &'a str,
     /// What is in it.
-    pub hosts: &'a [(String, u32)],
+    pub(crate) hosts: &'a [(String, u32)],
     /// Where a host file of the launcher's own may be written.
-    pub hostfile: &'a str,
+    pub(crate) hostfile: &'a str,
     /// How many ranks the trial asks for.
-    pub ranks: u32,
+    pub(crate) ranks: u32,
     /// The path of this program, which is the agent.
-    pub own: &'a str,
+    pub(crate) own: &'a str,
     /// The environment: what a person has chosen there stays.
-    pub vars: &'a Vars,
+    pub(crate) vars: &'a Vars,
     /// What each rank runs.
-    pub command: &'a [String],
+    pub(crate) command: &'a [String],
 }
 
 /// A command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub(crate) struct Line {
     /// Variables it needs besides those there are.
-    pub env: Vec<(&'static str, String)>,
+    pub(crate) env: Vec<(&'static str, String)>,
     /// Program and arguments.
-    pub argv: Vec<String>,
+    pub(crate) argv: Vec<String>,
     /// Whether it reaches other hosts by our agent.
-    pub by_agent: bool,
+    pub(crate) by_agent: bool,
     /// What the host file must hold that it names, where it names one.
-    pub hostfile: Option<String>,
+    pub(crate) hostfile: Option<String>,
 }
 
 impl fmt::Display for Line {
@@ -155,7 +155,7 @@ impl Launcher {
     /// # Errors
     /// When the job has another number of places than the trial has ranks, or this launcher cannot fill
     /// them as they are.
-    pub fn line(&self, request: &Request<'_>) -> Result<Line, Fault> {
+    pub(crate) fn line(&self, request: &Request<'_>) -> Result<Line, Fault> {
         let places: u32 = request.hosts.iter().map(|(_, n)| n).sum();
         if places != request.ranks {
             return Err(other_number(places, request));
@@ -358,7 +358,7 @@ pub fn agent_request(words: &[String]) -> Result<(String, String), Fault> {
 /// What PBS is to run on another host for a shell command. Processes there begin with the environment of
 /// the submission and a bare `PATH`: an MPI out of a module would not find its own libraries. `own`, the
 /// path of this program, becomes the shell there, by [`HERE`].
-pub fn on_other_host(vars: &Vars, own: &str, shell: &str, command: String) -> Vec<String> {
+pub(crate) fn on_other_host(vars: &Vars, own: &str, shell: &str, command: String) -> Vec<String> {
     let mut argv = vec!["/usr/bin/env".to_owned()];
     for name in ["PATH", "LD_LIBRARY_PATH"] {
         argv.extend(vars.get(name).map(|value| format!("{name}={value}")));

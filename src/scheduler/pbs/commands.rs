@@ -9,7 +9,7 @@ use crate::scheduler::order::pieces;
 /// The call that submits a script. It waits for the end of the jobs `after`; `held` leaves it to a later
 /// [`release`] to let it go. The script's path is the one value that travels with it. `-f` keeps qsub from
 /// handing the work to a process in the background, which after one refusal fails the next call as well.
-pub fn submit(script: &str, after: &[String], held: bool) -> Vec<String> {
+pub(crate) fn submit(script: &str, after: &[String], held: bool) -> Vec<String> {
     let mut argv = ["qsub", "-f", "-v"].map(str::to_owned).to_vec();
     argv.push(format!("{VARIABLE}={script}"));
     if held {
@@ -23,7 +23,7 @@ pub fn submit(script: &str, after: &[String], held: bool) -> Vec<String> {
 }
 
 /// The call that asks everything about one job, in text.
-pub fn job(id: &str) -> Vec<String> {
+pub(crate) fn job(id: &str) -> Vec<String> {
     ["qstat", "-f", id].map(str::to_owned).to_vec()
 }
 
@@ -115,7 +115,7 @@ pub fn sort(ids: &mut Vec<String>) {
 
 /// The call that asks for jobs by id, all elements listed; with `history` those that have ended, too. Of several
 /// ids qstat writes only the first as JSON (seen in 23.06), so those are asked for as text.
-pub fn status(ids: &[String], history: bool) -> Vec<String> {
+pub(crate) fn status(ids: &[String], history: bool) -> Vec<String> {
     let mut argv = vec!["qstat".to_owned()];
     argv.extend(history.then(|| "-x".to_owned()));
     argv.extend(["-t", "-f"].map(str::to_owned));
@@ -127,7 +127,7 @@ pub fn status(ids: &[String], history: bool) -> Vec<String> {
 }
 
 /// The call that asks for every job that the user may see.
-pub fn all(history: bool) -> Vec<String> {
+pub(crate) fn all(history: bool) -> Vec<String> {
     let mut argv = vec!["qstat".to_owned()];
     argv.extend(history.then(|| "-x".to_owned()));
     argv.extend(["-f", "-F", "json"].map(str::to_owned));
@@ -135,7 +135,7 @@ pub fn all(history: bool) -> Vec<String> {
 }
 
 /// The same question for servers whose JSON cannot be read.
-pub fn as_text(argv: &[String]) -> Vec<String> {
+pub(crate) fn as_text(argv: &[String]) -> Vec<String> {
     argv.iter().filter(|word| !matches!(word.as_str(), "-F" | "json")).cloned().collect()
 }
 
@@ -146,7 +146,7 @@ fn has_answered(code: Option<i32>) -> bool {
 }
 
 /// Whether a line of what PBS says of several jobs is about one that has ended. It has one exit code for all of them.
-pub fn is_of_ended(line: &str) -> bool {
+pub(crate) fn is_of_ended(line: &str) -> bool {
     line.contains("Unknown Job Id") || line.contains("Job has finished")
 }
 
@@ -157,7 +157,11 @@ const NO_HISTORY: &str = "not configured to maintain job history";
 ///
 /// # Errors
 /// As [`ask`].
-pub fn ask_of(calls: &mut Calls, ids: &[String], history: bool) -> anyhow::Result<Vec<jobs::Job>> {
+pub(crate) fn ask_of(
+    calls: &mut Calls,
+    ids: &[String],
+    history: bool,
+) -> anyhow::Result<Vec<jobs::Job>> {
     let answers = pieces(ids).map(|some| ask(calls, &status(some, history)));
     answers.collect::<anyhow::Result<Vec<_>>>().map(|parts| parts.concat())
 }
@@ -167,7 +171,7 @@ pub fn ask_of(calls: &mut Calls, ids: &[String], history: bool) -> anyhow::Resul
 ///
 /// # Errors
 /// When qstat does not answer.
-pub fn ask(calls: &mut Calls, argv: &[String]) -> anyhow::Result<Vec<jobs::Job>> {
+pub(crate) fn ask(calls: &mut Calls, argv: &[String]) -> anyhow::Result<Vec<jobs::Job>> {
     let output = calls.make(argv)?;
     // The history was switched off since the submission.
     if output.stdout.contains(NO_HISTORY) || output.stderr.contains(NO_HISTORY) {
@@ -202,45 +206,45 @@ pub fn ask(calls: &mut Calls, argv: &[String]) -> anyhow::Result<Vec<jobs::Job>>
 }
 
 /// The call that asks the server for its attributes.
-pub fn server() -> Vec<String> {
+pub(crate) fn server() -> Vec<String> {
     ["qstat", "-Bf", "-F", "json"].map(str::to_owned).to_vec()
 }
 
 /// The call that asks for the attributes of all queues.
-pub fn queues() -> Vec<String> {
+pub(crate) fn queues() -> Vec<String> {
     ["qstat", "-Qf", "-F", "json"].map(str::to_owned).to_vec()
 }
 
 /// The call that deletes jobs, arrays or elements.
-pub fn delete(ids: &[String]) -> Vec<String> {
+pub(crate) fn delete(ids: &[String]) -> Vec<String> {
     std::iter::once("qdel".to_owned()).chain(ids.iter().cloned()).collect()
 }
 
 /// The call that holds jobs and arrays.
-pub fn hold(ids: &[String]) -> Vec<String> {
+pub(crate) fn hold(ids: &[String]) -> Vec<String> {
     std::iter::once("qhold".to_owned()).chain(ids.iter().cloned()).collect()
 }
 
 /// The call that lets held jobs and arrays go.
-pub fn release(ids: &[String]) -> Vec<String> {
+pub(crate) fn release(ids: &[String]) -> Vec<String> {
     std::iter::once("qrls".to_owned()).chain(ids.iter().cloned()).collect()
 }
 
 /// The call that gives jobs and arrays other dependencies in place of all that they have, also of those of others on
 /// them.
-pub fn depend(ids: &[String], depend: &str) -> Vec<String> {
+pub(crate) fn depend(ids: &[String], depend: &str) -> Vec<String> {
     let option = format!("depend={depend}");
     let words = ["qalter".to_owned(), "-W".to_owned(), option];
     words.into_iter().chain(ids.iter().cloned()).collect()
 }
 
 /// The id of one element of an array: `5[3].server`.
-pub fn element(array: &str, index: u64) -> String {
+pub(crate) fn element(array: &str, index: u64) -> String {
     array.replacen("[]", &format!("[{index}]"), 1)
 }
 
 /// A job name that PBS takes and that no reader makes a number of: it begins with a letter.
-pub fn job_name(token: &str) -> String {
+pub(crate) fn job_name(token: &str) -> String {
     if token.starts_with(|c: char| c.is_ascii_alphabetic()) {
         token.to_owned()
     } else {

@@ -5,16 +5,16 @@ use crate::plan::Resources;
 
 /// What a site calls its resources.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Names {
+pub(crate) struct Names {
     /// GPUs of a chunk; `None` where PBS does not count them.
-    pub gpus: Option<String>,
+    pub(crate) gpus: Option<String>,
     /// What `constraint` asks for where it is not `name=value` itself: `gpu_type`.
-    pub constraint: Option<String>,
+    pub(crate) constraint: Option<String>,
 }
 
 /// A range that PBS takes for an array of `count` elements, indices from 0. A range of one index is refused;
 /// `0-1:2` is the array whose only element is 0.
-pub fn indices(count: u64, max_running: Option<u64>) -> String {
+pub(crate) fn indices(count: u64, max_running: Option<u64>) -> String {
     let range = if count == 1 { "0-1:2".to_owned() } else { format!("0-{}", count - 1) };
     match max_running.filter(|&n| n < count) {
         Some(n) => format!("{range}%{n}"),
@@ -23,7 +23,7 @@ pub fn indices(count: u64, max_running: Option<u64>) -> String {
 }
 
 /// `select=` of a request, without the word.
-pub fn select(r: &Resources, names: &Names) -> String {
+pub(crate) fn select(r: &Resources, names: &Names) -> String {
     let mut chunks: Vec<(u32, u32)> = Vec::new();
     for ranks in ranks_by_node(r) {
         match chunks.last_mut() {

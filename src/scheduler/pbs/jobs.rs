@@ -43,7 +43,7 @@ pub struct Job {
 }
 
 /// The variable that carries the path of a job's script.
-pub const VARIABLE: &str = "HPCSWEEP_JOB";
+pub(crate) const VARIABLE: &str = "HPCSWEEP_JOB";
 
 /// Reads `qstat -f -F json`, with or without `-x` and `-t`.
 ///
@@ -145,13 +145,13 @@ impl Job {
     }
 
     /// The jobs that it waits for, or has waited for.
-    pub fn waits_for(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn waits_for(&self) -> impl Iterator<Item = &str> {
         self.after().flat_map(|one| one.split(':').skip(1)).map(bare)
     }
 
     /// Whether it is held by the server for the sake of jobs of which one has ended: PBS lets go what waits when a job
     /// ends, and never what is registered after that.
-    pub fn is_stalled(&self, has_ended: impl Fn(&str) -> bool) -> bool {
+    pub(crate) fn is_stalled(&self, has_ended: impl Fn(&str) -> bool) -> bool {
         self.state == "H" && self.holds.contains('s') && self.waits_for().any(has_ended)
     }
 
@@ -257,7 +257,7 @@ fn bare(id: &str) -> &str {
 }
 
 /// Of the jobs that were asked for, and of which these are known, those that have ended.
-pub fn ended<'a>(asked: &'a [String], jobs: &[Job]) -> HashSet<&'a str> {
+pub(crate) fn ended<'a>(asked: &'a [String], jobs: &[Job]) -> HashSet<&'a str> {
     let lives = |id: &&String| jobs.iter().any(|job| job.id == **id && job.state != "F");
     asked.iter().filter(|id| !lives(id)).map(String::as_str).collect()
 }

@@ -9,14 +9,14 @@ use serde_json::{Map, Value};
 ///
 /// # Errors
 /// When it is not JSON: servers up to 23.06 put it together by hand.
-pub fn parse(text: &str) -> Result<Value, String> {
+pub(crate) fn parse(text: &str) -> Result<Value, String> {
     let start = text.find('{').ok_or("no JSON")?;
     let mut all = serde_json::Deserializer::from_str(&text[start..]);
     Joined::deserialize(&mut all).map(|joined| joined.0).map_err(|e| e.to_string())
 }
 
 /// A member as text, numbers too; `None` without it.
-pub fn text(value: &Value, name: &str) -> Option<String> {
+pub(crate) fn text(value: &Value, name: &str) -> Option<String> {
     match value.get(name)? {
         Value::String(text) => Some(text.clone()),
         Value::Null => None,
@@ -25,12 +25,15 @@ pub fn text(value: &Value, name: &str) -> Option<String> {
 }
 
 /// A member as a number, also where it is written as text.
-pub fn number(value: &Value, name: &str) -> Option<i64> {
+pub(crate) fn number(value: &Value, name: &str) -> Option<i64> {
     text(value, name)?.parse().ok()
 }
 
 /// The members of an object; none of anything else.
-pub fn members<'v>(value: &'v Value, name: &str) -> impl Iterator<Item = (&'v String, &'v Value)> {
+pub(crate) fn members<'v>(
+    value: &'v Value,
+    name: &str,
+) -> impl Iterator<Item = (&'v String, &'v Value)> {
     value.get(name).and_then(Value::as_object).into_iter().flatten()
 }
 

@@ -1,9 +1,9 @@
 //! PBS: OpenPBS and PBS Professional.
 
 pub mod commands;
-pub mod directives;
+pub(crate) mod directives;
 pub mod jobs;
-pub mod json;
+pub(crate) mod json;
 mod limits;
 pub mod server;
 
@@ -25,7 +25,7 @@ use crate::words::sh_quote;
 
 /// PBS, as far as its server has said what it allows.
 #[derive(Debug)]
-pub struct Pbs {
+pub(crate) struct Pbs {
     said: limits::Read,
 }
 

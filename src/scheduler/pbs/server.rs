@@ -18,7 +18,7 @@ pub struct Server {
     /// Whether ended jobs can be asked for.
     pub history: bool,
     /// For how many seconds, where that is not the usual two weeks.
-    pub history_s: Option<u64>,
+    pub(crate) history_s: Option<u64>,
     /// Most elements that one user, or everybody, may have queued.
     pub max_queued: Option<u64>,
     /// Longest walltime of a job.
@@ -31,9 +31,9 @@ pub struct Queue {
     /// Its name.
     pub name: String,
     /// Whether it hands jobs on to others; these.
-    pub destinations: Option<Vec<String>>,
+    pub(crate) destinations: Option<Vec<String>>,
     /// Most elements of an array.
-    pub max_array_size: Option<u64>,
+    pub(crate) max_array_size: Option<u64>,
     /// Most elements that one user, or everybody, may have in it.
     pub max_queued: Option<u64>,
     /// Longest walltime of a job.
@@ -142,7 +142,7 @@ impl Server {
 
 /// Whether PBS of this version understands `-J 0-9%2`. PBS Professional counts its versions by the year too
 /// (2022.1).
-pub fn can_throttle(version: &str) -> bool {
+pub(crate) fn can_throttle(version: &str) -> bool {
     let first: String = version.chars().take_while(char::is_ascii_digit).collect();
     first.parse::<u32>().is_ok_and(|n| (22..100).contains(&n) || n >= 2022)
 }

@@ -9,7 +9,7 @@ use crate::idset::{JobRef, Part};
 
 /// The call that submits a script. `after` is the array followed element by element, `wait` jobs that
 /// must have ended.
-pub fn submit(script: &str, after: Option<&str>, wait: &[String]) -> Vec<String> {
+pub(crate) fn submit(script: &str, after: Option<&str>, wait: &[String]) -> Vec<String> {
     let mut argv = vec!["sbatch".to_owned(), "--parsable".to_owned()];
     let mut dependencies = Vec::new();
     if let Some(job) = after {
@@ -42,14 +42,14 @@ pub fn submitted(stdout: &str) -> Option<String> {
 
 /// The call that lists the jobs of users (`a,b`) in the queue, one line a job or element: a line for all
 /// that wait of an array would give them one reason, though one may be held and the others not.
-pub fn queue(users: &str) -> Vec<String> {
+pub(crate) fn queue(users: &str) -> Vec<String> {
     ["squeue", "--noheader", "--array", "--user", users, "--states=all", "--format=%i|%T|%r|%j"]
         .map(str::to_owned)
         .to_vec()
 }
 
 /// The call that asks how much time a running job has left.
-pub fn time_left(job: &str) -> Vec<String> {
+pub(crate) fn time_left(job: &str) -> Vec<String> {
     ["squeue", "--noheader", "--format=%L", "--jobs", job].map(str::to_owned).to_vec()
 }
 
@@ -59,7 +59,7 @@ pub fn read_time_left(stdout: &str) -> Option<u64> {
 }
 
 /// The call that asks the accounting for jobs by id, finished ones included.
-pub fn accounts(jobs: &[String]) -> Vec<String> {
+pub(crate) fn accounts(jobs: &[String]) -> Vec<String> {
     vec![
         "sacct".to_owned(),
         "--noheader".to_owned(),
@@ -71,7 +71,7 @@ pub fn accounts(jobs: &[String]) -> Vec<String> {
 }
 
 /// The call that asks the accounting for jobs by name since a time (unix seconds).
-pub fn accounts_by_name(name: &str, since: f64) -> Vec<String> {
+pub(crate) fn accounts_by_name(name: &str, since: f64) -> Vec<String> {
     let start = (since as i64) - 3600;
     vec![
         "sacct".to_owned(),
@@ -89,13 +89,13 @@ pub fn accounts_by_name(name: &str, since: f64) -> Vec<String> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
     /// The number of the job or array.
-    pub job: String,
+    pub(crate) job: String,
     /// Which of its elements.
-    pub part: Part,
+    pub(crate) part: Part,
     /// State and reason.
-    pub element: Element,
+    pub(crate) element: Element,
     /// The job's name.
-    pub name: String,
+    pub(crate) name: String,
 }
 
 /// Reads the answer of [`queue`], [`accounts`] or [`accounts_by_name`]; other lines are passed over.
@@ -141,22 +141,22 @@ pub fn elements(lines: &[Line]) -> HashMap<String, Elements> {
 }
 
 /// The call that ends jobs, arrays or elements.
-pub fn cancel(ids: &[String]) -> Vec<String> {
+pub(crate) fn cancel(ids: &[String]) -> Vec<String> {
     std::iter::once("scancel".to_owned()).chain(ids.iter().cloned()).collect()
 }
 
 /// The call that keeps what has not begun from beginning.
-pub fn hold(ids: &[String]) -> Vec<String> {
+pub(crate) fn hold(ids: &[String]) -> Vec<String> {
     vec!["scontrol".to_owned(), "hold".to_owned(), ids.join(",")]
 }
 
 /// The call that lets go what was held.
-pub fn release(ids: &[String]) -> Vec<String> {
+pub(crate) fn release(ids: &[String]) -> Vec<String> {
     vec!["scontrol".to_owned(), "release".to_owned(), ids.join(",")]
 }
 
 /// The call that shows the cluster's configuration.
-pub fn config() -> Vec<String> {
+pub(crate) fn config() -> Vec<String> {
     ["scontrol", "show", "config"].map(str::to_owned).to_vec()
 }
 
@@ -185,7 +185,7 @@ pub fn limits(stdout: &str) -> Limits {
 }
 
 /// The call that shows all partitions.
-pub fn partitions() -> Vec<String> {
+pub(crate) fn partitions() -> Vec<String> {
     ["scontrol", "--oneliner", "show", "partition"].map(str::to_owned).to_vec()
 }
 
@@ -193,24 +193,24 @@ pub fn partitions() -> Vec<String> {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Partition {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// Whether jobs that name none go here.
-    pub default: bool,
+    pub(crate) default: bool,
     /// Longest walltime in seconds.
-    pub max_time_s: Option<u64>,
+    pub(crate) max_time_s: Option<u64>,
     /// Walltime of a job that asks for none, in seconds; `None`: the longest.
-    pub default_time_s: Option<u64>,
+    pub(crate) default_time_s: Option<u64>,
     /// Most nodes of a job.
-    pub max_nodes: Option<u64>,
+    pub(crate) max_nodes: Option<u64>,
     /// Nodes it has.
-    pub total_nodes: Option<u64>,
+    pub(crate) total_nodes: Option<u64>,
     /// `UP`, `DOWN`, `DRAIN`, `INACTIVE`.
-    pub state: String,
+    pub(crate) state: String,
 }
 
 /// How long a job may run that asks for no walltime, in one of these partitions (`None`: the default one); `None` where
 /// that depends on which one Slurm chooses.
-pub fn default_time(partitions: &[Partition], named: Option<&str>) -> Option<JobTime> {
+pub(crate) fn default_time(partitions: &[Partition], named: Option<&str>) -> Option<JobTime> {
     let is_meant = |p: &&Partition| match named {
         Some(list) => list.split(',').any(|name| name == p.name),
         None => p.default,
@@ -228,7 +228,7 @@ pub fn default_time(partitions: &[Partition], named: Option<&str>) -> Option<Job
 }
 
 /// Whether this version of Slurm tells a job when it ends (`SLURM_JOB_END_TIME`, since 23.02).
-pub fn tells_end(version: &str) -> bool {
+pub(crate) fn tells_end(version: &str) -> bool {
     let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
     (numbers.next(), numbers.next()) >= (Some(23), Some(2))
 }
@@ -259,7 +259,7 @@ pub fn read_partitions(stdout: &str) -> Vec<Partition> {
 }
 
 /// The call that shows a user's default account and the submit limits of all of the user's associations.
-pub fn associations(user: &str) -> Vec<String> {
+pub(crate) fn associations(user: &str) -> Vec<String> {
     vec![
         "sacctmgr".to_owned(),
         "--noheader".to_owned(),

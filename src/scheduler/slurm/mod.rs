@@ -20,7 +20,7 @@ use crate::words::sh_quote;
 
 /// Slurm, as far as it has said what it allows.
 #[derive(Debug)]
-pub struct Slurm {
+pub(crate) struct Slurm {
     limits: Limits,
     partitions: Vec<commands::Partition>,
 }

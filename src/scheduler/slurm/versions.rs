@@ -45,7 +45,7 @@ pub fn without_refused(argv: &[String], stderr: &str) -> Option<Vec<String>> {
 
 /// An element by its state word and its reason. Slurm holds a job for its user, for an administrator, and after too many
 /// requeues.
-pub fn element(word: &str, why: &str) -> Element {
+pub(crate) fn element(word: &str, why: &str) -> Element {
     let state = match state(word) {
         State::Queued(word)
             if ["JobHeld", "JobHoldMaxRequeue"].iter().any(|held| why.starts_with(held))

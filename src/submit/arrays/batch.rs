@@ -30,24 +30,24 @@ use crate::words::count;
 
 /// What a person chose on the command line.
 #[derive(Debug, Default, Clone)]
-pub struct ArrayOptions {
+pub(crate) struct ArrayOptions {
     /// Most elements of the sweep that run at once.
-    pub max_running: Option<u64>,
+    pub(crate) max_running: Option<u64>,
     /// Submit trials again that ended without success.
-    pub retry: bool,
+    pub(crate) retry: bool,
 }
 
 /// What a submission did.
 #[derive(Debug)]
-pub struct ArrayReport {
+pub(crate) struct ArrayReport {
     /// Trials that a later submission is to bring, when what they come after has ended.
-    pub put_off: u64,
+    pub(crate) put_off: u64,
     /// Arrays submitted or found, with their job ids.
-    pub arrays: Vec<(Array, String)>,
+    pub(crate) arrays: Vec<(Array, String)>,
     /// Calls of the scheduler's commands.
-    pub calls: u32,
+    pub(crate) calls: u32,
     /// The sweep.
-    pub tree: Tree,
+    pub(crate) tree: Tree,
 }
 
 /// Submits what of a plan is not submitted yet to Slurm or PBS. `tell` hears what is going on.
@@ -55,7 +55,7 @@ pub struct ArrayReport {
 /// # Errors
 /// When the plan exceeds a limit of the site (before any job is submitted), the scheduler refuses or
 /// cannot be reached, or the disk refuses. Running it again completes what is missing.
-pub fn submit(
+pub(crate) fn submit(
     source: &Source,
     site: &Site,
     templates: &Templates,

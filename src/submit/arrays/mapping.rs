@@ -18,42 +18,42 @@ use crate::words::{count, thousands};
 
 /// What decides about the mapping.
 #[derive(Debug, Clone)]
-pub struct Rules {
+pub(crate) struct Rules {
     /// Whether the scheduler follows an array element by element.
-    pub is_elementwise: bool,
+    pub(crate) is_elementwise: bool,
     /// The plan's own choice.
-    pub chains: Option<ChainsAs>,
+    pub(crate) chains: Option<ChainsAs>,
     /// Chains that each element is to run one after the other.
-    pub pack: Option<u32>,
+    pub(crate) pack: Option<u32>,
     /// Most elements of an array.
-    pub elements: u64,
+    pub(crate) elements: u64,
     /// Calls of qsub that one submission may make for chains.
-    pub max_calls: u64,
+    pub(crate) max_calls: u64,
     /// The longest walltime of a job, where it is known.
-    pub max_walltime_s: Option<u64>,
+    pub(crate) max_walltime_s: Option<u64>,
     /// At most so many elements are to run at once, those of earlier submissions included.
-    pub max_running: Option<u64>,
+    pub(crate) max_running: Option<u64>,
     /// Whether the server cannot throttle an array itself.
-    pub cannot_throttle: bool,
+    pub(crate) cannot_throttle: bool,
     /// The places behind a routing queue, where it hands on only so many elements at a time.
-    pub places: Option<Places>,
+    pub(crate) places: Option<Places>,
 }
 
 impl Rules {
     /// Whether a routing queue has fewer places than so many elements need. There `max_running` holds for each array
     /// alone.
-    pub fn is_too_narrow(&self, elements: usize) -> bool {
+    pub(crate) fn is_too_narrow(&self, elements: usize) -> bool {
         self.places.is_some_and(|places| elements as u64 > places.free())
     }
 }
 
 /// What was decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mapped {
+pub(crate) struct Mapped {
     /// The mapping.
-    pub mapping: Mapping,
+    pub(crate) mapping: Mapping,
     /// Why, in words; empty where there was no choice.
-    pub why: String,
+    pub(crate) why: String,
 }
 
 /// Plans the arrays of nodes whose shapes are numbered in `shapes`; a fused chain adds the shape of its
@@ -61,7 +61,7 @@ pub struct Mapped {
 ///
 /// # Errors
 /// When the plan asks for fused chains that no one allocation can run.
-pub fn map(
+pub(crate) fn map(
     nodes: &[Node],
     shapes: &mut Shapes,
     continues: &[bool],

@@ -1,11 +1,11 @@
 //! Waves of job arrays: which trials are to be asked for, as which arrays, and how each call is made exactly once.
 
 pub(super) mod amend;
-pub mod batch;
+pub(crate) mod batch;
 pub(super) mod environment;
-pub mod mapping;
+pub(crate) mod mapping;
 mod next;
 pub(super) mod reconcile;
 mod stalled;
 mod waiting;
-pub mod wave;
+pub(crate) mod wave;

@@ -19,13 +19,13 @@ use crate::tree::{FORMAT, Tree};
 
 /// Every array that a sweep has asked for or means to.
 #[derive(Debug, Default)]
-pub struct Waves {
+pub(crate) struct Waves {
     /// All waves, in order.
-    pub all: Vec<Wave>,
+    pub(crate) all: Vec<Wave>,
     /// Their maps.
-    pub maps: Vec<Vec<u64>>,
+    pub(crate) maps: Vec<Vec<u64>>,
     /// Arrays that no scheduler has and that nobody will be asked for any more.
-    pub given_up: BTreeSet<u32>,
+    pub(crate) given_up: BTreeSet<u32>,
 }
 
 impl Waves {
@@ -33,14 +33,14 @@ impl Waves {
     ///
     /// # Errors
     /// When one cannot be read.
-    pub fn read(tree: &Tree) -> Result<Self> {
+    pub(crate) fn read(tree: &Tree) -> Result<Self> {
         let all = waves::read(tree)?;
         let maps = all.iter().map(|w| waves::map(tree, w)).collect::<Result<_>>()?;
         Ok(Self { all, maps, given_up: BTreeSet::new() })
     }
 
     /// All arrays of trials that were not given up, with those of their elements, in the order of submission.
-    pub fn arrays(&self) -> impl Iterator<Item = (&Wave, &Array, &[u64])> {
+    pub(crate) fn arrays(&self) -> impl Iterator<Item = (&Wave, &Array, &[u64])> {
         self.all.iter().zip(&self.maps).flat_map(|(wave, map)| {
             let is_kept = |array: &&Array| !self.given_up.contains(&array.array);
             let kept = wave.arrays.iter().filter(|array| array.pilot.is_none()).filter(is_kept);
@@ -49,12 +49,12 @@ impl Waves {
     }
 
     /// Trials that some array runs.
-    pub fn covered(&self) -> HashSet<u64> {
+    pub(crate) fn covered(&self) -> HashSet<u64> {
         self.arrays().flat_map(|(.., trials)| trials).copied().collect()
     }
 
     /// The array and index that runs a trial; the latest, if several have.
-    pub fn places(&self) -> HashMap<u64, (u32, u64)> {
+    pub(crate) fn places(&self) -> HashMap<u64, (u32, u64)> {
         let mut places = HashMap::new();
         for (_, array, trials) in self.arrays() {
             for (n, &trial) in trials.iter().enumerate() {
@@ -66,7 +66,7 @@ impl Waves {
 }
 
 /// What was asked for before, and what came of it.
-pub struct Before<'a> {
+pub(crate) struct Before<'a> {
     waves: &'a Waves,
     journal: &'a Journal,
     places: HashMap<u64, (u32, u64)>,
@@ -76,7 +76,7 @@ pub struct Before<'a> {
 
 impl<'a> Before<'a> {
     /// All waves of a sweep and their answers. `busy`: trials with a bad end on record whose job the scheduler still has.
-    pub fn new(waves: &'a Waves, journal: &'a Journal, busy: &'a BTreeSet<u64>) -> Self {
+    pub(crate) fn new(waves: &'a Waves, journal: &'a Journal, busy: &'a BTreeSet<u64>) -> Self {
         Self { waves, journal, places: waves.places(), busy }
     }
 
@@ -93,7 +93,7 @@ impl<'a> Before<'a> {
     }
 
     /// Of trials with a record, those that are asked for again since.
-    pub fn coming(&self, records: &HashMap<u64, Record>) -> HashSet<u64> {
+    pub(crate) fn coming(&self, records: &HashMap<u64, Record>) -> HashSet<u64> {
         let is_coming = |(trial, record): &(&u64, &Record)| {
             self.array(**trial).is_some() && self.outcomes(**trial, record).is_empty()
         };
@@ -150,7 +150,7 @@ impl<'a> Before<'a> {
     ///
     /// # Errors
     /// When a record cannot be read.
-    pub fn put_off(&self, tree: &Tree, todo: &mut Vec<Todo>, free: u64) -> Result<u64> {
+    pub(crate) fn put_off(&self, tree: &Tree, todo: &mut Vec<Todo>, free: u64) -> Result<u64> {
         if todo.len() as u64 <= free {
             return Ok(0);
         }
@@ -163,22 +163,22 @@ impl<'a> Before<'a> {
 
 /// What becomes of trials that ended without success.
 #[derive(Debug, Default)]
-pub struct Failures {
+pub(crate) struct Failures {
     /// All of them are to be run again.
-    pub retry: bool,
+    pub(crate) retry: bool,
     /// These are to be run again: they were to be before, and nobody took them.
-    pub due: HashSet<u64>,
+    pub(crate) due: HashSet<u64>,
     /// These somebody has been asked to run again since, so that their chains have not stopped.
-    pub coming: HashSet<u64>,
+    pub(crate) coming: HashSet<u64>,
 }
 
 /// The older trials of a sweep that are to be asked for, and those that are not to run.
 #[derive(Debug, Default)]
-pub struct LeftOver {
+pub(crate) struct LeftOver {
     /// Nobody was asked to run them, and they still need to run.
-    pub todo: Vec<Todo>,
+    pub(crate) todo: Vec<Todo>,
     /// Their chains have stopped at them or before them.
-    pub dead: HashSet<u64>,
+    pub(crate) dead: HashSet<u64>,
 }
 
 /// The older trials of a sweep that nobody was asked to run (`covered`) and that still need to run: an earlier
@@ -186,7 +186,7 @@ pub struct LeftOver {
 ///
 /// # Errors
 /// When the tree cannot be read.
-pub fn left_over(
+pub(crate) fn left_over(
     tree: &Tree,
     diff: &Diff,
     covered: &HashSet<u64>,
@@ -230,7 +230,7 @@ pub fn left_over(
 ///
 /// # Errors
 /// As [`plan`], and when the disk refuses.
-pub fn make(
+pub(crate) fn make(
     tree: &Tree,
     target: &str,
     todo: &[Todo],
@@ -248,7 +248,7 @@ pub fn make(
 ///
 /// # Errors
 /// When the tree cannot be read, or the chains cannot be mapped as wished.
-pub fn plan(
+pub(crate) fn plan(
     tree: &Tree,
     target: &str,
     todo: &[Todo],

@@ -6,21 +6,21 @@ use crate::words::count;
 
 /// What was done.
 #[derive(Debug, Default)]
-pub struct Done {
+pub(crate) struct Done {
     /// Trials that it was done for.
-    pub trials: BTreeSet<u64>,
+    pub(crate) trials: BTreeSet<u64>,
     /// Trials that have ended and whose jobs it was done for.
-    pub over: BTreeSet<u64>,
+    pub(crate) over: BTreeSet<u64>,
     /// Ids as the scheduler was given them.
-    pub ids: Vec<String>,
+    pub(crate) ids: Vec<String>,
     /// Agents that it was done for: jobs of the scheduler.
-    pub pilots: u64,
+    pub(crate) pilots: u64,
     /// Whether agents, which may be there, were told so.
-    pub is_told: bool,
+    pub(crate) is_told: bool,
     /// Trials that were named and have ended.
-    pub ended: Vec<u64>,
+    pub(crate) ended: Vec<u64>,
     /// Whether the sweep itself was held or released: what a later submission would bring.
-    pub is_sweep: bool,
+    pub(crate) is_sweep: bool,
 }
 
 impl Done {
@@ -34,7 +34,7 @@ impl Done {
     }
 
     /// How many trials, or agents, in words.
-    pub fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         let trials = count(self.trials.len() as u64, "trial");
         let over = match self.over.len() as u64 {
             0 => None,

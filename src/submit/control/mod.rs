@@ -1,7 +1,7 @@
 //! Cancelling, holding and releasing what a sweep has in a scheduler's hands: one call for all of it.
 
 mod agents;
-pub mod done;
+pub(crate) mod done;
 
 use crate::submit::control::done::Done;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -30,7 +30,7 @@ use crate::words::count;
 ///
 /// # Errors
 /// When the journal cannot be read.
-pub fn lost_jobs(tree: &Tree) -> Result<Vec<Damaged>> {
+pub(crate) fn lost_jobs(tree: &Tree) -> Result<Vec<Damaged>> {
     let mut damage = Damage::default();
     Journal::readable(tree, &mut damage)?;
     Ok(damage.settle(|_| lock::is_held(tree)))
@@ -40,7 +40,7 @@ pub fn lost_jobs(tree: &Tree) -> Result<Vec<Damaged>> {
 ///
 /// # Errors
 /// When a trial is not in a scheduler's hands, or the scheduler refuses.
-pub fn control(
+pub(crate) fn control(
     tree: &Tree,
     identity: &Identity,
     trials: &[u64],

@@ -186,7 +186,7 @@ impl Refusal {
 ///
 /// # Errors
 /// When they are.
-pub fn refuse_share(plan: &Plan) -> Result<(), Fault> {
+pub(crate) fn refuse_share(plan: &Plan) -> Result<(), Fault> {
     let share = plan.schedule.gpu_share;
     if share == 1 || plan.trials.iter().all(|trial| trial.resources.total_gpus() == 0) {
         return Ok(());

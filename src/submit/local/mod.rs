@@ -34,16 +34,16 @@ use crate::tree::{Tree, journal, terms};
 
 /// What a person chose on the command line.
 #[derive(Debug, Default, Clone)]
-pub struct LocalOptions {
+pub(crate) struct LocalOptions {
     /// Chains at once; by default as many as fit the cores.
-    pub jobs: Option<usize>,
+    pub(crate) jobs: Option<usize>,
     /// Run failed, timed-out and skipped trials again.
-    pub retry: bool,
+    pub(crate) retry: bool,
 }
 
 /// Something that happened, for the one who shows it.
 #[derive(Debug)]
-pub enum News<'a> {
+pub(crate) enum News<'a> {
     /// The executor is about to begin.
     Begin {
         /// Trials to run now.
@@ -76,17 +76,17 @@ pub enum News<'a> {
 
 /// What a run came to.
 #[derive(Debug)]
-pub struct LocalReport {
+pub(crate) struct LocalReport {
     /// What the plan and the sweep have in common.
-    pub diff: Diff,
+    pub(crate) diff: Diff,
     /// The sweep.
-    pub tree: Tree,
+    pub(crate) tree: Tree,
     /// Trials run now, by outcome.
-    pub ended: BTreeMap<Outcome, u64>,
+    pub(crate) ended: BTreeMap<Outcome, u64>,
     /// Trials whose chain stopped before them.
-    pub skipped: u64,
+    pub(crate) skipped: u64,
     /// True when a signal ended it.
-    pub interrupted: bool,
+    pub(crate) interrupted: bool,
 }
 
 /// A chain on its way.
@@ -117,7 +117,7 @@ struct RunningTrial {
 ///
 /// # Errors
 /// When the plan cannot run here, the sweep is in a scheduler's hands, or the disk refuses.
-pub fn run(
+pub(crate) fn run(
     source: &Source,
     site: &Site,
     templates: &Templates,

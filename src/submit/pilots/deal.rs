@@ -42,11 +42,11 @@ pub struct Dealt {
     /// The sweep.
     pub tree: Tree,
     /// Units that were not there before.
-    pub units: u64,
+    pub(crate) units: u64,
     /// Trials of them.
-    pub trials: u64,
+    pub(crate) trials: u64,
     /// What to say of trials of the sweep that the plan no longer has.
-    pub left_alone: Option<String>,
+    pub(crate) left_alone: Option<String>,
 }
 
 /// How long agents wait for the one that lays the plan down.
@@ -196,7 +196,7 @@ fn is_left_behind(tree: &Tree) -> Result<bool> {
 }
 
 /// Nobody can be served with trials that run a command.
-pub fn no_function(sweep: &str) -> Fault {
+pub(crate) fn no_function(sweep: &str) -> Fault {
     Fault::request(format!("the trials of `{sweep}` run a command, and no function"))
         .hint("leave out `--serve`, or write `function` instead of `command` under `[run]`")
 }
@@ -205,7 +205,7 @@ pub fn no_function(sweep: &str) -> Fault {
 ///
 /// # Errors
 /// When the ledger cannot be read or written.
-pub fn go_on(tree: &Tree) -> Result<()> {
+pub(crate) fn go_on(tree: &Tree) -> Result<()> {
     let mut ledger = Ledger::read(tree)?;
     while ledger.halted.is_some() {
         let agent = format!("submit-{}", crate::host::clock::short_token());
@@ -259,7 +259,7 @@ pub(crate) fn check_here(source: &Source, vars: &Vars, retry: bool) -> Result<De
 ///
 /// # Errors
 /// As [`deal`], and when a trial asks for devices that are not here.
-pub fn deal_here(
+pub(crate) fn deal_here(
     source: &Source,
     site: &Site,
     templates: &Templates,

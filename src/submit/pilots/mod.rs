@@ -31,31 +31,31 @@ use crate::words::{count, duration};
 
 /// What a person chose on the command line; the plan says the rest.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct PilotOptions {
+pub(crate) struct PilotOptions {
     /// Most pilots.
-    pub workers: Option<u32>,
+    pub(crate) workers: Option<u32>,
     /// Trials that each runs at once.
-    pub slots: Option<u32>,
+    pub(crate) slots: Option<u32>,
     /// Most trials at once, over all of them.
-    pub max_running: Option<u32>,
+    pub(crate) max_running: Option<u32>,
     /// Run trials again that ended without success.
-    pub retry: bool,
+    pub(crate) retry: bool,
 }
 
 /// What is asked of a scheduler for agents.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ask {
+pub(crate) struct Ask {
     /// Most pilots.
-    pub workers: u32,
+    pub(crate) workers: u32,
     /// Trials that each runs at once; `None`: as many as it finds room for.
-    pub slots: Option<u32>,
+    pub(crate) slots: Option<u32>,
     /// What each asks for.
-    pub request: Resources,
+    pub(crate) request: Resources,
 }
 
 impl Ask {
     /// Reads it off a plan.
-    pub fn of(plan: &Plan, options: &PilotOptions) -> Self {
+    pub(crate) fn of(plan: &Plan, options: &PilotOptions) -> Self {
         let pull = &plan.schedule.pull;
         let slots = options.slots.or(pull.slots).or(pull.slots_per_gpu);
         let most = |of: fn(&Resources) -> Option<u64>| {
@@ -78,12 +78,12 @@ impl Ask {
     }
 
     /// How many pilots so many units keep busy.
-    pub fn count(&self, units: u64) -> u64 {
+    pub(crate) fn count(&self, units: u64) -> u64 {
         u64::from(self.workers).min(units.div_ceil(u64::from(self.slots.unwrap_or(1))))
     }
 
     /// The array of so many pilots.
-    pub fn array(&self, number: u32, pilots: u64) -> Array {
+    pub(crate) fn array(&self, number: u32, pilots: u64) -> Array {
         Array {
             array: number,
             block: 0,
@@ -102,7 +102,7 @@ impl Ask {
     }
 
     /// So many of them, in words.
-    pub fn words(&self, pilots: u64) -> String {
+    pub(crate) fn words(&self, pilots: u64) -> String {
         let of = self.slots.map(|n| format!(" of {}", count(u64::from(n), "slot")));
         format!("{}{}", count(pilots, "pilot"), of.unwrap_or_default())
     }
@@ -114,23 +114,21 @@ fn gpus(each: u32, slots: u32, plan: &Plan) -> u32 {
 }
 
 /// What a submission did.
-pub struct PilotReport {
+pub(crate) struct PilotReport {
     /// The sweep.
-    pub tree: Tree,
-    /// Units, and trials of them, that were dealt.
-    pub dealt: (u64, u64),
+    pub(crate) tree: Tree,
     /// Pilots that were submitted, or found to have been, in words, and their job.
-    pub submitted: Option<(String, String)>,
+    pub(crate) submitted: Option<(String, String)>,
     /// Pilots that were there before.
-    pub there: Vec<Pilots>,
+    pub(crate) there: Vec<Pilots>,
     /// Units that have not ended.
-    pub open: u64,
+    pub(crate) open: u64,
     /// Why the sweep had been halted, if it was; it goes on now.
-    pub was_halted: Option<String>,
+    pub(crate) was_halted: Option<String>,
     /// Who holds the sweep: no pilot was submitted.
-    pub held: Option<String>,
+    pub(crate) held: Option<String>,
     /// Calls of the scheduler's commands.
-    pub calls: u32,
+    pub(crate) calls: u32,
 }
 
 /// Refuses pilots that could not do their work, or break a cap of the site.
@@ -185,7 +183,7 @@ fn check_time(source: &Source, ask: &Ask) -> Result<(), Fault> {
 /// # Errors
 /// As [`deal::deal`], and when the pilots exceed a limit of the site or cluster, the scheduler refuses or
 /// cannot be reached. Running it again completes what is missing.
-pub fn submit(
+pub(crate) fn submit(
     source: &Source,
     site: &Site,
     templates: &Templates,
@@ -237,7 +235,6 @@ pub fn submit(
     };
     let mut report = PilotReport {
         tree: run.tree.clone(),
-        dealt: (dealt.units, dealt.trials),
         submitted: None,
         there: Vec::new(),
         open: 0,

@@ -15,7 +15,6 @@ use crate::fault::Fault;
 mod tests;
 mod wire;
 
-pub use wire::MOST_HEAD;
 use wire::{AnswerHead, ItemHead, Length, Op, RequestHead, lost};
 
 /// A key and its value, or why it cannot be sent.
@@ -169,7 +168,7 @@ impl Request {
 
 impl Answer {
     /// The answer to a gather of one value or of a map.
-    pub fn of(items: Vec<(Vec<String>, Synced)>, flags: Flags) -> Self {
+    pub(crate) fn of(items: Vec<(Vec<String>, Synced)>, flags: Flags) -> Self {
         if flags.concat {
             let joined = items.into_iter().filter_map(|(key, synced)| match synced {
                 Synced::Joined(value) => Some((key, value)),

@@ -10,7 +10,7 @@ use super::super::value::{self, Dtype, Form, Value};
 use crate::fault::{Fault, Kind as Blame};
 
 /// The longest head, in bytes.
-pub const MOST_HEAD: usize = 16 << 20;
+pub(crate) const MOST_HEAD: usize = 16 << 20;
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

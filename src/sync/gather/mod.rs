@@ -28,7 +28,7 @@ pub enum Synced {
 /// # Errors
 /// The same on every rank, naming the ranks: a value that cannot be sent (`Err(why)`), shapes that differ
 /// beyond the first dimension, complex numbers, ranks that ask for something else. The next call works.
-pub fn mp_sync(
+pub(crate) fn mp_sync(
     peers: &mut dyn Peers,
     value: Result<Value, String>,
     flags: Flags,

@@ -204,7 +204,8 @@ fn one_process_alone_has_its_own_value() {
     let got = |value, flags| mp_sync(&mut Alone, Ok(value), flags).unwrap();
     assert_eq!(got(Value::float(0.1), PLAIN), joined(Form::Tensor, &[0.1f32]));
     let double = Flags { double_precision: true, return_tensor: false, ..PLAIN };
-    assert_eq!(got(Value::truth(true), double), joined(Form::List, &[1.0f64]));
+    let truth = Value { dtype: Dtype::Bool, data: vec![1], ..Value::int(0) };
+    assert_eq!(got(truth, double), joined(Form::List, &[1.0f64]));
 }
 
 /// Any value, right or wrong, as few bytes.

@@ -26,16 +26,6 @@ pub enum Number {
     Float(f64),
 }
 
-impl Number {
-    /// As a real number; whole ones above 2^53 are rounded.
-    pub fn as_f64(self) -> f64 {
-        match self {
-            Self::Int(n) => n as f64,
-            Self::Float(x) => x,
-        }
-    }
-}
-
 impl From<i64> for Number {
     fn from(n: i64) -> Self {
         Self::Int(n)
@@ -64,11 +54,11 @@ pub struct Measure {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Share {
     /// The path to the value: `["loss"]`.
-    pub key: Vec<String>,
+    pub(crate) key: Vec<String>,
     /// The numbers, or why they cannot be sent.
-    pub value: Result<Value, String>,
+    pub(crate) value: Result<Value, String>,
     /// As in [`Measure`].
-    pub weight: f64,
+    pub(crate) weight: f64,
 }
 
 /// Reduces numbers by key, whatever their order. The result comes in the order of the keys.
@@ -109,7 +99,7 @@ pub fn reduce(
 ///
 /// # Errors
 /// As [`reduce`]; and shapes that differ, complex numbers, a value that cannot be sent.
-pub fn reduce_values(
+pub(crate) fn reduce_values(
     peers: &mut dyn Peers,
     mut items: Vec<Share>,
     how: How,

@@ -8,7 +8,7 @@ use crate::train::config::{
 use crate::words;
 
 /// The metrics there are.
-pub const METRICS: [&str; 4] = ["val_loss", "val_accuracy", "train_loss", "train_accuracy"];
+pub(crate) const METRICS: [&str; 4] = ["val_loss", "val_accuracy", "train_loss", "train_accuracy"];
 
 impl Config {
     /// Whether this run can be: every number in its range, and nothing that contradicts itself.
@@ -20,7 +20,7 @@ impl Config {
     }
 
     /// Everything that is wrong; each fault names its key, `train.optimizer.lr`.
-    pub fn faults(&self) -> Vec<Fault> {
+    pub(crate) fn faults(&self) -> Vec<Fault> {
         let mut report = Findings::default();
         report.least("train.epochs", self.epochs, 1);
         report.least("train.batch_size", self.batch_size, 1);

@@ -51,7 +51,7 @@ impl Dtype {
     }
 
     /// Its name in torch and numpy.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Bool => "bool",
             Self::Uint8 => "uint8",
@@ -92,7 +92,7 @@ pub struct Bytes {
 
 impl Bytes {
     /// The piece `range` of these bytes, or `None` if they end before it does.
-    pub fn piece(&self, range: Range<usize>) -> Option<Self> {
+    pub(crate) fn piece(&self, range: Range<usize>) -> Option<Self> {
         self.get(range.clone())?;
         let range = self.range.start + range.start..self.range.start + range.end;
         Some(Self { store: self.store.clone(), range })
@@ -144,7 +144,12 @@ impl Array {
     ///
     /// # Errors
     /// When there are fewer or more bytes than the shape tells of.
-    pub fn new(dtype: Dtype, shape: Vec<u64>, bytes: Bytes, name: &str) -> Result<Self, Fault> {
+    pub(crate) fn new(
+        dtype: Dtype,
+        shape: Vec<u64>,
+        bytes: Bytes,
+        name: &str,
+    ) -> Result<Self, Fault> {
         let there = bytes.len() as u64;
         match size(dtype, &shape) {
             Some(size) if size == there => Ok(Self { dtype, shape, bytes }),

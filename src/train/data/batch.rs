@@ -45,31 +45,10 @@ pub enum Reals {
 
 impl Reals {
     /// None yet, of this width.
-    pub fn new(width: Width) -> Self {
+    pub(crate) fn new(width: Width) -> Self {
         match width {
             Width::F32 => Self::F32(Vec::new()),
             Width::F64 => Self::F64(Vec::new()),
-        }
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        match self {
-            Self::F32(numbers) => numbers.len(),
-            Self::F64(numbers) => numbers.len(),
-        }
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Their width.
-    pub fn width(&self) -> Width {
-        match self {
-            Self::F32(_) => Width::F32,
-            Self::F64(_) => Width::F64,
         }
     }
 
@@ -102,7 +81,7 @@ pub enum Targets {
 
 impl Targets {
     /// None yet.
-    pub fn new(how: &How) -> Self {
+    pub(crate) fn new(how: &How) -> Self {
         match how.targets {
             Kind::Classes => Self::Classes(Vec::new()),
             Kind::Values => Self::Values(Reals::new(how.width)),

@@ -32,7 +32,7 @@ impl Arrays {
     ///
     /// # Errors
     /// When it cannot be mapped, is of no known form, or is broken.
-    pub fn open(path: &Path) -> Result<Self, Fault> {
+    pub(crate) fn open(path: &Path) -> Result<Self, Fault> {
         let bytes = Bytes::from(Map::open(path)?);
         let suffix = path.extension().map(|s| s.to_string_lossy().to_lowercase());
         Self::read(bytes, suffix.as_deref().unwrap_or_default(), format!("`{}`", path.display()))

@@ -17,7 +17,7 @@ mod npy;
 mod npz;
 mod packed;
 mod tensors;
-pub mod turbulence;
+pub(crate) mod turbulence;
 
 #[cfg(test)]
 mod tests;

@@ -107,17 +107,12 @@ impl Subset {
     }
 
     /// How many indices each rank has.
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.places.len()
     }
 
-    /// Whether no rank has any.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// The indices of this rank.
-    pub fn indices(&self, epoch: u64) -> Vec<u64> {
+    pub(crate) fn indices(&self, epoch: u64) -> Vec<u64> {
         let mut indices = self.places.indices(epoch);
         for index in &mut indices {
             *index = self.items[*index as usize];

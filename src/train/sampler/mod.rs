@@ -8,13 +8,11 @@ mod batches;
 mod distributed;
 mod exact;
 mod own;
-mod weighted;
 
 pub use batches::Batches;
 pub use distributed::{Distributed, Subset};
-pub use exact::{Deal, Exact};
+pub use exact::Exact;
 pub use own::Own;
-pub use weighted::Weighted;
 
 use crate::fault::Fault;
 
@@ -59,8 +57,6 @@ pub enum Sampler {
     Distributed(Distributed),
     /// Some samples, dealt in the same way.
     Subset(Subset),
-    /// A draw by weights.
-    Weighted(Weighted),
     /// Each rank its own samples.
     Own(Own),
     /// Each sample once, for evaluation.
@@ -69,22 +65,20 @@ pub enum Sampler {
 
 impl Sampler {
     /// The indices that this rank visits in an epoch, in order.
-    pub fn indices(&self, epoch: u64) -> Vec<u64> {
+    pub(crate) fn indices(&self, epoch: u64) -> Vec<u64> {
         match self {
             Self::Distributed(sampler) => sampler.indices(epoch),
             Self::Subset(sampler) => sampler.indices(epoch),
-            Self::Weighted(sampler) => sampler.indices(epoch),
             Self::Own(sampler) => sampler.indices(epoch),
             Self::Exact(sampler) => sampler.indices(),
         }
     }
 
     /// Least and most samples that any rank visits in an epoch; they differ for [`Exact`] only.
-    pub fn lengths(&self) -> (u64, u64) {
+    pub(crate) fn lengths(&self) -> (u64, u64) {
         match self {
             Self::Distributed(sampler) => (sampler.len(), sampler.len()),
             Self::Subset(sampler) => (sampler.len(), sampler.len()),
-            Self::Weighted(sampler) => (sampler.len(), sampler.len()),
             Self::Own(sampler) => (sampler.len(), sampler.len()),
             Self::Exact(sampler) => sampler.lengths(),
         }

@@ -66,17 +66,12 @@ impl Own {
     }
 
     /// How many indices each rank has.
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         if self.drop_last { self.least } else { self.most }
     }
 
-    /// Whether no rank has any.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// The indices of this rank.
-    pub fn indices(&self, epoch: u64) -> Vec<u64> {
+    pub(crate) fn indices(&self, epoch: u64) -> Vec<u64> {
         let order = self.items.indices(epoch);
         order.iter().copied().cycle().take(self.len() as usize).collect()
     }

@@ -10,22 +10,22 @@ use crate::tree::numbers;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
     /// The first unit.
-    pub from: u64,
+    pub(crate) from: u64,
     /// How many.
     #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub count: u64,
+    pub(crate) count: u64,
     /// Trials of the unit that have ended for good.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub link: u32,
+    pub(crate) link: u32,
     /// Attempts of the trial after those that have failed.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub tries: u32,
+    pub(crate) tries: u32,
     /// How often the machine or the agent failed it.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub faults: u32,
+    pub(crate) faults: u32,
     /// How many allocations in a row have cut it off without a checkpoint written.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub cuts: u32,
+    pub(crate) cuts: u32,
 }
 
 fn one() -> u64 {
@@ -49,17 +49,17 @@ fn is_false(is: &bool) -> bool {
 
 impl Piece {
     /// Units that nobody has begun.
-    pub fn untouched(from: u64, count: u64) -> Self {
+    pub(crate) fn untouched(from: u64, count: u64) -> Self {
         Self { from, count, link: 0, tries: 0, faults: 0, cuts: 0 }
     }
 
     /// Whether nobody has begun it.
-    pub fn is_untouched(&self) -> bool {
+    pub(crate) fn is_untouched(&self) -> bool {
         self.link == 0 && self.tries == 0 && self.faults == 0 && self.cuts == 0
     }
 
     /// Whether a unit is in it.
-    pub fn has(&self, unit: u64) -> bool {
+    pub(crate) fn has(&self, unit: u64) -> bool {
         unit >= self.from && unit - self.from < self.count
     }
 }
@@ -244,7 +244,7 @@ impl Entry {
     }
 
     /// Who wrote it and what tells it from any other of this agent.
-    pub fn signature(&self) -> (&str, &str) {
+    pub(crate) fn signature(&self) -> (&str, &str) {
         match self {
             Self::Expire { by, nonce, .. } => (by, nonce),
             Self::Join { agent, nonce, .. }

@@ -4,11 +4,11 @@ use super::{Ledger, Piece};
 
 /// Units that an agent holds or may take.
 #[derive(Debug)]
-pub struct Hands<'a>(Vec<(Piece, Option<&'a str>)>);
+pub(crate) struct Hands<'a>(Vec<(Piece, Option<&'a str>)>);
 
 impl Ledger {
     /// Who holds each unit.
-    pub fn hands(&self) -> Hands<'_> {
+    pub(crate) fn hands(&self) -> Hands<'_> {
         let held = self.living().flat_map(|(name, agent)| {
             agent.held.iter().map(|held| (held.piece, Some(name.as_str())))
         });
@@ -22,7 +22,7 @@ impl Ledger {
 
 impl<'a> Hands<'a> {
     /// The agent that holds a unit, if one does; `None` where no agent holds the unit and none can take it.
-    pub fn holder(&self, unit: u64) -> Option<Option<&'a str>> {
+    pub(crate) fn holder(&self, unit: u64) -> Option<Option<&'a str>> {
         let after = self.0.partition_point(|(piece, _)| piece.from <= unit);
         let (piece, holder) = self.0[..after].last()?;
         piece.has(unit).then_some(*holder)

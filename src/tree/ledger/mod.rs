@@ -24,51 +24,50 @@ mod log;
 mod pieces;
 
 pub use entry::{Entry, Piece};
-pub use hands::Hands;
 pub use log::{Link, append, length, link, name, prepare, written};
 
 /// What the ledger says of an agent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Agent {
     /// Its host.
-    pub host: String,
+    pub(crate) host: String,
     /// Trials it runs at once.
-    pub slots: u32,
+    pub(crate) slots: u32,
     /// The cores it has bound.
-    pub cores: Vec<u32>,
+    pub(crate) cores: Vec<u32>,
     /// The scheduler's id of its job.
-    pub job: Option<String>,
+    pub(crate) job: Option<String>,
     /// What it took and did not give back; some of it may have ended.
-    pub held: Vec<Held>,
+    pub(crate) held: Vec<Held>,
     /// Whether it found nothing to take.
-    pub idle: bool,
+    pub(crate) idle: bool,
     /// Whether it has asked all that it runs to end, and leaves then.
     #[serde(default)]
-    pub leaving: bool,
+    pub(crate) leaving: bool,
     /// Trials it had ended when it took last.
-    pub done: u64,
+    pub(crate) done: u64,
     /// Seconds that its slots had been busy by then.
-    pub busy_s: f64,
+    pub(crate) busy_s: f64,
     /// How it went; `None` while it lives.
     pub gone: Option<Gone>,
     /// Number of the entry by which it joined.
     #[serde(default)]
-    pub joined: u64,
+    pub(crate) joined: u64,
     /// Whether it ever said more than that it joins: its bundle was there before.
     #[serde(default)]
-    pub spoke: bool,
+    pub(crate) spoke: bool,
     /// Bytes that its bundle had at least when it left, or was taken for dead.
     #[serde(default)]
-    pub size: u64,
+    pub(crate) size: u64,
 }
 
 /// Units in an agent's hands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub(crate) struct Held {
     /// The entry by which it took them: what it began before stands in `piece` already.
-    pub since: u64,
+    pub(crate) since: u64,
     /// The units, as they were then.
-    pub piece: Piece,
+    pub(crate) piece: Piece,
 }
 
 /// How an agent went.
@@ -83,31 +82,31 @@ pub enum Gone {
 
 /// A trial that runs twice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Contest {
+pub(crate) struct Contest {
     /// Who ran it first.
-    pub of: String,
+    pub(crate) of: String,
     /// Bytes of that one's bundle: an end before counts as ever.
-    pub size: u64,
+    pub(crate) size: u64,
     /// What its run knew of the ledger when it began: what began before has no part in this.
-    pub since: u64,
+    pub(crate) since: u64,
     /// Who runs the copy; `None` once it was given up.
-    pub copy: Option<String>,
+    pub(crate) copy: Option<String>,
     /// Whose end counts.
-    pub won: Option<Won>,
+    pub(crate) won: Option<Won>,
     /// The entry by which the copy began.
     #[serde(default)]
-    pub at: u64,
+    pub(crate) at: u64,
 }
 
 /// How a contest was decided.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Won {
+pub(crate) struct Won {
     /// The agent whose end counts.
-    pub agent: String,
+    pub(crate) agent: String,
     /// Its attempt.
-    pub attempt: u32,
+    pub(crate) attempt: u32,
     /// The entry that says so. Whoever begins the trial knowing of it does so anew, because he was asked to.
-    pub at: u64,
+    pub(crate) at: u64,
 }
 
 impl Contest {
@@ -119,40 +118,40 @@ impl Contest {
 
 /// The end of an attempt, as an agent's bundle has it.
 #[derive(Debug, Clone, Copy)]
-pub struct Ending<'a> {
+pub(crate) struct Ending<'a> {
     /// The agent.
-    pub agent: &'a str,
+    pub(crate) agent: &'a str,
     /// The length of the bundle behind it.
-    pub at: u64,
+    pub(crate) at: u64,
     /// The trial.
-    pub trial: u64,
+    pub(crate) trial: u64,
     /// The attempt.
-    pub attempt: u32,
+    pub(crate) attempt: u32,
     /// How many entries of the ledger the agent had read when the attempt began.
-    pub seq: u64,
+    pub(crate) seq: u64,
 }
 
 /// What all entries up to one come to.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
     /// Number of the last entry.
-    pub seq: u64,
+    pub(crate) seq: u64,
     /// The first unit that nobody has ever taken.
-    pub fresh: u64,
+    pub(crate) fresh: u64,
     /// What was given back, in order: first what nobody has begun.
-    pub again: VecDeque<Piece>,
+    pub(crate) again: VecDeque<Piece>,
     /// All agents that ever joined.
     pub agents: BTreeMap<String, Agent>,
     /// Trials that ran twice; more than once where they were asked for again. All but the last are decided.
-    pub contests: HashMap<u64, Vec<Contest>>,
+    pub(crate) contests: HashMap<u64, Vec<Contest>>,
     /// Why nothing is to be taken any more.
-    pub halted: Option<String>,
+    pub(crate) halted: Option<String>,
     /// Who holds it; laid down again it stays held, unlike what was halted.
     #[serde(default)]
-    pub held: Option<String>,
+    pub(crate) held: Option<String>,
     /// Entries that could not be read.
     #[serde(default)]
-    pub damaged: Vec<u64>,
+    pub(crate) damaged: Vec<u64>,
 }
 
 impl Ledger {
@@ -170,7 +169,7 @@ impl Ledger {
     ///
     /// # Errors
     /// When an entry exists but cannot be read.
-    pub fn follow(&mut self, tree: &Tree) -> Result<u64> {
+    pub(crate) fn follow(&mut self, tree: &Tree) -> Result<u64> {
         self.follow_with(tree, |_| {})
     }
 
@@ -178,7 +177,7 @@ impl Ledger {
     ///
     /// # Errors
     /// As [`Ledger::follow`].
-    pub fn follow_with(&mut self, tree: &Tree, mut hear: impl FnMut(&Entry)) -> Result<u64> {
+    pub(crate) fn follow_with(&mut self, tree: &Tree, mut hear: impl FnMut(&Entry)) -> Result<u64> {
         let before = self.seq;
         log::look_again(tree, self.seq + 1);
         while let Some(entry) = log::read(tree, self.seq + 1)? {
@@ -236,7 +235,7 @@ impl Ledger {
     }
 
     /// Agents that have not gone.
-    pub fn living(&self) -> impl Iterator<Item = (&String, &Agent)> {
+    pub(crate) fn living(&self) -> impl Iterator<Item = (&String, &Agent)> {
         self.agents.iter().filter(|(_, agent)| agent.gone.is_none())
     }
 
@@ -255,7 +254,7 @@ impl Ledger {
 
     /// Whether the end of an attempt counts. Of a trial that ran twice it is the one that was said to have won,
     /// whoever said so first.
-    pub fn counts(&self, end: Ending<'_>) -> bool {
+    pub(crate) fn counts(&self, end: Ending<'_>) -> bool {
         if self.is_fenced(end.agent, end.at) {
             return false;
         }
@@ -267,12 +266,12 @@ impl Ledger {
     }
 
     /// What a run of a trial has a part in, which began when its agent had read `seq` entries.
-    pub fn contest(&self, trial: u64, seq: u64) -> Option<&Contest> {
+    pub(crate) fn contest(&self, trial: u64, seq: u64) -> Option<&Contest> {
         self.contests.get(&trial)?.iter().find(|contest| contest.is_about(seq))
     }
 
     /// Whether such a run has won or lost against another.
-    pub fn is_decided(&self, trial: u64, seq: u64) -> bool {
+    pub(crate) fn is_decided(&self, trial: u64, seq: u64) -> bool {
         self.contest(trial, seq).is_some_and(|contest| contest.won.is_some())
     }
 
@@ -282,7 +281,7 @@ impl Ledger {
     }
 
     /// Whether a trial was won by somebody after so many entries.
-    pub fn is_won_since(&self, trial: u64, seq: u64) -> bool {
+    pub(crate) fn is_won_since(&self, trial: u64, seq: u64) -> bool {
         let all = self.contests.get(&trial).map_or(&[][..], Vec::as_slice);
         all.iter().any(|contest| contest.won.as_ref().is_some_and(|won| won.at > seq))
     }
@@ -295,7 +294,7 @@ impl Ledger {
     }
 
     /// Whether a line of an agent's bundle was written after the agent had been taken for dead.
-    pub fn is_fenced(&self, agent: &str, end: u64) -> bool {
+    pub(crate) fn is_fenced(&self, agent: &str, end: u64) -> bool {
         let gone = self.agents.get(agent).and_then(|a| a.gone.as_ref());
         matches!(gone, Some(Gone::Fenced(size)) if end > *size)
     }
@@ -430,7 +429,7 @@ impl Ledger {
 }
 
 /// The process of an agent: its name is host, process id and a token.
-pub fn pid_of(name: &str) -> Option<u32> {
+pub(crate) fn pid_of(name: &str) -> Option<u32> {
     name.rsplit('-').nth(1)?.parse().ok()
 }
 

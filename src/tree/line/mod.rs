@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 mod writer;
 
-pub use writer::Writer;
+pub(crate) use writer::Writer;
 
 const SEAL: &str = ",\"crc\":\"";
 const NUMBER: &str = ",\"n\":";
@@ -30,7 +30,11 @@ pub fn seal<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// As [`seal`].
-pub fn seal_numbered<T: Serialize>(value: &T, number: u64, earlier: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn seal_numbered<T: Serialize>(
+    value: &T,
+    number: u64,
+    earlier: u64,
+) -> io::Result<Vec<u8>> {
     let earlier = match (number, earlier) {
         (1, 1..) => format!(",\"earlier\":{earlier}"),
         _ => String::new(),
@@ -59,7 +63,7 @@ pub fn unseal<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
 }
 
 /// Whether a line (without its newline) ends in the checksum of what stands before it.
-pub fn is_sealed(line: &[u8]) -> bool {
+pub(crate) fn is_sealed(line: &[u8]) -> bool {
     let Some(split) = line.len().checked_sub(SEAL_LENGTH) else { return false };
     let (body, seal) = line.split_at(split);
     let digits = seal.strip_prefix(SEAL.as_bytes()).and_then(|rest| rest.strip_suffix(b"\"}"));
@@ -88,13 +92,13 @@ struct First {
 
 /// What the numbers of a file's lines say of those that are not there.
 #[derive(Debug, Default)]
-pub struct Sequence {
+pub(crate) struct Sequence {
     /// Lines so far: whole ones, and those that are damaged or missing.
-    pub lines: u64,
+    pub(crate) lines: u64,
     /// Lines that are damaged or missing so far.
-    pub damaged: u64,
+    pub(crate) damaged: u64,
     /// Lines that the files before this one had when it was begun.
-    pub earlier: u64,
+    pub(crate) earlier: u64,
     /// The number of the last whole line.
     last: u64,
     /// Damaged lines since then.
@@ -103,7 +107,7 @@ pub struct Sequence {
 
 impl Sequence {
     /// Takes note of a line that was read.
-    pub fn whole(&mut self, line: &[u8]) {
+    pub(crate) fn whole(&mut self, line: &[u8]) {
         self.lines += 1;
         let Some(number) = number(line) else { return };
         if number <= self.last {
@@ -123,7 +127,7 @@ impl Sequence {
     }
 
     /// Takes note of a line that could not be read.
-    pub fn damaged(&mut self) {
+    pub(crate) fn damaged(&mut self) {
         self.lines += 1;
         self.damaged += 1;
         self.since += 1;
@@ -132,29 +136,29 @@ impl Sequence {
 
 /// Where a line is in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Spot {
+pub(crate) struct Spot {
     /// Its first byte.
-    pub at: u64,
+    pub(crate) at: u64,
     /// Its bytes, without the newline.
-    pub len: u64,
+    pub(crate) len: u64,
 }
 
 impl Spot {
     /// The length of the file up to the end of the line, newline included.
-    pub fn end(self) -> u64 {
+    pub(crate) fn end(self) -> u64 {
         self.at + self.len + 1
     }
 }
 
 /// Bytes of the longest line that is read. Whatever is longer was not written by this program.
-pub const LONGEST: u64 = 1 << 30;
+pub(crate) const LONGEST: u64 = 1 << 30;
 
 /// Calls `with` for every line that ends in a newline, one in memory at a time; a line that is too long comes
 /// empty, and is the last, as it may have no end. Returns whether bytes without a newline follow.
 ///
 /// # Errors
 /// What the disk says.
-pub fn each(file: impl Read, mut with: impl FnMut(Spot, &[u8])) -> io::Result<bool> {
+pub(crate) fn each(file: impl Read, mut with: impl FnMut(Spot, &[u8])) -> io::Result<bool> {
     let mut reader = BufReader::with_capacity(1 << 16, file);
     let (mut at, mut line) = (0, Vec::new());
     loop {

@@ -32,7 +32,7 @@ pub struct Writer {
 
 impl Writer {
     /// The writer of a new file, opened for appending, before which there are files with `earlier` lines.
-    pub fn new(file: File, path: PathBuf, earlier: u64) -> Self {
+    pub(crate) fn new(file: File, path: PathBuf, earlier: u64) -> Self {
         let (waiting, length, lines) = (Vec::new(), 0, 0);
         Self { file, path, waiting, length, lines, earlier, torn: false, dirty: false }
     }
@@ -64,18 +64,18 @@ impl Writer {
     }
 
     /// Takes back the line that was pushed last, so many bytes, where the disk has refused it.
-    pub fn take_back(&mut self, length: usize) {
+    pub(crate) fn take_back(&mut self, length: usize) {
         self.waiting.truncate(self.waiting.len().saturating_sub(length));
         self.lines -= 1;
     }
 
     /// Bytes of the whole lines in the file.
-    pub fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.length
     }
 
     /// Bytes that wait.
-    pub fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
@@ -128,7 +128,7 @@ impl Writer {
     ///
     /// # Errors
     /// What the disk says.
-    pub fn stamp(&self) -> io::Result<()> {
+    pub(crate) fn stamp(&self) -> io::Result<()> {
         use nix::sys::stat::futimens;
         use nix::sys::time::TimeSpec;
         Ok(futimens(&self.file, &TimeSpec::UTIME_NOW, &TimeSpec::UTIME_NOW)?)
@@ -138,7 +138,7 @@ impl Writer {
     ///
     /// # Errors
     /// What the disk says.
-    pub fn sync(&mut self) -> io::Result<()> {
+    pub(crate) fn sync(&mut self) -> io::Result<()> {
         if self.dirty {
             self.file.sync_data()?;
             self.dirty = false;
@@ -147,7 +147,7 @@ impl Writer {
     }
 
     /// Where it is.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }

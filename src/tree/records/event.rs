@@ -125,7 +125,7 @@ pub struct End {
 impl End {
     /// Why it ended as it did: signal or exit code of a failure, and what more there is to say; empty
     /// after success.
-    pub fn why(&self) -> String {
+    pub(crate) fn why(&self) -> String {
         why(Some(self), self.reason.clone())
     }
 }

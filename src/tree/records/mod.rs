@@ -30,7 +30,7 @@ pub enum Outcome {
 
 /// What became of a trial whose chain does not go on behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Break {
+pub(crate) enum Break {
     /// It ended without success.
     Ended(Outcome),
     /// It was skipped itself.
@@ -45,7 +45,7 @@ pub enum Break {
 
 impl Break {
     /// Why the trials behind `trial` in its chain are skipped, whoever says so.
-    pub fn reason(self, trial: u64) -> String {
+    pub(crate) fn reason(self, trial: u64) -> String {
         let what = match self {
             Self::Ended(Outcome::Done) => "is done",
             Self::Ended(Outcome::Failed) => "failed",
@@ -61,7 +61,7 @@ impl Break {
 }
 
 /// The job or array that a job id is of: `12` of Slurm's `12_7`, `5[].srv` of PBS's `5[3].srv`.
-pub fn array_of(job: &str) -> String {
+pub(crate) fn array_of(job: &str) -> String {
     match (job.split_once('['), job.split_once(']')) {
         (Some((number, _)), Some((_, server))) => format!("{number}[]{server}"),
         _ => match job.split_once('_') {
@@ -82,13 +82,13 @@ pub struct Place {
     /// The agent.
     pub agent: String,
     /// Its slot.
-    pub slot: u32,
+    pub(crate) slot: u32,
     /// Whether it was begun, and not only given up.
-    pub begun: bool,
+    pub(crate) begun: bool,
     /// Whether another run of the trial at the same time has won.
     pub lost: bool,
     /// Its output in the agent's log: offset and length, bytes.
-    pub log: Option<(u64, u64)>,
+    pub(crate) log: Option<(u64, u64)>,
     /// Whether its end counts, and the trial runs again only on request.
     pub last: bool,
 }
@@ -101,15 +101,15 @@ pub struct Attempt {
     /// How it ended; `None` while it runs, or if its worker was killed.
     pub end: Option<End>,
     /// What it counts as if it has no end: it was told to stop.
-    pub stopped: Option<(Outcome, String)>,
+    pub(crate) stopped: Option<(Outcome, String)>,
     /// When it was told so, unix seconds.
-    pub stopped_at: Option<f64>,
+    pub(crate) stopped_at: Option<f64>,
     /// Where its metric lines stand in the file that has recorded it, in order.
-    pub metrics: Vec<Spot>,
+    pub(crate) metrics: Vec<Spot>,
     /// Metric lines of its program that could not be read.
-    pub unread: u64,
+    pub(crate) unread: u64,
     /// Which run (worker process) of the trial it belongs to; 0 where an agent has run it.
-    pub run: u32,
+    pub(crate) run: u32,
     /// Where an agent has recorded it.
     pub bundle: Option<Place>,
 }
@@ -166,7 +166,7 @@ impl Attempt {
     ///
     /// # Errors
     /// As [`Attempt::each_row`].
-    pub fn each_new_row(
+    pub(crate) fn each_new_row(
         &self,
         tree: &Tree,
         most: usize,
@@ -218,9 +218,9 @@ pub struct Record {
     /// In the order in which they began.
     pub attempts: Vec<Attempt>,
     /// Why it was not run when its turn came; `None` once an attempt has begun.
-    pub skipped: Option<String>,
+    pub(crate) skipped: Option<String>,
     /// How many entries the ledger of agents had then.
-    pub skipped_at: u64,
+    pub(crate) skipped_at: u64,
 }
 
 impl Record {
@@ -249,7 +249,7 @@ impl Record {
     }
 
     /// Whether it has ended without success and runs again only on request, as agents record with an end.
-    pub fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         let is_bad = matches!(self.outcome(), Some(Outcome::Failed | Outcome::Timeout));
         let place = self.decisive().and_then(|attempt| attempt.bundle.as_ref());
         is_bad && place.is_none_or(|place| place.last)
@@ -257,7 +257,7 @@ impl Record {
 
     /// Whether its job may still try it again: the last attempt failed, and its run has not used up
     /// the attempts it is allowed.
-    pub fn may_go_on(&self, allowed: u32) -> bool {
+    pub(crate) fn may_go_on(&self, allowed: u32) -> bool {
         let Some(last) = self.attempts.last() else { return false };
         let used = self.attempts.iter().filter(|a| a.run == last.run).count();
         self.outcome() == Some(Outcome::Failed) && used < allowed as usize

@@ -38,15 +38,15 @@ const SHARE: u32 = 10;
 
 /// What looking has cost so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Cost {
+pub(crate) struct Cost {
     /// Files asked for their size.
-    pub stamps: u64,
+    pub(crate) stamps: u64,
     /// Files opened and read: bundles, entries of the ledger, decks.
-    pub files: u64,
+    pub(crate) files: u64,
     /// Bytes read of bundles.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// Times that the records of all trials were read.
-    pub wholes: u64,
+    pub(crate) wholes: u64,
 }
 
 /// A sweep that is watched.
@@ -207,13 +207,8 @@ impl Watcher {
     }
 
     /// How long to wait before the next look, for one who wants to look every `interval`.
-    pub fn pause(&self, interval: Duration) -> Duration {
+    pub(crate) fn pause(&self, interval: Duration) -> Duration {
         interval.max(self.took * SHARE)
-    }
-
-    /// What all looks have cost.
-    pub fn cost(&self) -> Cost {
-        self.cost
     }
 }
 

@@ -119,12 +119,12 @@ fn done(trial: u64) -> Event {
 
 /// Looks until nothing is left to read; the counts, and what that look cost.
 fn look(watcher: &mut Watcher) -> (String, Cost) {
-    let before = watcher.cost();
+    let before = watcher.cost;
     while watcher.look(Duration::ZERO).unwrap() {}
     let frame = watcher.frame(clock::now());
     let one = |(state, n): (&State, &u64)| format!("{} {n}", state.word());
     let counts = frame.counts.iter().map(one).collect::<Vec<_>>().join(" ");
-    let cost = watcher.cost();
+    let cost = watcher.cost;
     let cost = Cost {
         stamps: cost.stamps - before.stamps,
         files: cost.files - before.files,

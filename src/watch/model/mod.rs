@@ -127,45 +127,45 @@ struct Sign {
 
 /// The end of a trial that no agent has run, as its own record says.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Elsewhere {
+pub(crate) struct Elsewhere {
     /// The trial.
-    pub trial: u64,
+    pub(crate) trial: u64,
     /// How it ended.
-    pub state: Outcome,
+    pub(crate) state: Outcome,
     /// Unix seconds.
-    pub time: f64,
+    pub(crate) time: f64,
     /// How many entries the ledger had when it began.
-    pub seq: u64,
+    pub(crate) seq: u64,
     /// Seconds it took.
-    pub duration_s: f64,
+    pub(crate) duration_s: f64,
     /// Where.
-    pub host: String,
+    pub(crate) host: String,
     /// Why, in words.
-    pub reason: String,
+    pub(crate) reason: String,
 }
 
 /// A trial of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Dealt {
+pub(crate) struct Dealt {
     /// The trial.
-    pub trial: u64,
+    pub(crate) trial: u64,
     /// The unit.
-    pub unit: u64,
+    pub(crate) unit: u64,
     /// How many entries the ledger had when it was dealt.
-    pub seq: u64,
+    pub(crate) seq: u64,
 }
 
 /// A sweep that agents run.
 #[derive(Debug, Default)]
-pub struct Model {
+pub(crate) struct Model {
     /// What the agents have agreed on.
-    pub ledger: Ledger,
+    pub(crate) ledger: Ledger,
     /// An agent may give no sign for so long, seconds.
-    pub patience_s: f64,
+    pub(crate) patience_s: f64,
     /// Trials that the plan no longer has.
-    pub dropped: Dropped,
+    pub(crate) dropped: Dropped,
     /// Of these, those that were dealt to agents: an agent that holds one runs it.
-    pub dealt: Vec<Dealt>,
+    pub(crate) dealt: Vec<Dealt>,
     name: String,
     trials: u64,
     agents: Vec<Agent>,
@@ -177,23 +177,23 @@ pub struct Model {
 
 impl Model {
     /// A sweep of which nothing has been read yet.
-    pub fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         Self { name: name.to_owned(), patience_s: f64::INFINITY, ..Self::default() }
     }
 
     /// The sweep has so many trials.
-    pub fn has_trials(&mut self, trials: u64) {
+    pub(crate) fn has_trials(&mut self, trials: u64) {
         self.trials = self.trials.max(trials);
         self.ends.reserve_exact((self.trials as usize).saturating_sub(self.ends.len()));
     }
 
     /// How many it was said to have.
-    pub fn trials(&self) -> u64 {
+    pub(crate) fn trials(&self) -> u64 {
         self.trials
     }
 
     /// Takes lines of an agent's bundle into account: each once, in the order of the file.
-    pub fn feed(&mut self, agent: &str, lines: Vec<Placed>) {
+    pub(crate) fn feed(&mut self, agent: &str, lines: Vec<Placed>) {
         let number = self.number(agent);
         for (at, line) in lines {
             let agent = &mut self.agents[number as usize];
@@ -262,7 +262,7 @@ impl Model {
     }
 
     /// Trials that ended before agents came, by trial.
-    pub fn elsewhere(&mut self, ended: Vec<Elsewhere>) {
+    pub(crate) fn elsewhere(&mut self, ended: Vec<Elsewhere>) {
         // Nobody in the ledger has this name.
         let number = self.number("");
         for end in ended {
@@ -278,7 +278,7 @@ impl Model {
     }
 
     /// The file time of an agent's bundle, as seen at `now`; both seconds since 1970, perhaps by two clocks.
-    pub fn seen(&mut self, agent: &str, modified: f64, now: f64) {
+    pub(crate) fn seen(&mut self, agent: &str, modified: f64, now: f64) {
         let number = self.number(agent);
         let sign = &mut self.agents[number as usize].sign;
         match sign {

@@ -13,7 +13,7 @@ use crate::words::{count, duration};
 
 impl Model {
     /// How the sweep stands at `now`, seconds since 1970.
-    pub fn frame(&self, now: f64) -> Frame {
+    pub(crate) fn frame(&self, now: f64) -> Frame {
         // Whoever is silent may be dead, and its trials wait for others.
         let is_here = |agent: &&Agent| {
             let known = self.ledger.agents.get(&agent.name);

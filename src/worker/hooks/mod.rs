@@ -31,21 +31,21 @@ use crate::worker::process::{heavy, prepare, starting};
 #[derive(Debug, Clone)]
 pub struct Ending<'a> {
     /// The sweep.
-    pub tree: &'a Tree,
+    pub(crate) tree: &'a Tree,
     /// What the trials of its table share.
-    pub head: &'a Head,
+    pub(crate) head: &'a Head,
     /// The trial.
-    pub row: &'a Row,
+    pub(crate) row: &'a Row,
     /// The end of its last attempt, as recorded.
-    pub end: &'a End,
+    pub(crate) end: &'a End,
     /// The host of that attempt's rank 0.
-    pub host: &'a str,
+    pub(crate) host: &'a str,
     /// The end of its log, as [`log_tail::of`] makes it.
-    pub log_tail: String,
+    pub(crate) log_tail: String,
 }
 
 /// Who is told of an ending in the worker's own process. What it does takes the worker's time.
-pub type Told<'a> = &'a mut dyn FnMut(&Ending<'_>);
+pub(crate) type Told<'a> = &'a mut dyn FnMut(&Ending<'_>);
 
 impl Ending<'_> {
     /// All of it, as it stands in the file `$HPCSWEEP_OUTCOME`.
@@ -64,7 +64,7 @@ impl Ending<'_> {
 const TAIL_BYTES: u64 = 2 * log_tail::MOST_BYTES as u64;
 
 /// [`log_tail::of`] a part of a file, from an offset on for so many bytes; empty if it cannot be read.
-pub fn tail_of_part(path: &Path, (from, length): (u64, u64)) -> String {
+pub(crate) fn tail_of_part(path: &Path, (from, length): (u64, u64)) -> String {
     let most = length.min(TAIL_BYTES);
     log_tail::of(&disk::read_log_at(path, from + length - most, most).unwrap_or_default())
 }
@@ -81,17 +81,17 @@ impl Drop for Folder {
 
 /// The plan's hook for an ending, ready to be started.
 #[derive(Debug)]
-pub struct Call {
+pub(crate) struct Call {
     /// `finish` or `error`.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// The argument vector.
-    pub argv: Vec<String>,
+    pub(crate) argv: Vec<String>,
     /// Its environment.
-    pub env: Vars,
+    pub(crate) env: Vars,
     /// Where it runs.
-    pub workdir: PathBuf,
+    pub(crate) workdir: PathBuf,
     /// How long it may take.
-    pub limit: Duration,
+    pub(crate) limit: Duration,
     /// What it has to do without, for the trial's log.
     wants: Vec<String>,
     /// Holds `$HPCSWEEP_OUTCOME`.
@@ -108,7 +108,7 @@ fn name(end: &End) -> &'static str {
 ///
 /// # Errors
 /// When an expression cannot be filled in.
-pub fn prepare(ending: &Ending<'_>, vars: &Vars) -> Result<Option<Call>> {
+pub(crate) fn prepare(ending: &Ending<'_>, vars: &Vars) -> Result<Option<Call>> {
     let Ending { tree, head, row, end, host, log_tail } = ending;
     let hooks = &head.run.hooks;
     let name = name(end);
@@ -177,7 +177,7 @@ fn write_outcome(vars: &Vars, ending: &Ending<'_>, outcome: &Value) -> Result<(F
 
 /// A hook under way; killed when dropped.
 #[derive(Debug)]
-pub struct RunningHook {
+pub(crate) struct RunningHook {
     call: Call,
     child: Child,
     since: Instant,
@@ -189,7 +189,7 @@ impl RunningHook {
     ///
     /// # Errors
     /// Why it could not be started, as a line for the trial's log.
-    pub fn start(mut call: Call, log: &Path) -> Result<Self, String> {
+    pub(crate) fn start(mut call: Call, log: &Path) -> Result<Self, String> {
         let opened = match log.parent() {
             Some(folder) if disk::is_full(folder) => Err("its disk is full".to_owned()),
             _ => attempt::open_log(log).map_err(|error| fault::sentence(&error)),
@@ -212,7 +212,7 @@ impl RunningHook {
 
     /// Looks at it, and kills it when its time is over. `None`: it runs. Otherwise it has ended, and if
     /// it did not end well, this is a line for the trial's log.
-    pub fn poll(&mut self) -> Option<Result<(), String>> {
+    pub(crate) fn poll(&mut self) -> Option<Result<(), String>> {
         match self.child.try_wait() {
             Ok(Some(status)) => {
                 self.over = true;
@@ -235,17 +235,17 @@ impl RunningHook {
     }
 
     /// Its process id, which is also that of its group.
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// How long it may still take.
-    pub fn left(&self) -> Duration {
+    pub(crate) fn left(&self) -> Duration {
         self.call.limit.saturating_sub(self.since.elapsed())
     }
 
     /// Kills it and everything in its process group; returns a line for the trial's log that says `why`.
-    pub fn kill(&mut self, why: &str) -> String {
+    pub(crate) fn kill(&mut self, why: &str) -> String {
         self.over = true;
         process::kill_group(&self.child, Signal::SIGKILL);
         // One that hangs in the kernel is left to it.
@@ -276,7 +276,7 @@ fn complaint(name: &str, what: &str) -> String {
 ///
 /// # Errors
 /// When the disk refuses.
-pub fn complain(log: &Path, complaint: &str) -> Result<()> {
+pub(crate) fn complain(log: &Path, complaint: &str) -> Result<()> {
     let is_open = disk::read_end(log, 1).is_ok_and(|end| !matches!(*end, [] | [b'\n']));
     let gap = if is_open { "\n" } else { "" };
     disk::append(log, format!("{gap}hpcsweep: {complaint}\n").as_bytes())

@@ -13,7 +13,7 @@ use crate::host::signal::Signals;
 use crate::worker::process::program::LOST_PEERS;
 
 /// What happens while the program runs.
-pub enum Happening {
+pub(crate) enum Happening {
     /// Some time has passed.
     Tick,
     /// The program is about to be asked to end.
@@ -22,36 +22,36 @@ pub enum Happening {
 
 /// The end of a program that was waited for.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Termination {
+pub(crate) struct Termination {
     /// How it ended.
-    pub exit: Exit,
+    pub(crate) exit: Exit,
     /// Why it was asked to end, if it was.
-    pub stop: Option<Stop>,
+    pub(crate) stop: Option<Stop>,
     /// When it was.
-    pub asked_at: Option<Instant>,
+    pub(crate) asked_at: Option<Instant>,
     /// When its end was seen.
-    pub at: Instant,
+    pub(crate) at: Instant,
 }
 
 /// Limits of a run.
 #[derive(Debug, Clone, Copy)]
-pub struct Clock {
+pub(crate) struct Clock {
     /// When the program is asked to end.
-    pub deadline: Option<Instant>,
+    pub(crate) deadline: Option<Instant>,
     /// How long after being asked it is killed.
-    pub grace: Duration,
+    pub(crate) grace: Duration,
     /// The same where a signal is why: at most what the scheduler gives before it kills.
-    pub signal_grace: Duration,
+    pub(crate) signal_grace: Duration,
     /// Our child that carries syncs: what is left of the program at its end is everything but this.
-    pub helper: Option<u32>,
+    pub(crate) helper: Option<u32>,
     /// The same where another rank is why; `None`: as long as otherwise.
-    pub peer_grace: Option<Duration>,
+    pub(crate) peer_grace: Option<Duration>,
     /// Our parent at the start of a trial whose ranks it has wired up for MPI.
-    pub launcher: Option<u32>,
+    pub(crate) launcher: Option<u32>,
     /// The mpirun or its like that has started the ranks: it ends all of them when one has failed.
-    pub mpirun: Option<u32>,
+    pub(crate) mpirun: Option<u32>,
     /// How often [`Happening::Tick`] is reported.
-    pub tick: Duration,
+    pub(crate) tick: Duration,
 }
 
 impl Clock {
@@ -65,7 +65,7 @@ impl Clock {
 }
 
 /// The signals a worker listens to: those above, and the end of its child.
-pub fn listen() -> anyhow::Result<Signals> {
+pub(crate) fn listen() -> anyhow::Result<Signals> {
     let mut all = stop::SIGNALS.to_vec();
     all.push(Signal::SIGCHLD);
     // What a program leaves behind becomes our child, so that we find it: PBS does not.
@@ -75,7 +75,11 @@ pub fn listen() -> anyhow::Result<Signals> {
 
 /// A signal that asks us to stop and has arrived, or does within a moment; those of `not_from` do not
 /// count.
-pub fn pending(signals: &mut Signals, moment: Duration, not_from: Option<u32>) -> Option<Signal> {
+pub(crate) fn pending(
+    signals: &mut Signals,
+    moment: Duration,
+    not_from: Option<u32>,
+) -> Option<Signal> {
     let until = Instant::now() + moment;
     loop {
         match signals.next_from(until.saturating_duration_since(Instant::now())) {
@@ -88,7 +92,7 @@ pub fn pending(signals: &mut Signals, moment: Duration, not_from: Option<u32>) -
 
 /// A stop that explains the end of a program that nobody had asked to end: a scheduler signals program and
 /// worker at once, and the program may be gone before we look. `is_declared`: it has left a result.
-pub fn overheard(
+pub(crate) fn overheard(
     ended: &Termination,
     is_declared: bool,
     signals: &mut Signals,
@@ -116,7 +120,7 @@ pub fn overheard(
 
 /// Waits for the end of a program that was started at `start`. `on` hears what happens and may ask for a stop by
 /// returning one. [`overheard`] follows.
-pub fn wait(
+pub(crate) fn wait(
     child: &mut Child,
     start: Instant,
     signals: &mut Signals,

@@ -18,7 +18,7 @@ use crate::worker::Job;
 use crate::{devices, gpu};
 
 /// How often devices are asked, in seconds; 0 never.
-pub const EVERY_VARIABLE: &str = "HPCSWEEP_GPU_SAMPLE_S";
+pub(crate) const EVERY_VARIABLE: &str = "HPCSWEEP_GPU_SAMPLE_S";
 
 /// How long the end of a trial waits for a device that does not answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -27,7 +27,7 @@ type Row = Map<String, Value>;
 
 /// The thread that asks.
 #[derive(Debug)]
-pub struct Sampler {
+pub(crate) struct Sampler {
     rows: Receiver<Row>,
     /// Dropped to end the thread.
     stop: Option<Sender<()>>,
@@ -36,7 +36,7 @@ pub struct Sampler {
 impl Sampler {
     /// Starts to watch the devices that a trial's program may see. `None`, and no thread, where it sees
     /// none, where another rank watches them, and on a host without NVIDIA's driver.
-    pub fn start(job: &Job, env: &Vars) -> Option<Self> {
+    pub(crate) fn start(job: &Job, env: &Vars) -> Option<Self> {
         let every = job.vars.get(EVERY_VARIABLE).and_then(|s| s.parse::<f64>().ok()).unwrap_or(5.0);
         let visible: Vec<String> = visible_devices(env)?.into_iter().map(str::to_owned).collect();
         if every <= 0.0 || visible.is_empty() || !gpus::perhaps(&job.vars) {
@@ -58,7 +58,7 @@ impl Sampler {
 
     /// The lines made since the last time; with `last` the devices are let go, and the line with the
     /// energy is there too.
-    pub fn take(&mut self, last: bool) -> Vec<Row> {
+    pub(crate) fn take(&mut self, last: bool) -> Vec<Row> {
         if !last {
             return self.rows.try_iter().collect();
         }

@@ -39,7 +39,7 @@ pub struct SyncJob {
 }
 
 /// The helper before its start.
-pub struct Helper {
+pub(crate) struct Helper {
     pub(crate) argv: Vec<String>,
     pub(crate) env: Vars,
     /// The helper's end of the socket.

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 ///
 /// # Errors
 /// When our own path is not known.
-pub fn sibling() -> Result<PathBuf> {
+pub(crate) fn sibling() -> Result<PathBuf> {
     Ok(disk::own_executable()?.with_file_name("hpcsweep-worker"))
 }
 
@@ -27,7 +27,7 @@ pub fn sibling() -> Result<PathBuf> {
 ///
 /// # Errors
 /// When it is missing, does not start, or is of another version.
-pub fn shake_hands(vars: &Vars) -> Result<String> {
+pub(crate) fn shake_hands(vars: &Vars) -> Result<String> {
     let path = sibling()?;
     if !path.exists() {
         let sentence =
@@ -58,7 +58,7 @@ pub fn shake_hands(vars: &Vars) -> Result<String> {
 ///
 /// # Errors
 /// When it ends badly or gives no answer in time.
-pub fn about(vars: &Vars) -> Result<Vec<String>> {
+pub(crate) fn about(vars: &Vars) -> Result<Vec<String>> {
     // Within a job it must not take itself for one of the job's ranks.
     let mut env: Vars = vars
         .iter()

@@ -119,7 +119,7 @@ impl Lines {
     }
 
     /// As [`Lines::take`]; where lines were left out, one more row says how many.
-    pub fn take_counted(&mut self, last: bool) -> Vec<Map<String, Value>> {
+    pub(crate) fn take_counted(&mut self, last: bool) -> Vec<Map<String, Value>> {
         let before = self.odd_lines;
         let mut rows = self.take(last);
         if self.odd_lines > before {

@@ -7,14 +7,14 @@ use crate::units;
 
 /// A count of such kills, and what it was when the trial began.
 #[derive(Debug)]
-pub struct Memory {
+pub(crate) struct Memory {
     counter: Option<PathBuf>,
     before: u64,
 }
 
 impl Memory {
     /// To be called before the program is started.
-    pub fn watch() -> Self {
+    pub(crate) fn watch() -> Self {
         Self::of(disk::read(Path::new("/proc/self/cgroup")).ok().and_then(|text| counter(&text)))
     }
 
@@ -33,7 +33,7 @@ impl Memory {
 
     /// Why a program that failed did so, where memory is why: it had `peak` bytes, and `asked` MiB were asked
     /// for on its node. Without a count of the kernel one that was killed near its limit perhaps had too little.
-    pub fn why(&self, signal: Option<i32>, peak: u64, asked: Option<u64>) -> Option<String> {
+    pub(crate) fn why(&self, signal: Option<i32>, peak: u64, asked: Option<u64>) -> Option<String> {
         let peak_mib = peak.div_ceil(1 << 20);
         let is_counted = self.kills() > self.before;
         let is_near = signal == Some(9) && asked.is_some_and(|asked| peak_mib * 10 >= asked * 9);

@@ -25,48 +25,48 @@ use crate::worker::process::scratch::Scratch;
 use crate::worker::process::{heavy, launch, starting};
 
 /// What a rank needs to start its program.
-pub struct Prepared {
+pub(crate) struct Prepared {
     /// The argument vector, set-up script included.
-    pub argv: Vec<String>,
+    pub(crate) argv: Vec<String>,
     /// Whether it is our own trainer.
-    pub is_trainer: bool,
+    pub(crate) is_trainer: bool,
     /// Its environment.
-    pub env: Vars,
+    pub(crate) env: Vars,
     /// Its working folder.
-    pub workdir: PathBuf,
+    pub(crate) workdir: PathBuf,
     /// `CUDA_VISIBLE_DEVICES`, where the worker sets it.
-    pub devices: Option<String>,
+    pub(crate) devices: Option<String>,
     /// The attempt's private folder.
-    pub scratch: Scratch,
+    pub(crate) scratch: Scratch,
     /// The helper for syncs over MPI and the program's end of the socket to it.
-    pub sync: Option<(heavy::Helper, OwnedFd)>,
+    pub(crate) sync: Option<(heavy::Helper, OwnedFd)>,
     /// Watches the trial's GPUs, where this rank does so.
-    pub gpus: Option<Sampler>,
+    pub(crate) gpus: Option<Sampler>,
     /// Tells whether memory is why it failed.
-    pub memory: Memory,
+    pub(crate) memory: Memory,
 }
 
 impl Prepared {
     /// What is new among the program's metric lines, a megabyte at most, and the samples of its GPUs; with `last` nothing
     /// will follow.
-    pub fn take_metrics(&mut self, last: bool) -> Vec<Map<String, Value>> {
+    pub(crate) fn take_metrics(&mut self, last: bool) -> Vec<Map<String, Value>> {
         let mut rows = self.scratch.take_metrics(last);
         rows.extend(self.take_samples(last));
         rows
     }
 
     /// Whether there are more of them than the next call takes.
-    pub fn has_more_metrics(&self) -> bool {
+    pub(crate) fn has_more_metrics(&self) -> bool {
         self.scratch.has_more_metrics()
     }
 
     /// Of these the samples alone.
-    pub fn take_samples(&mut self, last: bool) -> Vec<Map<String, Value>> {
+    pub(crate) fn take_samples(&mut self, last: bool) -> Vec<Map<String, Value>> {
         self.gpus.as_mut().map(|gpus| gpus.take(last)).unwrap_or_default()
     }
 
     /// Why a program of which the largest process had `peak_memory` bytes has failed, where the machine tells.
-    pub fn why_failed(&self, job: &Job, exit: Exit, peak_memory: u64) -> Option<String> {
+    pub(crate) fn why_failed(&self, job: &Job, exit: Exit, peak_memory: u64) -> Option<String> {
         if exit.code == 0 {
             return None;
         }
@@ -79,7 +79,7 @@ impl Prepared {
 }
 
 /// How long ranks wait for each other: `HPCSWEEP_RENDEZVOUS_S`, 120 s without it.
-pub fn rendezvous_deadline(vars: &Vars) -> Duration {
+pub(crate) fn rendezvous_deadline(vars: &Vars) -> Duration {
     let seconds = vars.get("HPCSWEEP_RENDEZVOUS_S").and_then(|s| s.parse().ok()).unwrap_or(120.0);
     Duration::from_secs_f64(f64::max(seconds, 0.1))
 }
@@ -88,7 +88,11 @@ pub fn rendezvous_deadline(vars: &Vars) -> Duration {
 ///
 /// # Errors
 /// When the command cannot be rendered, a device is not granted, or a folder cannot be made.
-pub fn prepare(job: &Job, attempt: u32, torch: &[(&'static str, String)]) -> Result<Prepared> {
+pub(crate) fn prepare(
+    job: &Job,
+    attempt: u32,
+    torch: &[(&'static str, String)],
+) -> Result<Prepared> {
     prepare_in(job, attempt, torch, None, true)
 }
 
@@ -97,7 +101,7 @@ pub fn prepare(job: &Job, attempt: u32, torch: &[(&'static str, String)]) -> Res
 ///
 /// # Errors
 /// As [`prepare`].
-pub fn prepare_in(
+pub(crate) fn prepare_in(
     job: &Job,
     attempt: u32,
     torch: &[(&'static str, String)],
@@ -233,7 +237,7 @@ fn is_private(name: &str) -> bool {
 ///
 /// # Errors
 /// When this program cannot tell where it is.
-pub fn find_module(env: &mut Vars) -> Result<()> {
+pub(crate) fn find_module(env: &mut Vars) -> Result<()> {
     let exe = disk::own_executable()?;
     let prefix = exe.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
     let places = [prefix.join("share/hpcsweep/python"), prefix.join("../site/python")];

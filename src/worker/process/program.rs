@@ -22,9 +22,9 @@ use crate::worker::process::{lifeline, prepare};
 pub const LOST_PEERS: i32 = 76;
 
 /// A started rank.
-pub struct Program {
+pub(crate) struct Program {
     /// The program itself.
-    pub child: Child,
+    pub(crate) child: Child,
     /// The helper that carries its syncs.
     pub(crate) helper: Option<Child>,
 }

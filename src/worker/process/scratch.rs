@@ -21,7 +21,7 @@ const LARGEST_RESULT: u64 = 16 << 20;
 
 /// The folder and what has been read of it so far.
 #[derive(Debug)]
-pub struct Scratch {
+pub(crate) struct Scratch {
     dir: PathBuf,
     /// What the file system calls the folder: another one of the same name is none of ours.
     inode: Option<u64>,
@@ -36,7 +36,7 @@ impl Scratch {
     ///
     /// # Errors
     /// When the node's disk refuses.
-    pub fn make(vars: &Vars, sweep: &Path, trial: u64, params: &Params) -> Result<Self> {
+    pub(crate) fn make(vars: &Vars, sweep: &Path, trial: u64, params: &Params) -> Result<Self> {
         let dir = private_folder(vars, sweep, trial)?;
         let (lines, inode) = (Lines::of(dir.join("metrics.jsonl")), inode(&dir));
         let scratch = Self { lines, dir, inode, odd_result: None };
@@ -50,7 +50,7 @@ impl Scratch {
     ///
     /// # Errors
     /// When the node's disk refuses.
-    pub fn again(mut self, params: &Params) -> Result<Self> {
+    pub(crate) fn again(mut self, params: &Params) -> Result<Self> {
         for name in disk::list(&self.dir)? {
             let path = self.dir.join(name);
             if fs::remove_file(&path).is_err() {
@@ -66,12 +66,12 @@ impl Scratch {
     }
 
     /// Whether somebody has removed the folder: what the program left there is gone with it.
-    pub fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         self.inode.is_some() && inode(&self.dir) != self.inode
     }
 
     /// Why nothing can be said of an attempt whose folder is gone.
-    pub fn loss(&self) -> String {
+    pub(crate) fn loss(&self) -> String {
         let dir = self.dir.display();
         format!(
             "its private folder `{dir}` was removed while it ran, with its metrics and its result"
@@ -79,68 +79,68 @@ impl Scratch {
     }
 
     /// The parameters, a JSON object.
-    pub fn params(&self) -> PathBuf {
+    pub(crate) fn params(&self) -> PathBuf {
         self.dir.join("params.json")
     }
 
     /// Where the program appends JSON lines.
-    pub fn metrics(&self) -> PathBuf {
+    pub(crate) fn metrics(&self) -> PathBuf {
         self.dir.join("metrics.jsonl")
     }
 
     /// Where rank 0's helper appends the lines reduced over the ranks.
-    pub fn reduced(&self) -> PathBuf {
+    pub(crate) fn reduced(&self) -> PathBuf {
         self.dir.join("reduced.jsonl")
     }
 
     /// Where the helper says which lines it left out.
-    pub fn odd(&self) -> PathBuf {
+    pub(crate) fn odd(&self) -> PathBuf {
         self.dir.join("sync-odd.txt")
     }
 
     /// A file of the worker's own in the folder.
-    pub fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
     /// From now on lines are taken from those that are reduced over the ranks.
-    pub fn follow_reduced(&mut self) {
+    pub(crate) fn follow_reduced(&mut self) {
         self.lines = Lines::of(self.reduced());
     }
 
     /// Where the program may leave its final result, one JSON value.
-    pub fn result(&self) -> PathBuf {
+    pub(crate) fn result(&self) -> PathBuf {
         self.dir.join("result.json")
     }
 
     /// Where the program may say in one line why it failed.
-    pub fn reason(&self) -> PathBuf {
+    pub(crate) fn reason(&self) -> PathBuf {
         self.dir.join("reason.txt")
     }
 
     /// The first line of the reason, if the program gave one; at most 300 characters.
-    pub fn take_reason(&self) -> Option<String> {
+    pub(crate) fn take_reason(&self) -> Option<String> {
         one_line(&self.reason())
     }
 
     /// Why the helper could not carry the syncs to their end.
-    pub fn why_uncarried(&self) -> String {
+    pub(crate) fn why_uncarried(&self) -> String {
         let why = one_line(&self.file("sync-reason.txt"));
         format!("syncs over MPI: {}", why.unwrap_or_else(|| "the helper failed".to_owned()))
     }
 
     /// The metric lines that are complete and have not been taken yet; see [`Lines::take_counted`].
-    pub fn take_metrics(&mut self, last: bool) -> Vec<Map<String, Value>> {
+    pub(crate) fn take_metrics(&mut self, last: bool) -> Vec<Map<String, Value>> {
         self.lines.take_counted(last)
     }
 
     /// See [`Lines::has_more`].
-    pub fn has_more_metrics(&self) -> bool {
+    pub(crate) fn has_more_metrics(&self) -> bool {
         self.lines.has_more()
     }
 
     /// The final result, if the program left one that is JSON and no larger than a record may hold.
-    pub fn take_result(&mut self) -> Option<Value> {
+    pub(crate) fn take_result(&mut self) -> Option<Value> {
         let mut bytes = Vec::new();
         let file = disk::open_plain(&self.result()).ok()?;
         file.take(LARGEST_RESULT + 1).read_to_end(&mut bytes).ok()?;
@@ -158,7 +158,7 @@ impl Scratch {
     }
 
     /// What the program has left that could not be read, in words.
-    pub fn complaints(&self) -> Option<String> {
+    pub(crate) fn complaints(&self) -> Option<String> {
         let mut all = Vec::new();
         all.extend(self.lines.complaint().or_else(|| one_line(&self.odd())));
         if let Some(text) = &self.odd_result {
@@ -213,7 +213,7 @@ fn machine() -> String {
 }
 
 /// Removes the private folders that workers of this user have left here and that are killed.
-pub fn sweep_up(vars: &Vars) {
+pub(crate) fn sweep_up(vars: &Vars) {
     let (base, machine) = (base(vars), machine());
     let user = nix::unistd::getuid().as_raw();
     for name in disk::list(&base).unwrap_or_default() {

@@ -11,7 +11,7 @@ use crate::host::{Vars, disk, process};
 const SHELLS: [i32; 2] = [126, 127];
 
 /// The fault of a program that could not be started in its folder, with this environment.
-pub fn start_fault(program: &str, workdir: &Path, env: &Vars, error: &io::Error) -> Fault {
+pub(crate) fn start_fault(program: &str, workdir: &Path, env: &Vars, error: &io::Error) -> Fault {
     if !workdir.is_dir() {
         let sentence = format!("the working folder `{}` does not exist here", workdir.display());
         return Fault::machine(sentence);
@@ -34,7 +34,12 @@ fn is_of_command(error: &io::Error) -> bool {
 
 /// Why a set-up script or `env` has ended with this code instead of becoming the program, where the program's
 /// file tells.
-pub fn said_by_shell(code: i32, program: &str, workdir: &Path, env: &Vars) -> Option<String> {
+pub(crate) fn said_by_shell(
+    code: i32,
+    program: &str,
+    workdir: &Path,
+    env: &Vars,
+) -> Option<String> {
     let (why, hint, _) = why(program, workdir, env).filter(|_| SHELLS.contains(&code))?;
     Some(format!("cannot start `{program}`: {why}; {hint}"))
 }

@@ -29,7 +29,7 @@ use crate::worker::record::room;
 ///
 /// # Errors
 /// When rank 0 cannot be found.
-pub fn run(job: &Job, signals: &mut Signals) -> Result<i32> {
+pub(crate) fn run(job: &Job, signals: &mut Signals) -> Result<i32> {
     let world = job.world;
     let name = peers::meeting_name(&job.vars, job.row.id)?;
     let deadline = prepare::rendezvous_deadline(&job.vars);

@@ -1,9 +1,9 @@
 //! The ranks of one trial: how they find rank 0, what they send it, and what it makes of them.
 
 mod addresses;
-pub mod gather;
+pub(crate) mod gather;
 pub(super) mod granted;
-pub mod member;
+pub(crate) mod member;
 pub(super) mod others;
 pub mod peers;
 pub mod rows;

@@ -42,9 +42,9 @@ impl Finish {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     /// Its exit code.
-    pub code: i32,
+    pub(crate) code: i32,
     /// Which rank, where, and how.
-    pub reason: String,
+    pub(crate) reason: String,
 }
 
 /// The other ranks, as far as they have been heard.

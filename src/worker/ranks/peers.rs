@@ -70,11 +70,11 @@ pub enum Up {
 
 /// Where a rank runs.
 #[derive(Debug, Clone, Copy)]
-pub struct Seat<'a> {
+pub(crate) struct Seat<'a> {
     /// The name of its host, for people.
-    pub host: &'a str,
+    pub(crate) host: &'a str,
     /// What tells its node from every other node of the job.
-    pub node: &'a str,
+    pub(crate) node: &'a str,
 }
 
 /// Who asked a rank's program to end.
@@ -122,13 +122,13 @@ pub enum Down {
 
 /// An event at rank 0.
 #[derive(Debug)]
-pub struct FromRank {
+pub(crate) struct FromRank {
     /// Whose.
-    pub rank: u32,
+    pub(crate) rank: u32,
     /// What; `None`: the connection is gone.
-    pub said: Option<Up>,
+    pub(crate) said: Option<Up>,
     /// When it was heard.
-    pub at: Instant,
+    pub(crate) at: Instant,
 }
 
 /// The file in `meet/` by which ranks find rank 0. Only its owner may read it: the token proves that a process
@@ -136,18 +136,18 @@ pub struct FromRank {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Meeting {
     /// What the first line of every rank must carry.
-    pub token: String,
+    pub(crate) token: String,
     /// The TCP port on which rank 0 listens.
-    pub port: u16,
+    pub(crate) port: u16,
     /// Addresses of rank 0's host, the most promising first.
-    pub addrs: Vec<IpAddr>,
+    pub(crate) addrs: Vec<IpAddr>,
 }
 
 /// The name under which all ranks of one launch meet, from what the launcher gave all of them alike.
 ///
 /// # Errors
 /// When nothing in the environment is common to the ranks of this launch alone.
-pub fn meeting_name(vars: &Vars, trial: u64) -> Result<String, Fault> {
+pub(crate) fn meeting_name(vars: &Vars, trial: u64) -> Result<String, Fault> {
     let get = |name: &str| vars.get(name).filter(|v| !v.is_empty());
     let mut parts: Vec<&String> = Vec::new();
     if let Some(word) = get("HPCSWEEP_MEET") {
@@ -177,7 +177,7 @@ pub fn meeting_name(vars: &Vars, trial: u64) -> Result<String, Fault> {
 }
 
 /// Bytes of the longest message that is read. Senders stay far below it.
-pub const LONGEST: u64 = 16 << 20;
+pub(crate) const LONGEST: u64 = 16 << 20;
 
 /// Calls `with` for each message of a stream, a line of JSON each, until the stream ends, holds something else or a
 /// message that is too long, or `with` returns `false`.
@@ -197,13 +197,13 @@ pub fn each_message<T: DeserializeOwned>(stream: impl Read, mut with: impl FnMut
 
 /// A rank's line to rank 0.
 #[derive(Clone)]
-pub struct Line {
+pub(crate) struct Line {
     stream: Arc<Mutex<TcpStream>>,
 }
 
 impl Line {
     /// Says something; nothing happens when rank 0 is gone (the inbox tells).
-    pub fn say(&self, message: &Up) {
+    pub(crate) fn say(&self, message: &Up) {
         let Ok(mut bytes) = serde_json::to_vec(message) else { return };
         bytes.push(b'\n');
         if let Ok(mut stream) = self.stream.lock() {
@@ -214,7 +214,7 @@ impl Line {
 
 /// What a rank learns while it waits for rank 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Meanwhile {
+pub(crate) enum Meanwhile {
     /// Nothing.
     Nothing,
     /// It is to stop.
@@ -228,7 +228,7 @@ pub enum Meanwhile {
 ///
 /// # Errors
 /// When rank 0 does not appear within the deadline, or the rank is told to stop.
-pub fn join(
+pub(crate) fn join(
     dir: &Path,
     name: &str,
     rank: u32,

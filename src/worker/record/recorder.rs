@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const MOST_BYTES: usize = 64 << 20;
 
 /// The one writer of a run's record.
-pub struct Recorder {
+pub(crate) struct Recorder {
     lines: line::Writer,
     /// Metric lines that a full disk has refused so far.
     unwritten: Vec<Map<String, Value>>,
@@ -36,11 +36,11 @@ pub struct Recorder {
     /// When the disk refused them last.
     refused: Option<Instant>,
     /// Number of the run: which worker process of the trial this is.
-    pub run: u32,
+    pub(crate) run: u32,
     /// How many entries the ledger of agents has.
-    pub seq: u64,
+    pub(crate) seq: u64,
     /// Whether the trial before it in its chain is done.
-    pub behind: bool,
+    pub(crate) behind: bool,
     /// When it last gave a sign of life.
     beat: Instant,
 }
@@ -50,7 +50,7 @@ impl Recorder {
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn open(tree: &Tree, trial: u64, from: u32) -> Result<Self> {
+    pub(crate) fn open(tree: &Tree, trial: u64, from: u32) -> Result<Self> {
         let seq = ledger::length(tree)?;
         for run in from.. {
             let path = tree.record(trial, run);
@@ -76,7 +76,7 @@ impl Recorder {
     ///
     /// # Errors
     /// When the disk still refuses after five minutes.
-    pub fn write(&mut self, event: &Event) -> Result<()> {
+    pub(crate) fn write(&mut self, event: &Event) -> Result<()> {
         if let Event::End(End { trial, attempt, .. }) = event {
             self.catch_up(*trial, *attempt)?;
         }
@@ -85,7 +85,7 @@ impl Recorder {
     }
 
     /// Whether a full disk has refused metric lines: whoever has more of them keeps them.
-    pub fn has_unwritten(&self) -> bool {
+    pub(crate) fn has_unwritten(&self) -> bool {
         !self.unwritten.is_empty()
     }
 
@@ -93,14 +93,14 @@ impl Recorder {
     ///
     /// # Errors
     /// When the disk still refuses after five minutes.
-    pub fn catch_up(&mut self, trial: u64, attempt: u32) -> Result<()> {
+    pub(crate) fn catch_up(&mut self, trial: u64, attempt: u32) -> Result<()> {
         self.append_rows(trial, attempt, PATIENCE)
     }
 
     /// Appends metric lines. What a full disk refuses is kept and tried again with the next ones, at
     /// the latest before the end of the attempt. No more than [`MOST_KEPT`] are kept, of [`MOST_BYTES`]; the others are
     /// counted with the lines that could not be read.
-    pub fn metrics(&mut self, trial: u64, attempt: u32, rows: Vec<Map<String, Value>>) {
+    pub(crate) fn metrics(&mut self, trial: u64, attempt: u32, rows: Vec<Map<String, Value>>) {
         for row in rows {
             // While there is room nothing is kept, and nothing need be measured.
             let bytes = if self.has_unwritten() { length(&row) } else { 0 };
@@ -140,7 +140,7 @@ impl Recorder {
 
     /// Shows other processes that want to run the trial that this one is alive, where it is time to: a stamp of the file
     /// system's own clock.
-    pub fn beat(&mut self) {
+    pub(crate) fn beat(&mut self) {
         if self.beat.elapsed() >= alive::BEAT {
             self.beat = Instant::now();
             // A disk that does not answer now may do so the next time.

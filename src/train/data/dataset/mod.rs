@@ -57,7 +57,7 @@ struct Part {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Samples {
     /// The file, in backticks; of two that belong together the one with the inputs.
-    pub file: String,
+    pub(crate) file: String,
     /// The numbers of its samples.
     pub numbers: Range<u64>,
 }
@@ -87,21 +87,13 @@ impl Source {
 }
 
 impl Dataset {
-    /// Opens the files of a source. Names are relative to `base`; `inputs` and `targets` are the names of
-    /// arrays in files that name them.
+    /// Opens the files of a source that are to be kept, by their number among all; no other one is touched. Of a made-up
+    /// field, which has no files, there are all samples. Names are relative to `base`; `inputs` and `targets` are the names
+    /// of arrays in files that name them.
     ///
     /// # Errors
     /// When a file cannot be read or lacks an array, when inputs and targets are not of equal number, when
     /// the samples of two files differ in shape or type, or there is no sample at all.
-    pub fn open(source: &Source, inputs: &str, targets: &str, base: &Path) -> Result<Self, Fault> {
-        Self::open_some(source, inputs, targets, base, &|_| true)
-    }
-
-    /// As [`Self::open`], with those files alone that are to be kept, by their number among all; no other
-    /// one is touched. Of a made-up field, which has no files, there are all samples.
-    ///
-    /// # Errors
-    /// As [`Self::open`], and when no file is kept.
     pub fn open_some(
         source: &Source,
         inputs: &str,
@@ -217,21 +209,6 @@ impl Dataset {
         &self.inputs.shape
     }
 
-    /// Dimensions of the targets of one sample; none for a single number.
-    pub fn target_shape(&self) -> &[u64] {
-        &self.targets.shape
-    }
-
-    /// Type of the inputs as they are stored.
-    pub fn input_dtype(&self) -> Dtype {
-        self.inputs.dtype
-    }
-
-    /// Type of the targets as they are stored.
-    pub fn target_dtype(&self) -> Dtype {
-        self.targets.dtype
-    }
-
     /// The files in their order, with the numbers of their samples; none for a made-up field.
     pub fn files(&self) -> Vec<Samples> {
         let Origin::Files(parts) = &self.origin else { return Vec::new() };
@@ -242,31 +219,17 @@ impl Dataset {
         parts.iter().map(samples).collect()
     }
 
-    /// The bytes of some samples, as they are stored, in place of what was in `inputs` and `targets`.
-    ///
-    /// # Errors
-    /// When a number is no sample's.
-    pub fn gather(
-        &self,
-        indices: &[u64],
-        inputs: &mut Vec<u8>,
-        targets: &mut Vec<u8>,
-    ) -> Result<(), Fault> {
-        inputs.clear();
-        targets.clear();
-        self.each(indices, |_, x, y| {
-            inputs.extend_from_slice(x);
-            targets.extend_from_slice(y);
-            Ok(())
-        })
-    }
-
     /// The numbers of some samples, as a model takes them. `spare` is a batch no longer needed, whose
     /// memory is used again.
     ///
     /// # Errors
     /// When a number is no sample's, or a target that should be a class is none.
-    pub fn batch(&self, indices: &[u64], how: &How, spare: Option<Batch>) -> Result<Batch, Fault> {
+    pub(crate) fn batch(
+        &self,
+        indices: &[u64],
+        how: &How,
+        spare: Option<Batch>,
+    ) -> Result<Batch, Fault> {
         let mut batch = spare.unwrap_or_else(|| Batch::new(how));
         batch.inputs.clear(how.width);
         batch.targets.clear(how);

@@ -11,6 +11,22 @@ use super::*;
 /// A folder with files of a data set.
 struct Folder(TempDir);
 
+/// All files of a source.
+fn open(source: &Source, base: &Path) -> Result<Dataset, Fault> {
+    Dataset::open_some(source, "x", "y", base, &|_| true)
+}
+
+/// The bytes of some samples in place of what was in `x` and `y`.
+fn gather(set: &Dataset, indices: &[u64], x: &mut Vec<u8>, y: &mut Vec<u8>) {
+    (*x, *y) = (Vec::new(), Vec::new());
+    let append = |_, inputs: &[u8], targets: &[u8]| {
+        x.extend_from_slice(inputs);
+        y.extend_from_slice(targets);
+        Ok(())
+    };
+    set.each(indices, append).unwrap();
+}
+
 impl Folder {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
@@ -41,7 +57,7 @@ impl Folder {
     fn open(&self, source: &Source) -> Result<Dataset, String> {
         let base = self.0.path();
         let root = format!("{}/", base.display());
-        Dataset::open(source, "x", "y", base).map_err(|f| f.sentence.replace(&root, ""))
+        open(source, base).map_err(|f| f.sentence.replace(&root, ""))
     }
 
     fn pair(&self) -> Result<Dataset, String> {
@@ -83,8 +99,11 @@ fn files_are_one_behind_the_other() {
     let folder = three();
     for source in [file("s-*.npz"), files(&["s-0.npz", "s-1.npz", "s-2.npz"])] {
         let set = folder.open(&source).unwrap();
-        assert_eq!((set.len(), set.sample_shape(), set.target_shape()), (5, &[2][..], &[][..]));
-        assert_eq!((set.input_dtype(), set.target_dtype()), (Dtype::Uint8, Dtype::Int8));
+        assert_eq!(
+            (set.len(), set.sample_shape(), set.targets.shape.as_slice()),
+            (5, &[2][..], &[][..])
+        );
+        assert_eq!((set.inputs.dtype, set.targets.dtype), (Dtype::Uint8, Dtype::Int8));
         let named: Vec<_> = set
             .files()
             .into_iter()
@@ -94,13 +113,13 @@ fn files_are_one_behind_the_other() {
             .map(|(f, r)| (f.into(), r));
         assert_eq!(named, expected);
         let (mut x, mut y) = (vec![9], vec![9]);
-        set.gather(&[4, 1, 2, 1], &mut x, &mut y).unwrap();
+        gather(&set, &[4, 1, 2, 1], &mut x, &mut y);
         assert_eq!((x, y), (vec![4, 14, 1, 11, 2, 12, 1, 11], vec![4, 1, 2, 1]));
     }
     // The order of a list is its own.
     let set = folder.open(&files(&["s-2.npz", "s-0.npz"])).unwrap();
     let (mut x, mut y) = (Vec::new(), Vec::new());
-    set.gather(&[0, 3], &mut x, &mut y).unwrap();
+    gather(&set, &[0, 3], &mut x, &mut y);
     assert_eq!((x, y), (vec![2, 12, 0, 10], vec![2, 0]));
 }
 
@@ -161,9 +180,9 @@ fn a_made_up_field_is_its_own_target() {
         size: 4,
         seed: 1,
     });
-    let set = Dataset::open(&source, "x", "y", &PathBuf::new()).unwrap();
+    let set = open(&source, Path::new("")).unwrap();
     assert_eq!((set.len(), set.sample_shape()), (3, &[3, 4, 4, 4][..]));
-    assert_eq!((set.target_shape(), set.files()), (&[192][..], vec![]));
+    assert_eq!((set.targets.shape.as_slice(), set.files()), (&[192][..], vec![]));
     let how = How { width: Width::F32, scale: 1.0, offset: 0.0, ..VALUES };
     let batch = set.batch(&[2, 0], &how, None).unwrap();
     assert_eq!(batch.input_shape, [2, 3, 4, 4, 4]);
@@ -231,11 +250,11 @@ fn what_does_not_belong_together_is_told() {
 #[test]
 fn the_digits_of_the_example_are_whole() {
     let base = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("examples/data");
-    let set = Dataset::open(&file("digits.npz"), "x", "y", &base).unwrap();
+    let set = open(&file("digits.npz"), &base).unwrap();
     assert_eq!((set.len(), set.sample_shape()), (1797, &[1, 8, 8][..]));
     let all: Vec<u64> = (0..set.len()).collect();
     let (mut x, mut y) = (Vec::new(), Vec::new());
-    set.gather(&all, &mut x, &mut y).unwrap();
+    gather(&set, &all, &mut x, &mut y);
     assert_eq!((x.iter().min(), x.iter().max()), (Some(&0), Some(&16)));
     let of_digit = |digit| y.iter().filter(|y| **y == digit).count();
     let counts: Vec<usize> = (0..10).map(of_digit).collect();

@@ -20,7 +20,7 @@ const LONGEST: u64 = 512;
 
 /// The field: samples by number.
 #[derive(Debug, Clone)]
-pub struct Turbulence {
+pub(crate) struct Turbulence {
     samples: u64,
     size: u64,
     seed: u64,
@@ -42,7 +42,7 @@ impl Turbulence {
     ///
     /// # Errors
     /// When it asks for no samples, or for a cube of less than 3 or more than 512 points an edge.
-    pub fn new(of: &Synthetic) -> Result<Self, Fault> {
+    pub(crate) fn new(of: &Synthetic) -> Result<Self, Fault> {
         let Field::Turbulence = of.synthetic;
         if of.samples == 0 {
             return Err(Fault::request("a made-up field of 0 samples").hint("ask for at least 1"));
@@ -64,17 +64,17 @@ impl Turbulence {
     }
 
     /// How many samples there are.
-    pub fn samples(&self) -> u64 {
+    pub(crate) fn samples(&self) -> u64 {
         self.samples
     }
 
     /// Points along an edge.
-    pub fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
     /// Sample `number`: component, then the three edges; component i is the velocity along edge i.
-    pub fn sample(&self, number: u64) -> Vec<f32> {
+    pub(crate) fn sample(&self, number: u64) -> Vec<f32> {
         let edge = self.size as usize;
         let points = edge * edge * edge;
         let mut field = vec![0.0_f64; 3 * points];

@@ -37,17 +37,17 @@ const UNHEARD: usize = 256;
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Rank 0's side: everyone's connection.
-pub struct Crew {
+pub(crate) struct Crew {
     file: PathBuf,
     streams: BTreeMap<u32, TcpStream>,
     /// What the ranks say.
-    pub inbox: Receiver<FromRank>,
+    pub(crate) inbox: Receiver<FromRank>,
     /// Hosts by rank.
-    pub hosts: BTreeMap<u32, String>,
+    pub(crate) hosts: BTreeMap<u32, String>,
     /// What tells nodes apart, by rank.
     nodes: BTreeMap<u32, String>,
     /// An address of this process that another host's rank has reached.
-    pub addr: IpAddr,
+    pub(crate) addr: IpAddr,
 }
 
 impl Drop for Crew {
@@ -62,7 +62,7 @@ impl Crew {
     /// # Errors
     /// When rank 0 cannot listen, is asked to stop, or misses a rank at the deadline. The fault names the missing ranks and
     /// says which connections were closed, and why.
-    pub fn gather(
+    pub(crate) fn gather(
         dir: &Path,
         name: &str,
         world: u32,
@@ -177,7 +177,7 @@ impl Crew {
     }
 
     /// The hosts in the order of their lowest ranks, each with how many ranks it has.
-    pub fn ranks_by_host(&self) -> Vec<(String, u32)> {
+    pub(crate) fn ranks_by_host(&self) -> Vec<(String, u32)> {
         let mut all: Vec<(String, u32)> = Vec::new();
         for host in self.hosts.values() {
             match all.iter_mut().find(|(known, _)| known == host) {
@@ -189,7 +189,7 @@ impl Crew {
     }
 
     /// The nodes in the order of their lowest ranks: the host of each, and how many ranks it has.
-    pub fn ranks_by_node(&self) -> Vec<(String, u32)> {
+    pub(crate) fn ranks_by_node(&self) -> Vec<(String, u32)> {
         let mut all: Vec<(&String, String, u32)> = Vec::new();
         for (rank, node) in &self.nodes {
             match all.iter_mut().find(|(known, ..)| *known == node) {
@@ -201,7 +201,7 @@ impl Crew {
     }
 
     /// Tells every rank.
-    pub fn tell(&mut self, message: &Down) {
+    pub(crate) fn tell(&mut self, message: &Down) {
         let bytes = line_of(message);
         for stream in self.streams.values_mut() {
             // A rank that is gone is noticed by its reader.
