@@ -1,4 +1,4 @@
-//! Who may write to a sweep: what another user has made or may change is not run.
+//! Who may write to a sweep: hpcsweep runs nothing that another user has made or can change.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -102,7 +102,7 @@ fn who_may_not_change_a_sweep_learns_whose_it_is() {
 #[test]
 fn a_sweep_that_somebody_else_has_made_is_not_adopted() {
     if !nix::unistd::getuid().is_root() {
-        // Only root can make a file that belongs to somebody else.
+        // Only root can make a file that belongs to another user.
         return;
     }
     let world = World::new();
@@ -171,7 +171,7 @@ fn no_link_is_followed_to_where_a_log_is_written() {
     world.write("precious", "kept\n");
     world.local(&shell("exit 1", "attempts = 2\n"), &[]);
     fs::remove_file(world.path("results/s/logs/000/0.1.log")).unwrap();
-    // The next run's log, as somebody guesses it.
+    // The next run's log, as another user can guess its name.
     symlink(world.path("precious"), world.path("results/s/logs/000/0.2.log")).unwrap();
     let ran = world.local(&shell("echo overwritten; exit 1", "attempts = 2\n"), &["--retry"]);
     assert_eq!(ran.code, 1, "{}", ran.whole());
@@ -205,7 +205,7 @@ fn no_link_is_followed_from_where_a_log_is_read() {
     }
 }
 
-/// What somebody hears of a file that is closed in a sweep's folder that is open.
+/// The error about a file that is closed in a sweep's folder that is open.
 fn refused_below(doing: &str, name: &str, mode: &str) -> String {
     format!(
         "error: cannot {doing} `$WORLD/results/s/{name}`: permission denied\n\
@@ -304,7 +304,7 @@ fn who_may_not_read_a_sweep_learns_whom_to_ask() {
                     results, name the sweep's folder\nexit code 2\n";
         assert_eq!(ran.whole(), said);
     }
-    // What is open is shown all the same.
+    // Readers still show the files that are open.
     world.local(&closed("owner").replace("name = \"s\"", "name = \"t\""), &[]).ok();
     let Some(ran) = world.run_as(NOBODY, &["collect", "--format", "csv"]) else { return };
     assert!(ran.code == 0 && ran.out.lines().count() == 2, "{}", ran.whole());

@@ -61,7 +61,7 @@ fn a_run_on_another_host_is_alive_while_it_stamps_its_record() {
     let world = World::new();
     world.write("go", "");
     world.local(&shell(WAITS, ""), &["-q"]).ok();
-    // What a worker on another host left that was killed, a minute ago.
+    // The record of a worker on another host that was killed a minute ago.
     forge(&world, |start| start["host"] = json!("elsewhere"));
     let record = world.path("results/s/records/000/0.1.jsonl");
     let stamp = |ago: u64| {
@@ -71,7 +71,7 @@ fn a_run_on_another_host_is_alive_while_it_stamps_its_record() {
     stamp(30);
     let mut waiting = second(&world, "7.srv");
     rests(&waiting);
-    // 30 s without a sign may be a living run; a minute is none.
+    // After 30 s without a stamp the run may be alive, after a minute it is dead.
     assert_eq!(world.read("ran").lines().count(), 1);
     stamp(60);
     assert!(waiting.wait().unwrap().success());
@@ -175,7 +175,7 @@ fn private_folders_of_killed_workers_are_removed_by_later_ones() {
         let _ = started.end(&world);
         fs::remove_file(world.path("worker")).unwrap();
     }
-    // Nobody else's: other names, other processes, other machines.
+    // Folders of others must stay: other names, other processes, other machines.
     let others = ["hpcsweep-gpus-0-n1", "hpcsweep-1-2-3.1.1.elsewhere", "hpcsweep-a-0-b", "other"];
     for other in others {
         fs::create_dir(world.path(&format!("tmp/{other}"))).unwrap();
@@ -198,11 +198,11 @@ fn the_walltime_holds_for_all_attempts_together() {
     world.local(&(shell(code, "attempts = 2\n") + "[resources]\nwalltime = \"3s\"\n"), &["-q"]);
     let trial = world.status()["trials"][0].clone();
     assert_eq!((&trial["state"], &trial["attempts"]), (&json!("timeout"), &json!(2)), "{trial}");
-    // What is left of three seconds after the first attempt, and the grace of a shell: none.
+    // Of three seconds nothing is left after the first attempt and the grace of a shell.
     assert!(trial["duration_s"].as_f64().unwrap() < 2.5, "{trial}");
 }
 
-/// Somebody has put the job of a trial back into the queue that had failed.
+/// A user has requeued the job of a trial that had failed.
 #[test]
 fn a_retry_leaves_a_trial_alone_whose_job_is_in_the_queue_again() {
     let world = slurm();
@@ -250,7 +250,7 @@ fn a_walltime_that_is_the_queues_ends_as_a_timeout() {
     for (program, variable, says) in queues {
         let world = World::new();
         world.program(program, &format!("#!/bin/sh\necho \"$*\" >>calls\n{says}\n"));
-        // Its own sweep, laid down by a first trial that fails.
+        // A sweep within the trial, created by a first trial that fails.
         let first = "[[trials]]\ntask_id = 1\n";
         let code = "[ $HPCSWEEP_TRIAL = 1 ] || exit 1; trap 'exit 0' TERM; sleep 600 & wait";
         world.local(&shell(code, &format!("{first}{first}")), &["-q", "-j", "1"]);

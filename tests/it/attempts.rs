@@ -1,4 +1,4 @@
-//! `attempts` that were raised in the plan reach trials that the sweep has, whoever runs them.
+//! `attempts` that were raised in the plan reach trials that the sweep has, with every executor.
 
 use std::fs;
 
@@ -30,7 +30,7 @@ fn runs(world: &World) -> Vec<u32> {
 fn raised_attempts_reach_trials_of_a_local_sweep() {
     let world = world();
     assert_eq!((world.local(&plan(1), &[]).code, runs(&world)), (1, vec![1; 2]));
-    // What has failed stays so until somebody asks for it.
+    // Failed trials stay failed until a user asks for them.
     assert_eq!((world.local(&plan(3), &[]).code, runs(&world)), (1, vec![1; 2]));
     assert_eq!((world.local(&plan(3), &["--retry"]).code, runs(&world)), (1, vec![4; 2]));
     assert_eq!((world.local(&plan(2), &["--retry"]).code, runs(&world)), (1, vec![6; 2]));
@@ -70,7 +70,7 @@ fn raised_attempts_reach_trials_of_agents_also_of_one_that_is_at_it() {
     assert_eq!((pull(&[]), runs(&world)), (1, vec![1; 2]));
     world.write("plan.toml", &plan(3));
     assert_eq!((pull(&["--retry"]), runs(&world)), (1, vec![4; 2]));
-    // One that runs meanwhile hears of it.
+    // An agent that runs meanwhile reads the new number.
     let waits = |attempts| {
         plan(attempts).replace("exit 3", "while [ -e $EVENTS.wait ]; do sleep 0.01; done; exit 3")
     };

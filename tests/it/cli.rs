@@ -262,7 +262,7 @@ fn the_doctor_says_what_was_seen_and_what_to_do() {
     for check in &checks {
         let keys: Vec<&String> = check.as_object().unwrap().keys().collect();
         assert_eq!(keys, ["about", "verdict", "seen", "todo"]);
-        // What is not in order comes with what to do; what is in order does not.
+        // Findings that are not in order have a hint; those in order have none.
         assert!(check["verdict"] != "bad" || check["todo"] != "", "{check}");
         assert!(check["verdict"] != "ok" || check["todo"] == "", "{check}");
     }

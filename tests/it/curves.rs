@@ -34,7 +34,7 @@ fn curve(world: &World, sweep: &str) -> (String, [Value; 3], bool) {
     (at.join(" "), ["loss", "loss.min", "loss.max"].map(|name| row[name].clone()), total > last)
 }
 
-/// What the curve of [`RESUMES`] is: steps 7 and 8 are those of the second attempt.
+/// The curve of [`RESUMES`]: steps 7 and 8 are those of the second attempt.
 fn expected() -> (String, [Value; 3], bool) {
     let first = (1..=6).map(|step| format!("{step}:{}", 101 - step * 10));
     let second = (7..=10).map(|step| format!("{step}:{}", 102 - step * 10));

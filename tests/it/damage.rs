@@ -75,7 +75,7 @@ fn only_grows(file: &str) -> bool {
     ["records/", "journal/", "agents/"].iter().any(|folder| file.starts_with(folder))
 }
 
-/// Files whose contents are a program's own, or nobody's that reads.
+/// Files whose contents belong to a program, or that no command reads.
 fn is_checked(file: &str) -> bool {
     !["logs/", "work/", "jobs/"].iter().any(|folder| file.starts_with(folder))
         && !file.ends_with(".log")
@@ -86,7 +86,7 @@ fn look(dir: &Path, file: &str, bytes: &[u8], expected: &BTreeMap<u64, Value>, w
     let path = dir.join(file);
     let good = fs::read(&path).unwrap();
     fs::write(&path, bytes).unwrap();
-    // Nobody is at it: its last line has been as it is for long.
+    // No writer is at work: its last line has not changed for long.
     let long_ago = SystemTime::now() - Duration::from_secs(3600);
     fs::File::options().append(true).open(&path).unwrap().set_modified(long_ago).unwrap();
     let now = seen(dir);
@@ -115,7 +115,7 @@ fn lasting(row: &Value) -> Value {
     row
 }
 
-/// What a sweep may have that PBS is given, by name; whether agents run it, and the rest of the plan.
+/// Sweeps that PBS gets, by name; whether agents run them, and the rest of the plan.
 const ON_PBS: [(&str, bool, &str); 7] = [
     ("chains as jobs", false, "[schedule]\nchains = \"jobs\"\n"),
     ("chains behind barriers", false, "[schedule]\nchains = \"barrier\"\n"),
@@ -211,7 +211,7 @@ fn a_cancellation_of_a_damaged_sweep_says_what_it_may_have_left() {
              this sweep's jobs begin with `s.{token}.` in the queue\nexit code 1\n"
         )
     };
-    // The job whose answer is lost is found by its name; what else was lost nobody can tell.
+    // `submit` finds the job whose answer is lost by its name. Other losses cannot be detected.
     let found = "array 4: an earlier call has no answer: it is job 3.pbshead\n";
     let jobs = "4 trials: 3.pbshead 2.pbshead 1.pbshead 0.pbshead\n";
     let said = world.run(&["cancel"]).whole();
@@ -303,7 +303,7 @@ fn a_table_that_lost_rows_or_has_others_is_reported_and_its_trials_keep_their_nu
         )
     };
     for (text, lost, lr) in [
-        // Cut off at the end of a line, somebody's edit, a line twice.
+        // Cut off at the end of a line, edited by a user, a line twice.
         (lines[..2].concat(), 1, "[1,2,null]"),
         (good.replace("\"lr\":2", "\"lr\":7"), 1, "[1,null,3]"),
         ([lines[0], lines[0], lines[2]].concat(), 1, "[1,null,3]"),
@@ -317,13 +317,13 @@ fn a_table_that_lost_rows_or_has_others_is_reported_and_its_trials_keep_their_nu
         assert_eq!((json!(shown).to_string(), ran.code), (lr.to_owned(), 1), "{text}");
         assert_eq!(ran.err, said(lost));
         assert!(rows.iter().all(|row| row["state"] == "done"), "{rows:?}");
-        // What would act on it refuses.
+        // Commands that would act on it refuse.
         let ran = world.run(&["submit", "plan.toml", "--local"]);
         assert!(ran.code == 4 && ran.err.contains("is damaged"), "{}", ran.whole());
     }
 }
 
-/// The files of a sweep whose lines are numbered, and which of their lines can be removed without a word.
+/// The files of a sweep whose lines are numbered, and which of their lines can be removed unnoticed.
 fn removable(world: &World) -> Vec<String> {
     let dir = world.path("results/s");
     let (expected, damage) = seen(&dir).unwrap();
@@ -348,7 +348,8 @@ fn removable(world: &World) -> Vec<String> {
 
 #[test]
 fn a_line_that_is_gone_is_reported_wherever_another_file_knows_of_it() {
-    // Run here: the executor has seen the ends. Its own last word is the newest file's, which nobody knows of.
+    // A sweep on this machine: the executor has recorded the ends. Its own last line is in the newest journal,
+    // whose end no other file records.
     let world = World::new();
     let code = "echo '{\"loss\": 2}' >>$HPCSWEEP_METRICS; exit 0";
     let plan = |links: &str| {

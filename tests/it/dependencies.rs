@@ -45,7 +45,7 @@ fn crates_have_an_allowed_license_and_come_from_crates_io() {
     assert!(packages.len() > 100, "cargo names {} packages only", packages.len());
 
     let mut faults = Vec::new();
-    // What has no source is this project.
+    // A package without a source is this project.
     for package in packages.iter().filter(|package| !package["source"].is_null()) {
         let name = package["name"].as_str().unwrap();
         let license = package["license"].as_str().unwrap_or_default();

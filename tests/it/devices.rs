@@ -1,6 +1,6 @@
 //! `gpu_ids_abs` on this machine: what a trial may see, and that no device is used twice at a time.
 //!
-//! What is there is said by `CUDA_VISIBLE_DEVICES`, so that no GPU is needed.
+//! `CUDA_VISIBLE_DEVICES` names the devices, so that no GPU is needed.
 
 use crate::local::shell;
 use crate::scripts::{add_slurm, element};
@@ -98,7 +98,7 @@ fn a_sweep_whose_trials_have_ended_needs_no_device() {
         assert!(!again.err.contains("hand out"), "{}", again.err);
         let agent = world.run(&["worker", "--pull", "results/s"]);
         assert!(agent.code == 0 || how.is_empty(), "{}", agent.whole());
-        // What runs no more is not named beside what would.
+        // The message does not name a trial that will not run again.
         let grown = world.local(&plan("1, 2, 3"), how).whole();
         let refusal = "error: trial 2 asks for 2 GPUs, more than this machine has\n";
         assert!(grown.starts_with(refusal), "{grown}");
@@ -228,8 +228,8 @@ fn a_hook_sees_the_devices_of_its_trial() {
     assert_eq!(told(&agent, 0), "trial 0 4\nhook 0 4\n");
 }
 
-/// What a scheduler grants to an element is what each trial sees that is packed into it, also when the element is begun
-/// again elsewhere.
+/// Each trial that is packed into an element sees the devices that the scheduler granted to the element, also when the
+/// element is started again elsewhere.
 #[test]
 fn packed_trials_see_the_devices_of_their_element() {
     let mut world = World::new();

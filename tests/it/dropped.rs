@@ -1,4 +1,4 @@
-//! Trials that the newest plan of a sweep no longer has: nobody runs them, and every reader says so.
+//! Trials that the newest plan of a sweep no longer has: no process runs them, and every reader reports that.
 
 use std::fs;
 
@@ -109,7 +109,7 @@ fn a_chain_goes_on_without_a_trial_that_the_plan_has_dropped() {
             &axis,
         )
     };
-    // Trial 1 fails, so that nobody runs trial 2.
+    // Trial 1 fails, so trial 2 does not run.
     let before = r#"{"done":1,"failed":1,"skipped":1}"#;
     let after = r#"{"done":2,"dropped":1}"#;
     for how in [&["--local"][..], &["--local", "--pull"]] {

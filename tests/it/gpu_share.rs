@@ -42,7 +42,7 @@ fn trials_on_this_machine_share_each_gpu() {
     assert!(ran.err.contains("\n2 GPUs to hand out, each to 2 trials at a time\n"), "{}", ran.err);
 }
 
-/// Nobody would ever give them free: waiting for them would have no end.
+/// The devices would never become free, so waiting for them would not end.
 #[test]
 fn devices_that_no_program_can_have_together_are_refused_before_anything_runs() {
     let mut world = World::new();
@@ -144,7 +144,7 @@ fn agents_of_one_job_share_its_gpus_and_a_killed_one_leaves_its_places() {
         "{}",
         third.err
     );
-    // Nobody has to be told: the process is gone, and with it what it held.
+    // No process has to give the devices back: the process is gone, and its holds with it.
     first.signal(Signal::SIGKILL);
     first.end(&world);
     let heir = agent();

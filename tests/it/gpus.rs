@@ -43,7 +43,7 @@ pub(crate) fn idle(count: u32) -> World {
     with(&idle_devices(count))
 }
 
-/// What NVML would tell of them.
+/// NVML's answers about them.
 pub(crate) fn idle_devices(count: u32) -> String {
     let device = |n| {
         format!(
@@ -320,7 +320,7 @@ fn trouble_with_the_gpus_is_a_note_and_fails_no_trial() {
     assert_eq!(row["gpu.note"], "NVML knows none of CUDA_VISIBLE_DEVICES=9");
 }
 
-/// What the doctor says of GPUs, as lines.
+/// The doctor's findings about GPUs, as lines.
 fn doctor(world: &World) -> Vec<String> {
     let ran = world.run(&["doctor"]);
     let lines = ran.out.lines().skip_while(|line| !line.contains("  GPUs: "));

@@ -1,5 +1,5 @@
-//! `[hooks]`: each trial that has ended for good is told of once, with all there is to know; whatever a
-//! hook does, the trial's result stands.
+//! `[hooks]`: a hook is called once for each trial that has ended for good, with everything that is known of
+//! it. Whatever a hook does, the trial's result stands.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -29,7 +29,7 @@ fn world() -> World {
     world
 }
 
-/// What the hooks were told.
+/// The environments of the hooks' calls.
 fn calls(world: &World) -> String {
     if world.exists("calls") { world.read("calls") } else { String::new() }
 }
@@ -85,7 +85,7 @@ error trial=6 attempt=1 failed code=[1] signal=[] exit code 1
 finish trial=8 attempt=1 done code=[0] signal=[] 
 ";
     assert_eq!(calls(&world), expected);
-    // Submitting again runs nothing and tells nobody; a retry that ends again is told of again.
+    // Submitting again runs nothing and calls no hook. A retry that ends again calls its hook again.
     world.run(&["submit", "plan.toml", "--local"]);
     assert_eq!(calls(&world), expected);
     world.run(&["submit", "plan.toml", "--local", "--retry", "-j", "1"]);
@@ -178,7 +178,7 @@ fn launches_that_are_followed_by_another_are_told_to_nobody() {
 #[test]
 fn a_hook_is_told_all_there_is_to_know() {
     let mut world = world();
-    // What an outer hook or worker has left is not taken for this one's.
+    // A hook ignores variables that an outer hook or worker has left.
     world.set("HPCSWEEP_LOG_TAIL", "old");
     world.set("HPCSWEEP_METRICS", "old");
     world.write("w/here", "");
@@ -254,7 +254,7 @@ opt.deep = [1, "a"]
     // The file was this user's alone, and is gone.
     assert_eq!(world.read("calls.mode"), "700\n");
     assert_eq!(world.files("tmp"), Vec::<String>::new());
-    // What the hook printed is in the trial's log, and it went well.
+    // The hook's output is in the trial's log, and the hook succeeded.
     let log = std::fs::read(world.path("results/s/logs/000/0.1.log")).unwrap();
     assert!(log.ends_with(b"odd \xff\0 byteshere\nsaid by the hook\nand this on stderr\n"));
 }
@@ -375,7 +375,8 @@ fn a_pipe_in_the_place_of_the_log_holds_nobody_up() {
     }
 }
 
-/// What runs next in the slot of an agent whose log has become a pipe prints into nothing, and runs.
+/// If the log of an agent's slot has become a pipe, the next trial in the slot runs, and its output is
+/// dropped.
 #[test]
 fn a_pipe_in_the_place_of_a_slots_log_stops_no_other_trial() {
     let world = world();

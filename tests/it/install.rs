@@ -139,7 +139,7 @@ impl Site {
         folder.to_str().unwrap().to_owned()
     }
 
-    /// What a shell prints that has `module`, with every path of this place as `HERE`.
+    /// The output of a shell that has `module`, with every path of this place as `HERE`.
     fn shell(&self, tool: Tool, shell: &str, script: &str) -> String {
         let script = format!("{}{script}", tool.init(shell));
         let args: &[&str] = match shell {

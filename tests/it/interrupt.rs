@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::local::shell;
 use crate::world::{World, timeless, wait_until};
 
-/// Links of one chain: the first ends, the second waits until it is killed, unless told to go on.
+/// Links of one chain: the first ends, the second waits until it is killed, unless a file lets it continue.
 const WAITING: &str =
     "echo $HPCSWEEP_TRIAL.$HPCSWEEP_ATTEMPT >>ran; [ $HPCSWEEP_TRIAL != 1 ] || [ -e go ] && exit 0
     trap 'echo asked to end; exit 3' TERM; : >waiting; sleep 600 & wait";

@@ -51,7 +51,7 @@ pub(crate) fn children(parent: i32) -> Vec<i32> {
         .collect()
 }
 
-/// Who is killed.
+/// The process that is killed.
 #[derive(Clone, Copy)]
 enum Victim {
     Executor,
@@ -86,7 +86,7 @@ fn one_sweep(world: &World, victim: Victim, dice: &mut Dice, number: u32, wanted
     world.write("plan.toml", &plan);
     world.write("events", "");
     let mut hits = 0;
-    // What was recorded as done after each round, and how often its trials had begun by then.
+    // The trials that were recorded as done after each round, and how often they had begun by then.
     let mut done: BTreeMap<u64, usize> = BTreeMap::new();
     for _round in 0..400 {
         let mut started =
@@ -170,7 +170,7 @@ fn settled(world: &World, sweep: &str) -> Vec<BTreeMap<String, Value>> {
     table
 }
 
-/// What was done stays done and is not begun again.
+/// Done trials stay done and do not begin again.
 fn check_round(
     world: &World,
     sweep: &str,

@@ -12,7 +12,7 @@ use crate::pull_clocks::make_shim;
 use crate::scripts::add_slurm;
 use crate::world::{PROGRAM, World};
 
-/// Who runs the trials of a sweep.
+/// The executor of a sweep's trials.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum By {
     /// The executor of this machine.
@@ -48,7 +48,7 @@ fn run(world: &World, by: By, more: &[&str], start: impl Fn(&mut Command)) {
     let hpcsweep = |args: &[&str]| {
         let mut command = world.command(PROGRAM);
         start(command.args(args).args(more));
-        // What is damaged stays so, and is an exit code of its own.
+        // Damage stays, and has its own exit code.
         command.output().unwrap();
     };
     match by {
@@ -120,7 +120,7 @@ fn of_any_sweep_a_damaged_end_costs_its_trial_alone_which_runs_again() {
         if kind != "copies" {
             assert_eq!(ran(&world, kind), ["0", "1", "1", "2", "3"], "{kind}");
         }
-        // The end that nobody can read any more was told of, and so is the new one.
+        // A hook was called for the end that is no longer readable, and for the new end too.
         if kind == "hooks" {
             assert_eq!(sorted(&world.read("told")), ["0", "1", "1", "2", "3"]);
         }

@@ -75,7 +75,7 @@ fn the_command_line_is_that_of_the_mpi_at_hand() {
     let without = "mca:plm:rsh:version:\"component:4.1.4\"";
     check(&[four, ("ompi_info", without)], &with_agent("--mca", "rsh"));
     check(&[four, ("ompi_info", with_tm)], &format!("{orte} {CARRIED}"));
-    // Nobody to ask: as if it knew nothing of PBS.
+    // Without `ompi_info`, Open MPI counts as built without tm.
     check(&[four], &with_agent("--mca", "rsh"));
     let five = ("mpiexec", "mpiexec (Open MPI) 5.0.7");
     check(&[five, ("prte_info", without), ("ompi_info", with_tm)], &with_agent("--prtemca", "ssh"));
@@ -275,7 +275,7 @@ fn a_worker_whose_ranks_are_missing_says_how_to_start_them() {
     );
 }
 
-/// What the doctor says of scheduler and launchers.
+/// The doctor's findings about scheduler and launchers.
 fn doctor(world: &World) -> Vec<String> {
     let ran = world.run(&["doctor", "--json"]);
     let checks: Vec<serde_json::Value> = serde_json::from_str(&ran.out).unwrap();

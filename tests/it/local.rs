@@ -188,7 +188,7 @@ fn exit_codes_and_signals_of_programs_are_recorded_as_they_are() {
 #[test]
 fn a_trial_sees_exactly_these_variables() {
     let mut world = World::new();
-    // What an outer worker, job or launcher has left is not taken for the trial's own.
+    // A trial ignores variables that an outer worker, job or launcher has left.
     for name in
         ["HPCSWEEP_RANK", "HPCSWEEP_PARAM_GHOST", "HPCSWEEP_TRIAL", "SLURM_PROCID", "SLURM_JOB_ID"]
     {
@@ -552,7 +552,7 @@ fn a_plan_that_grew_runs_only_what_is_new() {
     assert_eq!(world.read("ran"), "1.1\n1.2\n2.1\n2.2\n3.1\n3.2\n");
     assert_eq!(world.column("trial"), ["0", "1", "2", "3", "4", "5"]);
     assert_eq!(world.column("a"), ["1", "1", "2", "2", "3", "3"]);
-    // What is no longer in the plan keeps its results.
+    // Trials that the plan no longer has keep their results.
     world.local(&plan("1"), &[]).ok();
     assert_eq!(states(&world), ["done"; 6]);
     // Other resources or another name for the machine's sake run nothing again; another seed does not

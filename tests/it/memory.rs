@@ -1,4 +1,4 @@
-//! What programs, files and other people's sweeps cannot do: fill the memory of whoever reads them, or hold it up.
+//! Programs, files and other users' sweeps cannot fill the memory of a process that reads them, or block it.
 
 use std::fs;
 use std::io::Write;
@@ -207,7 +207,7 @@ fn an_agent_that_takes_over_reads_no_metrics_of_the_dead_one_into_its_memory() {
     assert!(said.contains("\"s\":399999"), "{said}");
 }
 
-/// Replaces a file by what is none.
+/// Replaces a file by something that is not a file.
 fn replace(path: &Path, kind: &str) {
     fs::remove_file(path).unwrap();
     match kind {
@@ -301,7 +301,7 @@ fn gzipped(bytes: &[u8]) -> Vec<u8> {
     out.finish().unwrap()
 }
 
-/// What a reader says of a bomb. This process reads it: its own memory is measured by the test below.
+/// A reader's error about a bomb. This process reads it: the test below measures its memory.
 fn told(bytes: Vec<u8>, suffix: &str) -> String {
     let arrays = Arrays::read(bytes.into(), suffix, "`f`".into());
     arrays.and_then(|arrays| arrays.array("x")).unwrap_err().sentence
@@ -330,13 +330,13 @@ fn a_small_file_that_unpacks_to_gigabytes_is_refused() {
     let packed = [deflated(&npy("4294967000")), zeros(deflated, 4096)].concat();
     let said = told(npz(&packed, u32::MAX), "npz");
     assert!(said.starts_with("array `x` of `f` says that it unpacks from "), "{said}");
-    // The same behind a header that tells of four bytes.
+    // The same behind a header that states four bytes.
     let lying = [gzipped(&[0, 0, 8, 1, 0, 0, 0, 4]), zeros(gzipped, 4096)].concat();
     assert_eq!(told(lying, "gz"), "`f` holds more than the 12 bytes that its header tells of");
     let packed = [deflated(&npy("4")), zeros(deflated, 4096)].concat();
     let said = told(npz(&packed, 64), "npz");
     assert!(said.starts_with("array `x` of `f` "), "{said}");
-    // What is no header at all.
+    // Bytes without a header.
     assert_eq!(told(zeros(gzipped, 4096), "gz"), "`f` holds no IDX file");
     let said = told(npz(&zeros(deflated, 4096), u32::MAX), "npz");
     assert!(said.ends_with("is not a `.npy` file: it does not begin as one"), "{said}");

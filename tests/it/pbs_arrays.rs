@@ -205,7 +205,7 @@ exit code 0
     assert_eq!(trials, (0..12).collect::<Vec<_>>());
     assert!(most <= 2, "{}", pbs.world.read("events"));
     assert_eq!(pbs.standings(), ["done"; 12]);
-    // What has ended holds up nothing.
+    // Ended jobs delay no other job.
     let third = pbs.submit(&plan("1, 2, 3, 4, 5"), &[]);
     assert!(third.err.contains("array 7: 1 trial as job 6[].pbshead\n"), "{}", third.whole());
     pbs.wait_idle();

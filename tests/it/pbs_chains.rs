@@ -74,7 +74,8 @@ fn check_order(pbs: &Pbs, ran: &[u64]) {
     }
 }
 
-/// One plan under one mapping: what is said, what runs, how it stands, the table; then mended, and run again.
+/// One plan under one mapping: the output, the trials that run, their states, the table. Then the trials are
+/// fixed and run again.
 fn a_link_fails(chains: &str, said: &str, jobs_after: usize) {
     let pbs = pbs();
     let ran = pbs.submit(&plan(chains, "stop"), &[]);
@@ -94,7 +95,7 @@ fn a_link_fails(chains: &str, said: &str, jobs_after: usize) {
         ]
     );
     assert_eq!(Pbs::results(&pbs.world), here(chains, "stop"));
-    // What they would have left in their jobs' own logs is nothing.
+    // The jobs' own logs are empty.
     assert_eq!(pbs.world.files("results/s/logs/jobs"), Vec::<String>::new());
 
     // Nothing is left to submit, until it is asked for what had failed: that alone, in its order.
@@ -163,7 +164,7 @@ exit code 0
     a_link_fails("fused", said, 4);
 }
 
-/// After a failure the chain goes on.
+/// After a failure the chain continues.
 fn goes_on(chains: &str) {
     let pbs = pbs();
     pbs.submit(&plan(chains, "continue"), &[]).ok();

@@ -171,7 +171,7 @@ fn what_is_held_does_not_begin_until_it_is_released() {
     let after =
         "until `hpcsweep release results/s`, nothing more of it is submitted\nexit code 0\n";
     assert_eq!(ran.whole(), format!("s: held 2 trials: 0[].pbshead\n{after}"));
-    // What runs is not disturbed, and nothing follows it.
+    // Running trials are not disturbed, and no trial follows them.
     end(&pbs, 0, "0[0].pbshead");
     assert_eq!(pbs.standings(), ["done", "queued: held", "queued: held"]);
     let ran = pbs.world.run(&["hold"]);
@@ -317,7 +317,7 @@ fn what_is_retried_behind_a_job_that_was_sent_back_waits_for_it() {
     assert_eq!(pbs.standings(), ["done"; 2]);
 }
 
-/// What a submission brings while an order is being prepared would be left out of it.
+/// An order must include the jobs that a submission adds while the order is being prepared.
 #[test]
 fn nothing_is_submitted_beside_an_order_about_the_whole_sweep() {
     for (verb, word) in [("cancel", "cancelled"), ("hold", "held")] {

@@ -48,7 +48,8 @@ fn calls(pbs: &Pbs, n: usize) {
     wait_until(&format!("{n} calls have begun"), || pbs.world.read("events").lines().count() == n);
 }
 
-/// Lets all calls end; each result counts once, with one curve, was told of once, and was called for as often as it says.
+/// Lets all calls end. Each result counts once, with one curve. Its hook was called once, and the function was called
+/// as often as stated.
 #[track_caller]
 fn all_count_once(pbs: &Pbs) {
     (0..4).for_each(|x| pbs.world.write(&format!("events.go.{x}"), ""));
@@ -73,7 +74,7 @@ fn a_pilot_of_functions_that_is_sent_back_calls_again_what_had_not_ended() {
         let at_once = processes.parse().unwrap();
         let pbs = submitted(processes);
         calls(&pbs, at_once);
-        // One result is there before, and was told of: it is no other pilot's to make.
+        // One result exists already, and its hook was called. No other pilot may make it again.
         pbs.world.write("events.go.0", "");
         calls(&pbs, at_once + 1);
         wait_until("the first was told of", || {

@@ -64,7 +64,7 @@ fn a_queue_that_fills_up_on_the_way_is_completed_by_the_next_submission() {
         // Nothing ends, and makes room, before the second array is asked for.
         c.insert("scheduling".to_owned(), json!(false));
     });
-    // What somebody has in the queue already, no question tells beforehand.
+    // No question reports beforehand how many jobs a user has in the queue already.
     pbs.world.call("qsub", &["-h", "-J", "0-1", "--", "/bin/true"]).ok();
     let ran = pbs.submit(&plan(4, ""), &[]);
     assert_eq!(
@@ -249,7 +249,7 @@ fn what_qsub_refuses_is_quoted_and_leaves_nothing_in_the_queue() {
     assert!(ran.err.starts_with(words), "{}", ran.whole());
     assert_eq!(ran.code, 3);
     assert!(pbs.jobs().is_empty());
-    // Once the site has it, the same command submits it without a word of the first try.
+    // Once the site has the resource, the same command submits the plan and does not mention the first try.
     pbs.set("resources", json!(["nosuch"]));
     let ran = pbs.again(&[]);
     assert!(ran.err.starts_with("array 1: 1 trial as job 1[].pbshead\n"), "{}", ran.whole());

@@ -44,7 +44,7 @@ pub(crate) fn wrap(world: &World, client: &str, code: &str) {
     world.program(client, &text);
 }
 
-/// What a submission says whose second call of qsub meets this fault, and how it ends.
+/// The output and the exit code of a submission whose second call of qsub meets this fault.
 fn with_fault(pbs: &mut Pbs, fault: &str) -> String {
     pbs.set("qsub_fault_count", 1);
     pbs.set("qsub_fault", fault);
@@ -133,7 +133,7 @@ fn nobody_can_tell(qstat: &str) {
     );
     assert!(said.ends_with("exit code 3\n"), "{said}");
     assert_eq!(pbs.names().len(), 1);
-    // Its word is heard again.
+    // Its answers arrive again.
     wrap(&pbs.world, "qstat", "real \"$@\"");
     let ran = pbs.again(&[]);
     assert!(
@@ -159,7 +159,7 @@ fn an_answer_that_cannot_be_read_is_none() {
 #[test]
 fn a_call_that_never_arrived_is_made_again() {
     let pbs = pbs();
-    // The connection breaks before the server has heard of it.
+    // The connection breaks before the server has the request.
     wrap(
         &pbs.world,
         "qsub",

@@ -107,7 +107,7 @@ fn what_ran_and_was_forgotten_before_its_answer_was_heard_is_known_by_its_record
     check(&pbs, 5);
 }
 
-/// What was called of a client.
+/// The calls of a client.
 fn calls(pbs: &Pbs) -> usize {
     pbs.world.read("events.calls").lines().count()
 }
@@ -138,7 +138,7 @@ exit code 0
     assert_eq!(pbs.world.read("events"), "0\n1\n2\n");
     assert_eq!(pbs.world.read("events.calls"), "0.pbshead\n");
     assert_eq!(pbs.standings(), ["done"; 3]);
-    // Nothing is let go a second time.
+    // No job is released a second time.
     pbs.again(&[]).ok();
     assert_eq!(calls(&pbs), 1);
 }
@@ -239,7 +239,8 @@ fn killed_at_random_moments_every_array_is_asked_for_once() {
     }
 }
 
-/// What qsub may say of a call that fails: known refusals, lost connections, and words that nobody knows.
+/// Possible messages of a qsub that fails: known refusals, lost connections, and messages that hpcsweep does
+/// not know.
 const FAILURES: [&str; 6] = [
     "qsub: Unknown queue",
     "qsub: cannot connect to server pbshead (errno=15010)",

@@ -148,12 +148,12 @@ fn nothing_begins_in_a_job_that_is_stopped_whatever_its_trial_was_at_then() {
         assert_eq!(of_element(&pbs, 0), [0, 1], "{what}");
         let states = || pbs.standings().iter().map(|s| s[..4].to_owned()).collect::<Vec<_>>();
         assert_eq!(states()[..2], ["done", "done"], "{what}");
-        // What is done is passed over, and the others follow.
+        // The element skips trials that are done and runs the others.
         pbs.again(&["--retry"]).ok();
         pbs.wait_idle();
         assert_eq!(states(), ["done"; 4], "{what}");
     };
-    // Only the worker has the signal: it may hear of the end of the job before the shell does.
+    // Only the worker has the signal: it may arrive there before it reaches the shell.
     let stop = "kill -TERM $PPID";
     stops(
         "its program had declared its result",

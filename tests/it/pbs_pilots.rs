@@ -21,7 +21,7 @@ fn plan(trials: u32, code: &str, rest: &str) -> String {
 /// Trials that end when the file `go` is there.
 const WAITS: &str = "until [ -e $EVENTS.go ]; do sleep 0.01; done";
 
-/// What was submitted: the range of each array.
+/// The submitted jobs: the range of each array.
 fn ranges(pbs: &Pbs) -> Vec<String> {
     let jobs = pbs.jobs();
     let range = |(id, _): &(String, String)| {
@@ -30,7 +30,7 @@ fn ranges(pbs: &Pbs) -> Vec<String> {
     pbs.states().iter().map(range).collect()
 }
 
-/// What a command said, without the sweep's folder.
+/// The output of a command, without the sweep's folder.
 #[track_caller]
 fn said(world: &World, args: &[&str]) -> String {
     world.run(args).whole()
@@ -208,7 +208,7 @@ exit code 0
     assert_eq!(said(&pbs.world, &["hold"]), held);
     assert_eq!(said(&pbs.world, &["hold"]), "s: nothing of it waits to begin\nexit code 0\n");
     pbs.set("scheduling", true);
-    // What was held stays so, whoever submits it.
+    // A held sweep stays held, whichever user submits it.
     let user = hpcsweep::host::vars::user_name();
     let more = pbs.again(&["--pull"]).err;
     let still = format!("s: it is held by {user}: `hpcsweep release results/s` lets it go on (");

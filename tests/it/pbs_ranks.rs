@@ -1,4 +1,4 @@
-//! PBS: ranks on several hosts, started by the Open MPI at hand through `hpcsweep launch`.
+//! PBS: ranks on several hosts, started by the available Open MPI through `hpcsweep launch`.
 
 use crate::local::shell;
 use crate::pbs_server::Pbs;
@@ -69,7 +69,7 @@ fn one_rank_a_host_runs_on_each() {
 #[test]
 fn ranks_that_are_not_where_they_were_granted_do_not_begin() {
     let pbs = pbs();
-    // A site's launcher that does not hear of PBS, and looks at the first host alone.
+    // A site's launcher that knows nothing of PBS and uses only the first host.
     let launcher = "[\"env\", \"-u\", \"PBS_ENVIRONMENT\", \"mpirun\", \"-n\", \"2\", \"--bind-to\", \"none\", \"--oversubscribe\"]";
     pbs.site(&format!("[scheduler]\nlauncher = {launcher}\n"));
     let code = "echo begun >>$EVENTS";
@@ -191,7 +191,7 @@ fn ranks_that_are_sent_back_leave_one_curve_and_are_told_of_once() {
     let mut pbs = pbs();
     pbs.world.set("TEST_PBS_OPERATOR", "1");
     pbs.world.write("events", "");
-    // Only the second run goes on after its first line.
+    // Only the second run continues after its first line.
     let code =
         "echo \"{\\\"step\\\": 1, \\\"r\\\": $RANK}\" >>$HPCSWEEP_METRICS; echo $RANK >>$EVENTS
         until [ $(wc -l <$EVENTS) -ge 4 ]; do sleep 0.01; done

@@ -10,7 +10,7 @@ macro_rules! case {
     };
 }
 
-/// What is said of each job or element, a line each.
+/// The output about each job or element, a line each.
 fn said(json: &str) -> Vec<String> {
     let line = |job: &Job| {
         let element = job.element();
@@ -161,7 +161,7 @@ fn a_server_tells_its_limits() {
     }
     let one = server(case!("server-max_queued-one.json"), "user1").unwrap();
     assert_eq!(one.max_queued, Some(50));
-    // Each limit on a line of its own, under one key: the user's own counts, else that of everybody.
+    // Each limit on a line of its own, under one key. The user's own number counts, else the general one.
     let limits = |user: &str| server(case!("server-limits.json"), user).unwrap();
     assert_eq!(limits("user1").max_queued, Some(50));
     assert_eq!(limits("user2").max_queued, Some(100));

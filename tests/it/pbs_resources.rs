@@ -33,7 +33,7 @@ fn strict(pbs: &Pbs, line: &str, kill: u32, before: bool) {
     wrap(&pbs.world, "qsub", &code);
 }
 
-/// What the jobs asked for, in the order of their submission.
+/// The requests of the jobs, in the order of their submission.
 fn asked(pbs: &Pbs, name: &str) -> Vec<String> {
     let jobs = pbs.jobs();
     let of = |(id, _): &(String, String)| match &jobs[id][name] {
@@ -290,7 +290,7 @@ fn named_devices_stay_those_of_the_table() {
 fn killed_between_the_refusal_and_the_end_of_the_mended_submission() {
     for number in 2..=4 {
         for before in [true, false] {
-            // The plan as mended, or mended once more.
+            // The plan with one fix, or with a second one.
             for last in ["right", "other"] {
                 let mut pbs = pbs();
                 // A trial that has run already would not be asked for again anyway.
@@ -304,7 +304,7 @@ fn killed_between_the_refusal_and_the_end_of_the_mended_submission() {
                 let there = if before { number - 2 } else { number - 1 } as usize;
                 assert_eq!(pbs.names().len(), there);
                 pbs.submit(&five(&format!("account = \"{last}\"")), &["-q"]).ok();
-                // What was there stays; the rest asks for what the plan says now.
+                // Existing jobs stay. New ones request what the plan says now.
                 let mut expected = vec![format!("\"{last}\""); 3];
                 expected[..there].fill("\"right\"".to_owned());
                 assert_eq!(asked(&pbs, "Account_Name"), expected);

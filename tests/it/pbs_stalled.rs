@@ -37,7 +37,8 @@ fn check(pbs: &Pbs) {
     }
 }
 
-/// The second link of the first chain is submitted while the first has let go what waits for it, but is no history yet.
+/// The second link of the first chain is submitted after PBS has released the jobs that wait for the first link, and
+/// before the first link is history.
 fn registered_too_late(chains: &str, jobs: [&str; 2]) {
     let mut pbs = pbs();
     pbs.set("ends_late", 600);
@@ -62,7 +63,7 @@ fn registered_too_late(chains: &str, jobs: [&str; 2]) {
     let said = format!("job {link}: it waited for a job that has ended, and goes on\n");
     assert!(ran.err.contains(&said), "{}", ran.whole());
     check(&pbs);
-    // Nothing is left to be let go.
+    // No job is left to be released.
     let ran = pbs.again(&[]);
     assert!(!ran.err.contains("goes on"), "{}", ran.whole());
 }

@@ -1,7 +1,7 @@
-//! PBS, and everything that a sweep of arrays knows, in one random schedule: submissions that are killed, plans that
-//! grow, `--retry`, trials and sweeps that are cancelled, held and released, elements that are put back into the queue, workers
-//! that are killed, programs that fail, hooks, `max_running`, chains as jobs, fused and packed. In the end each trial is done
-//! once, was told of once at most, and never ran beside itself.
+//! PBS, and everything that a sweep of arrays supports, in one random schedule: submissions that are killed, plans that
+//! grow, `--retry`, trials and sweeps that are cancelled, held and released, elements that are requeued, workers that
+//! are killed, programs that fail, hooks, `max_running`, chains as jobs, fused and packed. In the end each trial is
+//! done once, its hook was called once at most, and it never ran beside itself.
 //!
 //! `HPCSWEEP_PBS_STORM=FIRST..END` runs other schedules than the few that every run of the tests takes.
 
@@ -47,7 +47,7 @@ struct Schedule {
 impl Schedule {
     fn new(number: u64, dice: &mut Dice) -> Self {
         let mut pbs = pbs();
-        // Who may send jobs back into the queue.
+        // The user who may requeue jobs.
         pbs.world.set("TEST_PBS_OPERATOR", "1");
         // A machine with too much to do may take its time for an answer.
         pbs.site("[limits]\nsettle_s = 1\ncall_timeout_s = 60\n");

@@ -133,9 +133,9 @@ fn without_a_history_an_array_lies_of_its_elements_while_it_lives_and_is_forgott
     assert!(pbs.jobs().is_empty());
     let status = pbs.standings();
     assert_eq!(status[..2], known);
-    // Nobody knows any more why the last one has left nothing.
+    // Neither PBS nor a record says any more why the last job has left nothing.
     assert_eq!(status[2..], ["done", "lost: the scheduler no longer knows it"]);
-    // What has ended is not asked for.
+    // `status` does not ask for ended jobs.
     go(&pbs, 3);
     pbs.world.write("events.go.1", "");
     pbs.submit(&plan(&[0, 7, 0, 0]), &["--retry"]).ok();

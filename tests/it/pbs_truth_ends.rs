@@ -106,7 +106,7 @@ fn what_an_operator_runs_again_is_another_attempt() {
 fn an_element_that_was_done_is_not_run_again_by_an_operator() {
     let mut pbs = pbs(2);
     pbs.world.set("TEST_PBS_OPERATOR", "1");
-    // The job goes on a moment after its trial: when it is sent back then, nothing runs twice.
+    // The job lives a moment longer than its trial. If it is requeued then, nothing runs twice.
     let chain = plan(&[0, 0]).replace("[[trials]]", "[[trials]]\ntask_id = 1");
     pbs.submit(&format!("{chain}[schedule]\nchains = \"fused\"\n"), &[]).ok();
     begun(&pbs, 0);

@@ -261,7 +261,7 @@ hint: did you mean `grid`?
 exit code 2
 ";
     assert_eq!(world.run(&["plan", "plan.toml"]).whole(), expected);
-    // Nothing else looks at the plan with other eyes, and nothing is laid down.
+    // No other command accepts the plan, and no sweep is created.
     assert_eq!(world.run(&["submit", "plan.toml", "--local"]).whole(), expected);
     assert_eq!(world.run(&["submit", "plan.toml", "--slurm"]).whole(), expected);
     assert!(!world.exists("results"));

@@ -1,5 +1,6 @@
-//! Agents: each trial runs once, in the order of its chain, by whoever takes it; what leaves, dies or
-//! sleeps is made up for by the others. Long because every claim needs a sweep, agents and a look at both.
+//! Agents: each trial runs once, in the order of its chain, by the agent that takes it. Other agents take
+//! over the trials of agents that leave, die or sleep. Long because every claim needs a sweep, agents and a
+//! check of both.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -172,7 +173,7 @@ fn an_agent_that_is_told_to_go_gives_back_what_it_has() {
         (Signal::SIGUSR2, 140, "the agent got SIGUSR2"),
     ] {
         let world = World::new();
-        // Trial 2 writes its progress when it is told, and goes on from there.
+        // Trial 2 writes its progress when it is asked to stop, and resumes from there.
         let code_of_trial = "mkdir -p $HPCSWEEP_CHECKPOINT_DIR
             if [ $HPCSWEEP_TRIAL = 2 ] && [ ! -e $HPCSWEEP_CHECKPOINT_DIR/c ]; then
               trap 'echo saved >$HPCSWEEP_CHECKPOINT_DIR/c; exit 9' TERM
@@ -221,7 +222,7 @@ fn trials_that_always_fail_take_nobody_with_them() {
     assert_eq!(ran.code, 1, "{}", ran.whole());
     assert_eq!(world.counts(), r#"{"done":90,"failed":10}"#);
     assert!(ran.err.ends_with("agent: 90 done, 10 failed\n"), "{}", ran.whole());
-    // What has failed is dealt again when it is asked for.
+    // Failed trials are enqueued again on request.
     world.write(
         "plan.toml",
         &plan("true", &axis(100)).replace(
@@ -266,7 +267,7 @@ fn what_is_asked_for_again_waits_in_the_queue_until_somebody_begins_it() {
     world.write("plan.toml", &plan("[ -e good ] || exit 3", &more));
     assert_eq!(world.run(&["worker", "--pull", "plan.toml"]).code, 1);
     assert_eq!(world.counts(), r#"{"failed":1}"#);
-    // It is laid down again, by an agent without time for it.
+    // An agent without time for a trial enqueues it again.
     world.run(&["worker", "--pull", "plan.toml", "--retry", "--time-left", "30m"]).ok();
     assert_eq!(world.counts(), r#"{"queued":1}"#);
     world.write("good", "");
@@ -290,7 +291,7 @@ fn what_is_asked_for_again_of_an_agent_that_dies_is_not_taken_for_ended() {
     world.write("fail", "");
     let claims = || {
         let all = world.files("results/p/claims");
-        // What is being written is gone again at any moment.
+        // A file that is being written may disappear at any moment.
         let done = all.iter().filter(|name| !name.contains("/."));
         done.map(|f| world.read(&format!("results/p/claims/{f}"))).collect::<String>()
     };
@@ -358,7 +359,7 @@ fn a_sweep_of_which_nearly_everything_fails_halts() {
     let late = world.run(&["worker", "--pull", "results/p"]);
     assert!(late.err.contains("halted"), "{}", late.whole());
     assert_eq!(late.code, 1, "{}", late.whole());
-    // Who comes with the plan lets it go on.
+    // An agent that starts with the plan resumes the sweep.
     let ran = world.run(&["worker", "--pull", "plan.toml", "--slots", "1"]);
     assert_eq!(ran.code, 1, "{}", ran.whole());
     assert_eq!(world.counts(), r#"{"failed":40,"queued":60}"#);
@@ -378,7 +379,7 @@ fn an_idle_slot_runs_a_copy_of_what_takes_too_long() {
     assert_eq!(slow.end(&world).code, 0);
     assert_eq!(world.counts(), r#"{"done":8}"#);
     assert_eq!(world.read("events").lines().count(), 8);
-    // Who has won is said once.
+    // The ledger names the winner once.
     let claims = world.files("results/p/claims");
     let texts = claims.iter().map(|file| world.read(&format!("results/p/claims/{file}")));
     assert_eq!(texts.filter(|text| text.contains(r#""event":"won""#)).count(), 1);
@@ -447,7 +448,7 @@ fn a_trial_that_had_its_whole_time_is_not_handed_on_for_ever() {
     let ran = world.run(&["worker", "--pull", "plan.toml", "--time-left", "16s"]);
     assert_eq!(ran.code, 1, "{}", ran.whole());
     assert_eq!(world.counts(), r#"{"timeout":1}"#);
-    // One that begins late is cut off, and goes on elsewhere.
+    // A trial that begins late is cut off, and resumes elsewhere.
     world.write("plan.toml", &plan(code, &format!("[resources]\nwalltime = \"1h\"\n{}", axis(2))));
     world.run(&["worker", "--pull", "plan.toml", "--time-left", "16s"]);
     assert_eq!(world.counts(), r#"{"queued":1,"timeout":1}"#);
@@ -613,7 +614,7 @@ fn slots_of_all_agents_on_a_host_have_devices_of_their_own() {
     let first = world.agent(&["--slots", "3"]);
     let lines = || if world.exists("devices") { world.read("devices").lines().count() } else { 0 };
     wait_until("three run", || lines() == 3);
-    // One device is left for whoever comes next.
+    // One device is left for the next process.
     let second = world.agent(&["--slots", "3"]);
     wait_until("four run", || lines() == 4);
     let text = world.read("devices");

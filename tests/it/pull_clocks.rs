@@ -1,4 +1,5 @@
-//! Agents whose host's clock is wrong, or jumps: nobody is taken for dead because of it, and who is dead is found.
+//! Agents whose host's clock is wrong or jumps: no living agent is considered dead because of it, and dead agents
+//! are detected.
 
 use std::fs;
 use std::time::Duration;

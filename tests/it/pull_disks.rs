@@ -198,7 +198,7 @@ fn a_tree_that_is_away_for_a_while_is_waited_for_and_not_made_anew() {
 
 #[test]
 fn a_tree_that_is_away_when_a_trial_begins_is_not_made_anew_by_its_folder() {
-    // The agent holds trials, and gives no sign of life for ten seconds.
+    // The agent holds trials, and does not renew its lease for ten seconds.
     let code = "echo $HPCSWEEP_TRIAL >>$EVENTS
         if [ $HPCSWEEP_TRIAL = 40 ]; then while [ -e $EVENTS.wait ]; do sleep 0.01; done; fi";
     let world = world(&plan(code, 200, "[pull]\nfolders = true\n"));

@@ -1,5 +1,5 @@
-//! What agents meet besides trials: killed while they lay a plan down, taken for dead, trials that take their
-//! agent with them or leave something behind.
+//! Faults of agents: they are killed while they create the queue, or considered dead while they live. Trials
+//! kill their agent or leave processes behind.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -77,7 +77,7 @@ fn a_plan_is_laid_down_whole_or_not_at_all() {
     const ALL: u64 = 20_000;
     let more = "[pull]\ntime_request = \"2h\"\n";
     let world = world(&plan("true", ALL as usize, more));
-    // No time for a trial: the agent lays the plan down and leaves.
+    // No time for a trial: the agent creates the queue and leaves.
     let args = ["worker", "--pull", "plan.toml", "--time-left", "1h"];
     let since = Instant::now();
     world.run(&args).ok();
@@ -140,7 +140,7 @@ fn many_agents_take_over_the_plan_of_one_that_was_killed() {
         }
         assert_eq!(counts(&world), r#"{"done":200}"#);
         let mut decks = world.files("results/p/pull");
-        // What the first one was about to write when it was killed means nothing to anybody.
+        // All readers ignore the file that the first one was about to write when it was killed.
         decks.retain(|name| !name.starts_with('.'));
         assert_eq!(decks, ["0001.json", "0001.map"]);
         // One that was killed in the middle of a trial would have it run again.
@@ -283,7 +283,7 @@ fn what_an_agent_that_was_killed_leaves_behind_ends_with_the_one_that_takes_over
 
 #[test]
 fn what_an_agent_that_was_killed_leaves_behind_ends_with_it() {
-    // One in the group of its program, and one in a session of its own; nobody takes over.
+    // One in the group of its program, and one in its own session; no agent takes over.
     let code = "setsid sleep 1000 & echo $! >>left; sleep 1000 & echo $! >>left; : >all; wait";
     let world = world(&plan(code, 1, ""));
     let agent = start(&world, "1");

@@ -59,7 +59,7 @@ fn agents_begin_nothing_of_a_sweep_that_is_held() {
         "it left: the sweep is held by {user}: `hpcsweep release $WORLD/results/p` lets it go on"
     );
     assert!(ran.code == 1 && ran.err.contains(&left), "{}", ran.whole());
-    // Nor does who comes with the plan let it go on, or with one that has grown.
+    // An agent does not release the sweep by starting with the plan, nor with a plan that has grown.
     let plan = world.read("plan.toml");
     for plan in [plan.clone(), plan.replace("0, 1, ", "0, 1, 77, ")] {
         world.write("plan.toml", &plan);
@@ -79,7 +79,7 @@ fn agents_begin_nothing_of_a_sweep_that_is_held() {
     assert_eq!(world.read("events").lines().count(), 13);
 }
 
-/// What an agent held when the plan dropped it, and has given back since, is nobody's.
+/// No agent may take units that an agent held when the plan dropped them, and has given back since.
 #[test]
 fn links_that_the_plan_has_dropped_are_not_begun_when_an_agent_has_given_them_back() {
     let world = world(5);
@@ -101,7 +101,7 @@ fn links_that_the_plan_has_dropped_are_not_begun_when_an_agent_has_given_them_ba
     assert!(seen.contains("done 1  running 1  queued 3\n"), "{seen}");
     said(&world, "hold", HELD);
     assert_eq!(second.end(&world).code, 1);
-    // It gives back what is left of the chain, which nobody may take.
+    // The agent gives back the rest of the chain, which no agent may take.
     agent.signal(nix::sys::signal::Signal::SIGTERM);
     agent.end(&world);
     assert!(world.run(&["release"]).code == 0);

@@ -1,4 +1,4 @@
-//! Many at once: agents that start on a plan that nobody has laid down yet, and trials that do nothing.
+//! Many at once: agents that start together with a plan without a queue, and trials that do nothing.
 
 use hpcsweep::tree::{Tree, records};
 
@@ -9,7 +9,8 @@ pub(crate) fn rounds(few: u64) -> u64 {
     std::env::var("HPCSWEEP_ROUNDS").map_or(few, |n| n.parse().unwrap())
 }
 
-/// So many agents that start at once on a plan that nobody has laid down, and so many trials that do nothing.
+/// The number of agents that start at once with a plan without a queue, and the number of trials that do
+/// nothing.
 fn at_once(agents: usize, trials: u64) {
     let world = World::new();
     let numbers: Vec<String> = (0..trials).map(|i| i.to_string()).collect();

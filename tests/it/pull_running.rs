@@ -31,7 +31,7 @@ fn waits(world: &World, said: &str) {
     wait_until("it waits", || world.read(said).contains("leaves no slot"));
 }
 
-/// An agent with a trial at hand, and one that waits for its slot.
+/// An agent that runs a trial, and one that waits for its slot.
 fn one_of_two(trials: usize) -> (World, Started, Started) {
     let world = world("");
     world.write("events.wait.0", "");

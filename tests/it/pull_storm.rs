@@ -1,7 +1,8 @@
-//! Agents, and everything else that a sweep knows, in one random schedule: agents that are killed, stopped and told to
-//! go, programs that fail and are killed, plans that grow and shrink, `--retry`, hold, release and cancel, copies,
-//! hooks, chains that stop or go on, `max_running`, and a disk that fills and is grown again. Trials are commands or calls
-//! of a Python function. In the end each trial has one end that counts, and everybody says the same of it.
+//! Agents, and everything else that a sweep supports, in one random schedule: agents that are killed, stopped and asked
+//! to leave, programs that fail and are killed, plans that grow and shrink, `--retry`, hold, release and cancel,
+//! copies, hooks, chains that stop or continue, `max_running`, and a disk that fills and is grown again. Trials are
+//! commands or calls of a Python function. In the end each trial has one end that counts, and all commands report the
+//! same of it.
 //!
 //! `HPCSWEEP_STORM=FIRST..END` runs other schedules than the few that every run of the tests takes;
 //! a schedule that fails names its number.
@@ -95,7 +96,7 @@ impl Disk {
         panic!("no mounts");
     }
 
-    /// What is under `results` of the world, seen from here.
+    /// The path of a file under `results` of the world, on this host.
     fn path(&self, world: &World, name: &str) -> PathBuf {
         let root = format!("/proc/{}/root{}", self.keeper.pid(), world.text_path("results"));
         PathBuf::from(root).join(name)
@@ -359,7 +360,7 @@ impl Schedule {
             return false;
         }
         let ran = self.disk.run(&self.world, &[words, &["results/p"]].concat());
-        // A trial of agents is no job, and somebody may be laying a plan down.
+        // A trial of agents is not a job, and another process may be creating the queue.
         let is_refused = [2, 4].contains(&ran.code) && words[0] == "cancel";
         let is_busy = ["is run by a `hpcsweep submit`", "is being submitted by process"]
             .iter()
@@ -419,7 +420,7 @@ impl Schedule {
         for agent in &mut self.agents {
             agent.started.signal(Signal::SIGCONT);
         }
-        // Nobody may have laid it down yet.
+        // The queue may not exist yet.
         let is_there = self.disk.path(&self.world, "p/pull/0001.json").exists();
         let (world, disk) = (&self.world, &self.disk);
         wait_until("it is released", || {
@@ -446,7 +447,7 @@ impl Schedule {
             }
             let is_over =
                 |state: &&Value| ["done", "failed", "skipped"].iter().any(|s| *state == s);
-            // An agent that has read an older plan may lay it down behind the first to come.
+            // An agent that has read an older plan may enqueue that plan after the newer one.
             assert!(
                 round == 0 || states.iter().all(is_over),
                 "{}",
@@ -504,7 +505,7 @@ impl Schedule {
         wait_until("no program of the sweep is left", || programs_of(&folder).is_empty());
     }
 
-    /// A trial that has ended for good was told of once, by whoever was there to do it.
+    /// The hook of a trial that has ended for good was called once, by one of the agents.
     fn judge_hooks(&self, trial: u64, record: &Record, ledger: &Ledger) {
         let gone = |attempt: &Attempt| {
             let agent = attempt.bundle.as_ref().map(|place| &place.agent)?;
@@ -514,7 +515,7 @@ impl Schedule {
             let has_left = matches!(gone(attempt), Some(Gone::Left(_)));
             has_left && !self.touched.contains(&attempt.start.pid)
         };
-        // An agent that wakes up while it is taken for dead may tell of an end that does not count.
+        // An agent that wakes up while it is considered dead may call a hook for an end that does not count.
         let is_void = |a: &&Attempt| a.end.is_none() && matches!(gone(a), Some(Gone::Fenced(_)));
         let void = record.attempts.iter().filter(is_void).count();
         for (name, outcome) in [("finish", Outcome::Done), ("error", Outcome::Failed)] {
@@ -543,7 +544,7 @@ fn has_ended_before(before: &Record, next: &Record) -> bool {
     before.attempts.iter().filter_map(|a| a.end.as_ref()).any(|end| end.time <= begun)
 }
 
-/// What a plan begins with.
+/// The head of a plan.
 fn head(is_function: bool, goes_on: bool, attempts: u64, repeatable: bool) -> String {
     let run = if is_function {
         let job = [

@@ -1,8 +1,8 @@
 //! The Python module, by its own tests with the standard library's `unittest`: `tests/python` about syncs and
 //! loaders, `tests/python/sweeps` about sweeps of functions.
 //!
-//! They need a Python 3.8 or newer. What is about torch and numpy runs where that Python has them, as Debian's has
-//! after `scripts/setup --for test`; what was left out is printed.
+//! They need a Python 3.8 or newer. Tests of torch and numpy run if that Python has them, as Debian's has after
+//! `scripts/setup --for test`. The runner prints which tests it left out.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -86,7 +86,7 @@ fn functions_are_swept_from_a_notebook() {
     passes(program, "tests/python/sweeps", "test_notebook.py", 3);
 }
 
-/// What is newer in syntax or in the standard library, whichever Pythons this machine has.
+/// Syntax and library calls that are newer, whichever Pythons this machine has.
 #[test]
 fn the_module_uses_nothing_newer_than_python_3_8() {
     let tools = Path::new(ROOT).join("target/tools/python");

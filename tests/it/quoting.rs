@@ -59,7 +59,7 @@ fn config(cases: u32) -> Config {
     Config { cases, failure_persistence: None, ..Config::default() }
 }
 
-/// What a shell takes the quoted words for.
+/// The words that a shell reads from the quoted text.
 fn through(world: &World, shell: &str, words: &[String]) -> Vec<Vec<u8>> {
     let quoted: Vec<String> = words.iter().map(|word| sh_quote(word)).collect();
     let script = format!("for word in {}; do printf '%s\\0' \"$word\"; done\n", quoted.join(" "));
@@ -68,7 +68,7 @@ fn through(world: &World, shell: &str, words: &[String]) -> Vec<Vec<u8>> {
     let output = child.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{script}");
     let mut taken: Vec<Vec<u8>> = output.stdout.split(|&b| b == 0).map(<[u8]>::to_vec).collect();
-    // What follows the last NUL.
+    // The bytes after the last NUL.
     assert_eq!(taken.pop(), Some(Vec::new()));
     taken
 }

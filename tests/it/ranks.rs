@@ -138,7 +138,7 @@ fn rank(world: &World, rank: u32, size: u32) -> std::process::Command {
     command
 }
 
-/// A sweep whose trial 1, of so many ranks, nobody has run yet.
+/// A sweep whose trial 1, of so many ranks, has not run yet.
 fn laid_down(size: u32) -> World {
     let world = World::new();
     let code = "[ $HPCSWEEP_TRIAL = 1 ] || exit 1; echo ran >>ran.$RANK";

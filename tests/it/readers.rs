@@ -1,6 +1,7 @@
-//! Who may read a sweep: all that belongs to it is for them, whatever the umask of who submits and runs it is.
+//! Who may read a sweep: readers can read everything that belongs to it, whatever the umask of the users who
+//! submit and run it is.
 //!
-//! Only root can read as another user. For anybody else the modes alone are looked at.
+//! Only root can read as another user. For other users the tests check the modes alone.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -12,7 +13,7 @@ use crate::world::{PROGRAM, Ran, World, wait_until};
 
 const NOBODY: u32 = 65534;
 
-/// Runs hpcsweep as somebody who closes all files.
+/// Runs hpcsweep with a umask that closes all files.
 fn closed(world: &World, args: &[&str]) -> Ran {
     let line = "umask 077; exec \"$0\" \"$@\"";
     world.call("bash", &[&["-c", line, PROGRAM], args].concat())
@@ -45,7 +46,7 @@ fn make_results(world: &World, word: &str) {
     }
 }
 
-/// What the readers cannot read of all that is in the results.
+/// The files in the results that the readers cannot read.
 fn unreadable(world: &World, word: &str) -> Vec<String> {
     let root = world.path("results");
     let group = fs::metadata(&root).unwrap().gid();
@@ -93,7 +94,7 @@ fn read_by_nobody(world: &World) {
     }
 }
 
-/// What the programs have left, which is their user's.
+/// The files of the programs belong to their user.
 const OWN: [&str; 2] = ["s/work/000/0/own", "s/work/000/1/own"];
 
 #[test]
@@ -111,14 +112,14 @@ fn all_of_a_sweep_is_for_its_readers_whatever_the_umask_is() {
                 assert_eq!(world.run(&["logs", trial]).ok(), "0077\n", "{word} {agents}");
             }
             assert_eq!(world.read("hooks"), "0077\n0077\n");
-            // What is no part of the sweep is not for its readers.
+            // Readers may not read files that are not part of the sweep.
             assert_eq!(mode(&world, "home/state/hpcsweep/sweeps"), 0o600);
             assert_eq!(mode(&world, "home/state/hpcsweep"), 0o700);
         }
     }
 }
 
-/// A umask that takes nothing away gives nobody but the owner the right to change the sweep.
+/// With a umask that removes no rights, still only the owner may change the sweep.
 #[test]
 fn nothing_of_a_sweep_can_be_written_by_others_whatever_the_umask_is() {
     for how in [&["--local"][..], &["--local", "--pull"]] {

@@ -13,7 +13,7 @@ fn plan(values: &str) -> String {
     shell(CODE, &format!("[grid]\nn = [{values}]\n"))
 }
 
-/// What it says of this machine.
+/// Its lines about this machine.
 fn here() -> String {
     match std::thread::available_parallelism().unwrap().get() {
         1 => "on this machine: one at a time, 1 core\n".to_owned(),
@@ -21,7 +21,7 @@ fn here() -> String {
     }
 }
 
-/// What a dry run says; it writes nothing.
+/// The output of a dry run, which writes nothing.
 fn dry(world: &World, args: &[&str]) -> String {
     let before = world.files("results");
     let ran = world.run(&[&["submit", "plan.toml", "--dry-run"], args].concat());
@@ -147,7 +147,7 @@ fn a_dry_run_for_agents_says_what_they_would_be_dealt() {
     );
 }
 
-/// What is said of a new sweep is what is done with it: nothing is put before a scheduler.
+/// A dry run of a new sweep prints what its submission then does, and submits nothing.
 #[test]
 fn a_dry_run_of_a_new_sweep_here_says_what_this_machine_would_do() {
     let mut world = World::new();

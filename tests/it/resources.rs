@@ -1,4 +1,4 @@
-//! What a plan asks for now reaches trials that the sweep has already, on this machine.
+//! The plan's current request reaches trials that the sweep already has, on this machine.
 
 use crate::local::shell;
 use crate::world::World;

@@ -15,7 +15,7 @@ fn schema(of: &str) -> Value {
     serde_json::from_str(World::new().run(&["schema", of]).ok()).unwrap()
 }
 
-/// What a schema says of a document: the place of each key that it refuses.
+/// The errors of a schema about a document: the place of each key that it refuses.
 fn refused(validator: &Validator, text: &str) -> Vec<String> {
     let document: toml::Value = toml::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
     let json = serde_json::to_value(document).unwrap();

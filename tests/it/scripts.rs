@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::world::{PROGRAM, ROOT, World};
 
-/// What stands in golden files for the program, a sweep's token and the world's folder.
+/// Placeholders in golden files for the program, a sweep's token and the world's folder.
 const SHOWN_PROGRAM: &str = "/opt/hpcsweep/bin/hpcsweep";
 const SHOWN_TOKEN: &str = "token123";
 const SHOWN_WORLD: &str = "/shared/ada";
@@ -162,7 +162,8 @@ fn pilots_are_agents_on_a_node_each() {
     check(&world, "results/demo", "0001.sh", "pilots.sh");
 }
 
-/// What a trainer has saved is worth going on from; what a program may have saved only its author knows.
+/// A job of `[train]` resumes from what it has saved, so it is requeued. For other programs only their author
+/// knows whether they can resume.
 #[test]
 fn trials_that_keep_checkpoints_are_begun_again_by_slurm() {
     let world = slurm();

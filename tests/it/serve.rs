@@ -1,5 +1,5 @@
-//! Agents that hand their trials to another process: what is said on the pipe, and what becomes of trials
-//! whose process or agent is stopped or killed. Long because every claim is a conversation.
+//! Agents that hand their trials to another process: the messages on the pipe, and the fate of trials whose
+//! process or agent is stopped or killed. Long because every claim is a conversation.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout, Stdio};
@@ -28,7 +28,7 @@ struct Client {
 }
 
 impl World {
-    /// Begins to be served, and hears the agent's name.
+    /// Starts the agent and reads its name.
     fn served(&self, what: &str) -> Client {
         let mut command = self.command(PROGRAM);
         command.args(["worker", "--pull", what, "--serve"]).stdin(Stdio::piped());
@@ -55,7 +55,7 @@ impl Client {
         if line.is_empty() { Value::Null } else { serde_json::from_str(&line).unwrap() }
     }
 
-    /// The next trial: its number and its attempt. What was recorded is passed over.
+    /// The next trial: its number and its attempt. Lines about recorded trials are skipped.
     fn trial(&mut self) -> (u64, u64) {
         loop {
             let line = self.hear();
@@ -191,7 +191,7 @@ fn a_trial_that_fails_for_good_says_why_and_how() {
     assert_eq!(reasons.len(), 4, "{}", status.whole());
     assert_eq!(world.column("exit_code"), ["1", "3", "137", "1"]);
     assert!(status.out.contains("the answer is no JSON object: [1, 2"), "{}", status.whole());
-    // What failed is run again when somebody says so, and then alone.
+    // Failed trials run again when a user asks for it, and only then.
     let again = world.run(&["worker", "--pull", "plan.toml", "--serve"]);
     assert!(again.out.ends_with("\"failed\":false}\n"), "{}", again.whole());
     let mut command = world.command(PROGRAM);
@@ -212,7 +212,7 @@ const SHORT: &str = "[pull]\nlease = 0.6\n";
 #[test]
 fn the_trial_of_a_process_that_is_gone_goes_to_another_at_once() {
     let world = World::new();
-    // Nobody's lease runs out in the time of a test.
+    // No lease expires within the time of a test.
     world.write("plan.toml", &plan(&axis(3)));
     let mut client = world.served("plan.toml");
     assert_eq!(client.trial(), (0, 1));
@@ -246,7 +246,7 @@ fn an_agent_that_is_told_to_go_waits_for_the_answer() {
         let first = client.trial();
         client.agent.signal(signal);
         assert_eq!(client.hear(), json!({ "stop": true }));
-        // What it held and had not begun is others' now, while this one still works.
+        // Other agents have the trials that it held and had not begun, while this one still works.
         let mut other = world.served("plan.toml");
         let mut all: Vec<(u64, u64)> = (0..3)
             .map(|_| {
@@ -280,7 +280,7 @@ fn a_stop_that_is_not_answered_gives_the_trial_back() {
     assert_eq!(client.hear()["state"], "interrupted");
     assert_eq!(client.hear(), json!({ "stop": true, "now": true }));
     assert_eq!(client.hear()["reason"], "it got SIGTERM");
-    // Nobody may be there any more to hear of it.
+    // The reader of this message may be gone.
     let late = json!({ "trial": first.0, "attempt": first.1, "value": 2 });
     let _ = writeln!(client.to.as_ref().unwrap(), "{late}");
     assert_eq!(client.end(&world).code, 143);
@@ -415,7 +415,7 @@ fn an_idle_process_is_handed_a_copy_of_what_takes_too_long() {
     let (all, end) = other.work();
     assert_eq!(all.last(), Some(&(first.0, 2)), "{all:?}");
     assert_eq!((all.len(), &end["failed"]), (6, &json!(false)));
-    // Nobody waits for the slow one: it is told so, and its agent leaves without it.
+    // The agent no longer waits for the slow one: it sends `stop` with `now`, and leaves without an answer.
     let mut said = Vec::new();
     loop {
         said.push(slow.hear());
@@ -509,7 +509,7 @@ fn trials_of_another_function_are_left_to_others() {
     world.write("plan.toml", &plan(&axis(3)));
     let mut client = world.served("plan.toml");
     let first = client.trial();
-    // Somebody changes the program and starts it beside the old one.
+    // A user changes the program and starts it beside the old one.
     world.write("plan.toml", &plan(&axis(5)).replace("\"f\"", "\"g\""));
     let mut other = world.served("plan.toml");
     let begun = other.trial();

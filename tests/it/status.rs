@@ -212,7 +212,7 @@ exit code 2
     world.program("squeue", "#!/bin/sh\nexit 1\n");
     let ran = world.run(&["submit", "plan.toml", "--local"]);
     assert!(ran.code == 2 && ran.err.contains("in a scheduler's hands"), "{}", ran.whole());
-    // What it no longer knows and nobody has run is run here.
+    // A trial that the scheduler no longer knows and that has not run runs here.
     element(&world, 0);
     answer(&world, "squeue", "");
     let ran = world.run(&["submit", "plan.toml", "--local"]);
@@ -245,7 +245,7 @@ fn what_was_cancelled_in_the_queue_is_not_lost_when_the_scheduler_forgets_it() {
     );
 }
 
-/// What Slurm refuses is not noted down, so that nothing is taken for cancelled or held that goes on.
+/// The journal does not record refused calls, so a trial that continues does not count as cancelled or held.
 #[test]
 fn what_slurm_refuses_to_take_back_or_hold_is_told_and_can_be_asked_for_again() {
     let world = submitted();
@@ -273,7 +273,7 @@ fn what_slurm_refuses_to_take_back_or_hold_is_told_and_can_be_asked_for_again() 
         assert_eq!(by_trial(&world.status()), vec![format!("queued: {reason}"); 6]);
     }
     assert_eq!(journal(), before);
-    // What it no longer knows was not taken back.
+    // Trials that the scheduler no longer knows were not cancelled.
     answer(&world, "squeue", "");
     assert_eq!(by_trial(&world.status()), ["lost: the scheduler no longer knows it"; 6]);
     answer(&world, "squeue", "101_[0-5]|PENDING|Resources|x\n");
@@ -322,7 +322,7 @@ fn fifteen_thousand_elements_are_held_released_and_cancelled_in_calls_that_can_b
         let ids: Vec<&str> = ids.flat_map(|ids| ids.split([' ', ','])).collect();
         assert_eq!(ids, expected, "{verb}");
     }
-    // What was told in many calls is remembered as one.
+    // Several calls about one array are recorded as one.
     answer(&world, "squeue", "");
     let counts = json!({"cancelled": 15_000, "lost": 1000});
     assert_eq!(world.status()["counts"], counts);
@@ -381,7 +381,7 @@ fn nothing_more_of_a_sweep_that_is_held_is_submitted() {
             "{how:?}"
         );
     }
-    // What was let go in another way is still held as a sweep.
+    // A sweep whose jobs were released in another way is still held.
     answer(&world, "squeue", "101_[0-5]|RUNNING|None|x\n");
     let ran = world.run(&["release"]);
     assert_eq!(ran.whole(), "s: released: it can be submitted again\nexit code 0\n");
@@ -409,7 +409,7 @@ fn single_trials_that_are_held_hold_up_no_submission() {
     world.run(&["submit", "plan.toml", "--slurm"]).ok();
 }
 
-/// What a chain grows by waits for a failed head that was put back into the queue, with `--retry` and without.
+/// New links of a chain wait for a failed head that was requeued, with `--retry` and without.
 #[test]
 fn what_grows_behind_a_requeued_job_waits_for_it() {
     let plan = |values: &str| {
@@ -685,7 +685,7 @@ fn a_job_that_was_killed_for_its_memory_says_so() {
     let other = ["failed: the scheduler says FAILED", "failed: signal 9"];
     let said = by_trial(&world.status());
     assert!(said[0] == other[0] && said[1].starts_with(other[1]), "{said:?}");
-    // What it left in the logs of the jobs is known when the queue has forgotten them.
+    // `status` reads the jobs' logs when the queue has forgotten the jobs.
     let said = "slurmstepd: error: Detected 1 oom_kill event in StepId=101.batch. Some of the step tasks have been OOM Killed.";
     world.write("results/s/logs/jobs/0001/0.log", &format!("starting\n{said}\n"));
     world.write("results/s/logs/jobs/0001/1.log", &format!("{said}\n"));
@@ -741,7 +741,7 @@ fn an_element_without_a_walltime_asks_nobody_for_the_end_of_its_job() {
     check("NONE", "done");
 }
 
-/// What ends a line of users' text is a newline: a carriage return before it is theirs.
+/// Lines of users' text end at a newline; a carriage return before it belongs to the text.
 #[test]
 fn a_carriage_return_at_the_end_of_a_line_is_kept_where_it_means_something() {
     let world = World::new();

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use crate::kill::Dice;
 use crate::world::{Started, World, wait_until};
 
-/// What a program does when it is told to stop, and what its trial has become then.
+/// The behaviour of a program that is asked to stop, and the state of its trial then.
 const MANNERS: [(&str, &str); 8] = [
     ("os._exit(0)", "interrupted"),
     ("os._exit(1)", "interrupted"),

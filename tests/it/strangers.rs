@@ -1,7 +1,8 @@
-//! A sweep of somebody else is refused in the same way by whatever would run it: elements of arrays on Slurm and on PBS,
-//! with chains, packed, throttled, over ranks, training, on GPUs, and agents in jobs, with copies and for functions.
+//! Every process that would run another user's sweep refuses it in the same way: elements of arrays on Slurm and on
+//! PBS, with chains, packed, throttled, over ranks, training, on GPUs, and agents in jobs, with copies and for
+//! functions.
 //!
-//! Only root can give a sweep to another user. For anybody else there is nothing to test.
+//! Only root can give a sweep to another user. For other users there is nothing to test.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -47,7 +48,7 @@ fn plan(name: &str, rest: &str) -> String {
     plan.replace(command, own)
 }
 
-/// Makes the sweep somebody else's.
+/// Gives the sweep to another user.
 fn give_away(world: &World) {
     for name in ["results/s", "results/s/sweep.json"] {
         chown(world.path(name), Some(NOBODY), None).unwrap();
@@ -166,7 +167,7 @@ fn a_checkpoint_that_somebody_else_has_made_or_may_change_is_not_read() {
     assert!(reason.contains("there is no file"), "{reason}");
 }
 
-/// Another user who makes the folder first in which devices are held keeps nobody from them.
+/// Another user can make the folder of holds first. This user then still gets devices.
 #[test]
 fn the_folder_of_somebody_else_holds_no_device() {
     if !nix::unistd::getuid().is_root() {

@@ -1,9 +1,9 @@
 //! The cases of `mp_sync_cases.json`, or of a file of the same form in the folder `$HPCSWEEP_CASES`: what
 //! each rank sends, as a request of the sync protocol, and what each must get.
 //!
-//! What the file describes becomes a request here as it does in a program: what no program can send
-//! becomes the error that it sends instead. Promises come from the file; where it gives them in words (maps,
-//! uneven lengths) [`joined`] carries the words out, with nothing of the library.
+//! A case becomes a request here as it does in a program: a value that no program can send becomes the error
+//! that the program sends instead. Promises come from the file. If the file gives them in words (maps, uneven
+//! lengths), [`joined`] carries the words out without the library.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ impl Case {
         self.requests.iter().map(frame).collect()
     }
 
-    /// What is wrong with the answers of the ranks.
+    /// Errors in the answers of the ranks.
     pub(crate) fn judge(&self, answers: &[Answer]) -> Result<(), String> {
         let Self { name, requests, expect } = self;
         if answers.len() != requests.len() {

@@ -300,7 +300,8 @@ fn named(module: &str, code: &str, modules: &BTreeSet<String>) -> BTreeSet<Strin
     found
 }
 
-/// What is read of a trial is the same wherever it ran: the records of workers are read with the bundles of agents.
+/// Readers read a trial in the same way wherever it ran: they read the records of workers together with the bundles
+/// of agents.
 const BACK: (&str, &str) = ("tree::records::read", "tree::bundle");
 
 #[test]
@@ -481,7 +482,7 @@ fn every_file_says_first_what_it_is_for() {
     say(faults.collect());
 }
 
-/// What a listing of the project shows first: a file that somebody has left there is none of it.
+/// A listing of the project shows only its own files: a file that was left there by mistake is an error.
 #[test]
 fn the_top_level_holds_what_it_should() {
     let listed = std::process::Command::new("git")
@@ -544,7 +545,7 @@ fn rows<'a>(text: &'a str, below: &str) -> Vec<(&'a str, &'a str)> {
     table.take_while(|line| line.starts_with('|')).filter_map(cells).collect()
 }
 
-/// What is wrong with a table of pairs, where `is_there` says whether there is a test of a name.
+/// Errors in a table of pairs, where `is_there` says whether there is a test of a name.
 fn faults_of_pairs(table: &str, is_there: impl Fn(&str) -> bool) -> Vec<String> {
     let names = |heading: &str| -> Vec<&str> {
         rows(table, heading).into_iter().map(|(name, _)| name).collect()

@@ -358,13 +358,13 @@ impl Dashboard {
         }
     }
 
-    /// What is on its screen.
+    /// The text on its screen.
     fn text(&self) -> String {
         let line = |line: &Vec<char>| line.iter().collect::<String>().trim_end().to_owned() + "\n";
         self.screen.iter().map(line).collect::<String>().trim_end().to_owned() + "\n"
     }
 
-    /// What it wrote to choose a colour.
+    /// The codes that it wrote to choose a colour.
     fn colours(&self) -> Vec<&str> {
         let numbers = self.raw.split("\x1b[").filter_map(|rest| {
             rest.split_once('m').map(|(numbers, _)| numbers).filter(|n| !n.contains('H'))
@@ -492,7 +492,7 @@ fn a_scheduler_is_asked_once_however_often_the_tree_is_read() {
     command.arg(world.path("results/s/jobs/0001.sh")).env("SLURM_ARRAY_TASK_ID", "1");
     command.env("SLURM_ARRAY_JOB_ID", "101").env("SLURM_JOB_ID", "102");
     command.env("SLURM_PROCID", "0").env("SLURM_NTASKS", "1");
-    // A worker that knows when its job ends asks nobody.
+    // A worker that knows when its job ends does not ask the scheduler.
     command.env("SLURM_JOB_END_TIME", "4102444800");
     command.output().unwrap();
     dashboard.wait_for("exit code 1");

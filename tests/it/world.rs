@@ -19,7 +19,7 @@ pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// How long an event is waited for. Far more than any takes: reaching it means it does not happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a program left.
+/// The outcome of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ran {
     /// Exit code; 128 + signal when it was killed.
@@ -168,7 +168,7 @@ impl World {
         }
     }
 
-    /// Runs hpcsweep as another user, which only root can; `None` for anybody else. The world is open to that user.
+    /// Runs hpcsweep as another user, which only root can; `None` for other users. The world is open to that user.
     pub(crate) fn run_as(&self, uid: u32, args: &[&str]) -> Option<Ran> {
         self.run_as_after(uid, ":", ".", args)
     }
@@ -204,7 +204,7 @@ impl World {
         })
     }
 
-    /// Makes a folder of another user with a plan in it; `false` for anybody but root, who alone can.
+    /// Makes a folder of another user with a plan in it. Only root can do this; `false` for other users.
     pub(crate) fn give(&self, uid: u32, folder: &str, plan: &str) -> bool {
         self.write(&format!("{folder}/plan.toml"), plan);
         let paths = [self.path(folder), self.path(folder).join("plan.toml")];
@@ -246,7 +246,7 @@ impl World {
         self.table(&[]).iter().map(|row| row[name].to_string()).collect()
     }
 
-    /// What the agents of a sweep have written of this event, in the order of their names.
+    /// The lines of this event that the agents of a sweep have written, in the order of their names.
     pub(crate) fn written_by_agents(&self, sweep: &str, event: &str) -> Vec<serde_json::Value> {
         let folder = format!("results/{sweep}/agents");
         let bundles = self.files(&folder).into_iter().filter(|file| file.ends_with(".jsonl"));
