@@ -17,7 +17,7 @@ const MOST_UNSAID: usize = 1000;
 /// The hooks of an agent.
 #[derive(Debug, Default)]
 pub(super) struct Hooks {
-    /// With the trials that they tell of.
+    /// Calls that wait, with their trials.
     waiting: VecDeque<(u64, Call)>,
     running: Vec<(u64, RunningHook)>,
     /// What hooks print, of all trials of the agent.

@@ -1,5 +1,5 @@
-//! The program that has the function of a sweep's trials: an agent that serves nobody becomes it, and the program
-//! starts agents that serve it.
+//! The program that has the function of a sweep's trials. An agent without `--serve` becomes this program, and
+//! the program starts agents with `--serve`.
 
 use anyhow::Result;
 use serde_json::json;

@@ -41,7 +41,8 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             membership.look()?;
             return Ok(true);
         }
-        // Who ends it from now on reads the entry before he goes on; who has ended it before has written that.
+        // An agent that ends the trial from now on reads this entry first. An agent that ended it before has
+        // recorded the end.
         let runs = self.copies.still_runs(&membership.tree, &membership.ledger, &found);
         let row = match runs {
             Ok(true) => table::some(&membership.tree, &membership.heads, &[trial]),

@@ -80,7 +80,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             }
             copy @ Role::Copy(_) if verdict.state == Outcome::Done => copy,
             Role::Copy(_) => {
-                // What a copy could not do says nothing of the trial.
+                // The failure of a copy does not affect the trial.
                 verdict.next = Next::Dropped;
                 let end = attempts::end_of(trial, attempt, &verdict, Some(ended), None);
                 self.lifecycle.membership.bundle.push(&Event::End(end))?;
@@ -104,7 +104,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
                 || disk::is_full(self.lifecycle.membership.tree.dir()))
     }
 
-    /// Calls the plan's hooks for trials that have ended for good. What they are told is written down before.
+    /// Calls the plan's hooks for trials that have ended for good. The ends are recorded before.
     pub(super) fn call_hooks(&mut self) -> Result<()> {
         for (i, row, end) in self.lifecycle.pending_hooks.drain(..) {
             let membership = &self.lifecycle.membership;

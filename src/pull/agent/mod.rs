@@ -32,7 +32,7 @@ const MOST_WAITING: usize = 8 << 20;
 
 pub(crate) use crate::pull::lifecycle::{News, Report};
 
-/// What a person chose on the command line.
+/// Options from the command line.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Options {
     /// Trials at once; by default what the plan says, else what cores and GPUs allow.
@@ -84,7 +84,7 @@ pub(crate) fn run(
     head.run.refuse_function(|| tree.author())?;
     let bounds = match bind::find(tree, deck, options.slots, vars) {
         Ok(bounds) => bounds,
-        // Where nothing is left to run nobody needs a device.
+        // If nothing is left to run, the agent needs no device.
         Err(_) if is_over(tree, &decks)? => return Ok(Report::default()),
         Err(error) => return Err(error),
     };
@@ -192,7 +192,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
                 self.lifecycle.announce();
             }
         } else if !self.lifecycle.is_in_trouble() {
-            // What cannot be written down is not begun.
+            // The agent starts no trial whose start it cannot record.
             busy |= self.start()?;
         }
         self.lifecycle.membership.flush()?;
@@ -263,7 +263,8 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         self.lifecycle.check_contests();
     }
 
-    /// The metric lines of what runs; `true` if there are more. What a full disk has no room for stays where it is.
+    /// Records the metric lines of running trials; `true` if there are more. Lines for which a full disk has no
+    /// room stay in their file.
     fn metrics(&mut self) -> Result<bool> {
         let mut any = false;
         for slot in &mut self.slots {
@@ -420,7 +421,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         true
     }
 
-    /// What was about to begin waits for the tree.
+    /// A trial that was about to begin waits for the tree.
     fn undo(&mut self, role: Role) {
         match role {
             Role::Unit(unit) => self.lifecycle.membership.put_first(unit),

@@ -1,4 +1,4 @@
-//! An agent that others have taken for dead.
+//! Restarts an agent that others have considered dead.
 
 use std::time::Duration;
 

@@ -21,7 +21,7 @@ use crate::tree::{deck, terms};
 /// The longest pause before a trial is tried again, seconds.
 const LONGEST_BACKOFF_S: f64 = 60.0;
 
-/// How often, once a second, it is looked for an end that somebody else has written: NFS shows it late.
+/// How often the agent checks, once a second, for an end that another agent has written: NFS shows it late.
 const MOST_LOOKS: u32 = 60;
 
 /// Whether the next trial of a unit may run.
@@ -57,7 +57,8 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
             true => terms::before(&self.membership.tree, row)?,
             false => None,
         };
-        // What was won before the unit was dealt was an earlier one's, and the trial is asked for again.
+        // If the trial was won before its unit was enqueued, an earlier run won it, and the trial was
+        // submitted again.
         let dealt = deck::of_unit(&self.membership.decks, unit.number).map_or(0, |deck| deck.seq);
         if self.membership.ledger.is_won_since(trial, dealt) {
             self.go_on(unit, None)?;
@@ -105,7 +106,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         Verdict::failed(reason)
     }
 
-    /// Records a trial that did not run, or of which nobody can say how it ended.
+    /// Records a trial that did not run, or whose end is unknown.
     pub(crate) fn record_not_started(
         &mut self,
         unit: Unit,
@@ -131,8 +132,8 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         Ok(())
     }
 
-    /// What follows for a trial that ran for so long and was stopped. One that allocations cut off again and again,
-    /// and that saves nothing, would begin from its start for ever.
+    /// Decides about a trial that was stopped after this time. A trial that allocations cut off again and again,
+    /// and that saves nothing, would otherwise start over for ever.
     pub(crate) fn cut_off(
         &self,
         unit: &mut Unit,
@@ -148,7 +149,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         // Stamps may be a second apart, and this look comes after the end: one file too many is no harm.
         let since = ran + Duration::from_secs(1);
         let has_saved = age::is_within(&tree.checkpoints(row.id), since, tree.dir());
-        // What cannot be looked at now is not held against it.
+        // A folder that cannot be read now does not count against the trial.
         if has_saved.unwrap_or(true) {
             unit.cuts = 0;
         } else if ran >= self.usable() / 2 {
@@ -228,7 +229,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         self.conclude(claim)
     }
 
-    /// Whether somebody acts upon the end of a trial: the next of its chain, or a hook.
+    /// Whether the end of a trial has a consequence: the next trial of its chain, or a hook.
     fn has_sequel(&self, claim: &Claim) -> Result<bool> {
         let head = self.membership.head_of(claim.run.trial)?;
         let is_last = claim.unit.as_ref().is_none_or(|unit| unit.rows.len() <= 1);
@@ -268,7 +269,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         Ok(())
     }
 
-    /// What follows from an end that counts.
+    /// Acts on an end that counts.
     fn conclude(&mut self, claim: Claim) -> Result<()> {
         let Claim { unit, row, run, verdict, end } = claim;
         let seconds = end.duration_s;
@@ -333,7 +334,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         } else if self.leaving.is_some() {
             self.membership.give_back(vec![unit.piece()]);
         } else {
-            // A chain that has begun goes on before new ones begin.
+            // A chain that has begun continues before new ones begin.
             self.membership.put_first(unit);
         }
         Ok(())

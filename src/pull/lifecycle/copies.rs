@@ -10,7 +10,7 @@ use crate::tree::ledger::{self, Ledger};
 use crate::tree::records::{Event, Outcome, Start};
 use crate::tree::{Tree, bundle};
 
-/// What was read of the bundles of others.
+/// The parts of other agents' bundles that were read.
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
     agents: HashMap<String, Followed>,
@@ -29,7 +29,7 @@ struct Followed {
 /// A trial that has taken too long.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Straggler {
-    /// Who runs it.
+    /// The agent that runs it.
     pub(crate) of: String,
     /// The trial.
     pub(crate) trial: u64,
@@ -57,7 +57,7 @@ impl Copies {
     ) -> Result<Option<Straggler>> {
         let holders = ledger.living().filter(|(_, agent)| !agent.held.is_empty());
         let holders: Vec<&String> = holders.map(|(name, _)| name).collect();
-        // What is not read again is not known: an agent that holds nothing runs nothing.
+        // Forgets agents whose bundles are not read again: an agent that holds nothing runs nothing.
         self.agents.retain(|name, _| name == own || holders.contains(&name));
         for name in &holders {
             let durations = self.follow(tree, ledger, name)?;

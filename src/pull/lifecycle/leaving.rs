@@ -21,7 +21,7 @@ pub(crate) struct Leaving {
 }
 
 impl Leaving {
-    /// What runs may end in peace.
+    /// Leaves when running trials have ended by themselves.
     pub(crate) fn because(reason: String) -> Self {
         Self { reason, stop: None, is_ill: false, is_held: false }
     }

@@ -1,5 +1,6 @@
-//! The life of an agent besides running trials: it renews its lease, reads what others have written to the ledger, gives
-//! back units that others can begin sooner, and leaves in time. How its units go on is in [`crate::pull::lifecycle::attempts`].
+//! The life of an agent besides running trials: it renews its lease, reads what others have written to the ledger,
+//! gives back units that others can begin sooner, and leaves in time. How its units continue is in
+//! [`crate::pull::lifecycle::attempts`].
 
 pub(super) mod attempts;
 pub(super) mod copies;
@@ -41,7 +42,7 @@ pub(super) enum Activity {
     Gone,
 }
 
-/// What the ledger says that is new.
+/// News from the ledger.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Update {
     /// They have taken this agent for dead.
@@ -97,7 +98,7 @@ pub(super) struct Lifecycle<T> {
     /// Runs whose ends are recorded: how, and whether the trial runs again only on request.
     pub(crate) told: Vec<(AttemptId, Outcome, bool)>,
     trouble: Option<(Instant, String)>,
-    /// What it has said that it waits for.
+    /// The agents that it has reported to wait for.
     waits: HashSet<String>,
 }
 
@@ -179,7 +180,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         }
     }
 
-    /// Says that the end of a trial with a copy is ours, unless somebody was faster. It is on disk before.
+    /// Claims the end of a trial with a copy, unless another agent was faster. The end is on disk before.
     pub(super) fn win(&mut self, run: AttemptId) {
         let (agent, nonce) = (self.membership.name.clone(), self.membership.nonce());
         let AttemptId { trial, attempt, seq: begun, .. } = run;
@@ -284,7 +285,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
             Stop::Walltime => WALLTIME_GRACE,
             Stop::Allocation => self.reserve().grace(),
             Stop::Signal(_) => self.time.grace,
-            // Nobody waits for what it may still do.
+            // The agent does not wait for these programs.
             _ => Duration::ZERO,
         }
     }
@@ -319,8 +320,8 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         self.membership.give_back(back);
     }
 
-    /// Says once to all others that what runs is asked to end, and that it leaves then: whoever comes may have to do
-    /// what it held.
+    /// Announces once that this agent has asked its running programs to end, and leaves then. Agents that join now
+    /// may have to run its trials.
     pub(super) fn announce(&mut self) {
         let ends = self.leaving.as_ref().is_some_and(|leaving| leaving.stop.is_some());
         if ends && !self.has_announced {
@@ -380,7 +381,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         self.waits.insert(who);
     }
 
-    /// The tree cannot be read or written: what runs goes on, and it is tried again for a while.
+    /// The tree cannot be read or written. Running programs continue, and the agent retries for a while.
     pub(super) fn in_trouble(&mut self, error: anyhow::Error) -> Result<()> {
         let now = Instant::now();
         let text = fault::sentence(&error);
@@ -425,7 +426,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         Duration::from_millis(if self.is_endgame() { 250 } else { 1000 })
     }
 
-    /// The time until a sign of life is due, or, where a trial `can_begin`, the pause before one is over.
+    /// The time until the next heartbeat is due, or, if a trial `can_begin`, until the pause of one is over.
     pub(super) fn until_due(&self, can_begin: bool) -> Duration {
         let now = Instant::now();
         let later = self.later.iter().filter(|_| can_begin);

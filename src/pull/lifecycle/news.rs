@@ -1,4 +1,4 @@
-//! What an agent tells of itself while it lives, and at its end.
+//! What an agent reports about itself while it lives, and at its end.
 
 use std::collections::BTreeMap;
 
@@ -28,6 +28,6 @@ pub struct Report {
     pub signal: Option<i32>,
     /// Whether the machine was why it left.
     pub is_ill: bool,
-    /// Whether nobody goes on with the sweep until it is submitted again or released.
+    /// Whether the sweep stops until it is submitted again or released.
     pub is_halted: bool,
 }

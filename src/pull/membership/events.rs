@@ -21,8 +21,8 @@ impl Membership {
         self.say(Entry::Back { agent, nonce, units, leaving: true });
     }
 
-    /// Says that all it took has ended and nothing is left to take. What it recorded is on disk before.
-    /// `false` if others have said something new, which is to be heard first.
+    /// Records that everything it took has ended and nothing is left to take. Its records are on disk before.
+    /// `false` if others have written something new, which it must read first.
     ///
     /// # Errors
     /// When the tree cannot be read or written.
@@ -37,8 +37,8 @@ impl Membership {
         Ok(self.is_idle)
     }
 
-    /// Leaves. What it recorded is on disk before. `false` if others have said something new, which is to be
-    /// heard first.
+    /// Leaves. Its records are on disk before. `false` if others have written something new, which it must
+    /// read first.
     ///
     /// # Errors
     /// When the tree cannot be read or written.
@@ -60,14 +60,15 @@ impl Membership {
         self.watch.well(&self.ledger) >= 2
     }
 
-    /// Which agent that gives no sign of life holds what this one could do, in words, and how long it is waited for.
+    /// The agent that does not renew its lease and holds units that this one could run, in words, and how long this
+    /// one waits for it.
     pub(crate) fn missed(&self) -> Option<(String, std::time::Duration)> {
         let (name, left) = self.watch.missed(&self.ledger)?;
         Some((self.ledger.describe(&name), left))
     }
 
-    /// Writes what waits to be written: from then on it counts. Whoever was away looks first whether he was
-    /// taken for dead; then it is kept back.
+    /// Writes the lines that wait: from then on they count. An agent that was suspended first checks whether
+    /// its lease has expired. If it has, the agent writes nothing.
     ///
     /// # Errors
     /// When the disk refuses.
@@ -92,8 +93,8 @@ impl Membership {
         self.bundle.sync().map_err(|e| disk::fault("write", &path, &e).into())
     }
 
-    /// Has an entry written with the next [`Membership::deliver`], however many others are faster; not once it
-    /// is taken for dead.
+    /// Writes an entry with the next [`Membership::deliver`], however many other agents are faster, unless
+    /// this agent is considered dead by then.
     pub(crate) fn say(&mut self, entry: Entry) {
         self.outbox.push_back(entry);
     }
@@ -103,8 +104,8 @@ impl Membership {
         self.outbox.iter().any(such)
     }
 
-    /// Writes the entries that wait, in order; what was recorded before is on its way to the disk first, and on it
-    /// where others go on from what an entry says of it.
+    /// Writes the entries that wait, in order. Earlier records are on their way to the disk first. They are on the
+    /// disk if other agents continue from what an entry says about them.
     ///
     /// # Errors
     /// When the tree cannot be read or written; the entries wait on.

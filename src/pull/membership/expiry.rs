@@ -1,4 +1,4 @@
-//! Taking over from an agent that is taken for dead: what it had not ended by then goes back.
+//! Takes over from an agent whose lease has expired: trials that it had not ended by then go back.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::tree::records::{Event, Outcome, Start};
 use crate::tree::table::Head;
 use crate::tree::{Tree, bundle};
 
-/// Neighbours that nobody has begun become one piece.
+/// Adjacent units that no agent has begun become one piece.
 pub(crate) fn merge(pieces: impl IntoIterator<Item = Piece>) -> Vec<Piece> {
     let mut all: Vec<Piece> = Vec::new();
     for piece in pieces {
@@ -31,7 +31,7 @@ pub(crate) fn merge(pieces: impl IntoIterator<Item = Piece>) -> Vec<Piece> {
     all
 }
 
-/// What a bundle says of a trial: how something ended that began when its agent had read `seq` entries.
+/// A bundle's line about a trial: the end of a run that began when its agent had read `seq` entries.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Told {
     seq: u64,
@@ -178,7 +178,7 @@ fn unfinished(
     Ok(merge(back))
 }
 
-/// What is left of one unit.
+/// The rest of one unit.
 fn left_of(
     number: u64,
     trials: &[u64],
@@ -186,12 +186,12 @@ fn left_of(
     told: &HashMap<u64, Vec<Told>>,
 ) -> Option<Piece> {
     let mut left = Piece { from: number, count: 1, ..held.piece };
-    // What was begun before it was taken is in the piece, or of a unit before it.
+    // Runs that began before the unit was taken are counted in the piece, or belong to an earlier unit.
     let said_of = |trial: &u64| {
         let all = told.get(trial).map_or(&[][..], Vec::as_slice);
         all.iter().filter(|told| told.seq >= held.since).map(|told| told.what)
     };
-    // Whatever stands before what it has begun is over, though it may have been somebody else's end that counts.
+    // All trials before the one that it has begun are over, though the end that counts may be another agent's.
     let reached = trials.iter().rposition(|trial| said_of(trial).next().is_some()).unwrap_or(0);
     for (i, trial) in trials.iter().enumerate().skip(held.piece.link as usize) {
         let said = || said_of(trial);

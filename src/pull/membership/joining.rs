@@ -63,8 +63,8 @@ impl Membership {
         }
     }
 
-    /// Begins anew under another name, after others have taken this agent for dead. What it had is theirs.
-    /// Stop not, where no slot may be had now: it is to be tried again.
+    /// Joins again under another name, after its lease has expired and others have taken over its units.
+    /// Returns the reason if no slot is free now; the agent then tries again.
     ///
     /// # Errors
     /// When the tree cannot be read or written.
@@ -76,7 +76,7 @@ impl Membership {
         let (ledger, decks) = (self.ledger.clone(), self.decks.clone());
         let mut known = Known { ledger, decks, heads: self.heads.clone() };
         let Some((slots, cores)) = known.enter(&self.tree, &offer, &name, self.link)? else {
-            // Who holds the slots may be dead himself.
+            // The agent that holds the slots may be dead too.
             for dead in self.watch.look(&self.tree, &self.ledger, &self.name) {
                 let Known { ledger, decks, heads } = &mut known;
                 expire(&self.tree, ledger, decks, heads, &dead, &self.name, self.link)?;

@@ -31,7 +31,7 @@ use crate::tree::{Tree, records, terms};
 pub(crate) struct Unit {
     /// Its number.
     pub(crate) number: u64,
-    /// What is left of it, the next trial first.
+    /// Its remaining trials, the next trial first.
     pub(crate) rows: VecDeque<Row>,
     /// Trials of it that have ended for good.
     pub(crate) link: u32,
@@ -41,7 +41,7 @@ pub(crate) struct Unit {
     pub(crate) faults: u32,
     /// How many allocations in a row have cut it off without a checkpoint written.
     pub(crate) cuts: u32,
-    /// How often it was looked for the end that somebody else is said to have written.
+    /// How often this agent has looked for an end that another agent is said to have written.
     pub(crate) looks: u32,
 }
 
@@ -63,11 +63,11 @@ impl Unit {
 pub(crate) struct Membership {
     /// The sweep.
     pub(crate) tree: Tree,
-    /// What the agents have agreed on.
+    /// The ledger: the state that the agents have agreed on.
     pub(crate) ledger: Ledger,
     /// What there is to do.
     pub(crate) decks: Vec<Deck>,
-    /// What the tables say.
+    /// The heads of the tables.
     pub(crate) heads: Vec<Head>,
     /// Its name.
     pub(crate) name: String,
@@ -84,7 +84,7 @@ pub(crate) struct Membership {
     offer: Offer,
     link: Link,
     nonce: u64,
-    /// What the newest deck says of requests.
+    /// The requests in the newest deck.
     requests: Requests,
     /// Entries that are to be written, the oldest first.
     outbox: VecDeque<Entry>,
@@ -112,7 +112,7 @@ impl Membership {
         self.decks.last().is_some_and(|deck| deck.devices.is_some())
     }
 
-    /// Units that nobody holds.
+    /// Units that no agent holds.
     pub(crate) fn open(&self) -> u64 {
         self.ledger.open(deck::total(&self.decks))
     }
@@ -163,14 +163,14 @@ impl Membership {
         self.last_beat.elapsed().as_secs_f64() > self.settings().lease_s / 2.0
     }
 
-    /// When the next sign of life is due.
+    /// When the next heartbeat is due.
     pub(crate) fn next_beat(&self) -> Duration {
         let pace = Duration::from_secs_f64(self.settings().lease_s / 6.0);
         pace.saturating_sub(self.last_beat.elapsed())
     }
 
-    /// Gives a sign of life if it is time to, and takes over from agents that give none. The word of one
-    /// that was away counts only after it has looked: `false` means that it was taken for dead.
+    /// Renews the lease when it is time, and takes over from agents whose lease has expired. An agent that
+    /// was suspended first checks its own lease: `false` means that it has expired.
     ///
     /// # Errors
     /// When the tree cannot be read or written.
@@ -182,10 +182,10 @@ impl Membership {
             }
         }
         if self.next_beat() == Duration::ZERO {
-            // A full disk takes no records, but the sign of life needs no space.
+            // A full disk takes no records, but a heartbeat needs no space.
             let flushed = self.flush();
             let path = self.bundle.path().to_owned();
-            // What was written is on disk when the file's time changes, by the file system's own clock.
+            // All records are on disk before the file's time changes, by the file system's own clock.
             let beaten = self.bundle.sync().and_then(|()| disk::touch(&path));
             beaten.map_err(|e| disk::fault("write", &path, &e))?;
             self.last_beat = Instant::now();
@@ -210,7 +210,7 @@ impl Membership {
     /// The head of a trial's table.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is none.
     pub(crate) fn head_of(&self, trial: u64) -> Result<&Head> {
         let head = self.heads.iter().rfind(|head| head.first <= trial);
         head.ok_or_else(|| Fault::machine(format!("trial {trial} is in no table")).into())
@@ -225,12 +225,12 @@ impl Membership {
         Ok(terms::attempts(&self.tree, by_table).unwrap_or(by_table))
     }
 
-    /// What the plan asks for a trial now, where its table says something else.
+    /// The plan's current request for a trial, if it differs from the table.
     pub(crate) fn request_of(&self, trial: u64) -> Option<&Resources> {
         self.requests.get(trial)
     }
 
-    /// What a failure does to the rest of a chain.
+    /// The effect of a failure on the rest of a chain.
     pub(crate) fn on_failure(&self) -> OnFailure {
         self.heads.last().map_or(OnFailure::Stop, |head| head.run.on_failure)
     }
@@ -248,13 +248,13 @@ impl Membership {
     }
 }
 
-/// What the newest deck says.
+/// The `[pull]` of the newest deck.
 pub(crate) fn settings(decks: &[Deck]) -> &Pull {
     static NONE: std::sync::LazyLock<Pull> = std::sync::LazyLock::new(Pull::default);
     decks.last().map_or(&NONE, |deck| &deck.pull)
 }
 
-/// Reads what has been laid down since; whether there was anything.
+/// Reads the decks that were added since; returns whether there were any.
 fn follow_decks(tree: &Tree, decks: &mut Vec<Deck>, heads: &mut Vec<Head>) -> Result<bool> {
     let new = deck::after(tree, decks)?;
     if new.is_empty() {

@@ -1,4 +1,4 @@
-//! What the newest deck says that trials ask for, where their table says something else.
+//! The requests of trials in the newest deck, if they differ from the tables.
 
 use crate::idset::IdSet;
 use crate::plan::Resources;

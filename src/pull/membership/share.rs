@@ -50,7 +50,7 @@ pub(crate) fn block<'a>(
             None => unknown += slots,
         }
     }
-    // Who has shown nothing yet counts as an average slot does.
+    // An agent that has ended no trial yet counts as one with average slots.
     let all = known.0 + unknown * known.0 / known.1;
     let share = open as f64 * mine / all / 2.0;
     let mut horizon = (own.age_s * HORIZON_SHARE).max(HORIZON_S);

@@ -1,5 +1,5 @@
-//! Hundreds of random schedules: agents take, run, end, sleep, die and are taken for dead at any moment, and
-//! links report errors, having worked or not. An oracle that knows what ran says whether anything was lost,
+//! Hundreds of random schedules: agents take, run, end, sleep, die and lose their lease at any moment, and
+//! links report errors, having worked or not. An oracle that knows what ran checks whether anything was lost,
 //! counted twice, run out of order, or stuck.
 
 use std::cell::Cell;
@@ -189,7 +189,7 @@ impl Agent {
 /// Knows what ran.
 struct Oracle {
     begun: BTreeMap<u64, u32>,
-    /// What the agents have agreed on, read as it grows.
+    /// The ledger, read as it grows.
     ledger: Ledger,
 }
 
@@ -199,8 +199,8 @@ impl Oracle {
         &self.ledger
     }
 
-    /// The trial before one that begins must have an end that counts, unless its agent is taken for dead, and
-    /// does not know it yet.
+    /// The trial before one that begins must have an end that counts, unless the lease of the agent has
+    /// expired and the agent does not know it yet.
     fn begins(&mut self, membership: &Membership, row: &Row) {
         *self.begun.entry(row.id).or_default() += 1;
         let Some(before) = row.after.filter(|_| below(8) == 0) else { return };
@@ -244,7 +244,7 @@ fn schedule(seed: u64) {
     let mut agents: Vec<Agent> = Vec::new();
     for step in 0.. {
         assert!(step < 20_000, "stuck");
-        // After a while nobody dies any more, so that the sweep can end.
+        // After a while no agent dies any more, so that the sweep can end.
         let calm = step > 300;
         if agents.is_empty() || (!calm && agents.len() < 5 && below(20) == 0) {
             agents.push(Agent { membership: join(&tree), running: Vec::new() });
@@ -279,7 +279,7 @@ fn schedule(seed: u64) {
             }
         }
         if calm && below(10) == 0 {
-            // In the end whoever is dead is found out.
+            // In the end every dead agent is detected.
             let names: BTreeSet<String> =
                 agents.iter().map(|a| a.membership.name.clone()).collect();
             let ledger = oracle.now(&tree);

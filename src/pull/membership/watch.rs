@@ -11,7 +11,7 @@ use crate::tree::ledger::Ledger;
 /// How many agents each one watches: those that follow it in the order of names.
 const WATCHED: usize = 8;
 
-/// What was seen of an agent.
+/// The last observation of an agent.
 #[derive(Debug)]
 struct Seen {
     stamp: Option<(SystemTime, u64)>,
@@ -32,7 +32,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Nobody has been looked at yet.
+    /// No agent has been observed yet.
     pub(crate) fn new(lease: Duration) -> Self {
         Self { lease, seen: HashMap::new(), last: None }
     }
@@ -95,7 +95,8 @@ impl Watch {
             *seen = fresh(true);
             return false;
         }
-        // Whoever was stopped himself has seen nothing meanwhile: a long gap counts as a short one.
+        // An agent that was suspended itself has observed nothing meanwhile, so a long gap counts as a short
+        // one.
         seen.silent += (now - seen.last).min(self.lease / 4);
         seen.last = now;
         seen.looks += 1;

@@ -1,5 +1,6 @@
-//! What ends the programs of an agent that was killed: a process beside it that waits for its end and kills whatever
-//! carries its mark. A signal on the death of a parent reaches the program alone, not what it has started.
+//! Ends the programs of an agent that was killed. The guard is a process beside the agent that waits for its end and
+//! kills all processes that carry its mark. A signal on the death of a parent reaches the program alone, not the
+//! processes that it has started.
 
 use std::io::{BufRead, Write};
 use std::process::ChildStdin;
@@ -32,7 +33,7 @@ impl Guard {
 /// The life of a guard: until the agent is gone.
 pub(crate) fn stand() {
     let names: Vec<String> = std::io::stdin().lock().lines().map_while(Result::ok).collect();
-    // What is being started while the others are killed.
+    // Repeats, because programs may start processes while others are killed.
     for _ in 0..3 {
         names.iter().for_each(|name| process::end_orphans(MARK, &format!("{name}.")));
         std::thread::sleep(Duration::from_millis(20));

@@ -1,6 +1,6 @@
 //! Places of an agent, each of which runs one trial at a time: a slot (`slot`) runs programs, the place of an agent
-//! that is served by its caller ([`crate::pull::solo`]) calls a function of the caller. What the agent does with them is the
-//! same: copies, attempts, walltimes, chains and hooks know no difference.
+//! that is served by its caller ([`crate::pull::solo`]) calls a function of the caller. The agent treats both alike:
+//! copies, attempts, walltimes, chains and hooks know no difference.
 
 pub(crate) mod bind;
 pub(crate) mod guard;
@@ -52,7 +52,7 @@ impl Role {
     }
 }
 
-/// What runs in a place; `work` is what the place knows of it.
+/// The trial that runs in a place; `work` is what the place knows of it.
 pub(crate) struct Running<W> {
     /// Whose trial it is.
     pub(crate) role: Role,
@@ -125,7 +125,7 @@ pub(crate) struct Exited {
     pub(crate) log: Option<(u64, u64)>,
 }
 
-/// What a trial has left behind.
+/// The files that a trial has left.
 #[derive(Debug, Default)]
 pub(crate) struct Remains {
     /// Metric lines that were not taken yet.
@@ -134,22 +134,22 @@ pub(crate) struct Remains {
     pub(crate) result: Option<Value>,
     /// Why it failed, in its own words.
     pub(crate) reason: Option<String>,
-    /// What is wrong with what it left.
+    /// Errors in these files.
     pub(crate) complaints: Option<String>,
-    /// What is lost with its private folder, where somebody has removed that.
+    /// What is lost with its private folder, if that was removed.
     pub(crate) loss: Option<String>,
     /// Whether it says that it stopped early and is to run elsewhere.
     pub(crate) is_interrupted: bool,
 }
 
-/// What a trial is to be run with.
+/// Everything that a run of a trial needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Order<'a> {
-    /// What the trials of its table share.
+    /// The head of its table.
     pub(crate) head: &'a Head,
     /// The trial.
     pub(crate) row: &'a Row,
-    /// What the plan asks for now.
+    /// The plan's current request.
     pub(crate) request: &'a Resources,
     /// The attempt, from 1.
     pub(crate) attempt: u32,
@@ -171,14 +171,14 @@ pub(crate) enum Devices {
 
 /// See the module.
 pub(super) trait Place {
-    /// What it knows of what runs.
+    /// The place's data about its run.
     type Work;
     /// A trial that is about to run.
     type Ready;
 
     /// Its number, from 0.
     fn number(&self) -> u32;
-    /// What runs in it.
+    /// The trial that runs in it.
     fn running(&self) -> Option<&Running<Self::Work>>;
     /// Whether a trial may begin in it.
     fn is_free(&self) -> bool {

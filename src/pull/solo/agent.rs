@@ -19,7 +19,7 @@ use crate::pull::places::{Place, Role, bind};
 use crate::tree::records::Event;
 use crate::tree::{Tree, deck, ledger, table};
 
-/// What is to be done next.
+/// The next step.
 pub(super) enum Step {
     /// Run this, and answer.
     Run(Box<Trial>),
@@ -37,7 +37,7 @@ pub(super) struct FunctionAgent<T> {
 }
 
 impl<T: FnMut(News<'_>)> FunctionAgent<T> {
-    /// Joins a sweep. `go_on` waits for a moment while no slot may be had, and says whether to go on.
+    /// Joins a sweep. While no slot is free, `go_on` waits for a moment and returns whether to continue.
     pub(super) fn join(
         tree: &Tree,
         options: Options,
@@ -63,7 +63,7 @@ impl<T: FnMut(News<'_>)> FunctionAgent<T> {
             .and_then(|bounds| Ok((bounds, bind::by_name(deck, vars)?)));
         let (bounds, pool) = match found {
             Ok(found) => found,
-            // Where nothing is left to run nobody needs a device.
+            // If nothing is left to run, the agent needs no device.
             Err(_) if agent::is_over(tree, &decks)? => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -93,7 +93,7 @@ impl<T: FnMut(News<'_>)> FunctionAgent<T> {
         &self.agent.lifecycle.membership.name
     }
 
-    /// What it has done.
+    /// The report on its trials.
     pub(super) fn report(self) -> Report {
         self.agent.lifecycle.report
     }
@@ -103,10 +103,10 @@ impl<T: FnMut(News<'_>)> FunctionAgent<T> {
         &mut self.agent.slots[0]
     }
 
-    /// What is to be done next: to be called while the caller runs nothing.
+    /// The next step. The caller asks for it while it runs nothing.
     pub(super) fn next_step(&mut self) -> Result<Step> {
         let nap = self.turn()?;
-        // What was begun is handed out, whatever else did not work.
+        // A trial whose start is recorded is handed out, whatever else failed.
         Ok(match self.call().take_offer() {
             Some(trial) => Step::Run(trial),
             None if self.is_gone => Step::Gone,
@@ -114,8 +114,8 @@ impl<T: FnMut(News<'_>)> FunctionAgent<T> {
         })
     }
 
-    /// Lives on while the caller runs a trial: to be called now and then ([`FunctionAgent::until_due`]). `true` once the agent
-    /// has left, as nobody waits for the caller's answer any more.
+    /// Keeps the agent alive while the caller runs a trial. The caller calls it now and then
+    /// ([`FunctionAgent::until_due`]). `true` once the agent has left without waiting for the caller's answer.
     pub(super) fn watch(&mut self) -> Result<bool> {
         self.turn()?;
         Ok(self.is_gone)
@@ -147,7 +147,7 @@ impl<T: FnMut(News<'_>)> FunctionAgent<T> {
         Ok(self.nap)
     }
 
-    /// What has been written down since it was last asked.
+    /// The ends that were recorded since the last call.
     pub(super) fn take_saved(&mut self) -> Vec<Settled> {
         std::mem::take(&mut self.call().settled)
     }
@@ -194,7 +194,7 @@ impl<T: FnMut(News<'_>)> FunctionAgent<T> {
         } else if let Some(running) = self.call().abandon() {
             let rows = self.call().metrics();
             if !rows.is_empty() {
-                // What it has said before stays.
+                // Its earlier metric lines are kept.
                 let (trial, attempt) = (running.trial, running.attempt);
                 self.agent.lifecycle.membership.bundle.push(&Event::Metrics {
                     trial,

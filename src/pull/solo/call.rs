@@ -31,7 +31,7 @@ pub(super) struct Settled {
     pub(crate) is_last: bool,
 }
 
-/// What the caller has answered, and the seconds it took.
+/// The caller's answer, and the seconds it took.
 type Answer = (Result<Value, Failure>, f64);
 
 /// See the module.
@@ -39,10 +39,10 @@ pub(super) struct Call {
     running: Option<Running<()>>,
     /// To be handed out.
     offer: Option<Box<Trial>>,
-    /// What the caller runs: its trial and attempt, also when nobody waits for the answer any more.
+    /// The caller's trial and attempt, even if the agent no longer waits for the answer.
     busy: Option<(u64, u32)>,
     answer: Option<Answer>,
-    /// What the last answer has left.
+    /// The remains of the last answer.
     left: Remains,
     rows: Vec<Map<String, Value>>,
     /// The process that runs the function, where it may be killed, and when it was started.
@@ -103,12 +103,12 @@ impl Call {
         self.offer.take()
     }
 
-    /// What the caller runs.
+    /// The trial and attempt that the caller runs.
     pub(super) fn busy(&self) -> Option<(u64, u32)> {
         self.busy
     }
 
-    /// How long it runs, while somebody waits for the answer.
+    /// How long it has run, while the agent waits for the answer.
     pub(super) fn ran(&self) -> Option<Duration> {
         self.running.as_ref().map(|running| running.since.elapsed())
     }
@@ -123,18 +123,18 @@ impl Call {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether the caller runs something for whose answer nobody waits.
+    /// Whether the caller runs something whose answer the agent no longer needs.
     pub(super) fn is_void(&self) -> bool {
         self.busy.is_some() && self.running.is_none()
     }
 
-    /// This process runs the function from now on, and may be killed when nobody waits for its answer.
+    /// This process runs the function from now on. The agent may kill it when it no longer needs its answer.
     pub(super) fn runs_in(&mut self, pid: u32) {
         self.process = process::started(pid.cast_signed()).map(|started| (pid, started));
     }
 
-    /// The process that ran the function is gone, and somebody asks in its place what is at hand: whether that is
-    /// what it was handed last.
+    /// The process that ran the function is gone, and its successor asks for the current trial. Returns whether
+    /// that is the trial that was handed out last.
     pub(super) fn is_taken_over(&mut self) -> bool {
         self.process = None;
         if self.is_void() {
@@ -173,7 +173,7 @@ impl Call {
         }
     }
 
-    /// Nobody waits for the answer any more. The process that owes it is ended where it may be.
+    /// The agent no longer waits for the answer. It ends the process that owes the answer, if it may.
     fn give_up(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if self.answer.is_some() {

@@ -1,7 +1,8 @@
 //! An agent whose trials are not programs: it hands them one by one to a function of the caller, or through
 //! [`serve`] to the process at the other end of a pipe.
 //!
-//! What has ended is written down before the next trial is handed out, with one call of write(2) a trial.
+//! The agent records the end of a trial before it hands out the next one, with one call of write(2) for each
+//! trial.
 
 mod agent;
 mod call;
@@ -26,7 +27,7 @@ use agent::{FunctionAgent, Step};
 
 pub use crate::pull::lifecycle::{News, Report};
 
-/// What the caller of an agent chose.
+/// The options of the caller.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
     /// Seconds after which the agent's allocation ends, where the scheduler does not say.
@@ -38,7 +39,7 @@ pub struct Options {
 /// A trial that is to be run now.
 #[derive(Debug, Clone)]
 pub struct Trial {
-    /// What the table says of it; `row.params` are its parameters.
+    /// Its row of the table; `row.params` are its parameters.
     pub row: Row,
     /// Attempt, from 1.
     pub attempt: u32,
@@ -55,7 +56,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Whether the agent has to go soon: a function that ends now is still heard.
+    /// Whether the agent has to leave soon. The result of a function that ends now still counts.
     pub fn should_stop(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -68,7 +69,7 @@ pub struct Failure {
     pub reason: String,
     /// More of it, as a traceback: it goes to the log of the trial.
     pub details: String,
-    /// The exit code that stands for it; 1 where there is none.
+    /// The exit code that stands for it; 1 by default.
     pub exit_code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
@@ -124,7 +125,7 @@ where
         let (agent, over) = (&agent, &over);
         let companion = thread::Builder::new()
             .spawn_scoped(scope, move || {
-                // Nobody waits for the answer where this thread has ended.
+                // If the other thread has ended, it no longer waits for the answer.
                 let _ = says.send(access::part_umask());
                 accompany(agent, signals, over)
             })
@@ -170,7 +171,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Keeps the agent alive, and hears signals, while the function is busy.
+/// Keeps the agent alive, and listens to signals, while the function is busy.
 fn accompany<T: FnMut(News<'_>)>(
     agent: &Mutex<FunctionAgent<T>>,
     mut signals: Option<&mut Signals>,
@@ -214,7 +215,7 @@ fn call(
 }
 
 fn lock<T>(agent: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Whoever panicked in here has its own fault; what is recorded stays whole.
+    // A panic in a thread that held the lock is that thread's fault; the records stay whole.
     agent.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

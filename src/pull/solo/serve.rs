@@ -172,7 +172,7 @@ fn attend<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
     Ok(())
 }
 
-/// What the client has said.
+/// Acts on a message of the client.
 fn take<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
     agent: &mut FunctionAgent<T>,
     client: &mut Client<I, S>,
@@ -245,7 +245,7 @@ fn failure(mut message: Map<String, Value>) -> Failure {
     Failure { reason: text("error"), details: text("details"), exit_code, signal, is_interrupted }
 }
 
-/// An answer that is none.
+/// Refuses a message that is not a JSON object.
 fn refuse<T: FnMut(News<'_>)>(agent: &mut FunctionAgent<T>, text: &str) -> Result<()> {
     let reason = format!("the answer is no JSON object: {}", crate::words::short(text, 60));
     agent.answer(Err(Failure { reason, ..Failure::default() }), None);
@@ -276,7 +276,8 @@ fn words_of(trial: &Trial) -> Value {
 struct Client<I, S> {
     input: I,
     send: S,
-    /// Who started us: once that is gone nobody listens, whoever else may have inherited the pipe.
+    /// The process that started this one. Once it is gone no process reads, even if another one has inherited
+    /// the pipe.
     parent: u32,
     buffer: Vec<u8>,
     /// Bytes of the buffer in which there is no end of a line.
@@ -312,7 +313,7 @@ impl<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>> Client<I, S> {
         self.is_gone |= parent_id() != self.parent;
     }
 
-    /// Reads what there is; `false` at the end.
+    /// Reads the available bytes; `false` at the end.
     fn receive(&mut self) -> bool {
         let start = self.buffer.len();
         self.buffer.resize(start + CHUNK, 0);
@@ -332,7 +333,7 @@ impl<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>> Client<I, S> {
         !self.is_gone
     }
 
-    /// The next whole line: JSON, or the text that is none.
+    /// The next whole line: JSON, or text that is not JSON.
     fn message(&mut self) -> Option<Result<Value, String>> {
         loop {
             let end = self.buffer[self.searched..].iter().position(|&b| b == b'\n');

@@ -73,7 +73,7 @@ fn a_function_is_called_for_each_trial_and_what_comes_of_it_is_recorded() {
             _ => Ok(json!({ "square": i * i })),
         }
     });
-    // What has failed comes behind what has not run.
+    // Failed trials run after those that have not run yet.
     assert_eq!(calls, [(0, 1), (1, 1), (2, 1), (3, 1), (1, 2), (2, 2), (3, 2)]);
     let expected = [
         vec![r#"{"square":0}"#],

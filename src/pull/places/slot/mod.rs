@@ -30,7 +30,7 @@ pub(crate) struct Program {
     from: u64,
     /// How it has ended, and until when a signal may still explain it.
     over: Option<(Exited, Instant)>,
-    /// What it has left as its result, once it has ended.
+    /// Its result, once it has ended.
     result: Option<Value>,
 }
 
@@ -193,7 +193,7 @@ impl Place for Slot {
     fn stop(&mut self, why: Stop, grace: Duration) -> bool {
         let Some(running) = &mut self.running else { return false };
         if running.work.over.is_some() {
-            // Nobody is left to be asked; what a clock says now does not explain an end before.
+            // The program has ended already. A limit that is reached now does not explain its end.
             if !matches!(why, Stop::Walltime | Stop::Allocation) {
                 running.stop.get_or_insert((why, Instant::now()));
             }

@@ -49,7 +49,7 @@ impl Slot {
         let (status, peak_memory) = match process::reap(pid) {
             Ok(None) => return None,
             Ok(Some(ended)) => ended,
-            // Gone, and nobody can say how.
+            // The process is gone, and its status is unknown.
             Err(_) => (std::process::ExitStatus::from_raw(0x100), 0),
         };
         let exit = Exit::of(status, running.since.elapsed(), has_handler);
