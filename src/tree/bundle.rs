@@ -151,7 +151,7 @@ fn of_agent(tree: &Tree, ledger: &Ledger, agent: &str) -> Result<(HashMap<u64, R
     let path = tree.agent_file(agent, "jsonl");
     let known = ledger.agents.get(agent);
     let gone = known.and_then(|a| a.gone.as_ref());
-    // What stands behind a fence counts for nothing, whole or not.
+    // Lines after a fence do not count, whole or not.
     let fence = if let Some(Gone::Fenced(size)) = gone { *size } else { u64::MAX };
     let mut source = Source::agent(agent, ledger);
     let (mut records, mut sequence, mut length) = (HashMap::new(), Sequence::default(), 0);

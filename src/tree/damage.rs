@@ -1,5 +1,5 @@
-//! Damage: what of a sweep's files cannot be believed. Readers go on without it and say so; nothing that was
-//! changed or cut off passes for what was written.
+//! Damage: the parts of a sweep's files that cannot be trusted. Readers continue without them and report
+//! them. No reader accepts changed or cut-off data as what was written.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ impl std::fmt::Display for Damaged {
     }
 }
 
-/// Who may be in the middle of writing the last line of a file.
+/// The writer that may be in the middle of the last line of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Writer {
     /// The worker of a trial.
@@ -34,7 +34,8 @@ pub(crate) enum Writer {
     Submission,
 }
 
-/// A last line without an end is damaged after this time without a change, whoever seems to be at work, seconds.
+/// A last line without an end counts as damaged if it has not changed for this time, in seconds, even if its
+/// writer seems to be at work.
 const STALE_S: f64 = 60.0;
 
 /// All damage of a sweep.
@@ -72,7 +73,7 @@ impl Damage {
         self.short.extend(other.short);
     }
 
-    /// What is damage when these writers are at work: a line a file, in the order of names.
+    /// The damage, given which writers are at work: one entry for each file, in the order of names.
     pub(crate) fn settle(self, is_at_work: impl Fn(&Writer) -> bool) -> Vec<Damaged> {
         let mut all: Vec<Damaged> = Vec::new();
         let is_real = |writer: &Option<Writer>| writer.as_ref().is_none_or(|w| !is_at_work(w));

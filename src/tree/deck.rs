@@ -82,7 +82,7 @@ fn is_alone(share: &u32) -> bool {
     *share == 1
 }
 
-/// What a deck says besides its units; see [`Deck`].
+/// The content of a deck besides its units; see [`Deck`].
 #[derive(Debug, Clone, Copy)]
 pub struct Terms<'a> {
     /// How many entries the ledger has.
@@ -101,7 +101,7 @@ pub struct Terms<'a> {
     pub(crate) devices: Option<&'a [DeviceId]>,
     /// Memory of a slot.
     pub(crate) memory_mib: Option<u64>,
-    /// What the plan asks for now; see [`Deck::requests`].
+    /// The plan's current requests; see [`Deck::requests`].
     pub(crate) requests: &'a [(String, Resources)],
     /// What agents start that serve no program.
     pub(crate) program: &'a [String],
@@ -193,7 +193,7 @@ fn sound(bytes: &[u8], path: &Path) -> Result<Deck> {
     if is_sound { Ok(deck) } else { Err(numbers::damaged(path).into()) }
 }
 
-/// Damage of all decks: where one's head or list is damaged, no agent can go on.
+/// Damage of all decks. If a deck's head or list is damaged, no agent can continue.
 ///
 /// # Errors
 /// When a file cannot be read.

@@ -1,7 +1,7 @@
-//! What was asked of the scheduler: the intent before the call, the answer after it.
+//! The calls of the scheduler: the intent before the call, the answer after it.
 //!
-//! One file a submission (`journal/0001.jsonl`), sealed lines, one writer. Reading them all in order
-//! tells of every array whether it was asked for, and what came of it.
+//! Each submission has one file (`journal/0001.jsonl`) of sealed lines, with one writer. All files read in
+//! order show for every array whether it was submitted, and with which result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub enum Entry {
         time: f64,
         /// The call.
         argv: Vec<String>,
-        /// Whether it is submitted held, to be let go when all that waits for it is there.
+        /// Whether it is submitted held, to be released when all jobs that wait for it exist.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         held: bool,
     },
@@ -59,7 +59,7 @@ pub enum Entry {
         /// The scheduler's words.
         reason: String,
     },
-    /// What was held was let go.
+    /// A held job was released.
     Released {
         /// Number of the array in the sweep.
         array: u32,
@@ -94,7 +94,7 @@ pub enum Entry {
         /// The trials, as `0-9,14`.
         trials: String,
     },
-    /// What the site said when this submission began.
+    /// The state of the site when this submission began.
     Site {
         /// Unix seconds.
         time: f64,
@@ -110,7 +110,7 @@ pub enum Entry {
     },
 }
 
-/// What is known of one array.
+/// The state of one array.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Standing {
     /// Asked for, no answer: it may or may not be there.
@@ -133,7 +133,7 @@ pub(crate) enum Standing {
     Refused,
 }
 
-/// What a submission has learnt of its scheduler.
+/// The scheduler as a submission found it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Site {
     /// Which one it is.
@@ -147,15 +147,15 @@ pub(crate) struct Site {
 pub struct Journal {
     /// By array number.
     pub(crate) arrays: BTreeMap<u32, Standing>,
-    /// What is known of the scheduler that was used last.
+    /// The scheduler that was used last.
     pub(crate) site: Option<Site>,
     /// The file of the plan that was submitted last.
     pub(crate) plan: Option<PathBuf>,
-    /// Everybody who has submitted.
+    /// All users who have submitted.
     pub(crate) users: BTreeSet<String>,
-    /// Arrays that were submitted held and not let go yet.
+    /// Arrays that were submitted held and have not been released yet.
     held: BTreeSet<u32>,
-    /// Who holds the sweep, if anybody does: nothing more of it is submitted.
+    /// The user who holds the sweep, if it is held: nothing more of it is submitted.
     pub(crate) on_hold: Option<String>,
     /// Trials that were taken back, by the array that had them.
     cancelled: BTreeMap<u32, IdSet>,
@@ -244,7 +244,8 @@ impl Journal {
             }
             Entry::Site { scheduler, accounting, user, plan, .. } => {
                 self.plan = plan.or_else(|| self.plan.take());
-                // Who runs trials here asks no scheduler; what was said of one still holds for its jobs.
+                // A run on this machine asks no scheduler. The site of an earlier scheduler still holds for
+                // its jobs.
                 if scheduler != SchedulerKind::Local || self.site.is_none() {
                     self.site = Some(Site { scheduler, accounting });
                 }
@@ -253,7 +254,7 @@ impl Journal {
         }
     }
 
-    /// Arrays, with their job ids, that were submitted held and not let go yet.
+    /// Arrays, with their job ids, that were submitted held and have not been released yet.
     pub fn held(&self) -> impl Iterator<Item = (u32, &str)> {
         self.held.iter().filter_map(|&array| Some((array, self.job(array)?)))
     }
@@ -343,7 +344,7 @@ mod tests {
         journal.take(entry);
         let pbs = Site { scheduler: SchedulerKind::Pbs, accounting: true };
         assert_eq!(journal.site, Some(pbs));
-        // Who runs trials here asks no scheduler.
+        // A run on this machine asks no scheduler.
         let local = line.replace("pbs", "local");
         journal.take(serde_json::from_str(&local).unwrap());
         assert_eq!(journal.site, Some(pbs));

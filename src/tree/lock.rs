@@ -34,7 +34,7 @@ impl Owner {
         format!("process {} on {}", self.pid, self.host)
     }
 
-    /// What it does, in words.
+    /// Its activity, in words.
     pub(crate) fn is_at_work(&self) -> String {
         format!("another hpcsweep is changing this sweep: {}", self.words())
     }
@@ -63,7 +63,8 @@ impl Lock {
             started: process::started(std::process::id().cast_signed()),
             since: clock::now(),
         };
-        // Written aside and linked into place: nobody ever sees an empty lock.
+        // The lock is written under a temporary name and linked into place, so that no process ever sees an
+        // empty lock.
         for _ in 0..50 {
             let aside = disk::aside(&path);
             std::fs::write(&aside, super::to_json_line(&me)?).map_err(|e| {

@@ -57,10 +57,10 @@ pub struct Identity {
     pub(crate) created: f64,
     /// The program's version that made it.
     pub(crate) version: String,
-    /// Who may write to it besides the user who made it.
+    /// Which users may write to it besides the one who made it.
     #[serde(default)]
     pub(crate) shared: Shared,
-    /// Who may read it besides that user; as the umask says where it is left out.
+    /// Which users may read it besides that one; the umask decides if it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) readable_by: Option<Readers>,
 }
@@ -79,13 +79,13 @@ impl Identity {
         }
     }
 
-    /// Who has it besides the user who made it.
+    /// The users who share it with the one who made it.
     pub(crate) fn access(&self) -> Access {
         Access { shared: self.shared, readers: self.readable_by }
     }
 }
 
-/// What a sweep's folder holds that decides what jobs run.
+/// The contents of a sweep's folder that decide what jobs run.
 const TRUSTED: [&str; 11] = [
     "sweep.json",
     "plan.toml",
@@ -151,8 +151,8 @@ impl Tree {
         document(&bytes, &path).map(Some)
     }
 
-    /// Makes the sweep's folder where it is missing, and sees to it that nobody but those who share the sweep can have
-    /// written what is in it. Called before anything of a sweep is run or changed.
+    /// Makes the sweep's folder if it is missing, and ensures that only users who share the sweep can have written its
+    /// contents. Called before anything of a sweep is run or changed.
     ///
     /// # Errors
     /// When the disk refuses, or another user has made or may change what is there.
@@ -243,8 +243,8 @@ impl Tree {
         Ok(identity.is_none_or(|identity| identity.access() == access))
     }
 
-    /// Makes `sweep.json` unless it is there. The caller holds the lock: of two that
-    /// came at once, each would believe in a token of its own. What is there is opened to readers who were none before.
+    /// Makes `sweep.json` unless it exists. The caller holds the lock: of two that came at once, each would believe in
+    /// a token of its own. Existing files are opened to new readers.
     ///
     /// # Errors
     /// When the disk refuses.
@@ -252,7 +252,7 @@ impl Tree {
         let Access { shared, readers: readable_by } = access;
         let path = self.dir.join("sweep.json");
         if let Some(identity) = self.identity()? {
-            // What is written from now on cannot be read by a program that knows an older format alone.
+            // From now on, files are written in a format that older programs cannot read.
             let is_new = identity.access() != access || identity.format != FORMAT;
             let had = identity.readable_by;
             let changed = Identity { shared, readable_by, format: FORMAT, ..identity };
@@ -270,7 +270,7 @@ impl Tree {
         Ok(identity)
     }
 
-    /// Who has written the plan that was submitted last.
+    /// The author of the plan that was submitted last.
     pub(crate) fn author(&self) -> Author {
         let text = disk::read_if_there(&self.plan()).ok().flatten();
         text.as_deref().map_or_else(Author::default, Author::of)
@@ -345,7 +345,7 @@ impl Tree {
         self.dir.join(format!("logs/{}/{trial}.{run}.log", shard(trial)))
     }
 
-    /// What the scheduler and the launcher print for an element, where they do.
+    /// The output of the scheduler and the launcher for an element, if there is any.
     pub(crate) fn job_log(&self, array: u32, index: u64) -> PathBuf {
         self.dir.join(format!("logs/jobs/{array:04}/{index}.log"))
     }

@@ -17,7 +17,7 @@ const WIDTH_1: u64 = 13;
 /// Beyond the numbers of trials, units and their counts, which have twelve digits. Sums of them never overflow.
 pub(crate) const END: u64 = 1_000_000_000_000;
 
-/// What stands for a number that is damaged: there is no such trial.
+/// The placeholder of a damaged number: there is no such trial.
 pub(crate) const DAMAGED: u64 = u64::MAX;
 
 /// Writes such a file whole.
@@ -52,7 +52,7 @@ fn seal(at: u64, digits: &[u8]) -> u32 {
 pub(crate) fn some(path: &Path, from: u64, count: u64) -> Result<Vec<u64>> {
     let read = || -> std::io::Result<(Vec<u8>, u64)> {
         let mut file = disk::open_whole(path, u64::MAX)?.into_inner();
-        // What stands behind the digits tells the format.
+        // The bytes after the digits show the format.
         let mut head = Vec::with_capacity(WIDTH_1 as usize);
         file.by_ref().take(WIDTH_1).read_to_end(&mut head)?;
         let width = if head.get(12) == Some(&b'\n') { WIDTH_1 } else { WIDTH };

@@ -1,5 +1,5 @@
-//! The plan as it was submitted last: the text, and a last line with the CRC-32 of the lines above it, which is a
-//! comment to everybody else.
+//! The plan as it was submitted last: the text, and a last line with the CRC-32 of the lines above it. For every
+//! other program that line is a comment.
 
 const SEAL: &str = "# crc32 of the lines above: ";
 

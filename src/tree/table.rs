@@ -339,7 +339,7 @@ fn each_line(tree: &Tree, head: &Head, mut with: impl FnMut(Option<Row>)) -> Res
 /// Adds the rows of a table, of each that is damaged or missing its number alone. Returns how many those are, with lines
 /// that are no trial's.
 fn add_rows(tree: &Tree, head: &Head, all: &mut Vec<Row>) -> Result<u64> {
-    // What a head says that nobody has sealed need not fit into memory.
+    // The numbers in an unsealed head need not fit into memory.
     let bytes = |ending| disk::stamp(&file(tree, head.first, ending));
     let keys = bytes("keys")?.map_or(0, |(len, _)| len / KEY);
     let most = bytes("jsonl")?.map_or(0, |(len, _)| len).max(keys).min(head.count);

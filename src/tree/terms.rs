@@ -1,5 +1,5 @@
-//! What the plan at hand says of trials that the sweep has already, where their tables say something else:
-//! `terms.json`. Tables are written once; workers and agents look here when it matters.
+//! The terms of the current plan for trials that the sweep already has, if they differ from their tables:
+//! `terms.json`. Tables are written once; workers and agents read this file when it matters.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use super::table::{self, Head, Row};
 use super::{FORMAT, Tree, document, numbers, write_document};
 use crate::host::disk;
 
-/// What it says.
+/// The content of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Terms {
     format: u32,
@@ -105,8 +105,8 @@ pub(crate) fn before(tree: &Tree, row: &Row) -> Result<Option<u64>> {
     Ok(before)
 }
 
-/// What it says, or where there is nothing to say, that trials are tried as often as their tables say, `by_table`. What
-/// is damaged counts for nothing, and is said.
+/// The content of the file; if there is none, trials have as many attempts as their tables say, `by_table`. A damaged
+/// file is ignored and reported.
 ///
 /// # Errors
 /// When the file is there and cannot be read.

@@ -58,7 +58,7 @@ pub struct Array {
     /// Arrays that must have ended before it starts: of earlier waves, which its chains continue, or of this
     /// one, to bound how many run at once.
     pub(crate) wait: Vec<u32>,
-    /// What a failure does to the rest of a chain.
+    /// The effect of a failure on the rest of a chain.
     pub(crate) on_failure: OnFailure,
     /// What each element asks for.
     pub(crate) resources: Resources,
@@ -102,7 +102,7 @@ impl Array {
         Some(usize::try_from(self.first).ok()?..usize::try_from(end).ok()?)
     }
 
-    /// What the trial of each link asks for; `None` for a fused array of a version that did not write it down.
+    /// The request of the trial of each link; `None` for a fused array of a version that did not record it.
     pub fn requests(&self) -> Option<Vec<Resources>> {
         if self.links == 1 {
             return Some(vec![self.resources.clone()]);

@@ -41,7 +41,7 @@ const LOSS_DELAY: Duration = Duration::from_millis(100);
 /// How an attempt ended, for the one who decides what follows.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AttemptEnd {
-    /// What was recorded.
+    /// The recorded end.
     pub(crate) end: End,
     /// Exit code towards the scheduler.
     pub(crate) code: i32,
@@ -229,7 +229,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Waits for the end of the program. Meanwhile metric lines are recorded, and the other ranks are heard.
+    /// Waits for the end of the program. Meanwhile it records metric lines and reads the messages of the
+    /// other ranks.
     fn watch(&mut self, started: &mut Started) -> Termination {
         let (trial, number) = (self.job.row.id, self.number);
         let Started { prepared, program, log, others, limits, rank, .. } = started;
@@ -365,7 +366,7 @@ impl Attempt<'_> {
         peak_memory: u64,
     ) -> Option<String> {
         let Started { prepared, log, others, .. } = started;
-        // What a rank says that was stopped because of another is not why.
+        // A rank that was stopped because of another one does not name the cause.
         let is_own = state == Outcome::Failed && ends.own.stop != Some(Stop::Peer);
         let said = is_own.then(|| prepared.scratch.take_reason()).flatten();
         let complaints = prepared.scratch.complaints();
@@ -465,7 +466,7 @@ fn torch_port() -> Result<u16> {
         .ok_or_else(|| Fault::machine("no free TCP port on this host").into())
 }
 
-/// The log of a run. A new one is made; a later attempt of this run goes on with it.
+/// The log of a run. A new run makes a new log; a later attempt of the run appends to it.
 pub(super) fn open_log(path: &Path) -> Result<File> {
     match disk::create_exclusive_with_parent(path)? {
         Some(file) => Ok(file),
@@ -473,8 +474,8 @@ pub(super) fn open_log(path: &Path) -> Result<File> {
     }
 }
 
-/// The outcome of the trial from the ends of all its ranks. What came first is why: a failure that nobody asked
-/// for, or a stop, after which ranks fail in any way. After a signal, a rank may be missed with a delay of `delay`.
+/// The outcome of the trial from the ends of all its ranks. The first event is the cause: a failure by itself, or a
+/// stop, after which ranks fail in any way. After a signal, a rank may be missed with a delay of `delay`.
 fn judge(ends: &Ends, others: &Others, delay: Duration) -> (Outcome, i32, Option<String>) {
     let Ends { own: Termination { exit, stop, asked_at, at }, late, uncarried, result, .. } = ends;
     let (code, is_declared) = (exit.code, result.is_some());

@@ -1,7 +1,7 @@
 //! The worker: one process a rank, from "who am I" to the record of the trial.
 //!
-//! Rank 0 finds the trial, opens the record, and is its only writer; other ranks run the same program
-//! and report to rank 0. A single rank needs nobody and pays nothing for it. The worker never decides
+//! Rank 0 finds the trial, opens the record, and is its only writer; other ranks run the same program and
+//! report to rank 0. A single rank connects to no other and pays nothing for it. The worker never decides
 //! what to run next and never talks to a scheduler.
 //!
 //! `process` prepares and starts the program of a rank, `ranks` is how the ranks of a trial find and hear each other, `record`
@@ -55,16 +55,16 @@ pub enum Which {
     Trial(u64),
 }
 
-/// What a worker is asked.
+/// The request to a worker.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The sweep's folder.
     pub sweep: PathBuf,
     /// Which trial.
     pub which: Which,
-    /// Run only if the trial before it in its chain is done (or the plan goes on after failures).
+    /// Run only if the trial before it in its chain is done (or the plan continues after failures).
     pub gate: bool,
-    /// What was asked for it, where that is not what the table says.
+    /// The request at the submission, if it differs from the table.
     pub resources: Option<Resources>,
     /// How long the job may run, where the job script says so.
     pub job_time: Option<JobTime>,
@@ -83,7 +83,7 @@ pub(crate) struct Job {
     pub(crate) head: Head,
     /// The trial.
     pub(crate) row: Row,
-    /// What it asked for.
+    /// Its request.
     pub(crate) resources: Resources,
     /// Who this process is.
     pub rank: rank::Rank,
@@ -141,9 +141,9 @@ pub(crate) fn derive_rank(vars: &Vars, host: &str) -> Result<rank::Rank, Fault> 
 }
 
 /// Runs a worker to its end and returns the exit code for the scheduler: the program's own, or 0 for a
-/// failure after which its chain goes on. In the worker of rank 0, `told` hears how the trial has ended
-/// for good, when that is recorded and before the plan's own hook is called. The process is the worker's:
-/// signals that ask it to end are heard, and all children are ended.
+/// failure after which its chain continues. The worker of rank 0 calls `told` with how the trial has ended
+/// for good, after it has recorded the end and before it calls the plan's own hook. The process is the
+/// worker's: the worker handles signals that ask it to end, and ends all children.
 ///
 /// # Errors
 /// When the trial cannot be found or its record cannot be written.
@@ -276,7 +276,7 @@ fn lead(
     let mut recorder =
         room::wait(job, signals, |_| Recorder::open(&job.tree, job.row.id, next_run))?;
     if recorder.run > next_run {
-        // Somebody else has taken the trial up since we looked, and may not have said so yet.
+        // Another worker has started the trial since we looked, and may not have recorded the start yet.
         std::thread::sleep(Duration::from_secs(1));
         let again = records::of_trial(&job.tree, job.row.id)?.0;
         record = match alive::wait(job, again, Some(recorder.run), signals)? {
@@ -313,7 +313,7 @@ fn lead(
     }
     let code = match end.end.state {
         Outcome::Done => 0,
-        // A failure after which the chain goes on must look like success: aftercorr asks for 0.
+        // A failure after which the chain continues must look like success: aftercorr asks for 0.
         Outcome::Failed | Outcome::Timeout if job.head.run.on_failure == OnFailure::Continue => 0,
         _ => end.code,
     };

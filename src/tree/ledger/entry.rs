@@ -1,4 +1,4 @@
-//! What the entries of the ledger are.
+//! The entries of the ledger.
 
 use serde::{Deserialize, Serialize};
 
@@ -48,12 +48,12 @@ fn is_false(is: &bool) -> bool {
 }
 
 impl Piece {
-    /// Units that nobody has begun.
+    /// Units that no agent has begun.
     pub(crate) fn untouched(from: u64, count: u64) -> Self {
         Self { from, count, link: 0, tries: 0, faults: 0, cuts: 0 }
     }
 
-    /// Whether nobody has begun it.
+    /// Whether no agent has begun it.
     pub(crate) fn is_untouched(&self) -> bool {
         self.link == 0 && self.tries == 0 && self.faults == 0 && self.cuts == 0
     }
@@ -72,7 +72,7 @@ pub enum Entry {
     Join {
         /// Its name.
         agent: String,
-        /// Tells this entry from any other.
+        /// Distinguishes this entry from any other.
         nonce: String,
         /// Its host.
         host: String,
@@ -89,9 +89,9 @@ pub enum Entry {
     Take {
         /// Its name.
         agent: String,
-        /// Tells this entry from any other.
+        /// Distinguishes this entry from any other.
         nonce: String,
-        /// What it takes.
+        /// The units that it takes.
         units: Vec<Piece>,
         /// Trials it has ended so far: how fast it is.
         done: u64,
@@ -102,9 +102,9 @@ pub enum Entry {
     Back {
         /// Its name.
         agent: String,
-        /// Tells this entry from any other.
+        /// Distinguishes this entry from any other.
         nonce: String,
-        /// What it gives back.
+        /// The units that it gives back.
         units: Vec<Piece>,
         /// Whether it leaves as soon as what it runs has ended, which it has asked for.
         #[serde(default, skip_serializing_if = "is_false")]
@@ -114,14 +114,14 @@ pub enum Entry {
     Idle {
         /// Its name.
         agent: String,
-        /// Tells this entry from any other.
+        /// Distinguishes this entry from any other.
         nonce: String,
     },
     /// It leaves, and holds nothing.
     Leave {
         /// Its name.
         agent: String,
-        /// Tells this entry from any other.
+        /// Distinguishes this entry from any other.
         nonce: String,
         /// Why, in words; empty when there was nothing left to do.
         reason: String,
@@ -129,17 +129,17 @@ pub enum Entry {
         #[serde(default)]
         size: u64,
     },
-    /// An agent is taken for dead.
+    /// An agent's lease has expired.
     Expire {
         /// The dead one.
         agent: String,
-        /// Tells this entry from any other.
+        /// Distinguishes this entry from any other.
         nonce: String,
-        /// Who says so.
+        /// The agent that writes this.
         by: String,
         /// Bytes of its bundle that count.
         size: u64,
-        /// What it held and had not ended by then.
+        /// The units that it held and had not ended by then.
         units: Vec<Piece>,
         /// Trials that it was about to copy, and had not begun.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -147,11 +147,11 @@ pub enum Entry {
     },
     /// An idle agent runs a copy of a trial that another has run for too long.
     Copy {
-        /// Who runs the copy.
+        /// The agent that runs the copy.
         agent: String,
-        /// Tells this entry from any other.
+        /// Distinguishes this entry from any other.
         nonce: String,
-        /// Who runs it already.
+        /// The agent that runs the trial already.
         of: String,
         /// The trial.
         trial: u64,
@@ -165,7 +165,7 @@ pub enum Entry {
     Won {
         /// Whose end counts.
         agent: String,
-        /// Tells this entry from any other.
+        /// Distinguishes this entry from any other.
         nonce: String,
         /// The trial.
         trial: u64,
@@ -179,7 +179,7 @@ pub enum Entry {
     Uncopy {
         /// Who ran the copy.
         agent: String,
-        /// Tells this entry from any other.
+        /// Distinguishes this entry from any other.
         nonce: String,
         /// The trial.
         trial: u64,
@@ -187,45 +187,45 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         unbegun: bool,
     },
-    /// Nothing is to be taken any more.
+    /// No agent may take units any more.
     Halt {
-        /// Who says so.
+        /// The process that writes this.
         agent: String,
-        /// Tells this entry from any other.
+        /// Distinguishes this entry from any other.
         nonce: String,
         /// Why.
         reason: String,
     },
-    /// Nothing is to be taken until somebody releases it.
+    /// No agent may take units until a user releases the sweep.
     Hold {
-        /// Who says so.
+        /// The process that writes this.
         agent: String,
-        /// Tells this entry from any other.
+        /// Distinguishes this entry from any other.
         nonce: String,
         /// The user who holds it.
         by: String,
     },
-    /// What was held goes on.
+    /// A held sweep continues.
     Release {
-        /// Who says so.
+        /// The process that writes this.
         agent: String,
-        /// Tells this entry from any other.
+        /// Distinguishes this entry from any other.
         nonce: String,
     },
-    /// These units are no longer in the plan: nobody takes them.
+    /// These units are no longer in the plan: no agent takes them.
     Drop {
-        /// Who says so.
+        /// The process that writes this.
         agent: String,
-        /// Tells this entry from any other.
+        /// Distinguishes this entry from any other.
         nonce: String,
-        /// Units that nobody held.
+        /// Units that no agent held.
         units: Vec<Piece>,
     },
-    /// A halted sweep goes on.
+    /// A halted sweep continues.
     Resume {
-        /// Who says so.
+        /// The process that writes this.
         agent: String,
-        /// Tells this entry from any other.
+        /// Distinguishes this entry from any other.
         nonce: String,
     },
 }

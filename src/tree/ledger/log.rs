@@ -27,7 +27,7 @@ pub(super) fn look_again(tree: &Tree, seq: u64) {
     drop(std::fs::File::open(folder(tree, seq)));
 }
 
-/// An entry; `Some(None)` for one that is damaged, which means nothing to anybody.
+/// An entry; `Some(None)` for a damaged one, which all agents ignore.
 pub(super) fn read(tree: &Tree, seq: u64) -> Result<Option<Option<Entry>>> {
     let path = &path(tree, seq);
     match disk::read_entry(path) {
@@ -40,7 +40,8 @@ pub(super) fn read(tree: &Tree, seq: u64) -> Result<Option<Option<Entry>>> {
     }
 }
 
-/// When an entry was written, by the clock of the host that keeps the file: unix seconds. `None` where there is none.
+/// When an entry was written, by the clock of the host that keeps the file: unix seconds. `None` if there is no such
+/// entry.
 pub fn written(tree: &Tree, seq: u64) -> Option<f64> {
     let modified = std::fs::metadata(path(tree, seq)).and_then(|about| about.modified()).ok()?;
     Some(modified.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs_f64())
@@ -52,7 +53,7 @@ pub type Link = fn(&Path, &Path) -> io::Result<()>;
 /// `link(2)`.
 ///
 /// # Errors
-/// What the system says.
+/// Errors of the system.
 pub fn link(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::hard_link(from, to)
 }

@@ -1,13 +1,14 @@
 //! The ledger of pull mode: who may run what. `claims/000/000001.json`, `000002.json`, ... are entries
 //! of one log; each exists whole or not at all, and no two agents can write the same number.
 //!
-//! An entry is written aside and linked to the next free number: the link fails where another agent was
-//! faster, who is then read first. So all agents see the same entries in the same order, and what an
-//! entry means follows from those before it. What is exclusive is one `link(2)`, which NFS and Lustre
-//! keep; a link whose answer was lost is recognised by what stands under the number.
+//! A writer writes an entry under a temporary name and links it to the next free number. The link fails if
+//! another agent was faster; the writer reads that agent's entry first. So all agents see the same entries in
+//! the same order, and the meaning of an entry follows from those before it. The exclusive step is one
+//! `link(2)`, which NFS and Lustre support. A link whose answer was lost is recognised by the entry under the
+//! number.
 //!
-//! An agent that is taken for dead is fenced: the entry that says so names the length of its bundle up
-//! to which its word counts. What it writes there afterwards is void for every reader.
+//! An agent whose lease has expired is fenced: the entry that fences it names the length of its bundle up to
+//! which lines count. Every reader ignores what the agent writes there afterwards.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -26,7 +27,7 @@ mod pieces;
 pub use entry::{Entry, Piece};
 pub use log::{Link, append, length, link, name, prepare, written};
 
-/// What the ledger says of an agent.
+/// The state of an agent in the ledger.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Agent {
     /// Its host.
@@ -37,7 +38,7 @@ pub struct Agent {
     pub(crate) cores: Vec<u32>,
     /// The scheduler's id of its job.
     pub(crate) job: Option<String>,
-    /// What it took and did not give back; some of it may have ended.
+    /// The units that it took and did not give back; some of them may have ended.
     pub(crate) held: Vec<Held>,
     /// Whether it found nothing to take.
     pub(crate) idle: bool,
@@ -56,7 +57,7 @@ pub struct Agent {
     /// Whether it ever said more than that it joins: its bundle was there before.
     #[serde(default)]
     pub(crate) spoke: bool,
-    /// Bytes that its bundle had at least when it left, or was taken for dead.
+    /// Bytes that its bundle had at least when it left, or when its lease expired.
     #[serde(default)]
     pub(crate) size: u64,
 }
@@ -76,7 +77,7 @@ pub(crate) struct Held {
 pub enum Gone {
     /// It left by itself, with the reason.
     Left(String),
-    /// It was taken for dead: only so many bytes of its bundle count.
+    /// Its lease has expired: only so many bytes of its bundle count.
     Fenced(u64),
 }
 
@@ -89,7 +90,7 @@ pub(crate) struct Contest {
     pub(crate) size: u64,
     /// What its run knew of the ledger when it began: what began before has no part in this.
     pub(crate) since: u64,
-    /// Who runs the copy; `None` once it was given up.
+    /// The agent that runs the copy; `None` once the copy was given up.
     pub(crate) copy: Option<String>,
     /// Whose end counts.
     pub(crate) won: Option<Won>,
@@ -105,7 +106,8 @@ pub(crate) struct Won {
     pub(crate) agent: String,
     /// Its attempt.
     pub(crate) attempt: u32,
-    /// The entry that says so. Whoever begins the trial knowing of it does so anew, because he was asked to.
+    /// The number of the entry. A run that begins after its agent has read this entry is a new run, which a
+    /// user has asked for.
     pub(crate) at: u64,
 }
 
@@ -136,9 +138,9 @@ pub(crate) struct Ending<'a> {
 pub struct Ledger {
     /// Number of the last entry.
     pub(crate) seq: u64,
-    /// The first unit that nobody has ever taken.
+    /// The first unit that no agent has ever taken.
     pub(crate) fresh: u64,
-    /// What was given back, in order: first what nobody has begun.
+    /// Units that were given back, in order: first those that no agent has begun.
     pub(crate) again: VecDeque<Piece>,
     /// All agents that ever joined.
     pub agents: BTreeMap<String, Agent>,
@@ -146,7 +148,8 @@ pub struct Ledger {
     pub(crate) contests: HashMap<u64, Vec<Contest>>,
     /// Why nothing is to be taken any more.
     pub(crate) halted: Option<String>,
-    /// Who holds it; laid down again it stays held, unlike what was halted.
+    /// The user who holds the sweep. A new submission of a held sweep leaves it held, but it resumes a halted
+    /// one.
     #[serde(default)]
     pub(crate) held: Option<String>,
     /// Entries that could not be read.
@@ -193,7 +196,7 @@ impl Ledger {
     /// When the folder cannot be listed.
     pub fn damage(&mut self, tree: &Tree, damage: &mut Damage) -> Result<()> {
         let last = log::length(tree)?;
-        // What was written since is read now: only a gap is not.
+        // This also reads entries that were written since. Entries after a gap stay unread.
         self.follow(tree)?;
         let missing = (self.seq < last).then_some(self.seq + 1);
         for seq in self.damaged.iter().copied().chain(missing) {
@@ -247,13 +250,13 @@ impl Ledger {
         format!("{pid} on {}{job}", agent.host)
     }
 
-    /// Whether everything has ended, of `total` units: nothing to take, and nobody at work.
+    /// Whether everything has ended, of `total` units: nothing is left to take, and no agent is at work.
     pub fn is_over(&self, total: u64) -> bool {
         self.open(total) == 0 && self.living().all(|(_, agent)| agent.idle || agent.held.is_empty())
     }
 
-    /// Whether the end of an attempt counts. Of a trial that ran twice it is the one that was said to have won,
-    /// whoever said so first.
+    /// Whether the end of an attempt counts. If a trial ran twice, the end that the first `won` entry names
+    /// counts.
     pub(crate) fn counts(&self, end: Ending<'_>) -> bool {
         if self.is_fenced(end.agent, end.at) {
             return false;
@@ -265,7 +268,7 @@ impl Ledger {
         contest.won.as_ref().is_some_and(|w| w.agent == end.agent && w.attempt == end.attempt)
     }
 
-    /// What a run of a trial has a part in, which began when its agent had read `seq` entries.
+    /// The contest that a run of a trial is part of; the run began when its agent had read `seq` entries.
     pub(crate) fn contest(&self, trial: u64, seq: u64) -> Option<&Contest> {
         self.contests.get(&trial)?.iter().find(|contest| contest.is_about(seq))
     }
@@ -280,20 +283,20 @@ impl Ledger {
         self.contest(trial, seq).is_some_and(|contest| contest.won.is_none())
     }
 
-    /// Whether a trial was won by somebody after so many entries.
+    /// Whether a trial was won after so many entries.
     pub(crate) fn is_won_since(&self, trial: u64, seq: u64) -> bool {
         let all = self.contests.get(&trial).map_or(&[][..], Vec::as_slice);
         all.iter().any(|contest| contest.won.as_ref().is_some_and(|won| won.at > seq))
     }
 
-    /// Whether a run of a trial may have a copy, which began when its agent had read `seq` entries: one, and
-    /// only while nobody has won.
+    /// Whether a run of a trial, which began when its agent had read `seq` entries, may have a copy: one, and
+    /// only before the trial is won.
     pub fn may_be_copied(&self, trial: u64, seq: u64) -> bool {
         let last = self.contests.get(&trial).and_then(|all| all.last());
         last.is_none_or(|last| last.won.as_ref().is_some_and(|won| seq >= won.at))
     }
 
-    /// Whether a line of an agent's bundle was written after the agent had been taken for dead.
+    /// Whether a line of an agent's bundle was written after the agent's lease had expired.
     pub(crate) fn is_fenced(&self, agent: &str, end: u64) -> bool {
         let gone = self.agents.get(agent).and_then(|a| a.gone.as_ref());
         matches!(gone, Some(Gone::Fenced(size)) if end > *size)
@@ -418,7 +421,7 @@ impl Ledger {
         self.again = again.into();
     }
 
-    /// What nobody has tried goes before what has failed somewhere.
+    /// Units that no agent has tried come before units that have failed somewhere.
     fn put_back(&mut self, units: Vec<Piece>) {
         for piece in units {
             let new = piece.tries + piece.faults == 0;

@@ -186,15 +186,15 @@ fn a_trial_that_is_asked_for_again_has_nothing_to_do_with_who_won_before() {
     let mut ledger = Ledger::default();
     ledger.take(copy("b", "a", 500, 0));
     ledger.take(won("a", 0));
-    // The loser may begin another attempt before it hears of it, and it gets no copy either.
+    // The loser may begin another attempt before it reads the entry. That attempt gets no copy either.
     assert!(!counts(&ledger, "b", 900, 7, 1) && !ledger.may_be_copied(7, 1));
     assert!(ledger.is_won_since(7, 0) && !ledger.is_won_since(7, 2));
-    // Whoever knows of it has been asked to.
+    // A run that begins after its agent has read the entry was asked for by a user.
     assert!(counts(&ledger, "b", 990, 7, 2) && ledger.may_be_copied(7, 2));
     ledger.take(copy("a", "b", 950, 2));
     assert!(!counts(&ledger, "b", 990, 7, 2), "nobody has won yet");
     assert!(counts(&ledger, "a", 600, 7, 0) && !counts(&ledger, "b", 900, 7, 1));
-    // What was said late of the first time says nothing of the second.
+    // A late entry about the first run does not affect the second.
     ledger.take(won("b", 1));
     assert!(ledger.is_undecided(7, 2));
     ledger.take(won("b", 2));

@@ -90,7 +90,7 @@ struct First {
     earlier: u64,
 }
 
-/// What the numbers of a file's lines say of those that are not there.
+/// Counts missing and damaged lines of a file by the numbers of its lines.
 #[derive(Debug, Default)]
 pub(crate) struct Sequence {
     /// Lines so far: whole ones, and those that are damaged or missing.
@@ -114,7 +114,7 @@ impl Sequence {
             // It stands there twice, or elsewhere than it was written.
             self.damaged += 1;
         } else {
-            // What was torn off by a full disk has no number of its own.
+            // A line that a full disk has cut off has no number of its own.
             let missing = (number - self.last - 1).saturating_sub(self.since);
             (self.lines, self.damaged) = (self.lines + missing, self.damaged + missing);
             self.last = number;
@@ -157,7 +157,7 @@ pub(crate) const LONGEST: u64 = 1 << 30;
 /// empty, and is the last, as it may have no end. Returns whether bytes without a newline follow.
 ///
 /// # Errors
-/// What the disk says.
+/// Errors of the disk.
 pub(crate) fn each(file: impl Read, mut with: impl FnMut(Spot, &[u8])) -> io::Result<bool> {
     let mut reader = BufReader::with_capacity(1 << 16, file);
     let (mut at, mut line) = (0, Vec::new());

@@ -49,7 +49,7 @@ impl Writer {
     /// Appends one line in one write; of a line that the disk refuses nothing stays.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Errors of the disk.
     pub fn append<T: Serialize>(&mut self, value: &T) -> io::Result<()> {
         let length = self.add(value)?;
         self.flush().inspect_err(|_| self.take_back(length))
@@ -79,10 +79,10 @@ impl Writer {
         self.waiting.len()
     }
 
-    /// Writes what waits. What a full disk refuses waits on.
+    /// Writes the waiting lines. Lines that a full disk refuses keep waiting.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Errors of the disk.
     pub fn flush(&mut self) -> io::Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -117,7 +117,7 @@ impl Writer {
     fn mend(&mut self) -> io::Result<()> {
         if self.torn && self.file.set_len(self.length).is_err() {
             self.file.write_all(b"\n")?;
-            // Nobody knows how much of the torn line there is.
+            // The length of the torn line is unknown.
             self.length = self.file.metadata()?.len();
         }
         self.torn = false;
@@ -127,7 +127,7 @@ impl Writer {
     /// Stamps the file with the time of the file system that keeps it.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Errors of the disk.
     pub(crate) fn stamp(&self) -> io::Result<()> {
         use nix::sys::stat::futimens;
         use nix::sys::time::TimeSpec;
@@ -137,7 +137,7 @@ impl Writer {
     /// Makes sure that what was written is on disk.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Errors of the disk.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
         if self.dirty {
             self.file.sync_data()?;

@@ -26,7 +26,7 @@ pub(in crate::tree) enum Source<'a> {
 
 /// The records that the events of a file belong to.
 pub(in crate::tree) trait Records {
-    /// The record of a trial, which is made where there is none.
+    /// The record of a trial, which is made if there is none.
     fn of(&mut self, trial: u64) -> &mut Record;
 
     /// The record of a trial, if there is one.
@@ -136,7 +136,7 @@ impl<'a> Source<'a> {
         }
         let Some(open) = self.open(records, trial, attempt) else { return };
         if let Some(place) = &mut open.bundle {
-            // What ends beyond all files was not written by an agent.
+            // No agent writes a range that ends beyond the largest file.
             let log = end.log.filter(|(at, len)| at.checked_add(*len).is_some());
             (place.log, place.last) = (log, counts && end.last);
         }

@@ -185,7 +185,7 @@ pub enum Event {
         attempt: u32,
         /// Unix seconds.
         time: f64,
-        /// What the attempt counts as if nothing follows.
+        /// The state of the attempt if no further event follows.
         state: Outcome,
         /// Who asked, in words.
         reason: String,
@@ -209,7 +209,7 @@ pub enum Event {
     },
 }
 
-/// What of an event with metric lines is looked at until somebody wants the lines.
+/// The part of an event with metric lines that is read until a caller wants the lines.
 #[derive(Debug, Deserialize)]
 pub(super) struct Lines {
     pub(super) trial: u64,

@@ -28,7 +28,7 @@ pub enum Outcome {
     Interrupted,
 }
 
-/// What became of a trial whose chain does not go on behind it.
+/// The fate of a trial after which its chain does not continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Break {
     /// It ended without success.
@@ -44,7 +44,7 @@ pub(crate) enum Break {
 }
 
 impl Break {
-    /// Why the trials behind `trial` in its chain are skipped, whoever says so.
+    /// Why the trials after `trial` in its chain are skipped. All commands use these words.
     pub(crate) fn reason(self, trial: u64) -> String {
         let what = match self {
             Self::Ended(Outcome::Done) => "is done",
@@ -100,7 +100,7 @@ pub struct Attempt {
     pub start: Start,
     /// How it ended; `None` while it runs, or if its worker was killed.
     pub end: Option<End>,
-    /// What it counts as if it has no end: it was told to stop.
+    /// Its state if it has no end: it was asked to stop.
     pub(crate) stopped: Option<(Outcome, String)>,
     /// When it was told so, unix seconds.
     pub(crate) stopped_at: Option<f64>,
@@ -121,7 +121,7 @@ impl Attempt {
         own.is_some_and(|own| own == job || array_of(own) == array_of(job))
     }
 
-    /// How it ended; `None` while it runs, or if its worker was killed without a word.
+    /// How it ended; `None` while it runs, or if its worker was killed before it recorded the end.
     pub fn outcome(&self) -> Option<Outcome> {
         let end = self.end.as_ref().map(|end| end.state);
         end.or_else(|| self.stopped.as_ref().map(|(state, _)| *state))
@@ -267,7 +267,7 @@ impl Record {
     /// what was begun before was so before it was asked for again.
     pub fn is_over(&self, dealt: u64) -> bool {
         let since = |seq: u64| seq > dealt;
-        // Whoever else has begun it did so when it was in nobody's hands.
+        // Another process that has begun the trial did so when no agent held it.
         if self.attempts.last().is_some_and(|a| a.bundle.is_none() && since(a.start.seq)) {
             return true;
         }
@@ -286,8 +286,8 @@ impl Record {
         self.attempts.push(attempt);
     }
 
-    /// Adds what another file says of the same trial. What others have done meanwhile goes by what each had
-    /// read of the ledger, not by anybody's clock.
+    /// Adds the data of another file about the same trial. The order follows from what each agent had read of
+    /// the ledger, not from clocks.
     pub(super) fn add(&mut self, other: Self) {
         if other.skipped.is_some()
             && (self.skipped.is_none() || other.skipped_at >= self.skipped_at)

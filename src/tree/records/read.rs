@@ -118,7 +118,7 @@ fn read_shard(tree: &Tree, dir: &Path) -> Result<Part> {
         let read = read_run(record, run, disk::open(&path)?, &path)?;
         let file = self::file(trial, run);
         damage.add(&file, read.lines.damaged);
-        // What was there when this run began, and is not any more.
+        // Lines that existed when this run began, and are missing now.
         let (lines, earlier) = before;
         let last = if earlier.is_empty() { self::file(trial, run - 1) } else { earlier };
         damage.add(&last, read.lines.earlier.saturating_sub(lines));
@@ -155,7 +155,7 @@ pub fn lines_before(tree: &Tree, trial: u64, run: u32) -> Result<u64> {
     Ok(lines)
 }
 
-/// What was read of the record of a run.
+/// The parts of the record of a run that were read.
 struct Read {
     lines: Sequence,
     /// Whether the last line has no end.

@@ -1,9 +1,9 @@
 //! Hooks: what is told how a trial has ended, a program of the plan (`[hooks]`) or a closure of a program
 //! that links this library ([`Told`], given to [`super::run`]).
 //!
-//! [`prepare()`] makes of an [`Ending`] the [`Call`] of the plan's hook, and [`RunningHook`] is a call under
-//! way, which is looked at and never waited for, so that whoever has other trials to run can go on.
-//! Nothing here changes what was recorded: what becomes of a hook is a line of the trial's log.
+//! [`prepare()`] makes of an [`Ending`] the [`Call`] of the plan's hook. [`RunningHook`] is a running call,
+//! which the caller polls and never waits for, so that it can continue with other trials. Nothing here
+//! changes the records: the outcome of a hook is a line of the trial's log.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ use crate::worker::process::{heavy, prepare, starting};
 pub struct Ending<'a> {
     /// The sweep.
     pub(crate) tree: &'a Tree,
-    /// What the trials of its table share.
+    /// The head of its table.
     pub(crate) head: &'a Head,
     /// The trial.
     pub(crate) row: &'a Row,
@@ -44,7 +44,7 @@ pub struct Ending<'a> {
     pub(crate) log_tail: String,
 }
 
-/// Who is told of an ending in the worker's own process. What it does takes the worker's time.
+/// The function in the worker's own process that is called with an ending. It takes the worker's time.
 pub(crate) type Told<'a> = &'a mut dyn FnMut(&Ending<'_>);
 
 impl Ending<'_> {
@@ -92,19 +92,19 @@ pub(crate) struct Call {
     pub(crate) workdir: PathBuf,
     /// How long it may take.
     pub(crate) limit: Duration,
-    /// What it has to do without, for the trial's log.
+    /// What is missing for the call, for the trial's log.
     wants: Vec<String>,
     /// Holds `$HPCSWEEP_OUTCOME`.
     _folder: Option<Folder>,
 }
 
-/// What the hook for an end is called.
+/// The name of the hook for an end.
 fn name(end: &End) -> &'static str {
     if end.state == Outcome::Done { "finish" } else { "error" }
 }
 
-/// The call of the plan's hook for an ending; `None` if there is none, as always for a trial that was
-/// interrupted. `vars` is the environment of the worker.
+/// The call of the plan's hook for an ending. `None` if the plan has no such hook, and for every interrupted
+/// trial. `vars` is the environment of the worker.
 ///
 /// # Errors
 /// When an expression cannot be filled in.
@@ -216,7 +216,7 @@ impl RunningHook {
         match self.child.try_wait() {
             Ok(Some(status)) => {
                 self.over = true;
-                // What it has left running ends with it.
+                // Processes that the hook has left running end with it.
                 process::kill_group(&self.child, Signal::SIGKILL);
                 let what = match (status.signal(), process::code_of(status)) {
                     (None, 0) if self.call.wants.is_empty() => return Some(Ok(())),
@@ -282,8 +282,8 @@ pub(crate) fn complain(log: &Path, complaint: &str) -> Result<()> {
     disk::append(log, format!("{gap}hpcsweep: {complaint}\n").as_bytes())
 }
 
-/// Whether nobody will go on with the trial after this attempt: not this worker, no later launch of the
-/// same job, and nobody else as after an interruption. `before` is what was recorded before this run.
+/// Whether the trial does not run again after this attempt: not in this worker, not in a later launch of the
+/// same job, and not elsewhere, as after an interruption. `before` is the record before this run.
 fn is_for_good(job: &Job, before: &Record, verdict: &AttemptEnd) -> bool {
     let relaunched = verdict.retry == Retry::Relaunch
         && (job.vars.contains_key("HPCSWEEP_AGAIN")
@@ -308,8 +308,9 @@ fn failures_in_a_row(record: &Record, job: Option<&str>) -> u32 {
     record.attempts.iter().rev().take_while(failed).count() as u32
 }
 
-/// Tells everybody who is to be told of the end of a run, if the trial has ended for good. Waits for the
-/// plan's hook, at most its time; a signal that asks the worker to end ends the hook, and is returned.
+/// Reports the end of a run if the trial has ended for good: to the caller's function and to the plan's hook.
+/// Waits for the hook, at most its time. A signal that asks the worker to end also ends the hook, and is
+/// returned.
 pub(super) fn tell(
     job: &Job,
     before: &Record,
@@ -335,7 +336,7 @@ pub(super) fn tell(
         Ok(Some(call)) => run_to_its_end(call, &log, signals, &mut stop),
         Err(error) => Err(complaint(name(end), &fault::sentence(&error))),
     };
-    // What has left its group or session ends with it too.
+    // Processes that have left the hook's group or session end with it too.
     process::end_strays(None);
     if let Err(said) = called {
         // A full disk has no place for it.

@@ -1,4 +1,4 @@
-//! What is arithmetic or runs alone; whole sweeps are in `tests/it/hooks.rs`.
+//! Tests of pure functions and of single hooks; whole sweeps are in `tests/it/hooks.rs`.
 
 use super::*;
 use crate::tree::records::Start;

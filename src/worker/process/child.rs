@@ -68,7 +68,8 @@ impl Clock {
 pub(crate) fn listen() -> anyhow::Result<Signals> {
     let mut all = stop::SIGNALS.to_vec();
     all.push(Signal::SIGCHLD);
-    // What a program leaves behind becomes our child, so that we find it: PBS does not.
+    // Processes that a program leaves behind become our children, so that we find them. PBS does not find
+    // them.
     process::adopt_orphans();
     Signals::listen(&all)
 }
@@ -90,8 +91,8 @@ pub(crate) fn pending(
     }
 }
 
-/// A stop that explains the end of a program that nobody had asked to end: a scheduler signals program and
-/// worker at once, and the program may be gone before we look. `is_declared`: it has left a result.
+/// A stop that explains the end of a program that this worker did not ask to end: a scheduler signals program
+/// and worker at once, and the program may be gone before we look. `is_declared`: it has left a result.
 pub(crate) fn overheard(
     ended: &Termination,
     is_declared: bool,
@@ -102,9 +103,9 @@ pub(crate) fn overheard(
     let exit = &ended.exit;
     let said = matches!(exit.code, 1 | LOST_PEERS);
     let moment = match clock.launcher {
-        // What a trainer says of itself needs no other explanation.
+        // A trainer's own exit code needs no other explanation.
         Some(_) if said && trains => Duration::ZERO,
-        // An MPI library ends its program when its launcher goes, before we hear of it.
+        // An MPI library ends its program when its launcher ends, before this worker gets the signal.
         Some(_) if exit.code != 0 && !said => Duration::from_millis(500),
         _ => exit.moment(is_declared),
     };
@@ -113,13 +114,13 @@ pub(crate) fn overheard(
     let gone = || exit.code != 0 && clock.launcher.is_some_and(|pid| pid != parent_id());
     pending(signals, moment, mpirun)
         .or_else(|| gone().then_some(Signal::SIGHUP))
-        // A trainer that was signalled itself says that it has saved and can go on.
+        // A trainer that got a signal itself exits with this code: it has saved and can resume.
         .or_else(|| (trains && exit.code == 143).then_some(Signal::SIGTERM))
         .map(Stop::Signal)
 }
 
-/// Waits for the end of a program that was started at `start`. `on` hears what happens and may ask for a stop by
-/// returning one. [`overheard`] follows.
+/// Waits for the end of a program that was started at `start`. `on` is called with each event and may ask for a
+/// stop by returning one. [`overheard`] follows.
 pub(crate) fn wait(
     child: &mut Child,
     start: Instant,

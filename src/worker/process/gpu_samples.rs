@@ -1,5 +1,5 @@
-//! What a trial's GPUs do while it runs: a thread asks them every few seconds and makes metric lines,
-//! at the end one with the energy that they took.
+//! Samples of a trial's GPUs while it runs: a thread queries them every few seconds and makes metric lines,
+//! and at the end one with their energy.
 //!
 //! Each device is asked by one rank: by local rank 0 for all that the node's ranks see. Where the
 //! launcher has given each rank a list of its own (`srun --gpus-per-task`), each rank asks for its own.
@@ -56,8 +56,8 @@ impl Sampler {
         Some(Self { rows, stop: Some(stop) })
     }
 
-    /// The lines made since the last time; with `last` the devices are let go, and the line with the
-    /// energy is there too.
+    /// The lines made since the last time. With `last` the devices are released, and the lines include the
+    /// one with the energy.
     pub(crate) fn take(&mut self, last: bool) -> Vec<Row> {
         if !last {
             return self.rows.try_iter().collect();
@@ -217,8 +217,8 @@ fn enter(row: &mut Row, number: usize, sample: &Sample) {
     set("throttle", sample.throttle.as_ref().map(reasons));
 }
 
-/// What is said once, so that it makes one column: each device's memory and energy, and the energy of the
-/// trial where these are all of its devices.
+/// Values that are recorded once, so that each makes one column: each device's memory and energy, and the
+/// energy of the trial if these are all of its devices.
 fn last_words(all: &[Watched], is_all: bool) -> Row {
     let mut row = Row::new();
     let mut sum = Some(0.0);

@@ -1,4 +1,4 @@
-//! What the heavy sibling is asked to do for a rank: train, or carry the syncs of a program.
+//! The tasks of the heavy sibling for a rank: to train, or to carry the syncs of a program.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::worker::Job;
 use crate::worker::process::launch;
 use crate::worker::process::scratch::Scratch;
 
-/// What a helper is asked: a JSON file. Its standard input is the socket to the program.
+/// The task of a helper: a JSON file. Its standard input is the socket to the program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SyncJob {
     /// This rank as the launcher numbers it.

@@ -23,7 +23,7 @@ pub(crate) fn sibling() -> Result<PathBuf> {
     Ok(disk::own_executable()?.with_file_name("hpcsweep-worker"))
 }
 
-/// What the heavy worker says of itself: `hpcsweep-worker 0.1.0 (features: none)`.
+/// The heavy worker's version line: `hpcsweep-worker 0.1.0 (features: none)`.
 ///
 /// # Errors
 /// When it is missing, does not start, or is of another version.
@@ -53,8 +53,8 @@ pub(crate) fn shake_hands(vars: &Vars) -> Result<String> {
     Ok(output.stdout.trim().to_owned())
 }
 
-/// What the heavy worker can do here: lines `mpi: ...` and `libtorch: ...`. It starts MPI to tell, as a
-/// process of its own.
+/// The heavy worker's capabilities here: lines `mpi: ...` and `libtorch: ...`. It starts MPI to find out, as
+/// a process of its own.
 ///
 /// # Errors
 /// When it ends badly or gives no answer in time.

@@ -1,11 +1,11 @@
 //! The connections of an MPI process, held until its worker ends.
 //!
-//! When the connection to the PMIx server of a step is gone and the process did not leave MPI, Slurm takes the whole
-//! step for lost and has it killed by SIGKILL, the workers too (`_errhandler` of its plugin mpi/pmix, from 22.05 to
-//! 24.11). When the connections to the other ranks are gone, Open MPI 5 there calls PMIx_Abort, which does the same. With
-//! Slurm 24.11 that takes milliseconds: less than a worker needs to write down that its trainer failed, and why. So the
-//! worker takes copies of the sockets (pidfd_getfd(2), Linux 5.6): the others hear of the end when the worker has done
-//! its work. Where that is not allowed nothing is held, and the worker must be quicker than Slurm.
+//! When the connection to the PMIx server of a step is gone and the process did not leave MPI, Slurm considers the
+//! whole step lost and kills it with SIGKILL, including the workers (`_errhandler` of its plugin mpi/pmix, from 22.05
+//! to 24.11). When the connections to the other ranks are gone, Open MPI 5 calls PMIx_Abort in those ranks, which does
+//! the same. With Slurm 24.11 that takes milliseconds: less than a worker needs to record that its trainer failed, and
+//! why. So the worker takes copies of the sockets (pidfd_getfd(2), Linux 5.6): the others notice the end when the
+//! worker has done its work. Where that is not allowed nothing is held, and the worker must be quicker than Slurm.
 
 use std::collections::HashMap;
 use std::ffi::OsString;

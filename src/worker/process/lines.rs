@@ -46,7 +46,7 @@ impl Lines {
     }
 
     /// Whether there is more than the next [`Lines::take`] takes. A file that it could not read has no more, so that
-    /// nobody waits for it.
+    /// no caller waits for it.
     pub fn has_more(&self) -> bool {
         let len = || fs::metadata(&self.path).map_or(0, |about| about.len());
         self.trouble.is_none() && len() > self.read + CHUNK
@@ -100,7 +100,7 @@ impl Lines {
         file.seek(SeekFrom::Start(self.read))?;
         let before = self.rest.len();
         let outcome = file.take(CHUNK).read_to_end(&mut self.rest);
-        // What was read before an error stays.
+        // Bytes that were read before an error stay.
         self.read += (self.rest.len() - before) as u64;
         match outcome? {
             0 => Err(ErrorKind::UnexpectedEof.into()),
@@ -144,7 +144,7 @@ impl Lines {
         self.odd_lines
     }
 
-    /// What was left out, in words.
+    /// The number of lines that were left out, in words.
     pub fn complaint(&self) -> Option<String> {
         let unread =
             self.trouble.as_ref().map(|why| format!("$HPCSWEEP_METRICS cannot be read: {why}"));
@@ -210,7 +210,7 @@ fn quoted(text: &str) -> usize {
     end.map_or(text.len(), |(at, _)| at + 1)
 }
 
-/// What numbers are made of, as anybody prints them: `-1.#IND`, `nan(0x8000)`, `1.0D+05`.
+/// The characters of numbers, however a program prints them: `-1.#IND`, `nan(0x8000)`, `1.0D+05`.
 fn is_of_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || "+-.#()_".contains(c)
 }

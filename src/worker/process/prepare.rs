@@ -1,4 +1,4 @@
-//! What a rank needs before its program starts: the command filled in, the environment, the folders.
+//! Prepares a rank before its program starts: the command filled in, the environment, the folders.
 
 use std::fs::File;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -24,7 +24,7 @@ use crate::worker::process::memory::Memory;
 use crate::worker::process::scratch::Scratch;
 use crate::worker::process::{heavy, launch, starting};
 
-/// What a rank needs to start its program.
+/// Everything that a rank needs to start its program.
 pub(crate) struct Prepared {
     /// The argument vector, set-up script included.
     pub(crate) argv: Vec<String>,
@@ -47,7 +47,7 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// What is new among the program's metric lines, a megabyte at most, and the samples of its GPUs; with `last` nothing
+    /// The new metric lines of the program, a megabyte at most, and the new samples of its GPUs. With `last` nothing
     /// will follow.
     pub(crate) fn take_metrics(&mut self, last: bool) -> Vec<Map<String, Value>> {
         let mut rows = self.scratch.take_metrics(last);
@@ -232,8 +232,8 @@ fn is_private(name: &str) -> bool {
     name.starts_with("HPCSWEEP_") && !["HPCSWEEP_SITE", "HPCSWEEP_SMOKE"].contains(&name)
 }
 
-/// Lets Python find our module: where it is installed (`bin/../share/hpcsweep/python`), or in the sources
-/// that we were built in. What the user has on PYTHONPATH comes first.
+/// Lets Python find our module: in the installation (`bin/../share/hpcsweep/python`), or in the sources of
+/// this build. The user's PYTHONPATH comes first.
 ///
 /// # Errors
 /// When this program cannot tell where it is.

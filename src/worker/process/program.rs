@@ -1,4 +1,4 @@
-//! What runs as one rank: the user's program or the trainer, and, where the plan asks for it, the helper
+//! The processes of one rank: the user's program or the trainer, and, if the plan asks for it, the helper
 //! that carries the program's syncs over MPI.
 //!
 //! The worker itself never calls MPI, and both are its children: whatever befalls them is recorded. A

@@ -23,7 +23,7 @@ const LARGEST_RESULT: u64 = 16 << 20;
 #[derive(Debug)]
 pub(crate) struct Scratch {
     dir: PathBuf,
-    /// What the file system calls the folder: another one of the same name is none of ours.
+    /// The folder's inode: another folder of the same name is not ours.
     inode: Option<u64>,
     /// The file whose lines are taken.
     lines: Lines,
@@ -65,7 +65,7 @@ impl Scratch {
         Ok(self)
     }
 
-    /// Whether somebody has removed the folder: what the program left there is gone with it.
+    /// Whether the folder was removed: the program's files in it are gone with it.
     pub(crate) fn is_gone(&self) -> bool {
         self.inode.is_some() && inode(&self.dir) != self.inode
     }
@@ -157,7 +157,7 @@ impl Scratch {
         result
     }
 
-    /// What the program has left that could not be read, in words.
+    /// The files of the program that could not be read, in words.
     pub(crate) fn complaints(&self) -> Option<String> {
         let mut all = Vec::new();
         all.extend(self.lines.complaint().or_else(|| one_line(&self.odd())));

@@ -80,7 +80,7 @@ fn why(program: &str, workdir: &Path, env: &Vars) -> Option<(String, String, Kin
     Some((why, hint, Kind::Machine))
 }
 
-/// What stands behind `#!` in the first line of a script.
+/// The interpreter after `#!` in the first line of a script.
 fn first_line(file: &Path) -> Option<String> {
     let start = disk::read_at(file, 0, 4096).ok()?;
     let line = start.strip_prefix(b"#!")?.split(|&b| b == b'\n').next()?;

@@ -148,8 +148,8 @@ impl Started {
         Ok(Self { prepared, program, at, readers, is_synced })
     }
 
-    /// Waits for its end, and for its helper; what rank 0 is to be told of it, and its exit code. The error is that of the
-    /// helper.
+    /// Waits for its end, and for its helper. Returns the report for rank 0, and the exit code. The error is that of
+    /// the helper.
     fn run(
         &mut self,
         job: &Job,
@@ -178,7 +178,7 @@ impl Started {
             Happening::Stopping(_) => None,
         });
         if ended.stop.is_none() {
-            // What is declared is rank 0's to judge.
+            // Rank 0 decides about a program that has declared its end.
             ended.stop = child::overheard(&ended, false, signals, &clock);
         }
         let well = ended.exit.code == 0 && ended.stop.is_none();
@@ -218,7 +218,7 @@ fn hand_over(prepared: &mut Prepared, line: &Line, is_synced: bool, last: bool) 
     }
 }
 
-/// What rank 0 is told of an end.
+/// The report on an end for rank 0.
 fn report(job: &Job, prepared: &mut Prepared, ended: &Termination, well: bool) -> Up {
     let exit = ended.exit;
     let memory = || {

@@ -17,7 +17,7 @@ use crate::worker::process::program::LOST_PEERS;
 use crate::worker::ranks::gather::Crew;
 use crate::worker::ranks::peers::{self, Asked, Down, Up};
 
-/// How many messages are heard at once.
+/// How many messages are read at once.
 const MOST_HEARD: usize = 1024;
 
 /// How a rank's program ended.
@@ -38,7 +38,7 @@ impl Finish {
     }
 }
 
-/// The failure of a rank that nobody asked for.
+/// A rank's failure by itself.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     /// Its exit code.
@@ -47,14 +47,14 @@ pub(crate) struct Failure {
     pub(crate) reason: String,
 }
 
-/// The other ranks, as far as they have been heard.
+/// The other ranks, as far as their messages were read.
 #[derive(Default)]
 pub(crate) struct Others {
     world: u32,
     ended: BTreeMap<u32, Finish>,
     /// Those that could not be started.
     broken: BTreeSet<u32>,
-    /// Those whose connection ended without a word, and when it did.
+    /// Ranks whose connection ended without a last message, and when it did.
     gone: BTreeMap<u32, Instant>,
     hosts: BTreeMap<u32, String>,
 }
@@ -74,7 +74,7 @@ impl Others {
         if self.hosts.is_empty() {
             self.hosts.clone_from(&crew.hosts);
         }
-        // Not for ever: ranks may say more while they are heard.
+        // The number is limited: ranks may send more while these are read.
         for _ in 0..MOST_HEARD {
             let Ok(peers::FromRank { rank, said, at }) = crew.inbox.try_recv() else { return };
             match said {
@@ -102,8 +102,8 @@ impl Others {
         }
     }
 
-    /// What went wrong with a rank, if anything did: the outcome, the exit code, and why. A failure of
-    /// its own comes before an end that somebody asked for.
+    /// The error of a rank, if there is one: the outcome, the exit code, and why. A failure by itself comes
+    /// before an end that was asked for.
     pub(crate) fn trouble(&self) -> Option<(Outcome, i32, String)> {
         if let Some(failure) = self.own_failure(None, Duration::ZERO) {
             return Some((Outcome::Failed, failure.code, failure.reason));
@@ -123,8 +123,8 @@ impl Others {
         Some((Outcome::Failed, 1, say(*lost.0, format!(": {how}"))))
     }
 
-    /// The first failure of a rank that nobody asked for and that is no consequence of another: the failure of its
-    /// program before `before`, or the loss of its worker less than `delay` after it.
+    /// The first failure of a rank by itself that is not a consequence of another: the failure of its program
+    /// before `before`, or the loss of its worker less than `delay` after it.
     pub(crate) fn own_failure(&self, before: Option<Instant>, delay: Duration) -> Option<Failure> {
         let is_first = |at: Instant| before.is_none_or(|before| at < before);
         let failed = self.ended.iter().filter(|(_, f)| f.is_own_failure() && is_first(f.at));

@@ -21,7 +21,7 @@ use crate::fault::Fault;
 use crate::host::{Vars, disk, threads};
 use crate::words;
 
-/// What a rank says to rank 0.
+/// A message of a rank to rank 0.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "lowercase")]
 pub enum Up {
@@ -56,7 +56,7 @@ pub enum Up {
         signal: Option<i32>,
         /// Who asked it to end before it did so by itself.
         stop: Option<Asked>,
-        /// What it said.
+        /// Its reason, in its own words.
         reason: Option<String>,
         /// How long before this was said, seconds.
         ago_s: f64,
@@ -87,7 +87,7 @@ pub enum Asked {
     Signal,
     /// Its time was over.
     Deadline,
-    /// Nobody; its private folder was removed.
+    /// No process did; its private folder was removed.
     Robbed,
 }
 
@@ -127,7 +127,7 @@ pub(crate) struct FromRank {
     pub(crate) rank: u32,
     /// What; `None`: the connection is gone.
     pub(crate) said: Option<Up>,
-    /// When it was heard.
+    /// When it was read.
     pub(crate) at: Instant,
 }
 
@@ -135,7 +135,7 @@ pub(crate) struct FromRank {
 /// belongs to this launch.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Meeting {
-    /// What the first line of every rank must carry.
+    /// The token that the first line of every rank must carry.
     pub(crate) token: String,
     /// The TCP port on which rank 0 listens.
     pub(crate) port: u16,
@@ -212,7 +212,7 @@ impl Line {
     }
 }
 
-/// What a rank learns while it waits for rank 0.
+/// News for a rank that waits for rank 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meanwhile {
     /// Nothing.

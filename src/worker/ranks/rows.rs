@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 use crate::plan::value::{float_json, json_float};
 use crate::plan::{Metrics, Reduction};
 
-/// One line out of the lines of the ranks, in rank order; each name is reduced over the ranks that have
-/// it, as the plan says. What is the same on all ranks stays as it is; texts that differ are those of the
-/// lowest rank. Computed in 64 bit in rank order.
+/// Makes one line out of the lines of the ranks, in rank order. Each name is reduced over the ranks that have
+/// it, as the plan says. Values that are equal on all ranks are kept unchanged. Of texts that differ, that of
+/// the lowest rank is kept. Numbers are computed in 64 bit in rank order.
 pub fn reduce(rows: &[Map<String, Value>], metrics: &Metrics) -> Map<String, Value> {
     let mut reduced = Map::new();
     for name in rows.iter().flat_map(|row| row.keys()) {

@@ -25,7 +25,7 @@ const SILENCE: Duration = Duration::from_secs(50);
 /// How long a run that is alive may take to end: it was asked to, if it is one of a job that was requeued.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What has become of the other runs.
+/// The state of the other runs.
 pub(crate) enum Others {
     /// None is alive; this is what is recorded now.
     Gone(Record),
@@ -62,7 +62,7 @@ pub(crate) fn wait(
     }
 }
 
-/// How long ago another run gave a sign of life; `None` if it has ended, or is gone.
+/// How long ago another run stamped its record; `None` if it has ended, or is gone.
 fn living(job: &Job, attempt: &Attempt, own: Option<u32>) -> Option<Duration> {
     let start = &attempt.start;
     // What agents run is dealt by their ledger.

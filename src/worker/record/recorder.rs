@@ -41,7 +41,7 @@ pub(crate) struct Recorder {
     pub(crate) seq: u64,
     /// Whether the trial before it in its chain is done.
     pub(crate) behind: bool,
-    /// When it last gave a sign of life.
+    /// When it last stamped its record.
     beat: Instant,
 }
 
@@ -84,7 +84,7 @@ impl Recorder {
         self.append(event, patience)
     }
 
-    /// Whether a full disk has refused metric lines: whoever has more of them keeps them.
+    /// Whether a full disk has refused metric lines. A caller that has more of them keeps them.
     pub(crate) fn has_unwritten(&self) -> bool {
         !self.unwritten.is_empty()
     }
@@ -97,8 +97,8 @@ impl Recorder {
         self.append_rows(trial, attempt, PATIENCE)
     }
 
-    /// Appends metric lines. What a full disk refuses is kept and tried again with the next ones, at
-    /// the latest before the end of the attempt. No more than [`MOST_KEPT`] are kept, of [`MOST_BYTES`]; the others are
+    /// Appends metric lines. It keeps lines that a full disk refuses, and tries them again with the next ones, at the
+    /// latest before the end of the attempt. It keeps no more than [`MOST_KEPT`], of [`MOST_BYTES`]; the others are
     /// counted with the lines that could not be read.
     pub(crate) fn metrics(&mut self, trial: u64, attempt: u32, rows: Vec<Map<String, Value>>) {
         for row in rows {

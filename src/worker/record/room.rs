@@ -1,5 +1,5 @@
-//! Room on the disk of the results. An element that begins while there is none waits for it: else an array would run
-//! through in seconds, and leave nothing.
+//! Room on the disk of the results. An element that begins while there is none waits for it. Otherwise an array
+//! would run through in seconds, and leave nothing.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -52,7 +52,7 @@ pub(crate) fn wait<T>(
             Ok(done) => return Ok(done),
             Err(error) => error,
         };
-        // Somebody looks at a run on this machine.
+        // A user watches a run on this machine, so it does not wait.
         let waits = job.granted && since.elapsed() < recorder::PATIENCE;
         let is_machine = error.downcast_ref::<Fault>().is_none_or(|f| f.kind == Kind::Machine);
         if !waits || !is_machine || !disk::is_full(job.tree.dir()) {

@@ -1,7 +1,7 @@
 //! How rank 0 gathers the other ranks of its trial.
 //!
-//! Anybody on the network can connect to rank 0's port, so a connection is a stranger until its first line has carried
-//! the token of this launch. All strangers are polled at once. Each may send 4 KiB and has ten seconds for
+//! Every host on the network can connect to rank 0's port, so a connection is a stranger until its first line has
+//! carried the token of this launch. Rank 0 polls all strangers at once. Each may send 4 KiB and has ten seconds for
 //! them, so that strangers neither delay the ranks nor take memory.
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ const HELLO_TIME: Duration = Duration::from_secs(10);
 /// The most connections that have not said who they are; the oldest gives way to a new one.
 const STRANGERS: usize = 256;
 
-/// How many messages wait until they are heard; ranks that say more wait themselves.
+/// How many messages wait until they are read; ranks that send more wait themselves.
 const UNHEARD: usize = 256;
 
 /// How often rank 0 looks whether it has been asked to stop.
@@ -40,7 +40,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(crate) struct Crew {
     file: PathBuf,
     streams: BTreeMap<u32, TcpStream>,
-    /// What the ranks say.
+    /// The messages of the ranks.
     pub(crate) inbox: Receiver<FromRank>,
     /// Hosts by rank.
     pub(crate) hosts: BTreeMap<u32, String>,
@@ -266,7 +266,7 @@ impl Door {
         }
     }
 
-    /// Sleeps until somebody connects or says something, at most [`LOOK`].
+    /// Sleeps until a connection or a message arrives, at most [`LOOK`].
     fn wait(&self, listener: &TcpListener) {
         let connections = self.strangers.iter().map(|stranger| stranger.stream.as_fd());
         let all = std::iter::once(listener.as_fd()).chain(connections);
@@ -352,7 +352,7 @@ impl Stranger {
     }
 }
 
-/// What a first line says.
+/// The content of a first line.
 fn said(line: &[u8], rest: &[u8], token: &blake3::Hash) -> Heard {
     match serde_json::from_slice(line) {
         Ok(Up::Hello { token: theirs, rank, world, host, node })
