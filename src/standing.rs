@@ -38,7 +38,7 @@ pub(crate) enum State {
     Lost,
     /// Its record says done; the scheduler says otherwise.
     Doubtful,
-    /// It has no result, and the plan no longer has it: nobody runs it.
+    /// It has no result, and the plan no longer has it: no process runs it.
     Dropped,
     /// A word of the scheduler that is not known here.
     Other(String),
@@ -81,7 +81,7 @@ impl Standing {
     }
 }
 
-/// Says of trials that the plan no longer has that nobody runs them, unless they are done or somebody still does.
+/// Marks trials that the plan no longer has as dropped, unless they are done or still run.
 pub(crate) fn drop(rows: &[Row], standings: &mut [Standing], dropped: &Dropped) {
     let gone = rows.iter().zip(standings).filter(|(row, _)| dropped.has(row.id));
     for (_, standing) in gone {
@@ -101,23 +101,23 @@ pub(crate) fn dropped_words(trials: u64) -> Option<String> {
     Some(format!("dropped: {trials} (the plan no longer has {them})"))
 }
 
-/// What is known besides rows and records.
+/// Everything that is known besides rows and records.
 pub(crate) struct Witness<'a> {
     /// The scheduler's word on a trial; `None` if it has none.
     pub(crate) element: &'a dyn Fn(u64) -> Option<Element>,
     /// Whether a trial was given to a scheduler.
     pub(crate) submitted: &'a dyn Fn(u64) -> bool,
-    /// Whether the scheduler answered (or there is none): if not, its silence means nothing.
+    /// Whether the scheduler answered (or there is none). If not, a trial that it does not name is not lost.
     pub(crate) asked: bool,
     /// Whether what the scheduler says of an end may be believed against a record. PBS's may not.
     pub(crate) believes_ends: bool,
     /// Whether an executor on some host holds the sweep now.
     pub(crate) executor: bool,
-    /// Whether it is an executor other than this process: it runs what nobody else was given.
+    /// Whether it is an executor other than this process: it runs the trials that no scheduler was given.
     pub(crate) runs_here: bool,
     /// How often a trial may be tried.
     pub(crate) attempts: u32,
-    /// What a failure does to the rest of a chain.
+    /// The effect of a failure on the rest of a chain.
     pub(crate) on_failure: OnFailure,
 }
 
@@ -167,7 +167,7 @@ fn say(state: State, reason: &str) -> Standing {
     Standing { state, reason: reason.to_owned() }
 }
 
-/// What is known of one trial.
+/// The facts about one trial.
 struct Known<'a> {
     trial: u64,
     record: Option<&'a Record>,
@@ -218,7 +218,7 @@ impl Known<'_> {
         self.record.is_some_and(|record| record.may_go_on(self.witness.attempts))
     }
 
-    /// By the record, where its chain stopped before it and nobody has queued it again.
+    /// By the record, if the chain stopped before it and it was not queued again.
     fn skipped(&self) -> Option<Standing> {
         let why = self.record.and_then(|record| record.skipped.as_deref())?;
         let is_queued = self.word().is_some_and(Word::waits);
@@ -272,7 +272,7 @@ impl Known<'_> {
                 let why = if word == "CANCELLED" { "cancelled before it began" } else { word };
                 say(State::Cancelled, why)
             }
-            // Run here, what only was interrupted goes on with the next `submit`.
+            // On this machine, a trial that was only interrupted continues with the next `submit`.
             (_, Some((State::Interrupted | State::Lost, _))) if !self.is_submitted() => {
                 say(State::Pending, "")
             }
@@ -354,10 +354,10 @@ mod tests {
         Record { attempts: vec![attempt], ..Record::default() }
     }
 
-    /// Who is asked about the trial.
+    /// The process that was asked to run the trial.
     #[derive(Clone, Copy)]
     enum Where {
-        /// Nobody was ever given it; an executor may hold the sweep.
+        /// No process was ever asked to run it; an executor may hold the sweep.
         Here(bool),
         /// A scheduler that answered.
         Asked,

@@ -63,7 +63,7 @@ impl Cells {
         self.0.dedup_by_key(|(column, _)| *column);
     }
 
-    /// What is in a column; `null` for nothing.
+    /// The value of a column; `null` for nothing.
     pub fn get(&self, column: usize) -> &Value {
         let at = self.0.binary_search_by_key(&column, |(column, _)| *column);
         at.map_or(&Value::Null, |at| &self.0[at].1)
@@ -86,14 +86,14 @@ pub(crate) struct Source {
     pub(crate) unread: Vec<(u64, u64)>,
     /// Who was asked how the trials stand, where that is not sure.
     pub(crate) unsure: Option<String>,
-    /// What is to be said of trials that the plan has dropped.
+    /// The note about trials that the plan has dropped.
     pub(crate) dropped: Option<String>,
     /// The function of the plan as last submitted, where trials of the sweep call several.
     pub(crate) function: Option<String>,
 }
 
 impl Source {
-    /// What is to be said of a sweep.
+    /// The notes about a sweep.
     pub(crate) fn of(status: &Status) -> Self {
         let jobs = !status.jobs.is_empty() && !status.is_sure();
         Self {
@@ -149,7 +149,7 @@ struct Line {
     trial: u64,
 }
 
-/// Trials that are read at once: their records are let go when they have become rows.
+/// Trials that are read at once: their records are freed when they have become rows.
 const CHUNK: usize = 1 << 14;
 
 /// Added to the columns of metrics until all parameters are known, which stand before them.
@@ -303,7 +303,7 @@ fn leaves(prefix: &str, value: &Value, out: &mut Vec<(String, Value)>) {
     }
 }
 
-/// What a name of a curve comes to.
+/// The values of one name of a curve.
 struct Seen {
     last: Value,
     least: f64,

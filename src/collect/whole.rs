@@ -1,5 +1,5 @@
-//! What is recorded of each trial as one JSON object: for programs, which want parameters and results whole
-//! rather than in columns.
+//! The record of each trial as one JSON object: for programs, which want parameters and results whole rather
+//! than in columns.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -109,7 +109,7 @@ fn whole<'a>(
     let bad = attempt.filter(|_| standing.state.is_bad());
     let stopped = attempt.and_then(|a| a.stopped.as_ref()).map(|(_, reason)| reason.as_str());
     let skipped = record.and_then(|record| record.skipped.as_deref());
-    // What nobody has recorded the scheduler may know.
+    // The scheduler may know trials without a record.
     let told = (standing.state.is_bad() && end.is_none()).then_some(standing.reason.as_str());
     let metrics = record.map(|record| super::metrics(tree, record)).transpose()?;
     Ok(Whole {

@@ -1,4 +1,4 @@
-//! What would start the ranks of a PBS job here.
+//! The launcher that would start the ranks of a PBS job here.
 
 use super::{Check, Severity, check};
 use crate::host::{Vars, disk};
@@ -6,7 +6,7 @@ use crate::scheduler::launch::{Flavour, Launcher, Request, find};
 use crate::site::Site;
 use crate::words;
 
-/// What would start the ranks of a job, by way of an example of two hosts with two ranks each.
+/// The command that would start the ranks of a job, for an example of two hosts with two ranks each.
 pub(super) fn examine(site: &Site, vars: &Vars) -> Vec<Check> {
     if let Some(words) = &site.scheduler.launcher {
         let words: Vec<String> = words.iter().map(|word| words::sh_quote(word)).collect();

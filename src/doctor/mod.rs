@@ -1,5 +1,5 @@
-//! What a site or an installation is like, and what is wrong with it: each check says what it saw and,
-//! where something is amiss, what to do.
+//! Checks of a site or an installation: each check reports what it found and, if something is wrong, what to
+//! do.
 
 mod devices;
 mod launchers;
@@ -24,7 +24,7 @@ use crate::words;
 pub(crate) enum Severity {
     /// As it should be.
     Ok,
-    /// Something is missing that not everybody needs.
+    /// Something is missing that only some users need.
     Note,
     /// Something will go wrong.
     Bad,
@@ -33,11 +33,11 @@ pub(crate) enum Severity {
 /// One check.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Check {
-    /// What was looked at.
+    /// The thing that was checked.
     pub(crate) about: &'static str,
     /// How it went.
     pub(crate) verdict: Severity,
-    /// What was seen.
+    /// The finding.
     pub(crate) seen: String,
     /// What to do; empty when there is nothing to do.
     pub(crate) todo: String,
@@ -53,7 +53,7 @@ pub(crate) fn examine(site: &Site, vars: &Vars, tree: &Path) -> Vec<Check> {
     let mut calls = Calls::new(vars, Duration::from_secs(site.limits.call_timeout_s.min(20)));
     let pbs = pbs::examine(&mut calls, site, vars);
     let (said, limits) = scheduler(&mut calls);
-    // Where PBS is, nobody misses Slurm.
+    // A site with PBS does not need Slurm.
     if pbs.is_none() || limits.is_some() {
         checks.extend(said);
         checks.extend(programs::srun(&mut calls, limits.as_ref()));

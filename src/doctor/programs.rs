@@ -54,7 +54,7 @@ pub(super) fn installation(vars: &Vars) -> Vec<Check> {
     checks
 }
 
-/// What a line of `hpcsweep-worker about` ends in, of a part that the build lacks.
+/// The end of a line of `hpcsweep-worker about` for a part that the build lacks.
 const NOT_BUILT_IN: &str = "not built in";
 
 /// The kinds of PMI that srun offers to MPI programs; nothing where there is no srun to ask and no

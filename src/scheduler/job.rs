@@ -1,4 +1,4 @@
-//! What a process finds out about the job that it runs in.
+//! What a process can find out about the job that it runs in.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ pub(crate) fn id(vars: &Vars) -> Option<String> {
 /// The index of this element of an array.
 ///
 /// # Errors
-/// When it is none.
+/// When it is not one.
 pub(crate) fn index(vars: &Vars) -> Result<u64, Fault> {
     let names = || all().map(|scheduler| scheduler.facts().index);
     let Some(index) = names().find_map(|name| vars.get(name)) else {

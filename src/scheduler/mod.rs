@@ -32,7 +32,7 @@ pub(crate) use state::{Element, Elements, End, State};
 
 /// A scheduler: how it is spoken to, and what it has said of its limits.
 pub(crate) trait Scheduler: fmt::Debug {
-    /// What is fixed.
+    /// Its fixed properties.
     fn facts(&self) -> &'static Facts;
 
     /// What binds a submission.
@@ -50,7 +50,7 @@ pub(crate) trait Scheduler: fmt::Debug {
     /// When there are more, or it does not answer.
     fn check_queue(&self, calls: &mut Calls, elements: u64, account: Option<&str>) -> Result<()>;
 
-    /// What of its limits people should hear of.
+    /// Its limits that users should know of, in words.
     fn notes(&self) -> &[String] {
         &[]
     }
@@ -113,7 +113,7 @@ pub(crate) trait Scheduler: fmt::Debug {
     fn launcher(&self, own: Option<&[String]>, program: &str, ranks: u32, mpi: bool)
     -> Vec<String>;
 
-    /// The call that submits a script; `held`: to be let go later.
+    /// The call that submits a script; `held`: to be released later.
     fn submit(&self, script: &str, after: &After, held: bool) -> Vec<String>;
 
     /// The job id in what that call printed.
@@ -144,7 +144,8 @@ pub(crate) trait Scheduler: fmt::Debug {
     /// submission under way did.
     fn knows_since(&self, began: f64) -> f64;
 
-    /// What it says of the elements in question. No answer is no error: it is in the answer.
+    /// Asks about the elements in question. If the scheduler gives no answer, that is not an error: the
+    /// answer says so.
     fn ask(&self, calls: &mut Calls, question: &Question<'_>) -> Answer;
 
     /// The call that gives an order about jobs, arrays and elements.
@@ -178,7 +179,7 @@ pub(crate) trait Scheduler: fmt::Debug {
     fn ask_end(&self, calls: &mut Calls, job: &str, began: Instant) -> Option<Instant>;
 }
 
-/// What is fixed of a scheduler.
+/// The fixed properties of a scheduler.
 #[derive(Debug)]
 pub(crate) struct Facts {
     /// Which one it is.
@@ -191,7 +192,7 @@ pub(crate) struct Facts {
     pub(crate) template: &'static str,
     /// What its directives begin with.
     pub(crate) directive: &'static str,
-    /// Most elements of an array where nobody has changed that.
+    /// Most elements of an array if the site has not changed that.
     pub(crate) elements: u64,
     /// What to say of a plan that was made without asking it; empty where that is nothing.
     pub(crate) unasked: &'static str,
@@ -221,8 +222,8 @@ pub(crate) struct Facts {
     pub(crate) starts_ranks: &'static str,
 }
 
-/// The scheduler of a kind, which has not been asked for its limits. Where there is none, it is Slurm: what runs here is
-/// shown as the arrays it would be.
+/// The scheduler of a kind, without its limits. Without a scheduler it is Slurm: a sweep on this machine is shown as
+/// the arrays that it would be.
 pub(crate) fn of(kind: SchedulerKind) -> Box<dyn Scheduler> {
     that_remembers(kind, false)
 }
@@ -290,7 +291,7 @@ pub(crate) struct Log {
     pub(crate) of_element: String,
 }
 
-/// What is put before a scheduler.
+/// The request to a scheduler.
 pub(crate) struct Wanted<'a> {
     /// The distinct requests.
     pub(crate) requests: Vec<&'a Resources>,
@@ -342,13 +343,13 @@ pub(crate) struct Question<'a> {
     pub(crate) jobs: &'a [String],
     /// The elements that may not have ended, each a job and an index.
     pub(crate) open: &'a [(String, u64)],
-    /// Everybody who has submitted.
+    /// All users who have submitted.
     pub(crate) users: &'a BTreeSet<String>,
     /// Jobs that may wait for ever.
     pub(crate) suspects: &'a [Suspect],
 }
 
-/// What a scheduler has answered.
+/// The answer of a scheduler.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     /// Its words, by job.
@@ -376,7 +377,7 @@ pub enum JobTime {
     Seconds(u64),
 }
 
-/// What a site told of itself, as far as it matters for planning.
+/// The limits of a site, as far as they matter for planning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Most elements of an array: Slurm's MaxArraySize (one more than the largest index), PBS's

@@ -1,4 +1,4 @@
-//! What is done to jobs that a scheduler has, in as many calls as it takes to name all of them.
+//! Orders about jobs that a scheduler has, in as many calls as it takes to name all of them.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use super::Scheduler;
 use super::calls::{Calls, refusal};
 use crate::fault::Fault;
 
-/// What is done to jobs.
+/// An order about jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     /// Taken out of the queue, or stopped.
@@ -30,7 +30,7 @@ impl Order {
     }
 }
 
-/// What a scheduler made of an order.
+/// The effect of an order on the scheduler's jobs.
 #[derive(Debug)]
 pub(crate) struct Accepted {
     /// The jobs for which it did it, those included that had ended.
@@ -80,8 +80,8 @@ pub(super) fn make(
     Ok(all)
 }
 
-/// The jobs that a call which failed was refused for, by what it said: it goes on with the others, and names those that it
-/// refuses. `None` where it names none: then nothing was done.
+/// The jobs that a failed call refused, by its output: the call continues with the others and names those that it
+/// refuses. `None` if it names none: then it did nothing.
 fn refused<'a>(
     ids: &'a [String],
     said: &str,

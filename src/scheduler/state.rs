@@ -1,4 +1,4 @@
-//! What a scheduler says of jobs: states, and the elements of arrays.
+//! The scheduler's reports about jobs: states, and the elements of arrays.
 
 use std::collections::HashMap;
 
@@ -9,8 +9,8 @@ use crate::idset::IdSet;
 pub enum State {
     /// Waiting, configuring.
     Queued(String),
-    /// Waiting until somebody lets it go: its user, an administrator, or both after too many requeues. What waits for
-    /// another job, or for room, is not held.
+    /// Waiting until it is released: by its user, an administrator, or both after too many requeues. A job that waits
+    /// for another job, or for room, is not held.
     Held(String),
     /// Running or ending.
     Running(String),
@@ -23,7 +23,7 @@ pub enum State {
 }
 
 impl State {
-    /// What is said of a job that runs still and was deleted: it ends, and nothing more begins in it.
+    /// The reason of a job that still runs and was deleted: it ends, and nothing more begins in it.
     pub(crate) const STOPPING: &str = "stopping";
 
     /// Whether it has not begun.
@@ -52,13 +52,13 @@ pub enum End {
     Timeout,
     /// It used more memory than it had.
     Memory,
-    /// Somebody did not want it any more, or wanted its place.
+    /// A user or the scheduler has cancelled it, or needed its place.
     Cancelled,
     /// It is over, and the scheduler does not say that it ever ran.
     Unrun,
 }
 
-/// What the scheduler says of one element.
+/// The scheduler's report about one element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Element {
     /// Its state.
@@ -67,7 +67,7 @@ pub struct Element {
     pub reason: String,
 }
 
-/// What is known of the elements of one array, or of one plain job.
+/// The known elements of one array, or of one plain job.
 #[derive(Debug, Clone, Default)]
 pub struct Elements {
     single: HashMap<u64, Element>,

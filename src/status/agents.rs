@@ -1,4 +1,4 @@
-//! What the ledger of agents says of trials that have not ended.
+//! The ledger's state of trials that have not ended.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::UNIX_EPOCH;
@@ -18,7 +18,7 @@ use crate::words;
 #[derive(Debug, Default)]
 pub(super) struct Words {
     open: HashMap<u64, Element>,
-    /// What is known of the agents, in words; empty where there never were any.
+    /// The state of the agents, in words; empty if there never were any.
     seen: String,
     /// Agents that are at work.
     living: HashSet<String>,
@@ -32,7 +32,7 @@ impl Words {
         records: &HashMap<u64, Record>,
         pilots: &[Pilots],
     ) -> Result<Self> {
-        // A deck that is damaged is reported as such; what is in it is in nobody's hands.
+        // A damaged deck is reported as such. No agent can take its trials.
         let decks = deck::read(tree).unwrap_or_default();
         if decks.is_empty() {
             return Ok(Self::default());
@@ -108,7 +108,7 @@ impl Words {
         self.living.contains(agent)
     }
 
-    /// What a scheduler's part of the witness and theirs come to.
+    /// The sources of a status in words: the scheduler's part and theirs.
     pub(super) fn witness(&self, heard: &str, no_jobs: bool) -> String {
         match self.seen.is_empty() {
             true => heard.to_owned(),
@@ -123,7 +123,7 @@ impl Words {
     }
 }
 
-/// When each agent that has not left gave its last sign of life.
+/// When each agent that has not left renewed its lease last.
 struct Signs {
     /// Seconds ago; unknown where the agent has no file.
     ages_s: HashMap<String, Option<f64>>,
@@ -174,7 +174,7 @@ impl Signs {
         age.is_none_or(|age| age > self.lease_s / 2.0 + 1.0)
     }
 
-    /// What is waited for where a silent agent holds something, and until when.
+    /// The note about a silent agent that holds something: what is waited for, and until when.
     fn wait(&self, name: &str) -> String {
         let age = self.ages_s.get(name).copied().flatten();
         let silent = age.map_or_else(

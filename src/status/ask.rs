@@ -11,7 +11,7 @@ use crate::scheduler::{Answer, Elements, Question, Scheduler, Suspect};
 use crate::site::Site;
 use crate::tree::journal::Journal;
 
-/// What a scheduler has answered.
+/// The answer of a scheduler.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     /// Its words, by job.
@@ -24,7 +24,7 @@ pub(super) struct Heard {
     pub(super) calls: u32,
 }
 
-/// What is asked about besides trials.
+/// Questions besides those about trials.
 #[derive(Clone, Copy)]
 pub(super) struct Others<'a> {
     /// Pilots.
@@ -33,7 +33,7 @@ pub(super) struct Others<'a> {
     pub(super) suspects: &'a [Suspect],
 }
 
-/// Asks about the trials that are `open`, if there is anything to ask and somebody may be asked.
+/// Asks about the trials that are `open`, if there are any and a scheduler may be asked.
 pub(super) fn ask(
     whom: Option<(&Site, &Vars)>,
     scheduler: &dyn Scheduler,

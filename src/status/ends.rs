@@ -1,5 +1,5 @@
-//! Ends of trials that somebody has seen on record, and that are not there any more: a record that was cut off at the
-//! end of a line looks else as if its worker had been killed then.
+//! Ends of trials that another file has recorded, and that are missing in the trials' own records. Otherwise a record
+//! that was cut off at the end of a line looks as if its worker had been killed then.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! Trials whose job was killed because it was out of memory, their workers with it: no record says why. What the
-//! scheduler calls their jobs, or what it wrote into their logs, does.
+//! Trials whose job was killed because it was out of memory, and their workers with it: no record says why. The
+//! scheduler's state of the job, or its line in the job's log, does.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ const MARKS: [(&str, &str); 6] = [
 /// How much of the end of a job's log is looked through.
 const TAIL: u64 = 64 << 10;
 
-/// What is known of a sweep's jobs.
+/// The jobs of a sweep.
 pub(super) struct Jobs<'a> {
     pub(super) tree: &'a Tree,
     pub(super) waves: &'a [(Wave, Vec<u64>)],

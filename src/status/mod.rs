@@ -1,5 +1,5 @@
-//! The state of every trial of a sweep: its tree, and one call of its scheduler where that may be asked. Whoever
-//! shows or collects trials asks here.
+//! The state of every trial of a sweep: from its tree, and from one call of its scheduler if that may be asked.
+//! All commands that show or collect trials use this module.
 
 mod agents;
 mod ask;
@@ -35,7 +35,7 @@ use places::Places;
 pub struct Status {
     /// The sweep.
     pub(crate) tree: Tree,
-    /// What it says of itself.
+    /// Its `sweep.json`.
     pub(crate) identity: Identity,
     /// Its trials, in order.
     pub(crate) rows: Vec<Row>,
@@ -43,7 +43,7 @@ pub struct Status {
     pub(crate) standings: Vec<Standing>,
     /// Its records.
     pub(crate) records: HashMap<u64, Record>,
-    /// Who was asked besides the tree: `sacct`, `squeue`, or why nobody.
+    /// The source besides the tree: `sacct`, `squeue`, or why none was asked.
     pub(crate) witness: String,
     /// Scheduler calls made.
     pub(crate) calls: u32,
@@ -59,9 +59,9 @@ pub struct Status {
     pub(crate) again: Option<String>,
     /// Trials that the plan no longer has, those included that are done.
     pub(crate) dropped: Dropped,
-    /// What of its files cannot be believed and was left out.
+    /// The damaged parts of its files, which were left out.
     pub damage: Vec<Damaged>,
-    /// What of it is held, or runs though it has ended; empty where [`of_all`] was not asked for.
+    /// Trials that are held, or run though they have ended; empty unless [`of_all`] was called.
     pub(crate) jobs_of: JobsOf,
     asked: bool,
 }
@@ -97,9 +97,9 @@ pub(crate) fn of(
     read(tree, identity, ask.then_some((site, environment)))
 }
 
-/// As [`of`], for a submission: no trial is dropped, as its plan is not the one that says so. With `bad`, the scheduler
-/// is asked about every trial that is not done, also where all have ended by their records: somebody may have put a job
-/// of one back into the queue.
+/// As [`of`], for a submission: no trial is dropped, because its plan is not the one that decides this. With `bad`, the
+/// scheduler is asked about every trial that is not done, even if all have ended by their records: a user may have
+/// requeued a job.
 ///
 /// # Errors
 /// As [`of`].
@@ -127,7 +127,7 @@ pub(crate) fn of_all(
     look(tree, identity, Some((site, environment)), About::All)
 }
 
-/// As [`of`], from the tree alone where nobody is named to be asked.
+/// As [`of`], but from the tree alone if no scheduler is given.
 ///
 /// # Errors
 /// As [`of`].
@@ -155,7 +155,8 @@ fn as_recorded(
 ) -> Result<Status> {
     let mut damage = Damage::default();
     let Readable { heads, rows } = table::readable(&tree, &mut damage)?;
-    // Before the records: what is in nobody's hands by now has its end there, or never will.
+    // The ledger comes before the records: a trial that no agent holds now has its end in the records, or
+    // will never have one.
     let mut ledger = Ledger::read(&tree)?;
     let mut records = records::readable(&tree, &mut damage)?;
     let journal = Journal::readable(&tree, &mut damage)?;
@@ -275,7 +276,7 @@ fn others_had_it(deck: &Deck, journal: &Journal, waves: &[(Wave, Vec<u64>)]) -> 
     journal.ran_here > deck.created || later.any(|(wave, _)| is_of_trials(wave))
 }
 
-/// What is damaged of all that submissions have written: tables, waves, decks, journals, terms and the plan.
+/// Damage in everything that submissions have written: tables, waves, decks, journals, terms and the plan.
 ///
 /// # Errors
 /// When a file cannot be read.
@@ -335,7 +336,7 @@ fn look_again(
     Ok(())
 }
 
-/// What is known of trials that were given to a scheduler.
+/// Data about trials that were given to a scheduler.
 struct Known<'a> {
     journal: &'a Journal,
     places: &'a Places,
@@ -349,7 +350,7 @@ impl Known<'_> {
     /// again.
     fn is_meant(&self, trial: u64, about: About) -> bool {
         self.records.get(&trial).is_none_or(|r| {
-            // What was interrupted may have been given back to the queue.
+            // An interrupted trial may have been requeued.
             matches!(r.outcome(), None | Some(Outcome::Interrupted))
                 || about == About::All
                 || (about == About::OpenOrBad && r.outcome() != Some(Outcome::Done))
@@ -369,8 +370,8 @@ impl Known<'_> {
     fn of_place(&self, heard: &Heard, trial: u64) -> Option<Element> {
         let (array, index) = self.places.of(trial)?;
         let known = heard.elements.get(self.journal.job(array)?).and_then(|e| e.get(index));
-        // What we have taken back ourselves a scheduler may forget at once, and its accounts may go on
-        // calling it pending for a while.
+        // A scheduler may forget a job that we have cancelled at once, and its accounting may report it as
+        // pending for a while.
         let waits = known.is_none_or(|e| e.state.waits());
         if waits && self.journal.is_cancelled(array, trial) {
             let state = Word::Ended(End::Cancelled, "CANCELLED".to_owned());
@@ -379,13 +380,13 @@ impl Known<'_> {
         known.cloned()
     }
 
-    /// What is held, and what has ended and has a job that runs.
+    /// Trials that are held, and trials that have ended and have a job that runs.
     fn jobs_of(&self, heard: &Heard, rows: &[Row]) -> JobsOf {
         let mut jobs = JobsOf::default();
         for row in rows {
             let Some(element) = self.of_place(heard, row.id) else { continue };
             let runs = matches!(element.state, Word::Running(_)) && !element.state.is_ending();
-            // What was interrupted may have begun again.
+            // An interrupted trial may have begun again.
             let record = self.records.get(&row.id);
             let is_stopped = record.and_then(Record::outcome) == Some(Outcome::Interrupted);
             if matches!(element.state, Word::Held(_)) {
@@ -401,7 +402,7 @@ impl Known<'_> {
         jobs
     }
 
-    /// Whether nobody will run it any more, as its record says.
+    /// Whether it will not run any more, according to its record.
     fn is_over(&self, trial: u64) -> bool {
         self.records.get(&trial).is_some_and(|r| {
             r.skipped.is_some() || (r.outcome().is_some() && !r.may_go_on(self.attempts))

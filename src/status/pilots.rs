@@ -24,7 +24,7 @@ pub(crate) struct Pilots {
     pub(crate) held: u64,
     /// Agents that run, or of which the scheduler says what is not known here.
     pub(crate) running: u64,
-    /// Agents that have left, in jobs that the scheduler has not seen end: PBS goes on calling a deleted job running
+    /// Agents that have left, in jobs that the scheduler has not seen end: PBS reports a deleted job as running
     /// until its grace is over.
     pub(crate) leaving: u64,
 }
@@ -44,7 +44,7 @@ impl Pilots {
     }
 }
 
-/// An array of pilots that a scheduler was given and nobody has taken back.
+/// An array of pilots that a scheduler was given and that was not cancelled.
 pub(super) struct Given {
     array: u32,
     job: String,
@@ -70,7 +70,7 @@ pub(super) fn given<'a>(waves: impl Iterator<Item = &'a Wave>, journal: &Journal
         .collect()
 }
 
-/// What the scheduler's answer says of them, and their own word that they have left.
+/// The scheduler's answer about them, combined with their own records that they have left.
 pub(super) fn read(
     given: &[Given],
     scheduler: &dyn Scheduler,
@@ -102,15 +102,16 @@ pub(super) fn read(
     given.iter().filter_map(one).collect()
 }
 
-/// Whether the agent of a pilot has left by itself, or is about to. One that was taken for dead may wake and go on.
+/// Whether the agent of a pilot has left by itself, or is about to. An agent whose lease has expired may wake and
+/// continue.
 fn has_left(ledger: &Ledger, element: &str) -> bool {
     let of_it = || ledger.agents.values().filter(|agent| agent.job.as_deref() == Some(element));
     of_it().all(|agent| agent.leaving || agent.gone.is_some())
         && of_it().any(|agent| agent.leaving || matches!(agent.gone, Some(Gone::Left(_))))
 }
 
-/// Asks the scheduler for the pilots of a sweep; `None` where it does not answer. Nobody is asked where
-/// there are none.
+/// Asks the scheduler for the pilots of a sweep; `None` if it does not answer. Without pilots it is not
+/// asked.
 ///
 /// # Errors
 /// When the tree cannot be read.

@@ -31,7 +31,7 @@ pub(crate) struct Todo {
     pub(crate) resources: Arc<Resources>,
 }
 
-/// What a trial asks for now.
+/// A trial's current request.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     /// The request.
@@ -40,7 +40,7 @@ pub(crate) struct Request {
     pub(crate) is_in_table: bool,
 }
 
-/// What a plan brings to a sweep, before anything is written.
+/// The difference between a plan and its sweep, before anything is written.
 #[derive(Debug, Default)]
 pub(crate) struct Diff {
     /// Trials the sweep has already.
@@ -55,7 +55,7 @@ pub(crate) struct Diff {
     pub(crate) places: Vec<Option<u64>>,
     /// Why all trials of the plan are new, as far as that is known: what changed.
     changed_by: Vec<String>,
-    /// Who has written the plan.
+    /// The author of the plan.
     author: Author,
     /// By place in the plan: devices of trials for which the table names others than the plan.
     devices: HashMap<usize, Option<Vec<DeviceId>>>,
@@ -123,17 +123,17 @@ impl Diff {
         by_table.unwrap_or(trial.gpu_ids_abs.as_deref())
     }
 
-    /// Whether the plan at hand has this trial of the sweep.
+    /// Whether the current plan has this trial of the sweep.
     pub(crate) fn has(&self, trial: u64) -> bool {
         trial >= self.known || self.kept.contains_key(&trial)
     }
 
-    /// What the plan asks for a trial that the sweep has had before; `None` where it has no such trial.
+    /// The plan's request for a trial that the sweep has had before; `None` if the plan has no such trial.
     pub(crate) fn request(&self, trial: u64) -> Option<&Arc<Resources>> {
         self.kept.get(&trial)
     }
 
-    /// What the plan asks for a trial of it; of one that it has just brought, the table says so.
+    /// The plan's request for one of its trials; for a new trial it is in the table.
     pub(crate) fn now(
         &self,
         row: &Row,
@@ -218,7 +218,7 @@ pub(crate) fn diff(tree: &Tree, source: &Source) -> Result<Diff> {
     Ok(diff)
 }
 
-/// What of a plan, none of whose trials its sweep has, changed since the sweep grew last.
+/// If a sweep has none of a plan's trials: what of the plan has changed since the sweep grew last.
 fn changed_by(tree: &Tree, source: &Source) -> Result<Vec<String>> {
     let plan = &source.plan;
     let Some(head) = table::heads(tree)?.pop() else { return Ok(Vec::new()) };
@@ -242,10 +242,10 @@ fn changed_by(tree: &Tree, source: &Source) -> Result<Vec<String>> {
     Ok(vec![format!("the {} {parts}", if is_one { "parameter" } else { "parameters" })])
 }
 
-/// What the table says of a trial: its request and its devices.
+/// A trial's data in the table: its request and its devices.
 type Earlier = (Arc<Resources>, Option<Vec<DeviceId>>);
 
-/// What the table says of all trials of the sweep.
+/// The tables' data about all trials of the sweep.
 fn earlier(tree: &Tree) -> Result<HashMap<u64, Earlier>> {
     let heads = table::heads(tree)?;
     let mut shared = HashMap::new();
@@ -436,7 +436,7 @@ pub(crate) fn resources_of(
     Arc::clone(shared.entry(first).or_insert_with(|| Arc::new(of_head())))
 }
 
-/// What a failure does to the rest of a chain, as the sweep's last plan says.
+/// The effect of a failure on the rest of a chain, as the sweep's last plan says.
 pub(crate) fn on_failure(heads: &[Head]) -> OnFailure {
     heads.last().map_or(OnFailure::Stop, |h| h.run.on_failure)
 }

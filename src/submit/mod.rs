@@ -66,7 +66,7 @@ impl Source {
         Ok(Self { path: path.to_owned(), text, plan })
     }
 
-    /// Who has written it.
+    /// Its author.
     pub(crate) fn author(&self) -> Author {
         Author::of(&self.text)
     }
@@ -94,7 +94,7 @@ impl Source {
     }
 }
 
-/// What the trials of a plan ask for; neighbours that share a request are one.
+/// The requests of a plan's trials; neighbours that share a request are one.
 fn wanted(source: &Source) -> Wanted<'_> {
     let plan = &source.plan;
     let mut last: Option<&Arc<Resources>> = None;

@@ -1,4 +1,4 @@
-//! What a plan would do: its trials, chains, arrays, calls and the hours it asks for. Writes nothing.
+//! A preview of a plan: its trials, chains, arrays, calls and the hours it asks for. Writes nothing.
 
 use serde::Serialize;
 

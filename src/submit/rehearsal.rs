@@ -1,4 +1,4 @@
-//! What a submission would do now. Asks the scheduler how trials of a sweep that is there stand, refuses what the
+//! A preview of a submission now. It asks the scheduler how trials of an existing sweep stand, refuses what the
 //! submission refuses before it asks a scheduler for jobs, and writes nothing.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -69,7 +69,7 @@ pub(crate) struct Here {
     pub(crate) gpus: String,
 }
 
-/// What would be done.
+/// The steps that a submission would take.
 pub(crate) struct Rehearsal {
     /// The sweep.
     pub(crate) tree: Tree,
@@ -230,7 +230,7 @@ impl Now<'_> {
         all.notes.extend(retried.note(self.diff));
         let journal = Journal::read(&all.tree)?;
         let mut waves = Waves::read(&all.tree)?;
-        // What has no answer is looked for by the submission itself.
+        // The submission itself looks for jobs without an answer.
         let mut has_job = |array: &Array, _: &[u64], _| Ok(journal.job(array.array).is_some());
         let amended =
             amend::amend(&mut waves, kind.word(), self.diff, &mut has_job, &mut all.notes)?;

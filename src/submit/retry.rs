@@ -1,4 +1,4 @@
-//! What a scheduler may still run: not to be asked for again with `--retry`, nor run anywhere else.
+//! Trials that a scheduler may still run: `--retry` does not submit them again, and they run nowhere else.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -67,7 +67,7 @@ pub(super) fn without_success(
     Ok(Retry { bad: bad.filter(has_run).collect(), busy: open.filter(has_failed).collect() })
 }
 
-/// What is known of a sweep before more of it is submitted.
+/// Data about a sweep before more of it is submitted.
 pub(super) struct Known<'a> {
     /// All that was asked for so far.
     pub(super) waves: &'a Waves,
@@ -80,8 +80,8 @@ pub(super) struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// Whether something is to be submitted behind a trial that ended without success and whose job somebody may have put
-    /// back into the queue: only its scheduler can tell.
+    /// Whether something is to be submitted behind a trial that ended without success and whose job may have been
+    /// requeued: only its scheduler knows.
     ///
     /// # Errors
     /// When the tree cannot be read.
@@ -109,8 +109,8 @@ fn has_ended_badly(record: &Record) -> bool {
     record.outcome().is_some_and(|outcome| outcome != Outcome::Done)
 }
 
-/// Refuses a sweep that is held, and one of which a scheduler may still run trials that somebody else would run too: `by`
-/// this machine or agents, or another scheduler, as only the last one is asked how a sweep stands.
+/// Refuses a sweep that is held. Also refuses a sweep of which a scheduler may still run trials that `by` would run
+/// too: this machine or agents, or another scheduler, because only the last one is asked how a sweep stands.
 pub(super) fn check_free(
     tree: &Tree,
     identity: &Identity,

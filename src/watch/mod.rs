@@ -1,4 +1,5 @@
-//! A sweep as it goes on: what a dashboard shows, and how it is kept up to date without reading anything twice.
+//! A live view of a sweep: what a dashboard shows, and how it is kept up to date without reading anything
+//! twice.
 //!
 //! [`follow::Watcher`] reads what is new in the tree, [`model::Model`] keeps what agents have recorded in a few
 //! bytes a trial, and both make a [`Frame`]: all that there is to see at one moment, as plain values. Who draws
@@ -66,7 +67,7 @@ pub(crate) struct Place {
     pub(crate) slots: Option<u32>,
     /// Trials that have ended there for good.
     pub(crate) ended: u64,
-    /// Seconds since it gave a sign of life.
+    /// Seconds since its last heartbeat.
     pub(crate) seen_s: Option<f64>,
     /// Whether that is longer than agents may be silent.
     pub(crate) silent: bool,
@@ -109,7 +110,7 @@ pub(crate) struct UsedGpu {
     pub(crate) host: String,
     /// Its place among the trial's GPUs.
     pub(crate) number: u32,
-    /// What it did of late.
+    /// Its newest samples.
     pub(crate) gpu: Gpu,
 }
 

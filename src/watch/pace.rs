@@ -12,7 +12,7 @@ const LEAST: usize = 20;
 #[derive(Debug)]
 pub(super) struct Pace {
     now: f64,
-    /// Nothing before counts: nobody was at work, or others were.
+    /// Ends before this time do not count: no agent was at work, or others were.
     since: f64,
     recent: u64,
     /// The last ends, as numbers that sort as they do.

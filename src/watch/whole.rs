@@ -31,7 +31,8 @@ pub struct Asking {
     pub may_ask: bool,
 }
 
-/// What is known of a trial's record, and whether the plan has dropped the trial: while it stays the same, so does what the scheduler said of it.
+/// The state of a trial's record, and whether the plan has dropped the trial. While it stays the same, the scheduler's
+/// last answer about the trial holds.
 type Signature = (usize, Option<Outcome>, bool, bool);
 
 fn signature(status: &Status, row: &Row) -> Signature {
@@ -44,7 +45,7 @@ fn signature(status: &Status, row: &Row) -> Signature {
 #[derive(Default)]
 pub(super) struct Whole {
     asked: Option<Instant>,
-    /// What the scheduler's word made of each trial.
+    /// The standing of each trial by the scheduler's last answer.
     told: HashMap<u64, (Signature, Standing)>,
     witness: String,
     counts: BTreeMap<State, u64>,
@@ -75,7 +76,7 @@ impl Whole {
         let damage = status.damage.clone();
         let mut new = Self { witness: status.witness.clone(), damage, ..Self::default() };
         if status.jobs.is_empty() {
-            // Nobody to ask: the tree tells all there is to know.
+            // Without jobs the tree has everything.
             new.add_all(&status, &status.standings);
         } else {
             let answered = ask && status.is_sure();
@@ -90,8 +91,8 @@ impl Whole {
         Ok(())
     }
 
-    /// How each trial stands. What the scheduler said last stays true of the trials whose records have not
-    /// changed since, until it answers again.
+    /// How each trial stands. The scheduler's last answer holds for the trials whose records have not changed
+    /// since, until it answers again.
     fn stand(&self, status: &Status, answered: bool) -> Vec<Standing> {
         let stand = |(row, standing): (&Row, &Standing)| {
             let same = |(then, _): &&(Signature, Standing)| *then == signature(status, row);
@@ -212,7 +213,7 @@ impl Whole {
     }
 }
 
-/// What the scheduler's word makes of each trial.
+/// The standing of each trial by the scheduler's answer.
 fn told(status: &Status) -> HashMap<u64, (Signature, Standing)> {
     let one = |(row, s): (&Row, &Standing)| (row.id, (signature(status, row), s.clone()));
     status.trials().map(one).collect()
@@ -223,7 +224,7 @@ const NEWEST: usize = 16;
 
 fn running(tree: &Tree, trial: u64, attempt: &Attempt) -> RunningTrial {
     let mut gpus = Gpus::new();
-    // What cannot be read now is there to be seen with the next look.
+    // Samples that cannot be read now are read with the next look.
     let _ = attempt.each_new_row(tree, NEWEST, |row| gpus::take(&mut gpus, &[row]));
     RunningTrial { trial, host: attempt.start.host.clone(), since: attempt.start.time, gpus }
 }

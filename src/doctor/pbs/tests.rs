@@ -71,7 +71,7 @@ fn the_server_tells_history_and_limits() {
              queued_jobs_threshold [u:PBS_GENERIC=200]; max_run [u:PBS_GENERIC=20] | ",
         ]
     );
-    // A server on which nobody has turned the history on says nothing of it.
+    // A server does not report the attribute if its history was never turned on.
     let bare = r#"{"Server": {"s": {"server_state": "Idle", "scheduling": "False"}}}"#;
     assert_eq!(
         shown(&server_checks("OpenPBS 20.0.1", &read(bare))),

@@ -41,7 +41,7 @@ fn is_pbs_own(program: &Path) -> bool {
 /// The launcher that will start ranks: the first one on `PATH`.
 ///
 /// # Errors
-/// When there is none.
+/// When there is no launcher.
 pub(crate) fn launcher(vars: &Vars) -> Result<Launcher, Fault> {
     let (programs, passed) = programs(vars);
     let Some(program) = programs.first() else {
@@ -60,7 +60,7 @@ pub(crate) fn launcher(vars: &Vars) -> Result<Launcher, Fault> {
     Ok(ask(program, vars))
 }
 
-/// What a launcher says of itself; one that says nothing is unknown.
+/// The version text of a launcher; a launcher without one is unknown.
 pub(crate) fn ask(program: &Path, vars: &Vars) -> Launcher {
     let name = program.to_string_lossy().into_owned();
     let output = process::run(&[name.clone(), "--version".to_owned()], vars, PATIENCE).ok();

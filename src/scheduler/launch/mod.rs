@@ -108,12 +108,12 @@ pub fn hosts(nodefile: &str) -> Vec<(String, u32)> {
     hosts
 }
 
-/// What is to be started where.
+/// The request to a launcher.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request<'a> {
     /// Path of the node file.
     pub(crate) nodefile: &'a str,
-    /// What is in it.
+    /// Its hosts, with their numbers of places.
     pub(crate) hosts: &'a [(String, u32)],
     /// Where a host file of the launcher's own may be written.
     pub(crate) hostfile: &'a str,
@@ -136,7 +136,7 @@ pub(crate) struct Line {
     pub(crate) argv: Vec<String>,
     /// Whether it reaches other hosts by our agent.
     pub(crate) by_agent: bool,
-    /// What the host file must hold that it names, where it names one.
+    /// The contents of the host file that it names, if it names one.
     pub(crate) hostfile: Option<String>,
 }
 
@@ -333,8 +333,8 @@ fn pals(line: &mut Line, request: &Request<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What the agent was asked for: a host and the words of a shell command. Options that a launcher puts in
-/// front of the host, as for ssh, say nothing to PBS.
+/// The request to the agent: a host and the words of a shell command. PBS has no use for options that a
+/// launcher puts in front of the host, as for ssh.
 ///
 /// # Errors
 /// When host or command is missing.

@@ -266,7 +266,7 @@ pub fn is_refusal(stderr: &str) -> bool {
         "qsub: script contains cr, lf",
         "qsub: cannot send environment with the job",
         "cannot submit non-rerunable Array Job",
-        // What the server finds before it makes a job.
+        // Errors that the server finds before it makes a job.
         "Access from host not allowed, or unknown host",
         "Access to queue is denied",
         "Array job exceeds server or queue size limit",

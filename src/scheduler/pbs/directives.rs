@@ -3,7 +3,7 @@
 
 use crate::plan::Resources;
 
-/// What a site calls its resources.
+/// The site's names of its resources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Names {
     /// GPUs of a chunk; `None` where PBS does not count them.

@@ -34,7 +34,8 @@ pub struct Job {
     pub has_run: bool,
     /// Letters of its holds: `u` its user's, `s` the server's.
     pub holds: String,
-    /// What it waits for, or has waited for, and what waits for it, in the form of `-W depend`.
+    /// The jobs that it waits for or has waited for, and the jobs that wait for it, in the form of
+    /// `-W depend`.
     pub depend: String,
     /// The server's remark.
     pub comment: String,
@@ -167,7 +168,7 @@ impl Job {
         self.depend.split(',').filter_map(one).collect::<Vec<_>>().join(",")
     }
 
-    /// What it says of the element it is about.
+    /// The state of the element that it is about.
     pub fn element(&self) -> Element {
         let comment = || self.comment.clone();
         let element = |state, reason| Element { state, reason };

@@ -16,20 +16,21 @@ use crate::site::{Ask, Site};
 use crate::units::walltime_text;
 use crate::words::{count, nearest, thousands, ticked};
 
-/// What the server said, as far as it binds this plan.
+/// The server's answer, as far as it binds this plan.
 #[derive(Debug, Default)]
 pub(super) struct Read {
     /// In the terms of all schedulers.
     pub(super) limits: Limits,
     /// The least of the limits on what this user may have queued, and whose it is.
     queued: Option<(u64, String)>,
-    /// What of it shapes the arrays so that people wonder why.
+    /// The limits that shape the arrays in a way that users may not expect, in words.
     pub(super) notes: Vec<String>,
     /// Whether a queue of the plan hands jobs on to others.
     pub(super) routes: bool,
     /// Whether a job that has ended is known long enough for another to wait for it.
     pub(super) keeps_jobs: bool,
-    /// Queues of the plan that hand on only so many elements of this user at a time, with those behind them.
+    /// Queues of the plan that hand on only so many elements of this user at a time, with the queues behind
+    /// them.
     narrow: Vec<(u64, Vec<String>)>,
 }
 

@@ -1,4 +1,4 @@
-//! What a PBS server and its queues say of themselves: `qstat -Bf` and `qstat -Qf` (pbs_server_attributes(7B),
+//! The attributes of a PBS server and its queues: `qstat -Bf` and `qstat -Qf` (pbs_server_attributes(7B),
 //! pbs_queue_attributes(7B)).
 
 use serde_json::Value;
@@ -19,7 +19,7 @@ pub struct Server {
     pub history: bool,
     /// For how many seconds, where that is not the usual two weeks.
     pub(crate) history_s: Option<u64>,
-    /// Most elements that one user, or everybody, may have queued.
+    /// Most elements that one user, or all users together, may have queued.
     pub max_queued: Option<u64>,
     /// Longest walltime of a job.
     pub max_walltime_s: Option<u64>,
@@ -34,7 +34,7 @@ pub struct Queue {
     pub(crate) destinations: Option<Vec<String>>,
     /// Most elements of an array.
     pub(crate) max_array_size: Option<u64>,
-    /// Most elements that one user, or everybody, may have in it.
+    /// Most elements that one user, or all users together, may have in it.
     pub max_queued: Option<u64>,
     /// Longest walltime of a job.
     pub max_walltime_s: Option<u64>,

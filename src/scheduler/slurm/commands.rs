@@ -367,7 +367,7 @@ mod tests {
         assert_eq!(limits.version.as_deref(), Some("22.05.8"));
     }
 
-    /// What a `scontrol show config` of Slurm 24.11 has that one of 22.05 has not.
+    /// Lines of `scontrol show config` that Slurm 24.11 prints and 22.05 does not.
     #[test]
     fn a_configuration_of_slurm_24_11_is_read() {
         let text = "AccountingStorageType   = (null)\nMaxArraySize            = 1001\n\

@@ -158,9 +158,9 @@ impl Scheduler for Slurm {
         Ok(queue(calls)?.into_iter().map(|line| line.job).collect())
     }
 
-    /// The queue knows what waits, runs, or has just ended; the accounts know the rest, but hear of it late: their silence
-    /// alone means nothing. So the queue is asked while something is open; the accounts, where they are kept, when nothing
-    /// is, or when the queue has forgotten some of it.
+    /// The queue knows what waits, runs, or has just ended. The accounting knows the rest, but learns of it late: if it
+    /// does not know a job, that means nothing. So the queue is asked while something is open. The accounting, if there
+    /// is one, is asked when nothing is open, or when the queue has forgotten some of it.
     fn ask(&self, calls: &mut Calls, question: &Question<'_>) -> Answer {
         let Question { jobs, open, .. } = *question;
         let users = question.users.iter().map(String::as_str).collect::<Vec<_>>().join(",");

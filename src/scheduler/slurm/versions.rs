@@ -1,7 +1,8 @@
 //! What differs between versions of Slurm: options that came or went, words of states and of errors.
 //!
-//! From 22.05 to 26.05, by their release notes, manual pages and sources. What can be detected is: a refused option
-//! by the words of the program that refused it, all else by `scontrol show config` and `srun --mpi=list`.
+//! From 22.05 to 26.05, by their release notes, manual pages and sources. Everything that can be detected is
+//! detected: a refused option by the message of the program that refused it, all else by `scontrol show config` and
+//! `srun --mpi=list`.
 
 use super::super::{Element, End, State};
 
@@ -107,7 +108,7 @@ pub fn is_refusal(stderr: &str) -> bool {
         "unrecognized option",
         "invalid option",
         "Unable to open file",
-        // What the controller finds before it makes a job.
+        // Errors that the controller finds before it makes a job.
         "Access denied to requested reservation",
         "Access/permission denied",
         "CPU count specification invalid",
@@ -180,7 +181,8 @@ mod tests {
         }
         let rest = "squeue --noheader --array --user me --format=%i|%T";
         assert_eq!(without("squeue: unrecognized option '--states=all'\n").as_deref(), Some(rest));
-        // What it cannot do without, what it was not given, and what is no refusal of an option.
+        // An option that the call needs, an option that it did not have, and an error that is not about an
+        // option.
         assert_eq!(without("squeue: unrecognized option '--format=%i|%T'\n"), None);
         assert_eq!(without("squeue: unrecognized option '--array-unique'\n"), None);
         assert_eq!(without("slurm_load_jobs error: Unable to contact slurm controller\n"), None);

@@ -34,7 +34,7 @@ impl Submission<'_> {
     /// As [`amend`], and what has no answer is looked for first.
     ///
     /// # Errors
-    /// When nobody can tell whether the scheduler has an array.
+    /// When it is unknown whether the scheduler has an array.
     pub(crate) fn amend(
         &mut self,
         waves: &mut Waves,
@@ -56,7 +56,7 @@ impl Submission<'_> {
 /// them. `said`: what to say of it.
 ///
 /// # Errors
-/// When nobody can tell whether the scheduler has an array.
+/// When it is unknown whether the scheduler has an array.
 pub(crate) fn amend(
     waves: &mut Waves,
     target: &str,

@@ -28,7 +28,7 @@ use crate::tree::waves::{Array, Wave};
 use crate::tree::{Identity, Tree};
 use crate::words::count;
 
-/// What a person chose on the command line.
+/// Options from the command line.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct ArrayOptions {
     /// Most elements of the sweep that run at once.
@@ -37,7 +37,7 @@ pub(crate) struct ArrayOptions {
     pub(crate) retry: bool,
 }
 
-/// What a submission did.
+/// The result of a submission.
 #[derive(Debug)]
 pub(crate) struct ArrayReport {
     /// Trials that a later submission is to bring, when what they come after has ended.
@@ -50,7 +50,7 @@ pub(crate) struct ArrayReport {
     pub(crate) tree: Tree,
 }
 
-/// Submits what of a plan is not submitted yet to Slurm or PBS. `tell` hears what is going on.
+/// Submits the part of a plan that is not submitted yet to Slurm or PBS. `tell` is called with the progress.
 ///
 /// # Errors
 /// When the plan exceeds a limit of the site (before any job is submitted), the scheduler refuses or
@@ -107,7 +107,7 @@ pub(crate) fn submit(
     };
     let put_off = run.next_wave(source, options, &mut waves, &mut tell)?;
 
-    // What was found just now had been submitted before.
+    // Jobs that were found just now had been submitted before.
     run.began = clock::now();
     let arrays = run.arrays(&waves, &lock, &mut tell)?;
     run.let_go()?;
@@ -135,7 +135,7 @@ pub(crate) struct Submission<'a> {
     pub(crate) run: &'a plan::Run,
     /// The plan's file.
     pub(crate) plan: &'a Path,
-    /// What the plan asks for the trials that the sweep had before.
+    /// The plan's requests for the trials that the sweep had before.
     pub(crate) diff: &'a Diff,
     /// The environment of the submission.
     pub(crate) environment: &'a Vars,
@@ -307,7 +307,8 @@ impl Submission<'_> {
         Ok(path.to_string_lossy().into_owned())
     }
 
-    /// What an element's worker is told of how long its job may run; `None` where it knows, or must ask.
+    /// The option that tells an element's worker how long its job may run; `None` if the worker knows it, or
+    /// must ask.
     fn job_time(&self, array: &Array) -> Option<String> {
         let r = &array.resources;
         let is_asked_for = r.walltime_s.is_some()

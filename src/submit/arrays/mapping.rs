@@ -47,7 +47,7 @@ impl Rules {
     }
 }
 
-/// What was decided.
+/// The decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mapped {
     /// The mapping.
@@ -164,7 +164,7 @@ fn choose(
     }
 }
 
-/// What a scheduler does with chains of one.
+/// The mapping of chains of one trial.
 fn plain(rules: &Rules) -> Mapping {
     if rules.is_elementwise { Mapping::Elementwise } else { Mapping::Barrier }
 }

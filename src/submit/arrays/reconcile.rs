@@ -18,7 +18,7 @@ use crate::tree::{Tree, records};
 /// until each call must have arrived; otherwise one look settles what it finds. The caller holds the lock.
 ///
 /// # Errors
-/// When nobody can tell, or the disk refuses.
+/// When the scheduler's state is unknown, or the disk refuses.
 pub(in crate::submit) fn settle_all(
     tree: &Tree,
     site: &Site,
@@ -62,7 +62,7 @@ impl Submission<'_> {
     /// no such call or it never arrived, nothing.
     ///
     /// # Errors
-    /// When nobody can tell, or the disk refuses.
+    /// When the scheduler's state is unknown, or the disk refuses.
     pub(in crate::submit) fn settle(
         &mut self,
         array: &Array,

@@ -57,7 +57,7 @@ impl Submission<'_> {
         if known.contains(job) || waits_for.iter().all(|id| known.contains(id)) {
             return Ok(false);
         }
-        // It may have been let go, run, and been forgotten.
+        // The job may have been released, run, and been forgotten.
         for &trial in trials {
             let (record, _) = records::of_trial(&self.tree, trial)?;
             if record.skipped.is_some() || record.attempts.iter().any(|a| a.is_of_job(job)) {

@@ -1,4 +1,4 @@
-//! A wave: the trials that nobody has been asked to run yet, as job arrays.
+//! A wave: the trials that have not been submitted yet, as job arrays.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) struct Waves {
     pub(crate) all: Vec<Wave>,
     /// Their maps.
     pub(crate) maps: Vec<Vec<u64>>,
-    /// Arrays that no scheduler has and that nobody will be asked for any more.
+    /// Arrays that no scheduler has, and that will not be submitted any more.
     pub(crate) given_up: BTreeSet<u32>,
 }
 
@@ -65,7 +65,7 @@ impl Waves {
     }
 }
 
-/// What was asked for before, and what came of it.
+/// The arrays that were submitted before, and their state.
 pub(crate) struct Before<'a> {
     waves: &'a Waves,
     journal: &'a Journal,
@@ -166,23 +166,24 @@ impl<'a> Before<'a> {
 pub(crate) struct Failures {
     /// All of them are to be run again.
     pub(crate) retry: bool,
-    /// These are to be run again: they were to be before, and nobody took them.
+    /// Trials that must run again: an earlier submission wanted that, and no scheduler took them.
     pub(crate) due: HashSet<u64>,
-    /// These somebody has been asked to run again since, so that their chains have not stopped.
+    /// Trials that were submitted again since, so that their chains have not stopped.
     pub(crate) coming: HashSet<u64>,
 }
 
 /// The older trials of a sweep that are to be asked for, and those that are not to run.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOver {
-    /// Nobody was asked to run them, and they still need to run.
+    /// Trials that were not submitted, and still need to run.
     pub(crate) todo: Vec<Todo>,
     /// Their chains have stopped at them or before them.
     pub(crate) dead: HashSet<u64>,
 }
 
-/// The older trials of a sweep that nobody was asked to run (`covered`) and that still need to run: an earlier
-/// submission did not get to them, or they ended without success. What the plan no longer has is left.
+/// The older trials of a sweep that are not submitted (not in `covered`) and still need to run: an earlier
+/// submission did not get to them, or they ended without success. Trials that the plan no longer has are left
+/// out.
 ///
 /// # Errors
 /// When the tree cannot be read.
@@ -202,7 +203,8 @@ pub(crate) fn left_over(
     table::each(tree, |row| {
         let behind_dead = row.after.is_some_and(|id| dead.contains(&id));
         let Some(resources) = diff.request(row.id) else {
-            // What the plan has dropped stops no chain, but passes on that it has stopped before.
+            // A dropped trial stops no chain, but if the chain has stopped before it, that holds for the
+            // trials after it too.
             if behind_dead {
                 dead.insert(row.id);
             }

@@ -1,5 +1,5 @@
 //! Cancelling, holding and releasing a sweep that agents share. Its pilots are jobs of a scheduler; agents that
-//! somebody has started by hand hear of it by the ledger. No trial is anybody's but the agents'.
+//! were started by hand read the order in the ledger. Only the agents have the trials.
 
 use std::time::Duration;
 

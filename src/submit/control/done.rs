@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::words::count;
 
-/// What was done.
+/// The result of an order.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
     /// Trials that it was done for.

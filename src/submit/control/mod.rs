@@ -26,7 +26,7 @@ use crate::tree::lock::{self, Lock};
 use crate::tree::{Identity, Tree, table};
 use crate::words::count;
 
-/// Files that have lost what they said of jobs: such a job is found by nobody but its scheduler.
+/// Files that have lost lines about jobs: only its scheduler can find such a job.
 ///
 /// # Errors
 /// When the journal cannot be read.
@@ -36,7 +36,8 @@ pub(crate) fn lost_jobs(tree: &Tree) -> Result<Vec<Damaged>> {
     Ok(damage.settle(|_| lock::is_held(tree)))
 }
 
-/// Gives an order about the given trials, or all that have not ended. `tell` hears of calls without an answer.
+/// Gives an order about the given trials, or about all that have not ended. `tell` is called with calls
+/// without an answer.
 ///
 /// # Errors
 /// When a trial is not in a scheduler's hands, or the scheduler refuses.
@@ -151,7 +152,7 @@ impl<'a> Sweep<'a> {
     ) -> Result<Self> {
         let journal = Journal::read(tree)?;
         let waves = Waves::read(tree)?;
-        // The status passes a damaged table over: its trials would be nobody's.
+        // `status` skips a damaged table, so the order would miss its trials.
         table::heads(tree)?;
         let places = waves.places();
         let status = status::of_all(tree.clone(), identity.clone(), site, environment)?;
@@ -191,8 +192,8 @@ impl<'a> Sweep<'a> {
         all
     }
 
-    /// What the scheduler is told: whole arrays where all that is open of them is meant, else their elements. What waits
-    /// for others goes first, so that nothing begins because something else was deleted.
+    /// The targets of an order: whole arrays if all their open elements are meant, else these elements. Jobs that wait
+    /// for others come first, so that nothing begins because something else was deleted.
     fn parts(
         &self,
         elements: BTreeMap<u32, BTreeMap<u64, Vec<u64>>>,
@@ -232,7 +233,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Refuses to call nothing more held than these released jobs while nobody can tell.
+    /// Without an answer of the scheduler, refuses to report that nothing but these released jobs was held.
     fn check_seen(&self, released: &[String]) -> Result<(), Fault> {
         if self.order != Order::Release || self.status.is_sure() {
             return Ok(());

@@ -22,7 +22,7 @@ pub(crate) struct Devices {
     share: u32,
 }
 
-/// What a trial was given: the devices, and the value of `CUDA_VISIBLE_DEVICES` where it is set.
+/// The devices of a trial, and the value of `CUDA_VISIBLE_DEVICES` if it is set.
 pub(crate) type Given = (Taken, Option<String>);
 
 impl Devices {
@@ -76,11 +76,11 @@ impl Devices {
 
     /// The devices that a trial must have, where its plan names them.
     fn exact<'a>(&self, pool: &Pool, named: Option<&'a [DeviceId]>) -> Option<&'a [DeviceId]> {
-        // Without NVML nobody can tell: named devices are passed on as they are.
+        // Without NVML the devices are unknown: named devices are passed on as they are.
         named.filter(|_| self.how == GpuIds::Exact || pool.unknown().is_some())
     }
 
-    /// How many trials of one GPU there is room for; `None` where nobody can tell.
+    /// How many trials of one GPU there is room for; `None` if that is unknown.
     pub(crate) fn room(&self) -> Option<u64> {
         let pool = self.pool.as_ref().filter(|pool| pool.unknown().is_none())?;
         Some(pool.usable() as u64 * u64::from(self.share))

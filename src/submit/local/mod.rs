@@ -32,7 +32,7 @@ use crate::tree::records::{self, Outcome, Record};
 use crate::tree::table::{self, Head, Row};
 use crate::tree::{Tree, journal, terms};
 
-/// What a person chose on the command line.
+/// Options from the command line.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct LocalOptions {
     /// Chains at once; by default as many as fit the cores.
@@ -74,10 +74,10 @@ pub(crate) enum News<'a> {
     Stopping,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct LocalReport {
-    /// What the plan and the sweep have in common.
+    /// The difference between the plan and the sweep.
     pub(crate) diff: Diff,
     /// The sweep.
     pub(crate) tree: Tree,
@@ -191,7 +191,8 @@ pub(crate) fn run(
     Ok(LocalReport { diff, tree, ended, skipped, interrupted })
 }
 
-/// What of a plan has no result yet: places in the plan, with the numbers in the sweep. Reads the tree as it is now.
+/// The trials of a plan that have no result yet: places in the plan, with the numbers in the sweep. Reads the tree
+/// as it is now.
 ///
 /// # Errors
 /// When the tree cannot be read.
@@ -222,7 +223,7 @@ pub(super) fn would_run(
         ..Row::unknown(todo.id)
     };
     rows.extend(added.iter().zip(&places).map(row));
-    // What the plan says holds from its first new trial on.
+    // The plan's terms hold from its first new trial on.
     let stops = match added.is_empty() {
         true => grow::on_failure(&table::heads(tree)?) == OnFailure::Stop,
         false => source.plan.run.on_failure == OnFailure::Stop,
@@ -305,7 +306,7 @@ struct Executor<'a> {
     interrupted: bool,
     /// When the workers were last told to stop.
     told: Option<Instant>,
-    /// Why a trial could not have its devices, and what was last told of it.
+    /// Why a trial could not have its devices, and what was last reported of it.
     blocked: Option<Fault>,
     waits: Option<String>,
 }
@@ -346,7 +347,8 @@ impl Executor<'_> {
         }
     }
 
-    /// Whether nothing is left, where nothing runs. What is left then waits for devices that other programs have.
+    /// Whether nothing is left to run, while nothing runs. Trials that are left wait for devices that other
+    /// programs have.
     fn is_over(&mut self, tell: &mut impl FnMut(News<'_>)) -> bool {
         if self.interrupted || self.waiting.is_empty() {
             return true;
@@ -362,7 +364,7 @@ impl Executor<'_> {
     /// Starts what fits, in plan order; a chain that waits for its devices is passed over.
     fn start_ready(&mut self) -> Result<()> {
         let mut passed = 0;
-        // What cannot be had now is asked for once: holds are files.
+        // Each set of devices that is not free now is tried once: holds are files.
         let mut refused: HashSet<(Option<Vec<DeviceId>>, u64)> = HashSet::new();
         while !self.interrupted && self.running.len() < self.jobs && passed < self.waiting.len() {
             let Some(chain) = self.waiting.pop_front() else { break };
@@ -409,14 +411,14 @@ impl Executor<'_> {
         head.map(|head| &head.run)
     }
 
-    /// Starts the ranks of a trial once more if they have failed and an attempt is left. What a worker
-    /// does by itself takes another mpirun where ranks talk over MPI.
+    /// Starts the ranks of a trial once more if they have failed and an attempt is left. A worker does this
+    /// by itself, except if ranks talk over MPI: then it needs another mpirun.
     fn relaunch(&mut self, i: usize, record: &Record) -> Result<bool> {
         let was = &self.running[i];
         let id = self.rows[was.row].id;
         let by_table = self.run_of(id).map_or(1, |run| run.attempts);
         let allowed = terms::attempts(self.tree, by_table)?;
-        // What could not even begin would not do so now.
+        // A trial that could not even begin would not begin now.
         let ran =
             record.decisive().and_then(|a| a.end.as_ref()).is_some_and(|e| e.exit_code.is_some());
         let failed = record.outcome() == Some(Outcome::Failed) && ran;
@@ -445,7 +447,7 @@ impl Executor<'_> {
         self.told = Some(Instant::now());
     }
 
-    /// Takes note of the trials that have ended, and lets their chains go on.
+    /// Records the trials that have ended, and continues their chains.
     fn reap(&mut self, tell: &mut impl FnMut(News<'_>)) -> Result<()> {
         let over = |w: &mut Child| matches!(w.try_wait(), Ok(Some(_)) | Err(_));
         let mut i = 0;
@@ -483,7 +485,7 @@ impl Executor<'_> {
                 chain.links.clear();
             }
             if !chain.links.is_empty() {
-                // In front: a chain that has begun goes on before new ones begin.
+                // In front: a chain that has begun continues before new ones begin.
                 self.waiting.push_front(was.chain);
             }
         }

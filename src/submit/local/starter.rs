@@ -178,8 +178,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How long it may take to start them; it takes tenths of a second.
 const START: Duration = Duration::from_secs(90);
 
-/// What a worker is started with: our environment without an outer job's ranks, but with what an
-/// allocation grants.
+/// The environment of a worker: ours without an outer job's ranks, but with what an allocation grants.
 fn worker_environment(vars: &Vars) -> Vars {
     const KEPT: [&str; 4] =
         ["SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_JOB_END_TIME", "SLURMD_NODENAME"];

@@ -1,5 +1,5 @@
-//! Laying a plan down for agents: its chains become units of a deck, in the order in which they are to be
-//! begun. Any number of agents may come at once with a plan that nobody has laid down yet: one does it.
+//! Creates the queue for agents: the chains of a plan become units of a deck, in the order in which they are
+//! to begin. Any number of agents may start at once with a plan without a queue; one of them creates it.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ use crate::tree::lock::{self, Lock};
 use crate::tree::records::{self, Record};
 use crate::tree::{Tree, journal};
 
-/// What a person chose on the command line.
+/// Options from the command line.
 #[derive(Debug, Default, Clone)]
 pub struct DealOptions {
     /// Deal trials again that ended without success.
@@ -36,7 +36,7 @@ pub struct DealOptions {
     pub serves: bool,
 }
 
-/// What was dealt.
+/// The result of enqueuing.
 #[derive(Debug)]
 pub struct Dealt {
     /// The sweep.
@@ -49,7 +49,7 @@ pub struct Dealt {
     pub(crate) left_alone: Option<String>,
 }
 
-/// How long agents wait for the one that lays the plan down.
+/// How long agents wait for the one that creates the queue.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Deals what of a plan is in no unit yet. `told` is asked while another process does so, and says whether
@@ -100,7 +100,7 @@ pub fn deal(
     hands::withdraw(&tree, &decks, &mut ledger, &diff)?;
     let known = records::all(&tree)?;
     let covered = hands::in_hand(&tree, &decks, &ledger, &known, &diff)?;
-    // What the ledger says of what the records know is about what was dealt before.
+    // Entries of the ledger about trials whose ends the records already have belong to earlier decks.
     ledger.follow(&tree)?;
     let failures = Failures { retry: options.retry, ..Failures::default() };
     let old = wave::left_over(&tree, &diff, &covered, &known, &failures)?;
@@ -134,8 +134,8 @@ pub fn deal(
     Ok(Dealt { tree, units: deck.count, trials: deck.trials, left_alone: diff.left_alone() })
 }
 
-/// What is to be dealt of older and of new trials: behind a trial that nobody is going to run an agent would wait for
-/// ever.
+/// The older and new trials to enqueue. An agent would wait for ever behind a trial that does not run, so these are
+/// left out.
 pub(crate) fn behind(old: LeftOver, added: Vec<Todo>) -> Vec<Todo> {
     let LeftOver { mut todo, mut dead } = old;
     for new in added {
@@ -147,7 +147,7 @@ pub(crate) fn behind(old: LeftOver, added: Vec<Todo>) -> Vec<Todo> {
     todo
 }
 
-/// What the plan asks for now of trials whose table says something else: each request once.
+/// The plan's current requests for trials whose table says something else: each request once.
 fn requests(diff: &Diff) -> Vec<(String, Resources)> {
     let mut numbers = Shapes::default();
     let mut groups: Vec<Vec<u32>> = Vec::new();
@@ -164,8 +164,8 @@ fn requests(diff: &Diff) -> Vec<(String, Resources)> {
     groups.zip(numbers.list).map(|(trials, request)| (trials, (*request).clone())).collect()
 }
 
-/// Whether there is nothing to change of what was dealt: the same plan, nothing has halted it, no trial is left behind
-/// that is in nobody's hands, and none that the plan has dropped can be taken.
+/// Whether the queue needs no change: the plan is the same, nothing has halted it, no trial is left that no agent has,
+/// and no agent can take a trial that the plan has dropped.
 fn is_dealt(tree: &Tree, source: &Source, hash: &str) -> Result<bool> {
     Ok(is_same(tree, source, hash)?
         && !is_left_behind(tree)?
@@ -195,13 +195,13 @@ fn is_left_behind(tree: &Tree) -> Result<bool> {
     Ok(units.any(|(unit, trials)| !is_over(unit, trials)))
 }
 
-/// Nobody can be served with trials that run a command.
+/// An agent with `--serve` cannot run trials that run a command.
 pub(crate) fn no_function(sweep: &str) -> Fault {
     Fault::request(format!("the trials of `{sweep}` run a command, and no function"))
         .hint("leave out `--serve`, or write `function` instead of `command` under `[run]`")
 }
 
-/// A halted sweep goes on.
+/// A halted sweep continues.
 ///
 /// # Errors
 /// When the ledger cannot be read or written.

@@ -1,5 +1,5 @@
-//! What agents have in their hands or may still take, when a plan is laid down again: that is not dealt a
-//! second time, and what the plan no longer has is taken away before anybody takes it.
+//! Units that agents hold or may still take when a plan is enqueued again. These units are not enqueued a
+//! second time, and trials that the plan no longer has are withdrawn before an agent takes them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,13 +16,14 @@ use crate::tree::{Tree, terms};
 /// Units that are looked at together.
 const CHUNK: u64 = 1 << 16;
 
-/// Whether a unit that nobody holds is taken away: the plan has dropped a trial of what is left of it. The rest is dealt
-/// again. A trial of it that was tried has all its attempts again then.
+/// Whether a unit that no agent holds is withdrawn: the plan has dropped one of its remaining trials. The rest is
+/// enqueued again. A trial of it that was tried then has all its attempts again.
 fn is_withdrawn(trials: &[u64], has: impl Fn(u64) -> bool) -> bool {
     trials.is_empty() || trials.iter().any(|trial| !has(*trial))
 }
 
-/// Whether something is to be taken away of the plan that was laid down last: an agent held it then.
+/// Whether there is something to withdraw that the last submission could not withdraw, because an agent held
+/// it then.
 ///
 /// # Errors
 /// When a deck or the terms cannot be read.
@@ -37,9 +38,9 @@ pub(crate) fn is_to_withdraw(tree: &Tree, decks: &[Deck], ledger: &Ledger) -> Re
     Ok(found)
 }
 
-/// The trials that can be taken, or that are in units which living agents hold and of which something may still
-/// run. `known` was read after the ledger: what ends meanwhile is in one of the two, if not in both. What [`withdraw`] takes
-/// away is none of them.
+/// The trials that can be taken, or that are in units which living agents hold and of which something may still run.
+/// `known` was read after the ledger: a trial that ends meanwhile is in one of the two, if not in both. Trials that
+/// [`withdraw`] withdraws are not among them.
 ///
 /// # Errors
 /// When a deck cannot be read.
@@ -72,7 +73,7 @@ pub(crate) fn in_hand(
     Ok(all)
 }
 
-/// Takes away the units that nobody holds and of which the plan has dropped trials.
+/// Withdraws the units that no agent holds and of which the plan has dropped trials.
 ///
 /// # Errors
 /// When the tree cannot be read or written.
@@ -107,7 +108,7 @@ pub(crate) fn withdraw(
     }
 }
 
-/// What nobody holds.
+/// The units that no agent holds.
 fn open(ledger: &Ledger, decks: &[Deck]) -> Vec<Piece> {
     let fresh = deck::total(decks).saturating_sub(ledger.fresh);
     let fresh = (fresh > 0).then(|| Piece::untouched(ledger.fresh, fresh));
@@ -128,7 +129,7 @@ fn each(tree: &Tree, decks: &[Deck], piece: Piece, mut see: impl FnMut(u64, &[u6
     Ok(())
 }
 
-/// Refuses to hand a sweep to anybody else while agents have it.
+/// Refuses to run a sweep in another way while agents have it.
 ///
 /// # Errors
 /// When they do.

@@ -29,7 +29,7 @@ use crate::tree::waves::{self, Array, Pilot, Wave};
 use crate::tree::{FORMAT, Tree, deck};
 use crate::words::{count, duration};
 
-/// What a person chose on the command line; the plan says the rest.
+/// Options from the command line; the plan says the rest.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct PilotOptions {
     /// Most pilots.
@@ -42,7 +42,7 @@ pub(crate) struct PilotOptions {
     pub(crate) retry: bool,
 }
 
-/// What is asked of a scheduler for agents.
+/// The request to a scheduler for agents.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Ask {
     /// Most pilots.
@@ -113,7 +113,7 @@ fn gpus(each: u32, slots: u32, plan: &Plan) -> u32 {
     each.saturating_mul(slots).div_ceil(plan.schedule.gpu_share).max(each)
 }
 
-/// What a submission did.
+/// The result of a submission.
 pub(crate) struct PilotReport {
     /// The sweep.
     pub(crate) tree: Tree,
@@ -123,7 +123,7 @@ pub(crate) struct PilotReport {
     pub(crate) there: Vec<Pilots>,
     /// Units that have not ended.
     pub(crate) open: u64,
-    /// Why the sweep had been halted, if it was; it goes on now.
+    /// Why the sweep had been halted, if it was; it continues now.
     pub(crate) was_halted: Option<String>,
     /// Who holds the sweep: no pilot was submitted.
     pub(crate) held: Option<String>,
@@ -178,7 +178,7 @@ fn check_time(source: &Source, ask: &Ask) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Deals a plan and brings pilots into the queue where there are none. `tell` hears what is going on.
+/// Enqueues a plan and queues pilots if there are none. `tell` is called with the progress.
 ///
 /// # Errors
 /// As [`deal::deal`], and when the pilots exceed a limit of the site or cluster, the scheduler refuses or

@@ -69,11 +69,11 @@ enum Engine {
 struct Agents {
     model: Model,
     bundles: HashMap<String, Bundle>,
-    /// Of what there is to read: bytes that were read, and all.
+    /// Of the bytes to read: those that were read, and all.
     progress: (u64, u64),
     /// Whether workers of another kind have left records.
     mixed: bool,
-    /// What is damaged besides bundles and ledger.
+    /// Damage besides that of bundles and ledger.
     damage: Damage,
 }
 
@@ -113,7 +113,7 @@ struct Part {
 }
 
 impl Watcher {
-    /// A sweep that nobody has looked at yet.
+    /// A sweep of which nothing has been read yet.
     pub fn new(tree: Tree, identity: Identity, asking: Asking) -> Self {
         let engine = Engine::Whole(Box::default());
         let (decks, cost, took) = (Vec::new(), Cost::default(), Duration::ZERO);
@@ -123,7 +123,7 @@ impl Watcher {
     /// Reads what is new, for about `patience`; `true` if that was not enough.
     ///
     /// # Errors
-    /// When the tree cannot be read. Looking again goes on where this stopped.
+    /// When the tree cannot be read. The next look continues where this one stopped.
     pub fn look(&mut self, patience: Duration) -> Result<bool> {
         let since = Instant::now();
         let more = self.look_from(since, patience);
@@ -140,7 +140,7 @@ impl Watcher {
             return self.look_at_all();
         }
         let total = deck::total(&self.decks);
-        // Who has run trials before agents came is asked again when they are given more.
+        // When agents get more trials, workers that ran trials before them are looked for again.
         let is_stale = matches!(&self.engine, Engine::Agents(agents) if news > 0 && agents.mixed);
         if is_stale || matches!(self.engine, Engine::Whole(_)) {
             let mixed = self.others_ran()?;
@@ -223,8 +223,8 @@ impl Agents {
     }
 
     fn look(&mut self, tree: &Tree, until: Instant, cost: &mut Cost) -> Result<bool> {
-        // The ledger before the bundles: whoever is said to have taken a trial over has done so after the other's
-        // last word.
+        // The ledger comes before the bundles: an agent that took a trial over did so after the last line of the
+        // other agent that counts.
         let before = self.model.ledger.seq;
         self.model.ledger.follow(tree)?;
         cost.files += self.model.ledger.seq - before;
@@ -319,7 +319,7 @@ impl Bundle {
             cost += bytes.len() as u64;
         }
         let (lines, end, torn) = bundle::lines(&bytes, self.read);
-        // What stands behind the last line of a full piece is read again with the next.
+        // Bytes after the last line of a full piece are read again with the next.
         let seen = if is_full && end > self.read { end } else { upto };
         let short = !is_full && upto < self.length;
         Ok(Part { name: name.to_owned(), cost, lines, damaged: torn as u64, end, seen, short })

@@ -32,7 +32,8 @@ impl Sweep {
         Self { _dir: dir, tree, ledger, decks, writers }
     }
 
-    /// Deals so many trials more. The table of trials has a head and nothing else: nobody is to read more.
+    /// Enqueues so many trials more. The table of trials has a head and nothing else: the watcher may not
+    /// read more.
     fn deal(&mut self, count: u64) {
         let text = "version = 1\nsweep.name = \"s\"\nrun.command = [\"true\"]\n";
         let plan = crate::plan::parse(text, "plan.toml").unwrap();
@@ -165,7 +166,7 @@ fn who_has_gone_is_not_asked_for_ever() {
     let size = sweep.write("a", &[start(0), done(0), start(1)]);
     let mut watcher = sweep.watcher();
     assert_eq!(look(&mut watcher).0, "done 1 running 1 queued 1");
-    // What the dead write is void, and read by nobody.
+    // Lines that a dead agent writes are void, and are not read.
     sweep.write("a", &[done(1)]);
     let (agent, nonce, by) = ("a".to_owned(), "1".to_owned(), "b".to_owned());
     sweep.say(&Entry::Expire { agent, nonce, by, size, units: vec![], unbegun: vec![] });

@@ -1,9 +1,9 @@
 //! What agents have recorded, in a few bytes a trial: pure, fed with lines as they come.
 //!
-//! Every end that may count is kept with its place in its agent's bundle, and whether it counts is decided when a
-//! frame is made, by the ledger as it is then. So nothing has to be taken back when an agent is taken for dead
-//! later, or another end of the same trial wins; and neither the order in which bundles are read nor the size of
-//! the pieces matters.
+//! The model keeps every end that may count with its place in its agent's bundle. When a frame is made, the
+//! ledger at that time decides whether the end counts. So nothing has to be taken back when an agent's lease
+//! expires later, or another end of the same trial wins. Neither the order in which bundles are read nor the size
+//! of the pieces matters.
 
 mod sight;
 
@@ -58,12 +58,12 @@ impl Kind {
     }
 }
 
-/// As it is kept: nobody writes billions of entries.
+/// As it is kept: there are never billions of entries.
 fn short(seq: u64) -> u32 {
     u32::try_from(seq).unwrap_or(u32::MAX)
 }
 
-/// As it is kept: nobody tries so often.
+/// As it is kept: there are never so many attempts.
 fn few(attempt: u32) -> u16 {
     u16::try_from(attempt).unwrap_or(u16::MAX)
 }
@@ -107,7 +107,7 @@ struct Agent {
 }
 
 impl Agent {
-    /// Seconds since it gave a sign of life.
+    /// Seconds since its last heartbeat.
     fn seen_s(&self, now: f64) -> Option<f64> {
         self.sign.map(|sign| (now - sign.changed.unwrap_or(sign.modified)).max(0.0))
     }
@@ -158,7 +158,7 @@ pub(crate) struct Dealt {
 /// A sweep that agents run.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
-    /// What the agents have agreed on.
+    /// The ledger.
     pub(crate) ledger: Ledger,
     /// An agent may give no sign for so long, seconds.
     pub(crate) patience_s: f64,
@@ -225,7 +225,7 @@ impl Model {
         let is_open = agent.open.get(&end.trial).is_some_and(|open| open.attempt == end.attempt);
         let open = is_open.then(|| agent.open.remove(&end.trial)).flatten();
         let seq = open.map(|open| open.seq).or(end.seq).unwrap_or(0);
-        // Somebody will try again.
+        // It will be tried again.
         if !end.last {
             return;
         }
@@ -263,7 +263,7 @@ impl Model {
 
     /// Trials that ended before agents came, by trial.
     pub(crate) fn elsewhere(&mut self, ended: Vec<Elsewhere>) {
-        // Nobody in the ledger has this name.
+        // No agent of the ledger has this name.
         let number = self.number("");
         for end in ended {
             let (at, time) = (end.trial + 1, end.time);

@@ -1,4 +1,4 @@
-//! From what was recorded to what there is to see: one pass over all ends, for each frame anew.
+//! Makes a frame from what was recorded: one pass over all ends, for each frame anew.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
@@ -14,7 +14,7 @@ use crate::words::{count, duration};
 impl Model {
     /// How the sweep stands at `now`, seconds since 1970.
     pub(crate) fn frame(&self, now: f64) -> Frame {
-        // Whoever is silent may be dead, and its trials wait for others.
+        // A silent agent may be dead, and its trials wait for others.
         let is_here = |agent: &&Agent| {
             let known = self.ledger.agents.get(&agent.name);
             known.is_some_and(|known| known.gone.is_none())
@@ -118,7 +118,8 @@ impl Model {
         let counts = |end: &&End| {
             let contests = &self.ledger.contests;
             let agent = &self.agents[end.agent as usize].name;
-            // Two may run a trial; nobody else skips it, and what was before agents is not theirs.
+            // Two agents may run a trial. Only its own agent skips it, and ends from before the agents are
+            // not theirs.
             let alone = contests.is_empty() || end.kind == Kind::Skipped || agent.is_empty();
             let (at, attempt, seq) = (end.at, u32::from(end.attempt), u64::from(end.seq));
             at <= fences[end.agent as usize]
@@ -155,7 +156,7 @@ impl Model {
             }
         };
         let mut places: Vec<Place> = self.ledger.living().map(place).collect();
-        // What may need somebody's care goes first; the rest stays in the order of hosts.
+        // Agents that may need attention come first; the rest stays in the order of hosts.
         places.sort_by_key(|place| !place.silent);
         places
     }
@@ -203,7 +204,7 @@ impl Model {
     }
 }
 
-/// What is added up over all trials.
+/// Sums over all trials.
 struct Tally {
     fences: Vec<u64>,
     /// Trials that run and are not done.

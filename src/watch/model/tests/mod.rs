@@ -1,4 +1,4 @@
-//! What the model makes of lines and entries, case by case.
+//! The model's result for lines and entries, case by case.
 
 mod pieces;
 
@@ -180,7 +180,7 @@ fn what_the_plan_has_dropped_is_neither_open_nor_a_failure() {
     let held = |trial| Dealt { trial, unit: trial, seq: 0 };
     model.dealt = vec![held(0), held(3), held(4)];
     assert_eq!(counts(&model.frame(NOW)), "done 1 running 1 queued 2 failed 1 dropped 1");
-    // Trial 1 was dealt again after it had failed; then nobody has it any more.
+    // Trial 1 was enqueued again after it had failed; then no agent has it any more.
     model.dealt.push(Dealt { trial: 1, unit: 6, seq: 7 });
     assert_eq!(counts(&model.frame(NOW)), "done 1 running 1 queued 3 failed 1");
     model.ledger.fresh = 7;
@@ -201,7 +201,7 @@ fn what_was_written_behind_a_fence_is_taken_back() {
     assert_eq!(frame.notes, ["1 agent taken for dead; others have its trials"]);
     model.feed("b", placed(vec![who("b"), start(1, 2, 920.0)]));
     assert_eq!(counts(&model.frame(NOW)), "done 1 running 1 queued 1");
-    // What was done is done, also where the void end is the later one.
+    // A done trial stays done, even if the void end is the later one.
     model.feed("b", vec![(900, end(1, 2, 912.5, Outcome::Done, true))]);
     assert_eq!(counts(&model.frame(NOW)), "done 2 queued 1");
     assert_eq!(model.frame(NOW).places[0].ended, 1);
@@ -246,7 +246,7 @@ fn of_a_trial_that_ran_twice_one_end_counts() {
     let b = vec![who("b"), start(0, 2, 940.0), end(0, 2, 945.0, Outcome::Done, true)];
     let entries = [join("a", 1), join("b", 1), copy];
     let mut model = model(1, &entries, &[("a", a), ("b", b)]);
-    // Nobody has said yet whose counts.
+    // The ledger does not say yet whose end counts.
     assert_eq!(counts(&model.frame(NOW)), "queued 1");
     model.ledger.take(Some(won("a", 1)));
     model.ledger.take(Some(won("b", 2)));
