@@ -13,7 +13,7 @@ use crate::plan::{self, Resources};
 use crate::render::{Templates, context};
 use crate::scheduler::calls::{Calls, refusal};
 use crate::scheduler::order::{self, Order};
-use crate::scheduler::{self, JobTime, Scheduler};
+use crate::scheduler::{self, JobTime, Scheduler, Wanted};
 use crate::site::{SchedulerKind, Site};
 use crate::submit::arrays::environment;
 use crate::submit::arrays::wave::Waves;
@@ -69,16 +69,13 @@ pub(crate) fn submit(
     refuse_share(plan)?;
     check_caps(source, site, kind)?;
     check_writable(&source.tree(), plan, site)?;
-    let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
-    let wish = options.max_running.or(plan.schedule.max_running.map(u64::from));
-    let max_running = site.caps.running(wish);
     let wanted = wanted(source);
-    let scheduler = scheduler::asked(kind, &mut calls, &wanted, site)?;
+    let mut asked = Asked::new(kind, &wanted, site, environment)?;
     let tree = source.tree();
     scheduler::check_path(kind, tree.dir())?;
     if tree.identity()?.is_none() {
         // A new sweep that is too large leaves no trace.
-        scheduler.check_queue(&mut calls, wanted.elements, account(source, site))?;
+        asked.scheduler.check_queue(&mut asked.calls, wanted.elements, account(source, site))?;
     }
     let access = secure(&tree, plan, site)?;
     let lock = Lock::take(&tree)?;
@@ -89,22 +86,9 @@ pub(crate) fn submit(
     let diff = grow::diff(&tree, source)?;
     check_growth(plan, site, &diff)?;
     diff.left_alone().iter().for_each(|words| tell(words));
-    let mut run = Submission {
-        journal: Journal::read(&tree)?,
-        writer: None,
-        calls,
-        scheduler,
-        site,
-        templates,
-        tree,
-        identity,
-        max_running,
-        run: &plan.run,
-        plan: &source.path,
-        diff: &diff,
-        environment,
-        began: clock::now(),
-    };
+    let mut run = Submission::new(source, site, templates, environment, asked, identity, &diff)?;
+    let wish = options.max_running.or(plan.schedule.max_running.map(u64::from));
+    run.max_running = site.caps.running(wish);
     let put_off = run.next_wave(source, options, &mut waves, &mut tell)?;
 
     // Jobs that were found just now had been submitted before.
@@ -118,6 +102,29 @@ pub(crate) fn submit(
 /// The account whose limits bind the elements of a plan.
 pub(crate) fn account<'a>(source: &'a Source, site: &'a Site) -> Option<&'a str> {
     source.plan.resources.account.as_deref().or(site.scheduler.account.as_deref())
+}
+
+/// A scheduler that has said what binds a submission, and the calls of its commands.
+pub(crate) struct Asked {
+    pub(crate) calls: Calls,
+    pub(crate) scheduler: Box<dyn Scheduler>,
+}
+
+impl Asked {
+    /// Asks the scheduler of a kind.
+    ///
+    /// # Errors
+    /// When it does not answer, or does not take what is wanted.
+    pub(crate) fn new(
+        kind: SchedulerKind,
+        wanted: &Wanted<'_>,
+        site: &Site,
+        environment: &Vars,
+    ) -> Result<Self> {
+        let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
+        let scheduler = scheduler::asked(kind, &mut calls, wanted, site)?;
+        Ok(Self { calls, scheduler })
+    }
 }
 
 /// One submission under way.
@@ -141,6 +148,40 @@ pub(crate) struct Submission<'a> {
     pub(crate) environment: &'a Vars,
     /// When it began.
     pub(crate) began: f64,
+}
+
+impl<'a> Submission<'a> {
+    /// One that begins now, of a plan whose sweep is there and locked; the site alone bounds how many elements run at once.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub(crate) fn new(
+        source: &'a Source,
+        site: &'a Site,
+        templates: &'a Templates,
+        environment: &'a Vars,
+        asked: Asked,
+        identity: Identity,
+        diff: &'a Diff,
+    ) -> Result<Self> {
+        let tree = source.tree();
+        Ok(Self {
+            journal: Journal::read(&tree)?,
+            writer: None,
+            calls: asked.calls,
+            scheduler: asked.scheduler,
+            site,
+            templates,
+            tree,
+            identity,
+            max_running: site.caps.running(None),
+            run: &source.plan.run,
+            plan: &source.path,
+            diff,
+            environment,
+            began: clock::now(),
+        })
+    }
 }
 
 impl Submission<'_> {

@@ -6,8 +6,6 @@ pub(super) mod command;
 pub mod deal;
 pub(super) mod hands;
 
-use std::time::Duration;
-
 use anyhow::Result;
 
 use super::{Source, check_requests, check_writable, secure, wanted};
@@ -16,13 +14,12 @@ use crate::graph::Mapping;
 use crate::host::{Vars, clock};
 use crate::plan::{Plan, Resources};
 use crate::render::Templates;
-use crate::scheduler::calls::Calls;
 use crate::scheduler::{self, Wanted};
 use crate::site::{SchedulerKind, Site};
 use crate::status::pilots::{self, Pilots};
-use crate::submit::arrays::batch::Submission;
+use crate::submit::arrays::batch::{Asked, Submission};
 use crate::submit::grow::Diff;
-use crate::tree::journal::{Journal, Standing};
+use crate::tree::journal::Standing;
 use crate::tree::ledger::Ledger;
 use crate::tree::lock::Lock;
 use crate::tree::waves::{self, Array, Pilot, Wave};
@@ -196,10 +193,9 @@ pub(crate) fn submit(
     let ask = Ask::of(plan, options);
     check(source, site, &ask, kind)?;
     check_writable(&source.tree(), plan, site)?;
-    let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
     let wanted =
         Wanted { requests: vec![&ask.request], elements: u64::from(ask.workers), ..wanted(source) };
-    let scheduler = scheduler::asked(kind, &mut calls, &wanted, site)?;
+    let asked = Asked::new(kind, &wanted, site, environment)?;
     let was_halted = Ledger::read(&source.tree())?.halted;
     let dealing = deal::DealOptions {
         retry: options.retry,
@@ -217,22 +213,8 @@ pub(crate) fn submit(
     let access = secure(&tree, plan, site)?;
     let _lock = Lock::take(&tree)?;
     let identity = tree.create(&plan.name, access)?;
-    let mut run = Submission {
-        journal: Journal::read(&tree)?,
-        writer: None,
-        calls,
-        scheduler,
-        site,
-        templates,
-        tree,
-        identity,
-        max_running: site.caps.running(None),
-        run: &plan.run,
-        plan: &source.path,
-        diff: &Diff::default(),
-        environment,
-        began: clock::now(),
-    };
+    let diff = Diff::default();
+    let mut run = Submission::new(source, site, templates, environment, asked, identity, &diff)?;
     let mut report = PilotReport {
         tree: run.tree.clone(),
         submitted: None,
