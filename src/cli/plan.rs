@@ -1,4 +1,4 @@
-//! `hpcsweep plan`: what a plan would do. Writes nothing, calls nobody.
+//! `hpcsweep plan`: prints what a plan would do.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -11,18 +11,12 @@ use super::out::aligned;
 use super::target::Target;
 use super::{Context, equal, script};
 use crate::collect::text;
-use crate::graph::Mapping;
-use crate::plan::{Mode, OnFailure};
-use crate::render::Templates;
-use crate::render::context::{self as names, SiteWords};
-use crate::scheduler::{self, Facts, Limits, Scheduler};
-use crate::site::{SchedulerKind, Site};
-use crate::submit::arrays::mapping::{Mapped, Rules};
-use crate::submit::pilots::{self, Ask};
+use crate::graph::{self, Mapping};
+use crate::plan::Mode;
+use crate::submit::arrays::mapping::Mapped;
+use crate::submit::arrays::scripts::Shown;
+use crate::submit::pilots::PilotOptions;
 use crate::submit::preview::{self, Preview};
-use crate::submit::{self, Source};
-use crate::tree::Tree;
-use crate::tree::waves::{self, Pilot};
 use crate::words::{count, thousands};
 
 /// Show what a plan would do: trials, chains, arrays, directives, calls, hours; writes nothing
@@ -51,150 +45,19 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let source = script::preview(&args.plan, &args.arguments, context)?;
     let kind = args.target.kind(&site);
     let pull = source.plan.schedule.mode == Mode::Pull || source.plan.run.function.is_some();
-    let pilots = pull.then(pilots::PilotOptions::default);
+    let pilots = pull.then(PilotOptions::default);
     let templates = source.templates(args.templates.as_deref(), &site)?;
-    show(&source, &site, kind, &templates, args.json, args.all, pilots.as_ref(), context)?;
+    let preview = preview::of(&source, &site, kind, &templates, pilots.as_ref())?;
+    match args.json {
+        true => context.out.raw(&crate::tree::to_json_line(&preview.document())?),
+        false => context.out.page(&people(&preview, args.all)),
+    }
     equal::warn_of_equal(&source.plan, context);
     Ok(0)
 }
 
-/// Prints the preview of a plan; also `submit --dry-run` of a new sweep for a scheduler. `pilots`: in pull mode.
-#[expect(clippy::too_many_arguments, reason = "what two verbs have chosen")]
-pub(super) fn show(
-    source: &Source,
-    site: &Site,
-    kind: SchedulerKind,
-    templates: &Templates,
-    json: bool,
-    all: bool,
-    pilots: Option<&pilots::PilotOptions>,
-    context: &Context,
-) -> Result<()> {
-    // A plan that runs here is shown as the arrays it would be.
-    let scheduler = scheduler::of(kind);
-    let facts = scheduler.facts();
-    if source.plan.run.program.is_empty() {
-        source.plan.run.refuse_function(|| source.author())?;
-    }
-    submit::check_caps(source, site, facts.kind)?;
-    if pilots.is_none() && kind != SchedulerKind::Local {
-        submit::refuse_share(&source.plan)?;
-    }
-    let rules = rules(source, site, facts);
-    let pilots = pilots.map(|options| Ask::of(&source.plan, options));
-    let preview = preview::of(source, &rules, pilots.as_ref())?;
-    let scripts = Scripts::new(source, site, templates, &*scheduler);
-    let arrays = render(&preview, &scripts)?;
-    if json {
-        write_json(&preview, &arrays, facts, context)
-    } else {
-        context.out.page(&people(&preview, &arrays, facts, all));
-        Ok(())
-    }
-}
-
-/// What decides about arrays, by plan and site profile alone.
-pub(super) fn rules(source: &Source, site: &Site, facts: &Facts) -> Rules {
-    let limits = Limits {
-        max_array_size: site
-            .limits
-            .max_array_size
-            .or(Some(facts.elements))
-            .map(|size| site.caps.max_array_size.map_or(size, |cap| size.min(cap))),
-        max_array_tasks: site.limits.max_array_tasks,
-        ..Limits::default()
-    };
-    Rules {
-        is_elementwise: facts.is_elementwise,
-        chains: source.plan.schedule.chains,
-        pack: source.plan.schedule.pack,
-        elements: limits.elements(),
-        max_calls: site.limits.max_calls,
-        max_walltime_s: site.caps.max_walltime_s,
-        max_running: site.caps.running(source.plan.schedule.max_running.map(u64::from)),
-        cannot_throttle: false,
-        places: None,
-    }
-}
-
-/// Renders every array's script and returns its directives.
-fn render(preview: &Preview<'_>, scripts: &Scripts<'_>) -> Result<Vec<preview::Array>> {
-    let one = |(i, a): (usize, &crate::graph::Array)| {
-        let array = waves::Array {
-            array: i as u32 + 1,
-            block: a.block,
-            link: a.link,
-            first: a.first as u64,
-            count: a.count as u64,
-            links: a.links as u64,
-            single: a.single,
-            after: None,
-            wait: Vec::new(),
-            on_failure: OnFailure::Stop,
-            resources: (*preview.shapes[a.shape as usize]).clone(),
-            walltimes_s: Vec::new(),
-            pilot: preview.pilots.as_ref().map(|(_, pilot)| *pilot),
-        };
-        Ok(preview::Array {
-            array: i + 1,
-            block: a.block,
-            link: a.link,
-            count: a.count,
-            links: a.links,
-            after: a.after.map(|p| p + 1),
-            wait: a.wait.iter().map(|p| p + 1).collect(),
-            directives: scripts.directives(&array)?,
-        })
-    };
-    preview.graph.arrays.iter().enumerate().map(one).collect()
-}
-
-/// The job scripts of a plan, as far as they are known before its sweep is there.
-pub(super) struct Scripts<'a> {
-    source: &'a Source,
-    templates: &'a Templates,
-    tree: Tree,
-    words: SiteWords<'a>,
-    max_running: Option<u64>,
-}
-
-impl<'a> Scripts<'a> {
-    pub(super) fn new(
-        source: &'a Source,
-        site: &Site,
-        templates: &'a Templates,
-        scheduler: &'a dyn Scheduler,
-    ) -> Self {
-        let tree = source.tree();
-        let words = SiteWords {
-            environment: Some(tree.dir().join("jobs/env.sh")),
-            ..SiteWords::of(site, scheduler, &source.plan.run)
-        };
-        let wish = source.plan.schedule.max_running.map(u64::from);
-        let max_running = site.caps.running(wish);
-        Self { source, templates, tree, words, max_running }
-    }
-
-    /// The directives of an array, as its template renders them.
-    pub(super) fn directives(&self, array: &waves::Array) -> Result<Vec<String>> {
-        let facts = self.words.scheduler.facts();
-        let sweep = &self.source.plan.name;
-        let script = names::job_script(
-            sweep,
-            self.tree.dir(),
-            format!("{sweep}.<token>.{}", array.array),
-            array,
-            self.max_running,
-            &self.words,
-            vec!["hpcsweep".to_owned(), "worker".to_owned()],
-        );
-        let text = self.templates.render(facts.template, &names::of(&script)?)?;
-        let directives = text.lines().filter_map(|l| l.strip_prefix(facts.directive));
-        Ok(directives.map(str::to_owned).collect())
-    }
-}
-
-fn people(preview: &Preview<'_>, arrays: &[preview::Array], facts: &Facts, all: bool) -> String {
+/// A preview for people; also that of `submit --dry-run` of a new sweep for a scheduler.
+pub(super) fn people(preview: &Preview<'_>, all: bool) -> String {
     let mut text = String::new();
     let plan = &preview.source.plan;
     let n = plan.trials.len();
@@ -208,76 +71,89 @@ fn people(preview: &Preview<'_>, arrays: &[preview::Array], facts: &Facts, all: 
     );
     let shown = if all || n <= 40 { n } else { 20 };
     text.push_str(&trials(preview, shown));
-    if shown < n {
-        let _ = writeln!(text, "... and {} more (--all shows them)", thousands((n - shown) as u64));
-    }
+    text.push_str(&more(n - shown));
     text.push('\n');
     if preview.graph.longest > 1 {
         text.push_str(&times(preview, all));
         text.push('\n');
     }
+    text.push_str(&arrays(preview, all));
+    text.push_str(&directives(preview, all));
+    if !preview.mapped.why.is_empty() {
+        let Mapped { mapping, why } = &preview.mapped;
+        let _ = writeln!(text, "\nchains as {}: {why}", mapping.word());
+    }
+    text.push_str(&totals(preview));
+    text.push_str(preview.facts.unasked);
+    text
+}
+
+/// That a table has more rows than are shown.
+fn more(rows: usize) -> String {
+    match rows {
+        0 => String::new(),
+        n => format!("... and {} more (--all shows them)\n", thousands(n as u64)),
+    }
+}
+
+fn arrays(preview: &Preview<'_>, all: bool) -> String {
     let elements = if preview.pilots.is_some() { "pilots" } else { "elements" };
     let head: Vec<String> =
         ["array", "block", "link", elements, "after", "request"].map(str::to_owned).to_vec();
-    let most = if all || arrays.len() <= 40 { arrays.len() } else { 20 };
-    let rows: Vec<Vec<String>> = arrays[..most]
-        .iter()
-        .zip(&preview.graph.arrays)
-        .map(|(a, planned)| {
-            vec![
-                a.array.to_string(),
-                a.block.to_string(),
-                a.link.to_string(),
-                a.count.to_string(),
-                after(preview, planned, a),
-                preview.request(planned),
-            ]
-        })
-        .collect();
-    text.push_str(&aligned(&head, &rows));
-    if most < arrays.len() {
-        let _ = writeln!(
-            text,
-            "... and {} more (--all shows them)",
-            thousands((arrays.len() - most) as u64)
-        );
-    }
-    let (prefix, call) = (facts.directive, facts.submits);
+    let n = preview.arrays.len();
+    let most = if all || n <= 40 { n } else { 20 };
+    let planned = preview.arrays[..most].iter().zip(&preview.graph.arrays);
+    let row = |(a, planned): (&Shown, &graph::Array)| {
+        vec![
+            a.array.to_string(),
+            a.block.to_string(),
+            a.link.to_string(),
+            a.count.to_string(),
+            after(preview, planned, a),
+            preview.request(planned),
+        ]
+    };
+    let rows: Vec<Vec<String>> = planned.map(row).collect();
+    aligned(&head, &rows) + &more(n - most)
+}
+
+/// The directives of one array of each request.
+fn directives(preview: &Preview<'_>, all: bool) -> String {
+    let mut text = String::new();
     let mut shown: Vec<u32> = Vec::new();
-    for (array, planned) in arrays.iter().zip(&preview.graph.arrays) {
+    for (array, planned) in preview.arrays.iter().zip(&preview.graph.arrays) {
         if shown.contains(&planned.shape) || (shown.len() >= 3 && !all) {
             continue;
         }
         shown.push(planned.shape);
         let _ = writeln!(text, "\ndirectives of array {}:", array.array);
         for directive in &array.directives {
-            let _ = writeln!(text, "  {prefix}{directive}");
+            let _ = writeln!(text, "  {}{directive}", preview.facts.directive);
         }
     }
-    if !preview.mapped.why.is_empty() {
-        let Mapped { mapping, why } = &preview.mapped;
-        let _ = writeln!(text, "\nchains as {}: {why}", mapping.word());
-    }
+    text
+}
+
+/// The calls of a submission, and what it asks for.
+fn totals(preview: &Preview<'_>) -> String {
     let what = preview.pilots.as_ref().map_or_else(
         || format!("arrays of at most {} elements", thousands(preview.element_limit)),
         |(words, _)| words.clone(),
     );
     let hours =
         |h: Option<f64>| h.map_or_else(|| "unknown (no walltime)".into(), |h| format!("{h:.2}"));
-    let _ = writeln!(
-        text,
-        "\nscheduler calls to submit: {} ({} of {call}, {what})\ncore-hours asked for: {}\nGPU-hours asked for: {}",
+    format!(
+        "\nscheduler calls to submit: {} ({} of {}, {what})\ncore-hours asked for: {}\nGPU-hours asked for: {}\n",
         thousands(preview.calls() as u64),
-        thousands(arrays.len() as u64),
+        thousands(preview.arrays.len() as u64),
+        preview.facts.submits,
         hours(preview.core_hours),
         hours(preview.gpu_hours),
-    );
-    text.push_str(facts.unasked);
-    text
+    )
 }
 
 /// What an array waits for, in words.
-fn after(preview: &Preview<'_>, planned: &crate::graph::Array, array: &preview::Array) -> String {
+fn after(preview: &Preview<'_>, planned: &graph::Array, array: &Shown) -> String {
     let follows = array.after.map(|parent| match preview.mapped.mapping {
         Mapping::Elementwise => format!("array {parent}, element by element"),
         _ if planned.single => format!("job {parent}"),
@@ -377,55 +253,4 @@ fn times(preview: &Preview<'_>, all: bool) -> String {
         let _ = writeln!(table, "... and {more} more chains (--all shows them)");
     }
     table
-}
-
-fn write_json(
-    preview: &Preview<'_>,
-    arrays: &[preview::Array],
-    facts: &Facts,
-    context: &Context,
-) -> Result<()> {
-    let plan = &preview.source.plan;
-    let trials: Vec<preview::Trial<'_>> =
-        (0..plan.trials.len()).map(|i| preview.trial(i)).collect();
-    let chains: Vec<serde_json::Value> = preview
-        .chains
-        .iter()
-        .map(|c| c.as_ref().map_or(serde_json::Value::Null, |id| json!(id.to_string())))
-        .collect();
-    #[derive(serde::Serialize)]
-    struct Shown<'a> {
-        sweep: &'a str,
-        root: &'a str,
-        trials: Vec<preview::Trial<'a>>,
-        chains: Vec<serde_json::Value>,
-        arrays: &'a [preview::Array],
-        scheduler_calls: usize,
-        scheduler: &'static str,
-        submit_calls: usize,
-        chains_as: &'static str,
-        chains_why: &'a str,
-        pilots: Option<Pilot>,
-        max_array_size: u64,
-        core_hours: Option<f64>,
-        gpu_hours: Option<f64>,
-    }
-    let shown = Shown {
-        sweep: &plan.name,
-        root: &plan.root,
-        trials,
-        chains,
-        arrays,
-        scheduler_calls: preview.calls(),
-        scheduler: facts.kind.word(),
-        submit_calls: arrays.len(),
-        chains_as: preview.mapped.mapping.word(),
-        chains_why: &preview.mapped.why,
-        pilots: preview.pilots.as_ref().map(|(_, pilot)| *pilot),
-        max_array_size: preview.element_limit,
-        core_hours: preview.core_hours,
-        gpu_hours: preview.gpu_hours,
-    };
-    context.out.raw(&crate::tree::to_json_line(&shown)?);
-    Ok(())
 }

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use serde_json::{Value, json};
 
 use super::out::aligned;
 use super::{Context, out, plan};
-use crate::plan::{Plan, Resources};
+use crate::plan::Plan;
 use crate::render::Templates;
 use crate::scheduler;
 use crate::site::{SchedulerKind, Site};
-use crate::submit::arrays::mapping::Rules;
+use crate::submit::arrays::batch::ArrayOptions;
+use crate::submit::arrays::scripts::Scripts;
 use crate::submit::rehearsal::{self, How, Rehearsal, Runs};
 use crate::submit::{Source, local, pilots, preview};
 use crate::tree::waves::Array;
@@ -43,37 +43,33 @@ pub(super) fn show(
     context: &Context,
 ) -> Result<()> {
     let scheduler = kind.takes_jobs().then_some(kind);
-    let shown = scheduler::of(kind);
-    let mut rules = plan::rules(source, site, shown.facts());
-    if let Some(wish) = asked.max_running {
-        rules.max_running = site.caps.running(Some(u64::from(wish)));
-    }
+    let retry = asked.here.retry;
+    let options = ArrayOptions { max_running: asked.max_running.map(u64::from), retry };
     let how = match (&asked.pull, scheduler) {
         (Some(options), _) => How::Pull(scheduler, options),
-        (None, Some(kind)) => How::Arrays(kind, &rules),
+        (None, Some(kind)) => How::Arrays(kind, &options),
         (None, None) => How::Local(&asked.here),
     };
-    let all = rehearsal::of(source, site, how, asked.here.retry, &context.vars)?;
+    let all = rehearsal::of(source, site, how, retry, &context.vars)?;
     if asked.json {
-        let scripts = plan::Scripts::new(source, site, templates, &*shown);
-        let value = as_json(&all, source, how, &rules, &scripts)?;
-        context.out.raw(&crate::tree::to_json_line(&value)?);
-        return Ok(());
+        let shown = scheduler::of(kind);
+        let scripts = Scripts::new(source, site, templates, &*shown);
+        context.out.raw(&crate::tree::to_json_line(&all.document(source, &scripts)?)?);
+    } else if scheduler.is_some() && !all.exists {
+        let preview = preview::of(source, site, kind, templates, asked.pull.as_ref())?;
+        context.out.page(&plan::people(&preview, false));
+    } else {
+        context.out.page(&people(&all, &source.plan));
     }
-    if scheduler.is_some() && !all.exists {
-        let pull = asked.pull.as_ref();
-        return plan::show(source, site, kind, templates, false, false, pull, context);
-    }
-    context.out.page(&people(&all, &source.plan, how));
     Ok(())
 }
 
-fn people(all: &Rehearsal, plan: &Plan, how: How<'_>) -> String {
+fn people(all: &Rehearsal, plan: &Plan) -> String {
     let place = if all.exists { "is in" } else { "would be made in" };
     let mut text = format!("sweep {} {place} {}\n", plan.name, all.tree.dir().display());
     let mut groups: BTreeMap<&str, u64> = BTreeMap::new();
     all.runs.iter().for_each(|run| *groups.entry(&run.state).or_default() += 1);
-    let verb = if how.scheduler().is_none() { "would run" } else { "would be submitted" };
+    let verb = if all.scheduler.is_none() { "would run" } else { "would be submitted" };
     if groups.is_empty() {
         text.push_str("nothing would be done\n");
     }
@@ -152,79 +148,4 @@ fn arrays(all: &[Array]) -> String {
         })
         .collect();
     aligned(&head, &rows)
-}
-
-/// The one form that a rehearsal has as JSON, whatever is submitted where: `docs/plan.md` has its members.
-fn as_json(
-    all: &Rehearsal,
-    source: &Source,
-    how: How<'_>,
-    rules: &Rules,
-    scripts: &plan::Scripts<'_>,
-) -> Result<Value> {
-    let plan = &source.plan;
-    let task = |place: usize| plan.trials[place].task_id.as_ref().map(ToString::to_string);
-    let run = |run: &Runs| {
-        let trial = &plan.trials[run.place];
-        json!({
-            "trial": run.trial, "state": run.state, "task_id": task(run.place),
-            "chain": run.chain.0, "link": run.chain.1,
-            "gpu_ids_abs": trial.gpu_ids_abs.as_deref(), "params": trial.params,
-        })
-    };
-    let array = |array: &Array| -> Result<Value> {
-        Ok(json!({
-            "array": array.array, "block": array.block, "link": array.link, "count": array.count,
-            "links": array.links, "after": array.after, "wait": array.wait,
-            "directives": scripts.directives(array)?,
-        }))
-    };
-    let mut chains: BTreeMap<u64, Option<String>> = BTreeMap::new();
-    all.runs.iter().for_each(|run| drop(chains.insert(run.chain.0, task(run.place))));
-    let pilots = all.arrays.iter().find(|array| array.pilot.is_some());
-    let hours = |of: fn(&Resources) -> u64| match pilots {
-        Some(array) => hours([(&array.resources, array.count)], of),
-        None => hours(all.runs.iter().map(|run| (&*plan.trials[run.place].resources, 1)), of),
-    };
-    let scheduler = how.scheduler();
-    let calls = all.arrays.len();
-    Ok(json!({
-        "sweep": plan.name,
-        "root": plan.root,
-        "dir": all.tree.dir(),
-        "exists": all.exists,
-        "scheduler": scheduler.map(SchedulerKind::word),
-        "trials": all.runs.iter().map(run).collect::<Vec<_>>(),
-        "chains": chains.into_values().collect::<Vec<_>>(),
-        "left": all.left,
-        "dropped": all.dropped,
-        "arrays": all.arrays.iter().map(array).collect::<Result<Vec<_>>>()?,
-        "chains_as": all.mapped.as_ref().map(|mapped| mapped.mapping.word()),
-        "chains_why": all.mapped.as_ref().map_or("", |mapped| &mapped.why),
-        "max_array_size": scheduler.map(|_| rules.elements),
-        "submit_calls": calls,
-        "scheduler_calls": if scheduler.is_some() { calls + 2 } else { 0 },
-        "units": all.units.map(|(units, _)| units),
-        "pilots": all.units.and_then(|(_, pilots)| pilots),
-        "slots": pilots.and_then(|array| array.pilot).and_then(|pilot| pilot.slots),
-        "at_once": all.here.as_ref().map(|here| here.at_once),
-        "cores": all.here.as_ref().map(|here| here.cores),
-        "gpus": all.here.as_ref().map(|here| &here.gpus),
-        "core_hours": hours(Resources::cores),
-        "gpu_hours": hours(Resources::total_gpus),
-        "notes": all.left_alone.iter().chain(&all.notes).collect::<Vec<_>>(),
-    }))
-}
-
-/// What so many of each request ask for over their walltimes; `None` where one has no walltime.
-fn hours<'a>(
-    all: impl IntoIterator<Item = (&'a Resources, u64)>,
-    of: fn(&Resources) -> u64,
-) -> Option<f64> {
-    let one = |(request, n): (&Resources, u64)| match of(request) * n {
-        0 => Some(0.0),
-        amount => Some(amount as f64 * request.walltime_s? as f64 / 3600.0),
-    };
-    // An empty sum is -0.
-    all.into_iter().map(one).sum::<Option<f64>>().map(|hours| hours + 0.0)
 }

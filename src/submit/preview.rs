@@ -1,42 +1,30 @@
-//! A preview of a plan: its trials, chains, arrays, calls and the hours it asks for. Writes nothing.
+//! A preview of a plan: its trials, chains, arrays, calls and the hours it asks for. Writes nothing and calls no command.
 
+use std::sync::Arc;
+
+use anyhow::Result;
 use serde::Serialize;
 
-use super::Source;
-use crate::graph::{self, Graph, Mapping};
+use super::{Source, check_caps, refuse_share};
+use crate::graph::shapes::Shapes;
+use crate::graph::{self, Graph, Mapping, Node};
 use crate::host::gpus::DeviceId;
-use crate::plan::{Params, TaskId};
+use crate::plan::{Params, Resources, TaskId};
+use crate::render::Templates;
+use crate::scheduler::{self, Facts};
+use crate::site::{SchedulerKind, Site};
 use crate::submit::arrays::mapping::{self, Mapped, Rules};
-use crate::submit::pilots::Ask;
-use crate::tree::waves::Pilot;
+use crate::submit::arrays::scripts::{Scripts, Shown};
+use crate::submit::arrays::wave;
+use crate::submit::pilots::{Ask, PilotOptions};
+use crate::tree::waves::{Array, Pilot};
 use crate::units;
-
-/// A planned array.
-#[derive(Debug, Serialize)]
-pub(crate) struct Array {
-    /// Number, from 1.
-    pub(crate) array: usize,
-    /// Block, from 0.
-    pub(crate) block: u32,
-    /// Link, from 0.
-    pub(crate) link: u32,
-    /// Elements.
-    pub(crate) count: usize,
-    /// Trials that each element runs one after the other.
-    pub(crate) links: usize,
-    /// The array it follows: element by element where the scheduler can, else as a whole.
-    pub(crate) after: Option<usize>,
-    /// Arrays that must have ended before it begins, to keep to `max_running`.
-    pub(crate) wait: Vec<usize>,
-    /// Its directives, as the template renders them.
-    pub(crate) directives: Vec<String>,
-}
 
 /// A planned trial.
 #[derive(Debug, Serialize)]
 pub(crate) struct Trial<'a> {
     /// Number, from 0.
-    pub trial: u64,
+    pub(crate) trial: u64,
     /// The chain's name.
     pub(crate) task_id: Option<String>,
     /// Chain, from 0.
@@ -46,15 +34,19 @@ pub(crate) struct Trial<'a> {
     /// Physical devices.
     pub(crate) gpu_ids_abs: Option<&'a [DeviceId]>,
     /// Parameters, nested.
-    pub params: &'a Params,
+    pub(crate) params: &'a Params,
 }
 
 /// The whole preview.
 pub(crate) struct Preview<'a> {
     /// The plan.
     pub(crate) source: &'a Source,
+    /// The scheduler that it is planned for.
+    pub(crate) facts: &'static Facts,
     /// Its arrays.
     pub(crate) graph: Graph,
+    /// The same, as they are shown.
+    pub(crate) arrays: Vec<Shown>,
     /// Chain and link of each trial.
     pub(crate) places: Vec<(u32, u32)>,
     /// Names of the chains; empty for a trial without a task id.
@@ -70,24 +62,79 @@ pub(crate) struct Preview<'a> {
     /// GPU-hours asked for.
     pub(crate) gpu_hours: Option<f64>,
     /// The distinct requests, by the number that arrays refer to.
-    pub(crate) shapes: Vec<std::sync::Arc<crate::plan::Resources>>,
+    pub(crate) shapes: Vec<Arc<Resources>>,
 }
 
-/// Plans without touching anything; `ask` is what pull mode asks for.
+/// Plans a first submission to a scheduler; a plan that runs here is shown as the arrays it would be. `pilots`: in pull
+/// mode.
 ///
 /// # Errors
-/// When chains cannot be mapped as the plan wants.
+/// When the plan breaks a cap of the site, its chains cannot be mapped as it wants, or a script cannot be rendered.
 pub(crate) fn of<'a>(
     source: &'a Source,
-    rules: &Rules,
-    ask: Option<&Ask>,
-) -> anyhow::Result<Preview<'a>> {
-    let trials = &source.plan.trials;
-    let (nodes, mut shapes) = graph::shapes::of_plan(trials);
+    site: &Site,
+    kind: SchedulerKind,
+    templates: &Templates,
+    pilots: Option<&PilotOptions>,
+) -> Result<Preview<'a>> {
+    let scheduler = scheduler::of(kind);
+    let facts = scheduler.facts();
+    let plan = &source.plan;
+    if plan.run.program.is_empty() {
+        plan.run.refuse_function(|| source.author())?;
+    }
+    check_caps(source, site, facts.kind)?;
+    if pilots.is_none() && kind != SchedulerKind::Local {
+        refuse_share(plan)?;
+    }
+    let rules = Rules::of(plan, site, facts);
+    let (nodes, mut shapes) = graph::shapes::of_plan(&plan.trials);
+    let (places, chains, longest) = chains(source, &nodes);
+    let (graph, mapped, pilots) = match pilots.map(|options| Ask::of(plan, options)) {
+        None => {
+            let (graph, mapped) = mapping::map(&nodes, &mut shapes, &[], 0, &rules)?;
+            (graph, mapped, None)
+        }
+        Some(ask) => {
+            let n = ask.count(chains.len() as u64);
+            let graph = of_pilots(&ask, n, &mut shapes, chains.len(), longest);
+            let mapped = Mapped { mapping: Mapping::Elementwise, why: String::new() };
+            (graph, mapped, Some((ask.words(n), Pilot { slots: ask.slots })))
+        }
+    };
+    let mut counts = vec![0u64; shapes.list.len()];
+    match &pilots {
+        None => nodes.iter().for_each(|node| counts[node.shape as usize] += 1),
+        Some(_) => graph.arrays.iter().for_each(|a| counts[a.shape as usize] += a.count as u64),
+    }
+    let asked = || shapes.list.iter().map(|r| &**r).zip(counts.iter().copied());
+    let scripts = Scripts::new(source, site, templates, &*scheduler);
+    let shown = |(i, a): (usize, &graph::Array)| {
+        let array = wave::array(1, i, a, Resources::clone(&shapes.list[a.shape as usize]));
+        scripts.shown(&Array { pilot: pilots.as_ref().map(|(_, pilot)| *pilot), ..array })
+    };
+    Ok(Preview {
+        source,
+        facts,
+        arrays: graph.arrays.iter().enumerate().map(shown).collect::<Result<_>>()?,
+        graph,
+        places,
+        chains,
+        element_limit: rules.elements,
+        pilots,
+        mapped,
+        core_hours: hours(asked(), Resources::cores),
+        gpu_hours: hours(asked(), Resources::total_gpus),
+        shapes: shapes.list,
+    })
+}
+
+/// Chain and link of each trial, the names of the chains, and the links of the longest one.
+fn chains(source: &Source, nodes: &[Node]) -> (Vec<(u32, u32)>, Vec<Option<TaskId>>, u32) {
     let mut links: Vec<u32> = Vec::new();
     let mut chains: Vec<Option<TaskId>> = Vec::new();
     let mut places = Vec::with_capacity(nodes.len());
-    for (node, trial) in nodes.iter().zip(trials) {
+    for (node, trial) in nodes.iter().zip(&source.plan.trials) {
         let chain = node.chain as usize;
         if chain >= links.len() {
             links.push(0);
@@ -96,53 +143,26 @@ pub(crate) fn of<'a>(
         places.push((node.chain, links[chain]));
         links[chain] += 1;
     }
-    let mut counts = vec![0u64; shapes.list.len()];
-    for node in &nodes {
-        counts[node.shape as usize] += 1;
-    }
-    let pilots = ask.map(|ask| {
-        let n = ask.count(links.len() as u64);
-        let shape = shapes.number(&std::sync::Arc::new(ask.request.clone()));
-        counts = vec![0; shapes.list.len()];
-        counts[shape as usize] = n;
-        (n, shape, ask)
-    });
-    let hours = |of: &dyn Fn(&crate::plan::Resources) -> u64| -> Option<f64> {
-        shapes
-            .list
-            .iter()
-            .zip(&counts)
-            .map(|(r, &n)| {
-                let amount = of(r);
-                if amount == 0 || n == 0 {
-                    return Some(0.0);
-                }
-                Some(amount as f64 * n as f64 * r.walltime_s? as f64 / 3600.0)
-            })
-            .sum()
+    (places, chains, links.into_iter().max().unwrap_or(0))
+}
+
+/// So many pilots as a graph.
+fn of_pilots(ask: &Ask, n: u64, shapes: &mut Shapes, chains: usize, longest: u32) -> Graph {
+    let shape = shapes.number(&Arc::new(ask.request.clone()));
+    Graph::of_pilots(n as usize, shape, chains, longest as usize)
+}
+
+/// What so many of each request ask for over their walltimes, in hours; `None` where one has no walltime.
+pub(super) fn hours<'r>(
+    all: impl IntoIterator<Item = (&'r Resources, u64)>,
+    of: fn(&Resources) -> u64,
+) -> Option<f64> {
+    let one = |(request, n): (&Resources, u64)| match of(request) * n {
+        0 => Some(0.0),
+        amount => Some(amount as f64 * request.walltime_s? as f64 / 3600.0),
     };
-    let (core_hours, gpu_hours) = (hours(&|r| r.cores()), hours(&|r| r.total_gpus()));
-    let (graph, mapped) = match pilots {
-        None => mapping::map(&nodes, &mut shapes, &[], 0, rules)?,
-        Some((n, shape, _)) => {
-            let longest = links.iter().max().map_or(0, |&n| n as usize);
-            let graph = Graph::of_pilots(n as usize, shape, links.len(), longest);
-            (graph, Mapped { mapping: Mapping::Elementwise, why: String::new() })
-        }
-    };
-    let pilots = pilots.map(|(n, _, ask)| (ask.words(n), Pilot { slots: ask.slots }));
-    Ok(Preview {
-        source,
-        graph,
-        places,
-        chains,
-        element_limit: rules.elements,
-        pilots,
-        mapped,
-        core_hours,
-        gpu_hours,
-        shapes: shapes.list,
-    })
+    // An empty sum is -0.
+    all.into_iter().map(one).sum::<Option<f64>>().map(|hours| hours + 0.0)
 }
 
 impl Preview<'_> {
@@ -168,6 +188,43 @@ impl Preview<'_> {
     /// What an array asks for, in the plan's own words.
     pub(crate) fn request(&self, array: &graph::Array) -> String {
         request_words(&self.shapes[array.shape as usize])
+    }
+
+    /// All of it as one document: `docs/plan.md` has its members.
+    pub(crate) fn document(&self) -> impl Serialize + '_ {
+        #[derive(Serialize)]
+        struct Document<'a> {
+            sweep: &'a str,
+            root: &'a str,
+            trials: Vec<Trial<'a>>,
+            chains: Vec<Option<String>>,
+            arrays: &'a [Shown],
+            scheduler_calls: usize,
+            scheduler: &'static str,
+            submit_calls: usize,
+            chains_as: &'static str,
+            chains_why: &'a str,
+            pilots: Option<Pilot>,
+            max_array_size: u64,
+            core_hours: Option<f64>,
+            gpu_hours: Option<f64>,
+        }
+        Document {
+            sweep: &self.source.plan.name,
+            root: &self.source.plan.root,
+            trials: (0..self.source.plan.trials.len()).map(|i| self.trial(i)).collect(),
+            chains: self.chains.iter().map(|id| id.as_ref().map(ToString::to_string)).collect(),
+            arrays: &self.arrays,
+            scheduler_calls: self.calls(),
+            scheduler: self.facts.kind.word(),
+            submit_calls: self.arrays.len(),
+            chains_as: self.mapped.mapping.word(),
+            chains_why: &self.mapped.why,
+            pilots: self.pilots.as_ref().map(|(_, pilot)| *pilot),
+            max_array_size: self.element_limit,
+            core_hours: self.core_hours,
+            gpu_hours: self.gpu_hours,
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use anyhow::Result;
+use serde_json::{Value, json};
 
 use super::{Source, check_caps, check_writable, refuse_share};
 use crate::host::{Vars, process, threads};
@@ -12,11 +13,14 @@ use crate::scheduler;
 use crate::site::{SchedulerKind, Site};
 use crate::status::{self, Status};
 use crate::submit::arrays::amend;
+use crate::submit::arrays::batch::ArrayOptions;
 use crate::submit::arrays::mapping::{Mapped, Rules};
+use crate::submit::arrays::scripts::Scripts;
 use crate::submit::arrays::wave::{self, Before, Failures, Waves};
 use crate::submit::grow::{self, Diff};
 use crate::submit::local::gpus::Devices;
 use crate::submit::pilots::{self, Ask, deal, hands};
+use crate::submit::preview::hours;
 use crate::submit::{local, retry};
 use crate::tree::journal::Journal;
 use crate::tree::ledger::Ledger;
@@ -29,7 +33,7 @@ pub(crate) enum How<'a> {
     /// Run here.
     Local(&'a local::LocalOptions),
     /// As arrays of a scheduler.
-    Arrays(SchedulerKind, &'a Rules),
+    Arrays(SchedulerKind, &'a ArrayOptions),
     /// To agents, by pilots where there is a scheduler.
     Pull(Option<SchedulerKind>, &'a pilots::PilotOptions),
 }
@@ -41,6 +45,18 @@ impl How<'_> {
             Self::Local(_) => None,
             Self::Arrays(kind, _) => Some(kind),
             Self::Pull(kind, _) => kind,
+        }
+    }
+
+    /// What decides about arrays.
+    fn rules(self, source: &Source, site: &Site) -> Rules {
+        let kind = self.scheduler().unwrap_or(SchedulerKind::Local);
+        let rules = Rules::of(&source.plan, site, scheduler::of(kind).facts());
+        match self {
+            Self::Arrays(_, ArrayOptions { max_running: Some(wish), .. }) => {
+                Rules { max_running: site.caps.running(Some(*wish)), ..rules }
+            }
+            _ => rules,
         }
     }
 }
@@ -73,6 +89,8 @@ pub(crate) struct Here {
 pub(crate) struct Rehearsal {
     /// The sweep.
     pub(crate) tree: Tree,
+    /// The scheduler, unless all is done here.
+    pub(crate) scheduler: Option<SchedulerKind>,
     /// Whether it is there.
     pub(crate) exists: bool,
     /// What to say of its trials that the plan no longer has.
@@ -85,6 +103,8 @@ pub(crate) struct Rehearsal {
     pub(crate) left: BTreeMap<String, u64>,
     /// Arrays that would be submitted: those that earlier submissions did not come to, then new ones.
     pub(crate) arrays: Vec<Array>,
+    /// Most elements of an array.
+    pub(crate) elements: u64,
     /// How chains would become jobs, and why.
     pub(crate) mapped: Option<Mapped>,
     /// Units that agents would be dealt, and pilots that would be submitted for them.
@@ -126,13 +146,16 @@ pub(crate) fn of(
     let exists = identity.is_some();
     let identity = identity.unwrap_or_else(|| Identity::new(&source.plan.name));
     let status = status::before_a_plan(tree.clone(), identity.clone(), site, environment, again)?;
+    let rules = how.rules(source, site);
     let mut all = Rehearsal {
+        scheduler: how.scheduler(),
         exists,
         left_alone: diff.left_alone(),
         dropped: diff.dropped(),
         runs: Vec::new(),
         left: BTreeMap::new(),
         arrays: Vec::new(),
+        elements: rules.elements,
         mapped: None,
         units: None,
         here,
@@ -142,15 +165,69 @@ pub(crate) fn of(
     let now = Now { source, diff: &diff, status: &status, again };
     let runs = match how {
         How::Local(_) => local::would_run(&all.tree, source, &diff, &status.records, again)?,
-        How::Arrays(kind, rules) => {
+        How::Arrays(kind, _) => {
             let tree = all.tree.clone();
             let ask = || retry::without_success(&tree, &identity, site, environment);
-            now.arrays(&mut all, kind, rules, &ask)?
+            now.arrays(&mut all, kind, &rules, &ask)?
         }
         How::Pull(kind, options) => now.pull(&mut all, kind, options)?,
     };
     now.sort(&mut all, &runs)?;
     Ok(all)
+}
+
+impl Rehearsal {
+    /// All of it as one document, the same whatever is submitted where: `docs/plan.md` has its members.
+    ///
+    /// # Errors
+    /// When a script cannot be rendered.
+    pub(crate) fn document(&self, source: &Source, scripts: &Scripts<'_>) -> Result<Value> {
+        let plan = &source.plan;
+        let task = |place: usize| plan.trials[place].task_id.as_ref().map(ToString::to_string);
+        let run = |run: &Runs| {
+            let trial = &plan.trials[run.place];
+            json!({
+                "trial": run.trial, "state": run.state, "task_id": task(run.place),
+                "chain": run.chain.0, "link": run.chain.1,
+                "gpu_ids_abs": trial.gpu_ids_abs.as_deref(), "params": trial.params,
+            })
+        };
+        let mut chains: BTreeMap<u64, Option<String>> = BTreeMap::new();
+        self.runs.iter().for_each(|run| drop(chains.insert(run.chain.0, task(run.place))));
+        let pilots = self.arrays.iter().find(|array| array.pilot.is_some());
+        let hours = |of: fn(&Resources) -> u64| match pilots {
+            Some(array) => hours([(&array.resources, array.count)], of),
+            None => hours(self.runs.iter().map(|r| (&*plan.trials[r.place].resources, 1)), of),
+        };
+        let arrays = self.arrays.iter().map(|array| scripts.shown(array));
+        let calls = self.arrays.len();
+        Ok(json!({
+            "sweep": plan.name,
+            "root": plan.root,
+            "dir": self.tree.dir(),
+            "exists": self.exists,
+            "scheduler": self.scheduler.map(SchedulerKind::word),
+            "trials": self.runs.iter().map(run).collect::<Vec<_>>(),
+            "chains": chains.into_values().collect::<Vec<_>>(),
+            "left": self.left,
+            "dropped": self.dropped,
+            "arrays": arrays.collect::<Result<Vec<_>>>()?,
+            "chains_as": self.mapped.as_ref().map(|mapped| mapped.mapping.word()),
+            "chains_why": self.mapped.as_ref().map_or("", |mapped| &mapped.why),
+            "max_array_size": self.scheduler.map(|_| self.elements),
+            "submit_calls": calls,
+            "scheduler_calls": if self.scheduler.is_some() { calls + 2 } else { 0 },
+            "units": self.units.map(|(units, _)| units),
+            "pilots": self.units.and_then(|(_, pilots)| pilots),
+            "slots": pilots.and_then(|array| array.pilot).and_then(|pilot| pilot.slots),
+            "at_once": self.here.as_ref().map(|here| here.at_once),
+            "cores": self.here.as_ref().map(|here| here.cores),
+            "gpus": self.here.as_ref().map(|here| &here.gpus),
+            "core_hours": hours(Resources::cores),
+            "gpu_hours": hours(Resources::total_gpus),
+            "notes": self.left_alone.iter().chain(&self.notes).collect::<Vec<_>>(),
+        }))
+    }
 }
 
 /// Refuses what the submission refuses for the plan and the site alone.

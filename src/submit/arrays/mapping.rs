@@ -11,8 +11,9 @@ use anyhow::Result;
 use crate::fault::Fault;
 use crate::graph::shapes::Shapes;
 use crate::graph::{Graph, Mapping, Node, mapping, throttle};
-use crate::plan::{ChainsAs, Resources};
-use crate::scheduler::Places;
+use crate::plan::{ChainsAs, Plan, Resources};
+use crate::scheduler::{Facts, Limits, Places};
+use crate::site::Site;
 use crate::units;
 use crate::words::{count, thousands};
 
@@ -40,6 +41,27 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
+    /// What a plan and a site profile say by themselves, before a scheduler has said what binds it.
+    pub(crate) fn of(plan: &Plan, site: &Site, facts: &Facts) -> Self {
+        let cap = |size: u64| site.caps.max_array_size.map_or(size, |cap| size.min(cap));
+        let limits = Limits {
+            max_array_size: Some(cap(site.limits.max_array_size.unwrap_or(facts.elements))),
+            max_array_tasks: site.limits.max_array_tasks,
+            ..Limits::default()
+        };
+        Self {
+            is_elementwise: facts.is_elementwise,
+            chains: plan.schedule.chains,
+            pack: plan.schedule.pack,
+            elements: limits.elements(),
+            max_calls: site.limits.max_calls,
+            max_walltime_s: site.caps.max_walltime_s,
+            max_running: site.caps.running(plan.schedule.max_running.map(u64::from)),
+            cannot_throttle: false,
+            places: None,
+        }
+    }
+
     /// Whether a routing queue has fewer places than so many elements need. There `max_running` holds for each array
     /// alone.
     pub(crate) fn is_too_narrow(&self, elements: usize) -> bool {

@@ -6,6 +6,7 @@ pub(super) mod environment;
 pub(crate) mod mapping;
 mod next;
 pub(super) mod reconcile;
+pub(crate) mod scripts;
 mod stalled;
 mod waiting;
 pub(crate) mod wave;

@@ -78,17 +78,15 @@ impl Submission<'_> {
 
     /// What decides about the arrays of a wave.
     fn rules(&self, source: &Source, places: Option<Places>) -> Rules {
-        let (limits, site) = (self.scheduler.limits(), self.site);
+        let limits = self.scheduler.limits();
+        let own = Rules::of(&source.plan, self.site, self.scheduler.facts());
         Rules {
-            is_elementwise: self.scheduler.facts().is_elementwise,
-            chains: source.plan.schedule.chains,
-            pack: source.plan.schedule.pack,
             elements: limits.elements(),
-            max_calls: site.limits.max_calls,
-            max_walltime_s: limits.max_walltime_s.into_iter().chain(site.caps.max_walltime_s).min(),
+            max_walltime_s: limits.max_walltime_s.into_iter().chain(own.max_walltime_s).min(),
             max_running: self.max_running,
             cannot_throttle: limits.cannot_throttle,
             places,
+            ..own
         }
     }
 

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::graph::Node;
 use crate::graph::shapes::Shapes;
+use crate::graph::{self, Node};
 use crate::host::clock;
-use crate::plan::OnFailure;
+use crate::plan::{OnFailure, Resources};
 use crate::submit::arrays::mapping::{self, Mapped, Rules};
 use crate::submit::grow::{self, Diff, Todo};
 use crate::tree::journal::Journal;
 use crate::tree::records::{self, Attempt, Outcome, Record};
-use crate::tree::table::{self, Head};
+use crate::tree::table;
 use crate::tree::waves::{self, Array, Wave};
 use crate::tree::{FORMAT, Tree};
 
@@ -258,13 +258,58 @@ pub(crate) fn plan(
     before: &Before<'_>,
     records: &HashMap<u64, Record>,
 ) -> Result<(Wave, Vec<u64>, Mapped)> {
-    let mut shapes = Shapes::default();
-    let mut chains: HashMap<u64, u32> = HashMap::new();
-    let all = &before.waves.all;
     let waits = before.waits(tree, todo)?;
-    let mut nodes = Vec::with_capacity(todo.len());
-    // Whether each chain waits for arrays of earlier waves.
+    let mut shapes = Shapes::default();
+    let (nodes, continues) = nodes(todo, &waits, &mut shapes);
+    let earlier = if rules.max_running.is_some() { before.open(records) } else { Vec::new() };
+    let running = earlier.iter().map(|(_, elements)| elements).sum();
+    let (graph, mapped) = mapping::map(&nodes, &mut shapes, &continues, running, rules)?;
+
+    let chain_of: HashMap<u64, u64> =
+        todo.iter().filter(|_| !waits.is_empty()).map(|t| (t.id, t.chain)).collect();
+    // Only fused arrays run trials whose walltimes are not that of the array.
+    let is_fused = graph.arrays.iter().any(|a| a.links > 1);
+    let walltimes: HashMap<u64, Option<u64>> =
+        todo.iter().filter(|_| is_fused).map(|t| (t.id, t.resources.walltime_s)).collect();
+    let all = &before.waves.all;
+    let first = all.iter().flat_map(|w| &w.arrays).map(|a| a.array).max().unwrap_or(0) + 1;
+    let on_failure = grow::on_failure(&table::heads(tree)?);
+    let one = |(i, a): (usize, &graph::Array)| {
+        let mut array = array(first, i, a, Resources::clone(&shapes.list[a.shape as usize]));
+        array.on_failure = on_failure;
+        if a.continues && a.link == 0 {
+            let chains = graph.order[a.entries()].iter().filter_map(|t| chain_of.get(t));
+            array.wait.extend(chains.filter_map(|chain| waits.get(chain)).flatten());
+        }
+        array.wait.extend(earlier.iter().filter(|_| a.behind).map(|(array, _)| *array));
+        array.wait.sort_unstable();
+        array.wait.dedup();
+        if a.links > 1 {
+            let trial = |link| &graph.order[a.first + link * a.count];
+            array.walltimes_s = (0..a.links).map(|link| walltimes[trial(link)]).collect();
+        }
+        array
+    };
+    let wave = Wave {
+        format: FORMAT,
+        wave: all.last().map_or(0, |w| w.wave) + 1,
+        target: target.to_owned(),
+        created: clock::now(),
+        chains: mapped.mapping,
+        arrays: graph.arrays.iter().enumerate().map(one).collect(),
+    };
+    Ok((wave, graph.order, mapped))
+}
+
+/// Trials as nodes of a graph, and whether each chain waits for arrays of earlier waves.
+fn nodes(
+    todo: &[Todo],
+    waits: &HashMap<u64, Vec<u32>>,
+    shapes: &mut Shapes,
+) -> (Vec<Node>, Vec<bool>) {
+    let mut chains: HashMap<u64, u32> = HashMap::new();
     let mut continues: Vec<bool> = Vec::new();
+    let mut nodes = Vec::with_capacity(todo.len());
     for t in todo {
         let next = chains.len() as u32;
         let chain = *chains.entry(t.chain).or_insert(next);
@@ -273,65 +318,25 @@ pub(crate) fn plan(
         }
         nodes.push(Node { trial: t.id, chain, shape: shapes.number(&t.resources) });
     }
-    let earlier = if rules.max_running.is_some() { before.open(records) } else { Vec::new() };
-    let running = earlier.iter().map(|(_, elements)| elements).sum();
-    let (graph, mapped) = mapping::map(&nodes, &mut shapes, &continues, running, rules)?;
-    let chain_of: HashMap<u64, u64> = if waits.is_empty() {
-        HashMap::new()
-    } else {
-        todo.iter().map(|t| (t.id, t.chain)).collect()
-    };
+    (nodes, continues)
+}
 
-    // Only fused arrays run trials whose walltimes are not that of the array.
-    let is_fused = graph.arrays.iter().any(|a| a.links > 1);
-    let walltimes: HashMap<u64, Option<u64>> =
-        todo.iter().filter(|_| is_fused).map(|t| (t.id, t.resources.walltime_s)).collect();
-
-    let number = all.last().map_or(0, |w| w.wave) + 1;
-    let first_array = all.iter().flat_map(|w| &w.arrays).map(|a| a.array).max().unwrap_or(0) + 1;
-    let heads: Vec<Head> = table::heads(tree)?;
-    let arrays = graph
-        .arrays
-        .iter()
-        .enumerate()
-        .map(|(i, a)| {
-            let trials = &graph.order[a.entries()];
-            let mut wait: Vec<u32> = if a.continues && a.link == 0 {
-                let chains = trials.iter().filter_map(|t| chain_of.get(t));
-                chains.filter_map(|chain| waits.get(chain)).flatten().copied().collect()
-            } else {
-                Vec::new()
-            };
-            wait.extend(a.wait.iter().map(|&array| first_array + array as u32));
-            wait.extend(earlier.iter().filter(|_| a.behind).map(|(array, _)| *array));
-            wait.sort_unstable();
-            wait.dedup();
-            Array {
-                array: first_array + i as u32,
-                block: a.block,
-                link: a.link,
-                first: a.first as u64,
-                count: a.count as u64,
-                links: a.links as u64,
-                single: a.single,
-                after: a.after.map(|parent| first_array + parent as u32),
-                wait,
-                on_failure: grow::on_failure(&heads),
-                resources: (*shapes.list[a.shape as usize]).clone(),
-                walltimes_s: (0..if a.links > 1 { a.links } else { 0 })
-                    .map(|link| walltimes[&graph.order[a.first + link * a.count]])
-                    .collect(),
-                pilot: None,
-            }
-        })
-        .collect();
-    let wave = Wave {
-        format: FORMAT,
-        wave: number,
-        target: target.to_owned(),
-        created: clock::now(),
-        chains: mapped.mapping,
-        arrays,
-    };
-    Ok((wave, graph.order, mapped))
+/// The array at place `i` of a graph as one of a wave whose first array has the number `first`.
+pub(crate) fn array(first: u32, i: usize, planned: &graph::Array, resources: Resources) -> Array {
+    let number = |i: &usize| first + *i as u32;
+    Array {
+        array: number(&i),
+        block: planned.block,
+        link: planned.link,
+        first: planned.first as u64,
+        count: planned.count as u64,
+        links: planned.links as u64,
+        single: planned.single,
+        after: planned.after.as_ref().map(number),
+        wait: planned.wait.iter().map(number).collect(),
+        on_failure: OnFailure::Stop,
+        resources,
+        walltimes_s: Vec::new(),
+        pilot: None,
+    }
 }
