@@ -9,7 +9,7 @@ use crate::words;
 /// A device that this process was granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Granted {
-    /// What the scheduler calls it: the number on its node, or a UUID.
+    /// The scheduler's name of it: the number on its node, or a UUID.
     pub(crate) id: DeviceId,
     /// What CUDA calls it here.
     pub(crate) cuda: String,
@@ -30,7 +30,7 @@ const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 /// `CUDA_VISIBLE_DEVICES` is what its trial may see.
 pub(crate) const CHOSEN: &str = "HPCSWEEP_DEVICES";
 
-/// Names what a program was started for with devices of its own: a sweep within it agrees on these with nobody outside.
+/// Names the program that was started with devices of its own: a sweep within it shares these with no process outside.
 pub(crate) const WITHIN: &str = "HPCSWEEP_WITHIN";
 
 /// How CUDA counts devices, and how it does so by their places on the bus, as NVML and schedulers do. By default it puts
@@ -41,14 +41,14 @@ fn entries(text: &str) -> Vec<&str> {
     text.split(',').map(str::trim).filter(|id| !id.is_empty()).collect()
 }
 
-/// What a scheduler says that it has granted on this node, and the variable.
+/// The scheduler's grant on this node, and the variable that has it.
 pub(crate) fn of_scheduler(vars: &Vars) -> Option<(Vec<&str>, &'static str)> {
     // SLURM_JOB_GPUS has the node's own ids even where a cgroup renumbers CUDA_VISIBLE_DEVICES.
     let names = ["SLURM_STEP_GPUS", "SLURM_JOB_GPUS"];
     names.into_iter().find_map(|name| Some((entries(vars.get(name)?), name)))
 }
 
-/// The devices this process was granted; `None` when nobody said (then every id is taken as it is).
+/// The devices this process was granted; `None` without a grant (then every id is taken as it is).
 pub(crate) fn granted(vars: &Vars) -> Option<Grant> {
     let shown = vars.get(VISIBLE).map(|text| entries(text));
     let same = |text: &str| DeviceId::parse(text).map(|id| Granted { id, cuda: text.to_owned() });
@@ -82,8 +82,8 @@ pub(crate) fn granted(vars: &Vars) -> Option<Grant> {
     Some(Grant { devices: all.iter().enumerate().filter_map(one).collect(), variable })
 }
 
-/// What the names of holds on granted devices begin with: processes that have the same grant agree on its devices, and
-/// the same number may be another device elsewhere. Empty where nothing was granted.
+/// The prefix of the names of holds on granted devices: processes that have the same grant agree on its devices, and
+/// the same number may be another device elsewhere. Empty if nothing was granted.
 pub(crate) fn scope(vars: &Vars) -> String {
     const NAMES: [&str; 6] =
         ["SLURM_STEP_GPUS", "SLURM_JOB_GPUS", VISIBLE, "SLURM_JOB_ID", "PBS_JOBID", WITHIN];
@@ -96,8 +96,9 @@ pub(crate) fn scope(vars: &Vars) -> String {
 }
 
 impl Grant {
-    /// The place of a device that a plan names. A number is that of the node; where devices were granted by UUID it is
-    /// NVML's, by which `known` lists the devices of this host, and the place in the list where nobody knows that.
+    /// The place of a device that a plan names. A number is that of the node. If devices were granted by UUID, it is
+    /// NVML's number, by which `known` lists the devices of this host, or the place in the list if NVML's number is
+    /// unknown.
     pub(crate) fn find(&self, named: &DeviceId, known: &[Device]) -> Option<usize> {
         let direct = |granted: &Granted| {
             named.is_part_of(&granted.id)
@@ -251,7 +252,7 @@ mod tests {
         check(&[5], GpuIds::Exact, &allocation, Ok("1"));
         let open = [("SLURM_JOB_GPUS", "4,5,6,7"), ("CUDA_VISIBLE_DEVICES", "4,5,6,7")];
         check(&[7, 5], GpuIds::Exact, &open, Ok("7,5"));
-        // What a task has of the job's devices says nothing of their order.
+        // A task's share of the job's devices does not show their order.
         let bound = [("SLURM_JOB_GPUS", "4,5,6,7"), ("CUDA_VISIBLE_DEVICES", "0")];
         check(&[5], GpuIds::Exact, &bound, Ok("5"));
         let refusal = "trial 7 names device 2 in `gpu_ids_abs`, which was not granted here";

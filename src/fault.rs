@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// Who is to blame; decides the exit code of `hpcsweep` (design section 8).
+/// The cause of the fault; decides the exit code of `hpcsweep` (design section 8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Some trials failed: exit code 1.
@@ -44,7 +44,7 @@ pub struct Fault {
     pub key: Option<String>,
     /// Where: `plan.toml:7: lr = []`, or what was run; shown indented below the sentence.
     pub place: Option<String>,
-    /// A command or an edit that mends it.
+    /// A command or an edit that fixes it.
     pub hint: Option<String>,
 }
 

@@ -1,9 +1,9 @@
-//! How a program ended, and what that means when somebody may have asked it to stop.
+//! How a program ended, and what that means if something may have asked it to stop.
 //!
 //! A scheduler signals every process of a job, in any order and over some milliseconds. So a program may have
-//! saved a checkpoint and left before its worker hears anything, and its exit code says nothing: 0, 1 and 143
-//! are all usual after SIGTERM. Hence two questions: how long is a signal waited for after an end
-//! ([`Exit::moment`]), and what is the end once that is over ([`outcome`]).
+//! saved a checkpoint and exited before its worker gets the signal, and its exit code is no evidence: 0, 1
+//! and 143 are all usual after SIGTERM. Hence two questions: how long does the worker wait for a signal after
+//! an end ([`Exit::moment`]), and what is the end once that time is over ([`outcome`])?
 
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl Exit {
         Self { has_handler, ..Self::of_call(code, signal, ran.as_secs_f64()) }
     }
 
-    /// What stands for the end of a function that was called and took so many seconds.
+    /// The exit that stands for the end of a function that was called and took so many seconds.
     pub(crate) fn of_call(code: i32, signal: Option<i32>, seconds: f64) -> Self {
         // As exact as it is recorded.
         let duration_s = (seconds * 1e6).round() / 1e6;
@@ -66,7 +66,7 @@ impl Exit {
         };
         let ran = Duration::try_from_secs_f64(self.duration_s).unwrap_or_default();
         let share = (ran / 20).min(LONGEST);
-        // What is shorter than the clock of the wait would be rounded up to it.
+        // A time shorter than the clock of the wait would be rounded up to it.
         least.max(if share < Duration::from_millis(1) { Duration::ZERO } else { share })
     }
 }

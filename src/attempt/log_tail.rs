@@ -9,7 +9,7 @@ pub(crate) const MOST_BYTES: usize = 4096;
 /// final line break. Bytes that are no UTF-8, and NULs, which no variable can hold, become U+FFFD.
 pub(crate) fn of(bytes: &[u8]) -> String {
     let mut cut = bytes.len().saturating_sub(MOST_BYTES);
-    // What is left of a character cut in two is no character.
+    // The remains of a character that was cut in two are not a character.
     let is_rest = |cut: usize| cut > 0 && bytes.get(cut).is_some_and(|b| b & 0xC0 == 0x80);
     for _ in 0..3 {
         cut += usize::from(is_rest(cut));

@@ -53,7 +53,7 @@ impl Stop {
         }
     }
 
-    /// Whether the attempt is void, however it ended: somebody else has the trial.
+    /// Whether the attempt is void, however it ended: another process has the trial.
     pub(crate) fn is_void(self) -> bool {
         matches!(self, Self::Overtaken | Self::Fenced)
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How long a program may take to end where nobody limits that: nothing kills its worker or agent.
+/// How long a program may take to end if nothing limits that: nothing kills its worker or agent.
 pub(crate) const GRACE: Duration = Duration::from_secs(30);
 
 /// How long it may take after its own walltime, where its worker or agent lives on.

@@ -17,15 +17,15 @@ pub(crate) enum Next {
     Over,
     /// It is tried again here.
     Again,
-    /// It was stopped, and goes on elsewhere.
+    /// It was stopped, and continues elsewhere.
     Elsewhere,
-    /// Somebody else's end of it counts.
+    /// Another run's end of it counts.
     Dropped,
 }
 
 impl Next {
-    /// What follows from an outcome where `tried` attempts have been made, this one included, of `allowed`. A trial that
-    /// was stopped uses up no attempt, and one that has had its time is not tried again.
+    /// What happens after an outcome if `tried` attempts have been made, this one included, of `allowed`. A trial that
+    /// was stopped uses up no attempt, and a trial that has had its time is not tried again.
     pub(crate) fn after(state: Outcome, tried: u32, allowed: u32) -> Self {
         match state {
             Outcome::Failed if tried < allowed => Self::Again,
@@ -70,7 +70,7 @@ impl Verdict {
         Self { state: Outcome::Failed, reason: Some(reason), next: Next::Over }
     }
 
-    /// A trial that was stopped, and goes on elsewhere.
+    /// A trial that was stopped, and continues elsewhere.
     pub(crate) fn interrupted(reason: Option<String>) -> Self {
         Self { state: Outcome::Interrupted, reason, next: Next::Elsewhere }
     }

@@ -42,7 +42,7 @@ pub(crate) fn entries<'d>(table: &'d Table<'d>) -> Vec<Entry<'d>> {
     all
 }
 
-/// What a value is, with its article: "a string", "an integer".
+/// The type of a value, with its article: "a string", "an integer".
 pub(crate) fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a string",
@@ -73,7 +73,7 @@ impl<'a> Reader<'a> {
         Self { name, text, line_starts, broken: Vec::new(), faults: Vec::new() }
     }
 
-    /// What the text is called in messages.
+    /// The name of the text in messages.
     pub(crate) fn name(&self) -> &'a str {
         self.name
     }

@@ -10,7 +10,7 @@ pub(crate) struct Key<S: 'static> {
     pub(crate) name: &'static str,
     /// What holds where it is not written, as Markdown.
     pub(crate) default: &'static str,
-    /// What it means, as Markdown.
+    /// The meaning, as Markdown.
     pub(crate) about: &'static str,
     /// The JSON schema of its value, without a description.
     pub(crate) schema: fn() -> Value,
@@ -33,7 +33,7 @@ pub struct Row {
     pub key: &'static str,
     /// What holds where it is not written.
     pub default: &'static str,
-    /// What it means.
+    /// The meaning.
     pub about: &'static str,
 }
 

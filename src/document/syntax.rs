@@ -13,7 +13,7 @@ pub(super) struct Slip {
     pub(super) at: usize,
     /// The bytes that mean nothing because of it: those of the value it is in, if it is in one.
     pub(super) spoilt: Range<usize>,
-    /// What the parser says.
+    /// The parser's message.
     pub(super) message: String,
     /// How it is fixed, where that is known.
     pub(super) hint: Option<String>,
@@ -43,7 +43,7 @@ pub(super) fn parse(text: &str) -> (Spanned<DeTable<'_>>, Vec<Slip>) {
             found.iter().any(of_value)
         });
         let spoilt = match value {
-            // What is at the end of a text is in it.
+            // The end of a text belongs to it.
             Some(value) => value.start..value.end + 1,
             None => span.start..span.start,
         };

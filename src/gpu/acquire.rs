@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::host::gpus::Device;
 use crate::host::gpus::holds::{Holder, Holds};
 
-/// How often a device is lost to somebody else before something must be wrong with the folder.
+/// How often another process may take a device first before something must be wrong with the folder.
 const TRIES: u32 = 1000;
 
 /// Who holds which device now; `holder` asks whether there is room for it.
@@ -52,7 +52,7 @@ pub(crate) fn try_acquire(
             Ok(chosen) => chosen,
             Err(fault) => return Ok(Err(fault)),
         };
-        // In one order for everybody: of two who want the same devices, one gets the first and then all.
+        // All processes use one order: of two that want the same devices, one gets the first and then all.
         let mut order: Vec<&str> = chosen.iter().map(|choice| choice.uuid.as_str()).collect();
         order.sort_unstable();
         let mut taken: BTreeMap<String, Holder> = BTreeMap::new();

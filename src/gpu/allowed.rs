@@ -23,7 +23,7 @@ pub(crate) fn named<'d>(entry: &str, devices: &'d [Device]) -> Vec<&'d Device> {
     }
 }
 
-/// The UUIDs that this process may use; `None` when nobody says so, and all are allowed.
+/// The UUIDs that this process may use; `None` if nothing limits them.
 ///
 /// # Errors
 /// A fault of the machine when the scheduler granted devices and it cannot be told which.

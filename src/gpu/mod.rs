@@ -1,4 +1,4 @@
-//! Which GPU to take: the best of those there are, that this process may use, and that nobody holds.
+//! Which GPU to take: the best of those that exist, that this process may use, and that are not held.
 //!
 //! [`best`] decides and is pure; [`allowed()`] reads what the environment allows; [`acquire()`] puts both
 //! together and holds what it chose, so that programs which start together get different devices.
@@ -21,7 +21,7 @@ pub(crate) use acquire::{acquire, held, try_acquire};
 pub(crate) use allowed::{allowed, named};
 pub(crate) use pool::{Pool, Taken};
 
-/// What is asked of the devices.
+/// The request for devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wants {
     /// How many, for one program.
@@ -138,7 +138,7 @@ fn is_or_are(n: usize) -> &'static str {
     if n == 1 { "is" } else { "are" }
 }
 
-/// Less is better. What a device does not tell stands behind the best that it could have told.
+/// Less is better. A device that does not report a value comes after the best possible value.
 fn rank(device: &Device) -> (u64, u64, u64, u32, String) {
     let known = |n: Option<u64>| n.map_or(1, |n| n * 2);
     let processes = device.processes.as_ref().map(|all| all.len() as u64);
@@ -228,7 +228,7 @@ pub(crate) fn visible_value(chosen: &[Choice], naming: Naming) -> String {
     chosen.iter().map(name).collect::<Vec<_>>().join(",")
 }
 
-/// The fault of a host that nobody can ask about GPUs.
+/// The fault of a host on which GPUs cannot be queried.
 pub(crate) fn none_here(why: &Missing) -> Fault {
     let fault = Fault::machine(format!("there is no GPU on this host: {why}"));
     match why {

@@ -1,8 +1,8 @@
 //! The devices that this process may hand out to trials, and who has which: one allocator for `--local`, for agents and
 //! for whatever else starts programs on GPUs.
 //!
-//! What is handed out is held in the folder of [`Holds`], so that processes that have the same devices agree. A device has
-//! as many places as trials may share it, and those with fewest trials are handed out first.
+//! Allocated devices are held in the folder of [`Holds`], so that processes that have the same devices agree. A device
+//! has as many places as trials may share it. Devices with the fewest trials are allocated first.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ enum Origin {
     Granted(Grant),
     /// NVML: all of this host.
     Host,
-    /// Nobody, and why.
+    /// No source, and why.
     Nobody(Missing),
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Pool {
     /// By the name of the hold: what CUDA calls the device here.
     names: BTreeMap<String, String>,
     origin: Origin,
-    /// What NVML tells of the host, where numbers and UUIDs of a grant have to be compared.
+    /// NVML's list of the host's devices, if numbers and UUIDs of a grant have to be compared.
     known: Vec<Device>,
     scope: String,
     holds: Holds,
@@ -58,7 +58,7 @@ impl Pool {
         let (holds, holder) = (Holds::open(vars)?, Holder::own()?.sharing(share));
         let (devices, origin, known) = match devices::granted(vars) {
             Some(grant) => {
-                // Asking takes a while, and numbers among numbers need nobody.
+                // Asking NVML takes a while, and a grant of numbers does not need it.
                 let is_number =
                     |name: &str| matches!(DeviceId::parse(name), Some(DeviceId::Index(_)));
                 let ask = grant.devices.iter().any(|granted| !is_number(&granted.cuda));
@@ -108,7 +108,7 @@ impl Pool {
         self.devices.iter().filter(can).count()
     }
 
-    /// Why nobody can say which devices there are, if so.
+    /// Why the devices are unknown, if they are.
     pub(crate) fn unknown(&self) -> Option<&Missing> {
         match &self.origin {
             Origin::Nobody(why) => Some(why),
@@ -146,26 +146,27 @@ impl Pool {
         }
     }
 
-    /// Whether a device that a plan names is there; yes where nobody can tell.
+    /// Whether a device that a plan names exists; true if that is unknown.
     pub(crate) fn has(&self, id: &DeviceId) -> bool {
         self.key(id).is_some()
     }
 
-    /// Whether so many devices, or exactly those that a plan names, can be had by one trial while nobody has any.
+    /// Whether one trial can have so many devices, or exactly those that a plan names, while no other trial has
+    /// any.
     pub(crate) fn can_give(&self, count: usize, named: Option<&[DeviceId]>) -> bool {
         if count == 0 || self.unknown().is_some() {
             return true;
         }
         let keys = named.map(|ids| ids.iter().filter_map(|id| self.key(id)).collect::<Vec<_>>());
         let count = keys.as_ref().map_or(count, Vec::len);
-        // What runs on them now will end.
+        // Programs that run on them now will end.
         let idle = |device: &Device| Device { processes: None, ..device.clone() };
         let devices: Vec<Device> = self.devices.iter().map(idle).collect();
         let wants = Wants { count, among: keys, ..Wants::default() };
         best(&devices, &wants, &BTreeMap::new()).is_ok()
     }
 
-    /// Whether so many devices could be had if nobody held any.
+    /// Whether so many devices would be free without the holds.
     pub(crate) fn is_held(&self, count: usize) -> bool {
         let wants = Wants { count, ..Wants::default() };
         best(&self.devices, &wants, &BTreeMap::new()).is_ok()

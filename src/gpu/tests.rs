@@ -143,7 +143,7 @@ fn what_keeps_each_device_from_being_taken_is_said() {
   GPU 5: fell off the bus
   GPU 6: does not tell its free memory"
     );
-    // An exclusive device that nobody uses is as good as any.
+    // An exclusive device that no program uses is as good as any.
     let free = mode(ComputeMode::ExclusiveProcess, gpu(4, 0, 0, 0));
     assert_eq!(chosen(&[free], &wants).unwrap(), ["GPU-4a"]);
 }
@@ -167,7 +167,7 @@ fn only_what_is_visible_and_granted_may_be_taken() {
     // CUDA stops at the first entry that it does not know.
     check(&four, &[(visible, "1,9,2")], Some(&["GPU-1a"]));
     check(&four, &[(visible, "GPU-")], Some(&[]));
-    // What was granted, and of that what is visible.
+    // The granted devices, and those of them that are visible.
     check(&four, &[("SLURM_JOB_GPUS", "0,3")], Some(&["GPU-0a", "GPU-3a"]));
     check(&four, &[("SLURM_JOB_GPUS", "0,3"), (visible, "3,1")], Some(&["GPU-3a"]));
     check(&four, &[("SLURM_JOB_GPUS", "0,3"), ("SLURM_STEP_GPUS", "3")], Some(&["GPU-3a"]));
@@ -292,7 +292,7 @@ fn a_plan_names_devices_of_a_pool_by_number_or_uuid() {
     let missing = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(missing.path(), r#"{"missing": "library"}"#).unwrap();
     vars.insert("HPCSWEEP_NVML_FILE".into(), missing.path().display().to_string());
-    // Where nobody can tell, what a plan names is passed on, and still counted.
+    // If the devices are unknown, those that a plan names are passed on, and still counted.
     let pool = Pool::find(1, &vars).unwrap();
     assert_eq!(named(&pool, &["7", "GPU-x"]).unwrap(), "7,GPU-x");
     assert!(named(&pool, &["7"]).is_err() && pool.take(1).unwrap().is_err());
@@ -328,7 +328,7 @@ proptest::proptest! {
                 };
                 let free = (0..devices).filter(room).count();
                 let taken = pools[*who].take(*count).unwrap();
-                // What can be had is had, and nothing else.
+                // Devices that can be allocated are allocated, and no others.
                 assert_eq!(taken.is_ok(), *count <= free, "{before:?} {who} {count}");
                 log.push(taken.as_ref().map(|t| t.visible.clone()).unwrap_or_default());
                 all.extend(taken.ok().map(|taken| (*who, taken)));

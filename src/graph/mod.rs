@@ -11,7 +11,7 @@ pub(crate) mod throttle;
 
 pub(crate) use mapping::Mapping;
 
-/// What the graph needs to know of one trial.
+/// The properties of a trial that the graph needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Node {
     /// Trial number; nodes of one chain come in the order they must run.

@@ -13,7 +13,7 @@ pub(crate) fn bound(graph: &mut Graph, most: usize, elementwise: bool, earlier: 
     let most = most.max(1);
     let singles = graph.arrays.iter().filter(|a| a.single && a.link == 0).count();
     let mut group = Group { load: earlier.min(most), behind: earlier > 0, arrays: Vec::new() };
-    // What the group at hand waits for.
+    // The arrays that the current group waits for.
     let mut barrier = Group::default();
     let mut of_singles = false;
     let mut next = 0;

@@ -4,8 +4,8 @@
 //! whatever the umask says, and what another user has made or may change is refused, as `ssh` does with its keys
 //! (`StrictModes`, sshd_config(5)). A group that works on one sweep says so.
 //!
-//! Who may read a sweep is said by its plan, too. Then this process makes its files for them, whatever the umask says; the
-//! programs that it starts have the user's own umask, as what they make is the user's affair.
+//! The plan of a sweep also says who may read it. Then this process makes its files for these readers, whatever the
+//! umask says. The programs that it starts have the user's own umask, because their files are the user's.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -21,31 +21,31 @@ use serde::{Deserialize, Serialize};
 use crate::fault::Fault;
 use crate::words;
 
-/// Who may write to a sweep besides its owner.
+/// Which users may write to a sweep besides its owner.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Shared {
-    /// Nobody.
+    /// No other user.
     #[default]
     No,
     /// The group of its folder.
     Group,
 }
 
-/// Who may read a sweep besides its owner.
+/// Which users may read a sweep besides its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Readers {
-    /// Nobody.
+    /// No other user.
     Owner,
     /// The group of its folder.
     Group,
-    /// Everybody who can reach its folder.
+    /// Every user who can reach its folder.
     All,
 }
 
 impl Readers {
-    /// What they may do with a file or folder that they may read.
+    /// Their rights to a file or folder that they may read.
     pub(crate) fn rights(self) -> u32 {
         match self {
             Self::Owner => 0,
@@ -55,18 +55,19 @@ impl Readers {
     }
 }
 
-/// Who has a sweep besides its owner.
+/// The users who share a sweep with its owner.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Who may write to it.
+    /// Which users may write to it.
     pub(crate) shared: Shared,
-    /// Who may read it; `None`: as the umask says.
+    /// Which users may read it; `None`: as the umask says.
     pub(crate) readers: Option<Readers>,
 }
 
 static GROUP_WRITES: AtomicBool = AtomicBool::new(false);
 
-/// Who may read what this process makes, and the umask of the programs that it starts, where that is not its own.
+/// The readers of the files that this process makes, and the umask of the programs that it starts, if that is not
+/// its own.
 static OPENED: Mutex<Option<(Readers, Mode)>> = Mutex::new(None);
 
 /// From now on this process makes files and folders that those may read and write to who have the sweep.
@@ -95,7 +96,7 @@ pub fn open_to(readers: Readers) {
     *opened = Some((readers, opened.map_or(before, |(_, of_programs)| of_programs)));
 }
 
-/// Who may read what this process makes, where its umask does not decide.
+/// The readers of the files that this process makes, unless its umask decides.
 pub(crate) fn opened_to() -> Option<Readers> {
     opened().map(|(readers, _)| readers)
 }
@@ -169,7 +170,7 @@ pub(crate) fn top_mode(access: Access) -> Option<u32> {
     match (access.shared, access.readers) {
         (Shared::No, None) => None,
         (Shared::No, Some(Readers::Owner)) => Some(0o700),
-        // What is made in it belongs to its group, here and below.
+        // Files and folders that are made in it belong to its group, here and below.
         (Shared::No, Some(Readers::Group)) => Some(0o2750),
         (Shared::No, Some(Readers::All)) => Some(0o755),
         (Shared::Group, None | Some(Readers::All)) => Some(0o2775),
@@ -182,7 +183,7 @@ pub(crate) fn is_own(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.uid() == Uid::effective().as_raw())
 }
 
-/// Refuses a file or folder that another user has made or may change. One that is not there is nobody's.
+/// Refuses a file or folder that another user has made or may change. A missing one is allowed.
 ///
 /// # Errors
 /// With the path, what is wrong with it, and what can be done.
@@ -239,7 +240,7 @@ pub(crate) fn check_writable(dir: &Path) -> Result<(), Fault> {
 const OPEN: &str =
     "take the right away (`chmod -R go-w` on the sweep's folder) after a look at what is in it";
 
-/// Who can change a sweep that belongs to this user.
+/// The users who can change a sweep that belongs to this user.
 fn only(owner: &str) -> String {
     format!(
         "only {owner} can submit, run, hold or cancel this sweep, and with `shared = \"group\"` under `[sweep]` in the \
@@ -262,7 +263,7 @@ pub(crate) fn check_open(path: &Path) -> Result<(), Fault> {
     }
 }
 
-/// What somebody can do who may not read a plan.
+/// A hint for a user who may not read a plan.
 pub(crate) fn how_to_read_plan(path: &Path) -> Option<String> {
     let (closed, owner) = closed(path)?;
     if owner == Uid::effective().as_raw() {
@@ -274,7 +275,7 @@ pub(crate) fn how_to_read_plan(path: &Path) -> Option<String> {
     ))
 }
 
-/// What somebody can do who may not read a file of a sweep: ask whom it belongs to. `None` where the file is open.
+/// A hint for a user who may not read a file of a sweep: ask its owner. `None` if the file is open.
 pub(crate) fn how_to_read(path: &Path) -> Option<String> {
     let (closed, owner) = closed(path)?;
     let shown = closed.display();
@@ -282,7 +283,7 @@ pub(crate) fn how_to_read(path: &Path) -> Option<String> {
         return Some(format!("it is yours: `chmod -R u+rX {}` opens it", quoted(&closed)));
     }
     let owner = name_of(owner);
-    // What is above it says that others may read: most often the umask has closed it.
+    // The folder above it is open to readers: most often the umask has closed the file.
     if let Some(dir) = closed.ancestors().skip(1).find(|dir| dir.join("sweep.json").exists()) {
         return Some(format!(
             "`{shown}` belongs to {owner}, and is closed to you: ask the owner to open what is in the \
@@ -291,7 +292,7 @@ pub(crate) fn how_to_read(path: &Path) -> Option<String> {
             opening(dir),
         ));
     }
-    // What the plan says opens no folder that was there before the sweep.
+    // `readable_by` opens no folder that existed before the sweep.
     if path.ends_with("sweep.json") && path.ancestors().skip(2).any(|above| above == closed) {
         let dir = quoted(&closed);
         return Some(format!(

@@ -29,7 +29,7 @@ pub(crate) fn noise() -> u64 {
     u64::from_le_bytes(out)
 }
 
-/// A secret that nobody can guess: 32 bytes of the kernel's random numbers, as 64 hexadecimal digits.
+/// A secret that cannot be guessed: 32 bytes of the kernel's random numbers, as 64 hexadecimal digits.
 ///
 /// # Errors
 /// When the kernel gives no random numbers.

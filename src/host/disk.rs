@@ -33,7 +33,7 @@ pub(crate) fn fault(doing: &str, path: &Path, error: &io::Error) -> Fault {
     }
 }
 
-/// What is done to a path by those who only read.
+/// The verbs of steps that only read a path.
 const READING: [&str; 4] = ["read", "list", "look at", "look at the age of"];
 
 /// The system's words for an error, without Rust's "(os error N)".
@@ -47,7 +47,7 @@ pub fn reason(error: &io::Error) -> String {
 /// Opens a file for reading if it is one: a pipe or a device in its place must not hold a reader up.
 ///
 /// # Errors
-/// What the system says, and when it is no regular file.
+/// Errors of the system, and when it is not a regular file.
 pub(crate) fn open_plain(path: &Path) -> io::Result<File> {
     only_plain(File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path))
 }
@@ -59,11 +59,11 @@ fn open_unlinked(path: &Path) -> io::Result<File> {
     only_plain(File::options().read(true).custom_flags(flags).open(path))
 }
 
-/// What was opened without waiting, if it is a regular file.
+/// The file that was opened without waiting, if it is a regular file.
 fn only_plain(opened: io::Result<File>) -> io::Result<File> {
     let file = opened.map_err(|e| match e.raw_os_error() {
         Some(libc::ELOOP) => io::Error::other("it is a symbolic link that is not followed"),
-        // A pipe that nobody reads.
+        // A pipe without a reader.
         Some(libc::ENXIO) => io::Error::other(NOT_PLAIN),
         _ => e,
     })?;
@@ -212,8 +212,8 @@ fn part(opened: io::Result<File>, offset: u64, len: u64) -> io::Result<Vec<u8>> 
 }
 
 /// Hands over `len` bytes of a file from `offset`, a piece at a time, for files of any length; fewer if the file ends
-/// before, none if there is no such file. What is appended meanwhile is left out: its writer may be the faster one.
-/// Returns how many bytes there were. A link is not followed.
+/// before, none if there is no such file. Bytes that are appended meanwhile are left out, because their writer may be
+/// faster. Returns how many bytes there were. A link is not followed.
 ///
 /// # Errors
 /// When it exists but cannot be read.
@@ -312,7 +312,7 @@ pub(crate) fn check_make_dir(path: &Path) -> Result<()> {
 /// Gives a folder this mode, where it has another. What belongs to its group in it stays so: quotas may go by that.
 ///
 /// # Errors
-/// When it belongs to somebody else, or is not there.
+/// When it belongs to another user, or does not exist.
 pub(crate) fn set_mode(path: &Path, mode: u32) -> Result<()> {
     let set = || -> io::Result<()> {
         let now = fs::metadata(path)?.permissions().mode() & 0o7777;
@@ -593,7 +593,7 @@ pub(crate) fn absolute(path: &Path) -> PathBuf {
 /// Sets a file's times to now, by the clock of the host that keeps the file: an NFS server stamps it itself.
 ///
 /// # Errors
-/// What the system says.
+/// Errors of the system.
 pub(crate) fn touch(path: &Path) -> io::Result<()> {
     use nix::sys::stat::{UtimensatFlags, utimensat};
     use nix::sys::time::TimeSpec;

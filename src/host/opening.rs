@@ -64,7 +64,7 @@ fn open_one(
     wants: impl Fn(bool) -> bool,
 ) -> io::Result<Option<File>> {
     let is_mine = |about: &fs::Metadata| about.uid() == Uid::effective().as_raw();
-    // Before it is opened: a pipe, and what this user may not read, are nobody's results.
+    // The check comes before the opening: a pipe, and a file that this user may not read, are not results.
     let found = fs::symlink_metadata(path)?;
     if !(found.is_file() || found.is_dir()) || !is_mine(&found) || !wants(found.is_dir()) {
         return Ok(None);

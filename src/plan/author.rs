@@ -1,12 +1,12 @@
-//! Who has written a plan: hints name what that person can change.
+//! The author of a plan: hints name what the author can change.
 
-/// Who has.
+/// The author of a plan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Author {
     /// A person, as TOML.
     #[default]
     Person,
-    /// The Python module, for somebody who calls `Sweep.run` or `Sweep.submit`.
+    /// The Python module, for a user who calls `Sweep.run` or `Sweep.submit`.
     Python,
 }
 

@@ -55,7 +55,7 @@ pub(crate) fn check_command(
     if reader.n_faults() > n_before || !is_readable {
         return;
     }
-    // What is left are types: `lr * 2` of a text, an index that is not there.
+    // The remaining errors are types: `lr * 2` of a text, an index that does not exist.
     let hooks = run.hooks.all().map(|(what, argv)| CommandTemplate::of(what, argv, &[]));
     let all: Result<Vec<_>, _> = std::iter::once(CommandTemplate::new(run)).chain(hooks).collect();
     let templates = match all {

@@ -207,7 +207,7 @@ fn check_given_against_axes(reader: &mut Reader<'_>, written: &Written) {
                 wishes.first().is_some_and(|wish| wish.meets(&given.wish))
             }
         };
-        // One entry is enough: the others are mended by the same edit.
+        // One entry is enough: the same edit fixes the others.
         if let Some(given) = written.given.iter().find(sets) {
             let line = reader.line(axis.at);
             let sentence = format!("this trial sets `{}`, and so does the axis", axis.name);

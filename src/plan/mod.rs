@@ -1,7 +1,7 @@
 //! A checked sweep plan: what a person wrote, expanded into trials.
 //!
-//! [`parse`] takes text and returns a [`Plan`] or every fault of the text at once. What is checked
-//! here is not checked again further up. Never touches the disk.
+//! [`parse`] takes text and returns a [`Plan`] or every fault of the text at once. Callers do not repeat its
+//! checks. Never touches the disk.
 //!
 //! `sections` reads what is written, table by table; `expansion` makes trials of parameters and axes; `templates` fills
 //! parameters into commands; `check` holds the templates against the trials.

@@ -7,7 +7,7 @@ use super::sections::hooks::Hooks;
 use super::sections::metrics::Metrics;
 use crate::fault::Fault;
 
-/// What a failed trial does to the rest of its chain.
+/// The effect of a failed trial on the rest of its chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum OnFailure {
@@ -49,7 +49,7 @@ pub struct Run {
     pub(crate) modules: Vec<String>,
     /// Environment variables of the command; values may hold Tera expressions.
     pub(crate) env: Vec<(String, String)>,
-    /// What a failure does to the rest of the chain.
+    /// The effect of a failure on the rest of the chain.
     pub(crate) on_failure: OnFailure,
     /// How often a trial may be tried by its worker, at least 1.
     pub(crate) attempts: u32,

@@ -1,4 +1,4 @@
-//! What the tests of this room share: plans with a short head, and what they become.
+//! Helpers that the tests of this room share: plans with a short head, and what they become.
 
 use super::{Plan, parse};
 

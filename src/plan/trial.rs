@@ -33,7 +33,7 @@ pub struct Trial {
     pub params: Params,
     /// Physical devices, if the plan names them; an empty list means no device.
     pub(crate) gpu_ids_abs: Option<Arc<[DeviceId]>>,
-    /// What it asks of a scheduler; equal requests share one allocation of memory.
+    /// Its request to a scheduler; equal requests share one allocation of memory.
     pub resources: Arc<Resources>,
     /// Line of the plan (from 1) of the `[[trials]]` entry it came from; 0 if there is none.
     pub(crate) line: u32,

@@ -55,9 +55,9 @@ pub(super) fn torch_beside_step(vars: &Vars, found: &mut Vec<Row>) -> Result<(),
         ))
 }
 
-/// PMIx 5 tells the ranks of every node how many ranks the last node has, which is another number where ranks do
+/// PMIx 5 reports to the ranks of every node how many ranks the last node has, which is another number if ranks do
 /// not divide by nodes (Open MPI 5.0.7, PRRTE 3.0.6). In a job of PBS whose node file has a line for each rank, the
-/// lines of this host are the number; elsewhere a number that cannot be is none.
+/// lines of this host are the number. Elsewhere an impossible number is ignored.
 pub(super) fn local_size_of_prrte(vars: &Vars, pbs_nodefile: Option<&str>, row: &mut Row) {
     if text(vars, "PRTE_LAUNCHED").is_none() {
         return;
@@ -119,7 +119,7 @@ fn said(row: &Row) -> String {
 fn is_usual(row: &Row, other: &Row, others: &[(Row, bool)]) -> bool {
     let per_node = other.world_size.is_some_and(|world| world <= other.nodes.unwrap_or(1));
     match (row.launcher, other.launcher) {
-        // Whoever says it outright means it.
+        // A launcher that gives the rank explicitly is right.
         (Launcher::Given, _) => true,
         // One torchrun a node, started by any launcher: the other rank is the node's.
         (Launcher::Torchrun, _) => other.world_size.is_none_or(|n| n == 1 || Some(n) == row.nodes),

@@ -9,7 +9,7 @@ use crate::hostlist;
 
 /// Returns the variables that torchrun gives its workers (`local_elastic_agent.py`), with one role.
 ///
-/// What is not known is left out.
+/// Unknown values are left out.
 pub fn torch_env(rank: &Rank, master_addr: &str, master_port: u16) -> Vec<(&'static str, String)> {
     let known = [
         ("RANK", Some(rank.rank)),

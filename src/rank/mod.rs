@@ -52,7 +52,7 @@ pub(crate) enum Launcher {
     Pmix,
     /// `RANK` and `WORLD_SIZE` alone, as scripts for PyTorch set them.
     TorchVariables,
-    /// Nobody: a plain process, perhaps inside an allocation.
+    /// None: a plain process, perhaps inside an allocation.
     Nobody,
 }
 
@@ -75,7 +75,7 @@ impl fmt::Display for Launcher {
     }
 }
 
-/// What the environment says about this process. `None` is what only MPI can tell.
+/// The environment's values for this process. `None` is a value that only MPI knows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Rank {
     /// Whose variables are believed.

@@ -132,7 +132,7 @@ fn row_1_torchrun_wins_inside_a_step_of_one_task_a_node() {
         SLURM_STEP_TASKS_PER_NODE=1(x2)";
     let rank = clean(&both(torchrun, step), Launcher::Torchrun, "6/8 2/4 1/2");
     assert_eq!(others(&rank), [(Launcher::SlurmStep, false), (Launcher::Pmix, false)]);
-    // Four tasks a node each started a torchrun: somebody gets wrong numbers.
+    // Four tasks a node each started a torchrun: some ranks get wrong numbers.
     let rank = here(&both(torchrun, STEP));
     assert_eq!(
         sentences(&rank),

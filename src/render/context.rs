@@ -13,7 +13,7 @@ use crate::site::Site;
 use crate::tree::waves::Array;
 use crate::units;
 
-/// What a job script may name.
+/// The names that a job script may use.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct JobScript {
     /// Interpreter of the script.
@@ -88,7 +88,7 @@ pub(crate) struct JobScript {
     pub(crate) worker: Vec<String>,
 }
 
-/// What the set-up script may name.
+/// The names that the set-up script may use.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct SetupScript {
     /// Interpreter of the script.
@@ -156,7 +156,7 @@ pub(crate) fn of<T: Serialize>(names: &T) -> anyhow::Result<Context> {
     Context::from_serialize(names).map_err(|e| anyhow::anyhow!("template context: {e}"))
 }
 
-/// What a site brings into a job script.
+/// The site's values for a job script.
 #[derive(Debug, Clone)]
 pub(crate) struct SiteWords<'a> {
     /// The scheduler.
@@ -177,22 +177,22 @@ pub(crate) struct SiteWords<'a> {
     pub(crate) mpi: bool,
     /// The most launches of several ranks: the attempts of trials that talk over MPI.
     pub(crate) launches: u32,
-    /// Whether trials go on from a checkpoint.
+    /// Whether trials resume from a checkpoint.
     pub(crate) resumes: bool,
     /// Whether a single rank is started by the launcher too.
     pub(crate) single_rank_step: bool,
-    /// What a trial that names no walltime asks for where the site caps it.
+    /// The walltime of a trial that names none, if the site caps it.
     pub(crate) max_walltime_s: Option<u64>,
     /// What PBS calls its resources.
     pub(crate) pbs: pbs::Names,
-    /// Who may read the sweep.
+    /// The readers of the sweep.
     pub(crate) readers: Option<Readers>,
     /// The file with the variables of the submission, where jobs need it.
     pub(crate) environment: Option<PathBuf>,
 }
 
 impl<'a> SiteWords<'a> {
-    /// What a profile brings into the scripts of a scheduler, for trials that run this.
+    /// A profile's values for the scripts of a scheduler, for trials that run this.
     pub(crate) fn of(site: &Site, scheduler: &'a dyn Scheduler, run: &Run) -> Self {
         let mpi = run.needs_mpi();
         Self {

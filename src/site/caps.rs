@@ -45,7 +45,7 @@ pub(crate) struct Ask<'a> {
     pub(crate) ways: Ways,
     /// The plan's own options of the scheduler.
     pub(crate) directives: &'a [String],
-    /// What the plan's author calls a request; its key where nothing is said.
+    /// The plan author's name of a request; its key by default.
     pub(crate) called: Option<fn(&str) -> String>,
 }
 

@@ -1,4 +1,4 @@
-//! The forms a value of a profile can have: how each is read and shown, and how it is laid over an earlier one.
+//! The forms a value of a profile can have: how each is read and shown, and how it overrides an earlier one.
 
 use std::path::{Path, PathBuf};
 
@@ -87,10 +87,10 @@ impl Word for SchedulerKind {
 pub(super) const KIND: Plain<SchedulerKind> =
     Form { read: form::word(), show: |kind| kind.word().to_owned() };
 
-/// Who may write to sweeps.
+/// Which users may write to sweeps.
 pub(super) const SHARED: Plain<Shared> = Form { read: form::word(), show: |shared| word(*shared) };
 
-/// Who may read sweeps.
+/// Which users may read sweeps.
 pub(super) const READERS: Optional<Readers> = Form {
     read: form::word(),
     show: |readers| readers.map_or_else(|| "as the umask says".to_owned(), word),
@@ -151,7 +151,7 @@ pub(super) fn lowers(slot: &mut Option<u64>, new: Option<u64>) -> Laid {
     Laid::Taken
 }
 
-/// What was forbidden stays so.
+/// Forbidden words stay forbidden.
 pub(super) fn adds(slot: &mut Vec<String>, new: Vec<String>) -> Laid {
     let laid = if slot.is_empty() { Laid::Taken } else { Laid::Added };
     for word in new {

@@ -13,7 +13,7 @@ use crate::document::{Entry, Reader};
 pub(crate) struct Key {
     /// The key, dotted: `scheduler.partition`.
     pub(crate) name: &'static str,
-    /// What it means, in one sentence.
+    /// The meaning, in one sentence.
     pub(crate) about: &'static str,
     /// Its value in a profile as people read it.
     pub(crate) show: fn(&Site) -> String,

@@ -57,9 +57,9 @@ pub struct Site {
 /// `[results]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Results {
-    /// Who may write to a sweep besides its owner.
+    /// Which users may write to a sweep besides its owner.
     pub(crate) shared: Shared,
-    /// Who may read a sweep; `None`: as the umask says.
+    /// Which users may read a sweep; `None`: as the umask says.
     pub(crate) readable_by: Option<Readers>,
 }
 

@@ -1,4 +1,4 @@
-//! One profile file: TOML laid over a [`Site`], every fault with its line, all of them at once.
+//! One profile file: TOML that overrides a [`Site`], every fault with its line, all of them at once.
 
 use std::path::Path;
 

@@ -17,7 +17,7 @@ pub(super) const SIZE: usize = 16 + 8 * DIMENSIONS;
 /// The word of a rank whose header follows.
 pub(super) const LONG: u64 = 0;
 
-/// What a rank is about to do.
+/// The next operation of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Op {
     Gather,
@@ -82,7 +82,7 @@ pub(super) struct Header {
     pub(super) op: Op,
     /// Settings that must be the same everywhere.
     pub(super) options: u16,
-    /// The one value; none when the tail says what there is.
+    /// The kind of the one value; none if the tail describes the values.
     pub(super) kind: Option<Kind>,
     /// Bytes of what does not fit in here.
     pub(super) tail: u64,

@@ -10,7 +10,7 @@ use super::say;
 use super::value::{Dtype, Form, Value};
 use crate::fault::Fault;
 
-/// What can be sent, as a hint.
+/// A hint about the values that can be sent.
 pub(super) const SENDABLE: &str =
     "numbers, truth values, lists of them, arrays and tensors can be synced";
 
@@ -140,7 +140,7 @@ fn missing_keys(ranks: &[Cow<'_, [Entry]>]) -> Fault {
 /// A key, and why its value cannot be sent.
 type Refusal<'a> = (&'a Vec<String>, &'a String);
 
-/// What cannot be sent, where, and why.
+/// A value that cannot be sent, where, and why.
 fn cannot_be_sent(refusals: &[(Refusal<'_>, Vec<usize>)]) -> Fault {
     let told = refusals.iter().map(|((key, why), who)| match key.as_slice() {
         [] => format!("{}: {why}", say::ranks(who)),
@@ -183,7 +183,7 @@ pub(super) fn carry(peers: &mut dyn Peers, pieces: &[Piece<'_>]) -> Result<Vec<V
     Ok(all)
 }
 
-/// Everyone's bytes in rank order; no call where nobody has any.
+/// The bytes of all ranks in rank order; no call if no rank has any.
 pub(super) fn gather_bytes(
     peers: &mut dyn Peers,
     mine: &[u8],

@@ -1,4 +1,5 @@
-//! The beginning of every call: all ranks say what they are about to do, and go on together or not at all.
+//! The beginning of every call: all ranks announce what they are about to do, and continue together or not at
+//! all.
 
 use std::borrow::Cow;
 
@@ -17,8 +18,8 @@ pub(super) struct Meeting {
 }
 
 impl Meeting {
-    /// Says what this rank is about to do and hears the others. One message; two where anybody has more
-    /// to say than a word, three where that has a tail.
+    /// Announces what this rank is about to do and reads the others' announcements. One message; two if any
+    /// rank has more to send than a word, three if that has a tail.
     pub(super) fn hold(
         peers: &mut dyn Peers,
         mut mine: Header,
@@ -81,7 +82,7 @@ impl Meeting {
     }
 }
 
-/// What the ranks are about to do.
+/// The announcements of the ranks.
 pub(super) enum Said {
     /// All of them the same, and there is nothing more to hear.
     Same,
@@ -92,8 +93,8 @@ pub(super) enum Said {
 /// Words of so many ranks need no memory of their own.
 const FEW: usize = 32;
 
-/// Says what this rank is about to do, in a word and if need be in a header, and hears the others, but for
-/// their tails.
+/// Announces what this rank is about to do, in a word and if need be in a header, and reads the others'
+/// announcements, except for their tails.
 pub(super) fn announce(
     peers: &mut dyn Peers,
     word: u64,

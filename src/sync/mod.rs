@@ -3,9 +3,9 @@
 //! Knows neither libtorch nor MPI: [`peers::Peers`] is what ranks can do together, in one process, among
 //! threads, or (in `hpcsweep-worker`) over MPI.
 //!
-//! Every call begins with a meeting: each rank says what it is about to do and what it brings. All that
-//! can be wrong is found there, from the same facts on every rank, so that an error is the same sentence
-//! everywhere, nobody waits for a rank that has turned away, and the next call finds all ranks together.
+//! Every call begins with a meeting: each rank announces what it is about to do and which values it has. All
+//! errors are found there, from the same facts on every rank. So an error is the same sentence everywhere, no
+//! rank waits for one that has given up, and the next call finds all ranks together.
 
 mod convert;
 pub mod frame;

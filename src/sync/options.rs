@@ -40,7 +40,7 @@ impl Flags {
     }
 }
 
-/// What is made of the values of the ranks.
+/// The reduction of the values of the ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum How {
@@ -71,7 +71,7 @@ impl How {
     }
 }
 
-/// What a NaN does.
+/// The treatment of a NaN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Nan {

@@ -61,7 +61,7 @@ enum Call {
     Broadcast(u32),
 }
 
-/// What a rank brings to a call.
+/// A rank's contribution to a call.
 type Brought = (Call, Arc<[u8]>);
 
 /// Where threads meet.

@@ -142,7 +142,7 @@ impl Dtype {
     }
 }
 
-/// What a value was for its owner; decides what it becomes.
+/// The form of a value in its program; decides what it becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
@@ -167,7 +167,7 @@ impl Form {
 /// Numbers in C order, little-endian.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Value {
-    /// What it was, or is to become.
+    /// Its form, or the form that it is to become.
     pub form: Form,
     /// Type of the numbers.
     pub dtype: Dtype,

@@ -25,7 +25,7 @@ pub struct Parameter<K> {
 pub struct Bucket<K> {
     /// Type of the numbers.
     pub kind: K,
-    /// What is in it, in the order in which it lies there.
+    /// Its content, in the order in which it lies there.
     pub slots: Vec<Slot>,
     /// Numbers in all of it.
     pub elements: u64,
@@ -42,9 +42,9 @@ pub struct Slot {
     pub elements: u64,
 }
 
-/// The buckets of parameters whose gradients come in the order `arrival` (numbers in definition order,
-/// each once): the small bucket is the first that is full. DDP rebuilds its buckets so after the first
-/// backward pass; rank 0's order is then everybody's.
+/// The buckets of parameters whose gradients come in the order `arrival` (numbers in definition order, each
+/// once): the small bucket is the first that is full. DDP rebuilds its buckets in this way after the first
+/// backward pass; all ranks then use rank 0's order.
 pub fn by_arrival<K: PartialEq + Copy>(
     parameters: &[Parameter<K>],
     arrival: &[usize],

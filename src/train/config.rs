@@ -59,7 +59,7 @@ pub struct Config {
     /// When checkpoints are written.
     #[serde(default)]
     pub checkpoint: Checkpoint,
-    /// What a loss that is no number does.
+    /// The effect of a loss that is not a number.
     #[serde(default)]
     pub non_finite: NonFinite,
     /// Whether two ranks may use one GPU.
@@ -496,7 +496,7 @@ impl Default for Checkpoint {
     }
 }
 
-/// What a loss that is no number does.
+/// The effect of a loss that is not a number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NonFinite {

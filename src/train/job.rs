@@ -42,6 +42,6 @@ pub struct Job {
     pub reason: PathBuf,
     /// One batch of each stage only, and no checkpoint.
     pub smoke: bool,
-    /// Who may read what it makes; `None`: as the umask says.
+    /// The readers of its files; `None`: as the umask says.
     pub readers: Option<Readers>,
 }

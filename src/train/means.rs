@@ -44,7 +44,7 @@ impl Means {
         })
     }
 
-    /// The mean loss of a sample; NaN where there is none.
+    /// The mean loss of a sample; NaN without samples.
     pub fn loss(&self) -> f64 {
         self.loss_sum / self.samples as f64
     }

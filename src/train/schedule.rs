@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::train::config::{Direction, Schedule};
 
-/// What a rate is computed from, besides the step.
+/// The inputs of a rate, besides the step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Span {
     /// The rate of the optimizer.
@@ -98,8 +98,8 @@ impl Plateau {
         Self { rate: base, best: None, bad_epochs: 0 }
     }
 
-    /// Takes the metric of an epoch and returns the rate of the next. Other schedules than `plateau`
-    /// leave it as it is. What is no finite number is not better.
+    /// Takes the metric of an epoch and returns the rate of the next. Other schedules than `plateau` leave it
+    /// as it is. A metric that is not a finite number is not better.
     pub fn observe(&mut self, schedule: &Schedule, direction: Direction, metric: f64) -> f64 {
         let Schedule::Plateau { factor, patience, threshold, min } = *schedule else {
             return self.rate;

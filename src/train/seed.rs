@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn seeds_stay_what_they_were() {
-        // A checkpoint of an older version goes on with the same numbers.
+        // A checkpoint of an older version resumes with the same numbers.
         assert_eq!(of_rank(0, 0, 0), 12_035_550_249_420_947_055);
         assert_eq!(of_rank(-1, 3, 2), 14_548_130_920_860_982_383);
         assert_eq!(of_step(7, 1, 99, 3), 17_364_769_286_632_869_927);

@@ -20,7 +20,7 @@ pub struct File {
     pub samples: u64,
 }
 
-/// What the user gives to a rank.
+/// The user's assignment for a rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(untagged, expecting = "expected a file name or a range of samples `[first, end]`")]
 pub enum Item {
@@ -36,7 +36,7 @@ pub enum Rest {
     /// They are a fault: most often something was forgotten.
     #[default]
     Refuse,
-    /// Nobody reads them.
+    /// No rank reads them.
     LeaveOut,
 }
 
@@ -184,7 +184,7 @@ fn disjoint(all: &[Vec<Range<u64>>]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Refuses samples that are given to nobody.
+/// Refuses samples that no rank reads.
 fn complete(files: &[File], all: &[Vec<Range<u64>>]) -> Result<(), Fault> {
     let starts = places(files);
     let n = starts.last().map_or(0, |last| last.end);

@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::train::config::{Direction, Stop};
 
-/// What has been seen so far. Part of a checkpoint, the same on every rank as long as all observe the
-/// same metric.
+/// The state so far. Part of a checkpoint, the same on every rank as long as all observe the same metric.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stopping {

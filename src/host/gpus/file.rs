@@ -28,7 +28,7 @@ struct WrittenDevice {
     samples: Vec<Sample>,
 }
 
-/// What a file says.
+/// The content of a file.
 #[derive(Debug)]
 pub(crate) struct File {
     machine: Machine,

@@ -1,4 +1,5 @@
-//! Who has taken which device: one small file a device, in a folder of this user on this host.
+//! Holds: which process has taken which device. One small file for each device, in a folder of this user on
+//! this host.
 //!
 //! `<device>.<n>` with the largest `n` lists the holders. Each lasts while its process lives or its time is not over.
 //! Taking a device is making the next `n` with one holder more, by a link, which only one process can do. The
@@ -24,7 +25,7 @@ pub(crate) struct Holder {
     pub(crate) started: Option<u64>,
     /// Or until then, Unix seconds.
     pub(crate) until: Option<f64>,
-    /// How many like it may hold a device together; 0 is 1: nobody else.
+    /// How many like it may hold a device together; 0 is 1: the device is not shared.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) share: u32,
     /// Tells a hold from all others.
@@ -176,14 +177,15 @@ impl Holds {
         Err(Fault::machine(sentence).into())
     }
 
-    /// Who is said to hold a device, and the number of the file that says so.
+    /// The holders of a device, and the number of the file that names them.
     fn last(&self, uuid: &str) -> (u64, Vec<Holder>) {
         let mut last = None;
         let (n, text) = loop {
             let Some(n) = self.numbers(uuid).into_iter().max() else { return (0, Vec::new()) };
             match fs::read_to_string(self.path(uuid, n)) {
                 Ok(text) => break (n, text),
-                // Gone since: there is a later one now. One that stays and cannot be read is nobody's.
+                // The file was removed since: there is a later one now. A file that stays and cannot be read
+                // names no holder.
                 Err(_) if last != Some(n) => last = Some(n),
                 Err(_) => break (n, String::new()),
             }
@@ -206,8 +208,9 @@ impl Holds {
         self.dir.join(format!("{}.{n}", safe(uuid)))
     }
 
-    /// Makes the file after `n`, whole from the first moment; false if somebody was faster. `counts` tells by the
-    /// holders of then whether it was made in time: all files after it say the same of what is not theirs.
+    /// Makes the file after `n`, whole from the first moment; false if another process was faster. `counts`
+    /// decides from the holders at that time whether the file was made in time: all files after it name the same
+    /// other holders.
     fn next(
         &self,
         uuid: &str,
@@ -252,8 +255,8 @@ const TRIES: u32 = 1000;
 /// How many names are tried for the folder of holds.
 const NAMES: u32 = 32;
 
-/// Whether this is a folder, no link to one, that this user alone may use: anybody else who can write to it could say
-/// who holds what.
+/// Whether this is a folder, not a link to one, that this user alone may use: another user who can write to it could
+/// change the holds.
 fn is_private(dir: &Path) -> bool {
     fs::symlink_metadata(dir).is_ok_and(|found| {
         found.is_dir() && found.uid() == nix::unistd::getuid().as_raw() && found.mode() & 0o077 == 0
@@ -378,7 +381,7 @@ mod tests {
         };
         assert!(take(2) && take(2) && !take(2) && !take(64) && !take(1));
         give_back(2);
-        // A half is left: for two quarters, and for nobody who wants it alone.
+        // A half is left: for two quarters, and not for a process that wants the device alone.
         assert!(!take(1) && take(4) && take(4) && !take(1000));
         for share in [2, 4, 4] {
             give_back(share);
@@ -406,7 +409,7 @@ mod tests {
         let vars = Vars::from([("TMPDIR".to_owned(), tmp.path().display().to_string())]);
         let me = Holder::own().unwrap();
         assert!(first.take("GPU-a", &me).unwrap().is_some());
-        // Others can write to it, as to a folder that somebody else has made.
+        // Others can write to it, as to a folder that another user has made.
         fs::set_permissions(&first.dir, fs::Permissions::from_mode(0o770)).unwrap();
         let second = Holds::open(&vars).unwrap();
         assert_eq!(second.dir.display().to_string(), format!("{}.1", first.dir.display()));

@@ -1,4 +1,4 @@
-//! The GPUs of this host: what there is, how busy each is, and who has taken which.
+//! The GPUs of this host: which exist, how busy each is, and which process has taken which.
 //!
 //! Asked through NVML, which is loaded at run time; a host without it has none. The file named by
 //! `HPCSWEEP_NVML_FILE` takes its place, for trying things out where there is no GPU.
@@ -19,7 +19,7 @@ pub(crate) use id::DeviceId;
 /// The variable that names a file to be read instead of asking NVML.
 pub(crate) const FILE_VARIABLE: &str = "HPCSWEEP_NVML_FILE";
 
-/// Who may open contexts on a device (`nvmlComputeMode_t`).
+/// Which processes may open contexts on a device (`nvmlComputeMode_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ComputeMode {
@@ -27,11 +27,11 @@ pub(crate) enum ComputeMode {
     Shared,
     /// One process at a time.
     ExclusiveProcess,
-    /// Nobody.
+    /// None.
     Prohibited,
 }
 
-/// One device: a GPU, or a MIG device, a part of one. What it cannot tell is `None`.
+/// One device: a GPU, or a MIG device, a part of one. A value that it does not report is `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Device {
@@ -53,7 +53,7 @@ pub struct Device {
     pub(crate) utilization: Option<u32>,
     /// The processes that compute on it.
     pub(crate) processes: Option<Vec<u32>>,
-    /// Who may use it.
+    /// Which processes may use it.
     pub(crate) compute_mode: Option<ComputeMode>,
     /// Memory errors that ECC could not correct since the driver was loaded.
     pub(crate) ecc_errors: Option<u64>,
@@ -75,7 +75,7 @@ pub(crate) struct Machine {
     pub(crate) devices: Vec<Device>,
 }
 
-/// What a device says of itself at one moment; what it cannot tell is `None`.
+/// The values of a device at one moment; a value that it does not report is `None`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Sample {
@@ -97,7 +97,7 @@ pub(crate) struct Sample {
     pub(crate) sm_clock_mhz: Option<u32>,
 }
 
-/// Why there is nobody to ask about GPUs.
+/// Why GPUs cannot be queried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Missing {
@@ -124,7 +124,7 @@ impl fmt::Display for Missing {
     }
 }
 
-/// Somebody who can be asked about this host's GPUs.
+/// A source of information about this host's GPUs.
 pub(crate) trait Source: Send {
     /// What there is now.
     ///
@@ -150,7 +150,7 @@ pub(crate) fn open(vars: &Vars) -> Result<Box<dyn Source>, Missing> {
 /// What there is now.
 ///
 /// # Errors
-/// When there is nobody to ask.
+/// When there is no source.
 pub(crate) fn machine(vars: &Vars) -> Result<Machine, Missing> {
     open(vars)?.machine()
 }
@@ -158,14 +158,14 @@ pub(crate) fn machine(vars: &Vars) -> Result<Machine, Missing> {
 /// The GPUs of this host; parts of them are left out.
 ///
 /// # Errors
-/// When there is nobody to ask.
+/// When there is no source.
 pub fn list(vars: &Vars) -> Result<Vec<Device>, Missing> {
     let mut devices = machine(vars)?.devices;
     devices.retain(|device| device.parent.is_none());
     Ok(devices)
 }
 
-/// Whether there could be somebody to ask, without loading a library: one look at the kernel's files.
+/// Whether there could be a source, without loading a library: one look at the kernel's files.
 pub(crate) fn perhaps(vars: &Vars) -> bool {
     // The last is where Linux under Windows has its GPU.
     let kernel = ["/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"];

@@ -1,4 +1,4 @@
-//! What the kernel tells of a process in /proc.
+//! The kernel's data about a process in /proc.
 
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -21,9 +21,9 @@ pub(crate) fn has_ended(pid: u32, handling: &[Signal]) -> Option<bool> {
     Some(handling.iter().any(|signal| handled & (1 << (*signal as u32 - 1)) != 0))
 }
 
-/// When a process of this host was started, in clock ticks since boot (proc(5), field 22 of `stat`);
-/// `None` if there is no such process, or only its remains that nobody has waited for. Tells a process
-/// from a later one of the same number.
+/// When a process of this host was started, in clock ticks since boot (proc(5), field 22 of `stat`); `None`
+/// if there is no such process, or only its remains that its parent has not waited for. Distinguishes a
+/// process from a later one of the same number.
 pub(crate) fn started(pid: i32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
@@ -34,7 +34,7 @@ pub(crate) fn started(pid: i32) -> Option<u64> {
     fields.get(19)?.parse().ok()
 }
 
-/// What the kernel calls a process: the name of its program, cut to 15 bytes; `None` if there is none.
+/// The kernel's name of a process: the name of its program, cut to 15 bytes; `None` if there is none.
 pub(crate) fn name(pid: u32) -> Option<String> {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     Some(name.trim_end().to_owned())

@@ -19,7 +19,7 @@ use crate::fault::Fault;
 
 pub(crate) use look::{has_children, has_ended, name, started};
 
-/// What a finished program left.
+/// The result of a finished program.
 #[derive(Debug, Clone)]
 pub(crate) struct Output {
     /// Its exit code; 128 + signal when it was killed; `None` when the time was over.
@@ -78,7 +78,8 @@ pub(crate) fn run(argv: &[String], env: &Vars, limit: Duration) -> anyhow::Resul
     let mut command = Command::new(&argv[0]);
     command.args(&argv[1..]).env_clear().envs(env).stdin(Stdio::null());
     die_with_parent(&mut command, Signal::SIGKILL, None, &[]);
-    // Before the program: one that nobody can listen to is not started, whatever it would have done.
+    // The reader is started before the program: without a reader the program is not started, whatever it
+    // would have done.
     let piped = || -> anyhow::Result<_> {
         let (mut from, to) = std::io::pipe().map_err(|e| start_fault(&argv[0], &e))?;
         let reader = threads::start("output", move || {
@@ -294,8 +295,8 @@ pub(crate) fn end_marked(keep: &[u32], name: &str, value: &str) {
     }
 }
 
-/// Kills processes whose environment has this variable with a value that begins so: what somebody has left behind
-/// who is no longer there to be their parent. Only those that this user may look at.
+/// Kills processes whose environment has this variable with a value that begins so: processes whose parent is
+/// gone. Only those that this user may look at.
 pub(crate) fn end_orphans(name: &str, value: &str) {
     let mark = format!("{name}={value}").into_bytes();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -344,8 +345,8 @@ pub(crate) fn block(signal: Signal) {
     let _ = SigSet::from_iter([signal]).thread_block();
 }
 
-/// Makes this process a group of its own, so that it outlives a kill of the group that it was started in.
-/// It may go on writing to the terminal.
+/// Makes this process a group of its own, so that it outlives a kill of the group that it was started in. It
+/// may still write to the terminal.
 pub(crate) fn stand_apart() {
     block(Signal::SIGTTOU);
     let _ = nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0));

@@ -33,7 +33,7 @@ pub(crate) struct Axis {
     pub(crate) at: usize,
     /// The values as written.
     pub(crate) values: Vec<Value>,
-    /// What the values mean besides, or instead of, a parameter.
+    /// The meaning of the values besides, or instead of, a parameter.
     pub(crate) special: Option<Special>,
 }
 

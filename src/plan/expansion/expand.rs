@@ -1,7 +1,7 @@
 //! Entries times axes: the trials of a plan, in plan order.
 //!
-//! What is the same for many trials is worked out once (names, origins of values, rules that cannot
-//! match, resource requests), so that a trial costs one allocation. Never reads TOML. Long because its tests stand with it.
+//! Values that many trials share are computed once (names, origins of values, rules that cannot match, resource
+//! requests), so that a trial costs one allocation. Never reads TOML. Long because its tests stand with it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
@@ -25,7 +25,7 @@ use crate::words;
 /// At most this many faults of single trials are told: they repeat one another.
 const MAX_TRIAL_FAULTS: usize = 10;
 
-/// What is multiplied.
+/// The parts of a plan that are multiplied.
 pub(crate) struct Sheet<'s> {
     pub(crate) merge: Merge,
     pub(crate) wish: &'s Wish,
@@ -48,7 +48,7 @@ pub(crate) struct Expanded {
     pub(crate) lacking: BTreeMap<usize, (usize, String)>,
 }
 
-/// What a point asks of a scheduler, and the devices it names.
+/// A point's request to a scheduler, and the devices it names.
 type Asked = (Arc<Resources>, Option<Arc<[DeviceId]>>);
 
 struct Maker<'s, 'r, 'a> {

@@ -49,7 +49,7 @@ pub(crate) struct Layout<'s> {
 }
 
 impl<'s> Layout<'s> {
-    /// The layout of an entry's parameters with the shapes of a point laid over them.
+    /// The layout of an entry's parameters, overridden by the shapes of a point.
     pub(crate) fn new(
         forms: &mut Forms,
         mut tree: Tree,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::plan::value::Value;
 
-/// How a trial's own tables are laid over `[defaults]`.
+/// How a trial's own tables override those of `[defaults]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Merge {
     /// Leaf by leaf: `opt.a` of the defaults stays beside the trial's `opt.b`.

@@ -13,7 +13,7 @@ use crate::plan::value::Value;
 /// Gives the text of a file that the plan names.
 pub(crate) type Files<'a> = &'a dyn Fn(&str) -> Result<String, Fault>;
 
-/// What is no parameter: it is read as TOML, with the faults of TOML.
+/// Keys that are not parameters are read as TOML, with the faults of TOML.
 const OF_TRIALS: [&str; 3] = ["task_id", "gpu_ids_abs", "resources"];
 
 /// Reads `[[trials]]`, or the file that `[trials]` names: the entries, and the text of the file.

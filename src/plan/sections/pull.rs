@@ -20,7 +20,7 @@ pub struct Pull {
     pub(crate) slots_per_gpu: Option<u32>,
     /// Wall-clock time of a pilot job; `None`: the trials' own.
     pub(crate) walltime_s: Option<u64>,
-    /// An agent that has given no sign for so long is taken for dead.
+    /// An agent that has not renewed its lease for so long is considered dead.
     pub(crate) lease_s: f64,
     /// Pause before the second attempt of a trial; it doubles with each further one.
     pub(crate) backoff_s: f64,

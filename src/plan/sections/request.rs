@@ -9,7 +9,7 @@ use crate::plan::sections::resources::Resources;
 
 macro_rules! wish {
     ($($name:literal => $field:ident: $type:ty = $form:expr, $default:literal, $about:literal;)*) => {
-        /// What was written of a resource request; what was not is `None`.
+        /// A resource request as written; a value that was not written is `None`.
         #[derive(Debug, Clone, Default, PartialEq)]
         pub(crate) struct Wish {
             $(pub(crate) $field: Option<$type>,)*
@@ -20,7 +20,7 @@ macro_rules! wish {
             $($name => $field: $form, $default, $about;)*);
 
         impl Wish {
-            /// This wish, with everything that `over` says laid over it.
+            /// This wish, overridden by everything that `over` sets.
             pub(crate) fn under(&self, over: &Self) -> Self {
                 Self { $($field: over.$field.clone().or_else(|| self.$field.clone()),)* }
             }

@@ -80,7 +80,7 @@ impl Resources {
     /// The request of a link, of those that [`Resources::to_words`] has made a line of.
     ///
     /// # Errors
-    /// When the line is none of these, or has no request for this link.
+    /// When the line is neither of these, or has no request for this link.
     pub(crate) fn of_link(words: &str, link: u64) -> Result<Self, Fault> {
         let hint = "job scripts pass a JSON list with one request, or one for each link";
         let fault = |sentence: String| Fault::request(sentence).hint(hint);

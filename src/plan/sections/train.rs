@@ -154,7 +154,7 @@ impl TrainTemplate {
     /// The form of a run.
     ///
     /// # Errors
-    /// A fault that names the text whose template is none, or that there is no `[train]`.
+    /// A fault that names the text whose template is invalid, or that there is no `[train]`.
     pub(crate) fn new(run: &Run) -> Result<Self, Fault> {
         let Some(form) = run.train.clone() else {
             return Err(Fault::request("the plan has no `[train]`"));

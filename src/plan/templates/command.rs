@@ -18,7 +18,7 @@ use crate::plan::value::Params;
 
 /// `[run] command` and `env`, ready to be filled in for any trial.
 pub struct CommandTemplate {
-    /// What the arguments are called in messages.
+    /// The name of the arguments in messages.
     what: &'static str,
     command: Vec<Template>,
     env: Vec<(String, Template)>,
@@ -38,7 +38,7 @@ impl CommandTemplate {
     /// The templates of a run.
     ///
     /// # Errors
-    /// Returns a fault that names the first argument or variable whose template is none.
+    /// Returns a fault that names the first argument or variable whose template is invalid.
     pub fn new(run: &Run) -> Result<Self, Fault> {
         Self::of("command", &run.command, &run.env)
     }
@@ -111,7 +111,7 @@ pub struct TrialNames<'a> {
 }
 
 /// The names of expressions besides parameters, `trial` and `sweep`: for the check of a plan, for the worker
-/// and for hooks. What the plan leaves out is empty, so that filters take it.
+/// and for hooks. Values that the plan leaves out are empty, so that filters take them.
 pub fn names_of(
     trial: TrialNames<'_>,
     sweep: &str,

@@ -1,8 +1,8 @@
 //! The messages of docs/sync-protocol.md, over anything that can be read and written: a program's requests
 //! and its worker's answers.
 //!
-//! Whatever a program sends, a message whose end can be found is read to its end: one that makes no sense
-//! becomes [`Request::Broken`], which is an error on every rank and not a rank that nobody hears of again.
+//! A message whose end can be found is read to its end. One that makes no sense becomes [`Request::Broken`],
+//! which is an error on every rank, and the rank stays in the exchange.
 
 use std::io::{self, Read, Write};
 
@@ -20,7 +20,7 @@ use wire::{AnswerHead, ItemHead, Length, Op, RequestHead, lost};
 /// A key and its value, or why it cannot be sent.
 pub type Leaf = (Vec<String>, Result<Value, String>);
 
-/// What a program asks for.
+/// A program's request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Request {
     /// Who am I?
@@ -35,7 +35,7 @@ pub enum Request {
     Broken(String),
 }
 
-/// What it gets.
+/// The program's answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
     /// To [`Request::Hello`].

@@ -67,7 +67,7 @@ fn gather(
     let mut pieces = Vec::with_capacity(plans.len());
     for (plan, (_, value)) in plans.iter().zip(values) {
         let Ok(value) = value else { return Err(lost()) };
-        // What has no type of its own is empty in every type.
+        // A list without a type of its own is empty in every type.
         let mine = convert(&value.data, value.dtype, plan.dtypes[rank]).ok_or_else(lost)?;
         pieces.push(Piece { mine, lens: plan.lens() });
     }

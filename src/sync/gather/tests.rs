@@ -177,7 +177,7 @@ fn maps_that_do_not_fit_name_key_and_rank() {
         "the key `m.b` is missing on rank 1",
         "rank 1, key `m.a`: cannot sync a `str`",
         "rank 1 brings the key `m.a` twice",
-        // What is no map at all has none of its keys: that goes without saying.
+        // A value that is not a map lacks every key, so no error names the keys.
         "rank 1: cannot sync a `str`",
         "`m.a`: the shapes differ beyond the first dimension: [1, 1] on rank 0, [1, 2] on rank 1",
     ];

@@ -38,7 +38,7 @@ impl From<f64> for Number {
     }
 }
 
-/// What a rank brings for one key of [`reduce`].
+/// A rank's value for one key of [`reduce`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measure {
     /// The path to the number: `["loss"]`.
@@ -50,7 +50,7 @@ pub struct Measure {
     pub weight: f64,
 }
 
-/// What a rank brings for one key of [`reduce_values`].
+/// A rank's value for one key of [`reduce_values`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Share {
     /// The path to the value: `["loss"]`.
@@ -125,7 +125,7 @@ pub(crate) fn reduce_values(
     results.map(|((item, plan), data)| plan.build(item, &data, how, nan)).collect()
 }
 
-/// What is said of a share.
+/// The announcement of a share.
 fn entry(share: &Share) -> Entry {
     let mut entry = Entry::of(&share.key, &share.value, share.weight);
     if !(share.weight >= 0.0 && share.weight.is_finite()) {
@@ -142,7 +142,7 @@ struct Plan {
     voices: Vec<usize>,
     /// Type in which values are sent and computed: int64 or float64.
     wire: Dtype,
-    /// What the result is.
+    /// The kind of the result.
     kind: Kind,
 }
 
@@ -166,7 +166,7 @@ impl Plan {
         let dtype = match how {
             How::Sum if whole => Dtype::Int64,
             How::Mean | How::Variance if whole => Dtype::Float64,
-            // Nobody's smallest is no whole number.
+            // The minimum of no values is NaN, which is not an integer.
             How::Min | How::Max if whole && voices.is_empty() => Dtype::Float64,
             _ => common,
         };

@@ -1,4 +1,4 @@
-//! What is refused, key by key, and that nothing else is.
+//! Which values are refused, key by key, and that no others are.
 
 use super::*;
 

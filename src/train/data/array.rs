@@ -143,7 +143,7 @@ impl Array {
     /// An array of `bytes`. `name` is what faults call it, with backticks: "`a.npy`".
     ///
     /// # Errors
-    /// When there are fewer or more bytes than the shape tells of.
+    /// When there are fewer or more bytes than the shape says.
     pub(crate) fn new(
         dtype: Dtype,
         shape: Vec<u64>,
@@ -193,8 +193,8 @@ pub(super) fn size(dtype: Dtype, shape: &[u64]) -> Option<u64> {
     count(shape)?.checked_mul(dtype.size() as u64)
 }
 
-/// Numbers of an array, or `None` where 64 bits cannot tell. A product whose parts overflow is refused
-/// also where a later dimension is 0: nobody writes such a file.
+/// Numbers of an array, or `None` if the count needs more than 64 bits. A product whose parts overflow is
+/// refused even if a later dimension is 0: no program writes such a file.
 pub(super) fn count(shape: &[u64]) -> Option<u64> {
     shape.iter().try_fold(1_u64, |n, length| n.checked_mul(*length))
 }

@@ -1,7 +1,7 @@
 //! Numbers of a file as a model takes them: reals of one width, scaled, or numbers of classes.
 //!
-//! Every number is widened to f64, scaled there, and rounded once. What has 64 bits and no fraction
-//! loses those beyond 2^53.
+//! Every number is widened to f64, scaled there, and rounded once. Integers of 64 bits lose their bits beyond
+//! 2^53.
 
 use half::{bf16, f16};
 
@@ -32,7 +32,7 @@ pub(super) fn reals<R: Real>(
     (scale, offset): (f64, f64),
     out: &mut Vec<R>,
 ) {
-    // Without arithmetic where there is none to do: it is faster, and a negative zero stays one.
+    // Without arithmetic if none is needed: this is faster, and a negative zero stays one.
     if (scale, offset) == (1.0, 0.0) {
         widened(dtype, bytes, R::nearest, out);
     } else {
@@ -66,8 +66,8 @@ fn each<'a, const N: usize, R>(
     bytes.as_chunks::<N>().0.iter().map(move |b| f(*b))
 }
 
-/// Appends the numbers in `bytes` as numbers of classes: whole, from 0. The first that is none comes
-/// back as text; what stands before it has been appended.
+/// Appends the numbers in `bytes` as numbers of classes: whole, from 0. The first that is not one comes back
+/// as text; the numbers before it have been appended.
 pub(super) fn classes(dtype: Dtype, bytes: &[u8], out: &mut Vec<i64>) -> Result<(), String> {
     match dtype {
         Dtype::Int64 => whole(bytes, i64::from_le_bytes, out),

@@ -1,5 +1,4 @@
-//! What the files of a data set hold, in one short word: a run that goes on from a checkpoint must learn from the
-//! same data.
+//! A hash of the files of a data set: a run that resumes from a checkpoint must learn from the same data.
 
 use std::path::{Path, PathBuf};
 

@@ -19,7 +19,7 @@ pub(super) fn is_packed(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0x1f, 0x8b])
 }
 
-/// What is packed in a file of gzip.
+/// The content of a gzip file.
 pub(super) fn unpack(bytes: &[u8], name: &str) -> Result<Bytes, Fault> {
     let decoder = flate2::read::MultiGzDecoder::new(bytes);
     match packed::unpack(decoder, bytes.len() as u64, name, whole_size) {

@@ -1,8 +1,8 @@
 //! Batches made ahead, off the training thread.
 //!
-//! Threads take the next list of indices, make its batch, and lay it down; the training thread takes them
-//! in the order of the lists. Files are read (pages of a map come from the disk when they are touched)
-//! and numbers converted in these threads alone.
+//! Threads take the next list of indices and make its batch; the training thread takes the batches in the
+//! order of the lists. Only these threads read files (pages of a map come from the disk when they are
+//! touched) and convert numbers.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ struct Shared {
     /// Batches ahead of the one in use: ready or being made.
     depth: u64,
     state: Mutex<State>,
-    /// A batch is ready, or there is none to come.
+    /// A batch is ready, or no batch will come.
     made: Condvar,
     /// A batch was taken, or the loader ends.
     taken: Condvar,
@@ -43,7 +43,7 @@ struct State {
     n_begun: u64,
     /// Batches handed out.
     n_taken: u64,
-    /// What is ready, by number.
+    /// The batches that are ready, by number.
     ready: BTreeMap<u64, Result<Batch, Fault>>,
     /// Batches given back.
     spare: Vec<Batch>,
@@ -176,7 +176,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a thread does.
+    /// The work of a thread.
     fn work(&self) {
         loop {
             let mut state = self.lock();
@@ -199,7 +199,7 @@ impl Shared {
             drop(state);
             let batch = list.and_then(|list| caught(|| (self.make)(&list, spare)));
             let mut state = self.lock();
-            // Behind a fault there is nobody to take it.
+            // No batch is taken after a fault.
             if number >= state.n_taken {
                 state.over |= batch.is_err();
                 state.ready.insert(number, batch);
@@ -299,7 +299,7 @@ mod tests {
         };
         let mut loader = Loader::of(Box::new(make), lists(50), 2, 3).unwrap();
         for n in 0..50 {
-            // All that may be begun is: the threads do not wait for somebody to ask.
+            // All batches that may be begun are begun: the threads do not wait for a request.
             while begun.load(Ordering::SeqCst) < (n + 3).min(50) {
                 wait.recv().unwrap();
             }

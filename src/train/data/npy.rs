@@ -10,7 +10,7 @@ use crate::words;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// What a header tells.
+/// The content of a header.
 #[derive(Debug, PartialEq, Eq)]
 struct Header {
     /// NumPy's name of the type: `<f4`.
@@ -161,7 +161,7 @@ fn parse(text: &str) -> Option<Header> {
     Some(Header { descr: descr?, fortran: fortran?, shape: shape? })
 }
 
-/// What is left of a header. Every method skips white space and takes what it is named for.
+/// The rest of a header. Every method skips white space and takes what it is named for.
 struct Scanner<'a>(&'a str);
 
 impl<'a> Scanner<'a> {
@@ -178,7 +178,7 @@ impl<'a> Scanner<'a> {
         Some(inside)
     }
 
-    /// A name of a type; a list, which is the type of records, is kept as a text that is none.
+    /// A name of a type. A list, which is the type of records, is kept as a text that is not a type.
     fn descr(&mut self) -> Option<String> {
         if !self.0.trim_start().starts_with('[') {
             return self.string().map(str::to_owned);

@@ -1,7 +1,7 @@
 //! Packed data, unpacked no further than it should go: a small file can hold terabytes.
 //!
-//! What is unpacked begins with a header, and that says how long the whole is. So the header is unpacked first, and
-//! then as many bytes as it tells of.
+//! Unpacked data begins with a header that states the length of the whole. So the header is unpacked first, and
+//! then as many bytes as it states.
 
 use std::io::Read;
 
@@ -19,7 +19,7 @@ const LITTLE: u64 = 1 << 30;
 /// Times its packed size that a larger array may have. Data seldom shrink to a twentieth.
 const MOST_TIMES: u64 = 100;
 
-/// What does not come out of a packed array.
+/// The result of unpacking an array.
 pub(super) enum Unpacked {
     /// All of it, or as much as there is.
     Whole(Bytes),

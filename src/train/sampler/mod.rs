@@ -1,8 +1,8 @@
 //! Which rank takes which samples, in which order: a pure function of seed, epoch, rank and number of
 //! ranks.
 //!
-//! Nothing is carried from one epoch to the next, so a run that is resumed needs no state but epoch and
-//! step: it asks for the indices of the epoch again and goes on at its step.
+//! Nothing is carried from one epoch to the next, so a resumed run needs no state but epoch and step: it asks
+//! for the indices of the epoch again and continues at its step.
 
 mod batches;
 mod distributed;

@@ -223,7 +223,7 @@ impl Dataset {
     /// memory is used again.
     ///
     /// # Errors
-    /// When a number is no sample's, or a target that should be a class is none.
+    /// When a number is not that of a sample, or a target that should be a class is not one.
     pub(crate) fn batch(
         &self,
         indices: &[u64],
