@@ -12,7 +12,7 @@ use crate::project::{self, Template};
 pub(crate) struct Args {
     /// Folder of the project; its name becomes the sweep's
     name: PathBuf,
-    /// What it begins with
+    /// The template it begins with
     #[arg(short, long, value_name = "TEMPLATE", value_enum, default_value_t = Template::Command)]
     template: Template,
 }

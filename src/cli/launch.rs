@@ -1,5 +1,5 @@
-//! `hpcsweep launch`: the ranks of a PBS job, by the launcher of the MPI at hand; and the agent by which
-//! such a launcher reaches the job's other hosts.
+//! `hpcsweep launch`: starts the ranks of a PBS job, by the launcher of the available MPI; and the agent by
+//! which such a launcher reaches the job's other hosts.
 
 use std::path::Path;
 
@@ -52,8 +52,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         disk::write_private(Path::new(&hostfile), hosts.as_bytes())?;
     }
     let env: Vec<(&str, &str)> = line.env.iter().map(|(k, v)| (*k, v.as_str())).collect();
-    // PBS signals every process of a job. A launcher that heard it too would kill the ranks after a second;
-    // the workers among them, which save and write down what happened, tell those on other hosts.
+    // PBS signals every process of a job. A launcher that got the signal too would kill the ranks after a
+    // second. The workers among them save, record what happened, and notify those on other hosts.
     process::block(Signal::SIGTERM);
     Err(process::become_program(&line.argv, &env).into())
 }
@@ -84,8 +84,8 @@ fn line(args: &Args, hostfile: &str, vars: &Vars) -> Result<Line> {
 
 pub(super) fn agent(args: &AgentArgs, context: &Context) -> Result<u8> {
     let vars = &context.vars;
-    // PBS signals every process of a job. A launcher's daemon that heard SIGTERM would end its ranks at once, and
-    // one whose way to another host was ended would give up that host: only the workers are to hear it.
+    // PBS signals every process of a job. A launcher's daemon that got SIGTERM would end its ranks at once, and a
+    // daemon whose connection to another host ended would give up that host. So only the workers get it.
     process::block(Signal::SIGTERM);
     if let Some((launch::HERE, program)) = args.words.split_first().map(|(a, b)| (a.as_str(), b)) {
         return Err(process::become_program(program, &[]).into());

@@ -45,7 +45,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             print(&path, part)?;
         }
     }
-    // What the scheduler and the launcher had to say; there is a file only where they had.
+    // The output of the scheduler and the launcher; there is a file only if they printed something.
     let of_jobs = of_jobs(&tree, &Waves::read(&tree)?, args.trial)?;
     for path in &of_jobs {
         context.out.say(&format!("the job's own output ({}):", path.display()));

@@ -1,5 +1,4 @@
-//! What is printed and where: data on standard output, talk on standard error. The only place that
-//! prints.
+//! Output: data on standard output, messages on standard error. The only place that prints.
 
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -51,7 +50,7 @@ impl Out {
     /// Bytes of data for a program that waits for them.
     ///
     /// # Errors
-    /// When nobody reads them any more.
+    /// When the reader is gone.
     pub(super) fn line_now(&self, bytes: &[u8]) -> io::Result<()> {
         let mut out = io::stdout().lock();
         out.write_all(bytes)?;
@@ -84,7 +83,7 @@ impl Out {
         let _ = writeln!(io::stderr(), "warning: {}", words::printable(text));
     }
 
-    /// A line of talk. Whether anybody listens is nothing to work.
+    /// A message. Errors of standard error are ignored.
     pub(super) fn say(&self, text: &str) {
         if !self.quiet {
             let _ = writeln!(io::stderr(), "{}", words::printable(text));
@@ -120,7 +119,7 @@ impl Screen {
     /// Takes the terminal.
     ///
     /// # Errors
-    /// When standard output is none.
+    /// When standard output is not a terminal.
     pub(super) fn open() -> io::Result<Self> {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {

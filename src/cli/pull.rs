@@ -23,7 +23,7 @@ use crate::tree::records::Outcome;
 use crate::words::{count, duration};
 use crate::worker::process::child;
 
-/// Runs an agent for a sweep's folder, or for a plan, which is laid down first where nobody has.
+/// Runs an agent for a sweep's folder, or for a plan. It first creates the queue if there is none.
 ///
 /// # Errors
 /// As [`deal::deal`] and [`agent::run`].
@@ -43,8 +43,8 @@ pub(super) fn run(what: &str, options: &Options, retry: bool, context: &Context)
     Ok(code(&report))
 }
 
-/// The tree of a sweep's folder, or of a plan, which is laid down first where nobody has; or the signal that came
-/// meanwhile.
+/// The tree of a sweep's folder, or of a plan, whose queue is created first if there is none; or the signal that
+/// came meanwhile.
 fn laid_down(
     what: &str,
     asked: &deal::DealOptions,
@@ -116,8 +116,8 @@ fn become_program(tree: &Tree, options: &Options, context: &Context) -> Result<(
     Ok(())
 }
 
-/// Becomes an agent of a sweep that was laid down: laying it down takes memory that an agent would keep, and
-/// copy with every program it starts.
+/// Becomes an agent of a sweep whose queue exists: creating the queue takes memory that an agent would keep,
+/// and copy with every program it starts.
 fn again(tree: &Tree, options: &Options, context: &Context) -> Result<Fault> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let mut argv = vec![text(&disk::own_executable()?)];
@@ -302,7 +302,7 @@ pub(super) fn code(report: &Report) -> u8 {
     match report.signal {
         Some(signal) => u8::try_from(128 + signal).unwrap_or(1),
         None if report.is_ill => 4,
-        // There is something left, and whoever waits for it waits in vain.
+        // Trials are left, and a process that waits for them would wait in vain.
         None => u8::from(failed || report.is_halted),
     }
 }

@@ -21,7 +21,7 @@ use crate::words::{count, short};
 /// Trials that are shown at most.
 const MOST: usize = 40;
 
-/// What was asked for.
+/// The request.
 pub(super) struct Asked {
     /// Pull mode.
     pub(super) pull: Option<pilots::PilotOptions>,

@@ -51,7 +51,7 @@ fn is_script(path: &Path, arguments: &[String]) -> Result<bool> {
     Ok(is)
 }
 
-/// What the script has written: its plan, or, with `write`, the path of the file that has it.
+/// The output of the script: its plan, or, with `write`, the path of the file that has it.
 fn ask(path: &Path, arguments: &[String], write: bool, context: &Context) -> Result<String> {
     let base = context.vars.get("TMPDIR").map_or("/tmp", String::as_str);
     let dir = Path::new(base).join(format!("hpcsweep-script-{}", clock::short_token()));

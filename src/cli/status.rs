@@ -187,7 +187,7 @@ fn printed(status: &Status, bad: impl Iterator<Item = u64> + Clone) -> Option<u6
 
 /// How trials without success run again; `only_stopped`: all of them were interrupted.
 fn again(status: &Status, only_stopped: bool) -> String {
-    // Here, and by agents, what was only interrupted goes on by itself.
+    // On this machine, and under agents, trials that were only interrupted continue by themselves.
     let goes_on = only_stopped && (status.jobs.is_empty() || status.calls_a_function);
     let what = if goes_on { "to go on with them" } else { "to run them again" };
     let how = match (&status.again, status.calls_a_function, goes_on) {
@@ -204,7 +204,7 @@ fn again(status: &Status, only_stopped: bool) -> String {
     format!("{what}: {how}\n")
 }
 
-/// What could not be read.
+/// The damaged files, a line each.
 fn left_out(status: &Status) -> String {
     let mut text: String =
         status.damage.iter().map(|damaged| format!("left out: {damaged}\n")).collect();

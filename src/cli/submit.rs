@@ -21,8 +21,8 @@ use crate::words::{count, duration, short};
 
 /// Submit a plan to Slurm or PBS as job arrays, or run it on this machine
 ///
-/// Running it again completes what is missing: a plan that grew submits only its new trials, an
-/// interrupted submission goes on where it stopped.
+/// Running it again completes what is missing: a plan that grew submits only its new trials, an interrupted
+/// submission continues where it stopped.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The plan, or a Python script with a sweep: it is run up to there
@@ -230,7 +230,7 @@ fn run_here(
                     bad += 1;
                     bar.set_message(format!("{bad} without success"));
                 }
-                // Before the first end nobody knows how long it takes.
+                // Before the first end the time left is unknown.
                 bar.set_style(bar_style("{bar:30} {pos}/{len} {elapsed} eta {eta} {msg}"));
                 bar.inc(1);
             }

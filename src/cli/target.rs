@@ -5,7 +5,8 @@ use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, Error, FromArgMa
 use crate::scheduler;
 use crate::site::{SchedulerKind, Site};
 
-/// What was named: `HERE` with this machine among the options, for a verb that submits; else for one that shows.
+/// The target that was named: `HERE` with this machine among the options, for a verb that submits; else for one
+/// that shows.
 #[derive(Debug)]
 pub(super) struct Target<const HERE: bool>(Option<SchedulerKind>);
 

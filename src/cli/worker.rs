@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Take trials from this sweep (its folder, or its plan) until none is left, as one of any number of agents
     ///
     /// Agents may be started at any time on any host that sees the folder. With a plan that was not submitted
-    /// yet, one of them lays it down.
+    /// yet, one of them creates the queue.
     #[arg(long, value_name = "SWEEP|PLAN", conflicts_with_all = ["explain", "sweep", "trial", "wave"])]
     pull: Option<String>,
     /// With --pull: run so many trials at once, instead of as many as the plan says or cores and GPUs allow
@@ -85,8 +85,8 @@ pub(crate) struct Args {
     /// Wait for the end of the agent at the other end of standard input, and end what it leaves behind
     #[arg(long, hide = true)]
     guard: bool,
-    /// What the plan asked for when the job was submitted, where that is not in the table of trials: a JSON
-    /// list of one request, or of one for each link
+    /// The plan's request when the job was submitted, where that is not in the table of trials: a JSON list
+    /// of one request, or of one for each link
     #[arg(long, value_name = "JSON")]
     resources: Option<String>,
     /// How long the job may run that asked for no walltime (`2h`, `unlimited`), where the scheduler does not tell it

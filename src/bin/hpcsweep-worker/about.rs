@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// Lines of a name and what there is.
+/// Lines of a name and its value.
 pub(crate) fn text() -> String {
     let mut text = format!("hpcsweep-worker {}\n", env!("CARGO_PKG_VERSION"));
     let _ = writeln!(text, "mpi: {}", mpi());

@@ -1,5 +1,5 @@
-//! `hpcsweep-worker sync FILE`: the MPI process beside a program that is none. It carries out what the
-//! program asks for over its socket (docs/sync-protocol.md), and reduces the metric lines of all ranks.
+//! `hpcsweep-worker sync FILE`: the MPI process beside a program that is not one. It carries out the
+//! program's requests over its socket (docs/sync-protocol.md), and reduces the metric lines of all ranks.
 //!
 //! Ranks act in rounds: each says what it has (a request, lines, an end), and what all of them have is done
 //! by all. Between rounds they sleep, for the cores belong to the programs.
@@ -34,9 +34,9 @@ use crate::mpi::World;
 /// How long a rank with nothing to do sleeps, at most.
 const LONGEST_NAP: Duration = Duration::from_millis(10);
 
-/// What a rank says at the beginning of a round: a byte of flags (it has a request; its program has ended;
-/// it will make no more requests), from the fifth on how many lines it has, and from the ninth on how many lines of its
-/// program could not be read so far.
+/// A rank's announcement at the beginning of a round: a byte of flags (it has a request; its program has ended; it will
+/// make no more requests), from the fifth on how many lines it has, and from the ninth on how many lines of its program
+/// could not be read so far.
 const PENDING: u8 = 1;
 const ENDED: u8 = 2;
 const SILENT: u8 = 4;
@@ -114,8 +114,8 @@ const MOST_ROWS: usize = 100_000;
 
 const FIRST_NAP: Duration = Duration::from_micros(500);
 
-/// What the others hear of a rank that makes no more requests. The socket closes first and the worker's word
-/// comes after it, so that nothing surer can be said at once.
+/// The error of the other ranks about a rank that makes no more requests. The socket closes first and the
+/// worker's message comes after it, so that nothing more precise can be reported at once.
 const SILENCE: &str = "its program has ended or closed the socket";
 
 /// How long a worker may take to say how a program has ended whose socket is closed.
@@ -259,7 +259,7 @@ impl Served {
     }
 
     fn answer(&mut self, answer: &Answer) {
-        // A program that went away while it was served: its worker tells of its end.
+        // The program ended while it was served: its worker reports its end.
         let _ = answer.write(&mut self.socket).and_then(|()| self.socket.flush());
     }
 

@@ -10,7 +10,7 @@ use crate::standing::State;
 use crate::watch::Frame;
 use crate::words::{duration, short};
 
-/// What the person who looks has chosen.
+/// The choices of the user.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct View {
     /// The list that the keys are for.
@@ -49,7 +49,7 @@ const KEYS: &str = "q quit   Tab 1-4 list   arrows PgUp PgDn Home End scroll";
 /// Most notes that are shown.
 const NOTES: usize = 3;
 
-/// Draws a frame that was read `age_s` seconds ago. What was scrolled too far is put right in `view`.
+/// Draws a frame that was read `age_s` seconds ago. Corrects `view` if it was scrolled too far.
 pub(super) fn draw(
     screen: &mut ratatui::Frame<'_>,
     frame: &Frame,

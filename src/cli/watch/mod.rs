@@ -1,4 +1,4 @@
-//! `hpcsweep watch`: a sweep as it goes on, on a terminal or as one page of text.
+//! `hpcsweep watch`: a live view of a sweep, on a terminal or as one page of text.
 
 mod draw;
 mod text;
@@ -78,7 +78,7 @@ enum News {
     Signal(Signal),
 }
 
-/// Shows the sweep until somebody has seen enough.
+/// Shows the sweep until the user quits.
 fn live(watcher: Watcher, interval: Duration, view: View) -> Result<u8> {
     // Blocked before other threads are there, so that they come to us alone.
     let signals = Signals::listen(&[Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT])?;
@@ -87,7 +87,7 @@ fn live(watcher: Watcher, interval: Duration, view: View) -> Result<u8> {
     threads::start("signals", move || listen(signals, &teller))?;
     let teller = tell.clone();
     let reader = threads::start("reader", move || read_tree(watcher, interval, &teller))?;
-    // What is wrong from the start is said on a terminal that is still as it was.
+    // Errors at the start are printed on a terminal that is still as it was.
     let frame = match news.recv()? {
         News::Frame(frame) => *frame?,
         News::Signal(signal) => return Ok(128 + signal as u8),
@@ -134,7 +134,7 @@ fn read_tree(mut watcher: Watcher, interval: Duration, tell: &Sender<News>) {
     }
 }
 
-/// What is on the screen.
+/// The content of the screen.
 struct Shown {
     frame: Frame,
     since: Instant,
@@ -188,7 +188,7 @@ fn lost(error: &io::Error) -> Fault {
 /// Rows that PgUp and PgDn move by.
 const PAGE: usize = 10;
 
-/// What a key does; an exit code if it ends the program.
+/// Handles a key; an exit code if it ends the program.
 fn press(key: KeyEvent, view: &mut View) -> Option<u8> {
     if key.kind == KeyEventKind::Release {
         return None;

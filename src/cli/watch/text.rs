@@ -1,4 +1,4 @@
-//! What a frame says, as lines of text: the same words on a screen and on paper.
+//! A frame as lines of text: the same words on a screen and on paper.
 
 use crate::cli::out::aligned;
 use crate::standing::{self, State};
@@ -10,7 +10,7 @@ use crate::words::{count, duration, short};
 pub(super) struct Pane {
     /// Its number among the keys.
     pub(super) key: usize,
-    /// What it lists.
+    /// The name of its rows.
     pub(super) name: &'static str,
     /// How many there are, whether listed or not.
     pub(super) total: u64,
@@ -112,7 +112,7 @@ pub(super) fn counts(frame: &Frame) -> Vec<(State, String)> {
     frame.counts.iter().map(one).collect()
 }
 
-/// What a piece of the bar stands for.
+/// The meaning of a piece of the bar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Piece {
     Done,

@@ -1,4 +1,4 @@
-//! What a gather of bytes costs, and that of a map of metrics.
+//! The cost of a gather of bytes, and of a map of metrics.
 
 use std::time::Instant;
 

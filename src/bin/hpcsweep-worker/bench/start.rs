@@ -1,4 +1,4 @@
-//! What a rank does before its first step, and how long it takes.
+//! The steps of a rank before its first training step, and their times.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};

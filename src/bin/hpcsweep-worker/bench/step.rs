@@ -1,4 +1,4 @@
-//! What a step of training costs: the trainer's, on one batch of made-up images that stays the same.
+//! The cost of a step of training: the trainer's, on one batch of made-up images that stays the same.
 
 use std::path::Path;
 use std::time::Instant;
@@ -23,7 +23,7 @@ use crate::train::exchange::Word;
 const BATCH: i64 = 32;
 /// Their shape.
 const SAMPLE: [i64; 3] = [3, 32, 32];
-/// What they may be.
+/// The number of classes.
 const CLASSES: i64 = 10;
 const RATE: f64 = 1e-3;
 

@@ -49,7 +49,7 @@ impl World {
         let mut looks = 0;
         loop {
             let mut done = 0;
-            // SAFETY: the request of above; nobody wants the status.
+            // SAFETY: the request of above; the status is not needed.
             let code = unsafe { ffi::MPI_Test(&mut request, &mut done, ffi::RSMPI_STATUS_IGNORE) };
             check("MPI_Test", code)?;
             if done != 0 {

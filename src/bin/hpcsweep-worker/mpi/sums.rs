@@ -1,4 +1,4 @@
-//! Sums over all ranks that go on while the program computes.
+//! Sums over all ranks that run while the program computes.
 
 use std::ffi::{c_int, c_void};
 

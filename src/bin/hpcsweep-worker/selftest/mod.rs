@@ -11,7 +11,7 @@ use hpcsweep::sync::peers::Peers;
 
 use crate::mpi::World;
 
-/// What was seen, by name.
+/// The findings, by name.
 type Seen = Vec<(&'static str, String)>;
 
 /// Runs one of the tests on all ranks and prints what rank 0 has seen.

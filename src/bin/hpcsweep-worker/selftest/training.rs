@@ -136,8 +136,8 @@ fn digest(tensors: &[Tensor]) -> Result<String, Fault> {
     Ok(hasher.finalize().to_hex().to_string())
 }
 
-/// Rank 0 uses `a` and `b`, rank 1 `a` alone, nobody `c`. The weight of what is not used decays, but for
-/// `c`, which the optimizer must not see.
+/// Rank 0 uses `a` and `b`, rank 1 `a` alone, and no rank uses `c`. The weights of unused parameters decay,
+/// except `c`, which the optimizer must not see.
 fn unused(world: &mut World) -> Result<String, Fault> {
     let named = |name: &str| {
         let tensor = Tensor::f_ones([3], (Kind::Double, Device::Cpu))?.f_set_requires_grad(true)?;

@@ -48,7 +48,7 @@ pub(super) fn in_place<R>(
     if len == 0 {
         return Ok(work(&mut []));
     }
-    // SAFETY: a contiguous tensor of the CPU has its numbers in one piece at this address. Nobody else
+    // SAFETY: a contiguous tensor of the CPU has its numbers in one piece at this address. No other thread
     // touches them meanwhile: one thread owns tensors, and it is here.
     let bytes = unsafe { std::slice::from_raw_parts_mut(tensor.data_ptr().cast::<u8>(), len) };
     Ok(work(bytes))

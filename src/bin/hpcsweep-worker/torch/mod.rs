@@ -49,7 +49,7 @@ pub(crate) fn fault(error: &TchError) -> Fault {
     if is_machine { Fault::machine(sentence) } else { Fault::request(sentence) }
 }
 
-/// What a TorchScript program has raised: the last line of its traceback, without the name that every error has.
+/// The error of a TorchScript program: the last line of its traceback, without the name that every error has.
 fn said_last(text: &str) -> Option<&str> {
     let (_, program) = text.split_once("Traceback of TorchScript")?;
     // Lines of the program itself are indented, or marks below them.

@@ -11,7 +11,7 @@ use tch::{Device, Kind, TchError, Tensor};
 /// A C++ tensor, or module, seen from here.
 type Opaque = c_void;
 
-/// What a hook calls: the context it was set with, and the parameter's number.
+/// The function that a hook calls: with the context it was set with, and the parameter's number.
 pub(super) type Ready = extern "C" fn(context: *const c_void, index: usize);
 
 type Take = extern "C" fn(list: *mut c_void, name: *const c_char, tensor: *mut Opaque);

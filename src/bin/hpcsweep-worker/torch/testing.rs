@@ -1,5 +1,4 @@
-//! What the tests of the numerics share: PyTorch's values are those that `tests/worker/reference.py`
-//! prints.
+//! Helpers of the tests of the numerics: PyTorch's values are those that `tests/worker/reference.py` prints.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

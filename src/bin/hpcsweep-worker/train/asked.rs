@@ -1,4 +1,4 @@
-//! Whether somebody has asked this rank to end: the scheduler, the worker, or a person.
+//! Whether this rank was asked to end: by the scheduler, the worker, or a user.
 
 use std::time::Duration;
 

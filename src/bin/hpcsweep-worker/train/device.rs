@@ -10,7 +10,7 @@ use nix::libc;
 
 use crate::torch::cuda;
 
-/// What a rank computes on.
+/// The device that a rank computes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
     /// As libtorch calls it.

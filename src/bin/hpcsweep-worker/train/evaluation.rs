@@ -1,8 +1,8 @@
 //! The evaluation at the end: a stage of its own, on the CPU, with the best weights.
 //!
-//! It runs as a program of its own, started by rank 0 when MPI is over: no launcher's variables, no GPU
-//! to be seen. So it is the same number whatever trained the weights, and nobody waits for it in a
-//! collective.
+//! It runs as a program of its own, which rank 0 starts when MPI is over: without the launcher's variables,
+//! and without visible GPUs. So the number does not depend on the devices that trained the weights, and no
+//! rank waits for it in a collective.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! Small exchanges of numbers among the ranks. What is decided from them is decided from the same bits
-//! everywhere.
+//! Small exchanges of numbers among the ranks. All ranks decide from the same bits.
 
 use hpcsweep::fault::Fault;
 use hpcsweep::sync::peers::Peers;
@@ -83,7 +82,7 @@ pub(crate) enum Odd {
 }
 
 impl Odd {
-    /// What is odd about a number, if something is.
+    /// The kind of a number that is not finite; `None` for others.
     pub(crate) fn of(number: f64) -> Option<Self> {
         match number {
             number if number.is_nan() => Some(Self::Nan),
@@ -102,14 +101,14 @@ impl std::fmt::Display for Odd {
     }
 }
 
-/// What a rank says in each step.
+/// A rank's message in each step.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Word {
     /// Samples it took.
     pub(crate) samples: u64,
     /// Whether it was asked to end.
     pub(crate) is_asked: bool,
-    /// What is odd about its losses.
+    /// Whether its losses are not finite, and how.
     pub(crate) odd: Option<Odd>,
 }
 
@@ -125,7 +124,7 @@ pub(crate) struct Update {
 }
 
 impl Word {
-    /// Tells and hears.
+    /// Sends this rank's message and reads the others'.
     ///
     /// # Errors
     /// When a rank is gone.

@@ -15,7 +15,7 @@ use crate::torch::OrFault;
 /// Batches ahead of the one in use, for each thread.
 const AHEAD: usize = 2;
 
-/// What a step takes.
+/// The inputs of a step.
 #[derive(Debug)]
 pub(crate) struct Taken {
     /// Inputs.

@@ -22,8 +22,8 @@ use crate::torch::optim::Optimizer;
 const MODEL: &str = "model.";
 const OPTIMIZER: &str = "optimizer.";
 
-/// Takes up the checkpoint of this run, where there is one. Rank 0 reads it and gives it to the others:
-/// all go on from the same one, and one file is read once. Collective.
+/// Resumes from the checkpoint of this run, if there is one. Rank 0 reads it and sends it to the others: all
+/// resume from the same one, and the file is read once. Collective.
 ///
 /// # Errors
 /// [`AllKnow`] when it is of another run or cannot be used.
@@ -73,8 +73,8 @@ fn told(read: Result<(Option<Vec<u8>>, Vec<String>)>) -> Result<Option<Vec<u8>>,
 }
 
 impl Trainer<'_> {
-    /// Keeps everything that is needed to go on from here; `spent` is how long the steps of this epoch
-    /// took. Collective: rank 0 writes.
+    /// Saves everything that is needed to resume from here; `spent` is how long the steps of this epoch took.
+    /// Collective: rank 0 writes.
     ///
     /// # Errors
     /// When an earlier checkpoint could not be written, or a rank is gone.

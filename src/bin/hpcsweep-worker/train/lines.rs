@@ -1,4 +1,4 @@
-//! What a run tells while it goes and at its end: metric lines and the result, as JSON.
+//! The output of a run while it runs and at its end: metric lines and the result, as JSON.
 
 use anyhow::Result;
 use hpcsweep::host::disk;

@@ -1,4 +1,4 @@
-//! `hpcsweep-worker train FILE`: one rank of a training trial, from its first signal to its last word.
+//! `hpcsweep-worker train FILE`: one rank of a training trial, from its start to its end.
 //!
 //! | file | |
 //! |---|---|
@@ -47,7 +47,7 @@ const STOPPED: u8 = 143;
 pub(crate) enum Ending {
     /// There is nothing left to do.
     Done,
-    /// It was asked to end, and goes on from its checkpoint.
+    /// It was asked to end, and resumes from its checkpoint.
     Stopped,
 }
 

@@ -1,7 +1,7 @@
 //! The first exchange of the ranks: who is there, and whether all mean the same run.
 //!
-//! One gather of a card a rank. All ranks judge the same cards in the same order, so that all end with
-//! the same sentence, and nobody waits for a rank that has given up.
+//! One gather of a card a rank. All ranks judge the same cards in the same order, so that all end with the
+//! same sentence, and no rank waits for one that has given up.
 
 use hpcsweep::fault::Fault;
 use hpcsweep::sync::peers::Peers;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// Bytes of a card on its way, padded; the same in every version.
 const CARD: usize = 1024;
 
-/// What a rank shows to the others.
+/// The data that a rank shows to the others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Card {
     /// Version of this program.
@@ -65,7 +65,7 @@ pub(crate) fn gather(peers: &mut dyn Peers, own: &Card) -> Result<Vec<Option<Car
     Ok(all.chunks(CARD).map(|card| serde_json::from_slice(card).ok()).collect())
 }
 
-/// What the cards prove: ranks 0 to W-1 once each, one version, one configuration, and no GPU used twice
+/// The checks of the cards: ranks 0 to W-1 once each, one version, one configuration, and no GPU used twice
 /// unless `share_gpu` allows it.
 ///
 /// # Errors

@@ -73,7 +73,7 @@ impl Samples {
             }
             (Some(_), Some(parts)) => {
                 let place = match data.sharding {
-                    // What a rank has left over of its own files is its own to validate.
+                    // A rank validates the rest of its own files by itself.
                     Sharding::Files | Sharding::Given(_) => Place::ALONE,
                     Sharding::Samples => place,
                 };
@@ -98,8 +98,8 @@ impl Samples {
     }
 }
 
-/// What is evaluated at the end, by one process that stands for all ranks: the test data, else those of
-/// the validation. Each part is to be read once, from its first sample to its last.
+/// The data for the evaluation at the end, by one process that stands for all ranks: the test data, else
+/// those of the validation. Each part is read once, from its first sample to its last.
 ///
 /// # Errors
 /// When data cannot be used.
@@ -211,7 +211,7 @@ fn open_train(
 /// Opens the files of a source whose numbers are wanted.
 type Opener<'a> = dyn Fn(&dyn Fn(usize) -> bool) -> Result<Dataset> + 'a;
 
-/// What a map gives to this rank. Where it names files alone no other file is opened.
+/// The samples that a map assigns to this rank. If the map names only files, no other file is opened.
 fn given(
     map: &[Vec<Item>],
     place: Place,

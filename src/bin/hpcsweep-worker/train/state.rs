@@ -1,6 +1,6 @@
 //! Where a run stands: everything but tensors that a checkpoint holds.
 //!
-//! What is random needs no state: orders, splits and dropout are functions of seed, epoch, step and rank.
+//! Random values need no state: orders, splits and dropout are functions of seed, epoch, step and rank.
 
 use hpcsweep::fault::{Fault, Kind};
 use hpcsweep::train::config::{Checkpoint, Config, Device, Schedule};
@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::torch::mixed::GradScaler;
 
-/// What has been done.
+/// The progress of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Progress {
     /// Epochs that are over, their validation included.
     pub(crate) epoch: u64,
     /// Steps of the optimizer in the epoch after them. All of them: its validation is to come.
     pub(crate) step: u64,
-    /// What the losses of these steps come to, a rank each.
+    /// The mean losses of these steps, one for each rank.
     pub(crate) means: Vec<Means>,
     /// How long these steps took.
     pub(crate) seconds: f64,
@@ -32,8 +32,8 @@ pub(crate) struct Progress {
     pub(crate) good_steps: u64,
     /// Why training has ended early, when it has.
     pub(crate) stopped: Option<Reason>,
-    /// The metric lines of the epochs that are over: an attempt that goes on tells them again, so that
-    /// each attempt's record holds the whole curve.
+    /// The metric lines of the epochs that are over: an attempt that resumes writes them again, so that each
+    /// attempt's record holds the whole curve.
     #[serde(default)]
     pub(crate) lines: Vec<serde_json::Value>,
 }
@@ -72,7 +72,7 @@ pub(crate) struct State {
     pub(crate) world: u32,
     /// How many samples it learns from.
     pub(crate) samples: u64,
-    /// What the files hold that it learns from, and those that decide; empty where an older hpcsweep wrote it.
+    /// Hashes of the files that it learns from, and of those that decide; empty if an older hpcsweep wrote it.
     #[serde(default)]
     pub(crate) data: String,
     /// Where it stands.
@@ -118,10 +118,10 @@ impl State {
     }
 }
 
-/// What must be equal for a run to go on from a checkpoint. Left out is what the weights do not depend
-/// on, so that a run may be made longer or stopped in another way: epochs (unless the learning rate
-/// depends on their number), early stopping, checkpoints, threads and device, test data and evaluation.
-/// Threads and device may change the last bits, though.
+/// The settings that must be equal for a run to resume from a checkpoint. Settings that the weights do not
+/// depend on are left out, so that a run may be made longer or stopped in another way: epochs (unless the
+/// learning rate depends on their number), early stopping, checkpoints, threads and device, test data and
+/// evaluation. Threads and device may change the last bits, though.
 pub(crate) fn run_hash(config: &Config) -> Result<String, Fault> {
     let mut same = config.clone();
     if !matches!(same.schedule, Schedule::Cosine { .. } | Schedule::OneCycle { .. }) {

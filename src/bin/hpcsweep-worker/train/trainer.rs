@@ -27,7 +27,7 @@ use crate::torch::mixed::{self, GradScaler};
 use crate::torch::model::Model;
 use crate::torch::optim::Optimizer;
 
-/// What a whole training has come to.
+/// The result of a whole training.
 #[derive(Debug, Clone)]
 pub(crate) struct Trained {
     /// Where it stands.
@@ -48,7 +48,7 @@ pub(crate) struct Trainer<'a> {
     pub(super) ddp: Ddp,
     pub(super) scaler: Option<GradScaler>,
     pub(super) state: State,
-    /// Of this rank, in the epoch that goes on.
+    /// Of this rank, in the current epoch.
     pub(super) means: Means,
     /// Steps of the optimizer in an epoch.
     pub(super) steps: u64,
@@ -61,13 +61,13 @@ pub(crate) struct Trainer<'a> {
 /// Whether a loop was asked to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Activity {
-    /// It goes on.
+    /// It continues.
     On,
     /// All ranks end, here.
     End,
 }
 
-/// What the files of a run hold, on rank 0, which alone reads them for that.
+/// Hashes of the files of a run, on rank 0, which alone reads them for that.
 fn own_data(job: &Job, rank: u32) -> Option<Result<Option<Vec<u8>>, Fault>> {
     let data = &job.config.data;
     let of = |source: &Source| fingerprint(source, &job.base);
@@ -144,7 +144,7 @@ impl<'a> Trainer<'a> {
         &self.job.config
     }
 
-    /// Trains to the end. `None` when asked to end before: then all there is to go on from is on disk.
+    /// Trains to the end. `None` if asked to end before: then everything needed to resume is on disk.
     ///
     /// # Errors
     /// When libtorch, the disk or another rank fails, or a loss is no number.
@@ -166,7 +166,7 @@ impl<'a> Trainer<'a> {
                 self.hand_over()?;
             }
         }
-        // Nobody leaves before rank 0 has all on disk: the first to leave ends the others.
+        // No rank leaves before rank 0 has everything on disk: the first rank to leave ends the others.
         exchange::counts(self.peers, 0)?;
         if turn == Activity::End {
             return Ok(None);
@@ -268,8 +268,8 @@ impl<'a> Trainer<'a> {
         rate(&config.schedule, span, progress.epoch * self.steps + step)
     }
 
-    /// Whether these are the best weights; whether to stop, and with which rate to go on. The same on
-    /// every rank: all have the same line.
+    /// Whether these are the best weights; whether to stop, and the next rate. The same on every rank: all
+    /// have the same line.
     fn decide(&mut self, line: &EpochLine) -> Result<bool> {
         let config = self.config();
         let Metric { name, direction } = config.metric();

@@ -38,7 +38,7 @@ pub(super) fn agree(
 /// Bytes of the hash in front of a record.
 const HASH: usize = 32;
 
-/// A hash of everything, then what a person can be told of it.
+/// A hash of everything, then a description for users.
 fn describe(parameters: &[Named], buffers: &[Named]) -> Vec<u8> {
     let mark = |word: &str, list: &[Named]| -> Vec<(String, Vec<i64>, String)> {
         let line = |named: &Named| {

@@ -15,11 +15,11 @@
 //! ranks is the gradient of the mean over all samples, however unequally they are dealt. A rank without
 //! samples leaves `backward` out.
 //!
-//! Gradients are views of flat buckets. A hook behind each of them starts a bucket's reduction once all
-//! its gradients are there, while the backward pass goes on; buckets start in their order, which is the
-//! same on all ranks. Behind the last bucket's gradients goes one number a parameter: whether it was
-//! used. A parameter that no rank has used is left without a gradient, so that the optimizer leaves it
-//! alone; where only some have, the others add zeros.
+//! Gradients are views of flat buckets. A hook behind each of them starts a bucket's reduction once all its
+//! gradients are there, while the backward pass continues; buckets start in their order, which is the same on
+//! all ranks. After the last bucket's gradients comes one number a parameter: whether it was used. A
+//! parameter that no rank has used is left without a gradient, so that the optimizer leaves it alone. If only
+//! some ranks have used it, the others add zeros.
 
 mod bucket;
 mod layout;
@@ -44,8 +44,8 @@ pub(crate) use reduce::Reduce;
 /// How gradients are brought together.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DdpOptions {
-    /// Reduce while the backward pass goes on; on a GPU it is always done after it, where another thread
-    /// runs the hooks.
+    /// Reduce while the backward pass continues. On a GPU the reduction always comes after the pass, because
+    /// another thread runs the hooks there.
     pub(crate) overlap: bool,
     /// Bytes after which the first bucket, and a later one, is full.
     pub(crate) limits: [u64; 2],
@@ -57,7 +57,7 @@ impl Default for DdpOptions {
     }
 }
 
-/// What a mean loss of `samples` is multiplied by for the mean over `total`.
+/// The factor of a mean loss of `samples` in the mean over `total`.
 pub(crate) fn weight(samples: u64, total: u64) -> f64 {
     samples as f64 / total.max(1) as f64
 }
@@ -87,7 +87,7 @@ struct Shared {
     engine: RefCell<Engine>,
 }
 
-/// What the owner of MPI alone touches.
+/// Data that only the owner of MPI touches.
 struct Engine {
     reduce: Box<dyn Reduce>,
     buckets: Vec<Bucket>,

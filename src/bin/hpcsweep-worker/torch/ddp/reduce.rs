@@ -1,4 +1,4 @@
-//! Sums of numbers over ranks that go on while the backward pass does.
+//! Sums of numbers over ranks that run during the backward pass.
 
 #![expect(unsafe_code, reason = "numbers are added up where they lie, behind the compiler's back")]
 
@@ -16,7 +16,7 @@ pub(crate) trait Reduce: Peers {
     /// When a rank is gone, or numbers of this kind cannot be added up.
     ///
     /// # Safety
-    /// The numbers lie at `numbers` and nobody else touches them until [`Self::wait`] has returned.
+    /// The numbers lie at `numbers`, and no other code touches them until [`Self::wait`] has returned.
     unsafe fn start(
         &mut self,
         kind: tch::Kind,
@@ -24,7 +24,7 @@ pub(crate) trait Reduce: Peers {
         len: usize,
     ) -> Result<(), Fault>;
 
-    /// Lets work go on that is under way.
+    /// Continues work that is under way.
     ///
     /// # Errors
     /// When a rank is gone.

@@ -30,7 +30,7 @@ pub(super) struct Cnn3d {
     linears: [Linear; 2],
 }
 
-/// What is left of an edge after the three stages.
+/// The length of an edge after the three stages.
 fn end(edge: i64) -> i64 {
     let conv = |edge: i64| edge / 2 + 1;
     conv(conv(conv(conv(conv(edge))))) / 2

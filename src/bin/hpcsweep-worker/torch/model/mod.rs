@@ -29,7 +29,7 @@ pub(crate) struct Named {
     pub(crate) tensor: Tensor,
 }
 
-/// What a model is made of, in the order in which its module defines them.
+/// The parts of a model, in the order in which its module defines them.
 #[derive(Debug, Default)]
 struct Parts {
     parameters: Vec<Named>,
@@ -127,7 +127,7 @@ impl Model {
         Ok(Self { net, kind, is_script, parts })
     }
 
-    /// What the model makes of a batch; in training, dropout drops and batch normalisation follows the
+    /// The output of the model for a batch; in training, dropout drops and batch normalisation follows the
     /// batch.
     ///
     /// # Errors
@@ -140,18 +140,18 @@ impl Model {
         self.net.forward(&x.f_to_kind(self.kind).or_fault()?, train).or_fault()
     }
 
-    /// What is trained, in the order of PyTorch's `named_parameters()`.
+    /// The parameters, in the order of PyTorch's `named_parameters()`.
     pub(crate) fn parameters(&self) -> &[Named] {
         &self.parts.parameters
     }
 
-    /// What is kept without being trained, in the order of PyTorch's `named_buffers()`.
+    /// The buffers, which are not trained, in the order of PyTorch's `named_buffers()`.
     pub(crate) fn buffers(&self) -> &[Named] {
         &self.parts.buffers
     }
 
-    /// Whether the forward pass of training may read what is kept without being trained. It does not in
-    /// the models built in; of a script nobody knows.
+    /// Whether the forward pass of training may read the buffers. It does not in the built-in models; for a
+    /// script this is unknown.
     pub(crate) fn reads_buffers(&self) -> bool {
         self.is_script && !self.parts.buffers.is_empty()
     }

@@ -90,7 +90,7 @@ impl Optimizer {
         .map_err(|error| fault(&error))
     }
 
-    /// What a resumed run needs: `exp_avg.layers.0.weight` and so on, and `step.layers.0.weight`, in the
+    /// The state for a resumed run: `exp_avg.layers.0.weight` and so on, and `step.layers.0.weight`, in the
     /// order of the parameters. The tensors are shared, not copied.
     pub(crate) fn state(&self) -> Vec<(String, Tensor)> {
         let mut all = Vec::new();
@@ -217,7 +217,7 @@ pub(crate) fn clip_grad_norm(parameters: &[Named], most: f64) -> Result<f64, Fau
         let total = norm(&grads)?;
         let factor =
             total.f_add_scalar(1e-6)?.f_reciprocal()?.f_mul_scalar(most)?.f_clamp_max(1.0)?;
-        // Multiplication by 1 changes nothing; only where the number is at hand it is saved.
+        // Multiplication by 1 changes nothing, so it is left out if the number is on the CPU.
         if factor.device() != Device::Cpu || factor.f_double_value(&[])? != 1.0 {
             for grad in &mut grads {
                 let _ = grad.f_mul_(&factor)?;

@@ -110,7 +110,7 @@ fn a_resumed_optimizer_goes_on_as_if_nothing_had_happened() {
         let mut run = None;
         sum_after(&config, Kind::Double, 0..3, &mut run);
         let (old, optimizer) = run.unwrap();
-        // Copies: the state is shared with an optimizer that goes on.
+        // Copies: the state is shared with an optimizer that continues.
         let state: Vec<(String, Tensor)> =
             optimizer.state().into_iter().map(|(n, t)| (n, t.copy())).collect();
         let parameters = parameters(Kind::Double);

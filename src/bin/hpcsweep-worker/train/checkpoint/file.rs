@@ -1,7 +1,7 @@
 //! One checkpoint as one file: safetensors, with the state as JSON in its metadata and a BLAKE3 of both.
 //!
-//! Everything a run needs to go on stands in one file, so that no crash can leave a model of one step
-//! beside moments of another. The sum finds what a rename cannot: a disk that lost or changed bytes.
+//! Everything a run needs to resume is in one file, so that no crash can leave a model of one step beside
+//! moments of another. The checksum detects what a rename cannot: a disk that lost or changed bytes.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -83,7 +83,7 @@ fn tensors(bytes: &[u8]) -> Result<Pieces, String> {
 /// State and tensors of a checkpoint.
 ///
 /// # Errors
-/// What is wrong with the bytes: torn, changed, or no checkpoint.
+/// The error in the bytes: torn, changed, or not a checkpoint.
 pub(crate) fn decode(bytes: &[u8]) -> Result<(String, Pieces), String> {
     if bytes.is_empty() {
         return Err("it is empty".into());

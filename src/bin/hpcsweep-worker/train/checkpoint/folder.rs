@@ -23,8 +23,8 @@ pub(crate) const BEST: &str = "best.safetensors";
 /// The best module, where the model is a TorchScript.
 pub(crate) const BEST_SCRIPT: &str = "best.pt";
 
-/// Reads what there is, whole and unchanged: the last checkpoint, or the one before it where the last is damaged, with what
-/// there is to say about that. `None` when there is none.
+/// Reads a checkpoint that is whole and unchanged: the last one, or the one before it if the last is damaged, with a
+/// note about that. `None` if there is none.
 ///
 /// # Errors
 /// When files are there but none can be used.
@@ -72,7 +72,7 @@ pub(crate) fn tidy(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the thread is asked to write.
+/// The requests to the thread that writes.
 pub(crate) enum Work {
     /// A checkpoint: its state and tensors.
     Last(String, Pieces),

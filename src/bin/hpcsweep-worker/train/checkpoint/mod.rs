@@ -1,4 +1,4 @@
-//! What is kept of a run while it runs.
+//! The checkpoints of a run while it runs.
 
 pub(crate) mod file;
 pub(crate) mod folder;

@@ -72,7 +72,7 @@ impl Net for Script {
         self.module.forward(x)
     }
 
-    /// What is trained; a tensor with two names has the first.
+    /// The parameters; a tensor with two names has the first.
     fn parts(&self) -> tch::Result<Parts> {
         let mut seen = HashSet::new();
         let mut once = |list: Vec<(String, Tensor)>| -> Vec<Named> {

@@ -73,7 +73,7 @@ fn a_script_is_trained_as_by_pytorch() {
     let expected = [-1.0034502760321073, -0.28316662600843256, 0.5597792343962389];
     assert_close(&eval(&model), &expected);
 
-    // What is saved is all of it, the program too.
+    // The file holds all of it, including the program.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("saved.pt");
     assert!(model.save_script(&path).unwrap());
