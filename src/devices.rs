@@ -26,8 +26,8 @@ pub(crate) struct Grant {
 
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
-/// The variable by which a program that hands out devices itself (`submit --local`, an agent) tells a worker that
-/// `CUDA_VISIBLE_DEVICES` is what its trial may see.
+/// The variable by which a program that allocates devices itself (`submit --local`, an agent) tells a worker that
+/// its trial may see exactly `CUDA_VISIBLE_DEVICES`.
 pub(crate) const CHOSEN: &str = "HPCSWEEP_DEVICES";
 
 /// Names the program that was started with devices of its own: a sweep within it shares these with no process outside.

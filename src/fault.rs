@@ -12,7 +12,7 @@ pub enum Kind {
     Trials,
     /// The request is wrong (usage, plan, profile): exit code 2.
     Request,
-    /// The scheduler said no or cannot be reached: exit code 3.
+    /// The scheduler refused or cannot be reached: exit code 3.
     Scheduler,
     /// The machine failed us (disk, permissions, missing program): exit code 4.
     Machine,

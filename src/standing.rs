@@ -1,8 +1,8 @@
-//! How each trial stands: its own record and the scheduler's word put together (law 5).
+//! The state of each trial: its own record combined with the scheduler's state (law 5).
 //!
-//! Success needs both: a record that says so and a scheduler that does not contradict it. A word of
-//! the scheduler that is not known is shown as it is. Every trial has exactly one state, so counts by
-//! state add up to the number of trials.
+//! Success needs both: a record that says so and a scheduler that does not contradict it. An unknown state of
+//! the scheduler is shown as it is. Every trial has exactly one state, so counts by state add up to the
+//! number of trials.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -28,7 +28,7 @@ pub(crate) enum State {
     Failed,
     /// It ran into its wall-clock limit.
     Timeout,
-    /// It was told to stop, or its worker was killed.
+    /// It was asked to stop, or its worker was killed.
     Interrupted,
     /// It was taken out of the queue before it began.
     Cancelled,
@@ -40,7 +40,7 @@ pub(crate) enum State {
     Doubtful,
     /// It has no result, and the plan no longer has it: no process runs it.
     Dropped,
-    /// A word of the scheduler that is not known here.
+    /// A state of the scheduler that is not known here.
     Other(String),
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn dropped_words(trials: u64) -> Option<String> {
 
 /// Everything that is known besides rows and records.
 pub(crate) struct Witness<'a> {
-    /// The scheduler's word on a trial; `None` if it has none.
+    /// The scheduler's state of a trial; `None` if it has none.
     pub(crate) element: &'a dyn Fn(u64) -> Option<Element>,
     /// Whether a trial was given to a scheduler.
     pub(crate) submitted: &'a dyn Fn(u64) -> bool,
@@ -365,7 +365,7 @@ mod tests {
         Silent,
     }
 
-    /// The state of a trial with this record and this word of the scheduler, its chain being fine.
+    /// The state of a trial with this record and this state of the scheduler, if its chain has not stopped.
     fn check(record: Option<Record>, word: Option<&str>, place: Where, expected: &str) {
         let rows = [row(0, None)];
         let records = record.map(|r| (0, r)).into_iter().collect();

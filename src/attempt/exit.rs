@@ -43,15 +43,16 @@ impl Exit {
         Self { code, signal, duration_s, has_handler: false }
     }
 
-    /// Whether it ended as programs do that are told to stop, or as a shell says that one did.
+    /// Whether it ended like a program that was asked to stop, or with the exit code by which a shell reports
+    /// this.
     fn is_by_stop(&self) -> bool {
         let number = self.signal.unwrap_or(self.code - 128);
         stop::SIGNALS.iter().any(|signal| *signal as i32 == number)
     }
 
     /// How long after the end of a program a signal to its worker still explains that end; `is_declared`: it has left a
-    /// result. It costs a trial nothing that it would notice: a program that cannot have been told to stop is waited for a
-    /// twentieth of its own time at most.
+    /// result. The wait is short: for a program that cannot have been asked to stop, it is a twentieth of the program's
+    /// own time at most.
     pub(crate) fn moment(&self, is_declared: bool) -> Duration {
         if self.code == 0 && is_declared {
             return Duration::ZERO;
@@ -106,7 +107,7 @@ mod tests {
         for is_declared in [false, true] {
             assert_eq!(outcome(0, is_declared, None), Done);
             assert_eq!(outcome(143, is_declared, None), Failed);
-            // Its word would be void.
+            // Its message would be void.
             assert_eq!(outcome(0, is_declared, Some(Stop::Overtaken)), Interrupted);
             assert_eq!(outcome(0, is_declared, Some(Stop::Fenced)), Interrupted);
         }

@@ -157,7 +157,7 @@ fn shown(ids: &[String]) -> String {
 /// Nothing of a sweep is in a scheduler's hands, as another process has it: one that runs it, or is about to submit it.
 fn in_the_way(tree: &Tree, identity: &Identity, owner: &lock::Owner) -> Fault {
     let (name, process) = (&identity.name, owner.words());
-    // A process that deals a plan to agents, or submits it, holds the lock for a moment only.
+    // A process that enqueues a plan for agents, or submits it, holds the lock for a moment only.
     let runs_here = deck::read(tree).is_ok_and(|decks| decks.is_empty())
         && journal::Journal::read(tree)
             .is_ok_and(|journal| journal.site == Some(journal::Site::LOCAL));

@@ -45,7 +45,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         return Ok(0);
     }
     if line.by_agent {
-        // Better said once, here, than by a daemon on each host.
+        // One error here is better than one from a daemon on each host.
         find::tmrsh(&context.vars)?;
     }
     if let Some(hosts) = &line.hostfile {

@@ -57,7 +57,7 @@ impl Out {
         out.flush()
     }
 
-    /// Where talk goes, for a program that is started.
+    /// The file for messages, for a program that is started.
     ///
     /// # Errors
     /// When the process has no more descriptors.

@@ -210,7 +210,7 @@ fn times(preview: &Preview<'_>, all: bool) -> String {
     let plan = &preview.source.plan;
     let most = if all { usize::MAX } else { 8 };
     let depth = if all { usize::MAX } else { 20 };
-    // A parameter that every trial shares tells nothing.
+    // A parameter that every trial shares is not shown.
     let first = &plan.trials[0].params;
     let varies =
         |name: &str| plan.trials.iter().take(10_000).any(|t| t.params.get(name) != first.get(name));

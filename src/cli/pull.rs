@@ -1,4 +1,4 @@
-//! `hpcsweep worker --pull`: an agent on this host; `hpcsweep submit --pull`: a plan dealt to agents.
+//! `hpcsweep worker --pull`: an agent on this host; `hpcsweep submit --pull`: a plan that agents run.
 
 use std::path::Path;
 use std::time::Duration;
@@ -81,8 +81,8 @@ fn laid_down(
     Ok(Ok(tree))
 }
 
-/// Runs an agent that hands the trials to the process at the other end of standard input and output. What
-/// keeps it from that is told there too.
+/// Runs an agent that hands the trials to the process at the other end of standard input and output. It
+/// reports its own errors there too.
 ///
 /// # Errors
 /// As [`run`], where that process is gone already.
@@ -151,7 +151,7 @@ fn try_to_serve(what: &str, options: &Options, retry: bool, context: &Context) -
     solo::serve::serve(&tree, options, &context.vars, &mut signals, std::io::stdin(), send, tell)
 }
 
-/// An agent in this process, told about on standard error.
+/// An agent in this process, with its news on standard error.
 ///
 /// # Errors
 /// As [`agent::run`].
@@ -202,7 +202,7 @@ fn sum_up(report: &Report, context: &Context) {
     context.out.say(&format!("agent: {}{why}", parts.join(", ")));
 }
 
-/// Deals a plan and brings pilots into a scheduler's queue.
+/// Enqueues a plan and submits pilots to a scheduler.
 ///
 /// # Errors
 /// As [`pilots::submit`].

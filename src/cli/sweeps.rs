@@ -1,4 +1,4 @@
-//! Which sweeps a verb is about: folders, plans, globs, or nothing said.
+//! Which sweeps a verb is about: folders, plans, globs, or the default.
 
 use std::path::{Path, PathBuf};
 

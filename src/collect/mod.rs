@@ -206,7 +206,7 @@ pub fn collect(sweeps: Vec<Status>) -> Result<Table> {
     Ok(table)
 }
 
-/// A name that two kinds of column share is told apart by its kind.
+/// A name that two kinds of column share is followed by its kind.
 fn name_columns(table: &mut Table, parameters: &Columns, metrics: &Columns) {
     let mut taken: BTreeSet<String> = table.columns.iter().cloned().collect();
     taken.extend(UNREAD.map(str::to_owned));

@@ -64,7 +64,7 @@ fn of_one(device: &Device, parts: usize) -> Check {
         .map_or_else(String::new, |bytes| format!(" ({} MiB)", words::thousands(bytes >> 20)));
     let mut verdict = Severity::Ok;
     let what = format!("{}: {}{memory}", gpu::label(device), device.name);
-    // One that cannot be asked does not tell its name either.
+    // A device that cannot be queried does not report its name either.
     let mut seen = vec![what.trim_end_matches([':', ' ']).to_owned()];
     let mut todo = Vec::new();
     let mut say = |how: Severity, words: String, what: &'static str| {

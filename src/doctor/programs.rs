@@ -97,7 +97,8 @@ pub(super) fn srun(calls: &mut Calls, limits: Option<&Limits>) -> Option<Check> 
     })
 }
 
-/// How Slurm's PMIx passes fences on, where its configuration tells: only by its ring no rank leaves one too early.
+/// How Slurm's PMIx passes fences on, if its configuration says so: only with its ring no rank leaves one too
+/// early.
 pub(super) fn fence(limits: &Limits) -> Option<Check> {
     let how = limits.pmix_fence.as_deref()?;
     if how == "ring" {

@@ -26,7 +26,7 @@ pub(crate) fn named<'d>(entry: &str, devices: &'d [Device]) -> Vec<&'d Device> {
 /// The UUIDs that this process may use; `None` if nothing limits them.
 ///
 /// # Errors
-/// A fault of the machine when the scheduler granted devices and it cannot be told which.
+/// A fault of the machine when the scheduler granted devices and it is unknown which.
 pub(crate) fn allowed(devices: &[Device], vars: &Vars) -> Result<Option<Vec<String>>, Fault> {
     let uuids = |found: Vec<&Device>| found.into_iter().map(|d| d.uuid.clone()).collect::<Vec<_>>();
     let visible: Option<Vec<String>> = rank::visible_devices(vars).map(|entries| {

@@ -47,7 +47,7 @@ impl Default for Wants {
 pub(crate) struct Held {
     /// Each holder in words.
     pub(crate) by: Vec<String>,
-    /// Whether there is no room for the one who asks.
+    /// Whether there is no room for another holder.
     pub(crate) is_full: bool,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Choice {
     pub(crate) name: String,
     /// Whether it is a part of a GPU: only its UUID names it.
     pub(crate) mig: bool,
-    /// How many processes computed on it; `None` where it does not tell.
+    /// How many processes computed on it; `None` if it does not report that.
     pub(crate) processes: Option<usize>,
 }
 

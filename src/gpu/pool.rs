@@ -1,5 +1,5 @@
-//! The devices that this process may hand out to trials, and who has which: one allocator for `--local`, for agents and
-//! for whatever else starts programs on GPUs.
+//! The devices that this process may allocate to trials, and which process has which: one allocator for `--local`, for
+//! agents and for everything else that starts programs on GPUs.
 //!
 //! Allocated devices are held in the folder of [`Holds`], so that processes that have the same devices agree. A device
 //! has as many places as trials may share it. Devices with the fewest trials are allocated first.
@@ -15,7 +15,7 @@ use crate::host::Vars;
 use crate::host::gpus::holds::{Holder, Holds};
 use crate::host::gpus::{self, Device, DeviceId, Missing};
 
-/// Who said which devices there are.
+/// The source of the list of devices.
 enum Origin {
     /// A scheduler, or `CUDA_VISIBLE_DEVICES`.
     Granted(Grant),

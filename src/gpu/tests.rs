@@ -85,7 +85,7 @@ fn programs_count_before_utilisation_and_that_before_memory() {
     // It is the share of memory that counts.
     let small = Device { memory_total: Some(8 * GIB), ..gpu(0, 0, 0, 2 * GIB) };
     check(&[small, gpu(1, 0, 0, 4 * GIB)], &["GPU-1a", "GPU-0a"]);
-    // One that does not tell stands between the idle and the busy.
+    // A device that does not report its utilisation comes between the idle and the busy.
     let silent = Device { processes: None, utilization: None, ..gpu(0, 0, 0, 0) };
     check(&[gpu(2, 1, 0, 0), silent, gpu(1, 0, 0, 0)], &["GPU-1a", "GPU-0a", "GPU-2a"]);
 }

@@ -84,7 +84,7 @@ mod tests {
             waits(&shapes(counts), Mapping::Elementwise, most, earlier)
         };
         assert_eq!(all(&[2, 1, 9, 3], 3, 0), ["2: ", "1: ", "9: 0 1", "3: 2"]);
-        // What an earlier submission has brought counts, too: all of it may run, or one element of it.
+        // Jobs of an earlier submission count, too: all of them may run, or one element of them.
         assert_eq!(all(&[2, 1], 3, 9), ["2: e", "1: e"]);
         assert_eq!(all(&[2, 1], 3, 1), ["2: ", "1: e 0"]);
         assert_eq!(all(&[2], 3, 1), ["2: "]);

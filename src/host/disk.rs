@@ -95,7 +95,7 @@ pub(crate) fn open_whole(path: &Path, most: u64) -> io::Result<io::Take<File>> {
     if file.metadata()?.len() > most {
         return Err(io::Error::other(format!("it has more than {} MiB", most >> 20)));
     }
-    // It may grow, and a file of the kernel does not tell its length.
+    // It may grow, and a file of the kernel does not report its length.
     Ok(file.take(most))
 }
 

@@ -1,7 +1,7 @@
 //! What the machine offers: disk, programs, environment, clock, signals.
 //!
-//! The only room that touches the outside world; everything above it is told, or asks here. Every
-//! error names the path or the command it is about.
+//! The only room that touches the outside world; everything above it gets its data as arguments, or asks
+//! here. Every error names the path or the command it is about.
 
 pub mod access;
 pub(crate) mod age;

@@ -50,7 +50,7 @@ impl Signals {
         self.next_from(wait).map(|(signal, _)| signal)
     }
 
-    /// As [`Signals::next`], with the process that has sent it; 0 where the kernel does not tell.
+    /// As [`Signals::next`], with the process that has sent it; 0 if the kernel does not report it.
     pub(crate) fn next_from(&mut self, wait: Duration) -> Option<(Signal, u32)> {
         if let Some(came) = self.read() {
             return Some(came);

@@ -27,8 +27,9 @@ pub(crate) fn node_name(vars: &Vars) -> String {
     vars.get("SLURMD_NODENAME").filter(|n| !n.is_empty()).cloned().unwrap_or_else(hostname)
 }
 
-/// What tells this node from every other node of its job: host name, Slurm's node name, PBS's node number. Some
-/// launchers hand the variables of the first node to all; several nodes of a scheduler may share a host.
+/// The data that distinguish this node from every other node of its job: host name, Slurm's node name, PBS's
+/// node number. Some launchers pass the variables of the first node to all; several nodes of a scheduler may
+/// share a host.
 pub(crate) fn node_identity(vars: &Vars) -> String {
     let of = |name: &str| vars.get(name).cloned().unwrap_or_default();
     [hostname(), of("SLURMD_NODENAME"), of("PBS_NODENUM")].join("/")

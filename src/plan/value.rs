@@ -186,7 +186,7 @@ pub struct Params {
 }
 
 impl Params {
-    /// The parameters from parallel lists; leaves of one table are brought together.
+    /// The parameters from parallel lists; leaves of one table are grouped.
     pub(crate) fn new(names: Arc<[Arc<str>]>, values: Box<[Value]>) -> Self {
         debug_assert_eq!(names.len(), values.len());
         Self { names, values }

@@ -93,7 +93,7 @@ impl Hooks {
         }
     }
 
-    /// Writes down what is to be said, as far as the disk takes it.
+    /// Writes the messages, as far as the disk takes them.
     fn say(&mut self) {
         while let Some(line) = self.unsaid.front()
             && hooks::complain(&self.log, line).is_ok()

@@ -1,8 +1,8 @@
 //! Pull mode: agents on any number of hosts take trials from the results tree and keep their slots busy.
 //!
-//! There is no server. What agents agree on is a log of small files ([`crate::tree::ledger`]); what each has
-//! done stands in a file of its own ([`crate::tree::bundle`]). [`membership`] deals with both,
-//! `lifecycle` with leases, retries and copies. [`agent`] runs programs in [`places`], [`solo`] hands trials to a function of the caller.
+//! There is no server. Agents agree by a log of small files ([`crate::tree::ledger`]), and each records its trials in a
+//! file of its own ([`crate::tree::bundle`]). [`membership`] manages both, `lifecycle` manages leases, retries and
+//! copies. [`agent`] runs programs in [`places`], [`solo`] hands trials to a function of the caller.
 
 pub(crate) mod agent;
 mod hooks;

@@ -28,7 +28,7 @@ pub fn torch_env(rank: &Rank, master_addr: &str, master_port: u16) -> Vec<(&'sta
     vars
 }
 
-/// Returns the host that runs rank 0 of this Slurm step, where the node list tells.
+/// Returns the host that runs rank 0 of this Slurm step, if the node list shows it.
 ///
 /// That is the first host of `SLURM_STEP_NODELIST`, never of the job's list (a step may use a part)
 /// nor `SLURM_LAUNCH_NODE_IPADDR` (where srun ran). With an arbitrary distribution it is `None`: the

@@ -141,8 +141,8 @@ pub fn derive(vars: &BTreeMap<String, String>, hostname: &str) -> Result<Rank, F
 
 /// Does the same in a PBS job whose node file could be read.
 ///
-/// `nodefile` is the text of the file that `PBS_NODEFILE` names: PBS gives a process neither rank
-/// nor size, and that file alone tells how many ranks an allocation was made for (qsub(1B)).
+/// `nodefile` is the text of the file that `PBS_NODEFILE` names: PBS gives a process neither rank nor size,
+/// and only that file shows how many ranks an allocation was made for (qsub(1B)).
 ///
 /// # Errors
 /// The same faults.
@@ -223,8 +223,8 @@ fn from_rows(
 }
 
 impl Rank {
-    /// The same with what its launcher does not tell, from the hosts of all ranks: which of them this host is, how
-    /// many there are, and how many ranks it has. Open MPI says nothing of nodes.
+    /// The same with the values that its launcher does not provide, from the hosts of all ranks: which of them
+    /// this host is, how many there are, and how many ranks it has. Open MPI provides no values about nodes.
     #[must_use]
     pub(crate) fn placed(mut self, hosts: &[(String, u32)], own: &str) -> Self {
         let Some(place) = hosts.iter().position(|(host, _)| host == own) else { return self };

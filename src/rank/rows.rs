@@ -56,7 +56,7 @@ pub(super) fn nobody() -> Row {
     }
 }
 
-/// Row 0: said outright. Rank and world size go together, and so do the other two pairs.
+/// Row 0: explicit values. Rank and world size belong together, and so do the other two pairs.
 fn given(vars: &Vars) -> Result<Option<Row>, Fault> {
     const PAIRS: [(&str, &str); 3] = [
         ("HPCSWEEP_RANK", "HPCSWEEP_WORLD_SIZE"),
@@ -210,7 +210,7 @@ fn slurm_step(vars: &Vars) -> Result<Option<Row>, Fault> {
     let counts =
         read.text("SLURM_STEP_TASKS_PER_NODE").map(hostlist::tasks_per_node).transpose()?;
     let nodes = read.number("SLURM_STEP_NUM_NODES")?.or(counts.as_ref().map(|c| c.len() as u32));
-    // Counts that do not add up (a relic of another step) tell nothing about this node.
+    // Counts that do not add up (a relic of another step) say nothing about this node.
     let counts = counts.filter(|counts| {
         let sum: u64 = counts.iter().map(|n| u64::from(*n)).sum();
         world_size.is_some_and(|size| u64::from(size) == sum)

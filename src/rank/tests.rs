@@ -168,7 +168,7 @@ fn row_2_open_mpi() {
     );
 }
 
-/// Captured: mpirun of Open MPI 5.0.7, three ranks on two hosts of two and one places. All are told the last host's size.
+/// Captured: mpirun of Open MPI 5.0.7, three ranks on two hosts of two and one places. All get the last host's size.
 #[test]
 fn the_local_size_that_open_mpi_5_tells_is_that_of_the_last_node() {
     let of = |rank: u32, local: u32| {

@@ -218,8 +218,8 @@ impl<'a> SiteWords<'a> {
     }
 }
 
-/// Ranks that divide by the nodes are spread evenly: left alone, Slurm fills the first node. Of one node it is
-/// said for the ranks: Lightning refuses a job without `SLURM_NTASKS_PER_NODE`.
+/// Ranks that divide by the nodes are spread evenly: without this, Slurm fills the first node. On one node it
+/// is set for the ranks: Lightning refuses a job without `SLURM_NTASKS_PER_NODE`.
 fn evenly(r: &Resources) -> Option<u32> {
     (r.ranks > 1 && r.ranks.is_multiple_of(r.nodes)).then(|| r.ranks / r.nodes)
 }

@@ -45,7 +45,7 @@ pub(crate) fn cores(vars: &Vars) -> Option<u32> {
     vars.get(scheduler(vars)?.cores).and_then(|n| n.parse().ok()).filter(|n| *n > 0)
 }
 
-/// When the job ends, in Unix seconds, where its scheduler has told it.
+/// When the job ends, in Unix seconds, if its scheduler has provided that.
 pub(crate) fn told_end(vars: &Vars) -> Option<f64> {
     all().find_map(|scheduler| scheduler.told_end(vars))
 }

@@ -30,7 +30,7 @@ use calls::Calls;
 use order::Order;
 pub(crate) use state::{Element, Elements, End, State};
 
-/// A scheduler: how it is spoken to, and what it has said of its limits.
+/// A scheduler: its commands, and its limits as far as it was asked.
 pub(crate) trait Scheduler: fmt::Debug {
     /// Its fixed properties.
     fn facts(&self) -> &'static Facts;
@@ -119,7 +119,7 @@ pub(crate) trait Scheduler: fmt::Debug {
     /// The job id in what that call printed.
     fn submitted(&self, stdout: &str) -> Option<String>;
 
-    /// Whether what that call said when it failed is known to be a refusal: no job came of it.
+    /// Whether the message of that failed call is known to be a refusal: it made no job.
     fn is_refusal(&self, stderr: &str) -> bool;
 
     /// The job of a token that was asked for at `since`, if it knows it. `script` is the path of its script.
@@ -154,7 +154,7 @@ pub(crate) trait Scheduler: fmt::Debug {
     /// Whether a line that such a call says when it fails is about a job that has ended, or for which it was done.
     fn is_no_complaint(&self, line: &str) -> bool;
 
-    /// Lets go the jobs that wait for others that have ended, and says so to `tell`.
+    /// Releases the jobs that wait for others that have ended, and reports them to `tell`.
     ///
     /// # Errors
     /// When it does not answer, or refuses.
@@ -170,7 +170,7 @@ pub(crate) trait Scheduler: fmt::Debug {
     /// The id of the job that has these variables, as its users know it.
     fn job_id(&self, vars: &Vars) -> Option<String>;
 
-    /// When the job that has these variables ends, in Unix seconds, where the scheduler tells its jobs.
+    /// When the job that has these variables ends, in Unix seconds, if the scheduler tells its jobs.
     fn told_end(&self, _vars: &Vars) -> Option<f64> {
         None
     }

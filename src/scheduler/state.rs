@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::idset::IdSet;
 
-/// A scheduler's state of one array element, as far as we need to tell.
+/// A scheduler's state of one array element, as far as hpcsweep distinguishes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     /// Waiting, configuring.
@@ -16,7 +16,7 @@ pub enum State {
     Running(String),
     /// Ended with exit code 0, says the scheduler.
     Completed,
-    /// Ended otherwise, with the scheduler's word: `FAILED`, `TIMEOUT`, `exit status 271` ...
+    /// Ended otherwise, with the scheduler's state: `FAILED`, `TIMEOUT`, `exit status 271` ...
     Ended(End, String),
     /// A word not in our table.
     Other(String),

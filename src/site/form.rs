@@ -20,10 +20,10 @@ pub(super) struct Form<T, R> {
 
 /// A form of values that are read as they are kept.
 type Plain<T> = Form<T, T>;
-/// A form of values that nothing need be said of.
+/// A form of values that needs no description.
 type Optional<T> = Form<Option<T>, T>;
 
-/// A text of one line; an empty one takes back what an earlier layer said.
+/// A text of one line; an empty one removes the value of an earlier layer.
 pub(super) const NAME: Plain<Option<String>> = Form {
     read: Read {
         read: |reader, entry| {

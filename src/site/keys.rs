@@ -19,8 +19,8 @@ pub(crate) struct Key {
     pub(crate) show: fn(&Site) -> String,
     /// The JSON schema of its value.
     pub(super) schema: fn() -> Value,
-    /// Lays the value of an entry over what earlier layers said; `None` when it is not of the key's form, which is
-    /// reported.
+    /// Overrides the values of earlier layers with that of an entry; `None` when it is not of the key's form,
+    /// which is reported.
     pub(super) lay: fn(&mut Site, &mut Reader<'_>, &Entry<'_>) -> Option<Laid>,
 }
 

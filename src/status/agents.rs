@@ -14,7 +14,7 @@ use crate::tree::records::Record;
 use crate::tree::{Tree, deck};
 use crate::words;
 
-/// The word of the agents on trials that are theirs and have not ended.
+/// The agents' states of trials that are theirs and have not ended.
 #[derive(Debug, Default)]
 pub(super) struct Words {
     open: HashMap<u64, Element>,
@@ -117,7 +117,7 @@ impl Words {
         }
     }
 
-    /// The word on a trial.
+    /// The state of a trial.
     pub(super) fn of(&self, trial: u64) -> Option<Element> {
         self.open.get(&trial).cloned()
     }

@@ -78,7 +78,7 @@ impl Jobs<'_> {
         Some(format!("out of memory: the whole job was killed, {asked}{line}"))
     }
 
-    /// The last line of a job's log that speaks of memory: it may tell how much there was.
+    /// The last line of a job's log about memory: it may show how much there was.
     fn line(&self, array: u32, index: u64) -> Option<String> {
         let path = self.tree.job_log(array, index);
         let (len, _) = disk::stamp(&path).ok()??;

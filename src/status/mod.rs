@@ -146,7 +146,7 @@ fn look(
     Ok(status)
 }
 
-/// As [`look`], whatever the plan has dropped.
+/// As [`look`], but also for trials that the plan has dropped.
 fn as_recorded(
     tree: Tree,
     identity: Identity,
@@ -269,7 +269,7 @@ fn again(
     Some(format!("hpcsweep submit {} --{scheduler}{mode}", disk::named(plan)))
 }
 
-/// Whether it was submitted to others than agents since a deck was dealt.
+/// Whether it was submitted to others than agents since a deck was created.
 fn others_had_it(deck: &Deck, journal: &Journal, waves: &[(Wave, Vec<u64>)]) -> bool {
     let is_of_trials = |wave: &Wave| wave.arrays.iter().any(|array| array.pilot.is_none());
     let mut later = waves.iter().filter(|(wave, _)| wave.created > deck.created);
@@ -366,7 +366,7 @@ impl Known<'_> {
         record.outcome() != Some(Outcome::Done) && job.is_some_and(|job| !ran(job))
     }
 
-    /// The scheduler's word on the element of a trial.
+    /// The scheduler's state of the element of a trial.
     fn of_place(&self, heard: &Heard, trial: u64) -> Option<Element> {
         let (array, index) = self.places.of(trial)?;
         let known = heard.elements.get(self.journal.job(array)?).and_then(|e| e.get(index));
@@ -409,8 +409,8 @@ impl Known<'_> {
         })
     }
 
-    /// The scheduler's word on a trial; `before` is the one before it in its chain. An element that runs a whole chain
-    /// runs one trial of it at a time.
+    /// The scheduler's state of a trial; `before` is the trial before it in its chain. An element that runs a whole
+    /// chain runs one trial of it at a time.
     fn element(&self, heard: &Heard, trial: u64, before: Option<u64>) -> Option<Element> {
         let element = self.of_place(heard, trial)?;
         if element.state.is_ending() && !self.records.contains_key(&trial) {

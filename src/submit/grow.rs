@@ -77,8 +77,8 @@ impl Diff {
         (0..self.known).filter(|trial| !self.has(*trial)).collect()
     }
 
-    /// What to say of the trials that earlier plans brought and this one does not have; `None` where there are none. They
-    /// stay in the sweep and are not run any more.
+    /// The note about trials that earlier plans added and this one does not have; `None` if there are none. They stay
+    /// in the sweep and do not run any more.
     pub(crate) fn left_alone(&self) -> Option<String> {
         let dropped = self.dropped();
         if dropped == 0 {
@@ -161,9 +161,9 @@ struct Tail {
 
 /// Compares a plan with its sweep.
 ///
-/// A trial is known by its key: the hash of what it runs. The second of two equal trials of a plan is a
-/// trial of its own. A known trial asks for what the plan says now, whatever the table says; only devices
-/// that the table names are those that its worker insists on, so that their number stays.
+/// A trial is identified by its key: the hash of what it runs. The second of two equal trials of a plan is a
+/// trial of its own. A known trial has the plan's current request, whatever the table says. Only the devices
+/// are those of the table, because its worker insists on them, so their number stays.
 ///
 /// # Errors
 /// When the tree cannot be read.
@@ -180,7 +180,7 @@ pub(crate) fn diff(tree: &Tree, source: &Source) -> Result<Diff> {
     let mut matched: Vec<Option<u64>> = vec![None; trials.len()];
     let table = if diff.known > 0 { earlier(tree)? } else { HashMap::new() };
     if diff.known > 0 {
-        // Equal trials that ask for different resources are told apart by them.
+        // Equal trials that ask for different resources are distinguished by them.
         for (i, key) in keys.iter().enumerate() {
             if let Some(ids) = had.get_mut(key)
                 && let Some(at) = ids.iter().position(|id| table[id].0 == trials[i].resources)

@@ -1,8 +1,8 @@
 //! From a plan to a sweep in its results tree, and on to a scheduler or to processes of this machine.
 //!
-//! Laying a plan down is the same for every target ([`grow`]): trials the sweep does not have yet are
-//! added to its table. Then either waves of job arrays are made and asked for exactly once
-//! ([`arrays`]), or they are dealt to agents, for which pilots are submitted ([`pilots`]), or run here ([`local`]).
+//! The first step is the same for every target ([`grow`]): trials the sweep does not have yet are added to its
+//! table. Then either waves of job arrays are made and submitted exactly once ([`arrays`]), or the trials are
+//! enqueued for agents, for which pilots are submitted ([`pilots`]), or they run here ([`local`]).
 
 pub(crate) mod arrays;
 pub(crate) mod control;

@@ -68,7 +68,7 @@ pub(crate) struct Runs {
     pub(crate) trial: u64,
     /// Its place in the plan.
     pub(crate) place: usize,
-    /// How it stands: `new`, or the word of its state.
+    /// Its state in words, or `new`.
     pub(crate) state: String,
     /// Its chain, and its place there.
     pub(crate) chain: (u64, u64),
@@ -107,11 +107,11 @@ pub(crate) struct Rehearsal {
     pub(crate) elements: u64,
     /// How chains would become jobs, and why.
     pub(crate) mapped: Option<Mapped>,
-    /// Units that agents would be dealt, and pilots that would be submitted for them.
+    /// Units that would be enqueued for agents, and pilots that would be submitted for them.
     pub(crate) units: Option<(u64, Option<u64>)>,
     /// How trials would run here; `None` where a scheduler runs them.
     pub(crate) here: Option<Here>,
-    /// What else would be said.
+    /// Further notes.
     pub(crate) notes: Vec<String>,
 }
 
@@ -340,7 +340,7 @@ impl Now<'_> {
         Ok(runs)
     }
 
-    /// The trials that agents would be dealt.
+    /// The trials that would be enqueued for agents.
     fn pull(
         &self,
         all: &mut Rehearsal,

@@ -26,7 +26,7 @@ pub(super) struct Retry {
 }
 
 impl Retry {
-    /// What to tell the user of the trials of this plan that are left alone, if there are any.
+    /// The note about the trials of this plan that are left alone, if there are any.
     pub(super) fn note(&self, diff: &Diff) -> Option<String> {
         let kept = self.busy.iter().filter(|id| diff.has(**id));
         let ids: IdSet = kept.filter_map(|&id| u32::try_from(id).ok()).collect();

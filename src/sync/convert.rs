@@ -60,7 +60,7 @@ fn from_floats(numbers: impl ExactSizeIterator<Item = f64>, to: Dtype) -> Option
         Dtype::Bfloat16 => write(numbers.map(|n| bf16::from_f64(n).to_le_bytes())),
         Dtype::Float32 => write(numbers.map(|n| (n as f32).to_le_bytes())),
         Dtype::Float64 => write(numbers.map(f64::to_le_bytes)),
-        // No two types have a common one below: only a rank that brings nothing comes here.
+        // No two types have a common one below: only a rank without a value comes here.
         Dtype::Bool => write(numbers.map(|n| [u8::from(n != 0.0)])),
         Dtype::Uint8 => write(numbers.map(|n| (n as u8).to_le_bytes())),
         Dtype::Int8 => write(numbers.map(|n| (n as i8).to_le_bytes())),

@@ -1,5 +1,5 @@
-//! What each rank says first: a word of 8 bytes, and where that does not suffice a header of 80, enough for
-//! the gather of one value. MPI exchanges 8 bytes in less time than any more.
+//! Each rank's first announcement: a word of 8 bytes, and, if that does not suffice, a header of 80, enough
+//! for the gather of one value. MPI exchanges 8 bytes in less time than any more.
 //!
 //! Ranks of one trial run the same program on machines of the same kind (the launch checks it), so this
 //! has no version.
@@ -76,7 +76,7 @@ impl Op {
     }
 }
 
-/// What one rank is about to do and, when it brings one value, what that is.
+/// The next operation of one rank and, if it has one value, the kind of the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) op: Op,

@@ -1,4 +1,5 @@
-//! What ranks bring, matched by key: the same items in the same order on every rank, or the same error.
+//! The values of the ranks, matched by key: the same items in the same order on every rank, or the same
+//! error.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +34,7 @@ impl Kind {
     }
 }
 
-/// What one rank brings for one key.
+/// One rank's value for one key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Entry {
     pub(super) key: Vec<String>,
@@ -58,7 +59,7 @@ impl Entry {
     }
 }
 
-/// What all ranks bring for one key.
+/// All ranks' values for one key.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Item {
     pub(super) key: Vec<String>,
@@ -89,8 +90,8 @@ impl Item {
     }
 }
 
-/// The items, when every rank brings the same keys, each once, and something that can be sent. `ranks`
-/// are sorted by key, one list a rank.
+/// The items, if every rank has the same keys, each once, with values that can be sent. `ranks` are sorted by
+/// key, one list a rank.
 pub(super) fn match_up(ranks: &[Cow<'_, [Entry]>]) -> Result<Vec<Item>, Fault> {
     let Some(first) = ranks.first() else { return Ok(Vec::new()) };
     for (rank, entries) in ranks.iter().enumerate() {

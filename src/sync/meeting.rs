@@ -9,7 +9,7 @@ use super::peers::Peers;
 use super::say;
 use crate::fault::{Fault, Kind as Blame};
 
-/// What all ranks said.
+/// The announcements of all ranks.
 pub(super) struct Meeting {
     /// By rank.
     pub(super) headers: Vec<Header>,
@@ -84,7 +84,7 @@ impl Meeting {
 
 /// The announcements of the ranks.
 pub(super) enum Said {
-    /// All of them the same, and there is nothing more to hear.
+    /// All of them the same, and there is nothing more to read.
     Same,
     /// By rank.
     Headers(Vec<Header>),
@@ -125,7 +125,7 @@ pub(super) fn announce(
     headers.map(Said::Headers).ok_or_else(garbled)
 }
 
-/// Meets for a call that brings these entries, in the order of their keys.
+/// Meets for a call with these entries, in the order of their keys.
 pub(super) fn meet(
     peers: &mut dyn Peers,
     op: Op,
@@ -174,7 +174,7 @@ pub(super) fn broken(peers: &mut dyn Peers, why: &str) -> Result<(), Fault> {
     Meeting::hold(peers, mine, crate::words::short(why, 500).as_bytes())?.agree()
 }
 
-/// What another rank said cannot be read.
+/// The announcement of another rank cannot be read.
 fn garbled() -> Fault {
     Fault::new(Blame::Bug, "what the ranks told each other makes no sense")
         .hint("every rank must run the same build of hpcsweep")

@@ -21,8 +21,8 @@ pub(super) fn ranks(ranks: &[usize]) -> String {
     format!("{noun} {}", and(&words))
 }
 
-/// What each rank has, ranks of the same together: "`sum` on rank 0, `mean` on ranks 1 and 2". At most
-/// four kinds are told.
+/// The kind of each rank, ranks of the same kind together: "`sum` on rank 0, `mean` on ranks 1 and 2". At
+/// most four kinds are listed.
 pub(super) fn by_rank<T: PartialEq>(all: &[T], show: impl Fn(&T) -> String) -> String {
     let groups = groups(all.iter().enumerate());
     list(groups.iter().map(|(one, who)| format!("{} on {}", show(one), ranks(who))), ", ")

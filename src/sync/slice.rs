@@ -12,7 +12,7 @@ use crate::fault::Fault;
 /// Lengths may differ, the type may not.
 ///
 /// # Errors
-/// The same on every rank, when ranks ask for something else or bring another type; when a rank is gone.
+/// The same on every rank, when ranks differ in their request or type; when a rank is gone.
 pub fn gather_slice_into<T: Element>(
     peers: &mut dyn Peers,
     mine: &[T],

@@ -71,10 +71,10 @@ struct World {
 }
 
 struct State {
-    /// What each rank has brought to the call under way.
+    /// Each rank's contribution to the call under way.
     brought: Vec<Option<Brought>>,
-    /// What all brought to the last call that came about. It stays until the next one does, and that
-    /// cannot happen before every rank has taken it.
+    /// All contributions to the last completed call. They stay until the next call completes, which cannot
+    /// happen before every rank has taken them.
     met: Arc<[Brought]>,
     /// How many calls have come about.
     calls: u64,
@@ -100,7 +100,7 @@ impl World {
         self.changed.notify_all();
     }
 
-    /// Brings something, waits for the others, and takes what all brought.
+    /// Contributes something, waits for the others, and takes all contributions.
     fn meet(&self, rank: u32, call: Call, bytes: &[u8]) -> Result<Arc<[Brought]>, Fault> {
         let mut state = self.lock();
         let before = state.calls;

@@ -3,7 +3,7 @@
 //! Every key has a default but `model`, `data` and `epochs`. Unknown keys are refused, so that a slip
 //! is found when the plan is read and not after a night in the queue.
 //!
-//! Long because one form holds all that can be said of a run.
+//! Long because one form holds all settings of a run.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -154,7 +154,7 @@ pub struct Data {
     /// Leave out what does not fill a whole batch on every rank.
     #[serde(default)]
     pub drop_last: bool,
-    /// How samples are dealt to ranks.
+    /// How samples are divided among ranks.
     #[serde(default)]
     pub sharding: Sharding,
 }
@@ -229,11 +229,11 @@ pub enum Validation {
     Source(Source),
 }
 
-/// How samples are dealt to ranks.
+/// How samples are divided among ranks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Sharding {
-    /// Every rank may read every file; the sampler deals, as torch's `DistributedSampler` does.
+    /// Every rank may read every file; the sampler divides the samples, as torch's `DistributedSampler` does.
     #[default]
     Samples,
     /// File k belongs to rank k modulo the number of ranks, which reads no other.

@@ -1,4 +1,4 @@
-//! A filled-in `[train]` becomes a [`Config`]; what is wrong with it is said in the words of a plan, with its key.
+//! A filled-in `[train]` becomes a [`Config`]; errors are reported in the words of a plan, with the key.
 
 use std::fmt;
 

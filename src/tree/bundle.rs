@@ -57,8 +57,8 @@ pub fn lines(bytes: &[u8], from: u64) -> (Vec<Placed>, u64, usize) {
     (all, at, torn)
 }
 
-/// The whole lines of an agent's bundle from `from` on, and the length of what has been read of it; nothing if there is no
-/// such file. Lines of metrics, which alone may be many, are passed over.
+/// The whole lines of an agent's bundle from `from` on, and the length that has been read of it; nothing if there is no
+/// such file. Lines of metrics, which alone may be many, are skipped.
 ///
 /// # Errors
 /// When it exists but cannot be read.

@@ -318,7 +318,7 @@ impl Writer {
         done.map_err(|e| disk::fault("write", self.lines.path(), &e).into())
     }
 
-    /// Writes what the site said, and from which file the plan came.
+    /// Writes the state of the site, and from which file the plan came.
     ///
     /// # Errors
     /// When the disk refuses.

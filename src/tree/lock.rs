@@ -23,7 +23,7 @@ pub(crate) const TOUCH_EVERY: Duration = Duration::from_secs(20);
 pub(crate) struct Owner {
     host: String,
     pid: i32,
-    /// Start of the process in clock ticks since boot: tells a pid that was given again.
+    /// Start of the process in clock ticks since boot: detects a pid that was reused.
     started: Option<u64>,
     since: f64,
 }
@@ -72,7 +72,7 @@ impl Lock {
                 disk::fault("write", &path, &e)
             })?;
             let linked = std::fs::hard_link(&aside, &path);
-            // An NFS server may have linked although its answer was lost: the link count tells.
+            // An NFS server may have linked although its answer was lost: the link count shows it.
             use std::os::unix::fs::MetadataExt;
             let ours = linked.is_ok() || std::fs::metadata(&aside).is_ok_and(|m| m.nlink() == 2);
             let _ = std::fs::remove_file(&aside);
@@ -108,7 +108,7 @@ impl Lock {
     /// Refuses a sweep in whose folder no lock can be made, and makes none.
     ///
     /// # Errors
-    /// As [`Lock::take`], for whatever the disk refuses.
+    /// As [`Lock::take`], for an error of the disk.
     pub(crate) fn check(tree: &Tree) -> Result<()> {
         access::may_write(tree.dir()).map_err(|e| disk::fault("write", &path(tree), &e).into())
     }

@@ -51,7 +51,7 @@ pub struct Identity {
     pub(crate) format: u32,
     /// The sweep's name.
     pub(crate) name: String,
-    /// Eight characters that tell this sweep from any other; part of every job name.
+    /// Eight characters that distinguish this sweep from any other; part of every job name.
     pub token: String,
     /// When it was made, unix seconds.
     pub(crate) created: f64,
@@ -166,8 +166,8 @@ impl Tree {
         }
     }
 
-    /// Who shares this sweep, as far as that can be believed: a stranger's folder says what the stranger wants, but the
-    /// plan or an option of this user may have said it.
+    /// The users who share this sweep, from a source that can be trusted: a stranger's folder says what the stranger
+    /// wants, but the plan or an option of this user may have set it.
     pub(crate) fn shared(&self) -> Shared {
         if access::is_shared() {
             return Shared::Group;
@@ -320,7 +320,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The plan that brought the trials of the table that begins at `first`.
+    /// The plan that added the trials of the table that begins at `first`.
     pub(crate) fn plan_of(&self, first: u64) -> PathBuf {
         self.dir.join(format!("plans/{first:012}.toml"))
     }

@@ -1,4 +1,4 @@
-//! The table of trials: written once by each submission that brings new trials, read by offset.
+//! The table of trials: written once by each submission that adds trials, read by offset.
 //!
 //! A table is named by its first trial: `trials/000000000000.{json,jsonl,idx,keys}`. The `.json` is
 //! what all its trials share and is written last: it commits the table. The `.jsonl` has one sealed line a
@@ -50,7 +50,7 @@ pub struct Head {
     /// CRC-32 of the whole `.keys` file, set when the table is written; absent in format 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys_crc: Option<u32>,
-    /// CRC-32 of the plan that brought the trials, as it was kept; absent in format 1.
+    /// CRC-32 of the plan that added the trials, as it was stored; absent in format 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan_crc: Option<u32>,
 }

@@ -73,7 +73,7 @@ pub struct Array {
 /// An agent that is a job of the scheduler.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pilot {
-    /// Trials that it is told to run at once; `None` leaves it to the agent.
+    /// Trials that it must run at once; `None` leaves it to the agent.
     pub(crate) slots: Option<u32>,
 }
 

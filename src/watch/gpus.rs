@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// The newest sample of a GPU; what it does not tell is `None`.
+/// The newest sample of a GPU; a value that it does not report is `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Gpu {
     /// Percent of the last moments during which a kernel ran.

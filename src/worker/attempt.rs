@@ -38,7 +38,7 @@ const NO_ROOM: &str = "the disk of the results was full when it ended";
 /// are left when it has lost one.
 const LOSS_DELAY: Duration = Duration::from_millis(100);
 
-/// How an attempt ended, for the one who decides what follows.
+/// How an attempt ended, for the code that decides what follows.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AttemptEnd {
     /// The recorded end.
@@ -271,8 +271,8 @@ impl Attempt<'_> {
         })
     }
 
-    /// Waits for whatever may explain the end of the program, for its output, for the other ranks and for the helper, and
-    /// records the last metric lines.
+    /// Waits for signals that may explain the end of the program, for its output, for the other ranks and for the
+    /// helper, and records the last metric lines.
     fn gather_ends(&mut self, started: &mut Started, mut own: Termination) -> Result<Ends> {
         let (trial, number) = (self.job.row.id, self.number);
         let Started { prepared, program, log, readers, others, limits, rank, .. } = started;
@@ -377,7 +377,7 @@ impl Attempt<'_> {
         let seen = || is_own.then(|| prepared.why_failed(self.job, exit, peak_memory)).flatten();
         // Asked before the end is written, which waits for room.
         let no_room = || state == Outcome::Failed && disk::is_full(self.job.tree.dir());
-        // Of several ranks it is said at least which one it was.
+        // With several ranks, the reason names at least the rank.
         let is_first = is_own && code != LOST_PEERS && others.are_several();
         said.or(judged)
             .or_else(seen)

@@ -4,8 +4,8 @@
 //! report to rank 0. A single rank connects to no other and pays nothing for it. The worker never decides
 //! what to run next and never talks to a scheduler.
 //!
-//! `process` prepares and starts the program of a rank, `ranks` is how the ranks of a trial find and hear each other, `record`
-//! writes what happened; `attempt` uses all three.
+//! `process` prepares and starts the program of a rank, `ranks` connects the ranks of a trial, `record` writes what
+//! happened; `attempt` uses all three.
 
 pub(crate) mod attempt;
 pub mod hooks;
@@ -105,7 +105,7 @@ pub(crate) struct Job {
     pub(crate) launcher: u32,
     /// When it began to use up its walltime.
     pub(crate) began: Instant,
-    /// When the job ends, where only its scheduler could tell.
+    /// When the job ends, if only its scheduler knows that.
     pub(crate) ends: Option<Instant>,
 }
 
@@ -127,7 +127,7 @@ impl Job {
     }
 }
 
-/// Who this process is. In a job of PBS the node file tells how many ranks there should be; hosts other
+/// The rank of this process. In a job of PBS the node file shows how many ranks there should be; hosts other
 /// than the first may have none, and there only a launcher starts anything.
 ///
 /// # Errors
@@ -212,7 +212,7 @@ pub fn run(request: &Request, vars: Vars, told: Option<hooks::Told<'_>>) -> Resu
     told_to_stop(&job, code)
 }
 
-/// The exit code of a worker that was told to stop before its trial began.
+/// The exit code of a worker that was asked to stop before its trial began.
 fn told_to_stop(job: &Job, code: Result<i32>) -> Result<i32> {
     let told = |error: &anyhow::Error| error.downcast_ref().map(|room::Told(signal)| *signal);
     match code {

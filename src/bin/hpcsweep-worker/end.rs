@@ -1,4 +1,5 @@
-//! The bad end of a rank: said once, written where its worker looks, and no other rank waits for it.
+//! The failure of a rank: it is reported once, in the file that its worker reads, and no other rank waits for
+//! it.
 //!
 //! A rank that fails must not return from `main`: MPI's end waits for the other ranks, which wait for
 //! this one in a collective. So it says why and is gone; the worker that started it ends the trial on all

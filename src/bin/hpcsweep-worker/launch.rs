@@ -9,9 +9,9 @@ use hpcsweep::sync::peers::Peers;
 
 use crate::{end, mpi::World};
 
-/// Starts MPI as this rank. Most libraries do not return from MPI_Init where they do not understand the
-/// launcher: they print a page and end the process (Open MPI 4 under `srun --mpi=none`). So what is to be
-/// said then is written down before, and taken back afterwards.
+/// Starts MPI as this rank. Most libraries do not return from MPI_Init if they do not understand the
+/// launcher: they print a page and end the process (Open MPI 4 under `srun --mpi=none`). So the error is
+/// written before the call, and removed afterwards.
 ///
 /// # Errors
 /// When MPI cannot be called from here, or sees another number of ranks.
@@ -28,7 +28,7 @@ pub(crate) fn start(rank: u32, world: u32, host: &str, reason: &Path) -> Result<
     Ok(mpi)
 }
 
-/// Compares what MPI sees with what the launcher said, before anything is sent.
+/// Compares MPI's rank and size with the launcher's, before anything is sent.
 ///
 /// # Errors
 /// When MPI sees another number of ranks: usually N processes of which each is alone, because MPI does

@@ -367,7 +367,7 @@ fn best_text(table: &Table, shown: &[usize], metric: &str) -> String {
 pub(super) fn after_local(tree: &Tree, diff: &Diff, context: &Context) -> Result<u8> {
     let (tree, identity) = Tree::open(tree.dir())?;
     let table = collect::collect(vec![crate::status::read(tree, identity, None)?])?;
-    // What an earlier plan brought and this one no longer has is neither shown nor judged.
+    // Trials that an earlier plan added and this one no longer has are neither shown nor counted.
     let rows: Vec<usize> =
         (0..table.rows.len()).filter(|&i| diff.has(table.rows[i].trial)).collect();
     let bad = rows.iter().filter(|&&i| table.state(&table.rows[i]) != "done").count();

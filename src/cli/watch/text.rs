@@ -157,7 +157,7 @@ pub(super) fn percent(frame: &Frame) -> String {
     format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
-/// How fast it goes and when it will have ended.
+/// Its pace and the time left.
 pub(super) fn pace(frame: &Frame) -> String {
     let mut parts = Vec::new();
     if let Some(rate) = frame.rate {

@@ -13,7 +13,7 @@ use crate::scheduler::pbs::{json, server};
 use crate::site::Site;
 use crate::words;
 
-/// All that is to be said of PBS; nothing where there is no qstat.
+/// All findings about PBS; none if there is no qstat.
 pub(super) fn examine(calls: &mut Calls, profile: &Site, vars: &Vars) -> Option<Vec<Check>> {
     let path = vars.get("PATH").map_or("", String::as_str);
     let program = disk::program_on(path, "qstat")?;

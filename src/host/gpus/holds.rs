@@ -21,7 +21,7 @@ use crate::host::{Vars, clock, disk, process, vars};
 pub(crate) struct Holder {
     /// While this process lives,
     pub(crate) pid: Option<i32>,
-    /// which started then (clock ticks since boot): tells it from a later one of the same number.
+    /// which started then (clock ticks since boot): distinguishes it from a later one of the same number.
     pub(crate) started: Option<u64>,
     /// Or until then, Unix seconds.
     pub(crate) until: Option<f64>,
@@ -117,7 +117,8 @@ impl Holds {
             .chain((1..NAMES).map(|n| format!("{name}.{n}")))
             .map(|name| base.join(name))
             .collect();
-        // The last one that is there, not the first: when the stranger's folder goes, those who hold devices stay together.
+        // The last one that exists, not the first: when the stranger's folder goes, the processes that hold devices
+        // stay together.
         if let Some(dir) = candidates.iter().rfind(|dir| is_private(dir)) {
             return Ok(Self { dir: dir.clone() });
         }

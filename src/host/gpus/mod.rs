@@ -49,7 +49,7 @@ pub struct Device {
     pub(crate) memory_total: Option<u64>,
     /// Bytes of memory in use.
     pub(crate) memory_used: Option<u64>,
-    /// Percent of the last moments during which a kernel ran. MIG devices do not tell.
+    /// Percent of the last moments during which a kernel ran. MIG devices do not report it.
     pub(crate) utilization: Option<u32>,
     /// The processes that compute on it.
     pub(crate) processes: Option<Vec<u32>>,
@@ -129,7 +129,7 @@ pub(crate) trait Source: Send {
     /// What there is now.
     ///
     /// # Errors
-    /// When nothing can be asked any more; trouble with one device is told by the device.
+    /// When nothing can be queried any more; an error of one device is in the device's data.
     fn machine(&mut self) -> Result<Machine, Missing>;
 
     /// How a device of this UUID is now; nothing is known of one that cannot be asked.

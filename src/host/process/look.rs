@@ -40,7 +40,7 @@ pub(crate) fn name(pid: u32) -> Option<String> {
     Some(name.trim_end().to_owned())
 }
 
-/// Whether a process has children; `None` where the kernel does not tell.
+/// Whether a process has children; `None` if the kernel does not report it.
 pub(crate) fn has_children(pid: u32) -> Option<bool> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let mut all = tasks.flatten().map(|task| std::fs::read(task.path().join("children")).ok());

@@ -357,7 +357,7 @@ pub fn kill_group(child: &Child, signal: Signal) {
     let _ = nix::sys::signal::killpg(Pid::from_raw(child.id().cast_signed()), signal);
 }
 
-/// Makes this process the parent of whatever its children leave behind, wherever in sessions and groups.
+/// Makes this process the parent of all processes that its children leave behind, in any session or group.
 pub(crate) fn adopt_orphans() {
     // Older kernels than 3.4 do not know it; then what leaves its group is not found.
     let _ = nix::sys::prctl::set_child_subreaper(true);
@@ -384,7 +384,7 @@ pub(crate) fn end_strays(keep: Option<u32>) {
     }
 }
 
-/// The children of this process; none where the kernel does not tell.
+/// The children of this process; none if the kernel does not report them.
 fn children() -> Vec<Pid> {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
     let lists =

@@ -90,8 +90,8 @@ impl Group {
         }
     }
 
-    /// The axes that are parameters. A request that varies along an axis is one too: it tells the trials
-    /// of a scaling study apart.
+    /// The axes that are parameters. A request that varies along an axis is one too: it distinguishes the
+    /// trials of a scaling study.
     pub(crate) fn params(&self) -> impl Iterator<Item = &Axis> {
         let is_param = |axis: &&Axis| matches!(axis.special, None | Some(Special::Wishes(_)));
         self.axes.iter().filter(is_param)

@@ -66,7 +66,7 @@ impl<'s> Namer<'s> {
     ) -> Option<Result<TaskId, String>> {
         let (template, _) = &self.tasks.templates[number];
         let compiled = self.compiled.entry(number);
-        // Wrong syntax is told by the check of templates.
+        // The check of templates reports wrong syntax.
         let compiled = compiled.or_insert_with(|| Compiled::new(&template.source));
         let compiled = compiled.as_ref().ok()?;
         let text = compiled.render(params);

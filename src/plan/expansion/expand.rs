@@ -22,7 +22,7 @@ use crate::plan::trial::{TaskId, Trial};
 use crate::plan::value::Params;
 use crate::words;
 
-/// At most this many faults of single trials are told: they repeat one another.
+/// At most this many faults of single trials are reported: they repeat one another.
 const MAX_TRIAL_FAULTS: usize = 10;
 
 /// The parts of a plan that are multiplied.
@@ -193,7 +193,7 @@ impl<'s> Maker<'s, '_, '_> {
         false
     }
 
-    /// Reports a fault of the trial being made, unless it was told for another, or enough were told.
+    /// Reports a fault of the trial being made, unless it was reported for another, or enough were reported.
     fn tell(&mut self, at: usize, what: &str, fault: impl FnOnce(usize) -> Fault) {
         if self.told.len() < MAX_TRIAL_FAULTS && self.told.insert(what.to_owned()) {
             let fault = fault(self.trials.len()).at(self.reader.place(at));

@@ -145,7 +145,7 @@ fn read_draw(
         let n_before = reader.n_faults();
         let values: Vec<Value> =
             items.iter().filter_map(|item| read_value(reader, name, item)).collect();
-        // What TOML itself refuses is no value, and was said before.
+        // TOML itself refuses such a value, and that was reported before.
         let is_whole = reader.n_faults() == n_before && values.len() == items.len();
         return is_whole.then_some(Draw::Choice(values));
     }

@@ -1,5 +1,5 @@
-//! Which options of a scheduler a plan may not set by itself: those that hpcsweep sets, and those that
-//! change what a submission is. Options are told by sbatch(1) and qsub(1B), long ones by any beginning.
+//! Which options of a scheduler a plan may not set by itself: those that hpcsweep sets, and those that change
+//! what a submission is. Options are those of sbatch(1) and qsub(1B), long ones by any beginning.
 
 use crate::words::sh_quote;
 

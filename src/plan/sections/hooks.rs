@@ -1,4 +1,4 @@
-//! `[hooks]`: programs that are told how trials have ended.
+//! `[hooks]`: programs that are called when trials have ended.
 
 use super::argv::{ARGV, Argv};
 use crate::document::form::WALLTIME;
@@ -30,7 +30,7 @@ impl Default for Hooks {
 }
 
 impl Hooks {
-    /// Whether nothing was said.
+    /// Whether it is the default.
     pub(crate) fn is_default(&self) -> bool {
         *self == Self::default()
     }

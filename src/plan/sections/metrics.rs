@@ -28,14 +28,14 @@ pub struct Metrics {
     /// `sync = "mpi"`: the ranks' lines are reduced over MPI while the programs run, and a program may
     /// ask for a sync itself. Otherwise each rank's lines are kept with its number.
     pub(crate) mpi: bool,
-    /// How the values of a name are reduced; the mean where nothing is said.
+    /// How the values of a name are reduced; the mean by default.
     pub(crate) reduce: Vec<(String, Reduction)>,
     /// The name whose value weighs a rank's line.
     pub(crate) weight: Option<String>,
 }
 
 impl Metrics {
-    /// Whether nothing was said.
+    /// Whether it is the default.
     pub(crate) fn is_default(&self) -> bool {
         *self == Self::default()
     }

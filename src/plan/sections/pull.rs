@@ -61,8 +61,8 @@ impl Default for Pull {
 }
 
 impl Pull {
-    /// How long an agent may give no sign before people are told so, seconds. Clocks of hosts differ a little: only
-    /// agents, who look at each other's signs without any, decide who is dead.
+    /// How long an agent may be silent before commands report it, seconds. Clocks of hosts differ a little. Only
+    /// agents, which compare heartbeats without clocks, decide which agent is dead.
     pub(crate) fn patience_s(&self) -> f64 {
         self.lease_s * 1.25 + 2.0
     }

@@ -57,7 +57,7 @@ impl Parsed {
             return Ok(Self(None));
         }
         let mut tera = engine();
-        // At once: after each addition Tera goes through all that it has.
+        // All at once, because after each addition Tera checks all templates that it has.
         let Err(error) = tera.add_raw_templates(all.iter().map(|(_, source)| (source, source)))
         else {
             return Ok(Self(Some(tera)));

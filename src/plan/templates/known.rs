@@ -1,6 +1,6 @@
 //! Which names a template may use: the parameters of its trial, and what stands for the trial itself.
 //!
-//! Pure look-ups; who must be told is for the callers.
+//! Pure look-ups; callers report errors.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The ends of programs: what is taken from them, what they mean, and whom to tell.
+//! The ends of programs: their results, their meaning, and the hooks to call.
 
 use anyhow::Result;
 

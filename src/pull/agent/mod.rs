@@ -39,8 +39,8 @@ pub(crate) struct Options {
     pub(crate) slots: Option<u32>,
     /// Seconds after which the agent's allocation ends, where the scheduler does not say.
     pub(crate) time_left_s: Option<f64>,
-    /// Whether the agent may go before the last trial has ended, where others are there to see to it: so that
-    /// an idle node is given back.
+    /// Whether the agent may leave before the last trial has ended, if other agents can finish the rest: so
+    /// that an idle node is given back.
     pub(crate) may_go: bool,
     /// Whether agents that a program starts say nothing but errors.
     pub(crate) quiet: bool,
@@ -66,7 +66,7 @@ pub(super) struct Agent<P, T> {
 /// before any other thread was started.
 ///
 /// # Errors
-/// When the sweep was not dealt, the machine has not what its trials need, or the tree stays out of reach.
+/// When the sweep has no queue, the machine lacks what its trials need, or the tree stays unreachable.
 pub(crate) fn run(
     tree: &Tree,
     options: &Options,
@@ -122,7 +122,7 @@ pub(crate) fn run(
     guard.note(&agent.lifecycle.membership.name);
     agent.guard = Some(guard);
     let lived = agent.live(signals);
-    // What programs have left behind in ways that no mark tells.
+    // Processes that programs have left behind without the agent's mark.
     process::end_strays(None);
     lived?;
     Ok(agent.lifecycle.report)
@@ -319,7 +319,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         }
         match self.lifecycle.open(unit)? {
             Opened::Run(unit, attempt) => {
-                // A copy of it may run here too: which of the two has won is told by the number of the attempt.
+                // A copy of it may run here too: the number of the attempt shows which of the two has won.
                 let running = self.slots.iter().filter_map(P::running);
                 let trial = unit.rows.front().map(|row| row.id);
                 let others = running.filter(|run| Some(run.trial) == trial);
@@ -397,7 +397,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         let before = self.lifecycle.membership.bundle.waiting();
         self.lifecycle.membership.bundle.push(&line)?;
         let length = self.lifecycle.membership.bundle.waiting() - before;
-        // Written before it begins: a program that takes its agent with it is told by an open start.
+        // Written before it begins: an open start shows that a program has killed its agent.
         if let Err(error) = self.lifecycle.membership.flush() {
             self.lifecycle.membership.bundle.take_back(length);
             self.undo(role);

@@ -1,4 +1,4 @@
-//! Why and when an agent goes before the sweep is over.
+//! Why and when an agent leaves before the sweep is over.
 
 use std::time::{Duration, Instant};
 

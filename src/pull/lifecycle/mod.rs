@@ -80,7 +80,7 @@ pub(super) struct Lifecycle<T> {
     pub(crate) membership: Membership,
     pub(crate) pace: Pace,
     pub(crate) leaving: Option<Leaving>,
-    /// Whether the others have been told so.
+    /// Whether the other agents have been notified.
     has_announced: bool,
     pub(crate) time: Time,
     pub(crate) report: Report,
@@ -336,7 +336,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         Activity::Gone
     }
 
-    /// With nothing running: goes, or waits.
+    /// With nothing running: leaves, or waits.
     pub(super) fn rest(&mut self, busy: bool) -> Result<Activity> {
         if !self.claims.is_empty() {
             return Ok(Activity::Busy);

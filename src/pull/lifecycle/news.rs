@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::tree::records::Outcome;
 
-/// Something that happened, for the one who shows it.
+/// An event, for a caller that shows it.
 #[derive(Debug)]
 pub enum News<'a> {
     /// The agent has joined, with so many slots.

@@ -135,7 +135,7 @@ impl Membership {
         ledger::append(&self.tree, &mut self.ledger, entry, self.link)
     }
 
-    /// What tells an entry of this agent from any other.
+    /// The word that distinguishes an entry of this agent from any other.
     pub(crate) fn nonce(&mut self) -> String {
         self.nonce += 1;
         self.nonce.to_string()

@@ -52,7 +52,7 @@ enum What {
     Stopped,
 }
 
-/// Takes an agent for dead: what it had not ended goes back.
+/// Expires an agent's lease: units that it had not ended go back.
 pub(crate) fn expire(
     tree: &Tree,
     ledger: &mut Ledger,
@@ -80,8 +80,8 @@ pub(crate) fn expire(
         let nonce = clock::short_token();
         let entry = Entry::Expire { agent, nonce, by, size, units, unbegun };
         if ledger::append(tree, ledger, &entry, link)? {
-            // What its programs have started may live on, here if it was here. One that only sleeps sees to that
-            // itself when it wakes up.
+            // Processes that its programs have started may live on, on this host if the agent was here. An agent
+            // that only sleeps ends them itself when it wakes up.
             let lives = who.is_some_and(|(pid, started)| {
                 started.is_some() && process::started(pid.cast_signed()) == started
             });

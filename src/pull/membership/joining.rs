@@ -26,8 +26,8 @@ struct Known {
 }
 
 impl Membership {
-    /// Joins a sweep that has been dealt. Waits while no slot may be had (`max_running`), which is told once; `go_on` is
-    /// asked meanwhile, and `None` is returned when it says no.
+    /// Joins a sweep that has a queue. Waits while no slot is free (`max_running`), and reports that once. It calls
+    /// `go_on` meanwhile, and returns `None` when that returns false.
     ///
     /// # Errors
     /// When the tree cannot be read or written.

@@ -157,7 +157,7 @@ impl Membership {
         self.last_look.elapsed()
     }
 
-    /// Whether it has been away for so long that it must look before its word counts: stopped, or on a
+    /// Whether it was suspended for so long that it must check its lease before it writes: stopped, or on a
     /// machine that stood still.
     pub(crate) fn was_away(&self) -> bool {
         self.last_beat.elapsed().as_secs_f64() > self.settings().lease_s / 2.0

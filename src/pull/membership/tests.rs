@@ -38,7 +38,7 @@ fn flaky(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// A sweep of chains of these lengths, dealt.
+/// A sweep of chains of these lengths, enqueued.
 fn sweep(dir: &Path, lengths: &[u64]) -> Tree {
     let tree = Tree::at(dir);
     tree.create("s", crate::host::access::Access::default()).unwrap();

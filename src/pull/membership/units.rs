@@ -73,7 +73,7 @@ impl Membership {
         Ok(self.ready.pop_front())
     }
 
-    /// Whether the plan had dropped a trial when units were last read, and has not brought it back since.
+    /// Whether the plan had dropped a trial when units were last read, and has not added it again since.
     ///
     /// # Errors
     /// When what the plan says now cannot be read.

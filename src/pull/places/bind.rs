@@ -1,5 +1,5 @@
-//! Which cores and devices an agent has, and how they are dealt out to its slots. Two slots never share one, and no core
-//! is bound that may be another job's.
+//! Which cores and devices an agent has, and how it divides them among its slots. Two slots never share one, and no
+//! core is bound that may be another job's.
 
 use anyhow::Result;
 
@@ -27,7 +27,7 @@ pub(crate) struct Bounds {
 /// Finds out. `asked` is the number of slots that a person wants.
 ///
 /// # Errors
-/// When trials need devices and not enough for one slot can be had.
+/// When trials need devices and there are not enough for one slot.
 pub(crate) fn find(tree: &Tree, deck: &Deck, asked: Option<u32>, vars: &Vars) -> Result<Bounds> {
     let cores = process::own_cores();
     let each = deck.cores.max(1);
@@ -43,7 +43,8 @@ pub(crate) fn find(tree: &Tree, deck: &Deck, asked: Option<u32>, vars: &Vars) ->
     if deals {
         slots = slots.min(devices.len() as u32);
     }
-    // A job that sees more cores than it was granted cannot tell which are its own, and others would choose the same.
+    // A job that sees more cores than it was granted does not know which are its own, and others would choose the
+    // same.
     let are_own = job::cores(vars).is_none_or(|granted| cores.len() as u32 <= granted);
     let cores = if deck.pull.bind && are_own { cores } else { Vec::new() };
     let is_asked = asked.or(on_each).is_some();

@@ -48,7 +48,7 @@ pub(super) struct Call {
     /// The process that runs the function, where it may be killed, and when it was started.
     process: Option<(u32, u64)>,
     stop: Arc<AtomicBool>,
-    /// Recorded, and not said to the caller yet.
+    /// Recorded, and not reported to the caller yet.
     pub(super) settled: Vec<Settled>,
     /// The function that the sweep's plan named when the agent joined.
     function: String,

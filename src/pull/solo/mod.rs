@@ -32,7 +32,7 @@ pub use crate::pull::lifecycle::{News, Report};
 pub struct Options {
     /// Seconds after which the agent's allocation ends, where the scheduler does not say.
     pub time_left_s: Option<f64>,
-    /// Whether the agent may go before the last trial has ended, where others are there to see to it.
+    /// Whether the agent may leave before the last trial has ended, if other agents can finish the rest.
     pub may_go: bool,
 }
 
@@ -97,7 +97,7 @@ const GLANCE: Duration = Duration::from_millis(250);
 /// a signal does what it does in the caller's program.
 ///
 /// # Errors
-/// When the sweep was not dealt or its plan has no function, or the tree stays out of reach.
+/// When the sweep has no queue or its plan has no function, or the tree stays unreachable.
 pub fn run<T, F>(
     tree: &Tree,
     options: Options,

@@ -61,7 +61,7 @@ pub(crate) fn serve<T: FnMut(News<'_>)>(
             Woken::Readable => {
                 let goes_on = client.receive() && client.message().is_none();
                 if !goes_on {
-                    // There is nothing else to be said before the first trial.
+                    // Before the first trial there is no other message.
                     WANTS_STOP.clone_into(&mut early.reason);
                 }
                 goes_on

@@ -1,5 +1,5 @@
-//! Starting the ranks of a PBS job by the launcher of whatever MPI is loaded: which MPI it is, and the
-//! command line that puts one process on each line of the job's node file.
+//! Starts the ranks of a PBS job by the launcher of the loaded MPI: which MPI it is, and the command line
+//! that puts one process on each line of the job's node file.
 //!
 //! PBS starts a job on its first host alone and its own `pbsdsh` hides how tasks end, so ranks are the
 //! MPI's business. Where an MPI was not built for PBS it reaches other hosts through an agent, as it would
@@ -274,8 +274,8 @@ fn open_mpi_agent(line: &mut Line, request: &Request<'_>, major: u32) -> Result<
     // neither node file nor PATH.
     line.add(&[option, &format!("plm_{name}_agent"), &agent]);
     line.add(&[option, &format!("plm_{name}_no_tree_spawn"), "1"]);
-    // A daemon that goes into the background is killed now and then: PBS ends what is left of a task when its
-    // first process ends, perhaps before the daemon has a session of its own. So agents stay, all of them.
+    // PBS now and then kills a daemon that goes into the background: it ends the rest of a task when the
+    // task's first process ends, perhaps before the daemon has a session of its own. So all agents stay.
     if major >= 5 {
         line.add(&["--leave-session-attached"]);
     } else {

@@ -252,9 +252,9 @@ pub(crate) fn job_name(token: &str) -> String {
     }
 }
 
-/// Whether what qsub said of a failed call is known to be a refusal: no job came of it. Whatever else it says,
-/// the server may have taken the job before: a connection may break, a hook or a wrapper of the site may complain,
-/// after the job is there. The words are those of OpenPBS: `pbs_messages.c`, and what qsub checks itself.
+/// Whether qsub's message about a failed call is known to be a refusal: it made no job. After any other message,
+/// the server may have the job: a connection may break, or a hook or a wrapper of the site may complain, after the
+/// job exists. The messages are those of OpenPBS: `pbs_messages.c`, and those of qsub's own checks.
 pub fn is_refusal(stderr: &str) -> bool {
     const REFUSALS: &[&str] = &[
         // What qsub finds before it asks the server.

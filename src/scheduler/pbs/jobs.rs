@@ -1,9 +1,9 @@
 //! What qstat says of jobs, and what of it may be believed.
 //!
-//! An element's end is never learnt here: of a deleted array PBS forgets how its elements ended, of one
-//! whose array still lives it does not say whether it ran, and an element that was deleted while it
-//! waited has exit status 0. So these words only tell whether a job waits, runs, or has ended, and
-//! why, where no record does.
+//! An element's end is never read here: for a deleted array PBS forgets how its elements ended, for an
+//! element whose array still lives it does not report whether it ran, and an element that was deleted while
+//! it waited has exit status 0. So these attributes only show whether a job waits, runs, or has ended, and
+//! why, if no record does.
 
 use std::collections::{HashMap, HashSet};
 

@@ -23,7 +23,7 @@ use crate::site::{SchedulerKind, Site};
 use crate::units;
 use crate::words::sh_quote;
 
-/// PBS, as far as its server has said what it allows.
+/// PBS, with the limits of its server as far as it was asked.
 #[derive(Debug)]
 pub(crate) struct Pbs {
     said: limits::Read,
@@ -101,7 +101,7 @@ impl Scheduler for Pbs {
         !self.said.keeps_jobs
     }
 
-    /// The script's path tells which job it is of.
+    /// The script's path shows to which job it belongs.
     fn script(&self, _array: u32, token: &str) -> String {
         format!("{token}.sh")
     }
@@ -180,8 +180,8 @@ impl Scheduler for Pbs {
         Ok(jobs.iter().filter(lives).map(|job| job.id.clone()).collect())
     }
 
-    /// PBS keeps what has ended for two weeks, or, without a history, forgets it at once; but of what this very
-    /// submission has brought nothing can have ended where the heads of chains are held.
+    /// PBS keeps ended jobs for two weeks, or, without a history, forgets them at once. But no job of this very
+    /// submission can have ended if the heads of chains are held.
     fn knows_since(&self, began: f64) -> f64 {
         match self.said.keeps_jobs {
             true => clock::now() - 86_400.0,

@@ -128,8 +128,8 @@ fn max_queued(node: &Value, user: &str) -> Option<u64> {
 }
 
 impl Server {
-    /// Whether a job that has ended is known for at least a day, so that another may be told to wait for it. Of a job
-    /// that it has forgotten PBS deletes the dependents.
+    /// Whether PBS knows an ended job for at least a day, so that another job can wait for it. PBS deletes jobs that
+    /// depend on one that it has forgotten.
     pub fn keeps_jobs(&self) -> bool {
         self.history && self.history_s.is_none_or(|s| s >= 86_400)
     }

@@ -98,7 +98,7 @@ pub struct Line {
     pub(crate) name: String,
 }
 
-/// Reads the answer of [`queue`], [`accounts`] or [`accounts_by_name`]; other lines are passed over.
+/// Reads the answer of [`queue`], [`accounts`] or [`accounts_by_name`]; other lines are skipped.
 pub fn lines(stdout: &str) -> Vec<Line> {
     stdout
         .lines()

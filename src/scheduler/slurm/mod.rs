@@ -18,7 +18,7 @@ use crate::site::{SchedulerKind, Site};
 use crate::units;
 use crate::words::sh_quote;
 
-/// Slurm, as far as it has said what it allows.
+/// Slurm, with its limits as far as it was asked.
 #[derive(Debug)]
 pub(crate) struct Slurm {
     limits: Limits,

@@ -12,12 +12,12 @@ const SPARED: &[(&str, &str)] = &[
     ("squeue", "--array"),
     // Of what has ended the results tree knows.
     ("squeue", "--states=all"),
-    // A head is no job id and is passed over.
+    // A head is not a job id and is skipped.
     ("squeue", "--noheader"),
     ("sacct", "--noheader"),
-    // Steps are passed over.
+    // Steps are skipped.
     ("sacct", "--allocations"),
-    // One line a partition is what most versions have; one that wraps is passed over.
+    // Most versions print one line for each partition; a line that wraps is skipped.
     ("scontrol", "--oneliner"),
 ];
 
@@ -99,9 +99,9 @@ pub fn is_no_complaint(line: &str) -> bool {
     line.ends_with(": No error") || line.contains("already finished")
 }
 
-/// Whether what sbatch said of a failed call is known to be a refusal: no job came of it. Whatever else it says,
-/// the controller may have taken the job before. The words are those of slurm_errno.c, 22.05 to 26.05, and what
-/// sbatch checks itself.
+/// Whether sbatch's message about a failed call is known to be a refusal: it made no job. After any other
+/// message, the controller may have the job. The messages are those of slurm_errno.c, 22.05 to 26.05, and those
+/// of sbatch's own checks.
 pub fn is_refusal(stderr: &str) -> bool {
     const REFUSALS: &[&str] = &[
         // What sbatch finds before it asks the controller.

@@ -52,8 +52,8 @@ impl Submission<'_> {
     }
 }
 
-/// Gives up the arrays that no scheduler has and that are not what the plan asks for now, and those that were to wait for
-/// them. `said`: what to say of it.
+/// Gives up the arrays that no scheduler has and that do not match the current plan, and those that were to wait for
+/// them. `said`: the note about it.
 ///
 /// # Errors
 /// When it is unknown whether the scheduler has an array.

@@ -40,7 +40,7 @@ pub(crate) struct ArrayOptions {
 /// The result of a submission.
 #[derive(Debug)]
 pub(crate) struct ArrayReport {
-    /// Trials that a later submission is to bring, when what they come after has ended.
+    /// Trials that a later submission is to submit, when the trials before them have ended.
     pub(crate) put_off: u64,
     /// Arrays submitted or found, with their job ids.
     pub(crate) arrays: Vec<(Array, String)>,
@@ -104,7 +104,7 @@ pub(crate) fn account<'a>(source: &'a Source, site: &'a Site) -> Option<&'a str>
     source.plan.resources.account.as_deref().or(site.scheduler.account.as_deref())
 }
 
-/// A scheduler that has said what binds a submission, and the calls of its commands.
+/// A scheduler with the limits of a submission, and the calls of its commands.
 pub(crate) struct Asked {
     pub(crate) calls: Calls,
     pub(crate) scheduler: Box<dyn Scheduler>,

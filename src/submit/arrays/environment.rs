@@ -1,4 +1,4 @@
-//! The environment a job was submitted from, as a file, for schedulers that do not bring it along.
+//! The environment a job was submitted from, as a file, for schedulers that do not pass it on.
 //!
 //! PBS gives a job the variables of a login shell; its own `-V` takes quotes apart and loses PATH. So the
 //! script reads this file: shell text that exports each variable, every value quoted. Given words, it

@@ -41,7 +41,7 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// What a plan and a site profile say by themselves, before a scheduler has said what binds it.
+    /// The settings of a plan and a site profile, before a scheduler was asked for its limits.
     pub(crate) fn of(plan: &Plan, site: &Site, facts: &Facts) -> Self {
         let cap = |size: u64| site.caps.max_array_size.map_or(size, |cap| size.min(cap));
         let limits = Limits {

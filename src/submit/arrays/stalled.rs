@@ -9,8 +9,8 @@ use crate::tree::journal::Standing;
 use crate::tree::records;
 
 impl Submission<'_> {
-    /// Lets go the jobs of earlier submissions that wait for jobs that have ended. A fault on the way is told, as all that
-    /// was to be submitted has been.
+    /// Releases the jobs of earlier submissions that wait for jobs that have ended. A fault on the way is only
+    /// reported, because everything has been submitted.
     pub(crate) fn free_stalled(&mut self, waves: &Waves, tell: &mut impl FnMut(&str)) {
         if let Err(error) = self.try_free(waves, tell) {
             tell(&format!("jobs may wait for others that have ended: {error:#}"));

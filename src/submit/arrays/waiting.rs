@@ -46,7 +46,7 @@ impl Submission<'_> {
         trials: &[u64],
     ) -> Result<bool> {
         let waits_for = after.jobs();
-        // What this submission has brought itself is held, or waits for what is.
+        // Jobs of this submission are held, or wait for held ones.
         if waits_for.is_empty() || !after.asked || !self.scheduler.deletes_dependents() {
             return Ok(false);
         }

@@ -36,7 +36,7 @@ pub(crate) fn control(
     if decks.is_empty() {
         return Ok(None);
     }
-    // Against a submission under way, which would bring more than is taken back.
+    // Locks out a submission under way, which would add jobs that are not cancelled.
     let _lock = (order == Order::Cancel).then(|| Lock::take(tree)).transpose()?;
     let mut ledger = Ledger::read(tree)?;
     let is_over = ledger.is_over(deck::total(&decks));

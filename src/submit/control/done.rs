@@ -15,11 +15,11 @@ pub(crate) struct Done {
     pub(crate) ids: Vec<String>,
     /// Agents that it was done for: jobs of the scheduler.
     pub(crate) pilots: u64,
-    /// Whether agents, which may be there, were told so.
+    /// Whether agents, if there are any, were notified.
     pub(crate) is_told: bool,
     /// Trials that were named and have ended.
     pub(crate) ended: Vec<u64>,
-    /// Whether the sweep itself was held or released: what a later submission would bring.
+    /// Whether the sweep itself was held or released, so that this holds for later submissions.
     pub(crate) is_sweep: bool,
 }
 

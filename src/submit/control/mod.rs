@@ -56,7 +56,8 @@ pub(crate) fn control(
     {
         return Ok(done);
     }
-    // Against a submission under way, which would bring more than is taken back or held: before anything is read.
+    // Locks out a submission under way, which would add jobs that are not cancelled or held. This comes before
+    // anything is read.
     let lock = (order == Order::Cancel || trials.is_empty()).then(|| Lock::take(tree));
     let settles = order != Order::Release && matches!(lock, Some(Ok(_)));
     if settles {
@@ -220,7 +221,7 @@ impl<'a> Sweep<'a> {
         Ok(parts)
     }
 
-    /// What holds of the sweep itself from now on: what a later submission would bring; `None` where that stays as it is.
+    /// The state of the sweep itself from now on, for later submissions; `None` if it stays as it is.
     fn hold(&self) -> Option<Entry> {
         let (time, is_held) = (clock::now(), self.journal.on_hold.is_some());
         match self.order {

@@ -34,9 +34,9 @@ impl Devices {
         Ok(Self { pool, how: schedule.gpu_ids, share: schedule.gpu_share })
     }
 
-    /// Refuses trials that name or need more devices than there are; agents choose the devices themselves. `left` tells
-    /// which of the plan's trials would run, by their places there, and their numbers in the sweep; it is asked only where
-    /// one of the plan is refused.
+    /// Refuses trials that name or need more devices than there are; agents choose the devices themselves. `left`
+    /// returns which of the plan's trials would run, by their places there, and their numbers in the sweep; it is
+    /// called only if one of the plan's trials is refused.
     pub(crate) fn check(
         &self,
         plan: &Plan,

@@ -41,7 +41,7 @@ pub(crate) struct LocalOptions {
     pub(crate) retry: bool,
 }
 
-/// Something that happened, for the one who shows it.
+/// An event, for a caller that shows it.
 #[derive(Debug)]
 pub(crate) enum News<'a> {
     /// The executor is about to begin.
@@ -70,7 +70,7 @@ pub(crate) enum News<'a> {
     Idle,
     /// Nothing runs, as others have the devices that the next trial needs: why, in words.
     Waiting(String),
-    /// We were told to stop and pass it on.
+    /// The executor was asked to stop and passes that on.
     Stopping,
 }
 
@@ -304,7 +304,7 @@ struct Executor<'a> {
     seen: Vec<u32>,
     skipped: u64,
     interrupted: bool,
-    /// When the workers were last told to stop.
+    /// When the workers were last asked to stop.
     told: Option<Instant>,
     /// Why a trial could not have its devices, and what was last reported of it.
     blocked: Option<Fault>,
@@ -312,7 +312,7 @@ struct Executor<'a> {
 }
 
 impl Executor<'_> {
-    /// Runs until nothing is left, or it was told to stop and nothing runs any more.
+    /// Runs until nothing is left, or it was asked to stop and nothing runs any more.
     fn run(
         &mut self,
         signals: &mut Signals,
@@ -339,7 +339,7 @@ impl Executor<'_> {
                 lock.touch();
                 touched = Instant::now();
             }
-            // A worker that has been told ends within its grace; one that does not is beyond asking.
+            // A worker that was asked to stop ends within its grace. One that does not is killed.
             if self.told.is_some_and(|since| since.elapsed() > Duration::from_secs(60)) {
                 self.stop(Signal::SIGKILL);
             }
@@ -361,7 +361,7 @@ impl Executor<'_> {
         false
     }
 
-    /// Starts what fits, in plan order; a chain that waits for its devices is passed over.
+    /// Starts the trials that fit, in plan order; a chain that waits for its devices is skipped.
     fn start_ready(&mut self) -> Result<()> {
         let mut passed = 0;
         // Each set of devices that is not free now is tried once: holds are files.

@@ -52,8 +52,8 @@ pub struct Dealt {
 /// How long agents wait for the one that creates the queue.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Deals what of a plan is in no unit yet. `told` is asked while another process does so, and says whether
-/// to give up.
+/// Enqueues the part of a plan that is in no unit yet. `told` is called while another process does so, and
+/// returns whether to give up.
 ///
 /// # Errors
 /// When the plan cannot run by agents, others have the sweep, or the disk refuses.
@@ -255,7 +255,8 @@ pub(crate) fn check_here(source: &Source, vars: &Vars, retry: bool) -> Result<De
     Ok(devices)
 }
 
-/// As [`deal`] for an agent of this machine: what that can never run is refused before anything is written.
+/// As [`deal`] for an agent of this machine: trials that it can never run are refused before anything is
+/// written.
 ///
 /// # Errors
 /// As [`deal`], and when a trial asks for devices that are not here.

@@ -1,6 +1,6 @@
-//! Pilot jobs: a plan is dealt to agents, and a scheduler is asked for some of them, as one array each of
-//! whose elements is an agent on a node. Exactly once, as every array; a sweep has no more pilots than it has
-//! units to run, and none are asked for while some wait or run.
+//! Pilot jobs: a plan is enqueued for agents, and a scheduler gets one array, each of whose elements is an
+//! agent on a node. It is submitted exactly once, as every array. A sweep has no more pilots than it has
+//! units to run, and none are submitted while some wait or run.
 
 pub(super) mod command;
 pub mod deal;

@@ -76,7 +76,7 @@ fn gather(
     Ok(synced.map(|((item, plan), data)| (item.key, plan.build(data))).collect())
 }
 
-/// What becomes of one item: known to every rank from what all have said.
+/// The plan for one item: every rank computes it from the announcements of all.
 struct Plan {
     /// Type in which each rank sends.
     dtypes: Vec<Dtype>,

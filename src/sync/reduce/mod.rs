@@ -136,7 +136,7 @@ fn entry(share: &Share) -> Entry {
     entry
 }
 
-/// What becomes of one item: known to every rank from what all have said.
+/// The plan for one item: every rank computes it from the announcements of all.
 struct Plan {
     /// Ranks that have a value.
     voices: Vec<usize>,

@@ -188,7 +188,7 @@ impl Array {
     }
 }
 
-/// Bytes of an array, or `None` where 64 bits cannot tell.
+/// Bytes of an array, or `None` if the count needs more than 64 bits.
 pub(super) fn size(dtype: Dtype, shape: &[u64]) -> Option<u64> {
     count(shape)?.checked_mul(dtype.size() as u64)
 }

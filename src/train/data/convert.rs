@@ -77,7 +77,7 @@ pub(super) fn classes(dtype: Dtype, bytes: &[u8], out: &mut Vec<i64>) -> Result<
             let mut numbers = Vec::with_capacity(bytes.len() / dtype.size());
             reals::<f64>(dtype, bytes, (1.0, 0.0), &mut numbers);
             for x in numbers {
-                // 2^53: beyond it an f64 no longer tells neighbours apart.
+                // 2^53: beyond it an f64 no longer distinguishes neighbours.
                 if !(0.0..9_007_199_254_740_992.0).contains(&x) || x.fract() != 0.0 {
                     return Err(x.to_string());
                 }

@@ -30,7 +30,7 @@ pub(super) fn unpack(bytes: &[u8], name: &str) -> Result<Bytes, Fault> {
     }
 }
 
-/// Bytes of the whole file, as its first ones tell; `None` where it is no such file.
+/// Bytes of the whole file, according to its first ones; `None` if it is not such a file.
 fn whole_size(bytes: &[u8]) -> Option<u64> {
     let [0, 0, kind, n, rest @ ..] = bytes else { return None };
     let lengths = rest.get(..4 * usize::from(*n)).filter(|_| *n > 0)?.as_chunks::<4>().0;

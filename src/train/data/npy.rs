@@ -71,7 +71,7 @@ pub(super) fn read(bytes: &Bytes, name: &str) -> Result<Array, Fault> {
     Array::new(dtype, array.shape().to_vec(), numbers.into(), name)
 }
 
-/// Bytes of the whole file, as its first ones tell; `None` where its header is not whole or not as it should be.
+/// Bytes of the whole file, according to its first ones; `None` if its header is not complete or not valid.
 pub(super) fn whole_size(bytes: &[u8]) -> Option<u64> {
     let rest = bytes.strip_prefix(MAGIC)?;
     let (start, length) = match *rest {

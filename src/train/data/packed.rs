@@ -29,8 +29,8 @@ pub(super) enum Unpacked {
     Refused(Fault),
 }
 
-/// Unpacks an array. `size` tells from the first bytes how many there must be, where they are such a header;
-/// `packed` is how many there are now; `name` is what faults call it, with backticks.
+/// Unpacks an array. `size` returns from the first bytes how many there must be, if they are such a header;
+/// `packed` is how many there are now; `name` is the array's name in faults, with backticks.
 pub(super) fn unpack(
     mut from: impl Read,
     packed: u64,

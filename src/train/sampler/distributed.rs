@@ -1,4 +1,4 @@
-//! All samples, or a subset, as torch's `DistributedSampler` deals them, index for index.
+//! All samples, or a subset, as torch's `DistributedSampler` divides them, index for index.
 //!
 //! The order of an epoch is `randperm` with seed + epoch; it is filled up by starting over until every
 //! rank has the same number (or cut with `drop_last`), and rank r takes every W-th from r on. World size
@@ -73,7 +73,7 @@ impl Distributed {
     }
 }
 
-/// A given list of samples, shuffled and dealt as [`Distributed`] does with all: no other index is ever
+/// A given list of samples, shuffled and divided as [`Distributed`] does with all: no other index is ever
 /// visited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subset {

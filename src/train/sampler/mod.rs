@@ -50,12 +50,12 @@ impl Place {
     }
 }
 
-/// How the samples of an epoch are chosen and dealt to ranks.
+/// How the samples of an epoch are chosen and divided among ranks.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Sampler {
-    /// All samples, as torch's `DistributedSampler` deals them.
+    /// All samples, as torch's `DistributedSampler` divides them.
     Distributed(Distributed),
-    /// Some samples, dealt in the same way.
+    /// Some samples, divided in the same way.
     Subset(Subset),
     /// Each rank its own samples.
     Own(Own),
@@ -100,8 +100,8 @@ impl Sampler {
     }
 }
 
-/// What each rank gets of `n` samples that are dealt one by one: with `drop_last` what every rank can
-/// have, without it what the last sample needs.
+/// The number of samples of each rank if `n` samples are divided one by one: with `drop_last` as many as
+/// every rank can have, without it as many as the last sample needs.
 fn share(n: u64, world: u64, drop_last: bool) -> u64 {
     if drop_last { n / world } else { n.div_ceil(world) }
 }

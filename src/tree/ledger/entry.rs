@@ -243,7 +243,7 @@ impl Entry {
         units.iter().all(|piece| piece.from < numbers::END && piece.count < numbers::END)
     }
 
-    /// Who wrote it and what tells it from any other of this agent.
+    /// Its writer, and the word that distinguishes it from any other of this agent.
     pub(crate) fn signature(&self) -> (&str, &str) {
         match self {
             Self::Expire { by, nonce, .. } => (by, nonce),

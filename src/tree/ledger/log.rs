@@ -80,7 +80,7 @@ pub fn append(tree: &Tree, ledger: &mut Ledger, entry: &Entry, link: Link) -> Re
     let linked = link(&aside, &place);
     let _ = std::fs::remove_file(&aside);
     if let Err(error) = linked {
-        // A server may have linked although its answer was lost: what stands there tells.
+        // A server may have linked although its answer was lost: the entry under the number shows it.
         match disk::read_entry(&place) {
             Ok(there) if there == bytes => {}
             Ok(_) => return Ok(false),

@@ -54,7 +54,7 @@ pub struct Agent {
     /// Number of the entry by which it joined.
     #[serde(default)]
     pub(crate) joined: u64,
-    /// Whether it ever said more than that it joins: its bundle was there before.
+    /// Whether it has any entry besides `join`: its bundle existed before that.
     #[serde(default)]
     pub(crate) spoke: bool,
     /// Bytes that its bundle had at least when it left, or when its lease expired.
@@ -176,7 +176,7 @@ impl Ledger {
         self.follow_with(tree, |_| {})
     }
 
-    /// As [`Ledger::follow`]; `hear` is told each entry.
+    /// As [`Ledger::follow`]; `hear` is called with each entry.
     ///
     /// # Errors
     /// As [`Ledger::follow`].
@@ -278,7 +278,7 @@ impl Ledger {
         self.contest(trial, seq).is_some_and(|contest| contest.won.is_some())
     }
 
-    /// Whether it is still to be said who has won.
+    /// Whether no run has won yet.
     pub fn is_undecided(&self, trial: u64, seq: u64) -> bool {
         self.contest(trial, seq).is_some_and(|contest| contest.won.is_none())
     }

@@ -19,8 +19,9 @@ pub struct Start {
     /// Slot of the agent, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u32>,
-    /// How many entries of the ledger of agents the worker or the agent had read. Whatever agents have run of the trial
-    /// before was begun with fewer, as what is taken is taken by an entry: the order of attempts, whatever the clocks.
+    /// How many entries of the ledger of agents the worker or the agent had read. Every earlier run of the trial by
+    /// agents began with fewer, because units are taken by an entry. So this is the order of attempts, whatever the
+    /// clocks say.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub seq: u64,
     /// The argument vector that runs; empty where the caller's own function does.
@@ -35,7 +36,7 @@ pub struct Start {
     /// Process id of the worker of rank 0.
     #[serde(default, skip_serializing_if = "is_none")]
     pub pid: u32,
-    /// When that process was started, in clock ticks since boot: tells it from a later one.
+    /// When that process was started, in clock ticks since boot: distinguishes it from a later one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<u64>,
     /// The scheduler's job id (with its array index), if there is one.
@@ -176,8 +177,8 @@ pub enum Event {
         /// One object a line; `rank` is added when there are several.
         rows: Vec<Map<String, Value>>,
     },
-    /// The worker or agent was told to stop the attempt, or its time was over: written before the command is
-    /// asked to end, so that the reason stands even if the writer is killed next.
+    /// The worker or agent was asked to stop the attempt, or its time was over: written before the command is
+    /// asked to end, so that the reason is known even if the writer is killed next.
     Stop {
         /// Trial number.
         trial: u64,

@@ -24,7 +24,7 @@ pub enum Outcome {
     Failed,
     /// It ran into the trial's wall-clock limit.
     Timeout,
-    /// The worker was told to stop (Ctrl-C, the scheduler) before the command had ended.
+    /// The worker was asked to stop (Ctrl-C, the scheduler) before the command had ended.
     Interrupted,
 }
 
@@ -102,7 +102,7 @@ pub struct Attempt {
     pub end: Option<End>,
     /// Its state if it has no end: it was asked to stop.
     pub(crate) stopped: Option<(Outcome, String)>,
-    /// When it was told so, unix seconds.
+    /// When it was asked to, unix seconds.
     pub(crate) stopped_at: Option<f64>,
     /// Where its metric lines stand in the file that has recorded it, in order.
     pub(crate) metrics: Vec<Spot>,
@@ -199,7 +199,7 @@ impl Attempt {
         Ok(())
     }
 
-    /// As [`End::why`]; of an attempt without an end, why it was told to stop.
+    /// As [`End::why`]; for an attempt without an end, why it was asked to stop.
     pub fn why(&self) -> String {
         let end = self.end.as_ref().and_then(|end| end.reason.clone());
         let is_done = self.outcome() == Some(Outcome::Done);
@@ -263,8 +263,8 @@ impl Record {
         self.outcome() == Some(Outcome::Failed) && used < allowed as usize
     }
 
-    /// Whether a trial that was dealt when the ledger had so many entries runs again only on request:
-    /// what was begun before was so before it was asked for again.
+    /// Whether a trial that was enqueued when the ledger had so many entries runs again only on request: runs
+    /// that began before belong to an earlier request.
     pub fn is_over(&self, dealt: u64) -> bool {
         let since = |seq: u64| seq > dealt;
         // Another process that has begun the trial did so when no agent held it.

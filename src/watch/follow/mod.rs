@@ -206,7 +206,7 @@ impl Watcher {
         }
     }
 
-    /// How long to wait before the next look, for one who wants to look every `interval`.
+    /// How long to wait before the next look, if the user wants one every `interval`.
     pub(crate) fn pause(&self, interval: Duration) -> Duration {
         interval.max(self.took * SHARE)
     }
@@ -343,7 +343,7 @@ impl Bundle {
     }
 }
 
-/// Where the decks have these trials. A deck that is damaged is reported as such; what is in it is passed over.
+/// Where the decks have these trials. A damaged deck is reported as such, and its trials are skipped.
 fn dealt(tree: &Tree, decks: &[Deck], dropped: &Dropped) -> Vec<Dealt> {
     let mut all = Vec::new();
     for deck in decks.iter().filter(|_| !dropped.is_empty()) {

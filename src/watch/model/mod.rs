@@ -151,7 +151,7 @@ pub(crate) struct Dealt {
     pub(crate) trial: u64,
     /// The unit.
     pub(crate) unit: u64,
-    /// How many entries the ledger had when it was dealt.
+    /// How many entries the ledger had when it was enqueued.
     pub(crate) seq: u64,
 }
 
@@ -164,7 +164,7 @@ pub(crate) struct Model {
     pub(crate) patience_s: f64,
     /// Trials that the plan no longer has.
     pub(crate) dropped: Dropped,
-    /// Of these, those that were dealt to agents: an agent that holds one runs it.
+    /// Those of them that were enqueued for agents: an agent that holds one runs it.
     pub(crate) dealt: Vec<Dealt>,
     name: String,
     trials: u64,
@@ -187,7 +187,7 @@ impl Model {
         self.ends.reserve_exact((self.trials as usize).saturating_sub(self.ends.len()));
     }
 
-    /// How many it was said to have.
+    /// How many it has according to its head.
     pub(crate) fn trials(&self) -> u64 {
         self.trials
     }

@@ -67,8 +67,8 @@ impl Model {
         }
     }
 
-    /// Trials that the plan no longer has and that an agent holds or may take, each with how many entries the ledger had
-    /// when it was dealt.
+    /// Trials that the plan no longer has and that an agent holds or may take, each with how many entries the ledger
+    /// had when it was enqueued.
     fn in_hand(&self) -> HashMap<u64, u64> {
         let hands = self.ledger.hands();
         let held = self.dealt.iter().filter(|dealt| hands.holder(dealt.unit).is_some());
@@ -130,7 +130,7 @@ impl Model {
         }
         let others = self.more.get(&trial).map_or(&[][..], Vec::as_slice);
         let later = |a: &&End, b: &&End| {
-            // As records are put together: by the ledger, whatever the clocks; workers of another kind last.
+            // In the order of records: by the ledger, whatever the clocks say; workers of another kind last.
             let order = |end: &End| {
                 let agent = &self.agents[end.agent as usize].name;
                 (end.kind == Kind::Done, end.seq, agent.is_empty(), agent.clone(), end.at)
@@ -212,7 +212,8 @@ struct Tally {
     kinds: [u64; 6],
     /// Trials that the plan no longer has and that are not done.
     dropped: u64,
-    /// Of these, those that an agent holds or may take and that have not ended since they were dealt, with when that was.
+    /// Those of them that an agent holds or may take and that have not ended since they were enqueued, with when that
+    /// was.
     dealt: HashMap<u64, u64>,
     by_agent: Vec<u64>,
     /// Time and number of the newest.

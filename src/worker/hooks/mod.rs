@@ -1,5 +1,5 @@
-//! Hooks: what is told how a trial has ended, a program of the plan (`[hooks]`) or a closure of a program
-//! that links this library ([`Told`], given to [`super::run`]).
+//! Hooks, which are called when a trial has ended: a program of the plan (`[hooks]`) or a closure of a
+//! program that links this library ([`Told`], given to [`super::run`]).
 //!
 //! [`prepare()`] makes of an [`Ending`] the [`Call`] of the plan's hook. [`RunningHook`] is a running call,
 //! which the caller polls and never waits for, so that it can continue with other trials. Nothing here
@@ -126,16 +126,16 @@ pub(crate) fn prepare(ending: &Ending<'_>, vars: &Vars) -> Result<Option<Call>> 
     };
     let argv = filled(what, argv, &[])?.argv;
     let mut env = prepare::environment(vars, params);
-    // That a device is not there may be what the hook is to tell.
+    // The hook may have to report that a device is missing.
     if let Ok(Some(devices)) = prepare::visible(head, row, vars) {
         env.insert("CUDA_VISIBLE_DEVICES".to_owned(), devices);
     }
-    // That these cannot be filled in may be what the hook is to tell.
+    // The hook may have to report that these cannot be filled in.
     env.extend(filled("", &[], &head.run.env).map(|run| run.env).unwrap_or_default());
     // The worker's place among MPI processes is not the hook's.
     env.retain(|name, _| !heavy::is_mpi_variable(name));
     let outcome = ending.to_json();
-    // That a disk is full may be what the hook is to tell.
+    // The hook may have to report that a disk is full.
     let (folder, file, wants) = match write_outcome(vars, ending, &outcome) {
         Ok((folder, file)) => (Some(folder), Some(file), Vec::new()),
         Err(error) => {
@@ -185,7 +185,8 @@ pub(crate) struct RunningHook {
 }
 
 impl RunningHook {
-    /// Starts a hook in a process group of its own; what it prints goes into the log, or nowhere if that takes no more.
+    /// Starts a hook in a process group of its own. Its output goes into the log, or is dropped if the log takes no
+    /// more.
     ///
     /// # Errors
     /// Why it could not be started, as a line for the trial's log.

@@ -138,7 +138,7 @@ impl Meter {
         self.power = Some((seconds, now));
     }
 
-    /// Joules; `None` where the device told nothing, or its counter began anew.
+    /// Joules; `None` if the device reported nothing, or its counter started over.
     fn joules(&self) -> Option<f64> {
         match (self.first, self.last) {
             (Some(first), Some(last)) => Some(last - first).filter(|joules| *joules >= 0.0),

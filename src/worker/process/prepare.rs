@@ -65,7 +65,7 @@ impl Prepared {
         self.gpus.as_mut().map(|gpus| gpus.take(last)).unwrap_or_default()
     }
 
-    /// Why a program of which the largest process had `peak_memory` bytes has failed, where the machine tells.
+    /// Why a program of which the largest process had `peak_memory` bytes has failed, if the machine shows it.
     pub(crate) fn why_failed(&self, job: &Job, exit: Exit, peak_memory: u64) -> Option<String> {
         if exit.code == 0 {
             return None;
@@ -227,7 +227,7 @@ pub(crate) fn environment(vars: &Vars, params: &Params) -> Vars {
     env
 }
 
-/// Variables that tell a worker who it is; a program below must not mistake them for its own.
+/// Variables that give a worker its rank; a program below must not mistake them for its own.
 fn is_private(name: &str) -> bool {
     name.starts_with("HPCSWEEP_") && !["HPCSWEEP_SITE", "HPCSWEEP_SMOKE"].contains(&name)
 }
@@ -236,7 +236,7 @@ fn is_private(name: &str) -> bool {
 /// this build. The user's PYTHONPATH comes first.
 ///
 /// # Errors
-/// When this program cannot tell where it is.
+/// When this program cannot find its own path.
 pub(crate) fn find_module(env: &mut Vars) -> Result<()> {
     let exe = disk::own_executable()?;
     let prefix = exe.parent().and_then(Path::parent).unwrap_or(Path::new("/"));

@@ -1,9 +1,9 @@
 //! The processes of one rank: the user's program or the trainer, and, if the plan asks for it, the helper
 //! that carries the program's syncs over MPI.
 //!
-//! The worker itself never calls MPI, and both are its children: whatever befalls them is recorded. A
-//! program under `[metrics] sync = "mpi"` is started without the launcher's MPI variables, because it is
-//! the helper that takes the rank's place among the MPI processes.
+//! The worker itself never calls MPI, and both are its children, so it records however they end. A program
+//! under `[metrics] sync = "mpi"` is started without the launcher's MPI variables, because the helper takes
+//! the rank's place among the MPI processes.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -54,7 +54,7 @@ impl Program {
                 sink,
                 Signal::SIGKILL,
                 None,
-                // Its word of the program's end, which may come before it listens.
+                // The worker's message about the program's end, which may come before the helper listens.
                 &[Signal::SIGUSR1],
             );
             match started {

@@ -70,7 +70,7 @@ impl Scratch {
         self.inode.is_some() && inode(&self.dir) != self.inode
     }
 
-    /// Why nothing can be said of an attempt whose folder is gone.
+    /// Why the result of an attempt whose folder is gone is unknown.
     pub(crate) fn loss(&self) -> String {
         let dir = self.dir.display();
         format!(
@@ -185,7 +185,7 @@ fn base(vars: &Vars) -> PathBuf {
     named.unwrap_or_else(|| PathBuf::from("/tmp"))
 }
 
-/// Makes a folder for a trial under `$TMPDIR` (or `/tmp`) that this user alone may read. Its name tells whose
+/// Makes a folder for a trial under `$TMPDIR` (or `/tmp`) that this user alone may read. Its name shows whose
 /// it is: `hpcsweep-SWEEP-TRIAL-TOKEN.PID.STARTED.MACHINE`.
 ///
 /// # Errors

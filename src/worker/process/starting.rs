@@ -32,8 +32,8 @@ fn is_of_command(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|number| [E2BIG, EACCES, ENOEXEC].contains(&number))
 }
 
-/// Why a set-up script or `env` has ended with this code instead of becoming the program, where the program's
-/// file tells.
+/// Why a set-up script or `env` has ended with this code instead of becoming the program, if the program's
+/// file shows it.
 pub(crate) fn said_by_shell(
     code: i32,
     program: &str,

@@ -68,7 +68,7 @@ pub(crate) fn run(job: &Job, signals: &mut Signals) -> Result<i32> {
     }
 }
 
-/// The next word of rank 0; `None` when it is gone or we are told to stop.
+/// The next message of rank 0; `None` when it is gone or this worker is asked to stop.
 fn next(inbox: &Receiver<Down>, signals: &mut Signals, told: &mut Option<Signal>) -> Option<Down> {
     loop {
         match inbox.recv_timeout(Duration::from_millis(100)) {
@@ -84,7 +84,7 @@ fn next(inbox: &Receiver<Down>, signals: &mut Signals, told: &mut Option<Signal>
     }
 }
 
-/// Runs the program of an attempt and tells rank 0 how it has ended; returns its exit code.
+/// Runs the program of an attempt and reports to rank 0 how it has ended; returns its exit code.
 fn one(
     job: &Job,
     number: u32,

@@ -1,4 +1,4 @@
-//! The other ranks of a trial as rank 0 sees them: what they said, who failed, who is gone.
+//! The other ranks of a trial as rank 0 sees them: their messages, which failed, and which are gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -64,7 +64,7 @@ impl Others {
         Self { world, ..Self::default() }
     }
 
-    /// Takes in what the ranks have said since the last time.
+    /// Reads the messages that ranks have sent since the last time.
     pub(crate) fn hear(
         &mut self,
         crew: &mut Crew,

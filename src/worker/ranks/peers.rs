@@ -35,7 +35,7 @@ pub enum Up {
         world: u32,
         /// Its host.
         host: String,
-        /// What tells its node from the others.
+        /// The data that distinguish its node from the others.
         node: String,
     },
     /// A line its program printed.
@@ -58,7 +58,7 @@ pub enum Up {
         stop: Option<Asked>,
         /// Its reason, in its own words.
         reason: Option<String>,
-        /// How long before this was said, seconds.
+        /// How long before this message, seconds.
         ago_s: f64,
     },
     /// Its program could not be started.
@@ -73,7 +73,7 @@ pub enum Up {
 pub(crate) struct Seat<'a> {
     /// The name of its host, for people.
     pub(crate) host: &'a str,
-    /// What tells its node from every other node of the job.
+    /// The data that distinguish its node from every other node of the job.
     pub(crate) node: &'a str,
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn meeting_name(vars: &Vars, trial: u64) -> Result<String, Fault> {
         {
             parts.extend(get(name));
         }
-        // One launch of mpirun inside an allocation: its namespace tells it from the next.
+        // One launch of mpirun inside an allocation: its namespace distinguishes it from the next.
         for name in ["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_KVSNAME", "FLUX_JOB_ID"] {
             parts.extend(get(name));
         }
@@ -202,7 +202,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Says something; nothing happens when rank 0 is gone (the inbox tells).
+    /// Sends a message; nothing happens when rank 0 is gone (the inbox reports that).
     pub(crate) fn say(&self, message: &Up) {
         let Ok(mut bytes) = serde_json::to_vec(message) else { return };
         bytes.push(b'\n');
@@ -227,7 +227,7 @@ pub(crate) enum Meanwhile {
 /// closes when it is gone. `meanwhile` is asked at least four times a second.
 ///
 /// # Errors
-/// When rank 0 does not appear within the deadline, or the rank is told to stop.
+/// When rank 0 does not appear within the deadline, or the rank is asked to stop.
 pub(crate) fn join(
     dir: &Path,
     name: &str,

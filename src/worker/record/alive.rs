@@ -33,7 +33,7 @@ pub(crate) enum Others {
     Done,
     /// One is alive: where.
     Alive(String),
-    /// We were told to stop while we waited.
+    /// This worker was asked to stop while it waited.
     Told(Signal),
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn wait(
 /// How long ago another run stamped its record; `None` if it has ended, or is gone.
 fn living(job: &Job, attempt: &Attempt, own: Option<u32>) -> Option<Duration> {
     let start = &attempt.start;
-    // What agents run is dealt by their ledger.
+    // The ledger assigns the trials of agents.
     if attempt.end.is_some() || attempt.bundle.is_some() || Some(attempt.run) == own {
         return None;
     }

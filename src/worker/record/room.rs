@@ -22,7 +22,7 @@ fn most_pause(deadline: Duration) -> Duration {
     PAUSE.min(deadline / 2)
 }
 
-/// We were told to stop while we waited.
+/// This worker was asked to stop while it waited.
 #[derive(Debug)]
 pub(crate) struct Told(pub(crate) Signal);
 

@@ -45,7 +45,7 @@ pub(super) fn run(world: &mut World, orders: &mut Orders) -> Result<(), Fault> {
                 }
             }
         };
-        // Ranks do not hear the order at the same time.
+        // Ranks do not get the order at the same time.
         for _ in 0..calls.div_ceil(10) {
             call()?;
         }

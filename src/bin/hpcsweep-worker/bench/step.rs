@@ -67,7 +67,7 @@ pub(super) fn run(world: &World, orders: &mut Orders, model: &str, overlap: bool
         Ok(ddp.take_waited().as_secs_f64())
     };
     while let Some(order) = orders.next() {
-        // Ranks do not hear the order at the same time.
+        // Ranks do not get the order at the same time.
         step()?;
         let (mut seconds, mut waited) = (Vec::new(), Vec::new());
         for _ in 0..order.first().copied().unwrap_or(1) {

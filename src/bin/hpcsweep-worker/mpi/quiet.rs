@@ -11,9 +11,9 @@ use hpcsweep::fault::Fault;
 use super::{World, check};
 
 impl World {
-    /// As [`all_gather`](hpcsweep::sync::peers::Peers::all_gather), but between looks at its progress
-    /// `nap` decides what this thread does; it is told how many looks there have been. Returns what all ranks gave, one
-    /// after the other.
+    /// As [`all_gather`](hpcsweep::sync::peers::Peers::all_gather), but between polls of its progress `nap` decides
+    /// what this thread does; its argument is the number of polls so far. Returns the bytes of all ranks, one after the
+    /// other.
     ///
     /// # Errors
     /// When a rank is gone, or what `nap` returns. The exchange is then left under way, and this World

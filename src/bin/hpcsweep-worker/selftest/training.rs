@@ -169,7 +169,7 @@ fn unused(world: &mut World) -> Result<String, Fault> {
     common(world, &format!("{:?}", values.or_fault()?))
 }
 
-/// Batch normalisation follows each rank's own batches until buffers are brought together.
+/// Batch normalisation follows each rank's own batches until buffers are averaged.
 fn buffers(world: &mut World) -> Result<String, Fault> {
     let config = config::Model::Mlp { hidden: vec![3], outputs: 2, dropout: 0.0, batch_norm: true };
     let model = Model::build(&config, &[2], Device::Cpu, Kind::Double, 1, Path::new(""))?;

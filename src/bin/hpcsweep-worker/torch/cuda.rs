@@ -1,5 +1,5 @@
-//! libtorch's CUDA half, brought in when the program runs: one program for machines with and without
-//! GPUs. A program linked with it would not start where the library is missing.
+//! libtorch's CUDA half, loaded when the program runs: one program for machines with and without GPUs. A
+//! program linked with it would not start where the library is missing.
 
 use std::sync::OnceLock;
 

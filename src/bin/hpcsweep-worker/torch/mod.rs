@@ -17,7 +17,7 @@ mod testing;
 use hpcsweep::fault::Fault;
 use tch::TchError;
 
-/// A result of libtorch, told as a fault.
+/// A result of libtorch as a fault.
 pub(crate) trait OrFault<T> {
     /// # Errors
     /// The same, as a [`Fault`].

@@ -112,7 +112,7 @@ pub(crate) struct Word {
     pub(crate) odd: Option<Odd>,
 }
 
-/// What all said in a step.
+/// The messages of all ranks in a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Update {
     /// Samples of all ranks.

@@ -19,13 +19,13 @@ pub(crate) struct EpochLine {
     pub(crate) step: u64,
     /// Mean loss of the samples of the epoch, while the weights changed.
     pub(crate) train_loss: f64,
-    /// Part of them that was told right, where that means something.
+    /// The share of them that was classified correctly, for a loss of classes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) train_accuracy: Option<f64>,
     /// Mean loss of the validation data after the epoch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) val_loss: Option<f64>,
-    /// Part of them that was told right.
+    /// The share of them that was classified correctly.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) val_accuracy: Option<f64>,
     /// Learning rate of the epoch's last step.
@@ -56,7 +56,7 @@ pub(crate) struct EvaluationLine {
     pub(crate) stage: String,
     /// Mean loss of the test data.
     pub(crate) test_loss: Option<f64>,
-    /// Part of them that was told right.
+    /// The share of them that was classified correctly.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) test_accuracy: Option<f64>,
 }

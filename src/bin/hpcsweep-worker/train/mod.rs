@@ -110,7 +110,7 @@ pub(crate) fn tell(text: &str) {
 /// Trains, alone or as a rank.
 ///
 /// # Errors
-/// [`AllKnow`] when all ranks have said it and MPI is over. Any other one is this rank's own: MPI is
+/// [`AllKnow`] when all ranks have reported it and MPI is over. Any other error is this rank's own: MPI is
 /// alive, and must not be ended in the ordinary way.
 pub(crate) fn run(job: &Job, file: &Path, mut asked: Asked) -> Result<Ending> {
     job.config.check()?;

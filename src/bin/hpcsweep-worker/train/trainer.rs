@@ -1,4 +1,4 @@
-//! The loop over epochs: train, validate, decide, tell, keep.
+//! The loop over epochs: train, validate, decide, report, save.
 
 use std::time::{Duration, Instant};
 

@@ -27,7 +27,7 @@ const HELLO_BYTES: usize = 4096;
 /// How long a connection may take for its first line.
 const HELLO_TIME: Duration = Duration::from_secs(10);
 
-/// The most connections that have not said who they are; the oldest gives way to a new one.
+/// The most connections that have not identified themselves; the oldest gives way to a new one.
 const STRANGERS: usize = 256;
 
 /// How many messages wait until they are read; ranks that send more wait themselves.
@@ -44,7 +44,7 @@ pub(crate) struct Crew {
     pub(crate) inbox: Receiver<FromRank>,
     /// Hosts by rank.
     pub(crate) hosts: BTreeMap<u32, String>,
-    /// What tells nodes apart, by rank.
+    /// The data that distinguish nodes, by rank.
     nodes: BTreeMap<u32, String>,
     /// An address of this process that another host's rank has reached.
     pub(crate) addr: IpAddr,
@@ -227,7 +227,7 @@ struct Hello {
     node: String,
 }
 
-/// A connection that has not said yet who it is.
+/// A connection that has not identified itself yet.
 struct Stranger {
     stream: TcpStream,
     from: SocketAddr,
@@ -279,7 +279,7 @@ impl Door {
 
     /// Accepts the connections that wait.
     fn open(&mut self, listener: &TcpListener) {
-        // Bounded, so that a flood of connections does not keep rank 0 from hearing those it has.
+        // Bounded, so that a flood of connections does not keep rank 0 from reading those it has.
         for _ in 0..STRANGERS {
             let Ok((stream, from)) = listener.accept() else { return };
             if stream.set_nonblocking(true).is_err() {

@@ -11,9 +11,9 @@
 //!     optimizer.step(lr)?;
 //! ```
 //!
-//! `total` is the number of samples of the step over all ranks and micro-batches: with it the sum over
-//! ranks is the gradient of the mean over all samples, however unequally they are dealt. A rank without
-//! samples leaves `backward` out.
+//! `total` is the number of samples of the step over all ranks and micro-batches: with it the sum over ranks
+//! is the gradient of the mean over all samples, however unequally they are divided. A rank without samples
+//! leaves `backward` out.
 //!
 //! Gradients are views of flat buckets. A hook behind each of them starts a bucket's reduction once all its
 //! gradients are there, while the backward pass continues; buckets start in their order, which is the same on
@@ -41,7 +41,7 @@ use super::{OrFault, bytes, shim};
 use bucket::Bucket;
 pub(crate) use reduce::Reduce;
 
-/// How gradients are brought together.
+/// How gradients are reduced.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DdpOptions {
     /// Reduce while the backward pass continues. On a GPU the reduction always comes after the pass, because
