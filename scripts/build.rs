@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Where the heavy worker's sources are.
 #[cfg(any(feature = "mpi", feature = "torch"))]
-const WORKER: &str = "src/bin/hpcsweep-worker";
+const WORKER: &str = "src/heavy";
 
 fn main() {
     println!("cargo::rerun-if-changed=scripts/build.rs");

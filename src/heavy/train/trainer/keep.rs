@@ -9,14 +9,14 @@ use hpcsweep::sync::peers::Peers;
 use hpcsweep::train::config::Model as ModelConfig;
 use hpcsweep::train::job::Job;
 
-use super::checkpoint::file::{self, Pieces};
-use super::checkpoint::folder::{self, BEST_SCRIPT, Work};
-use super::checkpoint::pieces;
-use super::state::State;
-use super::trainer::Trainer;
-use super::{AllKnow, exchange, lines, tell};
+use super::Trainer;
 use crate::torch::model::Model;
 use crate::torch::optim::Optimizer;
+use crate::train::checkpoint::file::{self, Pieces};
+use crate::train::checkpoint::folder::{self, BEST_SCRIPT, Work};
+use crate::train::checkpoint::pieces;
+use crate::train::state::State;
+use crate::train::{AllKnow, exchange, lines, tell};
 
 /// In front of the model's tensors, and of the optimizer's.
 const MODEL: &str = "model.";

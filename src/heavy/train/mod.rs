@@ -4,9 +4,9 @@
 //! |---|---|
 //! | `opening` | ranks prove who they are and that they mean the same run |
 //! | `device`, `samples`, `feed` | where it computes, on what, and how batches come |
-//! | `trainer`, `step`, `validation` | the loop over epochs and steps |
+//! | `trainer` | the loop over epochs and steps, what it keeps, and the validation |
 //! | `exchange`, `asked` | what ranks tell each other in each step; who wants them to end |
-//! | `state`, `keep`, `checkpoint` | what a killed run goes on from |
+//! | `state`, `checkpoint` | what a killed run goes on from |
 //! | `lines`, `evaluation` | what it tells, and the stage after the training |
 
 mod asked;
@@ -15,14 +15,11 @@ pub(crate) mod device;
 mod evaluation;
 pub(crate) mod exchange;
 pub(crate) mod feed;
-mod keep;
 mod lines;
 mod opening;
 pub(crate) mod samples;
 mod state;
-mod step;
 mod trainer;
-mod validation;
 
 use std::fmt;
 use std::path::Path;
@@ -37,7 +34,8 @@ use hpcsweep::train::job::Job;
 use crate::end;
 use crate::torch::ddp::Reduce;
 use asked::Asked;
-use trainer::{Trained, Trainer};
+use state::Trained;
+use trainer::Trainer;
 
 /// The exit code of a run that was asked to end and can be resumed: that of SIGTERM.
 const STOPPED: u8 = 143;

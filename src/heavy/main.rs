@@ -11,14 +11,12 @@ mod end;
 #[cfg(feature = "mpi")]
 mod launch;
 #[cfg(feature = "mpi")]
-#[allow(dead_code, reason = "a library to the verbs of this program")]
 mod mpi;
 #[cfg(all(feature = "mpi", feature = "torch"))]
 mod selftest;
 #[cfg(feature = "mpi")]
 mod serve;
 #[cfg(feature = "torch")]
-#[allow(dead_code, reason = "a library to the verbs of this program")]
 mod torch;
 #[cfg(all(feature = "mpi", feature = "torch"))]
 mod train;

@@ -38,6 +38,15 @@ pub(crate) struct Progress {
     pub(crate) lines: Vec<serde_json::Value>,
 }
 
+/// The result of a whole training.
+#[derive(Debug, Clone)]
+pub(crate) struct Trained {
+    /// Where it stands.
+    pub(crate) progress: Progress,
+    /// Numbers that are trained.
+    pub(crate) parameters: u64,
+}
+
 impl Progress {
     /// Nothing has been done.
     pub(crate) fn new(config: &Config, world: u32) -> Self {

@@ -1,9 +1,6 @@
 //! Tensors as bytes: safetensors, and the memory that goes to other ranks.
 
-use std::path::Path;
-
 use hpcsweep::fault::Fault;
-use hpcsweep::host::disk;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use tch::{Device, Kind, TchError, Tensor};
 
@@ -94,14 +91,6 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Vec<(String, Tensor)>, Fault> {
         Ok((name.to_owned(), Tensor::f_from_data_size(view.data(), &shape, *kind).or_fault()?))
     };
     file.iter().map(read).collect()
-}
-
-/// The tensors of the file at `path`.
-///
-/// # Errors
-/// When it cannot be read or is no `.safetensors` file.
-pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<(String, Tensor)>> {
-    Ok(decode(&disk::read_bytes(path)?).map_err(|fault| fault.at(path.display().to_string()))?)
 }
 
 fn cannot(what: &str, error: &safetensors::SafeTensorError) -> Fault {

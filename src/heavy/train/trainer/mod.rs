@@ -1,5 +1,9 @@
 //! The loop over epochs: train, validate, decide, report, save.
 
+mod keep;
+mod step;
+mod validation;
+
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -20,47 +24,38 @@ use super::checkpoint::folder::{BEST, BEST_SCRIPT, Writer};
 use super::feed::Feed;
 use super::lines::{self, EpochLine};
 use super::samples::Samples;
-use super::state::{Progress, State, run_hash};
+use super::state::{Progress, State, Trained, run_hash};
 use super::{AllKnow, exchange, tell};
 use crate::torch::ddp::{Ddp, DdpOptions, Reduce};
 use crate::torch::mixed::{self, GradScaler};
 use crate::torch::model::Model;
 use crate::torch::optim::Optimizer;
 
-/// The result of a whole training.
-#[derive(Debug, Clone)]
-pub(crate) struct Trained {
-    /// Where it stands.
-    pub(crate) progress: Progress,
-    /// Numbers that are trained.
-    pub(crate) parameters: u64,
-}
-
 /// One rank of a training run.
 pub(crate) struct Trainer<'a> {
-    pub(super) job: &'a Job,
-    pub(super) peers: &'a mut dyn Peers,
-    pub(super) asked: &'a mut Asked,
-    pub(super) device: Device,
-    pub(super) samples: Samples,
-    pub(super) model: Model,
-    pub(super) optimizer: Optimizer,
-    pub(super) ddp: Ddp,
-    pub(super) scaler: Option<GradScaler>,
-    pub(super) state: State,
+    job: &'a Job,
+    peers: &'a mut dyn Peers,
+    asked: &'a mut Asked,
+    device: Device,
+    samples: Samples,
+    model: Model,
+    optimizer: Optimizer,
+    ddp: Ddp,
+    scaler: Option<GradScaler>,
+    state: State,
     /// Of this rank, in the current epoch.
-    pub(super) means: Means,
+    means: Means,
     /// Steps of the optimizer in an epoch.
-    pub(super) steps: u64,
+    steps: u64,
     /// On rank 0, unless nothing is to be kept.
-    pub(super) writer: Option<Writer>,
+    writer: Option<Writer>,
     /// Whether answers of the model can be right or wrong.
-    pub(super) counts_right: bool,
+    counts_right: bool,
 }
 
 /// Whether a loop was asked to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Activity {
+enum Activity {
     /// It continues.
     On,
     /// All ranks end, here.
@@ -112,7 +107,7 @@ impl<'a> Trainer<'a> {
             progress: Progress::new(config, peers.size()),
         };
         if !job.smoke {
-            super::keep::resume(job, peers, &model, &mut optimizer, &mut state)?;
+            keep::resume(job, peers, &model, &mut optimizer, &mut state)?;
         }
         let writer = match peers.rank() == 0 && !job.smoke {
             true => Some(Writer::new(&job.checkpoints)?),
@@ -140,7 +135,7 @@ impl<'a> Trainer<'a> {
         })
     }
 
-    pub(super) fn config(&self) -> &'a Config {
+    fn config(&self) -> &'a Config {
         &self.job.config
     }
 
@@ -254,7 +249,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// The learning rate of a step of this epoch.
-    pub(super) fn rate(&self, step: u64) -> f64 {
+    fn rate(&self, step: u64) -> f64 {
         let config = self.config();
         let progress = &self.state.progress;
         if matches!(config.schedule, Schedule::Plateau { .. }) {

@@ -2,16 +2,16 @@
 //!
 //! One thread owns MPI, the one that called [`World::init`]: what is here cannot be sent to another.
 //! Nothing here ends MPI behind the caller's back. MPI_Finalize waits for the other ranks, so a rank
-//! that fails must not call it: [`World::finish`] is for a good end, [`World::abort`] for a bad one, and
-//! a panic aborts all ranks by itself.
+//! that fails must not call it: [`World::finish`] is for a good end, and a panic aborts all ranks by itself.
 
 #![expect(unsafe_code, reason = "MPI is a C library; the crate `mpi` has no in-place collectives")]
 
 mod quiet;
+#[cfg(feature = "torch")]
 mod sums;
 
 use std::cell::Cell;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 use std::rc::Rc;
 
@@ -19,13 +19,15 @@ use ::mpi::ffi;
 use hpcsweep::fault::Fault;
 use hpcsweep::sync::peers::Peers;
 
+#[cfg(feature = "torch")]
 pub(crate) use sums::Sums;
 
 /// Exit code of all ranks after a panic: our bug.
 const PANIC: c_int = 70;
 
 unsafe extern "C" {
-    fn hpcsweep_mpi_in_place() -> *mut c_void;
+    #[cfg(feature = "torch")]
+    fn hpcsweep_mpi_in_place() -> *mut std::ffi::c_void;
     fn hpcsweep_mpi_cuda_aware() -> c_int;
 }
 
@@ -106,6 +108,7 @@ impl World {
     ///
     /// # Errors
     /// When a rank is gone.
+    #[cfg(feature = "torch")]
     pub(crate) fn sums(&self) -> Result<Sums, Fault> {
         self.check_alive()?;
         let world = Self { comm: duplicate()?, alive: Rc::clone(&self.alive), ..*self };
@@ -113,6 +116,7 @@ impl World {
     }
 
     /// Lets one call carry no more than so many bytes, so that a test sees what happens beyond.
+    #[cfg(feature = "torch")]
     pub(crate) fn limit(&mut self, bytes: usize) {
         self.limit = bytes.clamp(1, c_int::MAX as usize);
     }
@@ -125,12 +129,6 @@ impl World {
         self.alive.set(false);
         // SAFETY: MPI runs, this is its thread, and `alive` keeps later calls away.
         check("MPI_Finalize", unsafe { ffi::MPI_Finalize() })
-    }
-
-    /// Ends all ranks at once with this exit code.
-    pub(crate) fn abort(&self, code: u8) -> ! {
-        abort_all(c_int::from(code));
-        std::process::exit(i32::from(code))
     }
 
     fn check_alive(&self) -> Result<(), Fault> {

@@ -5,10 +5,10 @@ use hpcsweep::fault::Fault;
 use hpcsweep::train::means::Means;
 use tch::no_grad;
 
-use super::exchange::{self, Word};
-use super::feed::{Feed, Taken};
-use super::trainer::Trainer;
+use super::Trainer;
 use crate::torch::{OrFault, loss, mixed};
+use crate::train::exchange::{self, Word};
+use crate::train::feed::{Feed, Taken};
 
 impl Trainer<'_> {
     /// The means over all validation samples of all ranks; `Some(None)` where there are none, and `None`

@@ -8,13 +8,13 @@ use hpcsweep::train::sampler::Batches;
 use hpcsweep::train::seed;
 use tch::{Tensor, no_grad};
 
-use super::exchange::{Odd, Update, Word};
-use super::feed::{Feed, Taken};
-use super::trainer::{Activity, Trainer};
-use super::{AllKnow, tell};
+use super::{Activity, Trainer};
 use crate::torch::ddp::weight;
 use crate::torch::optim::clip_grad_norm;
 use crate::torch::{OrFault, loss, mixed};
+use crate::train::exchange::{Odd, Update, Word};
+use crate::train::feed::{Feed, Taken};
+use crate::train::{AllKnow, tell};
 
 impl Trainer<'_> {
     /// Takes one step. Collective.

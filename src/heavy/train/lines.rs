@@ -8,7 +8,7 @@ use hpcsweep::train::means::Means;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::trainer::Trained;
+use super::state::Trained;
 
 /// One epoch, as a metric line has it. A mean that is no number is `null`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
