@@ -15,7 +15,7 @@ use anyhow::Result;
 
 use crate::host::{Vars, disk};
 use crate::plan::OnFailure;
-use crate::scheduler::{self, Element, End, State as Word};
+use crate::scheduler::{self, Element, End, Scheduler, State as Word};
 use crate::site::Site;
 use crate::standing::{self, Standing, State, Witness};
 use crate::tree::damage::{Damage, Damaged, Writer};
@@ -28,7 +28,7 @@ use crate::tree::terms::{self, Dropped, Terms};
 use crate::tree::waves::{self, Wave};
 use crate::tree::{Identity, Tree, lock};
 use ask::Heard;
-use pilots::Pilots;
+use pilots::{Given, Pilots};
 use places::Places;
 
 /// All that is known of a sweep.
@@ -153,76 +153,51 @@ fn as_recorded(
     whom: Option<(&Site, &Vars)>,
     about: About,
 ) -> Result<Status> {
-    let mut damage = Damage::default();
-    let Readable { heads, rows } = table::readable(&tree, &mut damage)?;
-    // The ledger comes before the records: a trial that no agent holds now has its end in the records, or
-    // will never have one.
-    let mut ledger = Ledger::read(&tree)?;
-    let mut records = records::readable(&tree, &mut damage)?;
-    let journal = Journal::readable(&tree, &mut damage)?;
-    let waves = waves::readable(&tree, &mut damage)?;
-    deck::damage(&tree, &mut damage)?;
-    tree.check_plan(identity.format, &mut damage)?;
-    ends::missing(&tree, &rows, &records, &journal, &mut damage)?;
-    let places = Places::new(&waves);
-    let by_table = heads.last().map_or(1, |h| h.run.attempts);
-    let Terms { attempts, dropped, .. } = terms::readable(&tree, by_table, &mut damage)?;
-    let open: Vec<u64> = {
-        let known = Known { journal: &journal, places: &places, records: &records, attempts };
-        rows.iter().map(|row| row.id).filter(|id| known.is_meant(*id, about)).collect()
-    };
-    let given = pilots::given(waves.iter().map(|(wave, _)| wave), &journal);
-    let arrays = waves
-        .iter()
-        .flat_map(|(wave, map)| wave.arrays.iter().map(move |array| (array, array.trials(map))));
-    let scheduler = scheduler::of_sweep(&journal);
-    let suspects = if scheduler.facts().leaves_stalled {
-        stalled::suspects(arrays, &journal, &records)
-    } else {
-        Vec::new()
-    };
-    let heard = ask::ask(
-        whom,
-        &*scheduler,
-        &journal,
-        &places,
-        &open,
-        ask::Others { given: &given, suspects: &suspects },
-    );
-    let pilots = pilots::read(&given, &*scheduler, &heard.elements, &ledger);
-    let agents = agents::Words::read(&tree, &ledger, &records, &pilots)?;
-    look_again(&tree, &mut records, &heard, &journal, &places, open)?;
-    ledger.damage(&tree, &mut damage)?;
+    let mut files = Files::read(&tree, &identity)?;
+    let scheduler = scheduler::of_sweep(&files.journal);
+    let given = pilots::given(files.waves.iter().map(|(wave, _)| wave), &files.journal);
+    let known = files.known();
+    let open: Vec<u64> =
+        files.rows.iter().map(|row| row.id).filter(|id| known.is_meant(*id, about)).collect();
+    let heard = files.ask(whom, &*scheduler, &open, &given);
+    let pilots = pilots::read(&given, &*scheduler, &heard.elements, &files.ledger);
+    let agents = agents::Words::read(&tree, &files.ledger, &files.records, &pilots)?;
+    files.look_again(&tree, &heard, open)?;
+    files.ledger.damage(&tree, &mut files.damage)?;
+
+    let known = files.known();
     let is_elsewhere = lock::is_held_by_another(&tree);
-    let jobs: Vec<String> = journal.jobs().map(str::to_owned).collect();
-    let known = Known { journal: &journal, places: &places, records: &records, attempts };
-    let is_all = about == About::All;
-    let jobs_of = if is_all { known.jobs_of(&heard, &rows) } else { JobsOf::default() };
-    let before: HashMap<u64, Option<u64>> = rows.iter().map(|r| (r.id, r.after)).collect();
+    let jobs_of = match about {
+        About::All => known.jobs_of(&heard, &files.rows),
+        _ => JobsOf::default(),
+    };
+    let before: HashMap<u64, Option<u64>> = files.rows.iter().map(|r| (r.id, r.after)).collect();
     let witness = Witness {
         element: &|trial| {
             agents
                 .of(trial)
                 .or_else(|| known.element(&heard, trial, before.get(&trial).copied().flatten()))
         },
-        submitted: &|trial| places.of(trial).is_some_and(|(array, _)| journal.job(array).is_some()),
+        submitted: &|trial| known.is_submitted(trial),
         asked: heard.is_sure,
         believes_ends: scheduler.facts().believes_ends,
         executor: is_elsewhere || lock::is_held(&tree) || agents.alive(),
         runs_here: is_elsewhere,
-        attempts,
-        on_failure: heads.last().map_or(OnFailure::Stop, |h| h.run.on_failure),
+        attempts: files.attempts,
+        on_failure: files.heads.last().map_or(OnFailure::Stop, |h| h.run.on_failure),
     };
-    let mut standings = standing::of(&rows, &records, &witness);
-    let killed =
-        memory::Jobs { tree: &tree, waves: &waves, places: &places, element: witness.element };
-    killed.explain(rows.iter().map(|row| row.id), &records, &mut standings);
-    let runs = running(&rows, &standings, is_elsewhere);
-    let damage = damage.settle(|writer| match writer {
+    let mut standings = standing::of(&files.rows, &files.records, &witness);
+    let (waves, places) = (&files.waves, &files.places);
+    let killed = memory::Jobs { tree: &tree, waves, places, element: witness.element };
+    killed.explain(files.rows.iter().map(|row| row.id), &files.records, &mut standings);
+    let runs = running(&files.rows, &standings, is_elsewhere);
+    let damage = files.damage.settle(|writer| match writer {
         Writer::Trial(trial) => runs.contains(trial),
         Writer::Agent(agent) => agents.is_alive(agent),
         Writer::Submission => lock::is_held(&tree),
     });
+    let Files { heads, rows, records, journal, waves, dropped, .. } = files;
+    let jobs: Vec<String> = journal.jobs().map(str::to_owned).collect();
     let mut witness = agents.witness(&heard.witness, jobs.is_empty());
     if let Some(user) = &journal.on_hold {
         witness.push_str(&format!("; held by {user}"));
@@ -245,6 +220,92 @@ fn as_recorded(
         damage,
         jobs_of,
     })
+}
+
+/// The content of a sweep's files.
+struct Files {
+    heads: Vec<Head>,
+    rows: Vec<Row>,
+    ledger: Ledger,
+    records: HashMap<u64, Record>,
+    journal: Journal,
+    waves: Vec<(Wave, Vec<u64>)>,
+    places: Places,
+    /// How often a trial may be tried.
+    attempts: u32,
+    dropped: Dropped,
+    damage: Damage,
+}
+
+impl Files {
+    fn read(tree: &Tree, identity: &Identity) -> Result<Self> {
+        let mut damage = Damage::default();
+        let Readable { heads, rows } = table::readable(tree, &mut damage)?;
+        // The ledger comes before the records: a trial that no agent holds now has its end in the records, or
+        // will never have one.
+        let ledger = Ledger::read(tree)?;
+        let records = records::readable(tree, &mut damage)?;
+        let journal = Journal::readable(tree, &mut damage)?;
+        let waves = waves::readable(tree, &mut damage)?;
+        deck::damage(tree, &mut damage)?;
+        tree.check_plan(identity.format, &mut damage)?;
+        ends::missing(tree, &rows, &records, &journal, &mut damage)?;
+        let places = Places::new(&waves);
+        let by_table = heads.last().map_or(1, |h| h.run.attempts);
+        let Terms { attempts, dropped, .. } = terms::readable(tree, by_table, &mut damage)?;
+        Ok(Self { heads, rows, ledger, records, journal, waves, places, attempts, dropped, damage })
+    }
+
+    fn known(&self) -> Known<'_> {
+        let Self { journal, places, records, attempts, .. } = self;
+        Known { journal, places, records, attempts: *attempts }
+    }
+
+    /// Asks the scheduler about the trials that are `open`, pilots, and jobs that may wait for ever.
+    fn ask(
+        &self,
+        whom: Option<(&Site, &Vars)>,
+        scheduler: &dyn Scheduler,
+        open: &[u64],
+        given: &[Given],
+    ) -> Heard {
+        let arrays = self.waves.iter().flat_map(|(wave, map)| {
+            wave.arrays.iter().map(move |array| (array, array.trials(map)))
+        });
+        let suspects = match scheduler.facts().leaves_stalled {
+            true => stalled::suspects(arrays, &self.journal, &self.records),
+            false => Vec::new(),
+        };
+        let others = ask::Others { given, suspects: &suspects };
+        ask::ask(whom, scheduler, &self.journal, &self.places, open, others)
+    }
+
+    /// A trial may have ended between the reading of its record and the scheduler's answer: a trial that looks as if it had
+    /// left no end is read again.
+    fn look_again(&mut self, tree: &Tree, heard: &Heard, open: Vec<u64>) -> Result<()> {
+        for trial in open {
+            let Some((array, index)) = self.places.of(trial) else { continue };
+            if self.records.get(&trial).and_then(Record::outcome) == Some(Outcome::Done) {
+                continue;
+            }
+            let job = self.journal.job(array);
+            let element = job.and_then(|job| heard.elements.get(job)?.get(index));
+            // Half an answer says of some that they have ended, and of the others nothing.
+            let may_have_ended = element.map_or(heard.is_sure, |e| match &e.state {
+                Word::Queued(_) | Word::Held(_) => false,
+                Word::Running(_) => e.state.is_ending(),
+                _ => true,
+            });
+            if !may_have_ended {
+                continue;
+            }
+            let (record, _) = records::of_trial(tree, trial)?;
+            if !record.attempts.is_empty() {
+                self.records.insert(trial, record);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The command that submits a sweep again where it was submitted before; `None` where its plan is not known any more, or
@@ -303,39 +364,6 @@ fn running(rows: &[Row], standings: &[Standing], here: bool) -> HashSet<u64> {
     all.map(|(row, _)| row.id).collect()
 }
 
-/// A trial may have ended between the reading of its record and the scheduler's answer: what looks as if it had left
-/// no end is looked at again.
-fn look_again(
-    tree: &Tree,
-    records: &mut HashMap<u64, Record>,
-    heard: &Heard,
-    journal: &Journal,
-    places: &Places,
-    open: Vec<u64>,
-) -> Result<()> {
-    for trial in open {
-        let Some((array, index)) = places.of(trial) else { continue };
-        if records.get(&trial).and_then(Record::outcome) == Some(Outcome::Done) {
-            continue;
-        }
-        let element = journal.job(array).and_then(|job| heard.elements.get(job)?.get(index));
-        // Half an answer says of some that they have ended, and of the others nothing.
-        let may_have_ended = element.map_or(heard.is_sure, |e| match &e.state {
-            Word::Queued(_) | Word::Held(_) => false,
-            Word::Running(_) => e.state.is_ending(),
-            _ => true,
-        });
-        if !may_have_ended {
-            continue;
-        }
-        let (record, _) = records::of_trial(tree, trial)?;
-        if !record.attempts.is_empty() {
-            records.insert(trial, record);
-        }
-    }
-    Ok(())
-}
-
 /// Data about trials that were given to a scheduler.
 struct Known<'a> {
     journal: &'a Journal,
@@ -364,6 +392,11 @@ impl Known<'_> {
         let job = self.places.of(trial).and_then(|(array, _)| self.journal.job(array));
         let ran = |job: &str| record.attempts.iter().any(|attempt| attempt.is_of_job(job));
         record.outcome() != Some(Outcome::Done) && job.is_some_and(|job| !ran(job))
+    }
+
+    /// Whether a scheduler has a job for it.
+    fn is_submitted(&self, trial: u64) -> bool {
+        self.places.of(trial).is_some_and(|(array, _)| self.journal.job(array).is_some())
     }
 
     /// The scheduler's state of the element of a trial.

@@ -53,6 +53,72 @@ impl Read {
         Ok(places.min_by_key(Places::free))
     }
 
+    /// Adds what binds jobs in a queue of the plan.
+    fn queue(
+        &mut self,
+        queue: &Queue,
+        way: &Way,
+        wanted: &Wanted<'_>,
+        site: &Site,
+    ) -> Result<(), Fault> {
+        let least = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
+        let (own, name) = (&site.limits, &queue.name);
+        self.routes |= queue.destinations.is_some();
+        if !queue.started {
+            self.notes.push(format!("queue `{name}` runs nothing now: it is not started"));
+        }
+        if let Some(width) = way.width {
+            let behind = queue.destinations.iter().flatten().chain([name]);
+            self.narrow.push((width, behind.cloned().collect()));
+            if own.max_array_size.is_none() {
+                self.width(name, width, wanted, site)?;
+            }
+        }
+        // An array that passes max_queued by itself would be refused.
+        let size = least(own.max_array_size.or(way.max_array_size), way.max_queued);
+        self.limits.max_array_size = least(self.limits.max_array_size, size);
+        self.limits.max_walltime_s = least(self.limits.max_walltime_s, way.max_walltime_s);
+        if let Some(limit) = own.max_submit_jobs.or(way.max_queued)
+            && self.queued.as_ref().is_none_or(|(least, _)| limit < *least)
+        {
+            self.queued = Some((limit, format!("queue `{name}`")));
+        }
+        Ok(())
+    }
+
+    /// Keeps arrays to what a routing queue hands on at a time: a wider array is accepted and never run, throttled or not
+    /// (OpenPBS 23.06: all its elements count).
+    fn width(
+        &mut self,
+        name: &str,
+        width: u64,
+        wanted: &Wanted<'_>,
+        site: &Site,
+    ) -> Result<(), Fault> {
+        self.limits.max_array_size = self.limits.max_array_size.into_iter().chain([width]).min();
+        let elements = count(width, "element");
+        let calls = wanted.elements.div_ceil(width.max(1));
+        if calls > site.limits.max_calls {
+            let sentence = format!(
+                "queue `{name}` hands on {elements} of a user at a time: {} of qsub, more than \
+                 `limits.max_calls` of the site profile, {}",
+                count(calls, "call"),
+                thousands(site.limits.max_calls)
+            );
+            let hint = format!(
+                "name another `partition`; where the site hands on wider arrays that are throttled, set \
+                 `max_array_size` under `[limits]` of the site profile and `max_running = {width}`"
+            );
+            return Err(Fault::request(sentence).hint(hint));
+        }
+        if width < wanted.elements {
+            self.notes.push(format!(
+                "queue `{name}` hands on {elements} of a user at a time: no array has more"
+            ));
+        }
+        Ok(())
+    }
+
     /// Refuses more elements than may be queued.
     ///
     /// # Errors
@@ -76,6 +142,32 @@ impl Read {
 /// # Errors
 /// When the server does not answer or is no PBS, or a queue cannot run what the plan asks of it.
 pub(super) fn read(calls: &mut Calls, wanted: &Wanted<'_>, site: &Site) -> Result<Read> {
+    let (server, queues) = ask(calls)?;
+    let limits = Limits {
+        accounting: server.history,
+        version: Some(server.version.clone()),
+        cannot_throttle: !server.can_throttle(),
+        max_array_tasks: site.limits.max_array_tasks,
+        max_array_size: site.caps.max_array_size,
+        ..Limits::default()
+    };
+    let mut read = Read { limits, keeps_jobs: server.keeps_jobs(), ..Read::default() };
+    for name in names(wanted, site, &server)? {
+        let queue = open(&queues, &name)?;
+        let way = words::way(&server, &queues, &name);
+        check(&way, &name, wanted, site, &server)?;
+        read.queue(queue, &way, wanted, site)?;
+    }
+    if wanted.requests.iter().any(|r| r.qos.is_some()) {
+        read.notes.push("PBS has no `qos`: it is left out".to_owned());
+    }
+    read.limits.max_array_size = read.limits.max_array_size.or(Some(10_000));
+    read.limits.max_submit_jobs = read.queued.as_ref().map(|(limit, _)| *limit);
+    Ok(read)
+}
+
+/// The server and its queues.
+fn ask(calls: &mut Calls) -> Result<(Server, Vec<Queue>)> {
     let user = user_name();
     let strange = |said: String| {
         Fault::scheduler(format!("`qstat` does not answer as PBS does: {said}"))
@@ -94,74 +186,7 @@ pub(super) fn read(calls: &mut Calls, wanted: &Wanted<'_>, site: &Site) -> Resul
     let server = words::server(&said.stdout, &user).map_err(strange)?;
     let text = calls.ask(&commands::queues())?;
     let queues = words::queues(&text, &user).map_err(strange)?;
-
-    let own = &site.limits;
-    let mut limits = Limits {
-        accounting: server.history,
-        version: Some(server.version.clone()),
-        cannot_throttle: !server.can_throttle(),
-        max_array_tasks: own.max_array_tasks,
-        ..Limits::default()
-    };
-    let mut sizes: Vec<u64> = site.caps.max_array_size.into_iter().collect();
-    let mut queued: Option<(u64, String)> = None;
-    let mut walltimes: Vec<u64> = Vec::new();
-    let mut notes = Vec::new();
-    let mut routes = false;
-    let mut narrow = Vec::new();
-    for name in names(wanted, site, &server)? {
-        let way = way(&server, &queues, &name)?;
-        routes |= queues.iter().any(|queue| queue.name == name && queue.destinations.is_some());
-        check(&way, &name, wanted, site, &server)?;
-        if let Some(width) = way.width {
-            let behind = queues.iter().filter(|queue| queue.name == name);
-            let behind = behind.filter_map(|queue| queue.destinations.clone()).flatten();
-            narrow.push((width, behind.chain([name.clone()]).collect()));
-        }
-        sizes.extend(own.max_array_size.or(way.max_array_size));
-        if queues.iter().any(|queue| queue.name == name && !queue.started) {
-            notes.push(format!("queue `{name}` runs nothing now: it is not started"));
-        }
-        if let (Some(width), None) = (way.width, own.max_array_size) {
-            // A wider array is taken and never run, throttled or not (OpenPBS 23.06: all its elements count).
-            sizes.push(width);
-            let elements = count(width, "element");
-            let calls = wanted.elements.div_ceil(width.max(1));
-            if calls > site.limits.max_calls {
-                let sentence = format!(
-                    "queue `{name}` hands on {elements} of a user at a time: {} of qsub, more than \
-                     `limits.max_calls` of the site profile, {}",
-                    count(calls, "call"),
-                    thousands(site.limits.max_calls)
-                );
-                let hint = format!(
-                    "name another `partition`; where the site hands on wider arrays that are throttled, set \
-                     `max_array_size` under `[limits]` of the site profile and `max_running = {width}`"
-                );
-                return Err(Fault::request(sentence).hint(hint).into());
-            }
-            if width < wanted.elements {
-                notes.push(format!(
-                    "queue `{name}` hands on {elements} of a user at a time: no array has more"
-                ));
-            }
-        }
-        walltimes.extend(way.max_walltime_s);
-        if let Some(limit) = own.max_submit_jobs.or(way.max_queued)
-            && queued.as_ref().is_none_or(|(least, _)| limit < *least)
-        {
-            queued = Some((limit, format!("queue `{name}`")));
-        }
-        // An array that passes max_queued by itself would be refused.
-        sizes.extend(way.max_queued);
-    }
-    if wanted.requests.iter().any(|r| r.qos.is_some()) {
-        notes.push("PBS has no `qos`: it is left out".to_owned());
-    }
-    limits.max_array_size = sizes.into_iter().min().or(Some(10_000));
-    limits.max_walltime_s = walltimes.into_iter().min();
-    limits.max_submit_jobs = queued.as_ref().map(|(limit, _)| *limit);
-    Ok(Read { limits, queued, notes, routes, keeps_jobs: server.keeps_jobs(), narrow })
+    Ok((server, queues))
 }
 
 /// The queues that the requests go to.
@@ -193,7 +218,8 @@ fn names(wanted: &Wanted<'_>, site: &Site, server: &Server) -> Result<BTreeSet<S
     Ok(names)
 }
 
-fn way(server: &Server, queues: &[Queue], name: &str) -> Result<Way> {
+/// A queue, which must be there and take jobs of this user.
+fn open<'q>(queues: &'q [Queue], name: &str) -> Result<&'q Queue> {
     let Some(queue) = queues.iter().find(|queue| queue.name == name) else {
         let known: Vec<&str> = queues.iter().map(|queue| queue.name.as_str()).collect();
         let hint = nearest(name, known.iter().copied()).map_or_else(
@@ -210,7 +236,7 @@ fn way(server: &Server, queues: &[Queue], name: &str) -> Result<Way> {
         let sentence = format!("the queue `{name}` takes no jobs now: it is not enabled");
         return Err(Fault::scheduler(sentence).hint("name another `partition`, or wait").into());
     }
-    Ok(words::way(server, queues, name))
+    Ok(queue)
 }
 
 /// Refuses what a queue would take and never run.
