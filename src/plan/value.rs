@@ -5,6 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use toml::de::DeValue;
 
@@ -33,23 +34,6 @@ impl Value {
     /// A string value.
     pub(crate) fn text(s: impl AsRef<str>) -> Self {
         Self::Str(Arc::from(s.as_ref()))
-    }
-
-    /// The value from its JSON form.
-    pub(crate) fn from_json(json: &serde_json::Value) -> Self {
-        use serde_json::Value as J;
-        match json {
-            J::Null => Self::Null,
-            J::Bool(b) => Self::Bool(*b),
-            J::Number(n) => {
-                n.as_i64().map_or_else(|| Self::Float(n.as_f64().unwrap_or(f64::NAN)), Self::Int)
-            }
-            J::String(s) => Self::text(s),
-            J::Array(items) => Self::List(items.iter().map(Self::from_json).collect()),
-            J::Object(map) => Self::Table(
-                map.iter().map(|(k, v)| (Arc::from(k.as_str()), Self::from_json(v))).collect(),
-            ),
-        }
     }
 
     /// The value as JSON. Non-finite floats become the strings `inf`, `-inf` and `nan`.
@@ -210,25 +194,85 @@ impl Params {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.names.iter().map(|n| &**n).zip(self.values.iter())
     }
+}
 
-    /// The parameters from their nested JSON form.
-    pub fn from_json(json: &serde_json::Value) -> Self {
-        fn walk(prefix: &str, json: &serde_json::Value, out: &mut Vec<(Arc<str>, Value)>) {
-            match json {
-                serde_json::Value::Object(map) if !map.is_empty() || prefix.is_empty() => {
-                    for (k, v) in map {
-                        let name =
-                            if prefix.is_empty() { k.clone() } else { format!("{prefix}.{k}") };
-                        walk(&name, v, out);
-                    }
+impl<'de> Deserialize<'de> for Value {
+    /// The value that JSON stands for: a float that is not finite stays the string that it is there.
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reading;
+
+        impl<'de> Visitor<'de> for Reading {
+            type Value = Value;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value of a parameter")
+            }
+
+            fn visit_unit<E>(self) -> Result<Value, E> {
+                Ok(Value::Null)
+            }
+
+            fn visit_bool<E>(self, b: bool) -> Result<Value, E> {
+                Ok(Value::Bool(b))
+            }
+
+            fn visit_i64<E>(self, i: i64) -> Result<Value, E> {
+                Ok(Value::Int(i))
+            }
+
+            fn visit_u64<E>(self, i: u64) -> Result<Value, E> {
+                Ok(i64::try_from(i).map_or(Value::Float(i as f64), Value::Int))
+            }
+
+            fn visit_f64<E>(self, f: f64) -> Result<Value, E> {
+                Ok(Value::Float(f))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+                Ok(Value::text(text))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+                let mut items = Vec::new();
+                while let Some(item) = seq.next_element()? {
+                    items.push(item);
                 }
-                leaf => out.push((Arc::from(prefix), Value::from_json(leaf))),
+                Ok(Value::List(items.into()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+                let mut entries: Vec<(String, Value)> = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Value::Table(entries.into_iter().map(|(k, v)| (k.into(), v)).collect()))
             }
         }
-        let mut out = Vec::new();
-        walk("", json, &mut out);
+
+        from.deserialize_any(Reading)
+    }
+}
+
+impl<'de> Deserialize<'de> for Params {
+    /// From the nested form.
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        fn walk(prefix: Arc<str>, value: &Value, out: &mut Vec<(Arc<str>, Value)>) {
+            match value {
+                Value::Table(entries) if !entries.is_empty() => {
+                    for (key, value) in entries.iter() {
+                        walk(Arc::from(format!("{prefix}.{key}")), value, out);
+                    }
+                }
+                leaf => out.push((prefix, leaf.clone())),
+            }
+        }
+        let Value::Table(entries) = Value::deserialize(from)? else {
+            return Err(serde::de::Error::custom("parameters are a table"));
+        };
+        let mut out = Vec::with_capacity(entries.len());
+        entries.iter().for_each(|(key, value)| walk(Arc::clone(key), value, &mut out));
         let (names, values): (Vec<_>, Vec<_>) = out.into_iter().unzip();
-        Self { names: names.into(), values: values.into() }
+        Ok(Self { names: names.into(), values: values.into() })
     }
 }
 
@@ -299,7 +343,25 @@ mod tests {
             json,
             r#"{"opt":{"lr":0.00001,"betas":[0.9,0.999],"sched":{"name":"cos"}},"epochs":3,"amp":true}"#
         );
-        assert_eq!(Params::from_json(&serde_json::from_str(&json).unwrap()), p);
+        assert_eq!(serde_json::from_str::<Params>(&json).unwrap(), p);
+    }
+
+    #[test]
+    fn json_of_every_kind_is_read() {
+        let json =
+            r#"{"a":{},"b":{"c":[{"d":null}],"e":true},"f":9223372036854775808,"g":-1,"h":"inf"}"#;
+        let d = Value::Table([(Arc::from("d"), Value::Null)].into());
+        let expected = params(&[
+            ("a", Value::Table([].into())),
+            ("b.c", Value::List([d].into())),
+            ("b.e", Value::Bool(true)),
+            ("f", Value::Float(9_223_372_036_854_775_808.0)),
+            ("g", Value::Int(-1)),
+            ("h", Value::text("inf")),
+        ]);
+        assert_eq!(serde_json::from_str::<Params>(json).unwrap(), expected);
+        assert_eq!(serde_json::from_str::<Params>("{}").unwrap(), params(&[]));
+        assert!(serde_json::from_str::<Params>("[1]").is_err());
     }
 
     #[test]

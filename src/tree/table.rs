@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use super::damage::Damage;
 use super::{Tree, line, numbers, read_document, write_document};
@@ -80,14 +80,9 @@ pub struct Row {
     /// Physical devices, if the plan names them.
     pub gpu_ids_abs: Option<Vec<DeviceId>>,
     /// Its parameters.
-    #[serde(deserialize_with = "parameters")]
     pub params: Params,
     /// Its request, where it differs from the table's.
     pub resources: Option<Box<Resources>>,
-}
-
-fn parameters<'de, D: Deserializer<'de>>(from: D) -> Result<Params, D::Error> {
-    serde_json::Value::deserialize(from).map(|json| Params::from_json(&json))
 }
 
 impl Row {

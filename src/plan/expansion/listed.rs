@@ -1,6 +1,7 @@
 //! `[trials] file = "trials.json"`: the entries of `[[trials]]` from another file, a list of objects in JSON or a table
 //! with a head line in CSV. The only place where a parameter can be null.
 
+use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 use toml::de::DeValue;
 
@@ -107,7 +108,9 @@ fn given(
                 );
                 continue;
             }
-            given.tree.lay_at(key, Node::from_value(Value::from_json(value)), Merge::Deep);
+            // JSON of any kind is a value.
+            let value = Value::deserialize(value).unwrap_or(Value::Null);
+            given.tree.lay_at(key, Node::from_value(value), Merge::Deep);
         }
     }
     for fault in own.into_faults().0 {

@@ -252,7 +252,7 @@ mod tests {
             &vars,
             tmp.path(),
             3,
-            &Params::from_json(&serde_json::json!({"lr": 0.1})),
+            &serde_json::from_value(serde_json::json!({"lr": 0.1})).unwrap(),
         )
         .unwrap();
         assert!(scratch.take_metrics(false).is_empty());
