@@ -300,7 +300,7 @@ mod tests {
         let by_uuid = [("CUDA_VISIBLE_DEVICES", "GPU-cc,GPU-bb")];
         check(&["GPU-bb"], &by_uuid, &[], Ok("GPU-bb"));
         check(&["GPU-b"], &by_uuid, &[], Ok("GPU-bb"));
-        // The beginning of two is no name, and a device that is listed twice is one.
+        // The beginning of two is not a name, and a device that is listed twice is one.
         let alike = [("CUDA_VISIBLE_DEVICES", "GPU-bb,GPU-bc")];
         let refusal = "trial 7 names device GPU-b in `gpu_ids_abs`, which was not granted here";
         check(&["GPU-b"], &alike, &[], Err(refusal));

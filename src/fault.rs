@@ -1,4 +1,4 @@
-//! What went wrong, in the user's words: one sentence, the place, a hint, and whose fault it is.
+//! An error in the user's words: one sentence, the place, a hint, and its cause.
 //!
 //! A fault is an ordinary error that travels inside [`anyhow::Error`]; `main` finds it in the chain
 //! and turns its [`Kind`] into the exit code. This module never prints.
@@ -136,7 +136,7 @@ impl Faults {
     }
 }
 
-/// What an error says in one sentence, for a log or a cell: without place and hint.
+/// An error in one sentence, for a log or a cell: without place and hint.
 pub(crate) fn sentence(error: &anyhow::Error) -> String {
     let mut parts = Vec::new();
     for cause in error.chain() {
@@ -153,7 +153,7 @@ pub(crate) fn sentence(error: &anyhow::Error) -> String {
     parts.join(": ")
 }
 
-/// All that an error says, on one line, for a record.
+/// A whole error on one line, for a record.
 pub(crate) fn one_line(error: &anyhow::Error) -> String {
     format!("{error:#}").lines().map(str::trim).collect::<Vec<_>>().join("; ")
 }

@@ -109,7 +109,7 @@ pub(crate) struct Witness<'a> {
     pub(crate) submitted: &'a dyn Fn(u64) -> bool,
     /// Whether the scheduler answered (or there is none). If not, a trial that it does not name is not lost.
     pub(crate) asked: bool,
-    /// Whether what the scheduler says of an end may be believed against a record. PBS's may not.
+    /// Whether the scheduler's report of an end may override a record. PBS's may not.
     pub(crate) believes_ends: bool,
     /// Whether an executor on some host holds the sweep now.
     pub(crate) executor: bool,
@@ -186,7 +186,7 @@ impl Known<'_> {
         (self.witness.submitted)(self.trial)
     }
 
-    /// By the record, where that is closed.
+    /// By the record, if that is closed.
     fn closed(&self) -> Option<Standing> {
         let attempt = self.attempt?;
         let outcome = attempt.outcome()?;
@@ -241,7 +241,7 @@ impl Known<'_> {
         }
     }
 
-    /// Of a trial that has begun, whose record is open, and which no scheduler has.
+    /// For a trial that has begun, whose record is open, and which no scheduler has.
     fn begun(&self) -> Standing {
         match self.word() {
             Some(Word::Ended(End::Unrun, _)) => say(State::Lost, "it began, and left no end"),
@@ -262,7 +262,8 @@ impl Known<'_> {
         }
     }
 
-    /// Of a trial that has not begun, and which no scheduler has; `before` is the one before it in its chain.
+    /// For a trial that has not begun, and which no scheduler has; `before` is the one before it in its
+    /// chain.
     fn unbegun(&self, before: Option<(u64, &State)>) -> Standing {
         let stopped = before
             .filter(|(_, state)| self.witness.on_failure == OnFailure::Stop && state.is_bad())

@@ -13,7 +13,7 @@ const MINUTE: u64 = 60;
 const HOUR: u64 = 3600;
 const DAY: u64 = 86_400;
 
-/// Seconds of a wall-clock time; `None` when the text is no duration or is zero.
+/// Seconds of a wall-clock time; `None` when the text is not a duration or is zero.
 ///
 /// A bare number is refused: Slurm reads it as minutes, PBS as seconds.
 pub fn parse_walltime(text: &str) -> Option<u64> {
@@ -86,7 +86,7 @@ pub fn walltime_text(seconds: u64) -> String {
     if seconds < DAY { clock } else { format!("{}-{clock}", seconds / DAY) }
 }
 
-/// MiB of a memory size, rounded up; `None` when the text is no size or is zero.
+/// MiB of a memory size, rounded up; `None` when the text is not a size or is zero.
 ///
 /// Units are K, M, G and T (powers of 1024), with an optional `i` and `B`, in either case. A bare
 /// number is refused: Slurm reads it as MiB, PBS as bytes.

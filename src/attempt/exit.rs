@@ -72,8 +72,8 @@ impl Exit {
     }
 }
 
-/// How an attempt has ended whose program was asked to end because of `stop`. The exit code says nothing then; a result
-/// (`is_declared`) says that the program had finished before.
+/// How an attempt has ended whose program was asked to end because of `stop`. The exit code is no evidence then; a
+/// result (`is_declared`) shows that the program had finished before.
 pub(crate) fn outcome(code: i32, is_declared: bool, stop: Option<Stop>) -> Outcome {
     match stop {
         Some(stop) if stop.is_void() || code != 0 || !is_declared => stop.outcome(),

@@ -6,7 +6,7 @@ pub(crate) const MOST_LINES: usize = 20;
 pub(crate) const MOST_BYTES: usize = 4096;
 
 /// The last lines of what a trial has printed, at most [`MOST_LINES`] and [`MOST_BYTES`], without the
-/// final line break. Bytes that are no UTF-8, and NULs, which no variable can hold, become U+FFFD.
+/// final line break. Bytes that are not UTF-8, and NULs, which no variable can hold, become U+FFFD.
 pub(crate) fn of(bytes: &[u8]) -> String {
     let mut cut = bytes.len().saturating_sub(MOST_BYTES);
     // The remains of a character that was cut in two are not a character.

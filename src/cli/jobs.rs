@@ -75,7 +75,7 @@ fn run(what: &What, order: Order, word: &str, context: &Context) -> Result<u8> {
     Ok(if lost.is_empty() { code } else { 1 })
 }
 
-/// Does it, and says what was done.
+/// Does it, and reports what was done.
 fn act(
     tree: &Tree,
     identity: &Identity,

@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         {
             let path = tree.agent_file(&place.agent, &format!("{}.log", place.slot));
             if place.log.is_some_and(|(_, len)| len > 0) {
-                // One that has gone is no output that is empty.
+                // This reports a missing log, which is not an empty one.
                 disk::open(&path)?;
             }
             print(&path, part)?;

@@ -1,4 +1,4 @@
-//! A Python script in place of a plan: it is run up to its sweep, of which it writes the plan.
+//! A Python script in place of a plan: it runs up to its sweep, whose plan it writes.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `hpcsweep site`: what this site's profile says, and where each value comes from.
+//! `hpcsweep site`: the values of this site's profile, and where each comes from.
 
 use anyhow::Result;
 use serde_json::json;

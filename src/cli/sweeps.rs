@@ -16,7 +16,7 @@ use crate::tree::{Identity, Tree};
 /// (`results/*`), else the one submitted last (below this folder, if there is one).
 ///
 /// # Errors
-/// When a name is no sweep, or nothing is found.
+/// When a name is not a sweep, or nothing is found.
 pub(super) fn find(named: &[String], context: &Context) -> Result<Vec<(Tree, Identity)>> {
     open(folders(named, context)?)
 }

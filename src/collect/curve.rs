@@ -53,7 +53,7 @@ fn flat(row: &Map<String, Value>) -> Line {
     out
 }
 
-/// The members that say which step of which rank a line is about.
+/// The members that name the step and the rank of a line.
 const PLACE: [&str; 3] = ["rank", "epoch", "step"];
 
 /// A rank's step, as bits of its numbers; `None` where a line is about none.
@@ -88,7 +88,8 @@ impl Later {
         }
     }
 
-    /// Takes out of a line what a later attempt has logged again; all of it, where nothing but its place is left.
+    /// Removes from a line the values that a later attempt has logged again; the whole line, if only its step and
+    /// rank are left.
     fn leave(&self, attempt: usize, line: &mut Line) {
         let Some(step) = step(line).filter(|_| !self.last.is_empty()) else { return };
         let is_place = |name: &str| PLACE.contains(&name);
@@ -136,7 +137,7 @@ mod tests {
             &[&[at(1, 9.0), at(2, 8.0), at(3, 7.0)], &[at(2, 4.0), at(3, 3.0)], &[at(3, 1.0)]],
             &[at(1, 9.0), at(2, 4.0), at(3, 1.0)],
         );
-        // What only the earlier attempt has logged stays, and so does what is about no step.
+        // Values that only the earlier attempt has logged stay, and so do lines without a step.
         let both = json!({"step": 2, "loss": 8, "acc": 0.5});
         check(
             &[&[at(1, 9.0), both, json!({"note": "a"})], &[json!({"note": "b"}), at(2, 4.0)]],

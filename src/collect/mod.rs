@@ -42,7 +42,7 @@ pub(crate) const FIXED: [&str; 11] = [
 /// The column of the functions that trials call, where those of a sweep call several.
 pub(crate) const FUNCTION: &str = "function";
 
-/// Names that are no metric's, where a row says what could not be read.
+/// Names of values that are not metrics: a row about lines that could not be read.
 pub(crate) const UNREAD: [&str; 2] = ["unread_lines", "damaged"];
 
 /// The cells of a row that are not empty, in the order of columns.
@@ -56,7 +56,7 @@ impl Cells {
         }
     }
 
-    /// By column; of several in one the last stays.
+    /// By column; if one column has several, the last stays.
     fn sort(&mut self) {
         self.0.reverse();
         self.0.sort_by_key(|(column, _)| *column);
@@ -409,8 +409,8 @@ impl Table {
         (self.columns[column] == FUNCTION).then(|| row.cells.get(column).as_str()).flatten()
     }
 
-    /// Whether a row is of the function that is meant: the one that is named, else that of its sweep's plan. Results of
-    /// different functions are no alternatives.
+    /// Whether a row belongs to the right function: the one that is named, else that of its sweep's plan. Results of
+    /// different functions are not alternatives.
     pub(crate) fn is_meant(&self, row: &Trial, named: Option<&str>) -> bool {
         match named.or(self.sources[row.source].function.as_deref()) {
             Some(meant) => self.function(row) == Some(meant),

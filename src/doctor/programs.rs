@@ -8,7 +8,7 @@ use crate::scheduler::calls::Calls;
 use crate::scheduler::launch::version;
 use crate::worker::process::launch;
 
-/// Both of our programs; then what the heavy one says of its MPI and its libtorch, as it says it.
+/// Both of our programs; then the heavy one's report about its MPI and its libtorch, as it prints it.
 pub(super) fn installation(vars: &Vars) -> Vec<Check> {
     let said = match launch::shake_hands(vars) {
         Ok(said) => said,
@@ -57,8 +57,8 @@ pub(super) fn installation(vars: &Vars) -> Vec<Check> {
 /// The end of a line of `hpcsweep-worker about` for a part that the build lacks.
 const NOT_BUILT_IN: &str = "not built in";
 
-/// The kinds of PMI that srun offers to MPI programs; nothing where there is no srun to ask and no
-/// scheduler that should have one.
+/// The kinds of PMI that srun offers to MPI programs; nothing if there is no srun to ask and no scheduler
+/// that should have one.
 pub(super) fn srun(calls: &mut Calls, limits: Option<&Limits>) -> Option<Check> {
     let argv = ["srun", "--mpi=list"].map(str::to_owned);
     let Ok(output) = calls.make(&argv) else {

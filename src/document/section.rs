@@ -143,7 +143,7 @@ fn plain(markdown: &str) -> String {
     let mut rest = markdown;
     while let Some((before, link)) = rest.split_once('[') {
         let Some((shown, behind)) = link.split_once("](") else { break };
-        // A bracket inside code is no link.
+        // A bracket inside code is not a link.
         if shown.contains('[') || shown.contains('`') && shown.matches('`').count() % 2 == 1 {
             text.push_str(before);
             text.push('[');

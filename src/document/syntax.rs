@@ -1,5 +1,5 @@
-//! What TOML refuses in a text, each slip once: a string or a list that is not closed takes what follows into itself,
-//! and what the parser says of that is no fault of the author's.
+//! The errors of TOML in a text, each slip once: a string or a list that is not closed swallows the text after it,
+//! and the parser's errors about that text are not the author's.
 
 use std::ops::Range;
 

@@ -37,7 +37,7 @@ pub(crate) fn acquire(
     Ok(taken.into_iter().map(|(choice, _)| choice).collect())
 }
 
-/// As [`acquire`], each with its hold; the inner error says why none can be had now, in the words of [`best`].
+/// As [`acquire`], each with its hold; the inner error says why none is free now, in the words of [`best`].
 ///
 /// # Errors
 /// When holds cannot be written.

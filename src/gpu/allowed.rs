@@ -35,7 +35,7 @@ pub(crate) fn allowed(devices: &[Device], vars: &Vars) -> Result<Option<Vec<Stri
         found.take_while(|found| !found.is_empty()).flatten().collect()
     });
     let Some((ids, variable)) = devices::of_scheduler(vars) else { return Ok(visible) };
-    // The scheduler counts MIG devices in a way of its own, and says in CUDA_VISIBLE_DEVICES which.
+    // The scheduler counts MIG devices in its own way, and names them in CUDA_VISIBLE_DEVICES.
     let divided = devices.iter().any(|device| device.mig_enabled);
     if divided {
         return match visible {

@@ -143,7 +143,7 @@ fn rank(device: &Device) -> (u64, u64, u64, u32, String) {
     let known = |n: Option<u64>| n.map_or(1, |n| n * 2);
     let processes = device.processes.as_ref().map(|all| all.len() as u64);
     let share = match (device.memory_used, device.memory_total) {
-        // In millionths: a share is no integer, and floats have no order.
+        // In millionths: a share is not an integer, and floats have no order.
         (Some(used), Some(total)) if total > 0 => {
             Some((u128::from(used) * 1_000_000 / u128::from(total)) as u64)
         }
@@ -218,8 +218,8 @@ pub(crate) fn label(device: &Device) -> String {
     }
 }
 
-/// The value of `CUDA_VISIBLE_DEVICES` that leaves exactly these, in this order. A MIG device goes by
-/// its UUID in either naming: it has no index.
+/// The value of `CUDA_VISIBLE_DEVICES` that leaves exactly these, in this order. A MIG device is named by its
+/// UUID in either naming: it has no index.
 pub(crate) fn visible_value(chosen: &[Choice], naming: Naming) -> String {
     let name = |choice: &Choice| match naming {
         Naming::Index if !choice.mig => choice.index.to_string(),

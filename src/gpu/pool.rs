@@ -29,7 +29,7 @@ enum Origin {
 pub(crate) struct Pool {
     /// Their UUIDs are the names of holds.
     devices: Vec<Device>,
-    /// By the name of the hold: what CUDA calls the device here.
+    /// By the name of the hold: CUDA's name of the device here.
     names: BTreeMap<String, String>,
     origin: Origin,
     /// NVML's list of the host's devices, if numbers and UUIDs of a grant have to be compared.
@@ -139,7 +139,7 @@ impl Pool {
             }
             Origin::Host => {
                 let found = super::named(&id.to_string(), &self.devices);
-                // A GPU that is divided has several devices, of which a plan names each.
+                // A GPU that is divided has several devices, and a plan names each of them.
                 (found.len() == 1).then(|| found[0].uuid.clone())
             }
             Origin::Nobody(_) => Some(stand_in(0, id, &self.scope).uuid),
@@ -172,7 +172,7 @@ impl Pool {
         best(&self.devices, &wants, &BTreeMap::new()).is_ok()
     }
 
-    /// Takes the best devices that have room. The inner error says why none can be had now.
+    /// Takes the best devices that have room. The inner error says why none is free now.
     ///
     /// # Errors
     /// When holds cannot be written.
@@ -243,7 +243,7 @@ fn of(chosen: Vec<(Choice, Holder)>) -> Vec<(String, Holder)> {
 fn stand_in(place: usize, id: &DeviceId, scope: &str) -> Device {
     let (index, parent) = match id {
         DeviceId::Index(index) => (*index, None),
-        // Of which GPU it is a part is not known, but that it is one.
+        // It is a part of a GPU, but it is unknown of which one.
         DeviceId::Uuid(uuid) => (place as u32, uuid.starts_with("MIG-").then(String::new)),
     };
     Device { index, uuid: format!("{scope}{id}"), parent, ..Device::default() }

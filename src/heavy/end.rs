@@ -1,11 +1,11 @@
 //! The failure of a rank: it is reported once, in the file that its worker reads, and no other rank waits for
 //! it.
 //!
-//! A rank that fails must not return from `main`: MPI's end waits for the other ranks, which wait for
-//! this one in a collective. So it says why and is gone; the worker that started it ends the trial on all
-//! ranks within moments. MPI_Abort would be too much: under srun it kills every process of the step at
-//! once, the worker that writes the record included (seen with Slurm 22.05 and PMIx). Where no worker
-//! watches, it is right.
+//! A rank that fails must not return from `main`: MPI's end waits for the other ranks, which wait for this
+//! one in a collective. So it reports why and exits; the worker that started it ends the trial on all ranks
+//! within moments. MPI_Abort would be too much: under srun it kills every process of the step at once,
+//! including the worker that writes the record (seen with Slurm 22.05 and PMIx). Without a worker, MPI_Abort
+//! is right.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -49,9 +49,9 @@ pub(crate) fn say(reason: &Path, text: &str) {
     }
 }
 
-/// Ends a rank that the others do not know to have failed. Calls nothing that waits for them: says why,
-/// and leaves; without a worker that supervises it, ends all ranks through MPI. Where MPI itself has
-/// failed another rank is gone, and what befell that one comes first.
+/// Ends a rank that the others do not know to have failed. Calls nothing that waits for them: reports why,
+/// and exits; without a worker that supervises it, ends all ranks through MPI. If MPI itself has failed,
+/// another rank is gone, and that rank's failure comes first.
 pub(crate) fn fail(reason: &Path, text: &str) -> ! {
     if FAILING.swap(true, Ordering::SeqCst) {
         // Another thread is at it already.

@@ -1,8 +1,8 @@
 //! `hpcsweep-worker sync FILE`: the MPI process beside a program that is not one. It carries out the
 //! program's requests over its socket (docs/sync-protocol.md), and reduces the metric lines of all ranks.
 //!
-//! Ranks act in rounds: each says what it has (a request, lines, an end), and what all of them have is done
-//! by all. Between rounds they sleep, for the cores belong to the programs.
+//! Ranks act in rounds: each announces what it has (a request, lines, an end), and all ranks do what all of
+//! them have. Between rounds they sleep, because the cores belong to the programs.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -118,7 +118,7 @@ const FIRST_NAP: Duration = Duration::from_micros(500);
 /// worker's message comes after it, so that nothing more precise can be reported at once.
 const SILENCE: &str = "its program has ended or closed the socket";
 
-/// How long a worker may take to say how a program has ended whose socket is closed.
+/// How long a worker may take to report the end of a program whose socket is closed.
 const TO_SAY_HOW: Duration = Duration::from_millis(500);
 
 /// How many lines all ranks have that still write any.
@@ -135,7 +135,7 @@ fn unread_of(said: &[u8; SAID]) -> u64 {
     said[8..].iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-/// What every rank says in this round.
+/// The announcements of all ranks in this round.
 fn exchange(world: &mut World, mine: [u8; SAID], eager: bool) -> Result<Vec<[u8; SAID]>, Fault> {
     let all = world.all_gather_quietly(&mine, |looks| {
         // A program that waits for its sync is worth a spin: the others are about to ask too.

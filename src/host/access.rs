@@ -1,8 +1,8 @@
 //! Who else may write where this program reads what it will run.
 //!
-//! A user who can write to a sweep's folder decides what its owner's jobs run. So files are made for their owner to write,
-//! whatever the umask says, and what another user has made or may change is refused, as `ssh` does with its keys
-//! (`StrictModes`, sshd_config(5)). A group that works on one sweep says so.
+//! A user who can write to a sweep's folder decides what its owner's jobs run. So hpcsweep makes files for their owner
+//! to write, whatever the umask says, and refuses files that another user has made or may change, as `ssh` does with
+//! its keys (`StrictModes`, sshd_config(5)). A group that works on one sweep says so in the plan.
 //!
 //! The plan of a sweep also says who may read it. Then this process makes its files for these readers, whatever the
 //! umask says. The programs that it starts have the user's own umask, because their files are the user's.
@@ -70,7 +70,7 @@ static GROUP_WRITES: AtomicBool = AtomicBool::new(false);
 /// its own.
 static OPENED: Mutex<Option<(Readers, Mode)>> = Mutex::new(None);
 
-/// From now on this process makes files and folders that those may read and write to who have the sweep.
+/// From now on this process makes files and folders that all users who share the sweep may read and write.
 pub(crate) fn make_for(access: Access) {
     if access.shared == Shared::Group {
         share_with_group();
@@ -89,7 +89,8 @@ pub(crate) fn share_with_group() {
     }
 }
 
-/// From now on this process makes files and folders that these may read. The programs it starts have the umask of before.
+/// From now on this process makes files and folders that these users may read. The programs it starts keep the earlier
+/// umask.
 pub fn open_to(readers: Readers) {
     let mut opened = opened();
     let before = take_from_umask(Mode::from_bits_truncate(readers.rights()));
@@ -106,7 +107,7 @@ pub(super) fn umask_of_programs() -> Option<Mode> {
     opened().map(|(_, of_programs)| of_programs)
 }
 
-/// From now on this thread has an umask of its own; `false` where the system does not allow it.
+/// From now on this thread has an umask of its own; `false` if the system does not allow it.
 pub(crate) fn part_umask() -> bool {
     nix::sched::unshare(nix::sched::CloneFlags::CLONE_FS).is_ok()
 }

@@ -16,7 +16,7 @@ use super::access;
 use crate::fault::Fault;
 use crate::words;
 
-/// A fault that says what could not be done with which path, and what to do where that is known.
+/// A fault that names the step that failed and the path, with a hint if there is one.
 pub(crate) fn fault(doing: &str, path: &Path, error: &io::Error) -> Fault {
     let fault = Fault::machine(format!("cannot {doing} `{}`: {}", path.display(), reason(error)));
     match error.kind() {
@@ -83,8 +83,8 @@ pub(crate) fn open(path: &Path) -> Result<File> {
 /// Bytes of the largest file that is read whole where files are small by nature.
 const SMALL: u64 = 256 << 20;
 
-/// Opens a file that is read whole, of `most` bytes, and of half of this machine's memory: what is larger cannot be worked with
-/// here, and may hold nothing but a hole.
+/// Opens a file that is read whole, of at most `most` bytes and at most half of this machine's memory: a larger file
+/// cannot be used here, and may be nothing but a hole.
 ///
 /// # Errors
 /// As [`open_plain`], and when it is larger.
@@ -309,7 +309,7 @@ pub(crate) fn check_make_dir(path: &Path) -> Result<()> {
     there.map_or(Ok(()), access::may_write).map_err(|e| fault("make the folder", path, &e).into())
 }
 
-/// Gives a folder this mode, where it has another. What belongs to its group in it stays so: quotas may go by that.
+/// Gives a folder this mode, if it has another. The set-group-ID bit stays, because quotas may depend on it.
 ///
 /// # Errors
 /// When it belongs to another user, or does not exist.
@@ -523,7 +523,7 @@ pub(crate) fn create_exclusive_with_parent(path: &Path) -> Result<Option<File>> 
     }
 }
 
-/// Removes a folder and all in it; what is not there is no error, and what cannot be removed stays.
+/// Removes a folder and all in it; a missing one is not an error, and files that cannot be removed stay.
 pub(crate) fn remove_tree(path: &Path) {
     let _ = fs::remove_dir_all(path);
 }

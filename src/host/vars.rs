@@ -35,7 +35,7 @@ pub(crate) fn node_identity(vars: &Vars) -> String {
     [hostname(), of("SLURMD_NODENAME"), of("PBS_NODENUM")].join("/")
 }
 
-/// The name of the user, as a scheduler knows it; the number where there is no name.
+/// The name of the user, as a scheduler knows it; the number if there is no name.
 pub fn user_name() -> String {
     let uid = nix::unistd::getuid();
     nix::unistd::User::from_uid(uid)

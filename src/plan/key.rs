@@ -118,7 +118,7 @@ pub(crate) fn changed(old: (&Run, i64), new: (&Run, i64)) -> Vec<&'static str> {
     .collect()
 }
 
-/// A form with its keys in order: the order of writing is no difference.
+/// A form with its keys in order: the order of writing does not matter.
 fn sorted(form: &serde_json::Value) -> serde_json::Value {
     match form {
         serde_json::Value::Object(fields) => {
@@ -137,8 +137,8 @@ impl Plan {
         Keys::new(&self.run, self.seed)
     }
 
-    /// Trials that are equal in all that a plan says of them, by their places in it: groups of two and more. Links of a
-    /// chain may be equal on purpose, and trials without parameters cannot differ.
+    /// Trials that are equal in every key of the plan, by their places in it: groups of two and more. Links of a chain
+    /// may be equal on purpose, and trials without parameters cannot differ.
     pub(crate) fn equal(&self) -> Vec<Vec<usize>> {
         let mut keys = self.keys();
         let mut all: Vec<([u8; 16], usize)> = Vec::new();

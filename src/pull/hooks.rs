@@ -27,7 +27,7 @@ pub(super) struct Hooks {
 }
 
 impl Hooks {
-    /// From now on they are an agent's of this name.
+    /// From now on they belong to an agent of this name.
     pub(super) fn belongs_to(&mut self, tree: &Tree, agent: &str) {
         self.log = tree.agent_file(agent, "hooks.log");
     }

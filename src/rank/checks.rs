@@ -24,7 +24,7 @@ pub(super) fn torch_beside_step(vars: &Vars, found: &mut Vec<Row>) -> Result<(),
     else {
         return Ok(());
     };
-    // Under `srun --mpi=pmi2` PMI's row stands first and says the same as the step's.
+    // Under `srun --mpi=pmi2` PMI's row comes first and has the same values as the step's.
     if found[0].launcher == Launcher::Given || !found[0].agrees(&found[step]) {
         return Ok(());
     }

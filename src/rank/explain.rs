@@ -1,4 +1,4 @@
-//! What `hpcsweep worker --explain` says to people; the JSON form is the `Serialize` of [`Rank`].
+//! The text of `hpcsweep worker --explain`; the JSON form is the `Serialize` of [`Rank`].
 
 use std::fmt::Write;
 

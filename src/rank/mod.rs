@@ -30,7 +30,7 @@ pub use scrub::{KEPT, SCRUB, is_launcher_variable};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Launcher {
-    /// `HPCSWEEP_RANK`, `HPCSWEEP_WORLD_SIZE` and their companions: someone says it outright.
+    /// `HPCSWEEP_RANK`, `HPCSWEEP_WORLD_SIZE` and their companions: explicit values.
     Given,
     /// torchrun's agent (`local_elastic_agent.py`). It may itself run inside a Slurm step.
     Torchrun,

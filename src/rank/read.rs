@@ -1,4 +1,4 @@
-//! Reads one variable as a number, and says well what is wrong with it.
+//! Reads one variable as a number, with a precise error.
 
 use std::collections::BTreeMap;
 

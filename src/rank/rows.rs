@@ -10,7 +10,7 @@ use super::{Launcher, Rank};
 use crate::fault::Fault;
 use crate::hostlist;
 
-/// What one row of the table says.
+/// The values of one row of the table.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
     pub(super) launcher: Launcher,
@@ -330,7 +330,7 @@ impl Row {
         )
     }
 
-    /// Whether the other row says the same, where both say something.
+    /// Whether the other row has the same values, where both have values.
     pub(super) fn agrees(&self, other: &Self) -> bool {
         let same = |a: Option<u32>, b: Option<u32>| a.zip(b).is_none_or(|(a, b)| a == b);
         self.rank == other.rank && same(self.world_size, other.world_size)
@@ -338,9 +338,9 @@ impl Row {
 
     /// Takes what only the agreeing row knows, such as the node's size under `srun --mpi=pmi2`.
     ///
-    /// Not when anything else contradicts or a world size is unknown: a Hydra proxy that Slurm
-    /// started may share its number with one of its ranks by accident. Only PMIx, which never knows
-    /// more than the rank, takes the rest on trust.
+    /// False if anything else contradicts or a world size is unknown: a Hydra proxy that Slurm started may
+    /// share its number with one of its ranks by accident. Only PMIx, which never knows more than the rank,
+    /// takes the rest on trust.
     pub(super) fn fill_from(&mut self, other: &Self) {
         let sure = self.world_size.is_some() && other.world_size.is_some();
         if !sure && self.launcher != Launcher::Pmix {

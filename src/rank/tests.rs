@@ -183,7 +183,7 @@ fn the_local_size_that_open_mpi_5_tells_is_that_of_the_last_node() {
     };
     let told = [(0, 0, 0), (1, 1, 0), (2, 0, 1)].map(|(r, l, n)| in_pbs(r, l, n, "a\na\nb\n"));
     assert_eq!(told, ["0/3 0/2 -/-", "1/3 1/2 -/-", "2/3 0/1 -/-"]);
-    // A node file for another number of ranks, or none: what cannot be is not believed, and is no fault.
+    // A node file for another number of ranks, or none: impossible values are ignored, without an error.
     assert_eq!(in_pbs(1, 1, 0, "a\nb\n"), "1/3 1/- -/-");
     clean(&of(1, 1), Launcher::OpenMpi, "1/3 1/- -/-");
     assert!(derive(&vars(&of(1, 1).replace("PRTE_LAUNCHED=1", "")), "n2").is_err());
@@ -252,7 +252,7 @@ fn row_7_hydra() {
     );
 }
 
-/// Captured: `srun -N2 -n3 --mpi=pmi2`, task 2. PMI says no more than rank and size.
+/// Captured: `srun -N2 -n3 --mpi=pmi2`, task 2. PMI has only rank and size.
 #[test]
 fn row_7_takes_the_node_from_the_step_that_agrees() {
     let pmi2 = "PMI_FD=11 PMI_JOBID=2.0 PMI_RANK=2 PMI_SIZE=3 SLURM_MPI_TYPE=pmi2";

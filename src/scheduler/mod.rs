@@ -151,7 +151,7 @@ pub(crate) trait Scheduler: fmt::Debug {
     /// The call that gives an order about jobs, arrays and elements.
     fn order(&self, order: Order, ids: &[String]) -> Vec<String>;
 
-    /// Whether a line that such a call says when it fails is about a job that has ended, or for which it was done.
+    /// Whether a line of such a failed call is about a job that has ended, or for which it was done.
     fn is_no_complaint(&self, line: &str) -> bool;
 
     /// Releases the jobs that wait for others that have ended, and reports them to `tell`.
@@ -200,7 +200,7 @@ pub(crate) struct Facts {
     pub(crate) is_elementwise: bool,
     /// Whether it holds and releases single elements of an array.
     pub(crate) holds_elements: bool,
-    /// Whether what it says of an end may be believed against a record.
+    /// Whether its report of an end may override a record.
     pub(crate) believes_ends: bool,
     /// Whether a job may wait for ever for one that has ended: [`Scheduler::free`] lets it go.
     pub(crate) leaves_stalled: bool,

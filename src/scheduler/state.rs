@@ -14,7 +14,7 @@ pub enum State {
     Held(String),
     /// Running or ending.
     Running(String),
-    /// Ended with exit code 0, says the scheduler.
+    /// Ended with exit code 0, according to the scheduler.
     Completed,
     /// Ended otherwise, with the scheduler's state: `FAILED`, `TIMEOUT`, `exit status 271` ...
     Ended(End, String),
@@ -86,7 +86,7 @@ impl Elements {
         self.sets.push((ids, element));
     }
 
-    /// Learns what holds for every element of which nothing else is known.
+    /// Sets the state of every element without one of its own.
     pub(crate) fn say_of_the_rest(&mut self, element: Element) {
         self.whole = Some(element);
     }

@@ -90,7 +90,7 @@ fn named(
         return Ok((path, text));
     }
     match SHIPPED.iter().find(|(name, _)| *name == asked) {
-        // Not a file of this machine: the name says so wherever the origin is shown.
+        // Not a file of this machine: the name shows that wherever the origin is shown.
         Some((name, text)) => {
             Ok((PathBuf::from(format!("shipped/{name}.toml")), (*text).to_owned()))
         }

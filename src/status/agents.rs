@@ -25,7 +25,8 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// What `ledger`, read before the `records`, says of them; `pilots` are agents that a scheduler knows of.
+    /// Their state by `ledger`, which was read before the `records`; `pilots` are agents that a scheduler
+    /// knows.
     pub(super) fn read(
         tree: &Tree,
         ledger: &Ledger,

@@ -13,8 +13,9 @@ use crate::{units, words};
 
 use super::places::Places;
 
-/// What Slurm, PBS and the kernel write when they have killed something for its memory. PBS says of every resource that
-/// it `exceeded limit`: the word before decides (`mem 2097152kb exceeded limit 1048576kb`, also vmem and pmem).
+/// The messages of Slurm, PBS and the kernel when they have killed something for its memory. PBS writes
+/// `exceeded limit` for every resource: the word before decides (`mem 2097152kb exceeded limit 1048576kb`, also vmem
+/// and pmem).
 const MARKS: [(&str, &str); 6] = [
     ("", "oom-kill"),
     ("", "oom_kill"),
@@ -45,7 +46,7 @@ impl Jobs<'_> {
     ) {
         for (trial, standing) in trials.zip(standings) {
             let Some(attempt) = records.get(&trial).and_then(Record::decisive) else { continue };
-            // An end on record says why, unless all that it knows is the kernel's signal.
+            // A recorded end has the reason, unless all that it has is the kernel's signal.
             let is_blank = match &attempt.end {
                 None => standing.state.is_bad(),
                 Some(_) => {

@@ -66,7 +66,7 @@ pub struct Status {
     asked: bool,
 }
 
-/// Trials by what the scheduler says of their jobs.
+/// Trials by the scheduler's state of their jobs.
 #[derive(Debug, Default)]
 pub(crate) struct JobsOf {
     /// Their jobs are held.
@@ -86,7 +86,7 @@ enum About {
 /// Reads a sweep and, where it was given to a scheduler, asks that once.
 ///
 /// # Errors
-/// When the tree cannot be read; a scheduler that does not answer is no error.
+/// When the tree cannot be read; a scheduler that does not answer is not an error.
 pub(crate) fn of(
     tree: Tree,
     identity: Identity,
@@ -290,7 +290,7 @@ impl Files {
             }
             let job = self.journal.job(array);
             let element = job.and_then(|job| heard.elements.get(job)?.get(index));
-            // Half an answer says of some that they have ended, and of the others nothing.
+            // Half an answer shows some as ended, and does not name the others.
             let may_have_ended = element.map_or(heard.is_sure, |e| match &e.state {
                 Word::Queued(_) | Word::Held(_) => false,
                 Word::Running(_) => e.state.is_ending(),
@@ -462,7 +462,7 @@ impl Known<'_> {
         if element.state.is_stopping() && record.and_then(Record::decisive).is_some_and(is_open) {
             return Some(element);
         }
-        // What becomes of its other links says nothing of one that has ended.
+        // The state of its other links does not affect one that has ended.
         let has_ended =
             record.is_some_and(|r| r.outcome().is_some() && !r.may_go_on(self.attempts));
         match element.state {

@@ -22,7 +22,7 @@ pub(crate) struct Pilots {
     pub(crate) queued: u64,
     /// Those of them that are held.
     pub(crate) held: u64,
-    /// Agents that run, or of which the scheduler says what is not known here.
+    /// Agents that run, or have a state of the scheduler that is not known here.
     pub(crate) running: u64,
     /// Agents that have left, in jobs that the scheduler has not seen end: PBS reports a deleted job as running
     /// until its grace is over.

@@ -8,8 +8,8 @@ use crate::tree::journal::Journal;
 use crate::tree::records::Record;
 use crate::tree::waves::Array;
 
-/// The arrays with a job of which no trial has begun, and of which an array that they wait for has only trials that have
-/// ended. `arrays` are all arrays of a sweep, each with its trials.
+/// The arrays with a job of which no trial has begun, and that wait for an array all of whose trials have ended.
+/// `arrays` are all arrays of a sweep, each with its trials.
 pub(crate) fn suspects<'a>(
     arrays: impl Iterator<Item = (&'a Array, &'a [u64])>,
     journal: &Journal,

@@ -57,7 +57,7 @@ pub(crate) struct Diff {
     changed_by: Vec<String>,
     /// The author of the plan.
     author: Author,
-    /// By place in the plan: devices of trials for which the table names others than the plan.
+    /// By place in the plan: the table's devices of trials, where these differ from the plan's.
     devices: HashMap<usize, Option<Vec<DeviceId>>>,
 }
 
@@ -145,7 +145,7 @@ impl Diff {
         Request { resources, is_in_table: !self.is_changed(row.id) }
     }
 
-    /// Whether that is something else than the table says.
+    /// Whether that differs from the table.
     pub(crate) fn is_changed(&self, trial: u64) -> bool {
         self.changed.contains(&trial)
     }
@@ -421,7 +421,7 @@ fn setup(
     Ok(Some((site.shell.path.clone(), path)))
 }
 
-/// The request of a row, as the table says.
+/// The request of a row, from the table.
 pub(crate) fn resources_of(
     row: &Row,
     heads: &[Head],

@@ -109,7 +109,7 @@ fn wanted(source: &Source) -> Wanted<'_> {
     Wanted { requests: own.collect(), elements, plan: disk::named(&source.path) }
 }
 
-/// Makes the folder of a plan's sweep, or refuses one that others may change. Returns who has it.
+/// Makes the folder of a plan's sweep, or refuses one that others may change. Returns the users who share it.
 fn secure(tree: &Tree, plan: &Plan, site: &Site) -> Result<Access> {
     let readers = plan.readers.or(site.results.readable_by);
     let access = Access { shared: shared(plan, site), readers };
@@ -125,7 +125,7 @@ fn check_writable(tree: &Tree, plan: &Plan, site: &Site) -> Result<()> {
     }
 }
 
-/// Who shares a sweep: as its plan says, else the site.
+/// The users who share a sweep: by its plan, else by the site.
 pub(crate) fn shared(plan: &Plan, site: &Site) -> Shared {
     if plan.shared == Shared::No { site.results.shared } else { plan.shared }
 }

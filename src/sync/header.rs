@@ -128,7 +128,7 @@ impl Header {
         bytes
     }
 
-    /// Read back; none when these bytes are no header.
+    /// Read back; none when these bytes are not a header.
     pub(super) fn decode(bytes: &[u8; SIZE]) -> Option<Self> {
         let [op, has_kind, o0, o1, form, dtype, ndim, _, rest @ ..] = bytes;
         let (words, _) = rest.as_chunks::<8>();

@@ -100,7 +100,8 @@ pub(super) fn match_up(ranks: &[Cow<'_, [Entry]>]) -> Result<Vec<Item>, Fault> {
             return Err(Fault::request(format!("rank {rank} brings the key `{key}` twice")));
         }
     }
-    // Before keys: what is no map at all comes as a value that cannot be sent, and lacks every key.
+    // This comes before the keys: a value that is not a map arrives as one that cannot be sent, and lacks
+    // every key.
     let refusals = ranks.iter().enumerate().flat_map(|(rank, entries)| {
         entries.iter().filter_map(move |e| Some((rank, (&e.key, e.kind.as_ref().err()?))))
     });

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Flags {
-    /// Whatever is no tensor becomes float64. Without it plain floats (in lists too) become float32, and
+    /// Everything but tensors becomes float64. Without it plain floats (in lists too) become float32, and
     /// everything else keeps its type. Tensors always do.
     pub double_precision: bool,
     /// The values of all ranks, one after the other along the first dimension; otherwise one by rank.

@@ -32,7 +32,7 @@ enum Wrong {
     Type { expected: String, found: String },
     /// A key that its table does not have.
     Key { key: String, known: &'static [&'static str] },
-    /// A word that is no setting.
+    /// A word that is not a setting.
     Setting { word: String, known: &'static [&'static str] },
     /// A key that its table needs.
     Missing(&'static str),

@@ -71,7 +71,7 @@ fn falling(from: f64, to: f64, part: f64) -> f64 {
     to + (from - to) / 2.0 * (1.0 + libm::cos(PI * part))
 }
 
-/// Which part of the way is gone; none, where there is no way.
+/// The part of the schedule that is over; none if it has no length.
 fn part(gone: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { gone as f64 / whole as f64 }
 }

@@ -38,7 +38,7 @@ pub struct EpochOutcome {
 pub enum Reason {
     /// No improvement for as many epochs as patience allows.
     Patience,
-    /// The metric is no number, or infinite on the good side: nothing can become of it.
+    /// The metric is not a number, or infinite on the good side: nothing can become of it.
     NotANumber,
 }
 

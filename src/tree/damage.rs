@@ -47,7 +47,7 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// Adds lines of a file; none are no damage.
+    /// Adds damaged lines of a file; 0 adds nothing.
     pub(crate) fn add(&mut self, file: &str, lines: u64) {
         if lines > 0 {
             self.found.push((Damaged { file: file.to_owned(), lines }, None));

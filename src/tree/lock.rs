@@ -1,7 +1,7 @@
 //! One submission at a time: `submit.lock`, an exclusively created file that names its owner.
 //!
-//! `flock` is not relied on. A lock whose owner is gone is taken over: on the same host at once, from
-//! another host when it has not been touched for a while by the file system's own clock.
+//! The lock does not use `flock`. Another process takes over a lock whose owner is gone: on the same host at
+//! once, from another host when it has not been touched for a while by the file system's own clock.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

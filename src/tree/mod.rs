@@ -44,7 +44,7 @@ pub struct Tree {
     dir: PathBuf,
 }
 
-/// `sweep.json`: what a folder says of itself.
+/// `sweep.json`: the identity of a sweep's folder.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Identity {
     /// Format of the tree.
@@ -112,7 +112,7 @@ impl Tree {
     /// An existing sweep.
     ///
     /// # Errors
-    /// When the folder is no sweep, or one of a format this program does not read.
+    /// When the folder is not a sweep, or one of a format this program does not read.
     pub fn open(dir: &Path) -> Result<(Self, Identity)> {
         let tree = Self::at(dir);
         match tree.identity()? {
@@ -234,7 +234,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Whether it says already who has it, as far as this user can say so.
+    /// Whether `sweep.json` names these users; true if there is none that this user can trust.
     ///
     /// # Errors
     /// As [`Self::identity`].
@@ -392,7 +392,7 @@ pub(crate) fn to_json_line<T: Serialize>(value: &T) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The format that a document says it has.
+/// The format of a document, from its head.
 #[derive(Deserialize)]
 struct Formed {
     #[serde(default = "first_format")]

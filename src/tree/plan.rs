@@ -11,7 +11,7 @@ pub(super) fn sealed(text: &str) -> String {
     format!("{text}{SEAL}{crc:08x}\n")
 }
 
-/// The lines above the last one, and whether they are as they were; `None` where there is no such line.
+/// The lines above the last one, and whether they are unchanged; `None` if there is no such line.
 pub(super) fn unsealed(text: &str) -> Option<(&str, bool)> {
     let whole = text.strip_suffix('\n').unwrap_or(text);
     let at = whole.rfind('\n').map_or(0, |newline| newline + 1);

@@ -86,7 +86,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// A trial of which nothing but the number can be read.
+    /// A trial of which only the number can be read.
     pub(crate) fn unknown(id: u64) -> Self {
         Self {
             id,
@@ -141,7 +141,7 @@ fn file(tree: &Tree, first: u64, ending: &str) -> PathBuf {
 /// Writes a table; the head last, which makes it part of the sweep.
 ///
 /// # Errors
-/// When the disk refuses; what was written then is no part of the sweep and is written again.
+/// When the disk refuses. The files written so far are not part of the sweep, and are written again.
 pub fn write<'a>(tree: &Tree, head: &Head, rows: impl Iterator<Item = RowOut<'a>>) -> Result<()> {
     disk::make_dir(&tree.dir().join("trials"))?;
     let mut offsets = Vec::with_capacity(head.count as usize);
@@ -331,8 +331,8 @@ fn each_line(tree: &Tree, head: &Head, mut with: impl FnMut(Option<Row>)) -> Res
     }
 }
 
-/// Adds the rows of a table, of each that is damaged or missing its number alone. Returns how many those are, with lines
-/// that are no trial's.
+/// Adds the rows of a table. A damaged or missing row has only its number. Returns how many those are, including lines
+/// without a trial.
 fn add_rows(tree: &Tree, head: &Head, all: &mut Vec<Row>) -> Result<u64> {
     // The numbers in an unsealed head need not fit into memory.
     let bytes = |ending| disk::stamp(&file(tree, head.first, ending));

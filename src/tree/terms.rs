@@ -76,7 +76,7 @@ fn sound(bytes: &[u8], path: &Path) -> Result<Terms> {
     if is_sound { Ok(terms) } else { Err(numbers::damaged(path).into()) }
 }
 
-/// How often a trial is tried; `by_table` is what its table says.
+/// How many attempts a trial has; `by_table` is its table's value.
 ///
 /// # Errors
 /// When the file is there and cannot be read.
@@ -119,8 +119,8 @@ pub(crate) fn readable(tree: &Tree, by_table: u32, damage: &mut Damage) -> Resul
     Ok(terms.unwrap_or(plain))
 }
 
-/// From now on trials are tried so often, whatever the tables in `heads` say, and these have been dropped. The caller
-/// holds the lock.
+/// From now on trials have so many attempts, whatever the tables in `heads` say, and these trials have been dropped.
+/// The caller holds the lock.
 ///
 /// # Errors
 /// When the disk refuses.

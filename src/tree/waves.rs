@@ -65,7 +65,7 @@ pub struct Array {
     /// The walltime of each link in seconds, where an element runs several; that of `resources` is their sum.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) walltimes_s: Vec<Option<u64>>,
-    /// What its elements are where they are no trials: agents, each on its own node.
+    /// Its elements, if they are not trials: agents, each on its own node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pilot: Option<Pilot>,
 }

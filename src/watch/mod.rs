@@ -139,7 +139,7 @@ fn sort_slowest(all: &mut Vec<Slow>) {
     all.truncate(MOST_ROWS);
 }
 
-/// By host, then trial, no more than are shown.
+/// By host, then trial, at most as many as are shown.
 fn sort_gpus(all: &mut Vec<UsedGpu>) {
     all.sort_by(|a, b| (&a.host, a.trial, a.number).cmp(&(&b.host, b.trial, b.number)));
     all.truncate(MOST_ROWS);

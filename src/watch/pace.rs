@@ -22,7 +22,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Times are seconds since 1970; `since` is when those who are at work began.
+    /// Times are seconds since 1970; `since` is when the current agents began.
     pub(super) fn new(now: f64, since: Option<f64>) -> Self {
         Self {
             now,
@@ -63,7 +63,7 @@ impl Pace {
         (self.latest > 0.0).then_some(self.latest)
     }
 
-    /// Trials that ended a second; `None` before the first of those who are at work now.
+    /// Trials that ended a second; `None` before the first end of the current agents.
     pub(super) fn rate(&self) -> Option<f64> {
         let oldest = f64::from_bits(self.last.peek()?.0);
         // A moment is too short to say anything.
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(rate(0.0, ends), Some(19.0 / 200.0));
         // Nothing ends any more.
         assert_eq!(rate(0.0, (0..20).map(f64::from)), Some(19.0 / 1000.0));
-        // What others did before says nothing.
+        // Ends of earlier agents do not count.
         assert_eq!(rate(999.0, (0..500).map(f64::from)), None);
     }
 

@@ -31,7 +31,7 @@ use crate::worker::ranks::peers::{self, Down};
 use crate::worker::record::recorder::Recorder;
 use crate::worker::record::room;
 
-/// Why a program may have failed that says nothing itself.
+/// Why a program may have failed that reports no reason itself.
 const NO_ROOM: &str = "the disk of the results was full when it ended";
 
 /// How much later than a signal to stop the loss of a rank may be noticed that was its reason: srun stops the ranks that
@@ -47,7 +47,7 @@ pub(crate) struct AttemptEnd {
     pub(crate) code: i32,
     /// Whether another attempt could end otherwise.
     pub(crate) retry: Retry,
-    /// The signal that says that its job is about to end.
+    /// The signal that announces the end of its job.
     pub(crate) told: Option<Signal>,
 }
 
@@ -174,7 +174,7 @@ impl Attempt<'_> {
 
     /// Gathers the ranks and prepares this one; the word by which the others begin. If that fails, the beginning is recorded.
     fn prepare(&mut self) -> Result<(Prepared, Option<Down>), NotStarted> {
-        // In a job that is about to end nothing is begun, least of all another attempt.
+        // A job that is about to end starts nothing, least of all another attempt.
         let mut heard = child::pending(self.signals, Duration::ZERO, None);
         let prepared = match heard {
             Some(_) => Err(anyhow::anyhow!("told to stop")),
@@ -260,7 +260,7 @@ impl Attempt<'_> {
                     reason: why.reason("worker"),
                 };
                 if why != Stop::Peer {
-                    // The end that follows says it again, with more patience.
+                    // The following end records it again, with more patience.
                     let _ = recorder.write(&stop);
                 }
                 if let Some(crew) = crew.as_mut() {
@@ -357,7 +357,7 @@ impl Attempt<'_> {
         Ok(AttemptEnd { end, code, retry, told })
     }
 
-    /// Why the attempt has ended as it was judged: what the program says comes before what is known of it.
+    /// Why the attempt has ended as it was judged: the program's own reason comes first.
     fn reason(
         &self,
         started: &mut Started,
@@ -500,7 +500,7 @@ fn judge(ends: &Ends, others: &Others, delay: Duration) -> (Outcome, i32, Option
     }
     match (trouble, uncarried.clone()) {
         (Some((outcome, code, reason)), _) => (outcome, code, Some(reason)),
-        // How we ended the program for want of its helper says nothing.
+        // The exit code of a program that was ended because its helper failed is no evidence.
         (None, Some(reason)) if *stop == Some(Stop::Helper) => (Outcome::Failed, 1, Some(reason)),
         (None, Some(reason)) => (Outcome::Failed, code.max(1), Some(reason)),
         (None, None) => (exit::outcome(code, is_declared, None), code, None),

@@ -21,13 +21,13 @@ pub(super) fn began(vars: &Vars) -> Instant {
     let ago = vars.get(BEGAN).and_then(|began| began.parse::<f64>().ok());
     let ago = ago.map_or(0.0, |began| clock::now() - began);
     let now = Instant::now();
-    // A clock that was set meanwhile says nothing.
+    // A clock that was set meanwhile does not count.
     let ago = Duration::try_from_secs_f64(ago).unwrap_or_default();
     now.checked_sub(ago).unwrap_or(now)
 }
 
-/// When the job ends as its scheduler says, where neither plan nor environment do: the walltime is the
-/// queue's. One call, or none where the job script says how long the job may run; `None` where there is no answer.
+/// When the job ends according to its scheduler, if neither plan nor environment have it: the walltime is the
+/// queue's. One call, or none if the job script has the time; `None` if there is no answer.
 pub(super) fn ask_end(job: &Job, known: Option<JobTime>) -> Option<Instant> {
     if job.resources.walltime_s.is_some() || scheduler::told_end(&job.vars).is_some() {
         return None;

@@ -231,7 +231,7 @@ fn skip(job: &Job, next_run: u32, reason: String, signals: &mut Signals) -> Resu
     room::wait(job, signals, |_| recorder.write(&skip))
 }
 
-/// The exit code of a worker whose trial is another run's; an error that says whose.
+/// The exit code of a worker whose trial belongs to another run; an error that names that run.
 fn leave_it(job: &Job, other: alive::Others, signals: &mut Signals) -> Result<i32> {
     let place = match other {
         alive::Others::Gone(_) | alive::Others::Done => {

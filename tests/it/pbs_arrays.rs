@@ -129,7 +129,7 @@ exit code 0
 fn what_a_failure_leaves_behind_a_block_is_no_reason_not_to_run() {
     let mut pbs = pbs();
     pbs.set("version", "20.0.1");
-    // The first block fails whole; the one behind it is no link of its chains.
+    // The first block fails whole; the one behind it is not a link of its chains.
     let plan = plan(4).replace("sleep 0.05", "[ $HPCSWEEP_TRIAL -gt 1 ] || exit 7");
     pbs.submit(&plan, &["--max-running", "2"]).ok();
     pbs.wait_idle();

@@ -381,7 +381,7 @@ impl Schedule {
         let ran = self.disk.run(&self.world, &["status", "--json", "results/p"]);
         assert!(ran.code <= 1, "{}", self.text(&ran.whole()));
         let status: Value = serde_json::from_str(&ran.out).unwrap();
-        // Whatever happens to those who write, it is no damage.
+        // Whatever happens to the writers, nothing is damaged.
         let damaged = status["damaged"].as_array().is_some_and(|all| !all.is_empty());
         assert!(!damaged, "{}", self.text(&ran.out));
         status

@@ -38,7 +38,7 @@ fn a_set_up_that_ends_names_its_last_command() {
         (". ./nope", 1),
         ("false", 1),
         ("exit 3", 3),
-        // The command was not run: that is no success.
+        // The command was not run: that is not a success.
         ("exit 0", 1),
     ] {
         let setup = format!("setup = [\"true\", \"{line}\"]\n");

@@ -405,7 +405,7 @@ fn when_its_time_is_over_a_trial_saves_and_a_retry_goes_on() {
     assert!(weights(&world) == calm(2), "the weights differ");
 }
 
-/// The trainer is no program of the user's: what it saves is for those who may read the sweep.
+/// The trainer is not a program of the user's: what it saves is for those who may read the sweep.
 #[test]
 fn what_training_saves_is_for_the_readers_of_a_sweep() {
     let world = world();

@@ -242,7 +242,7 @@ fn write(
             Err(_) => Err(io::Error::other("nothing was written")),
         }
     });
-    // What went wrong with the rows says more than that there is no file.
+    // An error of the rows says more than a missing file.
     let rows = filled? as u64;
     written?;
     context.out.say(&format!("{} in {}", count(rows, of), path.display()));
@@ -274,7 +274,7 @@ pub(super) fn best(args: &BestArgs, context: &Context) -> Result<u8> {
     let function = meant(&table, args.function.as_deref())?;
     let ranked = table.ranked(&args.metric, goal, function);
     let code = tell(&table.sources, context);
-    // Results of other functions are no alternatives: who wants them says so.
+    // Results of other functions are not alternatives: a user who wants them names the function.
     for other in table.functions() {
         let of_it =
             |row: &&Trial| table.function(row) == Some(other) && !table.is_meant(row, function);
@@ -305,7 +305,7 @@ pub(super) fn best(args: &BestArgs, context: &Context) -> Result<u8> {
     Ok(code)
 }
 
-/// The function that is named; `None` where there is but one, and it is that.
+/// The function that is named; `None` if there is only one, and it is that.
 ///
 /// # Errors
 /// When no trial calls it.

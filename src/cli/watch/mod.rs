@@ -24,7 +24,7 @@ use draw::View;
 /// Watch a sweep: counts, pace, agents, failures, the slowest trials, GPUs
 ///
 /// Keys: q or Ctrl-C quit; Tab or 1 to 4 choose a list; arrows, PgUp, PgDn, Home and End scroll it. Where
-/// standard output is no terminal, it prints how the sweep stands once and ends, with exit code 1 where a file of the
+/// standard output is not a terminal, it prints how the sweep stands once and ends, with exit code 1 where a file of the
 /// sweep is damaged.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -309,7 +309,7 @@ fn the_bar_shows_whatever_there_is_one_of() {
 fn keys_choose_and_scroll_lists() {
     let mut view = View::new(true);
     let press = |code, view: &mut View| super::press(KeyEvent::from(code), view);
-    // The list says how far it is scrolled, and never further than it is long.
+    // The list shows how far it is scrolled, which is never further than it is long.
     let seen = |view: &mut View| {
         let screen = lines(&drawn(&large(), view, 100, 40));
         screen.lines().find(|line| line.starts_with("==")).unwrap().to_owned()

@@ -1,4 +1,4 @@
-//! PBS: which one it is and what its server says of itself.
+//! PBS: which one it is, and the attributes of its server.
 
 #[cfg(test)]
 mod tests;
@@ -79,7 +79,7 @@ impl Version {
     }
 }
 
-/// Tells the qstats apart by the beginning of the program and what it says to `--version`.
+/// Distinguishes the kinds of qstat by the beginning of the program and its output for `--version`.
 fn kind(source: &str, said: &str) -> Kind {
     let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.clone().next().unwrap_or("nothing").to_owned();

@@ -16,8 +16,8 @@ impl World {
     /// other.
     ///
     /// # Errors
-    /// When a rank is gone, or what `nap` returns. The exchange is then left under way, and this World
-    /// is good for nothing but to be aborted.
+    /// When a rank is gone, or an error of `nap`. The exchange then stays unfinished, and this World can only
+    /// be aborted.
     pub(crate) fn all_gather_quietly(
         &mut self,
         mine: &[u8],

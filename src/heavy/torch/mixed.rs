@@ -67,8 +67,8 @@ impl GradScaler {
     const BACKOFF: f64 = 0.5;
     const INTERVAL: u64 = 2000;
 
-    /// Scales the gradients down and says whether one of them is no finite number; the step must be left
-    /// out then. Called after the reduction every rank sees the same gradients, and finds the same.
+    /// Scales the gradients down and returns whether one of them is not finite; the step must be left out
+    /// then. After the reduction every rank has the same gradients, so all ranks get the same result.
     ///
     /// # Errors
     /// When libtorch fails.

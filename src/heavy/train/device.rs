@@ -19,8 +19,8 @@ pub(crate) struct Place {
     pub(crate) gpu: Option<String>,
 }
 
-/// Sets the number of threads: what the configuration says, else the cores the rank asked for. Without
-/// this, MKL under mpirun takes one thread, and every rank of a node otherwise all cores. Memory is kept.
+/// Sets the number of threads: the configuration's, else the cores the rank asked for. Without this, MKL
+/// under mpirun takes one thread, and every rank of a node otherwise takes all cores. Memory is kept.
 pub(crate) fn threads(config: &Config, job: &Job) {
     let threads = config.threads.unwrap_or(u64::from(job.cores)).clamp(1, 4096) as i32;
     tch::set_num_threads(threads);

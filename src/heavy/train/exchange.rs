@@ -72,7 +72,7 @@ pub(crate) fn from_first(
     })
 }
 
-/// A loss that is no finite number.
+/// A loss that is not a finite number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Odd {
     /// Not a number.

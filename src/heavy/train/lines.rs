@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::state::Trained;
 
-/// One epoch, as a metric line has it. A mean that is no number is `null`.
+/// One epoch, as a metric line has it. A mean that is not a number is `null`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct EpochLine {
     /// From 1.

@@ -1,4 +1,4 @@
-//! The first exchange of the ranks: who is there, and whether all mean the same run.
+//! The first exchange of the ranks: which ranks exist, and whether all have the same run.
 //!
 //! One gather of a card a rank. All ranks judge the same cards in the same order, so that all end with the
 //! same sentence, and no rank waits for one that has given up.

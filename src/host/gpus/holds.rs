@@ -415,7 +415,8 @@ mod tests {
         let second = Holds::open(&vars).unwrap();
         assert_eq!(second.dir.display().to_string(), format!("{}.1", first.dir.display()));
         assert!(second.take("GPU-a", &me).unwrap().is_some());
-        // Neither is a link to somewhere else followed, nor does a name that is free again part those who hold devices.
+        // A link to another place is not followed, and a name that is free again does not separate processes that hold
+        // devices.
         fs::remove_dir_all(&first.dir).unwrap();
         std::os::unix::fs::symlink(&second.dir, &first.dir).unwrap();
         assert_eq!(Holds::open(&vars).unwrap().dir, second.dir);

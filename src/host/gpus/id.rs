@@ -27,7 +27,7 @@ impl DeviceId {
         (!rest.is_empty() && rest.bytes().all(is_name)).then(|| Self::Uuid(Arc::from(text)))
     }
 
-    /// Whether both are the UUID of one device, of which one may be only the beginning.
+    /// Whether both are the UUID of one device; one of them may be only the beginning.
     pub(crate) fn is_part_of(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Uuid(one), Self::Uuid(other)) => {

@@ -1,7 +1,7 @@
 //! The GPUs of this host: which exist, how busy each is, and which process has taken which.
 //!
-//! Asked through NVML, which is loaded at run time; a host without it has none. The file named by
-//! `HPCSWEEP_NVML_FILE` takes its place, for trying things out where there is no GPU.
+//! They are queried through NVML, which is loaded at run time; a host without it has none. The file named by
+//! `HPCSWEEP_NVML_FILE` takes its place, for tests without a GPU.
 
 pub(crate) mod file;
 pub(crate) mod holds;
@@ -57,7 +57,7 @@ pub struct Device {
     pub(crate) compute_mode: Option<ComputeMode>,
     /// Memory errors that ECC could not correct since the driver was loaded.
     pub(crate) ecc_errors: Option<u64>,
-    /// Why its clocks are held down, in words; idleness is no reason.
+    /// Why its clocks are reduced, in words; idleness does not count.
     pub(crate) throttle: Vec<String>,
     /// Why it cannot be asked: it fell off the bus, say.
     pub(crate) trouble: Option<String>,
@@ -91,7 +91,7 @@ pub(crate) struct Sample {
     pub(crate) energy_j: Option<f64>,
     /// Degrees Celsius of the chip.
     pub(crate) temperature_c: Option<u32>,
-    /// Why the clocks are held down, in words; idleness is no reason.
+    /// Why the clocks are reduced, in words; idleness does not count.
     pub(crate) throttle: Option<Vec<String>>,
     /// Clock of the multiprocessors, MHz.
     pub(crate) sm_clock_mhz: Option<u32>,

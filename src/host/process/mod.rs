@@ -43,9 +43,8 @@ fn with_own_umask(command: &mut Command) -> &mut Command {
     }
 }
 
-/// Makes the child die with the thread that starts it, so that nothing of ours outlives a `kill -9`,
-/// and gives it a signal mask with nothing but `held`: ours has the signals blocked that we read from a
-/// descriptor.
+/// Makes the child die with the thread that starts it, so that no child outlives a `kill -9`. Gives it a
+/// signal mask with only `held`: our own mask blocks the signals that we read from a descriptor.
 #[expect(unsafe_code, reason = "pre_exec is unsafe; prctl(2) is async-signal-safe")]
 fn die_with_parent(command: &mut Command, signal: Signal, keep: Option<RawFd>, held: &[Signal]) {
     with_own_umask(command);
@@ -232,7 +231,7 @@ pub(crate) fn start_on(
     Ok(command.spawn()?.id())
 }
 
-/// Starts a program that listens to this process and says nothing: it learns of our end by that of its input. It is in a
+/// Starts a program that reads from this process and prints nothing: the end of its input shows it our end. It is in a
 /// process group of its own: a signal to ours is not meant for it.
 ///
 /// # Errors
@@ -352,7 +351,7 @@ pub(crate) fn stand_apart() {
     let _ = nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0));
 }
 
-/// Sends a signal to the child's process group; a group that is gone is no error.
+/// Sends a signal to the child's process group; a group that is gone is not an error.
 pub fn kill_group(child: &Child, signal: Signal) {
     let _ = nix::sys::signal::killpg(Pid::from_raw(child.id().cast_signed()), signal);
 }

@@ -53,7 +53,7 @@ impl<'s> Namer<'s> {
         TaskId::Name(Arc::from(name))
     }
 
-    /// The chain that a template names for the parameters of a trial; `None` if it is no template,
+    /// The chain that a template names for the parameters of a trial; `None` if it is not a template,
     /// or if the trial lacks a name, which is kept in `lacking`.
     ///
     /// # Errors

@@ -166,7 +166,7 @@ impl RuleInForm<'_> {
     /// Whether the rule with its `when` leaves out these parameters of a point.
     ///
     /// # Errors
-    /// Returns what Tera says of the expression.
+    /// Returns Tera's error about the expression.
     pub(crate) fn matches_params(&self, point: &[usize], params: &Params) -> Result<bool, String> {
         let Some(when) = &self.rule.when else { return Ok(false) };
         if !self.conditions_hold(point) {

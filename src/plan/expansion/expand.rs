@@ -36,7 +36,7 @@ pub(crate) struct Sheet<'s> {
     pub(crate) tasks: &'s Tasks,
     /// For each group whether chains run along it; empty when there are no such chains.
     pub(crate) along: &'s [bool],
-    /// Where the plan says what cannot be placed otherwise.
+    /// The place in the plan of an error that has no better place.
     pub(crate) at: usize,
 }
 

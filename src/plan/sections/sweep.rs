@@ -1,6 +1,6 @@
 //! `version` and `[sweep]`: what a sweep is called and where its results are.
 //!
-//! Each key is read and checked by itself; what `[schedule]` says of axes is checked elsewhere.
+//! Each key is read and checked by itself; the axes in `[schedule]` are checked elsewhere.
 
 use serde_json::json;
 

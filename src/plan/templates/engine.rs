@@ -47,7 +47,7 @@ impl Parsed {
     /// Parses templates, each of which has a key.
     ///
     /// # Errors
-    /// Returns the key of the first one with wrong syntax, and what Tera says of it.
+    /// Returns the key of the first one with wrong syntax, and Tera's error about it.
     pub(crate) fn new<'t, K>(
         templates: impl IntoIterator<Item = (K, &'t str)>,
     ) -> Result<Self, (K, String)> {
@@ -76,7 +76,7 @@ impl Parsed {
     /// The text of one of them; `context` is asked for only where there is something to fill in.
     ///
     /// # Errors
-    /// Returns what Tera says, or what `context` does.
+    /// Returns Tera's error, or that of `context`.
     pub(crate) fn render<'c>(
         &self,
         source: &str,
@@ -89,7 +89,7 @@ impl Parsed {
     }
 }
 
-/// What Tera says, as a fragment of a sentence.
+/// Tera's error, as a fragment of a sentence.
 pub(crate) fn sentence(error: &tera::Error) -> String {
     use tera::ErrorKind;
     let text = match error.kind() {
@@ -120,7 +120,7 @@ impl Compiled {
     /// Parses a template.
     ///
     /// # Errors
-    /// Returns what Tera says of its syntax.
+    /// Returns Tera's error about its syntax.
     pub(crate) fn new(source: &str) -> Result<Self, String> {
         let mut engine = engine();
         engine.add_raw_template(NAME, source).map_err(|e| sentence(&e))?;
@@ -141,7 +141,7 @@ impl Compiled {
     /// The text for these parameters; only the names it uses are handed over.
     ///
     /// # Errors
-    /// Returns what Tera says.
+    /// Returns Tera's error.
     pub(crate) fn render(&self, params: &Params) -> Result<String, String> {
         let mut context = Context::new();
         for head in &self.heads {

@@ -31,7 +31,7 @@ impl Template {
     /// The names it uses.
     ///
     /// # Errors
-    /// Returns what Tera says of its syntax.
+    /// Returns Tera's error about its syntax.
     pub(crate) fn uses(&self) -> Result<Uses, String> {
         match self.is_plain() {
             true => Ok(Uses::default()),

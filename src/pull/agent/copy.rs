@@ -27,7 +27,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             true => table::some(&membership.tree, &membership.heads, &[found.trial])?.pop(),
             false => None,
         };
-        // Not claimed, where it would wait for the devices of the run that it is to overtake.
+        // It is not claimed if it would wait for the devices of the run that it is to overtake.
         if let Some(row) = named
             && !matches!(self.reserve(i, &row)?, Devices::There)
         {

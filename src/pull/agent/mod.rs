@@ -42,7 +42,7 @@ pub(crate) struct Options {
     /// Whether the agent may leave before the last trial has ended, if other agents can finish the rest: so
     /// that an idle node is given back.
     pub(crate) may_go: bool,
-    /// Whether agents that a program starts say nothing but errors.
+    /// Whether agents that a program starts print only errors.
     pub(crate) quiet: bool,
 }
 
@@ -236,7 +236,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         self.slots.iter().filter_map(P::pid).chain(self.hooks.pids()).collect()
     }
 
-    /// Asks programs to end whose time is over, and kills those that do not.
+    /// Asks programs whose time is over to end, and kills those that do not.
     pub(super) fn guard(&mut self) {
         self.lifecycle.heed_time();
         let why = self.lifecycle.leaving.as_ref().and_then(|leaving| leaving.stop);
@@ -251,7 +251,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         }
     }
 
-    /// Stops programs whose trials others have ended, and says which ends of ours count.
+    /// Stops programs whose trials others have ended, and settles which ends of ours count.
     fn check_contests(&mut self) {
         let ledger = &self.lifecycle.membership.ledger;
         for slot in &mut self.slots {

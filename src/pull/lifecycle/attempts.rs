@@ -146,14 +146,14 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
             return;
         }
         let tree = &self.membership.tree;
-        // Stamps may be a second apart, and this look comes after the end: one file too many is no harm.
+        // Stamps may be a second apart, and this look comes after the end: one file too many does no harm.
         let since = ran + Duration::from_secs(1);
         let has_saved = age::is_within(&tree.checkpoints(row.id), since, tree.dir());
         // A folder that cannot be read now does not count against the trial.
         if has_saved.unwrap_or(true) {
             unit.cuts = 0;
         } else if ran >= self.usable() / 2 {
-            // One that had less says nothing: it began late there.
+            // A shorter run does not count: the trial began late there.
             unit.cuts += 1;
         }
         if unit.cuts >= MAX_CUTS {
@@ -238,8 +238,8 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
 
     /// Finds out which of the ends here count, and does what follows from them.
     ///
-    /// Who makes a copy of a trial says so in the ledger, and then looks whether the trial has ended meanwhile; here
-    /// the end is on disk before the ledger is looked at. So one of the two knows of the other.
+    /// An agent that starts a copy of a trial writes that to the ledger, and then checks whether the trial has ended
+    /// meanwhile. Here the end is on disk before the ledger is read. So one of the two knows of the other.
     pub(crate) fn decide(&mut self) -> Result<()> {
         if self.claims.is_empty() {
             return Ok(());

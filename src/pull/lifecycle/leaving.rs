@@ -39,7 +39,7 @@ pub(crate) struct Time {
 }
 
 impl Time {
-    /// As the scheduler says, else what is left of a time that a person gave.
+    /// The scheduler's value, else the rest of a time that the user gave.
     pub(crate) fn of(vars: &Vars, left_s: Option<f64>) -> Self {
         let left = job::told_end(vars).map(|end| end - clock::now()).or(left_s);
         let until = left.map(|s| Instant::now() + Duration::from_secs_f64(s.clamp(0.0, 1e9)));

@@ -93,7 +93,7 @@ pub(super) struct Lifecycle<T> {
     pub(crate) errors: u32,
     /// Trials that have ended for good, with their slots, whose hooks have not been called yet.
     pub(crate) pending_hooks: Vec<(usize, Row, End)>,
-    /// Ends of trials that others may run too: nothing follows from them until the ledger says that they count.
+    /// Ends of trials that others may run too: they have no effect until the ledger says that they count.
     pub(crate) claims: Vec<Claim>,
     /// Runs whose ends are recorded: how, and whether the trial runs again only on request.
     pub(crate) told: Vec<(AttemptId, Outcome, bool)>,
@@ -194,8 +194,9 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         self.membership.say(Entry::Won { agent, nonce, trial, attempt, begun });
     }
 
-    /// Begins anew under another name: what ran here is others' now. To be called again while there is no slot
-    /// ([`Activity::Quiet`]), between looks at signals; an agent that was about to go anyway is gone.
+    /// Joins again under another name: other agents have this one's trials now. It must be called again while
+    /// there is no slot ([`Activity::Quiet`]), between checks of signals. An agent that was about to leave
+    /// anyway leaves.
     pub(super) fn restart(&mut self) -> Result<Activity> {
         self.later.clear();
         self.recent.clear();
@@ -290,7 +291,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         }
     }
 
-    /// Writes down that an attempt was asked to end; the end that follows says it again.
+    /// Records that an attempt was asked to end; the following end records it again.
     pub(super) fn stopping(&mut self, trial: u64, attempt: u32, why: Stop) {
         if !why.is_void() {
             let (state, reason) = (why.outcome(), why.reason("agent"));

@@ -53,9 +53,9 @@ impl Membership {
         self.append(&Entry::Leave { agent, nonce, reason, size })
     }
 
-    /// Whether at least two others are seen to live, so that one of them may die and its work is still done.
-    /// Agents that were killed are not among them, although their leases are not over, nor are those that are about to
-    /// leave.
+    /// Whether at least two other agents have renewed their leases, so that one of them may die and its work is still
+    /// done. Agents that were killed do not count, although their leases are not over, and agents that are about to
+    /// leave do not count either.
     pub(crate) fn is_spare(&self) -> bool {
         self.watch.well(&self.ledger) >= 2
     }

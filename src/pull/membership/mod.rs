@@ -216,7 +216,7 @@ impl Membership {
         head.ok_or_else(|| Fault::machine(format!("trial {trial} is in no table")).into())
     }
 
-    /// How often a trial is tried, by the plan as it is now; as its table says while the tree is away.
+    /// How many attempts a trial has, by the current plan; by its table while the tree is unreachable.
     ///
     /// # Errors
     /// When it is in no table.

@@ -10,7 +10,7 @@ use crate::tree::ledger::Agent;
 /// Time whose work an agent may claim from the start on, seconds.
 const HORIZON_S: f64 = 2.0;
 
-/// Of the time since an agent began, the share whose work it may claim at once.
+/// The share of the time since an agent began whose work it may claim at once.
 const HORIZON_SHARE: f64 = 0.25;
 
 /// Trials a second of an agent that has ended `done` in `busy_s` seconds of `slots` slots.

@@ -28,7 +28,7 @@ fn below(n: u64) -> u64 {
     x % n
 }
 
-/// A server that now and then does not do what it was asked, or does and says that it has not.
+/// A server that now and then does not carry out a request, or carries it out and reports that it has not.
 fn flaky(from: &Path, to: &Path) -> io::Result<()> {
     match below(12) {
         0 => Err(io::Error::other("not done")),

@@ -73,8 +73,8 @@ impl Watch {
         ledger.living().filter(|(name, agent)| !agent.leaving && is_well(name)).count()
     }
 
-    /// Of the agents that hold something and have missed their signs the one whose lease ends first: its name, and the
-    /// time until then as far as this one has seen.
+    /// The agent whose lease ends first, of those that hold something and have missed their heartbeats: its name, and
+    /// the time until then as this agent measures it.
     pub(crate) fn missed(&self, ledger: &Ledger) -> Option<(String, Duration)> {
         let holders = ledger.living().filter(|(_, agent)| !agent.held.is_empty());
         let missed = holders.filter_map(|(name, _)| {

@@ -196,7 +196,7 @@ pub(super) trait Place {
     fn prepare(&mut self, order: Order<'_>) -> Result<Self::Ready>;
     /// The argument vector and the devices of what was prepared.
     fn sheet(ready: &Self::Ready) -> (Vec<String>, Option<String>);
-    /// Starts what was prepared; the error says why it could not be started.
+    /// Starts the prepared trial; the error says why it could not be started.
     fn launch(
         &mut self,
         role: Role,
@@ -219,7 +219,7 @@ pub(super) trait Place {
     fn collect(&mut self, work: Self::Work) -> Remains;
     /// Removes folders in which nothing was left.
     fn tidy(&mut self, folders: bool);
-    /// From now on it is one of this agent.
+    /// From now on it belongs to this agent.
     fn belongs_to(&mut self, membership: &Membership);
     /// The end of what a trial has printed.
     fn tail(&self, log: Option<(u64, u64)>) -> String;

@@ -1,5 +1,5 @@
-//! The place of an agent whose trials are calls of a function of its caller: what is handed out, what comes back, and
-//! what becomes of a call that does not come back.
+//! The place of an agent whose trials are calls of a function of its caller: calls that are handed out, their
+//! answers, and calls that never return.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

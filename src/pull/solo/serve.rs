@@ -94,7 +94,7 @@ fn talk<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
 ) -> Result<()> {
     loop {
         if client.is_gone {
-            // A scheduler signals us and the client at once: then it is no fault of the trial.
+            // A scheduler signals us and the client at once: then the trial is not at fault.
             if let Some(signal) = child::pending(signals, MOMENT, None) {
                 agent.told(signal);
             }

@@ -42,7 +42,7 @@ pub enum Flavour {
     Unknown,
 }
 
-/// A launcher and what it says of itself.
+/// A launcher and its version text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Launcher {
     /// Its path.
@@ -53,7 +53,7 @@ pub(crate) struct Launcher {
     pub(crate) version: String,
 }
 
-/// Whose launcher a program is, from its path, symbolic links resolved, and what it says to `--version`.
+/// The kind of a launcher, from its path, symbolic links resolved, and its output for `--version`.
 pub fn flavour(program: &str, text: &str) -> Flavour {
     let text = text.trim_start();
     if let Some((_, version)) = ["(Open MPI) ", "(OpenRTE) ", "(PRRTE) "]
@@ -77,7 +77,7 @@ pub fn flavour(program: &str, text: &str) -> Flavour {
     Flavour::Unknown
 }
 
-/// The version in what a launcher says to `--version`.
+/// The version in a launcher's output for `--version`.
 pub fn version(text: &str) -> String {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or("of unknown version");
@@ -201,7 +201,7 @@ impl Request<'_> {
         ))
     }
 
-    /// Whether one of these variables says already what we would say.
+    /// Whether one of these variables is already set.
     fn is_chosen(&self, names: &[&str]) -> bool {
         names.iter().any(|name| self.vars.get(*name).is_some_and(|value| !value.is_empty()))
     }
@@ -247,7 +247,8 @@ fn open_mpi(line: &mut Line, request: &Request<'_>, major: u32, tm: bool) -> Res
         line.add(&["--bind-to", "none"]);
     }
     if !tm && request.has_several_hosts() {
-        // Of a host that the node file names once it takes all cores for places, and puts further ranks there.
+        // If the node file names a host once, Open MPI takes all its cores for places, and puts further ranks
+        // there.
         let places = |(host, n): &(String, u32)| format!("{host} slots={n}\n");
         line.hostfile = Some(request.hosts.iter().map(places).collect());
         line.add(&["--hostfile", request.hostfile]);

@@ -145,12 +145,13 @@ fn has_answered(code: Option<i32>) -> bool {
     matches!(code, Some(0 | 35 | 153))
 }
 
-/// Whether a line of what PBS says of several jobs is about one that has ended. It has one exit code for all of them.
+/// Whether a line of PBS's output about several jobs is about one that has ended. It has one exit code for all of
+/// them.
 pub(crate) fn is_of_ended(line: &str) -> bool {
     line.contains("Unknown Job Id") || line.contains("Job has finished")
 }
 
-/// What qstat -x says where ended jobs are not kept.
+/// The message of qstat -x if ended jobs are not kept.
 const NO_HISTORY: &str = "not configured to maintain job history";
 
 /// Asks qstat for the jobs of these ids, as [`status`] says.

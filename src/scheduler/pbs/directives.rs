@@ -12,8 +12,8 @@ pub(crate) struct Names {
     pub(crate) constraint: Option<String>,
 }
 
-/// A range that PBS takes for an array of `count` elements, indices from 0. A range of one index is refused;
-/// `0-1:2` is the array whose only element is 0.
+/// A range that PBS accepts for an array of `count` elements, indices from 0. PBS refuses a range of one
+/// index; `0-1:2` is the array whose only element is 0.
 pub(crate) fn indices(count: u64, max_running: Option<u64>) -> String {
     let range = if count == 1 { "0-1:2".to_owned() } else { format!("0-{}", count - 1) };
     match max_running.filter(|&n| n < count) {

@@ -1,4 +1,4 @@
-//! What qstat says of jobs, and what of it may be believed.
+//! qstat's output about jobs, and which of it is reliable.
 //!
 //! An element's end is never read here: for a deleted array PBS forgets how its elements ended, for an
 //! element whose array still lives it does not report whether it ran, and an element that was deleted while
@@ -150,8 +150,8 @@ impl Job {
         self.after().flat_map(|one| one.split(':').skip(1)).map(bare)
     }
 
-    /// Whether it is held by the server for the sake of jobs of which one has ended: PBS lets go what waits when a job
-    /// ends, and never what is registered after that.
+    /// Whether the server holds it because of jobs of which one has ended: PBS releases waiting jobs when a job ends,
+    /// and never those that are registered after that.
     pub(crate) fn is_stalled(&self, has_ended: impl Fn(&str) -> bool) -> bool {
         self.state == "H" && self.holds.contains('s') && self.waits_for().any(has_ended)
     }
@@ -183,7 +183,7 @@ impl Job {
                 let waits = self.after().next().map(|_| "waits for another job".to_owned());
                 element(State::Queued("H".to_owned()), waits.unwrap_or_else(comment))
             }
-            // PBS says so at once, and calls the job running for as long as it takes to end.
+            // PBS reports that at once, and reports the job as running until it has ended.
             "R" | "B" if self.comment.contains(" and terminated") => {
                 element(State::Running(State::STOPPING.to_owned()), String::new())
             }
@@ -206,7 +206,7 @@ impl Job {
                 ("F", None) if self.after().next().is_some() => {
                     never("deleted with the job it waited for")
                 }
-                // An element whose array still lives is `X` and says nothing of where it ran.
+                // An element whose array still lives is `X`, without the host where it ran.
                 _ => never("it ended before it began"),
             };
         }
@@ -257,7 +257,7 @@ fn bare(id: &str) -> &str {
     id.split('@').next().unwrap_or_default()
 }
 
-/// Of the jobs that were asked for, and of which these are known, those that have ended.
+/// The jobs that have ended, of those that were asked for; these are known.
 pub(crate) fn ended<'a>(asked: &'a [String], jobs: &[Job]) -> HashSet<&'a str> {
     let lives = |id: &&String| jobs.iter().any(|job| job.id == **id && job.state != "F");
     asked.iter().filter(|id| !lives(id)).map(String::as_str).collect()
@@ -279,7 +279,7 @@ pub fn elements(asked: &[String], jobs: &[Job]) -> HashMap<String, Elements> {
         let element = element_of(job);
         match job.index() {
             Some(index) => elements.say_of(index, element),
-            // What an array says of itself holds for elements that are not listed only while it waits.
+            // An array's own state holds for elements that are not listed only while it waits.
             None if job.is_array() && !element.state.waits() => {}
             None => elements.say_of_the_rest(element),
         }
@@ -406,7 +406,7 @@ mod tests {
         let reason = |id: &str| all[id].get(0).unwrap().reason.clone();
         let stalled = "waits for a job that has ended: submit again";
         assert_eq!([reason("4.s"), reason("5[].s")], [stalled, stalled]);
-        // Of what was not asked for nothing is known.
+        // Jobs that were not asked for are unknown.
         let waits = "waits for another job";
         assert_eq!([reason("6.s"), reason("7.s")], [waits, waits]);
     }

@@ -21,7 +21,7 @@ use crate::words::{count, nearest, thousands, ticked};
 pub(super) struct Read {
     /// In the terms of all schedulers.
     pub(super) limits: Limits,
-    /// The least of the limits on what this user may have queued, and whose it is.
+    /// The least of the limits on this user's queued elements, and where it is set.
     queued: Option<(u64, String)>,
     /// The limits that shape the arrays in a way that users may not expect, in words.
     pub(super) notes: Vec<String>,
@@ -140,7 +140,7 @@ impl Read {
 /// Asks the server and its queues, and checks that the plan's queues take it.
 ///
 /// # Errors
-/// When the server does not answer or is no PBS, or a queue cannot run what the plan asks of it.
+/// When the server does not answer or is not PBS, or a queue cannot run the plan's requests.
 pub(super) fn read(calls: &mut Calls, wanted: &Wanted<'_>, site: &Site) -> Result<Read> {
     let (server, queues) = ask(calls)?;
     let limits = Limits {

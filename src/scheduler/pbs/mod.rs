@@ -242,7 +242,7 @@ impl Scheduler for Pbs {
             }
         }
         for (depend, ids) in stalled {
-            // One that has been deleted meanwhile is no fault.
+            // A job that has been deleted meanwhile is not a fault.
             let argv = |some: &[String]| commands::depend(some, &depend);
             order::make(calls, &ids, argv, commands::is_of_ended)?.whole?;
             for id in ids {

@@ -53,7 +53,7 @@ pub(crate) fn time_left(job: &str) -> Vec<String> {
     ["squeue", "--noheader", "--format=%L", "--jobs", job].map(str::to_owned).to_vec()
 }
 
-/// The seconds that it says; `None` for words such as UNLIMITED.
+/// Its seconds; `None` for words such as UNLIMITED.
 pub fn read_time_left(stdout: &str) -> Option<u64> {
     crate::units::parse_walltime(stdout)
 }
@@ -126,9 +126,8 @@ pub fn elements(lines: &[Line]) -> HashMap<String, Elements> {
             }
             // A list that was cut short may hold any index that is not listed singly.
             Part::Waiting { ids, cut: false, .. } => elements.say_of_all(ids.clone(), element),
-            // A line without indices says of an element only that it may wait, or that what had not
-            // begun was cancelled: for a moment sacct shows an array in the state of its first ended
-            // element.
+            // A line without indices shows only that an element may wait, or that elements that had not begun
+            // were cancelled: for a moment sacct shows an array in the state of its first ended element.
             Part::Waiting { .. } | Part::Whole | Part::Component(_) => {
                 let is_cancelled = element.state == versions::state("CANCELLED");
                 if is_cancelled || element.state.waits() {

@@ -114,7 +114,7 @@ pub(super) fn check_queue(
     }
     let mut submit = limits.max_submit_jobs;
     if submit.is_none() && limits.accounting {
-        // Not every site lets users ask; then sbatch itself will say it.
+        // Not every site lets users ask; then sbatch itself will report it.
         let output = calls.make(&commands::associations(&user_name()))?;
         submit = commands::max_submit_jobs(&output.stdout, account);
     }

@@ -10,7 +10,7 @@ use super::super::{Element, End, State};
 const SPARED: &[(&str, &str)] = &[
     // Elements that wait come as one line then, which `lines` reads too.
     ("squeue", "--array"),
-    // Of what has ended the results tree knows.
+    // The results tree has the ended trials.
     ("squeue", "--states=all"),
     // A head is not a job id and is skipped.
     ("squeue", "--noheader"),
@@ -93,8 +93,8 @@ pub fn reason(word: &str) -> String {
     }
 }
 
-/// Whether scontrol complains of an element: it says `71_0-3: Job has already finished`, and `71_4-11: No error` of those
-/// it has done.
+/// Whether scontrol reports an error for an element: it prints `71_0-3: Job has already finished`, and
+/// `71_4-11: No error` for those it has done.
 pub fn is_no_complaint(line: &str) -> bool {
     line.ends_with(": No error") || line.contains("already finished")
 }

@@ -27,7 +27,8 @@ pub(crate) struct Amended {
     pub(crate) other: Vec<u64>,
 }
 
-/// Whether the scheduler has an array, as the journal says; with `true`, one that has no answer is looked for.
+/// Whether the scheduler has an array, according to the journal; with `true`, an array without an answer is
+/// looked for.
 pub(crate) type HasJob<'a> = dyn FnMut(&Array, &[u64], bool) -> Result<bool> + 'a;
 
 impl Submission<'_> {

@@ -151,7 +151,8 @@ pub(crate) struct Submission<'a> {
 }
 
 impl<'a> Submission<'a> {
-    /// One that begins now, of a plan whose sweep is there and locked; the site alone bounds how many elements run at once.
+    /// A submission that begins now, of a plan whose sweep exists and is locked; only the site limits how many elements
+    /// run at once.
     ///
     /// # Errors
     /// When the journal cannot be read.
@@ -301,7 +302,7 @@ impl Submission<'_> {
         }
         let ids: Vec<String> = held.iter().map(|(_, id)| id.clone()).collect();
         let accepted = order::give(&*self.scheduler, &mut self.calls, Order::Release, &ids)?;
-        // One that was deleted meanwhile is no fault.
+        // A job that was deleted meanwhile is not a fault.
         accepted.whole.map_err(|refusal| {
             refusal.hint("the jobs wait; run the same command again to let them go")
         })?;
@@ -358,7 +359,7 @@ impl Submission<'_> {
                 .iter()
                 .chain(&self.site.scheduler.directives)
                 .any(|d| d.contains("time"));
-        // Of several trials one after the other only the first begins with the job.
+        // If an element runs several trials one after the other, only the first begins with the job.
         if is_asked_for || array.links > 1 || array.pilot.is_some() {
             return None;
         }

@@ -1,8 +1,8 @@
 //! Which mapping of chains to jobs a submission uses, and why.
 //!
-//! Slurm follows an array element by element, so there only a plan that says `chains = "fused"` changes
-//! anything. PBS has dependencies between whole jobs alone: few chains become jobs of their own, many are
-//! fused, and what cannot be fused waits behind a barrier.
+//! Slurm follows an array element by element, so there only a plan with `chains = "fused"` changes anything.
+//! PBS has dependencies between whole jobs only: few chains become jobs of their own, many are fused, and
+//! chains that cannot be fused wait at a barrier.
 
 use std::collections::BTreeMap;
 

@@ -58,8 +58,8 @@ pub(in crate::submit) fn settle_all(
 }
 
 impl Submission<'_> {
-    /// Finds out what became of an earlier call for an array that has no answer: its job, or, where there was
-    /// no such call or it never arrived, nothing.
+    /// Finds the result of an earlier call for an array that has no answer: its job, or nothing if there was
+    /// no such call or it never arrived.
     ///
     /// # Errors
     /// When the scheduler's state is unknown, or the disk refuses.

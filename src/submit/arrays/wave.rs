@@ -92,7 +92,7 @@ impl<'a> Before<'a> {
         record.attempts.iter().filter(is_own).map(Attempt::outcome).collect()
     }
 
-    /// Of trials with a record, those that are asked for again since.
+    /// Trials with a record that were submitted again since.
     pub(crate) fn coming(&self, records: &HashMap<u64, Record>) -> HashSet<u64> {
         let is_coming = |(trial, record): &(&u64, &Record)| {
             self.array(**trial).is_some() && self.outcomes(**trial, record).is_empty()
@@ -144,9 +144,9 @@ impl<'a> Before<'a> {
         Ok(waits)
     }
 
-    /// Behind a routing queue, which hands on what waits before what that waits for, until it has all places: takes from
-    /// the trials to be submitted the chains that wait for arrays of earlier waves, if they need more places than are
-    /// free. Returns how many trials that were.
+    /// A routing queue may hand on waiting jobs before the jobs that they wait for, until they have all places. So this
+    /// removes from the trials to be submitted the chains that wait for arrays of earlier waves, if they need more
+    /// places than are free. Returns how many trials that were.
     ///
     /// # Errors
     /// When a record cannot be read.

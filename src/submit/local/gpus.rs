@@ -99,7 +99,7 @@ impl Devices {
         }
     }
 
-    /// The devices a trial gets and what it may see. The inner error says why they cannot be had now.
+    /// The devices a trial gets and what it may see. The inner error says why they are not free now.
     ///
     /// # Errors
     /// When holds cannot be written.

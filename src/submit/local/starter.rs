@@ -147,8 +147,8 @@ fn set_up_mpirun(env: &mut Vars) {
     }
 }
 
-/// An mpirun whose ranks have all gone but that does not see it: Open MPI 4.1 waits for ever for a rank
-/// that was killed, where a failed one is left to the workers.
+/// An mpirun that does not notice that all its ranks have gone: Open MPI 4.1 waits for ever for a rank that
+/// was killed, if failed ranks are left to the workers.
 #[derive(Default)]
 pub(crate) struct Deserted {
     had_ranks: bool,

@@ -231,7 +231,7 @@ impl Answer {
     /// Reads one, as a program would. Errors come back as faults of the request.
     ///
     /// # Errors
-    /// When the stream breaks or ends, or what comes is no answer.
+    /// When the stream breaks or ends, or the message is not an answer.
     pub fn read(from: &mut impl Read) -> Result<Self, Fault> {
         let head = wire::read_head(from)?.ok_or_else(|| lost("there is no answer".to_owned()))?;
         let head: AnswerHead =

@@ -170,7 +170,7 @@ fn lifted(kind: &Kind) -> Vec<u64> {
     if kind.shape.is_empty() { vec![1] } else { kind.shape.clone() }
 }
 
-/// An empty list of plain numbers: nothing says of which type they are not.
+/// An empty list of plain numbers fits any type.
 fn is_blank(kind: &Kind) -> bool {
     kind.form == Form::List && kind.shape == [0]
 }

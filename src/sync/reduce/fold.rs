@@ -57,7 +57,7 @@ fn weighted(numbers: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
     if sum.is_finite() && all.is_finite() {
         return sum / all;
     }
-    // Too large only on the way, perhaps: each share by itself is no larger than its number.
+    // A sum on the way may be too large although each share is not.
     let most = numbers.clone().fold(0.0, |most: f64, (_, w)| most.max(w));
     let all: f64 = numbers.clone().fold(0.0, |all, (_, w)| all + w / most);
     numbers.fold(0.0, |sum, (x, w)| sum + x * (w / most / all))

@@ -65,7 +65,7 @@ fn whole_numbers_are_added_exactly() {
     let big = (1 << 53) + 1;
     let sum = |ranks: &[(Number, f64)]| one(ranks, How::Sum, Nan::Propagate);
     assert_eq!(sum(&[int(big), int(2), int(-1)]), Ok(Number::Int(big + 1)));
-    // Beyond 64 bits on the way is no harm, in the end it is.
+    // Sums on the way may exceed 64 bits; the final sum may not.
     assert_eq!(sum(&[int(i64::MAX), int(1), int(-5)]), Ok(Number::Int(i64::MAX - 4)));
     assert_eq!(
         sum(&[int(i64::MAX), int(1)]).unwrap_err(),

@@ -86,7 +86,7 @@ pub enum Gone {
 pub(crate) struct Contest {
     /// Who ran it first.
     pub(crate) of: String,
-    /// Bytes of that one's bundle: an end before counts as ever.
+    /// Bytes of that agent's bundle: an end before this point counts as usual.
     pub(crate) size: u64,
     /// What its run knew of the ledger when it began: what began before has no part in this.
     pub(crate) since: u64,

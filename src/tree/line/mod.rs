@@ -1,8 +1,8 @@
-//! Checksummed JSON lines: each line is a JSON object whose last member is the CRC-32 of what
-//! stands before it. A torn or damaged line is recognised and left out.
+//! Checksummed JSON lines: each line is a JSON object whose last member is the CRC-32 of the bytes before it.
+//! Torn and damaged lines are detected and left out.
 //!
-//! Lines of files that grow are numbered from 1, so that one that is missing between others is known to be. The end of a
-//! file is known where another file has been begun since: its first line says how many lines the earlier ones had.
+//! Lines of files that grow are numbered from 1, so that a missing line between others is detected. The end of a file
+//! is known if another file has been begun since: its first line states how many lines the earlier ones had.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 
@@ -83,7 +83,7 @@ fn number(line: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok().filter(|number| *number < super::numbers::END)
 }
 
-/// The first line of a file, as far as it says something of others.
+/// The part of a file's first line that is about other files.
 #[derive(Deserialize)]
 struct First {
     #[serde(default)]
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(seen(&[1, 2, 3, 4, 5]), (5, 0, 7));
         assert_eq!(seen(&[1, 2, 5]), (5, 2, 7));
         assert_eq!(seen(&[2, 3]), (3, 1, 0));
-        // One damaged line is one, and so are two of which one is gone.
+        // One damaged line counts as one, and so do two lines of which one is gone.
         assert_eq!(seen(&[1, 0, 3]), (3, 1, 7));
         assert_eq!(seen(&[1, 0, 4]), (4, 2, 7));
         assert_eq!(seen(&[1, 2, 2, 3]), (4, 1, 7));

@@ -40,7 +40,7 @@ impl Writer {
     /// Adds a line; it is on its way to the disk with the next [`Writer::flush`].
     ///
     /// # Errors
-    /// When the value is no JSON object (our bug).
+    /// When the value is not a JSON object (our bug).
     pub fn push<T: Serialize>(&mut self, value: &T) -> Result<(), Fault> {
         self.add(value).map_err(|e| disk::fault("write", &self.path, &e))?;
         Ok(())

@@ -17,7 +17,7 @@ pub(in crate::tree) enum Source<'a> {
     Agent {
         /// Its name.
         name: &'a str,
-        /// What its first line says.
+        /// The content of its first line.
         who: Who,
         /// Decides which of its lines count.
         ledger: &'a Ledger,
@@ -33,7 +33,7 @@ pub(in crate::tree) trait Records {
     fn known(&mut self, trial: u64) -> Option<&mut Record>;
 }
 
-/// The record of a run is of one trial: its name says of which.
+/// The record of a run belongs to one trial: its name shows which.
 impl Records for Record {
     fn of(&mut self, _trial: u64) -> &mut Record {
         self

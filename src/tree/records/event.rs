@@ -133,7 +133,7 @@ impl End {
 
 pub(super) fn why(end: Option<&End>, words: Option<String>) -> String {
     let code = end.and_then(|end| code_of(end.state, end.signal, end.exit_code));
-    // A rank that says no more than how it ended.
+    // A rank that reports only how it ended.
     let is_said =
         |code: &String| words.as_ref().is_some_and(|words| words.ends_with(&format!(": {code}")));
     code.filter(|code| !is_said(code)).into_iter().chain(words).collect::<Vec<_>>().join(": ")
@@ -228,7 +228,7 @@ pub(in crate::tree) fn has_metrics(line: &[u8]) -> bool {
     line.starts_with(b"{\"event\":\"metrics\",")
 }
 
-/// How many lines of its program could not be read, as a line with metrics says.
+/// How many lines of its program could not be read, from a line with metrics.
 pub(super) fn unread_in(line: &[u8]) -> u64 {
     let name = UNREAD.as_bytes();
     if !line.windows(name.len()).any(|part| part == name) {

@@ -127,7 +127,7 @@ impl Attempt {
         end.or_else(|| self.stopped.as_ref().map(|(state, _)| *state))
     }
 
-    /// An attempt of which nothing is known but how it began.
+    /// An attempt of which only the start is known.
     pub(crate) fn begun(start: Start, run: u32, bundle: Option<Place>) -> Self {
         let metrics = Vec::new();
         Self { start, end: None, stopped: None, stopped_at: None, metrics, unread: 0, run, bundle }

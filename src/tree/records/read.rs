@@ -136,7 +136,7 @@ pub fn file(trial: u64, run: u32) -> String {
     format!("records/{}/{trial}.{run}.jsonl", shard(trial))
 }
 
-/// Lines in the records of the runs of a trial before `run`: what a record says that is begun now.
+/// Lines in the records of the runs of a trial before `run`, for the first line of a new record.
 ///
 /// # Errors
 /// When a file exists but cannot be read.

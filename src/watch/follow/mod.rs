@@ -1,7 +1,7 @@
 //! Follows a sweep: reads what is new, and that alone.
 //!
-//! Where agents run it, a look costs one small read for each new entry of the ledger, a question for the size of
-//! each living agent's bundle, and what was appended to it. Where there are no agents, everything is read as
+//! If agents run the sweep, a look costs one small read for each new entry of the ledger, one query of the size
+//! of each living agent's bundle, and reading what was appended to it. Without agents, everything is read as
 //! `status` reads it, and seldom.
 
 use std::collections::HashMap;
@@ -33,7 +33,7 @@ const ABREAST: usize = 8;
 /// system through another host.
 const LATE_S: f64 = 120.0;
 
-/// Of the time, the share that goes into looking is at most one in so many.
+/// Looking takes at most one in so many parts of the time.
 const SHARE: u32 = 10;
 
 /// What looking has cost so far.

@@ -193,7 +193,7 @@ fn a_line_on_its_way_and_one_that_is_very_long_are_read_once_they_are_whole() {
     let (half, rest) = line.split_at(line.len() / 2);
     disk::append(&path, half).unwrap();
     assert_eq!(look(&mut watcher).0, "running 1 queued 3");
-    // Half a line is no reason to look again.
+    // Half a line does not cause another look.
     assert_eq!(look(&mut watcher).1.bytes, 0);
     disk::append(&path, rest).unwrap();
     let (counts, cost) = look(&mut watcher);

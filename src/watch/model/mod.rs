@@ -79,7 +79,7 @@ impl From<Outcome> for Kind {
     }
 }
 
-/// A trial that runs, as far as its agent's bundle says.
+/// A trial that runs, according to its agent's bundle.
 #[derive(Debug)]
 struct Open {
     attempt: u32,
@@ -125,7 +125,7 @@ struct Sign {
     changed: Option<f64>,
 }
 
-/// The end of a trial that no agent has run, as its own record says.
+/// The end of a trial that no agent has run, from its own record.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Elsewhere {
     /// The trial.

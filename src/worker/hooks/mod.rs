@@ -353,7 +353,7 @@ fn run_to_its_end(
     stop: &mut Option<Signal>,
 ) -> Result<(), String> {
     let mut running = RunningHook::start(call, log)?;
-    // In a program of several threads not every signal comes to this one.
+    // In a program with several threads, another thread may get a signal.
     let mut nap = Duration::from_millis(10);
     loop {
         if let Some(ended) = running.poll() {

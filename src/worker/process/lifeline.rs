@@ -64,7 +64,7 @@ fn look(
             open.insert(target, number);
         }
     }
-    // Of a process that ends nothing is listed any more: what is missing was not closed by itself.
+    // A process that ends lists no sockets any more: a missing one was not closed by the process itself.
     let has_files = || Path::new(&folder).read_dir().is_ok_and(|mut all| all.next().is_some());
     if held.keys().any(|inode| !open.contains_key(inode)) && !has_files() {
         return false;

@@ -53,7 +53,7 @@ impl Lines {
     }
 
     /// The metric lines that are complete and have not been taken yet, of a megabyte at most. With `last`, a final line
-    /// without a newline counts too. Lines that are no JSON object, or of more than four megabytes, are counted, not kept.
+    /// without a newline counts too. Lines that are not a JSON object, or of more than four megabytes, are counted, not kept.
     pub fn take(&mut self, last: bool) -> Vec<Map<String, Value>> {
         self.trouble = self.read_on().err().map(|e| disk::reason(&e));
         self.pass_over();
@@ -118,7 +118,7 @@ impl Lines {
         self.rest.drain(..end.map_or(self.rest.len(), |end| end + 1));
     }
 
-    /// As [`Lines::take`]; where lines were left out, one more row says how many.
+    /// As [`Lines::take`]; if lines were left out, one more row states how many.
     pub(crate) fn take_counted(&mut self, last: bool) -> Vec<Map<String, Value>> {
         let before = self.odd_lines;
         let mut rows = self.take(last);

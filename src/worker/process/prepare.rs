@@ -60,7 +60,7 @@ impl Prepared {
         self.scratch.has_more_metrics()
     }
 
-    /// Of these the samples alone.
+    /// Only the samples of these.
     pub(crate) fn take_samples(&mut self, last: bool) -> Vec<Map<String, Value>> {
         self.gpus.as_mut().map(|gpus| gpus.take(last)).unwrap_or_default()
     }

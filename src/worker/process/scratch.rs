@@ -93,7 +93,7 @@ impl Scratch {
         self.dir.join("reduced.jsonl")
     }
 
-    /// Where the helper says which lines it left out.
+    /// The file in which the helper reports the lines it left out.
     pub(crate) fn odd(&self) -> PathBuf {
         self.dir.join("sync-odd.txt")
     }

@@ -44,7 +44,7 @@ pub(crate) fn said_by_shell(
     Some(format!("cannot start `{program}`: {why}; {hint}"))
 }
 
-/// Why a program cannot be started, a remedy, and whose fault it is.
+/// Why a program cannot be started, a remedy, and who is at fault.
 fn why(program: &str, workdir: &Path, env: &Vars) -> Option<(String, String, Kind)> {
     let path = env.get("PATH").map_or("", String::as_str);
     let find = |name: &str| match name.contains('/') {

@@ -1,5 +1,5 @@
-//! A rank other than 0: runs the same program, sends what it prints and how it ends to rank 0, and
-//! leaves when rank 0 says so. It writes nothing into the results tree.
+//! A rank other than 0: runs the same program, sends its output and its end to rank 0, and leaves when rank 0
+//! asks it to. It writes nothing into the results tree.
 
 use std::fs::File;
 use std::process::Child;
@@ -58,7 +58,7 @@ pub(crate) fn run(job: &Job, signals: &mut Signals) -> Result<i32> {
                     .hint("`hpcsweep worker --explain` under the same launcher shows where ranks come from")
                     .into());
             }
-            // Of all codes the launcher passes on one; this one is for the job's script.
+            // The launcher passes on one of all exit codes; this one is for the job's script.
             Some(Down::Leave { code }) if job.stopped == Some(code) => return Ok(code),
             Some(Down::Leave { code }) => {
                 return Ok(if code == 0 { 0 } else { own.max(code.min(1)) });

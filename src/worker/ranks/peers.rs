@@ -1,5 +1,5 @@
-//! The ranks of one trial, talking to their rank 0 over TCP: who is there, what they print, how they
-//! end. A rank that dies closes its connection, so it is missed at once, without polling.
+//! The ranks of one trial report to their rank 0 over TCP: which exist, what they print, how they end. A rank
+//! that dies closes its connection, so rank 0 notices at once, without polling.
 //!
 //! Rank 0 publishes its addresses in one small file of the sweep (`meet/`), removed at the end; every
 //! other rank waits for that file and connects. Lines are JSON; the first must carry the file's token. How rank 0
@@ -91,7 +91,7 @@ pub enum Asked {
     Robbed,
 }
 
-/// What rank 0 says to a rank.
+/// A message of rank 0 to a rank.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "lowercase")]
 pub enum Down {
@@ -223,8 +223,8 @@ pub(crate) enum Meanwhile {
     Delayed,
 }
 
-/// Joins rank 0: waits for its file, connects, says hello. The receiver yields what rank 0 says and
-/// closes when it is gone. `meanwhile` is asked at least four times a second.
+/// Joins rank 0: waits for its file, connects, says hello. The receiver yields rank 0's messages and closes
+/// when rank 0 is gone. `meanwhile` is called at least four times a second.
 ///
 /// # Errors
 /// When rank 0 does not appear within the deadline, or the rank is asked to stop.

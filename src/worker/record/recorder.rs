@@ -185,8 +185,8 @@ mod tests {
         line::Writer::new(file, "/dev/full".into(), 0)
     }
 
-    /// Hands so many rows to a recorder whose disk is full, then so many when there is room. Returns the steps of all rows that
-    /// are recorded, and how many rows the record says are lost.
+    /// Gives so many rows to a recorder whose disk is full, then so many when there is room. Returns the steps of all
+    /// recorded rows, and how many rows the record reports as lost.
     fn recorded(refused: &[usize], row: impl Fn(usize) -> Value, then: usize) -> (Vec<u64>, u64) {
         let dir = tempfile::tempdir().unwrap();
         let tree = Tree::at(dir.path());

@@ -30,7 +30,7 @@ def holds_for(kind: str, job: Job) -> Optional[bool]:
     """Whether an ended job is what an `after...` waits for."""
     if kind in ("after", "afterany"):
         return True
-    # A job that never ran is no success.
+    # A job that never ran is not a success.
     is_good = job.last_exit == 0
     return is_good if kind == "afterok" else not is_good
 

@@ -1,4 +1,4 @@
-//! Gradients that travel together: one piece of memory, of which they are views.
+//! Gradients that are reduced together: views of one piece of memory.
 
 #![expect(unsafe_code, reason = "hands the memory of a tensor to a reduction under way")]
 

@@ -72,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    /// Two ranks, the other of which says what `other` holds.
+    /// Two ranks; the other one sends `other`.
     struct Two {
         other: Vec<u8>,
     }

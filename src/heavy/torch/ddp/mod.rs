@@ -80,8 +80,8 @@ struct Shared {
     overlap: bool,
     /// By parameter.
     bucket_of: Vec<usize>,
-    /// By parameter: whether the backward pass has come by since the gradients were zeroed. On a GPU
-    /// another thread says so.
+    /// By parameter: whether the backward pass has reached it since the gradients were zeroed. On a GPU
+    /// another thread sets this.
     is_used: Vec<AtomicBool>,
     has_strayed: AtomicBool,
     engine: RefCell<Engine>,

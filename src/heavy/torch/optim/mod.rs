@@ -108,7 +108,7 @@ impl Optimizer {
     /// Takes up the state of [`Self::state`], in any order.
     ///
     /// # Errors
-    /// When it is that of another optimizer or model.
+    /// When it belongs to another optimizer or model.
     pub(crate) fn load_state(&mut self, state: Vec<(String, Tensor)>) -> Result<(), Fault> {
         let mut state: HashMap<String, Tensor> = state.into_iter().collect();
         for (param, memory) in self.parameters.iter().zip(&mut self.memory) {

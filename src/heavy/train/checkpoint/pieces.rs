@@ -55,7 +55,7 @@ pub(crate) fn tensor(piece: &Piece) -> Result<Tensor, Fault> {
 /// Puts the piece called `name` into a tensor of the same shape and kind.
 ///
 /// # Errors
-/// When there is none, or it is another one's.
+/// When there is none, or it belongs to another one.
 pub(crate) fn restore(pieces: &Pieces, name: &str, into: &Tensor) -> Result<(), Fault> {
     let Some(piece) = pieces.get(name) else {
         return Err(Fault::request(format!("the file of weights has no `{name}`")));

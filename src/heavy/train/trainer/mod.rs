@@ -142,7 +142,7 @@ impl<'a> Trainer<'a> {
     /// Trains to the end. `None` if asked to end before: then everything needed to resume is on disk.
     ///
     /// # Errors
-    /// When libtorch, the disk or another rank fails, or a loss is no number.
+    /// When libtorch, the disk or another rank fails, or a loss is not a number.
     pub(crate) fn train(mut self) -> Result<Option<Trained>> {
         let config = self.config();
         let mut turn = Activity::On;

@@ -20,7 +20,7 @@ impl Trainer<'_> {
     /// Takes one step. Collective.
     ///
     /// # Errors
-    /// [`AllKnow`] when a loss is no number and the configuration has no use for such; others when
+    /// [`AllKnow`] when a loss is not a number and the configuration does not skip such steps; others when
     /// libtorch, the data or another rank fails.
     pub(super) fn step(&mut self, feed: &mut Feed, batches: &Batches) -> Result<Activity> {
         let config = self.config();
@@ -121,7 +121,7 @@ impl Trainer<'_> {
         self.optimizer.step(rate)
     }
 
-    /// A loss is no number: the end, or a step that is left out on all ranks.
+    /// A loss is not a number: training ends, or all ranks leave the step out.
     fn left_out(&self, rank: usize, odd: Odd) -> Result<()> {
         let (epoch, step) = (self.state.progress.epoch + 1, self.state.progress.step + 1);
         match self.config().non_finite {

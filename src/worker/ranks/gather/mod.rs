@@ -60,8 +60,8 @@ impl Crew {
     /// Waits for ranks `1..world`. `stop` is asked some fifty times a second whether to give up.
     ///
     /// # Errors
-    /// When rank 0 cannot listen, is asked to stop, or misses a rank at the deadline. The fault names the missing ranks and
-    /// says which connections were closed, and why.
+    /// When rank 0 cannot listen, is asked to stop, or misses a rank at the deadline. The fault names the missing ranks
+    /// and the connections that were closed, with the reason.
     pub(crate) fn gather(
         dir: &Path,
         name: &str,
@@ -129,8 +129,8 @@ impl Crew {
             )
     }
 
-    /// Takes in a rank that has proved to be of this launch, or says why it cannot be one of them. A process that
-    /// contradicts what is known loses its connection and nothing else: it may be a stranger who has seen the token.
+    /// Takes in a rank that has proved to be of this launch, or reports why it cannot be one of them. A process that
+    /// contradicts known facts only loses its connection: it may be a stranger who has seen the token.
     fn admit(
         &mut self,
         hello: Hello,
