@@ -119,7 +119,7 @@ pub(crate) fn check(
     let mut tried = HashSet::new();
     for (id, trial) in expanded.trials.iter().enumerate() {
         let key: Vec<Option<String>> =
-            template.names.iter().map(|n| trial.params.get(n).map(ToString::to_string)).collect();
+            template.names.iter().map(|name| text_of(&trial.params, name)).collect();
         if !template.whole_table && !tried.insert(key) {
             continue;
         }
@@ -138,6 +138,12 @@ pub(crate) fn check(
             return;
         }
     }
+}
+
+/// The value of a parameter, or of a table of them, as text.
+fn text_of(params: &Params, name: &str) -> Option<String> {
+    let value = params.get(name).map(ToString::to_string);
+    value.or_else(|| serde_json::to_string(&params.table(name)?).ok())
 }
 
 /// `[train]`, ready to be filled in for any trial.
@@ -327,6 +333,24 @@ hint: did you mean `epochs`?",
   plan.toml:4: [train]
 hint: keep one of them: a command trains by itself, `[train]` inside the worker",
         );
+    }
+
+    #[test]
+    fn every_value_that_an_expression_reaches_is_tried() {
+        for (expression, axis) in [
+            ("{{ sizes[0] }}", "sizes = [[1], [\"many\"]]"),
+            ("{{ run | get(key='epochs') }}", "run.epochs = [1, \"many\"]"),
+        ] {
+            let train =
+                TRAIN.replace("{{ fold + 1 }}", expression).replace("fold = [0, 1]", "fold = [0]");
+            check_plan_faults(
+                &text(&format!("{train}{axis}\n")),
+                &format!(
+                    "trial 1: `train.epochs` must be a whole number from 0, not the text `many`
+  plan.toml:7: epochs = \"{expression}\""
+                ),
+            );
+        }
     }
 
     #[test]
