@@ -110,8 +110,6 @@ pub(crate) fn prepare_in(
 ) -> Result<Prepared> {
     let Job { head, row, tree, .. } = job;
     let params = &row.params;
-    let work = tree.work(row.id);
-    let checkpoints = tree.checkpoints(row.id);
     let extra = names(tree, head, row, attempt);
     let rendered = CommandTemplate::new(&head.run)?.render(params, &extra).map_err(|fault| {
         Fault { sentence: format!("trial {}: {}", row.id, fault.sentence), ..fault }
@@ -123,29 +121,14 @@ pub(crate) fn prepare_in(
     };
     if folders {
         // Removed again when the program has left nothing there.
-        disk::make_dir(&checkpoints)?;
+        disk::make_dir(&tree.checkpoints(row.id))?;
     }
 
     let mut env = environment(&job.vars, params);
     let mut set = |name: &str, value: String| {
         env.insert(name.to_owned(), value);
     };
-    let own = [
-        ("HPCSWEEP_SWEEP", head.sweep.clone()),
-        ("HPCSWEEP_SWEEP_DIR", path_text(tree.dir())),
-        ("HPCSWEEP_TRIAL", row.id.to_string()),
-        ("HPCSWEEP_TASK_ID", row.task_text()),
-        ("HPCSWEEP_CHAIN", row.chain.to_string()),
-        ("HPCSWEEP_LINK", row.link.to_string()),
-        ("HPCSWEEP_ATTEMPT", attempt.to_string()),
-        ("HPCSWEEP_PARAMS", path_text(&scratch.params())),
-        ("HPCSWEEP_METRICS", path_text(&scratch.metrics())),
-        ("HPCSWEEP_RESULT", path_text(&scratch.result())),
-        ("HPCSWEEP_REASON", path_text(&scratch.reason())),
-        ("HPCSWEEP_WORK_DIR", path_text(&work)),
-        ("HPCSWEEP_CHECKPOINT_DIR", path_text(&checkpoints)),
-    ];
-    for (name, value) in own {
+    for (name, value) in own(job, attempt, &scratch) {
         set(name, value);
     }
     if let Some(before) = terms::before(tree, row)? {
@@ -180,6 +163,26 @@ pub(crate) fn prepare_in(
     let (workdir, is_trainer) = (head.workdir.clone(), head.run.train.is_some());
     let memory = Memory::watch();
     Ok(Prepared { argv, is_trainer, env, workdir, devices, scratch, sync, gpus, memory })
+}
+
+/// The variables by which a program knows its trial and its files.
+fn own(job: &Job, attempt: u32, scratch: &Scratch) -> [(&'static str, String); 13] {
+    let Job { head, row, tree, .. } = job;
+    [
+        ("HPCSWEEP_SWEEP", head.sweep.clone()),
+        ("HPCSWEEP_SWEEP_DIR", path_text(tree.dir())),
+        ("HPCSWEEP_TRIAL", row.id.to_string()),
+        ("HPCSWEEP_TASK_ID", row.task_text()),
+        ("HPCSWEEP_CHAIN", row.chain.to_string()),
+        ("HPCSWEEP_LINK", row.link.to_string()),
+        ("HPCSWEEP_ATTEMPT", attempt.to_string()),
+        ("HPCSWEEP_PARAMS", path_text(&scratch.params())),
+        ("HPCSWEEP_METRICS", path_text(&scratch.metrics())),
+        ("HPCSWEEP_RESULT", path_text(&scratch.result())),
+        ("HPCSWEEP_REASON", path_text(&scratch.reason())),
+        ("HPCSWEEP_WORK_DIR", path_text(&tree.work(row.id))),
+        ("HPCSWEEP_CHECKPOINT_DIR", path_text(&tree.checkpoints(row.id))),
+    ]
 }
 
 /// The value of `CUDA_VISIBLE_DEVICES` for a trial, where the worker sets it.
