@@ -1,4 +1,4 @@
-//! The state of each trial: its own record combined with the scheduler's state (law 5).
+//! The state of each trial: its own record combined with the scheduler's state.
 //!
 //! Success needs both: a record that says so and a scheduler that does not contradict it. An unknown state of
 //! the scheduler is shown as it is. Every trial has exactly one state, so counts by state add up to the
@@ -67,9 +67,7 @@ impl State {
 /// A state and the reason for it; empty where there is nothing to add.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Standing {
-    /// The state.
     pub(crate) state: State,
-    /// Why.
     pub(crate) reason: String,
 }
 

@@ -24,7 +24,6 @@ impl Reserve {
         Self((grace.as_secs_f64() * 0.5).clamp(2.0, 30.0))
     }
 
-    /// All of it.
     pub(crate) fn whole(self) -> Duration {
         Duration::from_secs_f64(self.0)
     }

@@ -13,7 +13,6 @@ pub(crate) const MAX_CUTS: u32 = 3;
 /// What becomes of the trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// It is over.
     Over,
     /// It is tried again here.
     Again,

@@ -30,7 +30,6 @@ pub(crate) enum Severity {
     Bad,
 }
 
-/// One check.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Check {
     /// The thing that was checked.

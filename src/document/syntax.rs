@@ -6,7 +6,6 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// One slip.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Slip {
     /// Byte offset of what is wrong.

@@ -65,7 +65,6 @@ pub(crate) struct Choice {
     pub(crate) index: u32,
     /// Its UUID, or that of the MIG device.
     pub(crate) uuid: String,
-    /// Its name.
     pub(crate) name: String,
     /// Whether it is a part of a GPU: only its UUID names it.
     pub(crate) mig: bool,

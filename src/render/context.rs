@@ -68,9 +68,7 @@ pub(crate) struct JobScript {
     pub(crate) memory: Option<String>,
     /// Time limit (`01:00:00`).
     pub(crate) walltime: Option<String>,
-    /// Partition.
     pub(crate) partition: Option<String>,
-    /// Account.
     pub(crate) account: Option<String>,
     /// Quality of service.
     pub(crate) qos: Option<String>,
@@ -159,7 +157,6 @@ pub(crate) fn of<T: Serialize>(names: &T) -> anyhow::Result<Context> {
 /// The site's values for a job script.
 #[derive(Debug, Clone)]
 pub(crate) struct SiteWords<'a> {
-    /// The scheduler.
     pub(crate) scheduler: &'a dyn Scheduler,
     /// Interpreter.
     pub(crate) shell: PathBuf,

@@ -1,4 +1,4 @@
-//! Running a scheduler's commands: in a clean environment, bounded in time, counted (law 6).
+//! Running a scheduler's commands: in a clean environment, bounded in time, counted.
 
 use std::time::Duration;
 

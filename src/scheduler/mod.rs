@@ -228,7 +228,6 @@ pub(crate) fn of(kind: SchedulerKind) -> Box<dyn Scheduler> {
     that_remembers(kind, false)
 }
 
-/// All schedulers.
 fn all() -> impl Iterator<Item = Box<dyn Scheduler>> {
     SchedulerKind::ALL.into_iter().map(|(_, kind)| kind).filter(|kind| kind.takes_jobs()).map(of)
 }

@@ -9,7 +9,6 @@ use super::form::{
 };
 use crate::document::{Entry, Reader};
 
-/// One key.
 pub(crate) struct Key {
     /// The key, dotted: `scheduler.partition`.
     pub(crate) name: &'static str,

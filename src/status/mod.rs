@@ -41,7 +41,6 @@ pub struct Status {
     pub(crate) rows: Vec<Row>,
     /// How each stands, in the same order.
     pub(crate) standings: Vec<Standing>,
-    /// Its records.
     pub(crate) records: HashMap<u64, Record>,
     /// The source besides the tree: `sacct`, `squeue`, or why none was asked.
     pub(crate) witness: String,

@@ -35,7 +35,6 @@ impl Pilots {
         self.queued + self.running > 0
     }
 
-    /// In words.
     pub(crate) fn words(&self) -> String {
         let parts =
             [(self.running, "running"), (self.queued, "queued"), (self.leaving, "about to end")];

@@ -23,7 +23,6 @@ use crate::words::{self, count};
 pub(crate) struct Todo {
     /// Number in the sweep.
     pub(crate) id: u64,
-    /// Chain.
     pub(crate) chain: u64,
     /// The trial before it in its chain.
     pub(crate) after: Option<u64>,

@@ -32,9 +32,7 @@ pub(crate) use local::gpus::refuse_share;
 
 /// A plan as read from its file.
 pub struct Source {
-    /// Its path.
     pub(crate) path: PathBuf,
-    /// Its text.
     pub(crate) text: String,
     /// The checked plan.
     pub(crate) plan: Plan,
@@ -66,7 +64,6 @@ impl Source {
         Ok(Self { path: path.to_owned(), text, plan })
     }
 
-    /// Its author.
     pub(crate) fn author(&self) -> Author {
         Author::of(&self.text)
     }

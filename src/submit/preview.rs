@@ -171,7 +171,6 @@ impl Preview<'_> {
         2 + self.graph.arrays.len()
     }
 
-    /// One trial.
     pub(crate) fn trial(&self, i: usize) -> Trial<'_> {
         let trial = &self.source.plan.trials[i];
         let (chain, link) = self.places[i];

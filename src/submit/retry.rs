@@ -75,7 +75,6 @@ pub(super) struct Known<'a> {
     pub(super) journal: &'a Journal,
     /// Trials that are not asked for again.
     pub(super) covered: &'a HashSet<u64>,
-    /// All records.
     pub(super) records: &'a HashMap<u64, Record>,
 }
 

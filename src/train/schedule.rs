@@ -21,7 +21,6 @@ pub struct Span {
 }
 
 impl Span {
-    /// All steps.
     fn steps(self) -> u64 {
         (self.steps_per_epoch * self.epochs).max(1)
     }

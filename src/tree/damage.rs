@@ -28,7 +28,6 @@ impl std::fmt::Display for Damaged {
 pub(crate) enum Writer {
     /// The worker of a trial.
     Trial(u64),
-    /// An agent.
     Agent(String),
     /// The process that holds the lock of the sweep.
     Submission,

@@ -28,7 +28,6 @@ pub struct Deck {
     pub(crate) first: u64,
     /// Its units.
     pub(crate) count: u64,
-    /// Its trials.
     pub(crate) trials: u64,
     /// Whether a unit may have more than one trial.
     pub(crate) chains: bool,

@@ -55,7 +55,6 @@ pub struct Frame {
 /// An agent, or a host on which trials of arrays run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Place {
-    /// The host.
     pub(crate) host: String,
     /// The scheduler's id of the agent's job.
     pub(crate) job: Option<String>,
@@ -76,7 +75,6 @@ pub(crate) struct Place {
 /// A trial that ended without success.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Failure {
-    /// The trial.
     pub(crate) trial: u64,
     /// Where it ran.
     pub(crate) host: String,
@@ -91,7 +89,6 @@ pub(crate) struct Failure {
 /// A trial that runs.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Slow {
-    /// The trial.
     pub(crate) trial: u64,
     /// Where it runs.
     pub(crate) host: String,
@@ -104,7 +101,6 @@ pub(crate) struct Slow {
 /// A GPU of a trial that runs.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct UsedGpu {
-    /// The trial.
     pub(crate) trial: u64,
     /// Where it runs.
     pub(crate) host: String,

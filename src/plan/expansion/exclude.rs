@@ -31,7 +31,6 @@ pub(crate) struct When {
 
 /// A rule for trials of one layout: what cannot depend on the point is settled.
 pub(crate) struct RuleInForm<'s> {
-    /// The rule.
     pub(crate) rule: &'s Rule,
     /// Axis groups with the points that match.
     conditions: Vec<(usize, Vec<bool>)>,

@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn the_last_axis_is_the_fastest() {
-        // The documented MultiRunner example (row M3): 3 x 2 x 3 points in product order.
+        // The documented example of MultiRunner: 3 x 2 x 3 points in product order.
         let plan =
             plan("[grid]\nbatch_size = [16, 64, 256]\nlayers = [1, 2]\nlr = [0.001, 0.01, 0.1]");
         let expected: Vec<String> = ["16", "64", "256"]

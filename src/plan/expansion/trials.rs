@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_parameter_keeps_its_value() {
-        // The sixteen documented keys of the jdit example (row J13), and what else TOML knows.
+        // The sixteen keys of a list of tasks as jdit reads it, and what else TOML knows.
         let plan = plan(
             "[defaults]
 logdir = \"runs/a b\"

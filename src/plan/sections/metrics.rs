@@ -12,7 +12,6 @@ use crate::document::{Entry, Form, Reader, Section, Word, entries, section};
 pub(crate) enum Reduction {
     /// The mean, weighted where the plan names a weight.
     Mean,
-    /// The sum.
     Sum,
     /// The smallest.
     Min,

@@ -30,7 +30,6 @@ pub(crate) enum Opened {
     Run(Unit, u32),
     /// It is not to run; what follows from that was done.
     Passed,
-    /// Not yet.
     NotYet,
 }
 

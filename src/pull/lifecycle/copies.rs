@@ -31,9 +31,7 @@ struct Followed {
 pub(crate) struct Straggler {
     /// The agent that runs it.
     pub(crate) of: String,
-    /// The trial.
     pub(crate) trial: u64,
-    /// Its attempt there.
     pub(crate) attempt: u32,
     /// Bytes of that agent's bundle that were read.
     pub(crate) size: u64,

@@ -7,7 +7,6 @@ use crate::host::disk;
 use crate::tree::ledger::{self, Entry, Piece};
 
 impl Membership {
-    /// Gives units back.
     pub(crate) fn give_back(&mut self, units: Vec<Piece>) {
         if !units.is_empty() {
             let (agent, nonce) = (self.name.clone(), self.nonce());

@@ -29,7 +29,6 @@ use crate::tree::{Tree, records, terms};
 /// A unit in an agent's hands.
 #[derive(Debug, Clone)]
 pub(crate) struct Unit {
-    /// Its number.
     pub(crate) number: u64,
     /// Its remaining trials, the next trial first.
     pub(crate) rows: VecDeque<Row>,
@@ -69,9 +68,7 @@ pub(crate) struct Membership {
     pub(crate) decks: Vec<Deck>,
     /// The heads of the tables.
     pub(crate) heads: Vec<Head>,
-    /// Its name.
     pub(crate) name: String,
-    /// Its bundle.
     pub(crate) bundle: Writer,
     /// Trials it runs at once.
     pub(crate) slots: u32,

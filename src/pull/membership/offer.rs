@@ -7,7 +7,6 @@ use crate::tree::ledger::Ledger;
 /// Who the agent is and what it offers.
 #[derive(Debug, Clone)]
 pub(crate) struct Offer {
-    /// Its host.
     pub(crate) host: String,
     /// The scheduler's id of its job.
     pub(crate) job: Option<String>,

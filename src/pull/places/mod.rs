@@ -23,13 +23,10 @@ use crate::tree::table::{Head, Row};
 /// An attempt that this agent makes, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AttemptId {
-    /// The trial.
     pub(crate) trial: u64,
-    /// The attempt.
     pub(crate) attempt: u32,
     /// How many entries of the ledger were read when it began.
     pub(crate) seq: u64,
-    /// The slot.
     pub(crate) slot: usize,
 }
 
@@ -56,9 +53,7 @@ impl Role {
 pub(crate) struct Running<W> {
     /// Whose trial it is.
     pub(crate) role: Role,
-    /// The trial.
     pub(crate) trial: u64,
-    /// The attempt.
     pub(crate) attempt: u32,
     /// How many entries of the ledger were read when it began.
     pub(crate) seq: u64,
@@ -223,7 +218,6 @@ pub(super) trait Place {
     fn belongs_to(&mut self, membership: &Membership);
     /// The end of what a trial has printed.
     fn tail(&self, log: Option<(u64, u64)>) -> String;
-    /// Its host.
     fn host(&self) -> &str;
     /// The environment of its trials before what each adds.
     fn vars(&self) -> &Vars;

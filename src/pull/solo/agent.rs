@@ -88,7 +88,6 @@ impl<T: FnMut(News<'_>)> FunctionAgent<T> {
         Ok(Some(Self { agent, nap: Duration::ZERO, is_gone: false }))
     }
 
-    /// Its name.
     pub(super) fn name(&self) -> &str {
         &self.agent.lifecycle.membership.name
     }

@@ -191,7 +191,6 @@ pub(crate) fn partitions() -> Vec<String> {
 /// A partition, as far as a plan can break its rules.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Partition {
-    /// Its name.
     pub(crate) name: String,
     /// Whether jobs that name none go here.
     pub(crate) default: bool,

@@ -72,7 +72,6 @@ impl Rules {
 /// The decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mapped {
-    /// The mapping.
     pub(crate) mapping: Mapping,
     /// Why, in words; empty where there was no choice.
     pub(crate) why: String,

@@ -9,7 +9,6 @@ use super::array::Dtype;
 
 /// A real number of the width that a model has.
 pub(super) trait Real: Copy {
-    /// The nearest one.
     fn nearest(x: f64) -> Self;
 }
 

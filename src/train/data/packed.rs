@@ -25,7 +25,6 @@ pub(super) enum Unpacked {
     Whole(Bytes),
     /// The reader failed, in words.
     Broken(String),
-    /// It is refused.
     Refused(Fault),
 }
 

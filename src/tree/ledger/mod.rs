@@ -30,7 +30,6 @@ pub use log::{Link, append, length, link, name, prepare, written};
 /// The state of an agent in the ledger.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Agent {
-    /// Its host.
     pub(crate) host: String,
     /// Trials it runs at once.
     pub(crate) slots: u32,
@@ -104,7 +103,6 @@ pub(crate) struct Contest {
 pub(crate) struct Won {
     /// The agent whose end counts.
     pub(crate) agent: String,
-    /// Its attempt.
     pub(crate) attempt: u32,
     /// The number of the entry. A run that begins after its agent has read this entry is a new run, which a
     /// user has asked for.
@@ -121,13 +119,10 @@ impl Contest {
 /// The end of an attempt, as an agent's bundle has it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ending<'a> {
-    /// The agent.
     pub(crate) agent: &'a str,
     /// The length of the bundle behind it.
     pub(crate) at: u64,
-    /// The trial.
     pub(crate) trial: u64,
-    /// The attempt.
     pub(crate) attempt: u32,
     /// How many entries of the ledger the agent had read when the attempt began.
     pub(crate) seq: u64,

@@ -15,7 +15,6 @@ pub(in crate::tree) enum Source<'a> {
     Run(u32),
     /// The bundle of an agent.
     Agent {
-        /// Its name.
         name: &'a str,
         /// The content of its first line.
         who: Who,

@@ -81,7 +81,6 @@ pub const UNREAD: &str = "hpcsweep.unread_lines";
 pub struct Place {
     /// The agent.
     pub agent: String,
-    /// Its slot.
     pub(crate) slot: u32,
     /// Whether it was begun, and not only given up.
     pub(crate) begun: bool,

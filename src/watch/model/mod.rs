@@ -128,7 +128,6 @@ struct Sign {
 /// The end of a trial that no agent has run, from its own record.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Elsewhere {
-    /// The trial.
     pub(crate) trial: u64,
     /// How it ended.
     pub(crate) state: Outcome,
@@ -138,7 +137,6 @@ pub(crate) struct Elsewhere {
     pub(crate) seq: u64,
     /// Seconds it took.
     pub(crate) duration_s: f64,
-    /// Where.
     pub(crate) host: String,
     /// Why, in words.
     pub(crate) reason: String,
@@ -147,9 +145,7 @@ pub(crate) struct Elsewhere {
 /// A trial of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dealt {
-    /// The trial.
     pub(crate) trial: u64,
-    /// The unit.
     pub(crate) unit: u64,
     /// How many entries the ledger had when it was enqueued.
     pub(crate) seq: u64,
@@ -158,7 +154,6 @@ pub(crate) struct Dealt {
 /// A sweep that agents run.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
-    /// The ledger.
     pub(crate) ledger: Ledger,
     /// An agent may give no sign for so long, seconds.
     pub(crate) patience_s: f64,

@@ -10,7 +10,6 @@ use super::reduce::Reduce;
 use crate::torch::OrFault;
 use crate::torch::model::Named;
 
-/// One bucket.
 #[derive(Debug)]
 pub(super) struct Bucket {
     /// The gradients one after the other, then `marks` further numbers.

@@ -34,7 +34,6 @@ pub(crate) struct Program {
     result: Option<Value>,
 }
 
-/// One slot.
 pub(crate) struct Slot {
     number: u32,
     running: Option<Running<Program>>,

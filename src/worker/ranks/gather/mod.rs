@@ -1,7 +1,7 @@
 //! How rank 0 gathers the other ranks of its trial.
 //!
-//! Every host on the network can connect to rank 0's port, so a connection is a stranger until its first line has
-//! carried the token of this launch. Rank 0 polls all strangers at once. Each may send 4 KiB and has ten seconds for
+//! Every host on the network can connect to rank 0's port, so a connection is not trusted until its first line has
+//! carried the token of this launch. Rank 0 polls all connections at once. Each may send 4 KiB and has ten seconds for
 //! them, so that strangers neither delay the ranks nor take memory.
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ const HELLO_BYTES: usize = 4096;
 const HELLO_TIME: Duration = Duration::from_secs(10);
 
 /// The most connections that have not identified themselves; the oldest gives way to a new one.
-const STRANGERS: usize = 256;
+const MOST_UNIDENTIFIED: usize = 256;
 
 /// How many messages wait until they are read; ranks that send more wait themselves.
 const UNHEARD: usize = 256;
@@ -77,7 +77,7 @@ impl Crew {
         listener.set_nonblocking(true).map_err(fail)?;
         let port = listener.local_addr().map_err(fail)?.port();
         let token = clock::secret().map_err(fail)?;
-        let mut door = Door::new(&token);
+        let mut unidentified = Unidentified::new(&token);
         disk::make_dir(dir)?;
         let file = dir.join(format!("{name}.json"));
         let meeting = Meeting { token, port, addrs: addresses::own() };
@@ -96,16 +96,16 @@ impl Crew {
         while crew.streams.len() + 1 < world as usize {
             if stop() {
                 let fault = Fault::new(Kind::Trials, "told to stop while ranks gathered");
-                return Err(door.account_for(fault).into());
+                return Err(unidentified.account_for(fault).into());
             }
             if Instant::now() >= until {
-                return Err(door.account_for(crew.missing(world, deadline)).into());
+                return Err(unidentified.account_for(crew.missing(world, deadline)).into());
             }
-            door.wait(&listener);
-            door.open(&listener);
-            for hello in door.hear() {
+            unidentified.wait(&listener);
+            unidentified.open(&listener);
+            for hello in unidentified.hear() {
                 if let Err(why) = crew.admit(hello, world, &sender) {
-                    door.refused.push(why);
+                    unidentified.refused.push(why);
                 }
             }
         }
@@ -228,15 +228,15 @@ struct Hello {
 }
 
 /// A connection that has not identified itself yet.
-struct Stranger {
+struct Connection {
     stream: TcpStream,
     from: SocketAddr,
     heard: Vec<u8>,
     until: Instant,
 }
 
-/// What became of the bytes of a stranger.
-enum Heard {
+/// What became of the bytes of a connection.
+enum Identity {
     /// More may come.
     Waiting,
     /// It is a rank of this launch.
@@ -246,21 +246,21 @@ enum Heard {
 }
 
 /// Where connections wait until they have named themselves.
-struct Door {
+struct Unidentified {
     /// The hash of the token: hashes are compared in constant time.
     token: blake3::Hash,
-    strangers: Vec<Stranger>,
+    connections: Vec<Connection>,
     /// How many connections of each address were closed because they did not name themselves.
     closed: BTreeMap<IpAddr, u32>,
     /// Why ranks with the right token were refused.
     refused: Vec<String>,
 }
 
-impl Door {
+impl Unidentified {
     fn new(token: &str) -> Self {
         Self {
             token: blake3::hash(token.as_bytes()),
-            strangers: Vec::new(),
+            connections: Vec::new(),
             closed: BTreeMap::new(),
             refused: Vec::new(),
         }
@@ -268,7 +268,7 @@ impl Door {
 
     /// Sleeps until a connection or a message arrives, at most [`LOOK`].
     fn wait(&self, listener: &TcpListener) {
-        let connections = self.strangers.iter().map(|stranger| stranger.stream.as_fd());
+        let connections = self.connections.iter().map(|connection| connection.stream.as_fd());
         let all = std::iter::once(listener.as_fd()).chain(connections);
         let mut all: Vec<PollFd> = all.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         let limit = PollTimeout::try_from(LOOK).unwrap_or(PollTimeout::ZERO);
@@ -280,29 +280,31 @@ impl Door {
     /// Accepts the connections that wait.
     fn open(&mut self, listener: &TcpListener) {
         // Bounded, so that a flood of connections does not keep rank 0 from reading those it has.
-        for _ in 0..STRANGERS {
+        for _ in 0..MOST_UNIDENTIFIED {
             let Ok((stream, from)) = listener.accept() else { return };
             if stream.set_nonblocking(true).is_err() {
                 continue;
             }
-            if self.strangers.len() == STRANGERS {
-                let oldest = self.strangers.remove(0);
+            if self.connections.len() == MOST_UNIDENTIFIED {
+                let oldest = self.connections.remove(0);
                 self.close(oldest.from);
             }
             let until = Instant::now() + HELLO_TIME;
-            self.strangers.push(Stranger { stream, from, heard: Vec::new(), until });
+            self.connections.push(Connection { stream, from, heard: Vec::new(), until });
         }
     }
 
-    /// Reads what the strangers have sent, and returns those that are ranks of this launch.
+    /// Reads what the connections have sent, and returns those that are ranks of this launch.
     fn hear(&mut self) -> Vec<Hello> {
         let mut hellos = Vec::new();
-        for mut stranger in std::mem::take(&mut self.strangers) {
-            match stranger.hear(&self.token) {
-                Heard::Waiting if Instant::now() < stranger.until => self.strangers.push(stranger),
-                Heard::Waiting | Heard::Nonsense => self.close(stranger.from),
-                Heard::Hello { rest, rank, world, host, node } => {
-                    hellos.push(Hello { stream: stranger.stream, rest, rank, world, host, node });
+        for mut connection in std::mem::take(&mut self.connections) {
+            match connection.hear(&self.token) {
+                Identity::Waiting if Instant::now() < connection.until => {
+                    self.connections.push(connection)
+                }
+                Identity::Waiting | Identity::Nonsense => self.close(connection.from),
+                Identity::Hello { rest, rank, world, host, node } => {
+                    hellos.push(Hello { stream: connection.stream, rest, rank, world, host, node });
                 }
             }
         }
@@ -313,7 +315,7 @@ impl Door {
         *self.closed.entry(from.ip().to_canonical()).or_default() += 1;
     }
 
-    /// Adds to a fault what was closed and refused at the door.
+    /// Adds to a fault what was closed and refused before they were identified.
     fn account_for(&self, fault: Fault) -> Fault {
         let mut places: Vec<String> = fault.place.clone().into_iter().collect();
         places.extend(self.refused.iter().map(|why| format!("refused: {why}")));
@@ -331,36 +333,36 @@ impl Door {
     }
 }
 
-impl Stranger {
-    fn hear(&mut self, token: &blake3::Hash) -> Heard {
+impl Connection {
+    fn hear(&mut self, token: &blake3::Hash) -> Identity {
         let mut bytes = [0; HELLO_BYTES];
         loop {
             match self.stream.read(&mut bytes) {
-                Ok(0) => return Heard::Nonsense,
+                Ok(0) => return Identity::Nonsense,
                 Ok(n) => self.heard.extend_from_slice(&bytes[..n]),
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return Heard::Waiting,
-                Err(_) => return Heard::Nonsense,
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return Identity::Waiting,
+                Err(_) => return Identity::Nonsense,
             }
             if let Some(end) = self.heard.iter().position(|byte| *byte == b'\n') {
                 return said(&self.heard[..end], &self.heard[end + 1..], token);
             }
             if self.heard.len() >= HELLO_BYTES {
-                return Heard::Nonsense;
+                return Identity::Nonsense;
             }
         }
     }
 }
 
 /// The content of a first line.
-fn said(line: &[u8], rest: &[u8], token: &blake3::Hash) -> Heard {
+fn said(line: &[u8], rest: &[u8], token: &blake3::Hash) -> Identity {
     match serde_json::from_slice(line) {
         Ok(Up::Hello { token: theirs, rank, world, host, node })
             if blake3::hash(theirs.as_bytes()) == *token =>
         {
-            Heard::Hello { rest: rest.to_vec(), rank, world, host, node }
+            Identity::Hello { rest: rest.to_vec(), rank, world, host, node }
         }
-        _ => Heard::Nonsense,
+        _ => Identity::Nonsense,
     }
 }
 

@@ -70,7 +70,8 @@ fn only_the_owner_can_read_the_token() {
 fn strangers_keep_no_rank_waiting() {
     let crew = gather(LONG, |dir| {
         let meeting = meeting(dir);
-        let silent: Vec<TcpStream> = (0..STRANGERS + 20).map(|_| connect(&meeting)).collect();
+        let silent: Vec<TcpStream> =
+            (0..MOST_UNIDENTIFIED + 20).map(|_| connect(&meeting)).collect();
         let mut slow = connect(&meeting);
         slow.write_all(b"{").unwrap();
         let mut flood = connect(&meeting);
