@@ -28,7 +28,7 @@ pub(crate) fn mpirun(ranks: usize, bind: Bind, program: &str) -> Command {
     command.args(["--allow-run-as-root", "-n", &ranks.to_string()]);
     let to = if bind == Bind::Free { "none" } else { "core" };
     command.args(["--bind-to", to, program]);
-    // As the worker sets it: a rank is one thread, whatever MPI has told the libraries.
+    // As the worker sets it: a rank is one thread, whatever MPI has set for the libraries.
     command.env("OMP_NUM_THREADS", "1");
     // Large buffers on huge pages: with small ones, where they happen to lie is a fifth of a copy.
     command.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");

@@ -95,7 +95,7 @@ fn commands(plan: &Plan) {
     }
 }
 
-/// Lists of trials in a file beside the plan; the first byte tells its kind.
+/// Lists of trials in a file beside the plan; the first byte gives its kind.
 pub(crate) fn trial_lists(bytes: &[u8]) {
     let [kind, rest @ ..] = bytes else { return };
     text(rest, |text| {

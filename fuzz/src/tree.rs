@@ -306,8 +306,8 @@ pub(crate) fn trees(bytes: &[u8]) {
 /// States of trials that have not ended, and of those whose end is not known.
 const OPEN: [&str; 5] = ["interrupted", "running", "queued", "pending", "lost"];
 
-/// Flipped bits and cuts: what is read is the same as before, or is said to be damaged. Four bytes an edit: a file, where in
-/// it (two), and the bit; with 64 added to the file it is cut there instead.
+/// Flipped bits and cuts: readers return the same as before, or report damage. Four bytes an edit: a file, where in it
+/// (two), and the bit; with 64 added to the file it is cut there instead.
 pub(crate) fn damage(bytes: &[u8]) {
     let [sweep, edits @ ..] = bytes else { return };
     stored(if sweep % 2 == 0 { Sweep::Given } else { Sweep::Pulled }, |stored| {

@@ -143,7 +143,7 @@ fn an_answer_without_a_job_id_is_looked_for() {
     world.assert_each_ran_once(6);
 }
 
-/// sbatch and squeue both fail: whether the job is there cannot be told, so nothing more is done.
+/// sbatch and squeue both fail: it is unknown whether the job exists, so nothing more is done.
 #[test]
 fn with_the_network_lost_nothing_is_submitted_twice() {
     for (submitted, call) in [("arrived", "$REAL \"$@\" >/dev/null;"), ("lost", "")] {

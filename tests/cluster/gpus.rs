@@ -43,7 +43,8 @@ fn by_count_the_granted_devices_are_used() {
     assert!(!all[0].contains(&all[1][0]), "{all:?}");
 }
 
-/// The devices a plan names are not what Slurm happens to grant: said with the trial's number, not run.
+/// The devices a plan names are not those that Slurm grants: the error has the trial's number, and the trial
+/// does not run.
 #[test]
 fn named_devices_that_were_not_granted_are_refused_with_the_trials_number() {
     let world = World::new(Cluster::Plain, "named");

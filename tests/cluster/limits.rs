@@ -3,7 +3,7 @@
 
 use crate::world::{Cluster, World};
 
-/// Nothing but this is said, with exit code 2, and sbatch is not called.
+/// Only this is printed, with exit code 2, and sbatch is not called.
 fn check(world: &World, rest: &str, said: &str) {
     world.plan("echo $HPCSWEEP_TRIAL >>$HERE/ran", rest);
     world.count_calls();

@@ -46,8 +46,8 @@ impl Drop for Preempting {
     }
 }
 
-/// Sixteen trials in as many elements as the nodes have cores, which end with this exit code when they are told to stop
-/// in their first attempt, give way; afterwards each is done, once.
+/// Sixteen trials in as many elements as the nodes have cores give way to another job. In their first attempt they end
+/// with this exit code when they are asked to stop. Afterwards each is done, once.
 fn give_way(cluster: &Preempting, partition: &str, code: u32) {
     let world = World::on(cluster.0.path().join("cluster").as_path(), Cluster::Plain, partition);
     let script = format!(

@@ -406,7 +406,7 @@ impl Ran {
         self
     }
 
-    /// That it failed with this code and said exactly this.
+    /// It failed with this code and printed exactly this.
     #[track_caller]
     pub(crate) fn refused(&self, code: i32, said: &str) {
         assert_eq!((self.code, self.stderr.as_str(), self.stdout.as_str()), (code, said, ""));

@@ -52,7 +52,7 @@ fn what_others_may_write_to_is_not_run() {
     world.local(&plan, &["--retry"]).ok();
 }
 
-/// The hint to those who want to change another user's sweep.
+/// The hint for users who want to change another user's sweep.
 fn only(owner: &str) -> String {
     format!(
         "hint: only {owner} can submit, run, hold or cancel this sweep, and with `shared = \"group\"` under `[sweep]` in \
@@ -358,7 +358,7 @@ fn agents_of_a_group_share_a_sweep_and_each_member_can_hold_it() {
         let ran = as_other(&[verb, &["results/s"]].concat());
         assert!(ran.code == 4 && ran.err.ends_with(mine), "{}", ran.whole());
     }
-    // What one has held the other lets go.
+    // The other user releases what one has held.
     as_other(&["hold", "plan.toml"]).ok();
     let held = world.run(&["status", "results/s"]);
     assert!(held.out.contains("held by nobody"), "{}", held.whole());

@@ -79,7 +79,7 @@ be reached, 4 the machine failed, 70 a bug of hpcsweep.
 exit code 0
 "
     );
-    // Without a verb the same is said, as a fault.
+    // Without a verb the same text is printed, as an error.
     let bare = world.run(&[]);
     assert_eq!((bare.code, bare.out.as_str(), bare.err.as_str()), (2, "", ran.out.as_str()));
 }

@@ -284,7 +284,7 @@ fn records_are_whole_and_in_the_order_of_the_plan_at_hand() {
     assert_eq!(ran.whole(), "error: `--planned` needs `--format records`\nexit code 2\n");
 }
 
-/// The table as JSON lines, and the exit code with what was said of damage.
+/// The table as JSON lines, and the exit code with the reported damage.
 fn table_and_damage(world: &World) -> (Vec<Value>, String) {
     let ran = world.run(&["collect", "--format", "jsonl"]);
     let rows = ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -358,7 +358,7 @@ fn a_line_that_is_gone_is_reported_wherever_another_file_knows_of_it() {
     world.local(&plan("[0]"), &["-q"]).ok();
     world.local(&plan("[0, 1]"), &["-q"]).ok();
     assert_eq!(removable(&world), ["journal/0002.jsonl ended"]);
-    // Agents have said how much they had written when they left.
+    // Agents recorded how much they had written when they left.
     assert_eq!(removable(&run_by_an_agent()), ["journal/0001.jsonl site"]);
     // Jobs: a later run of a trial knows of the earlier ones, and the next of a chain of the one before it.
     let world = slurm();

@@ -24,7 +24,7 @@ fn named_devices_are_all_that_a_trial_sees() {
     let rest = "[[trials]]\ngpu_ids_abs = [0]\n[[trials]]\ngpu_ids_abs = [2, 3]\n[[trials]]\ngpu_ids_abs = []\n[[trials]]\n";
     let ran = world.local(&shell(SHOW, rest), &[]);
     ran.ok();
-    // A trial that says nothing of devices keeps what it is given.
+    // A trial that names no devices keeps those that it is given.
     assert_eq!(seen(&world, 4), ["0", "2,3", "", "0,1,2,3"]);
     assert!(ran.err.contains("\n4 GPUs to hand out\n"), "{}", ran.err);
 }

@@ -89,7 +89,7 @@ fn what_a_plan_brings_back_is_retried_as_what_it_was() {
     assert_eq!(world.counts(), r#"{"lost":2}"#);
 }
 
-/// The plan that was dealt last is not always the one that was submitted last.
+/// The plan that was enqueued last is not always the one that was submitted last.
 #[test]
 fn agents_that_come_with_an_earlier_plan_take_back_what_was_dropped_since() {
     let world = World::new();

@@ -253,7 +253,7 @@ fn a_killed_run_leaves_its_devices_to_the_next_when_nothing_of_it_is_left() {
     assert!(seen.lines().all(|line| line == "3") && seen.lines().count() == 5, "{seen}");
 }
 
-/// A program that is told to stop has its devices for as long as it takes to save.
+/// A program that is asked to stop has its devices for as long as it takes to save.
 #[test]
 fn a_stopped_run_keeps_its_devices_until_its_program_has_ended() {
     let mut world = World::new();

@@ -1,4 +1,4 @@
-//! `hpcsweep gpu`, the samples of a running trial, and the doctor's word on GPUs, with a file in place
+//! `hpcsweep gpu`, the samples of a running trial, and the doctor's findings about GPUs, with a file in place
 //! of NVML. Long because all of it needs the same made-up devices.
 
 use std::collections::BTreeMap;
@@ -210,7 +210,7 @@ fn a_command_holds_its_gpu_until_it_ends() {
     world.run(&["gpu", "best"]).ok();
 }
 
-/// Two devices with samples: one with a counter of energy, one that tells less.
+/// Two devices with samples: one with a counter of energy, one that reports less.
 const SAMPLED: &str = r#"{
   "devices": [
     { "index": 0, "uuid": "GPU-aaaa", "name": "NVIDIA A100", "memory_total": 1000, "samples": [

@@ -12,7 +12,7 @@ use crate::kill::in_own_mounts;
 use crate::local::shell;
 use crate::world::{PROGRAM, World, timeless, wait_until};
 
-/// Writes down what it is called with and told.
+/// A hook that records its arguments and its variables.
 const HOOK: &str = r#"#!/bin/sh
 echo "$* trial=$HPCSWEEP_TRIAL attempt=$HPCSWEEP_ATTEMPT $HPCSWEEP_STATE" \
   "code=[$HPCSWEEP_EXIT_CODE] signal=[$HPCSWEEP_SIGNAL] $HPCSWEEP_REASON" >>"$CALLS"
@@ -298,7 +298,7 @@ fn a_hook_is_called_on_a_full_disk_and_the_log_says_what_it_had_to_do_without() 
         let world = World::new();
         world.write("scratch/here", "");
         world.write("results/here", "");
-        // Record and log have room in their last blocks; what the hook is told is longer than what the trial leaves.
+        // Record and log have room in their last blocks; the hook's input is longer than the trial's output.
         let code = format!(
             "head -c 6000 /dev/zero | tr '\\0' x; dd if=/dev/zero of={full}/filler bs=1k count=1000 2>/dev/null; :"
         );

@@ -1,5 +1,5 @@
 //! `hpcsweep launch` and its agent in a PBS job made of files: launchers of every kind as small scripts, a
-//! `pbs_tmrsh` that writes down what it is told. And the ranks of a job whose launcher was forgotten.
+//! `pbs_tmrsh` that records its arguments. And the ranks of a job whose launcher was forgotten.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

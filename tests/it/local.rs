@@ -454,7 +454,7 @@ results: $WORLD/results/s
     assert_eq!(world.run(&["logs", "0"]).ok(), "begun\nasked to end\n");
 }
 
-/// How many trials run at once when nothing is said.
+/// How many trials run at once by default.
 fn at_a_time() -> String {
     match std::thread::available_parallelism().unwrap().get() {
         1 => "one at a time".to_owned(),

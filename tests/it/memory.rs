@@ -55,7 +55,7 @@ fn the_process_that_measures() {
     fs::write(to, format!("{} {memory}", process::code_of(status))).unwrap();
 }
 
-/// As [`measured`], of hpcsweep; what it said on both streams, and its exit code.
+/// As [`measured`], of hpcsweep; its output on both streams, and its exit code.
 fn hpcsweep(world: &World, args: &[&str]) -> (String, i32, u64) {
     let mut command = world.command(PROGRAM);
     let (code, memory) = measured(command.args(args));

@@ -70,7 +70,7 @@ fn cancelled_chains(mapping: &str, history: bool, ids: &str) {
     assert_eq!(ran.whole(), "s: nothing of it is in a scheduler's hands\nexit code 0\n");
     assert_eq!(pbs.world.read("events.calls"), format!("qdel {ids}\n"));
 
-    // The same `submit` with `--retry` brings all of them back.
+    // The same `submit` with `--retry` submits all of them again.
     (0..6).for_each(|trial| go(&pbs, trial));
     pbs.again(&["--retry"]).ok();
     pbs.wait_idle();

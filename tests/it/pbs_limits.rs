@@ -1,4 +1,5 @@
-//! PBS: what a server or a queue would refuse, or take and never run, is said before anything is submitted.
+//! PBS: requests that a server or a queue would refuse, or accept and never run, are refused before anything
+//! is submitted.
 
 use serde_json::json;
 

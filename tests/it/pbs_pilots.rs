@@ -102,7 +102,7 @@ exit code 0
     let status = pbs.world.run(&["status"]);
     let seen = "seen by: qstat; 3 agents at work; pilot job 0[].pbshead: 3 running\n";
     assert!(status.out.contains(seen), "{}", status.whole());
-    // A plan that has grown brings its trials to those that are there.
+    // A plan that has grown adds its trials to the existing ones.
     let ran = pbs.submit(&plan(7, WAITS, rest), &[]);
     assert!(
         ran.err.starts_with("s: 2 trials in 2 units for agents\ns: no pilots are needed"),

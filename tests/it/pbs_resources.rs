@@ -265,7 +265,7 @@ exit code 0
     pbs.set("scheduling", true);
     check(&pbs, 5);
     assert_eq!(asked(&pbs, "walltime"), ["\"01:00:00\""; 3]);
-    // Of what has ended nothing is said.
+    // Ended jobs are not mentioned.
     let ran = pbs.again(&[]);
     assert!(ran.err.starts_with("s: nothing new to submit"), "{}", ran.whole());
 }

@@ -66,7 +66,7 @@ fn one_trial_is_an_array_whose_only_index_is_0() {
     check(&submit(MINIMAL, &[]), "results/demo", 1, "one-element.sh");
 }
 
-/// Two links of two chains, mapped as said.
+/// Two links of two chains, mapped as given.
 fn chains(mapping: &str) -> Pbs {
     let rest = "[resources]\nwalltime = \"30m\"\n[defaults]\ntask_id = \"c{{ c }}\"\n[grid]\nc = [1, 2]\na = [1, 2]\n";
     submit(&format!("{MINIMAL}{rest}[schedule]\nchains = \"{mapping}\"\n"), &[])

@@ -1,7 +1,7 @@
 //! A PBS for one test: the scheduler of `tests/pbs`, in a world of its own.
 //!
-//! It really runs what is submitted to it, and tells what a real OpenPBS was seen to tell. Nothing of it outlives
-//! the test, however that ends: it serves until its standard input closes.
+//! It really runs the jobs that are submitted to it, and answers as a real OpenPBS was observed to answer. None
+//! of its processes outlives the test, however the test ends: it serves until its standard input closes.
 
 use std::collections::BTreeMap;
 use std::fs;

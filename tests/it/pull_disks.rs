@@ -222,7 +222,7 @@ fn a_tree_that_is_away_when_a_trial_begins_is_not_made_anew_by_its_folder() {
 fn functions_of_python_lose_nothing_to_a_full_disk() {
     let world = World::new();
     fs::create_dir(world.path("results")).unwrap();
-    // Results of ten megabytes on a disk of five, which grows when an agent has said that it is full.
+    // Results of ten megabytes on a disk of five, which grows when an agent has reported that it is full.
     world.write(
         "fit.py",
         "import sys

@@ -157,7 +157,7 @@ fn an_agent_runs_what_a_plan_brings_that_grew_by_a_little() {
     let agent = start(&world, "1");
     wait_until("it has begun", || begun(&world).len() == 1);
     world.write("plan.toml", &plan(SAYS, 8, more));
-    // Who brings the plan has no time for its trials.
+    // The agent that enqueues the plan has no time for its trials.
     let ran = world.run(&["worker", "--pull", "plan.toml", "--time-left", "1h"]);
     assert!(ran.err.starts_with("p: 2 trials in 2 units for agents\n"), "{}", ran.whole());
     fs::remove_file(world.path("events.wait")).unwrap();
@@ -352,7 +352,7 @@ fn trials_whose_ends_are_damaged_are_dealt_anew_by_whoever_comes_with_the_plan()
             assert!(ran.code <= 1, "{}", ran.whole());
             assert_eq!(begun(&world).into_keys().collect::<Vec<_>>(), again);
             assert_eq!(counts(&world), r#"{"done":4}"#);
-            // Nothing is left to be dealt.
+            // Nothing is left to be enqueued.
             world.write("events", "");
             world.run(args);
             assert_eq!(begun(&world).len(), 0);

@@ -50,7 +50,7 @@ fn who_waits_for_a_slot_takes_over_a_trial_that_was_not_there_when_it_came() {
     let (world, first, second) = one_of_two(OLD);
     world.write(&format!("events.wait.{OLD}"), "");
     lay(&world, OLD + 1, 1);
-    // The agent that brings the plan has no slot either.
+    // The agent that enqueues the plan has no slot either.
     let third = agent(&world, "third");
     waits(&world, "third");
     third.signal(Signal::SIGTERM);
@@ -74,7 +74,8 @@ fn who_waits_for_a_slot_begins_when_the_plan_allows_more() {
     world.write("events.wait.1", "");
     world.write("events.wait.2", "");
     lay(&world, 3, 2);
-    // The one that brings the plan may take the slot before the one that waits: it is stopped, and gives it back.
+    // The agent that enqueues the plan may take the slot before the one that waits: it is stopped, and gives it
+    // back.
     let third = agent(&world, "third");
     wait_until("it has come", || {
         world.read("third").contains("1 slot") || world.read("third").contains("leaves no slot")

@@ -23,7 +23,7 @@ fn mode(world: &World, name: &str) -> u32 {
     fs::metadata(world.path(name)).unwrap().permissions().mode() & 0o7777
 }
 
-/// A plan of two trials whose programs and hooks tell their umask and leave a file of their own.
+/// A plan of two trials whose programs and hooks print their umask and leave a file of their own.
 fn plan(word: &str, rest: &str) -> String {
     let hook = "umask >>hooks";
     let rest = format!(
@@ -167,7 +167,7 @@ fn elements_and_pilots_of_schedulers_make_their_files_for_the_readers() {
     read_by_nobody(&pbs.world);
 }
 
-/// Another user who could read what ranks tell each other could be one of them.
+/// Another user who could read the messages of ranks could be one of them.
 #[test]
 fn where_ranks_meet_is_for_nobody() {
     let world = World::new();
@@ -240,7 +240,7 @@ fn a_submission_opens_what_is_there_to_new_readers() {
         assert_eq!(unreadable(&world, word), expected, "{word} {agents}");
         assert_eq!(mode(&world, "precious"), 0o600);
         read_by_nobody(&world);
-        // Nothing is opened to those who were readers before.
+        // Nothing is opened to earlier readers.
         fs::set_permissions(world.path("results/s/plans"), fs::Permissions::from_mode(0o700))
             .unwrap();
         closed(&world, &submit).ok();

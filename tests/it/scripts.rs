@@ -462,7 +462,7 @@ pub(crate) const MEETS: &str = "until [ -s filled ]; do sleep 0.01; done; read w
     before=$(writes); until [ $(writes) -ge $((before + 2)) ] || ! [ -d /proc/$worker ]; do sleep 0.01; done
     [ -d /proc/$worker ] || echo the worker has not waited";
 
-/// Elements that begin on a full disk wait for room, or until they are told to stop.
+/// Elements that begin on a full disk wait for room, or until they are asked to stop.
 #[test]
 fn an_element_that_begins_on_a_full_disk_waits_for_room() {
     let world = slurm();

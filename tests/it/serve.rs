@@ -124,7 +124,7 @@ fn a_conversation() {
     let error = json!({ "trial": 1, "attempt": 1, "error": "E: no", "details": "line 1\nline 2" });
     client.say(&error);
     said.extend([client.hear(), client.hear()]);
-    // An answer to something else counts for nothing; Python's word for what is not a number does.
+    // An answer to something else is ignored; Python's `NaN` is accepted.
     client.say(&json!({ "trial": 1, "attempt": 1, "value": 7 }));
     writeln!(client.to.as_ref().unwrap(), "{{\"trial\": 1, \"attempt\": 2, \"value\": NaN}}")
         .unwrap();

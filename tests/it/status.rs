@@ -1,4 +1,4 @@
-//! `status`: the tree's word and the scheduler's put together, in one call, each trial counted once.
+//! `status`: the tree and the scheduler's answer combined, in one call, each trial counted once.
 
 use serde_json::{Value, json};
 
@@ -110,7 +110,7 @@ fn a_refused_option_of_squeue_does_not_end_a_verb() {
     assert!(ran.err.contains("nothing new to submit"), "{}", ran.whole());
 }
 
-/// The queue says nothing, and a trial ends after its record was looked for and before the accounts answer.
+/// The queue is empty, and a trial ends after its record was looked for and before the accounting answers.
 #[test]
 fn what_has_ended_by_the_time_of_half_an_answer_is_not_lost() {
     let world = slurm();
@@ -575,7 +575,7 @@ fn a_job_that_runs_after_its_trial_has_ended_is_cancelled() {
     assert_eq!(world.read("calls"), "scancel 101_0\nscancel 101\n");
 }
 
-/// An element of a whole chain ends as its failed trial did, which says nothing of the others.
+/// An element of a whole chain ends as its failed trial did, which does not affect the others.
 #[test]
 fn the_failure_of_one_link_casts_no_doubt_on_a_link_before_it() {
     let world = slurm();

@@ -27,8 +27,8 @@ const MANNERS: [(&str, &str); 8] = [
 
 /// A plan of one trial that may be tried three times, and says so; hooks say that they were called.
 fn plan(manner: &str) -> String {
-    // Python takes its handlers back before it exits, so that only the time for which it ran tells how long a signal that
-    // explains its end is waited for.
+    // Python removes its handlers before it exits, so only its running time decides how long the worker waits for a
+    // signal that explains its end.
     let ready = if manner == "sys.exit(0)" { "time.sleep(2)" } else { "" };
     let code = format!(
         r#"
@@ -67,8 +67,8 @@ fn signal_all(mut whom: Vec<Pid>, dice: &mut Dice) {
     }
 }
 
-/// Runs `MANNERS`, `times` times, under what `start` starts. The program and all processes above it are told to
-/// stop at once, with the uppermost or without.
+/// Runs `MANNERS`, `times` times, under the command of `start`. The program and all processes above it are
+/// signalled at once, with the uppermost or without.
 fn under_fire(seed: u64, times: usize, with_uppermost: bool, start: impl Fn(&World) -> Started) {
     let mut dice = Dice(seed);
     for (manner, state) in MANNERS.into_iter().cycle().take(times) {
@@ -92,7 +92,7 @@ fn under_fire(seed: u64, times: usize, with_uppermost: bool, start: impl Fn(&Wor
         assert_eq!(now, state, "{manner}: {status}");
         assert!(!world.exists("began.2"), "{manner}: another attempt was begun");
         assert!(!world.exists("erred"), "{manner}: the error hook was called");
-        // That it is told to stop ends a hook, too.
+        // A signal to the worker ends a hook, too.
         assert!(state == "done" || !world.exists("finished"), "{manner}");
     }
 }

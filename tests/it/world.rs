@@ -31,7 +31,7 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// All that it said and how it ended, for comparing in one piece.
+    /// Its whole output and its exit code, for comparing in one piece.
     pub(crate) fn whole(&self) -> String {
         format!("{}{}exit code {}\n", self.out, self.err, self.code)
     }

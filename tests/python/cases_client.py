@@ -220,7 +220,7 @@ def differs(result, promise):
     if isinstance(result, Exception):
         return "error: %s" % result
     got = fitted(describe(result), promise)
-    # The words of JSON tell numbers apart as Python's == does not.
+    # The JSON text distinguishes numbers that are equal for Python's ==.
     wanted, got = json.dumps(promise, sort_keys=True), json.dumps(got, sort_keys=True)
     return None if wanted == got else "promised %s, got %s" % (wanted, got)
 

@@ -103,7 +103,7 @@ fn assert_went_on(world: &World) {
     let epoch: u32 =
         place.unwrap_or_else(|| panic!("it did not go on: {}", log.whole())).parse().unwrap();
     assert!(epoch < 8, "{}", log.whole());
-    // The whole curve is told, also what was learnt before.
+    // The record has the whole curve, including the epochs before.
     let ran = world.run(&["collect", "--steps", "--format", "jsonl"]);
     let epochs: Vec<u64> = ran
         .ok()
@@ -405,7 +405,7 @@ fn when_its_time_is_over_a_trial_saves_and_a_retry_goes_on() {
     assert!(weights(&world) == calm(2), "the weights differ");
 }
 
-/// The trainer is not a program of the user's: what it saves is for those who may read the sweep.
+/// The trainer is not a program of the user's: the readers of the sweep may read what it saves.
 #[test]
 fn what_training_saves_is_for_the_readers_of_a_sweep() {
     let world = world();

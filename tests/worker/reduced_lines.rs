@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::ranks::{end_of, plan, program};
 use crate::world::{World, wait_until};
 
-/// The metric lines in the record, as `collect --steps` tells them.
+/// The metric lines in the record, as `collect --steps` prints them.
 fn lines(world: &World) -> Vec<Value> {
     let ran = world.run(&["collect", "--steps", "--format", "jsonl", "results/s"]);
     let rows =

@@ -50,7 +50,8 @@ class Channel:
                 )
             if self._broken:
                 raise SyncError(self._broken)
-            # Who leaves in the middle of it (Ctrl-C, say) cannot tell later answers from this one.
+            # After an exception in the middle of an exchange (Ctrl-C, for example) later answers cannot be
+            # distinguished from this one.
             self._broken = "an earlier sync was interrupted: the answers would no longer match"
             try:
                 text = json.dumps(head).encode()

@@ -246,7 +246,7 @@ class Runner:
             return
         running = self.running or {"trial": None, "attempt": None}
         if (running["trial"], running["attempt"]) != (line["ended"], line["attempt"]):
-            # A process that was killed had answered: what it said is on disk alone.
+            # A process that was killed had answered: its answer is only on disk.
             if self.late is not None:
                 self.late(line["ended"])
             return

@@ -21,7 +21,7 @@ from .submission import FINAL, TARGETS, Submission
 
 __all__ = ["Record", "Stopped", "Submission", "Sweep"]
 
-# How long a process waits at most until it brings its own grid again, seconds.
+# How long a process waits at most until it writes its own grid again, seconds.
 PAUSE = 0.5
 # Settings by which only the number of the devices counts that a point names.
 _COUNT = re.compile(r"\bgpu_ids\s*=\s*[\"']count[\"']")

@@ -253,7 +253,7 @@ LAUNCHERS = (
 
 def _launched() -> Tuple[int, int]:
     """Rank and number of ranks according to the process that started this one."""
-    # A worker tells its program what it is, whatever the launcher's variables are about.
+    # A worker gives its program these variables, whatever the launcher's variables are about.
     names = LAUNCHERS[:1] if "HPCSWEEP_TRIAL" in os.environ else LAUNCHERS
     for rank, size in names:
         values = os.environ.get(rank, ""), os.environ.get(size, "")

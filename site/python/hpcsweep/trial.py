@@ -108,7 +108,7 @@ def should_stop() -> bool:
     The first call, in the main thread, begins to listen to the signals; before, they end the process.
     """
     if here is not None and here.pid != os.getpid():
-        # A fork of the trial, which has to end when it is told to.
+        # A fork of the trial, which has to end when it is asked to.
         return _stop != 0
     _listen()
     return _stop != 0 or (here is not None and here.agent.wants_stop())

@@ -33,7 +33,7 @@ def python():
         except hpcsweep.SweepError:
             return "error"
         except ValueError:
-            # No trial is done any more, and that must have been said.
+            # No trial is done any more, and that must have been reported.
             return "warning" if said else "nothing"
         return "warning" if said else [rows, best]
 

@@ -57,7 +57,8 @@ class Starts(World):
                 self.assertEqual(sorted(ends), sorted([str(a), str(b)] for a in range(20) for b in range(10)))
                 self.assertEqual(len(self.lines("log")), 400)
                 self.assertEqual({record["attempt"] for record in self.records("results/s")}, {1})
-                # A plan, and the sweep: nothing is left of those who came at the same moment.
+                # A plan, and the sweep: no temporary file is left of the processes that came at the same
+                # moment.
                 self.assertEqual(sorted(os.listdir(str(self.folder / "results"))), ["s", "s.toml"])
 
     def test_killed_at_any_moment(self):
