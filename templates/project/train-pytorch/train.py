@@ -163,7 +163,7 @@ def main():
         optimizer.load_state_dict(state["optimizer"])
         schedule.load_state_dict(state["schedule"])
         for line in state["lines"]:
-            # Each attempt tells the whole curve.
+            # Each attempt reports the whole curve.
             say(line)
     while state["epoch"] < args.epochs:
         begin, epoch = time.time(), state["epoch"]

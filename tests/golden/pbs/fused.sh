@@ -11,19 +11,19 @@
 #PBS -m n
 #PBS -r y
 
-# A job begins in the home folder, with what the login files set: the variables of the submission come back.
+# A job begins in the home folder with the variables of a login shell. This restores those of the submission.
 . /shared/ada/results/demo/jobs/env-0123456789ab.sh || exit 4
-# Names with `_`: variables of the submission may have the others.
-# PBS signals every process of the job: this shell stays until its worker has written down how it ended.
+# Names begin with `_`, because variables of the submission may have other names.
+# PBS signals every process of the job. This shell stays until its worker has recorded the end.
 _code=0 _link=0 _stop=''
 trap '_stop=1' TERM
 
-# The element finds its trial by its index; what it runs is in the sweep's folder, not here.
+# The element finds its trial by its index. The trial's command is in the sweep's folder, not here.
 run() {
   /opt/hpcsweep/bin/hpcsweep worker --sweep /shared/ada/results/demo --wave 1 --first 0 --count 2 --gate --index "${PBS_ARRAY_INDEX:-0}" --job "$PBS_JOBID" --link "$_link" --stopped 75
   _code=$?
 }
-# Several trials run in this allocation, one after the other; what of them is done is passed over.
+# Several trials run in this allocation, one after the other. Trials that are done are skipped.
 _last=0
 for _link in $(seq 0 1); do
   run
@@ -33,6 +33,6 @@ for _link in $(seq 0 1); do
   [ -z "$_stop" ] || break
 done
 _code=$_last
-# The job's own output is kept only when there is any.
+# The job's own output is removed if it is empty.
 [ -s /shared/ada/results/demo/logs/jobs/0001/"$PBS_ARRAY_INDEX".log ] || rm -f /shared/ada/results/demo/logs/jobs/0001/"$PBS_ARRAY_INDEX".log
 exit "$_code"

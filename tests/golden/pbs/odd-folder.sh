@@ -10,19 +10,19 @@
 #PBS -m n
 #PBS -r y
 
-# A job begins in the home folder, with what the login files set: the variables of the submission come back.
+# A job begins in the home folder with the variables of a login shell. This restores those of the submission.
 . '/shared/ada/it has 100% $(date) `id` {{ a }} #;&|*/results/demo/jobs/env-0123456789ab.sh' || exit 4
-# Names with `_`: variables of the submission may have the others.
-# PBS signals every process of the job: this shell stays until its worker has written down how it ended.
+# Names begin with `_`, because variables of the submission may have other names.
+# PBS signals every process of the job. This shell stays until its worker has recorded the end.
 _code=0 _link=0
 trap : TERM
 
-# The element finds its trial by its index; what it runs is in the sweep's folder, not here.
+# The element finds its trial by its index. The trial's command is in the sweep's folder, not here.
 run() {
   /opt/hpcsweep/bin/hpcsweep worker --sweep '/shared/ada/it has 100% $(date) `id` {{ a }} #;&|*/results/demo' --wave 1 --first 0 --count 1 --gate --index "${PBS_ARRAY_INDEX:-0}" --job "$PBS_JOBID" --link "$_link"
   _code=$?
 }
 run
-# The job's own output is kept only when there is any.
+# The job's own output is removed if it is empty.
 [ -s '/shared/ada/it has 100% $(date) `id` {{ a }} #;&|*/results/demo/logs/jobs/0001'/"$PBS_ARRAY_INDEX".log ] || rm -f '/shared/ada/it has 100% $(date) `id` {{ a }} #;&|*/results/demo/logs/jobs/0001'/"$PBS_ARRAY_INDEX".log
 exit "$_code"

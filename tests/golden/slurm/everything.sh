@@ -19,13 +19,13 @@
 #SBATCH --comment='two words'
 #SBATCH --exclusive
 
-# The element finds its trial by its index; what it runs is in the sweep's folder, not here.
+# The element finds its trial by its index. The trial's command is in the sweep's folder, not here.
 # srun does not take --cpus-per-task from the job by itself (Slurm 22.05 and 23.02).
 export SRUN_CPUS_PER_TASK=3
-# Slurm's PMIx lets ranks leave a fence too early when it goes by its tree: they kill a rank that is still in MPI_Init.
+# With its tree, Slurm's PMIx lets ranks leave a fence too early: they kill a rank that is still in MPI_Init.
 export SLURM_PMIX_FENCE=${SLURM_PMIX_FENCE:-ring}
 srun --kill-on-bad-exit=1 /opt/hpcsweep/bin/hpcsweep worker --sweep /shared/ada/results/demo --wave 1 --first 0 --count 4 --gate
 code=$?
-# The job's own output is kept only when there is any.
+# The job's own output is removed if it is empty.
 [ -s /shared/ada/results/demo/logs/jobs/0001/"$SLURM_ARRAY_TASK_ID".log ] || rm -f /shared/ada/results/demo/logs/jobs/0001/"$SLURM_ARRAY_TASK_ID".log
 exit "$code"

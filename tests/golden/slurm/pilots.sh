@@ -11,5 +11,5 @@
 #SBATCH --time=08:00:00
 #SBATCH --partition=main
 
-# The agent finds what it runs in the sweep's folder; begun again, it is another agent.
+# The agent takes its trials from the sweep's folder. If this job starts again, it runs another agent.
 exec /opt/hpcsweep/bin/hpcsweep worker --pull /shared/ada/results/demo --may-go --time-left 28800s --slots 1

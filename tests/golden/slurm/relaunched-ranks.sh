@@ -9,12 +9,12 @@
 #SBATCH --ntasks-per-node=2
 #SBATCH --cpus-per-task=1
 
-# The element finds its trial by its index; what it runs is in the sweep's folder, not here.
+# The element finds its trial by its index. The trial's command is in the sweep's folder, not here.
 # srun does not take --cpus-per-task from the job by itself (Slurm 22.05 and 23.02).
 export SRUN_CPUS_PER_TASK=1
-# MPI is wired up once a launch, so another attempt takes another one. A worker asks for it by this file.
+# MPI connects ranks once in a launch, so another attempt needs another launch. A worker asks for it with this file.
 export HPCSWEEP_AGAIN=/shared/ada/results/demo/meet/"$SLURM_JOB_ID".again
-# The walltime holds for all of them together.
+# The walltime holds for all launches together.
 HPCSWEEP_BEGAN=$(date +%s)
 export HPCSWEEP_BEGAN
 for _ in $(seq 3); do
@@ -22,6 +22,6 @@ for _ in $(seq 3); do
   code=$?
   rm "$HPCSWEEP_AGAIN" 2>/dev/null || break
 done
-# The job's own output is kept only when there is any.
+# The job's own output is removed if it is empty.
 [ -s /shared/ada/results/demo/logs/jobs/0001/"$SLURM_ARRAY_TASK_ID".log ] || rm -f /shared/ada/results/demo/logs/jobs/0001/"$SLURM_ARRAY_TASK_ID".log
 exit "$code"

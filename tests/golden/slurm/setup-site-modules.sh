@@ -8,7 +8,7 @@ fail() {
   exit "${2:-1}"
 }
 trap 'fail "$BASH_COMMAND"' ERR
-# A file to be sourced that is not there ends the shell without ERR; `exit 0` would pass for the command's end.
+# If a sourced file is missing, the shell ends without ERR, and `exit 0` would look like the command's end.
 trap 'code=$?; fail "$BASH_COMMAND" $((code > 0 ? code : 1))' EXIT
 if ! type module >/dev/null 2>&1; then
   # shellcheck disable=SC1090,SC1091
