@@ -9,11 +9,11 @@ use crate::doctor::{self, Severity};
 
 /// Check an installation: scheduler, limits, MPI plugins, results tree, GPUs, clocks
 ///
-/// Every line says what was seen; a line that is not in order says what to do. Exit code 4 when
-/// something will go wrong.
+/// Every line shows a finding; a line that is not in order says what to do. Exit code 4 when something will
+/// go wrong.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Folder under which results are to lie
+    /// Folder that results will be in
     #[arg(long, value_name = "DIR", default_value = ".")]
     root: PathBuf,
     /// Write JSON

@@ -10,17 +10,17 @@ use crate::submit::control;
 use crate::tree::{Identity, Tree, deck, journal, lock};
 use crate::words;
 
-/// Take back from the scheduler what has not ended of a sweep
+/// Cancel the trials of a sweep that have not ended
 ///
-/// Running trials are told to end and are recorded as interrupted; the same `hpcsweep submit` with --retry
-/// brings all of them back.
+/// Running trials are asked to end and are recorded as interrupted; the same `hpcsweep submit` with --retry
+/// submits all of them again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CancelArgs {
     #[command(flatten)]
     what: What,
 }
 
-/// Keep what has not begun of a sweep from beginning
+/// Hold the trials of a sweep that have not begun
 ///
 /// Until the release, `hpcsweep submit` refuses the sweep. Agents (pull mode) finish the trials that they run and leave. With
 /// --trial, only these trials are held, and the sweep can still be submitted.
@@ -30,7 +30,7 @@ pub(crate) struct HoldArgs {
     what: What,
 }
 
-/// Let go what was held of a sweep
+/// Release the held trials of a sweep
 ///
 /// Agents that have left do not come back by themselves: submit the plan again, or start some.
 #[derive(Debug, clap::Args)]

@@ -13,7 +13,7 @@ use crate::scheduler::launch::{self, Line, Request, find};
 
 /// Start a command once a rank of this PBS job (job scripts call this)
 ///
-/// Finds the mpiexec or mpirun of the loaded MPI, looks at what it is, and becomes it, with the options that
+/// Finds the mpiexec or mpirun of the loaded MPI, asks for its version, and becomes it, with the options that
 /// put one process on each line of `$PBS_NODEFILE`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

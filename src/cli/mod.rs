@@ -38,14 +38,14 @@ use out::Out;
 
 /// Parameter sweeps on HPC batch systems: one plan, native job arrays, one results tree
 ///
-/// A plan is a TOML file: what to run, with which parameters, on which resources. `submit` turns it into
-/// job arrays (or runs it on this machine), `status` says how it stands, `collect` makes the table.
+/// A plan is a TOML file: what to run, with which parameters, on which resources. `submit` turns it into job
+/// arrays (or runs it on this machine), `status` shows how it stands, `collect` makes the table.
 #[derive(Debug, Parser)]
 #[command(name = "hpcsweep", version, max_term_width = 100)]
 #[command(after_help = "Exit codes: 0 done, 1 some trials failed, 2 the request is wrong, \
-3 the scheduler said no or cannot be reached, 4 the machine failed, 70 a bug of hpcsweep.")]
+3 the scheduler refused or cannot be reached, 4 the machine failed, 70 a bug of hpcsweep.")]
 pub(crate) struct Cli {
-    /// Say nothing but results and errors
+    /// Print only results and errors
     #[arg(short, long, global = true)]
     quiet: bool,
     #[command(subcommand)]

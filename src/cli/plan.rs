@@ -22,7 +22,7 @@ use crate::words::{count, thousands};
 /// Show what a plan would do: trials, chains, arrays, directives, calls, hours; writes nothing
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The plan, or a Python script with a sweep: it is run up to there
+    /// The plan, or a Python script with a sweep, which runs up to its sweep
     plan: PathBuf,
     /// Arguments of the script
     #[arg(last = true)]

@@ -8,7 +8,7 @@ use crate::{plan, site};
 /// Print the JSON schema of plans or of site profiles, for editors
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Of which files
+    /// The files that the schema describes
     #[arg(value_enum)]
     of: Of,
 }

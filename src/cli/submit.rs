@@ -25,7 +25,7 @@ use crate::words::{count, duration, short};
 /// submission continues where it stopped.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The plan, or a Python script with a sweep: it is run up to there
+    /// The plan, or a Python script with a sweep, which runs up to its sweep
     plan: PathBuf,
     /// Arguments of the script
     #[arg(last = true)]
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// Run trials again that ended without success: failed, timed out, interrupted, cancelled, lost, skipped
     #[arg(long)]
     retry: bool,
-    /// Deal the trials to agents, which take them by themselves, and submit these: with --local one that runs here
+    /// Enqueue the trials for agents, and submit agents as pilot jobs; with --local, one agent runs here
     ///
     /// As `mode = "pull"` under `[schedule]`.
     #[arg(long)]

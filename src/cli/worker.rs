@@ -20,7 +20,7 @@ use crate::worker::{self, Request, Which};
 /// Started once a rank by srun, mpirun or the like; derives its rank from what the launcher sets.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Say which rank this process is, from which variables, and what contradicts it; run nothing
+    /// Print which rank this process is, from which variables, and contradictions; run nothing
     #[arg(long)]
     explain: bool,
     /// With --explain: write JSON
@@ -32,7 +32,8 @@ pub(crate) struct Args {
     /// yet, one of them creates the queue.
     #[arg(long, value_name = "SWEEP|PLAN", conflicts_with_all = ["explain", "sweep", "trial", "wave"])]
     pull: Option<String>,
-    /// With --pull: run so many trials at once, instead of as many as the plan says or cores and GPUs allow
+    /// With --pull: run this many trials at once, instead of the plan's number or as many as cores and GPUs
+    /// allow
     #[arg(long, value_name = "N", requires = "pull", value_parser = clap::value_parser!(u32).range(1..=4096))]
     slots: Option<u32>,
     /// With --pull: hand the trials, one by one, to the process that has started this one (docs/serve.md)
@@ -40,16 +41,16 @@ pub(crate) struct Args {
     /// For programs that call a function of their own: one JSON object a line on standard output and input.
     #[arg(long, requires = "pull", conflicts_with = "slots")]
     serve: bool,
-    /// With --pull: the host is this agent's for so long; it ends before (`2h`; by default what the scheduler says)
+    /// With --pull: how long this agent may use the host; it ends before that (`2h`; by default until the job ends)
     #[arg(long, value_name = "TIME", requires = "pull", value_parser = time)]
     time_left: Option<u64>,
-    /// With --pull: go when nothing is left to take and two other agents are there to see to the rest
+    /// With --pull: leave when nothing is left to take and two other agents can finish the rest
     #[arg(long, requires = "pull")]
     may_go: bool,
     /// With --pull PLAN: take trials again that ended without success
     #[arg(long, requires = "pull")]
     retry: bool,
-    /// Members of its folder's group share the sweep (`shared = "group"` in its plan): what they wrote is run
+    /// Members of its folder's group share the sweep (`shared = "group"` in its plan): run what they wrote
     #[arg(long)]
     shared: bool,
     /// The sweep's folder
@@ -67,10 +68,10 @@ pub(crate) struct Args {
     /// and how many elements it has
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// Of an element that runs several trials one after the other, this one of them
+    /// Run this trial of an element that runs several trials one after the other
     #[arg(long, value_name = "N")]
     link: Option<u64>,
-    /// Exit with this code after a signal to stop, also if the trial is done: nothing more is to begin in its job
+    /// Exit with this code after a signal to stop, also if the trial is done: the job must start nothing more
     #[arg(long, value_name = "CODE")]
     stopped: Option<u8>,
     /// The index of the element, where the launcher does not pass on what the scheduler has set
@@ -89,7 +90,8 @@ pub(crate) struct Args {
     /// of one request, or of one for each link
     #[arg(long, value_name = "JSON")]
     resources: Option<String>,
-    /// How long the job may run that asked for no walltime (`2h`, `unlimited`), where the scheduler does not tell it
+    /// How long a job without a requested walltime may run (`2h`, `unlimited`), if the scheduler does not tell the
+    /// job
     #[arg(long, value_name = "TIME", value_parser = job_time)]
     job_time: Option<JobTime>,
 }

@@ -23,9 +23,9 @@ const VERBS: [(&str, &str); 18] = [
     ),
     ("best", "Show the best finished trials by a metric"),
     ("logs", "Print what a trial printed"),
-    ("cancel", "Take back from the scheduler what has not ended of a sweep"),
-    ("hold", "Keep what has not begun of a sweep from beginning"),
-    ("release", "Let go what was held of a sweep"),
+    ("cancel", "Cancel the trials of a sweep that have not ended"),
+    ("hold", "Hold the trials of a sweep that have not begun"),
+    ("release", "Release the held trials of a sweep"),
     ("worker", "Run one trial as one of its ranks (job scripts call this)"),
     ("launch", "Start a command once a rank of this PBS job (job scripts call this)"),
     ("templates", "Write the templates of the job scripts, for editing"),
@@ -57,9 +57,9 @@ Commands:
   collect    Make one table of all results: a row a trial with its state, parameters and metrics
   best       Show the best finished trials by a metric
   logs       Print what a trial printed
-  cancel     Take back from the scheduler what has not ended of a sweep
-  hold       Keep what has not begun of a sweep from beginning
-  release    Let go what was held of a sweep
+  cancel     Cancel the trials of a sweep that have not ended
+  hold       Hold the trials of a sweep that have not begun
+  release    Release the held trials of a sweep
   worker     Run one trial as one of its ranks (job scripts call this)
   launch     Start a command once a rank of this PBS job (job scripts call this)
   templates  Write the templates of the job scripts, for editing
@@ -70,11 +70,11 @@ Commands:
   help       Print this message or the help of the given subcommand(s)
 
 Options:
-  -q, --quiet    Say nothing but results and errors
+  -q, --quiet    Print only results and errors
   -h, --help     Print help (see more with '--help')
   -V, --version  Print version
 
-Exit codes: 0 done, 1 some trials failed, 2 the request is wrong, 3 the scheduler said no or cannot
+Exit codes: 0 done, 1 some trials failed, 2 the request is wrong, 3 the scheduler refused or cannot
 be reached, 4 the machine failed, 70 a bug of hpcsweep.
 exit code 0
 "

@@ -40,7 +40,7 @@ enum Format {
 pub(crate) struct Args {
     /// Sweep folders, plans or patterns ('results/*'); by default those in results/, else the last one
     sweeps: Vec<String>,
-    /// Write to this file; its ending (.csv, .jsonl, .txt) says how
+    /// Write to this file; its ending (.csv, .jsonl, .txt) sets the format
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// How to write it
@@ -72,7 +72,7 @@ pub(crate) struct BestArgs {
     /// The metric: any column of numbers, `loss` (last value) or `loss.min` (best of its steps)
     #[arg(short, long)]
     metric: String,
-    /// Of a sweep of functions, the one that counts; by default that of its plan
+    /// The function whose trials are ranked, in a sweep of functions; by default that of its plan
     #[arg(long, value_name = "NAME")]
     function: Option<String>,
     /// The least is best

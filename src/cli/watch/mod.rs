@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// Print how it stands now as text, and end
     #[arg(long)]
     once: bool,
-    /// Look every so many seconds, at least 0.5; less often where a look takes long
+    /// Refresh every so many seconds, at least 0.5; less often if a refresh takes long
     #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
     interval: f64,
     /// Do not ask the scheduler
