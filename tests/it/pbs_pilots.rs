@@ -182,6 +182,38 @@ exit code 2
 }
 
 #[test]
+fn what_agents_had_can_be_submitted_as_arrays_once_it_is_cancelled() {
+    let mut pbs = pbs();
+    pbs.set("kill_delay", 30);
+    pbs.submit(&plan(4, WAITS, ""), &["--pull", "--workers", "2", "--slots", "1"]).ok();
+    wait_until("both are at it", || pbs.world.read("events").lines().count() == 2);
+    let refused = pbs.again(&["--retry"]);
+    let expected = "error: agents have trials of this sweep that have not ended
+  $WORLD/results/s
+hint: `hpcsweep worker --pull results/s` goes on with them; to submit them otherwise, first run: hpcsweep cancel results/s
+";
+    assert_eq!((refused.code, refused.err.as_str()), (2, expected));
+    pbs.world.run(&["cancel"]).ok();
+    pbs.wait_idle();
+    pbs.world.write("events.go", "");
+    let before = pbs.jobs();
+    let rehearsed = pbs.again(&["--retry", "--dry-run"]);
+    assert!(rehearsed.out.contains("4 trials"), "{}", rehearsed.whole());
+    assert_eq!(pbs.jobs(), before);
+    pbs.again(&["--retry"]).ok();
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done"; 4]);
+    // Nothing is left to agents, and a new trial is theirs again.
+    let agent = pbs.world.run(&["worker", "--pull", "results/s"]);
+    assert_eq!(agent.code, 0, "{}", agent.whole());
+    pbs.submit(&plan(5, WAITS, ""), &["--pull", "--workers", "1"]).ok();
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done"; 5]);
+    let begun = pbs.world.read("events").lines().count();
+    assert_eq!(begun, 7, "two were stopped, five ended");
+}
+
+#[test]
 fn agents_that_were_started_by_hand_hear_of_a_cancelling() {
     let pbs = pbs();
     pbs.world.write("plan.toml", &plan(4, WAITS, ""));

@@ -80,7 +80,7 @@ pub(crate) fn submit(
     let access = secure(&tree, plan, site)?;
     let lock = Lock::take(&tree)?;
     let identity = tree.create(&plan.name, access)?;
-    hands::refuse_if_dealt(&tree)?;
+    hands::take_over(&tree)?;
     retry::check_free(&tree, &identity, site, environment, kind)?;
     let mut waves = Waves::read(&tree)?;
     let diff = grow::diff(&tree, source)?;

@@ -141,7 +141,7 @@ pub(crate) fn run(
     let lock = Lock::take(&tree)?;
     let identity = tree.create(&source.plan.name, access)?;
     retry::check_free(&tree, &identity, site, environment, SchedulerKind::Local)?;
-    hands::refuse_if_dealt(&tree)?;
+    hands::take_over(&tree)?;
     let mut signals =
         Signals::listen(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD])?;
     let diff = grow::diff(&tree, source)?;

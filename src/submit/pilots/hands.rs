@@ -129,20 +129,54 @@ fn each(tree: &Tree, decks: &[Deck], piece: Piece, mut see: impl FnMut(u64, &[u6
     Ok(())
 }
 
-/// Refuses to run a sweep in another way while agents have it.
+/// Refuses to run a sweep in another way while agents have it: unless it was cancelled, and all of them have left.
 ///
 /// # Errors
 /// When they do.
 pub(crate) fn refuse_if_dealt(tree: &Tree) -> Result<()> {
     let decks = deck::read(tree)?;
-    if decks.is_empty() || Ledger::read(tree)?.is_over(deck::total(&decks)) {
+    if decks.is_empty() {
         return Ok(());
     }
+    check_left(tree, &decks, &Ledger::read(tree)?)
+}
+
+fn check_left(tree: &Tree, decks: &[Deck], ledger: &Ledger) -> Result<()> {
+    let are_away = ledger.living().all(|(_, agent)| agent.idle || agent.held.is_empty());
+    if ledger.is_over(deck::total(decks)) || (ledger.halted.is_some() && are_away) {
+        return Ok(());
+    }
+    let name = tree.named();
     Err(Fault::request("agents have trials of this sweep that have not ended")
         .at(tree.dir().display().to_string())
         .hint(format!(
-            "`hpcsweep worker --pull {}` goes on with them; then it can be submitted otherwise",
-            tree.named()
+            "`hpcsweep worker --pull {name}` goes on with them; to submit them otherwise, first run: hpcsweep cancel {name}"
         ))
         .into())
+}
+
+/// Takes all units that are left from the agents of a cancelled sweep, so that it can run in another way. The caller holds
+/// the sweep's lock, without which no agent resumes a halted sweep.
+///
+/// # Errors
+/// When agents have trials, see [`refuse_if_dealt`], or the tree cannot be read or written.
+pub(crate) fn take_over(tree: &Tree) -> Result<()> {
+    let decks = deck::read(tree)?;
+    if decks.is_empty() {
+        return Ok(());
+    }
+    let mut ledger = Ledger::read(tree)?;
+    loop {
+        check_left(tree, &decks, &ledger)?;
+        let units = open(&ledger, &decks);
+        let (agent, nonce) = (format!("submit-{}", clock::short_token()), "1".to_owned());
+        let entry = match ledger.halted {
+            _ if !units.is_empty() => Entry::Drop { agent, nonce, units },
+            // Nothing is left of what was cancelled.
+            Some(_) => Entry::Resume { agent, nonce },
+            None => return Ok(()),
+        };
+        ledger::append(tree, &mut ledger, &entry, ledger::link)?;
+        ledger.follow(tree)?;
+    }
 }
