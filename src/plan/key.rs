@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::plan::file::Plan;
 use crate::plan::run::Run;
+use crate::plan::templates::engine;
 use crate::plan::trial::Trial;
 use crate::plan::value::{Params, Value};
 
@@ -87,10 +88,21 @@ impl Keys {
 
 /// Whether the seed of the sweep is part of what runs: where a template names it, or a training run has none of its own.
 fn is_seeded(run: &Run) -> bool {
+    // The text alone decides where keys of earlier versions depend on it.
+    let reads = |text: &str| text.contains("sweep.seed") || engine::reads(text, "sweep", &["seed"]);
     let mut texts = run.command.iter().chain(run.env.iter().map(|(_, value)| value));
-    let train = run.train.as_ref();
-    train.is_some_and(|t| t.get("seed").is_none() || t.to_string().contains("sweep.seed"))
-        || texts.any(|text| text.contains("sweep.seed"))
+    let is_of = |train: &serde_json::Value| train.get("seed").is_none() || any_text(train, &reads);
+    run.train.as_ref().is_some_and(is_of) || texts.any(|text| reads(text))
+}
+
+/// Whether a text anywhere in a table is such.
+fn any_text(json: &serde_json::Value, is_such: &dyn Fn(&str) -> bool) -> bool {
+    match json {
+        serde_json::Value::String(text) => is_such(text),
+        serde_json::Value::Array(items) => items.iter().any(|item| any_text(item, is_such)),
+        serde_json::Value::Object(table) => table.values().any(|item| any_text(item, is_such)),
+        _ => false,
+    }
 }
 
 /// The settings of a plan by which all keys of two plans differ, as the plan names them; none where only parameters may.
@@ -222,6 +234,21 @@ mod tests {
     use std::collections::HashSet;
 
     use crate::plan::testing::plan;
+
+    #[test]
+    fn a_seed_that_a_template_reads_in_any_way_is_part_of_the_key() {
+        let key = |text: &str, seed: u32| {
+            let body = format!("sweep.seed = {seed}\nrun.env.S = '{text}'\n[[trials]]\na = 1");
+            let plan = plan(&body);
+            plan.content_key(&plan.trials[0])
+        };
+        for text in ["{{ sweep.seed }}", "{{ sweep[\"seed\"] }}", "{{ sweep | json_encode }}"] {
+            assert_ne!(key(text, 1), key(text, 2), "{text}");
+        }
+        for text in ["{{ sweep.name }}", "{{ sweep.dir }} sweep.py", "{{ a }} sweep[\"seed\"]"] {
+            assert_eq!(key(text, 1), key(text, 2), "{text}");
+        }
+    }
 
     #[test]
     fn a_key_follows_what_is_run_and_nothing_else() {

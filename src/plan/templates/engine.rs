@@ -40,6 +40,17 @@ pub(crate) fn is_plain(source: &str) -> bool {
     !["{{", "{%", "{#"].iter().any(|open| source.contains(open))
 }
 
+/// Whether a template may read one of the fields of an object: by its name (`sweep.seed`), or through the object as a
+/// whole (`sweep["seed"]`, `sweep | json_encode`).
+pub(crate) fn reads(source: &str, object: &str, fields: &[&str]) -> bool {
+    let is_field = |name: &str| {
+        let rest = name.strip_prefix(object).and_then(|rest| rest.strip_prefix('.'));
+        rest.is_some_and(|rest| fields.contains(&rest.split('.').next().unwrap_or(rest)))
+    };
+    let names = || Compiled::new(source).map(|compiled| compiled.uses.names).unwrap_or_default();
+    !is_plain(source) && names().iter().any(|name| name == object || is_field(name))
+}
+
 /// Templates that are parsed once, together. Text without expressions builds no engine.
 pub(crate) struct Parsed(Option<Tera>);
 
