@@ -49,7 +49,7 @@ impl Stop {
             Self::Peer => "another rank failed".to_owned(),
             Self::Helper => "the helper for syncs ended".to_owned(),
             Self::Overtaken => "another agent's end counts".to_owned(),
-            Self::Fenced => "others took its agent for dead".to_owned(),
+            Self::Fenced => "its agent's lease had expired".to_owned(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! `hpcsweep cancel`, `hold` and `release`: what a sweep has in a scheduler's hands.
+//! `hpcsweep cancel`, `hold` and `release`: what a sweep has queued or running.
 
 use anyhow::Result;
 
@@ -89,11 +89,11 @@ fn act(
     let done = control::control(tree, identity, &what.trials, order, site, &context.vars, tell)?;
     if done.is_told && (done.ids.is_empty() || order != Order::Cancel) {
         let text = match order {
-            Order::Cancel => "cancelled: agents end what they run and take no more of it",
+            Order::Cancel => "cancelled: agents end what they run and take no more trials",
             Order::Hold => {
                 let sweep = tree.named();
                 &format!(
-                    "held: agents end what they run and take no more of it; `hpcsweep release {sweep}` lets it go on"
+                    "held: agents end what they run and take no more trials; `hpcsweep release {sweep}` continues it"
                 )
             }
             Order::Release if done.ids.is_empty() => {
@@ -124,7 +124,7 @@ fn act(
     }
     if done.ids.is_empty() {
         let nothing = match order {
-            Order::Cancel => "is in a scheduler's hands",
+            Order::Cancel => "is queued or running",
             Order::Hold => "waits to begin",
             Order::Release => "is held",
         };
@@ -154,7 +154,7 @@ fn shown(ids: &[String]) -> String {
     }
 }
 
-/// Nothing of a sweep is in a scheduler's hands, as another process has it: one that runs it, or is about to submit it.
+/// Nothing of a sweep is queued or running, as another process has it: one that runs it, or is about to submit it.
 fn in_the_way(tree: &Tree, identity: &Identity, owner: &lock::Owner) -> Fault {
     let (name, process) = (&identity.name, owner.words());
     // A process that enqueues a plan for agents, or submits it, holds the lock for a moment only.

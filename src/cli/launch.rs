@@ -67,7 +67,7 @@ fn hostfile(vars: &Vars) -> String {
 
 fn line(args: &Args, hostfile: &str, vars: &Vars) -> Result<Line> {
     let nodefile = vars.get("PBS_NODEFILE").filter(|path| !path.is_empty()).ok_or_else(|| {
-        Fault::request("`PBS_NODEFILE` is not set: this is no job of PBS")
+        Fault::request("`PBS_NODEFILE` is not set: this is not a job of PBS")
             .hint("elsewhere ranks are started by srun, mpiexec or `hpcsweep submit --local`")
     })?;
     let hosts = launch::hosts(&disk::read(Path::new(nodefile))?);

@@ -227,9 +227,7 @@ pub(super) fn submit(
         (Some((pilots, _)), _) => format!("{name}: {pilots} submitted ({calls})"),
         (None, _) if let Some(by) = &report.held => {
             let sweep = report.tree.named();
-            format!(
-                "{name}: it is held by {by}: `hpcsweep release {sweep}` lets it go on ({calls})"
-            )
+            format!("{name}: it is held by {by}: `hpcsweep release {sweep}` continues it ({calls})")
         }
         (None, 0) => format!("{name}: nothing left to run ({calls})"),
         (None, _) => format!("{name}: no pilots are needed, there are some ({calls})"),

@@ -166,7 +166,7 @@ fn people(status: &Status, args: &Args, alone: bool) -> String {
     }
     if status.standings.iter().any(|s| s.reason.starts_with("JobHoldMaxRequeue")) {
         text.push_str(&format!(
-            "to let go what is held: hpcsweep release {}\n",
+            "to release what is held: hpcsweep release {}\n",
             status.tree.named()
         ));
     }

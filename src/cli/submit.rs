@@ -238,7 +238,7 @@ fn run_here(
         News::Idle => bar.tick(),
         News::Waiting(why) => out.say(&format!("waiting for GPUs: {why}")),
         News::Stopping => {
-            out.say("stopping: the running trials are told; press again to kill them")
+            out.say("stopping: the running trials are asked to end; press again to kill them")
         }
     })?;
     bar.finish_and_clear();

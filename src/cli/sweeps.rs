@@ -52,7 +52,7 @@ fn folders(named: &[String], context: &Context) -> Result<Vec<PathBuf>> {
             dirs.push(PathBuf::from(name));
         } else {
             let paths = glob::glob(name)
-                .map_err(|e| Fault::request(format!("`{name}` is no pattern: {e}")))?;
+                .map_err(|e| Fault::request(format!("`{name}` is not a pattern: {e}")))?;
             dirs.extend(readable(paths.filter_map(Result::ok).collect(), context));
         }
         if dirs.len() == before {

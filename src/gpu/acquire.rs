@@ -69,5 +69,5 @@ pub(crate) fn try_acquire(
             holds.give_back(uuid, hold)?;
         }
     }
-    Err(Fault::machine("every GPU that was chosen went to somebody else").into())
+    Err(Fault::machine("another process has taken every GPU that was chosen").into())
 }

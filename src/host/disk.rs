@@ -70,7 +70,7 @@ fn only_plain(opened: io::Result<File>) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other(NOT_PLAIN)) }
 }
 
-const NOT_PLAIN: &str = "it is no regular file";
+const NOT_PLAIN: &str = "it is not a regular file";
 
 /// As [`open_plain`], with a fault that names the file.
 ///

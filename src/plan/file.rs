@@ -55,7 +55,7 @@ pub(crate) const TABLES: &[(&str, &str)] = &[
     ("run", "the command of every trial"),
     ("train", "instead of a command: a model that hpcsweep trains itself"),
     ("metrics", "what becomes of the metrics of several ranks"),
-    ("hooks", "programs that are told how trials end"),
+    ("hooks", "programs that are called when trials end"),
     ("resources", "what a trial asks of a scheduler"),
     ("schedule", "how trials become jobs"),
     ("pull", "how agents share the sweep"),

@@ -27,7 +27,8 @@ pub(crate) fn index(vars: &Vars) -> Result<u64, Fault> {
     let Some(index) = names().find_map(|name| vars.get(name)) else {
         let names: Vec<&str> = names().collect();
         let names = names.join(" nor ");
-        let sentence = format!("this worker is no element of a job array: neither {names} is set");
+        let sentence =
+            format!("this worker is not an element of a job array: neither {names} is set");
         return Err(Fault::request(sentence)
             .hint("name the trial instead: `hpcsweep worker --sweep DIR --trial N`"));
     };
@@ -90,7 +91,7 @@ mod tests {
         let fault = index(&job(&[])).unwrap_err();
         assert_eq!(
             fault.sentence,
-            "this worker is no element of a job array: neither SLURM_ARRAY_TASK_ID nor PBS_ARRAY_INDEX is set"
+            "this worker is not an element of a job array: neither SLURM_ARRAY_TASK_ID nor PBS_ARRAY_INDEX is set"
         );
     }
 }

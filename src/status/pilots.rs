@@ -1,4 +1,4 @@
-//! Pilot jobs: agents that wait or run in a scheduler's hands.
+//! Pilot jobs: agents that are queued or running as jobs.
 
 use std::collections::HashMap;
 

@@ -19,7 +19,7 @@ use crate::tree::{Identity, Tree, table};
 /// What `--retry` is about.
 #[derive(Debug, Default)]
 pub(super) struct Retry {
-    /// The trials that ended without success or will not run: none of them is in the scheduler's hands any more.
+    /// The trials that ended without success or will not run: none of them is queued or running any more.
     pub(super) bad: HashSet<u64>,
     /// Those whose record has a bad end while the scheduler still has their job: it may be ending, or run them again.
     pub(super) busy: BTreeSet<u64>,
@@ -36,7 +36,7 @@ impl Retry {
             _ => (format!("trials {ids}"), "their jobs are"),
         };
         Some(format!(
-            "{trials} ended without success, but {verb} still in the scheduler's hands: run the same command again later"
+            "{trials} ended without success, but {verb} still queued or running: run the same command again later"
         ))
     }
 }
@@ -50,12 +50,10 @@ pub(super) fn without_success(
 ) -> Result<Retry> {
     let status = status::before_a_plan(tree.clone(), identity.clone(), site, environment, true)?;
     if !status.is_sure() {
-        return Err(Fault::scheduler(
-            "cannot tell which trials are still in the scheduler's hands",
-        )
-        .at(status.witness)
-        .hint("nothing was submitted; run the same command again when the scheduler answers")
-        .into());
+        return Err(Fault::scheduler("cannot tell which trials are still queued or running")
+            .at(status.witness)
+            .hint("nothing was submitted; run the same command again when the scheduler answers")
+            .into());
     }
     // A trial whose array has no answer yet is on its way: its wave is completed anyway.
     let journal = Journal::read(tree)?;
@@ -120,10 +118,7 @@ pub(super) fn check_free(
     let journal = Journal::read(tree)?;
     if let Some(user) = journal.on_hold {
         return Err(Fault::request(format!("{} is held by {user}", identity.name))
-            .hint(format!(
-                "`hpcsweep release {}` lets it go on; then submit it again",
-                tree.named()
-            ))
+            .hint(format!("`hpcsweep release {}` continues it; then submit it again", tree.named()))
             .into());
     }
     let had = journal.site.map(|site| site.scheduler);
@@ -145,10 +140,8 @@ pub(super) fn check_free(
         return Ok(());
     }
     let verb = if open == 1 { "is" } else { "are" };
-    let sentence = format!(
-        "{} of this sweep {verb} in a scheduler's hands",
-        crate::words::count(open, "trial")
-    );
+    let sentence =
+        format!("{} of this sweep {verb} queued or running", crate::words::count(open, "trial"));
     Err(Fault::request(sentence)
         .at(format!("{}\nseen by: {}", tree.dir().display(), status.witness))
         .hint(format!(

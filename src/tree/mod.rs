@@ -123,7 +123,7 @@ impl Tree {
                     .into())
             }
             None => Err(Fault::request(format!(
-                "`{}` is no sweep: it has no `sweep.json`",
+                "`{}` is not a sweep: it has no `sweep.json`",
                 dir.display()
             ))
             .hint("name the folder that `hpcsweep submit` made: <root>/<sweep name>")

@@ -97,7 +97,7 @@ fn what_was_submitted_can_be_held_released_and_taken_back() {
         let counts = [("cancelled".to_owned(), 1), ("interrupted".to_owned(), 2)];
         assert_eq!(status.counts(), BTreeMap::from(counts), "{}", world.report());
         let nothing = say("cancel", &["results/taken-back"]);
-        assert_eq!(nothing, "taken-back: nothing of it is in a scheduler's hands\n");
+        assert_eq!(nothing, "taken-back: nothing of it is queued or running\n");
     }
 }
 

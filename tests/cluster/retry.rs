@@ -109,7 +109,7 @@ fn what_comes_behind_a_requeued_job_waits_for_it() {
     requeue(&world, &head);
     // As long as Slurm is ending the job of the other, that is left alone, too.
     world.until("submitted again", || {
-        let left = "trial 0 ended without success, but its job is still in the scheduler's hands";
+        let left = "trial 0 ended without success, but its job is still queued or running";
         retry(&world).ok().stderr.contains(left).then_some(())
     });
     world.until_lines("log", 3);

@@ -265,7 +265,7 @@ impl World {
     pub(crate) fn retry(&self) {
         self.until("submitted again", || {
             let ran = self.hpcsweep(&["submit", "plan.toml", "--slurm", "--retry"]).ok();
-            (!ran.stderr.contains("still in the scheduler's hands")).then_some(())
+            (!ran.stderr.contains("still queued or running")).then_some(())
         });
     }
 

@@ -230,11 +230,7 @@ fn a_retry_leaves_a_trial_alone_whose_job_is_in_the_queue_again() {
         let ran = world.run(&["submit", "plan.toml", "--slurm", "--retry"]);
         assert_eq!(submitted(), 1, "{state}: {}", ran.whole());
         let ran = world.run(&["submit", "plan.toml", "--local", "--retry"]);
-        assert!(
-            ran.err.contains("1 trial of this sweep is in a scheduler's hands"),
-            "{}",
-            ran.whole()
-        );
+        assert!(ran.err.contains("1 trial of this sweep is queued or running"), "{}", ran.whole());
     }
     queue("");
     world.run(&["submit", "plan.toml", "--slurm", "--retry"]).ok();

@@ -130,7 +130,7 @@ fn a_wrong_request_is_exit_code_two_and_says_nothing_on_standard_output() {
         (&["logs", "first"], "invalid value 'first'"),
         (&["collect", "nowhere"], "no sweep is called `nowhere`"),
         (&["status"], "no sweep found: nothing in `results/`, and none was submitted before"),
-        (&["status", "."], "`.` is no sweep: it has no `sweep.json`"),
+        (&["status", "."], "`.` is not a sweep: it has no `sweep.json`"),
     ] {
         let ran = world.run(args);
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args:?}: {}", ran.err);

@@ -369,7 +369,11 @@ fn a_pipe_in_the_place_of_the_log_holds_nobody_up() {
             "error trial=0 attempt=1 failed code=[3] signal=[] exit code 3\n"
         );
         let logs = world.run(&["logs", "0"]);
-        assert!(logs.code == 4 && logs.err.contains("it is no regular file"), "{}", logs.whole());
+        assert!(
+            logs.code == 4 && logs.err.contains("it is not a regular file"),
+            "{}",
+            logs.whole()
+        );
         fs::remove_dir_all(world.path("results")).unwrap();
         fs::remove_file(world.path("calls")).unwrap();
     }
@@ -388,7 +392,7 @@ fn a_pipe_in_the_place_of_a_slots_log_stops_no_other_trial() {
     assert_eq!(world.read("results/ran"), "0\n1\n2\n");
     assert_eq!(calls(&world).lines().count(), 3);
     let logs = world.run(&["logs", "1"]);
-    assert!(logs.code == 4 && logs.err.contains("it is no regular file"), "{}", logs.whole());
+    assert!(logs.code == 4 && logs.err.contains("it is not a regular file"), "{}", logs.whole());
 }
 
 #[test]
@@ -446,7 +450,7 @@ fn a_signal_ends_the_hook_and_not_the_result() {
         timeless(&ran.whole()),
         "\
 s: 1 trial to run on this machine, one at a time
-stopping: the running trials are told; press again to kill them
+stopping: the running trials are asked to end; press again to kill them
 [1/1] trial 0 done in _ s
 s: 1 done in _ s
 results: $WORLD/results/s

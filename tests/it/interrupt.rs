@@ -42,7 +42,7 @@ fn an_interrupted_sweep_goes_on_where_it_stopped() {
                 "\
 s: 3 trials to run on this machine, one at a time
 [1/3] trial 0 done in _ s (n=0)
-stopping: the running trials are told; press again to kill them
+stopping: the running trials are asked to end; press again to kill them
 [2/3] trial 1 interrupted in _ s (n=1): {why}
 s: 1 done, 1 interrupted in _ s
 results: $WORLD/results/s

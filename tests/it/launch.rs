@@ -137,7 +137,7 @@ fn a_job_without_the_places_is_refused() {
     let ran = world.run(&["launch", "--ranks", "8", "--", "prog"]);
     assert_eq!(
         ran.whole(),
-        "error: `PBS_NODEFILE` is not set: this is no job of PBS\n\
+        "error: `PBS_NODEFILE` is not set: this is not a job of PBS\n\
          hint: elsewhere ranks are started by srun, mpiexec or `hpcsweep submit --local`\nexit code 2\n"
     );
 }

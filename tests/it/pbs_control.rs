@@ -43,7 +43,7 @@ fn a_cancelled_array_keeps_what_had_ended_and_runs_no_more() {
     assert_eq!(pbs.standings(), expected);
     assert!(!pbs.world.exists("events.3"));
     let ran = pbs.world.run(&["cancel"]);
-    assert_eq!(ran.whole(), "s: nothing of it is in a scheduler's hands\nexit code 0\n");
+    assert_eq!(ran.whole(), "s: nothing of it is queued or running\nexit code 0\n");
     assert_eq!(pbs.world.read("events.calls"), "qdel 0[].pbshead\n");
 }
 
@@ -67,7 +67,7 @@ fn cancelled_chains(mapping: &str, history: bool, ids: &str) {
         .collect();
     assert_eq!(states, ["interrupted", "skipped", "skipped", "cancelled", "skipped", "skipped"]);
     let ran = pbs.world.run(&["cancel"]);
-    assert_eq!(ran.whole(), "s: nothing of it is in a scheduler's hands\nexit code 0\n");
+    assert_eq!(ran.whole(), "s: nothing of it is queued or running\nexit code 0\n");
     assert_eq!(pbs.world.read("events.calls"), format!("qdel {ids}\n"));
 
     // The same `submit` with `--retry` submits all of them again.
@@ -286,7 +286,7 @@ fn a_job_whose_trial_has_ended_is_taken_back_too() {
         pbs.wait_idle();
         assert_eq!(pbs.standings(), [standing; 2]);
         let ran = pbs.world.run(&["cancel"]);
-        assert_eq!(ran.whole(), "s: nothing of it is in a scheduler's hands\nexit code 0\n");
+        assert_eq!(ran.whole(), "s: nothing of it is queued or running\nexit code 0\n");
     }
 }
 
@@ -308,7 +308,7 @@ fn what_is_retried_behind_a_job_that_was_sent_back_waits_for_it() {
     wait_until("it is back in the queue", || pbs.jobs()["0.pbshead"]["job_state"] == "Q");
     pbs.world.write("events.mended", "");
     let ran = pbs.submit(&plan, &["--retry"]);
-    let left = "trial 0 ended without success, but its job is still in the scheduler's hands";
+    let left = "trial 0 ended without success, but its job is still queued or running";
     assert!(ran.code == 0 && ran.err.contains(left), "{}", ran.whole());
     assert!(ran.err.contains("1 trial as job 2[].pbshead, after 0.pbshead"), "{}", ran.whole());
     pbs.set("scheduling", true);

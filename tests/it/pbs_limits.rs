@@ -74,7 +74,7 @@ fn a_queue_that_fills_up_on_the_way_is_completed_by_the_next_submission() {
 array 1: 2 trials as job 1[].pbshead
 error: array 2 was not submitted: `qsub` says: would exceed complex's per-user limit
   ran: qsub -f -v HPCSWEEP_JOB=$WORLD/results/s/jobs/s.TOKEN.2.sh $WORLD/results/s/jobs/s.TOKEN.2.sh
-hint: jobs 1[].pbshead of this sweep are in the queue; mend it and run the same command again: only the rest is submitted
+hint: jobs 1[].pbshead of this sweep are in the queue; fix it and run the same command again: only the rest is submitted
 exit code 3
 "
     );

@@ -112,7 +112,7 @@ fn a_refused_connection_has_submitted_nothing() {
 error: array 1 was not submitted: `qsub` says: Connection refused
   cannot connect to server pbshead (errno=15010)
   ran: qsub -f -v HPCSWEEP_JOB=$WORLD/results/s/jobs/s.TOKEN.1.sh $WORLD/results/s/jobs/s.TOKEN.1.sh
-hint: nothing of this sweep is in the queue; mend it and run the same command again
+hint: nothing of this sweep is in the queue; fix it and run the same command again
 exit code 3
 ";
     assert_eq!(with_fault(&mut pbs, "refused_connection"), said);
@@ -233,7 +233,7 @@ fn what_pbs_may_still_run_is_run_by_nobody_else() {
             assert_eq!(
                 ran.whole(),
                 format!(
-                    "error: 2 trials of this sweep are in a scheduler's hands\n  $WORLD/results/s\n  seen by: qstat\n\
+                    "error: 2 trials of this sweep are queued or running\n  $WORLD/results/s\n  seen by: qstat\n\
                      hint: wait for them (`hpcsweep status results/s`), or {hint}\nexit code 2\n"
                 ),
                 "{args:?}"

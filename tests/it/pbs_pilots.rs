@@ -157,7 +157,7 @@ fn cancelled_pilots_leave_and_come_back_when_they_are_asked_for() {
     assert_eq!(
         one,
         "\
-error: agents share the trials of s: trial 1 is no job
+error: agents share the trials of s: trial 1 is not a job
 hint: name no trial to cancel all of it, or submit a plan without the trial
 exit code 2
 "
@@ -166,7 +166,7 @@ exit code 2
     pbs.wait_idle();
     let user = hpcsweep::host::vars::user_name();
     assert_eq!(pbs.standings(), vec![format!("queued: halted: cancelled by {user}"); 4]);
-    let again = "s: nothing of it is in a scheduler's hands\nexit code 0\n";
+    let again = "s: nothing of it is queued or running\nexit code 0\n";
     assert_eq!(said(&pbs.world, &["cancel"]), again);
     pbs.world.write("events.go", "");
     let ran = pbs.again(&["--pull", "--workers", "1"]);
@@ -190,7 +190,7 @@ fn what_agents_had_can_be_submitted_as_arrays_once_it_is_cancelled() {
     let refused = pbs.again(&["--retry"]);
     let expected = "error: agents have trials of this sweep that have not ended
   $WORLD/results/s
-hint: `hpcsweep worker --pull results/s` goes on with them; to submit them otherwise, first run: hpcsweep cancel results/s
+hint: `hpcsweep worker --pull results/s` continues them; to submit them otherwise, first run: hpcsweep cancel results/s
 ";
     assert_eq!((refused.code, refused.err.as_str()), (2, expected));
     pbs.world.run(&["cancel"]).ok();
@@ -219,7 +219,7 @@ fn agents_that_were_started_by_hand_hear_of_a_cancelling() {
     pbs.world.write("plan.toml", &plan(4, WAITS, ""));
     let agent = pbs.world.start(&["worker", "--pull", "plan.toml", "--slots", "1"]);
     wait_until("it is at it", || pbs.world.read("events").lines().count() == 1);
-    let expected = "s: cancelled: agents end what they run and take no more of it\nexit code 0\n";
+    let expected = "s: cancelled: agents end what they run and take no more trials\nexit code 0\n";
     assert_eq!(said(&pbs.world, &["cancel"]), expected);
     pbs.world.write("events.go", "");
     let ran = agent.end(&pbs.world);
@@ -233,7 +233,7 @@ fn waiting_pilots_can_be_held_and_let_go() {
     pbs.set("scheduling", false);
     pbs.submit(&plan(4, "", ""), &["--pull", "--workers", "2"]).ok();
     let held = "\
-s: held: agents end what they run and take no more of it; `hpcsweep release results/s` lets it go on
+s: held: agents end what they run and take no more trials; `hpcsweep release results/s` continues it
 s: held 2 pilots: 0[].pbshead
 exit code 0
 ";
@@ -243,7 +243,7 @@ exit code 0
     // A held sweep stays held, whichever user submits it.
     let user = hpcsweep::host::vars::user_name();
     let more = pbs.again(&["--pull"]).err;
-    let still = format!("s: it is held by {user}: `hpcsweep release results/s` lets it go on (");
+    let still = format!("s: it is held by {user}: `hpcsweep release results/s` continues it (");
     assert!(more.starts_with(&still), "{more}");
     let released =
         "s: released: agents go on with it\ns: released 2 pilots: 0[].pbshead\nexit code 0\n";

@@ -41,7 +41,7 @@ fn said(world: &World, verb: &str, expected: &str) {
     assert_eq!((ran.code, &*ran.err), (0, &*format!("p: {expected}\n")));
 }
 
-const HELD: &str = "held: agents end what they run and take no more of it; `hpcsweep release results/p` lets it go on";
+const HELD: &str = "held: agents end what they run and take no more trials; `hpcsweep release results/p` continues it";
 
 #[test]
 fn agents_begin_nothing_of_a_sweep_that_is_held() {
@@ -56,7 +56,7 @@ fn agents_begin_nothing_of_a_sweep_that_is_held() {
     world.write("go", "");
     let ran = agent.end(&world);
     let left = format!(
-        "it left: the sweep is held by {user}: `hpcsweep release $WORLD/results/p` lets it go on"
+        "it left: the sweep is held by {user}: `hpcsweep release $WORLD/results/p` continues it"
     );
     assert!(ran.code == 1 && ran.err.contains(&left), "{}", ran.whole());
     // An agent does not release the sweep by starting with the plan, nor with a plan that has grown.
@@ -166,7 +166,7 @@ fn what_is_cancelled_is_not_held_any_more() {
     let world = world(12);
     let agent = busy(&world);
     said(&world, "hold", HELD);
-    said(&world, "cancel", "cancelled: agents end what they run and take no more of it");
+    said(&world, "cancel", "cancelled: agents end what they run and take no more trials");
     said(&world, "release", "nothing of it is held");
     world.write("go", "");
     assert!(agent.end(&world).err.contains("it left: the sweep "));

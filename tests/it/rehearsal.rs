@@ -111,7 +111,7 @@ fn a_dry_run_for_a_scheduler_says_which_arrays_would_be_submitted() {
     );
     // It is not run here meanwhile, and a dry run says so.
     let refused = dry(&world, &["--local"]);
-    assert!(refused.contains("in a scheduler's hands"), "{refused}");
+    assert!(refused.contains("queued or running"), "{refused}");
 }
 
 #[test]

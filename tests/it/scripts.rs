@@ -404,7 +404,7 @@ fn a_scheduler_that_refuses_is_quoted_and_nothing_is_lost() {
         "\
 error: array 1 was not submitted: `sbatch` says: Batch job submission failed: Invalid account or account/partition combination specified
   ran: sbatch --parsable $WORLD/results/demo/jobs/0001.sh
-hint: nothing of this sweep is in the queue; mend it and run the same command again
+hint: nothing of this sweep is in the queue; fix it and run the same command again
 exit code 3
 "
     );

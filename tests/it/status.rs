@@ -200,7 +200,7 @@ fn a_sweep_in_a_schedulers_hands_is_not_run_here_too() {
     assert_eq!(
         world.run(&["submit", "plan.toml", "--local"]).whole(),
         "\
-error: 6 trials of this sweep are in a scheduler's hands
+error: 6 trials of this sweep are queued or running
   $WORLD/results/s
   seen by: squeue
 hint: wait for them (`hpcsweep status results/s`), or give the plan another `[sweep] name` to run it here
@@ -211,7 +211,7 @@ exit code 2
     // A scheduler that cannot be asked may still run them.
     world.program("squeue", "#!/bin/sh\nexit 1\n");
     let ran = world.run(&["submit", "plan.toml", "--local"]);
-    assert!(ran.code == 2 && ran.err.contains("in a scheduler's hands"), "{}", ran.whole());
+    assert!(ran.code == 2 && ran.err.contains("queued or running"), "{}", ran.whole());
     // A trial that the scheduler no longer knows and that has not run runs here.
     element(&world, 0);
     answer(&world, "squeue", "");
@@ -365,7 +365,7 @@ fn nothing_more_of_a_sweep_that_is_held_is_submitted() {
     world.program("scontrol", &scontrol);
     let user = hpcsweep::host::vars::user_name();
     let refused = format!(
-        "error: s is held by {user}\nhint: `hpcsweep release results/s` lets it go on; then submit it again\nexit code 2\n"
+        "error: s is held by {user}\nhint: `hpcsweep release results/s` continues it; then submit it again\nexit code 2\n"
     );
     let plan = world.read("plan.toml");
     world.write("plan.toml", &plan.replace("a = [", "a = [77, "));

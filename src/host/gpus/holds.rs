@@ -131,7 +131,7 @@ impl Holds {
                 Err(error) => return Err(fault("make the folder", &dir, &error).into()),
             }
         }
-        let sentence = format!("every `{name}` in `{}` belongs to somebody else", base.display());
+        let sentence = format!("every `{name}` in `{}` belongs to another user", base.display());
         Err(Fault::machine(sentence).hint("name another temporary folder by TMPDIR").into())
     }
 

@@ -121,10 +121,10 @@ fn given(
 
 fn json(text: &str) -> Result<Vec<Map<String, Json>>, String> {
     let value: Json = serde_json::from_str(text).map_err(|e| format!("this is not JSON: {e}"))?;
-    let Json::Array(items) = value else { return Err("this is no list".to_owned()) };
+    let Json::Array(items) = value else { return Err("this is not a list".to_owned()) };
     let object = |(number, item): (usize, Json)| match item {
         Json::Object(object) => large(&object).map_or(Ok(object), Err),
-        _ => Err(format!("entry {} is no object", number + 1)),
+        _ => Err(format!("entry {} is not an object", number + 1)),
     };
     items.into_iter().enumerate().map(object).collect()
 }
@@ -288,8 +288,8 @@ error: `task_id` must be an integer or a string, not a float
             assert_eq!(plan(name, list, "").unwrap_err(), said, "{name}");
         }
         for (name, list, said) in [
-            ("t.json", "{}", "`t.json`: this is no list"),
-            ("t.json", "[1]", "`t.json`: entry 1 is no object"),
+            ("t.json", "{}", "`t.json`: this is not a list"),
+            ("t.json", "[1]", "`t.json`: entry 1 is not an object"),
             (
                 "t.json",
                 "[{]",

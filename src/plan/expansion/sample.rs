@@ -384,7 +384,7 @@ error: `h` must be a table, not an integer
 error: `uniform` of `i` needs two finite numbers
   plan.toml:15: i = { uniform = [0, inf] }
 hint: write `uniform = [smallest, largest]`
-error: `task_id` is no parameter
+error: `task_id` is not a parameter
   plan.toml:16: task_id = { int = [0, 1] }
 hint: set it in `[[trials]]`, `[grid]` or `[zip]`",
         );

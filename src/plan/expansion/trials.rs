@@ -228,7 +228,7 @@ pub(crate) fn check_plain_name(reader: &mut Reader<'_>, at: usize, name: &str) -
     let top = name.split('.').next().unwrap_or("");
     if ["task_id", "gpu_ids_abs", "resources"].contains(&top) {
         let hint = "set it in `[[trials]]`, `[grid]` or `[zip]`";
-        reader.wrong(at, format!("`{name}` is no parameter"), hint);
+        reader.wrong(at, format!("`{name}` is not a parameter"), hint);
         return false;
     }
     check_name(reader, at, name)

@@ -149,7 +149,7 @@ fn time(reader: &mut Reader<'_>, entry: &Entry<'_>, least: f64, what: &str) -> O
     };
     let seconds = decimal(text).or_else(|| parse_walltime(text).map(|s| s as f64));
     let Some(seconds) = seconds else {
-        reader.wrong(entry.at, format!("`{text}` is no time"), WALLTIME_FORMS);
+        reader.wrong(entry.at, format!("`{text}` is not a time"), WALLTIME_FORMS);
         return None;
     };
     in_range(reader, entry, seconds, least..=f64::MAX, what)
@@ -248,7 +248,7 @@ hint: leave `repeatable` out",
         }
         check_faults(
             "pull.lease = \"1.5.2s\"\n",
-            "`1.5.2s` is no time
+            "`1.5.2s` is not a time
   plan.toml:4: pull.lease = \"1.5.2s\"
 hint: write `HH:MM:SS`, `D-HH:MM:SS`, `MM:SS`, or a number with its unit: `90s`, `30m`, `2h`, `1d`",
         );

@@ -145,7 +145,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
             let is_held = ledger.held.is_some();
             let sweep = words::sh_quote(&self.membership.tree.dir().to_string_lossy());
             let reason = match is_held {
-                true => format!("the sweep is {why}: `hpcsweep release {sweep}` lets it go on"),
+                true => format!("the sweep is {why}: `hpcsweep release {sweep}` continues it"),
                 false => format!("the sweep was {why}"),
             };
             self.leaving = Some(Leaving { is_held, ..Leaving::because(reason) });

@@ -415,11 +415,11 @@ impl Submission<'_> {
     fn stopped(&self, fault: Fault, array: &Array) -> Fault {
         let jobs: Vec<&str> = self.journal.jobs().collect();
         let hint = if jobs.is_empty() {
-            "nothing of this sweep is in the queue; mend it and run the same command again"
+            "nothing of this sweep is in the queue; fix it and run the same command again"
                 .to_owned()
         } else {
             format!(
-                "jobs {} of this sweep are in the queue; mend it and run the same command again: only the rest is submitted",
+                "jobs {} of this sweep are in the queue; fix it and run the same command again: only the rest is submitted",
                 jobs.join(", ")
             )
         };

@@ -47,7 +47,7 @@ pub(crate) fn control(
             return Ok(Some(Done { ended: trials.to_vec(), ..Done::default() }));
         }
         let sentence =
-            format!("agents share the trials of {}: trial {trial} is no job", identity.name);
+            format!("agents share the trials of {}: trial {trial} is not a job", identity.name);
         let word = order.word();
         return Err(Fault::request(sentence)
             .hint(format!("name no trial to {word} all of it, or submit a plan without the trial"))

@@ -1,4 +1,4 @@
-//! Cancelling, holding and releasing what a sweep has in a scheduler's hands: one call for all of it.
+//! Cancelling, holding and releasing what a sweep has queued or running: one call for all of it.
 
 mod agents;
 pub(crate) mod done;
@@ -40,7 +40,7 @@ pub(crate) fn lost_jobs(tree: &Tree) -> Result<Vec<Damaged>> {
 /// without an answer.
 ///
 /// # Errors
-/// When a trial is not in a scheduler's hands, or the scheduler refuses.
+/// When a trial is not queued or running, or the scheduler refuses.
 pub(crate) fn control(
     tree: &Tree,
     identity: &Identity,
@@ -82,7 +82,7 @@ struct About<'a> {
     environment: &'a Vars,
 }
 
-/// Gives an order about all that is known to be in a scheduler's hands. Returns the lock, where it is needed.
+/// Gives an order about all that is known to be queued or running. Returns the lock, where it is needed.
 fn give(about: &About<'_>, lock: Option<Result<Lock>>) -> Result<(Done, Option<Lock>)> {
     let About { tree, identity, trials, order, site, environment } = *about;
     let sweep = Sweep::read(tree, identity, order, site, environment)?;

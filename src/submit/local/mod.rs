@@ -116,7 +116,7 @@ struct RunningTrial {
 /// Runs what of a plan has no result yet.
 ///
 /// # Errors
-/// When the plan cannot run here, the sweep is in a scheduler's hands, or the disk refuses.
+/// When the plan cannot run here, the sweep is queued or running, or the disk refuses.
 pub(crate) fn run(
     source: &Source,
     site: &Site,

@@ -150,7 +150,7 @@ fn check_left(tree: &Tree, decks: &[Deck], ledger: &Ledger) -> Result<()> {
     Err(Fault::request("agents have trials of this sweep that have not ended")
         .at(tree.dir().display().to_string())
         .hint(format!(
-            "`hpcsweep worker --pull {name}` goes on with them; to submit them otherwise, first run: hpcsweep cancel {name}"
+            "`hpcsweep worker --pull {name}` continues them; to submit them otherwise, first run: hpcsweep cancel {name}"
         ))
         .into())
 }

@@ -54,7 +54,7 @@ impl Arrays {
                 Kind::One(idx::read(&inside, &name)?)
             }
             _ => {
-                return Err(Fault::request(format!("{name} is no file of arrays"))
+                return Err(Fault::request(format!("{name} is not a file of arrays"))
                     .hint("known are `.npy`, `.npz`, `.safetensors` and IDX (MNIST)"));
             }
         };

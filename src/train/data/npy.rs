@@ -51,7 +51,7 @@ pub(super) fn read(bytes: &Bytes, name: &str) -> Result<Array, Fault> {
     })?;
     let (dtype, swapped) = dtype(&header.descr).ok_or_else(|| {
         let descr = words::short(&header.descr, 40);
-        Fault::request(format!("{name} holds `{descr}`, which are no numbers to train with"))
+        Fault::request(format!("{name} holds `{descr}`, which are not numbers to train with"))
             .hint("save it as an array of float32, float64, or of integers")
     })?;
     let numbers = bytes.piece(start + length..bytes.len()).ok_or_else(cut_off)?;

@@ -34,7 +34,7 @@ impl Tensors {
         let tensor = self.header.info(entry).ok_or_else(broken)?;
         let dtype = dtype(tensor.dtype).ok_or_else(|| {
             Fault::request(format!(
-                "{name} holds {}, which are no numbers to train with",
+                "{name} holds {}, which are not numbers to train with",
                 tensor.dtype
             ))
             .hint("save it as F32, F64, or as integers")

@@ -53,7 +53,7 @@ fn npy_of_all_versions_and_orders() {
 #[test]
 fn npy_without_numbers_is_refused() {
     let told = |name: &str| told(&fs::read(case(name)).unwrap(), "npy");
-    let no_numbers = "which are no numbers to train with";
+    let no_numbers = "which are not numbers to train with";
     assert_eq!(told("words.npy"), format!("`f` holds `<U3`, {no_numbers}"));
     assert_eq!(told("objects.npy"), format!("`f` holds `|O`, {no_numbers}"));
     assert_eq!(
@@ -190,8 +190,8 @@ fn what_is_no_idx_is_told() {
         "`f` is cut off: it says that it holds uint8 of shape [2, 1, 3], 6 bytes, and has 4"
     );
     assert_eq!(told(&images[..10], ""), "`f` is cut off within its header");
-    assert_eq!(told(&idx(7, &[1], &[0]), ""), "`f` is no file of arrays");
-    assert_eq!(told(b"x,y\n1,2\n", "csv"), "`f` is no file of arrays");
+    assert_eq!(told(&idx(7, &[1], &[0]), ""), "`f` is not a file of arrays");
+    assert_eq!(told(b"x,y\n1,2\n", "csv"), "`f` is not a file of arrays");
     assert_eq!(told(&packed(b"x,y\n1,2\n"), "gz"), "`f` holds no IDX file");
     let cut = told(&packed(&images)[..20], "gz");
     assert!(cut.starts_with("`f` cannot be unpacked: "), "{cut}");

@@ -198,7 +198,9 @@ impl Model {
             notes.push(format!("no sign of life from {agents} for more than {patience}"));
         }
         if open > 0 && silent == places.len() as u64 && stopped.is_none() {
-            notes.push("nobody is at work: `hpcsweep worker --pull SWEEP` goes on".to_owned());
+            notes.push(
+                "no agent is running: `hpcsweep worker --pull SWEEP` continues it".to_owned(),
+            );
         }
         notes
     }

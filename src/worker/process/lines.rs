@@ -287,7 +287,7 @@ mod tests {
         fs::create_dir(&path).unwrap();
         assert!(lines.take(false).is_empty());
         assert!(!lines.has_more());
-        let complaint = "$HPCSWEEP_METRICS cannot be read: it is no regular file";
+        let complaint = "$HPCSWEEP_METRICS cannot be read: it is not a regular file";
         assert_eq!(lines.complaint().as_deref(), Some(complaint));
         fs::remove_dir(&path).unwrap();
         fs::write(&path, line.repeat(5000)).unwrap();

@@ -218,7 +218,7 @@ fn check_dropout(probability: f64) -> Result<f64, Fault> {
     if (0.0..1.0).contains(&probability) {
         return Ok(probability);
     }
-    Err(Fault::request(format!("`dropout = {probability}` is no probability below 1")))
+    Err(Fault::request(format!("`dropout = {probability}` is not a probability below 1")))
 }
 
 #[cfg(test)]

@@ -163,7 +163,10 @@ fn what_does_not_fit_is_said_at_once() {
         "model `cnn3d` needs cubes with edges of 2 to 65 points, not 16x65x66"
     );
     assert_eq!(refuse(&mlp(&[0], 1, 0.0, false), &[3]), "a layer of shape [0, 3] has no weights");
-    assert_eq!(refuse(&mlp(&[2], 1, 1.0, false), &[3]), "`dropout = 1` is no probability below 1");
+    assert_eq!(
+        refuse(&mlp(&[2], 1, 1.0, false), &[3]),
+        "`dropout = 1` is not a probability below 1"
+    );
     assert_eq!(
         refuse(&config::Model::Script { file: "model.pt".into() }, &[3]),
         "the model's file does not exist\n  /nowhere/model.pt"

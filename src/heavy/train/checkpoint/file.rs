@@ -91,7 +91,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<(String, Pieces), String> {
     let (_, head) = SafeTensors::read_metadata(bytes).map_err(|e| e.to_string())?;
     let of = |key: &str| head.metadata().as_ref().and_then(|all| all.get(key)).cloned();
     let (Some(state), Some(expected)) = (of(STATE), of(SUM)) else {
-        return Err("it is no checkpoint of hpcsweep".into());
+        return Err("it is not a checkpoint of hpcsweep".into());
     };
     let pieces = tensors(bytes)?;
     if sum(&state, &pieces) != expected {
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn foreign_files_are_no_checkpoints() {
         let foreign = safetensors::serialize(pieces().iter(), None).unwrap();
-        assert_eq!(decode(&foreign), Err("it is no checkpoint of hpcsweep".into()));
+        assert_eq!(decode(&foreign), Err("it is not a checkpoint of hpcsweep".into()));
         assert_eq!(decode(b""), Err("it is empty".into()));
     }
 }

@@ -108,7 +108,7 @@ impl Dataset {
                 let (firsts, seconds) = (map::matching(base, first)?, map::matching(base, second)?);
                 if firsts.len() != seconds.len() {
                     return Err(Fault::request(format!(
-                        "{} of `{first}` and {} of `{second}` are no pairs",
+                        "{} of `{first}` and {} of `{second}` are not pairs",
                         words::count(firsts.len() as u64, "file"),
                         words::count(seconds.len() as u64, "file")
                     )));
@@ -265,7 +265,7 @@ impl Dataset {
             }
             Origin::Turbulence(_) => format!("sample {index} of a made-up field"),
         };
-        Fault::request(format!("{of} has the target {found}, which is no class")).hint(
+        Fault::request(format!("{of} has the target {found}, which is not a class")).hint(
             "classes are whole numbers from 0; for other targets choose a loss of values: `mse`",
         )
     }

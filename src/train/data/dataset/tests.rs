@@ -196,7 +196,7 @@ fn targets_that_are_no_classes_are_told() {
     let set = folder.open(&file("s-*.npz")).unwrap();
     let fault = set.batch(&[0, 6], &CLASSES, None).unwrap_err();
     let place = format!("sample 1 of `{}/s-3.npz`", folder.0.path().display());
-    assert_eq!(fault.sentence, format!("{place} has the target -1, which is no class"));
+    assert_eq!(fault.sentence, format!("{place} has the target -1, which is not a class"));
     assert!(set.batch(&[0, 6], &VALUES, None).is_ok());
 }
 
@@ -226,7 +226,7 @@ fn what_does_not_belong_together_is_told() {
     };
     assert_eq!(
         told(&pair("s-*.npz", "y.npy")),
-        "3 files of `s-*.npz` and 1 file of `y.npy` are no pairs"
+        "3 files of `s-*.npz` and 1 file of `y.npy` are not pairs"
     );
     folder.npy("one.npy", "|u1", "", &[1]);
     assert_eq!(

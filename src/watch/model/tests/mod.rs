@@ -217,7 +217,7 @@ fn the_trials_of_an_agent_that_is_silent_wait_for_others() {
     let frame = model.frame(NOW + 11.0);
     assert_eq!(counts(&frame), "done 1 queued 2");
     assert_eq!((frame.rate, frame.slowest.len()), (None, 0));
-    let nobody = "nobody is at work: `hpcsweep worker --pull SWEEP` goes on";
+    let nobody = "no agent is running: `hpcsweep worker --pull SWEEP` continues it";
     assert_eq!(frame.notes, ["no sign of life from 1 agent for more than 30 s", nobody]);
     // It was only slow, on a host whose clock is behind.
     model.seen("a", 981.0, NOW + 11.0);

@@ -168,7 +168,7 @@ impl Crew {
         if let Err(fault) = reader {
             let reason = fault.sentence;
             let _ = stream.write_all(&line_of(&Down::Refused { reason: reason.clone() }));
-            return Err(format!("rank {rank} on {host} cannot be heard: {reason}"));
+            return Err(format!("rank {rank} on {host} cannot be read from: {reason}"));
         }
         self.hosts.insert(rank, host);
         self.nodes.insert(rank, node);
