@@ -242,7 +242,12 @@ mod tests {
             let plan = plan(&body);
             plan.content_key(&plan.trials[0])
         };
-        for text in ["{{ sweep.seed }}", "{{ sweep[\"seed\"] }}", "{{ sweep | json_encode }}"] {
+        for text in [
+            "{{ sweep.seed }}",
+            "{{ sweep[\"seed\"] }}",
+            "{{ sweep | json_encode }}",
+            "{{ sweep.name }} {{ sweep[\"seed\"] }}",
+        ] {
             assert_ne!(key(text, 1), key(text, 2), "{text}");
         }
         for text in ["{{ sweep.name }}", "{{ sweep.dir }} sweep.py", "{{ a }} sweep[\"seed\"]"] {

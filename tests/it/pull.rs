@@ -554,6 +554,28 @@ exit code 2
 }
 
 #[test]
+fn a_killed_agent_keeps_a_cancelled_sweep_from_other_ways_until_another_agent_has_expired_it() {
+    let world = World::new();
+    let agent = waiting(&world, SHORT);
+    agent.signal(Signal::SIGKILL);
+    agent.end(&world);
+    world.run(&["cancel"]).ok();
+    for more in [&["--dry-run"][..], &[]] {
+        let ran = world.run(&[&["submit", "plan.toml", "--local"], more].concat());
+        let expected = "error: agents have not left this sweep, and have trials of it
+  $WORLD/results/p
+hint: wait until they have left; if one was killed, `hpcsweep worker --pull PLAN` takes its trials over
+exit code 2
+";
+        assert_eq!(ran.whole(), expected);
+    }
+    world.write("go", "");
+    world.run(&["worker", "--pull", "plan.toml"]).ok();
+    assert_eq!(world.counts(), r#"{"done":6}"#);
+    world.run(&["submit", "plan.toml", "--local"]).ok();
+}
+
+#[test]
 fn hooks_are_called_once_for_each_trial_and_nobody_waits_for_them() {
     let world = World::new();
     let code = "echo said $HPCSWEEP_TRIAL; [ $HPCSWEEP_TRIAL != 2 ] || exit 3";

@@ -7,7 +7,7 @@ use tch::{Device, Kind, TchError, Tensor};
 use super::OrFault;
 
 /// Kinds that have a name in safetensors.
-const KINDS: [(Kind, Dtype); 10] = [
+pub(crate) const KINDS: [(Kind, Dtype); 10] = [
     (Kind::Bool, Dtype::BOOL),
     (Kind::Uint8, Dtype::U8),
     (Kind::Int8, Dtype::I8),

@@ -171,7 +171,7 @@ impl Compiled {
 /// The name of the one template of a [`Compiled`].
 const NAME: &str = "template";
 
-/// The dotted names in the expressions of a template whose head is a variable.
+/// The names in the expressions of a template whose head is a variable, dotted as far as they are.
 fn paths(source: &str, is_variable: impl Fn(&str) -> bool) -> BTreeSet<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut found = BTreeSet::new();
@@ -189,7 +189,7 @@ fn paths(source: &str, is_variable: impl Fn(&str) -> bool) -> BTreeSet<String> {
                 let end = code.find(|c: char| !is_name(c) && c != '.').unwrap_or(code.len());
                 let name = code[..end].trim_end_matches('.');
                 let head = name.split('.').next().unwrap_or("");
-                if name.contains('.') && before != '.' && is_variable(head) {
+                if before != '.' && is_variable(head) {
                     found.insert(name.to_owned());
                 }
                 code = &code[end..];

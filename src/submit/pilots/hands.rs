@@ -146,9 +146,16 @@ fn check_left(tree: &Tree, decks: &[Deck], ledger: &Ledger) -> Result<()> {
     if ledger.is_over(deck::total(decks)) || (ledger.halted.is_some() && are_away) {
         return Ok(());
     }
+    let place = tree.dir().display().to_string();
+    if ledger.halted.is_some() {
+        return Err(Fault::request("agents have not left this sweep, and have trials of it")
+            .at(place)
+            .hint("wait until they have left; if one was killed, `hpcsweep worker --pull PLAN` takes its trials over")
+            .into());
+    }
     let name = tree.named();
     Err(Fault::request("agents have trials of this sweep that have not ended")
-        .at(tree.dir().display().to_string())
+        .at(place)
         .hint(format!(
             "`hpcsweep worker --pull {name}` continues them; to submit them otherwise, first run: hpcsweep cancel {name}"
         ))

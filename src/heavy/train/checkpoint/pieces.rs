@@ -2,41 +2,24 @@
 
 use anyhow::Result;
 use hpcsweep::fault::{Fault, Kind as Whose};
-use safetensors::tensor::Dtype;
-use tch::{Device, Kind, Tensor, no_grad};
+use tch::{Tensor, no_grad};
 
 use super::file::{Piece, Pieces};
 use crate::torch::OrFault;
-
-const KINDS: [(Kind, Dtype); 10] = [
-    (Kind::Bool, Dtype::BOOL),
-    (Kind::Uint8, Dtype::U8),
-    (Kind::Int8, Dtype::I8),
-    (Kind::Int16, Dtype::I16),
-    (Kind::Int, Dtype::I32),
-    (Kind::Int64, Dtype::I64),
-    (Kind::Half, Dtype::F16),
-    (Kind::BFloat16, Dtype::BF16),
-    (Kind::Float, Dtype::F32),
-    (Kind::Double, Dtype::F64),
-];
+use crate::torch::bytes::{self, KINDS};
 
 /// The numbers of a tensor, wherever it lies.
 ///
 /// # Errors
 /// When they are of a kind that no file holds, or libtorch fails.
 pub(crate) fn piece(tensor: &Tensor) -> Result<Piece, Fault> {
-    let here = tensor.f_detach().and_then(|t| t.f_to_device(Device::Cpu)).or_fault()?;
-    let here = here.f_contiguous().or_fault()?;
-    let kind = here.f_kind().or_fault()?;
+    let kind = tensor.f_kind().or_fault()?;
     let Some((_, dtype)) = KINDS.iter().find(|(one, _)| *one == kind) else {
         let sentence = format!("a tensor of {kind:?} cannot be written to a checkpoint");
         return Err(Fault::new(Whose::Bug, sentence));
     };
-    let n = here.numel();
-    let mut bytes = vec![0; n * kind.elt_size_in_bytes()];
-    here.f_copy_data_u8(&mut bytes, n).or_fault()?;
-    let shape = here.size().into_iter().map(|length| length as usize).collect();
+    let bytes = bytes::of(tensor).or_fault()?;
+    let shape = tensor.size().into_iter().map(|length| length as usize).collect();
     Ok(Piece { dtype: *dtype, shape, bytes })
 }
 
@@ -75,6 +58,8 @@ pub(crate) fn restore(pieces: &Pieces, name: &str, into: &Tensor) -> Result<(), 
 
 #[cfg(test)]
 mod tests {
+    use tch::{Device, Kind};
+
     use super::*;
 
     #[test]
