@@ -4,6 +4,9 @@
 //! and turns its [`Kind`] into the exit code. This module never prints.
 
 use std::fmt;
+use std::io;
+
+use crate::cause::Cause;
 
 /// The cause of the fault; decides the exit code of `hpcsweep` (design section 8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,12 +49,14 @@ pub struct Fault {
     pub place: Option<String>,
     /// A command or an edit that fixes it.
     pub hint: Option<String>,
+    /// The cause that it is for a trial that cannot run because of it.
+    pub cause: Option<Cause>,
 }
 
 impl Fault {
     /// A fault of the given kind, without place and hint.
     pub fn new(kind: Kind, sentence: impl Into<String>) -> Self {
-        Self { kind, sentence: sentence.into(), key: None, place: None, hint: None }
+        Self { kind, sentence: sentence.into(), key: None, place: None, hint: None, cause: None }
     }
 
     /// The request is wrong.
@@ -87,6 +92,13 @@ impl Fault {
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// Says what it is for a trial.
+    #[must_use]
+    pub(crate) fn because(mut self, cause: Cause) -> Self {
+        self.cause = Some(cause);
         self
     }
 }
@@ -156,6 +168,15 @@ pub(crate) fn sentence(error: &anyhow::Error) -> String {
 /// A whole error on one line, for a record.
 pub(crate) fn one_line(error: &anyhow::Error) -> String {
     format!("{error:#}").lines().map(str::trim).collect::<Vec<_>>().join("; ")
+}
+
+/// What an error is for a trial that cannot run because of it.
+pub(crate) fn cause(error: &anyhow::Error) -> Cause {
+    let of = |part: &(dyn std::error::Error + 'static)| {
+        let fault = part.downcast_ref::<Fault>().and_then(|fault| fault.cause);
+        fault.or_else(|| part.downcast_ref::<io::Error>().and_then(Cause::of_io))
+    };
+    error.chain().find_map(of).unwrap_or(Cause::Unknown)
 }
 
 /// The exit code for an error: that of the first [`Fault`] in its chain, otherwise "our bug".

@@ -27,15 +27,16 @@
 //!
 //! | floor | rooms |
 //! |---|---|
-//! | 0 | [`fault`], [`words`], [`units`] |
+//! | 0 | [`cause`], [`fault`], [`words`], [`units`] |
 //! | 1 | [`host`] |
 //! | 2 | [`document`], [`idset`], [`hostlist`], [`plan`], [`site`], [`rank`], [`devices`], [`gpu`], [`sync`], [`train`] |
 //! | 3 | [`graph`], [`tree`] |
 //! | 4 | [`scheduler`], [`attempt`] |
 //! | 5 | [`render`], [`standing`], [`status`] |
-//! | 6 | [`submit`], [`collect`], [`doctor`], [`project`], [`worker`], [`pull`], [`watch`] |
+//! | 6 | [`submit`], [`collect`], [`doctor`], [`project`], [`worker`], [`pull`], [`watch`], [`select`], [`usage`] |
 //! | 7 | [`cli`] |
 
+pub mod cause;
 pub mod fault;
 pub mod units;
 pub mod words;
@@ -67,7 +68,9 @@ pub mod collect;
 mod doctor;
 mod project;
 pub mod pull;
+mod select;
 pub mod submit;
+mod usage;
 pub mod watch;
 pub mod worker;
 

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::cause::Cause;
 use crate::plan::OnFailure;
 use crate::scheduler::{Element, End, State as Word};
 use crate::tree::records::{Attempt, Break, Outcome, Record};
@@ -45,6 +46,22 @@ pub(crate) enum State {
 }
 
 impl State {
+    /// All of them but the words of schedulers.
+    pub(crate) const KNOWN: [Self; 12] = [
+        Self::Done,
+        Self::Running,
+        Self::Queued,
+        Self::Pending,
+        Self::Failed,
+        Self::Timeout,
+        Self::Interrupted,
+        Self::Cancelled,
+        Self::Skipped,
+        Self::Lost,
+        Self::Doubtful,
+        Self::Dropped,
+    ];
+
     /// The word shown to people and written by `--json`.
     pub(crate) fn word(&self) -> String {
         match self {
@@ -68,6 +85,8 @@ impl State {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Standing {
     pub(crate) state: State,
+    /// Why it ended without success, in one word; `None` where it did not.
+    pub(crate) cause: Option<Cause>,
     pub(crate) reason: String,
 }
 
@@ -79,6 +98,24 @@ impl Standing {
     }
 }
 
+impl Standing {
+    /// Why a trial ended without success, in one line: what more is to be said than that it failed comes first.
+    pub(crate) fn why(&self) -> String {
+        let outside = [Cause::Preempted, Cause::Cancelled, Cause::NodeFailure, Cause::OutOfMemory];
+        let label = match self.cause {
+            Some(cause) if outside.contains(&cause) => cause.word().replace('-', " "),
+            _ if self.state == State::Failed && !self.reason.is_empty() => String::new(),
+            _ => self.state.word(),
+        };
+        match (label.as_str(), self.reason.as_str()) {
+            ("", reason) => reason.to_owned(),
+            (label, "") => label.to_owned(),
+            (label, reason) if reason.contains(label) => reason.to_owned(),
+            (label, reason) => format!("{label}: {reason}"),
+        }
+    }
+}
+
 /// Marks trials that the plan no longer has as dropped, unless they are done or still run.
 pub(crate) fn drop(rows: &[Row], standings: &mut [Standing], dropped: &Dropped) {
     let gone = rows.iter().zip(standings).filter(|(row, _)| dropped.has(row.id));
@@ -87,7 +124,7 @@ pub(crate) fn drop(rows: &[Row], standings: &mut [Standing], dropped: &Dropped) 
             let was = standing.words();
             let more = if standing.state.is_bad() { format!("; {was}") } else { String::new() };
             let reason = format!("the plan no longer has it{more}");
-            *standing = Standing { state: State::Dropped, reason };
+            *standing = Standing { state: State::Dropped, cause: None, reason };
         }
     }
 }
@@ -162,7 +199,12 @@ fn one(
 }
 
 fn say(state: State, reason: &str) -> Standing {
-    Standing { state, reason: reason.to_owned() }
+    Standing { state, cause: None, reason: reason.to_owned() }
+}
+
+/// As [`say`], of a trial that ended without success.
+fn bad(state: State, cause: Cause, reason: &str) -> Standing {
+    Standing { cause: Some(cause), ..say(state, reason) }
 }
 
 /// The facts about one trial.
@@ -190,10 +232,12 @@ impl Known<'_> {
         let outcome = attempt.outcome()?;
         let is_here = self.witness.runs_here && !self.is_submitted();
         Some(match (outcome, self.word()) {
-            (Outcome::Done, Some(Word::Ended(End::Failed | End::Memory, word)))
+            (Outcome::Done, Some(Word::Ended(End::Failed | End::Node | End::Memory, word)))
                 if self.witness.believes_ends =>
             {
-                say(State::Doubtful, &format!("recorded as done, but the scheduler says {word}"))
+                let cause = self.word().and_then(Word::cause).unwrap_or(Cause::Unknown);
+                let reason = format!("recorded as done, but the scheduler says {word}");
+                bad(State::Doubtful, cause, &reason)
             }
             (Outcome::Done, _) => say(State::Done, &attempt.why()),
             // Given back to the queue after its attempt had ended.
@@ -206,10 +250,25 @@ impl Known<'_> {
             (_, Some(word @ Word::Running(_))) if !word.is_stopping() => say(State::Running, ""),
             (Outcome::Interrupted, None) if is_here => say(State::Pending, ""),
             (_, None) if is_here && self.may_go_on() => say(State::Running, ""),
-            (Outcome::Failed, _) => say(State::Failed, &attempt.why()),
-            (Outcome::Timeout, _) => say(State::Timeout, &attempt.why()),
-            (Outcome::Interrupted, _) => say(State::Interrupted, &attempt.why()),
+            (Outcome::Failed, _) => self.recorded(State::Failed, attempt),
+            (Outcome::Timeout, _) => self.recorded(State::Timeout, attempt),
+            (Outcome::Interrupted, _) => self.recorded(State::Interrupted, attempt),
         })
+    }
+
+    /// An end without success as it is recorded. Of what has ended the program from outside, the scheduler knows more.
+    fn recorded(&self, state: State, attempt: &Attempt) -> Standing {
+        let own = attempt.cause().unwrap_or(Cause::Unknown);
+        let is_outside = matches!(own, Cause::Stopped | Cause::Signal | Cause::Unknown);
+        let told = self.word().and_then(Word::cause).filter(|_| is_outside);
+        let why = attempt.why();
+        let by = self.element.map_or("", |element| &element.reason);
+        match told {
+            Some(Cause::Cancelled) if by.starts_with("by ") => {
+                bad(state, Cause::Cancelled, &format!("{why}: cancelled {by}"))
+            }
+            told => bad(state, told.unwrap_or(own), &why),
+        }
     }
 
     fn may_go_on(&self) -> bool {
@@ -220,7 +279,8 @@ impl Known<'_> {
     fn skipped(&self) -> Option<Standing> {
         let why = self.record.and_then(|record| record.skipped.as_deref())?;
         let is_queued = self.word().is_some_and(Word::waits);
-        (self.attempt.is_none() && !is_queued).then(|| say(State::Skipped, why))
+        (self.attempt.is_none() && !is_queued)
+            .then(|| bad(State::Skipped, Cause::ChainStopped, why))
     }
 
     /// By the scheduler, which has it.
@@ -241,52 +301,63 @@ impl Known<'_> {
 
     /// For a trial that has begun, whose record is open, and which no scheduler has.
     fn begun(&self) -> Standing {
+        let lost = |reason| bad(State::Lost, Cause::WorkerLost, reason);
         match self.word() {
-            Some(Word::Ended(End::Unrun, _)) => say(State::Lost, "it began, and left no end"),
-            Some(Word::Ended(end, word)) => {
+            Some(Word::Ended(End::Unrun, _)) => lost("it began, and left no end"),
+            Some(state @ Word::Ended(end, word)) => {
+                let cause = state.cause().unwrap_or(Cause::WorkerLost);
                 let state = match end {
                     End::Timeout => State::Timeout,
-                    End::Cancelled | End::Unrun => State::Interrupted,
-                    End::Failed | End::Memory => State::Failed,
+                    End::Cancelled | End::Preempted | End::Unrun => State::Interrupted,
+                    End::Failed | End::Node | End::Memory => State::Failed,
                 };
-                say(state, &format!("the scheduler says {word}"))
+                bad(state, cause, &format!("the scheduler says {word}"))
             }
-            Some(_) => say(State::Lost, "the scheduler says COMPLETED, but no end was recorded"),
+            Some(_) => lost("the scheduler says COMPLETED, but no end was recorded"),
             None if !self.is_submitted() && !self.witness.executor => {
-                say(State::Interrupted, "its worker was killed")
+                bad(State::Interrupted, Cause::WorkerLost, "its worker was killed")
             }
             None if !self.is_submitted() || !self.witness.asked => say(State::Running, ""),
-            None => say(State::Lost, "it began, and the scheduler no longer knows it"),
+            None => lost("it began, and the scheduler no longer knows it"),
         }
     }
 
     /// For a trial that has not begun, and which no scheduler has; `before` is the one before it in its
     /// chain.
     fn unbegun(&self, before: Option<(u64, &State)>) -> Standing {
+        let lost = |reason| bad(State::Lost, Cause::WorkerLost, reason);
         let stopped = before
             .filter(|(_, state)| self.witness.on_failure == OnFailure::Stop && state.is_bad())
             .map(|(before, state)| (state, broken(state).reason(before)));
         match (self.word(), stopped) {
-            (Some(Word::Ended(End::Cancelled | End::Unrun, word)), None) => {
-                let why = if word == "CANCELLED" { "cancelled before it began" } else { word };
-                say(State::Cancelled, why)
+            (
+                Some(state @ Word::Ended(End::Cancelled | End::Preempted | End::Unrun, word)),
+                None,
+            ) => {
+                let why = match word.as_str() {
+                    "CANCELLED" => "cancelled before it began".to_owned(),
+                    word => word.to_owned(),
+                };
+                let by = self.element.map_or("", |element| &element.reason);
+                let why = if by.starts_with("by ") { format!("{why} {by}") } else { why };
+                bad(State::Cancelled, state.cause().unwrap_or(Cause::Cancelled), &why)
             }
             // On this machine, a trial that was only interrupted continues with the next `submit`.
             (_, Some((State::Interrupted | State::Lost, _))) if !self.is_submitted() => {
                 say(State::Pending, "")
             }
-            (_, Some((_, why))) => say(State::Skipped, &why),
-            (Some(Word::Ended(_, word)), None) => {
-                say(State::Failed, &format!("the scheduler says {word}, and nothing was recorded"))
+            (_, Some((_, why))) => bad(State::Skipped, Cause::ChainStopped, &why),
+            (Some(state @ Word::Ended(_, word)), None) => {
+                let cause = state.cause().unwrap_or(Cause::WorkerLost);
+                let reason = format!("the scheduler says {word}, and nothing was recorded");
+                bad(State::Failed, cause, &reason)
             }
-            (Some(_), None) => {
-                say(State::Lost, "the scheduler says COMPLETED, but nothing was recorded")
-            }
+            (Some(_), None) => lost("the scheduler says COMPLETED, but nothing was recorded"),
             (None, None) if !self.is_submitted() => say(State::Pending, ""),
             (None, None) if !self.witness.asked => {
                 say(State::Queued, "the scheduler was not asked")
             }
-            (None, None) => say(State::Lost, "the scheduler no longer knows it"),
+            (None, None) => lost("the scheduler no longer knows it"),
         }
     }
 }
@@ -341,9 +412,11 @@ mod tests {
             state,
             exit_code: Some(exit_code),
             signal: None,
+            cause: None,
             reason: None,
             duration_s: 1.0,
             peak_memory: 0,
+            usage: None,
             result: None,
             log: None,
             last: false,

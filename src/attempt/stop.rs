@@ -2,6 +2,7 @@
 
 use nix::sys::signal::Signal;
 
+use crate::cause::Cause;
 use crate::tree::records::Outcome;
 
 /// The signals that ask a worker or an agent, and its programs, to stop.
@@ -36,6 +37,18 @@ impl Stop {
             Self::Allocation | Self::Signal(_) | Self::Overtaken | Self::Fenced => {
                 Outcome::Interrupted
             }
+        }
+    }
+
+    /// Why an attempt ended that was asked to end because of this.
+    pub(crate) fn cause(self) -> Cause {
+        match self {
+            Self::Walltime => Cause::Walltime,
+            Self::Allocation => Cause::AllocationEnded,
+            Self::Signal(Signal::SIGINT) => Cause::Cancelled,
+            Self::Signal(_) | Self::Overtaken => Cause::Stopped,
+            Self::Fenced => Cause::WorkerLost,
+            Self::Peer | Self::Helper => Cause::Unknown,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::exit;
 use super::stop::Stop;
+use crate::cause::{Cause, Why};
 use crate::tree::records::Outcome;
 
 /// Faults of machines and agents after which a trial is given up.
@@ -39,8 +40,8 @@ impl Next {
 pub(crate) struct Verdict {
     /// As it is recorded.
     pub(crate) state: Outcome,
-    /// Why, in words.
-    pub(crate) reason: Option<String>,
+    /// Why, where more is known than how the program ended.
+    pub(crate) why: Option<Why>,
     /// What becomes of the trial.
     pub(crate) next: Next,
 }
@@ -56,45 +57,58 @@ impl Verdict {
         allowed: u32,
     ) -> Self {
         let state = exit::outcome(code, is_declared, stop);
-        let reason = stop.filter(|_| state != Outcome::Done).map(|stop| stop.reason("agent"));
+        let stopped = stop.filter(|_| state != Outcome::Done);
+        let why = stopped.map(|stop| Why::new(stop.cause(), stop.reason("agent")));
         let next = match stop {
             Some(stop) if stop.is_void() => Next::Dropped,
             _ => Next::after(state, tried, allowed),
         };
-        Self { state, reason, next }
+        Self { state, why, next }
+    }
+
+    /// The cause of an end without success, by the signal that ended the program if nothing more is known.
+    pub(crate) fn cause(&self, code: Option<i32>, signal: Option<i32>) -> Option<Cause> {
+        let by_exit = match (signal, code) {
+            (Some(_), _) => Cause::Signal,
+            (None, Some(1..)) => Cause::ExitCode,
+            _ => Cause::Unknown,
+        };
+        let why = self.why.as_ref().map(|why| why.cause);
+        (self.state != Outcome::Done).then(|| why.unwrap_or(by_exit))
     }
 
     /// A trial that failed, and is not tried again.
-    pub(crate) fn failed(reason: String) -> Self {
-        Self { state: Outcome::Failed, reason: Some(reason), next: Next::Over }
+    pub(crate) fn failed(why: Why) -> Self {
+        Self { state: Outcome::Failed, why: Some(why), next: Next::Over }
     }
 
     /// A trial that was stopped, and continues elsewhere.
-    pub(crate) fn interrupted(reason: Option<String>) -> Self {
-        Self { state: Outcome::Interrupted, reason, next: Next::Elsewhere }
+    pub(crate) fn interrupted(why: Option<Why>) -> Self {
+        Self { state: Outcome::Interrupted, why, next: Next::Elsewhere }
     }
 
     /// A fault of the machine, after so many of them: other agents may have more luck, but not for ever.
-    pub(crate) fn of_fault(faults: u32, reason: &str) -> Self {
+    pub(crate) fn of_fault(faults: u32, why: Why) -> Self {
         let next = if faults + 1 < MAX_FAULTS { Next::Elsewhere } else { Next::Over };
-        Self { next, ..Self::failed(reason.to_owned()) }
+        Self { next, ..Self::failed(why) }
     }
 
     /// The private folder is gone, and with it the result, after so many faults of the machine.
     pub(crate) fn of_loss(faults: u32, reason: &str) -> Self {
-        let fault = Self::of_fault(faults, reason);
+        let fault = Self::of_fault(faults, Why::new(Cause::Unknown, reason));
         match fault.next {
-            Next::Elsewhere => Self::interrupted(fault.reason),
+            Next::Elsewhere => Self::interrupted(fault.why),
             _ => fault,
         }
     }
 
     /// So many allocations in a row were too short for a trial that saves nothing.
     pub(crate) fn too_long(cuts: u32) -> Self {
-        let reason = format!(
+        let words = format!(
             "{cuts} allocations in a row ended before it, and it saved nothing: give agents more time, or write checkpoints to HPCSWEEP_CHECKPOINT_DIR"
         );
-        Self { state: Outcome::Timeout, ..Self::failed(reason) }
+        let why = Why::new(Cause::AllocationEnded, words);
+        Self { state: Outcome::Timeout, ..Self::failed(why) }
     }
 }
 
@@ -122,20 +136,21 @@ mod tests {
         check(0, Some(Stop::Fenced), 1, Outcome::Interrupted, Next::Dropped);
         check(0, Some(Stop::Overtaken), 1, Outcome::Interrupted, Next::Dropped);
         for stop in [Stop::Walltime, Stop::Allocation, signal] {
-            let finished = Verdict { state: Outcome::Done, reason: None, next: Next::Over };
+            let finished = Verdict { state: Outcome::Done, why: None, next: Next::Over };
             assert_eq!(Verdict::of(0, true, Some(stop), 2, 2), finished, "{stop:?}");
         }
     }
 
     #[test]
     fn a_machine_may_fail_a_trial_a_few_times() {
+        let of_fault = |faults, _: &str| Verdict::of_fault(faults, Why::new(Cause::Unknown, ""));
         let all = |fault: fn(u32, &str) -> Verdict| {
             [0, 1, 2].map(|faults| fault(faults, "")).map(|verdict| (verdict.state, verdict.next))
         };
         use Outcome::{Failed, Interrupted};
         let over = (Failed, Next::Over);
         let handed_on = |state| (state, Next::Elsewhere);
-        assert_eq!(all(Verdict::of_fault), [handed_on(Failed), handed_on(Failed), over]);
+        assert_eq!(all(of_fault), [handed_on(Failed), handed_on(Failed), over]);
         assert_eq!(all(Verdict::of_loss), [handed_on(Interrupted), handed_on(Interrupted), over]);
     }
 }

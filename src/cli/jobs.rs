@@ -2,8 +2,10 @@
 
 use anyhow::Result;
 
+use super::select::Select;
 use super::{Context, sweeps};
 use crate::fault::Fault;
+use crate::idset::IdSet;
 use crate::scheduler::order::Order;
 use crate::site::Site;
 use crate::submit::control;
@@ -23,7 +25,7 @@ pub(crate) struct CancelArgs {
 /// Hold the trials of a sweep that have not begun
 ///
 /// Until the release, `hpcsweep submit` refuses the sweep. Agents (pull mode) finish the trials that they run and leave. With
-/// --trial, only these trials are held, and the sweep can still be submitted.
+/// trials named, only these are held, and the sweep can still be submitted.
 #[derive(Debug, clap::Args)]
 pub(crate) struct HoldArgs {
     #[command(flatten)]
@@ -41,11 +43,11 @@ pub(crate) struct ReleaseArgs {
 
 #[derive(Debug, clap::Args)]
 struct What {
-    /// The sweep's folder or plan; by default the one in results/, else the last one submitted
-    sweep: Option<String>,
-    /// Only this trial; may be given several times
-    #[arg(long = "trial", value_name = "N")]
-    trials: Vec<u64>,
+    /// The sweep's folder or plan, by default the one in results/, else the last one submitted; sets of its trials (`3-7,12`)
+    #[arg(value_name = "SWEEP|IDS")]
+    named: Vec<String>,
+    #[command(flatten)]
+    select: Select,
 }
 
 pub(super) fn cancel(args: &CancelArgs, context: &Context) -> Result<u8> {
@@ -62,10 +64,16 @@ pub(super) fn release(args: &ReleaseArgs, context: &Context) -> Result<u8> {
 
 fn run(what: &What, order: Order, word: &str, context: &Context) -> Result<u8> {
     let site = context.site()?;
-    let named: Vec<String> = what.sweep.iter().cloned().collect();
-    let (tree, identity) = sweeps::one_to_change(&named, &site, context)?;
+    let named = what.select.read(&what.named)?;
+    let (tree, identity) = sweeps::one_to_change(&named.sweeps, &site, context)?;
     let lost = control::lost_jobs(&tree)?;
-    let code = act(&tree, &identity, what, order, word, &site, context)?;
+    let trials = named.trials(&tree, &identity, context)?;
+    if trials.as_ref().is_some_and(Vec::is_empty) {
+        context.out.say(&format!("{}: no trial is meant", identity.name));
+        return Ok(0);
+    }
+    let trials = trials.unwrap_or_default();
+    let code = act(&tree, &identity, &trials, order, word, &site, context)?;
     for damaged in &lost {
         context.out.warn(&format!(
             "{damaged}: a job that is recorded only there is not {word}; the names of this sweep's jobs begin with `{}.{}.` in the queue",
@@ -79,14 +87,14 @@ fn run(what: &What, order: Order, word: &str, context: &Context) -> Result<u8> {
 fn act(
     tree: &Tree,
     identity: &Identity,
-    what: &What,
+    trials: &[u64],
     order: Order,
     word: &str,
     site: &Site,
     context: &Context,
 ) -> Result<u8> {
     let tell = |text: &str| context.out.say(text);
-    let done = control::control(tree, identity, &what.trials, order, site, &context.vars, tell)?;
+    let done = control::control(tree, identity, trials, order, site, &context.vars, tell)?;
     if done.is_told && (done.ids.is_empty() || order != Order::Cancel) {
         let text = match order {
             Order::Cancel => "cancelled: agents end what they run and take no more trials",
@@ -110,9 +118,9 @@ fn act(
         return Err(in_the_way(tree, identity, &owner).into());
     }
     if done.ids.is_empty() && !done.ended.is_empty() {
-        let numbers: Vec<String> = done.ended.iter().map(ToString::to_string).collect();
-        let (trials, have) = if numbers.len() == 1 { ("trial", "has") } else { ("trials", "have") };
-        let numbers = numbers.join(", ");
+        let (trials, have) =
+            if done.ended.len() == 1 { ("trial", "has") } else { ("trials", "have") };
+        let numbers = IdSet::of_trials(done.ended.iter().copied());
         context.out.say(&format!("{}: {trials} {numbers} {have} ended", identity.name));
         return Ok(0);
     }

@@ -1,8 +1,12 @@
 //! The command line: arguments become requests, answers become text. One file a verb.
 
+mod candidates;
+mod change;
+mod chosen;
 mod collect;
 mod doctor;
 mod equal;
+mod feed;
 mod generate;
 mod gpu;
 mod init;
@@ -13,8 +17,10 @@ mod out;
 mod plan;
 mod pull;
 mod rehearsal;
+mod retry;
 mod schema;
 mod script;
+mod select;
 mod site;
 mod smoke;
 mod status;
@@ -22,7 +28,9 @@ mod submit;
 mod sweeps;
 mod target;
 mod templates;
+mod usage;
 mod watch;
+mod why;
 mod worker;
 
 use std::path::{Path, PathBuf};
@@ -57,17 +65,21 @@ enum Verb {
     Init(init::Args),
     Plan(plan::Args),
     Submit(submit::Args),
+    Retry(retry::Args),
     Status(status::Args),
     Watch(watch::Args),
+    Why(why::Args),
     Collect(collect::Args),
     Best(collect::BestArgs),
     Logs(logs::Args),
+    Usage(usage::Args),
     Cancel(jobs::CancelArgs),
     Hold(jobs::HoldArgs),
     Release(jobs::ReleaseArgs),
     Worker(worker::Args),
     Launch(launch::Args),
     TmAgent(launch::AgentArgs),
+    Feed(feed::Args),
     Templates(templates::Args),
     Site(site::Args),
     Gpu(gpu::Args),
@@ -122,17 +134,21 @@ pub fn main() -> ExitCode {
         Verb::Init(args) => init::run(&args, &context),
         Verb::Plan(args) => plan::run(&args, &context),
         Verb::Submit(args) => submit::run(&args, &context),
+        Verb::Retry(args) => retry::run(&args, &context),
         Verb::Status(args) => status::run(&args, &context),
         Verb::Watch(args) => watch::run(&args, &context),
+        Verb::Why(args) => why::run(&args, &context),
         Verb::Collect(args) => collect::run(&args, &context),
         Verb::Best(args) => collect::best(&args, &context),
         Verb::Logs(args) => logs::run(&args, &context),
+        Verb::Usage(args) => usage::run(&args, &context),
         Verb::Cancel(args) => jobs::cancel(&args, &context),
         Verb::Hold(args) => jobs::hold(&args, &context),
         Verb::Release(args) => jobs::release(&args, &context),
         Verb::Worker(args) => worker::run(args, context),
         Verb::Launch(args) => launch::run(&args, &context),
         Verb::TmAgent(args) => launch::agent(&args, &context),
+        Verb::Feed(args) => feed::run(&args, &context),
         Verb::Templates(args) => templates::run(&args, &context),
         Verb::Site(args) => site::run(&args, &context),
         Verb::Gpu(args) => gpu::run(&args, &context),

@@ -15,6 +15,7 @@ use crate::pull::{program, solo};
 use crate::render::Templates;
 use crate::site::{SchedulerKind, Site};
 use crate::submit::Source;
+use crate::submit::again::Again;
 use crate::submit::grow;
 use crate::submit::pilots;
 use crate::submit::pilots::deal;
@@ -30,7 +31,7 @@ use crate::worker::process::child;
 pub(super) fn run(what: &str, options: &Options, retry: bool, context: &Context) -> Result<u8> {
     // Before any thread is started: one that has the signals not blocked would end us.
     let mut signals = child::listen()?;
-    let asked = deal::DealOptions { retry, ..deal::DealOptions::default() };
+    let asked = deal::DealOptions { retry: Again::all(retry), ..deal::DealOptions::default() };
     let tree = match laid_down(what, &asked, &mut signals, context)? {
         Ok(tree) => tree,
         Err(signal) => return Ok(u8::try_from(128 + signal as i32).unwrap_or(1)),
@@ -70,7 +71,7 @@ fn laid_down(
         let dealt = dealt?;
         say_dealt(&source.plan.name, &dealt, context);
         dealt.tree
-    } else if asked.retry {
+    } else if asked.retry.is_wanted() {
         return Err(Fault::request("`--retry` needs the plan, not the folder of the sweep").into());
     } else {
         let tree = Tree::open(Path::new(what))?.0;
@@ -135,7 +136,11 @@ fn try_to_serve(what: &str, options: &Options, retry: bool, context: &Context) -
     let mut signals = child::listen()?;
     // Who kills the client's process group wants its trials given back.
     process::stand_apart();
-    let asked = deal::DealOptions { retry, serves: true, ..deal::DealOptions::default() };
+    let asked = deal::DealOptions {
+        retry: Again::all(retry),
+        serves: true,
+        ..deal::DealOptions::default()
+    };
     let tree = match laid_down(what, &asked, &mut signals, context)? {
         Ok(tree) => tree,
         Err(signal) => {
@@ -260,7 +265,7 @@ pub(super) fn submit_here(
     // Before any thread is started: one that has the signals not blocked would end us.
     let mut signals = child::listen()?;
     let asked = deal::DealOptions {
-        retry: options.retry,
+        retry: options.retry.clone(),
         max_running: options.max_running,
         ..deal::DealOptions::default()
     };
@@ -283,6 +288,34 @@ pub(super) fn submit_here(
         return Ok(code(&report).max(1));
     }
     collect::after_local(&dealt.tree, &grow::diff(&dealt.tree, source)?, context)
+}
+
+/// Enqueues trials of a sweep whose agents were started by hand.
+///
+/// # Errors
+/// As [`deal::deal`].
+pub(super) fn enqueue(
+    source: &Source,
+    site: &Site,
+    templates: &Templates,
+    options: &pilots::PilotOptions,
+    context: &Context,
+) -> Result<u8> {
+    let asked = deal::DealOptions {
+        retry: options.retry.clone(),
+        max_running: options.max_running,
+        ..deal::DealOptions::default()
+    };
+    let dealt = deal::deal(source, site, templates, &asked, &context.vars, || false)?;
+    let (out, name) = (&context.out, &source.plan.name);
+    if dealt.units == 0 {
+        out.say(&format!("{name}: nothing to run again"));
+        return Ok(0);
+    }
+    say_dealt(name, &dealt, context);
+    let sweep = dealt.tree.named();
+    out.say(&format!("agents at work take them; to start one: hpcsweep worker --pull {sweep}"));
+    Ok(0)
 }
 
 fn say_dealt(sweep: &str, dealt: &deal::Dealt, context: &Context) {

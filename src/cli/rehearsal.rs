@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::out::aligned;
 use super::{Context, out, plan};
-use crate::plan::Plan;
+use crate::plan::{Plan, Resources};
 use crate::render::Templates;
 use crate::scheduler;
 use crate::site::{SchedulerKind, Site};
@@ -43,8 +43,9 @@ pub(super) fn show(
     context: &Context,
 ) -> Result<()> {
     let scheduler = kind.takes_jobs().then_some(kind);
-    let retry = asked.here.retry;
-    let options = ArrayOptions { max_running: asked.max_running.map(u64::from), retry };
+    let retry = &asked.here.retry;
+    let max_running = asked.max_running.map(u64::from);
+    let options = ArrayOptions { max_running, retry: retry.clone(), ..ArrayOptions::default() };
     let how = match (&asked.pull, scheduler) {
         (Some(options), _) => How::Pull(scheduler, options),
         (None, Some(kind)) => How::Arrays(kind, &options),
@@ -94,6 +95,13 @@ fn people(all: &Rehearsal, plan: &Plan) -> String {
     if !all.arrays.is_empty() && all.units.is_none() {
         text.push('\n');
         text.push_str(&arrays(&all.arrays));
+    }
+    for (name, hours) in
+        [("core", all.hours(Resources::cores)), ("GPU", all.hours(Resources::total_gpus))]
+    {
+        if let Some(hours) = hours.filter(|hours| *hours > 0.0) {
+            let _ = writeln!(text, "{name}-hours asked for: {hours:.2}");
+        }
     }
     let why = all.mapped.as_ref().map(|mapped| &mapped.why).filter(|why| !why.is_empty());
     why.into_iter().for_each(|why| text.push_str(&format!("chains: {why}\n")));

@@ -59,7 +59,7 @@ fn try_it(
     context: &Context,
 ) -> Result<u8> {
     let out = &context.out;
-    let options = LocalOptions { jobs: Some(1), retry: false };
+    let options = LocalOptions { jobs: Some(1), ..LocalOptions::default() };
     let mut ended = String::new();
     let report = local::run(source, site, templates, &options, vars, |news| {
         if let News::Ended { outcome, reason, duration_s, .. } = news {

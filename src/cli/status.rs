@@ -8,8 +8,11 @@ use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use super::out::aligned;
+use super::select::{Named, Select};
 use super::{Context, logs, sweeps};
+use crate::cause::group;
 use crate::standing::{Standing, State};
+use crate::status::gpus::IdleGpu;
 use crate::status::pilots::Pilots;
 use crate::status::{self, Status};
 use crate::submit::arrays::wave::Waves;
@@ -24,8 +27,11 @@ use crate::words::{count, duration};
 /// of the sweep is damaged.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Sweep folders, plans or patterns; by default those in results/, else the last one submitted
-    sweeps: Vec<String>,
+    /// Sweep folders, plans or patterns, by default those in results/, else the last one submitted; sets of trials (`3-7,12`)
+    #[arg(value_name = "SWEEP|IDS")]
+    named: Vec<String>,
+    #[command(flatten)]
+    select: Select,
     /// Show every chain
     #[arg(long)]
     chains: bool,
@@ -43,18 +49,22 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let site = context.site()?;
     let mut bad = false;
-    let found = sweeps::find(&args.sweeps, context)?;
-    let alone = args.sweeps.is_empty() && found.len() == 1;
+    let Named { sweeps, wanted } = args.select.read(&args.named)?;
+    let found = sweeps::find(&sweeps, context)?;
+    let alone = sweeps.is_empty() && found.len() == 1;
     for (i, (tree, identity)) in found.into_iter().enumerate() {
-        let status = status::of(tree, identity, &site, &context.vars, !args.offline)?;
+        let mut status = status::of(tree, identity, &site, &context.vars, !args.offline)?;
+        let all = status.rows.len();
+        wanted.narrow(std::slice::from_mut(&mut status))?;
+        let of = (!wanted.is_all()).then_some(all);
         bad |= status.standings.iter().any(|s| s.state.is_bad()) || !status.damage.is_empty();
         if args.json {
-            context.out.raw(&crate::tree::to_json_line(&told(&status))?);
+            context.out.raw(&crate::tree::to_json_line(&told(&status, of))?);
         } else {
             if i > 0 {
                 context.out.data("");
             }
-            context.out.page(&people(&status, args, alone));
+            context.out.page(&people(&status, args, of, alone));
         }
     }
     Ok(u8::from(bad))
@@ -66,12 +76,20 @@ struct Told<'a> {
     sweep: &'a str,
     dir: &'a Path,
     trials_total: usize,
+    /// The trials that are meant, where a set was asked for: everything below is about these.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trials_meant: Option<usize>,
     counts: BTreeMap<String, u64>,
     witness: &'a str,
     scheduler_calls: u32,
     jobs: &'a [String],
     pilots: &'a [Pilots],
+    unsubmitted: u64,
+    feeder: Option<&'a str>,
     damaged: &'a [Damaged],
+    /// GPUs that running trials have not used for ten minutes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    idle_gpus: Vec<IdleGpu>,
     unread_lines: u64,
     trials: Trials<'a>,
 }
@@ -84,17 +102,22 @@ impl Serialize for Trials<'_> {
     }
 }
 
-fn told(status: &Status) -> Told<'_> {
+/// `of`: how many trials the sweep has, where a set of them is shown.
+fn told(status: &Status, of: Option<usize>) -> Told<'_> {
     Told {
         sweep: &status.identity.name,
         dir: status.tree.dir(),
-        trials_total: status.rows.len(),
+        trials_total: of.unwrap_or(status.rows.len()),
+        trials_meant: of.map(|_| status.rows.len()),
         counts: status.counts().into_iter().map(|(s, n)| (s.word(), n)).collect(),
         witness: &status.witness,
         scheduler_calls: status.calls,
         jobs: &status.jobs,
         pilots: &status.pilots,
+        unsubmitted: status.unsubmitted,
+        feeder: status.feeder.as_deref(),
         damaged: &status.damage,
+        idle_gpus: status.idle_gpus(),
         unread_lines: status.unread().map(|(_, lines)| lines).sum(),
         trials: Trials(status),
     }
@@ -110,6 +133,7 @@ fn trial(status: &Status, row: &Row, standing: &Standing) -> serde_json::Value {
         "link": row.link,
         "function": status.function(row.id),
         "state": standing.state.word(),
+        "cause": standing.cause,
         "reason": standing.reason,
         "attempts": record.map_or(0, Record::begun),
         "host": attempt.map(|a| a.start.host.clone()),
@@ -120,47 +144,56 @@ fn trial(status: &Status, row: &Row, standing: &Standing) -> serde_json::Value {
     })
 }
 
-fn people(status: &Status, args: &Args, alone: bool) -> String {
-    let mut text = format!(
-        "{}: {} in {}\n",
-        status.identity.name,
-        count(status.rows.len() as u64, "trial"),
-        status.tree.dir().display()
-    );
+/// The most groups of failures that are shown.
+const MOST_GROUPS: usize = 10;
+
+fn people(status: &Status, args: &Args, of: Option<usize>, alone: bool) -> String {
+    let shown = status.rows.len() as u64;
+    let total = count(of.map_or(shown, |all| all as u64), "trial");
+    let total = if of.is_some() { format!("{shown} of {total}") } else { total };
+    let mut text =
+        format!("{}: {total} in {}\n", status.identity.name, status.tree.dir().display());
     let counts = status.counts();
     let head = vec!["state".to_owned(), "trials".to_owned()];
     let rows: Vec<Vec<String>> =
         counts.iter().map(|(state, n)| vec![state.word(), n.to_string()]).collect();
-    text.push_str(&indent(&aligned(&head, &rows)));
+    if shown > 0 {
+        text.push_str(&indent(&aligned(&head, &rows)));
+    }
     status.dropped_words().iter().for_each(|words| text.push_str(&format!("{words}\n")));
     text.push_str(&format!("seen by: {}\n", status.witness));
+    text.push_str(&unsubmitted(status));
     text.push_str(&left_out(status));
+    text.push_str(&unused(&status.idle_gpus()));
     if args.chains {
         text.push('\n');
         text.push_str(&chains(status));
     }
-    if args.trials {
+    let lists = args.trials || of.is_some();
+    if lists && shown > 0 {
         text.push('\n');
         text.push_str(&trials(status));
     }
     let bad: Vec<_> =
         status.trials().filter(|(_, s)| s.state.is_bad() && s.state != State::Skipped).collect();
-    if !bad.is_empty() && !args.trials {
+    if !bad.is_empty() && !lists {
         text.push_str(&format!("\n{} without success:\n", count(bad.len() as u64, "trial")));
-        for (row, standing) in bad.iter().take(10) {
-            let reason = if standing.reason.is_empty() {
-                String::new()
-            } else {
-                format!(": {}", standing.reason)
-            };
-            text.push_str(&format!("  trial {} {}{reason}\n", row.id, standing.state.word()));
-        }
-        if bad.len() > 10 {
-            text.push_str(&format!("  ... and {} more (--trials shows all)\n", bad.len() - 10));
-        }
         let sweep = if alone { String::new() } else { format!(" {}", status.tree.named()) };
-        if let Some(trial) = printed(status, bad.iter().map(|(row, _)| row.id)) {
-            text.push_str(&format!("what trial {trial} printed: hpcsweep logs {trial}{sweep}\n"));
+        let groups = group::of(bad.iter().map(|(row, standing)| (row.id, standing.why())));
+        for group in groups.iter().take(MOST_GROUPS) {
+            text.push_str(&format!("  {}\n", group.line()));
+            if let Some(trial) = printed(status, group.trials.iter().copied()) {
+                text.push_str(&format!(
+                    "    what trial {trial} printed: hpcsweep logs {trial}{sweep}\n"
+                ));
+            }
+        }
+        if let Some(others @ [_, ..]) = groups.get(MOST_GROUPS..) {
+            let trials = others.iter().map(|group| group.trials.len() as u64).sum();
+            text.push_str(&format!(
+                "  ... and {} more (--trials shows all)\n",
+                count(trials, "trial")
+            ));
         }
         text.push_str(&again(status, bad.iter().all(|(_, s)| s.state == State::Interrupted)));
     }
@@ -171,6 +204,22 @@ fn people(status: &Status, args: &Args, alone: bool) -> String {
         ));
     }
     text
+}
+
+/// Who submits the trials that had no place in the queue.
+fn unsubmitted(status: &Status) -> String {
+    if status.unsubmitted == 0 {
+        return String::new();
+    }
+    let left = format!("{} not submitted yet", count(status.unsubmitted, "trial"));
+    match (&status.feeder, &status.again) {
+        (Some(job), _) => {
+            format!("{left}: job {job} submits more when there is a place in the queue\n")
+        }
+        (None, _) if !status.is_sure() => format!("{left}\n"),
+        (None, Some(command)) => format!("{left}; to submit more: {command}\n"),
+        (None, None) => format!("{left}; to submit more: the same `hpcsweep submit`\n"),
+    }
 }
 
 /// The first of these trials that `logs` has something of: it began, or its job had something to say.
@@ -202,6 +251,22 @@ fn again(status: &Status, only_stopped: bool) -> String {
         (None, false, false) => "the same `hpcsweep submit`, with --retry".to_owned(),
     };
     format!("{what}: {how}\n")
+}
+
+/// GPUs that running trials do not use, a line each up to ten.
+fn unused(gpus: &[IdleGpu]) -> String {
+    let line = |idle: &IdleGpu| {
+        let IdleGpu { trial, gpu, idle_s } = idle;
+        format!("unused: GPU {gpu} of trial {trial} has done nothing for {}\n", duration(*idle_s))
+    };
+    let mut text: String = gpus.iter().take(10).map(line).collect();
+    if gpus.len() > 10 {
+        text.push_str(&format!(
+            "... and {} more (--json shows all)\n",
+            count(gpus.len() as u64 - 10, "GPU")
+        ));
+    }
+    text
 }
 
 /// The damaged files, a line each.

@@ -6,13 +6,17 @@ use std::time::Instant;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::change::Change;
+use super::select::Select;
 use super::target::Target;
-use super::{Context, collect, equal, out, pull, rehearsal, script, smoke, sweeps};
+use super::{Context, chosen, collect, equal, out, pull, rehearsal, script, smoke, sweeps};
 use crate::fault::Fault;
 use crate::plan::Mode;
 use crate::render::Templates;
+use crate::scheduler::Room;
 use crate::site::{SchedulerKind, Site};
 use crate::submit::Source;
+use crate::submit::again::Again;
 use crate::submit::arrays::batch;
 use crate::submit::local::{self, News};
 use crate::submit::pilots;
@@ -39,8 +43,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_running: Option<u32>,
     /// Run trials again that ended without success: failed, timed out, interrupted, cancelled, lost, skipped
+    ///
+    /// With a set of trials, only those of the set, with the rest of their chains.
     #[arg(long)]
     retry: bool,
+    #[command(flatten)]
+    select: Select,
+    #[command(flatten)]
+    change: Change,
     /// Enqueue the trials for agents, and submit agents as pilot jobs; with --local, one agent runs here
     ///
     /// As `mode = "pull"` under `[schedule]`.
@@ -76,7 +86,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         script::source(&args.plan, &args.arguments, context)?
     };
     let kind = args.target.kind(&site);
-    let pilots = pull_mode(args, &source)?;
+    let again = again(args, &source, context)?;
+    let pilots = pull_mode(args, &source, &again)?;
     if let Some(trial) = args.smoke {
         return smoke::run(source, trial, args.templates.as_deref(), &site, context);
     }
@@ -90,7 +101,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     }
     let here = local::LocalOptions {
         jobs: args.jobs.or(args.max_running).map(|n| n as usize),
-        retry: args.retry,
+        retry: again.clone(),
     };
     if args.dry_run {
         let asked =
@@ -104,13 +115,22 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         };
     }
     match is_here {
-        false => to_scheduler(args, &source, &site, &templates, kind, context),
+        false => {
+            let max_running = args.max_running.map(u64::from);
+            let options = batch::ArrayOptions {
+                max_running,
+                retry: again,
+                templates: args.templates.clone(),
+                feeder: None,
+            };
+            to_scheduler(&options, &source, &site, &templates, kind, context)
+        }
         true => run_here(&here, &source, &site, &templates, context),
     }
 }
 
 /// What pull mode is asked for; `None` where the plan's trials are elements of arrays.
-fn pull_mode(args: &Args, source: &Source) -> Result<Option<pilots::PilotOptions>> {
+fn pull_mode(args: &Args, source: &Source, again: &Again) -> Result<Option<pilots::PilotOptions>> {
     let plan = &source.plan;
     if !args.pull && plan.schedule.mode != Mode::Pull && plan.run.function.is_none() {
         for (name, value) in [("--workers", args.workers), ("--slots", args.slots)] {
@@ -134,29 +154,58 @@ fn pull_mode(args: &Args, source: &Source) -> Result<Option<pilots::PilotOptions
         workers: args.workers,
         slots: args.slots.or(args.jobs),
         max_running: args.max_running,
-        retry: args.retry,
+        retry: again.clone(),
     }))
 }
 
-fn to_scheduler(
-    args: &Args,
+/// The trials that run again.
+fn again(args: &Args, source: &Source, context: &Context) -> Result<Again> {
+    let wanted = args.select.read(&[])?.wanted;
+    let change = args.change.read()?;
+    if wanted.is_all() && change.is_none() {
+        return Ok(Again::all(args.retry));
+    }
+    if !args.retry {
+        return Err(Fault::request("sets of trials and changed requests belong to `--retry`")
+            .hint("add `--retry`; what a plan asks for is under its `[resources]`")
+            .into());
+    }
+    let tree = source.tree();
+    let identity = tree.identity()?.ok_or_else(|| {
+        Fault::request(format!("{} was not submitted before", source.plan.name))
+            .hint("leave out `--retry` and what belongs to it")
+    })?;
+    let change = change.unwrap_or_default();
+    let chosen = chosen::choose(&tree, &identity, source, &wanted, context)?;
+    chosen.again(&change, false)
+}
+
+pub(super) fn to_scheduler(
+    options: &batch::ArrayOptions,
     source: &Source,
     site: &Site,
     templates: &Templates,
     kind: SchedulerKind,
     context: &Context,
 ) -> Result<u8> {
-    let options =
-        batch::ArrayOptions { max_running: args.max_running.map(u64::from), retry: args.retry };
-    let report = batch::submit(source, site, templates, &options, kind, &context.vars, |text| {
+    let report = batch::submit(source, site, templates, options, kind, &context.vars, |text| {
         context.out.say(text);
     })?;
     sweeps::remember(&report.tree, context);
+    if let Some(room) = &report.full {
+        return Err(no_place(room, &source.plan.name, report.left).into());
+    }
     let submitted: u64 = report.arrays.iter().map(|(array, _)| array.count * array.links).sum();
-    let before = (source.plan.trials.len() as u64).saturating_sub(submitted + report.put_off);
+    let is_retry = options.retry.is_alone();
+    let later = report.put_off + report.left;
+    let before = match is_retry {
+        true => 0,
+        false => (source.plan.trials.len() as u64).saturating_sub(submitted + later),
+    };
     let calls = count(u64::from(report.calls), "scheduler call");
     let mut text = if report.arrays.is_empty() {
-        format!("{}: nothing new to submit ({calls})", source.plan.name)
+        let nothing = if is_retry { "nothing to run again" } else { "nothing new to submit" };
+        format!("{}: {nothing} ({calls})", source.plan.name)
     } else {
         format!(
             "{}: {} submitted as {} ({calls})",
@@ -165,6 +214,13 @@ fn to_scheduler(
             count(report.arrays.len() as u64, "array"),
         )
     };
+    if report.left > 0 {
+        let left = count(report.left, "trial");
+        let follow = if report.left == 1 { "follows" } else { "follow" };
+        let by = report.feeder.as_ref().map(|job| format!(" (job {job} submits them)"));
+        let by = by.unwrap_or_default();
+        text.push_str(&format!("; {left} {follow} when there is a place in the queue{by}"));
+    }
     if before > 0 {
         text.push_str(&format!("; {} submitted before", count(before, "trial")));
     }
@@ -178,7 +234,15 @@ fn to_scheduler(
     Ok(0)
 }
 
-fn run_here(
+/// The queue has no place for anything of a sweep.
+pub(super) fn no_place(room: &Room, sweep: &str, left: u64) -> Fault {
+    let left = count(left, "trial");
+    Fault::scheduler(format!("the queue has no place for {sweep}: {room}"))
+        .at(format!("{left} not submitted yet"))
+        .hint("run the same command again when some of the jobs there have ended")
+}
+
+pub(super) fn run_here(
     options: &local::LocalOptions,
     source: &Source,
     site: &Site,

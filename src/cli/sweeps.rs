@@ -91,6 +91,19 @@ fn open(dirs: Vec<PathBuf>) -> Result<Vec<(Tree, Identity)>> {
     Ok(sweeps)
 }
 
+/// The folders of the sweeps here, and of those that were submitted before, as words of a command.
+pub(super) fn known(context: &Context) -> Vec<String> {
+    let mut all: Vec<String> = near(context).iter().map(|dir| disk::named(dir)).collect();
+    let text = memory(context).and_then(|path| std::fs::read_to_string(path).ok());
+    for dir in text.unwrap_or_default().split_terminator('\n').map(Path::new) {
+        let name = disk::named(dir);
+        if is_sweep(dir) && !all.contains(&name) {
+            all.push(name);
+        }
+    }
+    all
+}
+
 /// Exactly one sweep, for verbs that are about one.
 ///
 /// # Errors

@@ -25,17 +25,21 @@ use crate::tree::table::Row;
 use crate::words;
 
 /// The columns every table has, before parameters and metrics.
-pub(crate) const FIXED: [&str; 11] = [
+pub(crate) const FIXED: [&str; 15] = [
     "trial",
     "task_id",
     "link",
     "state",
+    "cause",
     "exit_code",
     "attempts",
     "duration_s",
     "last_duration_s",
     "host",
     "peak_memory",
+    "cpu_s",
+    "read_bytes",
+    "written_bytes",
     "job",
 ];
 
@@ -142,10 +146,11 @@ pub struct Table {
 }
 
 /// Everything of one trial that becomes cells.
-struct Line {
-    fixed: Vec<Value>,
-    parameters: Vec<(String, Value)>,
-    metrics: Vec<(String, Value)>,
+pub(crate) struct Line {
+    /// In the order of [`FIXED`], then the function, if trials of the sweep call several.
+    pub(crate) fixed: Vec<Value>,
+    pub(crate) parameters: Vec<(String, Value)>,
+    pub(crate) metrics: Vec<(String, Value)>,
     trial: u64,
 }
 
@@ -259,20 +264,48 @@ fn lines(status: &mut Status, trials: Range<usize>) -> Result<Vec<Line>> {
     })
 }
 
+/// The values of a trial by the names of columns, with its metrics only if they are wanted: these are read from its files.
+///
+/// # Errors
+/// When a record cannot be read.
+pub(crate) fn of_trial(
+    status: &Status,
+    (row, standing): (&Row, &Standing),
+    with_metrics: bool,
+) -> Result<Line> {
+    let record = status.records.get(&row.id);
+    let metrics = record.filter(|_| with_metrics).map(|record| metrics(&status.tree, record));
+    Ok(Line {
+        metrics: metrics.transpose()?.unwrap_or_default(),
+        ..unmeasured(row, standing, record)
+    })
+}
+
 fn line(tree: &Tree, row: &Row, standing: &Standing, record: Option<&Record>) -> Result<Line> {
+    let metrics = record.map(|record| metrics(tree, record)).transpose()?.unwrap_or_default();
+    Ok(Line { metrics, ..unmeasured(row, standing, record) })
+}
+
+/// A line without metrics.
+fn unmeasured(row: &Row, standing: &Standing, record: Option<&Record>) -> Line {
     let attempt = record.and_then(Record::decisive);
     let end = attempt.and_then(|a| a.end.as_ref());
+    let usage = end.and_then(|end| end.usage.as_deref());
     let fixed = vec![
         row.id.into(),
         row.task_id.clone().unwrap_or(Value::Null),
         row.link.into(),
         standing.state.word().into(),
+        standing.cause.map_or(Value::Null, |cause| cause.word().into()),
         end.and_then(|e| e.exit_code).map_or(Value::Null, Value::from),
         record.map_or(0, Record::begun).into(),
         record.and_then(duration_s).map_or(Value::Null, Value::from),
         attempt.and_then(Attempt::duration_s).map_or(Value::Null, Value::from),
         attempt.map_or(Value::Null, |a| a.start.host.clone().into()),
         end.filter(|e| e.peak_memory > 0).map_or(Value::Null, |e| e.peak_memory.into()),
+        usage.map_or(Value::Null, |usage| usage.cpu_s().into()),
+        usage.map_or(Value::Null, |usage| usage.read_bytes.into()),
+        usage.map_or(Value::Null, |usage| usage.written_bytes.into()),
         attempt.and_then(|a| a.start.job.clone()).map_or(Value::Null, Value::from),
     ];
     let leaf = |(name, value): (&str, &crate::plan::Value)| (name.to_owned(), value.to_json());
@@ -280,8 +313,7 @@ fn line(tree: &Tree, row: &Row, standing: &Standing, record: Option<&Record>) ->
     if let Some(gpus) = &row.gpu_ids_abs {
         parameters.push(("gpu_ids_abs".into(), serde_json::json!(gpus)));
     }
-    let metrics = record.map(|record| metrics(tree, record)).transpose()?.unwrap_or_default();
-    Ok(Line { fixed, parameters, metrics, trial: row.id })
+    Line { fixed, parameters, metrics: Vec::new(), trial: row.id }
 }
 
 /// Seconds that the attempts of a trial's curve have run in total, as far as it is known.

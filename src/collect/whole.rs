@@ -9,12 +9,13 @@ use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::cause::Cause;
 use crate::host::{disk, threads};
 use crate::plan::Params;
 use crate::standing::Standing;
 use crate::status::Status;
 use crate::tree::Tree;
-use crate::tree::records::{Attempt, Record};
+use crate::tree::records::{Attempt, Record, Usage};
 use crate::tree::table::Row;
 
 /// Trials of which the lines are made at once: a result may be large.
@@ -45,9 +46,13 @@ struct Whole<'a> {
     last_duration_s: Option<f64>,
     exit_code: Option<i32>,
     signal: Option<i32>,
-    /// Why it did not end well, in words.
+    /// Why it did not end well, in one word and in words.
+    cause: Option<Cause>,
     reason: Option<&'a str>,
     result: Option<&'a Value>,
+    /// Bytes that all of its processes had at most, and what else they have used.
+    peak_memory: Option<u64>,
+    usage: Option<&'a Usage>,
     /// As in the columns of the table.
     metrics: Map<String, Value>,
     /// Metric lines that could not be read.
@@ -127,8 +132,11 @@ fn whole<'a>(
         last_duration_s: attempt.and_then(Attempt::duration_s),
         exit_code: end.and_then(|end| end.exit_code),
         signal: end.and_then(|end| end.signal),
+        cause: standing.cause,
         reason: end.and_then(|end| end.reason.as_deref()).or(stopped).or(skipped).or(told),
         result: end.and_then(|end| end.result.as_ref()),
+        peak_memory: end.map(|end| end.peak_memory).filter(|bytes| *bytes > 0),
+        usage: end.and_then(|end| end.usage.as_deref()),
         metrics: metrics.unwrap_or_default().into_iter().collect(),
         unread_lines: record.map_or(0, Record::unread),
         output: bad.and_then(|attempt| output(tree, row.id, attempt)),

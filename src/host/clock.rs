@@ -8,6 +8,27 @@ pub fn now() -> f64 {
     (since.as_secs_f64() * 1000.0).round() / 1000.0
 }
 
+/// A time in Unix seconds as people of this host read it: `2026-11-23 23:14:52`.
+#[expect(unsafe_code, reason = "localtime_r(3) writes into a value of ours")]
+pub(crate) fn local(seconds: f64) -> String {
+    let time = seconds as nix::libc::time_t;
+    let mut parts = std::mem::MaybeUninit::<nix::libc::tm>::zeroed();
+    // SAFETY: both pointers are valid for the call, and zeros are a valid `tm`.
+    let parts = unsafe {
+        nix::libc::localtime_r(&raw const time, parts.as_mut_ptr());
+        parts.assume_init()
+    };
+    format!(
+        "{:04}-{:02}-{:02} {:02}:{:02}:{:02}",
+        parts.tm_year + 1900,
+        parts.tm_mon + 1,
+        parts.tm_mday,
+        parts.tm_hour,
+        parts.tm_min,
+        parts.tm_sec
+    )
+}
+
 /// 64 bits that differ from run to run and host to host: time, process and address-space noise,
 /// mixed by BLAKE3. For names of tokens and temporary files, not for secrets.
 pub(crate) fn noise() -> u64 {

@@ -13,12 +13,14 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc;
 
 use super::access;
+use crate::cause::Cause;
 use crate::fault::Fault;
 use crate::words;
 
 /// A fault that names the step that failed and the path, with a hint if there is one.
 pub(crate) fn fault(doing: &str, path: &Path, error: &io::Error) -> Fault {
     let fault = Fault::machine(format!("cannot {doing} `{}`: {}", path.display(), reason(error)));
+    let fault = Fault { cause: Cause::of_io(error), ..fault };
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => fault
             .hint("free some space (or inodes) and run the same command again; nothing is lost"),

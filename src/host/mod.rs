@@ -5,8 +5,10 @@
 
 pub mod access;
 pub(crate) mod age;
+pub(crate) mod cgroup;
 pub mod clock;
 pub mod disk;
+pub(crate) mod energy;
 pub mod gpus;
 pub(crate) mod map;
 pub(crate) mod opening;

@@ -64,6 +64,11 @@ impl IdSet {
         Ok(Self::of_runs(ids))
     }
 
+    /// The set of these trials.
+    pub(crate) fn of_trials(trials: impl IntoIterator<Item = u64>) -> Self {
+        trials.into_iter().filter_map(|trial| u32::try_from(trial).ok()).collect()
+    }
+
     /// Returns how many indices are in the set.
     pub(crate) fn len(&self) -> usize {
         self.runs.iter().map(|(first, last)| (last - first) as usize + 1).sum()

@@ -18,7 +18,7 @@ use crate::plan::sections::request::{RESOURCES, Wish};
 use crate::plan::sections::resources::Resources;
 use crate::plan::sections::schedule::{self, Schedule};
 use crate::plan::sections::sweep::{self, Sweep};
-use crate::plan::sections::{hooks, metrics, pull, run, train};
+use crate::plan::sections::{feeder, hooks, metrics, pull, run, train};
 use crate::plan::templates::places::Places;
 use crate::plan::trial::Trial;
 use crate::words;
@@ -42,10 +42,20 @@ pub struct Plan {
     pub(crate) resources: Arc<Resources>,
     /// `[schedule]`.
     pub schedule: Schedule,
+    /// `[feeder]`, as written.
+    pub(crate) feeder: Wish,
     /// All trials, in plan order.
     pub trials: Vec<Trial>,
     /// The text of the file that lists them, where the plan names one.
     pub(crate) listed: Option<String>,
+}
+
+impl Plan {
+    /// The request of the job that submits the rest of the sweep.
+    pub(crate) fn feeder(&self) -> Resources {
+        let longest_s = self.trials.iter().filter_map(|trial| trial.resources.walltime_s).max();
+        feeder::request(&self.feeder, &self.resources, longest_s)
+    }
 }
 
 /// The tables of a plan, each with what it is.
@@ -59,6 +69,10 @@ pub(crate) const TABLES: &[(&str, &str)] = &[
     ("resources", "what a trial asks of a scheduler"),
     ("schedule", "how trials become jobs"),
     ("pull", "how agents share the sweep"),
+    (
+        "feeder",
+        "what the job asks for that submits the rest where not all trials have a place in the queue",
+    ),
     ("defaults", "parameters that all trials share"),
     ("trials", "parameters, listed"),
     ("grid", "axes that multiply, each a list of values"),
@@ -79,6 +93,7 @@ struct Written {
     tasks: Tasks,
     /// The text of the file that lists the trials.
     listed: Option<String>,
+    feeder: Wish,
 }
 
 /// Reads a plan; `name` is the name of its file in messages.
@@ -168,6 +183,7 @@ fn read_written(
             "resources" => {
                 RESOURCES.read(reader, Some(entry), &mut written.wish);
             }
+            "feeder" => written.feeder = feeder::read(reader, entry),
             "defaults" => {
                 written.defaults = trials::read_defaults(reader, tasks, entry).unwrap_or_default();
             }
@@ -271,6 +287,7 @@ fn finish(
         run,
         resources,
         schedule,
+        feeder: written.feeder,
         trials: expanded.trials,
         listed: written.listed,
     })

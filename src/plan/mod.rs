@@ -30,5 +30,6 @@ pub(crate) use sections::resources::Resources;
 pub(crate) use sections::schedule::{ChainsAs, GpuIds, Mode};
 pub(crate) use sections::train::TrainTemplate;
 pub use templates::command::{CommandTemplate, Rendered, TrialNames, names_of};
+pub(crate) use templates::engine::Compiled;
 pub(crate) use trial::{TaskId, Trial};
 pub use value::{Params, Value};

@@ -8,6 +8,7 @@ use crate::document::{Row, form};
 use crate::plan::expansion::axes::REPLICATES;
 use crate::plan::expansion::sample::SAMPLE;
 use crate::plan::file::TABLES;
+use crate::plan::sections::feeder::FEEDER;
 use crate::plan::sections::hooks::HOOKS;
 use crate::plan::sections::metrics::METRICS;
 use crate::plan::sections::pull::PULL;
@@ -29,6 +30,7 @@ pub fn reference() -> Vec<(&'static str, Vec<Row>)> {
         ("resources", RESOURCES.rows()),
         ("schedule", SCHEDULE.rows()),
         ("pull", PULL.rows()),
+        ("feeder", FEEDER.rows()),
     ]
 }
 
@@ -47,6 +49,7 @@ pub fn schema() -> Value {
             "resources" => RESOURCES.schema(),
             "schedule" => SCHEDULE.schema(),
             "pull" => PULL.schema(),
+            "feeder" => FEEDER.schema(),
             "defaults" => parameters(false),
             "trials" => json!({ "anyOf": [
                 { "type": "array", "items": parameters(true) },

@@ -40,6 +40,8 @@ pub(crate) struct JobScript {
     pub(crate) links: u64,
     /// Whether the elements are agents and no trials.
     pub(crate) pilots: bool,
+    /// Whether it is a job that submits the rest of the sweep.
+    pub(crate) feeder: bool,
     /// Whether a job that the scheduler takes back is to begin again.
     pub(crate) requeue: bool,
     /// Most elements that may run at once.
@@ -119,6 +121,7 @@ pub(crate) fn names(template: &str) -> &'static [&'static str] {
             "indices",
             "links",
             "pilots",
+            "feeder",
             "requeue",
             "max_running",
             "job_log",
@@ -258,7 +261,8 @@ pub(crate) fn job_script(
         indices: (!array.single).then_some(indices),
         links: array.links,
         pilots: array.pilot.is_some(),
-        requeue: array.pilot.is_some() || site.resumes,
+        feeder: array.feeder.is_some(),
+        requeue: !array.is_of_trials() || site.resumes,
         max_running,
         job_log: log.directive,
         job_log_of_element: log.of_element,
@@ -281,7 +285,7 @@ pub(crate) fn job_script(
         qos: r.qos.clone().or_else(|| site.qos.clone()),
         constraint: r.constraint.clone(),
         directives: site.directives.iter().chain(&r.directives).cloned().collect(),
-        step: r.ranks > 1 || site.single_rank_step,
+        step: r.ranks > 1 || (site.single_rank_step && array.feeder.is_none()),
         launches: if r.ranks > 1 { site.launches } else { 1 },
         launcher,
         worker,

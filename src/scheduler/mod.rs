@@ -25,7 +25,7 @@ use crate::plan::Resources;
 use crate::site::caps::Ways;
 use crate::site::{SchedulerKind, Site};
 use crate::tree::journal::Journal;
-use crate::words::count;
+use crate::words::{count, thousands};
 use calls::Calls;
 use order::Order;
 pub(crate) use state::{Element, Elements, End, State};
@@ -44,11 +44,14 @@ pub(crate) trait Scheduler: fmt::Debug {
     /// When it does not answer, or would refuse a request or never run it.
     fn ask_limits(&mut self, calls: &mut Calls, wanted: &Wanted<'_>, site: &Site) -> Result<()>;
 
-    /// Refuses more elements than may be queued under an account (`None`: the user's default one).
+    /// The places that its queue has left for elements of this user, where a limit is known that so many more could reach.
     ///
     /// # Errors
-    /// When there are more, or it does not answer.
-    fn check_queue(&self, calls: &mut Calls, elements: u64, account: Option<&str>) -> Result<()>;
+    /// When it does not answer.
+    fn room(&self, calls: &mut Calls, elements: u64, charged: Charged<'_>) -> Result<Option<Room>>;
+
+    /// Whether the message of a refused submission says that the queue has no place for it now.
+    fn is_full(&self, stderr: &str) -> bool;
 
     /// Its limits that users should know of, in words.
     fn notes(&self) -> &[String] {
@@ -167,6 +170,12 @@ pub(crate) trait Scheduler: fmt::Debug {
         Ok(())
     }
 
+    /// What its reason for a job that waits means.
+    fn explain(&self, reason: &str) -> Option<Wait>;
+
+    /// When it expects an element to start, in its own words, where it says so.
+    fn expected_start(&self, calls: &mut Calls, element: &str) -> Option<String>;
+
     /// The id of the job that has these variables, as its users know it.
     fn job_id(&self, vars: &Vars) -> Option<String>;
 
@@ -177,6 +186,14 @@ pub(crate) trait Scheduler: fmt::Debug {
 
     /// Asks when a job ends, which began at about `began`.
     fn ask_end(&self, calls: &mut Calls, job: &str, began: Instant) -> Option<Instant>;
+}
+
+/// Why a job waits, in plain words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wait {
+    pub(crate) words: &'static str,
+    /// What its user can do.
+    pub(crate) remedy: &'static str,
 }
 
 /// The fixed properties of a scheduler.
@@ -408,6 +425,51 @@ impl Limits {
     pub(crate) fn elements(&self) -> u64 {
         let size = self.max_array_size.unwrap_or(1001);
         self.max_array_tasks.map_or(size, |tasks| size.min(tasks)).max(1)
+    }
+}
+
+/// Who is charged for elements; `None`: the user's defaults.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Charged<'a> {
+    pub(crate) account: Option<&'a str>,
+    pub(crate) qos: Option<&'a str>,
+}
+
+/// The places of a queue for elements of this user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// The limit, as administrators call it.
+    pub(crate) name: String,
+    /// All places.
+    pub(crate) limit: u64,
+    /// Those that elements have now.
+    pub(crate) taken: u64,
+}
+
+impl Room {
+    /// The places that are left.
+    pub(crate) fn free(&self) -> u64 {
+        self.limit.saturating_sub(self.taken)
+    }
+
+    /// Refuses so many elements as more than will ever have a place.
+    pub(crate) fn check(&self, elements: u64) -> Result<(), Fault> {
+        if elements <= self.limit {
+            return Ok(());
+        }
+        let (elements, limit) = (count(elements, "element"), thousands(self.limit));
+        Err(Fault::request(format!("{elements} are more than {} allows: {limit}", self.name))
+            .hint("ask for fewer, or raise the limit in the site profile if it is wrong"))
+    }
+}
+
+impl fmt::Display for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} allows {}", self.name, count(self.limit, "element"))?;
+        match self.taken {
+            0 => Ok(()),
+            n => write!(f, ", {} are in the queue", thousands(n)),
+        }
     }
 }
 

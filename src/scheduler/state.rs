@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::cause::Cause;
 use crate::idset::IdSet;
 
 /// A scheduler's state of one array element, as far as hpcsweep distinguishes it.
@@ -26,9 +27,26 @@ impl State {
     /// The reason of a job that still runs and was deleted: it ends, and nothing more begins in it.
     pub(crate) const STOPPING: &str = "stopping";
 
+    /// Why it ended without success, as far as the scheduler's word says it.
+    pub(crate) fn cause(&self) -> Option<Cause> {
+        match self {
+            Self::Ended(End::Timeout, _) => Some(Cause::Walltime),
+            Self::Ended(End::Memory, _) => Some(Cause::OutOfMemory),
+            Self::Ended(End::Cancelled | End::Unrun, _) => Some(Cause::Cancelled),
+            Self::Ended(End::Preempted, _) => Some(Cause::Preempted),
+            Self::Ended(End::Node, _) => Some(Cause::NodeFailure),
+            _ => None,
+        }
+    }
+
     /// Whether it has not begun.
     pub(crate) fn waits(&self) -> bool {
         matches!(self, Self::Queued(_) | Self::Held(_))
+    }
+
+    /// Whether its job waits or runs, and is not about to end.
+    pub(crate) fn is_alive(&self) -> bool {
+        !matches!(self, Self::Completed | Self::Ended(..)) && !self.is_ending()
     }
 
     /// Whether its job was deleted and has not ended yet.
@@ -46,14 +64,18 @@ impl State {
 /// What kind of an end a scheduler speaks of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The job's own, or that of its node.
+    /// The job's own.
     Failed,
+    /// Its node failed.
+    Node,
     /// Its time was over.
     Timeout,
     /// It used more memory than it had.
     Memory,
-    /// A user or the scheduler has cancelled it, or needed its place.
+    /// A user or the scheduler has cancelled it.
     Cancelled,
+    /// The scheduler needed its place.
+    Preempted,
     /// It is over, and the scheduler does not say that it ever ran.
     Unrun,
 }

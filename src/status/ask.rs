@@ -29,6 +29,8 @@ pub(super) struct Heard {
 pub(super) struct Others<'a> {
     /// Pilots.
     pub(super) given: &'a [Given],
+    /// Feeders, by array and job.
+    pub(super) feeders: &'a [(u32, String)],
     /// Jobs that may wait for ever.
     pub(super) suspects: &'a [Suspect],
 }
@@ -59,6 +61,7 @@ pub(super) fn ask(
     let mut elements: Vec<(String, u64)> = open.iter().filter_map(element).collect();
     if !open.is_empty() {
         elements.extend(others.given.iter().flat_map(Given::elements));
+        elements.extend(others.feeders.iter().map(|(_, job)| (job.clone(), 0)));
     }
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
     let question =

@@ -1,8 +1,10 @@
 //! Trials whose job was killed because it was out of memory, and their workers with it: no record says why. The
-//! scheduler's state of the job, or its line in the job's log, does.
+//! scheduler's state of the job, or its line in the job's log, does. Of trials that were only asked to stop, that line says
+//! why.
 
 use std::collections::HashMap;
 
+use crate::cause::{Cause, log};
 use crate::host::disk;
 use crate::scheduler::{Element, End, State as Word};
 use crate::standing::{Standing, State};
@@ -13,21 +15,6 @@ use crate::{units, words};
 
 use super::places::Places;
 
-/// The messages of Slurm, PBS and the kernel when they have killed something for its memory. PBS writes
-/// `exceeded limit` for every resource: the word before decides (`mem 2097152kb exceeded limit 1048576kb`, also vmem
-/// and pmem).
-const MARKS: [(&str, &str); 6] = [
-    ("", "oom-kill"),
-    ("", "oom_kill"),
-    ("", "out of memory"),
-    ("", "exceeded job memory limit"),
-    ("", "exceeded memory limit"),
-    ("mem ", "exceeded limit"),
-];
-
-/// How much of the end of a job's log is looked through.
-const TAIL: u64 = 64 << 10;
-
 /// The jobs of a sweep.
 pub(super) struct Jobs<'a> {
     pub(super) tree: &'a Tree,
@@ -37,7 +24,7 @@ pub(super) struct Jobs<'a> {
 }
 
 impl Jobs<'_> {
-    /// Says of the trials that were killed for their memory that they were.
+    /// Says of the trials that were killed for their memory that they were, and of others why their job was ended.
     pub(super) fn explain(
         &self,
         trials: impl Iterator<Item = u64>,
@@ -51,11 +38,15 @@ impl Jobs<'_> {
                 None => standing.state.is_bad(),
                 Some(_) => {
                     standing.state == State::Failed
+                        && standing.cause == Some(Cause::Signal)
                         && standing.reason.ends_with(&records::signal_text(9))
                 }
             };
             if let (true, Some(why)) = (is_blank, self.why(trial)) {
-                *standing = Standing { state: State::Failed, reason: why };
+                let cause = Some(Cause::OutOfMemory);
+                *standing = Standing { state: State::Failed, cause, reason: why };
+            } else if matches!(standing.cause, Some(Cause::Stopped | Cause::WorkerLost)) {
+                standing.cause = self.stop(trial).or(standing.cause);
             }
         }
     }
@@ -79,19 +70,17 @@ impl Jobs<'_> {
         Some(format!("out of memory: the whole job was killed, {asked}{line}"))
     }
 
+    /// Why the job of a trial was ended, by its log.
+    fn stop(&self, trial: u64) -> Option<Cause> {
+        let (array, index) = self.places.of(trial)?;
+        let bytes = disk::read_end(&self.tree.job_log(array, index), log::MOST_BYTES).ok()?;
+        log::of_stop(&String::from_utf8_lossy(&bytes))
+    }
+
     /// The last line of a job's log about memory: it may show how much there was.
     fn line(&self, array: u32, index: u64) -> Option<String> {
         let path = self.tree.job_log(array, index);
-        let (len, _) = disk::stamp(&path).ok()??;
-        let bytes = disk::read_at(&path, len.saturating_sub(TAIL), TAIL).ok()?;
-        let text = String::from_utf8_lossy(&bytes);
-        let speaks = |line: &&str| {
-            let lower = line.to_lowercase();
-            let is_marked = |(of, mark): &(&str, &str)| {
-                lower.split_once(mark).is_some_and(|(before, _)| before.contains(of))
-            };
-            MARKS.iter().any(is_marked)
-        };
-        text.split('\n').rfind(speaks).map(|line| words::short(line.trim(), 160))
+        let bytes = disk::read_end(&path, log::MOST_BYTES).ok()?;
+        log::of_memory(&String::from_utf8_lossy(&bytes)).map(|line| words::short(line, 160))
     }
 }

@@ -4,12 +4,14 @@
 mod agents;
 mod ask;
 mod ends;
+pub(crate) mod feeder;
+pub(crate) mod gpus;
 mod memory;
 pub(crate) mod pilots;
 mod places;
 pub(crate) mod stalled;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use anyhow::Result;
 
@@ -25,7 +27,7 @@ use crate::tree::ledger::Ledger;
 use crate::tree::records::{self, Attempt, Outcome, Record};
 use crate::tree::table::{self, Head, Readable, Row};
 use crate::tree::terms::{self, Dropped, Terms};
-use crate::tree::waves::{self, Wave};
+use crate::tree::waves::{self, Array, Wave};
 use crate::tree::{Identity, Tree, lock};
 use ask::Heard;
 use pilots::{Given, Pilots};
@@ -50,6 +52,10 @@ pub struct Status {
     pub(crate) jobs: Vec<String>,
     /// Its pilot jobs that have not ended, while trials are open.
     pub(crate) pilots: Vec<Pilots>,
+    /// Trials that were never given to its scheduler, although others were.
+    pub(crate) unsubmitted: u64,
+    /// The job that submits them.
+    pub(crate) feeder: Option<String>,
     /// Whether its trials are a function of a program, which alone can run them.
     pub(crate) calls_a_function: bool,
     /// The functions that its trials call: of each table its first trial and its function.
@@ -155,10 +161,11 @@ fn as_recorded(
     let mut files = Files::read(&tree, &identity)?;
     let scheduler = scheduler::of_sweep(&files.journal);
     let given = pilots::given(files.waves.iter().map(|(wave, _)| wave), &files.journal);
+    let feeders = feeder::jobs(files.waves.iter().map(|(wave, _)| wave), &files.journal);
     let known = files.known();
     let open: Vec<u64> =
         files.rows.iter().map(|row| row.id).filter(|id| known.is_meant(*id, about)).collect();
-    let heard = files.ask(whom, &*scheduler, &open, &given);
+    let heard = files.ask(whom, &*scheduler, &open, &given, &feeders);
     let pilots = pilots::read(&given, &*scheduler, &heard.elements, &files.ledger);
     let agents = agents::Words::read(&tree, &files.ledger, &files.records, &pilots)?;
     files.look_again(&tree, &heard, open)?;
@@ -189,6 +196,12 @@ fn as_recorded(
     let (waves, places) = (&files.waves, &files.places);
     let killed = memory::Jobs { tree: &tree, waves, places, element: witness.element };
     killed.explain(files.rows.iter().map(|row| row.id), &files.records, &mut standings);
+    let is_left = |(row, standing): &(&Row, &Standing)| {
+        standing.state == State::Pending && !known.is_submitted(row.id)
+    };
+    let was_given = files.waves.iter().any(|(wave, _)| wave.arrays.iter().any(Array::is_of_trials));
+    let is_given = was_given && !is_elsewhere;
+    let left = files.rows.iter().zip(&standings).filter(|_| is_given).filter(is_left).count();
     let runs = running(&files.rows, &standings, is_elsewhere);
     let damage = files.damage.settle(|writer| match writer {
         Writer::Trial(trial) => runs.contains(trial),
@@ -215,6 +228,8 @@ fn as_recorded(
         witness,
         jobs,
         pilots,
+        unsubmitted: left as u64,
+        feeder: feeder::alive(&feeders, &heard.elements),
         dropped,
         damage,
         jobs_of,
@@ -267,6 +282,7 @@ impl Files {
         scheduler: &dyn Scheduler,
         open: &[u64],
         given: &[Given],
+        feeders: &[(u32, String)],
     ) -> Heard {
         let arrays = self.waves.iter().flat_map(|(wave, map)| {
             wave.arrays.iter().map(move |array| (array, array.trials(map)))
@@ -275,7 +291,7 @@ impl Files {
             true => stalled::suspects(arrays, &self.journal, &self.records),
             false => Vec::new(),
         };
-        let others = ask::Others { given, suspects: &suspects };
+        let others = ask::Others { given, feeders, suspects: &suspects };
         ask::ask(whom, scheduler, &self.journal, &self.places, open, others)
     }
 
@@ -331,7 +347,7 @@ fn again(
 
 /// Whether it was submitted to others than agents since a deck was created.
 fn others_had_it(deck: &Deck, journal: &Journal, waves: &[(Wave, Vec<u64>)]) -> bool {
-    let is_of_trials = |wave: &Wave| wave.arrays.iter().any(|array| array.pilot.is_none());
+    let is_of_trials = |wave: &Wave| wave.arrays.iter().any(Array::is_of_trials);
     let mut later = waves.iter().filter(|(wave, _)| wave.created > deck.created);
     journal.ran_here > deck.created || later.any(|(wave, _)| is_of_trials(wave))
 }
@@ -513,6 +529,13 @@ impl Status {
     pub(crate) fn unread(&self) -> impl Iterator<Item = (u64, u64)> {
         let of = |row: &Row| (row.id, self.records.get(&row.id).map_or(0, Record::unread));
         self.rows.iter().map(of).filter(|(_, lines)| *lines > 0)
+    }
+
+    /// Leaves out all trials but these.
+    pub(crate) fn retain(&mut self, kept: &BTreeSet<u64>) {
+        let mut is_kept = self.rows.iter().map(|row| kept.contains(&row.id));
+        self.standings.retain(|_| is_kept.next().unwrap_or(false));
+        self.rows.retain(|row| kept.contains(&row.id));
     }
 
     /// Trials with their standings.

@@ -61,6 +61,24 @@ pub(crate) struct Diff {
 }
 
 impl Diff {
+    /// The same for a job that submits the rest of a sweep: no trial is new, and each that the last submission has kept
+    /// is kept, whatever has changed since in files that the plan names.
+    ///
+    /// # Errors
+    /// When the tree cannot be read.
+    pub(crate) fn without_growth(mut self, tree: &Tree) -> Result<Self> {
+        self.new.clear();
+        let dropped = terms::dropped(tree)?;
+        let lost = |trial: &u64| !self.has(*trial) && !dropped.has(*trial);
+        let lost: Vec<u64> = (0..self.known).filter(lost).collect();
+        if !lost.is_empty() {
+            let mut table = earlier(tree)?;
+            let requests = lost.into_iter().filter_map(|id| Some((id, table.remove(&id)?.0)));
+            self.kept.extend(requests);
+        }
+        Ok(self)
+    }
+
     /// How many trials are new.
     pub(crate) fn added(&self) -> u64 {
         self.new.len() as u64
@@ -142,6 +160,19 @@ impl Diff {
         let kept = self.request(row.id).map(Arc::clone);
         let resources = kept.unwrap_or_else(|| resources_of(row, heads, shared));
         Request { resources, is_in_table: !self.is_changed(row.id) }
+    }
+
+    /// A trial asks for this, whatever the plan says.
+    pub(crate) fn ask_for(&mut self, trial: u64, request: &Arc<Resources>) {
+        if let Some(kept) = self.kept.get_mut(&trial).filter(|kept| *kept != request) {
+            *kept = Arc::clone(request);
+            self.changed.insert(trial);
+        }
+    }
+
+    /// Leaves out the trials that the sweep does not have.
+    pub(crate) fn leave_out_new(&mut self) {
+        self.new.clear();
     }
 
     /// Whether that differs from the table.

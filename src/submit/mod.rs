@@ -4,9 +4,11 @@
 //! table. Then either waves of job arrays are made and submitted exactly once ([`arrays`]), or the trials are
 //! enqueued for agents, for which pilots are submitted ([`pilots`]), or they run here ([`local`]).
 
+pub mod again;
 pub(crate) mod arrays;
 pub(crate) mod control;
 pub(crate) mod grow;
+pub(crate) mod last;
 pub(crate) mod local;
 pub mod pilots;
 pub(crate) mod preview;
@@ -28,6 +30,7 @@ use crate::render::Templates;
 use crate::scheduler::{self, Wanted};
 use crate::site::{Ask, SchedulerKind, Site};
 use crate::tree::Tree;
+use crate::tree::journal::Journal;
 pub(crate) use local::gpus::refuse_share;
 
 /// A plan as read from its file.
@@ -53,14 +56,25 @@ impl Source {
                 _ => fault.hint("`hpcsweep init NAME` makes a project with a plan to begin with"),
             }
         })?;
-        let files = |name: &str| {
-            let file = path.parent().unwrap_or(Path::new("")).join(name);
-            disk::read_named(&file).map_err(|e| {
-                let why = disk::reason(&e);
-                Fault::request(format!("cannot read `{}`: {why}", file.display()))
-            })
+        Self::of_text(path, text)
+    }
+
+    /// The plan that a sweep was submitted with last, from the sweep's folder; its relative names are those of the plan's
+    /// own folder.
+    ///
+    /// # Errors
+    /// When the sweep was never submitted, or its plan is damaged or names a file that is gone.
+    pub(crate) fn stored(tree: &Tree, journal: &Journal) -> Result<Self> {
+        let Some(path) = &journal.plan else {
+            return Err(Fault::request("no plan of this sweep was submitted to a scheduler")
+                .at(tree.dir().display().to_string())
+                .into());
         };
-        let plan = plan::parse_with(&text, &path.display().to_string(), &files)?;
+        Self::of_text(path, tree.stored_plan()?)
+    }
+
+    fn of_text(path: &Path, text: String) -> Result<Self> {
+        let plan = plan::parse_with(&text, &path.display().to_string(), &reader_beside(path))?;
         Ok(Self { path: path.to_owned(), text, plan })
     }
 
@@ -88,6 +102,17 @@ impl Source {
         let is_own = crate::render::EMBEDDED.iter().any(|(name, _)| own.join(name).is_file());
         let folder = named.map(Path::to_owned).or_else(|| is_own.then_some(own));
         Templates::load(folder.as_deref().or(site.templates.dir.as_deref()))
+    }
+}
+
+/// Reads files that a plan names beside itself.
+fn reader_beside(plan: &Path) -> impl Fn(&str) -> std::result::Result<String, Fault> {
+    move |name| {
+        let file = plan.parent().unwrap_or(Path::new("")).join(name);
+        disk::read_named(&file).map_err(|e| {
+            let why = disk::reason(&e);
+            Fault::request(format!("cannot read `{}`: {why}", file.display()))
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 //! submission refuses before it asks a scheduler for jobs, and writes nothing.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -12,6 +13,7 @@ use crate::plan::Resources;
 use crate::scheduler;
 use crate::site::{SchedulerKind, Site};
 use crate::status::{self, Status};
+use crate::submit::again::Again;
 use crate::submit::arrays::amend;
 use crate::submit::arrays::batch::ArrayOptions;
 use crate::submit::arrays::mapping::{Mapped, Rules};
@@ -72,6 +74,8 @@ pub(crate) struct Runs {
     pub(crate) state: String,
     /// Its chain, and its place there.
     pub(crate) chain: (u64, u64),
+    /// What it asks for.
+    pub(crate) request: Arc<Resources>,
 }
 
 /// How trials would run on this machine.
@@ -123,7 +127,7 @@ pub(crate) fn of(
     source: &Source,
     site: &Site,
     how: How<'_>,
-    again: bool,
+    again: &Again,
     environment: &Vars,
 ) -> Result<Rehearsal> {
     let tree = source.tree();
@@ -140,12 +144,19 @@ pub(crate) fn of(
             hands::refuse_if_dealt(&tree)?;
         }
     }
-    let diff = grow::diff(&tree, source)?;
+    let mut diff = grow::diff(&tree, source)?;
+    again.change(&mut diff);
     super::check_growth(&source.plan, site, &diff)?;
     let here = here(source, how, &diff, again, environment)?;
     let exists = identity.is_some();
     let identity = identity.unwrap_or_else(|| Identity::new(&source.plan.name));
-    let status = status::before_a_plan(tree.clone(), identity.clone(), site, environment, again)?;
+    let status = status::before_a_plan(
+        tree.clone(),
+        identity.clone(),
+        site,
+        environment,
+        again.is_wanted(),
+    )?;
     let rules = how.rules(source, site);
     let mut all = Rehearsal {
         scheduler: how.scheduler(),
@@ -177,6 +188,14 @@ pub(crate) fn of(
 }
 
 impl Rehearsal {
+    /// What is asked for over its walltime, in hours; `None` where a request has no walltime.
+    pub(crate) fn hours(&self, of: fn(&Resources) -> u64) -> Option<f64> {
+        match self.arrays.iter().find(|array| array.pilot.is_some()) {
+            Some(array) => hours([(&array.resources, array.count)], of),
+            None => hours(self.runs.iter().map(|run| (&*run.request, 1)), of),
+        }
+    }
+
     /// All of it as one document, the same whatever is submitted where: `docs/plan.md` has its members.
     ///
     /// # Errors
@@ -195,10 +214,6 @@ impl Rehearsal {
         let mut chains: BTreeMap<u64, Option<String>> = BTreeMap::new();
         self.runs.iter().for_each(|run| drop(chains.insert(run.chain.0, task(run.place))));
         let pilots = self.arrays.iter().find(|array| array.pilot.is_some());
-        let hours = |of: fn(&Resources) -> u64| match pilots {
-            Some(array) => hours([(&array.resources, array.count)], of),
-            None => hours(self.runs.iter().map(|r| (&*plan.trials[r.place].resources, 1)), of),
-        };
         let arrays = self.arrays.iter().map(|array| scripts.shown(array));
         let calls = self.arrays.len();
         Ok(json!({
@@ -223,8 +238,8 @@ impl Rehearsal {
             "at_once": self.here.as_ref().map(|here| here.at_once),
             "cores": self.here.as_ref().map(|here| here.cores),
             "gpus": self.here.as_ref().map(|here| &here.gpus),
-            "core_hours": hours(Resources::cores),
-            "gpu_hours": hours(Resources::total_gpus),
+            "core_hours": self.hours(Resources::cores),
+            "gpu_hours": self.hours(Resources::total_gpus),
             "notes": self.left_alone.iter().chain(&self.notes).collect::<Vec<_>>(),
         }))
     }
@@ -256,7 +271,7 @@ fn here(
     source: &Source,
     how: How<'_>,
     diff: &Diff,
-    again: bool,
+    again: &Again,
     environment: &Vars,
 ) -> Result<Option<Here>> {
     let plan = &source.plan;
@@ -291,7 +306,7 @@ struct Now<'a> {
     source: &'a Source,
     diff: &'a Diff,
     status: &'a Status,
-    again: bool,
+    again: &'a Again,
 }
 
 impl Now<'_> {
@@ -303,26 +318,41 @@ impl Now<'_> {
         rules: &Rules,
         ask: &dyn Fn() -> Result<retry::Retry>,
     ) -> Result<HashSet<u64>> {
-        let mut retried = if self.again { ask()? } else { retry::Retry::default() };
-        all.notes.extend(retried.note(self.diff));
+        let mut retried = match self.again.is_wanted() {
+            true => ask()?.of(self.again),
+            false => retry::Retry::default(),
+        };
+        all.notes.extend(retried.note(self.diff, self.again));
         let journal = Journal::read(&all.tree)?;
         let mut waves = Waves::read(&all.tree)?;
         // The submission itself looks for jobs without an answer.
         let mut has_job = |array: &Array, _: &[u64], _| Ok(journal.job(array.array).is_some());
-        let amended =
-            amend::amend(&mut waves, kind.word(), self.diff, &mut has_job, &mut all.notes)?;
+        let amended = {
+            let no_place = journal.without_a_place();
+            amend::amend(
+                &mut waves,
+                kind.word(),
+                self.diff,
+                &no_place,
+                &mut has_job,
+                &mut all.notes,
+            )?
+        };
         let mut covered = waves.covered();
         covered.retain(|trial| !amended.due.contains(trial) && !retried.bad.contains(trial));
         let records = &self.status.records;
         all.notes.extend(amended.note(records, &covered));
         let known = retry::Known { waves: &waves, journal: &journal, covered: &covered, records };
-        if !self.again && known.is_behind_a_failure(&all.tree, self.source, self.diff)? {
+        if !self.again.is_wanted()
+            && known.is_behind_a_failure(&all.tree, self.source, self.diff)?
+        {
             retried = ask()?;
         }
         let before = Before::new(&waves, &journal, &retried.busy);
         let coming = before.coming(records);
-        let failures = Failures { retry: self.again, due: amended.due, coming };
+        let failures = Failures { retry: self.again.clone(), due: amended.due, coming };
         let mut todo = wave::left_over(&all.tree, self.diff, &covered, records, &failures)?.todo;
+        self.again.keep(&mut todo, &failures.due);
         todo.extend(grow::added(&all.tree, self.source, self.diff)?.0);
         let mut runs: HashSet<u64> = todo.iter().map(|todo| todo.id).collect();
         for (wave, array, trials) in waves.arrays() {
@@ -351,10 +381,11 @@ impl Now<'_> {
         let ledger = Ledger::read(&all.tree)?;
         let records = &self.status.records;
         let covered = hands::in_hand(&all.tree, &decks, &ledger, records, self.diff)?;
-        let failures = Failures { retry: self.again, ..Failures::default() };
+        let failures = Failures { retry: self.again.clone(), ..Failures::default() };
         let old = wave::left_over(&all.tree, self.diff, &covered, records, &failures)?;
         let added = grow::added(&all.tree, self.source, self.diff)?.0;
-        let todo = deal::behind(old, added);
+        let mut todo = deal::behind(old, added);
+        self.again.keep(&mut todo, &HashSet::new());
         let units: HashSet<u64> = todo.iter().map(|todo| todo.chain).collect();
         let units = units.len() as u64;
         let pilots = kind.map(|_| {
@@ -385,9 +416,14 @@ impl Now<'_> {
             let state = states.get(&trial).map_or("new", String::as_str).to_owned();
             if runs.contains(&trial) {
                 let chain = chains.get(&trial).copied().unwrap_or_default();
-                all.runs.push(Runs { trial, place, state, chain });
+                let planned = || &self.source.plan.trials[place].resources;
+                let request = Arc::clone(self.diff.request(trial).unwrap_or_else(planned));
+                all.runs.push(Runs { trial, place, state, chain, request });
             } else {
-                let state = if is_new { "new, behind a failure".to_owned() } else { state };
+                let state = match is_new && !self.again.is_alone() {
+                    true => "new, behind a failure".to_owned(),
+                    false => state,
+                };
                 *all.left.entry(state).or_default() += 1;
             }
         }

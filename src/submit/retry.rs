@@ -10,6 +10,7 @@ use crate::host::Vars;
 use crate::idset::IdSet;
 use crate::site::{SchedulerKind, Site};
 use crate::status;
+use crate::submit::again::Again;
 use crate::submit::arrays::wave::Waves;
 use crate::submit::grow::{self, Diff};
 use crate::tree::journal::Journal;
@@ -26,10 +27,16 @@ pub(super) struct Retry {
 }
 
 impl Retry {
-    /// The note about the trials of this plan that are left alone, if there are any.
-    pub(super) fn note(&self, diff: &Diff) -> Option<String> {
-        let kept = self.busy.iter().filter(|id| diff.has(**id));
-        let ids: IdSet = kept.filter_map(|&id| u32::try_from(id).ok()).collect();
+    /// Leaves the trials alone that are not to run again.
+    pub(super) fn of(mut self, again: &Again) -> Self {
+        self.bad.retain(|trial| again.has(*trial));
+        self
+    }
+
+    /// The note about the trials of this plan that were to run again and are left alone, if there are any.
+    pub(super) fn note(&self, diff: &Diff, again: &Again) -> Option<String> {
+        let kept = self.busy.iter().filter(|id| diff.has(**id) && again.has(**id));
+        let ids = IdSet::of_trials(kept.copied());
         let (trials, verb) = match ids.len() {
             0 => return None,
             1 => (format!("trial {ids}"), "its job is"),

@@ -58,6 +58,9 @@ pub enum Entry {
         time: f64,
         /// The scheduler's words.
         reason: String,
+        /// Whether it was refused only because the queue had no place for it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        full: bool,
     },
     /// A held job was released.
     Released {
@@ -130,7 +133,10 @@ pub(crate) enum Standing {
         time: f64,
     },
     /// It was refused and may be asked for again.
-    Refused,
+    Refused {
+        /// Whether only because the queue had no place for it: then fewer elements may be asked for.
+        full: bool,
+    },
 }
 
 /// The scheduler as a submission found it.
@@ -163,6 +169,8 @@ pub struct Journal {
     pub(crate) ended: IdSet,
     /// When that was, the last time, unix seconds.
     pub(crate) ran_here: f64,
+    /// When one was begun on this machine, or a queue for agents was made, the last time, unix seconds.
+    pub(crate) began_here: f64,
     /// Lines of all journals.
     lines: u64,
 }
@@ -173,6 +181,22 @@ impl Site {
 }
 
 impl Journal {
+    /// Calls `with` for each entry of all journals that can be read, in order.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub(crate) fn entries(tree: &Tree, mut with: impl FnMut(Entry)) -> Result<()> {
+        let dir = tree.dir().join("journal");
+        for name in disk::list(&dir)?.iter().filter(|n| n.ends_with(".jsonl")) {
+            let path = dir.join(name);
+            let read = line::each(disk::open(&path)?, |_, line| {
+                line::unseal(line).into_iter().for_each(&mut with);
+            });
+            read.map_err(|e| disk::fault("read", &path, &e))?;
+        }
+        Ok(())
+    }
+
     /// Reads all journals of a sweep.
     ///
     /// # Errors
@@ -226,8 +250,8 @@ impl Journal {
             Entry::Answer { array, token, job, time, .. } => {
                 self.arrays.insert(array, Standing::Job { id: job, token, time });
             }
-            Entry::Refused { array, .. } => {
-                self.arrays.insert(array, Standing::Refused);
+            Entry::Refused { array, full, .. } => {
+                self.arrays.insert(array, Standing::Refused { full });
             }
             Entry::Released { array, .. } => {
                 self.held.remove(&array);
@@ -242,7 +266,10 @@ impl Journal {
                 self.ran_here = time;
                 self.ended = self.ended.union(&IdSet::of_numbers(&trials).unwrap_or_default());
             }
-            Entry::Site { scheduler, accounting, user, plan, .. } => {
+            Entry::Site { time, scheduler, accounting, user, plan } => {
+                if scheduler == SchedulerKind::Local {
+                    self.began_here = time;
+                }
                 self.plan = plan.or_else(|| self.plan.take());
                 // A run on this machine asks no scheduler. The site of an earlier scheduler still holds for
                 // its jobs.
@@ -273,6 +300,12 @@ impl Journal {
     /// The scheduler's ids of all arrays.
     pub(crate) fn jobs(&self) -> impl Iterator<Item = &str> {
         self.arrays.keys().filter_map(|array| self.job(*array))
+    }
+
+    /// Arrays that were refused because the queue had no place for them.
+    pub(crate) fn without_a_place(&self) -> BTreeSet<u32> {
+        let is_it = |standing: &Standing| matches!(standing, Standing::Refused { full: true });
+        self.arrays.iter().filter(|(_, s)| is_it(s)).map(|(array, _)| *array).collect()
     }
 
     /// The scheduler's id of an array.

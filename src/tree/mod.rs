@@ -320,6 +320,19 @@ impl Tree {
         Ok(())
     }
 
+    /// The text of the plan that was submitted last.
+    ///
+    /// # Errors
+    /// When it is not there, cannot be read, or is damaged.
+    pub(crate) fn stored_plan(&self) -> Result<String> {
+        let path = self.plan();
+        let text = disk::read(&path)?;
+        match plan::unsealed(&text) {
+            Some((lines, true)) => Ok(lines.to_owned()),
+            _ => Err(numbers::damaged(&path).into()),
+        }
+    }
+
     /// The plan that added the trials of the table that begins at `first`.
     pub(crate) fn plan_of(&self, first: u64) -> PathBuf {
         self.dir.join(format!("plans/{first:012}.toml"))

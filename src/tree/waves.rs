@@ -68,6 +68,33 @@ pub struct Array {
     /// Its elements, if they are not trials: agents, each on its own node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pilot: Option<Pilot>,
+    /// Its one element, if that is no trial: the feeder, a job that submits what is left of the sweep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) feeder: Option<Feeder>,
+}
+
+/// A job that submits more of the sweep, with the options of the submission that it continues.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Feeder {
+    /// Most elements of the sweep that run at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) max_running: Option<u64>,
+    /// The folder of the job script templates, where the command line named one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) templates: Option<PathBuf>,
+    /// Trials without success that are to run again, and had no place in the queue either.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) again: Vec<Repeat>,
+}
+
+/// Trials that run again with one request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Repeat {
+    /// As `0-9,14`.
+    pub(crate) trials: String,
+    /// Their request; `None`: what the plan asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) resources: Option<Resources>,
 }
 
 /// An agent that is a job of the scheduler.
@@ -87,7 +114,12 @@ fn is_one(links: &u64) -> bool {
 }
 
 impl Array {
-    /// The trials it runs, in map order; `map` is that of its wave. None, where its elements are agents, or where
+    /// Whether its elements are trials, and neither agents nor a feeder.
+    pub(crate) fn is_of_trials(&self) -> bool {
+        self.pilot.is_none() && self.feeder.is_none()
+    }
+
+    /// The trials it runs, in map order; `map` is that of its wave. None, where its elements are no trials, or where
     /// the map does not have them.
     pub fn trials<'m>(&self, map: &'m [u64]) -> &'m [u64] {
         self.entries().and_then(|entries| map.get(entries)).unwrap_or_default()
@@ -95,7 +127,7 @@ impl Array {
 
     /// Its entries of the map, if they can be counted.
     fn entries(&self) -> Option<Range<usize>> {
-        if self.pilot.is_some() {
+        if !self.is_of_trials() {
             return Some(0..0);
         }
         let end = self.first.checked_add(self.count.checked_mul(self.links)?)?;

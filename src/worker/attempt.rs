@@ -14,13 +14,15 @@ use serde_json::Value;
 use super::{Job, check_world};
 use crate::attempt::exit::{self, Exit};
 use crate::attempt::stop::Stop;
-use crate::fault::{Fault, one_line};
+use crate::cause::{self, Cause, Why};
+use crate::fault::{self, Fault, one_line};
 use crate::host::signal::Signals;
 use crate::host::{clock, disk, process, vars};
 use crate::rank;
-use crate::tree::records::{End, Event, Outcome, Start};
+use crate::tree::records::{End, Event, Outcome, Start, Used};
 use crate::worker::limits::clock_of;
 use crate::worker::process::child::{self, Happening, Termination};
+use crate::worker::process::meter::Meter;
 use crate::worker::process::output;
 use crate::worker::process::prepare::{self, Prepared, prepare};
 use crate::worker::process::program::{self, LOST_PEERS, Program};
@@ -109,6 +111,7 @@ struct Started {
     prepared: Prepared,
     program: Program,
     at: Instant,
+    meter: Meter,
     log: Arc<Mutex<File>>,
     readers: Vec<JoinHandle<()>>,
     others: Others,
@@ -154,6 +157,7 @@ impl Attempt<'_> {
         if let (Some(crew), Some(word)) = (self.crew.as_mut(), word) {
             crew.tell(&word);
         }
+        let meter = Meter::of_rank(job);
         let mut program = Program::start(&mut prepared, world > 1, &log)
             .map_err(|fault| self.without_a_program(fault, 127))?;
         let log = Arc::new(Mutex::new(log));
@@ -169,7 +173,7 @@ impl Attempt<'_> {
         let helper = program.helper.as_ref().map(Child::id);
         let limits = child::Clock { helper, ..clock_of(job) };
         let others = Others::new(world);
-        Ok(Started { prepared, program, at, log, readers, others, limits, rank })
+        Ok(Started { prepared, program, at, meter, log, readers, others, limits, rank })
     }
 
     /// Gathers the ranks and prepares this one; the word by which the others begin. If that fails, the beginning is recorded.
@@ -233,10 +237,10 @@ impl Attempt<'_> {
     /// other ranks.
     fn watch(&mut self, started: &mut Started) -> Termination {
         let (trial, number) = (self.job.row.id, self.number);
-        let Started { prepared, program, log, others, limits, rank, .. } = started;
+        let Started { prepared, program, meter, log, others, limits, rank, .. } = started;
         let Program { child, helper } = program;
         let (recorder, crew) = (&mut *self.recorder, &mut *self.crew);
-        child::wait(child, started.at, self.signals, *limits, |happening| match happening {
+        child::wait(child, started.at, self.signals, *limits, meter, |happening| match happening {
             Happening::Tick => {
                 recorder.beat();
                 let rows = match recorder.has_unwritten() {
@@ -312,13 +316,16 @@ impl Attempt<'_> {
         let job = self.job;
         let exit = ends.own.exit;
         let delay = if started.limits.mpirun.is_some() { Duration::ZERO } else { LOSS_DELAY };
-        let (mut state, code, mut reason) = judge(&ends, &started.others, delay);
-        if ends.is_robbed && matches!(state, Outcome::Done | Outcome::Failed) {
+        let mut judged = judge(&ends, &started.others, delay);
+        if ends.is_robbed && matches!(judged.state, Outcome::Done | Outcome::Failed) {
             // That is the machine's fault, and costs no attempt.
-            (state, reason) = (Outcome::Interrupted, Some(started.prepared.scratch.loss()));
+            let loss = started.prepared.scratch.loss();
+            let why = Some(Why::new(Cause::Unknown, loss));
+            judged = Judged { state: Outcome::Interrupted, why, ..judged };
         }
-        let peak_memory = process::peak_child_memory();
-        let reason = self.reason(started, &ends, (state, code, reason), peak_memory);
+        let (state, code) = (judged.state, judged.code);
+        let used = self.used(started, &ends);
+        let (cause, reason) = self.why(started, &ends, judged, used.of_a_node());
         let stop = ends.own.stop;
         let end = End {
             trial: job.row.id,
@@ -328,9 +335,11 @@ impl Attempt<'_> {
             exit_code: Some(code),
             // The signal with which we ended rank 0 because of something else is not what failed.
             signal: exit.signal.filter(|_| !matches!(stop, Some(Stop::Peer | Stop::Helper))),
+            cause,
             reason,
             duration_s: exit.duration_s,
-            peak_memory,
+            peak_memory: used.memory,
+            usage: Some(Box::new(used.usage)),
             result: ends.result,
             log: None,
             last: false,
@@ -357,15 +366,29 @@ impl Attempt<'_> {
         Ok(AttemptEnd { end, code, retry, told })
     }
 
-    /// Why the attempt has ended as it was judged: the program's own reason comes first.
-    fn reason(
+    /// What all ranks have used that have reported it.
+    fn used(&self, started: &mut Started, ends: &Ends) -> Used {
+        let own = started.meter.end(ends.own.spent, started.prepared.gpu_usage());
+        match self.crew.as_ref() {
+            None => own,
+            Some(crew) => {
+                let others = started.others.used().map(|(rank, used)| (crew.node_of(rank), used));
+                Used::together((crew.node_of(0), own), others)
+            }
+        }
+    }
+
+    /// Why the attempt has ended as it was judged, and more there is to say: the program's own reason comes first, and its
+    /// log last.
+    fn why(
         &self,
         started: &mut Started,
         ends: &Ends,
-        (state, code, judged): (Outcome, i32, Option<String>),
+        judged: Judged,
         peak_memory: u64,
-    ) -> Option<String> {
+    ) -> (Option<Cause>, Option<String>) {
         let Started { prepared, log, others, .. } = started;
+        let Judged { state, code, why, bare } = judged;
         // A rank that was stopped because of another one does not name the cause.
         let is_own = state == Outcome::Failed && ends.own.stop != Some(Stop::Peer);
         let said = is_own.then(|| prepared.scratch.take_reason()).flatten();
@@ -374,26 +397,57 @@ impl Attempt<'_> {
             output::write_line(log, "hpcsweep: ", complaints);
         }
         let exit = Exit { code, ..ends.own.exit };
+        let by_exit = if exit.signal.is_some() { Cause::Signal } else { Cause::ExitCode };
+        let said =
+            said.map(|words| Why::new(cause::log::of_reason(&words).unwrap_or(by_exit), words));
         let seen = || is_own.then(|| prepared.why_failed(self.job, exit, peak_memory)).flatten();
         // Asked before the end is written, which waits for room.
-        let no_room = || state == Outcome::Failed && disk::is_full(self.job.tree.dir());
+        let no_room = || {
+            let is_full = state == Outcome::Failed && disk::is_full(self.job.tree.dir());
+            is_full.then(|| Why::new(Cause::DiskFull, NO_ROOM))
+        };
         // With several ranks, the reason names at least the rank.
         let is_first = is_own && code != LOST_PEERS && others.are_several();
-        said.or(judged)
-            .or_else(seen)
-            .or_else(|| no_room().then(|| NO_ROOM.to_owned()))
-            .or_else(|| is_first.then(|| "rank 0 failed".to_owned()))
-            .or(complaints)
+        let first = is_first.then(|| (0, "rank 0".to_owned()));
+        let (why, bare) = match bare {
+            Some(bare) => (why, Some(bare)),
+            None => (said.or(why).or_else(seen).or_else(no_room), first),
+        };
+        let logged = || {
+            let of = bare.as_ref().map(|(rank, _)| *rank);
+            let why = log_says(&self.job.tree.log(self.job.row.id, self.recorder.run), code, of)?;
+            Some(match &bare {
+                Some((_, place)) => why.of(place),
+                None => why,
+            })
+        };
+        let is_dark = state == Outcome::Failed && code != 0 && (why.is_none() || bare.is_some());
+        let first = || is_first.then(|| Why::new(by_exit, "rank 0 failed"));
+        let why = match is_dark.then(logged).flatten() {
+            Some(logged) if why.as_ref().is_none_or(|why| !why.cause.says_more()) => Some(logged),
+            _ => why,
+        };
+        let why = why.or_else(first);
+        let cause = (state != Outcome::Done).then(|| {
+            let stop = ends.own.stop.or(ends.late.map(|(why, _)| why)).map(Stop::cause);
+            let otherwise = if state == Outcome::Failed { Some(by_exit) } else { stop };
+            why.as_ref().map(|why| why.cause).or(otherwise).unwrap_or(Cause::Unknown)
+        });
+        (cause, why.map(|why| why.words).or(complaints))
     }
 
     /// Records an attempt whose program was not started.
     fn not_started(&mut self, why: NotStarted) -> Result<AttemptEnd> {
-        let (state, reason, code, told) = match why {
+        let (state, why, code, told) = match why {
             NotStarted::Unrecorded(error) => return Err(error),
-            NotStarted::Failed(error, code) => (Outcome::Failed, one_line(&error), code, None),
+            NotStarted::Failed(error, code) => {
+                let why = Why::new(fault::cause(&error), one_line(&error));
+                (Outcome::Failed, why, code, None)
+            }
             NotStarted::Told(signal) => {
                 let stop = Stop::Signal(signal);
-                (stop.outcome(), stop.reason("worker"), 143, Some(signal))
+                let why = Why::new(stop.cause(), stop.reason("worker"));
+                (stop.outcome(), why, 143, Some(signal))
             }
         };
         let end = End {
@@ -403,9 +457,11 @@ impl Attempt<'_> {
             state,
             exit_code: None,
             signal: None,
-            reason: Some(reason),
+            cause: Some(why.cause),
+            reason: Some(why.words),
             duration_s: self.began.elapsed().as_secs_f64(),
             peak_memory: 0,
+            usage: None,
             result: None,
             log: None,
             last: false,
@@ -474,10 +530,26 @@ pub(super) fn open_log(path: &Path) -> Result<File> {
     }
 }
 
+/// What the log of a run says about a program that has failed: of one rank alone, where several write into it.
+fn log_says(path: &Path, code: i32, rank: Option<u32>) -> Option<Why> {
+    cause::log::of(&disk::read_end(path, cause::log::MOST_BYTES).ok()?, code, rank)
+}
+
+/// How the trial has ended, from the ends of all its ranks.
+struct Judged {
+    state: Outcome,
+    /// The exit code of the rank that decides.
+    code: i32,
+    why: Option<Why>,
+    /// The other rank that failed first and did not say why, with its place in words.
+    bare: Option<(u32, String)>,
+}
+
 /// The outcome of the trial from the ends of all its ranks. The first event is the cause: a failure by itself, or a
 /// stop, after which ranks fail in any way. After a signal, a rank may be missed with a delay of `delay`.
-fn judge(ends: &Ends, others: &Others, delay: Duration) -> (Outcome, i32, Option<String>) {
-    let Ends { own: Termination { exit, stop, asked_at, at }, late, uncarried, result, .. } = ends;
+fn judge(ends: &Ends, others: &Others, delay: Duration) -> Judged {
+    let Ends { own: Termination { exit, stop, asked_at, at, .. }, late, uncarried, result, .. } =
+        ends;
     let (code, is_declared) = (exit.code, result.is_some());
     let is_own = stop.is_none() && !matches!(code, 0 | LOST_PEERS);
     // Launchers end all ranks after the failure of one.
@@ -486,24 +558,30 @@ fn judge(ends: &Ends, others: &Others, delay: Duration) -> (Outcome, i32, Option
     let asked = stop.or(late.map(|(why, _)| why));
     let is_signal = !is_own && matches!(asked, Some(Stop::Signal(_)));
     let delay = if is_signal { delay } else { Duration::ZERO };
+    let of = |state, code, why| Judged { state, code, why, bare: None };
     if let Some(failure) = others.own_failure(first, delay) {
-        return (Outcome::Failed, failure.code, Some(failure.reason));
+        let bare = failure.is_bare.then_some((failure.rank, failure.place));
+        return Judged { bare, ..of(Outcome::Failed, failure.code, Some(failure.why)) };
     }
     let has_finished = is_declared && code == 0 && uncarried.is_none() && others.are_well();
     if let Some(why @ (Stop::Walltime | Stop::Signal(_))) = asked {
         let state = exit::outcome(code, has_finished, Some(why));
-        return (state, code, (state != Outcome::Done).then(|| why.reason("worker")));
+        let words = (state != Outcome::Done).then(|| why.reason("worker"));
+        return of(state, code, words.map(|words| Why::new(why.cause(), words)));
     }
     let trouble = others.trouble().filter(|_| !has_finished);
     if is_own {
-        return (Outcome::Failed, code, None);
+        return of(Outcome::Failed, code, None);
     }
-    match (trouble, uncarried.clone()) {
-        (Some((outcome, code, reason)), _) => (outcome, code, Some(reason)),
+    let uncarried = uncarried
+        .clone()
+        .map(|words| Why::new(cause::log::of_reason(&words).unwrap_or(Cause::Unknown), words));
+    match (trouble, uncarried) {
+        (Some((outcome, code, why)), _) => of(outcome, code, Some(why)),
         // The exit code of a program that was ended because its helper failed is no evidence.
-        (None, Some(reason)) if *stop == Some(Stop::Helper) => (Outcome::Failed, 1, Some(reason)),
-        (None, Some(reason)) => (Outcome::Failed, code.max(1), Some(reason)),
-        (None, None) => (exit::outcome(code, is_declared, None), code, None),
+        (None, Some(why)) if *stop == Some(Stop::Helper) => of(Outcome::Failed, 1, Some(why)),
+        (None, Some(why)) => of(Outcome::Failed, code.max(1), Some(why)),
+        (None, None) => of(exit::outcome(code, is_declared, None), code, None),
     }
 }
 

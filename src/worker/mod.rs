@@ -22,6 +22,7 @@ use attempt::Retry;
 use nix::sys::signal::Signal;
 
 use crate::attempt::verdict::Next;
+use crate::cause::Cause;
 use crate::fault::{Fault, Kind};
 use crate::host::signal::Signals;
 use crate::host::{Vars, clock, disk, vars};
@@ -262,7 +263,8 @@ fn check_world(job: &Job) -> Result<(), Fault> {
     let by_hand = "start one worker a rank (srun, mpiexec)";
     let how = scheduler::job::scheduler(&job.vars).map_or(by_hand, |facts| facts.starts_ranks);
     let hint = format!("{how}; `hpcsweep worker --explain` shows what this one sees");
-    Err(Fault::request(sentence).at(format!("launcher: {}", job.rank.launcher)).hint(hint))
+    let fault = Fault::request(sentence).because(Cause::Launch);
+    Err(fault.at(format!("launcher: {}", job.rank.launcher)).hint(hint))
 }
 
 /// Rank 0: opens the record and runs attempts until one is done or none is left.

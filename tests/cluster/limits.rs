@@ -52,44 +52,59 @@ fn many(n: usize) -> String {
     format!("[grid]\nx = [{}]", values.join(", "))
 }
 
+/// The limit of the user's association.
 #[test]
-fn more_elements_than_the_cluster_keeps_are_found_before_sbatch() {
-    for (cluster, n, limit) in [
-        (Cluster::Plain, 1500, "MaxJobCount allows: 1500"),
-        (Cluster::Accounting, 301, "MaxSubmitJobs allows: 300"),
-    ] {
-        let world = World::new(cluster, "elements");
-        world.plan("echo $HPCSWEEP_TRIAL >>$HERE/ran", &many(n));
-        world.count_calls();
-        let ran = world.submit();
-        assert_eq!((ran.code, world.calls()), (2, 0), "{ran:?}");
-        let first = ran.stderr.lines().next().unwrap();
-        let n = if n == 1500 { "1,500".to_owned() } else { n.to_string() };
-        let limit = limit.replace("1500", "1,500");
-        assert_eq!(
-            first.replace("1500", "1,500"),
-            format!("error: the sweep would put {n} elements into the queue, more than {limit}")
-        );
-        // The hint holds: a smaller plan goes through.
-        world.plan("echo $HPCSWEEP_TRIAL >>$HERE/ran", &many(3));
-        world.submit().ok();
-        world.assert_each_ran_once(3);
-    }
-}
-
-#[test]
-fn limits_of_the_site_profile_count_as_well() {
-    let world = World::new(Cluster::Plain, "profile");
-    world.site("limits.max_submit_jobs = 2\n");
-    world.plan("true", &many(3));
-    world.count_calls();
+fn a_sweep_larger_than_the_queue_is_submitted_by_jobs_that_follow_each_other() {
+    let world = World::new(Cluster::Accounting, "places");
+    // Nothing begins: this fills the queue.
+    world.plan("true", &format!("[resources]\ndirectives = [\"--hold\"]\n{}", many(400)));
     let ran = world.submit();
-    assert_eq!((ran.code, world.calls()), (2, 0), "{ran:?}");
+    assert_eq!(ran.code, 0, "{ran:?}");
     let first = ran.stderr.lines().next().unwrap();
     assert_eq!(
         first,
-        "error: the sweep would put 3 elements into the queue, more than MaxSubmitJobs allows: 2"
+        "MaxSubmitJobs allows 300 elements: 299 trials now, 101 later, in about 3 further submissions"
     );
+    let status = world.status();
+    assert_eq!(
+        (&status.json["unsubmitted"], &status.json["counts"]["pending"]),
+        (&101.into(), &101.into())
+    );
+    assert!(status.json["feeder"].is_string(), "{}", status.json);
+    world.hpcsweep(&["cancel"]).ok();
+    assert_eq!(world.status().json["feeder"], serde_json::Value::Null);
+}
+
+/// Users of this site may not ask for their limits: sbatch refuses what has no place.
+#[test]
+fn a_limit_that_only_sbatch_knows_is_met_on_the_way() {
+    let world = World::new(Cluster::Accounting, "unknown");
+    world.site("limits.max_array_size = 16\n");
+    world.fake("sacctmgr", "exit 1");
+    world.plan("true", &format!("[resources]\ndirectives = [\"--hold\"]\n{}", many(400)));
+    let ran = world.submit();
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stderr.contains("288 trials submitted as 18 arrays"), "{ran:?}");
+    assert!(
+        ran.stderr.contains("; 112 trials follow when there is a place in the queue (job "),
+        "{ran:?}"
+    );
+    let status = world.status();
+    assert_eq!(status.json["unsubmitted"], 112);
+    assert!(status.json["feeder"].is_string(), "{}", status.json);
+    world.hpcsweep(&["cancel"]).ok();
+}
+
+#[test]
+fn every_trial_runs_once_though_only_a_few_have_a_place() {
+    let world = World::new(Cluster::Plain, "waves");
+    world.site("limits.max_submit_jobs = 5\n");
+    let rest = format!("[schedule]\nmax_running = 2\n{}", many(13));
+    world.plan("echo $HPCSWEEP_TRIAL >>$HERE/ran", &rest);
+    world.submit().ok();
+    world.until_lines("ran", 13);
+    world.assert_each_ran_once(13);
+    assert_eq!(world.status().json["unsubmitted"], 0);
 }
 
 #[test]

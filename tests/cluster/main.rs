@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::print_stderr, reason = "a failed test says what it saw")]
 
+mod causes;
 mod chains;
 mod cluster;
 mod environment;

@@ -77,6 +77,11 @@ fn give_way(cluster: &Preempting, partition: &str, code: u32) {
         (states == expected).then_some(())
     });
 
+    if !queued {
+        let json = world.status().json;
+        let trials = json["trials"].as_array().unwrap();
+        assert!(trials.iter().all(|trial| trial["cause"] == "preempted"), "{json}");
+    }
     world.write("go", "");
     if queued {
         let job = format!("jobid={}", world.jobs()[0]);
@@ -101,4 +106,19 @@ fn what_is_preempted_is_interrupted_whatever_its_exit_code() {
             give_way(&cluster, partition, code);
         }
     }
+}
+
+#[test]
+fn a_node_that_fails_is_the_cause() {
+    let cluster = Preempting::start();
+    let world = World::on(cluster.0.path().join("cluster").as_path(), Cluster::Plain, "fails");
+    let request = "memory = \"50M\"\npartition = \"urgent\"\ndirectives = [\"--no-requeue\", \"--nodelist=n2\"]";
+    world.plan("echo 0 >>$HERE/began; exec sleep 300", &format!("[resources]\n{request}\n"));
+    world.submit().ok();
+    world.until_lines("began", 1);
+    world.call("/usr/bin/scontrol", &["update", "nodename=n2", "state=down", "reason=test"]);
+    world.until("its cause", || {
+        (world.status().json["trials"][0]["cause"] == "node-failure").then_some(())
+    });
+    assert_eq!(world.finished().states(), ["interrupted"], "{}", world.report());
 }

@@ -168,3 +168,22 @@ fn what_was_lost_is_retried() {
     assert_eq!(world.finished().states(), ["done", "done"], "{}", world.report());
     assert_eq!(world.lines("ran"), ["0", "0", "1"]);
 }
+
+/// `hpcsweep retry` knows by itself where the sweep was submitted and with which plan; the request differs this time.
+#[test]
+fn trials_are_retried_by_number_with_another_request_and_their_chain() {
+    for cluster in BOTH {
+        let world = broken(cluster, "verb");
+        std::fs::remove_file(world.path("plan.toml")).unwrap();
+        world.count_calls();
+        let dry =
+            world.hpcsweep(&["retry", "1", "--walltime", "7m", "--cpus", "2", "--dry-run"]).ok();
+        assert!(dry.stdout.contains("core-hours asked for: 0.47\n"), "{}", dry.stdout);
+        let again = world.hpcsweep(&["retry", "1", "--walltime", "7m", "--cpus", "2"]).ok();
+        assert!(again.stderr.contains("2 trials submitted as 2 arrays"), "{}", again.stderr);
+        // Queued or running, they are left alone.
+        world.hpcsweep(&["retry", "1"]).ok();
+        assert_eq!(world.finished().states(), ["done"; 6], "{}", world.report());
+        assert_eq!(world.read("ran").lines().skip(5).collect::<Vec<_>>(), ["1", "2"]);
+    }
+}

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use crate::world::{PROGRAM, World, missing};
 
 /// The verbs in the order of the help, each with what its help says that it does.
-const VERBS: [(&str, &str); 18] = [
+const VERBS: [(&str, &str); 21] = [
     (
         "init",
         "Make a project that runs at once: a plan, a small program, and its own copy of the job scripts",
@@ -15,14 +15,20 @@ const VERBS: [(&str, &str); 18] = [
         "Show what a plan would do: trials, chains, arrays, directives, calls, hours; writes nothing",
     ),
     ("submit", "Submit a plan to Slurm or PBS as job arrays, or run it on this machine"),
+    ("retry", "Run trials again that ended without success, with other requests if need be"),
     ("status", "Show how a sweep stands: counts by state, what failed and why"),
     ("watch", "Watch a sweep: counts, pace, agents, failures, the slowest trials, GPUs"),
+    ("why", "Show why trials stand as they do; without trials, what has happened to the sweep"),
     (
         "collect",
         "Make one table of all results: a row a trial with its state, parameters and metrics",
     ),
     ("best", "Show the best finished trials by a metric"),
     ("logs", "Print what a trial printed"),
+    (
+        "usage",
+        "Show what trials asked for and what they used, and which request would have been enough",
+    ),
     ("cancel", "Cancel the trials of a sweep that have not ended"),
     ("hold", "Hold the trials of a sweep that have not begun"),
     ("release", "Release the held trials of a sweep"),
@@ -52,11 +58,14 @@ Commands:
   plan       Show what a plan would do: trials, chains, arrays, directives, calls, hours; writes
              nothing
   submit     Submit a plan to Slurm or PBS as job arrays, or run it on this machine
+  retry      Run trials again that ended without success, with other requests if need be
   status     Show how a sweep stands: counts by state, what failed and why
   watch      Watch a sweep: counts, pace, agents, failures, the slowest trials, GPUs
+  why        Show why trials stand as they do; without trials, what has happened to the sweep
   collect    Make one table of all results: a row a trial with its state, parameters and metrics
   best       Show the best finished trials by a metric
   logs       Print what a trial printed
+  usage      Show what trials asked for and what they used, and which request would have been enough
   cancel     Cancel the trials of a sweep that have not ended
   hold       Hold the trials of a sweep that have not begun
   release    Release the held trials of a sweep
@@ -119,6 +128,10 @@ fn a_wrong_request_is_exit_code_two_and_says_nothing_on_standard_output() {
         (&["submit"], "required arguments were not provided:\n  <PLAN>"),
         (&["submit", "plan.toml", "--slurm", "--local"], "cannot be used with"),
         (&["submit", "plan.toml", "--json"], "--dry-run"),
+        (&["submit", "plan.toml", "--memory", "4G"], "cannot read the plan `plan.toml`"),
+        (&["retry", "--memory", "4"], "`--memory` cannot be `4`"),
+        (&["retry", "--partition", "a\nb"], "`--partition` must be a name on one line"),
+        (&["retry"], "no sweep found"),
         (&["submit", "plan.toml", "-j", "0"], "0 is not in 1.."),
         (&["submit", "plan.toml", "--lokal"], "a similar argument exists: '--local'"),
         (&["best", "--metric", "loss"], "<--min|--max>"),
@@ -127,7 +140,9 @@ fn a_wrong_request_is_exit_code_two_and_says_nothing_on_standard_output() {
         (&["worker"], "--sweep <DIR>"),
         (&["worker", "--sweep", "x", "--wave", "1"], "--first <N>"),
         (&["worker", "--sweep", "x"], "which trial? `--trial N` is missing"),
-        (&["logs", "first"], "invalid value 'first'"),
+        (&["logs", "first"], "no sweep is called `first`"),
+        (&["status", "7-3"], "`7-3` runs backwards"),
+        (&["status", "--where", "lr >"], "`--where lr >` is not an expression: found `%}`"),
         (&["collect", "nowhere"], "no sweep is called `nowhere`"),
         (&["status"], "no sweep found: nothing in `results/`, and none was submitted before"),
         (&["status", "."], "`.` is not a sweep: it has no `sweep.json`"),
@@ -180,6 +195,54 @@ fn completions_are_code_that_their_shells_take() {
             assert!(text.contains(verb), "{file} lacks {verb}");
         }
     }
+}
+
+/// The offers of a shell for a line, with the completions of this program.
+fn offers(world: &World, shell: &str, line: &str) -> Vec<String> {
+    let (script, code) = match shell {
+        "bash" => (
+            "c/bash/hpcsweep",
+            "source $0; COMP_WORDS=($1); [ \"${1% }\" = \"$1\" ] || COMP_WORDS+=(''); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+             _hpcsweep_candidates hpcsweep \"${COMP_WORDS[COMP_CWORD]}\"; printf '%s\\n' \"${COMPREPLY[@]}\"",
+        ),
+        "zsh" => (
+            "c/zsh/_hpcsweep",
+            "compdef() { : }; source $0; compadd() { print -rl -- \"${(@P)@[-1]}\" }; _hpcsweep_script() { print script }
+             words=(${(s: :)1}); [[ $1 != *' ' ]] || words+=(''); CURRENT=$#words; _hpcsweep",
+        ),
+        _ => ("c/fish/hpcsweep.fish", "source $argv[1]; complete -C $argv[2]"),
+    };
+    let options = if shell == "zsh" { vec!["-f", "-c"] } else { vec!["-c"] };
+    let ran = world.call(shell, &[&options[..], &[code, script, line]].concat());
+    let lines = ran.out.lines().map(|line| line.split('\t').next().unwrap().to_owned());
+    let mut lines: Vec<String> = lines.collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn shells_offer_sweeps_trials_metrics_and_states() {
+    let world = World::new();
+    world.run(&["generate", "completions", "c"]).ok();
+    world.program("hpcsweep", &format!("#!/bin/sh\nexec {PROGRAM} \"$@\"\n"));
+    let code = "echo '{\"loss\": 1, \"acc\": 2}' >>$HPCSWEEP_METRICS";
+    let grid = crate::local::shell(code, "[grid]\na = [0,1,2,3,4,5,6,7,8,9,10,11]\n");
+    world.local(&grid, &["-q"]).ok();
+    for shell in ["bash", "zsh", "fish"] {
+        let offers = |line: &str| offers(&world, shell, line).join(" ");
+        // fish offers files as well.
+        let sweeps = offers("hpcsweep status res").replace("results/ ", "");
+        assert_eq!(sweeps, "results/s", "{shell}");
+        assert_eq!(offers("hpcsweep logs 1"), "1 10 11", "{shell}");
+        assert_eq!(offers("hpcsweep retry results/s 3-7,1"), "3-7,1 3-7,10 3-7,11", "{shell}");
+        assert_eq!(offers("hpcsweep best -m "), "acc loss", "{shell}");
+        assert_eq!(offers("hpcsweep cancel --state fa"), "failed", "{shell}");
+        let causes = "walltime,out-of-memory";
+        assert_eq!(offers("hpcsweep retry --cause walltime,out"), causes, "{shell}");
+    }
+    assert!(offers(&world, "bash", "hpcsweep sta").contains(&"status".to_owned()));
+    assert_eq!(offers(&world, "zsh", "hpcsweep sta"), ["script"]);
+    assert!(offers(&world, "fish", "hpcsweep sta").contains(&"status".to_owned()));
 }
 
 #[test]

@@ -27,7 +27,10 @@ fn steady(world: &World, table: &str) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for (i, row) in rows.iter().enumerate() {
         let cells = head.iter().zip(row).map(|(name, cell)| match name {
-            "duration_s" | "last_duration_s" | "host" | "peak_memory" if i > 0 => {
+            "duration_s" | "last_duration_s" | "host" | "peak_memory" | "cpu_s" | "read_bytes"
+            | "written_bytes"
+                if i > 0 =>
+            {
                 assert!(!cell.is_empty(), "no {name} in row {i}");
                 "_"
             }
@@ -38,11 +41,11 @@ fn steady(world: &World, table: &str) -> String {
     world.shown(&writer.into_inner().unwrap())
 }
 
-const CSV: &str = r#"trial,task_id,link,state,exit_code,attempts,duration_s,last_duration_s,host,peak_memory,job,lr,name,step,loss,loss.min,loss.max,acc
-0,ta,0,done,0,1,_,_,_,_,,0.5,a,2,9,0.5,9.0,0.5
-1,"tb, c",0,done,0,1,_,_,_,_,,0.5,"b, c",2,9,0.5,9.0,0.5
-2,ta,1,done,0,1,_,_,_,_,,0.25,a,2,9,0.25,9.0,0.5
-3,"tb, c",1,done,0,1,_,_,_,_,,0.25,"b, c",2,9,0.25,9.0,0.5
+const CSV: &str = r#"trial,task_id,link,state,cause,exit_code,attempts,duration_s,last_duration_s,host,peak_memory,cpu_s,read_bytes,written_bytes,job,lr,name,step,loss,loss.min,loss.max,acc
+0,ta,0,done,,0,1,_,_,_,_,_,_,_,,0.5,a,2,9,0.5,9.0,0.5
+1,"tb, c",0,done,,0,1,_,_,_,_,_,_,_,,0.5,"b, c",2,9,0.5,9.0,0.5
+2,ta,1,done,,0,1,_,_,_,_,_,_,_,,0.25,a,2,9,0.25,9.0,0.5
+3,"tb, c",1,done,,0,1,_,_,_,_,_,_,_,,0.25,"b, c",2,9,0.25,9.0,0.5
 "#;
 
 #[test]
@@ -116,10 +119,10 @@ fn a_pattern_joins_several_sweeps() {
         world.local(&plan, &["-q"]).ok();
     }
     let expected = "\
-sweep,trial,task_id,link,state,exit_code,attempts,duration_s,last_duration_s,host,peak_memory,job,a,b
-one,0,,0,done,0,1,_,_,_,_,,1,
-one,1,,0,done,0,1,_,_,_,_,,2,
-two,0,,0,done,0,1,_,_,_,_,,,3
+sweep,trial,task_id,link,state,cause,exit_code,attempts,duration_s,last_duration_s,host,peak_memory,cpu_s,read_bytes,written_bytes,job,a,b
+one,0,,0,done,,0,1,_,_,_,_,_,_,_,,1,
+one,1,,0,done,,0,1,_,_,_,_,_,_,_,,2,
+two,0,,0,done,,0,1,_,_,_,_,_,_,_,,,3
 ";
     for args in
         [&["results/*"][..], &["results/one", "results/two"], &[], &["results/one", "plan.toml"]]
@@ -251,7 +254,7 @@ fn records_are_whole_and_in_the_order_of_the_plan_at_hand() {
     let mut all = records(&[]);
     for record in &mut all {
         let members = record.as_object_mut().unwrap();
-        for name in ["host", "start", "duration_s", "last_duration_s"] {
+        for name in ["host", "start", "duration_s", "last_duration_s", "peak_memory", "usage"] {
             assert!(!members.shift_remove(name).unwrap().is_null(), "{name}");
         }
     }
@@ -261,14 +264,14 @@ fn records_are_whole_and_in_the_order_of_the_plan_at_hand() {
             {
                 "trial": 0, "state": "done", "task_id": null, "link": 0,
                 "params": { "lr": 0.5, "opt": { "name": "a" } },
-                "attempt": 1, "attempts": 1, "exit_code": 0, "signal": null, "reason": null,
+                "attempt": 1, "attempts": 1, "exit_code": 0, "signal": null, "cause": null, "reason": null,
                 "result": { "loss": { "val": 2 } }, "metrics": { "loss.val": 2 }, "unread_lines": 0,
                 "output": null,
             },
             {
                 "trial": 1, "state": "failed", "task_id": null, "link": 0,
                 "params": { "lr": 0.25, "opt": { "name": "a" } },
-                "attempt": 1, "attempts": 1, "exit_code": 3, "signal": null, "reason": null,
+                "attempt": 1, "attempts": 1, "exit_code": 3, "signal": null, "cause": "exit-code", "reason": null,
                 "result": null, "metrics": {}, "unread_lines": 0, "output": "so it is\n",
             },
         ])

@@ -250,6 +250,17 @@ fn a_trial_with_gpus_has_their_samples_and_their_energy() {
             "gpu.0.energy_j": 400.5, "gpu.energy_j": 400.5,
         })
     );
+    let record = world.run(&["collect", "--format", "records"]);
+    let record: serde_json::Value = serde_json::from_str(record.ok()).unwrap();
+    let gpu = &record["usage"]["gpus"][0];
+    assert_eq!(
+        (&gpu["gpu"], &gpu["memory"], &gpu["energy_j"]),
+        (&0.into(), &300.into(), &400.5.into())
+    );
+    // One sample of 40, and the others of 90.
+    let mean = gpu["utilization"].as_f64().unwrap();
+    assert!((65.0..90.0).contains(&mean), "{record}");
+    assert_eq!(record["usage"]["gpus"].as_array().unwrap().len(), 1);
 }
 
 #[test]

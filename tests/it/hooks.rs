@@ -76,7 +76,7 @@ code = "echo well"
     );
     let expected = "\
 finish trial=0 attempt=1 done code=[0] signal=[] 
-error trial=1 attempt=1 failed code=[1] signal=[] exit code 1
+error trial=1 attempt=1 failed code=[1] signal=[] ValueError: 0 (from its log)
 error trial=2 attempt=1 failed code=[3] signal=[] exit code 3
 error trial=3 attempt=1 failed code=[137] signal=[9] signal 9 (SIGKILL)
 error trial=4 attempt=1 failed code=[4] signal=[] exit code 4: the disk is full
@@ -225,7 +225,7 @@ opt.deep = [1, "a"]
         json!({
             "sweep": "s", "sweep_dir": world.path("results/s"), "trial": 0, "task_id": "fold 1",
             "params": {"lr": 0.5, "words": words, "opt": {"deep": [1, "a"]}}, "attempt": 1,
-            "state": "failed", "exit_code": 3, "signal": null, "reason": "exit code 3",
+            "state": "failed", "exit_code": 3, "signal": null, "cause": "exit-code", "reason": "exit code 3",
             "duration_s": null, "host": null, "result": {"best": 1}, "log_tail": tail,
         })
     );

@@ -119,8 +119,8 @@ s: 5 trials in $WORLD/results/s
 seen by: the results tree alone: no job was submitted
 
 1 trial without success:
-  trial 1 failed: exit code 3
-what trial 1 printed: hpcsweep logs 1
+  1 x exit code 3 (trial 1)
+    what trial 1 printed: hpcsweep logs 1
 to run them again: hpcsweep submit plan.toml --local --retry
 exit code 1
 "

@@ -51,8 +51,8 @@ fn the_process_that_measures() {
         ended = process::reap(child.id()).unwrap();
         ended.is_some()
     });
-    let (status, memory) = ended.unwrap();
-    fs::write(to, format!("{} {memory}", process::code_of(status))).unwrap();
+    let (status, spent) = ended.unwrap();
+    fs::write(to, format!("{} {}", process::code_of(status), spent.memory)).unwrap();
 }
 
 /// As [`measured`], of hpcsweep; its output on both streams, and its exit code.

@@ -146,8 +146,8 @@ fn a_fused_chain_is_cancelled_as_the_one_job_it_is() {
     assert_eq!(
         ran.whole(),
         "\
-error: trial 4 is in one job with the rest of its chain: trials 3, 5 have not ended either
-hint: name all of them: hpcsweep cancel results/s --trial 3 --trial 4 --trial 5
+error: trial 4 is in one job with the rest of its chain: trials 3,5 have not ended either
+hint: name all of them: hpcsweep cancel results/s 3-5
 exit code 2
 "
     );

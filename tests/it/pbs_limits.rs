@@ -38,70 +38,136 @@ fn refused(pbs: &Pbs, plan: &str, expected: &str) {
     assert!(pbs.jobs().is_empty());
 }
 
+/// The trials that a job has, over all arrays of the sweep, and the most of them that waited or ran at once.
 #[test]
-fn more_than_may_be_queued_is_refused() {
-    let mut pbs = Pbs::start();
-    pbs.set("max_queued", 3);
-    let expected = "\
-error: the sweep would put 5 elements into the queue, more than max_queued of queue `workq` allows: 3
-hint: submit a smaller plan first and let it grow, or fuse chains (`[schedule] chains = \"fused\"`)
-exit code 2
-";
-    refused(&pbs, &plan(5, ""), expected);
-    // A smaller one runs, and grows once there is room.
-    pbs.submit(&plan(3, ""), &[]).ok();
-    pbs.wait_idle();
-    pbs.submit(&plan(5, ""), &[]).ok();
-    pbs.wait_idle();
-    assert_eq!(pbs.standings(), ["done"; 5]);
-}
-
-#[test]
-fn a_queue_that_fills_up_on_the_way_is_completed_by_the_next_submission() {
+fn more_than_may_be_queued_is_submitted_by_jobs_that_follow_each_other() {
     let mut pbs = Pbs::start();
     pbs.config(|c| {
         c.insert("max_queued".to_owned(), json!(5));
-        c.insert("max_array_size".to_owned(), json!(2));
-        // Nothing ends, and makes room, before the second array is asked for.
         c.insert("scheduling".to_owned(), json!(false));
     });
-    // No question reports beforehand how many jobs a user has in the queue already.
-    pbs.world.call("qsub", &["-h", "-J", "0-1", "--", "/bin/true"]).ok();
-    let ran = pbs.submit(&plan(4, ""), &[]);
+    let ran = pbs.submit(&plan(23, ""), &[]);
     assert_eq!(
-        ran.whole().replace(&token(&pbs), "TOKEN"),
+        ran.whole(),
         "\
-array 1: 2 trials as job 1[].pbshead
-error: array 2 was not submitted: `qsub` says: would exceed complex's per-user limit
-  ran: qsub -f -v HPCSWEEP_JOB=$WORLD/results/s/jobs/s.TOKEN.2.sh $WORLD/results/s/jobs/s.TOKEN.2.sh
-hint: jobs 1[].pbshead of this sweep are in the queue; fix it and run the same command again: only the rest is submitted
-exit code 3
-"
-    );
-    pbs.world.call("qdel", &["0[]"]).ok();
-    pbs.config(|c| {
-        c.insert("scheduling".to_owned(), json!(true));
-    });
-    pbs.wait_idle();
-    assert_eq!(
-        pbs.again(&[]).whole(),
-        "\
-array 2: 2 trials as job 3[].pbshead
-s: 2 trials submitted as 1 array (3 scheduler calls); 2 trials submitted before
-jobs: 3[].pbshead
+max_queued of queue `workq` allows 5 elements: 4 trials now, 19 later, in about 12 further submissions
+array 1: 2 trials as job 0[].pbshead
+array 2: 2 trials as job 1[].pbshead
+the job that submits the rest 2.pbshead, after 0[].pbshead
+s: 4 trials submitted as 2 arrays (6 scheduler calls); 19 trials follow when there is a place in the queue (job 2.pbshead submits them)
+jobs: 0[].pbshead 1[].pbshead
 results: $WORLD/results/s
 next: hpcsweep status results/s
 exit code 0
 "
     );
+    let left = "\n19 trials not submitted yet: job 2.pbshead submits more when there is a place in the queue\n";
+    let status = pbs.world.run(&["status"]).whole();
+    assert!(status.contains(left), "{status}");
+    // Nothing more has a place, and the job that submits it is there.
+    assert_eq!(
+        pbs.again(&[]).whole(),
+        "\
+s: nothing new to submit (4 scheduler calls); 19 trials follow when there is a place in the queue; 4 trials submitted before
+results: $WORLD/results/s
+next: hpcsweep status results/s
+exit code 0
+"
+    );
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done"; 23]);
+    let mut ran: Vec<u32> =
+        pbs.world.read("results/s/ran").lines().map(|line| line.parse().unwrap()).collect();
+    ran.sort_unstable();
+    assert_eq!(ran, (0..23).collect::<Vec<_>>());
+    assert!(!pbs.world.run(&["status"]).whole().contains("not submitted"));
+}
+
+#[test]
+fn a_queue_without_a_place_refuses_the_whole_sweep() {
+    let mut pbs = Pbs::start();
+    pbs.config(|c| {
+        c.insert("max_queued".to_owned(), json!(5));
+        c.insert("scheduling".to_owned(), json!(false));
+    });
+    pbs.world.call("qsub", &["-h", "-J", "0-3", "--", "/bin/true"]).ok();
+    assert_eq!(
+        pbs.submit(&plan(4, ""), &[]).whole(),
+        "\
+error: the queue has no place for s: max_queued of queue `workq` allows 5 elements, 4 are in the queue
+  4 trials not submitted yet
+hint: run the same command again when some of the jobs there have ended
+exit code 3
+"
+    );
+    // One trial takes the last place.
+    assert_eq!(pbs.submit(&plan(1, ""), &[]).code, 0);
+}
+
+#[test]
+fn what_waits_to_submit_the_rest_is_cancelled_and_held_with_the_sweep() {
+    let mut pbs = Pbs::start();
+    pbs.config(|c| {
+        c.insert("max_queued".to_owned(), json!(3));
+        c.insert("scheduling".to_owned(), json!(false));
+    });
+    pbs.submit(&plan(4, ""), &[]).ok();
+    let first = |ran: &crate::world::Ran| ran.err.lines().next().unwrap_or_default().to_owned();
+    let held = pbs.world.run(&["hold"]);
+    assert_eq!(
+        first(&held),
+        "s: held 2 trials and the job that submits the rest: 2.pbshead 1[].pbshead 0[].pbshead"
+    );
+    let released = pbs.world.run(&["release"]);
+    assert_eq!(
+        first(&released),
+        "s: released 2 trials and the job that submits the rest: 2.pbshead 1[].pbshead 0[].pbshead"
+    );
+    let cancelled = pbs.world.run(&["cancel"]);
+    assert_eq!(
+        first(&cancelled),
+        "s: cancelled 2 trials and the job that submits the rest: 2.pbshead 1[].pbshead 0[].pbshead"
+    );
+    assert_eq!(
+        pbs.standings(),
+        [
+            "cancelled: deleted before it began",
+            "cancelled: deleted before it began",
+            "pending",
+            "pending"
+        ]
+    );
+    // The next submission continues with what was never submitted.
+    pbs.set("scheduling", true);
+    pbs.again(&["--retry"]).ok();
     pbs.wait_idle();
     assert_eq!(pbs.standings(), ["done"; 4]);
 }
 
-fn token(pbs: &Pbs) -> String {
-    let identity: serde_json::Value =
-        serde_json::from_str(&pbs.world.read("results/s/sweep.json")).unwrap();
-    identity["token"].as_str().unwrap().to_owned()
+#[test]
+fn trials_that_run_again_follow_with_their_requests_when_there_is_a_place() {
+    let mut pbs = Pbs::start();
+    let numbers: Vec<String> = (0..9).map(|n| n.to_string()).collect();
+    let script =
+        "[ -e $HPCSWEEP_SWEEP_DIR/mended ] && echo $HPCSWEEP_TRIAL >>$HPCSWEEP_SWEEP_DIR/ran";
+    let plan = shell(script, &format!("[grid]\na = [{}]\n", numbers.join(", ")));
+    pbs.submit(&plan, &[]).ok();
+    pbs.wait_idle();
+    pbs.world.write("results/s/mended", "");
+    pbs.set("max_queued", 4);
+    let ran = pbs.world.run(&["retry", "--walltime", "9m"]);
+    assert_eq!(
+        ran.err.lines().next().unwrap(),
+        "max_queued of queue `workq` allows 4 elements: 3 trials now, 6 later, in about 5 further submissions",
+        "{}",
+        ran.whole()
+    );
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done"; 9]);
+    let jobs = pbs.jobs();
+    let walltimes = jobs.values().filter(|job| job["Resource_List"]["walltime"] == "00:09:00");
+    assert!(walltimes.count() >= 5, "{jobs:#?}");
 }
 
 #[test]

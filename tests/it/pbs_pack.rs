@@ -46,7 +46,7 @@ exit code 0
     let ended = pbs.world.run(&["cancel", "--trial", "0"]);
     assert_eq!(ended.whole(), "s: trial 0 has ended\nexit code 0\n");
     let ended = pbs.world.run(&["cancel", "--trial", "3", "--trial", "6"]);
-    assert_eq!(ended.whole(), "s: trials 3, 6 have ended\nexit code 0\n");
+    assert_eq!(ended.whole(), "s: trials 3,6 have ended\nexit code 0\n");
     for index in 0..4 {
         assert_eq!(of_element(&pbs, index), (index * 5..index * 5 + 5).collect::<Vec<_>>());
     }
@@ -70,8 +70,8 @@ fn a_trial_of_a_packed_element_is_not_taken_back_alone() {
     assert_eq!(
         ran.whole(),
         "\
-error: trial 7 is packed together with others into one job: trials 5, 6, 8, 9 have not ended either
-hint: name all of them: hpcsweep cancel results/s --trial 5 --trial 6 --trial 7 --trial 8 --trial 9
+error: trial 7 is packed together with others into one job: trials 5-6,8-9 have not ended either
+hint: name all of them: hpcsweep cancel results/s 5-9
 exit code 2
 "
     );
@@ -92,8 +92,8 @@ fn a_trial_of_packed_chains_is_taken_back_with_all_that_shares_its_job() {
     assert_eq!(
         ran.whole(),
         "\
-error: trial 4 is packed together with others into one job: trials 5, 6, 7 have not ended either
-hint: name all of them: hpcsweep cancel results/s --trial 4 --trial 5 --trial 6 --trial 7
+error: trial 4 is packed together with others into one job: trials 5-7 have not ended either
+hint: name all of them: hpcsweep cancel results/s 4-7
 exit code 2
 "
     );

@@ -116,6 +116,9 @@ impl Pbs {
             for name in ["duration_s", "last_duration_s", "host", "peak_memory", "job"] {
                 assert!(row.remove(name).is_some(), "no column {name}");
             }
+            row.retain(|name, _| {
+                !matches!(name.as_str(), "cpu_s" | "read_bytes" | "written_bytes")
+            });
         }
         rows
     }

@@ -9,18 +9,20 @@ use crate::world::ROOT;
 
 /// The rooms, bottom floor first: the table of `src/lib.rs`.
 const FLOORS: [&[&str]; 8] = [
-    &["fault", "words", "units"],
+    &["cause", "fault", "words", "units"],
     &["host"],
     &["document", "idset", "hostlist", "plan", "site", "rank", "devices", "gpu", "sync", "train"],
     &["graph", "tree"],
     &["scheduler", "attempt"],
     &["render", "standing", "status"],
-    &["submit", "collect", "doctor", "project", "worker", "pull", "watch"],
+    &["submit", "collect", "doctor", "project", "worker", "pull", "watch", "select", "usage"],
     &["cli"],
 ];
 
-/// Uses within one floor, each with its reason. They make no circle; verbs (floor 6) have two.
-const NEIGHBOURS: [(&str, &str, &str); 11] = [
+/// Uses within one floor, each with its reason. They make no circle; verbs (floor 6) have three.
+const NEIGHBOURS: [(&str, &str, &str); 14] = [
+    ("cause", "words", "shortens a line of a log"),
+    ("fault", "cause", "says what a fault is for a trial"),
     ("plan", "document", "reads what a person wrote"),
     ("plan", "train", "`[train]` filled in must be a configuration"),
     ("site", "document", "reads what an administrator wrote"),
@@ -30,6 +32,7 @@ const NEIGHBOURS: [(&str, &str, &str); 11] = [
     ("gpu", "rank", "reads CUDA_VISIBLE_DEVICES"),
     ("tree", "graph", "a wave says how its chains were mapped"),
     ("status", "standing", "weighs what it has read and heard"),
+    ("select", "collect", "an expression sees the columns of the table"),
     ("doctor", "worker", "asks the heavy sibling for its version"),
     (
         "pull",

@@ -13,6 +13,7 @@ from . import trial
 from .agent import Agent
 from .grid import Grid
 from .jsonable import clean
+from .meter import Meter
 from .record import Metrics, Record, make
 
 # Of a traceback so much is kept, characters.
@@ -140,6 +141,7 @@ class Runner:
         self._has_called = False
         self._devices = None  # type: Optional[str]
         self._odd = set()  # type: Set[str]
+        self._meter = Meter()
         # Told of trials that have ended of which nothing else is known here.
         self.late = None  # type: Optional[Callable[[int], None]]
 
@@ -168,6 +170,7 @@ class Runner:
         meant = self._grid.meant(line["params"])
         here = trial.here = trial.Here(line, meant, agent)
         agent.begin(line)
+        self._meter.begin()
         start, seconds = time.perf_counter(), 0.0
         odd = []  # type: list
         # A process of a pool is killed instead. Where nothing can end a function there is no thread: it may fork.
@@ -192,6 +195,9 @@ class Runner:
             trial.here = None
         # As it will be recorded.
         answer["duration_s"] = round(seconds, 6)
+        usage = self._meter.end(seconds)
+        if usage is not None:
+            answer["usage"] = usage
         if odd and not self._odd.issuperset(odd):
             self._odd.update(odd)
             names = ", ".join("`%s`" % name for name in sorted(set(odd)))

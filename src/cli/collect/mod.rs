@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use super::out::aligned;
+use super::select::{Named, Select};
 use super::{Context, sweeps};
 use crate::collect::steps::Steps;
 use crate::collect::{self, Goal, Source, Table, Trial, UNREAD, text};
@@ -38,8 +39,11 @@ enum Format {
 /// Make one table of all results: a row a trial with its state, parameters and metrics
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Sweep folders, plans or patterns ('results/*'); by default those in results/, else the last one
-    sweeps: Vec<String>,
+    /// Sweep folders, plans or patterns ('results/*'), by default those in results/, else the last one; sets of trials
+    #[arg(value_name = "SWEEP|IDS")]
+    named: Vec<String>,
+    #[command(flatten)]
+    select: Select,
     /// Write to this file; its ending (.csv, .jsonl, .txt) sets the format
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -67,8 +71,11 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("goal").required(true).multiple(false))]
 pub(crate) struct BestArgs {
-    /// Sweep folders, plans or patterns; by default those in results/, else the last one
-    sweeps: Vec<String>,
+    /// Sweep folders, plans or patterns, by default those in results/, else the last one; sets of trials (`3-7,12`)
+    #[arg(value_name = "SWEEP|IDS")]
+    named: Vec<String>,
+    #[command(flatten)]
+    select: Select,
     /// The metric: any column of numbers, `loss` (last value) or `loss.min` (best of its steps)
     #[arg(short, long)]
     metric: String,
@@ -119,7 +126,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     if args.safe_csv && format != Format::Csv {
         return Err(Fault::request("`--safe-csv` is about CSV files").into());
     }
-    let all = stand(&args.sweeps, args.offline, context)?;
+    let all = stand(&args.select.read(&args.named)?, args.offline, context)?;
     if args.steps {
         let steps = Steps::new(all)?;
         write(args, "row", context, |out| write_steps(&steps, format, args.safe_csv, out))?;
@@ -152,12 +159,15 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     Ok(tell(&table.sources, context))
 }
 
-/// How the trials of the sweeps stand that are meant; the scheduler is asked, if it may be.
-fn stand(named: &[String], offline: bool, context: &Context) -> Result<Vec<Status>> {
+/// How the trials stand that are meant; the scheduler is asked, if it may be.
+fn stand(named: &Named, offline: bool, context: &Context) -> Result<Vec<Status>> {
     let site = context.site()?;
     let whom = (!offline).then_some((&site, &context.vars));
-    let sweeps = sweeps::find(named, context)?.into_iter();
-    sweeps.map(|(tree, identity)| crate::status::read(tree, identity, whom)).collect()
+    let sweeps = sweeps::find(&named.sweeps, context)?.into_iter();
+    let read = |(tree, identity)| crate::status::read(tree, identity, whom);
+    let mut all = sweeps.map(read).collect::<Result<Vec<Status>>>()?;
+    named.wanted.narrow(&mut all)?;
+    Ok(all)
 }
 
 /// Says what could not be read, and returns the exit code.
@@ -253,15 +263,21 @@ fn write(
 fn records(args: &Args, context: &Context) -> Result<u8> {
     let site = context.site()?;
     let whom = (!args.offline).then_some((&site, &context.vars));
-    let (tree, identity) = sweeps::one(&args.sweeps, context)?;
+    let Named { sweeps, wanted } = args.select.read(&args.named)?;
+    let (tree, identity) = sweeps::one(&sweeps, context)?;
+    if args.planned && !wanted.is_all() {
+        let sentence = "`--planned` is about all trials of the plan, and not about a set";
+        return Err(Fault::request(sentence).into());
+    }
     let places = if args.planned {
-        let named = args.sweeps.first().map(PathBuf::from).filter(|path| path.is_file());
+        let named = sweeps.first().map(PathBuf::from).filter(|path| path.is_file());
         let source = submit::Source::read(&named.unwrap_or_else(|| tree.plan()))?;
         Some(grow::diff(&tree, &source)?.places)
     } else {
         None
     };
-    let status = crate::status::read(tree, identity, whom)?;
+    let mut status = crate::status::read(tree, identity, whom)?;
+    wanted.narrow(std::slice::from_mut(&mut status))?;
     write(args, "trial", context, |out| {
         collect::whole::lines(&status, places.as_deref(), |line| out.write_all(line))
     })?;
@@ -269,7 +285,7 @@ fn records(args: &Args, context: &Context) -> Result<u8> {
 }
 
 pub(super) fn best(args: &BestArgs, context: &Context) -> Result<u8> {
-    let table = collect::collect(stand(&args.sweeps, args.offline, context)?)?;
+    let table = collect::collect(stand(&args.select.read(&args.named)?, args.offline, context)?)?;
     let goal = if args.min { Goal::Min } else { Goal::Max };
     let function = meant(&table, args.function.as_deref())?;
     let ranked = table.ranked(&args.metric, goal, function);
@@ -384,6 +400,9 @@ fn all_rows(table: &Table) -> Vec<usize> {
     (0..table.rows.len()).collect()
 }
 
+/// Columns of what trials have used, for files: `hpcsweep usage` shows them to people.
+const USED: [&str; 4] = ["peak_memory", "cpu_s", "read_bytes", "written_bytes"];
+
 /// The aligned table. The narrow one leaves out columns that say nothing: empty, or of use to machines.
 fn people(table: &Table, rows: &[usize], wide: bool) -> String {
     let cell = |row: usize, c: usize| table.rows[row].cells.get(c);
@@ -393,10 +412,13 @@ fn people(table: &Table, rows: &[usize], wide: bool) -> String {
         if wide {
             return true;
         }
-        if matches!(name, "peak_memory" | "job" | "link" | "exit_code" | "attempts" | "host") {
+        if USED.contains(&name) || name == "job" {
+            return false;
+        }
+        if matches!(name, "link" | "exit_code" | "attempts" | "host") {
             let first = rows.first().map(|&i| cell(i, c));
             let differs = rows.iter().any(|&i| Some(cell(i, c)) != first);
-            return differs && !matches!(name, "peak_memory" | "job");
+            return differs;
         }
         if name == "last_duration_s" {
             return rows.iter().any(|&i| cell(i, c) != cell(i, total));

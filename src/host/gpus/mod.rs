@@ -81,6 +81,8 @@ pub(crate) struct Machine {
 pub(crate) struct Sample {
     /// Percent of the last moments during which a kernel ran.
     pub(crate) utilization: Option<u32>,
+    /// The most of the moments since the last sample, of those that the driver keeps.
+    pub(crate) busiest: Option<u32>,
     /// Bytes of memory in use.
     pub(crate) memory_used: Option<u64>,
     /// Bytes of memory.

@@ -1,10 +1,13 @@
 //! NVML itself. Every question is asked by itself: an old driver or a MIG device answers some and not
 //! others.
 
+use std::collections::HashMap;
+
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{
-    Clock, ComputeMode as Mode, EccCounter, MemoryError, TemperatureSensor,
+    Clock, ComputeMode as Mode, EccCounter, MemoryError, Sampling, TemperatureSensor,
 };
+use nvml_wrapper::enums::device::SampleValue;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Nvml, cuda_driver_version_major, cuda_driver_version_minor};
 
@@ -13,6 +16,8 @@ use super::{ComputeMode, Device, Machine, Missing, Sample, Source};
 /// NVIDIA's library, loaded.
 pub(super) struct Library {
     nvml: Nvml,
+    /// The time of the newest utilization that was taken from the driver, by device.
+    seen: HashMap<String, u64>,
 }
 
 impl Library {
@@ -22,7 +27,7 @@ impl Library {
     /// When there is no library or no driver.
     pub(super) fn open() -> Result<Self, Missing> {
         let nvml = Nvml::init().map_err(|error| missing(&error))?;
-        Ok(Self { nvml })
+        Ok(Self { nvml, seen: HashMap::new() })
     }
 }
 
@@ -66,7 +71,9 @@ impl Source for Library {
     fn sample(&mut self, uuid: &str) -> Sample {
         let Ok(device) = self.nvml.device_by_uuid(uuid) else { return Sample::default() };
         let memory = device.memory_info().ok();
+        let seen = self.seen.entry(uuid.to_owned()).or_default();
         Sample {
+            busiest: busiest(&device, seen),
             utilization: device.utilization_rates().ok().map(|rates| rates.gpu),
             memory_used: memory.as_ref().map(|memory| memory.used),
             memory_total: memory.as_ref().map(|memory| memory.total),
@@ -78,6 +85,17 @@ impl Source for Library {
             sm_clock_mhz: device.clock_info(Clock::SM).ok(),
         }
     }
+}
+
+/// The most of the utilizations that the driver has measured since `seen`.
+fn busiest(device: &nvml_wrapper::Device<'_>, seen: &mut u64) -> Option<u32> {
+    let samples = device.samples(Sampling::GpuUtilization, *seen).ok()?;
+    *seen = samples.iter().map(|sample| sample.timestamp).max().unwrap_or(*seen);
+    let percent = |sample: nvml_wrapper::struct_wrappers::device::Sample| match sample.value {
+        SampleValue::U32(percent) => Some(percent),
+        _ => None,
+    };
+    samples.into_iter().filter_map(percent).max()
 }
 
 fn look(index: u32, parent: Option<&Device>, device: &nvml_wrapper::Device<'_>) -> Device {

@@ -13,11 +13,16 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Pid;
 
 mod look;
+mod spent;
+pub(crate) mod tree;
 
 use super::{Vars, access, threads};
+use crate::cause::Cause;
 use crate::fault::Fault;
 
 pub(crate) use look::{has_children, has_ended, name, started};
+pub use spent::{Spent, reap};
+pub(crate) use spent::{so_far as spent_so_far, time_of_thread};
 
 /// The result of a finished program.
 #[derive(Debug, Clone)]
@@ -136,8 +141,14 @@ pub(crate) fn wait_for(child: &mut Child, limit: Duration) -> Option<ExitStatus>
 /// The fault of a program that could not be started.
 pub fn start_fault(program: &str, error: &std::io::Error) -> Fault {
     let fault = Fault::machine(format!("cannot start `{program}`: {}", super::disk::reason(error)));
+    let fault = Fault { cause: Cause::of_io(error), ..fault };
+    if error.raw_os_error() == Some(nix::libc::ENOEXEC) {
+        return fault.because(Cause::ExecFormat);
+    }
     if error.kind() == std::io::ErrorKind::NotFound {
-        return fault.hint(format!("is `{program}` installed, and its folder in PATH here?"));
+        return fault
+            .because(Cause::CommandNotFound)
+            .hint(format!("is `{program}` installed, and its folder in PATH here?"));
     }
     if error.raw_os_error() == Some(nix::Error::E2BIG as i32) {
         return fault.hint("read large values from the JSON file $HPCSWEEP_PARAMS");
@@ -243,29 +254,6 @@ pub(crate) fn start_beside(program: &Path, args: &[&str]) -> std::io::Result<Chi
     child.stdin.ok_or_else(|| std::io::Error::other("no pipe to the program"))
 }
 
-/// How a child of this process ended and the largest memory it had resident, bytes; `None` while it runs.
-///
-/// # Errors
-/// When it is no child of this process.
-#[expect(unsafe_code, reason = "wait4(2) alone tells what one child has used")]
-pub fn reap(pid: u32) -> std::io::Result<Option<(ExitStatus, u64)>> {
-    use nix::libc;
-    let mut status = 0;
-    // SAFETY: a plain record of numbers, for which zeros are valid.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are to live values of the right type.
-    let got =
-        unsafe { libc::wait4(pid.cast_signed(), &raw mut status, libc::WNOHANG, &raw mut usage) };
-    match got {
-        0 => Ok(None),
-        n if n > 0 => {
-            let memory = u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024;
-            Ok(Some((ExitStatus::from_raw(status), memory)))
-        }
-        _ => Err(std::io::Error::last_os_error()),
-    }
-}
-
 /// Sends a signal to the process group that a program started by [`start_on`] leads.
 pub(crate) fn signal_group(pid: u32, signal: Signal) {
     let _ = nix::sys::signal::killpg(Pid::from_raw(pid.cast_signed()), signal);
@@ -277,8 +265,9 @@ pub(crate) fn kill(pid: u32) {
 }
 
 /// Kills and buries children of this process, but those in `keep`, whose environment has this variable with
-/// this value: what a program has left behind, wherever in sessions and groups.
-pub(crate) fn end_marked(keep: &[u32], name: &str, value: &str) {
+/// this value: what a program has left behind, wherever in sessions and groups. Returns what they have used.
+pub(crate) fn end_marked(keep: &[u32], name: &str, value: &str) -> Spent {
+    let mut spent = Spent::default();
     let mark = format!("{name}={value}").into_bytes();
     for pid in children() {
         let number = pid.as_raw().cast_unsigned();
@@ -289,9 +278,10 @@ pub(crate) fn end_marked(keep: &[u32], name: &str, value: &str) {
         let is_dead = started(pid.as_raw()).is_none();
         if is_dead || env.split(|&b| b == 0).any(|entry| entry == mark) {
             let _ = nix::sys::signal::kill(pid, Signal::SIGKILL);
-            bury(pid);
+            spent = spent.and(spent::bury(pid));
         }
     }
+    spent
 }
 
 /// Kills processes whose environment has this variable with a value that begins so: processes whose parent is
@@ -310,17 +300,6 @@ pub(crate) fn end_orphans(name: &str, value: &str) {
     }
 }
 
-/// Waits for a child that was killed; one that the kernel holds back is left for later.
-fn bury(pid: Pid) {
-    use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-    for _ in 0..50 {
-        if !matches!(waitpid(pid, Some(WaitPidFlag::WNOHANG)), Ok(WaitStatus::StillAlive)) {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// The cores that this process may run on.
 pub(crate) fn own_cores() -> Vec<u32> {
     let Ok(set) = nix::sched::sched_getaffinity(Pid::from_raw(0)) else { return Vec::new() };
@@ -328,6 +307,12 @@ pub(crate) fn own_cores() -> Vec<u32> {
         .filter(|&core| set.is_set(core).unwrap_or(false))
         .map(|c| c as u32)
         .collect()
+}
+
+/// How many cores this machine has.
+pub(crate) fn cores_of_machine() -> Option<u32> {
+    let cores = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN).ok()??;
+    u32::try_from(cores).ok()
 }
 
 /// Becomes another program, with these variables besides our own; process id and start time stay.
@@ -362,9 +347,9 @@ pub(crate) fn adopt_orphans() {
     let _ = nix::sys::prctl::set_child_subreaper(true);
 }
 
-/// Kills and buries all children of this process but `keep`, and theirs as they become ours.
-pub(crate) fn end_strays(keep: Option<u32>) {
-    use nix::sys::wait::{WaitPidFlag, waitpid};
+/// Kills and buries all children of this process but `keep`, and theirs as they become ours. Returns what they have used.
+pub(crate) fn end_strays(keep: Option<u32>) -> Spent {
+    let mut spent = Spent::default();
     // A process that starts others as fast as they are killed is not chased for ever.
     for _ in 0..1000 {
         let mut any = false;
@@ -374,13 +359,16 @@ pub(crate) fn end_strays(keep: Option<u32>) {
             }
             any = true;
             let _ = nix::sys::signal::kill(pid, Signal::SIGKILL);
-            let _ = waitpid(pid, Some(WaitPidFlag::WNOHANG));
+            if let Ok(Some((_, of_one))) = reap(pid.as_raw().cast_unsigned()) {
+                spent = spent.and(of_one);
+            }
         }
         if !any {
-            return;
+            break;
         }
         std::thread::sleep(Duration::from_millis(1));
     }
+    spent
 }
 
 /// The children of this process; none if the kernel does not report them.
@@ -395,13 +383,6 @@ fn children() -> Vec<Pid> {
             .collect::<Vec<_>>()
     };
     lists.flat_map(of).collect()
-}
-
-/// The largest resident set of any child waited for so far, in bytes.
-pub(crate) fn peak_child_memory() -> u64 {
-    use nix::sys::resource::{UsageWho, getrusage};
-    getrusage(UsageWho::RUSAGE_CHILDREN)
-        .map_or(0, |usage| u64::try_from(usage.max_rss()).unwrap_or(0) * 1024)
 }
 
 /// Sends a signal to the child alone.

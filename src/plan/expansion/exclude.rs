@@ -88,7 +88,7 @@ fn read_conditions(reader: &mut Reader<'_>, table: &Table<'_>, prefix: &str, rul
 
 fn read_when(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<When> {
     let text = reader.text(entry)?;
-    match Compiled::new(&format!("{{% if {text} %}}1{{% endif %}}")) {
+    match Compiled::condition(text) {
         Ok(compiled) => Some(When { compiled, at: entry.at }),
         Err(reason) => {
             let sentence = format!("`when` is not an expression: {reason}");

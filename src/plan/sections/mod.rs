@@ -2,6 +2,7 @@
 
 mod argv;
 mod directives;
+pub(super) mod feeder;
 pub(super) mod hooks;
 pub(super) mod metrics;
 pub(super) mod pull;

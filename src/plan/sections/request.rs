@@ -55,7 +55,7 @@ wish! {
 }
 
 /// Options of the scheduler.
-const DIRECTIVES: Form<Vec<String>> =
+pub(super) const DIRECTIVES: Form<Vec<String>> =
     Form { read: |reader, entry| reader.texts(entry, directive), schema: options_schema };
 
 impl Wish {

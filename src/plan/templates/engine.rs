@@ -149,6 +149,38 @@ impl Compiled {
         Ok(Self { engine, uses: Uses { names, may_lack }, heads })
     }
 
+    /// The first parts of the names it uses.
+    pub(crate) fn heads(&self) -> &[String] {
+        &self.heads
+    }
+
+    /// Whether an expression in the form of [`Compiled::condition`] holds for values that are found by the first parts of
+    /// their names.
+    ///
+    /// # Errors
+    /// Returns Tera's error.
+    pub(crate) fn holds<V: serde::Serialize>(
+        &self,
+        mut value: impl FnMut(&str) -> Option<V>,
+    ) -> Result<bool, String> {
+        let mut context = Context::new();
+        for head in &self.heads {
+            if let Some(value) = value(head) {
+                context.insert(head.clone(), &value);
+            }
+        }
+        let text = self.engine.render(NAME, &context).map_err(|e| sentence(&e))?;
+        Ok(!text.is_empty())
+    }
+
+    /// Parses a condition: its text is empty where it does not hold.
+    ///
+    /// # Errors
+    /// Returns Tera's error about its syntax.
+    pub(crate) fn condition(expression: &str) -> Result<Self, String> {
+        Self::new(&format!("{{% if {expression} %}}1{{% endif %}}"))
+    }
+
     /// The text for these parameters; only the names it uses are handed over.
     ///
     /// # Errors

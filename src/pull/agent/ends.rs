@@ -5,6 +5,7 @@ use anyhow::Result;
 use super::{Agent, News};
 use crate::attempt::stop::Stop;
 use crate::attempt::verdict::{Next, Verdict};
+use crate::cause::{self, Cause, Why};
 use crate::host::disk;
 use crate::pull::lifecycle::attempts;
 use crate::pull::membership::Unit;
@@ -18,7 +19,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         &mut self,
         i: usize,
         mut running: Running<P::Work>,
-        ended: Exited,
+        mut ended: Exited,
     ) -> Result<()> {
         let (trial, attempt, seq) = (running.trial, running.attempt, running.seq);
         let code = ended.exit.code;
@@ -35,6 +36,9 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         }
         let ran = running.since.elapsed();
         let left = self.slots[i].collect(running.work);
+        if let Some(used) = &mut ended.used {
+            used.usage.gpus = left.gpus;
+        }
         let result = left.result;
         // Asked for only where it matters: it is a file to be looked at.
         let allowed = match is_copy || code == 0 {
@@ -47,11 +51,12 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         if let Some(reason) = lost {
             verdict = Verdict::of_loss(faults, &reason);
         } else if left.is_interrupted && verdict.state == Outcome::Failed {
-            verdict = Verdict::interrupted(left.reason.clone());
+            verdict = Verdict::interrupted(left.why.clone());
         }
-        let no_room = !is_robbed && verdict.state == Outcome::Failed && self.had_no_room(ended);
+        let no_room = !is_robbed && verdict.state == Outcome::Failed && self.had_no_room(&ended);
         if no_room {
-            verdict = Verdict::of_fault(faults, "the disk of the results was full");
+            let why = Why::new(Cause::DiskFull, "the disk of the results was full");
+            verdict = Verdict::of_fault(faults, why);
         }
         if stop == Some(Stop::Fenced) {
             self.slots[i].tidy(false);
@@ -65,11 +70,13 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             self.lifecycle.cut_off(unit, stop, ran, &mut verdict);
         }
         if verdict.state == Outcome::Failed && !is_robbed {
-            verdict.reason = left.reason.or(verdict.reason);
+            let logged = || cause::log::of(self.slots[i].tail(ended.log).as_bytes(), code, None);
+            verdict.why = left.why.or(verdict.why).or_else(logged);
         }
         if let Some(complaints) = left.complaints {
             self.slots[i].note(&complaints);
-            verdict.reason.get_or_insert(complaints);
+            let cause = verdict.cause(Some(code), ended.exit.signal).unwrap_or(Cause::Unknown);
+            verdict.why.get_or_insert(Why::new(cause, complaints));
         }
         let folders = self.lifecycle.membership.settings().folders;
         self.slots[i].tidy(folders);
@@ -95,7 +102,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
     }
 
     /// Whether a program may have failed because it could not write, and not by what it has written itself.
-    fn had_no_room(&self, ended: Exited) -> bool {
+    fn had_no_room(&self, ended: &Exited) -> bool {
         /// More output than this may have filled the disk, bytes.
         const MUCH: u64 = 1 << 18;
         let little = ended.log.is_none_or(|(_, length)| length < MUCH);

@@ -175,6 +175,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
     pub(super) fn turn(&mut self) -> Result<Activity> {
         let mut busy = self.reap()?;
         self.guard();
+        self.slots.iter_mut().for_each(P::measure);
         match self.lifecycle.heartbeat()? {
             Update::Fenced => return self.restart(),
             Update::News(news) => busy |= news,

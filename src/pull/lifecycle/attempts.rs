@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use crate::attempt::stop::Stop;
 use crate::attempt::verdict::{MAX_CUTS, MAX_FAULTS, Next, Verdict};
+use crate::cause::{Cause, Why};
 use crate::fault::{self, Fault, Kind};
 use crate::host::{age, clock};
 use crate::plan::OnFailure;
@@ -87,7 +88,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         let begun = unit.tries + unit.faults;
         if unit.faults >= MAX_FAULTS {
             let reason = format!("its agent or machine was lost {} times", unit.faults);
-            let verdict = Verdict::of_fault(unit.faults, &reason);
+            let verdict = Verdict::of_fault(unit.faults, Why::new(Cause::WorkerLost, reason));
             self.record_not_started(unit, begun, verdict)?;
             return Ok(Opened::Passed);
         }
@@ -96,13 +97,13 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
 
     /// A trial could not be started: its own fault, or this machine's, which is counted.
     pub(crate) fn judge_not_started(&mut self, faults: u32, error: &anyhow::Error) -> Verdict {
-        let reason = fault::one_line(error);
+        let why = Why::new(fault::cause(error), fault::one_line(error));
         let is_machine = error.downcast_ref::<Fault>().is_none_or(|f| f.kind == Kind::Machine);
         if is_machine {
-            self.fault(&reason);
-            return Verdict::of_fault(faults, &reason);
+            self.fault(&why.words);
+            return Verdict::of_fault(faults, why);
         }
-        Verdict::failed(reason)
+        Verdict::failed(why)
     }
 
     /// Records a trial that did not run, or whose end is unknown.
@@ -181,10 +182,11 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         ended: Exited,
         result: Option<serde_json::Value>,
     ) -> Result<()> {
+        let seconds = ended.exit.duration_s;
         let end = end_of(run.trial, run.attempt, &verdict, Some(ended), result);
         self.membership.bundle.push(&Event::End(end.clone()))?;
         self.membership.done += 1;
-        self.membership.busy_s += ended.exit.duration_s.max(1e-4);
+        self.membership.busy_s += seconds.max(1e-4);
         let (unit, row) = match role {
             Role::Unit(unit) => {
                 let Some(row) = unit.rows.front().cloned() else { return Ok(()) };
@@ -194,7 +196,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         };
         if verdict.next == Next::Over {
             if verdict.state == Outcome::Done {
-                self.pace.add(ended.exit.duration_s);
+                self.pace.add(seconds);
             }
             return self.over(Claim { unit, row, run, verdict, end });
         }
@@ -283,8 +285,8 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
     /// A trial has ended for good.
     fn ended(&mut self, run: AttemptId, verdict: &Verdict, duration_s: f64) {
         *self.report.ended.entry(verdict.state).or_default() += 1;
-        let reason = verdict.reason.clone().unwrap_or_default();
-        (self.tell)(News::Ended(run.trial, verdict.state, &reason, duration_s));
+        let reason = verdict.why.as_ref().map_or("", |why| &why.words);
+        (self.tell)(News::Ended(run.trial, verdict.state, reason, duration_s));
         if self.membership.settings().repeatable {
             if self.recent.len() == 4096 {
                 self.recent.pop_front();
@@ -358,19 +360,24 @@ pub(crate) fn end_of(
     ended: Option<Exited>,
     result: Option<serde_json::Value>,
 ) -> End {
-    let exit = ended.map(|ended| ended.exit);
+    let exit = ended.as_ref().map(|ended| ended.exit);
+    let log = ended.as_ref().and_then(|ended| ended.log);
+    let used = ended.and_then(|ended| ended.used);
+    let (code, signal) = (exit.map(|exit| exit.code), exit.and_then(|exit| exit.signal));
     End {
         trial,
         attempt,
         time: clock::now(),
         state: verdict.state,
-        exit_code: exit.map(|exit| exit.code),
-        signal: exit.and_then(|exit| exit.signal),
-        reason: verdict.reason.clone(),
+        exit_code: code,
+        signal,
+        cause: verdict.cause(code, signal),
+        reason: verdict.why.as_ref().map(|why| why.words.clone()),
         duration_s: exit.map_or(0.0, |exit| exit.duration_s),
-        peak_memory: ended.map_or(0, |ended| ended.peak_memory),
+        peak_memory: used.as_ref().map_or(0, |used| used.memory),
+        usage: used.map(|used| Box::new(used.usage)),
         result,
-        log: ended.and_then(|ended| ended.log),
+        log,
         last: verdict.next == Next::Over,
         seq: None,
     }

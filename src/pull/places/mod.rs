@@ -14,10 +14,11 @@ use serde_json::{Map, Value};
 use crate::attempt::exit::Exit;
 use crate::attempt::stop::Stop;
 use crate::attempt::verdict::MAX_FAULTS;
+use crate::cause::Why;
 use crate::host::Vars;
 use crate::plan::Resources;
 use crate::pull::membership::{Membership, Unit};
-use crate::tree::records::Outcome;
+use crate::tree::records::{GpuUsage, Outcome, Used};
 use crate::tree::table::{Head, Row};
 
 /// An attempt that this agent makes, and where.
@@ -110,14 +111,21 @@ pub(crate) fn is_on_trial(unit: &Unit) -> bool {
 }
 
 /// How what ran has ended.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Exited {
     /// Exit code, signal, and how long it ran.
     pub(crate) exit: Exit,
-    /// Largest resident set, bytes.
-    pub(crate) peak_memory: u64,
+    /// What it has used, if that is known.
+    pub(crate) used: Option<Used>,
     /// Where its output stands in the place's log: offset and length.
     pub(crate) log: Option<(u64, u64)>,
+}
+
+impl Exited {
+    /// Its peak memory, bytes; 0 if that is not known.
+    pub(crate) fn memory(&self) -> u64 {
+        self.used.as_ref().map_or(0, |used| used.memory)
+    }
 }
 
 /// The files that a trial has left.
@@ -125,10 +133,12 @@ pub(crate) struct Exited {
 pub(crate) struct Remains {
     /// Metric lines that were not taken yet.
     pub(crate) rows: Vec<Map<String, Value>>,
+    /// What its GPUs have done.
+    pub(crate) gpus: Vec<GpuUsage>,
     /// Its result: that it finished.
     pub(crate) result: Option<Value>,
-    /// Why it failed, in its own words.
-    pub(crate) reason: Option<String>,
+    /// Why it failed: its own words come first.
+    pub(crate) why: Option<Why>,
     /// Errors in these files.
     pub(crate) complaints: Option<String>,
     /// What is lost with its private folder, if that was removed.
@@ -204,6 +214,8 @@ pub(super) trait Place {
     fn until_due(&self) -> Option<Duration>;
     /// What ran, if it has ended; `why` the agent stops, if it does, and `others` are processes of other places.
     fn reap(&mut self, others: &[u32], why: Option<Stop>) -> Option<(Running<Self::Work>, Exited)>;
+    /// Measures what runs, now and then.
+    fn measure(&mut self) {}
     /// Metric lines of what runs that are not taken yet, a megabyte at most.
     fn metrics(&mut self) -> Vec<Map<String, Value>>;
     /// Whether there are more of them than that.

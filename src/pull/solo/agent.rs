@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::call::{Call, Settled};
 use super::{Failure, News, Options, Report, Trial};
 use crate::attempt::verdict::Verdict;
+use crate::cause::{Cause, Why};
 use crate::fault::Fault;
 use crate::host::{Vars, vars};
 use crate::pull::agent::{self, Agent};
@@ -16,7 +17,7 @@ use crate::pull::lifecycle::leaving::Time;
 use crate::pull::lifecycle::{Activity, Lifecycle};
 use crate::pull::membership::{Membership, Offer};
 use crate::pull::places::{Place, Role, bind};
-use crate::tree::records::Event;
+use crate::tree::records::{Event, Used};
 use crate::tree::{Tree, deck, ledger, table};
 
 /// The next step.
@@ -171,14 +172,19 @@ impl<T: FnMut(News<'_>)> FunctionAgent<T> {
         self.agent.slots[0].busy()
     }
 
-    /// The caller has run it: its result, and the seconds it took where the caller has measured them. A caller
+    /// The caller has run it: its result, and where they were measured, the seconds it took and what it used. A caller
     /// that was interrupted takes no more, unless it was this agent that wanted an end of the trial.
-    pub(super) fn answer(&mut self, result: Result<Value, Failure>, seconds: Option<f64>) {
+    pub(super) fn answer(
+        &mut self,
+        result: Result<Value, Failure>,
+        seconds: Option<f64>,
+        used: Option<Used>,
+    ) {
         let is_interrupted = result.as_ref().is_err_and(|failure| failure.is_interrupted);
         if is_interrupted && !self.call().is_asked() {
             self.leave("its function was interrupted");
         }
-        self.call().answered(result, seconds);
+        self.call().answered(result, seconds, used);
     }
 
     /// The caller is gone.
@@ -189,7 +195,7 @@ impl<T: FnMut(News<'_>)> FunctionAgent<T> {
             // The signal that this agent had has ended the caller too.
             let failure = Failure { exit_code: Some(137), ..Failure::default() };
             self.agent.guard();
-            self.call().answered(Err(failure), None);
+            self.call().answered(Err(failure), None, None);
         } else if let Some(running) = self.call().abandon() {
             let rows = self.call().metrics();
             if !rows.is_empty() {
@@ -203,7 +209,8 @@ impl<T: FnMut(News<'_>)> FunctionAgent<T> {
             }
             match running.role {
                 Role::Unit(unit) => {
-                    let verdict = Verdict::of_fault(unit.faults, reason);
+                    let why = Why::new(Cause::WorkerLost, reason);
+                    let verdict = Verdict::of_fault(unit.faults, why);
                     self.agent.lifecycle.record_not_started(unit, running.attempt, verdict)?;
                 }
                 Role::Copy(row) => self.agent.uncopy(row.id, false),

@@ -11,13 +11,14 @@ use serde_json::{Map, Value};
 use super::{Failure, Trial};
 use crate::attempt::exit::Exit;
 use crate::attempt::stop::Stop;
+use crate::cause::{self, Cause, Why};
 use crate::gpu::{Pool, Taken};
 use crate::host::{Vars, disk, process, vars};
 use crate::plan::Resources;
 use crate::pull::membership::Membership;
 use crate::pull::places::{AttemptId, Devices, Exited, Order, Place, Remains, Role, Running};
 use crate::tree::Tree;
-use crate::tree::records::Outcome;
+use crate::tree::records::{Outcome, Used};
 use crate::tree::table::{Head, Row};
 use crate::worker::hooks;
 
@@ -31,8 +32,8 @@ pub(super) struct Settled {
     pub(crate) is_last: bool,
 }
 
-/// The caller's answer, and the seconds it took.
-type Answer = (Result<Value, Failure>, f64);
+/// The caller's answer, the seconds it took, and what it used, if that was measured.
+type Answer = (Result<Value, Failure>, f64, Option<Used>);
 
 /// See the module.
 pub(super) struct Call {
@@ -144,11 +145,16 @@ impl Call {
     }
 
     /// The caller has run it.
-    pub(super) fn answered(&mut self, result: Result<Value, Failure>, seconds: Option<f64>) {
+    pub(super) fn answered(
+        &mut self,
+        result: Result<Value, Failure>,
+        seconds: Option<f64>,
+        used: Option<Used>,
+    ) {
         self.busy = None;
         if let (Some(running), None) = (&self.running, &self.answer) {
             let seconds = seconds.unwrap_or_else(|| running.since.elapsed().as_secs_f64());
-            self.answer = Some((result, seconds));
+            self.answer = Some((result, seconds, used));
         }
     }
 
@@ -184,7 +190,7 @@ impl Call {
         }
         let seconds = self.ran().unwrap_or_default().as_secs_f64();
         let failure = Failure { exit_code: Some(137), ..Failure::default() };
-        self.answer = Some((Err(failure), seconds));
+        self.answer = Some((Err(failure), seconds, None));
         if let Some((pid, started)) = self.process.take()
             && process::started(pid.cast_signed()) == Some(started)
         {
@@ -307,7 +313,7 @@ impl Place for Call {
     }
 
     fn reap(&mut self, _: &[u32], _: Option<Stop>) -> Option<(Running<()>, Exited)> {
-        let (result, seconds) = self.answer.take()?;
+        let (result, seconds, used) = self.answer.take()?;
         let running = self.running.take()?;
         self.left = Remains { rows: std::mem::take(&mut self.rows), ..Remains::default() };
         let mut exit = Exit::of_call(0, None, seconds);
@@ -317,11 +323,18 @@ impl Place for Call {
             Err(failure) => {
                 exit = failure.exit(seconds);
                 log = self.log(&failure.details);
-                self.left.reason = Some(failure.reason).filter(|reason| !reason.is_empty());
+                let words = Some(failure.reason).filter(|reason| !reason.is_empty());
+                self.left.why = words.map(|words| {
+                    let raised = match exit.signal {
+                        Some(_) => Cause::Signal,
+                        None => Cause::Exception,
+                    };
+                    Why::new(cause::log::of_reason(&words).unwrap_or(raised), words)
+                });
                 self.left.is_interrupted = failure.is_interrupted;
             }
         }
-        Some((running, Exited { exit, peak_memory: 0, log }))
+        Some((running, Exited { exit, used, log }))
     }
 
     fn metrics(&mut self) -> Vec<Map<String, Value>> {

@@ -6,6 +6,7 @@
 
 mod agent;
 mod call;
+mod measure;
 pub(crate) mod serve;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,6 +25,7 @@ use crate::host::{Vars, access, threads};
 use crate::tree::Tree;
 use crate::tree::table::Row;
 use agent::{FunctionAgent, Step};
+use measure::Begun;
 
 pub use crate::pull::lifecycle::{News, Report};
 
@@ -142,13 +144,15 @@ where
                 Step::Gone => break,
                 Step::Wait(nap) => thread::park_timeout(nap.min(GLANCE)),
                 Step::Run(trial) => {
+                    let begun = Begun::now();
                     let mut run = || call(&mut function, &trial);
                     let result = match has_own_umask {
                         true => access::with_umask_of_programs(run),
                         // The companion would make files that the sweep's readers cannot read.
                         false => run(),
                     };
-                    lock(agent).answer(result, None);
+                    let used = begun.used();
+                    lock(agent).answer(result, None, used);
                 }
             }
         }

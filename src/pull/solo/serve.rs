@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::agent::{FunctionAgent, Step};
 use super::call::Settled;
-use super::{Failure, News, Options, Report, Trial};
+use super::{Failure, News, Options, Report, Trial, measure};
 use crate::host::Vars;
 use crate::host::signal::{Signals, Woken};
 use crate::tree::Tree;
@@ -215,8 +215,9 @@ fn take<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
         return Ok(());
     }
     let seconds = message.get("duration_s").and_then(Value::as_f64);
+    let used = message.get("usage").and_then(measure::said);
     if let Some(value) = message.remove("value") {
-        agent.answer(Ok(value), seconds);
+        agent.answer(Ok(value), seconds, used);
         return Ok(());
     }
     let failure = failure(message);
@@ -228,7 +229,7 @@ fn take<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
         agent.told(signal);
         agent.watch()?;
     }
-    agent.answer(Err(failure), seconds);
+    agent.answer(Err(failure), seconds, used);
     Ok(())
 }
 
@@ -248,7 +249,7 @@ fn failure(mut message: Map<String, Value>) -> Failure {
 /// Refuses a message that is not a JSON object.
 fn refuse<T: FnMut(News<'_>)>(agent: &mut FunctionAgent<T>, text: &str) -> Result<()> {
     let reason = format!("the answer is no JSON object: {}", crate::words::short(text, 60));
-    agent.answer(Err(Failure { reason, ..Failure::default() }), None);
+    agent.answer(Err(Failure { reason, ..Failure::default() }), None, None);
     Ok(())
 }
 

@@ -224,7 +224,8 @@ impl Job {
                 say(End::Failed, format!("exit status {code}: {name}"))
             }
             Some(code) if code < 0 => {
-                say(End::Failed, format!("exit status {code}: {}", own_words(code)))
+                let end = if matches!(code, -26 | -27) { End::Memory } else { End::Failed };
+                say(end, format!("exit status {code}: {}", own_words(code)))
             }
             Some(code) => say(End::Failed, format!("exit status {code}")),
             None => State::Completed,
@@ -336,10 +337,8 @@ mod tests {
         check(deleted, unrun("deleted before it began"));
         check(job("F", Some(7), true), failed("exit status 7"));
         check(job("F", Some(265), true), failed("exit status 265: SIGKILL"));
-        check(
-            job("F", Some(-27), true),
-            failed("exit status -27: it used more memory than it asked for"),
-        );
+        let memory = "exit status -27: it used more memory than it asked for";
+        check(job("F", Some(-27), true), State::Ended(End::Memory, memory.into()));
         check(job("F", Some(271), true), cancelled("exit status 271: deleted"));
         let timeout = "exit status -29: the walltime was reached";
         check(job("F", Some(-29), true), State::Ended(End::Timeout, timeout.into()));

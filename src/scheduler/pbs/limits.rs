@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::host::vars::user_name;
 use crate::plan::Resources;
 use crate::scheduler::calls::{Calls, refusal};
-use crate::scheduler::{Limits, Places, Wanted};
+use crate::scheduler::{Limits, Places, Room, Wanted};
 use crate::site::{Ask, Site};
 use crate::units::walltime_text;
 use crate::words::{count, nearest, thousands, ticked};
@@ -21,8 +21,8 @@ use crate::words::{count, nearest, thousands, ticked};
 pub(super) struct Read {
     /// In the terms of all schedulers.
     pub(super) limits: Limits,
-    /// The least of the limits on this user's queued elements, and where it is set.
-    queued: Option<(u64, String)>,
+    /// The least of the limits on this user's queued elements.
+    queued: Option<Queued>,
     /// The limits that shape the arrays in a way that users may not expect, in words.
     pub(super) notes: Vec<String>,
     /// Whether a queue of the plan hands jobs on to others.
@@ -79,9 +79,11 @@ impl Read {
         self.limits.max_array_size = least(self.limits.max_array_size, size);
         self.limits.max_walltime_s = least(self.limits.max_walltime_s, way.max_walltime_s);
         if let Some(limit) = own.max_submit_jobs.or(way.max_queued)
-            && self.queued.as_ref().is_none_or(|(least, _)| limit < *least)
+            && self.queued.as_ref().is_none_or(|queued| limit < queued.limit)
         {
-            self.queued = Some((limit, format!("queue `{name}`")));
+            let is_own = own.max_submit_jobs.is_none() && queue.max_queued == Some(limit);
+            let (name, queue) = (name.clone(), is_own.then(|| name.clone()));
+            self.queued = Some(Queued { limit, name, queue });
         }
         Ok(())
     }
@@ -119,22 +121,29 @@ impl Read {
         Ok(())
     }
 
-    /// Refuses more elements than may be queued.
+    /// The places that are left for elements of this user, where a limit is known.
     ///
     /// # Errors
-    /// When there are more.
-    pub(super) fn check_queue(&self, elements: u64) -> Result<()> {
-        let Some((limit, of)) = self.queued.as_ref().filter(|(limit, _)| elements > *limit) else {
-            return Ok(());
-        };
-        Err(Fault::request(format!(
-            "the sweep would put {} into the queue, more than max_queued of {of} allows: {}",
-            count(elements, "element"),
-            thousands(*limit)
-        ))
-        .hint("submit a smaller plan first and let it grow, or fuse chains (`[schedule] chains = \"fused\"`)")
-        .into())
+    /// When the server does not say which jobs there are.
+    pub(super) fn room(&self, calls: &mut Calls, elements: u64) -> Result<Option<Room>> {
+        let Some(queued) = self.queued.as_ref().filter(|_| elements > 0) else { return Ok(None) };
+        let user = user_name();
+        let jobs = commands::ask(calls, &commands::all(false))?;
+        let is_here = |job: &&Job| queued.queue.as_ref().is_none_or(|queue| *queue == job.queue);
+        let taken = jobs.iter().filter(|job| job.owner == user).filter(is_here).map(Job::places);
+        let name = format!("max_queued of queue `{}`", queued.name);
+        Ok(Some(Room { name, limit: queued.limit, taken: taken.sum() }))
     }
+}
+
+/// A limit on the elements of this user that wait or run.
+#[derive(Debug)]
+struct Queued {
+    limit: u64,
+    /// The queue of the plan that it was found for.
+    name: String,
+    /// The only queue whose elements count; `None`: those of all queues.
+    queue: Option<String>,
 }
 
 /// Asks the server and its queues, and checks that the plan's queues take it.
@@ -162,7 +171,7 @@ pub(super) fn read(calls: &mut Calls, wanted: &Wanted<'_>, site: &Site) -> Resul
         read.notes.push("PBS has no `qos`: it is left out".to_owned());
     }
     read.limits.max_array_size = read.limits.max_array_size.or(Some(10_000));
-    read.limits.max_submit_jobs = read.queued.as_ref().map(|(limit, _)| *limit);
+    read.limits.max_submit_jobs = read.queued.as_ref().map(|queued| queued.limit);
     Ok(read)
 }
 

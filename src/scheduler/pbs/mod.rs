@@ -5,6 +5,7 @@ pub(crate) mod directives;
 pub mod jobs;
 pub(crate) mod json;
 mod limits;
+mod reasons;
 pub mod server;
 
 use std::collections::{BTreeMap, HashSet};
@@ -15,7 +16,10 @@ use anyhow::Result;
 
 use super::calls::Calls;
 use super::order::{self, Order};
-use super::{After, Answer, Facts, Limits, Log, Places, Question, Scheduler, Suspect, Wanted};
+use super::{
+    After, Answer, Charged, Facts, Limits, Log, Places, Question, Room, Scheduler, Suspect, Wait,
+    Wanted,
+};
 use crate::fault::Fault;
 use crate::host::{Vars, clock};
 use crate::site::caps::Ways;
@@ -80,8 +84,17 @@ impl Scheduler for Pbs {
         Ok(())
     }
 
-    fn check_queue(&self, _calls: &mut Calls, elements: u64, _account: Option<&str>) -> Result<()> {
-        self.said.check_queue(elements)
+    fn room(
+        &self,
+        calls: &mut Calls,
+        elements: u64,
+        _charged: Charged<'_>,
+    ) -> Result<Option<Room>> {
+        self.said.room(calls, elements)
+    }
+
+    fn is_full(&self, stderr: &str) -> bool {
+        stderr.contains("would exceed ")
     }
 
     fn notes(&self) -> &[String] {
@@ -250,6 +263,15 @@ impl Scheduler for Pbs {
             }
         }
         Ok(())
+    }
+
+    fn explain(&self, reason: &str) -> Option<Wait> {
+        reasons::explain(reason)
+    }
+
+    fn expected_start(&self, calls: &mut Calls, element: &str) -> Option<String> {
+        let text = calls.ask(&commands::job(element)).ok()?;
+        reasons::read_start(&text).map(str::to_owned)
     }
 
     fn job_id(&self, vars: &Vars) -> Option<String> {

@@ -53,6 +53,19 @@ pub(crate) fn time_left(job: &str) -> Vec<String> {
     ["squeue", "--noheader", "--format=%L", "--jobs", job].map(str::to_owned).to_vec()
 }
 
+/// The call that asks when Slurm expects an element to start.
+pub(crate) fn start(element: &str) -> Vec<String> {
+    ["squeue", "--start", "--noheader", "--format=%S", "--jobs", element]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+/// The time in its answer, as Slurm prints it; `None` where it does not know.
+pub(crate) fn read_start(stdout: &str) -> Option<String> {
+    let word = stdout.split_whitespace().next()?;
+    word.starts_with(|c: char| c.is_ascii_digit()).then(|| word.replace('T', " "))
+}
+
 /// Its seconds; `None` for words such as UNLIMITED.
 pub fn read_time_left(stdout: &str) -> Option<u64> {
     crate::units::parse_walltime(stdout)
@@ -256,7 +269,15 @@ pub fn read_partitions(stdout: &str) -> Vec<Partition> {
         .collect()
 }
 
-/// The call that shows a user's default account and the submit limits of all of the user's associations.
+/// The call that lists what a user has waiting or running: a line an element, with its account and quality of service.
+pub(crate) fn queue_of(user: &str) -> Vec<String> {
+    ["squeue", "--noheader", "--array", "--user", user, "--format=%a|%q"]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+/// The call that shows a user's default account, and of all of the user's associations the submit limit and the default
+/// quality of service.
 pub(crate) fn associations(user: &str) -> Vec<String> {
     vec![
         "sacctmgr".to_owned(),
@@ -266,19 +287,51 @@ pub(crate) fn associations(user: &str) -> Vec<String> {
         "user".to_owned(),
         user.to_owned(),
         "withassoc".to_owned(),
-        "format=DefaultAccount,Account,Partition,MaxSubmitJobs".to_owned(),
+        "format=DefaultAccount,Account,Partition,MaxSubmitJobs,DefaultQOS".to_owned(),
     ]
 }
 
-/// The limit of the association that a job of this account (or the default one) will use; the least, if
-/// several partitions have one.
-pub fn max_submit_jobs(stdout: &str, account: Option<&str>) -> Option<u64> {
-    let limit = |line: &str| {
+/// The association that a job will use, as far as it limits what may be queued.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Association {
+    /// Its account.
+    pub(crate) account: Option<String>,
+    /// Its MaxSubmitJobs; the least, if several partitions have one.
+    pub(crate) max_submit_jobs: Option<u64>,
+    /// Its default quality of service.
+    pub(crate) qos: Option<String>,
+}
+
+/// Reads the answer of [`associations`], for a job of this account (or the default one).
+pub fn associations_of(stdout: &str, account: Option<&str>) -> Association {
+    let mut found = Association::default();
+    for line in stdout.lines() {
         let fields: Vec<&str> = line.trim().split('|').collect();
-        let [default, own, _, limit] = fields.as_slice() else { return None };
-        (*own == account.unwrap_or(default)).then(|| limit.parse().ok()).flatten()
-    };
-    stdout.lines().filter_map(limit).min()
+        let [default, own, _, limit, rest @ ..] = fields.as_slice() else { continue };
+        if *own != account.unwrap_or(default) {
+            continue;
+        }
+        found.account = Some((*own).to_owned());
+        let limits = found.max_submit_jobs.into_iter().chain(limit.parse().ok());
+        found.max_submit_jobs = limits.min();
+        let qos = rest.first().filter(|qos| !qos.is_empty());
+        found.qos = found.qos.or_else(|| qos.map(|qos| (*qos).to_owned()));
+    }
+    found
+}
+
+/// The call that shows the submit limit of each quality of service.
+pub(crate) fn qualities() -> Vec<String> {
+    ["sacctmgr", "--noheader", "--parsable2", "show", "qos", "format=Name,MaxSubmitJobsPerUser"]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+/// The limit of one of them.
+pub fn max_submit_jobs_of(stdout: &str, qos: &str) -> Option<u64> {
+    let limit = |line: &str| line.trim().split_once('|').map(|(a, b)| (a.to_owned(), b.to_owned()));
+    let (_, limit) = stdout.lines().filter_map(limit).find(|(name, _)| name == qos)?;
+    limit.parse().ok()
 }
 
 #[cfg(test)]
@@ -295,6 +348,13 @@ mod tests {
         check("*** Welcome to 2026! ***\n123\n\nproject: 12 h left\n", Some("123"));
         check("Submitted batch job 77\n", Some("77"));
         check("sbatch: error: nope\n", None);
+    }
+
+    #[test]
+    fn a_start_that_slurm_expects_is_read() {
+        assert_eq!(read_start("2026-11-24T01:00:00\n").as_deref(), Some("2026-11-24 01:00:00"));
+        assert_eq!(read_start("N/A\n"), None);
+        assert_eq!(read_start(""), None);
     }
 
     #[test]
@@ -380,14 +440,22 @@ mod tests {
 
     #[test]
     fn the_submit_limit_is_that_of_the_account_the_job_will_use() {
-        let text = "dev|dev||300
-dev|root||
-dev|big|long|50
-dev|big|short|20
-";
-        assert_eq!(max_submit_jobs(text, None), Some(300));
-        assert_eq!(max_submit_jobs(text, Some("root")), None);
-        assert_eq!(max_submit_jobs(text, Some("big")), Some(20));
-        assert_eq!(max_submit_jobs("", None), None);
+        let text = "dev|dev||300|\ndev|root|||long\ndev|big|long|50|\ndev|big|short|20|\n";
+        let check = |account, own: &str, max_submit_jobs, qos: Option<&str>| {
+            let (account_of_it, qos) = (Some(own.to_owned()), qos.map(str::to_owned));
+            let expected = Association { account: account_of_it, max_submit_jobs, qos };
+            assert_eq!(associations_of(text, account), expected);
+        };
+        check(None, "dev", Some(300), None);
+        check(Some("root"), "root", None, Some("long"));
+        check(Some("big"), "big", Some(20), None);
+        assert_eq!(associations_of("", None), Association::default());
+        // Slurm 22.05 has no default there.
+        assert_eq!(associations_of("dev|dev||300\n", None).max_submit_jobs, Some(300));
+        let text = "normal|\nshort|4\n";
+        assert_eq!(
+            ["normal", "short", "x"].map(|qos| max_submit_jobs_of(text, qos)),
+            [None, Some(4), None]
+        );
     }
 }

@@ -6,8 +6,8 @@ use super::commands::{self, Partition};
 use crate::fault::Fault;
 use crate::host::vars::user_name;
 use crate::plan::Resources;
-use crate::scheduler::Limits;
 use crate::scheduler::calls::Calls;
+use crate::scheduler::{Charged, Limits, Room};
 use crate::site::{Ask, Site};
 
 /// The cluster's limits, each replaced by the site profile's where that has one.
@@ -99,38 +99,70 @@ pub(super) fn check_partitions(
     Ok(partitions)
 }
 
-/// The limits on how many elements may be queued under an account (`None`: the user's default one).
+/// The places that are left for elements under an account and a quality of service: by the limit that leaves the fewest.
+/// The queue is asked what is there only if so many more elements could reach a limit.
 ///
 /// # Errors
-/// When there are more.
-pub(super) fn check_queue(
+/// When Slurm does not answer.
+pub(super) fn room(
     calls: &mut Calls,
     elements: u64,
     limits: &Limits,
-    account: Option<&str>,
-) -> Result<()> {
+    charged: Charged<'_>,
+) -> Result<Option<Room>> {
     if elements == 0 {
-        return Ok(());
+        return Ok(None);
     }
-    let mut submit = limits.max_submit_jobs;
-    if submit.is_none() && limits.accounting {
+    let mut bounds: Vec<Bound> = Vec::new();
+    // MaxJobCount holds for all users together. Of the others' jobs nothing is known here.
+    if let Some(most) = limits.max_job_count.filter(|most| elements.saturating_mul(2) > *most) {
+        bounds.push(Bound::of_all("MaxJobCount", most.saturating_sub(1)));
+    }
+    if let Some(most) = limits.max_submit_jobs {
+        bounds.push(Bound::of_all("MaxSubmitJobs", most));
+    } else if limits.accounting {
         // Not every site lets users ask; then sbatch itself will report it.
         let output = calls.make(&commands::associations(&user_name()))?;
-        submit = commands::max_submit_jobs(&output.stdout, account);
+        let own = commands::associations_of(&output.stdout, charged.account);
+        bounds.extend(own.max_submit_jobs.map(|most| Bound {
+            account: own.account.clone(),
+            ..Bound::of_all("MaxSubmitJobs", most)
+        }));
+        let qos = charged.qos.map(str::to_owned).or(own.qos).unwrap_or_else(|| "normal".to_owned());
+        let output = calls.make(&commands::qualities())?;
+        let of_qos = commands::max_submit_jobs_of(&output.stdout, &qos);
+        let name = format!("MaxSubmitJobsPerUser of QOS `{qos}`");
+        bounds.extend(of_qos.map(|most| Bound { qos: Some(qos), ..Bound::of_all(&name, most) }));
     }
-    let too_many = |name: &str, limit: u64| {
-        Fault::request(format!(
-            "the sweep would put {} into the queue, more than {name} allows: {}",
-            crate::words::count(elements, "element"),
-            crate::words::thousands(limit)
-        ))
-        .hint("submit a smaller plan first and let it grow, or raise the limit in the site profile if it is wrong")
-    };
-    if let Some(limit) = submit.filter(|&limit| elements > limit) {
-        return Err(too_many("MaxSubmitJobs", limit).into());
+    if bounds.is_empty() {
+        return Ok(None);
     }
-    if let Some(limit) = limits.max_job_count.filter(|&limit| elements >= limit) {
-        return Err(too_many("MaxJobCount", limit).into());
+    let text = calls.ask(&commands::queue_of(&user_name()))?;
+    let queued: Vec<(&str, &str)> = text.lines().filter_map(|line| line.split_once('|')).collect();
+    let rooms = bounds.into_iter().map(|bound| {
+        let taken = queued.iter().filter(|(account, qos)| bound.counts(account, qos)).count();
+        Room { name: bound.name, limit: bound.most, taken: taken as u64 }
+    });
+    Ok(rooms.min_by_key(Room::free))
+}
+
+/// A limit on the elements of this user that wait or run.
+struct Bound {
+    name: String,
+    most: u64,
+    /// Only elements of this account count.
+    account: Option<String>,
+    /// Only elements of this quality of service count.
+    qos: Option<String>,
+}
+
+impl Bound {
+    fn of_all(name: &str, most: u64) -> Self {
+        Self { name: name.to_owned(), most, account: None, qos: None }
     }
-    Ok(())
+
+    fn counts(&self, account: &str, qos: &str) -> bool {
+        self.account.as_deref().is_none_or(|own| own == account.trim())
+            && self.qos.as_deref().is_none_or(|own| own == qos.trim())
+    }
 }

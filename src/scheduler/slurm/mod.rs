@@ -2,6 +2,7 @@
 
 pub mod commands;
 mod limits;
+mod reasons;
 pub mod versions;
 
 use std::collections::HashSet;
@@ -11,7 +12,9 @@ use anyhow::Result;
 
 use super::calls::Calls;
 use super::order::{Order, pieces};
-use super::{After, Answer, Facts, JobTime, Limits, Log, Question, Scheduler, Wanted};
+use super::{
+    After, Answer, Charged, Facts, JobTime, Limits, Log, Question, Room, Scheduler, Wait, Wanted,
+};
 use crate::host::{Vars, clock, vars};
 use crate::site::caps::Ways;
 use crate::site::{SchedulerKind, Site};
@@ -75,8 +78,12 @@ impl Scheduler for Slurm {
         Ok(())
     }
 
-    fn check_queue(&self, calls: &mut Calls, elements: u64, account: Option<&str>) -> Result<()> {
-        limits::check_queue(calls, elements, &self.limits, account)
+    fn room(&self, calls: &mut Calls, elements: u64, charged: Charged<'_>) -> Result<Option<Room>> {
+        limits::room(calls, elements, &self.limits, charged)
+    }
+
+    fn is_full(&self, stderr: &str) -> bool {
+        versions::is_full(stderr)
     }
 
     /// Slurm 22.05 does not tell its jobs when they end. Their workers learn it from the job script: a question of each
@@ -217,6 +224,14 @@ impl Scheduler for Slurm {
 
     fn knows_since(&self, _began: f64) -> f64 {
         clock::now() - 60.0
+    }
+
+    fn explain(&self, reason: &str) -> Option<Wait> {
+        reasons::explain(reason)
+    }
+
+    fn expected_start(&self, calls: &mut Calls, element: &str) -> Option<String> {
+        commands::read_start(&calls.ask(&commands::start(element)).ok()?)
     }
 
     fn job_id(&self, vars: &Vars) -> Option<String> {

@@ -56,7 +56,9 @@ pub(crate) fn element(word: &str, why: &str) -> Element {
         }
         state => state,
     };
-    Element { state, reason: reason(why) }
+    // sacct says who: "CANCELLED by 1001".
+    let by = word.split_once(" by ").map(|(_, uid)| uid).filter(|_| reason(why).is_empty());
+    Element { state, reason: by.map_or_else(|| reason(why), |uid| format!("by user id {uid}")) }
 }
 
 /// Slurm's state words (squeue(1), "JOB STATE CODES").
@@ -74,9 +76,12 @@ pub fn state(word: &str) -> State {
         "COMPLETED" => State::Completed,
         "TIMEOUT" => State::Ended(End::Timeout, base.to_owned()),
         "OUT_OF_MEMORY" => State::Ended(End::Memory, base.to_owned()),
-        "CANCELLED" | "PREEMPTED" => State::Ended(End::Cancelled, base.to_owned()),
-        "FAILED" | "NODE_FAIL" | "BOOT_FAIL" | "DEADLINE" | "REVOKED" | "LAUNCH_FAILED"
-        | "RECONFIG_FAIL" => State::Ended(End::Failed, base.to_owned()),
+        "CANCELLED" => State::Ended(End::Cancelled, base.to_owned()),
+        "PREEMPTED" => State::Ended(End::Preempted, base.to_owned()),
+        "NODE_FAIL" | "BOOT_FAIL" | "LAUNCH_FAILED" => State::Ended(End::Node, base.to_owned()),
+        "FAILED" | "DEADLINE" | "REVOKED" | "RECONFIG_FAIL" => {
+            State::Ended(End::Failed, base.to_owned())
+        }
         _ => State::Other(word.trim().to_owned()),
     }
 }
@@ -155,6 +160,20 @@ pub fn is_refusal(stderr: &str) -> bool {
         &["timed out", "Unable to contact slurm controller", "Connection re", "receive failure"];
     let says = |signs: &[&str]| signs.iter().any(|sign| stderr.contains(sign));
     says(REFUSALS) && !says(LOST)
+}
+
+/// Whether sbatch's message about a refused call says that there is no place now: limits on submitted jobs of the
+/// association or the QOS (`AssocMaxSubmitJobLimit`, `QOSMaxSubmitJobPerUserLimit` and others), and MaxJobCount.
+pub(crate) fn is_full(stderr: &str) -> bool {
+    const FULL: &[&str] = &[
+        "SubmitJobLimit",
+        "SubmitJobPerUserLimit",
+        "SubmitJobPerAccountLimit",
+        "SubmitJobsLimit",
+        "MaxJobCount limit reached",
+        "Slurm temporarily unable to accept job",
+    ];
+    FULL.iter().any(|sign| stderr.contains(sign))
 }
 
 #[cfg(test)]

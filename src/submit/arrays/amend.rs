@@ -7,7 +7,7 @@
 //! killed: the file that commits the next wave is what takes the trials over. A call without an answer is
 //! looked for before its array is given up.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use anyhow::Result;
 
@@ -43,18 +43,19 @@ impl Submission<'_> {
     ) -> Result<Amended> {
         let (diff, target) = (self.diff, self.scheduler.facts().kind.word());
         let mut said = Vec::new();
+        let no_place = self.journal.without_a_place();
         let mut has_job = |array: &Array, trials: &[u64], search| match search {
             true => Ok(self.settle(array, trials, tell)?.is_some()),
             false => Ok(self.journal.job(array.array).is_some()),
         };
-        let amended = amend(waves, target, diff, &mut has_job, &mut said)?;
+        let amended = amend(waves, target, diff, &no_place, &mut has_job, &mut said)?;
         said.iter().for_each(|words| tell(words));
         Ok(amended)
     }
 }
 
 /// Gives up the arrays that no scheduler has and that do not match the current plan, and those that were to wait for
-/// them. `said`: the note about it.
+/// them; and those that had no place in the queue (`no_place`), whose trials are divided anew. `said`: the note about it.
 ///
 /// # Errors
 /// When it is unknown whether the scheduler has an array.
@@ -62,6 +63,7 @@ pub(crate) fn amend(
     waves: &mut Waves,
     target: &str,
     diff: &Diff,
+    no_place: &BTreeSet<u32>,
     has_job: &mut HasJob<'_>,
     said: &mut Vec<String>,
 ) -> Result<Amended> {
@@ -80,12 +82,13 @@ pub(crate) fn amend(
             let waits_in_vain =
                 array.after.iter().chain(&array.wait).any(|before| given_up.contains(before));
             let stands = all.all(|(n, trial)| is_here(&trial) && is_same(n, *trial));
-            if stands && !waits_in_vain {
+            let is_divided = no_place.contains(&array.array);
+            if stands && !waits_in_vain && !is_divided {
                 continue;
             }
             if !has_job(array, trials, true)? {
                 let here: Vec<u64> = trials.iter().filter(is_here).copied().collect();
-                if here.iter().any(|trial| diff.has(*trial)) {
+                if !stands && here.iter().any(|trial| diff.has(*trial)) {
                     said.push(format!(
                         "array {}: given up: no scheduler has it, and the plan asks for something else now",
                         array.array

@@ -6,21 +6,23 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::fault::Fault;
+use crate::fault::{self, Fault};
 use crate::host::process::Output;
 use crate::host::{Vars, access, clock, disk};
 use crate::plan::{self, Resources};
 use crate::render::{Templates, context};
 use crate::scheduler::calls::{Calls, refusal};
 use crate::scheduler::order::{self, Order};
-use crate::scheduler::{self, JobTime, Scheduler, Wanted};
+use crate::scheduler::{self, JobTime, Room, Scheduler, Wanted};
 use crate::site::{SchedulerKind, Site};
+use crate::submit::again::Again;
 use crate::submit::arrays::environment;
 use crate::submit::arrays::wave::Waves;
 use crate::submit::grow::Diff;
 use crate::submit::pilots::{command, hands};
 use crate::submit::{
-    Source, check_caps, check_growth, check_writable, grow, refuse_share, retry, secure, wanted,
+    Source, check_caps, check_growth, check_requests, check_writable, grow, refuse_share, retry,
+    secure, wanted,
 };
 use crate::tree::journal::{self, Entry, Journal, Writer};
 use crate::tree::lock::Lock;
@@ -33,8 +35,12 @@ use crate::words::count;
 pub(crate) struct ArrayOptions {
     /// Most elements of the sweep that run at once.
     pub(crate) max_running: Option<u64>,
-    /// Submit trials again that ended without success.
-    pub(crate) retry: bool,
+    /// Trials that ended without success and are submitted again.
+    pub(crate) retry: Again,
+    /// The folder of the job script templates, where the command line names one.
+    pub(crate) templates: Option<PathBuf>,
+    /// The feeder that submits: the number of its array.
+    pub(crate) feeder: Option<u32>,
 }
 
 /// The result of a submission.
@@ -42,6 +48,13 @@ pub(crate) struct ArrayOptions {
 pub(crate) struct ArrayReport {
     /// Trials that a later submission is to submit, when the trials before them have ended.
     pub(crate) put_off: u64,
+    /// Trials that have no place in the queue yet.
+    pub(crate) left: u64,
+    /// The job that submits them.
+    pub(crate) feeder: Option<String>,
+    /// The places of the queue, where it has none for anything of the sweep, and nobody waits for some: nothing was
+    /// submitted.
+    pub(crate) full: Option<Room>,
     /// Arrays submitted or found, with their job ids.
     pub(crate) arrays: Vec<(Array, String)>,
     /// Calls of the scheduler's commands.
@@ -68,40 +81,48 @@ pub(crate) fn submit(
     plan.run.refuse_function(|| source.author())?;
     refuse_share(plan)?;
     check_caps(source, site, kind)?;
+    check_requests(source, &options.retry.requests(), site, kind)?;
     check_writable(&source.tree(), plan, site)?;
-    let wanted = wanted(source);
-    let mut asked = Asked::new(kind, &wanted, site, environment)?;
+    let mut wanted = wanted(source);
+    wanted.requests.extend(options.retry.requests());
+    let asked = Asked::new(kind, &wanted, site, environment)?;
     let tree = source.tree();
     scheduler::check_path(kind, tree.dir())?;
-    if tree.identity()?.is_none() {
-        // A new sweep that is too large leaves no trace.
-        asked.scheduler.check_queue(&mut asked.calls, wanted.elements, account(source, site))?;
-    }
     let access = secure(&tree, plan, site)?;
     let lock = Lock::take(&tree)?;
     let identity = tree.create(&plan.name, access)?;
     hands::take_over(&tree)?;
     retry::check_free(&tree, &identity, site, environment, kind)?;
     let mut waves = Waves::read(&tree)?;
-    let diff = grow::diff(&tree, source)?;
+    let mut diff = grow::diff(&tree, source)?;
+    if options.feeder.is_some() {
+        diff = diff.without_growth(&tree)?;
+    }
+    options.retry.change(&mut diff);
     check_growth(plan, site, &diff)?;
     diff.left_alone().iter().for_each(|words| tell(words));
     let mut run = Submission::new(source, site, templates, environment, asked, identity, &diff)?;
     let wish = options.max_running.or(plan.schedule.max_running.map(u64::from));
     run.max_running = site.caps.running(wish);
-    let put_off = run.next_wave(source, options, &mut waves, &mut tell)?;
+    let next = run.next_wave(source, options, &mut waves, &mut tell)?;
 
     // Jobs that were found just now had been submitted before.
     run.began = clock::now();
-    let arrays = run.arrays(&waves, &lock, &mut tell)?;
+    let mut arrays = Vec::new();
+    let mut left = next.left;
+    let mut feeder = None;
+    let is_fed = next.is_fed == Some(true);
+    if next.full.is_none() || is_fed {
+        left += run.arrays(&mut waves, &mut arrays, &lock, &mut tell)?;
+        feeder = match left {
+            0 => None,
+            _ => run.feed(source, options, &mut waves, next.is_fed, &mut tell)?,
+        };
+    }
     run.let_go()?;
     run.free_stalled(&waves, &mut tell);
-    Ok(ArrayReport { put_off, arrays, calls: run.calls.made, tree: run.tree })
-}
-
-/// The account whose limits bind the elements of a plan.
-pub(crate) fn account<'a>(source: &'a Source, site: &'a Site) -> Option<&'a str> {
-    source.plan.resources.account.as_deref().or(site.scheduler.account.as_deref())
+    let (put_off, full) = (next.put_off, next.full.filter(|_| !is_fed));
+    Ok(ArrayReport { put_off, left, feeder, full, arrays, calls: run.calls.made, tree: run.tree })
 }
 
 /// A scheduler with the limits of a submission, and the calls of its commands.
@@ -148,6 +169,8 @@ pub(crate) struct Submission<'a> {
     pub(crate) environment: &'a Vars,
     /// When it began.
     pub(crate) began: f64,
+    /// Whether the call made last was refused because the queue has no place.
+    pub(crate) is_full: bool,
 }
 
 impl<'a> Submission<'a> {
@@ -181,33 +204,47 @@ impl<'a> Submission<'a> {
             diff,
             environment,
             began: clock::now(),
+            is_full: false,
         })
     }
 }
 
 impl Submission<'_> {
-    /// Brings all arrays into the queue that have no job yet; returns them with their job ids.
+    /// Brings all arrays into the queue that have no job yet, and adds them to `done` with their job ids. Returns how
+    /// many trials are left because the queue has no place for their arrays.
     fn arrays(
         &mut self,
-        waves: &Waves,
+        waves: &mut Waves,
+        done: &mut Vec<(Array, String)>,
         lock: &Lock,
         tell: &mut impl FnMut(&str),
-    ) -> Result<Vec<(Array, String)>> {
+    ) -> Result<u64> {
         let target = self.scheduler.facts().kind.word();
         let ours: Vec<_> = waves.arrays().filter(|(wave, ..)| wave.target == target).collect();
-        let mut arrays = Vec::new();
-        for (wave, array, trials) in &ours {
+        let last = waves.feeders().next_back().map(|(_, feeder)| feeder);
+        for (at, (wave, array, trials)) in ours.iter().enumerate() {
             lock.touch();
             if self.journal.job(array.array).is_some() {
                 continue;
             }
-            let is_followed = ours.iter().any(|(_, other, _)| {
-                other.after == Some(array.array) || other.wait.contains(&array.array)
-            });
-            let job = self.array(wave, array, trials, is_followed, tell)?;
-            arrays.push(((*array).clone(), job));
+            let is_followed =
+                ours.iter().map(|(_, other, _)| *other).chain(last).any(|other| {
+                    other.after == Some(array.array) || other.wait.contains(&array.array)
+                });
+            match self.array(wave, array, trials, is_followed, tell) {
+                Ok(job) => done.push(((*array).clone(), job)),
+                // What has begun continues when some of it has ended.
+                Err(error) if self.is_full && !done.is_empty() => {
+                    tell(&fault::sentence(&error));
+                    let rest = ours[at..]
+                        .iter()
+                        .filter(|(_, array, _)| self.journal.job(array.array).is_none());
+                    return Ok(rest.map(|(.., trials)| trials.len() as u64).sum());
+                }
+                Err(error) => return Err(error),
+            }
         }
-        Ok(arrays)
+        Ok(0)
     }
 
     /// Brings one array into the queue and returns its job id.
@@ -236,6 +273,7 @@ impl Submission<'_> {
         })?;
         let since = clock::now();
         let output = self.calls.make(&argv)?;
+        self.is_full = false;
         let job = match (output.code, self.scheduler.submitted(&output.stdout)) {
             (Some(0), Some(job)) => job,
             (code, _) => {
@@ -256,6 +294,7 @@ impl Submission<'_> {
                 let Some(job) = found else {
                     // A call that only seems lost stays open: the next submission looks for it first.
                     if !unsure {
+                        self.is_full = self.scheduler.is_full(&output.stderr);
                         self.refused(array, &token, &fault.sentence)?;
                     }
                     return Err(self.stopped(fault, array).into());
@@ -265,15 +304,18 @@ impl Submission<'_> {
         };
         self.answer(array, &token, &job, "submitted")?;
         if self.is_swept_away(&after, &job, trials)? {
+            self.is_full = false;
             self.refused(array, &token, "deleted: what it waited for had ended by then")?;
             return self.array(wave, array, trials, is_followed, tell);
         }
-        tell(&format!(
-            "array {}: {} as job {job}{}",
-            array.array,
-            count(array.count * array.links, if array.pilot.is_some() { "pilot" } else { "trial" }),
-            after.words()
-        ));
+        let what = match array.feeder {
+            Some(_) => "the job that submits the rest".to_owned(),
+            None => {
+                let of = if array.pilot.is_some() { "pilot" } else { "trial" };
+                format!("array {}: {} as job", array.array, count(array.count * array.links, of))
+            }
+        };
+        tell(&format!("{what} {job}{}", after.words()));
         Ok(job)
     }
 
@@ -321,9 +363,10 @@ impl Submission<'_> {
                 .transpose()?,
             ..context::SiteWords::of(self.site, &*self.scheduler, self.run)
         };
-        let mut worker = match array.pilot {
-            Some(pilot) => command::argv(self.tree.dir(), &array.resources, pilot, self.site)?,
-            None => worker_argv(self.tree.dir(), wave, array)?,
+        let mut worker = match (array.pilot, &array.feeder) {
+            (Some(pilot), _) => command::argv(self.tree.dir(), &array.resources, pilot, self.site)?,
+            (None, Some(_)) => feeder_argv(self.tree.dir(), array)?,
+            (None, None) => worker_argv(self.tree.dir(), wave, array)?,
         };
         if let Some(time) = self.job_time(array) {
             worker.extend(["--job-time".to_owned(), time]);
@@ -360,7 +403,7 @@ impl Submission<'_> {
                 .chain(&self.site.scheduler.directives)
                 .any(|d| d.contains("time"));
         // If an element runs several trials one after the other, only the first begins with the job.
-        if is_asked_for || array.links > 1 || array.pilot.is_some() {
+        if is_asked_for || array.links > 1 || !array.is_of_trials() {
             return None;
         }
         let named = r.partition.as_deref().or(self.site.scheduler.partition.as_deref());
@@ -409,6 +452,7 @@ impl Submission<'_> {
             token: token.to_owned(),
             time: clock::now(),
             reason: reason.to_owned(),
+            full: self.is_full,
         })
     }
 
@@ -445,6 +489,20 @@ fn worker_argv(dir: &Path, wave: &Wave, array: &Array) -> Result<Vec<String>> {
         "--count".to_owned(),
         array.count.to_string(),
         "--gate".to_owned(),
+    ];
+    argv.extend(access::shared_option());
+    Ok(argv)
+}
+
+/// The argument vector of the feeder in the script of its array.
+fn feeder_argv(dir: &Path, array: &Array) -> Result<Vec<String>> {
+    let mut argv = vec![
+        disk::own_executable()?.to_string_lossy().into_owned(),
+        "feed".to_owned(),
+        "--sweep".to_owned(),
+        dir.to_string_lossy().into_owned(),
+        "--array".to_owned(),
+        array.array.to_string(),
     ];
     argv.extend(access::shared_option());
     Ok(argv)

@@ -3,8 +3,10 @@
 pub(super) mod amend;
 pub(crate) mod batch;
 pub(super) mod environment;
+pub(crate) mod feeder;
 pub(crate) mod mapping;
 mod next;
+mod portion;
 pub(super) mod reconcile;
 pub(crate) mod scripts;
 mod stalled;

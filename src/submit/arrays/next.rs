@@ -4,53 +4,92 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 
-use crate::scheduler::Places;
-use crate::submit::arrays::batch::{ArrayOptions, Submission, account};
+use crate::scheduler::{Places, Room};
+use crate::submit::arrays::batch::{ArrayOptions, Submission};
+use crate::submit::arrays::feeder;
 use crate::submit::arrays::mapping::{Mapped, Rules};
+use crate::submit::arrays::portion::{Choice, Portion};
 use crate::submit::arrays::wave::{self, Before, Failures, Waves};
 use crate::submit::{Source, grow, retry};
-use crate::tree::records;
-use crate::words::count;
+use crate::tree::{records, waves};
+use crate::words::{count, thousands};
+
+/// What is left to others when a wave was written down.
+#[derive(Debug, Default)]
+pub(crate) struct Next {
+    /// Trials that a later submission is to submit, when the trials before them have ended.
+    pub(crate) put_off: u64,
+    /// Trials that have no place in the queue yet.
+    pub(crate) left: u64,
+    /// The places of the queue, where it has none for anything of the sweep.
+    pub(crate) full: Option<Room>,
+    /// Whether a job of the sweep waits that submits what is left; `None`: nobody was asked.
+    pub(crate) is_fed: Option<bool>,
+}
 
 impl Submission<'_> {
-    /// Writes down a wave with all that is to be asked for, where that is anything. Returns how many trials are left to a
-    /// later submission.
+    /// Writes down a wave with all that is to be asked for and has a place in the queue, where that is anything.
     pub(crate) fn next_wave(
         &mut self,
         source: &Source,
         options: &ArrayOptions,
-        waves: &mut Waves,
+        all: &mut Waves,
         tell: &mut impl FnMut(&str),
-    ) -> Result<u64> {
+    ) -> Result<Next> {
         let (diff, site) = (self.diff, self.site);
-        let amended = self.amend(waves, tell)?;
-        let mut covered = waves.covered();
+        let amended = self.amend(all, tell)?;
+        let mut covered = all.covered();
         covered.retain(|trial| !amended.due.contains(trial));
         let without_success =
             || retry::without_success(&self.tree, &self.identity, site, self.environment);
-        let mut again = match options.retry {
-            true => without_success()?,
+        let mut again = match options.retry.is_wanted() {
+            true => without_success()?.of(&options.retry),
             false => retry::Retry::default(),
         };
         covered.retain(|trial| !again.bad.contains(trial));
-        again.note(diff).iter().for_each(|note| tell(note));
+        again.note(diff, &options.retry).iter().for_each(|note| tell(note));
         let records = if diff.known > 0 { records::all(&self.tree)? } else { HashMap::new() };
         amended.note(&records, &covered).iter().for_each(|note| tell(note));
-        let known =
-            retry::Known { waves, journal: &self.journal, covered: &covered, records: &records };
-        if !options.retry && known.is_behind_a_failure(&self.tree, source, diff)? {
+        let known = retry::Known {
+            waves: all,
+            journal: &self.journal,
+            covered: &covered,
+            records: &records,
+        };
+        if !options.retry.is_wanted() && known.is_behind_a_failure(&self.tree, source, diff)? {
             again = without_success()?;
         }
-        let before = Before::new(waves, &self.journal, &again.busy);
+        let before = Before::new(all, &self.journal, &again.busy);
         let coming = before.coming(&records);
-        let failures = Failures { retry: options.retry, due: amended.due, coming };
+        let failures = Failures { retry: options.retry.clone(), due: amended.due, coming };
         let mut todo = wave::left_over(&self.tree, diff, &covered, &records, &failures)?.todo;
-        if diff.known > 0 {
-            let pack = source.plan.schedule.pack.map_or(1, u64::from);
-            let elements = (todo.len() as u64 + diff.added()).div_ceil(pack);
-            self.scheduler.check_queue(&mut self.calls, elements, account(source, site))?;
+        options.retry.keep(&mut todo, &failures.due);
+        let pack = source.plan.schedule.pack.map_or(1, u64::from);
+        let elements = (todo.len() as u64 + diff.added()).div_ceil(pack);
+        let charged = feeder::charged(source, site);
+        let (scheduler, calls) = (&*self.scheduler, &mut self.calls);
+        let known = (&*all, &self.journal);
+        let room = feeder::room(scheduler, calls, known, charged, elements)?;
+        let is_asked = room.as_ref().is_some_and(|room| elements > room.free());
+        let fed = is_asked
+            .then(|| match options.retry.is_wanted() {
+                // Another feeder does not know what is to run again.
+                true => Ok(false),
+                false => feeder::is_fed(scheduler, calls, known, options.feeder),
+            })
+            .transpose()?;
+        let is_fed = fed == Some(true);
+        if let Some(room) = &room
+            && elements > 0
+            && room.free() < elements.min(2)
+        {
+            // A place for an element, and one for the feeder.
+            let left = todo.len() as u64 + diff.added();
+            return Ok(Next { left, full: Some(room.clone()), is_fed: fed, ..Next::default() });
         }
-        todo.extend(grow::grow(&self.tree, source, diff, self.templates, site)?);
+        if options.feeder.is_none() {
+            todo.extend(grow::grow(&self.tree, source, diff, self.templates, site)?);
+        }
         let waits = self.max_running.is_some() || todo.iter().any(|t| t.after.is_some());
         let places = if waits { self.scheduler.places(&mut self.calls)? } else { None };
         let mut put_off = 0;
@@ -65,15 +104,40 @@ impl Submission<'_> {
             }
         }
         if todo.is_empty() {
-            return Ok(put_off);
+            return Ok(Next { put_off, ..Next::default() });
         }
         let rules = self.rules(source, places);
         let target = self.scheduler.facts().kind.word();
-        let (_, mapped) = wave::make(&self.tree, target, &todo, &rules, &before, &records)?;
-        self.explain(todo.len(), &rules, &mapped, tell);
-        *waves =
-            Waves { given_up: std::mem::take(&mut waves.given_up), ..Waves::read(&self.tree)? };
-        Ok(put_off)
+        let (tree, before, records) = (&self.tree, &before, &records);
+        let choice = Choice { tree, target, rules, before, records };
+        let portion = match &room {
+            None => choice.all(todo),
+            Some(room) => choice.portion(todo, room.free(), is_fed)?,
+        };
+        let Portion { todo, left, rules, .. } = &portion;
+        let (mut wave, order, mapped) = wave::plan(tree, target, todo, rules, before, records)?;
+        if !left.is_empty() && !is_fed {
+            let repeats = options.retry.repeats(left, &again.bad);
+            wave.arrays.push(self.feeder_of(
+                source,
+                options,
+                (&wave.arrays, order.len() as u64),
+                repeats,
+            ));
+        }
+        waves::write(tree, &wave, &order)?;
+        self.explain(todo.len(), rules, &mapped, tell);
+        if let Some(room) = room.filter(|_| !left.is_empty()) {
+            tell(&format!(
+                "{room}: {} now, {} later, in about {}",
+                count(todo.len() as u64, "trial"),
+                thousands(left.len() as u64),
+                count(portion.elements.div_ceil((room.free() / 2).max(1)), "further submission")
+            ));
+        }
+        let left = left.len() as u64;
+        *all = Waves { given_up: std::mem::take(&mut all.given_up), ..Waves::read(&self.tree)? };
+        Ok(Next { put_off, left, full: None, is_fed: fed })
     }
 
     /// What decides about the arrays of a wave.

@@ -43,7 +43,7 @@ pub(in crate::submit) fn settle_all(
     let mut found = false;
     for (wave, map) in waves.all.iter().zip(&waves.maps).filter(|(wave, _)| wave.target == target) {
         for array in &wave.arrays {
-            let trials = if array.pilot.is_some() { &[] } else { array.trials(map) };
+            let trials = array.trials(map);
             let entry = match waits {
                 true => search.settle(array, trials, tell)?,
                 false => search.glance(array, trials, tell),
@@ -121,7 +121,7 @@ impl Search<'_> {
         tell(&format!("array {number}: an earlier call has no answer; looking for it"));
         let Some(job) = self.reconcile(&token, array, time, trials, tell)? else {
             let (reason, time) = (NOT_FOUND.to_owned(), clock::now());
-            return Ok(Some(Entry::Refused { array: number, token, time, reason }));
+            return Ok(Some(Entry::Refused { array: number, token, time, reason, full: false }));
         };
         tell(&format!("array {number}: it is job {job}"));
         Ok(Some(found(array, token, job)))

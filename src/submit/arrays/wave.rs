@@ -9,6 +9,7 @@ use crate::graph::shapes::Shapes;
 use crate::graph::{self, Node};
 use crate::host::clock;
 use crate::plan::{OnFailure, Resources};
+use crate::submit::again::Again;
 use crate::submit::arrays::mapping::{self, Mapped, Rules};
 use crate::submit::grow::{self, Diff, Todo};
 use crate::tree::journal::Journal;
@@ -43,7 +44,7 @@ impl Waves {
     pub(crate) fn arrays(&self) -> impl Iterator<Item = (&Wave, &Array, &[u64])> {
         self.all.iter().zip(&self.maps).flat_map(|(wave, map)| {
             let is_kept = |array: &&Array| !self.given_up.contains(&array.array);
-            let kept = wave.arrays.iter().filter(|array| array.pilot.is_none()).filter(is_kept);
+            let kept = wave.arrays.iter().filter(|array| array.is_of_trials()).filter(is_kept);
             kept.map(move |array| (wave, array, array.trials(map)))
         })
     }
@@ -127,7 +128,7 @@ impl<'a> Before<'a> {
     ///
     /// # Errors
     /// When a record cannot be read.
-    fn waits(&self, tree: &Tree, todo: &[Todo]) -> Result<HashMap<u64, Vec<u32>>> {
+    pub(crate) fn waits(&self, tree: &Tree, todo: &[Todo]) -> Result<HashMap<u64, Vec<u32>>> {
         let mut waits: HashMap<u64, Vec<u32>> = HashMap::new();
         if self.waves.all.is_empty() {
             return Ok(waits);
@@ -164,8 +165,8 @@ impl<'a> Before<'a> {
 /// What becomes of trials that ended without success.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
-    /// All of them are to be run again.
-    pub(crate) retry: bool,
+    /// Those that are to be run again.
+    pub(crate) retry: Again,
     /// Trials that must run again: an earlier submission wanted that, and no scheduler took them.
     pub(crate) due: HashSet<u64>,
     /// Trials that were submitted again since, so that their chains have not stopped.
@@ -211,8 +212,9 @@ pub(crate) fn left_over(
             return;
         };
         let outcome = records.get(&row.id).and_then(Record::outcome);
-        let again =
-            failures.retry || failures.due.contains(&row.id) || failures.coming.contains(&row.id);
+        let again = failures.retry.has(row.id)
+            || failures.due.contains(&row.id)
+            || failures.coming.contains(&row.id);
         // What agents were to try again may have been dropped from the plan, and is there again.
         let bad = !again && records.get(&row.id).is_some_and(Record::has_failed);
         if stop && (bad || (behind_dead && outcome.is_none())) {
@@ -226,23 +228,6 @@ pub(crate) fn left_over(
         todo.push(Todo { id: row.id, chain: row.chain, after: row.after, resources });
     })?;
     Ok(LeftOver { todo, dead })
-}
-
-/// Plans a wave, as [`plan`] does, and writes it.
-///
-/// # Errors
-/// As [`plan`], and when the disk refuses.
-pub(crate) fn make(
-    tree: &Tree,
-    target: &str,
-    todo: &[Todo],
-    rules: &Rules,
-    before: &Before<'_>,
-    records: &HashMap<u64, Record>,
-) -> Result<(Wave, Mapped)> {
-    let (wave, order, mapped) = plan(tree, target, todo, rules, before, records)?;
-    waves::write(tree, &wave, &order)?;
-    Ok((wave, mapped))
 }
 
 /// Plans the arrays of a wave, and the order of their trials. Chains whose predecessors belong to earlier waves and have
@@ -338,5 +323,6 @@ pub(crate) fn array(first: u32, i: usize, planned: &graph::Array, resources: Res
         resources,
         walltimes_s: Vec::new(),
         pilot: None,
+        feeder: None,
     }
 }

@@ -15,6 +15,8 @@ pub(crate) struct Done {
     pub(crate) ids: Vec<String>,
     /// Agents that it was done for: jobs of the scheduler.
     pub(crate) pilots: u64,
+    /// Whether the job that submits the rest was one of them.
+    pub(crate) has_feeder: bool,
     /// Whether agents, if there are any, were notified.
     pub(crate) is_told: bool,
     /// Trials that were named and have ended.
@@ -31,6 +33,7 @@ impl Done {
         let new = later.ids.into_iter().filter(|id| !self.ids.contains(id));
         self.ids.extend(new.collect::<Vec<_>>());
         self.is_sweep |= later.is_sweep;
+        self.has_feeder |= later.has_feeder;
     }
 
     /// How many trials, or agents, in words.
@@ -41,7 +44,10 @@ impl Done {
             1 => Some("the job of 1 trial that has ended".to_owned()),
             n => Some(format!("the jobs of {n} trials that have ended")),
         };
+        let feeder = "the job that submits the rest";
         match (self.pilots, over) {
+            (0, None) if self.trials.is_empty() && self.has_feeder => feeder.to_owned(),
+            (0, None) if self.has_feeder => format!("{trials} and {feeder}"),
             (0, None) => trials,
             (0, Some(over)) if self.trials.is_empty() => over,
             (0, Some(over)) => format!("{trials} and {over}"),

@@ -14,10 +14,11 @@ use crate::host::{Vars, clock, vars};
 use crate::idset::IdSet;
 use crate::scheduler::calls::Calls;
 use crate::scheduler::order::{self, Order};
-use crate::scheduler::{self, Scheduler};
+use crate::scheduler::{self, Scheduler, State};
 use crate::site::Site;
-use crate::standing::State;
+use crate::standing::State as Standing;
 use crate::status::{self, Status};
+use crate::submit::arrays::feeder;
 use crate::submit::arrays::reconcile::settle_all;
 use crate::submit::arrays::wave::Waves;
 use crate::tree::damage::{Damage, Damaged};
@@ -94,6 +95,7 @@ fn give(about: &About<'_>, lock: Option<Result<Lock>>) -> Result<(Done, Option<L
     let is_wanted = |trial: &u64| named.is_empty() || named.contains(trial);
     let wanted: BTreeSet<u64> = open.union(&sweep.over).copied().filter(is_wanted).collect();
     let elements = sweep.elements(&wanted);
+    let feeders = if trials.is_empty() { sweep.feeders(site, environment)? } else { Vec::new() };
 
     let is_all = trials.is_empty() && !sweep.journal.arrays.is_empty();
     let is_at_work = elements.is_empty() && lock::is_held_by_another(tree);
@@ -101,13 +103,16 @@ fn give(about: &About<'_>, lock: Option<Result<Lock>>) -> Result<(Done, Option<L
     let lock = lock.filter(|_| changes && !is_at_work).transpose()?;
     let hold = (is_all && !is_at_work).then(|| sweep.hold()).flatten();
     let is_sweep = hold.is_some();
-    if elements.is_empty() {
+    if elements.is_empty() && feeders.is_empty() {
         sweep.check_seen(&[])?;
         note(tree, hold)?;
         let ended = trials.iter().copied().filter(|trial| sweep.has_ended(*trial)).collect();
         return Ok((Done { ended, is_sweep, ..Done::default() }, lock));
     }
-    let parts = sweep.parts(elements, trials.is_empty())?;
+    // The feeder waits for the others, and submits more when they end.
+    let has_feeder = !feeders.is_empty();
+    let mut parts = feeders;
+    parts.extend(sweep.parts(elements, trials.is_empty())?);
     sweep.refuse_shared(&open, &wanted)?;
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
     let ids: Vec<String> = parts.iter().flat_map(Part::ids).cloned().collect();
@@ -126,7 +131,7 @@ fn give(about: &About<'_>, lock: Option<Result<Lock>>) -> Result<(Done, Option<L
     seen?;
     let all = parts.iter().flat_map(Part::trials);
     let (over, trials) = all.partition(|trial| sweep.over.contains(trial));
-    Ok((Done { trials, over, ids, is_sweep, ..Done::default() }, lock))
+    Ok((Done { trials, over, ids, is_sweep, has_feeder, ..Done::default() }, lock))
 }
 
 /// A sweep before an order about it.
@@ -165,7 +170,7 @@ impl<'a> Sweep<'a> {
     /// The trials that the order may concern.
     fn open(&self) -> BTreeSet<u64> {
         // An element that has begun is neither held nor released, whatever else it is to run.
-        let running = self.status.trials().filter(|(_, s)| s.state == State::Running);
+        let running = self.status.trials().filter(|(_, s)| s.state == Standing::Running);
         let begun: HashSet<_> = running.filter_map(|(row, _)| self.places.get(&row.id)).collect();
         let concerns = |trial: u64| {
             let waits = !self.places.get(&trial).is_some_and(|place| begun.contains(place));
@@ -191,6 +196,25 @@ impl<'a> Sweep<'a> {
             }
         }
         all
+    }
+
+    /// The feeders that are queued or running, as far as the order concerns them.
+    fn feeders(&self, site: &Site, environment: &Vars) -> Result<Vec<Part>> {
+        let jobs = status::feeder::jobs(self.waves.all.iter(), &self.journal);
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
+        let states = feeder::states(&*self.scheduler, &mut calls, &self.journal, &jobs)?;
+        let concerns = |state: &State| match self.order {
+            Order::Cancel => true,
+            Order::Hold => matches!(state, State::Queued(_)),
+            Order::Release => matches!(state, State::Held(_)),
+        };
+        let concerned = states.into_iter().filter(|(_, state)| concerns(state));
+        Ok(concerned
+            .map(|((array, job), _)| Part { array, trials: vec![(job, Vec::new())] })
+            .collect())
     }
 
     /// The targets of an order: whole arrays if all their open elements are meant, else these elements. Jobs that wait
@@ -267,16 +291,16 @@ impl<'a> Sweep<'a> {
             true => "is in one job with the rest of its chain",
             false => "is packed together with others into one job",
         };
-        let numbers: Vec<String> = others.iter().map(ToString::to_string).collect();
+        let numbers = IdSet::of_trials(others.iter().copied());
         let (trials, have) = if others.len() == 1 { ("trial", "has") } else { ("trials", "have") };
         let all = wanted.iter().chain(&others).collect::<BTreeSet<_>>();
-        let words: String = all.iter().map(|trial| format!(" --trial {trial}")).collect();
+        let words = IdSet::of_trials(all.into_iter().copied());
         let order = self.order.word();
         Err(Fault::request(format!(
             "trial {trial} {what}: {trials} {} {have} not ended either",
-            numbers.join(", ")
+            numbers
         ))
-        .hint(format!("name all of them: hpcsweep {order} {}{words}", self.tree.named())))
+        .hint(format!("name all of them: hpcsweep {order} {} {words}", self.tree.named())))
     }
 }
 
@@ -298,10 +322,13 @@ impl Part {
 
     /// What to write down of trials that were taken back; `None` where the scheduler has accepted none of it.
     fn cancelled(&self, accepted: &HashSet<String>) -> Option<Entry> {
-        let accepted = self.trials.iter().filter(|(id, _)| accepted.contains(id));
-        let trials = accepted.flat_map(|(_, trials)| trials);
+        let done = self.trials.iter().filter(|(id, _)| accepted.contains(id));
+        let trials = done.flat_map(|(_, trials)| trials);
         let trials: IdSet = trials.filter_map(|trial| u32::try_from(*trial).ok()).collect();
-        let (time, is_none) = (clock::now(), trials.is_empty());
+        // A feeder has no trials.
+        let mut given = self.trials.iter().filter(|(id, _)| accepted.contains(id));
+        let (time, is_none) =
+            (clock::now(), !given.any(|(_, own)| own.is_empty() || !trials.is_empty()));
         let entry = Entry::Cancelled { array: self.array, time, trials: trials.to_string() };
         (!is_none).then_some(entry)
     }

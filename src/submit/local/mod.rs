@@ -22,6 +22,7 @@ use crate::idset::IdSet;
 use crate::plan::{OnFailure, Resources, Run};
 use crate::render::Templates;
 use crate::site::{SchedulerKind, Site};
+use crate::submit::again::Again;
 use crate::submit::grow::{self, Diff, Todo};
 use crate::submit::local::gpus::Devices;
 use crate::submit::local::starter::{Deserted, Starter};
@@ -37,8 +38,8 @@ use crate::tree::{Tree, journal, terms};
 pub(crate) struct LocalOptions {
     /// Chains at once; by default as many as fit the cores.
     pub(crate) jobs: Option<usize>,
-    /// Run failed, timed-out and skipped trials again.
-    pub(crate) retry: bool,
+    /// Failed, timed-out and skipped trials that run again.
+    pub(crate) retry: Again,
 }
 
 /// An event, for a caller that shows it.
@@ -131,7 +132,7 @@ pub(crate) fn run(
     let devices = Devices::find(source, environment)?;
     check_writable(&tree, &source.plan, site)?;
     let check = |diff: &Diff| {
-        devices.check(&source.plan, diff, false, || left(&tree, source, options.retry))
+        devices.check(&source.plan, diff, false, || left(&tree, source, &options.retry))
     };
     if tree.identity()?.is_none() {
         // A new sweep that is refused leaves no trace.
@@ -144,7 +145,8 @@ pub(crate) fn run(
     hands::take_over(&tree)?;
     let mut signals =
         Signals::listen(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD])?;
-    let diff = grow::diff(&tree, source)?;
+    let mut diff = grow::diff(&tree, source)?;
+    options.retry.change(&mut diff);
     check_growth(&source.plan, site, &diff)?;
     check(&diff)?;
     grow::grow(&tree, source, &diff, templates, site)?;
@@ -156,7 +158,7 @@ pub(crate) fn run(
     let records = records::all(&tree)?;
     wait_for_orphans(&records)?;
     let stop_chain = grow::on_failure(&heads) == OnFailure::Stop;
-    let (chains, todo) = chains(&rows, &records, &diff, stop_chain, options.retry);
+    let (chains, todo) = chains(&rows, &records, &diff, stop_chain, &options.retry);
     let jobs = jobs(source, options);
     let gpus = if todo > 0 { devices.note() } else { String::new() };
     tell(News::Begin { todo, jobs, gpus, left_alone: diff.left_alone() });
@@ -196,8 +198,9 @@ pub(crate) fn run(
 ///
 /// # Errors
 /// When the tree cannot be read.
-pub(super) fn left(tree: &Tree, source: &Source, retry: bool) -> Result<HashMap<usize, u64>> {
-    let diff = grow::diff(tree, source)?;
+pub(super) fn left(tree: &Tree, source: &Source, retry: &Again) -> Result<HashMap<usize, u64>> {
+    let mut diff = grow::diff(tree, source)?;
+    retry.change(&mut diff);
     let runs = would_run(tree, source, &diff, &records::all(tree)?, retry)?;
     let numbers = diff.numbers().map(|(trial, _)| trial).enumerate();
     Ok(numbers.filter(|(_, trial)| runs.contains(trial)).collect())
@@ -212,7 +215,7 @@ pub(super) fn would_run(
     source: &Source,
     diff: &Diff,
     records: &HashMap<u64, Record>,
-    retry: bool,
+    retry: &Again,
 ) -> Result<HashSet<u64>> {
     let mut rows = table::rows(tree)?;
     let (added, places) = grow::added(tree, source, diff)?;
@@ -239,7 +242,7 @@ fn chains(
     records: &HashMap<u64, Record>,
     diff: &Diff,
     stop_chain: bool,
-    retry: bool,
+    retry: &Again,
 ) -> (Vec<Chain>, u64) {
     let mut chains: Vec<Chain> = Vec::new();
     let mut by_number: HashMap<u64, usize> = HashMap::new();
@@ -252,7 +255,10 @@ fn chains(
         let chain = &mut chains[slot];
         match records.get(&row.id).and_then(Record::outcome) {
             Some(Outcome::Done) => {}
-            Some(Outcome::Failed | Outcome::Timeout) if !retry => chain.dead |= stop_chain,
+            _ if !retry.admits(row.id) => {}
+            Some(Outcome::Failed | Outcome::Timeout) if !retry.has(row.id) => {
+                chain.dead |= stop_chain
+            }
             _ => {
                 todo += u64::from(!chain.dead);
                 chain.links.push_back(i);

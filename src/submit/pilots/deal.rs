@@ -1,7 +1,7 @@
 //! Creates the queue for agents: the chains of a plan become units of a deck, in the order in which they are
 //! to begin. Any number of agents may start at once with a plan without a queue; one of them creates it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -14,6 +14,7 @@ use crate::idset::IdSet;
 use crate::plan::{GpuIds, Mode, Plan, Resources, Trial};
 use crate::render::Templates;
 use crate::site::{SchedulerKind, Site};
+use crate::submit::again::Again;
 use crate::submit::arrays::wave::{self, Failures, LeftOver};
 use crate::submit::grow::{self, Diff, Todo};
 use crate::submit::local::gpus::Devices;
@@ -28,8 +29,8 @@ use crate::tree::{Tree, journal};
 /// Options from the command line.
 #[derive(Debug, Default, Clone)]
 pub struct DealOptions {
-    /// Deal trials again that ended without success.
-    pub retry: bool,
+    /// Trials that ended without success and are enqueued again.
+    pub retry: Again,
     /// Most trials at once, over all agents.
     pub max_running: Option<u32>,
     /// Whether the agents serve a program that has the function which the plan names.
@@ -71,7 +72,7 @@ pub fn deal(
     let access = secure(&tree, &source.plan, site)?;
     let since = Instant::now();
     let lock = loop {
-        if !options.retry && is_dealt(&tree, source, &hash)? && tree.is_for(access)? {
+        if !options.retry.is_wanted() && is_dealt(&tree, source, &hash)? && tree.is_for(access)? {
             return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None });
         }
         match Lock::take(&tree) {
@@ -88,13 +89,14 @@ pub fn deal(
     };
     let identity = tree.create(&source.plan.name, access)?;
     let decks = deck::read(&tree)?;
-    let is_known = !options.retry && is_same(&tree, source, &hash)?;
-    if !options.retry && is_dealt(&tree, source, &hash)? {
+    let is_known = !options.retry.is_wanted() && is_same(&tree, source, &hash)?;
+    if !options.retry.is_wanted() && is_dealt(&tree, source, &hash)? {
         return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None });
     }
     retry::check_free(&tree, &identity, site, environment, SchedulerKind::Local)?;
     ledger::prepare(&tree)?;
-    let diff = grow::diff(&tree, source)?;
+    let mut diff = grow::diff(&tree, source)?;
+    options.retry.change(&mut diff);
     check_growth(&source.plan, site, &diff)?;
     let mut ledger = Ledger::read(&tree)?;
     hands::withdraw(&tree, &decks, &mut ledger, &diff)?;
@@ -102,16 +104,18 @@ pub fn deal(
     let covered = hands::in_hand(&tree, &decks, &ledger, &known, &diff)?;
     // Entries of the ledger about trials whose ends the records already have belong to earlier decks.
     ledger.follow(&tree)?;
-    let failures = Failures { retry: options.retry, ..Failures::default() };
+    let failures = Failures { retry: options.retry.clone(), ..Failures::default() };
     let old = wave::left_over(&tree, &diff, &covered, &known, &failures)?;
-    let todo = behind(old, grow::grow(&tree, source, &diff, templates, site)?);
-    if is_known && todo.is_empty() {
+    let mut todo = behind(old, grow::grow(&tree, source, &diff, templates, site)?);
+    options.retry.keep(&mut todo, &HashSet::new());
+    if (is_known || options.retry.is_alone()) && todo.is_empty() {
         return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None });
     }
     let units = units(&todo, &known);
     let plan = &source.plan;
-    let largest =
-        |of: fn(&Resources) -> u64| plan.trials.iter().map(|t| of(&t.resources)).max().unwrap_or(0);
+    let again = options.retry.requests();
+    let asked = || plan.trials.iter().map(|t| &*t.resources).chain(again.iter().copied());
+    let largest = |of: fn(&Resources) -> u64| asked().map(of).max().unwrap_or(0);
     let devices = named_devices(plan);
     let terms = Terms {
         seq: ledger.seq,
@@ -122,7 +126,7 @@ pub fn deal(
         gpu_share: plan.schedule.gpu_share,
         devices: devices.as_deref(),
         requests: &requests(&diff),
-        memory_mib: plan.trials.iter().filter_map(|t| t.resources.memory_mib).max(),
+        memory_mib: asked().filter_map(|request| request.memory_mib).max(),
         program: &plan.run.program,
         by_plan: plan.schedule.mode == Mode::Pull,
         pull: &plan.schedule.pull,
@@ -247,7 +251,7 @@ fn units(todo: &[Todo], known: &HashMap<u64, Record>) -> Vec<Vec<u64>> {
 ///
 /// # Errors
 /// When there are such trials among those that have no result yet.
-pub(crate) fn check_here(source: &Source, vars: &Vars, retry: bool) -> Result<Devices> {
+pub(crate) fn check_here(source: &Source, vars: &Vars, retry: &Again) -> Result<Devices> {
     let devices = Devices::find(source, vars)?;
     let (plan, diff) = (&source.plan, Diff::default());
     let chooses = plan.run.function.is_none() || plan.schedule.gpu_ids == GpuIds::Count;
@@ -270,7 +274,7 @@ pub(crate) fn deal_here(
 ) -> Result<Dealt> {
     check(source, site, options.serves)?;
     check_writable(&source.tree(), &source.plan, site)?;
-    check_here(source, environment, options.retry)?;
+    check_here(source, environment, &options.retry)?;
     deal(source, site, templates, options, environment, told)
 }
 

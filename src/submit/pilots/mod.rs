@@ -17,7 +17,9 @@ use crate::render::Templates;
 use crate::scheduler::{self, Wanted};
 use crate::site::{SchedulerKind, Site};
 use crate::status::pilots::{self, Pilots};
+use crate::submit::again::Again;
 use crate::submit::arrays::batch::{Asked, Submission};
+use crate::submit::arrays::feeder;
 use crate::submit::grow::Diff;
 use crate::tree::journal::Standing;
 use crate::tree::ledger::Ledger;
@@ -27,7 +29,7 @@ use crate::tree::{FORMAT, Tree, deck};
 use crate::words::{count, duration};
 
 /// Options from the command line; the plan says the rest.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct PilotOptions {
     /// Most pilots.
     pub(crate) workers: Option<u32>,
@@ -35,8 +37,8 @@ pub(crate) struct PilotOptions {
     pub(crate) slots: Option<u32>,
     /// Most trials at once, over all of them.
     pub(crate) max_running: Option<u32>,
-    /// Run trials again that ended without success.
-    pub(crate) retry: bool,
+    /// Trials that ended without success and run again.
+    pub(crate) retry: Again,
 }
 
 /// The request to a scheduler for agents.
@@ -55,8 +57,10 @@ impl Ask {
     pub(crate) fn of(plan: &Plan, options: &PilotOptions) -> Self {
         let pull = &plan.schedule.pull;
         let slots = options.slots.or(pull.slots).or(pull.slots_per_gpu);
+        let again = options.retry.requests();
         let most = |of: fn(&Resources) -> Option<u64>| {
-            plan.trials.iter().filter_map(|trial| of(&trial.resources)).max()
+            let planned = plan.trials.iter().map(|trial| &*trial.resources);
+            planned.chain(again.iter().copied()).filter_map(of).max()
         };
         let number = |n: Option<u64>| u32::try_from(n.unwrap_or(0)).unwrap_or(u32::MAX);
         let times = slots.unwrap_or(1);
@@ -95,6 +99,7 @@ impl Ask {
             resources: self.request.clone(),
             walltimes_s: Vec::new(),
             pilot: Some(Pilot { slots: self.slots }),
+            feeder: None,
         }
     }
 
@@ -198,7 +203,7 @@ pub(crate) fn submit(
     let asked = Asked::new(kind, &wanted, site, environment)?;
     let was_halted = Ledger::read(&source.tree())?.halted;
     let dealing = deal::DealOptions {
-        retry: options.retry,
+        retry: options.retry.clone(),
         max_running: options.max_running,
         ..deal::DealOptions::default()
     };
@@ -275,9 +280,10 @@ impl Submission<'_> {
                     ))
                     .into());
             }
-            let account = ask.request.account.as_deref();
-            let account = account.or(self.site.scheduler.account.as_deref());
-            self.scheduler.check_queue(&mut self.calls, n, account)?;
+            let charged = feeder::charged(source, self.site);
+            if let Some(room) = self.scheduler.room(&mut self.calls, n, charged)? {
+                room.check(n)?;
+            }
             let (wave, array) = add(&self.tree, self.scheduler.facts().kind, ask, n)?;
             let job = self.array(&wave, &array, &[], false, tell)?;
             report.submitted = Some((ask.words(n), job));

@@ -4,7 +4,8 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use super::{Outcome, UNREAD};
+use super::{Outcome, UNREAD, Usage};
+use crate::cause::Cause;
 
 /// The beginning of an attempt, with its place and environment. What all attempts of an agent share stands in the first
 /// line of its bundle.
@@ -101,14 +102,20 @@ pub struct End {
     /// The signal that killed the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
+    /// Why it ended without success, in one word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
     /// Why, in words, where the code does not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Seconds the command ran.
     pub duration_s: f64,
-    /// Largest resident set of a process of rank 0, bytes.
+    /// Peak memory of all processes of all ranks, bytes; 0 if it is not known.
     #[serde(default)]
     pub peak_memory: u64,
+    /// What else they used, and where the peak comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Box<Usage>>,
     /// The optional final result the command left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
@@ -133,9 +140,13 @@ impl End {
 
 pub(super) fn why(end: Option<&End>, words: Option<String>) -> String {
     let code = end.and_then(|end| code_of(end.state, end.signal, end.exit_code));
-    // A rank that reports only how it ended.
-    let is_said =
-        |code: &String| words.as_ref().is_some_and(|words| words.ends_with(&format!(": {code}")));
+    let says_more = end.and_then(|end| end.cause).is_some_and(Cause::says_more);
+    // A rank that reports only how it ended: the exit code of the trial adds nothing.
+    let is_of_rank = |words: &String| {
+        let how = words.rsplit_once(": ").map_or("", |(_, how)| how);
+        words.starts_with("rank ") && (how.starts_with("exit code ") || how.starts_with("signal "))
+    };
+    let is_said = |_: &String| words.as_ref().is_some_and(|w| says_more || is_of_rank(w));
     code.filter(|code| !is_said(code)).into_iter().chain(words).collect::<Vec<_>>().join(": ")
 }
 
@@ -261,6 +272,7 @@ impl Serialize for Whole<'_> {
                 "reason",
                 "duration_s",
                 "peak_memory",
+                "usage",
                 "result",
             ],
             Event::Skip { .. } => &["event", "trial", "time", "job", "reason"],
@@ -308,7 +320,7 @@ mod tests {
         let whole = r#"{"event":"start","trial":3,"attempt":1,"time":1.5,"host":"n1","pid":9,"started":null,"job":null,"ranks":2,"argv":[],"devices":null,"version":"1","seq":7,"behind":true}"#;
         let brief = r#"{"event":"start","trial":3,"attempt":1,"time":1.5,"seq":7,"host":"n1","pid":9,"ranks":2,"version":"1","behind":true}"#;
         check(whole, brief, whole);
-        let whole = r#"{"event":"end","trial":3,"attempt":1,"time":2.0,"state":"failed","exit_code":null,"signal":null,"reason":"no","duration_s":0.0,"peak_memory":0,"result":null}"#;
+        let whole = r#"{"event":"end","trial":3,"attempt":1,"time":2.0,"state":"failed","exit_code":null,"signal":null,"reason":"no","duration_s":0.0,"peak_memory":0,"usage":null,"result":null}"#;
         let brief = r#"{"event":"end","trial":3,"attempt":1,"time":2.0,"state":"failed","reason":"no","duration_s":0.0,"peak_memory":0}"#;
         check(brief, brief, whole);
         let whole = r#"{"event":"skip","trial":3,"time":2.0,"job":null,"reason":"no","seq":4}"#;

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::Tree;
 use super::line::{self, Spot};
+use crate::cause::Cause;
 use crate::host::disk;
 
 /// How an attempt ended.
@@ -198,6 +199,22 @@ impl Attempt {
         Ok(())
     }
 
+    /// Why it ended without success, as recorded; by its outcome, if an older worker has recorded it or it has no end.
+    pub fn cause(&self) -> Option<Cause> {
+        let by_end = self.end.as_ref().and_then(|end| end.cause);
+        by_end.or_else(|| {
+            let end = self.end.as_ref();
+            match (self.outcome()?, end.and_then(|e| e.signal), end.and_then(|e| e.exit_code)) {
+                (Outcome::Done, ..) => None,
+                (Outcome::Timeout, ..) => Some(Cause::Walltime),
+                (Outcome::Interrupted, ..) => Some(Cause::Stopped),
+                (Outcome::Failed, Some(_), _) => Some(Cause::Signal),
+                (Outcome::Failed, None, Some(1..)) => Some(Cause::ExitCode),
+                (Outcome::Failed, None, _) => Some(Cause::Unknown),
+            }
+        })
+    }
+
     /// As [`End::why`]; for an attempt without an end, why it was asked to stop.
     pub fn why(&self) -> String {
         let end = self.end.as_ref().and_then(|end| end.reason.clone());
@@ -309,11 +326,14 @@ impl Record {
 mod assemble;
 mod event;
 mod read;
+mod usage;
 
 pub(super) use assemble::Source;
 pub(super) use event::has_metrics;
 pub use event::{End, Event, Start, Who, Whole, signal_text};
 use event::{Rows, unread_in, why};
+
+pub use usage::{EnergySource, GpuUsage, MemorySource, Usage, Used};
 
 pub use read::{all, file, lines_before, of_trial, of_workers, readable};
 
@@ -334,9 +354,11 @@ mod tests {
             state,
             exit_code: Some(exit_code),
             signal: None,
+            cause: None,
             reason: reason.map(str::to_owned),
             duration_s: 1.0,
             peak_memory: 0,
+            usage: None,
             result: None,
             log: None,
             last: false,
@@ -351,8 +373,9 @@ mod tests {
         use Outcome::{Done, Failed, Interrupted};
         let rank = "rank 3 on n2: exit code 17";
         assert_eq!(ended(Failed, 17, Some(rank), None), rank);
-        assert_eq!(ended(Failed, 1, Some(rank), None), format!("exit code 1: {rank}"));
-        assert_eq!(ended(Failed, 7, Some(rank), None), format!("exit code 7: {rank}"));
+        assert_eq!(ended(Failed, 1, Some(rank), None), rank);
+        let own = "the loss is not a number";
+        assert_eq!(ended(Failed, 7, Some(own), None), format!("exit code 7: {own}"));
         assert_eq!(ended(Failed, 3, None, None), "exit code 3");
         let stop = Some("the worker got SIGTERM");
         assert_eq!(ended(Interrupted, 143, stop, stop), "the worker got SIGTERM");

@@ -54,7 +54,7 @@ impl Ending<'_> {
         json!({
             "sweep": head.sweep, "sweep_dir": tree.dir(), "trial": row.id, "task_id": row.task_id,
             "params": row.params, "attempt": end.attempt, "state": end.state,
-            "exit_code": end.exit_code, "signal": end.signal, "reason": end.why(),
+            "exit_code": end.exit_code, "signal": end.signal, "cause": end.cause, "reason": end.why(),
             "duration_s": end.duration_s, "host": host, "result": end.result, "log_tail": log_tail,
         })
     }

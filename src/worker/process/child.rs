@@ -8,8 +8,9 @@ use nix::sys::signal::Signal;
 
 use crate::attempt::exit::Exit;
 use crate::attempt::stop::{self, Stop};
-use crate::host::process;
+use crate::host::process::{self, Spent, tree};
 use crate::host::signal::Signals;
+use crate::worker::process::meter::Meter;
 use crate::worker::process::program::LOST_PEERS;
 
 /// What happens while the program runs.
@@ -31,6 +32,8 @@ pub(crate) struct Termination {
     pub(crate) asked_at: Option<Instant>,
     /// When its end was seen.
     pub(crate) at: Instant,
+    /// What it has used, with all that it had started.
+    pub(crate) spent: Spent,
 }
 
 /// Limits of a run.
@@ -119,37 +122,41 @@ pub(crate) fn overheard(
         .map(Stop::Signal)
 }
 
-/// Waits for the end of a program that was started at `start`. `on` is called with each event and may ask for a
-/// stop by returning one. [`overheard`] follows.
+/// Waits for the end of a program that was started at `start`, and measures it. `on` is called with each event and may ask
+/// for a stop by returning one. [`overheard`] follows.
 pub(crate) fn wait(
     child: &mut Child,
     start: Instant,
     signals: &mut Signals,
     clock: Clock,
+    meter: &mut Meter,
     mut on: impl FnMut(Happening) -> Option<Stop>,
 ) -> Termination {
     let mut stop: Option<(Stop, Instant)> = None;
     let mut killed = false;
     // The first look comes soon, later ones at the pace of the clock.
     let mut nap = Duration::from_millis(50).min(clock.tick);
+    let mut next_tick = Instant::now() + nap;
     loop {
         let handled = process::has_ended(child.id(), &[Signal::SIGTERM, Signal::SIGUSR2]);
         if let Some(has_handler) = handled
-            && let Ok(Some(status)) = child.try_wait()
+            && let Ok(Some((status, spent))) = process::reap(child.id())
         {
             let at = Instant::now();
             // Whatever the program left running ends with it, also what has left its group or session.
             process::kill_group(child, Signal::SIGKILL);
-            process::end_strays(clock.helper);
+            let strays = process::end_strays(clock.helper);
             return Termination {
                 exit: Exit::of(status, at - start, has_handler),
                 stop: stop.map(|(why, _)| why),
                 asked_at: stop.map(|(_, at)| at),
                 at,
+                spent: spent.and(strays),
             };
         }
-        let mut wait = nap;
+        meter.look(|| tree::below_us(clock.helper));
         let now = Instant::now();
+        let mut wait = next_tick.saturating_duration_since(now).min(meter.until_due());
         if let (Some(deadline), None) = (clock.deadline, &stop) {
             wait = wait.min(deadline.saturating_duration_since(now));
         }
@@ -159,10 +166,13 @@ pub(crate) fn wait(
         let mut reason = match signals.next(wait) {
             Some(Signal::SIGCHLD) => continue,
             Some(signal) => Some(Stop::Signal(signal)),
-            None => {
+            None if Instant::now() >= next_tick => {
                 nap = (nap * 2).min(clock.tick);
-                on(Happening::Tick)
+                let stop = on(Happening::Tick);
+                next_tick = Instant::now() + nap;
+                stop
             }
+            None => None,
         };
         if reason.is_none() && clock.deadline.is_some_and(|at| Instant::now() >= at) {
             reason = Some(Stop::Walltime);

@@ -14,7 +14,9 @@ use serde_json::{Map, Value, json};
 use crate::host::Vars;
 use crate::host::gpus::{self, Sample, Source};
 use crate::rank::visible_devices;
+use crate::tree::records::GpuUsage;
 use crate::worker::Job;
+use crate::worker::process::idle::Idle;
 use crate::{devices, gpu};
 
 /// How often devices are asked, in seconds; 0 never.
@@ -28,9 +30,19 @@ type Row = Map<String, Value>;
 /// The thread that asks.
 #[derive(Debug)]
 pub(crate) struct Sampler {
-    rows: Receiver<Row>,
+    said: Receiver<Said>,
     /// Dropped to end the thread.
     stop: Option<Sender<()>>,
+    /// What the devices have done, once the last lines were taken.
+    pub(crate) used: Vec<GpuUsage>,
+}
+
+/// What the thread says.
+#[derive(Debug)]
+enum Said {
+    Row(Row),
+    /// At the end.
+    Used(Vec<GpuUsage>),
 }
 
 impl Sampler {
@@ -46,29 +58,35 @@ impl Sampler {
         let every = Duration::from_secs_f64(every.clamp(0.01, 86_400.0));
         let vars = job.vars.clone();
         let (stop, told) = mpsc::channel();
-        let (out, rows) = mpsc::channel();
+        let (out, said) = mpsc::channel();
         let watch = move || {
             if let Err(why) = watch(&vars, &visible, part, every, &told, &out) {
-                let _ = out.send(Row::from_iter([("gpu.note".to_owned(), json!(why))]));
+                let row = Row::from_iter([("gpu.note".to_owned(), json!(why))]);
+                let _ = out.send(Said::Row(row));
             }
         };
         std::thread::Builder::new().name("gpus".into()).spawn(watch).ok()?;
-        Some(Self { rows, stop: Some(stop) })
+        Some(Self { said, stop: Some(stop), used: Vec::new() })
     }
 
     /// The lines made since the last time. With `last` the devices are released, and the lines include the
     /// one with the energy.
     pub(crate) fn take(&mut self, last: bool) -> Vec<Row> {
+        let mut rows = Vec::new();
+        let mut take = |said: Said| match said {
+            Said::Row(row) => rows.push(row),
+            Said::Used(used) => self.used = used,
+        };
         if !last {
-            return self.rows.try_iter().collect();
+            self.said.try_iter().for_each(take);
+            return rows;
         }
         self.stop = None;
         let until = Instant::now() + PATIENCE;
-        let mut rows = Vec::new();
         // The thread ends, and with it the channel; one that hangs in the driver is left alone.
-        while let Ok(row) = self.rows.recv_timeout(until.saturating_duration_since(Instant::now()))
+        while let Ok(said) = self.said.recv_timeout(until.saturating_duration_since(Instant::now()))
         {
-            rows.push(row);
+            take(said);
         }
         rows
     }
@@ -114,6 +132,31 @@ struct Watched {
     uuid: String,
     meter: Meter,
     memory_total: Option<u64>,
+    tally: Tally,
+    idle: Idle,
+    /// Whether the last line said how long it has been idle.
+    says_idle: bool,
+}
+
+/// A device that has done nothing for less is not said to be idle, seconds.
+const IDLE: f64 = 60.0;
+
+/// What the samples of a device add up to.
+#[derive(Debug, Default)]
+struct Tally {
+    utilization: f64,
+    count: u32,
+    memory: Option<u64>,
+}
+
+impl Tally {
+    fn add(&mut self, sample: &Sample) {
+        if let Some(percent) = sample.utilization {
+            self.utilization += f64::from(percent);
+            self.count += 1;
+        }
+        self.memory = self.memory.max(sample.memory_used);
+    }
 }
 
 /// Adds up energy: by the device's own counter, or from its power where it has none.
@@ -153,7 +196,7 @@ fn watch(
     part: Part,
     every: Duration,
     told: &Receiver<()>,
-    out: &Sender<Row>,
+    out: &Sender<Said>,
 ) -> Result<(), String> {
     let mut source = gpus::open(vars).map_err(|why| why.to_string())?;
     let devices = source.machine().map_err(|why| why.to_string())?.devices;
@@ -167,6 +210,9 @@ fn watch(
                 uuid: device.uuid.clone(),
                 meter: Meter::default(),
                 memory_total: device.memory_total,
+                tally: Tally::default(),
+                idle: Idle::default(),
+                says_idle: false,
             })
         })
         .collect();
@@ -174,28 +220,54 @@ fn watch(
         return Err(format!("NVML knows none of CUDA_VISIBLE_DEVICES={}", visible.join(",")));
     }
     let start = Instant::now();
-    ask(source.as_mut(), &mut all, start);
+    // Of the first and the last sample only the energy counts: the program has not begun yet, or has ended.
+    ask(source.as_mut(), &mut all, start, false);
     while matches!(told.recv_timeout(every), Err(RecvTimeoutError::Timeout)) {
-        let row = ask(source.as_mut(), &mut all, start);
-        if !row.is_empty() && out.send(row).is_err() {
+        let row = ask(source.as_mut(), &mut all, start, true);
+        if !row.is_empty() && out.send(Said::Row(row)).is_err() {
             return Ok(());
         }
     }
-    ask(source.as_mut(), &mut all, start);
+    // A short trial has no other sample than the one of its last moments.
+    let is_only = all.iter().all(|device| device.tally.count == 0);
+    ask(source.as_mut(), &mut all, start, is_only);
     let row = last_words(&all, part.all);
     if !row.is_empty() {
-        let _ = out.send(row);
+        let _ = out.send(Said::Row(row));
     }
+    let _ = out.send(Said::Used(all.iter().map(used).collect()));
     Ok(())
 }
 
-/// Asks every device once.
-fn ask(source: &mut dyn Source, all: &mut [Watched], start: Instant) -> Row {
+fn used(device: &Watched) -> GpuUsage {
+    let tally = &device.tally;
+    let mean = (tally.count > 0).then(|| rounded(tally.utilization / f64::from(tally.count)));
+    GpuUsage {
+        gpu: device.number,
+        utilization: mean,
+        memory: tally.memory,
+        energy_j: device.meter.joules().map(rounded),
+    }
+}
+
+/// Asks every device once; `counts`: the program runs.
+fn ask(source: &mut dyn Source, all: &mut [Watched], start: Instant, counts: bool) -> Row {
     let mut row = Row::new();
     for device in all {
         let sample = source.sample(&device.uuid);
-        device.meter.add(start.elapsed().as_secs_f64(), &sample);
+        let seconds = start.elapsed().as_secs_f64();
+        device.meter.add(seconds, &sample);
+        let idle = device.idle.add(seconds, &sample);
+        if counts {
+            device.tally.add(&sample);
+        }
         enter(&mut row, device.number, &sample);
+        let idle = idle.map(|idle| if idle < IDLE { 0.0 } else { idle.round() });
+        // A column only for devices that were idle, and its end as well.
+        if let Some(idle) = idle.filter(|idle| *idle > 0.0 || device.says_idle) {
+            device.says_idle = idle > 0.0;
+            row.insert(format!("gpu.{}.idle_s", device.number), json!(idle));
+        }
     }
     row
 }

@@ -1,8 +1,8 @@
 //! Whether the kernel has killed something of a trial because its control group was out of memory.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::host::disk;
+use crate::host::{cgroup, disk};
 use crate::units;
 
 /// A count of such kills, and what it was when the trial began.
@@ -15,7 +15,7 @@ pub(crate) struct Memory {
 impl Memory {
     /// To be called before the program is started.
     pub(crate) fn watch() -> Self {
-        Self::of(disk::read(Path::new("/proc/self/cgroup")).ok().and_then(|text| counter(&text)))
+        Self::of(cgroup::own().map(|group| group.kills_file()))
     }
 
     fn of(counter: Option<PathBuf>) -> Self {
@@ -48,23 +48,6 @@ impl Memory {
         };
         Some(format!("{what}: a process had {}, {asked}", units::memory_text(peak_mib)))
     }
-}
-
-/// The file that counts kills in the control group of a process, from its `/proc/PID/cgroup`.
-fn counter(text: &str) -> Option<PathBuf> {
-    let path = |root: &str, group: &str, file: &str| {
-        PathBuf::from(format!("/sys/fs/cgroup{root}{group}/{file}"))
-    };
-    let all = text.lines().filter_map(|line| {
-        let (_, rest) = line.split_once(':')?;
-        let (controllers, group) = rest.split_once(':')?;
-        let group = group.trim_end_matches('/');
-        if controllers.split(',').any(|name| name == "memory") {
-            return Some(path("/memory", group, "memory.oom_control"));
-        }
-        controllers.is_empty().then(|| path("", group, "memory.events"))
-    });
-    all.into_iter().find(|file| file.is_file())
 }
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 pub(crate) mod child;
 pub(crate) mod gpu_samples;
 pub mod heavy;
+mod idle;
 pub mod launch;
 mod lifeline;
 pub mod lines;
 pub(crate) mod memory;
+pub(crate) mod meter;
 pub(super) mod output;
 pub(crate) mod prepare;
 pub mod program;

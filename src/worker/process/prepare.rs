@@ -11,11 +11,13 @@ use nix::sys::signal::Signal;
 use serde_json::{Map, Value, json};
 
 use crate::attempt::exit::Exit;
+use crate::cause::{Cause, Why};
 use crate::devices;
 use crate::fault::Fault;
 use crate::host::{Vars, clock, disk, gpus, process};
 use crate::plan::value::variable_of;
 use crate::plan::{CommandTemplate, Params, TrialNames, names_of};
+use crate::tree::records::GpuUsage;
 use crate::tree::table::{Head, Row};
 use crate::tree::{Tree, terms};
 use crate::worker::Job;
@@ -65,13 +67,18 @@ impl Prepared {
         self.gpus.as_mut().map(|gpus| gpus.take(last)).unwrap_or_default()
     }
 
+    /// What its GPUs have done, once the last lines were taken.
+    pub(crate) fn gpu_usage(&self) -> Vec<GpuUsage> {
+        self.gpus.as_ref().map(|gpus| gpus.used.clone()).unwrap_or_default()
+    }
+
     /// Why a program of which the largest process had `peak_memory` bytes has failed, if the machine shows it.
-    pub(crate) fn why_failed(&self, job: &Job, exit: Exit, peak_memory: u64) -> Option<String> {
+    pub(crate) fn why_failed(&self, job: &Job, exit: Exit, peak_memory: u64) -> Option<Why> {
         if exit.code == 0 {
             return None;
         }
         let memory = self.memory.why(exit.signal, peak_memory, job.resources.memory_mib);
-        memory.or_else(|| {
+        memory.map(|words| Why::new(Cause::OutOfMemory, words)).or_else(|| {
             let program = job.head.own_command(&self.argv).first()?;
             starting::said_by_shell(exit.code, program, &self.workdir, &self.env)
         })

@@ -2,8 +2,9 @@
 //! program whose name is a whole command line.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use crate::cause::{Cause, Why};
 use crate::fault::{Fault, Kind};
 use crate::host::{Vars, disk, process};
 
@@ -14,12 +15,12 @@ const SHELLS: [i32; 2] = [126, 127];
 pub(crate) fn start_fault(program: &str, workdir: &Path, env: &Vars, error: &io::Error) -> Fault {
     if !workdir.is_dir() {
         let sentence = format!("the working folder `{}` does not exist here", workdir.display());
-        return Fault::machine(sentence);
+        return Fault::machine(sentence).because(Cause::TreeUnreachable);
     }
     let mut fault = process::start_fault(program, error);
-    if let Some((why, hint, kind)) = why(program, workdir, env) {
+    if let Some((why, hint, kind, cause)) = why(program, workdir, env) {
         (fault.sentence, fault.kind) = (format!("cannot start `{program}`: {why}"), kind);
-        fault = fault.hint(hint);
+        fault = fault.hint(hint).because(cause);
     } else if is_of_command(error) {
         fault.kind = Kind::Request;
     }
@@ -34,23 +35,39 @@ fn is_of_command(error: &io::Error) -> bool {
 
 /// Why a set-up script or `env` has ended with this code instead of becoming the program, if the program's
 /// file shows it.
-pub(crate) fn said_by_shell(
-    code: i32,
-    program: &str,
-    workdir: &Path,
-    env: &Vars,
-) -> Option<String> {
-    let (why, hint, _) = why(program, workdir, env).filter(|_| SHELLS.contains(&code))?;
-    Some(format!("cannot start `{program}`: {why}; {hint}"))
+pub(crate) fn said_by_shell(code: i32, program: &str, workdir: &Path, env: &Vars) -> Option<Why> {
+    let file = find(program, workdir, env);
+    if file.is_some_and(|file| is_foreign(&file)) {
+        let words = format!("cannot start `{program}`: it is a program for another processor");
+        return Some(Why::new(Cause::ExecFormat, words));
+    }
+    let (why, hint, _, cause) = why(program, workdir, env).filter(|_| SHELLS.contains(&code))?;
+    Some(Why::new(cause, format!("cannot start `{program}`: {why}; {hint}")))
 }
 
-/// Why a program cannot be started, a remedy, and who is at fault.
-fn why(program: &str, workdir: &Path, env: &Vars) -> Option<(String, String, Kind)> {
-    let path = env.get("PATH").map_or("", String::as_str);
-    let find = |name: &str| match name.contains('/') {
-        true => Some(workdir.join(name)).filter(|file| file.is_file()),
-        false => disk::program_on(path, name),
+/// The file of a program.
+fn find(program: &str, workdir: &Path, env: &Vars) -> Option<PathBuf> {
+    match program.contains('/') {
+        true => Some(workdir.join(program)).filter(|file| file.is_file()),
+        false => disk::program_on(env.get("PATH").map_or("", String::as_str), program),
+    }
+}
+
+/// Whether a file is a program for another machine: the system then hands it to a shell, which reads it as a script.
+fn is_foreign(file: &Path) -> bool {
+    // The kind of machine is two bytes of the head of an ELF file.
+    let machine = |file: &Path| {
+        let head = disk::read_at(file, 0, 20).ok()?;
+        head.starts_with(b"\x7fELF").then(|| head.get(18..20).map(<[u8]>::to_vec))?
     };
+    machine(file)
+        .is_some_and(|of| machine(Path::new("/proc/self/exe")).is_some_and(|own| own != of))
+}
+
+/// Why a program cannot be started, a remedy, who is at fault, and the cause.
+fn why(program: &str, workdir: &Path, env: &Vars) -> Option<(String, String, Kind, Cause)> {
+    let path = env.get("PATH").map_or("", String::as_str);
+    let find = |name: &str| find(name, workdir, env);
     let Some(file) = find(program) else {
         let words: Vec<&str> = program.split_whitespace().collect();
         // With a blank in its name nothing is found; with the first word alone, something is.
@@ -59,13 +76,13 @@ fn why(program: &str, workdir: &Path, env: &Vars) -> Option<(String, String, Kin
         let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
         let why = "this is one word, and there is no program of that name".to_owned();
         let hint = format!("write each word by itself: `command = [{}, ...]`", quoted.join(", "));
-        return Some((why, hint, Kind::Request));
+        return Some((why, hint, Kind::Request, Cause::CommandNotFound));
     };
     let line = first_line(&file)?;
     if line.ends_with('\r') {
         let why = "its first line ends with a carriage return, as lines of Windows do".to_owned();
         let hint = format!("take them away: `sed -i 's/\\r$//' {}`", file.display());
-        return Some((why, hint, Kind::Request));
+        return Some((why, hint, Kind::Request, Cause::BadInterpreter));
     }
     let mut words = line.split_whitespace();
     let interpreter = words.next()?;
@@ -77,7 +94,7 @@ fn why(program: &str, workdir: &Path, env: &Vars) -> Option<(String, String, Kin
     };
     let why = format!("its first line asks for `{missing}`, which does not exist here");
     let hint = format!("install `{missing}`, or change the first line of `{}`", file.display());
-    Some((why, hint, Kind::Machine))
+    Some((why, hint, Kind::Machine, Cause::BadInterpreter))
 }
 
 /// The interpreter after `#!` in the first line of a script.
@@ -127,7 +144,22 @@ mod tests {
         }
         assert_eq!(said_by_shell(1, "crlf.sh", tmp.path(), &env), None);
         assert_eq!(said_by_shell(127, "fine.sh", tmp.path(), &env), None);
-        let told = said_by_shell(127, "sh fine.sh", tmp.path(), &env).unwrap();
-        assert!(told.ends_with("`command = [\"sh\", \"fine.sh\", ...]`"), "{told}");
+        let Why { cause, words } = said_by_shell(127, "sh fine.sh", tmp.path(), &env).unwrap();
+        assert!(words.ends_with("`command = [\"sh\", \"fine.sh\", ...]`"), "{words}");
+        assert_eq!(cause, Cause::CommandNotFound);
+        let of = |program: &str, number| {
+            let error = io::Error::from_raw_os_error(number);
+            start_fault(program, tmp.path(), &env, &error).cause
+        };
+        use nix::libc::{EACCES, ENOENT, ENOEXEC};
+        for (program, number, cause) in [
+            ("nothing", ENOENT, Cause::CommandNotFound),
+            ("./crlf.sh", ENOENT, Cause::BadInterpreter),
+            ("gone.sh", ENOENT, Cause::BadInterpreter),
+            ("fine.sh", EACCES, Cause::Permission),
+            ("fine.sh", ENOEXEC, Cause::ExecFormat),
+        ] {
+            assert_eq!(of(program, number), Some(cause), "{program}");
+        }
     }
 }

@@ -11,14 +11,16 @@ use anyhow::Result;
 use nix::sys::signal::Signal;
 
 use crate::attempt::stop::Stop;
-use crate::fault::{Fault, Kind};
+use crate::cause::{self, Cause, Why};
+use crate::fault::{self, Fault, Kind};
 use crate::host::signal::Signals;
 use crate::host::{process, vars};
 use crate::rank;
-use crate::tree::records;
+use crate::tree::records::Used;
 use crate::worker::Job;
 use crate::worker::limits::clock_of;
 use crate::worker::process::child::{self, Happening, Termination};
+use crate::worker::process::meter::Meter;
 use crate::worker::process::prepare::Prepared;
 use crate::worker::process::program::{self, Program};
 use crate::worker::process::{output, prepare};
@@ -93,8 +95,8 @@ fn one(
     inbox: &Receiver<Down>,
     signals: &mut Signals,
 ) -> i32 {
-    let broken = |reason: String| {
-        line.say(&Up::Broken { reason });
+    let broken = |Why { cause, words }: Why| {
+        line.say(&Up::Broken { reason: words, cause: Some(cause) });
         1
     };
     let mut started = match Started::new(job, number, torch, line) {
@@ -115,6 +117,7 @@ struct Started {
     prepared: Prepared,
     program: Program,
     at: Instant,
+    meter: Meter,
     readers: Vec<JoinHandle<()>>,
     /// Whether rank 0's helper hands over the metric lines that all ranks have in common.
     is_synced: bool,
@@ -127,15 +130,16 @@ impl Started {
         number: u32,
         torch: &[(&'static str, String)],
         line: &Line,
-    ) -> Result<Self, String> {
-        let mut prepared =
-            prepare::prepare(job, number, torch).map_err(|error| format!("{error:#}"))?;
+    ) -> Result<Self, Why> {
+        let why = |error: &anyhow::Error| Why::new(fault::cause(error), format!("{error:#}"));
+        let of_fault = |fault: Fault| why(&fault.into());
+        let mut prepared = prepare::prepare(job, number, torch).map_err(|error| why(&error))?;
         let nowhere = File::options().append(true).open("/dev/null");
-        let nowhere = nowhere.map_err(|_| "cannot open /dev/null")?;
+        let nowhere = nowhere.map_err(|_| Why::new(Cause::Unknown, "cannot open /dev/null"))?;
         let at = Instant::now();
         let is_synced = prepared.sync.is_some();
-        let mut program =
-            Program::start(&mut prepared, true, &nowhere).map_err(|fault| fault.to_string())?;
+        let meter = Meter::of_rank(job);
+        let mut program = Program::start(&mut prepared, true, &nowhere).map_err(of_fault)?;
         let says = line.clone();
         let piped = output::pipe_lines(&mut program.child, move |text| {
             says.say(&Up::Line { text: text.to_owned() });
@@ -143,9 +147,9 @@ impl Started {
         let readers = piped.map_err(|fault| {
             process::kill_group(&program.child, Signal::SIGKILL);
             program.ended(false);
-            fault.to_string()
+            of_fault(fault)
         })?;
-        Ok(Self { prepared, program, at, readers, is_synced })
+        Ok(Self { prepared, program, at, meter, readers, is_synced })
     }
 
     /// Waits for its end, and for its helper. Returns the report for rank 0, and the exit code. The error is that of
@@ -156,8 +160,8 @@ impl Started {
         line: &Line,
         inbox: &Receiver<Down>,
         signals: &mut Signals,
-    ) -> Result<(Up, i32), String> {
-        let Self { prepared, program, is_synced, .. } = self;
+    ) -> Result<(Up, i32), Why> {
+        let Self { prepared, program, meter, is_synced, .. } = self;
         let told = || {
             matches!(
                 inbox.try_recv(),
@@ -167,16 +171,18 @@ impl Started {
         };
         let Program { child, helper } = program;
         let clock = child::Clock { helper: helper.as_ref().map(Child::id), ..clock_of(job) };
-        let mut ended = child::wait(child, self.at, signals, clock, |happening| match happening {
-            Happening::Tick => {
-                hand_over(prepared, line, *is_synced, false);
-                if helper.as_mut().is_some_and(program::is_gone) {
-                    return Some(Stop::Helper);
+        let (at, is_synced) = (self.at, *is_synced);
+        let mut ended =
+            child::wait(child, at, signals, clock, meter, |happening| match happening {
+                Happening::Tick => {
+                    hand_over(prepared, line, is_synced, false);
+                    if helper.as_mut().is_some_and(program::is_gone) {
+                        return Some(Stop::Helper);
+                    }
+                    told().then_some(Stop::Peer)
                 }
-                told().then_some(Stop::Peer)
-            }
-            Happening::Stopping(_) => None,
-        });
+                Happening::Stopping(_) => None,
+            });
         if ended.stop.is_none() {
             // Rank 0 decides about a program that has declared its end.
             ended.stop = child::overheard(&ended, false, signals, &clock);
@@ -184,7 +190,7 @@ impl Started {
         let well = ended.exit.code == 0 && ended.stop.is_none();
         program.ended(well);
         output::drain(&self.readers);
-        hand_over(prepared, line, *is_synced, true);
+        hand_over(prepared, line, is_synced, true);
         let mut late = None;
         let carried = program.wait_for_helper(|| {
             late = late.or_else(|| child::pending(signals, Duration::ZERO, None));
@@ -192,12 +198,14 @@ impl Started {
         });
         ended.stop = ended.stop.or(late.map(Stop::Signal));
         if (well && !carried && late.is_none()) || ended.stop == Some(Stop::Helper) {
-            return Err(prepared.scratch.why_uncarried());
+            let words = prepared.scratch.why_uncarried();
+            return Err(Why::new(cause::log::of_reason(&words).unwrap_or(Cause::Unknown), words));
         }
         if let Some(text) = prepared.scratch.complaints() {
             line.say(&Up::Line { text: format!("hpcsweep: {text}") });
         }
-        Ok((report(job, prepared, &ended, well), ended.exit.code))
+        let used = meter.end(ended.spent, prepared.gpu_usage());
+        Ok((report(job, prepared, &ended, used, well), ended.exit.code))
     }
 }
 
@@ -219,15 +227,18 @@ fn hand_over(prepared: &mut Prepared, line: &Line, is_synced: bool, last: bool) 
 }
 
 /// The report on an end for rank 0.
-fn report(job: &Job, prepared: &mut Prepared, ended: &Termination, well: bool) -> Up {
+fn report(job: &Job, prepared: &mut Prepared, ended: &Termination, used: Used, well: bool) -> Up {
     let exit = ended.exit;
     let memory = || {
-        let peak = process::peak_child_memory();
-        let why = prepared.memory.why(exit.signal, peak, job.resources.memory_mib)?;
-        let how = exit.signal.map(|signal| format!("{}: ", records::signal_text(signal)));
-        Some(format!("{}{why}", how.unwrap_or_default()))
+        let why = prepared.memory.why(exit.signal, used.memory, job.resources.memory_mib)?;
+        Some(Why::new(Cause::OutOfMemory, why))
     };
-    let reason = prepared.scratch.take_reason().or_else(memory).filter(|_| !well);
+    let own = |words: String| {
+        let of_exit = if exit.signal.is_some() { Cause::Signal } else { Cause::ExitCode };
+        Why::new(cause::log::of_reason(&words).unwrap_or(of_exit), words)
+    };
+    let why = prepared.scratch.take_reason().map(own).or_else(memory).filter(|_| !well);
+    let (cause, reason) = why.map(|why| (why.cause, why.words)).unzip();
     let stop = match ended.stop {
         Some(Stop::Peer) => Some(Asked::Rank0),
         Some(Stop::Signal(_)) => Some(Asked::Signal),
@@ -235,5 +246,5 @@ fn report(job: &Job, prepared: &mut Prepared, ended: &Termination, well: bool) -
         None => prepared.scratch.is_gone().then_some(Asked::Robbed),
     };
     let ago_s = ended.at.elapsed().as_secs_f64();
-    Up::Ended { code: exit.code, signal: exit.signal, stop, reason, ago_s }
+    Up::Ended { code: exit.code, signal: exit.signal, stop, reason, cause, ago_s, used }
 }

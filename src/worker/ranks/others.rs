@@ -9,8 +9,9 @@ use nix::sys::signal::Signal;
 use serde_json::{Map, Value, json};
 
 use crate::attempt::stop::Stop;
+use crate::cause::{Cause, Why};
 use crate::host::signal::Signals;
-use crate::tree::records::{self, Outcome};
+use crate::tree::records::{self, Outcome, Used};
 use crate::worker::process::child::Termination;
 use crate::worker::process::output::write_line;
 use crate::worker::process::program::LOST_PEERS;
@@ -26,9 +27,10 @@ struct Finish {
     code: i32,
     signal: Option<i32>,
     stop: Option<Asked>,
-    reason: Option<String>,
+    why: Option<Why>,
     /// When it did, by our clock.
     at: Instant,
+    used: Option<Used>,
 }
 
 impl Finish {
@@ -43,8 +45,14 @@ impl Finish {
 pub(crate) struct Failure {
     /// Its exit code.
     pub(crate) code: i32,
+    /// Which rank.
+    pub(crate) rank: u32,
+    /// The same with its host, in words.
+    pub(crate) place: String,
     /// Which rank, where, and how.
-    pub(crate) reason: String,
+    pub(crate) why: Why,
+    /// Whether it has not said why.
+    pub(crate) is_bare: bool,
 }
 
 /// The other ranks, as far as their messages were read.
@@ -80,16 +88,18 @@ impl Others {
             match said {
                 Some(Up::Line { text }) => write_line(log, &format!("[rank {rank}] "), &text),
                 Some(Up::Metrics { rows }) => metrics(with_rank(rows, Some(rank))),
-                Some(Up::Ended { code, signal, stop, reason, ago_s }) => {
+                Some(Up::Ended { code, signal, stop, reason, cause, ago_s, used }) => {
                     // Ranks wait for a signal and for their output before they say that they have ended.
                     let ago = Duration::try_from_secs_f64(ago_s).unwrap_or_default();
                     let at = at.checked_sub(ago).unwrap_or(at);
-                    self.ended.insert(rank, Finish { code, signal, stop, reason, at });
+                    let why = reason.map(|words| Why::new(cause.unwrap_or(Cause::Unknown), words));
+                    let finish = Finish { code, signal, stop, why, at, used: Some(used) };
+                    self.ended.insert(rank, finish);
                 }
-                Some(Up::Broken { reason }) => {
+                Some(Up::Broken { reason, cause }) => {
                     self.broken.insert(rank);
-                    let reason = Some(reason);
-                    let finish = Finish { code: 1, signal: None, stop: None, reason, at };
+                    let why = Some(Why::new(cause.unwrap_or(Cause::Unknown), reason));
+                    let finish = Finish { code: 1, signal: None, stop: None, why, at, used: None };
                     self.ended.insert(rank, finish);
                 }
                 Some(Up::Hello { .. }) => {}
@@ -104,23 +114,26 @@ impl Others {
 
     /// The error of a rank, if there is one: the outcome, the exit code, and why. A failure by itself comes
     /// before an end that was asked for.
-    pub(crate) fn trouble(&self) -> Option<(Outcome, i32, String)> {
+    pub(crate) fn trouble(&self) -> Option<(Outcome, i32, Why)> {
         if let Some(failure) = self.own_failure(None, Duration::ZERO) {
-            return Some((Outcome::Failed, failure.code, failure.reason));
+            return Some((Outcome::Failed, failure.code, failure.why));
         }
-        let say = |rank: u32, how: String| self.say(rank, &how);
-        for (asked, outcome, how) in [
-            (Asked::Signal, Outcome::Interrupted, " got a signal"),
-            (Asked::Deadline, Outcome::Timeout, " reached the wall-clock limit"),
-            (Asked::Robbed, Outcome::Interrupted, ": its private folder was removed while it ran"),
+        let say =
+            |rank: u32, cause, how: String| Why::new(cause, format!("{}{how}", self.place(rank)));
+        let robbed = ": its private folder was removed while it ran";
+        for (asked, outcome, cause, how) in [
+            (Asked::Signal, Outcome::Interrupted, Cause::Stopped, " got a signal"),
+            (Asked::Deadline, Outcome::Timeout, Cause::Walltime, " reached the wall-clock limit"),
+            (Asked::Robbed, Outcome::Interrupted, Cause::Unknown, robbed),
         ] {
             if let Some((rank, f)) = self.ended.iter().find(|(_, f)| f.stop == Some(asked)) {
-                return Some((outcome, f.code, say(*rank, how.to_owned())));
+                return Some((outcome, f.code, say(*rank, cause, how.to_owned())));
             }
         }
         let lost = self.ended.iter().find(|(_, f)| f.stop.is_none() && f.code == LOST_PEERS)?;
-        let how = lost.1.reason.clone().unwrap_or_else(|| "lost the others".to_owned());
-        Some((Outcome::Failed, 1, say(*lost.0, format!(": {how}"))))
+        let why = lost.1.why.clone();
+        let why = why.unwrap_or_else(|| Why::new(Cause::RankLost, "lost the others"));
+        Some((Outcome::Failed, 1, say(*lost.0, why.cause, format!(": {}", why.words))))
     }
 
     /// The first failure of a rank by itself that is not a consequence of another: the failure of its program
@@ -133,15 +146,24 @@ impl Others {
         let gone = self.gone.iter().filter(|(_, at)| is_lost(**at));
         let gone = gone.map(|(rank, at)| (*at, *rank, None));
         let (_, rank, finish) = failed.chain(gone).min_by_key(|(at, rank, _)| (*at, *rank))?;
-        let how = match finish {
-            None => " vanished".to_owned(),
-            Some(Finish { reason: Some(reason), .. }) => format!(": {reason}"),
+        let place = self.place(rank);
+        let why = match finish {
+            None => Why::new(Cause::RankLost, format!("{place} vanished")),
+            Some(Finish { why: Some(why), .. }) => why.clone().of(&place),
             Some(Finish { signal: Some(signal), .. }) => {
-                format!(": {}", records::signal_text(*signal))
+                Why::new(Cause::Signal, records::signal_text(*signal)).of(&place)
             }
-            Some(Finish { code, .. }) => format!(": exit code {code}"),
+            Some(Finish { code, .. }) => {
+                Why::new(Cause::ExitCode, format!("exit code {code}")).of(&place)
+            }
         };
-        Some(Failure { code: finish.map_or(1, |f| f.code), reason: self.say(rank, &how) })
+        let is_bare = finish.is_some_and(|f| f.why.is_none());
+        Some(Failure { code: finish.map_or(1, |f| f.code), rank, place, why, is_bare })
+    }
+
+    /// What those have used that have ended, by rank.
+    pub(crate) fn used(&self) -> impl Iterator<Item = (u32, Used)> {
+        self.ended.iter().filter_map(|(rank, finish)| Some((*rank, finish.used.clone()?)))
     }
 
     /// Whether all of them are here and have ended well.
@@ -149,9 +171,10 @@ impl Others {
         self.gone.is_empty() && self.broken.is_empty() && self.ended.values().all(|f| f.code == 0)
     }
 
-    fn say(&self, rank: u32, how: &str) -> String {
-        let place = self.hosts.get(&rank).map_or_else(String::new, |host| format!(" on {host}"));
-        format!("rank {rank}{place}{how}")
+    /// A rank and its host, in words.
+    fn place(&self, rank: u32) -> String {
+        let host = self.hosts.get(&rank).map_or_else(String::new, |host| format!(" on {host}"));
+        format!("rank {rank}{host}")
     }
 
     /// Whether there are others at all.

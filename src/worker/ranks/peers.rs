@@ -17,8 +17,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::cause::Cause;
 use crate::fault::Fault;
 use crate::host::{Vars, disk, threads};
+use crate::tree::records::Used;
 use crate::words;
 
 /// A message of a rank to rank 0.
@@ -58,13 +60,21 @@ pub enum Up {
         stop: Option<Asked>,
         /// Its reason, in its own words.
         reason: Option<String>,
+        /// The cause, where that is known.
+        #[serde(default)]
+        cause: Option<Cause>,
         /// How long before this message, seconds.
         ago_s: f64,
+        /// What its processes have used.
+        used: Used,
     },
     /// Its program could not be started.
     Broken {
         /// Why.
         reason: String,
+        /// The cause, where that is known.
+        #[serde(default)]
+        cause: Option<Cause>,
     },
 }
 

@@ -126,7 +126,7 @@ class Module(unittest.TestCase):
     def test_it_is_python_3_8(self):
         """All of the module, and nothing but the standard library, torch and numpy, the last two not at import."""
         words = """argparse array ctypes dataclasses importlib inspect itertools json keyword math mmap os pathlib queue
-            random re runpy select shutil signal socket struct subprocess sys tempfile threading time traceback typing
+            random re resource runpy select shutil signal socket struct subprocess sys tempfile threading time traceback typing
             warnings"""
         allowed = set(words.split())
         for path in sorted((MODULE / "hpcsweep").glob("*.py")):

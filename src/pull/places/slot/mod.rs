@@ -8,12 +8,15 @@ use nix::sys::signal::Signal;
 use serde_json::{Map, Value};
 
 use crate::attempt::stop::Stop;
+use crate::cause::{self, Cause, Why};
+use crate::host::process::tree;
 use crate::host::{Vars, disk, process};
 use crate::pull::membership::Membership;
 use crate::pull::places::guard::MARK;
 use crate::pull::places::{AttemptId, Exited, Order, Place, Remains, Role, Running};
 use crate::tree::records::Outcome;
 use crate::tree::table::{self, Head};
+use crate::worker::process::meter::Meter;
 use crate::worker::process::prepare::{Prepared, prepare_in};
 use crate::worker::process::scratch::Scratch;
 use crate::worker::process::starting;
@@ -27,6 +30,7 @@ pub(crate) struct Program {
     prepared: Prepared,
     killed: bool,
     pid: u32,
+    meter: Meter,
     from: u64,
     /// How it has ended, and until when a signal may still explain it.
     over: Option<(Exited, Instant)>,
@@ -38,6 +42,8 @@ pub(crate) struct Slot {
     number: u32,
     running: Option<Running<Program>>,
     cores: Vec<u32>,
+    /// How many slots the agent has.
+    beside: u32,
     job: Job,
     scratch: Option<Scratch>,
     log: Option<File>,
@@ -89,6 +95,7 @@ impl Slot {
                 number,
                 running: None,
                 cores: Vec::new(),
+                beside: 1,
                 job,
                 scratch: None,
                 log: None,
@@ -133,6 +140,7 @@ impl Place for Slot {
         let each = membership.cores.len() / membership.slots.max(1) as usize;
         let cores = membership.cores.chunks(each.max(1)).nth(self.number as usize);
         self.cores = cores.unwrap_or_default().to_vec();
+        self.beside = membership.slots.max(1);
         membership.name.clone_into(&mut self.agent);
         self.mark = format!("{}.{}", membership.name, self.number);
         self.log = None;
@@ -171,6 +179,7 @@ impl Place for Slot {
             Err(error) => return Err((role, error)),
         };
         let Prepared { argv, env, workdir, .. } = &prepared;
+        let meter = Meter::begin(self.beside, false);
         let pid = match process::start_on(argv, env, workdir, output, &self.cores) {
             Ok(pid) => pid,
             Err(e) => {
@@ -179,7 +188,8 @@ impl Place for Slot {
                 return Err((role, fault.into()));
             }
         };
-        let program = Program { prepared, killed: false, pid, from, over: None, result: None };
+        let program =
+            Program { prepared, killed: false, pid, meter, from, over: None, result: None };
         let (trial, limit) = (self.job.row.id, self.job.resources.walltime_s);
         self.running = Some(Running::begins(role, trial, run, limit, program));
         Ok(())
@@ -214,12 +224,22 @@ impl Place for Slot {
         let running = self.running.as_ref()?;
         match running.work.over {
             Some((_, until)) => Some(until.saturating_duration_since(Instant::now())),
-            None => running.until_due(),
+            None => {
+                let sample = running.work.meter.until_due();
+                Some(running.until_due().map_or(sample, |due| due.min(sample)))
+            }
         }
     }
 
     fn reap(&mut self, others: &[u32], why: Option<Stop>) -> Option<(Running<Program>, Exited)> {
         self.bury(others, why)
+    }
+
+    fn measure(&mut self) {
+        if let Some(running) = self.running.as_mut().filter(|running| running.work.over.is_none()) {
+            let pid = running.work.pid;
+            running.work.meter.look(|| tree::below(pid));
+        }
     }
 
     fn metrics(&mut self) -> Vec<Map<String, Value>> {
@@ -234,9 +254,14 @@ impl Place for Slot {
     fn collect(&mut self, program: Program) -> Remains {
         let mut prepared = program.prepared;
         let loss = prepared.scratch.is_gone().then(|| prepared.scratch.loss());
-        let why =
-            |(ended, _): (Exited, _)| prepared.why_failed(&self.job, ended.exit, ended.peak_memory);
-        let reason = prepared.scratch.take_reason().or_else(|| program.over.and_then(why));
+        let why = |ended: &Exited| prepared.why_failed(&self.job, ended.exit, ended.memory());
+        let own = |words: String| {
+            let signal = program.over.as_ref().and_then(|(ended, _)| ended.exit.signal);
+            let by_exit = if signal.is_some() { Cause::Signal } else { Cause::ExitCode };
+            Why::new(cause::log::of_reason(&words).unwrap_or(by_exit), words)
+        };
+        let said = prepared.scratch.take_reason().map(own);
+        let why = said.or_else(|| program.over.as_ref().and_then(|(ended, _)| why(ended)));
         let rows = prepared.take_metrics(true);
         // Only where the agent has to leave and has no time for them.
         let cut = prepared.has_more_metrics().then(|| "the last metric lines left out".to_owned());
@@ -244,8 +269,9 @@ impl Place for Slot {
         let remains = Remains {
             loss,
             rows,
+            gpus: prepared.gpu_usage(),
             result: program.result,
-            reason,
+            why,
             complaints,
             is_interrupted: false,
         };

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 
 use super::{Exited, Program, Running, Slot, Stop};
 use crate::attempt::exit::Exit;
-use crate::host::process;
+use crate::host::process::{self, Spent};
 use crate::pull::places::guard::MARK;
 
 impl Slot {
@@ -18,14 +18,14 @@ impl Slot {
         others: &[u32],
         why: Option<Stop>,
     ) -> Option<(Running<Program>, Exited)> {
-        let (ended, until) = match self.running.as_ref()?.work.over {
+        let (ended, until) = match self.running.as_ref()?.work.over.clone() {
             Some(over) => over,
             None => {
                 let ended = self.look(others)?;
                 let program = &mut self.running.as_mut()?.work;
                 program.result = program.prepared.scratch.take_result();
                 let until = Instant::now() + ended.exit.moment(program.result.is_some());
-                *program.over.insert((ended, until))
+                program.over.insert((ended, until)).clone()
             }
         };
         let running = self.running.as_mut()?;
@@ -42,22 +42,24 @@ impl Slot {
     }
 
     /// How the program has ended, if it has.
-    fn look(&self, others: &[u32]) -> Option<Exited> {
-        let running = self.running.as_ref()?;
+    fn look(&mut self, others: &[u32]) -> Option<Exited> {
+        let running = self.running.as_mut()?;
         let pid = running.work.pid;
         let has_handler = process::has_ended(pid, &[Signal::SIGTERM, Signal::SIGUSR2])?;
-        let (status, peak_memory) = match process::reap(pid) {
+        let (status, spent) = match process::reap(pid) {
             Ok(None) => return None,
             Ok(Some(ended)) => ended,
             // The process is gone, and its status is unknown.
-            Err(_) => (std::process::ExitStatus::from_raw(0x100), 0),
+            Err(_) => (std::process::ExitStatus::from_raw(0x100), Spent::default()),
         };
         let exit = Exit::of(status, running.since.elapsed(), has_handler);
         process::signal_group(pid, Signal::SIGKILL);
-        process::end_marked(others, MARK, &self.mark);
+        let spent = spent.and(process::end_marked(others, MARK, &self.mark));
         let len = self.log.as_ref().and_then(|log| log.metadata().ok()).map_or(0, |m| m.len());
         let log =
             len.checked_sub(running.work.from).filter(|n| *n > 0).map(|n| (running.work.from, n));
-        Some(Exited { exit, peak_memory, log })
+        // The GPUs are asked until the end of the trial is recorded.
+        let used = running.work.meter.end(spent, Vec::new());
+        Some(Exited { exit, used: Some(used), log })
     }
 }

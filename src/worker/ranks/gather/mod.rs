@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use crate::cause::Cause;
 use crate::fault::{Fault, Kind};
 use crate::host::{clock, disk, threads};
 use crate::words;
@@ -123,6 +124,7 @@ impl Crew {
         };
         let patience = words::duration(deadline.as_secs_f64());
         Fault::new(Kind::Trials, format!("{who} did not arrive within {patience}"))
+            .because(Cause::Rendezvous)
             .at(format!("here: {}", here.join(", ")))
             .hint(
                 "look for the missing hosts in the job's own log; can their nodes reach this one?",
@@ -174,6 +176,11 @@ impl Crew {
         self.nodes.insert(rank, node);
         self.streams.insert(rank, stream);
         Ok(())
+    }
+
+    /// The node of a rank.
+    pub(crate) fn node_of(&self, rank: u32) -> &str {
+        self.nodes.get(&rank).map_or("", String::as_str)
     }
 
     /// The hosts in the order of their lowest ranks, each with how many ranks it has.

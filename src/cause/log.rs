@@ -1,0 +1,283 @@
+//! Causes that the end of a log shows.
+
+use super::{Cause, Why};
+
+/// How much of the end of a log is read for its cause, bytes.
+pub(crate) const MOST_BYTES: u64 = 64 << 10;
+
+/// Lines before the last one that may still say why a program has ended.
+const NEAR: usize = 20;
+
+/// The longest words that are taken from a log, characters.
+const LONGEST: usize = 300;
+
+/// What is added to words from a log: the program has printed them, nothing has measured them.
+const MARK: &str = " (from its log)";
+
+/// Words of system, libraries and schedulers, in lower case. PBS writes `exceeded limit` for every resource: the word
+/// before decides (`mem 2097152kb exceeded limit 1048576kb`, also vmem and pmem).
+const SIGNS: [(Cause, &str, &str); 22] = [
+    (Cause::SyncMismatch, "", "the ranks disagree on"),
+    (Cause::SyncMismatch, "", "the ranks ask for different things"),
+    (Cause::SyncMismatch, "", "the ranks bring different types"),
+    (Cause::SyncMismatch, "", "the shapes differ"),
+    (Cause::CudaOutOfMemory, "", "cuda out of memory"),
+    (Cause::CudaOutOfMemory, "", "hip out of memory"),
+    (Cause::CudaOutOfMemory, "", "cuda_error_out_of_memory"),
+    (Cause::CudaOutOfMemory, "", "cublas_status_alloc_failed"),
+    (Cause::CudaOutOfMemory, "", "cudaerrormemoryallocation"),
+    (Cause::OutOfMemory, "", "oom-kill"),
+    (Cause::OutOfMemory, "", "oom_kill"),
+    (Cause::OutOfMemory, "", "out of memory"),
+    (Cause::OutOfMemory, "", "exceeded job memory limit"),
+    (Cause::OutOfMemory, "", "exceeded memory limit"),
+    (Cause::OutOfMemory, "mem ", "exceeded limit"),
+    (Cause::OutOfMemory, "", "memoryerror"),
+    (Cause::OutOfMemory, "", "cannot allocate memory"),
+    (Cause::OutOfMemory, "", "std::bad_alloc"),
+    (Cause::Quota, "", "disk quota exceeded"),
+    (Cause::DiskFull, "", "no space left on device"),
+    (Cause::Rendezvous, "", "rendezvous"),
+    (Cause::Rendezvous, "", "client socket has timed out"),
+];
+
+/// Exceptions that only say that a process below has failed, whose own words come before.
+const WRAPPERS: [&str; 1] = ["ChildFailedError"];
+
+/// The cause that a line names, by the words of those who kill or refuse.
+fn sign(line: &str) -> Option<Cause> {
+    let lower = line.to_lowercase();
+    let is_in = |(_, of, mark): &&(Cause, &str, &str)| {
+        lower.split_once(mark).is_some_and(|(before, _)| before.contains(of))
+    };
+    SIGNS.iter().find(is_in).map(|(cause, ..)| *cause)
+}
+
+/// The last line that a scheduler or the kernel has written about memory into the log of a job.
+pub(crate) fn of_memory(text: &str) -> Option<&str> {
+    text.split('\n').rfind(|line| sign(line) == Some(Cause::OutOfMemory)).map(str::trim)
+}
+
+/// What Slurm writes into the log of a job that it ends: `*** JOB 20 ON n1 CANCELLED AT ... DUE TO PREEMPTION ***`. A job
+/// that a person has cancelled has no reason there.
+const STOPS: [(Cause, &str); 4] = [
+    (Cause::Preempted, " DUE TO PREEMPTION"),
+    (Cause::NodeFailure, " DUE TO NODE FAILURE"),
+    (Cause::Walltime, " DUE TO TIME LIMIT"),
+    (Cause::Cancelled, ""),
+];
+
+/// Why Slurm has ended a job, by the last line about it in the log of the job.
+pub(crate) fn of_stop(text: &str) -> Option<Cause> {
+    let is_stop = |line: &&str| {
+        (line.contains("*** JOB ") || line.contains("*** STEP ")) && line.contains(" CANCELLED AT ")
+    };
+    let line = text.split('\n').rfind(is_stop)?;
+    STOPS.iter().find(|(_, mark)| line.contains(mark)).map(|(cause, _)| *cause)
+}
+
+/// The cause of a program's own reason in one line.
+pub(crate) fn of_reason(reason: &str) -> Option<Cause> {
+    if reason.starts_with("the set-up failed at: ") {
+        return Some(Cause::SetUp);
+    }
+    let name = reason.split([':', ' ']).next().unwrap_or_default();
+    let is_raised =
+        ["Error", "Exception", "Interrupt", "Exit"].iter().any(|end| name.ends_with(end));
+    sign(reason).or_else(|| is_raised.then_some(Cause::Exception))
+}
+
+/// Why a program has failed that has left this end of a log, if it shows it: the last exception, otherwise the last words
+/// of those who kill or refuse, or of a shell that ended with this `code`. `rank`: only the lines of this rank count,
+/// which begin with it.
+pub(crate) fn of(bytes: &[u8], code: i32, rank: Option<u32>) -> Option<Why> {
+    let text = String::from_utf8_lossy(bytes);
+    let prefix = rank.map(|rank| format!("[rank {rank}] ")).unwrap_or_default();
+    let lines: Vec<&str> = text
+        .split(['\n', '\r'])
+        .filter_map(|line| line.strip_prefix(&*prefix))
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let last = lines.len().saturating_sub(NEAR);
+    // Programs speak of a rendezvous that went well, too.
+    let killed = |line: &str| sign(line).filter(|cause| *cause != Cause::Rendezvous);
+    let near = || lines[last..].iter().rev().find_map(|line| Some((killed(line)?, *line)));
+    let (cause, line) = match exception(&lines) {
+        Some(line) => (sign(line).unwrap_or(Cause::Exception), line),
+        None => near().or_else(|| shell(&lines, code))?,
+    };
+    Some(Why::new(cause, format!("{}{MARK}", crate::words::short(line.trim(), LONGEST))))
+}
+
+/// The line that names the last uncaught exception: behind the frames of a Python traceback, or as C++ reports one.
+fn exception<'a>(lines: &[&'a str]) -> Option<&'a str> {
+    let is_frame = |line: &str| line.starts_with([' ', '\t']);
+    let is_wrapper = |line: &str| {
+        let name = line.split(':').next().unwrap_or_default();
+        WRAPPERS.iter().any(|wrapper| name.ends_with(wrapper))
+    };
+    let is_below_frames = |i: usize| {
+        let mut frames = lines[..i].iter().rev().take_while(|line| is_frame(line));
+        frames.any(|line| line.trim_start().starts_with("File \""))
+    };
+    let python = (1..lines.len()).rev().find(|&i| {
+        !is_frame(lines[i]) && is_exception(lines[i]) && !is_wrapper(lines[i]) && is_below_frames(i)
+    });
+    let cxx = lines.iter().rposition(|line| line.trim_start().starts_with("what():  "));
+    match (python, cxx) {
+        (Some(python), Some(cxx)) if cxx > python => Some(lines[cxx].trim()),
+        (Some(python), _) => Some(lines[python]),
+        (None, cxx) => cxx.map(|cxx| lines[cxx].trim()),
+    }
+}
+
+/// The line with which a shell says that it could not start a command, where its exit code says so.
+fn shell<'a>(lines: &[&'a str], code: i32) -> Option<(Cause, &'a str)> {
+    let of = |cause, ends: &[&str]| {
+        let line = lines.iter().rfind(|line| ends.iter().any(|end| line.trim_end().ends_with(end)));
+        line.map(|line| (cause, *line))
+    };
+    match code {
+        126 => of(Cause::Permission, &[": Permission denied"])
+            .or_else(|| of(Cause::ExecFormat, &["Exec format error"])),
+        127 => of(Cause::CommandNotFound, &["not found", ": No such file or directory"]),
+        _ => None,
+    }
+}
+
+/// Whether a line is the name of an exception, or begins with it: `KeyboardInterrupt`, `a.b.Error: words`.
+fn is_exception(line: &str) -> bool {
+    let (name, rest) = line.split_once(": ").unwrap_or((line.trim_end_matches(':'), "x"));
+    let is_name = |part: &str| {
+        part.starts_with(|c: char| c.is_alphabetic() || c == '_')
+            && part.chars().all(|c| c.is_alphanumeric() || c == '_')
+    };
+    let last = name.rsplit('.').next().unwrap_or_default();
+    !rest.trim().is_empty()
+        && name.split('.').all(is_name)
+        && (last.starts_with(char::is_uppercase) || last.ends_with("error"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(log: &str, expected: Option<(Cause, &str)>) {
+        let expected = expected.map(|(cause, words)| Why::new(cause, format!("{words}{MARK}")));
+        assert_eq!(of(log.as_bytes(), 1, None), expected, "{log}");
+    }
+
+    #[test]
+    fn the_last_exception_of_a_log_is_why() {
+        let import = "epoch 1\nTraceback (most recent call last):\n  File \"t.py\", line 1, in <module>\n    import foo\nModuleNotFoundError: No module named 'foo'\n";
+        check(import, Some((Cause::Exception, "ModuleNotFoundError: No module named 'foo'")));
+        let second = format!(
+            "{import}\nDuring handling of the above exception, another exception occurred:\n\nTraceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nKeyError: 'a'\ncleaning up\n"
+        );
+        check(&second, Some((Cause::Exception, "KeyError: 'a'")));
+        // A traceback whose beginning is cut off, of an exception without words.
+        check(
+            "  File \"a.py\", line 2\n    main()\nsub.module.Stop\n",
+            Some((Cause::Exception, "sub.module.Stop")),
+        );
+        let elastic = format!(
+            "{import}Traceback (most recent call last):\n  File \"torchrun\", line 8, in <module>\ntorch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+        );
+        check(&elastic, Some((Cause::Exception, "ModuleNotFoundError: No module named 'foo'")));
+        let cxx = "terminate called after throwing an instance of 'std::out_of_range'\n  what():  vector\n";
+        check(cxx, Some((Cause::Exception, "what():  vector")));
+    }
+
+    #[test]
+    fn an_exception_about_memory_or_a_disk_is_that_cause() {
+        let raised =
+            |words: &str| format!("Traceback (most recent call last):\n  File \"x\"\n{words}\n");
+        for (words, cause) in [
+            ("torch.OutOfMemoryError: CUDA out of memory. Tried 20 MiB", Cause::CudaOutOfMemory),
+            ("MemoryError", Cause::OutOfMemory),
+            ("OSError: [Errno 12] Cannot allocate memory", Cause::OutOfMemory),
+            ("OSError: [Errno 28] No space left on device: 'a'", Cause::DiskFull),
+            ("OSError: [Errno 122] Disk quota exceeded", Cause::Quota),
+            ("torch.distributed.DistStoreError: client socket has timed out", Cause::Rendezvous),
+        ] {
+            check(&raised(words), Some((cause, words)));
+        }
+    }
+
+    #[test]
+    fn without_an_exception_the_last_words_near_the_end_are_why() {
+        let full = "cp: error writing 'x': No space left on device";
+        check(&format!("{full}\n"), Some((Cause::DiskFull, full)));
+        check(&format!("{full}\n{}", "step\n".repeat(NEAR)), None);
+        let kill = "slurmstepd: error: Detected 1 oom_kill event in StepId=3.batch.";
+        check(&format!("{full}\n{kill}\n"), Some((Cause::OutOfMemory, kill)));
+        for quiet in ["", "\n", "loss: 0.5\n", "Error\n", "  indented\nTotal: 3\n", "note: x"] {
+            check(quiet, None);
+        }
+    }
+
+    #[test]
+    fn the_log_of_a_job_says_why_slurm_has_ended_it() {
+        let line = |due: &str| {
+            format!(
+                "x\nslurmstepd-n1: error: *** JOB 20 ON n1 CANCELLED AT 2026-11-24T00:39:02{due} ***\n"
+            )
+        };
+        for (due, cause) in [
+            (" DUE TO PREEMPTION", Cause::Preempted),
+            (" DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS", Cause::NodeFailure),
+            (" DUE TO TIME LIMIT", Cause::Walltime),
+            ("", Cause::Cancelled),
+        ] {
+            assert_eq!(of_stop(&line(due)), Some(cause), "{due}");
+        }
+        // It was requeued, and a person has cancelled it then.
+        let both = line(" DUE TO PREEMPTION") + &line("");
+        assert_eq!(of_stop(&both), Some(Cause::Cancelled));
+        assert_eq!(of_stop("all CANCELLED AT noon\n"), None);
+    }
+
+    #[test]
+    fn of_several_ranks_only_the_one_that_failed_counts() {
+        let log = b"[rank 0]   File \"x\"\n[rank 1]   File \"y\"\n[rank 1] ValueError: one\n[rank 0] KeyError: 'nought'\n";
+        let of = |rank| of(log, 1, Some(rank)).map(|why| why.words);
+        assert_eq!(of(1), Some(format!("ValueError: one{MARK}")));
+        assert_eq!(of(0), Some(format!("KeyError: 'nought'{MARK}")));
+        assert_eq!(of(2), None);
+    }
+
+    #[test]
+    fn a_shell_says_which_command_it_could_not_start() {
+        let of = |log: &str, code| of(log.as_bytes(), code, None).map(|why| why.cause);
+        for (log, code, cause) in [
+            ("sh: 1: foo: not found\n", 127, Some(Cause::CommandNotFound)),
+            ("bash: line 1: foo: command not found\n", 127, Some(Cause::CommandNotFound)),
+            ("sh: 1: ./foo: Permission denied\n", 126, Some(Cause::Permission)),
+            (
+                "./foo: cannot execute binary file: Exec format error\n",
+                126,
+                Some(Cause::ExecFormat),
+            ),
+            ("the key was not found\n", 1, None),
+            ("foo\n", 127, None),
+        ] {
+            assert_eq!(of(log, code), cause, "{log}");
+        }
+    }
+
+    #[test]
+    fn the_programs_own_reason_has_a_cause() {
+        assert_eq!(of_reason("the set-up failed at: . missing.sh"), Some(Cause::SetUp));
+        assert_eq!(of_reason("ValueError: no (fit.py, line 3)"), Some(Cause::Exception));
+        assert_eq!(of_reason("MemoryError (fit.py, line 3)"), Some(Cause::OutOfMemory));
+        assert_eq!(of_reason("the loss is not a number"), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_end_of_a_log_is_read(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..4000)) {
+            let words = of(&bytes, 1, None).map_or(0, |why| why.words.chars().count());
+            proptest::prop_assert!(words <= LONGEST + 3 + MARK.len());
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! `hpcsweep feed`: the feeder, a job of a sweep that submits what had no place in the queue before.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::{Context, submit};
+use crate::fault::Fault;
+use crate::host::access;
+use crate::scheduler::job as scheduler;
+use crate::submit::Source;
+use crate::submit::again::Again;
+use crate::submit::arrays::batch::{self, ArrayOptions};
+use crate::tree::Tree;
+use crate::tree::journal::Journal;
+use crate::tree::waves;
+
+/// Submit more of a sweep, from a job of it (job scripts call this)
+///
+/// Submits as many of the trials that were left as have a place in the queue now, and the job that goes on after it.
+/// Where other jobs have all places, waits for some.
+#[derive(Debug, clap::Args)]
+#[command(hide = true)]
+pub(crate) struct Args {
+    /// The sweep's folder
+    #[arg(long, value_name = "DIR")]
+    sweep: PathBuf,
+    /// The number of its own array in the sweep
+    #[arg(long, value_name = "N")]
+    array: u32,
+    /// The sweep belongs to a group
+    #[arg(long, hide = true)]
+    shared: bool,
+}
+
+/// Pauses between questions for a place: they double from the first to the last.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(300));
+
+/// How long places are waited for if the job does not know its walltime.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
+    if args.shared {
+        access::share_with_group();
+    }
+    let site = context.site()?;
+    let (tree, identity) = Tree::open(&args.sweep)?;
+    tree.trust_to_change()?;
+    let feeder = waves::read(&tree)?
+        .into_iter()
+        .flat_map(|wave| wave.arrays)
+        .find(|array| array.array == args.array)
+        .and_then(|array| Some((array.feeder?, array.resources.walltime_s)));
+    let Some((feeder, walltime_s)) = feeder else {
+        let sentence = format!("array {} of {} is no feeder", args.array, identity.name);
+        return Err(Fault::request(sentence).into());
+    };
+    let told = scheduler::told_end(&context.vars).map(|end| end - crate::host::clock::now());
+    let time = told.or(walltime_s.map(|seconds| seconds as f64));
+    let time = time.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let until = Instant::now() + time.map_or(PATIENCE, |time| time * 2 / 3);
+    let mut pause = PAUSES.0;
+    loop {
+        let journal = Journal::read(&tree)?;
+        if journal.is_taken_back(args.array) || journal.on_hold.is_some() {
+            context
+                .out
+                .say(&format!("{}: held or cancelled: nothing was submitted", identity.name));
+            return Ok(0);
+        }
+        let Some(on) = journal.site else {
+            return Err(Fault::request(format!("{} was never submitted", identity.name)).into());
+        };
+        let source = Source::stored(&tree, &journal)?;
+        let templates = source.templates(feeder.templates.as_deref(), &site)?;
+        let options = ArrayOptions {
+            max_running: feeder.max_running,
+            retry: Again::repeated(&feeder.again),
+            templates: feeder.templates.clone(),
+            feeder: Some(args.array),
+        };
+        let vars = &context.vars;
+        let report =
+            batch::submit(&source, &site, &templates, &options, on.scheduler, vars, |text| {
+                context.out.say(text);
+            })?;
+        let Some(room) = report.full else { return Ok(0) };
+        if Instant::now() + pause > until {
+            return Err(submit::no_place(&room, &identity.name, report.left).into());
+        }
+        context.out.say(&format!("{room}: waiting {} s for a place", pause.as_secs()));
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(PAUSES.1);
+    }
+}

@@ -1,0 +1,353 @@
+//! One screen about a trial.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::enough::{self, Progress};
+use crate::cause::Cause;
+use crate::cli::logs::output::{self, Output};
+use crate::host::{Vars, clock, disk};
+use crate::plan::Resources;
+use crate::scheduler::calls::Calls;
+use crate::scheduler::{self, Scheduler};
+use crate::site::Site;
+use crate::standing::State;
+use crate::status::Status;
+use crate::submit::Source;
+use crate::submit::arrays::wave::Waves;
+use crate::submit::grow;
+use crate::tree::journal::Journal;
+use crate::tree::records::{Attempt, Record};
+use crate::tree::table;
+use crate::units;
+use crate::words::{count, duration};
+
+/// Lines of the log that are shown.
+const LINES: usize = 10;
+
+/// What all trials of a sweep have in common here.
+pub(super) struct Facts<'a> {
+    status: &'a Status,
+    journal: Journal,
+    waves: Waves,
+    places: HashMap<u64, (u32, u64)>,
+    scheduler: Box<dyn Scheduler>,
+    whom: Option<(&'a Site, &'a Vars)>,
+    /// The plan's file, and the trials of the sweep in its order.
+    plan: Option<(String, Vec<Option<u64>>)>,
+}
+
+/// An attempt.
+#[derive(Debug, Serialize)]
+struct Tried {
+    attempt: u32,
+    state: String,
+    cause: Option<Cause>,
+    reason: String,
+    start: f64,
+    duration_s: Option<f64>,
+    host: String,
+    job: Option<String>,
+    agent: Option<String>,
+    exit_code: Option<i32>,
+    peak_memory: Option<u64>,
+    cpu_s: Option<f64>,
+}
+
+/// Why a trial waits.
+#[derive(Debug, Serialize)]
+struct Waiting {
+    reason: String,
+    words: Option<&'static str>,
+    remedy: Option<&'static str>,
+    job: Option<String>,
+    expected_start: Option<String>,
+}
+
+/// All there is to say of a trial.
+#[derive(Debug, Serialize)]
+pub(super) struct Sight {
+    sweep: String,
+    trial: u64,
+    state: String,
+    cause: Option<Cause>,
+    reason: String,
+    params: Value,
+    attempts: Vec<Tried>,
+    asked: Resources,
+    progress: Option<String>,
+    /// The line of `[resources]` that would have been enough, and why.
+    enough: Option<(String, String)>,
+    waiting: Option<Waiting>,
+    /// The end of its log.
+    log: Vec<String>,
+    /// The command that prints all of it.
+    logs: Option<String>,
+    /// The command that runs it here, in a folder that is thrown away.
+    by_hand: Option<String>,
+}
+
+impl<'a> Facts<'a> {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// When a file of the sweep cannot be read.
+    pub(super) fn read(status: &'a Status, whom: Option<(&'a Site, &'a Vars)>) -> Result<Self> {
+        let journal = Journal::read(&status.tree)?;
+        let waves = Waves::read(&status.tree)?;
+        let places = waves.places();
+        let scheduler = scheduler::of_sweep(&journal);
+        // A plan that is gone or has faults runs nothing.
+        let plan = journal.plan.as_ref().filter(|plan| plan.is_file()).and_then(|file| {
+            let diff = grow::diff(&status.tree, &Source::read(file).ok()?).ok()?;
+            Some((disk::named(file), diff.places))
+        });
+        Ok(Self { status, journal, waves, places, scheduler, whom, plan })
+    }
+
+    /// What there is to say of one; `None` if the sweep does not have it.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub(super) fn of(&self, trial: u64) -> Result<Option<Sight>> {
+        let status = self.status;
+        let Some((row, standing)) = status.trials().find(|(row, _)| row.id == trial) else {
+            return Ok(None);
+        };
+        let none = Record::default();
+        let record = status.records.get(&trial).unwrap_or(&none);
+        let decisive = record.decisive();
+        let asked = self.asked(trial)?;
+        let progress = match decisive {
+            Some(attempt) => Progress::of(&status.tree, attempt, &row.params)?,
+            None => None,
+        };
+        let end = decisive.and_then(|attempt| attempt.end.as_ref());
+        let enough = standing.cause.and_then(|cause| {
+            let seconds = decisive.and_then(Attempt::duration_s);
+            let peak = end.map_or(0, |end| end.peak_memory);
+            enough::request(cause, &asked, peak, seconds, progress.as_ref())
+        });
+        let is_waiting = matches!(standing.state, State::Queued | State::Other(_));
+        let bytes = match Output::of(&status.tree, trial, record)?.tail(LINES)? {
+            empty if empty.is_empty() => {
+                let jobs = output::of_jobs(&status.tree, &self.waves, trial)?;
+                jobs.last()
+                    .map(|path| output::tail_of(path, LINES))
+                    .transpose()?
+                    .unwrap_or_default()
+            }
+            own => own,
+        };
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let log: Vec<String> = text.lines().map(str::to_owned).collect();
+        let sweep = status.tree.named();
+        let at = |(plan, places): &(String, Vec<Option<u64>>)| {
+            let number = places.iter().position(|place| *place == Some(trial))?;
+            Some(format!("hpcsweep submit {plan} --smoke {number}"))
+        };
+        let mut attempts = tried(record);
+        if let Some(last) = attempts.last_mut().filter(|_| standing.state.is_bad()) {
+            // The scheduler and the job's log may know more than its end.
+            last.cause = standing.cause.or(last.cause);
+        }
+        Ok(Some(Sight {
+            sweep: status.identity.name.clone(),
+            trial,
+            state: standing.state.word(),
+            cause: standing.cause,
+            reason: standing.reason.clone(),
+            params: serde_json::to_value(&row.params)?,
+            attempts,
+            asked,
+            progress: progress.as_ref().map(Progress::words),
+            enough,
+            waiting: is_waiting.then(|| self.waiting(trial, &standing.reason)),
+            logs: (!log.is_empty()).then(|| format!("hpcsweep logs {trial} {sweep}")),
+            log,
+            by_hand: self.plan.as_ref().and_then(at),
+        }))
+    }
+
+    /// What it asks for: as it was submitted last, otherwise as the table has it.
+    fn asked(&self, trial: u64) -> Result<Resources> {
+        let own = self.places.get(&trial).map(|(array, _)| *array);
+        let of_array = self.waves.arrays().find(|(_, array, _)| Some(array.array) == own);
+        if let Some((_, array, _)) = of_array {
+            return Ok(array.resources.clone());
+        }
+        let (head, row) = table::find(&self.status.tree, trial)?;
+        Ok(row.resources.map_or(head.resources, |own| *own))
+    }
+
+    /// Why it waits, and until when.
+    fn waiting(&self, trial: u64, reason: &str) -> Waiting {
+        let place = self.places.get(&trial);
+        let job = place.and_then(|(array, index)| {
+            Some(self.scheduler.element(self.journal.job(*array)?, *index))
+        });
+        let wait = self.scheduler.explain(reason);
+        let expected_start = job.as_ref().zip(self.whom).and_then(|(job, (site, vars))| {
+            let limit = Duration::from_secs(site.limits.call_timeout_s);
+            self.scheduler.expected_start(&mut Calls::new(vars, limit), job)
+        });
+        Waiting {
+            reason: reason.to_owned(),
+            words: wait.map(|wait| wait.words),
+            remedy: wait.map(|wait| wait.remedy),
+            job,
+            expected_start,
+        }
+    }
+}
+
+/// The attempts of a trial, in order.
+fn tried(record: &Record) -> Vec<Tried> {
+    let all = &record.attempts;
+    let one = |(i, attempt): (usize, &Attempt)| {
+        let end = attempt.end.as_ref();
+        let next = all.get(i + 1);
+        let is_same_job = next
+            .is_some_and(|next| next.start.job.is_some() && next.start.job == attempt.start.job);
+        let cause = match attempt.cause() {
+            // Its job ran it again: it was given back to the queue.
+            Some(Cause::Stopped) if is_same_job => Some(Cause::Requeued),
+            None if end.is_none() && next.is_some() => Some(Cause::WorkerLost),
+            cause => cause,
+        };
+        let outcome = attempt.outcome().map(|state| format!("{state:?}").to_lowercase());
+        let open = if next.is_some() { "lost" } else { "open" };
+        Tried {
+            attempt: attempt.start.attempt,
+            state: outcome.unwrap_or_else(|| open.to_owned()),
+            cause,
+            reason: attempt.why(),
+            start: attempt.start.time,
+            duration_s: attempt.duration_s(),
+            host: attempt.start.host.clone(),
+            job: attempt.start.job.clone(),
+            agent: attempt.bundle.as_ref().map(|place| place.agent.clone()),
+            exit_code: end.and_then(|end| end.exit_code),
+            peak_memory: end.map(|end| end.peak_memory).filter(|bytes| *bytes > 0),
+            cpu_s: end
+                .and_then(|end| end.usage.as_ref())
+                .map(|usage| usage.cpu_user_s + usage.cpu_system_s),
+        }
+    };
+    all.iter().enumerate().map(one).collect()
+}
+
+impl Sight {
+    /// As text.
+    pub(super) fn page(&self) -> String {
+        let mut text = format!("trial {} of {}: {}", self.trial, self.sweep, self.state);
+        if let Some(cause) = self.cause {
+            text.push_str(&format!(" ({})", cause.word()));
+        }
+        text.push('\n');
+        let mut line = |name: &str, words: &str| text.push_str(&format!("  {name}: {words}\n"));
+        let params: Vec<String> = self
+            .params
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        if !params.is_empty() {
+            line("parameters", &params.join(" "));
+        }
+        match &self.waiting {
+            Some(waiting) => waiting.lines(&mut line),
+            None if !self.reason.is_empty() => line("why", &self.reason),
+            None => {}
+        }
+        for attempt in &self.attempts {
+            line(&format!("attempt {}", attempt.attempt), &attempt.words(&self.reason));
+        }
+        line("asked", &asked(&self.asked));
+        if let Some(used) = self.attempts.last().and_then(Tried::used) {
+            line("used", &used);
+        }
+        if let Some(progress) = &self.progress {
+            line("progress", progress);
+        }
+        if let Some((request, why)) = &self.enough {
+            line("enough", &format!("`{request}` ({why})"));
+        }
+        if let Some(logs) = &self.logs {
+            line("its log ends", &format!("({logs} prints all)"));
+            self.log.iter().for_each(|own| text.push_str(&format!("    {own}\n")));
+        }
+        if let Some(command) = &self.by_hand {
+            text.push_str(&format!("  to run it here by hand: {command}\n"));
+        }
+        text
+    }
+}
+
+impl Waiting {
+    fn lines(&self, line: &mut dyn FnMut(&str, &str)) {
+        let job = self.job.as_ref().map(|job| format!(" (job {job})")).unwrap_or_default();
+        match self.words {
+            Some(words) => line("waits", &format!("{}: {words}{job}", self.reason)),
+            None if self.reason.is_empty() => line("waits", &format!("no reason is known{job}")),
+            None => line("waits", &format!("{}{job}", self.reason)),
+        }
+        self.remedy.iter().for_each(|remedy| line("what can be done", remedy));
+        self.expected_start.iter().for_each(|start| line("expected start", start));
+    }
+}
+
+impl Tried {
+    /// In words; the reason only where it is not `said` already.
+    fn words(&self, said: &str) -> String {
+        let mut parts = vec![clock::local(self.start)];
+        if !self.host.is_empty() {
+            parts.push(format!("on {}", self.host));
+        }
+        parts.extend(self.job.as_ref().map(|job| format!("job {job}")));
+        parts.extend(self.agent.as_ref().map(|agent| format!("agent {agent}")));
+        parts.extend(self.duration_s.map(duration));
+        let cause = self.cause.map(|cause| format!(" ({})", cause.word())).unwrap_or_default();
+        let is_said = self.reason.is_empty() || self.reason == said;
+        let reason = if is_said { String::new() } else { format!(": {}", self.reason) };
+        parts.push(format!("{}{cause}{reason}", self.state));
+        parts.join(", ")
+    }
+
+    fn used(&self) -> Option<String> {
+        let memory = self
+            .peak_memory
+            .map(|bytes| format!("{} memory", units::memory_text(bytes.div_ceil(1 << 20))));
+        let cpu = self.cpu_s.map(|seconds| format!("{} of processor time", duration(seconds)));
+        let time = self.duration_s.map(duration);
+        let all: Vec<String> = memory.into_iter().chain(time).chain(cpu).collect();
+        (!all.is_empty()).then(|| all.join(", "))
+    }
+}
+
+/// A request in words.
+fn asked(asked: &Resources) -> String {
+    let mut parts = Vec::new();
+    if asked.nodes > 1 {
+        parts.push(count(u64::from(asked.nodes), "node"));
+    }
+    if asked.ranks > 1 {
+        parts.push(count(u64::from(asked.ranks), "rank"));
+    }
+    parts.push(count(u64::from(asked.cpus_per_rank) * u64::from(asked.ranks), "core"));
+    let gpus = asked.gpus.unwrap_or(asked.gpus_per_rank * asked.ranks);
+    if gpus > 0 {
+        parts.push(count(u64::from(gpus), "GPU"));
+    }
+    parts.extend(asked.memory_mib.map(|mib| format!("{} memory", units::memory_text(mib))));
+    parts.extend(asked.walltime_s.map(|s| format!("{} walltime", units::walltime_text(s))));
+    parts.extend(asked.partition.as_ref().map(|name| format!("partition {name}")));
+    parts.extend(asked.account.as_ref().map(|name| format!("account {name}")));
+    parts.extend(asked.qos.as_ref().map(|name| format!("QOS {name}")));
+    parts.join(", ")
+}

@@ -1,0 +1,230 @@
+//! The expression of `--where`: a condition of the template engine, as `when` of a plan is, over everything that the table of
+//! results has of a trial.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Mutex;
+
+use anyhow::Result;
+use rayon::prelude::*;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use crate::collect::{self, FIXED, FUNCTION, Line};
+use crate::fault::Fault;
+use crate::host::threads;
+use crate::plan::value::json_float;
+use crate::plan::{Compiled, Params};
+use crate::standing::Standing;
+use crate::status::Status;
+use crate::tree::table::Row;
+use crate::words;
+
+/// The names of all parameters and of all metrics of a trial.
+const PARAMS: &str = "params";
+const METRICS: &str = "metrics";
+
+/// An expression.
+pub(super) struct Condition {
+    text: String,
+    compiled: Compiled,
+}
+
+/// A value of a trial, as expressions see it.
+enum Seen<'a> {
+    /// A column, or part of one.
+    Json(Value),
+    /// A number, which JSON may not have.
+    Number(f64),
+    Params(&'a Params),
+    /// What is below a dotted name.
+    Table(HashMap<String, Seen<'a>>),
+}
+
+impl Serialize for Seen<'_> {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Json(value) => value.serialize(s),
+            Self::Number(number) => number.serialize(s),
+            Self::Params(params) => params.serialize(s),
+            Self::Table(entries) => entries.serialize(s),
+        }
+    }
+}
+
+impl Condition {
+    /// Reads an expression.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub(super) fn new(text: &str) -> Result<Self, Fault> {
+        let compiled = Compiled::condition(text).map_err(|reason| {
+            Fault::request(format!("`--where {text}` is not an expression: {reason}"))
+                .hint("write a condition, as in `lr > 0.1 and state == \"failed\"`")
+        })?;
+        Ok(Self { text: text.to_owned(), compiled })
+    }
+
+    /// Whether it uses a column that depends on how a trial stands.
+    pub(super) fn asks_for_states(&self) -> bool {
+        let heads = self.compiled.heads();
+        heads.iter().any(|head| FIXED[3..].contains(&head.as_str()))
+    }
+
+    /// Those of the trials of each sweep for which it holds.
+    ///
+    /// # Errors
+    /// When it uses a name that no trial has, or fails for a trial that has all names.
+    pub(super) fn narrow(
+        &self,
+        sweeps: &[Status],
+        all: Vec<BTreeSet<u64>>,
+    ) -> Result<Vec<BTreeSet<u64>>> {
+        let unknown = self.unknown(sweeps);
+        let seen = Mutex::new(BTreeSet::new());
+        let mut narrowed = Vec::with_capacity(all.len());
+        for (status, trials) in sweeps.iter().zip(all) {
+            let holds = |(row, standing): (&Row, &Standing)| -> Result<Option<u64>> {
+                let line = collect::of_trial(status, (row, standing), !unknown.is_empty())?;
+                if !unknown.is_empty() {
+                    note(&line, &seen);
+                }
+                let holds = self.holds(status, row, &line)?;
+                Ok(holds.then_some(row.id))
+            };
+            let rows = status.rows.par_iter().zip(&status.standings);
+            let meant: Result<Vec<Option<u64>>> = threads::in_parallel(|| {
+                rows.filter(|(row, _)| trials.contains(&row.id)).map(holds).collect()
+            });
+            narrowed.push(meant?.into_iter().flatten().collect());
+        }
+        let seen = seen.into_inner().unwrap_or_default();
+        let is_seen = |name: &&String| {
+            seen.iter().any(|metric: &String| {
+                metric
+                    .strip_prefix(name.as_str())
+                    .is_some_and(|r| r.is_empty() || r.starts_with('.'))
+            })
+        };
+        let mut missing = unknown.iter().filter(|name| *name != METRICS && !is_seen(name));
+        match missing.next().filter(|_| !self.compiled.uses.may_lack) {
+            Some(name) => Err(no_name(name, sweeps, &seen).into()),
+            None => Ok(narrowed),
+        }
+    }
+
+    /// The first parts of names that are neither columns nor parameters: metrics, if anything.
+    fn unknown(&self, sweeps: &[Status]) -> Vec<String> {
+        let mut left: Vec<String> = self.compiled.heads().to_vec();
+        left.retain(|head| head != PARAMS && head != FUNCTION && !FIXED.contains(&head.as_str()));
+        for row in sweeps.iter().flat_map(|status| &status.rows) {
+            if left.is_empty() {
+                break;
+            }
+            left.retain(|head| row.params.get(head).is_none() && row.params.table(head).is_none());
+        }
+        left
+    }
+
+    /// Whether it holds for a trial. A trial that lacks a value which is needed is not meant.
+    fn holds(&self, status: &Status, row: &Row, line: &Line) -> Result<bool, Fault> {
+        let mut lacks = false;
+        let holds = self.compiled.holds(|head| {
+            let value = self.value(status, row, line, head);
+            lacks |= value.is_none();
+            value
+        });
+        match holds {
+            Ok(holds) => Ok(holds),
+            Err(_) if lacks || self.is_about_parts() => Ok(false),
+            Err(reason) => Err(Fault::request(format!(
+                "`--where {}` fails for trial {}: {reason}",
+                self.text, row.id
+            ))
+            .hint("compare numbers with numbers, and texts with texts in quotes")),
+        }
+    }
+
+    /// Whether it looks into tables, which may lack a part.
+    fn is_about_parts(&self) -> bool {
+        self.compiled.uses.names.iter().any(|name| name.contains('.'))
+            || self.compiled.heads().iter().any(|head| head == PARAMS || head == METRICS)
+    }
+
+    /// The value of the first part of a name: a column, a parameter, or metrics.
+    fn value<'a>(
+        &self,
+        status: &Status,
+        row: &'a Row,
+        line: &Line,
+        head: &str,
+    ) -> Option<Seen<'a>> {
+        if let Some(column) = FIXED.iter().position(|name| *name == head) {
+            return line.fixed.get(column).filter(|v| !v.is_null()).cloned().map(Seen::Json);
+        }
+        match head {
+            FUNCTION => return status.function(row.id).map(|name| Seen::Json(name.into())),
+            PARAMS => return Some(Seen::Params(&row.params)),
+            METRICS => {
+                let all = line.metrics.iter().map(|(name, value)| (name.clone(), number(value)));
+                return Some(Seen::Table(all.collect()));
+            }
+            _ => {}
+        }
+        if let Some(value) = row.params.get(head) {
+            return Some(Seen::Json(value.to_json()));
+        }
+        if let Some(table) = row.params.table(head) {
+            return serde_json::to_value(table).ok().map(Seen::Json);
+        }
+        let uses_parts = self
+            .compiled
+            .uses
+            .names
+            .iter()
+            .any(|name| name.strip_prefix(head).is_some_and(|rest| rest.starts_with('.')));
+        if !uses_parts {
+            let own = line.metrics.iter().find(|(name, _)| name == head);
+            return own.map(|(_, value)| number(value));
+        }
+        let part = |(name, value): &(String, Value)| {
+            let part = name.strip_prefix(head)?.strip_prefix('.')?;
+            Some((part.to_owned(), number(value)))
+        };
+        let parts: HashMap<String, Seen<'_>> = line.metrics.iter().filter_map(part).collect();
+        (!parts.is_empty()).then_some(Seen::Table(parts))
+    }
+}
+
+/// A metric: a number may be written as a text that JSON has for it.
+fn number<'a>(value: &Value) -> Seen<'a> {
+    match json_float(value) {
+        Some(number) if value.is_string() => Seen::Number(number),
+        _ => Seen::Json(value.clone()),
+    }
+}
+
+/// Takes note of the metrics of a trial.
+fn note(line: &Line, seen: &Mutex<BTreeSet<String>>) {
+    let Ok(mut seen) = seen.lock() else { return };
+    for (name, _) in &line.metrics {
+        if !seen.contains(name) {
+            seen.insert(name.clone());
+        }
+    }
+}
+
+fn no_name(name: &str, sweeps: &[Status], metrics: &BTreeSet<String>) -> Fault {
+    let mut known: BTreeSet<&str> = FIXED.into_iter().collect();
+    known.extend(metrics.iter().map(String::as_str));
+    for row in sweeps.iter().flat_map(|status| &status.rows) {
+        known.extend(row.params.names.iter().map(|name| &**name));
+    }
+    let fault = Fault::request(format!("no trial has a parameter, a metric or a column `{name}`"));
+    match words::nearest(name, known.iter().copied()) {
+        Some(near) => fault.hint(format!("did you mean `{near}`?")),
+        None => {
+            let all: Vec<&str> = known.into_iter().take(20).collect();
+            fault.hint(format!("there are {}", words::ticked(&all)))
+        }
+    }
+}

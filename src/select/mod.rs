@@ -1,0 +1,201 @@
+//! Sets of trials: by number, by state, and by an expression over parameters, metrics and columns. All verbs that take sets
+//! use this module, so that the same words mean the same trials.
+
+mod condition;
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+
+use crate::cause::{Cause, TABLE};
+use crate::fault::Fault;
+use crate::idset::IdSet;
+use crate::standing::{Standing, State};
+use crate::status::Status;
+use crate::tree::table::Row;
+use crate::words;
+use condition::Condition;
+
+/// What trials must be like. Without any wish, all are meant; each further wish leaves out trials.
+#[derive(Default)]
+pub(crate) struct Wanted {
+    /// Their numbers.
+    pub(crate) ids: Option<IdSet>,
+    /// They ended without success.
+    failed: bool,
+    /// Words of states, one of which is theirs.
+    states: Vec<String>,
+    /// Causes, one of which is theirs.
+    causes: Vec<Cause>,
+    /// An expression that holds for them.
+    condition: Option<Condition>,
+}
+
+impl Wanted {
+    /// Reads the wishes: `sets` of numbers, words of `states` and of `causes`, an `expression`.
+    ///
+    /// # Errors
+    /// When a set, a cause or the expression cannot be read.
+    pub(crate) fn new(
+        sets: &[&str],
+        failed: bool,
+        states: &[String],
+        causes: &[String],
+        expression: Option<&str>,
+    ) -> Result<Self> {
+        let mut ids: Option<IdSet> = None;
+        for set in sets {
+            let set = numbers(set)?;
+            ids = Some(ids.map_or(set.clone(), |ids| ids.union(&set)));
+        }
+        let condition = expression.map(Condition::new).transpose()?;
+        let causes = causes.iter().map(|word| cause(word)).collect::<Result<_, _>>()?;
+        Ok(Self { ids, failed, states: states.to_vec(), causes, condition })
+    }
+
+    /// Whether there is no wish.
+    pub(crate) fn is_all(&self) -> bool {
+        self.ids.is_none() && self.is_by_number()
+    }
+
+    /// Whether nothing but numbers decides.
+    pub(crate) fn is_by_number(&self) -> bool {
+        !self.asks_how_it_ended() && self.condition.is_none()
+    }
+
+    fn asks_how_it_ended(&self) -> bool {
+        self.failed || !self.states.is_empty() || !self.causes.is_empty()
+    }
+
+    /// Whether it matters how the trials stand: only then a scheduler needs to be asked.
+    pub(crate) fn asks_for_states(&self) -> bool {
+        self.asks_how_it_ended() || self.condition.as_ref().is_some_and(Condition::asks_for_states)
+    }
+
+    /// The trials of each sweep that are meant.
+    ///
+    /// # Errors
+    /// When a number, a state or a name exists in none of the sweeps, or the expression fails.
+    pub(crate) fn of(&self, sweeps: &[Status]) -> Result<Vec<BTreeSet<u64>>> {
+        self.check_numbers(sweeps)?;
+        self.check_states(sweeps)?;
+        let mut all: Vec<BTreeSet<u64>> = Vec::new();
+        for status in sweeps {
+            let meant = status.trials().filter(|(row, standing)| self.has(row, standing));
+            all.push(meant.map(|(row, _)| row.id).collect());
+        }
+        match &self.condition {
+            Some(condition) => condition.narrow(sweeps, all),
+            None => Ok(all),
+        }
+    }
+
+    /// Leaves the trials that are not meant out of the sweeps.
+    ///
+    /// # Errors
+    /// As [`Wanted::of`].
+    pub(crate) fn narrow(&self, sweeps: &mut [Status]) -> Result<()> {
+        if self.is_all() {
+            return Ok(());
+        }
+        let all = self.of(sweeps)?;
+        sweeps.iter_mut().zip(&all).for_each(|(status, kept)| status.retain(kept));
+        Ok(())
+    }
+
+    /// Whether a trial is meant as far as its number and its state decide.
+    fn has(&self, row: &Row, standing: &Standing) -> bool {
+        let is_named = |ids: &IdSet| u32::try_from(row.id).is_ok_and(|number| ids.contains(number));
+        self.ids.as_ref().is_none_or(is_named)
+            && (!self.failed || standing.state.is_bad())
+            && (self.states.is_empty() || self.states.contains(&standing.state.word()))
+            && (self.causes.is_empty() || standing.cause.is_some_and(|c| self.causes.contains(&c)))
+    }
+
+    /// Refuses numbers that no sweep has.
+    fn check_numbers(&self, sweeps: &[Status]) -> Result<(), Fault> {
+        let last = sweeps.iter().filter_map(|status| status.rows.last()).map(|row| row.id).max();
+        let wanted = self.ids.as_ref().and_then(|ids| ids.runs().last()).map(|(_, last)| *last);
+        match (wanted, sweeps) {
+            (Some(wanted), [one, ..]) if last.is_none_or(|last| last < u64::from(wanted)) => {
+                Err(no_trial(one, wanted))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses words that are no states. A scheduler may have words of its own.
+    fn check_states(&self, sweeps: &[Status]) -> Result<(), Fault> {
+        let there = || sweeps.iter().flat_map(|status| &status.standings);
+        for wanted in &self.states {
+            let is_known = State::KNOWN.iter().any(|state| state.word() == *wanted);
+            if is_known || there().any(|standing| standing.state.word() == *wanted) {
+                continue;
+            }
+            let known: Vec<String> = State::KNOWN.iter().map(State::word).collect();
+            let fault = Fault::request(format!("`{wanted}` is not a state of a trial"));
+            return Err(match words::nearest(wanted, known.iter().map(String::as_str)) {
+                Some(near) => fault.hint(format!("did you mean `{near}`?")),
+                None => fault.hint(format!("there are {}", words::ticked(&known))),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Whether a word is a set of trials, and no name of a sweep: digits, commas, ranges.
+pub(crate) fn is_set(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_digit())
+        && word.bytes().all(|b| b.is_ascii_digit() || matches!(b, b',' | b'-' | b':'))
+}
+
+/// The cause of a word.
+fn cause(word: &str) -> Result<Cause, Fault> {
+    Cause::of_word(word).ok_or_else(|| {
+        let known: Vec<&str> = TABLE.iter().map(|(_, word, ..)| *word).collect();
+        let fault = Fault::request(format!("`{word}` is not a cause"));
+        match words::nearest(word, known.iter().copied()) {
+            Some(near) => fault.hint(format!("did you mean `{near}`?")),
+            None => fault.hint(format!("there are {}", words::ticked(&known))),
+        }
+    })
+}
+
+/// The trials of a set.
+fn numbers(set: &str) -> Result<IdSet, Fault> {
+    let reads = |fault: Fault| Fault {
+        sentence: fault.sentence.replace("set of array indices", "set of trials"),
+        ..Fault::request(String::new())
+    };
+    let hint = "write numbers and ranges of them, as in `3-7,12`";
+    IdSet::of_numbers(set).map_err(|fault| reads(fault).hint(hint))
+}
+
+fn no_trial(status: &Status, wanted: u32) -> Fault {
+    let (dir, named) = (status.tree.dir().display(), status.tree.named());
+    Fault::request(format!("sweep `{dir}` has no trial {wanted}"))
+        .hint(format!("`hpcsweep status --trials {named}` lists the trials"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_of_digits_is_a_set_of_trials() {
+        let sets = ["0", "3-7,12", "0-9:2", "12,"].map(is_set);
+        let names = ["results/s", "./3", "3x", "plan.toml", "", "-3"].map(is_set);
+        assert_eq!((sets, names), ([true; 4], [false; 6]));
+    }
+
+    #[test]
+    fn sets_are_joined_and_wrong_ones_are_explained() {
+        let ids = |sets: &[&str]| Wanted::new(sets, false, &[], &[], None).map(|w| w.ids);
+        assert_eq!(ids(&["3-7", "12,4"]).unwrap().unwrap().to_string(), "3-7,12");
+        assert!(ids(&[]).unwrap().is_none());
+        assert_eq!(
+            ids(&["7-3"]).unwrap_err().to_string(),
+            "`7-3` is not a set of trials: `7-3` runs backwards\nhint: write numbers and ranges of them, as in `3-7,12`"
+        );
+    }
+}

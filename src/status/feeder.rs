@@ -1,0 +1,31 @@
+//! The feeder of a sweep: the job that submits the trials that had no place in the queue.
+
+use std::collections::HashMap;
+
+use crate::scheduler::Elements;
+use crate::tree::journal::Journal;
+use crate::tree::waves::Wave;
+
+/// The newest feeders, which alone may be queued or running: each is submitted by the one before it.
+const NEWEST: usize = 2;
+
+/// The arrays of the feeders that may be queued or running, newest first, and their jobs.
+pub(crate) fn jobs<'a>(
+    waves: impl DoubleEndedIterator<Item = &'a Wave>,
+    journal: &Journal,
+) -> Vec<(u32, String)> {
+    let arrays = waves.rev().flat_map(|wave| wave.arrays.iter().rev());
+    let feeders = arrays.filter(|array| array.feeder.is_some()).map(|array| array.array);
+    let jobs = feeders.filter_map(|array| Some((array, journal.job(array)?.to_owned())));
+    jobs.take(NEWEST).filter(|(array, _)| !journal.is_taken_back(*array)).collect()
+}
+
+/// The job of these that has not ended.
+pub(super) fn alive(
+    jobs: &[(u32, String)],
+    elements: &HashMap<String, Elements>,
+) -> Option<String> {
+    let is_alive =
+        |job: &str| elements.get(job).and_then(|e| e.get(0)).is_some_and(|e| e.state.is_alive());
+    jobs.iter().map(|(_, job)| job).find(|job| is_alive(job)).cloned()
+}

@@ -1,0 +1,207 @@
+//! Which trials without success a submission runs again, and what they ask for this time. A trial that a scheduler, an agent
+//! or this machine may still run is never among them, whatever was asked for: that is looked at under the lock.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use anyhow::Result;
+
+use crate::fault::Fault;
+use crate::idset::IdSet;
+use crate::plan::{OnFailure, Resources};
+use crate::standing::State;
+use crate::status::Status;
+use crate::submit::grow::{Diff, Todo};
+use crate::tree::waves::Repeat;
+
+/// Trials that run again.
+#[derive(Debug, Default, Clone)]
+pub struct Again {
+    which: Which,
+    /// The requests that hold this time in place of the plan's.
+    requests: Arc<HashMap<u64, Arc<Resources>>>,
+    /// Whether nothing but these trials is submitted.
+    alone: bool,
+}
+
+#[derive(Debug, Default, Clone)]
+enum Which {
+    #[default]
+    None,
+    All,
+    These(Arc<BTreeSet<u64>>),
+}
+
+/// What is to be different about a request.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// Memory of a node, MiB.
+    pub(crate) memory_mib: Option<u64>,
+    /// Seconds.
+    pub(crate) walltime_s: Option<u64>,
+    /// Cores of each rank.
+    pub(crate) cpus_per_rank: Option<u32>,
+    /// GPUs of each rank.
+    pub(crate) gpus_per_rank: Option<u32>,
+    pub(crate) partition: Option<String>,
+    pub(crate) account: Option<String>,
+    pub(crate) qos: Option<String>,
+    pub(crate) constraint: Option<String>,
+}
+
+impl Change {
+    /// A request with the changes.
+    fn of(&self, before: &Resources, trial: u64) -> Result<Resources, Fault> {
+        if self.gpus_per_rank.is_some() && before.gpus.is_some() {
+            let sentence = format!("`gpu_ids_abs` counts the GPUs of trial {trial}");
+            return Err(Fault::request(sentence).hint("leave out `--gpus`"));
+        }
+        let or = |new: &Option<String>, old: &Option<String>| new.clone().or_else(|| old.clone());
+        Ok(Resources {
+            memory_mib: self.memory_mib.or(before.memory_mib),
+            walltime_s: self.walltime_s.or(before.walltime_s),
+            cpus_per_rank: self.cpus_per_rank.unwrap_or(before.cpus_per_rank),
+            gpus_per_rank: self.gpus_per_rank.unwrap_or(before.gpus_per_rank),
+            partition: or(&self.partition, &before.partition),
+            account: or(&self.account, &before.account),
+            qos: or(&self.qos, &before.qos),
+            constraint: or(&self.constraint, &before.constraint),
+            ..before.clone()
+        })
+    }
+}
+
+impl Again {
+    /// All trials that ended without success, as the plan asks for them, or none.
+    pub(crate) fn all(retry: bool) -> Self {
+        let which = if retry { Which::All } else { Which::None };
+        Self { which, ..Self::default() }
+    }
+
+    /// These trials, with a change of what the plan asks for. `alone`: nothing else is submitted.
+    ///
+    /// # Errors
+    /// When a request cannot be changed so.
+    pub(crate) fn these(
+        trials: BTreeSet<u64>,
+        change: &Change,
+        diff: &Diff,
+        alone: bool,
+    ) -> Result<Self> {
+        let mut requests = HashMap::new();
+        let mut changed: HashMap<&Arc<Resources>, Arc<Resources>> = HashMap::new();
+        for &trial in trials.iter().filter(|_| *change != Change::default()) {
+            let Some(before) = diff.request(trial) else { continue };
+            let now = match changed.get(before) {
+                Some(now) => Arc::clone(now),
+                None => Arc::new(change.of(before, trial)?),
+            };
+            changed.insert(before, Arc::clone(&now));
+            requests.insert(trial, now);
+        }
+        Ok(Self { which: Which::These(Arc::new(trials)), requests: Arc::new(requests), alone })
+    }
+
+    /// Those that a feeder is to run again.
+    pub(crate) fn repeated(repeats: &[Repeat]) -> Self {
+        let (mut trials, mut requests) = (BTreeSet::new(), HashMap::new());
+        for repeat in repeats {
+            let ids = IdSet::of_numbers(&repeat.trials).unwrap_or_default();
+            let request = repeat.resources.clone().map(Arc::new);
+            for trial in ids.iter().map(u64::from) {
+                trials.insert(trial);
+                requests.extend(request.iter().map(|request| (trial, Arc::clone(request))));
+            }
+        }
+        if trials.is_empty() {
+            return Self::default();
+        }
+        let which = Which::These(Arc::new(trials));
+        Self { which, requests: Arc::new(requests), alone: false }
+    }
+
+    /// Of the trials that have no place in the queue, those that run again, for the feeder; `bad` are all without success.
+    pub(crate) fn repeats(&self, left: &[Todo], bad: &HashSet<u64>) -> Vec<Repeat> {
+        let mut groups: HashMap<Option<&Resources>, IdSet> = HashMap::new();
+        for trial in left.iter().map(|todo| todo.id).filter(|id| self.has(*id) && bad.contains(id))
+        {
+            let request = self.requests.get(&trial).map(|request| &**request);
+            let group = groups.entry(request).or_default();
+            let id: IdSet = u32::try_from(trial).ok().into_iter().collect();
+            *group = group.union(&id);
+        }
+        let repeat = |(request, ids): (Option<&Resources>, IdSet)| Repeat {
+            trials: ids.to_string(),
+            resources: request.cloned(),
+        };
+        let mut repeats: Vec<Repeat> = groups.into_iter().map(repeat).collect();
+        repeats.sort_by(|a, b| a.trials.cmp(&b.trials));
+        repeats
+    }
+
+    /// Whether any trial without success may run again.
+    pub(crate) fn is_wanted(&self) -> bool {
+        !matches!(self.which, Which::None)
+    }
+
+    /// Whether a trial runs again if it ended without success.
+    pub(crate) fn has(&self, trial: u64) -> bool {
+        match &self.which {
+            Which::None => false,
+            Which::All => true,
+            Which::These(trials) => trials.contains(&trial),
+        }
+    }
+
+    /// Whether nothing else is submitted.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone
+    }
+
+    /// Whether a trial that has not ended well may be submitted, begun or not.
+    pub(crate) fn admits(&self, trial: u64) -> bool {
+        !self.alone || self.has(trial)
+    }
+
+    /// The requests that hold this time in place of the plan's, each once.
+    pub(crate) fn requests(&self) -> Vec<&Resources> {
+        let distinct: HashSet<&Resources> = self.requests.values().map(|r| &**r).collect();
+        distinct.into_iter().collect()
+    }
+
+    /// Changes what a plan asks for.
+    pub(crate) fn change(&self, diff: &mut Diff) {
+        self.requests.iter().for_each(|(trial, request)| diff.ask_for(*trial, request));
+        if self.alone {
+            diff.leave_out_new();
+        }
+    }
+
+    /// Leaves out what is not to be submitted; `due`: trials that an earlier submission was to submit.
+    pub(crate) fn keep(&self, todo: &mut Vec<Todo>, due: &HashSet<u64>) {
+        todo.retain(|todo| self.admits(todo.id) || due.contains(&todo.id));
+    }
+}
+
+/// The wanted trials that did not end well, with all others of their chains that must run for them to run, or that stopped
+/// because of them.
+pub(crate) fn with_chains(
+    status: &Status,
+    wanted: &BTreeSet<u64>,
+    on_failure: OnFailure,
+) -> BTreeSet<u64> {
+    let ran_badly = status.trials().filter(|(_, standing)| standing.state.is_bad());
+    let mut again: BTreeSet<u64> =
+        ran_badly.map(|(row, _)| row.id).filter(|trial| wanted.contains(trial)).collect();
+    if on_failure == OnFailure::Continue {
+        return again;
+    }
+    let of_chain = status.rows.iter().filter(|row| again.contains(&row.id));
+    let chains: HashSet<u64> = of_chain.map(|row| row.chain).collect();
+    let stands_still = |state: &State| state.is_bad() || *state == State::Pending;
+    let others = status
+        .trials()
+        .filter(|(row, standing)| chains.contains(&row.chain) && stands_still(&standing.state));
+    again.extend(others.map(|(row, _)| row.id));
+    again
+}

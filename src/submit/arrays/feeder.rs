@@ -1,0 +1,224 @@
+//! Sweeps with more elements than the queue has places: what fits is submitted, and with it the feeder, a small job
+//! that submits more when about half of that has ended. No process waits anywhere for it.
+
+use anyhow::Result;
+
+use crate::fault::Fault;
+use crate::graph::Mapping;
+use crate::host::{clock, disk};
+use crate::plan::Resources;
+use crate::scheduler::calls::Calls;
+use crate::scheduler::{Charged, Question, Room, Scheduler, State};
+use crate::site::Site;
+use crate::status::feeder;
+use crate::submit::Source;
+use crate::submit::arrays::batch::{ArrayOptions, Submission};
+use crate::submit::arrays::wave::Waves;
+use crate::tree::FORMAT;
+use crate::tree::journal::Journal;
+use crate::tree::waves::{self, Array, Feeder, Repeat, Wave};
+
+impl Waves {
+    /// The arrays that are feeders, each with its wave, in the order of submission.
+    pub(crate) fn feeders(&self) -> impl DoubleEndedIterator<Item = (&Wave, &Array)> {
+        let of = |wave: &'_ Wave| wave.arrays.iter().any(|array| array.feeder.is_some());
+        let waves = self.all.iter().filter(move |wave| of(wave));
+        waves.flat_map(|wave| {
+            wave.arrays
+                .iter()
+                .filter(|array| array.feeder.is_some())
+                .map(move |array| (wave, array))
+        })
+    }
+}
+
+/// The feeder of a wave, or one that begins when `arrays` of it have ended: when half of their elements have.
+pub(crate) fn of_wave(
+    number: u32,
+    arrays: &[Array],
+    first: u64,
+    resources: Resources,
+    feeder: Feeder,
+) -> Array {
+    let all: u64 = arrays.iter().map(|array| array.count).sum();
+    let mut order: Vec<&Array> = arrays.iter().collect();
+    order.sort_by_key(|array| (array.link, array.array));
+    let (mut some, mut wait) = (0, Vec::new());
+    for array in order {
+        if some * 2 >= all {
+            break;
+        }
+        wait.push(array.array);
+        some += array.count;
+    }
+    wait.sort_unstable();
+    Array {
+        array: number,
+        block: arrays.iter().map(|array| array.block + 1).max().unwrap_or(0),
+        link: 0,
+        first,
+        count: 1,
+        links: 1,
+        single: true,
+        after: None,
+        wait,
+        on_failure: crate::plan::OnFailure::Continue,
+        resources,
+        walltimes_s: Vec::new(),
+        pilot: None,
+        feeder: Some(feeder),
+    }
+}
+
+/// Who is charged for the elements of a plan.
+pub(crate) fn charged<'a>(source: &'a Source, site: &'a Site) -> Charged<'a> {
+    let (own, site) = (&source.plan.resources, &site.scheduler);
+    Charged {
+        account: own.account.as_deref().or(site.account.as_deref()),
+        qos: own.qos.as_deref().or(site.qos.as_deref()),
+    }
+}
+
+impl Submission<'_> {
+    /// The feeder of a wave with these arrays, whose map has so many entries.
+    pub(crate) fn feeder_of(
+        &self,
+        source: &Source,
+        options: &ArrayOptions,
+        (arrays, entries): (&[Array], u64),
+        again: Vec<Repeat>,
+    ) -> Array {
+        let number = arrays.iter().map(|array| array.array).max().unwrap_or(0) + 1;
+        let templates = options.templates.as_deref().map(disk::absolute);
+        let feeder = Feeder { max_running: self.max_running, templates, again };
+        of_wave(number, arrays, entries, source.plan.feeder(), feeder)
+    }
+
+    /// Brings a feeder into the queue unless one is there; `fed`: whether one is, as far as that is known. Returns its job.
+    pub(crate) fn feed(
+        &mut self,
+        source: &Source,
+        options: &ArrayOptions,
+        waves: &mut Waves,
+        fed: Option<bool>,
+        tell: &mut impl FnMut(&str),
+    ) -> Result<Option<String>> {
+        let known = (&*waves, &self.journal);
+        let ask = |calls| is_fed(&*self.scheduler, calls, known, options.feeder);
+        if fed.map_or_else(|| ask(&mut self.calls), Ok)? {
+            return Ok(None);
+        }
+        let last = waves.feeders().next_back().map(|(wave, array)| (wave.clone(), array.clone()));
+        let has_job = |array: &Array| self.journal.job(array.array).is_some();
+        let (wave, array) = match last.filter(|(_, array)| !has_job(array)) {
+            Some(last) => last,
+            // The queue was full before it was expected to be.
+            None => self.add_feeder(source, options, waves)?,
+        };
+        self.array(&wave, &array, &[], false, tell).map(Some)
+    }
+
+    /// Writes down a wave of a feeder alone, which waits for the last array that was submitted.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub(crate) fn add_feeder(
+        &self,
+        source: &Source,
+        options: &ArrayOptions,
+        waves: &mut Waves,
+    ) -> Result<(Wave, Array)> {
+        let is_there = |array: &&Array| self.journal.job(array.array).is_some();
+        let last: Vec<Array> = waves
+            .arrays()
+            .map(|(_, array, _)| array)
+            .filter(is_there)
+            .last()
+            .cloned()
+            .into_iter()
+            .collect();
+        let number =
+            waves.all.iter().flat_map(|wave| &wave.arrays).map(|a| a.array).max().unwrap_or(0) + 1;
+        let array = Array {
+            array: number,
+            first: 0,
+            ..self.feeder_of(source, options, (&last, 0), Vec::new())
+        };
+        let wave = Wave {
+            format: FORMAT,
+            wave: waves.all.last().map_or(0, |wave| wave.wave) + 1,
+            target: self.scheduler.facts().kind.word().to_owned(),
+            created: clock::now(),
+            chains: Mapping::Elementwise,
+            arrays: vec![array.clone()],
+        };
+        waves::write(&self.tree, &wave, &[])?;
+        let given_up = std::mem::take(&mut waves.given_up);
+        *waves = Waves { given_up, ..Waves::read(&self.tree)? };
+        Ok((wave, array))
+    }
+}
+
+/// The places of the queue, where so many more elements could pass a limit; arrays that are still to be submitted count
+/// as if they were there.
+///
+/// # Errors
+/// When the scheduler does not answer.
+pub(crate) fn room(
+    scheduler: &dyn Scheduler,
+    calls: &mut Calls,
+    (waves, journal): (&Waves, &Journal),
+    charged: Charged<'_>,
+    elements: u64,
+) -> Result<Option<Room>> {
+    let missing = waves.arrays().filter(|(_, array, _)| journal.job(array.array).is_none());
+    let missing: u64 = missing.map(|(_, array, _)| array.count).sum();
+    let room = scheduler.room(calls, elements + missing, charged)?;
+    Ok(room.map(|room| Room { taken: room.taken + missing, ..room }))
+}
+
+/// Whether a feeder of the sweep is queued or running, other than the one that submits now (`own`).
+///
+/// # Errors
+/// When the scheduler does not answer.
+pub(crate) fn is_fed(
+    scheduler: &dyn Scheduler,
+    calls: &mut Calls,
+    (waves, journal): (&Waves, &Journal),
+    own: Option<u32>,
+) -> Result<bool> {
+    let mut jobs = feeder::jobs(waves.all.iter(), journal);
+    jobs.retain(|(array, _)| Some(*array) != own);
+    if jobs.is_empty() {
+        return Ok(false);
+    }
+    Ok(!states(scheduler, calls, journal, &jobs)?.is_empty())
+}
+
+/// The states of those of these jobs that have not ended.
+///
+/// # Errors
+/// When the scheduler does not answer.
+pub(crate) fn states(
+    scheduler: &dyn Scheduler,
+    calls: &mut Calls,
+    journal: &Journal,
+    jobs: &[(u32, String)],
+) -> Result<Vec<((u32, String), State)>> {
+    let ids: Vec<String> = jobs.iter().map(|(_, job)| job.clone()).collect();
+    let open: Vec<(String, u64)> = ids.iter().map(|job| (job.clone(), 0)).collect();
+    let question = Question { jobs: &ids, open: &open, users: &journal.users, suspects: &[] };
+    let answer = scheduler.ask(calls, &question);
+    if !answer.is_sure {
+        let sentence = "cannot tell whether a job waits that submits the rest of this sweep";
+        return Err(Fault::scheduler(sentence)
+            .at(answer.witness)
+            .hint("run the same command again when the scheduler answers")
+            .into());
+    }
+    let state = |(array, job): &(u32, String)| {
+        let element = answer.elements.get(job)?.get(0)?;
+        element.state.is_alive().then(|| ((*array, job.clone()), element.state.clone()))
+    };
+    Ok(jobs.iter().filter_map(state).collect())
+}
