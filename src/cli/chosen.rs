@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::Result;
 
 use super::Context;
-use crate::fault::Fault;
 use crate::select::Wanted;
-use crate::status;
 use crate::submit::Source;
 use crate::submit::again::{self, Again};
 use crate::submit::grow::{self, Diff};
+use crate::submit::retry;
 use crate::tree::{Identity, Tree, table};
 use crate::words::count;
 
@@ -36,13 +35,7 @@ pub(super) fn choose(
 ) -> Result<Chosen> {
     let site = context.site()?;
     let vars = &context.vars;
-    let status = status::before_a_plan(tree.clone(), identity.clone(), &site, vars, true)?;
-    if !status.is_sure() {
-        return Err(Fault::scheduler("cannot tell which trials are still queued or running")
-            .at(status.witness)
-            .hint("nothing was submitted; run the same command again when the scheduler answers")
-            .into());
-    }
+    let status = retry::sure(tree, identity, &site, vars)?;
     let meant = wanted.of(std::slice::from_ref(&status))?.into_iter().next().unwrap_or_default();
     let diff = grow::diff(tree, source)?;
     let on_failure = grow::on_failure(&table::heads(tree)?);

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::{Context, submit};
-use crate::fault::Fault;
+use crate::fault::{self, Fault, Kind};
 use crate::host::access;
 use crate::scheduler::job as scheduler;
-use crate::submit::Source;
 use crate::submit::again::Again;
-use crate::submit::arrays::batch::{self, ArrayOptions};
+use crate::submit::arrays::batch::{self, ArrayOptions, ArrayReport};
+use crate::submit::last;
 use crate::tree::Tree;
 use crate::tree::journal::Journal;
 use crate::tree::waves;
@@ -72,24 +72,42 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         let Some(on) = journal.site else {
             return Err(Fault::request(format!("{} was never submitted", identity.name)).into());
         };
-        let source = Source::stored(&tree, &journal)?;
+        let is_impatient = Instant::now() + pause > until;
+        let (source, _) = last::source(&tree)?;
         let templates = source.templates(feeder.templates.as_deref(), &site)?;
         let options = ArrayOptions {
             max_running: feeder.max_running,
             retry: Again::repeated(&feeder.again),
             templates: feeder.templates.clone(),
             feeder: Some(args.array),
+            is_impatient,
         };
         let vars = &context.vars;
         let report =
             batch::submit(&source, &site, &templates, &options, on.scheduler, vars, |text| {
                 context.out.say(text);
-            })?;
-        let Some(room) = report.full else { return Ok(0) };
-        if Instant::now() + pause > until {
-            return Err(submit::no_place(&room, &identity.name, report.left).into());
-        }
-        context.out.say(&format!("{room}: waiting {} s for a place", pause.as_secs()));
+            });
+        let seconds = pause.as_secs();
+        let waits = match report {
+            Ok(ArrayReport { full: Some(room), left, .. }) if is_impatient => {
+                return Err(submit::no_place(&room, &identity.name, left).into());
+            }
+            Ok(ArrayReport { full: Some(room), .. }) => {
+                format!("{room}: waiting {seconds} s for a place")
+            }
+            Ok(ArrayReport { is_early: true, .. }) => {
+                format!("jobs are about to end: waiting {seconds} s for them")
+            }
+            Ok(_) => return Ok(0),
+            // It may be restarting.
+            Err(error)
+                if !is_impatient && fault::exit_code(&error) == Kind::Scheduler.exit_code() =>
+            {
+                format!("{}: waiting {seconds} s", fault::sentence(&error))
+            }
+            Err(error) => return Err(error),
+        };
+        context.out.say(&waits);
         std::thread::sleep(pause);
         pause = (pause * 2).min(PAUSES.1);
     }

@@ -209,7 +209,8 @@ fn people(status: &Status, args: &Args, of: Option<usize>, alone: bool) -> Strin
 /// Who submits the trials that had no place in the queue.
 fn unsubmitted(status: &Status) -> String {
     if status.unsubmitted == 0 {
-        return String::new();
+        let job = status.feeder.as_ref();
+        return job.map_or_else(String::new, |job| format!("job {job} repeats what fails\n"));
     }
     let left = format!("{} not submitted yet", count(status.unsubmitted, "trial"));
     match (&status.feeder, &status.again) {

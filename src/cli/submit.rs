@@ -108,6 +108,11 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             rehearsal::Asked { pull: pilots, here, max_running: args.max_running, json: args.json };
         return rehearsal::show(&source, &site, kind, &templates, &asked, context).map(|()| 0);
     }
+    if source.plan.retry.auto && (is_here || pilots.is_some()) {
+        context.out.say(
+            "`[retry]` is for job arrays: here `[run] attempts` repeats failures, and what was interrupted continues",
+        );
+    }
     if let Some(options) = pilots {
         return match is_here {
             false => pull::submit(&source, &site, &templates, &options, kind, context),
@@ -122,6 +127,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
                 retry: again,
                 templates: args.templates.clone(),
                 feeder: None,
+                is_impatient: false,
             };
             to_scheduler(&options, &source, &site, &templates, kind, context)
         }
@@ -220,6 +226,9 @@ pub(super) fn to_scheduler(
         let by = report.feeder.as_ref().map(|job| format!(" (job {job} submits them)"));
         let by = by.unwrap_or_default();
         text.push_str(&format!("; {left} {follow} when there is a place in the queue{by}"));
+    }
+    if let (0, Some(job)) = (report.left, &report.feeder) {
+        text.push_str(&format!("; job {job} repeats what fails, by `[retry]`"));
     }
     if before > 0 {
         text.push_str(&format!("; {} submitted before", count(before, "trial")));

@@ -16,6 +16,7 @@ use crate::plan::expansion::trials::{self, Given, MAX_TRIALS, Tasks};
 use crate::plan::run::Run;
 use crate::plan::sections::request::{RESOURCES, Wish};
 use crate::plan::sections::resources::Resources;
+use crate::plan::sections::retry::{self, Retry};
 use crate::plan::sections::schedule::{self, Schedule};
 use crate::plan::sections::sweep::{self, Sweep};
 use crate::plan::sections::{feeder, hooks, metrics, pull, run, train};
@@ -44,6 +45,8 @@ pub struct Plan {
     pub schedule: Schedule,
     /// `[feeder]`, as written.
     pub(crate) feeder: Wish,
+    /// `[retry]`.
+    pub(crate) retry: Retry,
     /// All trials, in plan order.
     pub trials: Vec<Trial>,
     /// The text of the file that lists them, where the plan names one.
@@ -73,6 +76,7 @@ pub(crate) const TABLES: &[(&str, &str)] = &[
         "feeder",
         "what the job asks for that submits the rest where not all trials have a place in the queue",
     ),
+    ("retry", "which trials run again by themselves, and with which requests"),
     ("defaults", "parameters that all trials share"),
     ("trials", "parameters, listed"),
     ("grid", "axes that multiply, each a list of values"),
@@ -94,6 +98,7 @@ struct Written {
     /// The text of the file that lists the trials.
     listed: Option<String>,
     feeder: Wish,
+    retry: Retry,
 }
 
 /// Reads a plan; `name` is the name of its file in messages.
@@ -184,6 +189,7 @@ fn read_written(
                 RESOURCES.read(reader, Some(entry), &mut written.wish);
             }
             "feeder" => written.feeder = feeder::read(reader, entry),
+            "retry" => written.retry = retry::read(reader, entry),
             "defaults" => {
                 written.defaults = trials::read_defaults(reader, tasks, entry).unwrap_or_default();
             }
@@ -288,6 +294,7 @@ fn finish(
         resources,
         schedule,
         feeder: written.feeder,
+        retry: written.retry,
         trials: expanded.trials,
         listed: written.listed,
     })

@@ -16,7 +16,7 @@ mod schema;
 mod sections;
 mod templates;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod trial;
 pub(crate) mod value;
 
@@ -27,6 +27,7 @@ pub use schema::{reference, schema};
 pub(crate) use sections::metrics::{Metrics, Reduction};
 pub use sections::pull::Pull;
 pub(crate) use sections::resources::Resources;
+pub(crate) use sections::retry::Retry;
 pub(crate) use sections::schedule::{ChainsAs, GpuIds, Mode};
 pub(crate) use sections::train::TrainTemplate;
 pub use templates::command::{CommandTemplate, Rendered, TrialNames, names_of};

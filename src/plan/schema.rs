@@ -13,6 +13,7 @@ use crate::plan::sections::hooks::HOOKS;
 use crate::plan::sections::metrics::METRICS;
 use crate::plan::sections::pull::PULL;
 use crate::plan::sections::request::RESOURCES;
+use crate::plan::sections::retry::RETRY;
 use crate::plan::sections::run::RUN;
 use crate::plan::sections::schedule::SCHEDULE;
 use crate::plan::sections::sweep::{SWEEP, VERSION};
@@ -31,6 +32,7 @@ pub fn reference() -> Vec<(&'static str, Vec<Row>)> {
         ("schedule", SCHEDULE.rows()),
         ("pull", PULL.rows()),
         ("feeder", FEEDER.rows()),
+        ("retry", RETRY.rows()),
     ]
 }
 
@@ -50,6 +52,7 @@ pub fn schema() -> Value {
             "schedule" => SCHEDULE.schema(),
             "pull" => PULL.schema(),
             "feeder" => FEEDER.schema(),
+            "retry" => RETRY.schema(),
             "defaults" => parameters(false),
             "trials" => json!({ "anyOf": [
                 { "type": "array", "items": parameters(true) },

@@ -235,6 +235,8 @@ pub(crate) struct Facts {
     pub(crate) sets_threads: bool,
     /// The seconds that a program may take to end after a signal: fewer than the scheduler waits until it kills.
     pub(crate) grace_s: u64,
+    /// The option that keeps a job away from the nodes named behind it, where it has one.
+    pub(crate) excludes: Option<&'static str>,
     /// How the ranks of a trial are started where not all have been.
     pub(crate) starts_ranks: &'static str,
 }

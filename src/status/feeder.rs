@@ -6,8 +6,9 @@ use crate::scheduler::Elements;
 use crate::tree::journal::Journal;
 use crate::tree::waves::Wave;
 
-/// The newest feeders, which alone may be queued or running: each is submitted by the one before it.
-const NEWEST: usize = 2;
+/// The newest feeders, which alone may be queued or running: most are submitted by the one before, some beside another by a
+/// person.
+const NEWEST: usize = 8;
 
 /// The arrays of the feeders that may be queued or running, newest first, and their jobs.
 pub(crate) fn jobs<'a>(

@@ -9,6 +9,7 @@ pub(crate) mod gpus;
 mod memory;
 pub(crate) mod pilots;
 mod places;
+pub(crate) mod progress;
 pub(crate) mod stalled;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

@@ -102,6 +102,33 @@ impl Again {
         Ok(Self { which: Which::These(Arc::new(trials)), requests: Arc::new(requests), alone })
     }
 
+    /// These trials, some with requests of their own.
+    pub(crate) fn with_requests(trials: BTreeSet<u64>, requests: HashMap<u64, Resources>) -> Self {
+        if trials.is_empty() {
+            return Self::default();
+        }
+        let requests = requests.into_iter().map(|(trial, own)| (trial, Arc::new(own))).collect();
+        Self { which: Which::These(Arc::new(trials)), requests: Arc::new(requests), alone: false }
+    }
+
+    /// These trials and others, none of which are all.
+    #[must_use]
+    pub(crate) fn and(self, others: &Self) -> Self {
+        let these = |again: &Self| match &again.which {
+            Which::These(trials) => BTreeSet::clone(trials),
+            Which::None | Which::All => BTreeSet::new(),
+        };
+        let mut trials = these(&self);
+        trials.extend(these(others));
+        let mut requests = HashMap::clone(&self.requests);
+        requests.extend(others.requests.iter().map(|(trial, own)| (*trial, Arc::clone(own))));
+        if trials.is_empty() {
+            return self;
+        }
+        let which = Which::These(Arc::new(trials));
+        Self { which, requests: Arc::new(requests), alone: self.alone }
+    }
+
     /// Those that a feeder is to run again.
     pub(crate) fn repeated(repeats: &[Repeat]) -> Self {
         let (mut trials, mut requests) = (BTreeSet::new(), HashMap::new());

@@ -6,6 +6,7 @@
 
 pub mod again;
 pub(crate) mod arrays;
+pub(crate) mod auto;
 pub(crate) mod control;
 pub(crate) mod grow;
 pub(crate) mod last;
@@ -13,7 +14,7 @@ pub(crate) mod local;
 pub mod pilots;
 pub(crate) mod preview;
 pub(crate) mod rehearsal;
-mod retry;
+pub(crate) mod retry;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,6 @@ use crate::render::Templates;
 use crate::scheduler::{self, Wanted};
 use crate::site::{Ask, SchedulerKind, Site};
 use crate::tree::Tree;
-use crate::tree::journal::Journal;
 pub(crate) use local::gpus::refuse_share;
 
 /// A plan as read from its file.
@@ -57,20 +57,6 @@ impl Source {
             }
         })?;
         Self::of_text(path, text)
-    }
-
-    /// The plan that a sweep was submitted with last, from the sweep's folder; its relative names are those of the plan's
-    /// own folder.
-    ///
-    /// # Errors
-    /// When the sweep was never submitted, or its plan is damaged or names a file that is gone.
-    pub(crate) fn stored(tree: &Tree, journal: &Journal) -> Result<Self> {
-        let Some(path) = &journal.plan else {
-            return Err(Fault::request("no plan of this sweep was submitted to a scheduler")
-                .at(tree.dir().display().to_string())
-                .into());
-        };
-        Self::of_text(path, tree.stored_plan()?)
     }
 
     fn of_text(path: &Path, text: String) -> Result<Self> {

@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::host::Vars;
 use crate::idset::IdSet;
 use crate::site::{SchedulerKind, Site};
-use crate::status;
+use crate::status::{self, Status};
 use crate::submit::again::Again;
 use crate::submit::arrays::wave::Waves;
 use crate::submit::grow::{self, Diff};
@@ -55,13 +55,7 @@ pub(super) fn without_success(
     site: &Site,
     environment: &Vars,
 ) -> Result<Retry> {
-    let status = status::before_a_plan(tree.clone(), identity.clone(), site, environment, true)?;
-    if !status.is_sure() {
-        return Err(Fault::scheduler("cannot tell which trials are still queued or running")
-            .at(status.witness)
-            .hint("nothing was submitted; run the same command again when the scheduler answers")
-            .into());
-    }
+    let status = sure(tree, identity, site, environment)?;
     // A trial whose array has no answer yet is on its way: its wave is completed anyway.
     let journal = Journal::read(tree)?;
     let places = Waves::read(tree)?.places();
@@ -70,6 +64,26 @@ pub(super) fn without_success(
     let has_failed = |id: &u64| status.records.get(id).is_some_and(has_ended_badly);
     let open = status.trials().filter(|(_, s)| !s.state.is_final()).map(|(row, _)| row.id);
     Ok(Retry { bad: bad.filter(has_run).collect(), busy: open.filter(has_failed).collect() })
+}
+
+/// How the trials of a sweep stand, the scheduler asked.
+///
+/// # Errors
+/// When the tree cannot be read, or the scheduler does not answer.
+pub(crate) fn sure(
+    tree: &Tree,
+    identity: &Identity,
+    site: &Site,
+    environment: &Vars,
+) -> Result<Status> {
+    let status = status::before_a_plan(tree.clone(), identity.clone(), site, environment, true)?;
+    match status.is_sure() {
+        true => Ok(status),
+        false => Err(Fault::scheduler("cannot tell which trials are still queued or running")
+            .at(status.witness)
+            .hint("nothing was submitted; run the same command again when the scheduler answers")
+            .into()),
+    }
 }
 
 /// Data about a sweep before more of it is submitted.

@@ -3,7 +3,7 @@
 //! Each submission has one file (`journal/0001.jsonl`) of sealed lines, with one writer. All files read in
 //! order show for every array whether it was submitted, and with which result.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -97,6 +97,13 @@ pub enum Entry {
         /// The trials, as `0-9,14`.
         trials: String,
     },
+    /// `[retry] auto`: which trials run again by themselves, and why others do not.
+    Decided {
+        /// Unix seconds.
+        time: f64,
+        /// Each with the trials that it is about.
+        decisions: Vec<Decision>,
+    },
     /// The state of the site when this submission began.
     Site {
         /// Unix seconds.
@@ -111,6 +118,20 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         plan: Option<PathBuf>,
     },
+}
+
+/// What a feeder decided about trials that ended without success.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decision {
+    /// The trials, as `0-9,14`.
+    pub trials: String,
+    /// Whether they run again.
+    pub again: bool,
+    /// Whether that counts towards `[retry] max`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub counts: bool,
+    /// The reason, in words.
+    pub why: String,
 }
 
 /// The state of one array.
@@ -167,6 +188,10 @@ pub struct Journal {
     cancelled: BTreeMap<u32, IdSet>,
     /// Trials that an executor on this machine has seen end.
     pub(crate) ended: IdSet,
+    /// How often trials have run again by themselves, as far as that counts.
+    pub(crate) repeats: HashMap<u64, u32>,
+    /// Why trials did not, where that was decided last.
+    pub(crate) left: HashMap<u64, String>,
     /// When that was, the last time, unix seconds.
     pub(crate) ran_here: f64,
     /// When one was begun on this machine, or a queue for agents was made, the last time, unix seconds.
@@ -266,6 +291,9 @@ impl Journal {
                 self.ran_here = time;
                 self.ended = self.ended.union(&IdSet::of_numbers(&trials).unwrap_or_default());
             }
+            Entry::Decided { decisions, .. } => {
+                decisions.into_iter().for_each(|decision| self.decide(&decision));
+            }
             Entry::Site { time, scheduler, accounting, user, plan } => {
                 if scheduler == SchedulerKind::Local {
                     self.began_here = time;
@@ -277,6 +305,18 @@ impl Journal {
                     self.site = Some(Site { scheduler, accounting });
                 }
                 self.users.insert(user);
+            }
+        }
+    }
+
+    fn decide(&mut self, decision: &Decision) {
+        let trials = IdSet::of_numbers(&decision.trials).unwrap_or_default();
+        for trial in trials.iter().map(u64::from) {
+            if decision.again {
+                self.left.remove(&trial);
+                *self.repeats.entry(trial).or_default() += u32::from(decision.counts);
+            } else {
+                self.left.insert(trial, decision.why.clone());
             }
         }
     }

@@ -187,3 +187,44 @@ fn trials_are_retried_by_number_with_another_request_and_their_chain() {
         assert_eq!(world.read("ran").lines().skip(5).collect::<Vec<_>>(), ["1", "2"]);
     }
 }
+
+#[test]
+fn what_the_plan_names_runs_again_by_itself() {
+    BOTH.into_iter().for_each(repaired_on);
+}
+
+fn repaired_on(cluster: Cluster) {
+    let world = World::new(cluster, "repaired");
+    let script = "echo $HPCSWEEP_TRIAL >>$HERE/ran
+        n=$(grep -cx $HPCSWEEP_TRIAL $HERE/ran)
+        case $HPCSWEEP_TRIAL in
+          1) [ $SLURM_MEM_PER_NODE -ge 100 ] || { printf 'Traceback (most recent call last):\\nMemoryError\\n'; exit 1; };;
+          2) echo '{\"step\": '$n'}' >>$HPCSWEEP_METRICS; [ $n = 2 ] || sleep 300;;
+          3) exit 9;;
+        esac";
+    let mut rest =
+        "[retry]\nauto = true\noom = { memory = \"x2\" }\ntimeout = { walltime = \"x2\" }\n\
+        [resources]\nmemory = \"50M\"\n"
+            .to_owned();
+    for x in 0..4 {
+        let walltime = if x == 2 { "resources.walltime = \"3s\"\n" } else { "" };
+        rest.push_str(&format!("[[trials]]\nx = {x}\ntask_id = {}\n{walltime}", x % 3));
+    }
+    world.plan(script, &rest);
+    world.submit().ok();
+    world.until("the end of the feeders", || {
+        let status = world.status();
+        let is_over = status.json["feeder"].is_null()
+            && status.states().iter().all(|state| state == "done" || state == "failed");
+        (is_over && world.lines("ran").len() == 6).then_some(())
+    });
+    assert_eq!(world.status().states(), ["done", "done", "done", "failed"], "{}", world.report());
+    let why = world.hpcsweep(&["why", "results/repaired"]).ok().stdout.clone();
+    for decision in [
+        "retried (out-of-memory with 50M: again with 100M (1 of 3)): trial 1",
+        "retried (walltime of 00:00:03: again with 00:00:06 (1 of 3)): trial 2",
+        "not retried (exit-code: nothing in `[retry]` repeats it): trial 3",
+    ] {
+        assert!(why.contains(decision), "{decision}: {why}");
+    }
+}

@@ -33,6 +33,7 @@ mod logs;
 mod memory;
 mod pbs;
 mod pbs_arrays;
+mod pbs_auto;
 mod pbs_chains;
 mod pbs_control;
 mod pbs_functions;

@@ -53,7 +53,7 @@ fn more_than_may_be_queued_is_submitted_by_jobs_that_follow_each_other() {
 max_queued of queue `workq` allows 5 elements: 4 trials now, 19 later, in about 12 further submissions
 array 1: 2 trials as job 0[].pbshead
 array 2: 2 trials as job 1[].pbshead
-the job that submits the rest 2.pbshead, after 0[].pbshead
+feeder: job 2.pbshead, after 0[].pbshead
 s: 4 trials submitted as 2 arrays (6 scheduler calls); 19 trials follow when there is a place in the queue (job 2.pbshead submits them)
 jobs: 0[].pbshead 1[].pbshead
 results: $WORLD/results/s
@@ -115,19 +115,16 @@ fn what_waits_to_submit_the_rest_is_cancelled_and_held_with_the_sweep() {
     pbs.submit(&plan(4, ""), &[]).ok();
     let first = |ran: &crate::world::Ran| ran.err.lines().next().unwrap_or_default().to_owned();
     let held = pbs.world.run(&["hold"]);
-    assert_eq!(
-        first(&held),
-        "s: held 2 trials and the job that submits the rest: 2.pbshead 1[].pbshead 0[].pbshead"
-    );
+    assert_eq!(first(&held), "s: held 2 trials and the feeder: 2.pbshead 1[].pbshead 0[].pbshead");
     let released = pbs.world.run(&["release"]);
     assert_eq!(
         first(&released),
-        "s: released 2 trials and the job that submits the rest: 2.pbshead 1[].pbshead 0[].pbshead"
+        "s: released 2 trials and the feeder: 2.pbshead 1[].pbshead 0[].pbshead"
     );
     let cancelled = pbs.world.run(&["cancel"]);
     assert_eq!(
         first(&cancelled),
-        "s: cancelled 2 trials and the job that submits the rest: 2.pbshead 1[].pbshead 0[].pbshead"
+        "s: cancelled 2 trials and the feeder: 2.pbshead 1[].pbshead 0[].pbshead"
     );
     assert_eq!(
         pbs.standings(),

@@ -58,6 +58,16 @@ pub(super) fn of(tree: &Tree) -> Result<Vec<Event>> {
         Entry::Hold { time, by } => say(time, None, format!("held by {by}")),
         Entry::Unhold { time } => say(time, None, "released".to_owned()),
         Entry::Released { array, time } => say(time, None, format!("array {array} released")),
+        Entry::Decided { time, decisions } => {
+            for decision in decisions {
+                let what = match decision.again {
+                    true => format!("retried ({})", decision.why),
+                    false => format!("not retried ({})", decision.why),
+                };
+                let ids = IdSet::of_numbers(&decision.trials).unwrap_or_default();
+                ids.iter().for_each(|id| say(time, Some(u64::from(id)), what.clone()));
+            }
+        }
         Entry::Intent { .. } | Entry::Ended { .. } | Entry::Site { .. } => {}
     })?;
     let damage = &mut Damage::default();

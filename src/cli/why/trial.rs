@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::enough::{self, Progress};
+use super::enough;
 use crate::cause::Cause;
 use crate::cli::logs::output::{self, Output};
 use crate::host::{Vars, clock, disk};
@@ -17,6 +17,7 @@ use crate::scheduler::{self, Scheduler};
 use crate::site::Site;
 use crate::standing::State;
 use crate::status::Status;
+use crate::status::progress::Progress;
 use crate::submit::Source;
 use crate::submit::arrays::wave::Waves;
 use crate::submit::grow;

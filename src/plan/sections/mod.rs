@@ -8,6 +8,7 @@ pub(super) mod metrics;
 pub(super) mod pull;
 pub(super) mod request;
 pub(crate) mod resources;
+pub(crate) mod retry;
 pub(super) mod run;
 pub(super) mod schedule;
 pub(super) mod sweep;

@@ -156,7 +156,12 @@ fn time(reader: &mut Reader<'_>, entry: &Entry<'_>, least: f64, what: &str) -> O
 }
 
 /// A number that is at least `least`.
-fn number(reader: &mut Reader<'_>, entry: &Entry<'_>, least: f64, what: &str) -> Option<f64> {
+pub(super) fn number(
+    reader: &mut Reader<'_>,
+    entry: &Entry<'_>,
+    least: f64,
+    what: &str,
+) -> Option<f64> {
     let value = match entry.item.get_ref() {
         DeValue::Integer(n) => n.as_str().parse::<f64>().ok(),
         DeValue::Float(n) => n.as_str().parse::<f64>().ok(),

@@ -58,6 +58,7 @@ const FACTS: Facts = Facts {
     sets_threads: true,
     // Ten seconds, unless the queue's kill_delay says otherwise.
     grace_s: 8,
+    excludes: None,
     starts_ranks: "put `hpcsweep launch --ranks N --` in front of the worker, or the mpiexec of the MPI it was built with",
 };
 

@@ -53,6 +53,7 @@ const FACTS: Facts = Facts {
     sets_threads: false,
     // KillWait is thirty seconds.
     grace_s: 18,
+    excludes: Some("--exclude="),
     starts_ranks: "start one worker a rank (srun, mpiexec)",
 };
 

@@ -18,6 +18,7 @@ use crate::site::{SchedulerKind, Site};
 use crate::submit::again::Again;
 use crate::submit::arrays::environment;
 use crate::submit::arrays::wave::Waves;
+use crate::submit::auto::{self, Decided};
 use crate::submit::grow::Diff;
 use crate::submit::pilots::{command, hands};
 use crate::submit::{
@@ -41,6 +42,8 @@ pub(crate) struct ArrayOptions {
     pub(crate) templates: Option<PathBuf>,
     /// The feeder that submits: the number of its array.
     pub(crate) feeder: Option<u32>,
+    /// Whether that feeder waits no longer for trials whose jobs are about to end.
+    pub(crate) is_impatient: bool,
 }
 
 /// The result of a submission.
@@ -50,11 +53,13 @@ pub(crate) struct ArrayReport {
     pub(crate) put_off: u64,
     /// Trials that have no place in the queue yet.
     pub(crate) left: u64,
-    /// The job that submits them.
+    /// The job that submits them, or that repeats what fails.
     pub(crate) feeder: Option<String>,
     /// The places of the queue, where it has none for anything of the sweep, and nobody waits for some: nothing was
     /// submitted.
     pub(crate) full: Option<Room>,
+    /// Whether the feeder that submits is to look again soon: jobs that it waited for are about to end.
+    pub(crate) is_early: bool,
     /// Arrays submitted or found, with their job ids.
     pub(crate) arrays: Vec<(Array, String)>,
     /// Calls of the scheduler's commands.
@@ -98,6 +103,14 @@ pub(crate) fn submit(
     if options.feeder.is_some() {
         diff = diff.without_growth(&tree)?;
     }
+    let (mut options, mut asked) = (options.clone(), asked);
+    let mut decided = Decided::default();
+    if options.feeder.is_some() && plan.retry.auto {
+        let known = (&identity, &waves, &diff);
+        decided = decide(source, site, environment, known, &options.retry, &mut asked)?;
+        options.retry = options.retry.and(&decided.again);
+    }
+    let options = &options;
     options.retry.change(&mut diff);
     check_growth(plan, site, &diff)?;
     diff.left_alone().iter().for_each(|words| tell(words));
@@ -106,23 +119,74 @@ pub(crate) fn submit(
     run.max_running = site.caps.running(wish);
     let next = run.next_wave(source, options, &mut waves, &mut tell)?;
 
+    if let Some(entry) = decided.entry.filter(|_| next.full.is_none()) {
+        run.write(&entry)?;
+    }
+
     // Jobs that were found just now had been submitted before.
     run.began = clock::now();
     let mut arrays = Vec::new();
     let mut left = next.left;
-    let mut feeder = None;
+    let (mut feeder, mut is_early) = (None, false);
     let is_fed = next.is_fed == Some(true);
     if next.full.is_none() || is_fed {
         left += run.arrays(&mut waves, &mut arrays, &lock, &mut tell)?;
-        feeder = match left {
-            0 => None,
-            _ => run.feed(source, options, &mut waves, next.is_fed, &mut tell)?,
-        };
+        let own = waves.feeders().find(|(_, array)| Some(array.array) == options.feeder);
+        let was_waited_for = |array: &u32| own.is_some_and(|(_, own)| own.wait.contains(array));
+        is_early = left == 0
+            && arrays.is_empty()
+            && !options.is_impatient
+            && !decided.open.is_empty()
+            && decided.open.iter().all(was_waited_for);
+        let is_followed = left > 0
+            || (plan.retry.auto
+                && (!arrays.is_empty() || !decided.open.is_empty() || run.lacks_feeder(&waves)));
+        if is_followed && !is_early {
+            let wait = decided.open.into_iter().collect();
+            feeder = run.feed(source, options, &mut waves, (next.is_fed, wait), &mut tell)?;
+        }
     }
     run.let_go()?;
     run.free_stalled(&waves, &mut tell);
     let (put_off, full) = (next.put_off, next.full.filter(|_| !is_fed));
-    Ok(ArrayReport { put_off, left, feeder, full, arrays, calls: run.calls.made, tree: run.tree })
+    Ok(ArrayReport {
+        put_off,
+        left,
+        feeder,
+        full,
+        is_early,
+        arrays,
+        calls: run.calls.made,
+        tree: run.tree,
+    })
+}
+
+/// What the feeder of a sweep with `[retry] auto` is to repeat.
+fn decide(
+    source: &Source,
+    site: &Site,
+    environment: &Vars,
+    (identity, waves, diff): (&Identity, &Waves, &Diff),
+    pending: &Again,
+    asked: &mut Asked,
+) -> Result<Decided> {
+    let tree = source.tree();
+    let status = retry::sure(&tree, identity, site, environment)?;
+    let facts = asked.scheduler.facts();
+    let known = auto::Known {
+        status: &status,
+        waves,
+        journal: &Journal::read(&tree)?,
+        diff,
+        pending,
+        facts,
+    };
+    auto::of_sweep(&known, &source.plan.retry, |request| {
+        let wanted = Wanted { requests: vec![request], elements: 1, plan: String::new() };
+        check_requests(source, &[request], site, facts.kind)
+            .and_then(|()| scheduler::asked(facts.kind, &mut asked.calls, &wanted, site).map(drop))
+            .err()
+    })
 }
 
 /// A scheduler with the limits of a submission, and the calls of its commands.
@@ -309,7 +373,7 @@ impl Submission<'_> {
             return self.array(wave, array, trials, is_followed, tell);
         }
         let what = match array.feeder {
-            Some(_) => "the job that submits the rest".to_owned(),
+            Some(_) => "feeder: job".to_owned(),
             None => {
                 let of = if array.pilot.is_some() { "pilot" } else { "trial" };
                 format!("array {}: {} as job", array.array, count(array.count * array.links, of))

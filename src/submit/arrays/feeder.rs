@@ -32,14 +32,8 @@ impl Waves {
     }
 }
 
-/// The feeder of a wave, or one that begins when `arrays` of it have ended: when half of their elements have.
-pub(crate) fn of_wave(
-    number: u32,
-    arrays: &[Array],
-    first: u64,
-    resources: Resources,
-    feeder: Feeder,
-) -> Array {
+/// The arrays of a wave of which half of the elements are.
+pub(crate) fn half(arrays: &[Array]) -> Vec<u32> {
     let all: u64 = arrays.iter().map(|array| array.count).sum();
     let mut order: Vec<&Array> = arrays.iter().collect();
     order.sort_by_key(|array| (array.link, array.array));
@@ -51,10 +45,22 @@ pub(crate) fn of_wave(
         wait.push(array.array);
         some += array.count;
     }
+    wait
+}
+
+/// The feeder that begins when the arrays of `wait` have ended, after the arrays of its wave.
+fn feeder(
+    (number, block): (u32, u32),
+    mut wait: Vec<u32>,
+    first: u64,
+    resources: Resources,
+    feeder: Feeder,
+) -> Array {
     wait.sort_unstable();
+    wait.dedup();
     Array {
         array: number,
-        block: arrays.iter().map(|array| array.block + 1).max().unwrap_or(0),
+        block,
         link: 0,
         first,
         count: 1,
@@ -80,27 +86,36 @@ pub(crate) fn charged<'a>(source: &'a Source, site: &'a Site) -> Charged<'a> {
 }
 
 impl Submission<'_> {
-    /// The feeder of a wave with these arrays, whose map has so many entries.
+    /// The feeder of a wave with these arrays, whose map has so many entries. It begins when the arrays of `wait` have ended.
     pub(crate) fn feeder_of(
         &self,
         source: &Source,
         options: &ArrayOptions,
         (arrays, entries): (&[Array], u64),
+        wait: Vec<u32>,
         again: Vec<Repeat>,
     ) -> Array {
         let number = arrays.iter().map(|array| array.array).max().unwrap_or(0) + 1;
+        let block = arrays.iter().map(|array| array.block + 1).max().unwrap_or(0);
         let templates = options.templates.as_deref().map(disk::absolute);
-        let feeder = Feeder { max_running: self.max_running, templates, again };
-        of_wave(number, arrays, entries, source.plan.feeder(), feeder)
+        let own = Feeder { max_running: self.max_running, templates, again };
+        feeder((number, block), wait, entries, source.plan.feeder(), own)
     }
 
-    /// Brings a feeder into the queue unless one is there; `fed`: whether one is, as far as that is known. Returns its job.
+    /// Whether the last feeder of the sweep was never submitted.
+    pub(crate) fn lacks_feeder(&self, waves: &Waves) -> bool {
+        let last = waves.feeders().next_back();
+        last.is_some_and(|(_, array)| self.journal.job(array.array).is_none())
+    }
+
+    /// Brings a feeder into the queue unless one is there; `fed`: whether one is, as far as that is known. A new one begins
+    /// when the arrays of `wait` have ended. Returns its job.
     pub(crate) fn feed(
         &mut self,
         source: &Source,
         options: &ArrayOptions,
         waves: &mut Waves,
-        fed: Option<bool>,
+        (fed, wait): (Option<bool>, Vec<u32>),
         tell: &mut impl FnMut(&str),
     ) -> Result<Option<String>> {
         let known = (&*waves, &self.journal);
@@ -112,13 +127,13 @@ impl Submission<'_> {
         let has_job = |array: &Array| self.journal.job(array.array).is_some();
         let (wave, array) = match last.filter(|(_, array)| !has_job(array)) {
             Some(last) => last,
-            // The queue was full before it was expected to be.
-            None => self.add_feeder(source, options, waves)?,
+            // The queue was full before it was expected to be, or trials of earlier waves have not ended.
+            None => self.add_feeder(source, options, waves, wait)?,
         };
         self.array(&wave, &array, &[], false, tell).map(Some)
     }
 
-    /// Writes down a wave of a feeder alone, which waits for the last array that was submitted.
+    /// Writes down a wave of a feeder alone, which waits for some arrays, or for the last one that was submitted.
     ///
     /// # Errors
     /// When the disk refuses.
@@ -127,22 +142,18 @@ impl Submission<'_> {
         source: &Source,
         options: &ArrayOptions,
         waves: &mut Waves,
+        mut wait: Vec<u32>,
     ) -> Result<(Wave, Array)> {
-        let is_there = |array: &&Array| self.journal.job(array.array).is_some();
-        let last: Vec<Array> = waves
-            .arrays()
-            .map(|(_, array, _)| array)
-            .filter(is_there)
-            .last()
-            .cloned()
-            .into_iter()
-            .collect();
+        if wait.is_empty() {
+            let all = waves.arrays().map(|(_, array, _)| array.array);
+            wait.extend(all.filter(|array| self.journal.job(*array).is_some()).last());
+        }
         let number =
             waves.all.iter().flat_map(|wave| &wave.arrays).map(|a| a.array).max().unwrap_or(0) + 1;
         let array = Array {
             array: number,
             first: 0,
-            ..self.feeder_of(source, options, (&last, 0), Vec::new())
+            ..self.feeder_of(source, options, (&[], 0), wait, Vec::new())
         };
         let wave = Wave {
             format: FORMAT,

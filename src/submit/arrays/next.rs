@@ -70,9 +70,10 @@ impl Submission<'_> {
         let (scheduler, calls) = (&*self.scheduler, &mut self.calls);
         let known = (&*all, &self.journal);
         let room = feeder::room(scheduler, calls, known, charged, elements)?;
-        let is_asked = room.as_ref().is_some_and(|room| elements > room.free());
-        let fed = is_asked
-            .then(|| match options.retry.is_wanted() {
+        let auto = source.plan.retry.auto;
+        let is_asked = room.as_ref().is_some_and(|room| elements + u64::from(auto) > room.free());
+        let fed = (is_asked || auto)
+            .then(|| match is_asked && options.retry.is_wanted() {
                 // Another feeder does not know what is to run again.
                 true => Ok(false),
                 false => feeder::is_fed(scheduler, calls, known, options.feeder),
@@ -104,7 +105,7 @@ impl Submission<'_> {
             }
         }
         if todo.is_empty() {
-            return Ok(Next { put_off, ..Next::default() });
+            return Ok(Next { put_off, is_fed: fed, ..Next::default() });
         }
         let rules = self.rules(source, places);
         let target = self.scheduler.facts().kind.word();
@@ -112,18 +113,23 @@ impl Submission<'_> {
         let choice = Choice { tree, target, rules, before, records };
         let portion = match &room {
             None => choice.all(todo),
-            Some(room) => choice.portion(todo, room.free(), is_fed)?,
+            Some(room) => choice.portion(todo, room.free(), (is_fed, auto))?,
         };
         let Portion { todo, left, rules, .. } = &portion;
         let (mut wave, order, mapped) = wave::plan(tree, target, todo, rules, before, records)?;
-        if !left.is_empty() && !is_fed {
+        if (auto || !left.is_empty()) && !is_fed {
             let repeats = options.retry.repeats(left, &again.bad);
-            wave.arrays.push(self.feeder_of(
-                source,
-                options,
-                (&wave.arrays, order.len() as u64),
-                repeats,
-            ));
+            let wait = match left.is_empty() {
+                // It looks at what has failed when all has ended.
+                true => {
+                    let earlier = before.open(records).into_iter().map(|(array, _)| array);
+                    earlier.chain(wave.arrays.iter().map(|array| array.array)).collect()
+                }
+                false => feeder::half(&wave.arrays),
+            };
+            let of = (wave.arrays.as_slice(), order.len() as u64);
+            let feeder = self.feeder_of(source, options, of, wait, repeats);
+            wave.arrays.push(feeder);
         }
         waves::write(tree, &wave, &order)?;
         self.explain(todo.len(), rules, &mapped, tell);

@@ -38,15 +38,21 @@ impl Choice<'_> {
         Portion { todo, left: Vec::new(), elements: 0, rules: self.rules }
     }
 
-    /// As many trials as have a place if so many are `free`, one of which a feeder takes unless there `is_fed` one already. Of each
+    /// As many trials as have a place if so many are `free`, one of which a feeder takes unless there `is_fed` one already; with
+    /// `always` it does so even where all trials have a place. Of each
     /// chain the first trials come first, and chains that wait for nothing come before others, so that as many as possible run
     /// at once; a job that runs a whole chain is not divided.
     ///
     /// # Errors
     /// As [`wave::plan`].
-    pub(crate) fn portion(self, todo: Vec<Todo>, free: u64, is_fed: bool) -> Result<Portion> {
+    pub(crate) fn portion(
+        self,
+        todo: Vec<Todo>,
+        free: u64,
+        (is_fed, always): (bool, bool),
+    ) -> Result<Portion> {
         let (elements, mapping) = self.elements(&todo, &self.rules)?;
-        if elements <= free {
+        if elements + u64::from(always && !is_fed) <= free {
             return Ok(Portion { elements, ..self.all(todo) });
         }
         let places = free - u64::from(!is_fed);
@@ -149,7 +155,7 @@ mod tests {
         let records = HashMap::new();
         let choice =
             Choice { tree: &tree, target: "slurm", rules, before: &before, records: &records };
-        let portion = choice.portion(todo, free, is_fed).unwrap();
+        let portion = choice.portion(todo, free, (is_fed, false)).unwrap();
         (portion.todo.iter().map(|t| t.id).collect(), portion.left.len() as u64)
     }
 

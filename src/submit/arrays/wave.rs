@@ -102,7 +102,7 @@ impl<'a> Before<'a> {
     }
 
     /// Arrays that the scheduler has and that may not have ended, with the number of their elements that may run.
-    fn open(&self, records: &HashMap<u64, Record>) -> Vec<(u32, u64)> {
+    pub(crate) fn open(&self, records: &HashMap<u64, Record>) -> Vec<(u32, u64)> {
         let is_open = |array: u32, trial: u64| {
             let over = |r: &Record| r.skipped.is_some() || self.is_over(trial, r);
             self.array(trial) == Some(array) && !records.get(&trial).is_some_and(over)

@@ -44,7 +44,7 @@ impl Done {
             1 => Some("the job of 1 trial that has ended".to_owned()),
             n => Some(format!("the jobs of {n} trials that have ended")),
         };
-        let feeder = "the job that submits the rest";
+        let feeder = "the feeder";
         match (self.pilots, over) {
             (0, None) if self.trials.is_empty() && self.has_feeder => feeder.to_owned(),
             (0, None) if self.has_feeder => format!("{trials} and {feeder}"),

@@ -1,0 +1,127 @@
+//! PBS: `[retry] auto`: what failed for a reason that the plan names runs again, without a person.
+
+use crate::local::shell;
+use crate::pbs_server::Pbs;
+use crate::world::timeless;
+
+/// A plan whose trials append their number to `ran` and go on by it: `code` has a case for each.
+fn plan(code: &str, rest: &str) -> String {
+    let code = format!(
+        "echo $HPCSWEEP_TRIAL >>$HPCSWEEP_SWEEP_DIR/ran; \
+         n=$(grep -cx $HPCSWEEP_TRIAL $HPCSWEEP_SWEEP_DIR/ran); case $HPCSWEEP_TRIAL in {code} esac"
+    );
+    shell(&code, &format!("[retry]\nauto = true\n{rest}"))
+}
+
+/// How often each of these trials ran.
+fn runs(pbs: &Pbs, trials: u64) -> Vec<usize> {
+    let ran = pbs.world.read("results/s/ran");
+    (0..trials).map(|trial| ran.lines().filter(|line| *line == trial.to_string()).count()).collect()
+}
+
+/// What `why` says that was decided, without times.
+fn decided(pbs: &Pbs) -> Vec<String> {
+    let why = pbs.world.run(&["why"]);
+    let lines = why.ok().lines().filter(|line| line.contains("retried"));
+    let mut lines: Vec<String> = lines
+        .map(|line| timeless(line).split_once("retried").unwrap().1.trim().to_owned())
+        .collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn only_what_the_plan_names_runs_again_and_only_so_often() {
+    let mut pbs = Pbs::start();
+    pbs.set("scheduling", false);
+    let code = "0) ;; 1) [ $n = 2 ] || exit 75 ;; 2) exit 75 ;; 3) exit 1 ;; \
+                4) [ $n = 2 ] || kill -9 $PPID ;;";
+    let rest = "exit_codes = { 75 = \"again\" }\nmax = 2\n[grid]\na = [0, 1, 2, 3, 4]\n";
+    let ran = pbs.submit(&plan(code, rest), &[]);
+    assert_eq!(
+        ran.whole(),
+        "\
+array 1: 5 trials as job 0[].pbshead
+feeder: job 1.pbshead, after 0[].pbshead
+s: 5 trials submitted as 1 array (4 scheduler calls); job 1.pbshead repeats what fails, by `[retry]`
+jobs: 0[].pbshead
+results: $WORLD/results/s
+next: hpcsweep status results/s
+exit code 0
+"
+    );
+    // Whoever submits again, one job looks after the sweep.
+    let jobs = pbs.jobs().len();
+    let again = pbs.again(&[]);
+    assert!(again.err.starts_with("s: nothing new to submit"), "{}", again.whole());
+    assert_eq!(pbs.jobs().len(), jobs);
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    assert_eq!(runs(&pbs, 5), [1, 2, 3, 1, 2]);
+    assert_eq!(
+        pbs.standings(),
+        ["done", "done", "failed: exit code 75", "failed: exit code 1", "done"]
+    );
+    let host = nix::unistd::gethostname().unwrap().into_string().unwrap();
+    assert_eq!(
+        decided(&pbs),
+        [
+            "(exit code 75: again (1 of 2)): trials 1-2",
+            "(exit code 75: again (2 of 2)): trial 2",
+            "(exit code 75: it has run again 2 times): trial 2",
+            "(exit-code: nothing in `[retry]` repeats it): trial 3",
+            &format!("(worker-lost on {host}: again (1 of 2)): trial 4"),
+        ]
+    );
+    // A person is not bound by that.
+    pbs.world.run(&["retry", "2"]).ok();
+    pbs.wait_idle();
+    assert_eq!(runs(&pbs, 5), [1, 2, 4, 1, 2]);
+}
+
+#[test]
+fn a_chain_continues_where_it_broke_with_more_time_each_time() {
+    let mut pbs = Pbs::start();
+    // The second trial of the chain needs more than twice its walltime, and writes what it has done.
+    let code = "0|2) ;; 1) echo '{\"step\": '$n'}' >>$HPCSWEEP_METRICS; [ $n = 3 ] || sleep 60 ;; \
+                3) sleep 60 ;;";
+    let rest = "timeout = { walltime = \"x1.5\", up_to = \"5s\" }\n[resources]\nwalltime = \"4s\"\n\
+                [[trials]]\na = 0\ntask_id = 0\n[[trials]]\na = 1\ntask_id = 0\n[[trials]]\na = 2\ntask_id = 0\n\
+                [[trials]]\na = 3\n";
+    pbs.set("scheduling", true);
+    pbs.submit(&plan(code, rest), &[]).ok();
+    pbs.wait_idle();
+    assert_eq!(runs(&pbs, 4), [1, 3, 1, 1]);
+    assert_eq!(pbs.standings()[..3], ["done", "done", "done"]);
+    assert_eq!(
+        decided(&pbs),
+        [
+            "(walltime of 00:00:04: again with 00:00:05 (1 of 3)): trial 1",
+            "(walltime of 00:00:05: again (2 of 3)): trial 1",
+            "(walltime: it wrote no checkpoint, and its metrics did not advance): trial 3",
+        ]
+    );
+}
+
+#[test]
+fn what_has_no_place_is_submitted_and_what_fails_meanwhile_runs_again() {
+    let mut pbs = Pbs::start();
+    pbs.set("max_queued", 4);
+    let numbers: Vec<String> = (0..11).map(|n| n.to_string()).collect();
+    let code = "*) [ $n = 2 ] || [ $((HPCSWEEP_TRIAL % 3)) != 0 ] || exit 75 ;;";
+    let rest = format!("exit_codes = {{ 75 = \"again\" }}\n[grid]\na = [{}]\n", numbers.join(", "));
+    pbs.submit(&plan(code, &rest), &[]).ok();
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done"; 11]);
+    assert_eq!(runs(&pbs, 11), [2, 1, 1, 2, 1, 1, 2, 1, 1, 2, 1]);
+}
+
+#[test]
+fn a_budget_that_is_used_up_ends_it() {
+    let pbs = Pbs::start();
+    let rest = "exit_codes = { 75 = \"again\" }\nbudget = 0.0001\n[grid]\na = [0]\n";
+    let ran = pbs.submit(&plan("*) sleep 1; exit 75 ;;", rest), &[]);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
+    pbs.wait_idle();
+    assert_eq!(decided(&pbs), ["(the budget of 0.0001 core-hours is used up): trial 0"]);
+}
