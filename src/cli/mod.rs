@@ -9,6 +9,7 @@ mod equal;
 mod feed;
 mod generate;
 mod gpu;
+mod groups;
 mod init;
 mod jobs;
 mod launch;
@@ -37,7 +38,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::host::{Vars, disk, vars};
 use crate::site::Site;
@@ -121,7 +122,8 @@ fn share() -> Option<PathBuf> {
 /// Runs the program and returns its exit code.
 pub fn main() -> ExitCode {
     out::end_on_panic();
-    let cli = match Cli::try_parse() {
+    let matches = groups::grouped(Cli::command()).try_get_matches();
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
             // clap prints help and version to standard output, usage faults to standard error.

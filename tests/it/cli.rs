@@ -52,31 +52,40 @@ Parameter sweeps on HPC batch systems: one plan, native job arrays, one results 
 
 Usage: hpcsweep [OPTIONS] <COMMAND>
 
-Commands:
+Begin:
   init       Make a project that runs at once: a plan, a small program, and its own copy of the job
              scripts
   plan       Show what a plan would do: trials, chains, arrays, directives, calls, hours; writes
              nothing
   submit     Submit a plan to Slurm or PBS as job arrays, or run it on this machine
   retry      Run trials again that ended without success, with other requests if need be
+
+Look:
   status     Show how a sweep stands: counts by state, what failed and why
   watch      Watch a sweep: counts, pace, agents, failures, the slowest trials, GPUs
   why        Show why trials stand as they do; without trials, what has happened to the sweep
-  collect    Make one table of all results: a row a trial with its state, parameters and metrics
-  best       Show the best finished trials by a metric
   logs       Print what a trial printed
   usage      Show what trials asked for and what they used, and which request would have been enough
+
+Answer:
+  collect    Make one table of all results: a row a trial with its state, parameters and metrics
+  best       Show the best finished trials by a metric
+
+Steer:
   cancel     Cancel the trials of a sweep that have not ended
   hold       Hold the trials of a sweep that have not begun
   release    Release the held trials of a sweep
+
+Site:
+  doctor     Check an installation: scheduler, limits, MPI plugins, results tree, GPUs, clocks
+  site       Show the site profile
+  templates  Write the templates of the job scripts, for editing
+  schema     Print the JSON schema of plans or of site profiles, for editors
+
+Inside jobs:
   worker     Run one trial as one of its ranks (job scripts call this)
   launch     Start a command once a rank of this PBS job (job scripts call this)
-  templates  Write the templates of the job scripts, for editing
-  site       Show the site profile
   gpu        Show the GPUs of this host, or choose the best ones and hold them for a program
-  schema     Print the JSON schema of plans or of site profiles, for editors
-  doctor     Check an installation: scheduler, limits, MPI plugins, results tree, GPUs, clocks
-  help       Print this message or the help of the given subcommand(s)
 
 Options:
   -q, --quiet    Print only results and errors
