@@ -16,7 +16,7 @@ use crate::plan::Mode;
 use crate::submit::arrays::mapping::Mapped;
 use crate::submit::arrays::scripts::Shown;
 use crate::submit::pilots::PilotOptions;
-use crate::submit::preview::{self, Preview};
+use crate::submit::preview::{self, Hours, Preview};
 use crate::words::{count, thousands};
 
 /// Show what a plan would do: trials, chains, arrays, directives, calls, hours; writes nothing
@@ -140,16 +140,21 @@ fn totals(preview: &Preview<'_>) -> String {
         || format!("arrays of at most {} elements", thousands(preview.element_limit)),
         |(words, _)| words.clone(),
     );
-    let hours =
-        |h: Option<f64>| h.map_or_else(|| "unknown (no walltime)".into(), |h| format!("{h:.2}"));
-    format!(
-        "\nscheduler calls to submit: {} ({} of {}, {what})\ncore-hours asked for: {}\nGPU-hours asked for: {}\n",
+    let mut text = format!(
+        "\nscheduler calls to submit: {} ({} of {}, {what})\n",
         thousands(preview.calls() as u64),
         thousands(preview.arrays.len() as u64),
         preview.facts.submits,
-        hours(preview.core_hours),
-        hours(preview.gpu_hours),
-    )
+    );
+    let Hours { core, .. } = preview.hours;
+    for (name, hours) in preview.hours.named() {
+        let _ = match hours {
+            Some(hours) => writeln!(text, "{name}-hours asked for: {hours:.2}"),
+            None if core.is_some() => writeln!(text, "{name}-hours asked for: unknown (no memory)"),
+            None => writeln!(text, "{name}-hours asked for: unknown (no walltime)"),
+        };
+    }
+    text
 }
 
 /// What an array waits for, in words.

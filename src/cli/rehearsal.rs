@@ -7,14 +7,14 @@ use anyhow::Result;
 
 use super::out::aligned;
 use super::{Context, out, plan};
-use crate::plan::{Plan, Resources};
+use crate::plan::Plan;
 use crate::render::Templates;
 use crate::scheduler;
 use crate::site::{SchedulerKind, Site};
 use crate::submit::arrays::batch::ArrayOptions;
 use crate::submit::arrays::scripts::Scripts;
 use crate::submit::rehearsal::{self, How, Rehearsal, Runs};
-use crate::submit::{Source, local, pilots, preview};
+use crate::submit::{Source, forecast, local, pilots, preview};
 use crate::tree::waves::Array;
 use crate::words::{count, short};
 
@@ -51,16 +51,23 @@ pub(super) fn show(
         (None, Some(kind)) => How::Arrays(kind, &options),
         (None, None) => How::Local(&asked.here),
     };
-    let all = rehearsal::of(source, site, how, retry, &context.vars)?;
+    let mut all = rehearsal::of(source, site, how, retry, &context.vars)?;
+    let shown = scheduler::of(kind);
+    let scripts = Scripts::new(source, site, templates, &*shown);
+    if let (Some(kind), Some(array)) = (scheduler, all.arrays.first()) {
+        let directives = scripts.shown(array)?.directives;
+        let ask = (all.elements(), directives.as_slice());
+        all.forecast = Some(forecast::of(source, site, kind, ask, &context.vars));
+    }
+    let expected = all.forecast.as_ref().map(|forecast| forecast.lines(all.longest_s()));
+    let expected: String = expected.into_iter().flatten().map(|line| line + "\n").collect();
     if asked.json {
-        let shown = scheduler::of(kind);
-        let scripts = Scripts::new(source, site, templates, &*shown);
         context.out.raw(&crate::tree::to_json_line(&all.document(source, &scripts)?)?);
     } else if scheduler.is_some() && !all.exists {
         let preview = preview::of(source, site, kind, templates, asked.pull.as_ref())?;
-        context.out.page(&plan::people(&preview, false));
+        context.out.page(&(plan::people(&preview, false) + &expected));
     } else {
-        context.out.page(&people(&all, &source.plan));
+        context.out.page(&(people(&all, &source.plan) + &expected));
     }
     Ok(())
 }
@@ -96,9 +103,7 @@ fn people(all: &Rehearsal, plan: &Plan) -> String {
         text.push('\n');
         text.push_str(&arrays(&all.arrays));
     }
-    for (name, hours) in
-        [("core", all.hours(Resources::cores)), ("GPU", all.hours(Resources::total_gpus))]
-    {
+    for (name, hours) in all.hours().named() {
         if let Some(hours) = hours.filter(|hours| *hours > 0.0) {
             let _ = writeln!(text, "{name}-hours asked for: {hours:.2}");
         }

@@ -176,6 +176,11 @@ pub(crate) trait Scheduler: fmt::Debug {
     /// When it expects an element to start, in its own words, where it says so.
     fn expected_start(&self, calls: &mut Calls, element: &str) -> Option<String>;
 
+    /// When it would start a job with these directives if it were submitted now, in its own words, where it says so.
+    fn would_start(&self, _calls: &mut Calls, _directives: &[String]) -> Option<String> {
+        None
+    }
+
     /// The id of the job that has these variables, as its users know it.
     fn job_id(&self, vars: &Vars) -> Option<String>;
 
@@ -452,6 +457,11 @@ impl Room {
     /// The places that are left.
     pub(crate) fn free(&self) -> u64 {
         self.limit.saturating_sub(self.taken)
+    }
+
+    /// About how many further submissions bring so many elements into the queue: each when half of the places are free again.
+    pub(crate) fn submissions(&self, left: u64) -> u64 {
+        left.div_ceil((self.free() / 2).max(1))
     }
 
     /// Refuses so many elements as more than will ever have a place.

@@ -8,6 +8,7 @@ pub mod again;
 pub(crate) mod arrays;
 pub(crate) mod auto;
 pub(crate) mod control;
+pub(crate) mod forecast;
 pub(crate) mod grow;
 pub(crate) mod last;
 pub(crate) mod local;

@@ -57,10 +57,8 @@ pub(crate) struct Preview<'a> {
     pub(crate) pilots: Option<(String, Pilot)>,
     /// How chains become jobs, and why.
     pub(crate) mapped: Mapped,
-    /// Core-hours asked for: cores times walltime, summed; `None` when a trial has no walltime.
-    pub(crate) core_hours: Option<f64>,
-    /// GPU-hours asked for.
-    pub(crate) gpu_hours: Option<f64>,
+    /// What is asked for.
+    pub(crate) hours: Hours,
     /// The distinct requests, by the number that arrays refer to.
     pub(crate) shapes: Vec<Arc<Resources>>,
 }
@@ -123,8 +121,7 @@ pub(crate) fn of<'a>(
         element_limit: rules.elements,
         pilots,
         mapped,
-        core_hours: hours(asked(), Resources::cores),
-        gpu_hours: hours(asked(), Resources::total_gpus),
+        hours: Hours::of(asked()),
         shapes: shapes.list,
     })
 }
@@ -152,17 +149,47 @@ fn of_pilots(ask: &Ask, n: u64, shapes: &mut Shapes, chains: usize, longest: u32
     Graph::of_pilots(n as usize, shape, chains, longest as usize)
 }
 
-/// What so many of each request ask for over their walltimes, in hours; `None` where one has no walltime.
-pub(super) fn hours<'r>(
-    all: impl IntoIterator<Item = (&'r Resources, u64)>,
-    of: fn(&Resources) -> u64,
+/// What requests ask for over their walltimes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Hours {
+    /// Cores times hours; `None` where a trial has no walltime.
+    #[serde(rename = "core_hours")]
+    pub(crate) core: Option<f64>,
+    /// GiB of memory times hours; `None` also where a trial asks for no memory.
+    #[serde(rename = "gb_hours")]
+    pub(crate) gb: Option<f64>,
+    /// GPUs times hours; 0 without GPUs.
+    #[serde(rename = "gpu_hours")]
+    pub(crate) gpu: Option<f64>,
+}
+
+impl Hours {
+    /// Those of so many of each request.
+    pub(crate) fn of<'r>(all: impl Iterator<Item = (&'r Resources, u64)> + Clone) -> Self {
+        Self {
+            core: hours(all.clone(), |r| Some(r.cores() as f64)),
+            gb: hours(all.clone(), Resources::memory_gib),
+            gpu: hours(all, |r| Some(r.total_gpus() as f64)),
+        }
+    }
+
+    /// Each with its name.
+    pub(crate) fn named(self) -> [(&'static str, Option<f64>); 3] {
+        [("core", self.core), ("GB", self.gb), ("GPU", self.gpu)]
+    }
+}
+
+/// What so many of each request ask for over their walltimes, in hours.
+fn hours<'r>(
+    all: impl Iterator<Item = (&'r Resources, u64)>,
+    of: fn(&Resources) -> Option<f64>,
 ) -> Option<f64> {
-    let one = |(request, n): (&Resources, u64)| match of(request) * n {
-        0 => Some(0.0),
-        amount => Some(amount as f64 * request.walltime_s? as f64 / 3600.0),
+    let one = |(request, n): (&Resources, u64)| match of(request)? * n as f64 {
+        0.0 => Some(0.0),
+        amount => Some(amount * request.walltime_s? as f64 / 3600.0),
     };
     // An empty sum is -0.
-    all.into_iter().map(one).sum::<Option<f64>>().map(|hours| hours + 0.0)
+    all.map(one).sum::<Option<f64>>().map(|hours| hours + 0.0)
 }
 
 impl Preview<'_> {
@@ -205,8 +232,8 @@ impl Preview<'_> {
             chains_why: &'a str,
             pilots: Option<Pilot>,
             max_array_size: u64,
-            core_hours: Option<f64>,
-            gpu_hours: Option<f64>,
+            #[serde(flatten)]
+            hours: Hours,
         }
         Document {
             sweep: &self.source.plan.name,
@@ -221,8 +248,7 @@ impl Preview<'_> {
             chains_why: &self.mapped.why,
             pilots: self.pilots.as_ref().map(|(_, pilot)| *pilot),
             max_array_size: self.element_limit,
-            core_hours: self.core_hours,
-            gpu_hours: self.gpu_hours,
+            hours: self.hours,
         }
     }
 }

@@ -19,10 +19,11 @@ use crate::submit::arrays::batch::ArrayOptions;
 use crate::submit::arrays::mapping::{Mapped, Rules};
 use crate::submit::arrays::scripts::Scripts;
 use crate::submit::arrays::wave::{self, Before, Failures, Waves};
+use crate::submit::forecast::Forecast;
 use crate::submit::grow::{self, Diff};
 use crate::submit::local::gpus::Devices;
 use crate::submit::pilots::{self, Ask, deal, hands};
-use crate::submit::preview::hours;
+use crate::submit::preview::Hours;
 use crate::submit::{local, retry};
 use crate::tree::journal::Journal;
 use crate::tree::ledger::Ledger;
@@ -115,6 +116,8 @@ pub(crate) struct Rehearsal {
     pub(crate) units: Option<(u64, Option<u64>)>,
     /// How trials would run here; `None` where a scheduler runs them.
     pub(crate) here: Option<Here>,
+    /// What the scheduler expects of the arrays.
+    pub(crate) forecast: Option<Forecast>,
     /// Further notes.
     pub(crate) notes: Vec<String>,
 }
@@ -170,6 +173,7 @@ pub(crate) fn of(
         mapped: None,
         units: None,
         here,
+        forecast: None,
         notes: lock::holder(&tree).map(|owner| owner.is_at_work()).into_iter().collect(),
         tree,
     };
@@ -188,12 +192,26 @@ pub(crate) fn of(
 }
 
 impl Rehearsal {
-    /// What is asked for over its walltime, in hours; `None` where a request has no walltime.
-    pub(crate) fn hours(&self, of: fn(&Resources) -> u64) -> Option<f64> {
+    /// What is asked for over the walltimes.
+    pub(crate) fn hours(&self) -> Hours {
         match self.arrays.iter().find(|array| array.pilot.is_some()) {
-            Some(array) => hours([(&array.resources, array.count)], of),
-            None => hours(self.runs.iter().map(|run| (&*run.request, 1)), of),
+            Some(array) => Hours::of([(&array.resources, array.count)].into_iter()),
+            None => Hours::of(self.runs.iter().map(|run| (&*run.request, 1))),
         }
+    }
+
+    /// Seconds within which the longest chain ends by its walltimes, once it has begun.
+    pub(crate) fn longest_s(&self) -> Option<u64> {
+        let mut chains: HashMap<u64, u64> = HashMap::new();
+        for run in &self.runs {
+            *chains.entry(run.chain.0).or_default() += run.request.walltime_s?;
+        }
+        chains.into_values().max()
+    }
+
+    /// Elements of its arrays.
+    pub(crate) fn elements(&self) -> u64 {
+        self.arrays.iter().map(|array| array.count).sum()
     }
 
     /// All of it as one document, the same whatever is submitted where: `docs/plan.md` has its members.
@@ -216,6 +234,7 @@ impl Rehearsal {
         let pilots = self.arrays.iter().find(|array| array.pilot.is_some());
         let arrays = self.arrays.iter().map(|array| scripts.shown(array));
         let calls = self.arrays.len();
+        let hours = self.hours();
         Ok(json!({
             "sweep": plan.name,
             "root": plan.root,
@@ -238,8 +257,11 @@ impl Rehearsal {
             "at_once": self.here.as_ref().map(|here| here.at_once),
             "cores": self.here.as_ref().map(|here| here.cores),
             "gpus": self.here.as_ref().map(|here| &here.gpus),
-            "core_hours": self.hours(Resources::cores),
-            "gpu_hours": self.hours(Resources::total_gpus),
+            "core_hours": hours.core,
+            "gb_hours": hours.gb,
+            "gpu_hours": hours.gpu,
+            "submissions": self.forecast.as_ref().and_then(|forecast| forecast.submissions),
+            "expected_start": self.forecast.as_ref().and_then(|forecast| forecast.start.as_ref()),
             "notes": self.left_alone.iter().chain(&self.notes).collect::<Vec<_>>(),
         }))
     }

@@ -58,12 +58,15 @@ fn a_sweep_larger_than_the_queue_is_submitted_by_jobs_that_follow_each_other() {
     let world = World::new(Cluster::Accounting, "places");
     // Nothing begins: this fills the queue.
     world.plan("true", &format!("[resources]\ndirectives = [\"--hold\"]\n{}", many(400)));
+    let dry = world.hpcsweep(&["submit", "plan.toml", "--slurm", "--dry-run"]).ok();
+    let places = "\nMaxSubmitJobs allows 300 elements: 299 elements now, the others in about 1 further submission\nexpected start: 20";
+    assert!(dry.stdout.contains(places), "{}", dry.stdout);
     let ran = world.submit();
     assert_eq!(ran.code, 0, "{ran:?}");
     let first = ran.stderr.lines().next().unwrap();
     assert_eq!(
         first,
-        "MaxSubmitJobs allows 300 elements: 299 trials now, 101 later, in about 3 further submissions"
+        "MaxSubmitJobs allows 300 elements: 299 trials now, 101 later, in about 1 further submission"
     );
     let status = world.status();
     assert_eq!(

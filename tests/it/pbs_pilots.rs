@@ -434,6 +434,7 @@ directives of array 1:
 
 scheduler calls to submit: 3 (1 of qsub, 4 pilots of 8 slots)
 core-hours asked for: 64.00
+GB-hours asked for: unknown (no memory)
 GPU-hours asked for: 0.00
 this is by the site profile alone: `submit` asks the server and its queues, which may allow less
 "

@@ -1,5 +1,6 @@
 //! `hpcsweep plan`: what a plan would do, whole; all that is wrong with one; nothing written.
 
+use crate::scripts::add_slurm;
 use crate::world::World;
 
 /// The documented jdit example: three trials, two chains.
@@ -81,11 +82,23 @@ directives of array 3:
 
 scheduler calls to submit: 5 (3 of sbatch, arrays of at most 1,001 elements)
 core-hours asked for: 3.00
+GB-hours asked for: unknown (no memory)
 GPU-hours asked for: 4.00
 exit code 0
 ";
     assert_eq!(world.run(&["plan", "plan.toml"]).whole(), expected);
+    // A dry run asks the scheduler, too.
+    add_slurm(&world);
+    let expected = expected.replace(
+        "exit code 0",
+        "expected start: 2026-01-02 03:04:05; what starts then ends within 02:00:00\nexit code 0",
+    );
     assert_eq!(world.run(&["submit", "plan.toml", "--slurm", "--dry-run"]).whole(), expected);
+    let asked = world.read("calls").lines().last().unwrap_or_default().to_owned();
+    assert_eq!(
+        asked,
+        "sbatch --test-only --nodes=1 --ntasks=1 --cpus-per-task=1 --gres=gpu:1 --time=01:00:00 --wrap=true"
+    );
 }
 
 #[test]
@@ -129,6 +142,7 @@ directives of array 1:
 
 scheduler calls to submit: 3 (1 of sbatch, arrays of at most 1,001 elements)
 core-hours asked for: unknown (no walltime)
+GB-hours asked for: unknown (no walltime)
 GPU-hours asked for: 0.00
 exit code 0
 ";
@@ -160,6 +174,7 @@ fn json_says_the_same_to_programs() {
         "pilots": null,
         "max_array_size": 1001,
         "core_hours": 3.0,
+        "gb_hours": null,
         "gpu_hours": 4.0,
     });
     assert_eq!(serde_json::from_str::<serde_json::Value>(ran.ok()).unwrap(), expected);

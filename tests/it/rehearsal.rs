@@ -63,7 +63,8 @@ fn a_dry_run_here_says_which_trials_would_run() {
         "chains": [null], "left": {"failed": 1}, "dropped": 1,
         "arrays": [], "chains_as": null, "chains_why": "", "max_array_size": null,
         "submit_calls": 0, "scheduler_calls": 0, "units": null, "pilots": null, "slots": null,
-        "at_once": cores, "cores": cores, "gpus": "", "core_hours": null, "gpu_hours": 0.0,
+        "at_once": cores, "cores": cores, "gpus": "", "core_hours": null, "gb_hours": null, "gpu_hours": 0.0,
+        "submissions": null, "expected_start": null,
         "notes": ["1 trial of earlier plans is not in this one: left alone"],
     });
     let shown = said.to_string().replace("$WORLD", world.text_path("").trim_end_matches('/'));
@@ -88,7 +89,7 @@ fn a_dry_run_for_a_scheduler_says_which_arrays_would_be_submitted() {
     let array = |elements| {
         format!(
             "\narray  link  elements  after  request\n    2     0         {elements}  -      \
-             nodes=1 ranks=1 cpus_per_rank=1\nexit code 0\n"
+             nodes=1 ranks=1 cpus_per_rank=1\nexpected start: 2026-01-02 03:04:05\nexit code 0\n"
         )
     };
     let grown = format!(
@@ -126,7 +127,10 @@ fn a_dry_run_for_agents_says_what_they_would_be_dealt() {
         here()
     );
     assert_eq!(dry(&world, &["--local", "--pull"]), grown);
-    let pilots = grown.replace(&here(), "would be submitted: 1 pilot\n");
+    world.program("scontrol", "#!/bin/sh\necho no Slurm >&2\nexit 1\n");
+    let said = "would be submitted: 1 pilot\n\
+        places in the queue and expected start: unknown (`scontrol` says: no Slurm)\n";
+    let pilots = grown.replace(&here(), said);
     let pilots = pilots.replace("would run", "would be submitted");
     assert_eq!(dry(&world, &["--slurm", "--pull"]), pilots);
     world.write("now", "");

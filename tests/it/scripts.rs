@@ -42,7 +42,11 @@ pub(crate) fn add_slurm(world: &World) {
     world.write("calls", "");
     world.program(
         "sbatch",
-        &format!("{write_down}env >'{log}.env'\necho $((100 + $(grep -c '^sbatch ' '{log}')))\n"),
+        &format!(
+            "{write_down}env >'{log}.env'\ncase $1 in --test-only)\n\
+             echo 'sbatch: Job 9 to start at 2026-01-02T03:04:05 using 1 processors on nodes n1 in partition main' >&2\n\
+             exit 0;;\nesac\necho $((100 + $(grep '^sbatch ' '{log}' | grep -vc test-only)))\n"
+        ),
     );
     world.program("squeue", &write_down);
     world.program(

@@ -62,6 +62,11 @@ impl Resources {
         u64::from(self.ranks) * u64::from(self.cpus_per_rank)
     }
 
+    /// Memory of the whole trial in GiB; `None` where the site decides it.
+    pub(crate) fn memory_gib(&self) -> Option<f64> {
+        self.memory_mib.map(|mib| mib as f64 / 1024.0 * f64::from(self.nodes))
+    }
+
     /// Requests as they are handed to a worker, one or one for each link: a line of JSON without what is not
     /// asked for.
     ///

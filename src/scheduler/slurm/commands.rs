@@ -66,6 +66,29 @@ pub(crate) fn read_start(stdout: &str) -> Option<String> {
     word.starts_with(|c: char| c.is_ascii_digit()).then(|| word.replace('T', " "))
 }
 
+/// The call that asks when a job with these directives would start. Directives that name files, or more than an element,
+/// are left out, and those that a shell would have to read.
+pub(crate) fn test(directives: &[String]) -> Vec<String> {
+    const OTHERS: [&str; 5] = ["--array", "--output", "--error", "--job-name", "--open-mode"];
+    let is_kept = |directive: &&str| {
+        let name = directive.split('=').next().unwrap_or_default();
+        directive.starts_with("--")
+            && !OTHERS.contains(&name)
+            && !directive.contains([' ', '\'', '"', '\\'])
+    };
+    let own = directives.iter().map(|directive| directive.trim()).filter(is_kept);
+    let mut argv = vec!["sbatch".to_owned(), "--test-only".to_owned()];
+    argv.extend(own.map(str::to_owned));
+    argv.push("--wrap=true".to_owned());
+    argv
+}
+
+/// The time in what that call prints: `sbatch: Job 7 to start at 2026-11-24T01:00:00 using 1 processors on ...`.
+pub(crate) fn read_test(stderr: &str) -> Option<String> {
+    let (_, rest) = stderr.split_once(" to start at ")?;
+    read_start(rest)
+}
+
 /// Its seconds; `None` for words such as UNLIMITED.
 pub fn read_time_left(stdout: &str) -> Option<u64> {
     crate::units::parse_walltime(stdout)
@@ -348,6 +371,29 @@ mod tests {
         check("*** Welcome to 2026! ***\n123\n\nproject: 12 h left\n", Some("123"));
         check("Submitted batch job 77\n", Some("77"));
         check("sbatch: error: nope\n", None);
+    }
+
+    #[test]
+    fn a_job_is_tested_without_what_names_files() {
+        let directives = [
+            " --job-name='s.<token>.1'",
+            " --array=0-9%2",
+            " --output=/results/s/%a.log",
+            " --nodes=1",
+            " --time=01:00:00",
+            " -p x",
+            " --comment='a b'",
+        ];
+        assert_eq!(
+            test(&directives.map(str::to_owned)).join(" "),
+            "sbatch --test-only --nodes=1 --time=01:00:00 --wrap=true"
+        );
+        let said = "sbatch: Job 4 to start at 2026-11-24T01:00:00 using 1 processors on nodes n1 in partition p\n";
+        assert_eq!(read_test(said).as_deref(), Some("2026-11-24 01:00:00"));
+        assert_eq!(
+            read_test("allocation failure: Requested node configuration is not available\n"),
+            None
+        );
     }
 
     #[test]

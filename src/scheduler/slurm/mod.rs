@@ -235,6 +235,10 @@ impl Scheduler for Slurm {
         commands::read_start(&calls.ask(&commands::start(element)).ok()?)
     }
 
+    fn would_start(&self, calls: &mut Calls, directives: &[String]) -> Option<String> {
+        commands::read_test(&calls.make(&commands::test(directives)).ok()?.stderr)
+    }
+
     fn job_id(&self, vars: &Vars) -> Option<String> {
         match (vars.get("SLURM_ARRAY_JOB_ID"), vars.get(FACTS.index)) {
             (Some(job), Some(index)) => Some(format!("{job}_{index}")),

@@ -133,12 +133,14 @@ impl Submission<'_> {
         }
         waves::write(tree, &wave, &order)?;
         self.explain(todo.len(), rules, &mapped, tell);
+        let arrays = wave.arrays.iter().filter(|array| array.is_of_trials());
+        let placed: u64 = arrays.map(|array| array.count).sum();
         if let Some(room) = room.filter(|_| !left.is_empty()) {
             tell(&format!(
                 "{room}: {} now, {} later, in about {}",
                 count(todo.len() as u64, "trial"),
                 thousands(left.len() as u64),
-                count(portion.elements.div_ceil((room.free() / 2).max(1)), "further submission")
+                count(room.submissions(portion.elements - placed), "further submission")
             ));
         }
         let left = left.len() as u64;

@@ -1,0 +1,85 @@
+//! What a scheduler says about arrays before they are submitted: whether all have a place in the queue, and when the first
+//! would start. Nothing is submitted for it.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::fault;
+use crate::host::Vars;
+use crate::scheduler::calls::Calls;
+use crate::scheduler::{self, Room};
+use crate::site::{SchedulerKind, Site};
+use crate::submit::Source;
+use crate::submit::arrays::feeder;
+use crate::submit::wanted;
+use crate::words::{count, thousands};
+
+/// What is to be expected.
+#[derive(Debug, Default)]
+pub(crate) struct Forecast {
+    /// In how many parts the elements would be submitted; `None`: that is not known.
+    pub(crate) submissions: Option<u64>,
+    /// The places of the queue, if they limit that.
+    room: Option<Room>,
+    /// When the first element would start, in the scheduler's words.
+    pub(crate) start: Option<String>,
+    /// Why the scheduler cannot be asked.
+    why: Option<String>,
+}
+
+/// Asks the scheduler about so many elements, the first of which have these directives.
+pub(crate) fn of(
+    source: &Source,
+    site: &Site,
+    kind: SchedulerKind,
+    (elements, directives): (u64, &[String]),
+    environment: &Vars,
+) -> Forecast {
+    asked(source, site, kind, (elements, directives), environment).unwrap_or_else(|error| {
+        Forecast { why: Some(fault::sentence(&error)), ..Forecast::default() }
+    })
+}
+
+fn asked(
+    source: &Source,
+    site: &Site,
+    kind: SchedulerKind,
+    (elements, directives): (u64, &[String]),
+    environment: &Vars,
+) -> Result<Forecast> {
+    let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
+    let scheduler = scheduler::asked(kind, &mut calls, &wanted(source), site)?;
+    let room = scheduler.room(&mut calls, elements, feeder::charged(source, site))?;
+    let room = room.filter(|room| elements > room.free());
+    let later = room.as_ref().map_or(0, |room| room.submissions(elements - now(room)));
+    let start = scheduler.would_start(&mut calls, directives);
+    Ok(Forecast { submissions: Some(1 + later), room, start, why: None })
+}
+
+/// The elements that have a place now, beside the feeder.
+fn now(room: &Room) -> u64 {
+    room.free().saturating_sub(1)
+}
+
+impl Forecast {
+    /// In lines; `chain_s`: the walltimes of the longest chain, if all its trials have one.
+    pub(crate) fn lines(&self, chain_s: Option<u64>) -> Vec<String> {
+        if let Some(why) = &self.why {
+            return vec![format!("places in the queue and expected start: unknown ({why})")];
+        }
+        let mut lines = Vec::new();
+        if let (Some(room), Some(submissions)) = (&self.room, self.submissions) {
+            let now = thousands(now(room));
+            let later = count(submissions - 1, "further submission");
+            lines.push(format!("{room}: {now} elements now, the others in about {later}"));
+        }
+        if let Some(start) = &self.start {
+            let most = chain_s.map(|s| {
+                format!("; what starts then ends within {}", crate::units::walltime_text(s))
+            });
+            lines.push(format!("expected start: {start}{}", most.unwrap_or_default()));
+        }
+        lines
+    }
+}
