@@ -5,16 +5,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::{Context, submit};
+use super::{Context, ended, submit};
 use crate::fault::{self, Fault, Kind};
 use crate::host::access;
 use crate::scheduler::job as scheduler;
 use crate::submit::again::Again;
 use crate::submit::arrays::batch::{self, ArrayOptions, ArrayReport};
+use crate::submit::auto;
 use crate::submit::last;
 use crate::tree::Tree;
 use crate::tree::journal::Journal;
 use crate::tree::waves;
+use crate::worker::hooks::sweep::Witness;
 
 /// Submit more of a sweep, from a job of it (job scripts call this)
 ///
@@ -98,7 +100,16 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             Ok(ArrayReport { is_early: true, .. }) => {
                 format!("jobs are about to end: waiting {seconds} s for them")
             }
-            Ok(_) => return Ok(0),
+            Ok(report) => {
+                let is_over = report.feeder.is_none() && report.left == 0;
+                if is_over && source.plan.run.hooks.has_end() {
+                    let left = Journal::read(&tree)?.left;
+                    let spent = left.values().find(|why| auto::is_budget(why));
+                    let witness = Witness::Scheduler(&site);
+                    ended::tell(&tree, witness, spent.map(String::as_str), context)?;
+                }
+                return Ok(0);
+            }
             // It may be restarting.
             Err(error)
                 if !is_impatient && fault::exit_code(&error) == Kind::Scheduler.exit_code() =>

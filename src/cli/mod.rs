@@ -5,6 +5,7 @@ mod change;
 mod chosen;
 mod collect;
 mod doctor;
+mod ended;
 mod equal;
 mod feed;
 mod generate;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
-use super::{Context, collect, sweeps};
+use super::{Context, collect, ended, sweeps};
 use crate::fault::Fault;
 use crate::host::signal::Signals;
 use crate::host::{access, disk, process};
@@ -22,6 +22,7 @@ use crate::submit::pilots::deal;
 use crate::tree::Tree;
 use crate::tree::records::Outcome;
 use crate::words::{count, duration};
+use crate::worker::hooks::sweep::Witness;
 use crate::worker::process::child;
 
 /// Runs an agent for a sweep's folder, or for a plan. It first creates the queue if there is none.
@@ -153,7 +154,11 @@ fn try_to_serve(what: &str, options: &Options, retry: bool, context: &Context) -
     let options = solo::Options { time_left_s: options.time_left_s, may_go: options.may_go };
     let send = |bytes: &[u8]| context.out.line_now(bytes);
     let tell = |news: News<'_>| show(&news, context);
-    solo::serve::serve(&tree, options, &context.vars, &mut signals, std::io::stdin(), send, tell)
+    let stdin = std::io::stdin();
+    let report =
+        solo::serve::serve(&tree, options, &context.vars, &mut signals, stdin, send, tell)?;
+    tell_end(&tree, &report, context)?;
+    Ok(report)
 }
 
 /// An agent in this process, with its news on standard error.
@@ -169,7 +174,18 @@ pub(super) fn here(
     let show = |news: News<'_>| show(&news, context);
     let report = agent::run(tree, options, &context.vars, signals, show)?;
     sum_up(&report, context);
+    tell_end(tree, &report, context)?;
     Ok(report)
+}
+
+/// Calls the hook of a sweep that an agent has seen end, or stop because too many trials fail.
+fn tell_end(tree: &Tree, report: &Report, context: &Context) -> Result<()> {
+    let stopped = report.failed.as_deref();
+    // One that a signal ends has no time for it.
+    if report.signal.is_none() {
+        ended::tell(tree, Witness::Records, stopped, context)?;
+    }
+    Ok(())
 }
 
 /// Tells what happens to an agent.

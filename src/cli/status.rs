@@ -210,7 +210,9 @@ fn people(status: &Status, args: &Args, of: Option<usize>, alone: bool) -> Strin
 fn unsubmitted(status: &Status) -> String {
     if status.unsubmitted == 0 {
         let job = status.feeder.as_ref();
-        return job.map_or_else(String::new, |job| format!("job {job} repeats what fails\n"));
+        return job.map_or_else(String::new, |job| {
+            format!("job {job} looks at it when its jobs have ended\n")
+        });
     }
     let left = format!("{} not submitted yet", count(status.unsubmitted, "trial"));
     match (&status.feeder, &status.again) {

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::change::Change;
 use super::select::Select;
 use super::target::Target;
-use super::{Context, chosen, collect, equal, out, pull, rehearsal, script, smoke, sweeps};
+use super::{Context, chosen, collect, ended, equal, out, pull, rehearsal, script, smoke, sweeps};
 use crate::fault::Fault;
 use crate::plan::Mode;
 use crate::render::Templates;
@@ -22,6 +22,7 @@ use crate::submit::local::{self, News};
 use crate::submit::pilots;
 use crate::tree::records::Outcome;
 use crate::words::{count, duration, short};
+use crate::worker::hooks::sweep::Witness;
 
 /// Submit a plan to Slurm or PBS as job arrays, or run it on this machine
 ///
@@ -228,7 +229,11 @@ pub(super) fn to_scheduler(
         text.push_str(&format!("; {left} {follow} when there is a place in the queue{by}"));
     }
     if let (0, Some(job)) = (report.left, &report.feeder) {
-        text.push_str(&format!("; job {job} repeats what fails, by `[retry]`"));
+        let what = match source.plan.retry.auto {
+            true => "repeats what fails, by `[retry]`",
+            false => "calls the hooks of the sweep",
+        };
+        text.push_str(&format!("; job {job} {what}"));
     }
     if before > 0 {
         text.push_str(&format!("; {} submitted before", count(before, "trial")));
@@ -315,6 +320,9 @@ pub(super) fn run_here(
         }
     })?;
     bar.finish_and_clear();
+    if !report.interrupted {
+        ended::tell(&report.tree, Witness::Records, None, context)?;
+    }
     if total > 0 {
         let took = duration(since.elapsed().as_secs_f64());
         out.say(&format!("{}: {} in {took}", source.plan.name, ends(&report)));

@@ -54,6 +54,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether a feeder looks at each wave when it has ended.
+    pub(crate) fn is_looked_after(&self) -> bool {
+        self.retry.auto || self.run.hooks.has_end()
+    }
+
     /// The request of the job that submits the rest of the sweep.
     pub(crate) fn feeder(&self) -> Resources {
         let longest_s = self.trials.iter().filter_map(|trial| trial.resources.walltime_s).max();

@@ -34,6 +34,14 @@ pub(crate) struct Decided {
     pub(crate) open: BTreeSet<u32>,
 }
 
+/// How the reason begins that the budget gives.
+const BUDGET: &str = "the budget of ";
+
+/// Whether a trial did not run again because the budget is used up.
+pub(crate) fn is_budget(why: &str) -> bool {
+    why.starts_with(BUDGET)
+}
+
 /// What is known of a trial that ended without success.
 #[derive(Debug)]
 struct Case<'a> {
@@ -189,14 +197,14 @@ pub(crate) fn of_sweep(
             && !pending.has(row.id)
             && asked.contains_key(&row.id)
     });
-    for (row, standing) in bad {
+    for (row, standing) in bad.filter(|_| retry.auto) {
         let Some((_, asked)) = asked.get(&row.id) else { continue };
         let repeats = journal.repeats.get(&row.id).copied().unwrap_or(0);
         let case = case(status, row, standing.cause, asked, repeats)?;
         let mut verdict = match is_spent {
             true if case.cause != Cause::Cancelled => {
                 let budget = retry.budget.unwrap_or_default();
-                Verdict::Left(format!("the budget of {budget} core-hours is used up"))
+                Verdict::Left(format!("{BUDGET}{budget} core-hours is used up"))
             }
             _ => decide(&case, retry, facts),
         };

@@ -79,6 +79,7 @@ mod startup;
 mod status;
 mod stopped;
 mod strangers;
+mod sweep_hooks;
 mod sync_cases;
 mod templates;
 mod threads;

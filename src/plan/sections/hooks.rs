@@ -1,7 +1,7 @@
 //! `[hooks]`: programs that are called when trials have ended.
 
 use super::argv::{ARGV, Argv};
-use crate::document::form::WALLTIME;
+use crate::document::form::{TEXTS, WALLTIME};
 use crate::document::{Entry, Reader, Section, section};
 use crate::plan::templates::places::Places;
 
@@ -19,13 +19,25 @@ pub(crate) struct Hooks {
     /// The same for each trial that has ended without success for good.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) error: Vec<String>,
+    /// Called once when the last trial of the sweep has ended for good: an argument vector.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) sweep_finished: Vec<String>,
+    /// The same when the sweep stops before that.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) sweep_failed: Vec<String>,
     /// Seconds after which a hook is killed.
     pub(crate) timeout_s: u64,
 }
 
 impl Default for Hooks {
     fn default() -> Self {
-        Self { finish: Vec::new(), error: Vec::new(), timeout_s: TIMEOUT_S }
+        Self {
+            finish: Vec::new(),
+            error: Vec::new(),
+            sweep_finished: Vec::new(),
+            sweep_failed: Vec::new(),
+            timeout_s: TIMEOUT_S,
+        }
     }
 }
 
@@ -35,7 +47,12 @@ impl Hooks {
         *self == Self::default()
     }
 
-    /// The hooks with their names in messages, `finish` first; one that is not there is empty.
+    /// Whether a hook is called at the end of the sweep.
+    pub(crate) fn has_end(&self) -> bool {
+        !(self.sweep_finished.is_empty() && self.sweep_failed.is_empty())
+    }
+
+    /// The hooks of trials with their names in messages, `finish` first; one that is not there is empty.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, &[String])> {
         [("hooks.finish", &*self.finish), ("hooks.error", &*self.error)].into_iter()
     }
@@ -46,6 +63,8 @@ impl Hooks {
 pub(crate) struct Written {
     finish: Argv,
     error: Argv,
+    sweep_finished: Vec<String>,
+    sweep_failed: Vec<String>,
     timeout_s: Option<u64>,
 }
 
@@ -54,6 +73,10 @@ pub(crate) static HOOKS: Section<Written> = section!("`[hooks]`", Written:
     "finish" => finish: ARGV, "none", "called once for each trial that is done";
     "error" => error: ARGV, "none",
         "called once for each trial that has ended without success for good: its program failed, was killed, ran into its walltime, or could not be started";
+    "sweep_finished" => sweep_finished: TEXTS, "none",
+        "called once when the last trial of the sweep has ended for good; an argument vector without expressions";
+    "sweep_failed" => sweep_failed: TEXTS, "none",
+        "called once when the sweep stops before that: too many of its trials fail ([`breaker`](#pull)), or the [`budget`](#retry) is used up";
     "timeout" => timeout_s: WALLTIME, "`\"60s\"`", "how long a call may take, with its unit";
 );
 
@@ -61,9 +84,15 @@ pub(crate) static HOOKS: Section<Written> = section!("`[hooks]`", Written:
 pub(crate) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>, places: &mut Places) -> Hooks {
     let mut written = Written::default();
     HOOKS.read(reader, Some(entry), &mut written);
-    let Written { finish, error, timeout_s } = written;
+    let Written { finish, error, sweep_finished, sweep_failed, timeout_s } = written;
     places.hooks = [finish.places, error.places].concat();
-    Hooks { finish: finish.words, error: error.words, timeout_s: timeout_s.unwrap_or(TIMEOUT_S) }
+    Hooks {
+        finish: finish.words,
+        error: error.words,
+        sweep_finished,
+        sweep_failed,
+        timeout_s: timeout_s.unwrap_or(TIMEOUT_S),
+    }
 }
 
 #[cfg(test)]
@@ -77,14 +106,19 @@ mod tests {
         let finish = vec!["notify".to_owned(), "{{ lr }}".to_owned()];
         assert_eq!(
             hooks("[hooks]\nfinish = [\"notify\", \"{{ lr }}\"]\n[defaults]\nlr = 1\n"),
-            Hooks { finish: finish.clone(), error: Vec::new(), timeout_s: 60 }
+            Hooks { finish: finish.clone(), timeout_s: 60, ..Hooks::default() }
         );
         assert_eq!(
             hooks(
                 "[hooks]\ntimeout = \"1m30s\"\nerror = [\"./on-error.sh\"]\n\
                  finish = [\"notify\", \"{{ lr }}\"]\n[defaults]\nlr = 1\n"
             ),
-            Hooks { finish, error: vec!["./on-error.sh".to_owned()], timeout_s: 90 }
+            Hooks {
+                finish,
+                error: vec!["./on-error.sh".to_owned()],
+                timeout_s: 90,
+                ..Hooks::default()
+            }
         );
         assert!(hooks("").is_default());
     }

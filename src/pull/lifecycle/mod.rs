@@ -333,7 +333,9 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
 
     fn gone(&mut self, leaving: Leaving) -> Activity {
         (self.report.reason, self.report.is_ill) = (leaving.reason, leaving.is_ill);
-        self.report.is_halted = self.membership.ledger.stopped().is_some();
+        let ledger = &self.membership.ledger;
+        self.report.is_halted = ledger.stopped().is_some();
+        self.report.failed = ledger.failed().map(str::to_owned);
         Activity::Gone
     }
 

@@ -30,4 +30,6 @@ pub struct Report {
     pub is_ill: bool,
     /// Whether the sweep stops until it is submitted again or released.
     pub is_halted: bool,
+    /// Why no agent goes on with it: too many of its trials fail.
+    pub failed: Option<String>,
 }

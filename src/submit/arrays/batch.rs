@@ -105,7 +105,7 @@ pub(crate) fn submit(
     }
     let (mut options, mut asked) = (options.clone(), asked);
     let mut decided = Decided::default();
-    if options.feeder.is_some() && plan.retry.auto {
+    if options.feeder.is_some() && plan.is_looked_after() {
         let known = (&identity, &waves, &diff);
         decided = decide(source, site, environment, known, &options.retry, &mut asked)?;
         options.retry = options.retry.and(&decided.again);
@@ -139,7 +139,7 @@ pub(crate) fn submit(
             && !decided.open.is_empty()
             && decided.open.iter().all(was_waited_for);
         let is_followed = left > 0
-            || (plan.retry.auto
+            || (plan.is_looked_after()
                 && (!arrays.is_empty() || !decided.open.is_empty() || run.lacks_feeder(&waves)));
         if is_followed && !is_early {
             let wait = decided.open.into_iter().collect();

@@ -70,7 +70,7 @@ impl Submission<'_> {
         let (scheduler, calls) = (&*self.scheduler, &mut self.calls);
         let known = (&*all, &self.journal);
         let room = feeder::room(scheduler, calls, known, charged, elements)?;
-        let auto = source.plan.retry.auto;
+        let auto = source.plan.is_looked_after();
         let is_asked = room.as_ref().is_some_and(|room| elements + u64::from(auto) > room.free());
         let fed = (is_asked || auto)
             .then(|| match is_asked && options.retry.is_wanted() {

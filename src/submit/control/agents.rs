@@ -15,7 +15,7 @@ use crate::status::pilots;
 use crate::submit::arrays::reconcile::settle_all;
 use crate::submit::control::done::Done;
 use crate::tree::journal::{self, Journal};
-use crate::tree::ledger::{self, Entry, Ledger};
+use crate::tree::ledger::{self, CANCELLED, Entry, Ledger};
 use crate::tree::lock::Lock;
 use crate::tree::{Identity, Tree, deck, records};
 
@@ -103,7 +103,7 @@ fn note(tree: &Tree, ledger: &mut Ledger, order: Order, is_over: bool) -> Result
     let before = is(ledger);
     match order {
         Order::Cancel if !is_over => {
-            let reason = format!("cancelled by {}", user());
+            let reason = format!("{CANCELLED}{}", user());
             let halt = |agent, nonce| Entry::Halt { agent, nonce, reason: reason.clone() };
             say(tree, ledger, "cancel", halt, |ledger| ledger.halted.is_some())?;
             let release = |agent, nonce| Entry::Release { agent, nonce };

@@ -27,6 +27,9 @@ mod pieces;
 pub use entry::{Entry, Piece};
 pub use log::{Link, append, length, link, name, prepare, written};
 
+/// How the reason begins for which a person has halted a sweep.
+pub(crate) const CANCELLED: &str = "cancelled by ";
+
 /// The state of an agent in the ledger.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Agent {
@@ -209,6 +212,11 @@ impl Ledger {
     pub fn stopped(&self) -> Option<String> {
         let held = self.held.as_ref().map(|by| format!("held by {by}"));
         held.or_else(|| self.halted.as_ref().map(|why| format!("halted: {why}")))
+    }
+
+    /// Why agents have halted it; `None` where a person cancelled it.
+    pub(crate) fn failed(&self) -> Option<&str> {
+        self.halted.as_deref().filter(|why| !why.starts_with(CANCELLED))
     }
 
     /// The next units to take, at most `most`: untouched ones first, then what has failed elsewhere.

@@ -5,6 +5,8 @@
 //! which the caller polls and never waits for, so that it can continue with other trials. Nothing here
 //! changes the records: the outcome of a hook is a line of the trial's log.
 
+pub(crate) mod sweep;
+
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Child;

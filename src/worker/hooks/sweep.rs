@@ -1,0 +1,185 @@
+//! The hooks of a whole sweep: `[hooks] sweep_finished` when its last trial has ended for good, `sweep_failed` when it stops
+//! before that.
+//!
+//! Whoever sees the end calls the hook under the sweep's lock, and leaves a note in the tree, so that nobody calls it again
+//! for the same end.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{Call, Folder, RunningHook, complain};
+use crate::cause::group;
+use crate::host::{Vars, clock, disk};
+use crate::plan::{Hooks, Params};
+use crate::site::Site;
+use crate::standing::State;
+use crate::status::{self, Status};
+use crate::tree::lock::Lock;
+use crate::tree::records::Record;
+use crate::tree::table::{self, Head};
+use crate::tree::{Tree, deck, write_document};
+use crate::worker::process::scratch::private_folder;
+use crate::worker::process::{heavy, prepare};
+
+/// Who asks how the trials stand.
+#[derive(Clone, Copy)]
+pub(crate) enum Witness<'a> {
+    /// The records alone tell, as no scheduler has anything of it: what was interrupted goes on.
+    Records,
+    /// The scheduler, too.
+    Scheduler(&'a Site),
+}
+
+/// What is kept of a call.
+#[derive(Serialize)]
+struct Note {
+    time: f64,
+    hook: &'static str,
+    /// What went wrong with it; null if nothing did.
+    complaint: Option<String>,
+    summary: Value,
+}
+
+/// Pauses between looks at a running hook.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Calls the hook for the end of a sweep: `sweep_failed` where there is a reason why it has `stopped`, otherwise
+/// `sweep_finished` if all trials have ended for good. Returns what went wrong with the hook, if anything did.
+///
+/// # Errors
+/// When the tree cannot be read or written, or the scheduler does not answer.
+pub(crate) fn tell_end(
+    tree: &Tree,
+    witness: Witness<'_>,
+    stopped: Option<&str>,
+    vars: &Vars,
+) -> Result<Option<String>> {
+    let heads = table::heads(tree)?;
+    let Some(head) = heads.last() else { return Ok(None) };
+    let Hooks { sweep_finished, sweep_failed, .. } = &head.run.hooks;
+    let (name, argv) = match stopped {
+        Some(_) => ("sweep_failed", sweep_failed),
+        None => ("sweep_finished", sweep_finished),
+    };
+    if argv.is_empty() {
+        return Ok(None);
+    }
+    let lock = Lock::take(tree)?;
+    let (tree, identity) = Tree::open(tree.dir())?;
+    let whom = match witness {
+        Witness::Records => None,
+        Witness::Scheduler(site) => Some((site, vars)),
+    };
+    let by_records = whom.is_none();
+    let status = status::read(tree.clone(), identity, whom)?;
+    let goes_on = |state: &State| {
+        !state.is_final() || (by_records && matches!(state, State::Interrupted | State::Lost))
+    };
+    let is_open = status.trials().any(|(_, standing)| goes_on(&standing.state));
+    if stopped.is_none() && (is_open || !(by_records || status.is_sure())) {
+        return Ok(None);
+    }
+    let note = note(&tree, &status, stopped.is_some())?;
+    if disk::stamp(&note)?.is_some() {
+        return Ok(None);
+    }
+    let summary = summary(&status, stopped);
+    let complaint = call(&tree, head, (name, argv), &summary, vars, &lock);
+    if let Some(words) = &complaint {
+        // The note has it, too.
+        let _ = complain(&log(&tree), words);
+    }
+    disk::make_dir(&tree.dir().join("hooks"))?;
+    let said = Note { time: clock::now(), hook: name, complaint: complaint.clone(), summary };
+    write_document(&note, &said)?;
+    Ok(complaint)
+}
+
+/// What the hooks of a sweep print.
+fn log(tree: &Tree) -> PathBuf {
+    tree.dir().join("hooks/output.log")
+}
+
+/// The file that tells of the call for this end: another end has had more attempts, or trials; another stop, another
+/// submission.
+fn note(tree: &Tree, status: &Status, has_stopped: bool) -> Result<PathBuf> {
+    let trials = status.rows.len();
+    let begun: usize = status.records.values().map(Record::begun).sum();
+    let name = match has_stopped {
+        true => format!("stopped-{}-{}", deck::read(tree)?.len(), status.jobs.len()),
+        false => format!("finished-{trials}-{begun}"),
+    };
+    Ok(tree.dir().join(format!("hooks/{name}.json")))
+}
+
+/// What is said of a sweep.
+fn summary(status: &Status, stopped: Option<&str>) -> Value {
+    let counts: BTreeMap<String, u64> =
+        status.counts().into_iter().map(|(state, n)| (state.word(), n)).collect();
+    let bad = status.trials().filter(|(_, standing)| standing.state.is_bad());
+    let groups = group::of(bad.map(|(row, standing)| (row.id, standing.why())));
+    let failures: Vec<Value> = groups
+        .iter()
+        .map(|group| {
+            let trials = crate::idset::IdSet::of_trials(group.trials.iter().copied());
+            json!({ "count": group.trials.len(), "reason": group.words, "trials": trials.to_string() })
+        })
+        .collect();
+    let attempts = || status.records.values().flat_map(|record| &record.attempts);
+    let began = attempts().map(|attempt| attempt.start.time).min_by(f64::total_cmp);
+    let ended = attempts().filter_map(|attempt| Some(attempt.end.as_ref()?.time));
+    json!({
+        "sweep": status.identity.name, "sweep_dir": status.tree.dir(), "trials": status.rows.len(),
+        "counts": counts, "failures": failures, "attempts": attempts().count(),
+        "began": began, "ended": ended.max_by(f64::total_cmp), "stopped": stopped,
+    })
+}
+
+/// Runs the hook to its end; what went wrong with it.
+fn call(
+    tree: &Tree,
+    head: &Head,
+    (name, argv): (&'static str, &[String]),
+    summary: &Value,
+    vars: &Vars,
+    lock: &Lock,
+) -> Option<String> {
+    let mut env = prepare::environment(vars, &Params::new([].into(), [].into()));
+    env.extend(head.run.env.iter().cloned());
+    env.retain(|name, _| !heavy::is_mpi_variable(name));
+    env.insert("HPCSWEEP_SWEEP".to_owned(), head.sweep.clone());
+    env.insert("HPCSWEEP_SWEEP_DIR".to_owned(), prepare::path_text(tree.dir()));
+    let written =
+        private_folder(vars, tree.dir(), u64::from(u32::MAX)).map(Folder).and_then(|folder| {
+            let file = folder.0.join("summary.json");
+            disk::append(&file, summary.to_string().as_bytes())
+                .map(|()| (folder, file))
+                .map_err(|error| crate::fault::Fault::machine(crate::fault::sentence(&error)))
+        });
+    let (folder, wants) = match written {
+        Ok((folder, file)) => {
+            env.insert("HPCSWEEP_SUMMARY".to_owned(), prepare::path_text(&file));
+            (Some(folder), Vec::new())
+        }
+        Err(fault) => (None, vec![format!("no $HPCSWEEP_SUMMARY: {}", fault.sentence)]),
+    };
+    let limit = Duration::from_secs(head.run.hooks.timeout_s);
+    let (argv, workdir) = (argv.to_vec(), head.workdir.clone());
+    let call = Call { name, argv, env, workdir, limit, wants, _folder: folder };
+    let mut running = match RunningHook::start(call, &log(tree)) {
+        Ok(running) => running,
+        Err(complaint) => return Some(complaint),
+    };
+    loop {
+        if let Some(ended) = running.poll() {
+            return ended.err();
+        }
+        std::thread::sleep(PAUSE);
+        lock.touch();
+    }
+}

@@ -1,0 +1,143 @@
+//! `[hooks] sweep_finished` and `sweep_failed`: called once at the end of a sweep, whoever runs it.
+
+use serde_json::{Value, json};
+
+use crate::local::shell;
+use crate::pbs_server::Pbs;
+use crate::world::World;
+
+/// A plan of trials that `code` runs, with hooks that copy the summary into `told`.
+fn plan(code: &str, trials: u32, rest: &str) -> String {
+    let numbers: Vec<String> = (0..trials).map(|n| n.to_string()).collect();
+    let hook = |name: &str| {
+        format!(
+            "{name} = [\"sh\", \"-c\", \"(echo {name}; cat $HPCSWEEP_SUMMARY; echo) >>$HPCSWEEP_SWEEP_DIR/told\"]\n"
+        )
+    };
+    let hooks = format!("[hooks]\n{}{}", hook("sweep_finished"), hook("sweep_failed"));
+    shell(code, &format!("{hooks}{rest}[grid]\na = [{}]\n", numbers.join(", ")))
+}
+
+/// The calls so far: the hook, counts, failures, attempts and why the sweep stopped.
+fn told(world: &World) -> Vec<(String, Value)> {
+    if !world.exists("results/s/told") {
+        return Vec::new();
+    }
+    let text = world.read("results/s/told");
+    let lines: Vec<&str> = text.lines().collect();
+    let call = |pair: &[&str]| {
+        let summary: Value = serde_json::from_str(pair[1]).unwrap();
+        assert!(summary["began"].as_f64() <= summary["ended"].as_f64(), "{summary}");
+        assert_eq!(summary["sweep"], "s");
+        let kept = ["trials", "counts", "failures", "attempts", "stopped"];
+        let kept = kept.map(|name| (name.to_owned(), summary[name].clone()));
+        (pair[0].to_owned(), Value::Object(kept.into_iter().collect()))
+    };
+    lines.chunks(2).map(call).collect()
+}
+
+fn finished(trials: u32, counts: Value, failures: Value, attempts: u32) -> (String, Value) {
+    let summary = json!({ "trials": trials, "counts": counts, "failures": failures,
+        "attempts": attempts, "stopped": null });
+    ("sweep_finished".to_owned(), summary)
+}
+
+#[test]
+fn on_this_machine_it_is_called_once_for_each_end() {
+    let world = World::new();
+    let code = "[ $HPCSWEEP_TRIAL != 1 ] || [ -e mended ] || exit 3";
+    world.local(&plan(code, 3, ""), &[]);
+    let failures = json!([{ "count": 1, "reason": "exit code 3", "trials": "1" }]);
+    let first = finished(3, json!({"done": 2, "failed": 1}), failures, 3);
+    assert_eq!(told(&world), std::slice::from_ref(&first));
+    // Nothing has run since.
+    world.local(&plan(code, 3, ""), &[]);
+    assert_eq!(told(&world), std::slice::from_ref(&first));
+    world.write("mended", "");
+    world.local(&plan(code, 3, ""), &["--retry"]).ok();
+    let second = finished(3, json!({"done": 3}), json!([]), 4);
+    assert_eq!(told(&world), [first.clone(), second.clone()]);
+    world.local(&plan(code, 4, ""), &[]).ok();
+    let third = finished(4, json!({"done": 4}), json!([]), 5);
+    assert_eq!(told(&world), [first, second, third]);
+}
+
+#[test]
+fn of_several_agents_one_calls_it() {
+    let world = World::new();
+    world.write("plan.toml", &plan("true", 40, ""));
+    let agents: Vec<_> = (0..3).map(|_| world.start(&["worker", "--pull", "plan.toml"])).collect();
+    for agent in agents {
+        assert_eq!(agent.end(&world).code, 0);
+    }
+    assert_eq!(told(&world), [finished(40, json!({"done": 40}), json!([]), 40)]);
+}
+
+#[test]
+fn a_sweep_that_agents_halt_has_failed() {
+    let world = World::new();
+    let ran =
+        world.local(&plan("exit 1", 40, "[pull]\nbreaker = 0.9\n"), &["--pull", "--slots", "1"]);
+    assert_eq!(ran.code, 1, "{}", ran.whole());
+    let calls = told(&world);
+    assert_eq!(calls.len(), 1, "{calls:?}");
+    assert_eq!(
+        (calls[0].0.as_str(), &calls[0].1["stopped"]),
+        ("sweep_failed", &json!("20 of the last 20 trials failed"))
+    );
+}
+
+#[test]
+fn a_sweep_of_arrays_is_looked_after_until_its_end() {
+    let pbs = Pbs::start();
+    let retry = "[retry]\nauto = true\nexit_codes = { 75 = \"again\" }\n";
+    let code = "[ $HPCSWEEP_TRIAL != 1 ] || [ -e again ] || { echo >again; exit 75; }";
+    pbs.submit(&plan(code, 3, retry), &[]).ok();
+    pbs.wait_idle();
+    assert_eq!(told(&pbs.world), [finished(3, json!({"done": 3}), json!([]), 4)]);
+    // Also without `[retry]`, and behind a cancelled sweep.
+    let ran = pbs.submit(&plan(code, 4, ""), &[]);
+    assert!(ran.err.contains(" calls the hooks of the sweep"), "{}", ran.whole());
+    pbs.wait_idle();
+    assert_eq!(told(&pbs.world)[1..], [finished(4, json!({"done": 4}), json!([]), 5)]);
+}
+
+#[test]
+fn a_budget_that_is_used_up_is_a_failure_of_the_sweep() {
+    let pbs = Pbs::start();
+    let retry = "[retry]\nauto = true\nexit_codes = { 75 = \"again\" }\nbudget = 0.0001\n";
+    pbs.submit(&plan("sleep 1; exit 75", 1, retry), &[]).ok();
+    pbs.wait_idle();
+    let calls = told(&pbs.world);
+    assert_eq!(calls.len(), 1, "{calls:?}");
+    assert_eq!(
+        (calls[0].0.as_str(), &calls[0].1["stopped"]),
+        ("sweep_failed", &json!("the budget of 0.0001 core-hours is used up"))
+    );
+}
+
+/// Killed in the middle of a call: the next run calls it again, once.
+#[test]
+fn a_call_that_was_killed_is_made_again() {
+    let world = World::new();
+    let hook = "[hooks]\nsweep_finished = [\"sh\", \"-c\", \"echo >>told; [ -e again ] || kill -9 $PPID\"]\n";
+    let plan = shell("true", &format!("{hook}[grid]\na = [1, 2]\n"));
+    assert_eq!(world.local(&plan, &[]).code, 137);
+    world.write("again", "");
+    world.local(&plan, &[]).ok();
+    world.local(&plan, &[]).ok();
+    assert_eq!(world.read("told").lines().count(), 2);
+}
+
+#[test]
+fn what_a_hook_says_and_how_it_fails_is_told() {
+    let world = World::new();
+    let hook = "[hooks]\nsweep_finished = [\"sh\", \"-c\", \"echo said; exit 4\"]\n";
+    let ran = world.local(&shell("true", &format!("{hook}[grid]\na = [1]\n")), &[]);
+    assert_eq!(ran.code, 0);
+    assert!(ran.err.contains("\nhook sweep_finished: exit code 4\n"), "{}", ran.whole());
+    assert_eq!(
+        world.read("results/s/hooks/output.log"),
+        "said\nhpcsweep: hook sweep_finished: exit code 4\n"
+    );
+}
