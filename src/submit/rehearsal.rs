@@ -182,7 +182,10 @@ pub(crate) fn of(
         How::Local(_) => local::would_run(&all.tree, source, &diff, &status.records, again)?,
         How::Arrays(kind, _) => {
             let tree = all.tree.clone();
-            let ask = || retry::without_success(&tree, &identity, site, environment);
+            let ask = || match again.is_wanted() {
+                true => retry::of_status(&status),
+                false => retry::without_success(&tree, &identity, site, environment),
+            };
             now.arrays(&mut all, kind, &rules, &ask)?
         }
         How::Pull(kind, options) => now.pull(&mut all, kind, options)?,

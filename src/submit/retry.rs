@@ -55,10 +55,15 @@ pub(super) fn without_success(
     site: &Site,
     environment: &Vars,
 ) -> Result<Retry> {
-    let status = sure(tree, identity, site, environment)?;
+    of_status(&sure(tree, identity, site, environment)?)
+}
+
+/// The same of a status for which the scheduler was asked.
+pub(super) fn of_status(status: &Status) -> Result<Retry> {
+    let status = checked(status)?;
     // A trial whose array has no answer yet is on its way: its wave is completed anyway.
-    let journal = Journal::read(tree)?;
-    let places = Waves::read(tree)?.places();
+    let journal = Journal::read(&status.tree)?;
+    let places = Waves::read(&status.tree)?.places();
     let has_run = |trial: &u64| places.get(trial).is_none_or(|(a, _)| journal.job(*a).is_some());
     let bad = status.trials().filter(|(_, s)| s.state.is_bad()).map(|(row, _)| row.id);
     let has_failed = |id: &u64| status.records.get(id).is_some_and(has_ended_badly);
@@ -77,10 +82,16 @@ pub(crate) fn sure(
     environment: &Vars,
 ) -> Result<Status> {
     let status = status::before_a_plan(tree.clone(), identity.clone(), site, environment, true)?;
+    checked(&status)?;
+    Ok(status)
+}
+
+/// Refuses a status without the scheduler's answer.
+fn checked(status: &Status) -> Result<&Status> {
     match status.is_sure() {
         true => Ok(status),
         false => Err(Fault::scheduler("cannot tell which trials are still queued or running")
-            .at(status.witness)
+            .at(&status.witness)
             .hint("nothing was submitted; run the same command again when the scheduler answers")
             .into()),
     }

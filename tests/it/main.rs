@@ -8,6 +8,7 @@
 mod access;
 mod alone;
 mod attempts;
+mod calls;
 mod cases_distributed_sampler;
 mod cases_mp_sync;
 mod causes;
