@@ -191,6 +191,7 @@ fn record(trial: u64) -> Vec<u8> {
         ranks: 1,
         argv: vec!["python3".into(), "train.py".into(), "--lr".into(), "0.001".into()],
         devices: None,
+        snapshot: None,
         version: "0.1.0".into(),
         behind: false,
         seq: 0,

@@ -400,6 +400,7 @@ mod tests {
             job: None,
             ranks: 1,
             argv: vec![],
+            snapshot: None,
             devices: None,
             version: String::new(),
             seq: 0,

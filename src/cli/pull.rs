@@ -335,7 +335,7 @@ pub(super) fn enqueue(
 }
 
 fn say_dealt(sweep: &str, dealt: &deal::Dealt, context: &Context) {
-    dealt.left_alone.iter().for_each(|words| context.out.say(words));
+    dealt.left_alone.iter().chain(&dealt.notes).for_each(|words| context.out.say(words));
     if dealt.units > 0 {
         let (units, trials) = (count(dealt.units, "unit"), count(dealt.trials, "trial"));
         context.out.say(&format!("{sweep}: {trials} in {units} for agents"));

@@ -30,6 +30,9 @@ pub(crate) struct Args {
     /// At most this many elements of the sweep at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_running: Option<u32>,
+    /// Run the code as it is now, and not the snapshot of each trial
+    #[arg(long)]
+    current_code: bool,
     /// Only show what would be done
     #[arg(long)]
     dry_run: bool,
@@ -51,7 +54,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     if !args.dry_run {
         chosen.say_left(&identity.name, context);
     }
-    let again = chosen.again(&change, true)?;
+    let again = chosen.again(&change, true)?.with_current_code(args.current_code);
     let here = local::LocalOptions {
         jobs: args.jobs.or(args.max_running).map(|n| n as usize),
         retry: again.clone(),

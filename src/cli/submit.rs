@@ -48,6 +48,9 @@ pub(crate) struct Args {
     /// With a set of trials, only those of the set, with the rest of their chains.
     #[arg(long)]
     retry: bool,
+    /// Trials that run again, or were not submitted yet, run the code as it is now, and not that of their snapshot
+    #[arg(long)]
+    current_code: bool,
     #[command(flatten)]
     select: Select,
     #[command(flatten)]
@@ -87,7 +90,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         script::source(&args.plan, &args.arguments, context)?
     };
     let kind = args.target.kind(&site);
-    let again = again(args, &source, context)?;
+    let again = again(args, &source, context)?.with_current_code(args.current_code);
     let pilots = pull_mode(args, &source, &again)?;
     if let Some(trial) = args.smoke {
         return smoke::run(source, trial, args.templates.as_deref(), &site, context);
@@ -314,6 +317,7 @@ pub(super) fn run_here(
             }
         }
         News::Idle => bar.tick(),
+        News::Note(note) => out.say(&note),
         News::Waiting(why) => out.say(&format!("waiting for GPUs: {why}")),
         News::Stopping => {
             out.say("stopping: the running trials are asked to end; press again to kill them")

@@ -18,6 +18,7 @@ use crate::plan::sections::request::{RESOURCES, Wish};
 use crate::plan::sections::resources::Resources;
 use crate::plan::sections::retry::{self, Retry};
 use crate::plan::sections::schedule::{self, Schedule};
+use crate::plan::sections::snapshot::{self, Snapshot};
 use crate::plan::sections::sweep::{self, Sweep};
 use crate::plan::sections::{feeder, hooks, metrics, pull, run, train};
 use crate::plan::templates::places::Places;
@@ -47,6 +48,8 @@ pub struct Plan {
     pub(crate) feeder: Wish,
     /// `[retry]`.
     pub(crate) retry: Retry,
+    /// `[snapshot]`, where the plan has it.
+    pub(crate) snapshot: Option<Snapshot>,
     /// All trials, in plan order.
     pub trials: Vec<Trial>,
     /// The text of the file that lists them, where the plan names one.
@@ -82,6 +85,7 @@ pub(crate) const TABLES: &[(&str, &str)] = &[
         "what the job asks for that submits the rest where not all trials have a place in the queue",
     ),
     ("retry", "which trials run again by themselves, and with which requests"),
+    ("snapshot", "files that are stored at submission, from which trials run"),
     ("defaults", "parameters that all trials share"),
     ("trials", "parameters, listed"),
     ("grid", "axes that multiply, each a list of values"),
@@ -104,6 +108,7 @@ struct Written {
     listed: Option<String>,
     feeder: Wish,
     retry: Retry,
+    snapshot: Option<Snapshot>,
 }
 
 /// Reads a plan; `name` is the name of its file in messages.
@@ -152,6 +157,8 @@ pub fn parse_with(text: &str, name: &str, files: Files<'_>) -> anyhow::Result<Pl
     }
     let n_before = reader.n_faults();
     let mut written = read_written(&mut reader, &tables, sweep.seed, files);
+    written.snapshot =
+        find("snapshot").map(|entry| snapshot::read(&mut reader, entry, run.as_ref()));
     let is_sound = reader.n_faults() == n_before && !reader.is_broken();
     // A rule that cannot be read leaves the other trials as they are: they are checked all the same.
     if let Some(entry) = find("exclude") {
@@ -300,6 +307,7 @@ fn finish(
         schedule,
         feeder: written.feeder,
         retry: written.retry,
+        snapshot: written.snapshot,
         trials: expanded.trials,
         listed: written.listed,
     })
@@ -528,7 +536,7 @@ hint: no program can be given one: remove it",
             &format!(
                 "the plan has no key `bad`
   plan.toml:4: {head}...
-hint: known here: `version`, `sweep`, `run`, `train`, `metrics`, `hooks`, `resources`, `schedule`, `pull`, `defaults`, `trials`, `grid`, `zip`, `exclude`, `replicates` and `sample`"
+hint: known here: `version`, `sweep`, `run`, `train`, `metrics`, `hooks`, `resources`, `schedule`, `pull`, `feeder`, `retry`, `snapshot`, `defaults`, `trials`, `grid`, `zip`, `exclude`, `replicates` and `sample`"
             ),
         );
     }

@@ -30,6 +30,7 @@ pub use sections::pull::Pull;
 pub(crate) use sections::resources::Resources;
 pub(crate) use sections::retry::Retry;
 pub(crate) use sections::schedule::{ChainsAs, GpuIds, Mode};
+pub(crate) use sections::snapshot::Snapshot;
 pub(crate) use sections::train::TrainTemplate;
 pub use templates::command::{CommandTemplate, Rendered, TrialNames, names_of};
 pub(crate) use templates::engine::Compiled;

@@ -16,6 +16,7 @@ use crate::plan::sections::request::RESOURCES;
 use crate::plan::sections::retry::RETRY;
 use crate::plan::sections::run::RUN;
 use crate::plan::sections::schedule::SCHEDULE;
+use crate::plan::sections::snapshot::SNAPSHOT;
 use crate::plan::sections::sweep::{SWEEP, VERSION};
 use crate::train::config::Config;
 
@@ -33,6 +34,7 @@ pub fn reference() -> Vec<(&'static str, Vec<Row>)> {
         ("pull", PULL.rows()),
         ("feeder", FEEDER.rows()),
         ("retry", RETRY.rows()),
+        ("snapshot", SNAPSHOT.rows()),
     ]
 }
 
@@ -53,6 +55,7 @@ pub fn schema() -> Value {
             "pull" => PULL.schema(),
             "feeder" => FEEDER.schema(),
             "retry" => RETRY.schema(),
+            "snapshot" => SNAPSHOT.schema(),
             "defaults" => parameters(false),
             "trials" => json!({ "anyOf": [
                 { "type": "array", "items": parameters(true) },

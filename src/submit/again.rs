@@ -22,6 +22,8 @@ pub struct Again {
     requests: Arc<HashMap<u64, Arc<Resources>>>,
     /// Whether nothing but these trials is submitted.
     alone: bool,
+    /// Whether they run the code as it is now, and not that of their snapshot.
+    current_code: bool,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -99,7 +101,12 @@ impl Again {
             changed.insert(before, Arc::clone(&now));
             requests.insert(trial, now);
         }
-        Ok(Self { which: Which::These(Arc::new(trials)), requests: Arc::new(requests), alone })
+        Ok(Self {
+            which: Which::These(Arc::new(trials)),
+            requests: Arc::new(requests),
+            alone,
+            ..Self::default()
+        })
     }
 
     /// These trials, some with requests of their own.
@@ -108,7 +115,11 @@ impl Again {
             return Self::default();
         }
         let requests = requests.into_iter().map(|(trial, own)| (trial, Arc::new(own))).collect();
-        Self { which: Which::These(Arc::new(trials)), requests: Arc::new(requests), alone: false }
+        Self {
+            which: Which::These(Arc::new(trials)),
+            requests: Arc::new(requests),
+            ..Self::default()
+        }
     }
 
     /// These trials and others, none of which are all.
@@ -126,7 +137,7 @@ impl Again {
             return self;
         }
         let which = Which::These(Arc::new(trials));
-        Self { which, requests: Arc::new(requests), alone: self.alone }
+        Self { which, requests: Arc::new(requests), ..self }
     }
 
     /// Those that a feeder is to run again.
@@ -144,7 +155,7 @@ impl Again {
             return Self::default();
         }
         let which = Which::These(Arc::new(trials));
-        Self { which, requests: Arc::new(requests), alone: false }
+        Self { which, requests: Arc::new(requests), ..Self::default() }
     }
 
     /// Of the trials that have no place in the queue, those that run again, for the feeder; `bad` are all without success.
@@ -178,6 +189,17 @@ impl Again {
             Which::All => true,
             Which::These(trials) => trials.contains(&trial),
         }
+    }
+
+    /// The same with the code as it is now, if `wanted`.
+    #[must_use]
+    pub(crate) fn with_current_code(self, wanted: bool) -> Self {
+        Self { current_code: wanted, ..self }
+    }
+
+    /// Whether what is submitted again runs the code as it is now.
+    pub(crate) fn is_with_current_code(&self) -> bool {
+        self.current_code
     }
 
     /// Whether nothing else is submitted.

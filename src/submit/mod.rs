@@ -16,6 +16,7 @@ pub mod pilots;
 pub(crate) mod preview;
 pub(crate) mod rehearsal;
 pub(crate) mod retry;
+pub(crate) mod snapshot;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

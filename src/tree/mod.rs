@@ -5,6 +5,7 @@
 //! lie; the modules below it know what is in them.
 
 pub mod bundle;
+pub(crate) mod code;
 pub mod damage;
 pub mod deck;
 pub mod journal;
@@ -86,7 +87,7 @@ impl Identity {
 }
 
 /// The contents of a sweep's folder that decide what jobs run.
-const TRUSTED: [&str; 11] = [
+const TRUSTED: [&str; 12] = [
     "sweep.json",
     "plan.toml",
     "plans",
@@ -98,10 +99,11 @@ const TRUSTED: [&str; 11] = [
     "claims",
     "agents",
     "records",
+    "code",
 ];
 
 /// Folders of [`TRUSTED`] with a file or two for each submission: the files themselves are looked at, too.
-const TRUSTED_FILES: [&str; 5] = ["plans", "trials", "waves", "journal", "jobs"];
+const TRUSTED_FILES: [&str; 6] = ["plans", "trials", "waves", "journal", "jobs", "code"];
 
 impl Tree {
     /// The tree in a folder, whether it exists or not. The path is made absolute.

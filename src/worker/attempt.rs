@@ -139,7 +139,7 @@ impl Attempt<'_> {
     fn begin(&mut self) -> Result<Started, NotStarted> {
         let (job, world) = (self.job, self.job.world);
         let (mut prepared, word) = self.prepare()?;
-        let begun = self.start(job.head.own_command(&prepared.argv), prepared.devices.clone());
+        let begun = self.start(Some(&prepared));
         let recorder = &mut *self.recorder;
         room::wait(job, self.signals, |_| recorder.write(&begun))
             .map_err(NotStarted::Unrecorded)?;
@@ -194,7 +194,7 @@ impl Attempt<'_> {
         if let Some(crew) = self.crew.as_mut() {
             crew.tell(&Down::Leave { code: 1 });
         }
-        let begun = self.start(&[], None);
+        let begun = self.start(None);
         let recorder = &mut *self.recorder;
         room::wait(self.job, self.signals, |_| recorder.write(&begun))
             .map_err(NotStarted::Unrecorded)?;
@@ -202,7 +202,9 @@ impl Attempt<'_> {
         Err(heard.map_or(NotStarted::Failed(error, code), NotStarted::Told))
     }
 
-    fn start(&self, argv: &[String], devices: Option<String>) -> Event {
+    /// The start of what was prepared, if that was possible.
+    fn start(&self, prepared: Option<&Prepared>) -> Event {
+        let argv = prepared.map(|own| self.job.head.own_command(&own.argv).to_vec());
         Event::Start(Start {
             trial: self.job.row.id,
             attempt: self.number,
@@ -213,8 +215,9 @@ impl Attempt<'_> {
             started: process::started(std::process::id().cast_signed()),
             job: self.job.job_id.clone(),
             ranks: self.job.world,
-            argv: argv.to_vec(),
-            devices,
+            argv: argv.unwrap_or_default(),
+            devices: prepared.and_then(|own| own.devices.clone()),
+            snapshot: prepared.and_then(|own| own.snapshot.clone()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             seq: self.recorder.seq,
             behind: self.recorder.behind,

@@ -243,6 +243,7 @@ opt.deep = [1, "a"]
         format!("HPCSWEEP_PARAM_WORDS={words}"),
         "HPCSWEEP_REASON=exit code 3".to_owned(),
         "HPCSWEEP_SIGNAL=".to_owned(),
+        "HPCSWEEP_SOURCE=$WORLD/w".to_owned(),
         "HPCSWEEP_STATE=failed".to_owned(),
         "HPCSWEEP_SWEEP=s".to_owned(),
         "HPCSWEEP_SWEEP_DIR=$WORLD/results/s".to_owned(),

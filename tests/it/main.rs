@@ -75,6 +75,7 @@ mod schema;
 mod scripts;
 mod select;
 mod serve;
+mod snapshot;
 mod starting;
 mod startup;
 mod status;

@@ -42,11 +42,13 @@ const NEIGHBOURS: [(&str, &str, &str); 14] = [
 ];
 
 /// Files outside `host` that use `std::fs` themselves, each with its reason.
-const OWN_FILES: [(&str, &str); 18] = [
+const OWN_FILES: [(&str, &str); 20] = [
     ("src/cli/sweeps.rs", "the note of the last sweep, whose loss is no fault"),
     ("src/doctor/mod.rs", "tries the file system's own calls"),
     ("src/project.rs", "renames a finished project into place"),
     ("src/pull/places/slot/mod.rs", "owns the open log of its slot"),
+    ("src/submit/snapshot/store.rs", "links, copies and renames what is stored"),
+    ("src/submit/snapshot/walk.rs", "looks at files and links of any kind"),
     ("src/tree/ledger/log.rs", "links, and tells a lost answer from a refusal"),
     ("src/tree/line/writer.rs", "owns the open file, and keeps what a full disk refuses"),
     ("src/tree/lock.rs", "links, renames and counts links"),

@@ -11,5 +11,6 @@ pub(crate) mod resources;
 pub(crate) mod retry;
 pub(super) mod run;
 pub(super) mod schedule;
+pub(crate) mod snapshot;
 pub(super) mod sweep;
 pub(super) mod train;

@@ -17,7 +17,7 @@ use crate::pull::lifecycle::{Activity, Lifecycle, Update};
 use crate::pull::membership::{Membership, Offer, Unit};
 use crate::pull::places::guard::Guard;
 use crate::pull::places::slot::{self, Slot};
-use crate::pull::places::{Devices, Order, Place, Role, Running, bind, is_on_trial};
+use crate::pull::places::{Devices, Order, Place, Role, Running, Sheet, bind, is_on_trial};
 use crate::tree::deck::Deck;
 use crate::tree::ledger::{self, Ledger};
 use crate::tree::records::{Event, Start};
@@ -381,7 +381,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             Ok(ready) => ready,
             Err(error) => return self.not_started(role, attempt, &error),
         };
-        let (argv, devices) = P::sheet(&ready);
+        let Sheet { argv, devices, snapshot } = P::sheet(&ready);
         let argv = head.own_command(&argv).to_vec();
         let time = clock::now();
         let seq = self.lifecycle.membership.ledger.seq;
@@ -393,6 +393,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             seq,
             argv,
             devices,
+            snapshot,
             ..Start::default()
         });
         let before = self.lifecycle.membership.bundle.waiting();

@@ -174,6 +174,17 @@ pub(crate) enum Devices {
     Never,
 }
 
+/// What the record of a start says of a prepared trial.
+#[derive(Debug, Default)]
+pub(crate) struct Sheet {
+    /// The argument vector; empty for a call.
+    pub(crate) argv: Vec<String>,
+    /// Its devices, where they were chosen.
+    pub(crate) devices: Option<String>,
+    /// The snapshot of its code.
+    pub(crate) snapshot: Option<String>,
+}
+
 /// See the module.
 pub(super) trait Place {
     /// The place's data about its run.
@@ -199,8 +210,8 @@ pub(super) trait Place {
     }
     /// Prepares a trial; [`Place::launch`] follows.
     fn prepare(&mut self, order: Order<'_>) -> Result<Self::Ready>;
-    /// The argument vector and the devices of what was prepared.
-    fn sheet(ready: &Self::Ready) -> (Vec<String>, Option<String>);
+    /// What is recorded about the start of what was prepared.
+    fn sheet(ready: &Self::Ready) -> Sheet;
     /// Starts the prepared trial; the error says why it could not be started.
     fn launch(
         &mut self,

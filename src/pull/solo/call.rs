@@ -16,7 +16,9 @@ use crate::gpu::{Pool, Taken};
 use crate::host::{Vars, disk, process, vars};
 use crate::plan::Resources;
 use crate::pull::membership::Membership;
-use crate::pull::places::{AttemptId, Devices, Exited, Order, Place, Remains, Role, Running};
+use crate::pull::places::{
+    AttemptId, Devices, Exited, Order, Place, Remains, Role, Running, Sheet,
+};
 use crate::tree::Tree;
 use crate::tree::records::{Outcome, Used};
 use crate::tree::table::{Head, Row};
@@ -280,8 +282,8 @@ impl Place for Call {
         Ok((Box::new(trial), order.request.walltime_s, devices))
     }
 
-    fn sheet(ready: &Self::Ready) -> (Vec<String>, Option<String>) {
-        (Vec::new(), ready.2.clone())
+    fn sheet(ready: &Self::Ready) -> Sheet {
+        Sheet { devices: ready.2.clone(), ..Sheet::default() }
     }
 
     fn launch(

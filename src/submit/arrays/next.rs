@@ -10,7 +10,7 @@ use crate::submit::arrays::feeder;
 use crate::submit::arrays::mapping::{Mapped, Rules};
 use crate::submit::arrays::portion::{Choice, Portion};
 use crate::submit::arrays::wave::{self, Before, Failures, Waves};
-use crate::submit::{Source, grow, retry};
+use crate::submit::{Source, grow, retry, snapshot};
 use crate::tree::{records, waves};
 use crate::words::{count, thousands};
 
@@ -89,6 +89,10 @@ impl Submission<'_> {
             return Ok(Next { left, full: Some(room.clone()), is_fed: fed, ..Next::default() });
         }
         if options.feeder.is_none() {
+            let again = todo.iter().map(|t| t.id);
+            let (tree, retry) = (&self.tree, &options.retry);
+            let notes = snapshot::keep(tree, source, diff, again, retry, self.environment)?;
+            notes.iter().for_each(|note| tell(note));
             todo.extend(grow::grow(&self.tree, source, diff, self.templates, site)?);
         }
         let waits = self.max_running.is_some() || todo.iter().any(|t| t.after.is_some());

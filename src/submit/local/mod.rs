@@ -27,7 +27,7 @@ use crate::submit::grow::{self, Diff, Todo};
 use crate::submit::local::gpus::Devices;
 use crate::submit::local::starter::{Deserted, Starter};
 use crate::submit::pilots::hands;
-use crate::submit::retry;
+use crate::submit::{retry, snapshot};
 use crate::tree::lock::{Lock, TOUCH_EVERY};
 use crate::tree::records::{self, Outcome, Record};
 use crate::tree::table::{self, Head, Row};
@@ -67,6 +67,8 @@ pub(crate) enum News<'a> {
         /// Seconds.
         duration_s: f64,
     },
+    /// What to know about the code of the trials.
+    Note(String),
     /// Nothing for a while.
     Idle,
     /// Nothing runs, as others have the devices that the next trial needs: why, in words.
@@ -149,6 +151,13 @@ pub(crate) fn run(
     options.retry.change(&mut diff);
     check_growth(&source.plan, site, &diff)?;
     check(&diff)?;
+    let again = match options.retry.is_with_current_code() {
+        true => would_run(&tree, source, &diff, &records::all(&tree)?, &options.retry)?,
+        false => HashSet::new(),
+    };
+    let again = again.into_iter().filter(|trial| *trial < diff.known);
+    let notes = snapshot::keep(&tree, source, &diff, again, &options.retry, environment)?;
+    notes.into_iter().for_each(|note| tell(News::Note(note)));
     grow::grow(&tree, source, &diff, templates, site)?;
     let mut journal = journal::Writer::open(&tree)?;
     journal.site(journal::Site::LOCAL, &source.path)?;

@@ -19,7 +19,9 @@ use crate::submit::arrays::wave::{self, Failures, LeftOver};
 use crate::submit::grow::{self, Diff, Todo};
 use crate::submit::local::gpus::Devices;
 use crate::submit::pilots::hands;
-use crate::submit::{Source, check_caps, check_growth, check_writable, local, retry, secure};
+use crate::submit::{
+    Source, check_caps, check_growth, check_writable, local, retry, secure, snapshot,
+};
 use crate::tree::deck::{self, Terms};
 use crate::tree::ledger::{self, Entry, Ledger};
 use crate::tree::lock::{self, Lock};
@@ -48,6 +50,8 @@ pub struct Dealt {
     pub(crate) trials: u64,
     /// What to say of trials of the sweep that the plan no longer has.
     pub(crate) left_alone: Option<String>,
+    /// What to say of the code of its trials.
+    pub(crate) notes: Vec<String>,
 }
 
 /// How long agents wait for the one that creates the queue.
@@ -73,7 +77,7 @@ pub fn deal(
     let since = Instant::now();
     let lock = loop {
         if !options.retry.is_wanted() && is_dealt(&tree, source, &hash)? && tree.is_for(access)? {
-            return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None });
+            return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None, notes: Vec::new() });
         }
         match Lock::take(&tree) {
             Ok(lock) => break lock,
@@ -91,7 +95,7 @@ pub fn deal(
     let decks = deck::read(&tree)?;
     let is_known = !options.retry.is_wanted() && is_same(&tree, source, &hash)?;
     if !options.retry.is_wanted() && is_dealt(&tree, source, &hash)? {
-        return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None });
+        return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None, notes: Vec::new() });
     }
     retry::check_free(&tree, &identity, site, environment, SchedulerKind::Local)?;
     ledger::prepare(&tree)?;
@@ -106,10 +110,12 @@ pub fn deal(
     ledger.follow(&tree)?;
     let failures = Failures { retry: options.retry.clone(), ..Failures::default() };
     let old = wave::left_over(&tree, &diff, &covered, &known, &failures)?;
+    let again = old.todo.iter().map(|t| t.id);
+    let notes = snapshot::keep(&tree, source, &diff, again, &options.retry, environment)?;
     let mut todo = behind(old, grow::grow(&tree, source, &diff, templates, site)?);
     options.retry.keep(&mut todo, &HashSet::new());
     if (is_known || options.retry.is_alone()) && todo.is_empty() {
-        return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None });
+        return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None, notes });
     }
     let units = units(&todo, &known);
     let plan = &source.plan;
@@ -135,7 +141,8 @@ pub fn deal(
     journal::Writer::open(&tree)?.site(journal::Site::LOCAL, &source.path)?;
     go_on(&tree)?;
     drop(lock);
-    Ok(Dealt { tree, units: deck.count, trials: deck.trials, left_alone: diff.left_alone() })
+    let (units, trials) = (deck.count, deck.trials);
+    Ok(Dealt { tree, units, trials, left_alone: diff.left_alone(), notes })
 }
 
 /// The older and new trials to enqueue. An agent would wait for ever behind a trial that does not run, so these are

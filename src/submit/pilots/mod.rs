@@ -209,7 +209,7 @@ pub(crate) fn submit(
     };
     let dealt = deal::deal(source, site, templates, &dealing, environment, || false)?;
     let tree = dealt.tree;
-    dealt.left_alone.iter().for_each(|words| tell(words));
+    dealt.left_alone.iter().chain(&dealt.notes).for_each(|words| tell(words));
     if dealt.units > 0 {
         let (units, trials) = (count(dealt.units, "unit"), count(dealt.trials, "trial"));
         tell(&format!("{}: {trials} in {units} for agents", plan.name));

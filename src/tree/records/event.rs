@@ -28,6 +28,9 @@ pub struct Start {
     /// The argument vector that runs; empty where the caller's own function does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub argv: Vec<String>,
+    /// The snapshot of the code that runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
     /// CUDA_VISIBLE_DEVICES of rank 0, where the worker or the agent set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub devices: Option<String>,

@@ -165,7 +165,8 @@ pub(crate) fn prepare(ending: &Ending<'_>, vars: &Vars) -> Result<Option<Call>> 
         env.insert("HPCSWEEP_OUTCOME".to_owned(), prepare::path_text(&file));
     }
     let limit = Duration::from_secs(hooks.timeout_s);
-    let workdir = head.workdir.clone();
+    let workdir = prepare::code(tree, head, row)?.1;
+    env.insert("HPCSWEEP_SOURCE".to_owned(), prepare::path_text(&head.workdir));
     Ok(Some(Call { name, argv, env, workdir, limit, wants, _folder: folder }))
 }
 

@@ -66,6 +66,7 @@ fn launches_are_counted_by_the_failures_of_their_job() {
             job: job.map(str::to_owned),
             ranks: 2,
             argv: Vec::new(),
+            snapshot: None,
             devices: None,
             version: String::new(),
             seq: 0,

@@ -19,7 +19,7 @@ use crate::plan::value::variable_of;
 use crate::plan::{CommandTemplate, Params, TrialNames, names_of};
 use crate::tree::records::GpuUsage;
 use crate::tree::table::{Head, Row};
-use crate::tree::{Tree, terms};
+use crate::tree::{Tree, code, terms};
 use crate::worker::Job;
 use crate::worker::process::gpu_samples::Sampler;
 use crate::worker::process::memory::Memory;
@@ -36,6 +36,8 @@ pub(crate) struct Prepared {
     pub(crate) env: Vars,
     /// Its working folder.
     pub(crate) workdir: PathBuf,
+    /// The snapshot that it is in.
+    pub(crate) snapshot: Option<String>,
     /// `CUDA_VISIBLE_DEVICES`, where the worker sets it.
     pub(crate) devices: Option<String>,
     /// The attempt's private folder.
@@ -167,13 +169,14 @@ pub(crate) fn prepare_in(
         argv.splice(0..0, [path_text(shell), path_text(script)]);
     }
     let gpus = Sampler::start(job, &env);
-    let (workdir, is_trainer) = (head.workdir.clone(), head.run.train.is_some());
+    let (snapshot, workdir) = code(tree, head, row)?;
+    let is_trainer = head.run.train.is_some();
     let memory = Memory::watch();
-    Ok(Prepared { argv, is_trainer, env, workdir, devices, scratch, sync, gpus, memory })
+    Ok(Prepared { argv, is_trainer, env, workdir, snapshot, devices, scratch, sync, gpus, memory })
 }
 
 /// The variables by which a program knows its trial and its files.
-fn own(job: &Job, attempt: u32, scratch: &Scratch) -> [(&'static str, String); 13] {
+fn own(job: &Job, attempt: u32, scratch: &Scratch) -> [(&'static str, String); 14] {
     let Job { head, row, tree, .. } = job;
     [
         ("HPCSWEEP_SWEEP", head.sweep.clone()),
@@ -189,7 +192,19 @@ fn own(job: &Job, attempt: u32, scratch: &Scratch) -> [(&'static str, String); 1
         ("HPCSWEEP_REASON", path_text(&scratch.reason())),
         ("HPCSWEEP_WORK_DIR", path_text(&tree.work(row.id))),
         ("HPCSWEEP_CHECKPOINT_DIR", path_text(&tree.checkpoints(row.id))),
+        ("HPCSWEEP_SOURCE", path_text(&head.workdir)),
     ]
+}
+
+/// The snapshot that a trial runs from, if it has one, and its working folder.
+///
+/// # Errors
+/// When the records of snapshots cannot be read.
+pub(crate) fn code(tree: &Tree, head: &Head, row: &Row) -> Result<(Option<String>, PathBuf)> {
+    Ok(match code::of_trial(tree, row.id)? {
+        Some((name, workdir)) => (Some(name), workdir),
+        None => (None, head.workdir.clone()),
+    })
 }
 
 /// The value of `CUDA_VISIBLE_DEVICES` for a trial, where the worker sets it.

@@ -13,7 +13,7 @@ use crate::host::process::tree;
 use crate::host::{Vars, disk, process};
 use crate::pull::membership::Membership;
 use crate::pull::places::guard::MARK;
-use crate::pull::places::{AttemptId, Exited, Order, Place, Remains, Role, Running};
+use crate::pull::places::{AttemptId, Exited, Order, Place, Remains, Role, Running, Sheet};
 use crate::tree::records::Outcome;
 use crate::tree::table::{self, Head};
 use crate::worker::process::meter::Meter;
@@ -159,8 +159,12 @@ impl Place for Slot {
         Ok(prepared)
     }
 
-    fn sheet(ready: &Prepared) -> (Vec<String>, Option<String>) {
-        (ready.argv.clone(), ready.env.get("CUDA_VISIBLE_DEVICES").cloned())
+    fn sheet(ready: &Prepared) -> Sheet {
+        Sheet {
+            argv: ready.argv.clone(),
+            devices: ready.env.get("CUDA_VISIBLE_DEVICES").cloned(),
+            snapshot: ready.snapshot.clone(),
+        }
     }
 
     fn launch(

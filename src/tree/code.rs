@@ -1,0 +1,287 @@
+//! Code snapshots, from which the programs of trials run: `code/`.
+//!
+//! `code/objects/ab/HASH` has the content of one file, `code/HASH/` a snapshot as a folder of links to objects,
+//! `code/HASH.json` its list of files. `code/submissions/0001.json` says which trials run from which snapshot; a later
+//! submission overrides an earlier one.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::{Tree, numbers, read_document, write_document};
+use crate::host::disk;
+use crate::idset::IdSet;
+
+/// A list of the files of a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    /// Format of the tree.
+    pub(crate) format: u32,
+    /// The files by their paths in the snapshot.
+    pub(crate) files: BTreeMap<String, File>,
+}
+
+/// A file of a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct File {
+    /// BLAKE3 of its content, 32 hexadecimal digits; empty for a link.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) hash: String,
+    /// Its length.
+    #[serde(default)]
+    pub(crate) bytes: u64,
+    /// Whether its owner may execute it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) executable: bool,
+    /// Where it leads, if it is a symbolic link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) link: Option<String>,
+}
+
+impl Manifest {
+    /// The name of the snapshot: a hash of its files' paths and contents.
+    pub(crate) fn name(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        for (path, file) in &self.files {
+            let File { hash, executable, link, .. } = file;
+            for part in [path, hash, link.as_deref().unwrap_or_default()] {
+                hasher.update(&(part.len() as u64).to_le_bytes());
+                hasher.update(part.as_bytes());
+            }
+            hasher.update(&[u8::from(*executable), u8::from(link.is_some())]);
+        }
+        hasher.finalize().to_hex()[..32].to_owned()
+    }
+
+    /// The paths of which content, mode or target differ, or that only one of both has.
+    pub(crate) fn changed<'a>(&'a self, other: &'a Self) -> Vec<&'a str> {
+        let differs = |path: &&String| self.files.get(*path) != other.files.get(*path);
+        let gone = other.files.keys().filter(|path| !self.files.contains_key(*path));
+        let mut all: Vec<&str> =
+            self.files.keys().filter(differs).chain(gone).map(String::as_str).collect();
+        all.sort_unstable();
+        all
+    }
+}
+
+/// One submission: which trials run from which snapshot from then on, and what was there at that time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Submission {
+    /// Format of the tree.
+    pub(crate) format: u32,
+    /// Unix seconds.
+    pub(crate) created: f64,
+    /// The trials (`0-9,14`).
+    pub(crate) trials: String,
+    /// The name of their snapshot; absent if they run in the plan's own folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) snapshot: Option<String>,
+    /// The folder that was stored.
+    pub(crate) root: PathBuf,
+    /// The working folder within it.
+    pub(crate) workdir: String,
+    /// The commit, where the folder is in a git repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) git: Option<Git>,
+    /// The environment modules that were loaded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) modules: Vec<String>,
+    /// What the interpreter of the command says of its version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) interpreter: Option<String>,
+    /// The command that listed packages; its output is in `NNNN.packages.txt`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) packages: Vec<String>,
+    /// Why it listed none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) no_packages: Option<String>,
+}
+
+/// The state of a git repository.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Git {
+    /// The commit; absent before the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) commit: Option<String>,
+    /// The branch; absent with a detached HEAD.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) branch: Option<String>,
+    /// Whether files differed from the commit; the difference is in `NNNN.diff`.
+    pub(crate) dirty: bool,
+}
+
+/// What was recorded beside a submission.
+#[derive(Debug, Default)]
+pub(crate) struct Beside {
+    /// The difference between files and commit.
+    pub(crate) diff: Option<String>,
+    /// Packages with their versions.
+    pub(crate) packages: Option<String>,
+}
+
+/// The folder of snapshots.
+pub(crate) fn folder(tree: &Tree) -> PathBuf {
+    tree.dir().join("code")
+}
+
+/// A snapshot as a folder.
+pub(crate) fn snapshot(tree: &Tree, name: &str) -> PathBuf {
+    folder(tree).join(name)
+}
+
+fn submissions(tree: &Tree) -> PathBuf {
+    folder(tree).join("submissions")
+}
+
+fn manifest_file(tree: &Tree, name: &str) -> PathBuf {
+    folder(tree).join(format!("{name}.json"))
+}
+
+/// The list of files of a snapshot.
+///
+/// # Errors
+/// When it cannot be read or is damaged.
+pub(crate) fn manifest(tree: &Tree, name: &str) -> Result<Manifest> {
+    read_document(&manifest_file(tree, name))
+}
+
+/// Writes it.
+///
+/// # Errors
+/// When the disk refuses.
+pub(crate) fn write_manifest(tree: &Tree, name: &str, manifest: &Manifest) -> Result<()> {
+    write_document(&manifest_file(tree, name), manifest)
+}
+
+/// The numbers of all submissions with a record here, in order.
+fn all(tree: &Tree) -> Result<Vec<u32>> {
+    let names = disk::list(&submissions(tree))?;
+    Ok(names.iter().filter_map(|name| name.strip_suffix(".json")?.parse().ok()).collect())
+}
+
+/// Adds the record of a submission. The caller holds the lock.
+///
+/// # Errors
+/// When the disk refuses.
+pub(crate) fn write(tree: &Tree, submission: &Submission, beside: &Beside) -> Result<()> {
+    let number = all(tree)?.last().map_or(1, |last| last + 1);
+    disk::make_dir(&submissions(tree))?;
+    let file = |ending: &str| submissions(tree).join(format!("{number:04}.{ending}"));
+    for (ending, text) in [("diff", &beside.diff), ("packages.txt", &beside.packages)] {
+        if let Some(text) = text {
+            disk::write_whole(&file(ending), text.as_bytes())?;
+        }
+    }
+    write_document(&file("json"), submission)
+}
+
+/// A record whose members can be true.
+fn read(tree: &Tree, number: u32) -> Result<(Submission, IdSet)> {
+    let path = submissions(tree).join(format!("{number:04}.json"));
+    let own: Submission = read_document(&path)?;
+    let is_inside =
+        |path: &str| Path::new(path).components().all(|c| matches!(c, Component::Normal(_)));
+    let is_name = |name: &String| name.len() == 32 && name.bytes().all(|b| b.is_ascii_hexdigit());
+    match IdSet::of_numbers(&own.trials) {
+        Ok(ids) if is_inside(&own.workdir) && own.snapshot.iter().all(is_name) => Ok((own, ids)),
+        _ => Err(numbers::damaged(&path).into()),
+    }
+}
+
+/// The code that a trial runs: the name of a snapshot and the working folder there. `None` if it runs in the plan's own
+/// folder.
+///
+/// # Errors
+/// When a record cannot be read or is damaged.
+pub(crate) fn of_trial(tree: &Tree, trial: u64) -> Result<Option<(String, PathBuf)>> {
+    let Ok(id) = u32::try_from(trial) else { return Ok(None) };
+    for number in all(tree)?.into_iter().rev() {
+        let (own, ids) = read(tree, number)?;
+        if ids.contains(id) {
+            let folder = |name: String| {
+                let workdir = snapshot(tree, &name).join(&own.workdir);
+                (name, workdir)
+            };
+            return Ok(own.snapshot.map(folder));
+        }
+    }
+    Ok(None)
+}
+
+/// The trials below `count` of each snapshot that has any, the latest snapshot first.
+///
+/// # Errors
+/// As [`of_trial`].
+pub(crate) fn trials(tree: &Tree, count: u64) -> Result<Vec<(String, Vec<u64>)>> {
+    let mut is_known = vec![false; usize::try_from(count)?];
+    let mut found: Vec<(String, Vec<u64>)> = Vec::new();
+    for number in all(tree)?.into_iter().rev() {
+        let (own, ids) = read(tree, number)?;
+        let new: Vec<u64> = ids
+            .iter()
+            .filter(|id| is_known.get(*id as usize) == Some(&false))
+            .map(u64::from)
+            .collect();
+        new.iter().for_each(|id| is_known[*id as usize] = true);
+        let Some(name) = own.snapshot.filter(|_| !new.is_empty()) else { continue };
+        match found.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, trials)) => trials.extend(new),
+            None => found.push((name, new)),
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::FORMAT;
+
+    fn submission(trials: &str, snapshot: Option<char>) -> Submission {
+        Submission {
+            format: FORMAT,
+            created: 1.0,
+            trials: trials.to_owned(),
+            snapshot: snapshot.map(|c| c.to_string().repeat(32)),
+            root: "/p".into(),
+            workdir: "a/b".to_owned(),
+            git: None,
+            modules: Vec::new(),
+            interpreter: None,
+            packages: Vec::new(),
+            no_packages: None,
+        }
+    }
+
+    #[test]
+    fn a_later_submission_overrides_an_earlier_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = Tree::at(dir.path());
+        assert_eq!(of_trial(&tree, 0).unwrap(), None);
+        for (trials, snapshot) in [("0-4", Some('a')), ("5-6", Some('b')), ("1,5", None)] {
+            write(&tree, &submission(trials, snapshot), &Beside::default()).unwrap();
+        }
+        write(&tree, &submission("2", Some('b')), &Beside::default()).unwrap();
+        let name = |trial| of_trial(&tree, trial).unwrap().map(|(name, _)| name[..1].to_owned());
+        let names: Vec<String> = (0..8).map(|trial| name(trial).unwrap_or_default()).collect();
+        assert_eq!(names, ["a", "", "b", "a", "a", "", "b", ""]);
+        let (a, b) = ("a".repeat(32), "b".repeat(32));
+        let all = trials(&tree, 8).unwrap();
+        assert_eq!(all, [(b.clone(), vec![2, 6]), (a, vec![0, 3, 4])]);
+        let folder = tree.dir().join("code").join(&b).join("a/b");
+        assert_eq!(of_trial(&tree, 6).unwrap(), Some((b, folder)));
+    }
+
+    #[test]
+    fn a_record_that_leads_out_of_its_snapshot_is_damage() {
+        for workdir in ["../x", "/x", "a/../../x"] {
+            let dir = tempfile::tempdir().unwrap();
+            let tree = Tree::at(dir.path());
+            let own = Submission { workdir: workdir.to_owned(), ..submission("0", Some('a')) };
+            write(&tree, &own, &Beside::default()).unwrap();
+            assert!(of_trial(&tree, 0).is_err(), "{workdir}");
+        }
+    }
+}
