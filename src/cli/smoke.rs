@@ -1,6 +1,8 @@
 //! `hpcsweep submit --smoke`: one trial, here and now, in a folder that is thrown away.
 
+use std::collections::HashSet;
 use std::path::Path;
+use std::str::FromStr;
 
 use anyhow::Result;
 
@@ -8,43 +10,97 @@ use super::Context;
 use crate::collect::{self, text};
 use crate::fault::Fault;
 use crate::host::{Vars, clock, disk, process};
+use crate::plan::Resources;
 use crate::pull::{agent, program};
 use crate::render::Templates;
 use crate::site::Site;
 use crate::submit::Source;
 use crate::submit::local::{self, LocalOptions, News};
 use crate::submit::pilots::deal;
+use crate::submit::preview;
 use crate::tree::records::{self, Outcome};
 use crate::tree::{Identity, Tree};
 use crate::words::{count, duration};
 
-/// Runs trial `number` of the plan and shows what came of it. Exit code 1 when it did not end well.
+/// Which trials are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Which {
+    Trial(usize),
+    /// The first of each distinct request.
+    Each,
+}
+
+impl FromStr for Which {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "each" => Ok(Self::Each),
+            _ => text
+                .parse()
+                .map(Self::Trial)
+                .map_err(|_| "write the number of a trial, or `each`".to_owned()),
+        }
+    }
+}
+
+/// Runs trials of the plan and shows what came of them. Exit code 1 when one did not end well: those behind it are not
+/// tried then.
 pub(super) fn run(
     mut source: Source,
-    number: usize,
+    which: Which,
     templates: Option<&Path>,
     site: &Site,
     context: &Context,
 ) -> Result<u8> {
     let n = source.plan.trials.len();
-    if number >= n {
-        return Err(Fault::request(format!("the plan has no trial {number}"))
-            .hint(format!("it has {}, numbered from 0", count(n as u64, "trial")))
-            .into());
-    }
+    let numbers: Vec<usize> = match which {
+        Which::Trial(number) if number >= n => {
+            return Err(Fault::request(format!("the plan has no trial {number}"))
+                .hint(format!("it has {}, numbered from 0", count(n as u64, "trial")))
+                .into());
+        }
+        Which::Trial(number) => vec![number],
+        Which::Each => {
+            let mut seen: HashSet<&Resources> = HashSet::new();
+            let trials = source.plan.trials.iter().enumerate();
+            trials.filter(|(_, trial)| seen.insert(&trial.resources)).map(|(n, _)| n).collect()
+        }
+    };
     let templates = source.templates(templates, site)?;
+    let trials = std::mem::take(&mut source.plan.trials);
+    for number in numbers {
+        if which == Which::Each {
+            let request = preview::request_words(&trials[number].resources);
+            context.out.say(&format!("trial {number}: {request}"));
+        }
+        source.plan.trials = vec![trials[number].clone()];
+        let code = one(&mut source, number, site, &templates, context)?;
+        if code != 0 {
+            return Ok(code);
+        }
+    }
+    Ok(0)
+}
+
+/// Runs the one trial of a plan, which has this number in the whole plan.
+fn one(
+    source: &mut Source,
+    number: usize,
+    site: &Site,
+    templates: &Templates,
+    context: &Context,
+) -> Result<u8> {
     let base = context.vars.get("TMPDIR").map_or("/tmp", String::as_str);
     let dir = Path::new(base).join(format!("hpcsweep-smoke-{}", clock::short_token()));
     disk::make_dir(&dir)?;
-    let trial = source.plan.trials.swap_remove(number);
-    source.plan.trials = vec![trial];
     source.plan.root = dir.to_string_lossy().into_owned();
     let mut vars = context.vars.clone();
     // Every other HPCSWEEP_ variable of ours is private to workers.
     vars.insert("HPCSWEEP_SMOKE".to_owned(), "1".to_owned());
     let result = match source.plan.run.function.is_some() {
-        true => try_function(&source, number, site, &templates, &vars, context),
-        false => try_it(&source, number, site, &templates, &vars, context),
+        true => try_function(source, number, site, templates, &vars, context),
+        false => try_it(source, number, site, templates, &vars, context),
     };
     disk::remove_tree(&dir);
     result

@@ -71,9 +71,10 @@ pub(crate) struct Args {
     dry_run: bool,
     /// Try one trial here and now, and keep nothing: what it prints, its metrics, how it ends
     ///
-    /// The program sees HPCSWEEP_SMOKE=1 and may do less than it would.
-    #[arg(long, value_name = "TRIAL", num_args = 0..=1, default_missing_value = "0", conflicts_with = "dry_run")]
-    smoke: Option<usize>,
+    /// The program sees HPCSWEEP_SMOKE=1 and may do less than it would. `each` tries the first trial of each distinct
+    /// request, one after the other.
+    #[arg(long, value_name = "TRIAL|each", num_args = 0..=1, default_missing_value = "0", conflicts_with = "dry_run")]
+    smoke: Option<smoke::Which>,
     /// With --dry-run: write JSON
     #[arg(long, requires = "dry_run")]
     json: bool,

@@ -766,3 +766,27 @@ fn packed_trials_run_here_as_any_others() {
     assert_eq!(world.local(&shell("exit {{ a }}", rest), &[]).code, 1);
     assert_eq!(world.column("state"), ["\"done\"", "\"failed\"", "\"done\""]);
 }
+
+#[test]
+fn a_smoke_test_of_each_request_ends_at_the_first_that_fails() {
+    let world = World::new();
+    let plan = |code: &str| {
+        let trial = |n: u32, cores: u32| {
+            format!("[[trials]]\nn = {n}\nresources.cpus_per_rank = {cores}\n")
+        };
+        shell(code, &format!("{}{}{}{}", trial(0, 1), trial(1, 1), trial(2, 2), trial(3, 1)))
+    };
+    world.write("plan.toml", &plan("echo trial of {{ n }}"));
+    let ran = world.run(&["submit", "plan.toml", "--smoke", "each"]);
+    assert_eq!((ran.ok(), world.exists("results")), ("trial of 0\ntrial of 2\n", false));
+    let said: Vec<&str> = ran.err.lines().filter(|line| line.contains("cpus_per_rank")).collect();
+    assert_eq!(
+        said,
+        ["trial 0: nodes=1 ranks=1 cpus_per_rank=1", "trial 2: nodes=1 ranks=1 cpus_per_rank=2"]
+    );
+    world.write("plan.toml", &plan("echo trial of {{ n }}; exit 3"));
+    let ran = world.run(&["submit", "plan.toml", "--smoke", "each"]);
+    assert_eq!((ran.code, ran.out.as_str()), (1, "trial of 0\n"));
+    let ran = world.run(&["submit", "plan.toml", "--smoke", "all"]);
+    assert!(ran.err.contains("write the number of a trial, or `each`"), "{}", ran.err);
+}
