@@ -258,7 +258,7 @@ fn of_a_rank_that_is_killed_near_its_limit_of_memory_that_is_why() {
         head -c 60000000 /dev/zero | tail -n 1 >/dev/null; kill -9 $$";
     let plan = ranks(code, 2, "") + "memory = \"60M\"\n[grid]\nr = [0, 1]\n";
     assert_eq!(world.local(&plan, &[]).code, 1);
-    let why = "perhaps out of memory: a process had ";
+    let why = "perhaps out of memory: its processes had ";
     for trial in [0, 1] {
         let reason = world.status()["trials"][trial]["reason"].as_str().unwrap().to_owned();
         assert!(reason.contains(why), "{reason}");

@@ -46,7 +46,7 @@ impl Memory {
             Some(asked) => format!("{} asked for", units::memory_text(asked)),
             None => "no `memory` asked for".to_owned(),
         };
-        Some(format!("{what}: a process had {}, {asked}", units::memory_text(peak_mib)))
+        Some(format!("{what}: its processes had {}, {asked}", units::memory_text(peak_mib)))
     }
 }
 
@@ -65,11 +65,14 @@ mod tests {
         assert_eq!(memory.why(None, 1 << 30, Some(2048)), None);
         fs::write(&file, "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n").unwrap();
         let why = |peak_mib: u64, asked| memory.why(None, peak_mib << 20, asked).unwrap();
-        assert_eq!(why(1900, Some(2048)), "out of memory: a process had 1900M, 2G asked for");
-        assert_eq!(why(1900, None), "out of memory: a process had 1900M, no `memory` asked for");
+        assert_eq!(why(1900, Some(2048)), "out of memory: its processes had 1900M, 2G asked for");
+        assert_eq!(
+            why(1900, None),
+            "out of memory: its processes had 1900M, no `memory` asked for"
+        );
         let blind = Memory::of(None);
         let near = blind.why(Some(9), 1900 << 20, Some(2048)).unwrap();
-        assert_eq!(near, "perhaps out of memory: a process had 1900M, 2G asked for");
+        assert_eq!(near, "perhaps out of memory: its processes had 1900M, 2G asked for");
         assert_eq!(blind.why(Some(9), 500 << 20, Some(2048)), None);
         assert_eq!(blind.why(Some(11), 2000 << 20, Some(2048)), None);
         assert_eq!(blind.why(Some(9), 2000 << 20, None), None);
