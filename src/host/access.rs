@@ -360,6 +360,12 @@ fn is_in_group(gid: u32) -> bool {
     gid == Gid::effective() || nix::unistd::getgroups().is_ok_and(|all| all.contains(&gid))
 }
 
+/// The name of this user.
+pub(crate) fn own_name() -> String {
+    let user = User::from_uid(Uid::effective()).ok().flatten();
+    user.map_or_else(|| Uid::effective().to_string(), |user| user.name)
+}
+
 fn name_of(uid: u32) -> String {
     let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
     user.map_or_else(|| format!("user {uid}"), |user| format!("the user `{}`", user.name))

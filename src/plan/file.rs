@@ -20,7 +20,7 @@ use crate::plan::sections::retry::{self, Retry};
 use crate::plan::sections::schedule::{self, Schedule};
 use crate::plan::sections::snapshot::{self, Snapshot};
 use crate::plan::sections::sweep::{self, Sweep};
-use crate::plan::sections::{feeder, hooks, metrics, pull, run, train};
+use crate::plan::sections::{container, feeder, hooks, metrics, pull, run, train};
 use crate::plan::templates::places::Places;
 use crate::plan::trial::Trial;
 use crate::words;
@@ -86,6 +86,7 @@ pub(crate) const TABLES: &[(&str, &str)] = &[
     ),
     ("retry", "which trials run again by themselves, and with which requests"),
     ("snapshot", "files that are stored at submission, from which trials run"),
+    ("container", "the image in which the command of every trial runs"),
     ("defaults", "parameters that all trials share"),
     ("trials", "parameters, listed"),
     ("grid", "axes that multiply, each a list of values"),
@@ -145,6 +146,10 @@ pub fn parse_with(text: &str, name: &str, files: Files<'_>) -> anyhow::Result<Pl
     let hooks = find("hooks").map(|entry| hooks::read(&mut reader, entry, &mut places));
     if let (Some(run), Some(hooks)) = (&mut run, hooks) {
         run.hooks = hooks;
+    }
+    if let (Some(run), Some(entry)) = (&mut run, find("container")) {
+        let runs_command = run.train.is_none() && run.function.is_none();
+        run.container = container::read(&mut reader, entry, runs_command);
     }
     if let Some(run) = &run {
         check::check_syntax(&mut reader, run, &places);
@@ -536,7 +541,7 @@ hint: no program can be given one: remove it",
             &format!(
                 "the plan has no key `bad`
   plan.toml:4: {head}...
-hint: known here: `version`, `sweep`, `run`, `train`, `metrics`, `hooks`, `resources`, `schedule`, `pull`, `feeder`, `retry`, `snapshot`, `defaults`, `trials`, `grid`, `zip`, `exclude`, `replicates` and `sample`"
+hint: known here: `version`, `sweep`, `run`, `train`, `metrics`, `hooks`, `resources`, `schedule`, `pull`, `feeder`, `retry`, `snapshot`, `container`, `defaults`, `trials`, `grid`, `zip`, `exclude`, `replicates` and `sample`"
             ),
         );
     }

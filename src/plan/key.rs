@@ -54,6 +54,10 @@ impl Keys {
         if let Some(train) = &run.train {
             put_text(&mut bytes, &sorted(train).to_string());
         }
+        if let Some(own) = &run.container {
+            put_text(&mut bytes, "container");
+            put_text(&mut bytes, &serde_json::json!(own).to_string());
+        }
         if is_seeded(run) {
             bytes.extend(seed.to_le_bytes());
         }
@@ -119,6 +123,7 @@ pub(crate) fn changed(old: (&Run, i64), new: (&Run, i64)) -> Vec<&'static str> {
         ("command", old.command != new.command),
         ("function", old.function != new.function),
         ("[train]", train(old) != train(new)),
+        ("[container]", old.container != new.container),
         ("setup", old.setup != new.setup),
         ("modules", old.modules != new.modules),
         ("workdir", old.workdir != new.workdir),

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::author::Author;
+use super::sections::container::Container;
 use super::sections::hooks::Hooks;
 use super::sections::metrics::Metrics;
 use crate::fault::Fault;
@@ -41,6 +42,9 @@ pub struct Run {
     /// `[hooks]`: what is called when a trial has ended.
     #[serde(default, skip_serializing_if = "Hooks::is_default")]
     pub(crate) hooks: Hooks,
+    /// `[container]`: where the command runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) container: Option<Container>,
     /// Folder the command runs in, absolute or relative to the plan; Tera is not expanded.
     pub(crate) workdir: String,
     /// Shell lines run before the command in the job script (this is the user's own shell code).

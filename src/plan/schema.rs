@@ -8,6 +8,7 @@ use crate::document::{Row, form};
 use crate::plan::expansion::axes::REPLICATES;
 use crate::plan::expansion::sample::SAMPLE;
 use crate::plan::file::TABLES;
+use crate::plan::sections::container::CONTAINER;
 use crate::plan::sections::feeder::FEEDER;
 use crate::plan::sections::hooks::HOOKS;
 use crate::plan::sections::metrics::METRICS;
@@ -35,6 +36,7 @@ pub fn reference() -> Vec<(&'static str, Vec<Row>)> {
         ("feeder", FEEDER.rows()),
         ("retry", RETRY.rows()),
         ("snapshot", SNAPSHOT.rows()),
+        ("container", CONTAINER.rows()),
     ]
 }
 
@@ -56,6 +58,7 @@ pub fn schema() -> Value {
             "feeder" => FEEDER.schema(),
             "retry" => RETRY.schema(),
             "snapshot" => SNAPSHOT.schema(),
+            "container" => required(CONTAINER.schema(), &["image"]),
             "defaults" => parameters(false),
             "trials" => json!({ "anyOf": [
                 { "type": "array", "items": parameters(true) },

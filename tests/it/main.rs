@@ -14,6 +14,7 @@ mod cases_mp_sync;
 mod causes;
 mod cli;
 mod collect;
+mod container;
 mod curves;
 mod damage;
 mod dependencies;

@@ -104,6 +104,7 @@ pub(crate) fn read(
         train: None,
         metrics: Metrics::default(),
         hooks: Hooks::default(),
+        container: None,
         workdir: own.workdir,
         setup: own.setup,
         modules: own.modules,

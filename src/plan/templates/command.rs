@@ -232,6 +232,7 @@ mod tests {
             train: None,
             metrics: crate::plan::Metrics::default(),
             hooks: crate::plan::sections::hooks::Hooks::default(),
+            container: None,
             workdir: ".".into(),
             setup: Vec::new(),
             modules: Vec::new(),

@@ -1,6 +1,7 @@
 //! The program of one rank: what it needs before it starts, how it is started and ended, and what it leaves.
 
 pub(crate) mod child;
+mod container;
 pub(crate) mod gpu_samples;
 pub mod heavy;
 mod idle;

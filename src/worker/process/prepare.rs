@@ -14,13 +14,14 @@ use crate::attempt::exit::Exit;
 use crate::cause::{Cause, Why};
 use crate::devices;
 use crate::fault::Fault;
-use crate::host::{Vars, clock, disk, gpus, process};
+use crate::host::{Vars, access, clock, disk, gpus, process};
 use crate::plan::value::variable_of;
-use crate::plan::{CommandTemplate, Params, TrialNames, names_of};
+use crate::plan::{CommandTemplate, Params, Runtime, TrialNames, names_of};
 use crate::tree::records::GpuUsage;
 use crate::tree::table::{Head, Row};
 use crate::tree::{Tree, code, terms};
 use crate::worker::Job;
+use crate::worker::process::container::{self, Inside};
 use crate::worker::process::gpu_samples::Sampler;
 use crate::worker::process::memory::Memory;
 use crate::worker::process::scratch::Scratch;
@@ -126,7 +127,7 @@ pub(crate) fn prepare_in(
     let devices = visible(head, row, &job.vars)?;
     let scratch = match scratch {
         Some(scratch) if !scratch.is_gone() => scratch.again(&row.params)?,
-        _ => Scratch::make(&job.vars, tree.dir(), row.id, &row.params)?,
+        _ => Scratch::make(&container::vars(&head.run, &job.vars), tree.dir(), row.id, params)?,
     };
     if folders {
         // Removed again when the program has left nothing there.
@@ -165,11 +166,28 @@ pub(crate) fn prepare_in(
         true => Some(heavy::helper(job, &scratch, &mut env)?),
         false => None,
     };
+    let (snapshot, workdir) = code(tree, head, row)?;
+    if let Some(own) = &head.run.container {
+        let folders = [tree.dir(), &*workdir, &*head.workdir, scratch.dir()];
+        let inside = Inside {
+            workdir: &workdir,
+            source: &head.workdir,
+            folders: folders.map(Path::to_owned).to_vec(),
+            gpus: own.gpus.unwrap_or(job.resources.total_gpus() > 0),
+            env: &env,
+        };
+        container::check(own, &inside)?;
+        argv = container::argv(own, &inside, argv);
+        if own.runtime == Runtime::Charliecloud {
+            // It mounts the one over `/tmp`, and insists on the other.
+            env.remove("TMPDIR");
+            env.entry("USER".to_owned()).or_insert_with(access::own_name);
+        }
+    }
     if let Some((shell, script)) = &head.setup {
         argv.splice(0..0, [path_text(shell), path_text(script)]);
     }
     let gpus = Sampler::start(job, &env);
-    let (snapshot, workdir) = code(tree, head, row)?;
     let is_trainer = head.run.train.is_some();
     let memory = Memory::watch();
     Ok(Prepared { argv, is_trainer, env, workdir, snapshot, devices, scratch, sync, gpus, memory })

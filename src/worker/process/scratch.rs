@@ -78,6 +78,11 @@ impl Scratch {
         )
     }
 
+    /// The folder.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// The parameters, a JSON object.
     pub(crate) fn params(&self) -> PathBuf {
         self.dir.join("params.json")
