@@ -125,3 +125,42 @@ fn a_budget_that_is_used_up_ends_it() {
     pbs.wait_idle();
     assert_eq!(decided(&pbs), ["(the budget of 0.0001 core-hours is used up): trial 0"]);
 }
+
+#[test]
+fn a_feeder_that_was_lost_is_replaced_by_the_next_submission() {
+    let mut pbs = Pbs::start();
+    pbs.set("scheduling", false);
+    let code = "1) [ $n = 2 ] || exit 75 ;; 2) exit 1 ;;";
+    let rest = "exit_codes = { 75 = \"again\" }\n[grid]\na = [0, 1, 2]\n";
+    pbs.submit(&plan(code, rest), &[]).ok();
+    pbs.world.call("qdel", &["1.pbshead"]).ok();
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done", "failed: exit code 75", "failed: exit code 1"]);
+    let again = pbs.again(&[]);
+    assert!(again.err.starts_with("feeder: job 2.pbshead"), "{}", again.whole());
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done", "done", "failed: exit code 1"]);
+    // Nothing is left to decide.
+    let jobs = pbs.jobs().len();
+    pbs.again(&[]).ok();
+    assert_eq!(pbs.jobs().len(), jobs);
+}
+
+#[test]
+fn what_is_cancelled_stays_cancelled() {
+    let mut pbs = Pbs::start();
+    pbs.set("scheduling", false);
+    let rest = "exit_codes = { 75 = \"again\" }\n[grid]\na = [0, 1, 2]\n";
+    pbs.submit(&plan("*) ;;", rest), &[]).ok();
+    pbs.world.run(&["cancel", "1"]).ok();
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    let states: Vec<String> =
+        pbs.standings().iter().map(|s| s.split(':').next().unwrap().to_owned()).collect();
+    assert_eq!(states, ["done", "cancelled", "done"]);
+    assert_eq!(decided(&pbs), [""; 0]);
+    let jobs = pbs.jobs().len();
+    pbs.again(&[]).ok();
+    assert_eq!(pbs.jobs().len(), jobs);
+}

@@ -138,9 +138,15 @@ pub(crate) fn submit(
             && !options.is_impatient
             && !decided.open.is_empty()
             && decided.open.iter().all(was_waited_for);
-        let is_followed = left > 0
-            || (plan.is_looked_after()
-                && (!arrays.is_empty() || !decided.open.is_empty() || run.lacks_feeder(&waves)));
+        let is_unsettled = plan.retry.auto
+            && options.feeder.is_none()
+            && next.is_fed == Some(false)
+            && run.is_unsettled(&waves)?;
+        let is_looked_after = !arrays.is_empty()
+            || !decided.open.is_empty()
+            || run.lacks_feeder(&waves)
+            || is_unsettled;
+        let is_followed = left > 0 || (plan.is_looked_after() && is_looked_after);
         if is_followed && !is_early {
             let wait = decided.open.into_iter().collect();
             feeder = run.feed(source, options, &mut waves, (next.is_fed, wait), &mut tell)?;

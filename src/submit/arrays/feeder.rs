@@ -16,6 +16,7 @@ use crate::submit::arrays::batch::{ArrayOptions, Submission};
 use crate::submit::arrays::wave::Waves;
 use crate::tree::FORMAT;
 use crate::tree::journal::Journal;
+use crate::tree::records::{self, Outcome, Record};
 use crate::tree::waves::{self, Array, Feeder, Repeat, Wave};
 
 impl Waves {
@@ -106,6 +107,24 @@ impl Submission<'_> {
     pub(crate) fn lacks_feeder(&self, waves: &Waves) -> bool {
         let last = waves.feeders().next_back();
         last.is_some_and(|(_, array)| self.journal.job(array.array).is_none())
+    }
+
+    /// Whether a submitted trial is not done, and no feeder has left it at that: a feeder was lost.
+    ///
+    /// # Errors
+    /// When a record cannot be read.
+    pub(crate) fn is_unsettled(&self, waves: &Waves) -> Result<bool> {
+        let records = records::all(&self.tree)?;
+        let is_done =
+            |trial: &u64| records.get(trial).and_then(Record::outcome) == Some(Outcome::Done);
+        let is_left = |trial: &u64| self.journal.left.contains_key(trial);
+        Ok(waves
+            .arrays()
+            .filter(|(_, array, _)| self.journal.job(array.array).is_some())
+            .flat_map(|(_, array, trials)| trials.iter().map(|trial| (array.array, *trial)))
+            .any(|(array, trial)| {
+                !is_done(&trial) && !is_left(&trial) && !self.journal.is_cancelled(array, trial)
+            }))
     }
 
     /// Brings a feeder into the queue unless one is there; `fed`: whether one is, as far as that is known. A new one begins
