@@ -161,7 +161,7 @@ hint: did you mean `finish`?",
 hint: write `HH:MM:SS`, `D-HH:MM:SS`, `MM:SS`, or a number with its unit: `90s`, `30m`, `2h`, `1d`
 error: `[hooks]` has no key `x`
   plan.toml:6: x = 1
-hint: known here: `finish`, `error` and `timeout`",
+hint: known here: `finish`, `error`, `sweep_finished`, `sweep_failed` and `timeout`",
         );
     }
 
