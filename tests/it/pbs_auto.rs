@@ -73,6 +73,12 @@ exit code 0
             &format!("(worker-lost on {host}: again (1 of 2)): trial 4"),
         ]
     );
+    let why = pbs.world.run(&["why", "2"]);
+    assert!(
+        why.ok().contains("\n  not retried: exit code 75: it has run again 2 times\n"),
+        "{}",
+        why.out
+    );
     // A person is not bound by that.
     pbs.world.run(&["retry", "2"]).ok();
     pbs.wait_idle();

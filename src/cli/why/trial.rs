@@ -84,6 +84,8 @@ pub(super) struct Sight {
     /// The line of `[resources]` that would have been enough, and why.
     enough: Option<(String, String)>,
     waiting: Option<Waiting>,
+    /// Why it did not run again by itself.
+    not_retried: Option<String>,
     /// The end of its log.
     log: Vec<String>,
     /// The command that prints all of it.
@@ -168,6 +170,7 @@ impl<'a> Facts<'a> {
             progress: progress.as_ref().map(Progress::words),
             enough,
             waiting: is_waiting.then(|| self.waiting(trial, &standing.reason)),
+            not_retried: self.journal.left.get(&trial).cloned(),
             logs: (!log.is_empty()).then(|| format!("hpcsweep logs {trial} {sweep}")),
             log,
             by_hand: self.plan.as_ref().and_then(at),
@@ -278,6 +281,9 @@ impl Sight {
         }
         if let Some((request, why)) = &self.enough {
             line("enough", &format!("`{request}` ({why})"));
+        }
+        if let Some(why) = &self.not_retried {
+            line("not retried", why);
         }
         if let Some(logs) = &self.logs {
             line("its log ends", &format!("({logs} prints all)"));
