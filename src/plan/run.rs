@@ -1,5 +1,8 @@
 //! What every trial of a plan runs.
 
+use std::str::FromStr;
+
+use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
 use super::author::Author;
@@ -16,6 +19,54 @@ pub(crate) enum OnFailure {
     Stop,
     /// The next link runs all the same.
     Continue,
+}
+
+/// A signal that a program gets some time before its deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct Notice {
+    pub(crate) signal: Signal,
+    /// How long before the deadline.
+    pub(crate) seconds: u16,
+}
+
+impl FromStr for Notice {
+    type Err = &'static str;
+
+    /// Reads `USR1@120`, `SIGUSR1@120`. The error is what is wrong, to be continued after the text itself.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const FORM: &str = "is not a signal, `@` and seconds";
+        let (name, seconds) = text.split_once('@').ok_or(FORM)?;
+        let name = name.to_ascii_uppercase();
+        let full = if name.starts_with("SIG") { name } else { format!("SIG{name}") };
+        let signal = Signal::from_str(&full).map_err(|_| "names no signal of Linux")?;
+        if matches!(signal, Signal::SIGKILL | Signal::SIGSTOP) {
+            return Err("names a signal that no program can handle");
+        }
+        match seconds.parse() {
+            Ok(seconds @ 1..) if seconds_are_plain(text) => Ok(Self { signal, seconds }),
+            _ => Err("does not have 1 to 65535 whole seconds after `@`"),
+        }
+    }
+}
+
+/// Whether the part after `@` has digits alone: Rust reads `+5` as a number.
+fn seconds_are_plain(text: &str) -> bool {
+    text.rsplit('@').next().is_some_and(|s| s.bytes().all(|b| b.is_ascii_digit()))
+}
+
+impl TryFrom<String> for Notice {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse().map_err(|why| format!("`{text}` {why}"))
+    }
+}
+
+impl From<Notice> for String {
+    fn from(Notice { signal, seconds }: Notice) -> Self {
+        format!("{}@{seconds}", signal.as_str().trim_start_matches("SIG"))
+    }
 }
 
 /// `[run]`: what every trial runs, before its parameters are filled in.
@@ -57,6 +108,9 @@ pub struct Run {
     pub(crate) on_failure: OnFailure,
     /// How often a trial may be tried by its worker, at least 1.
     pub(crate) attempts: u32,
+    /// What the program gets before its deadline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) signal: Option<Notice>,
 }
 
 impl Run {

@@ -158,6 +158,8 @@ impl Attempt<'_> {
             crew.tell(&word);
         }
         let meter = Meter::of_rank(job);
+        let limits = clock_of(job);
+        prepared.limit(limits.deadline);
         let mut program = Program::start(&mut prepared, world > 1, &log)
             .map_err(|fault| self.without_a_program(fault, 127))?;
         let log = Arc::new(Mutex::new(log));
@@ -171,7 +173,7 @@ impl Attempt<'_> {
             self.without_a_program(fault, 4)
         })?;
         let helper = program.helper.as_ref().map(Child::id);
-        let limits = child::Clock { helper, ..clock_of(job) };
+        let limits = child::Clock { helper, ..limits };
         let others = Others::new(world);
         Ok(Started { prepared, program, at, meter, log, readers, others, limits, rank })
     }

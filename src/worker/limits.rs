@@ -7,7 +7,7 @@ use crate::attempt::time;
 use crate::host::{Vars, clock, process};
 use crate::scheduler::JobTime;
 use crate::scheduler::job as scheduler;
-use crate::worker::process::child;
+use crate::worker::process::{child, prepare};
 
 /// The variable that says when the first launch of a trial's ranks began, in Unix seconds: job scripts and the
 /// local executor set it where there may be several.
@@ -61,9 +61,11 @@ pub(super) fn clock_of(job: &Job) -> child::Clock {
     let ran = job.began.elapsed().as_secs_f64();
     let left = time::whole_and_left(left_of_job, job.resources.walltime_s, ran);
     let (until, grace) = time::until_stop(left, is_killed);
+    let deadline =
+        until.and_then(|until| Instant::now().checked_add(Duration::from_secs_f64(until.min(1e9))));
     child::Clock {
-        deadline: until
-            .and_then(|until| Instant::now().checked_add(Duration::from_secs_f64(until.min(1e9)))),
+        deadline,
+        notice: job.head.run.signal.and_then(|notice| prepare::notice_at(notice, deadline?)),
         grace,
         signal_grace: scheduler::signal_grace(&job.vars).unwrap_or(grace),
         helper: None,

@@ -87,6 +87,7 @@ mod sync_cases;
 mod templates;
 mod threads;
 mod tidy;
+mod time_left;
 mod usage;
 mod watch;
 mod why;

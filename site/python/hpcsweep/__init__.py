@@ -21,7 +21,7 @@ import importlib
 from .channel import SyncError
 from .program import SweepError
 from .sync import mp_sync, mp_sync_dict, rank, reduce, world_size
-from .trial import Dropped, Interrupted, checkpoint_dir, params, report, result, should_stop
+from .trial import Dropped, Interrupted, checkpoint_dir, params, report, result, should_stop, time_left
 
 __all__ = [
     "Dropped",
@@ -43,6 +43,7 @@ __all__ = [
     "report",
     "result",
     "should_stop",
+    "time_left",
     "world_size",
 ]
 

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import threading
+import time
 from typing import Any, Dict, Optional
 
 from .jsonable import clean, numbers
@@ -92,6 +93,15 @@ def checkpoint_dir(default: str = "checkpoint") -> str:
         path = os.environ.get("HPCSWEEP_CHECKPOINT_DIR") or default
     os.makedirs(path, exist_ok=True)
     return path
+
+
+def time_left() -> Optional[float]:
+    """Seconds until the trial is asked to end because its time is over, at least 0; None where nothing limits it.
+
+    The deadline is that of the start of the attempt: a later change of the job's time limit is not seen.
+    """
+    deadline = here.line.get("deadline") if here is not None else os.environ.get("HPCSWEEP_DEADLINE")
+    return None if not deadline else max(0.0, float(deadline) - time.time())
 
 
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR2)

@@ -8,7 +8,7 @@ use toml::de::DeValue;
 use super::argv::{ARGV, Argv};
 use crate::document::form::{LINE, LINES, TEXTS, count, word};
 use crate::document::{Entry, Form, Reader, Section, Word, entries, find, section};
-use crate::plan::run::{OnFailure, Run};
+use crate::plan::run::{Notice, OnFailure, Run};
 use crate::plan::sections::hooks::Hooks;
 use crate::plan::sections::metrics::Metrics;
 use crate::plan::sections::train;
@@ -29,6 +29,7 @@ pub(crate) struct Written {
     env: Env,
     on_failure: OnFailure,
     attempts: u32,
+    signal: Option<Notice>,
 }
 
 /// The keys of `[run]`.
@@ -51,7 +52,26 @@ pub(crate) static RUN: Section<Written> = section!("`[run]`", Written:
         "what a failed trial does to the rest of its chain: `\"stop\"` skips it, `\"continue\"` goes on";
     "attempts" => attempts: count::<1>(), "`1`",
         "how often a trial is tried before it counts as failed, in its job; several ranks over MPI are launched anew for each attempt. Another number reaches trials that the sweep has when the plan is submitted again: those that wait or run at once, those that have failed with `--retry`";
+    "signal" => signal: SIGNAL, "none",
+        "a signal that the program gets some seconds before its [deadline](#time), once in each attempt: `\"USR1@120\"`; not with `function` or `[train]`";
 );
+
+const SIGNAL: Form<Option<Notice>> = Form {
+    read: |reader, entry| {
+        let text = reader.line_of_text(entry)?;
+        match text.parse() {
+            Ok(notice) => Some(Some(notice)),
+            Err(why) => {
+                let sentence = format!("`{}` {why}", text.escape_debug());
+                let hint =
+                    "write a signal and seconds before the deadline: `signal = \"USR1@120\"`";
+                reader.wrong(entry.at, sentence, hint);
+                None
+            }
+        }
+    },
+    schema: || json!({ "type": "string", "pattern": "^[A-Za-z0-9]+@[0-9]{1,5}$", "examples": ["USR1@120"] }),
+};
 
 impl Word for OnFailure {
     const WORDS: &'static [(&'static str, Self)] =
@@ -94,6 +114,7 @@ pub(crate) fn read(
         env: Env::default(),
         on_failure: OnFailure::Stop,
         attempts: 1,
+        signal: None,
     };
     let written = RUN.read(reader, entry, &mut own);
     (places.command, places.env) = (own.command.places, own.env.places);
@@ -111,6 +132,7 @@ pub(crate) fn read(
         env: own.env.pairs,
         on_failure: own.on_failure,
         attempts: own.attempts,
+        signal: own.signal,
     };
     check_keys(reader, &written, run.function.is_some(), train);
     if let Some(train) = train {
@@ -142,6 +164,15 @@ fn check_keys(
     if let (Some(entry), false) = (find(written, "program"), of_function) {
         let sentence = "`program` is what calls a function, and the plan has none";
         let hint = "write `command`, or name the function: `function = \"fit\"`";
+        reader.wrong(entry.at, sentence, hint);
+    }
+    if let (Some(entry), true) = (find(written, "signal"), of_function || train.is_some()) {
+        let what = if of_function { "a function" } else { "`[train]`" };
+        let sentence = format!("`signal` is for a command, and the plan has {what}");
+        let hint = match of_function {
+            true => "a function can ask how much time is left: `hpcsweep.time_left()`",
+            false => "remove it: training saves a checkpoint when its time is over",
+        };
         reader.wrong(entry.at, sentence, hint);
     }
     let command = find(written, "command");
@@ -268,6 +299,48 @@ hint: keep one of them
 error: the plan has a command and `[train]`
   plan.toml:7: [train]
 hint: keep one of them: a command trains by itself, `[train]` inside the worker",
+        );
+    }
+
+    #[test]
+    fn a_signal_is_named_with_and_without_sig() {
+        let text = |run: &str| format!("version = 1\nsweep.name = \"s\"\n[run]\n{run}");
+        for (written, read) in [
+            ("USR1@120", "USR1@120"),
+            ("SIGUSR2@1", "USR2@1"),
+            ("sigterm@65535", "TERM@65535"),
+            ("hup@060", "HUP@60"),
+        ] {
+            let text = text(&format!("command = [\"a\"]\nsignal = \"{written}\""));
+            let signal = parse(&text, "plan.toml").unwrap().run.signal.unwrap();
+            assert_eq!(String::from(signal), read);
+            assert_eq!(serde_json::from_value::<crate::plan::Notice>(read.into()).unwrap(), signal);
+        }
+        for (written, why) in [
+            ("USR1", "is not a signal, `@` and seconds"),
+            ("FOO@3", "names no signal of Linux"),
+            ("10@120", "names no signal of Linux"),
+            ("B:USR1@120", "names no signal of Linux"),
+            ("KILL@60", "names a signal that no program can handle"),
+            ("USR1@0", "does not have 1 to 65535 whole seconds after `@`"),
+            ("USR1@+5", "does not have 1 to 65535 whole seconds after `@`"),
+            ("USR1@2m", "does not have 1 to 65535 whole seconds after `@`"),
+            ("USR1@65536", "does not have 1 to 65535 whole seconds after `@`"),
+        ] {
+            check_plan_faults(
+                &text(&format!("command = [\"a\"]\nsignal = \"{written}\"")),
+                &format!(
+                    "`{written}` {why}
+  plan.toml:5: signal = \"{written}\"
+hint: write a signal and seconds before the deadline: `signal = \"USR1@120\"`"
+                ),
+            );
+        }
+        check_plan_faults(
+            &text("function = \"f\"\nsignal = \"USR1@5\""),
+            "`signal` is for a command, and the plan has a function
+  plan.toml:5: signal = \"USR1@5\"
+hint: a function can ask how much time is left: `hpcsweep.time_left()`",
         );
     }
 

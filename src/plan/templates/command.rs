@@ -239,6 +239,7 @@ mod tests {
             env: env.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
             on_failure: OnFailure::Stop,
             attempts: 1,
+            signal: None,
         }
     }
 

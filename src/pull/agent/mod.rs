@@ -242,6 +242,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         self.lifecycle.heed_time();
         let why = self.lifecycle.leaving.as_ref().and_then(|leaving| leaving.stop);
         for slot in &mut self.slots {
+            slot.notify();
             let Some(running) = slot.running() else { continue };
             let overdue = running.is_overdue().then_some(Stop::Walltime);
             let Some(why) = running.stop.map(|(why, _)| why).or(why).or(overdue) else { continue };
@@ -376,7 +377,8 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         let request = membership.request_of(trial).or(row.resources.as_deref());
         let request = request.unwrap_or(&head.resources);
         let may_end = request.walltime_s.is_some() || membership.settings().repeatable;
-        let order = Order { head, row: &row, request, attempt, folders, may_end };
+        let until = self.lifecycle.until();
+        let order = Order { head, row: &row, request, attempt, folders, may_end, until };
         let ready = match self.slots[i].prepare(order) {
             Ok(ready) => ready,
             Err(error) => return self.not_started(role, attempt, &error),

@@ -265,6 +265,11 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         }
     }
 
+    /// When what runs is asked to end because the allocation does.
+    pub(super) fn until(&self) -> Option<Instant> {
+        self.time.until.and_then(|end| end.checked_sub(self.margin()))
+    }
+
     /// How long a trial can run here at most before it is asked to end.
     pub(super) fn usable(&self) -> Duration {
         let end = self.time.until.map(|end| end.saturating_duration_since(self.time.began));

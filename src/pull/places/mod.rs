@@ -162,6 +162,17 @@ pub(crate) struct Order<'a> {
     pub(crate) folders: bool,
     /// Whether it may be ended before it does so by itself: its time may be over, or a copy of it may win.
     pub(crate) may_end: bool,
+    /// When the agent asks all that runs to end, because its allocation does.
+    pub(crate) until: Option<Instant>,
+}
+
+impl Order<'_> {
+    /// When the trial is asked to end if it begins now, where anything limits it.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let walltime = self.request.walltime_s.map(Duration::from_secs);
+        let own = walltime.and_then(|walltime| Instant::now().checked_add(walltime));
+        own.into_iter().chain(self.until).min()
+    }
 }
 
 /// Whether a place can have the devices of a trial.
@@ -208,6 +219,8 @@ pub(super) trait Place {
     fn reserve(&mut self, _: &Row, _: &Resources, _is_exact: bool) -> Result<Devices> {
         Ok(Devices::There)
     }
+    /// Sends the plan's signal to what runs, once its moment has come.
+    fn notify(&mut self) {}
     /// Prepares a trial; [`Place::launch`] follows.
     fn prepare(&mut self, order: Order<'_>) -> Result<Self::Ready>;
     /// What is recorded about the start of what was prepared.

@@ -23,6 +23,7 @@ use crate::tree::Tree;
 use crate::tree::records::{Outcome, Used};
 use crate::tree::table::{Head, Row};
 use crate::worker::hooks;
+use crate::worker::process::prepare::epoch_of;
 
 /// How an attempt was recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -275,6 +276,7 @@ impl Place for Call {
             work_dir: self.tree.work(trial),
             checkpoint_dir: self.tree.checkpoints(trial),
             may_end: order.may_end,
+            deadline: order.deadline().map(epoch_of),
             devices: self.pool.is_some().then(|| self.visible.clone()),
             stop: Arc::clone(&self.stop),
         };

@@ -51,6 +51,8 @@ pub struct Trial {
     pub checkpoint_dir: std::path::PathBuf,
     /// Whether the agent may end it before it does so by itself: its walltime may be over, or a copy of it may win.
     pub may_end: bool,
+    /// When the agent asks it to end, in seconds since the epoch, if anything limits it.
+    pub deadline: Option<u64>,
     /// Where trials name their devices: the value of `CUDA_VISIBLE_DEVICES` for this one, `None` as it is. A process cannot
     /// change its devices once it has used CUDA.
     pub devices: Option<Option<String>>,

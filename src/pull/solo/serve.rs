@@ -267,6 +267,9 @@ fn words_of(trial: &Trial) -> Value {
     if trial.may_end {
         words["may_end"] = Value::Bool(true);
     }
+    if let Some(deadline) = trial.deadline {
+        words["deadline"] = json!(deadline);
+    }
     if let Some(devices) = &trial.devices {
         words["devices"] = json!(devices);
     }

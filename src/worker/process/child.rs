@@ -41,6 +41,8 @@ pub(crate) struct Termination {
 pub(crate) struct Clock {
     /// When the program is asked to end.
     pub(crate) deadline: Option<Instant>,
+    /// A signal that it gets before that, and when.
+    pub(crate) notice: Option<(Signal, Instant)>,
     /// How long after being asked it is killed.
     pub(crate) grace: Duration,
     /// The same where a signal is why: at most what the scheduler gives before it kills.
@@ -134,6 +136,7 @@ pub(crate) fn wait(
 ) -> Termination {
     let mut stop: Option<(Stop, Instant)> = None;
     let mut killed = false;
+    let mut notice = clock.notice;
     // The first look comes soon, later ones at the pace of the clock.
     let mut nap = Duration::from_millis(50).min(clock.tick);
     let mut next_tick = Instant::now() + nap;
@@ -159,6 +162,14 @@ pub(crate) fn wait(
         let mut wait = next_tick.saturating_duration_since(now).min(meter.until_due());
         if let (Some(deadline), None) = (clock.deadline, &stop) {
             wait = wait.min(deadline.saturating_duration_since(now));
+        }
+        if let (Some((signal, at)), None) = (notice, &stop) {
+            if now >= at {
+                process::kill_group(child, signal);
+                notice = None;
+            } else {
+                wait = wait.min(at - now);
+            }
         }
         if let (Some((why, since)), false) = (&stop, killed) {
             wait = wait.min((*since + clock.grace_for(*why)).saturating_duration_since(now));

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use nix::sys::signal::Signal;
@@ -15,6 +15,7 @@ use crate::cause::{Cause, Why};
 use crate::devices;
 use crate::fault::Fault;
 use crate::host::{Vars, access, clock, disk, gpus, process};
+use crate::plan::Notice;
 use crate::plan::value::variable_of;
 use crate::plan::{CommandTemplate, Params, Runtime, TrialNames, names_of};
 use crate::tree::records::GpuUsage;
@@ -51,7 +52,30 @@ pub(crate) struct Prepared {
     pub(crate) memory: Memory,
 }
 
+/// The variable that says when a program must have ended, in seconds since the epoch.
+const DEADLINE: &str = "HPCSWEEP_DEADLINE";
+
+/// A time in whole seconds since the epoch.
+pub(crate) fn epoch_of(at: Instant) -> u64 {
+    let left = at.saturating_duration_since(Instant::now());
+    (clock::now() + left.as_secs_f64()) as u64
+}
+
+/// When a program gets its signal before the deadline; `None` if the moment has passed: a program that has just begun may
+/// not handle the signal yet, and would be killed by it.
+pub(crate) fn notice_at(notice: Notice, deadline: Instant) -> Option<(Signal, Instant)> {
+    let at = deadline.checked_sub(Duration::from_secs(notice.seconds.into()))?;
+    (at > Instant::now()).then_some((notice.signal, at))
+}
+
 impl Prepared {
+    /// Tells the program when it is asked to end, if anything limits it.
+    pub(crate) fn limit(&mut self, deadline: Option<Instant>) {
+        if let Some(deadline) = deadline {
+            self.env.insert(DEADLINE.to_owned(), epoch_of(deadline).to_string());
+        }
+    }
+
     /// The new metric lines of the program, a megabyte at most, and the new samples of its GPUs. With `last` nothing
     /// will follow.
     pub(crate) fn take_metrics(&mut self, last: bool) -> Vec<Map<String, Value>> {

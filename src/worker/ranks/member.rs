@@ -139,6 +139,7 @@ impl Started {
         let at = Instant::now();
         let is_synced = prepared.sync.is_some();
         let meter = Meter::of_rank(job);
+        prepared.limit(clock_of(job).deadline);
         let mut program = Program::start(&mut prepared, true, &nowhere).map_err(of_fault)?;
         let says = line.clone();
         let piped = output::pipe_lines(&mut program.child, move |text| {

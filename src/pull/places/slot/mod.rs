@@ -17,7 +17,7 @@ use crate::pull::places::{AttemptId, Exited, Order, Place, Remains, Role, Runnin
 use crate::tree::records::Outcome;
 use crate::tree::table::{self, Head};
 use crate::worker::process::meter::Meter;
-use crate::worker::process::prepare::{Prepared, prepare_in};
+use crate::worker::process::prepare::{Prepared, notice_at, prepare_in};
 use crate::worker::process::scratch::Scratch;
 use crate::worker::process::starting;
 use crate::worker::{Job, derive_rank, hooks};
@@ -29,6 +29,8 @@ pub(crate) struct Program {
     /// Its private folder and what else was made for it.
     prepared: Prepared,
     killed: bool,
+    /// A signal that it still gets, and when.
+    notice: Option<(Signal, Instant)>,
     pid: u32,
     meter: Meter,
     from: u64,
@@ -49,6 +51,8 @@ pub(crate) struct Slot {
     log: Option<File>,
     agent: String,
     mark: String,
+    /// When the trial that is prepared or runs is asked to end.
+    deadline: Option<Instant>,
 }
 
 impl Slot {
@@ -101,6 +105,7 @@ impl Slot {
                 log: None,
                 agent: String::new(),
                 mark: String::new(),
+                deadline: None,
             };
             slot.belongs_to(membership);
             all.push(slot);
@@ -146,7 +151,17 @@ impl Place for Slot {
         self.log = None;
     }
 
+    fn notify(&mut self) {
+        let Some(running) = &mut self.running else { return };
+        let is_open = running.stop.is_none() && running.work.over.is_none();
+        let due = running.work.notice.take_if(|(_, at)| Instant::now() >= *at);
+        if let Some((signal, _)) = due.filter(|_| is_open) {
+            process::signal_group(running.work.pid, signal);
+        }
+    }
+
     fn prepare(&mut self, order: Order<'_>) -> Result<Prepared> {
+        self.deadline = order.deadline();
         let Order { head, row, request, attempt, folders, .. } = order;
         if self.job.head.first != head.first {
             self.job.head = head.clone();
@@ -155,6 +170,7 @@ impl Place for Slot {
         self.job.resources = request.clone();
         let folders = folders || names_folders(head);
         let mut prepared = prepare_in(&self.job, attempt, &[], self.scratch.take(), folders)?;
+        prepared.limit(self.deadline);
         prepared.env.insert(MARK.to_owned(), self.mark.clone());
         Ok(prepared)
     }
@@ -192,8 +208,10 @@ impl Place for Slot {
                 return Err((role, fault.into()));
             }
         };
+        let notice = self.job.head.run.signal.zip(self.deadline);
+        let notice = notice.and_then(|(notice, deadline)| notice_at(notice, deadline));
         let program =
-            Program { prepared, killed: false, pid, meter, from, over: None, result: None };
+            Program { prepared, killed: false, notice, pid, meter, from, over: None, result: None };
         let (trial, limit) = (self.job.row.id, self.job.resources.walltime_s);
         self.running = Some(Running::begins(role, trial, run, limit, program));
         Ok(())
@@ -230,7 +248,10 @@ impl Place for Slot {
             Some((_, until)) => Some(until.saturating_duration_since(Instant::now())),
             None => {
                 let sample = running.work.meter.until_due();
-                Some(running.until_due().map_or(sample, |due| due.min(sample)))
+                let due = running.until_due().map_or(sample, |due| due.min(sample));
+                let notice = running.work.notice.filter(|_| running.stop.is_none());
+                let until = notice.map(|(_, at)| at.saturating_duration_since(Instant::now()));
+                Some(until.map_or(due, |until| until.min(due)))
             }
         }
     }
