@@ -43,13 +43,6 @@ impl Exit {
         Self { code, signal, duration_s, has_handler: false }
     }
 
-    /// Whether it ended like a program that was asked to stop, or with the exit code by which a shell reports
-    /// this.
-    fn is_by_stop(&self) -> bool {
-        let number = self.signal.unwrap_or(self.code - 128);
-        stop::SIGNALS.iter().any(|signal| *signal as i32 == number)
-    }
-
     /// How long after the end of a program a signal to its worker still explains that end; `is_declared`: it has left a
     /// result. The wait is short: for a program that cannot have been asked to stop, it is a twentieth of the program's
     /// own time at most.
@@ -58,7 +51,7 @@ impl Exit {
             return Duration::ZERO;
         }
         let least = match self {
-            _ if self.is_by_stop() => return 2 * LONGEST,
+            _ if is_by_stop(self.code, self.signal) => return 2 * LONGEST,
             _ if self.has_handler => LONGEST,
             Self { signal: Some(_), .. } => LONGEST / 2,
             // Waited for in vain a thousand times, this is ten seconds.
@@ -70,6 +63,12 @@ impl Exit {
         // A time shorter than the clock of the wait would be rounded up to it.
         least.max(if share < Duration::from_millis(1) { Duration::ZERO } else { share })
     }
+}
+
+/// Whether a program ended like one that was asked to stop, or with the exit code by which a shell reports this.
+pub(crate) fn is_by_stop(code: i32, signal: Option<i32>) -> bool {
+    let number = signal.unwrap_or(code - 128);
+    stop::SIGNALS.iter().any(|signal| *signal as i32 == number)
 }
 
 /// How an attempt has ended whose program was asked to end because of `stop`. The exit code is no evidence then; a

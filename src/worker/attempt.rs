@@ -564,7 +564,7 @@ fn judge(ends: &Ends, others: &Others, delay: Duration) -> Judged {
     let is_signal = !is_own && matches!(asked, Some(Stop::Signal(_)));
     let delay = if is_signal { delay } else { Duration::ZERO };
     let of = |state, code, why| Judged { state, code, why, bare: None };
-    if let Some(failure) = others.own_failure(first, delay) {
+    if let Some(failure) = others.own_failure(first, delay, is_signal) {
         let bare = failure.is_bare.then_some((failure.rank, failure.place));
         return Judged { bare, ..of(Outcome::Failed, failure.code, Some(failure.why)) };
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::{Map, Value, json};
 
+use crate::attempt::exit::is_by_stop;
 use crate::attempt::stop::Stop;
 use crate::cause::{Cause, Why};
 use crate::host::signal::Signals;
@@ -115,7 +116,7 @@ impl Others {
     /// The error of a rank, if there is one: the outcome, the exit code, and why. A failure by itself comes
     /// before an end that was asked for.
     pub(crate) fn trouble(&self) -> Option<(Outcome, i32, Why)> {
-        if let Some(failure) = self.own_failure(None, Duration::ZERO) {
+        if let Some(failure) = self.own_failure(None, Duration::ZERO, false) {
             return Some((Outcome::Failed, failure.code, failure.why));
         }
         let say =
@@ -137,10 +138,19 @@ impl Others {
     }
 
     /// The first failure of a rank by itself that is not a consequence of another: the failure of its program
-    /// before `before`, or the loss of its worker less than `delay` after it.
-    pub(crate) fn own_failure(&self, before: Option<Instant>, delay: Duration) -> Option<Failure> {
+    /// before `before`, or the loss of its worker less than `delay` after it. If the trial was signalled (`is_told`), an
+    /// end like that after a signal is none: the scheduler may have signalled the rank's program before the
+    /// worker of rank 0, and not the rank's worker.
+    pub(crate) fn own_failure(
+        &self,
+        before: Option<Instant>,
+        delay: Duration,
+        is_told: bool,
+    ) -> Option<Failure> {
+        let is_asked = |f: &Finish| is_told && f.why.is_none() && is_by_stop(f.code, f.signal);
         let is_first = |at: Instant| before.is_none_or(|before| at < before);
-        let failed = self.ended.iter().filter(|(_, f)| f.is_own_failure() && is_first(f.at));
+        let failed =
+            self.ended.iter().filter(|(_, f)| f.is_own_failure() && is_first(f.at) && !is_asked(f));
         let failed = failed.map(|(rank, f)| (f.at, *rank, Some(f)));
         let is_lost = |at: Instant| at.checked_sub(delay).is_none_or(is_first);
         let gone = self.gone.iter().filter(|(_, at)| is_lost(**at));
