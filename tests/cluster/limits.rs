@@ -1,6 +1,7 @@
 //! `submit` finds what the cluster would refuse before the first sbatch, and reports a cluster that is
 //! not there.
 
+use crate::preempted::Preempting;
 use crate::world::{Cluster, World};
 
 /// Only this is printed, with exit code 2, and sbatch is not called.
@@ -52,12 +53,23 @@ fn many(n: usize) -> String {
     format!("[grid]\nx = [{}]", values.join(", "))
 }
 
+/// An account whose users may have 300 elements in the queue each. Other tests submit under another one.
+fn account(world: &World, name: &str) {
+    let args = ["-i", "add", "account", name, "cluster=hpcsweep", "MaxSubmitJobs=300"];
+    world.call("/usr/bin/sacctmgr", &args);
+    let user = nix::unistd::User::from_uid(nix::unistd::getuid()).unwrap().unwrap().name;
+    let account = format!("account={name}");
+    world.call("/usr/bin/sacctmgr", &["-i", "add", "user", &user, &account, "cluster=hpcsweep"]);
+}
+
 /// The limit of the user's association.
 #[test]
 fn a_sweep_larger_than_the_queue_is_submitted_by_jobs_that_follow_each_other() {
     let world = World::new(Cluster::Accounting, "places");
+    account(&world, "places");
     // Nothing begins: this fills the queue.
-    world.plan("true", &format!("[resources]\ndirectives = [\"--hold\"]\n{}", many(400)));
+    let request = "account = \"places\"\ndirectives = [\"--hold\"]";
+    world.plan("true", &format!("[resources]\n{request}\n{}", many(400)));
     let dry = world.hpcsweep(&["submit", "plan.toml", "--slurm", "--dry-run"]).ok();
     let places = "\nMaxSubmitJobs allows 300 elements: 299 elements now, the others in about 1 further submission\nexpected start: 20";
     assert!(dry.stdout.contains(places), "{}", dry.stdout);
@@ -83,8 +95,10 @@ fn a_sweep_larger_than_the_queue_is_submitted_by_jobs_that_follow_each_other() {
 fn a_limit_that_only_sbatch_knows_is_met_on_the_way() {
     let world = World::new(Cluster::Accounting, "unknown");
     world.site("limits.max_array_size = 16\n");
+    account(&world, "unknown");
     world.fake("sacctmgr", "exit 1");
-    world.plan("true", &format!("[resources]\ndirectives = [\"--hold\"]\n{}", many(400)));
+    let request = "account = \"unknown\"\ndirectives = [\"--hold\"]";
+    world.plan("true", &format!("[resources]\n{request}\n{}", many(400)));
     let ran = world.submit();
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.stderr.contains("288 trials submitted as 18 arrays"), "{ran:?}");
@@ -100,7 +114,9 @@ fn a_limit_that_only_sbatch_knows_is_met_on_the_way() {
 
 #[test]
 fn every_trial_runs_once_though_only_a_few_have_a_place() {
-    let world = World::new(Cluster::Plain, "waves");
+    // The profile's limit counts all jobs of the user.
+    let cluster = Preempting::start();
+    let world = cluster.world("waves");
     world.site("limits.max_submit_jobs = 5\n");
     let rest = format!("[schedule]\nmax_running = 2\n{}", many(13));
     world.plan("echo $HPCSWEEP_TRIAL >>$HERE/ran", &rest);

@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::world::{Cluster, World};
 
 /// A cluster of two nodes whose partitions `requeue` and `cancel` give way to `urgent`.
-struct Preempting(tempfile::TempDir);
+pub(crate) struct Preempting(tempfile::TempDir);
 
 fn dev_cluster(args: &[&str]) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/dev-cluster");
@@ -14,7 +14,7 @@ fn dev_cluster(args: &[&str]) {
 }
 
 impl Preempting {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let folder = tempfile::Builder::new().prefix("hpcsweep-preempting-").tempdir().unwrap();
         // Every user's client connects to the socket of munge in it.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -35,6 +35,11 @@ impl Preempting {
         cluster
     }
 
+    /// A world on it.
+    pub(crate) fn world(&self, name: &str) -> World {
+        World::on(&self.0.path().join("cluster"), Cluster::Plain, name)
+    }
+
     fn dir(&self) -> String {
         self.0.path().join("cluster").to_str().unwrap().to_owned()
     }
@@ -49,7 +54,7 @@ impl Drop for Preempting {
 /// Sixteen trials in as many elements as the nodes have cores give way to another job. In their first attempt they end
 /// with this exit code when they are asked to stop. Afterwards each is done, once.
 fn give_way(cluster: &Preempting, partition: &str, code: u32) {
-    let world = World::on(cluster.0.path().join("cluster").as_path(), Cluster::Plain, partition);
+    let world = cluster.world(partition);
     let script = format!(
         "echo $HPCSWEEP_ATTEMPT $HPCSWEEP_TRIAL >>$HERE/began
         trap 'exit {code}' TERM
@@ -108,10 +113,87 @@ fn what_is_preempted_is_interrupted_whatever_its_exit_code() {
     }
 }
 
+/// A sweep of ten trials that count to forty and write a checkpoint at each step. Jobs of higher priority take nodes away until
+/// so many attempts were cut off. Returns its table; no trial may ever look as if it had failed.
+fn counting(cluster: &Preempting, name: &str, cuts: usize) -> Vec<String> {
+    let world = cluster.world(name);
+    let script = "
+        echo $HPCSWEEP_TRIAL >>$HERE/began
+        state=$HPCSWEEP_CHECKPOINT_DIR/state
+        s=$(cat $state 2>/dev/null || echo 0)
+        while [ $s -lt 40 ]; do
+          s=$((s + 1))
+          echo '{\"step\": '$s', \"loss\": '$((HPCSWEEP_PARAM_X * 1000 - s))'}' >>$HPCSWEEP_METRICS
+          echo $s >$state.new && mv $state.new $state
+          [ -e $HERE/calm ] || sleep 1
+        done
+        echo '{\"sum\": '$((HPCSWEEP_PARAM_X + s))'}' >$HPCSWEEP_RESULT";
+    let here = world.path("").display().to_string();
+    let hook = |name: &str| {
+        format!("{name} = [\"sh\", \"-c\", \"echo $HPCSWEEP_TRIAL >>{here}/{name}\"]\n")
+    };
+    let rest = format!(
+        "[hooks]\n{}{}[resources]\nmemory = \"50M\"\nwalltime = \"00:20:00\"\npartition = \"requeue\"\n\
+         [grid]\nx = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]\n",
+        hook("finish"),
+        hook("error")
+    );
+    world.plan(script, &rest);
+    if cuts == 0 {
+        world.write("calm", "");
+    }
+    world.submit().ok();
+    let cut = || world.lines("began").len().saturating_sub(10);
+    // Which node is taken, by a generator with a fixed seed (Numerical Recipes).
+    let mut random = 1u32;
+    while cut() < cuts {
+        world.until("something runs", || {
+            let running =
+                world.status().states().iter().filter(|state| *state == "running").count();
+            (running >= 4).then_some(())
+        });
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let node = format!("--nodelist=n{}", 1 + (random >> 31));
+        let wrap =
+            ["-p", "urgent", "--exclusive", "--wait", "--output=/dev/null", "--wrap", "true"];
+        world.call("/usr/bin/sbatch", &[&[node.as_str()], &wrap[..]].concat());
+        let states = world.status().states();
+        assert!(!states.iter().any(|state| state == "failed"), "{}", world.report());
+        // Slurm makes what it has requeued wait for some two minutes.
+        let job = format!("jobid={}", world.jobs()[0]);
+        let args = ["update", &job, "starttime=now"];
+        world.command("/usr/bin/scontrol").args(args).output().unwrap();
+    }
+    world.write("calm", "");
+    world.until("the end", || {
+        let job = format!("jobid={}", world.jobs()[0]);
+        let args = ["update", &job, "starttime=now"];
+        world.command("/usr/bin/scontrol").args(args).output().unwrap();
+        world.status().is_final().then_some(())
+    });
+    let mut finished = world.lines("finish");
+    finished.sort();
+    let all: Vec<String> = (0..10).map(|trial| trial.to_string()).collect();
+    assert_eq!(finished, all, "{}", world.report());
+    assert!(!world.path("error").exists(), "{}", world.report());
+    assert!(cut() >= cuts, "{}", world.report());
+    world.table(&["trial", "state", "cause", "x", "step", "loss", "sum"])
+}
+
+#[test]
+fn a_sweep_that_is_preempted_again_and_again_ends_as_an_undisturbed_one() {
+    let cluster = Preempting::start();
+    let calm = counting(&cluster, "calm", 0);
+    let expected: Vec<String> =
+        (0..10).map(|x| format!("{x} done  {x} 40 {} {}", x * 1000 - 40, x + 40)).collect();
+    assert_eq!(calm, expected);
+    assert_eq!(counting(&cluster, "stormy", 30), expected);
+}
+
 #[test]
 fn a_node_that_fails_is_the_cause() {
     let cluster = Preempting::start();
-    let world = World::on(cluster.0.path().join("cluster").as_path(), Cluster::Plain, "fails");
+    let world = cluster.world("fails");
     let request = "memory = \"50M\"\npartition = \"urgent\"\ndirectives = [\"--no-requeue\", \"--nodelist=n2\"]";
     world.plan("echo 0 >>$HERE/began; exec sleep 300", &format!("[resources]\n{request}\n"));
     world.submit().ok();
