@@ -68,7 +68,8 @@ fn of_several_agents_one_calls_it() {
     world.write("plan.toml", &plan("true", 40, ""));
     let agents: Vec<_> = (0..3).map(|_| world.start(&["worker", "--pull", "plan.toml"])).collect();
     for agent in agents {
-        assert_eq!(agent.end(&world).code, 0);
+        let ran = agent.end(&world);
+        assert_eq!(ran.code, 0, "{}", ran.whole());
     }
     assert_eq!(told(&world), [finished(40, json!({"done": 40}), json!([]), 40)]);
 }

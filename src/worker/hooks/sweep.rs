@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde::Serialize;
@@ -45,8 +45,11 @@ struct Note {
     summary: Value,
 }
 
-/// Pauses between looks at a running hook.
+/// Pauses between looks at a running hook, or at the lock.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// How long the sweep's lock is waited for beyond the time of a call.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Calls the hook for the end of a sweep: `sweep_failed` where there is a reason why it has `stopped`, otherwise
 /// `sweep_finished` if all trials have ended for good. Returns what went wrong with the hook, if anything did.
@@ -69,7 +72,15 @@ pub(crate) fn tell_end(
     if argv.is_empty() {
         return Ok(None);
     }
-    let lock = Lock::take(tree)?;
+    // Another agent may be calling it, or somebody submits: longer than a call nobody is waited for.
+    let until = Instant::now() + Duration::from_secs(head.run.hooks.timeout_s) + PATIENCE;
+    let lock = loop {
+        match Lock::take(tree) {
+            Ok(lock) => break lock,
+            Err(error) if Instant::now() > until => return Err(error),
+            Err(_) => std::thread::sleep(PAUSE),
+        }
+    };
     let (tree, identity) = Tree::open(tree.dir())?;
     let whom = match witness {
         Witness::Records => None,
