@@ -15,6 +15,7 @@ use crate::submit::auto;
 use crate::submit::last;
 use crate::tree::Tree;
 use crate::tree::journal::Journal;
+use crate::tree::lock;
 use crate::tree::waves;
 use crate::worker::hooks::sweep::Witness;
 
@@ -110,9 +111,11 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
                 }
                 return Ok(0);
             }
-            // It may be restarting.
+            // It may be restarting; or somebody submits at this moment.
             Err(error)
-                if !is_impatient && fault::exit_code(&error) == Kind::Scheduler.exit_code() =>
+                if !is_impatient
+                    && (fault::exit_code(&error) == Kind::Scheduler.exit_code()
+                        || lock::is_held(&tree)) =>
             {
                 format!("{}: waiting {seconds} s", fault::sentence(&error))
             }
