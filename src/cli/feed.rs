@@ -104,10 +104,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             Ok(report) => {
                 let is_over = report.feeder.is_none() && report.left == 0;
                 if is_over && source.plan.run.hooks.has_end() {
-                    let left = Journal::read(&tree)?.left;
-                    let spent = left.values().find(|why| auto::is_budget(why));
-                    let witness = Witness::Scheduler(&site);
-                    ended::tell(&tree, witness, spent.map(String::as_str), context)?;
+                    let spent = auto::spent(&tree)?;
+                    ended::tell(&tree, Witness::Scheduler(&site), spent.as_deref(), context)?;
                 }
                 return Ok(0);
             }

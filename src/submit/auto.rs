@@ -18,8 +18,9 @@ use crate::status::progress::{self, Progress};
 use crate::submit::again::{self, Again};
 use crate::submit::arrays::wave::Waves;
 use crate::submit::grow::{self, Diff};
+use crate::tree::Tree;
 use crate::tree::journal::{Decision, Entry, Journal};
-use crate::tree::records::Attempt;
+use crate::tree::records::{self, Attempt, Outcome};
 use crate::tree::table::{self, Row};
 use crate::units;
 
@@ -37,9 +38,20 @@ pub(crate) struct Decided {
 /// How the reason begins that the budget gives.
 const BUDGET: &str = "the budget of ";
 
-/// Whether a trial did not run again because the budget is used up.
-pub(crate) fn is_budget(why: &str) -> bool {
-    why.starts_with(BUDGET)
+/// Why trials do not run again that are not done, if that is the budget.
+///
+/// # Errors
+/// When the journal or a record cannot be read.
+pub(crate) fn spent(tree: &Tree) -> Result<Option<String>> {
+    for (trial, why) in Journal::read(tree)?.left {
+        let is_done =
+            || anyhow::Ok(records::of_trial(tree, trial)?.0.outcome() == Some(Outcome::Done));
+        // A person may have repeated it since.
+        if why.starts_with(BUDGET) && !is_done()? {
+            return Ok(Some(why));
+        }
+    }
+    Ok(None)
 }
 
 /// What is known of a trial that ended without success.

@@ -107,7 +107,7 @@ fn a_sweep_of_arrays_is_looked_after_until_its_end() {
 fn a_budget_that_is_used_up_is_a_failure_of_the_sweep() {
     let pbs = Pbs::start();
     let retry = "[retry]\nauto = true\nexit_codes = { 75 = \"again\" }\nbudget = 0.0001\n";
-    pbs.submit(&plan("sleep 1; exit 75", 1, retry), &[]).ok();
+    pbs.submit(&plan("[ -e mended ] || { sleep 1; exit 75; }", 1, retry), &[]).ok();
     pbs.wait_idle();
     let calls = told(&pbs.world);
     assert_eq!(calls.len(), 1, "{calls:?}");
@@ -115,6 +115,13 @@ fn a_budget_that_is_used_up_is_a_failure_of_the_sweep() {
         (calls[0].0.as_str(), &calls[0].1["stopped"]),
         ("sweep_failed", &json!("the budget of 0.0001 core-hours is used up"))
     );
+    // A person repeats it in spite of the budget.
+    pbs.world.write("mended", "");
+    pbs.world.run(&["retry"]).ok();
+    pbs.wait_idle();
+    assert_eq!(told(&pbs.world)[1..], [finished(1, json!({"done": 1}), json!([]), 2)]);
+    let why = pbs.world.run(&["why", "0"]);
+    assert!(!why.ok().contains("not retried"), "{}", why.out);
 }
 
 /// Killed in the middle of a call: the next run calls it again, once.

@@ -170,7 +170,7 @@ impl<'a> Facts<'a> {
             progress: progress.as_ref().map(Progress::words),
             enough,
             waiting: is_waiting.then(|| self.waiting(trial, &standing.reason)),
-            not_retried: self.journal.left.get(&trial).cloned(),
+            not_retried: self.journal.left.get(&trial).filter(|_| standing.state.is_bad()).cloned(),
             logs: (!log.is_empty()).then(|| format!("hpcsweep logs {trial} {sweep}")),
             log,
             by_hand: self.plan.as_ref().and_then(at),
