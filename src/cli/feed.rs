@@ -16,7 +16,7 @@ use crate::submit::last;
 use crate::tree::Tree;
 use crate::tree::journal::Journal;
 use crate::tree::lock;
-use crate::tree::waves;
+use crate::tree::waves::{self, Feeder};
 use crate::worker::hooks::sweep::Witness;
 
 /// Submit more of a sweep, from a job of it (job scripts call this)
@@ -50,15 +50,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let site = context.site()?;
     let (tree, identity) = Tree::open(&args.sweep)?;
     tree.trust_to_change()?;
-    let feeder = waves::read(&tree)?
-        .into_iter()
-        .flat_map(|wave| wave.arrays)
-        .find(|array| array.array == args.array)
-        .and_then(|array| Some((array.feeder?, array.resources.walltime_s)));
-    let Some((feeder, walltime_s)) = feeder else {
-        let sentence = format!("array {} of {} is no feeder", args.array, identity.name);
-        return Err(Fault::request(sentence).into());
-    };
+    let (feeder, walltime_s) = own(&tree, args.array, &identity.name)?;
     let told = scheduler::told_end(&context.vars).map(|end| end - crate::host::clock::now());
     let time = told.or(walltime_s.map(|seconds| seconds as f64));
     let time = time.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -90,37 +82,39 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             batch::submit(&source, &site, &templates, &options, on.scheduler, vars, |text| {
                 context.out.say(text);
             });
-        let seconds = pause.as_secs();
-        let waits = match report {
-            Ok(ArrayReport { full: Some(room), left, .. }) if is_impatient => {
-                return Err(submit::no_place(&room, &identity.name, left).into());
-            }
-            Ok(ArrayReport { full: Some(room), .. }) => {
-                format!("{room}: waiting {seconds} s for a place")
-            }
-            Ok(ArrayReport { is_early: true, .. }) => {
-                format!("jobs are about to end: waiting {seconds} s for them")
-            }
-            Ok(report) => {
-                let is_over = report.feeder.is_none() && report.left == 0;
-                if is_over && source.plan.run.hooks.has_end() {
-                    let spent = auto::spent(&tree)?;
-                    ended::tell(&tree, Witness::Scheduler(&site), spent.as_deref(), context)?;
-                }
-                return Ok(0);
-            }
+        let what = match report {
             // It may be restarting; or somebody submits at this moment.
             Err(error)
                 if !is_impatient
                     && (fault::exit_code(&error) == Kind::Scheduler.exit_code()
                         || lock::is_held(&tree)) =>
             {
-                format!("{}: waiting {seconds} s", fault::sentence(&error))
+                fault::sentence(&error)
             }
             Err(error) => return Err(error),
+            Ok(ArrayReport { full: Some(room), left, .. }) if is_impatient => {
+                return Err(submit::no_place(&room, &identity.name, left).into());
+            }
+            Ok(ArrayReport { full: Some(room), .. }) => format!("{room}: no place"),
+            Ok(ArrayReport { is_early: true, .. }) => "jobs are about to end".to_owned(),
+            Ok(report) => {
+                if report.feeder.is_none() && report.left == 0 && source.plan.run.hooks.has_end() {
+                    let spent = auto::spent(&tree)?;
+                    ended::tell(&tree, Witness::Scheduler(&site), spent.as_deref(), context)?;
+                }
+                return Ok(0);
+            }
         };
-        context.out.say(&waits);
+        context.out.say(&format!("{what}; asking again in {} s", pause.as_secs()));
         std::thread::sleep(pause);
         pause = (pause * 2).min(PAUSES.1);
     }
+}
+
+/// The options of the submission that a feeder continues, and its walltime.
+fn own(tree: &Tree, number: u32, sweep: &str) -> Result<(Feeder, Option<u64>)> {
+    let mut arrays = waves::read(tree)?.into_iter().flat_map(|wave| wave.arrays);
+    let own = arrays.find(|array| array.array == number);
+    own.and_then(|array| Some((array.feeder?, array.resources.walltime_s)))
+        .ok_or_else(|| Fault::request(format!("array {number} of {sweep} is no feeder")).into())
 }

@@ -57,7 +57,7 @@ fn a_trial_is_followed_over_its_attempts_until_it_has_ended() {
 }
 
 #[test]
-fn whoever_follows_may_leave() {
+fn ctrl_c_ends_following_a_log() {
     let world = World::new();
     world.write("plan.toml", &shell(TWICE, "[grid]\na = [1, 2]\n"));
     let sweep = world.start(&["submit", "plan.toml", "--local", "-j", "2"]);

@@ -50,7 +50,7 @@ next: hpcsweep status results/s
 exit code 0
 "
     );
-    // Whoever submits again, one job looks after the sweep.
+    // A second submission adds no second feeder.
     let jobs = pbs.jobs().len();
     let again = pbs.again(&[]);
     assert!(again.err.starts_with("s: nothing new to submit"), "{}", again.whole());

@@ -1,4 +1,4 @@
-//! `[hooks] sweep_finished` and `sweep_failed`: called once at the end of a sweep, whoever runs it.
+//! `[hooks] sweep_finished` and `sweep_failed`: called once at the end of a sweep, as arrays, under agents and on one machine.
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,7 @@
 //! Submitting to a scheduler, exactly once: intent on disk, call, answer on disk; what has no answer is
 //! looked for by its token before it is asked for again.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use anyhow::Result;
 use crate::fault::{self, Fault};
 use crate::host::process::Output;
 use crate::host::{Vars, access, clock, disk};
-use crate::plan::{self, Resources};
+use crate::plan::{self, Plan, Resources};
 use crate::render::{Templates, context};
 use crate::scheduler::calls::{Calls, refusal};
 use crate::scheduler::order::{self, Order};
@@ -55,8 +56,7 @@ pub(crate) struct ArrayReport {
     pub(crate) left: u64,
     /// The job that submits them, or that repeats what fails.
     pub(crate) feeder: Option<String>,
-    /// The places of the queue, where it has none for anything of the sweep, and nobody waits for some: nothing was
-    /// submitted.
+    /// The places of the queue, if it has none left and no feeder of the sweep waits for one. Nothing was submitted then.
     pub(crate) full: Option<Room>,
     /// Whether the feeder that submits is to look again soon: jobs that it waited for are about to end.
     pub(crate) is_early: bool,
@@ -131,23 +131,10 @@ pub(crate) fn submit(
     let is_fed = next.is_fed == Some(true);
     if next.full.is_none() || is_fed {
         left += run.arrays(&mut waves, &mut arrays, &lock, &mut tell)?;
-        let own = waves.feeders().find(|(_, array)| Some(array.array) == options.feeder);
-        let was_waited_for = |array: &u32| own.is_some_and(|(_, own)| own.wait.contains(array));
-        is_early = left == 0
-            && arrays.is_empty()
-            && !options.is_impatient
-            && !decided.open.is_empty()
-            && decided.open.iter().all(was_waited_for);
-        let is_unsettled = plan.retry.auto
-            && options.feeder.is_none()
-            && next.is_fed == Some(false)
-            && run.is_unsettled(&waves)?;
-        let is_looked_after = !arrays.is_empty()
-            || !decided.open.is_empty()
-            || run.lacks_feeder(&waves)
-            || is_unsettled;
-        let is_followed = left > 0 || (plan.is_looked_after() && is_looked_after);
-        if is_followed && !is_early {
+        let is_idle = left == 0 && arrays.is_empty();
+        is_early = is_idle && !options.is_impatient && is_early_for(options, &waves, &decided.open);
+        let open = (&decided.open, next.is_fed);
+        if left > 0 || (!is_early && run.needs_a_look(plan, options, &waves, open, is_idle)?) {
             let wait = decided.open.into_iter().collect();
             feeder = run.feed(source, options, &mut waves, (next.is_fed, wait), &mut tell)?;
         }
@@ -165,6 +152,12 @@ pub(crate) fn submit(
         calls: run.calls.made,
         tree: run.tree,
     })
+}
+
+/// Whether the feeder that submits has waited for all arrays that are `open`: they are about to end.
+fn is_early_for(options: &ArrayOptions, waves: &Waves, open: &BTreeSet<u32>) -> bool {
+    let own = waves.feeders().find(|(_, array)| Some(array.array) == options.feeder);
+    own.is_some_and(|(_, own)| !open.is_empty() && open.iter().all(|a| own.wait.contains(a)))
 }
 
 /// What the feeder of a sweep with `[retry] auto` is to repeat.
@@ -387,6 +380,26 @@ impl Submission<'_> {
         };
         tell(&format!("{what} {job}{}", after.words()));
         Ok(job)
+    }
+
+    /// Whether a feeder is to look at the sweep when more of it has ended: arrays were submitted or are open, or the feeder
+    /// was lost.
+    fn needs_a_look(
+        &self,
+        plan: &Plan,
+        options: &ArrayOptions,
+        waves: &Waves,
+        (open, fed): (&BTreeSet<u32>, Option<bool>),
+        is_idle: bool,
+    ) -> Result<bool> {
+        if !plan.is_looked_after() {
+            return Ok(false);
+        }
+        if !is_idle || !open.is_empty() || self.lacks_feeder(waves) {
+            return Ok(true);
+        }
+        let may_be_lost = plan.retry.auto && options.feeder.is_none() && fed == Some(false);
+        Ok(may_be_lost && self.is_unsettled(waves)?)
     }
 
     fn token(&self, array: &Array) -> String {

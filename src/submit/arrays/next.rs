@@ -4,13 +4,17 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 
-use crate::scheduler::{Places, Room};
+use crate::scheduler::calls::Calls;
+use crate::scheduler::{Places, Room, Scheduler};
+use crate::site::Site;
 use crate::submit::arrays::batch::{ArrayOptions, Submission};
 use crate::submit::arrays::feeder;
 use crate::submit::arrays::mapping::{Mapped, Rules};
 use crate::submit::arrays::portion::{Choice, Portion};
 use crate::submit::arrays::wave::{self, Before, Failures, Waves};
 use crate::submit::{Source, grow, retry, snapshot};
+use crate::tree::journal::Journal;
+use crate::tree::waves::Wave;
 use crate::tree::{records, waves};
 use crate::words::{count, thousands};
 
@@ -25,6 +29,47 @@ pub(crate) struct Next {
     pub(crate) full: Option<Room>,
     /// Whether a job of the sweep waits that submits what is left; `None`: nobody was asked.
     pub(crate) is_fed: Option<bool>,
+}
+
+/// The queue before a submission.
+struct Queue {
+    /// Its places, if something limits them.
+    room: Option<Room>,
+    /// Whether a feeder of the sweep is there; `None`: nobody was asked.
+    fed: Option<bool>,
+}
+
+/// Asks for the places of the queue, where the sweep needs so many, and for a feeder where that matters.
+fn queue(
+    (scheduler, calls): (&dyn Scheduler, &mut Calls),
+    known: (&Waves, &Journal),
+    source: &Source,
+    site: &Site,
+    options: &ArrayOptions,
+    elements: u64,
+) -> Result<Queue> {
+    let room = feeder::room(scheduler, calls, known, feeder::charged(source, site), elements)?;
+    let auto = source.plan.is_looked_after();
+    let is_short = room.as_ref().is_some_and(|room| elements + u64::from(auto) > room.free());
+    let fed = match (is_short, auto) {
+        (false, false) => None,
+        // Another feeder does not know what is to run again.
+        (true, _) if options.retry.is_wanted() => Some(false),
+        _ => Some(feeder::is_fed(scheduler, calls, known, options.feeder)?),
+    };
+    Ok(Queue { room, fed })
+}
+
+/// In how many parts a sweep is submitted of which a portion has become a wave.
+fn parts(room: &Room, portion: &Portion, wave: &Wave) -> String {
+    let arrays = wave.arrays.iter().filter(|array| array.is_of_trials());
+    let placed: u64 = arrays.map(|array| array.count).sum();
+    format!(
+        "{room}: {} now, {} later, in about {}",
+        count(portion.todo.len() as u64, "trial"),
+        thousands(portion.left.len() as u64),
+        count(room.submissions(portion.elements - placed), "further submission")
+    )
 }
 
 impl Submission<'_> {
@@ -66,19 +111,10 @@ impl Submission<'_> {
         options.retry.keep(&mut todo, &failures.due);
         let pack = source.plan.schedule.pack.map_or(1, u64::from);
         let elements = (todo.len() as u64 + diff.added()).div_ceil(pack);
-        let charged = feeder::charged(source, site);
-        let (scheduler, calls) = (&*self.scheduler, &mut self.calls);
         let known = (&*all, &self.journal);
-        let room = feeder::room(scheduler, calls, known, charged, elements)?;
+        let asked = (&*self.scheduler, &mut self.calls);
+        let Queue { room, fed } = queue(asked, known, source, site, options, elements)?;
         let auto = source.plan.is_looked_after();
-        let is_asked = room.as_ref().is_some_and(|room| elements + u64::from(auto) > room.free());
-        let fed = (is_asked || auto)
-            .then(|| match is_asked && options.retry.is_wanted() {
-                // Another feeder does not know what is to run again.
-                true => Ok(false),
-                false => feeder::is_fed(scheduler, calls, known, options.feeder),
-            })
-            .transpose()?;
         let is_fed = fed == Some(true);
         if let Some(room) = &room
             && elements > 0
@@ -137,15 +173,8 @@ impl Submission<'_> {
         }
         waves::write(tree, &wave, &order)?;
         self.explain(todo.len(), rules, &mapped, tell);
-        let arrays = wave.arrays.iter().filter(|array| array.is_of_trials());
-        let placed: u64 = arrays.map(|array| array.count).sum();
         if let Some(room) = room.filter(|_| !left.is_empty()) {
-            tell(&format!(
-                "{room}: {} now, {} later, in about {}",
-                count(todo.len() as u64, "trial"),
-                thousands(left.len() as u64),
-                count(room.submissions(portion.elements - placed), "further submission")
-            ));
+            tell(&parts(&room, &portion, &wave));
         }
         let left = left.len() as u64;
         *all = Waves { given_up: std::mem::take(&mut all.given_up), ..Waves::read(&self.tree)? };

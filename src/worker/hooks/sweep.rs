@@ -1,8 +1,8 @@
 //! The hooks of a whole sweep: `[hooks] sweep_finished` when its last trial has ended for good, `sweep_failed` when it stops
 //! before that.
 //!
-//! Whoever sees the end calls the hook under the sweep's lock, and leaves a note in the tree, so that nobody calls it again
-//! for the same end.
+//! The process that sees the end takes the sweep's lock, calls the hook, and writes a note into the tree. While there is a
+//! note for an end, the hook is not called again for it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
