@@ -76,6 +76,48 @@ pub(crate) fn of_stop(text: &str) -> Option<Cause> {
     STOPS.iter().find(|(_, mark)| line.contains(mark)).map(|(cause, _)| *cause)
 }
 
+/// A rank that a launcher saw end.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Task {
+    pub(crate) rank: u32,
+    pub(crate) node: String,
+    /// As srun writes it: `Killed`, `Exited with exit code 1`.
+    pub(crate) how: String,
+}
+
+/// The rank that ended first without success in the last step that srun has reported: it writes
+/// `srun: error: n2: task 1: Killed` in the order of time. Each rank ends once in a step, so a rank that is named again belongs
+/// to an earlier one.
+pub(crate) fn of_first_task(text: &str) -> Option<Task> {
+    let mut first = None;
+    let mut seen = Vec::new();
+    for line in text.split('\n').rev() {
+        if line.contains("*** JOB ") {
+            break;
+        }
+        let Some((task, ranks)) = tasks(line) else { continue };
+        if ranks.iter().any(|rank| seen.contains(rank)) {
+            break;
+        }
+        seen.extend(ranks);
+        first = Some(task);
+    }
+    first
+}
+
+/// What a line of srun says: the lowest of the ranks that it names, and all of them.
+fn tasks(line: &str) -> Option<(Task, Vec<(u64, u64)>)> {
+    let (node, rest) = line.trim().strip_prefix("srun: error: ")?.split_once(": task")?;
+    let (ranks, how) = rest.strip_prefix('s').unwrap_or(rest).trim_start().split_once(": ")?;
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some((first.parse().ok()?, last.parse().ok()?))
+    };
+    let ranks: Vec<(u64, u64)> = ranks.split(',').map(range).collect::<Option<_>>()?;
+    let rank = u32::try_from(ranks.first()?.0).ok()?;
+    Some((Task { rank, node: node.to_owned(), how: how.to_owned() }, ranks))
+}
+
 /// The cause of a program's own reason in one line.
 pub(crate) fn of_reason(reason: &str) -> Option<Cause> {
     if reason.starts_with("the set-up failed at: ") {
@@ -235,6 +277,22 @@ mod tests {
         let both = line(" DUE TO PREEMPTION") + &line("");
         assert_eq!(of_stop(&both), Some(Cause::Cancelled));
         assert_eq!(of_stop("all CANCELLED AT noon\n"), None);
+    }
+
+    #[test]
+    fn the_log_of_a_job_names_the_rank_that_ended_first() {
+        let of = |text: &str| {
+            of_first_task(text).map(|task| format!("{} {} {}", task.rank, task.node, task.how))
+        };
+        let step = "srun: error: n2: task 1: Killed\nslurmstepd-n1: error: *** STEP 5.0 ON n1 CANCELLED AT 2026-11-24T05:33:28 ***\nsrun: Job step aborted: Waiting up to 7 seconds for job step to finish.\nsrun: error: n1: task 0: Killed\n";
+        assert_eq!(of(step), Some("1 n2 Killed".to_owned()));
+        let other = "srun: error: n1: task 0: Exited with exit code 9\nsrun: error: n2: tasks 1-3,7: Terminated\n";
+        assert_eq!(of(&format!("{step}{other}")), Some("0 n1 Exited with exit code 9".to_owned()));
+        let requeued = "slurmstepd-n1: error: *** JOB 20 ON n1 CANCELLED AT 2026-11-24T00:39:02 DUE TO JOB REQUEUE ***\n";
+        assert_eq!(of(&format!("{step}{requeued}")), None);
+        for text in ["", "srun: error: n1: task x: Killed\n", "srun: error: n1: task 0\n"] {
+            assert_eq!(of(text), None, "{text}");
+        }
     }
 
     #[test]

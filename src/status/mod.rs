@@ -6,7 +6,7 @@ mod ask;
 mod ends;
 pub(crate) mod feeder;
 pub(crate) mod gpus;
-mod memory;
+mod job_log;
 pub(crate) mod pilots;
 mod places;
 pub(crate) mod progress;
@@ -195,7 +195,7 @@ fn as_recorded(
     };
     let mut standings = standing::of(&files.rows, &files.records, &witness);
     let (waves, places) = (&files.waves, &files.places);
-    let killed = memory::Jobs { tree: &tree, waves, places, element: witness.element };
+    let killed = job_log::Jobs { tree: &tree, waves, places, element: witness.element };
     killed.explain(files.rows.iter().map(|row| row.id), &files.records, &mut standings);
     let is_left = |(row, standing): &(&Row, &Standing)| {
         standing.state == State::Pending && !known.is_submitted(row.id)

@@ -1,6 +1,6 @@
-//! Trials whose job was killed because it was out of memory, and their workers with it: no record says why. The
-//! scheduler's state of the job, or its line in the job's log, does. Of trials that were only asked to stop, that line says
-//! why.
+//! Trials whose job was killed with their workers, so that no record says why: because it was out of memory, or because one
+//! rank was killed and the launcher ended the others at once. The scheduler's state of the job, or the lines that scheduler and
+//! launcher write into the job's log, do. Of trials that were only asked to stop, these lines say why.
 
 use std::collections::HashMap;
 
@@ -45,6 +45,11 @@ impl Jobs<'_> {
             if let (true, Some(why)) = (is_blank, self.why(trial)) {
                 let cause = Some(Cause::OutOfMemory);
                 *standing = Standing { state: State::Failed, cause, reason: why };
+            } else if let (None, State::Failed, Some(why)) =
+                (&attempt.end, &standing.state, self.lost_rank(trial))
+            {
+                let cause = Some(Cause::RankLost);
+                *standing = Standing { state: State::Failed, cause, reason: why };
             } else if matches!(standing.cause, Some(Cause::Stopped | Cause::WorkerLost)) {
                 standing.cause = self.stop(trial).or(standing.cause);
             }
@@ -73,14 +78,24 @@ impl Jobs<'_> {
     /// Why the job of a trial was ended, by its log.
     fn stop(&self, trial: u64) -> Option<Cause> {
         let (array, index) = self.places.of(trial)?;
-        let bytes = disk::read_end(&self.tree.job_log(array, index), log::MOST_BYTES).ok()?;
-        log::of_stop(&String::from_utf8_lossy(&bytes))
+        log::of_stop(&self.text(array, index)?)
+    }
+
+    /// The rank that the launcher saw end first, by the job's log.
+    fn lost_rank(&self, trial: u64) -> Option<String> {
+        let (array, index) = self.places.of(trial)?;
+        let log::Task { rank, node, how } = log::of_first_task(&self.text(array, index)?)?;
+        Some(format!("rank {rank} on {node} vanished: {how} (from the job's log)"))
     }
 
     /// The last line of a job's log about memory: it may show how much there was.
     fn line(&self, array: u32, index: u64) -> Option<String> {
-        let path = self.tree.job_log(array, index);
-        let bytes = disk::read_end(&path, log::MOST_BYTES).ok()?;
-        log::of_memory(&String::from_utf8_lossy(&bytes)).map(|line| words::short(line, 160))
+        log::of_memory(&self.text(array, index)?).map(|line| words::short(line, 160))
+    }
+
+    /// The end of the log of an element; `None` if it has none.
+    fn text(&self, array: u32, index: u64) -> Option<String> {
+        let bytes = disk::read_end(&self.tree.job_log(array, index), log::MOST_BYTES).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 }
