@@ -132,6 +132,19 @@ pub fn memory_text(mib: u64) -> String {
     }
 }
 
+/// MiB that a request asks for, to have so many: up to a step that is a tenth at most, from 64 MiB on.
+pub(crate) fn request_of_mib(mib: f64) -> u64 {
+    let mib = mib.ceil() as u64;
+    let step = (mib / 10 + 1).next_power_of_two() / 2;
+    mib.next_multiple_of(step.max(32)).max(64)
+}
+
+/// Seconds that a request asks for, to have so many: up to whole minutes, and to five minutes from an hour on.
+pub(crate) fn request_of_seconds(seconds: f64) -> u64 {
+    let seconds = (seconds.ceil() as u64).max(1);
+    seconds.next_multiple_of(if seconds < HOUR { 60 } else { 300 })
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -212,6 +225,16 @@ mod tests {
         fn any_text_is_read_without_a_panic(text in "\\PC{0,12}") {
             let _ = parse_walltime(&text);
             let _ = parse_memory(&text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn requests_are_rounded_up_and_not_far(mib in 1.0f64..1e8, seconds in 0.001f64..1e7) {
+            let memory = request_of_mib(mib) as f64;
+            prop_assert!(memory >= mib && memory <= (mib * 1.101 + 1.0).max(mib + 64.0));
+            let time = request_of_seconds(seconds) as f64;
+            prop_assert!(time >= seconds && time < seconds + 301.0);
         }
     }
 }

@@ -98,7 +98,10 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             Ok(ArrayReport { full: Some(room), .. }) => format!("{room}: no place"),
             Ok(ArrayReport { is_early: true, .. }) => "jobs are about to end".to_owned(),
             Ok(report) => {
-                if report.feeder.is_none() && report.left == 0 && source.plan.run.hooks.has_end() {
+                if report.feeder.is_none()
+                    && report.left + report.held == 0
+                    && source.plan.run.hooks.has_end()
+                {
                     let spent = auto::spent(&tree)?;
                     ended::tell(&tree, Witness::Scheduler(&site), spent.as_deref(), context)?;
                 }

@@ -15,6 +15,7 @@ use crate::graph::{self, Mapping};
 use crate::plan::Mode;
 use crate::submit::arrays::mapping::Mapped;
 use crate::submit::arrays::scripts::Shown;
+use crate::submit::learn;
 use crate::submit::pilots::PilotOptions;
 use crate::submit::preview::{self, Hours, Preview};
 use crate::words::{count, thousands};
@@ -153,6 +154,11 @@ fn totals(preview: &Preview<'_>) -> String {
             None if core.is_some() => writeln!(text, "{name}-hours asked for: unknown (no memory)"),
             None => writeln!(text, "{name}-hours asked for: unknown (no walltime)"),
         };
+    }
+    if preview.pilots.is_none() {
+        for note in learn::of_new(&preview.source.plan) {
+            let _ = writeln!(text, "{note}; the hours are those of `first`");
+        }
     }
     text
 }

@@ -217,7 +217,11 @@ fn unsubmitted(status: &Status) -> String {
     let left = format!("{} not submitted yet", count(status.unsubmitted, "trial"));
     match (&status.feeder, &status.again) {
         (Some(job), _) => {
-            format!("{left}: job {job} submits more when there is a place in the queue\n")
+            let when = match status.is_learning {
+                true => "others have shown what they need",
+                false => "there is a place in the queue",
+            };
+            format!("{left}: job {job} submits more when {when}\n")
         }
         (None, _) if !status.is_sure() => format!("{left}\n"),
         (None, Some(command)) => format!("{left}; to submit more: {command}\n"),

@@ -208,7 +208,7 @@ pub(super) fn to_scheduler(
     }
     let submitted: u64 = report.arrays.iter().map(|(array, _)| array.count * array.links).sum();
     let is_retry = options.retry.is_alone();
-    let later = report.put_off + report.left;
+    let later = report.put_off + report.left + report.held;
     let before = match is_retry {
         true => 0,
         false => (source.plan.trials.len() as u64).saturating_sub(submitted + later),
@@ -232,7 +232,14 @@ pub(super) fn to_scheduler(
         let by = by.unwrap_or_default();
         text.push_str(&format!("; {left} {follow} when there is a place in the queue{by}"));
     }
-    if let (0, Some(job)) = (report.left, &report.feeder) {
+    if report.held > 0 {
+        let held = count(report.held, "trial");
+        let follow = if report.held == 1 { "follows" } else { "follow" };
+        let by = report.feeder.as_ref().filter(|_| report.left == 0);
+        let by = by.map(|job| format!(" (job {job} submits them)")).unwrap_or_default();
+        text.push_str(&format!("; {held} {follow} when others have shown what they need{by}"));
+    }
+    if let (0, Some(job)) = (report.left + report.held, &report.feeder) {
         let what = match source.plan.retry.auto {
             true => "repeats what fails, by `[retry]`",
             false => "calls the hooks of the sweep",

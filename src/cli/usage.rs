@@ -11,7 +11,7 @@ use super::{Context, sweeps};
 use crate::fault::Fault;
 use crate::status::Status;
 use crate::units::{memory_text, walltime_text};
-use crate::usage::{self, AllHours, Attempts, Enough, Hours, Report, Shape, Spread};
+use crate::usage::{self, AllHours, Attempts, Enough, Hours, Learnt, Report, Shape, Spread};
 use crate::words::count;
 
 /// Show what trials asked for and what they used, and which request would have been enough
@@ -84,6 +84,19 @@ fn people(status: &Status, report: &Report, margin: f64) -> String {
     if report.shapes.len() > 1 {
         text.push_str("\nall together\n");
         text.push_str(&hours(&report.hours));
+    }
+    if let Some(learnt) = report.learnt_memory {
+        let Learnt { attempts, out_of_memory, wasted, wasted_by_first } = learnt;
+        text.push_str(&format!(
+            "memory learnt from other trials: {} wasted {} GB-hours, and would have wasted {} with `first`: {} saved\n",
+            count(attempts as u64, "attempt"),
+            figure(wasted),
+            figure(wasted_by_first),
+            figure(wasted_by_first - wasted),
+        ));
+        if out_of_memory > 0 {
+            text.push_str(&format!("  {out_of_memory} of them ran out of memory\n"));
+        }
     }
     for (joules, what) in [(report.gpu_energy_j, "GPUs"), (report.node_energy_j, "nodes")] {
         if let Some(joules) = joules {

@@ -13,6 +13,7 @@ use crate::plan::expansion::expand::Expanded;
 use crate::plan::expansion::layout::Form;
 use crate::plan::expansion::trials::Tasks;
 use crate::plan::run::Run;
+use crate::plan::sections::auto::Learn;
 use crate::plan::templates::command::{argument_name, stand_ins, variable_name};
 use crate::plan::templates::engine::Uses;
 use crate::plan::templates::known::{Scope, is_known, unknown_name};
@@ -20,6 +21,7 @@ use crate::plan::templates::places::Places;
 use crate::plan::templates::template::Template;
 use crate::plan::trial::{TaskId, Trial};
 use crate::plan::value::variable_of;
+use crate::words;
 
 pub(crate) use crate::plan::templates::command::CommandTemplate;
 
@@ -217,6 +219,26 @@ pub(crate) fn check_chains(reader: &mut Reader<'_>, at: usize, trials: &[Trial])
         );
         let at = reader.start_of(trials[text].line).unwrap_or(at);
         reader.wrong(at, sentence, "write it the same way in all trials of a chain");
+    }
+}
+
+/// Reports names in `by` that no trial has as a parameter.
+pub(crate) fn check_learnt(reader: &mut Reader<'_>, trials: &[Trial]) {
+    let mut checked: Vec<*const Learn> = Vec::new();
+    for learn in trials.iter().filter_map(|trial| trial.learns.as_ref()).flat_map(|l| l.all()) {
+        if checked.contains(&Arc::as_ptr(learn)) {
+            continue;
+        }
+        checked.push(Arc::as_ptr(learn));
+        let has = |name: &str| trials.iter().any(|trial| trial.params.get(name).is_some());
+        for name in learn.by.iter().filter(|name| !has(name)) {
+            let known = trials.first().into_iter().flat_map(|t| t.params.iter()).map(|(n, _)| n);
+            let hint = match words::nearest(name, known) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "name parameters that the trials have".to_owned(),
+            };
+            reader.wrong(learn.at, format!("`by` names `{name}`, which no trial has"), hint);
+        }
     }
 }
 

@@ -62,6 +62,11 @@ impl Plan {
         self.retry.auto || self.run.hooks.has_end()
     }
 
+    /// Whether any trial's request is learnt from trials that have ended.
+    pub(crate) fn learns(&self) -> bool {
+        self.trials.iter().any(|trial| trial.learns.is_some())
+    }
+
     /// The request of the job that submits the rest of the sweep.
     pub(crate) fn feeder(&self) -> Resources {
         let longest_s = self.trials.iter().filter_map(|trial| trial.resources.walltime_s).max();
@@ -297,6 +302,7 @@ fn finish(
         return None;
     }
     let run = run?;
+    check::check_learnt(reader, &expanded.trials);
     check::check_command(reader, &run, places, &expanded);
     train::check(reader, &run, sweep.seed, places, &expanded);
     let base = written.wish.settle(None, &Wish::default());

@@ -24,6 +24,7 @@ pub(crate) use expansion::trials::MAX_TRIALS;
 pub use file::{Plan, parse, parse_with};
 pub(crate) use run::{Notice, OnFailure, Run};
 pub use schema::{reference, schema};
+pub(crate) use sections::auto::{Learn, Learns};
 pub(crate) use sections::container::{Container, Runtime};
 pub(crate) use sections::hooks::Hooks;
 pub(crate) use sections::metrics::{Metrics, Reduction};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::sections::auto::Learns;
 use super::sections::resources::Resources;
 use super::value::Params;
 use crate::host::gpus::DeviceId;
@@ -35,6 +36,8 @@ pub struct Trial {
     pub(crate) gpu_ids_abs: Option<Arc<[DeviceId]>>,
     /// Its request to a scheduler; equal requests share one allocation of memory.
     pub resources: Arc<Resources>,
+    /// What of the request is learnt; `None`: nothing.
+    pub(crate) learns: Option<Arc<Learns>>,
     /// Line of the plan (from 1) of the `[[trials]]` entry it came from; 0 if there is none.
     pub(crate) line: u32,
 }

@@ -21,6 +21,12 @@ pub(crate) fn jobs<'a>(
     jobs.take(NEWEST).filter(|(array, _)| !journal.is_taken_back(*array)).collect()
 }
 
+/// Whether the last feeder was submitted for trials that wait until others have shown what they need.
+pub(super) fn is_learning<'a>(waves: impl DoubleEndedIterator<Item = &'a Wave>) -> bool {
+    let mut arrays = waves.rev().flat_map(|wave| wave.arrays.iter().rev());
+    arrays.find_map(|array| array.feeder.as_ref()).is_some_and(|feeder| feeder.is_learning)
+}
+
 /// The job of these that has not ended.
 pub(super) fn alive(
     jobs: &[(u32, String)],

@@ -57,6 +57,8 @@ pub struct Status {
     pub(crate) unsubmitted: u64,
     /// The job that submits them.
     pub(crate) feeder: Option<String>,
+    /// Whether what is not submitted waits until other trials have shown what it needs.
+    pub(crate) is_learning: bool,
     /// Whether its trials are a function of a program, which alone can run them.
     pub(crate) calls_a_function: bool,
     /// The functions that its trials call: of each table its first trial and its function.
@@ -231,6 +233,7 @@ fn as_recorded(
         pilots,
         unsubmitted: left as u64,
         feeder: feeder::alive(&feeders, &heard.elements),
+        is_learning: feeder::is_learning(waves.iter().map(|(wave, _)| wave)),
         dropped,
         damage,
         jobs_of,

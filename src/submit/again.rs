@@ -212,6 +212,11 @@ impl Again {
         !self.alone || self.has(trial)
     }
 
+    /// Whether a trial has a request of its own this time.
+    pub(crate) fn asks_for(&self, trial: u64) -> bool {
+        self.requests.contains_key(&trial)
+    }
+
     /// The requests that hold this time in place of the plan's, each once.
     pub(crate) fn requests(&self) -> Vec<&Resources> {
         let distinct: HashSet<&Resources> = self.requests.values().map(|r| &**r).collect();

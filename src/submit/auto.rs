@@ -1,7 +1,7 @@
 //! `[retry] auto`: which trials of a sweep run again without a person, with which requests, and why others do not. The feeder
 //! decides it under the lock, each time that arrays have ended; the journal keeps each decision with its reason.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use anyhow::Result;
 
@@ -31,7 +31,8 @@ pub(crate) struct Decided {
     pub(crate) again: Again,
     /// What the journal keeps of it; `None` where there is nothing new.
     pub(crate) entry: Option<Entry>,
-    /// The arrays that have not ended: their trials are queued or running.
+    /// The trials that are queued or running, and the arrays that have them.
+    pub(crate) open_trials: HashSet<u64>,
     pub(crate) open: BTreeSet<u32>,
 }
 
@@ -193,9 +194,11 @@ pub(crate) fn of_sweep(
     mut refused: impl FnMut(&Resources) -> Option<anyhow::Error>,
 ) -> Result<Decided> {
     let Known { status, waves, journal, diff, pending, facts } = known;
-    let asked = requests(waves);
+    let asked = waves.requests();
     let open = status.trials().filter(|(_, standing)| !standing.state.is_final());
-    let open = open.filter_map(|(row, _)| Some(asked.get(&row.id)?.0)).collect();
+    let open_trials: HashSet<u64> =
+        open.map(|(row, _)| row.id).filter(|trial| asked.contains_key(trial)).collect();
+    let open = open_trials.iter().filter_map(|trial| Some(asked.get(trial)?.0)).collect();
     let used = core_hours(status, &asked);
     let is_spent = retry.budget.is_some_and(|budget| used >= budget);
     let mut requests: HashMap<u64, Resources> = HashMap::new();
@@ -256,21 +259,7 @@ pub(crate) fn of_sweep(
     trials.retain(|trial| diff.has(*trial));
     requests.retain(|trial, request| diff.request(*trial).is_some_and(|own| **own != *request));
     let entry = (!decisions.is_empty()).then(|| Entry::Decided { time: clock::now(), decisions });
-    Ok(Decided { again: Again::with_requests(trials, requests), entry, open })
-}
-
-/// The array that had each trial last, and what it asked for.
-fn requests(waves: &Waves) -> HashMap<u64, (u32, Resources)> {
-    let mut asked = HashMap::new();
-    for (_, array, trials) in waves.arrays() {
-        let requests = array.requests().unwrap_or_else(|| vec![array.resources.clone()]);
-        for (n, &trial) in trials.iter().enumerate() {
-            let link = n / array.count.max(1) as usize;
-            let own = requests.get(link).or(requests.first());
-            asked.extend(own.map(|own| (trial, (array.array, own.clone()))));
-        }
-    }
-    asked
+    Ok(Decided { again: Again::with_requests(trials, requests), entry, open_trials, open })
 }
 
 /// The core-hours of all attempts of a sweep.

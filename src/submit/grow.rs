@@ -10,7 +10,7 @@ use crate::graph::shapes::Chains;
 use crate::host::disk;
 use crate::host::gpus::DeviceId;
 use crate::plan::author::Author;
-use crate::plan::{OnFailure, Params, Resources, TaskId, Trial, key};
+use crate::plan::{Learns, OnFailure, Params, Resources, TaskId, Trial, key};
 use crate::render::{Templates, context};
 use crate::site::Site;
 use crate::tree::table::{self, Head, Row, RowOut};
@@ -48,6 +48,8 @@ pub(crate) struct Diff {
     kept: HashMap<u64, Arc<Resources>>,
     /// Those for which that is not what the table says.
     changed: HashSet<u64>,
+    /// What of the requests of the plan's trials is learnt, by their numbers in the sweep.
+    learns: HashMap<u64, Arc<Learns>>,
     /// Places in the plan of the trials the sweep does not have, with their keys.
     new: Vec<(usize, String)>,
     /// The trials of the sweep, in the order of the plan; `None` where it does not have one.
@@ -134,6 +136,11 @@ impl Diff {
         })
     }
 
+    /// The place in the plan of each of its trials, by their numbers in the sweep.
+    pub(crate) fn by_number(&self) -> HashMap<u64, usize> {
+        self.numbers().enumerate().map(|(place, (trial, _))| (trial, place)).collect()
+    }
+
     /// The devices that a trial of the plan names: those with which it came into the sweep.
     pub(crate) fn devices<'a>(&'a self, place: usize, trial: &'a Trial) -> Option<&'a [DeviceId]> {
         let by_table = self.devices.get(&place).map(Option::as_deref);
@@ -168,6 +175,25 @@ impl Diff {
             *kept = Arc::clone(request);
             self.changed.insert(trial);
         }
+    }
+
+    /// Whether any of a trial's request is learnt from trials that have ended.
+    pub(crate) fn learns(&self, trial: u64) -> bool {
+        self.learns.contains_key(&trial)
+    }
+
+    /// Whether the plan asks for this for a trial of the sweep; what is learnt may be anything.
+    pub(crate) fn is_asked(&self, trial: u64, request: &Resources) -> bool {
+        let Some(now) = self.request(trial) else { return false };
+        let Some(learns) = self.learns.get(&trial) else { return **now == *request };
+        let mut now = Resources::clone(now);
+        if learns.memory.is_some() {
+            now.memory_mib = request.memory_mib;
+        }
+        if learns.walltime.is_some() {
+            now.walltime_s = request.walltime_s;
+        }
+        now == *request
     }
 
     /// Leaves out the trials that the sweep does not have.
@@ -241,6 +267,9 @@ pub(crate) fn diff(tree: &Tree, source: &Source) -> Result<Diff> {
             diff.changed.insert(id);
         }
         diff.kept.insert(id, now);
+    }
+    for (trial, plan) in diff.numbers().map(|(trial, _)| trial).zip(trials).collect::<Vec<_>>() {
+        diff.learns.extend(plan.learns.iter().map(|learns| (trial, Arc::clone(learns))));
     }
     if diff.known > 0 && diff.kept.is_empty() {
         diff.changed_by = changed_by(tree, source)?;

@@ -122,6 +122,7 @@ mod tests {
             created,
             chains: Mapping::Elementwise,
             arrays: Vec::new(),
+            learnt: Vec::new(),
         };
         waves::write(&tree, &wave(1, "slurm", 1.0), &[]).unwrap();
         assert_eq!(Way::of(&tree).unwrap(), Way::Arrays(SchedulerKind::Slurm));

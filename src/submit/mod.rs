@@ -11,6 +11,7 @@ pub(crate) mod control;
 pub(crate) mod forecast;
 pub(crate) mod grow;
 pub(crate) mod last;
+pub(crate) mod learn;
 pub(crate) mod local;
 pub mod pilots;
 pub(crate) mod preview;

@@ -21,6 +21,7 @@ use crate::submit::arrays::scripts::Scripts;
 use crate::submit::arrays::wave::{self, Before, Failures, Waves};
 use crate::submit::forecast::Forecast;
 use crate::submit::grow::{self, Diff};
+use crate::submit::learn;
 use crate::submit::local::gpus::Devices;
 use crate::submit::pilots::{self, Ask, deal, hands};
 use crate::submit::preview::Hours;
@@ -106,6 +107,8 @@ pub(crate) struct Rehearsal {
     pub(crate) runs: Vec<Runs>,
     /// The plan's other trials, by state.
     pub(crate) left: BTreeMap<String, u64>,
+    /// Those that wait until others have shown what they need.
+    pub(crate) held: HashSet<u64>,
     /// Arrays that would be submitted: those that earlier submissions did not come to, then new ones.
     pub(crate) arrays: Vec<Array>,
     /// Most elements of an array.
@@ -168,6 +171,7 @@ pub(crate) fn of(
         dropped: diff.dropped(),
         runs: Vec::new(),
         left: BTreeMap::new(),
+        held: HashSet::new(),
         arrays: Vec::new(),
         elements: rules.elements,
         mapped: None,
@@ -379,6 +383,21 @@ impl Now<'_> {
         let mut todo = wave::left_over(&all.tree, self.diff, &covered, records, &failures)?.todo;
         self.again.keep(&mut todo, &failures.due);
         todo.extend(grow::added(&all.tree, self.source, self.diff)?.0);
+        let ended = self.status.trials().filter(|(_, standing)| standing.state.is_final());
+        let ended: HashSet<u64> = ended.map(|(row, _)| row.id).collect();
+        let known = learn::Known {
+            plan: &self.source.plan,
+            places: self.diff.by_number(),
+            records,
+            asked: &waves.requests(),
+            is_open: &|trial| covered.contains(&trial) && !ended.contains(&trial),
+            again: self.again,
+            is_refused: &|_| false,
+        };
+        let divided = learn::divide(todo, &known);
+        all.notes.extend(divided.notes());
+        all.held = divided.held.iter().map(|todo| todo.id).collect();
+        let todo = divided.todo;
         let mut runs: HashSet<u64> = todo.iter().map(|todo| todo.id).collect();
         for (wave, array, trials) in waves.arrays() {
             if wave.target == kind.word() && journal.job(array.array).is_none() {
@@ -446,6 +465,9 @@ impl Now<'_> {
                 all.runs.push(Runs { trial, place, state, chain, request });
             } else {
                 let state = match is_new && !self.again.is_alone() {
+                    _ if all.held.contains(&trial) => {
+                        "when others have shown what it needs".to_owned()
+                    }
                     true => "new, behind a failure".to_owned(),
                     false => state,
                 };

@@ -32,6 +32,23 @@ pub struct Wave {
     pub(crate) chains: Mapping,
     /// Its arrays, in the order of submission; none for a local wave.
     pub arrays: Vec<Array>,
+    /// What was learnt from trials before, where the plan says `"auto"`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) learnt: Vec<Learnt>,
+}
+
+/// Trials whose request was learnt from others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Learnt {
+    /// As `0-9,14`.
+    pub(crate) trials: String,
+    /// What they would have asked for instead: memory of a node in MiB, and seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) memory_mib: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) walltime_s: Option<u64>,
+    /// From what: `memory 1152M: 2 trials with width = 64 used 940M at most`.
+    pub(crate) why: String,
 }
 
 /// One job array of a wave.
@@ -82,6 +99,9 @@ pub(crate) struct Feeder {
     /// The folder of the job script templates, where the command line named one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) templates: Option<PathBuf>,
+    /// Whether trials wait for it that ask for what the trials before them have used.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_learning: bool,
     /// Trials without success that are to run again, and had no place in the queue either.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) again: Vec<Repeat>,

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use crate::plan::Resources;
+use crate::units;
 
 pub(crate) use read::Attempts;
 
@@ -27,6 +28,8 @@ pub(crate) struct Attempt<'a> {
     /// Joules of its GPUs and of its nodes.
     pub(crate) gpu_energy_j: Option<f64>,
     pub(crate) node_energy_j: Option<f64>,
+    /// MiB of a node that it would have asked for, if its memory was learnt from others.
+    pub(crate) first_memory_mib: Option<u64>,
 }
 
 /// How an attempt has ended, as far as it says what would have been enough.
@@ -128,6 +131,19 @@ pub(crate) struct Shape {
     pub(crate) enough: Enough,
 }
 
+/// What came of memory that was learnt from other trials, in GiB-hours.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub(crate) struct Learnt {
+    /// Attempts whose memory was learnt.
+    pub(crate) attempts: usize,
+    /// Those of them that ran out of it.
+    pub(crate) out_of_memory: usize,
+    /// What they wasted.
+    pub(crate) wasted: f64,
+    /// What they would have wasted with the request of the first trials.
+    pub(crate) wasted_by_first: f64,
+}
+
 /// The usage of a sweep.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct Report {
@@ -137,6 +153,8 @@ pub(crate) struct Report {
     /// Joules of the GPUs and nodes that report them.
     pub(crate) gpu_energy_j: Option<f64>,
     pub(crate) node_energy_j: Option<f64>,
+    /// Where memory was learnt.
+    pub(crate) learnt_memory: Option<Learnt>,
 }
 
 const HOUR: f64 = 3600.0;
@@ -180,7 +198,24 @@ pub(crate) fn report(attempts: &[Attempt<'_>], margin: f64) -> Report {
         hours,
         gpu_energy_j: energy(|attempt| attempt.gpu_energy_j),
         node_energy_j: energy(|attempt| attempt.node_energy_j),
+        learnt_memory: learnt(attempts),
     }
+}
+
+fn learnt(attempts: &[Attempt<'_>]) -> Option<Learnt> {
+    let mut all = Learnt::default();
+    for attempt in attempts {
+        let Some(first) = attempt.first_memory_mib else { continue };
+        all.attempts += 1;
+        all.out_of_memory += usize::from(attempt.end == Ending::NoMemory);
+        if let (Some(asked), Some(used)) = (attempt.request.memory_mib, attempt.memory) {
+            let hours = f64::from(attempt.request.nodes) * attempt.duration_s / HOUR;
+            let wasted = |mib: u64| (mib as f64 / 1024.0 - used as f64 / GIB).max(0.0) * hours;
+            all.wasted += wasted(asked);
+            all.wasted_by_first += wasted(first);
+        }
+    }
+    (all.attempts > 0).then_some(all)
 }
 
 fn shape(request: &Resources, all: &[&Attempt<'_>], margin: f64) -> Shape {
@@ -256,29 +291,17 @@ fn enough(shape: &Shape, margin: f64, gpus: usize) -> Enough {
     Enough {
         cpus_per_rank: cores.map(|cores| cores.min(request.cpus_per_rank)),
         gpus_per_rank: is_counted.then(|| per_rank.min(request.gpus_per_rank)),
-        memory_mib: memory
-            .map(|memory| at_most(round_memory(memory.largest * margin), request.memory_mib)),
-        walltime_s: time.map(|time| at_most(round_time(time.largest * margin), request.walltime_s)),
+        memory_mib: memory.map(|memory| {
+            at_most(units::request_of_mib(memory.largest * margin), request.memory_mib)
+        }),
+        walltime_s: time.map(|time| {
+            at_most(units::request_of_seconds(time.largest * margin), request.walltime_s)
+        }),
     }
-}
-
-/// MiB for a request: up to a step that is a tenth at most, from 64 MiB on.
-fn round_memory(mib: f64) -> u64 {
-    let mib = mib.ceil() as u64;
-    let step = (mib / 10 + 1).next_power_of_two() / 2;
-    mib.next_multiple_of(step.max(32)).max(64)
-}
-
-/// Seconds for a request: up to whole minutes, and to five minutes from an hour on.
-fn round_time(seconds: f64) -> u64 {
-    let seconds = (seconds.ceil() as u64).max(1);
-    seconds.next_multiple_of(if seconds < 3600 { 60 } else { 300 })
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     fn request(cpus_per_rank: u32, memory_mib: Option<u64>, walltime_s: Option<u64>) -> Resources {
@@ -303,6 +326,7 @@ mod tests {
             gpus: Vec::new(),
             gpu_energy_j: None,
             node_energy_j: None,
+            first_memory_mib: None,
         }
     }
 
@@ -376,15 +400,5 @@ mod tests {
         assert_eq!((hours.requested, hours.used, hours.wasted), (8.0, 1.5, 6.5));
         assert_eq!(shape.busy_gpus.unwrap().largest, 0.5);
         assert_eq!((report.gpu_energy_j, report.node_energy_j), (Some(3600.0), None));
-    }
-
-    proptest! {
-        #[test]
-        fn requests_are_rounded_up_and_not_far(mib in 1.0f64..1e8, seconds in 0.001f64..1e7) {
-            let memory = round_memory(mib) as f64;
-            prop_assert!(memory >= mib && memory <= (mib * 1.101 + 1.0).max(mib + 64.0));
-            let time = round_time(seconds) as f64;
-            prop_assert!(time >= seconds && time < seconds + 301.0);
-        }
     }
 }

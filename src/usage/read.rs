@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use super::{Attempt, Ending};
 use crate::cause::Cause;
+use crate::idset::IdSet;
 use crate::plan::Resources;
 use crate::status::Status;
 use crate::tree::damage::Damage;
@@ -20,6 +21,8 @@ pub(crate) struct Attempts<'a> {
     heads: Vec<Head>,
     /// By the job of an array: the request of each link of an element.
     jobs: HashMap<String, Vec<Resources>>,
+    /// What a trial of a job would have asked for as memory, MiB, if nothing had been learnt.
+    first: HashMap<(String, u64), u64>,
     /// The link of a trial, in arrays whose elements have several.
     links: HashMap<(String, u64), usize>,
 }
@@ -34,13 +37,13 @@ impl<'a> Attempts<'a> {
         // What is damaged, the status has said.
         let mut damage = Damage::default();
         let journal = Journal::readable(tree, &mut damage)?;
-        let (mut jobs, mut links) = (HashMap::new(), HashMap::new());
+        let (mut jobs, mut links, mut first) = (HashMap::new(), HashMap::new(), HashMap::new());
         let waves = match status.jobs.is_empty() {
             true => Vec::new(),
             false => waves::readable(tree, &mut damage)?,
         };
-        for (array, map) in
-            waves.iter().flat_map(|(wave, map)| wave.arrays.iter().map(move |a| (a, map)))
+        for (wave, array, map) in
+            waves.iter().flat_map(|(wave, map)| wave.arrays.iter().map(move |a| (wave, a, map)))
         {
             let Some(job) = journal.job(array.array).map(array_of) else { continue };
             let Some(requests) = array.requests().filter(|_| array.pilot.is_none()) else {
@@ -50,9 +53,16 @@ impl<'a> Attempts<'a> {
                 let places = array.places(map);
                 links.extend(places.map(|(_, link, trial)| ((job.clone(), trial), link as usize)));
             }
+            for learnt in wave.learnt.iter().filter(|learnt| learnt.memory_mib.is_some()) {
+                let ids = IdSet::of_numbers(&learnt.trials).unwrap_or_default();
+                let is_own = |trial: &&u64| u32::try_from(**trial).is_ok_and(|id| ids.contains(id));
+                let own = array.trials(map).iter().filter(is_own);
+                let memory = learnt.memory_mib.unwrap_or_default();
+                first.extend(own.map(|trial| ((job.clone(), *trial), memory)));
+            }
             jobs.insert(job, requests);
         }
-        Ok(Self { status, heads: table::heads(tree)?, jobs, links })
+        Ok(Self { status, heads: table::heads(tree)?, jobs, first, links })
     }
 
     /// The attempts that have ended, in the order of trials.
@@ -71,11 +81,22 @@ impl<'a> Attempts<'a> {
                 };
                 let is_known = ending != Ending::Other || attempt.end.is_some();
                 if is_known {
-                    all.push(measured(row.id, request, ending, attempt));
+                    let first_memory_mib = self.first(row.id, attempt);
+                    let measured = measured(row.id, request, ending, attempt);
+                    all.push(Attempt { first_memory_mib, ..measured });
                 }
             }
         }
         all
+    }
+
+    /// What it would have asked for as memory, if that was learnt.
+    fn first(&self, trial: u64, attempt: &records::Attempt) -> Option<u64> {
+        if self.first.is_empty() {
+            return None;
+        }
+        let job = array_of(attempt.start.job.as_deref()?);
+        self.first.get(&(job, trial)).copied()
     }
 
     /// What an attempt asked for: as its job was submitted, otherwise by the table.
@@ -107,17 +128,16 @@ fn measured<'a>(
     let recorded = attempt.end.as_ref();
     let usage = recorded.and_then(|end| end.usage.as_deref());
     let gpus = usage.map_or(&[][..], |usage| &usage.gpus);
-    let peak = recorded.map(|end| end.peak_memory);
-    let memory = usage.and_then(|usage| usage.node_memory).or(peak);
     Attempt {
         trial,
         request,
         end,
         duration_s: attempt.duration_s().unwrap_or(0.0),
-        memory: memory.filter(|bytes| *bytes > 0),
+        memory: recorded.and_then(records::End::node_memory),
         cpu_s: usage.map(records::Usage::cpu_s),
         gpus: gpus.iter().filter_map(|gpu| gpu.utilization).collect(),
         gpu_energy_j: gpus.iter().filter_map(|gpu| gpu.energy_j).reduce(|a, b| a + b),
+        first_memory_mib: None,
         node_energy_j: usage.and_then(|usage| usage.energy_j),
     }
 }

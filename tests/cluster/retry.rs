@@ -228,3 +228,31 @@ fn repaired_on(cluster: Cluster) {
         assert!(why.contains(decision), "{decision}: {why}");
     }
 }
+
+/// The trial of width 2 that runs first has too little memory. It runs again with more, and the others learn from that.
+#[test]
+fn memory_that_was_too_little_for_the_first_is_learnt_from_their_repeats() {
+    for cluster in BOTH {
+        let world = World::new(cluster, "learnt");
+        let script = "echo $HPCSWEEP_TRIAL $SLURM_MEM_PER_NODE >>$HERE/ran
+            [ $HPCSWEEP_PARAM_WIDTH = 2 ] || exit 0
+            [ $SLURM_MEM_PER_NODE -gt 100 ] || { printf 'Traceback (most recent call last):\\nMemoryError\\n'; exit 1; }
+            exec python3 -c \"b = b'x' * 170000000\"";
+        world.plan(
+            script,
+            "[retry]\nauto = true\noom = { memory = \"x2\" }\n\
+             [resources]\nmemory = { first = \"100M\", by = [\"width\"] }\nwalltime = { first = \"5m\" }\n\
+             [grid]\nwidth = [1, 2]\nseed = [1, 2, 3]\n",
+        );
+        world.submit().ok();
+        world.until("the end", || {
+            let status = world.status();
+            let is_over = status.json["feeder"].is_null() && status.states() == ["done"; 6];
+            is_over.then_some(())
+        });
+        let mut ran = world.lines("ran");
+        ran.sort();
+        let expected = ["0 100", "1 64", "2 64", "3 100", "3 200", "4 200", "5 200"];
+        assert_eq!(ran, expected, "{}", world.report());
+    }
+}

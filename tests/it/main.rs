@@ -39,6 +39,7 @@ mod pbs_auto;
 mod pbs_chains;
 mod pbs_control;
 mod pbs_functions;
+mod pbs_learn;
 mod pbs_limits;
 mod pbs_once;
 mod pbs_once_killed;

@@ -17,7 +17,7 @@ fn chain() -> String {
 }
 
 /// Code that kills the submission before or after the call of this number.
-fn killer(number: u32, before: bool) -> String {
+pub(crate) fn killer(number: u32, before: bool) -> String {
     let count = "echo \"$*\" >>$EVENTS.calls; [ $(wc -l <$EVENTS.calls) -eq NUMBER ]";
     let count = count.replace("NUMBER", &number.to_string());
     if before {

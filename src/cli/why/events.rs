@@ -41,6 +41,10 @@ pub(super) fn of(tree: &Tree) -> Result<Vec<Event>> {
         |time: f64, trial: Option<u64>, what: String| all.push(Event { time, what, trial });
     for wave in waves::read(tree)? {
         say(wave.created, None, format!("submission {} to {}", wave.wave, wave.target));
+        for learnt in &wave.learnt {
+            let ids = IdSet::of_numbers(&learnt.trials).unwrap_or_default();
+            ids.iter().for_each(|id| say(wave.created, Some(u64::from(id)), learnt.why.clone()));
+        }
     }
     Journal::entries(tree, |entry| match entry {
         Entry::Answer { array, time, job, .. } => {

@@ -16,6 +16,7 @@ use crate::plan::expansion::exclude::Rule;
 use crate::plan::expansion::layout::{Form, Forms, Layout};
 use crate::plan::expansion::leaves::Merge;
 use crate::plan::expansion::trials::{Given, MAX_TRIALS, Task, Tasks};
+use crate::plan::sections::auto::Learns;
 use crate::plan::sections::request::Wish;
 use crate::plan::sections::resources::Resources;
 use crate::plan::trial::{TaskId, Trial};
@@ -48,8 +49,8 @@ pub(crate) struct Expanded {
     pub(crate) lacking: BTreeMap<usize, (usize, String)>,
 }
 
-/// A point's request to a scheduler, and the devices it names.
-type Asked = (Arc<Resources>, Option<Arc<[DeviceId]>>);
+/// A point's request to a scheduler, what of it is learnt, and the devices it names.
+type Asked = (Arc<Resources>, Option<Arc<Learns>>, Option<Arc<[DeviceId]>>);
 
 struct Maker<'s, 'r, 'a> {
     sheet: &'s Sheet<'s>,
@@ -57,6 +58,7 @@ struct Maker<'s, 'r, 'a> {
     trials: Vec<Trial>,
     forms: Forms,
     requests: HashMap<Resources, Arc<Resources>>,
+    learns: Vec<Arc<Learns>>,
     namer: Namer<'s>,
     told: HashSet<String>,
 }
@@ -89,6 +91,7 @@ pub(crate) fn expand(reader: &mut Reader<'_>, sheet: &Sheet<'_>) -> Option<Expan
         trials: Vec::with_capacity(n as usize),
         forms: Forms::default(),
         requests: HashMap::new(),
+        learns: Vec::new(),
         namer: Namer::new(sheet.tasks, sheet.groups, sheet.along),
         told: HashSet::new(),
     };
@@ -143,7 +146,7 @@ impl<'s> Maker<'s, '_, '_> {
             if !layout.rules.iter().any(|rule| rule.matches_point(&point)) {
                 let params = layout.params(groups, &point);
                 if !self.is_excluded(&layout, &point, &params) {
-                    let (resources, gpu_ids_abs) = match asked.get(&request) {
+                    let (resources, learns, gpu_ids_abs) = match asked.get(&request) {
                         Some(asked) => asked.clone(),
                         None => {
                             let fresh = self.request(given, &point);
@@ -165,6 +168,7 @@ impl<'s> Maker<'s, '_, '_> {
                         params,
                         gpu_ids_abs,
                         resources,
+                        learns,
                         line: given.line,
                     });
                 }
@@ -241,7 +245,16 @@ impl<'s> Maker<'s, '_, '_> {
                 shared
             }
         };
-        (shared, gpus.cloned())
+        let learns = whole.learns();
+        let learns =
+            (!learns.is_empty()).then(|| match self.learns.iter().find(|l| ***l == learns) {
+                Some(shared) => Arc::clone(shared),
+                None => {
+                    self.learns.push(Arc::new(learns));
+                    Arc::clone(&self.learns[self.learns.len() - 1])
+                }
+            });
+        (shared, learns, gpus.cloned())
     }
 
     fn task_id(&mut self, given: &Given, point: &[usize], params: &Params) -> Option<TaskId> {

@@ -1,7 +1,8 @@
 //! `[feeder]`: what the job asks for that submits the rest of a sweep where not all of it has a place in the queue.
 
-use crate::document::form::{LINE, MEMORY, WALLTIME};
+use crate::document::form::LINE;
 use crate::document::{Entry, Reader, Section, section};
+use crate::plan::sections::auto::{Amount, FIXED_MEMORY, FIXED_WALLTIME};
 use crate::plan::sections::request::{DIRECTIVES, Wish};
 use crate::plan::sections::resources::Resources;
 
@@ -11,9 +12,9 @@ pub(crate) static FEEDER: Section<Wish> = section!("`[feeder]`", Wish:
     "account" => account: LINE, "that of `[resources]`", "account or project to charge";
     "qos" => qos: LINE, "that of `[resources]`", "quality of service of Slurm";
     "constraint" => constraint: LINE, "none", "features of nodes, as the scheduler writes them";
-    "memory" => memory_mib: MEMORY, "`\"1G\"` where `[resources]` asks for memory, else the site's",
+    "memory" => memory: FIXED_MEMORY, "`\"1G\"` where `[resources]` asks for memory, else the site's",
         "a sweep of a million trials takes some 1G";
-    "walltime" => walltime_s: WALLTIME, "5 to 30 minutes, within the longest walltime of the trials",
+    "walltime" => walltime: FIXED_WALLTIME, "5 to 30 minutes, within the longest walltime of the trials",
         "two thirds of it the job waits for places, where other jobs have all of them";
     "directives" => directives: DIRECTIVES, "`[]`", "further options of the scheduler, as those of `[resources]`";
 );
@@ -34,10 +35,12 @@ const MEMORY_MIB: u64 = 1024;
 /// The request of a feeder of a plan with these `[resources]`, whose longest trial takes so long.
 pub(crate) fn request(wish: &Wish, trials: &Resources, longest_s: Option<u64>) -> Resources {
     let (least, most) = WALLTIMES_S;
+    let first = |amount: &Option<Amount>| amount.as_ref().and_then(Amount::first);
     let or = |own: &Option<String>, other: &Option<String>| own.clone().or_else(|| other.clone());
     Resources {
-        memory_mib: wish.memory_mib.or_else(|| trials.memory_mib.map(|_| MEMORY_MIB)),
-        walltime_s: wish.walltime_s.or(Some(longest_s.map_or(most, |s| s.clamp(least, most)))),
+        memory_mib: first(&wish.memory).or_else(|| trials.memory_mib.map(|_| MEMORY_MIB)),
+        walltime_s: first(&wish.walltime)
+            .or(Some(longest_s.map_or(most, |s| s.clamp(least, most)))),
         partition: or(&wish.partition, &trials.partition),
         account: or(&wish.account, &trials.account),
         qos: or(&wish.qos, &trials.qos),

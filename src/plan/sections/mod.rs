@@ -1,6 +1,7 @@
 //! The tables of a plan that have keys of their own, a file each: what is written becomes a value of its type.
 
 mod argv;
+pub(crate) mod auto;
 pub(crate) mod container;
 mod directives;
 pub(super) mod feeder;

@@ -162,6 +162,16 @@ pub(super) fn number(
     least: f64,
     what: &str,
 ) -> Option<f64> {
+    number_in(reader, entry, least..=f64::MAX, what)
+}
+
+/// A number within a range, which `what` describes.
+pub(super) fn number_in(
+    reader: &mut Reader<'_>,
+    entry: &Entry<'_>,
+    range: std::ops::RangeInclusive<f64>,
+    what: &str,
+) -> Option<f64> {
     let value = match entry.item.get_ref() {
         DeValue::Integer(n) => n.as_str().parse::<f64>().ok(),
         DeValue::Float(n) => n.as_str().parse::<f64>().ok(),
@@ -171,7 +181,7 @@ pub(super) fn number(
         reader.expected(entry, what);
         return None;
     };
-    in_range(reader, entry, value, least..=f64::MAX, what)
+    in_range(reader, entry, value, range, what)
 }
 
 /// A value of the right type, but for its size.

@@ -2,9 +2,10 @@
 //!
 //! Settling is pure arithmetic on what a person wrote; it never asks what a cluster has.
 
-use crate::document::form::{LINE, MEMORY, WALLTIME, count, option, options_schema};
+use crate::document::form::{LINE, count, option, options_schema};
 use crate::document::{Entry, Form, Reader, Section, section};
 use crate::fault::Fault;
+use crate::plan::sections::auto::{Amount, Learns, MEMORY_OR_AUTO, WALLTIME_OR_AUTO};
 use crate::plan::sections::resources::Resources;
 
 macro_rules! wish {
@@ -41,10 +42,10 @@ wish! {
     "cpus_per_rank" => cpus_per_rank: u32 = count::<1>(), "1", "cores of each process";
     "gpus_per_rank" => gpus_per_rank: u32 = count::<0>(), "0",
         "GPUs of each process, unless `gpu_ids_abs` counts them";
-    "memory" => memory_mib: u64 = MEMORY, "the site's",
-        "of one node: `\"500M\"`, `\"2G\"`, `\"1T\"`; powers of 1024";
-    "walltime" => walltime_s: u64 = WALLTIME, "the site's",
-        "`\"HH:MM:SS\"`, `\"D-HH:MM:SS\"`, `\"MM:SS\"`, `\"90s\"`, `\"30m\"`, `\"2h\"`, `\"1h30m\"`, `\"1d\"`";
+    "memory" => memory: Amount = MEMORY_OR_AUTO, "the site's",
+        "of one node: `\"500M\"`, `\"2G\"`, `\"1T\"`; powers of 1024; or [`\"auto\"`](#auto)";
+    "walltime" => walltime: Amount = WALLTIME_OR_AUTO, "the site's",
+        "`\"HH:MM:SS\"`, `\"D-HH:MM:SS\"`, `\"MM:SS\"`, `\"90s\"`, `\"30m\"`, `\"2h\"`, `\"1h30m\"`, `\"1d\"`; or [`\"auto\"`](#auto)";
     "partition" => partition: String = LINE, "the site's", "partition of Slurm, queue of PBS";
     "account" => account: String = LINE, "the site's", "account or project to charge";
     "qos" => qos: String = LINE, "the site's", "quality of service of Slurm; [PBS](pbs.md) has none";
@@ -62,6 +63,12 @@ impl Wish {
     /// Whether nothing was written.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// What of it is learnt from trials that have ended.
+    pub(crate) fn learns(&self) -> Learns {
+        let of = |amount: &Option<Amount>| amount.as_ref().and_then(Amount::learn).cloned();
+        Learns { memory: of(&self.memory), walltime: of(&self.walltime) }
     }
 
     /// The request, its numbers made consistent; `n_gpu_ids` is the length of `gpu_ids_abs`, and
@@ -93,8 +100,8 @@ impl Wish {
             cpus_per_rank: self.cpus_per_rank.unwrap_or(1),
             gpus_per_rank,
             gpus,
-            memory_mib: self.memory_mib,
-            walltime_s: self.walltime_s,
+            memory_mib: self.memory.as_ref().and_then(Amount::first),
+            walltime_s: self.walltime.as_ref().and_then(Amount::first),
             partition: self.partition.clone(),
             account: self.account.clone(),
             qos: self.qos.clone(),

@@ -142,5 +142,5 @@ fn is_same(
     trial: u64,
 ) -> bool {
     let own = requests.and_then(|links| links.get(n / array.count as usize));
-    own.is_some_and(|own| diff.request(trial).is_some_and(|now| **now == *own))
+    own.is_some_and(|own| diff.is_asked(trial, own))
 }

@@ -1,7 +1,7 @@
 //! Submitting to a scheduler, exactly once: intent on disk, call, answer on disk; what has no answer is
 //! looked for by its token before it is asked for again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -54,6 +54,8 @@ pub(crate) struct ArrayReport {
     pub(crate) put_off: u64,
     /// Trials that have no place in the queue yet.
     pub(crate) left: u64,
+    /// Trials that wait until others have shown what they need.
+    pub(crate) held: u64,
     /// The job that submits them, or that repeats what fails.
     pub(crate) feeder: Option<String>,
     /// The places of the queue, if it has none left and no feeder of the sweep waits for one. Nothing was submitted then.
@@ -105,7 +107,8 @@ pub(crate) fn submit(
     }
     let (mut options, mut asked) = (options.clone(), asked);
     let mut decided = Decided::default();
-    if options.feeder.is_some() && plan.is_looked_after() {
+    let is_deciding = options.feeder.is_some() && (plan.is_looked_after() || plan.learns());
+    if is_deciding {
         let known = (&identity, &waves, &diff);
         decided = decide(source, site, environment, known, &options.retry, &mut asked)?;
         options.retry = options.retry.and(&decided.again);
@@ -117,6 +120,9 @@ pub(crate) fn submit(
     let mut run = Submission::new(source, site, templates, environment, asked, identity, &diff)?;
     let wish = options.max_running.or(plan.schedule.max_running.map(u64::from));
     run.max_running = site.caps.running(wish);
+    if is_deciding {
+        run.open_trials = Some(std::mem::take(&mut decided.open_trials));
+    }
     let next = run.next_wave(source, options, &mut waves, &mut tell)?;
 
     if let Some(entry) = decided.entry.filter(|_| next.full.is_none()) {
@@ -134,8 +140,9 @@ pub(crate) fn submit(
         let is_idle = left == 0 && arrays.is_empty();
         is_early = is_idle && !options.is_impatient && is_early_for(options, &waves, &decided.open);
         let open = (&decided.open, next.is_fed);
-        if left > 0 || (!is_early && run.needs_a_look(plan, options, &waves, open, is_idle)?) {
-            let wait = decided.open.into_iter().collect();
+        let is_awaited = left > 0 || next.held > 0;
+        if !is_early && (is_awaited || run.needs_a_look(plan, options, &waves, open, is_idle)?) {
+            let wait = decided.open.into_iter().chain(next.wait).collect();
             feeder = run.feed(source, options, &mut waves, (next.is_fed, wait), &mut tell)?;
         }
     }
@@ -145,6 +152,7 @@ pub(crate) fn submit(
     Ok(ArrayReport {
         put_off,
         left,
+        held: next.held,
         feeder,
         full,
         is_early,
@@ -234,6 +242,8 @@ pub(crate) struct Submission<'a> {
     pub(crate) began: f64,
     /// Whether the call made last was refused because the queue has no place.
     pub(crate) is_full: bool,
+    /// The trials that are queued or running, where the scheduler was asked.
+    pub(crate) open_trials: Option<HashSet<u64>>,
 }
 
 impl<'a> Submission<'a> {
@@ -268,6 +278,7 @@ impl<'a> Submission<'a> {
             environment,
             began: clock::now(),
             is_full: false,
+            open_trials: None,
         })
     }
 }
@@ -454,7 +465,7 @@ impl Submission<'_> {
         if let Some(time) = self.job_time(array) {
             worker.extend(["--job-time".to_owned(), time]);
         }
-        if trials.iter().any(|trial| self.diff.is_changed(*trial))
+        if trials.iter().any(|trial| self.diff.is_changed(*trial) || self.diff.learns(*trial))
             && let Some(requests) = array.requests()
         {
             worker.extend(["--resources".to_owned(), Resources::to_words(&requests)?]);

@@ -99,7 +99,7 @@ impl Submission<'_> {
         let number = arrays.iter().map(|array| array.array).max().unwrap_or(0) + 1;
         let block = arrays.iter().map(|array| array.block + 1).max().unwrap_or(0);
         let templates = options.templates.as_deref().map(disk::absolute);
-        let own = Feeder { max_running: self.max_running, templates, again };
+        let own = Feeder { max_running: self.max_running, templates, again, is_learning: false };
         feeder((number, block), wait, entries, source.plan.feeder(), own)
     }
 
@@ -181,6 +181,7 @@ impl Submission<'_> {
             created: clock::now(),
             chains: Mapping::Elementwise,
             arrays: vec![array.clone()],
+            learnt: Vec::new(),
         };
         waves::write(&self.tree, &wave, &[])?;
         let given_up = std::mem::take(&mut waves.given_up);

@@ -12,9 +12,11 @@ use crate::submit::arrays::feeder;
 use crate::submit::arrays::mapping::{Mapped, Rules};
 use crate::submit::arrays::portion::{Choice, Portion};
 use crate::submit::arrays::wave::{self, Before, Failures, Waves};
-use crate::submit::{Source, grow, retry, snapshot};
+use crate::submit::learn::{self, Divided};
+use crate::submit::{Source, check_requests, grow, retry, snapshot};
 use crate::tree::journal::Journal;
-use crate::tree::waves::Wave;
+use crate::tree::records::Record;
+use crate::tree::waves::{Array, Wave};
 use crate::tree::{records, waves};
 use crate::words::{count, thousands};
 
@@ -25,6 +27,9 @@ pub(crate) struct Next {
     pub(crate) put_off: u64,
     /// Trials that have no place in the queue yet.
     pub(crate) left: u64,
+    /// Trials that wait until others have shown what they need, and the arrays of those that were submitted before.
+    pub(crate) held: u64,
+    pub(crate) wait: Vec<u32>,
     /// The places of the queue, where it has none for anything of the sweep.
     pub(crate) full: Option<Room>,
     /// Whether a job of the sweep waits that submits what is left; `None`: nobody was asked.
@@ -49,7 +54,7 @@ fn queue(
     elements: u64,
 ) -> Result<Queue> {
     let room = feeder::room(scheduler, calls, known, feeder::charged(source, site), elements)?;
-    let auto = source.plan.is_looked_after();
+    let auto = source.plan.is_looked_after() || source.plan.learns();
     let is_short = room.as_ref().is_some_and(|room| elements + u64::from(auto) > room.free());
     let fed = match (is_short, auto) {
         (false, false) => None,
@@ -70,6 +75,15 @@ fn parts(room: &Room, portion: &Portion, wave: &Wave) -> String {
         thousands(portion.left.len() as u64),
         count(room.submissions(portion.elements - placed), "further submission")
     )
+}
+
+impl Divided {
+    /// The arrays after which more is known: those of a wave that have trials which run first, and earlier ones.
+    fn awaited(&self, wave: &Wave, map: &[u64], mut earlier: Vec<u32>) -> Vec<u32> {
+        let shows = |array: &&Array| array.trials(map).iter().any(|t| self.first.contains(t));
+        earlier.extend(wave.arrays.iter().filter(shows).map(|array| array.array));
+        earlier
+    }
 }
 
 impl Submission<'_> {
@@ -131,6 +145,24 @@ impl Submission<'_> {
             notes.iter().for_each(|note| tell(note));
             todo.extend(grow::grow(&self.tree, source, diff, self.templates, site)?);
         }
+        let is_open = |trial: u64| match &self.open_trials {
+            Some(open) => open.contains(&trial),
+            None => covered.contains(&trial) && records.get(&trial).is_none_or(Record::is_open),
+        };
+        let kind = self.scheduler.facts().kind;
+        let known = learn::Known {
+            plan: &source.plan,
+            places: diff.by_number(),
+            records: &records,
+            asked: &if source.plan.learns() { all.requests() } else { HashMap::new() },
+            is_open: &is_open,
+            again: &options.retry,
+            is_refused: &|request| check_requests(source, &[request], site, kind).is_err(),
+        };
+        let mut divided = learn::divide(todo, &known);
+        divided.notes().iter().for_each(|note| tell(note));
+        let mut todo = std::mem::take(&mut divided.todo);
+        let open_arrays = || before.open(&records).into_iter().map(|(array, _)| array).collect();
         let waits = self.max_running.is_some() || todo.iter().any(|t| t.after.is_some());
         let places = if waits { self.scheduler.places(&mut self.calls)? } else { None };
         let mut put_off = 0;
@@ -145,7 +177,9 @@ impl Submission<'_> {
             }
         }
         if todo.is_empty() {
-            return Ok(Next { put_off, is_fed: fed, ..Next::default() });
+            let wait = if divided.held.is_empty() { Vec::new() } else { open_arrays() };
+            let held = divided.held.len() as u64;
+            return Ok(Next { put_off, held, wait, is_fed: fed, ..Next::default() });
         }
         let rules = self.rules(source, places);
         let target = self.scheduler.facts().kind.word();
@@ -153,13 +187,18 @@ impl Submission<'_> {
         let choice = Choice { tree, target, rules, before, records };
         let portion = match &room {
             None => choice.all(todo),
-            Some(room) => choice.portion(todo, room.free(), (is_fed, auto))?,
+            Some(room) => {
+                let is_followed = auto || !divided.held.is_empty();
+                choice.portion(todo, room.free(), (is_fed, is_followed))?
+            }
         };
         let Portion { todo, left, rules, .. } = &portion;
         let (mut wave, order, mapped) = wave::plan(tree, target, todo, rules, before, records)?;
-        if (auto || !left.is_empty()) && !is_fed {
+        let is_awaited = !left.is_empty() || !divided.held.is_empty();
+        if (auto || is_awaited) && !is_fed {
             let repeats = options.retry.repeats(left, &again.bad);
             let wait = match left.is_empty() {
+                true if !divided.held.is_empty() => divided.awaited(&wave, &order, open_arrays()),
                 // It looks at what has failed when all has ended.
                 true => {
                     let earlier = before.open(records).into_iter().map(|(array, _)| array);
@@ -168,9 +207,13 @@ impl Submission<'_> {
                 false => feeder::half(&wave.arrays),
             };
             let of = (wave.arrays.as_slice(), order.len() as u64);
-            let feeder = self.feeder_of(source, options, of, wait, repeats);
+            let mut feeder = self.feeder_of(source, options, of, wait, repeats);
+            if let Some(feeder) = feeder.feeder.as_mut() {
+                feeder.is_learning = !divided.held.is_empty();
+            }
             wave.arrays.push(feeder);
         }
+        wave.learnt = std::mem::take(&mut divided.learnt);
         waves::write(tree, &wave, &order)?;
         self.explain(todo.len(), rules, &mapped, tell);
         if let Some(room) = room.filter(|_| !left.is_empty()) {
@@ -178,7 +221,8 @@ impl Submission<'_> {
         }
         let left = left.len() as u64;
         *all = Waves { given_up: std::mem::take(&mut all.given_up), ..Waves::read(&self.tree)? };
-        Ok(Next { put_off, left, full: None, is_fed: fed })
+        let held = divided.held.len() as u64;
+        Ok(Next { put_off, left, held, is_fed: fed, ..Next::default() })
     }
 
     /// What decides about the arrays of a wave.

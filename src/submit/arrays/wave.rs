@@ -54,6 +54,20 @@ impl Waves {
         self.arrays().flat_map(|(.., trials)| trials).copied().collect()
     }
 
+    /// The array that had each trial last, and what it asked for.
+    pub(crate) fn requests(&self) -> HashMap<u64, (u32, Resources)> {
+        let mut asked = HashMap::new();
+        for (_, array, trials) in self.arrays() {
+            let requests = array.requests().unwrap_or_else(|| vec![array.resources.clone()]);
+            for (n, &trial) in trials.iter().enumerate() {
+                let link = n / array.count.max(1) as usize;
+                let own = requests.get(link).or(requests.first());
+                asked.extend(own.map(|own| (trial, (array.array, own.clone()))));
+            }
+        }
+        asked
+    }
+
     /// The array and index that runs a trial; the latest, if several have.
     pub(crate) fn places(&self) -> HashMap<u64, (u32, u64)> {
         let mut places = HashMap::new();
@@ -282,6 +296,7 @@ pub(crate) fn plan(
         created: clock::now(),
         chains: mapped.mapping,
         arrays: graph.arrays.iter().enumerate().map(one).collect(),
+        learnt: Vec::new(),
     };
     Ok((wave, graph.order, mapped))
 }

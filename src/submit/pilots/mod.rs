@@ -333,6 +333,7 @@ fn add(tree: &Tree, kind: SchedulerKind, ask: &Ask, n: u64) -> Result<(Wave, Arr
         created: clock::now(),
         chains: Mapping::Elementwise,
         arrays: vec![array.clone()],
+        learnt: Vec::new(),
     };
     waves::write(tree, &wave, &[])?;
     Ok((wave, array))

@@ -134,6 +134,12 @@ pub struct End {
 }
 
 impl End {
+    /// Peak memory of the node that used most, bytes; `None` if it is not known.
+    pub(crate) fn node_memory(&self) -> Option<u64> {
+        let of_node = self.usage.as_deref().and_then(|usage| usage.node_memory);
+        Some(of_node.unwrap_or(self.peak_memory)).filter(|bytes| *bytes > 0)
+    }
+
     /// Why it ended as it did: signal or exit code of a failure, and what more there is to say; empty
     /// after success.
     pub(crate) fn why(&self) -> String {

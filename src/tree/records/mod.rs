@@ -259,6 +259,11 @@ impl Record {
         self.attempts.iter().map(|attempt| attempt.unread).sum()
     }
 
+    /// Whether nothing says that the trial has ended or does not run.
+    pub(crate) fn is_open(&self) -> bool {
+        self.outcome().is_none() && self.skipped.is_none()
+    }
+
     /// How the trial stands: `None` while an attempt is open (or none was made).
     pub fn outcome(&self) -> Option<Outcome> {
         self.decisive()?.outcome()
