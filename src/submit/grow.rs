@@ -268,9 +268,11 @@ pub(crate) fn diff(tree: &Tree, source: &Source) -> Result<Diff> {
         }
         diff.kept.insert(id, now);
     }
-    for (trial, plan) in diff.numbers().map(|(trial, _)| trial).zip(trials).collect::<Vec<_>>() {
-        diff.learns.extend(plan.learns.iter().map(|learns| (trial, Arc::clone(learns))));
-    }
+    let learns = diff.numbers().zip(trials).filter_map(|((trial, _), plan)| {
+        let learns = plan.learns.as_ref()?;
+        Some((trial, Arc::clone(learns)))
+    });
+    diff.learns = learns.collect();
     if diff.known > 0 && diff.kept.is_empty() {
         diff.changed_by = changed_by(tree, source)?;
     }

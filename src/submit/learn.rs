@@ -9,7 +9,8 @@ use crate::cause::Cause;
 use crate::idset::IdSet;
 use crate::plan::{Learn, Learns, Params, Plan, Resources, TaskId};
 use crate::submit::again::Again;
-use crate::submit::grow::Todo;
+use crate::submit::arrays::wave::Waves;
+use crate::submit::grow::{Diff, Todo};
 use crate::tree::records::{Attempt, Outcome, Record};
 use crate::tree::waves::Learnt;
 use crate::units;
@@ -36,18 +37,18 @@ pub(crate) struct Divided {
 
 /// What is known of a sweep.
 pub(crate) struct Known<'a> {
-    pub(crate) plan: &'a Plan,
+    plan: &'a Plan,
     /// The place in the plan of each of its trials.
-    pub(crate) places: HashMap<u64, usize>,
-    pub(crate) records: &'a HashMap<u64, Record>,
+    places: HashMap<u64, usize>,
+    records: &'a HashMap<u64, Record>,
     /// The array that had each trial last, and what it asked for.
-    pub(crate) asked: &'a HashMap<u64, (u32, Resources)>,
+    asked: HashMap<u64, (u32, Resources)>,
     /// Whether a trial was submitted and has not ended.
-    pub(crate) is_open: &'a dyn Fn(u64) -> bool,
+    is_open: &'a dyn Fn(u64) -> bool,
     /// The trials that run again, some with requests of their own.
-    pub(crate) again: &'a Again,
+    again: &'a Again,
     /// Whether the site refuses a request.
-    pub(crate) is_refused: &'a dyn Fn(&Resources) -> bool,
+    is_refused: &'a dyn Fn(&Resources) -> bool,
 }
 
 /// What a request is about.
@@ -195,11 +196,26 @@ fn key(of: Of, learns: &Learns, params: &Params) -> Option<(Of, usize, String)> 
     Some((of, Arc::as_ptr(learn) as usize, values.join(", ")))
 }
 
-/// Divides the trials of a submission. Without anything to learn, all are submitted as the plan asks for them.
-pub(crate) fn divide(todo: Vec<Todo>, known: &Known<'_>) -> Divided {
-    if !known.plan.learns() {
-        return Divided { todo, ..Divided::default() };
+impl<'a> Known<'a> {
+    /// What is known of a sweep for a submission of a plan that learns.
+    pub(crate) fn new(
+        (plan, diff, waves): (&'a Plan, &Diff, &Waves),
+        records: &'a HashMap<u64, Record>,
+        is_open: &'a dyn Fn(u64) -> bool,
+        again: &'a Again,
+        is_refused: &'a dyn Fn(&Resources) -> bool,
+    ) -> Self {
+        let (places, asked) = (diff.by_number(), waves.requests());
+        Self { plan, places, records, asked, is_open, again, is_refused }
     }
+
+    fn has_begun(&self, trial: u64) -> bool {
+        self.records.get(&trial).is_some_and(|record| !record.attempts.is_empty())
+    }
+}
+
+/// Divides the trials of a submission.
+pub(crate) fn divide(todo: Vec<Todo>, known: &Known<'_>) -> Divided {
     let groups = groups(&todo, known);
     let decisions: BTreeMap<_, Decision> =
         groups.iter().map(|(key, group)| (key, group.decision())).collect();
@@ -237,8 +253,8 @@ pub(crate) fn divide(todo: Vec<Todo>, known: &Known<'_>) -> Divided {
                     }
                 }
             }
-            // One that has run before shows what it needs, when it runs again.
-            is_first |= waits && known.records.get(&t.id).is_some_and(|r| !r.attempts.is_empty());
+            // One that was submitted before runs again because somebody wants that: no feeder would know.
+            is_first |= waits && (known.has_begun(t.id) || known.asked.contains_key(&t.id));
             if !why.is_empty() && !(known.is_refused)(&request) {
                 let first = (t.resources.memory_mib, t.resources.walltime_s);
                 learnt.entry((why.join("; "), first.0, first.1)).or_default().push(t.id);
@@ -296,6 +312,9 @@ impl Divided {
 
 /// What to say of a plan that has not been submitted.
 pub(crate) fn of_new(plan: &Plan) -> Vec<String> {
+    if !plan.learns() {
+        return Vec::new();
+    }
     let mut last: HashMap<&TaskId, u64> = HashMap::new();
     let todo = plan.trials.iter().zip(0..).map(|(trial, id)| {
         let after = trial.task_id.as_ref().and_then(|task| last.insert(task, id));
@@ -305,7 +324,7 @@ pub(crate) fn of_new(plan: &Plan) -> Vec<String> {
         plan,
         places: (0..).zip(0..plan.trials.len()).collect(),
         records: &HashMap::new(),
-        asked: &HashMap::new(),
+        asked: HashMap::new(),
         is_open: &|_| false,
         again: &Again::default(),
         is_refused: &|_| false,
@@ -394,7 +413,7 @@ mod tests {
                 plan: &self.plan,
                 places: (0..).zip(0..self.plan.trials.len()).collect(),
                 records: &self.records,
-                asked: &self.asked,
+                asked: self.asked.clone(),
                 is_open: &|trial| open.contains(&trial),
                 again: &Again::default(),
                 is_refused: &|_| false,

@@ -385,19 +385,15 @@ impl Now<'_> {
         todo.extend(grow::added(&all.tree, self.source, self.diff)?.0);
         let ended = self.status.trials().filter(|(_, standing)| standing.state.is_final());
         let ended: HashSet<u64> = ended.map(|(row, _)| row.id).collect();
-        let known = learn::Known {
-            plan: &self.source.plan,
-            places: self.diff.by_number(),
-            records,
-            asked: &waves.requests(),
-            is_open: &|trial| covered.contains(&trial) && !ended.contains(&trial),
-            again: self.again,
-            is_refused: &|_| false,
-        };
-        let divided = learn::divide(todo, &known);
-        all.notes.extend(divided.notes());
-        all.held = divided.held.iter().map(|todo| todo.id).collect();
-        let todo = divided.todo;
+        if self.source.plan.learns() {
+            let of = (&self.source.plan, self.diff, &waves);
+            let is_open = |trial| covered.contains(&trial) && !ended.contains(&trial);
+            let known = learn::Known::new(of, records, &is_open, self.again, &|_| false);
+            let divided = learn::divide(todo, &known);
+            all.notes.extend(divided.notes());
+            all.held = divided.held.iter().map(|todo| todo.id).collect();
+            todo = divided.todo;
+        }
         let mut runs: HashSet<u64> = todo.iter().map(|todo| todo.id).collect();
         for (wave, array, trials) in waves.arrays() {
             if wave.target == kind.word() && journal.job(array.array).is_none() {

@@ -225,6 +225,21 @@ fn trials_that_failed_or_were_cancelled_hold_up_no_other() {
     assert_eq!(runs(&pbs, 12), [1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1]);
 }
 
+#[test]
+fn what_was_cancelled_and_is_wanted_again_runs_first() {
+    let mut pbs = Pbs::start();
+    pbs.set("scheduling", false);
+    pbs.submit(&noted("", NOTED), &[]).ok();
+    pbs.world.run(&["cancel"]).ok();
+    let ran = pbs.again(&["--retry"]);
+    let note = "3 trials to run first: 9 others to ask for what they use";
+    assert!(ran.whole().contains(note), "{}", ran.whole());
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    assert_eq!(runs(&pbs, 12), [1; 12]);
+    assert_eq!(asked(&usage(&pbs)), [(64, 9, None), (1024, 3, None)]);
+}
+
 /// Memory that depends on two parameters, and by up to a tenth on a third.
 #[test]
 fn of_two_hundred_trials_few_have_too_little_and_half_of_the_waste_is_saved() {

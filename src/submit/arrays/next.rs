@@ -150,16 +150,15 @@ impl Submission<'_> {
             None => covered.contains(&trial) && records.get(&trial).is_none_or(Record::is_open),
         };
         let kind = self.scheduler.facts().kind;
-        let known = learn::Known {
-            plan: &source.plan,
-            places: diff.by_number(),
-            records: &records,
-            asked: &if source.plan.learns() { all.requests() } else { HashMap::new() },
-            is_open: &is_open,
-            again: &options.retry,
-            is_refused: &|request| check_requests(source, &[request], site, kind).is_err(),
+        let is_refused = |request: &_| check_requests(source, &[request], site, kind).is_err();
+        let mut divided = match source.plan.learns() {
+            true => {
+                let of = (&source.plan, diff, &*all);
+                let known = learn::Known::new(of, &records, &is_open, &options.retry, &is_refused);
+                learn::divide(todo, &known)
+            }
+            false => Divided { todo, ..Divided::default() },
         };
-        let mut divided = learn::divide(todo, &known);
         divided.notes().iter().for_each(|note| tell(note));
         let mut todo = std::mem::take(&mut divided.todo);
         let open_arrays = || before.open(&records).into_iter().map(|(array, _)| array).collect();
