@@ -65,7 +65,8 @@ pub(super) fn show(
         context.out.raw(&crate::tree::to_json_line(&all.document(source, &scripts)?)?);
     } else if scheduler.is_some() && !all.exists {
         let preview = preview::of(source, site, kind, templates, asked.pull.as_ref())?;
-        context.out.page(&(plan::people(&preview, false) + &expected));
+        let notes: String = all.notes.iter().map(|note| format!("{note}\n")).collect();
+        context.out.page(&(plan::people(&preview, false) + &expected + &notes));
     } else {
         context.out.page(&(people(&all, &source.plan) + &expected));
     }

@@ -19,6 +19,7 @@ use crate::plan::value::{float_json, float_text, json_float};
 use crate::standing::Standing;
 use crate::status::Status;
 use crate::tree::Tree;
+use crate::tree::code;
 use crate::tree::damage::Damaged;
 use crate::tree::records::{Attempt, Record};
 use crate::tree::table::Row;
@@ -45,6 +46,9 @@ pub(crate) const FIXED: [&str; 15] = [
 
 /// The column of the functions that trials call, where those of a sweep call several.
 pub(crate) const FUNCTION: &str = "function";
+
+/// The column of the code snapshots from which trials ran, where there are several: short names.
+pub(crate) const SNAPSHOT: &str = "snapshot";
 
 /// Names of values that are not metrics: a row about lines that could not be read.
 pub(crate) const UNREAD: [&str; 2] = ["unread_lines", "damaged"];
@@ -132,7 +136,7 @@ pub struct Trial {
 /// A table of results.
 #[derive(Debug, Default)]
 pub struct Table {
-    /// Column names: [`FIXED`] (after `sweep`, if several were joined, before `function`, if a sweep has several),
+    /// Column names: [`FIXED`] (after `sweep`, if several were joined), [`SNAPSHOT`] and [`FUNCTION`], if a sweep has several,
     /// parameters, metrics.
     pub columns: Vec<String>,
     /// A row a trial.
@@ -147,7 +151,7 @@ pub struct Table {
 
 /// Everything of one trial that becomes cells.
 pub(crate) struct Line {
-    /// In the order of [`FIXED`], then the function, if trials of the sweep call several.
+    /// In the order of [`FIXED`], then what else the table has a column for: snapshot, function.
     pub(crate) fixed: Vec<Value>,
     pub(crate) parameters: Vec<(String, Value)>,
     pub(crate) metrics: Vec<(String, Value)>,
@@ -171,15 +175,19 @@ pub fn collect(sweeps: Vec<Status>) -> Result<Table> {
         table.columns.push("sweep".into());
     }
     table.columns.extend(FIXED.map(str::to_owned));
-    let has_functions = sweeps.iter().any(Status::has_several_functions);
-    table.columns.extend(has_functions.then(|| FUNCTION.to_owned()));
+    let further = Further {
+        snapshot: sweeps.iter().any(Status::has_several_snapshots),
+        function: sweeps.iter().any(Status::has_several_functions),
+    };
+    table.columns.extend(further.snapshot.then(|| SNAPSHOT.to_owned()));
+    table.columns.extend(further.function.then(|| FUNCTION.to_owned()));
     table.first_parameter = table.columns.len();
     let (mut parameters, mut metrics) = (Columns::default(), Columns::default());
     for (source, mut status) in sweeps.into_iter().enumerate() {
         table.sources.push(Source::of(&status));
         let rows = status.rows.len();
         for from in (0..rows).step_by(CHUNK) {
-            let lines = lines(&mut status, from..rows.min(from + CHUNK))?;
+            let lines = lines(&mut status, from..rows.min(from + CHUNK), further)?;
             for line in lines {
                 let most = usize::from(several)
                     + line.fixed.len()
@@ -248,20 +256,35 @@ fn is_part_of(seen: &mut HashSet<String>, name: &str) -> bool {
     !seen.contains(name) && seen.insert(name.to_owned())
 }
 
+/// The columns that only some tables have.
+#[derive(Clone, Copy)]
+struct Further {
+    snapshot: bool,
+    function: bool,
+}
+
 /// Some trials of a sweep, whose records are taken out of it.
-fn lines(status: &mut Status, trials: Range<usize>) -> Result<Vec<Line>> {
+fn lines(status: &mut Status, trials: Range<usize>, further: Further) -> Result<Vec<Line>> {
     let records: Vec<Option<Record>> =
         status.rows[trials.clone()].iter().map(|row| status.records.remove(&row.id)).collect();
     let (status, several) = (&*status, status.has_several_functions());
     let whole = |((row, standing), record): ((&Row, &Standing), Option<Record>)| {
         let mut line = line(&status.tree, row, standing, record.as_ref())?;
-        line.fixed.extend(several.then(|| Value::from(status.function(row.id))));
+        let ran = record.as_ref().and_then(snapshot);
+        line.fixed.extend(further.snapshot.then(|| Value::from(ran)));
+        let function = || Value::from(status.function(row.id).filter(|_| several));
+        line.fixed.extend(further.function.then(function));
         Ok(line)
     };
     threads::in_parallel(|| {
         let rows = status.rows[trials.clone()].par_iter();
         rows.zip(&status.standings[trials]).zip(records).map(whole).collect()
     })
+}
+
+/// The short name of the snapshot that the attempt that counts ran.
+pub(crate) fn snapshot(record: &Record) -> Option<&str> {
+    record.decisive()?.start.snapshot.as_deref().map(code::short)
 }
 
 /// The values of a trial by the names of columns, with its metrics only if they are wanted: these are read from its files.

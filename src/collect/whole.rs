@@ -15,6 +15,7 @@ use crate::plan::Params;
 use crate::standing::Standing;
 use crate::status::Status;
 use crate::tree::Tree;
+use crate::tree::code::Code;
 use crate::tree::records::{Attempt, Record, Usage};
 use crate::tree::table::Row;
 
@@ -35,6 +36,9 @@ struct Whole<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     function: Option<&'a str>,
     params: &'a Params,
+    /// The code that the attempt that counts ran, if it was a snapshot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<Code>,
     /// Which attempt counts, and how many there were.
     attempt: Option<u32>,
     attempts: usize,
@@ -124,6 +128,9 @@ fn whole<'a>(
         link: row.link,
         function: status.function(row.id),
         params: &row.params,
+        code: attempt
+            .and_then(|a| a.start.snapshot.as_ref())
+            .map(|name| status.code.code_of(row.id, name)),
         attempt: attempt.map(|a| a.start.attempt),
         attempts: record.map_or(0, Record::begun),
         host: attempt.map(|a| a.start.host.as_str()),

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::collect::{self, FIXED, FUNCTION, Line};
+use crate::collect::{self, FIXED, FUNCTION, Line, SNAPSHOT};
 use crate::fault::Fault;
 use crate::host::threads;
 use crate::plan::value::json_float;
@@ -115,7 +115,8 @@ impl Condition {
     /// The first parts of names that are neither columns nor parameters: metrics, if anything.
     fn unknown(&self, sweeps: &[Status]) -> Vec<String> {
         let mut left: Vec<String> = self.compiled.heads().to_vec();
-        left.retain(|head| head != PARAMS && head != FUNCTION && !FIXED.contains(&head.as_str()));
+        let others = [PARAMS, FUNCTION, SNAPSHOT];
+        left.retain(|head| !others.contains(&&**head) && !FIXED.contains(&head.as_str()));
         for row in sweeps.iter().flat_map(|status| &status.rows) {
             if left.is_empty() {
                 break;
@@ -175,6 +176,10 @@ impl Condition {
         }
         if let Some(table) = row.params.table(head) {
             return serde_json::to_value(table).ok().map(Seen::Json);
+        }
+        if head == SNAPSHOT {
+            let name = status.records.get(&row.id).and_then(collect::snapshot);
+            return name.map(|name| Seen::Json(name.into()));
         }
         let uses_parts = self
             .compiled

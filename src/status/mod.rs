@@ -21,6 +21,7 @@ use crate::plan::OnFailure;
 use crate::scheduler::{self, Element, End, Scheduler, State as Word};
 use crate::site::Site;
 use crate::standing::{self, Standing, State, Witness};
+use crate::tree::code;
 use crate::tree::damage::{Damage, Damaged, Writer};
 use crate::tree::deck::{self, Deck};
 use crate::tree::journal::Journal;
@@ -67,6 +68,8 @@ pub struct Status {
     pub(crate) again: Option<String>,
     /// Trials that the plan no longer has, those included that are done.
     pub(crate) dropped: Dropped,
+    /// The code of its trials.
+    pub(crate) code: code::Submissions,
     /// The damaged parts of its files, which were left out.
     pub damage: Vec<Damaged>,
     /// Trials that are held, or run though they have ended; empty unless [`of_all`] was called.
@@ -211,7 +214,7 @@ fn as_recorded(
         Writer::Agent(agent) => agents.is_alive(agent),
         Writer::Submission => lock::is_held(&tree),
     });
-    let Files { heads, rows, records, journal, waves, dropped, .. } = files;
+    let Files { heads, rows, records, journal, waves, dropped, code, .. } = files;
     let jobs: Vec<String> = journal.jobs().map(str::to_owned).collect();
     let mut witness = agents.witness(&heard.witness, jobs.is_empty());
     if let Some(user) = &journal.on_hold {
@@ -235,6 +238,7 @@ fn as_recorded(
         feeder: feeder::alive(&feeders, &heard.elements),
         is_learning: feeder::is_learning(waves.iter().map(|(wave, _)| wave)),
         dropped,
+        code,
         damage,
         jobs_of,
     })
@@ -252,6 +256,7 @@ struct Files {
     /// How often a trial may be tried.
     attempts: u32,
     dropped: Dropped,
+    code: code::Submissions,
     damage: Damage,
 }
 
@@ -271,7 +276,20 @@ impl Files {
         let places = Places::new(&waves);
         let by_table = heads.last().map_or(1, |h| h.run.attempts);
         let Terms { attempts, dropped, .. } = terms::readable(tree, by_table, &mut damage)?;
-        Ok(Self { heads, rows, ledger, records, journal, waves, places, attempts, dropped, damage })
+        let code = code::Submissions::readable(tree, &mut damage)?;
+        Ok(Self {
+            heads,
+            rows,
+            ledger,
+            records,
+            journal,
+            waves,
+            places,
+            attempts,
+            dropped,
+            code,
+            damage,
+        })
     }
 
     fn known(&self) -> Known<'_> {
@@ -367,6 +385,7 @@ pub(crate) fn damage_of_submissions(tree: &Tree, identity: &Identity) -> Result<
     waves::readable(tree, &mut damage)?;
     deck::damage(tree, &mut damage)?;
     terms::readable(tree, 1, &mut damage)?;
+    code::Submissions::readable(tree, &mut damage)?;
     tree.check_plan(identity.format, &mut damage)?;
     Ok(damage)
 }
@@ -512,6 +531,16 @@ impl Status {
     /// Whether its trials call more than one function, as after a rename.
     pub(crate) fn has_several_functions(&self) -> bool {
         self.functions.windows(2).any(|two| two[0].1 != two[1].1)
+    }
+
+    /// Whether its trials have run from more than one snapshot.
+    pub(crate) fn has_several_snapshots(&self) -> bool {
+        let of = |row: &Row| {
+            let attempt = self.records.get(&row.id)?.decisive()?;
+            Some(attempt.start.snapshot.as_deref())
+        };
+        let mut ran = self.rows.iter().filter_map(of);
+        ran.next().is_some_and(|first| ran.any(|other| other != first))
     }
 
     /// Whether the scheduler's silence means something: it answered, or was never given anything.

@@ -25,7 +25,7 @@ use crate::submit::learn;
 use crate::submit::local::gpus::Devices;
 use crate::submit::pilots::{self, Ask, deal, hands};
 use crate::submit::preview::Hours;
-use crate::submit::{local, retry};
+use crate::submit::{local, retry, snapshot};
 use crate::tree::journal::Journal;
 use crate::tree::ledger::Ledger;
 use crate::tree::waves::Array;
@@ -121,6 +121,8 @@ pub(crate) struct Rehearsal {
     pub(crate) here: Option<Here>,
     /// What the scheduler expects of the arrays.
     pub(crate) forecast: Option<Forecast>,
+    /// The plan's code, unless it runs where it is.
+    code: Option<snapshot::Look>,
     /// Further notes.
     pub(crate) notes: Vec<String>,
 }
@@ -178,6 +180,7 @@ pub(crate) fn of(
         units: None,
         here,
         forecast: None,
+        code: None,
         notes: lock::holder(&tree).map(|owner| owner.is_at_work()).into_iter().collect(),
         tree,
     };
@@ -194,6 +197,9 @@ pub(crate) fn of(
         }
         How::Pull(kind, options) => now.pull(&mut all, kind, options)?,
     };
+    let repeated = runs.iter().copied().filter(|trial| *trial < diff.known);
+    all.code = snapshot::look(&all.tree, source, &diff, repeated, again)?;
+    all.notes.extend(all.code.iter().flat_map(|code| code.notes(again)));
     now.sort(&mut all, &runs)?;
     Ok(all)
 }
@@ -269,6 +275,7 @@ impl Rehearsal {
             "gpu_hours": hours.gpu,
             "submissions": self.forecast.as_ref().and_then(|forecast| forecast.submissions),
             "expected_start": self.forecast.as_ref().and_then(|forecast| forecast.start.as_ref()),
+            "code": self.code.as_ref().map(snapshot::Look::document),
             "notes": self.left_alone.iter().chain(&self.notes).collect::<Vec<_>>(),
         }))
     }

@@ -4,12 +4,13 @@
 //! `code/HASH.json` its list of files. `code/submissions/0001.json` says which trials run from which snapshot; a later
 //! submission overrides an earlier one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
+use super::damage::Damage;
 use super::{Tree, numbers, read_document, write_document};
 use crate::host::disk;
 use crate::idset::IdSet;
@@ -158,7 +159,16 @@ pub(crate) fn write_manifest(tree: &Tree, name: &str, manifest: &Manifest) -> Re
 /// The numbers of all submissions with a record here, in order.
 fn all(tree: &Tree) -> Result<Vec<u32>> {
     let names = disk::list(&submissions(tree))?;
-    Ok(names.iter().filter_map(|name| name.strip_suffix(".json")?.parse().ok()).collect())
+    let mut all: Vec<u32> =
+        names.iter().filter_map(|name| name.strip_suffix(".json")?.parse().ok()).collect();
+    // From 10,000 on, names are not in the order of numbers.
+    all.sort_unstable();
+    Ok(all)
+}
+
+/// The record of a submission, relative to the sweep's folder.
+fn record(number: u32) -> String {
+    format!("code/submissions/{number:04}.json")
 }
 
 /// Adds the record of a submission. The caller holds the lock.
@@ -177,9 +187,126 @@ pub(crate) fn write(tree: &Tree, submission: &Submission, beside: &Beside) -> Re
     write_document(&file("json"), submission)
 }
 
+/// Removes the records of submissions that were killed before their trials, numbered from `known` on, were part of the
+/// sweep. Returns whether there were any. The caller holds the lock.
+///
+/// # Errors
+/// When a record cannot be read or removed.
+pub(crate) fn remove_unfinished(tree: &Tree, known: u64) -> Result<bool> {
+    let mut found = false;
+    for number in all(tree)? {
+        let (_, ids) = read(tree, number)?;
+        if ids.iter().any(|id| u64::from(id) < known) {
+            continue;
+        }
+        found = true;
+        // What is beside a record goes first: without the record nobody would look for it.
+        for ending in ["diff", "packages.txt", "json"] {
+            disk::remove_if_there(&submissions(tree).join(format!("{number:04}.{ending}")))?;
+        }
+    }
+    Ok(found)
+}
+
+/// The names of all snapshots that a submission has given to trials.
+///
+/// # Errors
+/// As [`of_trial`].
+pub(crate) fn named(tree: &Tree) -> Result<BTreeSet<String>> {
+    let own = |number| read(tree, number).map(|(own, _)| own.snapshot);
+    all(tree)?.into_iter().map(own).filter_map(Result::transpose).collect()
+}
+
+/// The submissions that gave trials their code, the latest first.
+#[derive(Debug, Default)]
+pub(crate) struct Submissions(Vec<(Submission, IdSet)>);
+
+impl Submissions {
+    /// Reads them. Damaged ones are left out and reported.
+    ///
+    /// # Errors
+    /// When the folder cannot be listed.
+    pub(crate) fn readable(tree: &Tree, damage: &mut Damage) -> Result<Self> {
+        let mut found = Vec::new();
+        for number in all(tree)?.into_iter().rev() {
+            match read(tree, number) {
+                Ok(own) => found.push(own),
+                Err(_) => damage.add(&record(number), 1),
+            }
+        }
+        Ok(Self(found))
+    }
+
+    fn about(&self, trial: u64) -> impl Iterator<Item = &Submission> {
+        let id = u32::try_from(trial).ok();
+        self.0
+            .iter()
+            .filter(move |(_, ids)| id.is_some_and(|id| ids.contains(id)))
+            .map(|(own, _)| own)
+    }
+
+    /// The code that a trial runs from now on; `None` if it runs in the plan's own folder.
+    pub(crate) fn code(&self, trial: u64) -> Option<Code> {
+        Code::of(self.about(trial).next()?)
+    }
+
+    /// The code that a trial ran from a snapshot of this name.
+    pub(crate) fn code_of(&self, trial: u64, snapshot: &str) -> Code {
+        let own = self.about(trial).find(|own| own.snapshot.as_deref() == Some(snapshot));
+        let bare =
+            || Code { snapshot: snapshot.to_owned(), commit: None, branch: None, dirty: None };
+        own.and_then(Code::of).unwrap_or_else(bare)
+    }
+}
+
+/// Where the code of a trial is, and what it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Code {
+    /// The name of the snapshot.
+    pub(crate) snapshot: String,
+    /// The commit of its git repository; absent without one.
+    pub(crate) commit: Option<String>,
+    /// The branch.
+    pub(crate) branch: Option<String>,
+    /// Whether files differed from the commit.
+    pub(crate) dirty: Option<bool>,
+}
+
+impl Code {
+    fn of(own: &Submission) -> Option<Self> {
+        let git = own.git.clone();
+        Some(Self {
+            snapshot: own.snapshot.clone()?,
+            dirty: git.as_ref().map(|git| git.dirty),
+            commit: git.as_ref().and_then(|git| git.commit.clone()),
+            branch: git.and_then(|git| git.branch),
+        })
+    }
+
+    /// In words: `snapshot 1a2b3c4d, commit 0123456789ab on main with changes`.
+    pub(crate) fn words(&self) -> String {
+        let mut text = format!("snapshot {}", short(&self.snapshot));
+        if let Some(commit) = &self.commit {
+            text.push_str(&format!(", commit {}", commit.get(..12).unwrap_or(commit)));
+        }
+        if let Some(branch) = &self.branch {
+            text.push_str(&format!(" on {branch}"));
+        }
+        if self.dirty == Some(true) && self.commit.is_some() {
+            text.push_str(" with changes");
+        }
+        text
+    }
+}
+
+/// The short form of a snapshot's name.
+pub(crate) fn short(name: &str) -> &str {
+    name.get(..8).unwrap_or(name)
+}
+
 /// A record whose members can be true.
 fn read(tree: &Tree, number: u32) -> Result<(Submission, IdSet)> {
-    let path = submissions(tree).join(format!("{number:04}.json"));
+    let path = tree.dir().join(record(number));
     let own: Submission = read_document(&path)?;
     let is_inside =
         |path: &str| Path::new(path).components().all(|c| matches!(c, Component::Normal(_)));
@@ -272,6 +399,42 @@ mod tests {
         assert_eq!(all, [(b.clone(), vec![2, 6]), (a, vec![0, 3, 4])]);
         let folder = tree.dir().join("code").join(&b).join("a/b");
         assert_eq!(of_trial(&tree, 6).unwrap(), Some((b, folder)));
+    }
+
+    #[test]
+    fn what_a_killed_submission_has_recorded_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = Tree::at(dir.path());
+        for (trials, snapshot) in [("0-4", Some('a')), ("1,7", Some('b')), ("5-7", Some('c'))] {
+            let beside = Beside { diff: Some("x".to_owned()), packages: None };
+            write(&tree, &submission(trials, snapshot), &beside).unwrap();
+        }
+        assert!(remove_unfinished(&tree, 5).unwrap());
+        assert!(!remove_unfinished(&tree, 5).unwrap());
+        let names = disk::list(&submissions(&tree)).unwrap();
+        assert_eq!(names, ["0001.diff", "0001.json", "0002.diff", "0002.json"]);
+        let left: Vec<String> =
+            named(&tree).unwrap().into_iter().map(|n| n[..1].to_owned()).collect();
+        assert_eq!(left, ["a", "b"]);
+    }
+
+    #[test]
+    fn a_submission_whose_record_is_damaged_is_left_out_and_reported() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = Tree::at(dir.path());
+        for snapshot in ['a', 'b'] {
+            write(&tree, &submission("0", Some(snapshot)), &Beside::default()).unwrap();
+        }
+        let mut damage = Damage::default();
+        let all = Submissions::readable(&tree, &mut damage).unwrap();
+        assert_eq!(all.code(0).unwrap().words(), "snapshot bbbbbbbb");
+        assert_eq!(damage, Damage::default());
+        disk::write_whole(&tree.dir().join(record(2)), b"{").unwrap();
+        let all = Submissions::readable(&tree, &mut damage).unwrap();
+        assert_eq!(all.code(0).unwrap().words(), "snapshot aaaaaaaa");
+        let found = damage.settle(|_| true);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].to_string(), "1 damaged line in code/submissions/0002.json");
     }
 
     #[test]

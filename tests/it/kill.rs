@@ -468,7 +468,7 @@ fn a_trial_that_fails_on_a_full_disk_says_so() {
 }
 
 /// A Slurm that keeps what it was given in a file: `id|name` a line.
-fn remembering_slurm() -> World {
+pub(crate) fn remembering_slurm() -> World {
     let world = crate::scripts::slurm();
     let jobs = world.text_path("jobs");
     world.write("jobs", "");

@@ -78,6 +78,8 @@ mod scripts;
 mod select;
 mod serve;
 mod snapshot;
+mod snapshot_faults;
+mod snapshot_ways;
 mod starting;
 mod startup;
 mod status;

@@ -64,7 +64,7 @@ fn a_dry_run_here_says_which_trials_would_run() {
         "arrays": [], "chains_as": null, "chains_why": "", "max_array_size": null,
         "submit_calls": 0, "scheduler_calls": 0, "units": null, "pilots": null, "slots": null,
         "at_once": cores, "cores": cores, "gpus": "", "core_hours": null, "gb_hours": null, "gpu_hours": 0.0,
-        "submissions": null, "expected_start": null,
+        "submissions": null, "expected_start": null, "code": null,
         "notes": ["1 trial of earlier plans is not in this one: left alone"],
     });
     let shown = said.to_string().replace("$WORLD", world.text_path("").trim_end_matches('/'));

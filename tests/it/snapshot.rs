@@ -10,14 +10,14 @@ use crate::pbs_server::Pbs;
 use crate::world::{World, wait_until};
 
 /// A plan whose trials run `./job.sh`.
-fn plan(rest: &str, grid: &str) -> String {
+pub(crate) fn plan(rest: &str, grid: &str) -> String {
     format!(
         "version = 1\nsweep.name = \"s\"\nrun.command = [\"./job.sh\"]\n[snapshot]\n{rest}\n[grid]\ni = {grid}\n"
     )
 }
 
 /// The program of the trials prints its version and succeeds where there is a file `good` in the plan's folder.
-fn job(world: &World, version: &str) {
+pub(crate) fn job(world: &World, version: &str) {
     let code = format!(
         "#!/bin/sh\necho \"$HPCSWEEP_TRIAL {version}\" >>$HPCSWEEP_SOURCE/events\n\
          [ -e $HPCSWEEP_SOURCE/good ] || exit 3\n"
@@ -27,7 +27,7 @@ fn job(world: &World, version: &str) {
 }
 
 /// What has run since the last question.
-fn ran(world: &World) -> String {
+pub(crate) fn ran(world: &World) -> String {
     if !world.exists("events") {
         return String::new();
     }
@@ -38,7 +38,7 @@ fn ran(world: &World) -> String {
 }
 
 /// The records of submissions, in order.
-fn submissions(world: &World) -> Vec<Value> {
+pub(crate) fn submissions(world: &World) -> Vec<Value> {
     let folder = "results/s/code/submissions";
     let mut names = world.files(folder);
     names.retain(|name| name.ends_with(".json"));
@@ -50,7 +50,7 @@ fn submissions(world: &World) -> Vec<Value> {
 }
 
 /// The files of the snapshot of the last submission.
-fn stored(world: &World) -> Vec<String> {
+pub(crate) fn stored(world: &World) -> Vec<String> {
     let last = submissions(world).pop().unwrap();
     let name = last["snapshot"].as_str().unwrap().to_owned();
     let mut files = world.files(&format!("results/s/code/{name}"));
@@ -58,7 +58,7 @@ fn stored(world: &World) -> Vec<String> {
     files
 }
 
-fn objects(world: &World) -> usize {
+pub(crate) fn objects(world: &World) -> usize {
     world.files("results/s/code/objects").len()
 }
 
@@ -224,7 +224,7 @@ fn the_next_submission_stores_what_has_changed() {
     assert!(third.err.contains("c changed: 1 trial has the old one\n"), "{}", third.err);
 }
 
-fn git(world: &World, args: &[&str]) -> String {
+pub(crate) fn git(world: &World, args: &[&str]) -> String {
     let mut git = Command::new("git");
     git.arg("-C").arg(world.path("")).args(["-c", "user.name=a", "-c", "user.email=a@b"]);
     let out = git.args(args).output().unwrap();
@@ -329,6 +329,6 @@ fn a_submission_that_is_killed_while_it_stores_is_completed_by_the_next() {
     }
 }
 
-fn objects_are_there(world: &World) -> bool {
+pub(crate) fn objects_are_there(world: &World) -> bool {
     world.path("results/s/code/objects").read_dir().is_ok_and(|mut all| all.next().is_some())
 }

@@ -21,6 +21,7 @@ use crate::status::progress::Progress;
 use crate::submit::Source;
 use crate::submit::arrays::wave::Waves;
 use crate::submit::grow;
+use crate::tree::code::{self, Code};
 use crate::tree::journal::Journal;
 use crate::tree::records::{Attempt, Record};
 use crate::tree::table;
@@ -54,6 +55,8 @@ struct Tried {
     host: String,
     job: Option<String>,
     agent: Option<String>,
+    /// The snapshot of the code that it ran.
+    snapshot: Option<String>,
     exit_code: Option<i32>,
     peak_memory: Option<u64>,
     cpu_s: Option<f64>,
@@ -78,6 +81,8 @@ pub(super) struct Sight {
     cause: Option<Cause>,
     reason: String,
     params: Value,
+    /// The code that it runs, unless that is in the plan's own folder.
+    code: Option<Code>,
     attempts: Vec<Tried>,
     asked: Resources,
     progress: Option<String>,
@@ -165,6 +170,7 @@ impl<'a> Facts<'a> {
             cause: standing.cause,
             reason: standing.reason.clone(),
             params: serde_json::to_value(&row.params)?,
+            code: status.code.code(trial),
             attempts,
             asked,
             progress: progress.as_ref().map(Progress::words),
@@ -235,6 +241,7 @@ fn tried(record: &Record) -> Vec<Tried> {
             host: attempt.start.host.clone(),
             job: attempt.start.job.clone(),
             agent: attempt.bundle.as_ref().map(|place| place.agent.clone()),
+            snapshot: attempt.start.snapshot.clone(),
             exit_code: end.and_then(|end| end.exit_code),
             peak_memory: end.map(|end| end.peak_memory).filter(|bytes| *bytes > 0),
             cpu_s: end
@@ -269,8 +276,20 @@ impl Sight {
             None if !self.reason.is_empty() => line("why", &self.reason),
             None => {}
         }
+        if let Some(code) = &self.code {
+            line("code", &code.words());
+        }
+        let now = self.code.as_ref().map(|code| &code.snapshot);
         for attempt in &self.attempts {
-            line(&format!("attempt {}", attempt.attempt), &attempt.words(&self.reason));
+            let mut words = attempt.words(&self.reason);
+            // It ran other code.
+            if attempt.snapshot.as_ref() != now {
+                match &attempt.snapshot {
+                    Some(name) => words.push_str(&format!(", snapshot {}", code::short(name))),
+                    None => words.push_str(", without a snapshot"),
+                }
+            }
+            line(&format!("attempt {}", attempt.attempt), &words);
         }
         line("asked", &asked(&self.asked));
         if let Some(used) = self.attempts.last().and_then(Tried::used) {

@@ -1,5 +1,6 @@
 //! Storing a snapshot: each content once, and a folder of links from which programs run.
 
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -8,8 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::walk::Found;
-use crate::fault::Fault;
-use crate::host::{access, clock, disk};
+use crate::host::{clock, disk};
 use crate::tree::Tree;
 use crate::tree::code::{self, File};
 
@@ -22,35 +22,115 @@ pub(super) struct Stored {
     pub(super) bytes: u64,
 }
 
+/// What became of an attempt to store a snapshot.
+pub(super) enum Outcome {
+    Stored(Stored),
+    /// This file is no longer what it was.
+    Changed(PathBuf),
+}
+
 /// Stores a snapshot unless it is there. The caller holds the sweep's lock.
 ///
 /// # Errors
 /// When the disk refuses: the snapshot is not there then.
-pub(super) fn store(tree: &Tree, found: &Found, name: &str) -> Result<Stored> {
+pub(super) fn store(tree: &Tree, found: &Found, name: &str) -> Result<Outcome> {
     let folder = code::folder(tree);
     disk::make_dir(&folder)?;
-    // Submissions that were killed have left these.
-    for left in disk::list(&folder)?.iter().filter(|name| name.starts_with(".new-")) {
-        disk::remove_tree(&folder.join(left));
-    }
     let place = code::snapshot(tree, name);
     let mut stored = Stored::default();
     if !place.is_dir() {
-        let new = folder.join(format!(".new-{}", clock::short_token()));
-        let result = fill(tree, found, &new, &mut stored).and_then(|()| {
-            code::write_manifest(tree, name, &found.manifest)?;
-            fs::rename(&new, &place).map_err(|e| disk::fault("rename", &new, &e).into())
+        let new = folder.join(format!("{NEW}{}", clock::short_token()));
+        let result = fill(tree, found, &new, &mut stored).and_then(|changed| {
+            if changed.is_none() {
+                code::write_manifest(tree, name, &found.manifest)?;
+                fs::rename(&new, &place).map_err(|e| disk::fault("rename", &new, &e))?;
+            }
+            Ok(changed)
         });
-        if result.is_err() {
+        if !matches!(result, Ok(None)) {
             disk::remove_tree(&new);
         }
-        result?;
+        if let Some(path) = result? {
+            return Ok(Outcome::Changed(path));
+        }
     }
     disk::make_dir(&place.join(&found.workdir))?;
-    Ok(stored)
+    Ok(Outcome::Stored(stored))
 }
 
-fn fill(tree: &Tree, found: &Found, new: &Path, stored: &mut Stored) -> Result<()> {
+/// How the names of snapshots begin that are being made.
+const NEW: &str = ".new-";
+
+/// What would be stored.
+pub(super) fn missing(tree: &Tree, found: &Found, name: &str) -> Stored {
+    let mut stored = Stored::default();
+    if code::snapshot(tree, name).is_dir() {
+        return stored;
+    }
+    let mut seen = HashSet::new();
+    for file in found.manifest.files.values().filter(|file| file.link.is_none()) {
+        let object = object(tree, file);
+        if !is_there(&object, file) && seen.insert(object) {
+            stored.files += 1;
+            stored.bytes += file.bytes;
+        }
+    }
+    stored
+}
+
+/// Whether submissions that were killed have left something. The caller holds the lock.
+///
+/// # Errors
+/// When a folder cannot be listed, or a record is damaged.
+pub(super) fn is_left(tree: &Tree) -> Result<bool> {
+    let names = disk::list(&code::folder(tree))?;
+    if names.is_empty() {
+        return Ok(false);
+    }
+    let named = code::named(tree)?;
+    Ok(names.iter().any(|name| is_stray(name, &named)))
+}
+
+/// Whether an entry of the folder belongs to no snapshot that a submission has given to trials.
+fn is_stray(name: &str, named: &BTreeSet<String>) -> bool {
+    let snapshot = name.strip_suffix(".json").unwrap_or(name);
+    let is_snapshot = snapshot.len() == 32 && snapshot.bytes().all(|b| b.is_ascii_hexdigit());
+    name.starts_with('.') || is_snapshot && !named.contains(snapshot)
+}
+
+/// Removes what no submission has given to trials: snapshots, lists of files and contents. What cannot be removed stays.
+/// The caller holds the lock.
+///
+/// # Errors
+/// When a list or a folder cannot be read: nothing is removed then.
+pub(super) fn clear(tree: &Tree) -> Result<()> {
+    let folder = code::folder(tree);
+    let named = code::named(tree)?;
+    let mut used = HashSet::new();
+    for name in &named {
+        let manifest = code::manifest(tree, name)?;
+        used.extend(manifest.files.values().map(|file| object(tree, file)));
+    }
+    for name in disk::list(&folder)?.iter().filter(|name| is_stray(name, &named)) {
+        let path = folder.join(name);
+        disk::remove_tree(&path);
+        let _ = fs::remove_file(&path);
+    }
+    let objects = folder.join("objects");
+    for shard in disk::list(&objects)? {
+        let shard = objects.join(shard);
+        for name in disk::list(&shard)? {
+            let path = shard.join(name);
+            if !used.contains(&path) {
+                let _ = fs::remove_file(&path);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Makes the folder of links. Returns a file that is no longer what it was.
+fn fill(tree: &Tree, found: &Found, new: &Path, stored: &mut Stored) -> Result<Option<PathBuf>> {
     disk::make_dir(new)?;
     let mut last = PathBuf::new();
     for (name, file) in &found.manifest.files {
@@ -65,9 +145,11 @@ fn fill(tree: &Tree, found: &Found, new: &Path, stored: &mut Stored) -> Result<(
             continue;
         }
         let object = object(tree, file);
-        let is_there = fs::metadata(&object).is_ok_and(|about| about.len() == file.bytes);
-        if !is_there {
-            copy_checked(&found.root.join(name), &object, file)?;
+        if !is_there(&object, file) {
+            let from = found.root.join(name);
+            if !copy_checked(&from, &object, file)? {
+                return Ok(Some(from));
+            }
             stored.files += 1;
             stored.bytes += file.bytes;
         }
@@ -76,7 +158,11 @@ fn fill(tree: &Tree, found: &Found, new: &Path, stored: &mut Stored) -> Result<(
             copy(&object, &path, file).map_err(|e| disk::fault("write", &path, &e))?;
         }
     }
-    Ok(())
+    Ok(None)
+}
+
+fn is_there(object: &Path, file: &File) -> bool {
+    fs::metadata(object).is_ok_and(|about| about.len() == file.bytes)
 }
 
 /// The file with a content. A file may be executed or not, so that the mode is part of its name.
@@ -86,25 +172,26 @@ fn object(tree: &Tree, file: &File) -> PathBuf {
     code::folder(tree).join(format!("objects/{shard}/{}{ending}", file.hash))
 }
 
-/// Copies a file that must still have the content of the list.
-fn copy_checked(from: &Path, object: &Path, file: &File) -> Result<()> {
+/// Copies a file that must still have the content of the list; `false` if it does not.
+fn copy_checked(from: &Path, object: &Path, file: &File) -> Result<bool> {
     if let Some(shard) = object.parent() {
         disk::make_dir(shard)?;
     }
     let aside = disk::aside(object);
-    let copied = || -> Result<()> {
-        copy(from, &aside, file).map_err(|e| disk::fault("store", from, &e))?;
-        let (hash, _) = super::walk::hash(&aside).map_err(|e| disk::fault("read", &aside, &e))?;
-        if hash != file.hash {
-            let sentence = format!("`{}` changes while it is stored", from.display());
-            return Err(Fault::machine(sentence)
-                .hint("leave it out with `[snapshot] ignore`, or submit again")
-                .into());
+    let copied = || -> Result<bool> {
+        match copy(from, &aside, file) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+            done => done.map_err(|e| disk::fault("store", from, &e))?,
         }
-        fs::rename(&aside, object).map_err(|e| disk::fault("rename", &aside, &e).into())
+        let (hash, _) = super::walk::hash(&aside).map_err(|e| disk::fault("read", &aside, &e))?;
+        let is_same = hash == file.hash;
+        if is_same {
+            fs::rename(&aside, object).map_err(|e| disk::fault("rename", &aside, &e))?;
+        }
+        Ok(is_same)
     };
     let result = copied();
-    if result.is_err() {
+    if !matches!(result, Ok(true)) {
         let _ = fs::remove_file(&aside);
     }
     result
@@ -115,7 +202,8 @@ fn copy(from: &Path, to: &Path, file: &File) -> io::Result<()> {
     let mut source = disk::open_plain(from)?;
     let mut target = disk::create_new(to)?;
     io::copy(&mut source, &mut target)?;
-    let read = access::file_mode() & 0o444;
+    // The umask has decided who may read it.
+    let read = target.metadata()?.permissions().mode() & 0o444;
     let execute = if file.executable { read >> 2 } else { 0 };
     target.set_permissions(Permissions::from_mode(read | execute))
 }

@@ -139,10 +139,7 @@ fn names_below(
         })
         .build();
     for entry in walk {
-        let entry = entry.map_err(|error| {
-            Fault::machine(format!("cannot look through `{}`: {error}", path.display()))
-                .hint("leave it out with `[snapshot] ignore`")
-        })?;
+        let entry = entry.map_err(|error| unlisted(path, &error))?;
         match entry.file_type() {
             Some(kind) if kind.is_dir() => {}
             Some(kind) if kind.is_file() || kind.is_symlink() => {
@@ -152,6 +149,27 @@ fn names_below(
         }
     }
     Ok(())
+}
+
+/// The fault of a folder that cannot be listed.
+fn unlisted(around: &Path, error: &ignore::Error) -> Fault {
+    fn place(error: &ignore::Error) -> Option<&Path> {
+        match error {
+            ignore::Error::WithPath { path, .. } => Some(path),
+            ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => {
+                place(err)
+            }
+            _ => None,
+        }
+    }
+    let path = place(error).unwrap_or(around);
+    // The error itself repeats the path.
+    let own = error.io_error().map(|e| io::Error::from(e.kind()));
+    let fault = match own {
+        Some(e) => disk::fault("list", path, &e),
+        None => Fault::machine(format!("cannot list `{}`: {error}", path.display())),
+    };
+    fault.hint("leave it out with `[snapshot] ignore`, or open it")
 }
 
 fn patterns(folder: &Path, own: &Snapshot) -> Result<Gitignore> {
@@ -168,7 +186,7 @@ fn read(path: &Path) -> Result<Option<File>, Fault> {
         disk::fault("read", path, e).hint("leave it out with `[snapshot] ignore`, or open it")
     };
     // A file that changes while it is read is read again.
-    for _ in 0..10 {
+    for _ in 0..TRIES {
         let about = match fs::symlink_metadata(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             about => about.map_err(|e| fault(&e))?,
@@ -191,8 +209,16 @@ fn read(path: &Path) -> Result<Option<File>, Fault> {
             return Ok(Some(File { hash, bytes, executable, link: None }));
         }
     }
-    let sentence = format!("`{}` changes while it is read", path.display());
-    Err(Fault::machine(sentence).hint("leave it out with `[snapshot] ignore`, or submit again"))
+    Err(changes(path))
+}
+
+/// How often a file is read that changes meanwhile.
+pub(super) const TRIES: u32 = 10;
+
+/// The fault of a file that changes all the time.
+pub(super) fn changes(path: &Path) -> Fault {
+    let sentence = format!("`{}` changes while it is stored", path.display());
+    Fault::machine(sentence).hint("leave it out with `[snapshot] ignore`, or submit again")
 }
 
 pub(super) fn hash(path: &Path) -> io::Result<(String, u64)> {
