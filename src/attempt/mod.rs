@@ -4,6 +4,7 @@
 
 pub(crate) mod exit;
 pub(crate) mod log_tail;
+pub(crate) mod repeat;
 pub(crate) mod stop;
 pub(crate) mod time;
 pub(crate) mod verdict;

@@ -17,6 +17,8 @@ pub(crate) enum Next {
     Over,
     /// It is tried again here.
     Again,
+    /// `[retry]` repeats it here, or where there is more time for it.
+    Repeated,
     /// It was stopped, and continues elsewhere.
     Elsewhere,
     /// Another run's end of it counts.

@@ -16,11 +16,13 @@ use crate::render::Templates;
 use crate::site::{SchedulerKind, Site};
 use crate::submit::Source;
 use crate::submit::again::Again;
+use crate::submit::auto;
 use crate::submit::grow;
 use crate::submit::pilots;
 use crate::submit::pilots::deal;
-use crate::tree::Tree;
+use crate::tree::ledger::Ledger;
 use crate::tree::records::Outcome;
+use crate::tree::{Tree, deck};
 use crate::words::{count, duration};
 use crate::worker::hooks::sweep::Witness;
 use crate::worker::process::child;
@@ -180,12 +182,26 @@ pub(super) fn here(
 
 /// Calls the hook of a sweep that an agent has seen end, or stop because too many trials fail.
 fn tell_end(tree: &Tree, report: &Report, context: &Context) -> Result<()> {
-    let stopped = report.failed.as_deref();
     // One that a signal ends has no time for it.
     if report.signal.is_none() {
-        ended::tell(tree, Witness::Records, stopped, context)?;
+        let stopped = match &report.failed {
+            Some(why) => Some(why.clone()),
+            None => spent(tree)?,
+        };
+        ended::tell(tree, Witness::Records, stopped.as_deref(), context)?;
     }
     Ok(())
+}
+
+/// Why trials of a sweep that is over do not run again, if that is the budget.
+fn spent(tree: &Tree) -> Result<Option<String>> {
+    let decks = deck::read(tree)?;
+    let retry = decks.last().and_then(|deck| deck.retry.as_ref());
+    let has_budget = retry.is_some_and(|retry| retry.budget.is_some());
+    match has_budget && Ledger::read(tree)?.is_over(deck::total(&decks)) {
+        true => auto::spent_by_agents(tree),
+        false => Ok(None),
+    }
 }
 
 /// Tells what happens to an agent.

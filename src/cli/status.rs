@@ -209,10 +209,17 @@ fn people(status: &Status, args: &Args, of: Option<usize>, alone: bool) -> Strin
 /// Who submits the trials that had no place in the queue.
 fn unsubmitted(status: &Status) -> String {
     if status.unsubmitted == 0 {
-        let job = status.feeder.as_ref();
-        return job.map_or_else(String::new, |job| {
-            format!("job {job} looks at it when its jobs have ended\n")
-        });
+        return match (&status.feeder, status.undecided) {
+            (Some(job), _) => format!("job {job} looks at it when its jobs have ended\n"),
+            (None, 0) => String::new(),
+            (None, n) => {
+                let command = status.again.as_deref().unwrap_or("the same `hpcsweep submit`");
+                let trials = count(n, "trial");
+                format!(
+                    "`[retry]`: no job waits that decides about {trials} without success; to bring one: {command}\n"
+                )
+            }
+        };
     }
     let left = format!("{} not submitted yet", count(status.unsubmitted, "trial"));
     match (&status.feeder, &status.again) {

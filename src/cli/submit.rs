@@ -113,10 +113,12 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             rehearsal::Asked { pull: pilots, here, max_running: args.max_running, json: args.json };
         return rehearsal::show(&source, &site, kind, &templates, &asked, context).map(|()| 0);
     }
-    if source.plan.retry.auto && (is_here || pilots.is_some()) {
-        context.out.say(
-            "`[retry]` is for job arrays: here `[run] attempts` repeats failures, and what was interrupted continues",
-        );
+    let is_function = source.plan.run.function.is_some();
+    if source.plan.retry.auto && (is_function || (is_here && pilots.is_none())) {
+        let of = if is_function { "programs" } else { "job arrays and agents" };
+        context.out.say(&format!(
+            "`[retry]` is for {of}: here `[run] attempts` repeats failures, and what was interrupted continues"
+        ));
     }
     if let Some(options) = pilots {
         return match is_here {

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use crate::scheduler::Elements;
+use crate::standing::{Standing, State};
 use crate::tree::journal::Journal;
+use crate::tree::table::Row;
 use crate::tree::waves::Wave;
 
 /// The newest feeders, which alone may be queued or running: most are submitted by the one before, some beside another by a
@@ -35,4 +37,30 @@ pub(super) fn alive(
     let is_alive =
         |job: &str| elements.get(job).and_then(|e| e.get(0)).is_some_and(|e| e.state.is_alive());
     jobs.iter().map(|(_, job)| job).find(|job| is_alive(job)).cloned()
+}
+
+/// Trials without success of which no feeder has decided by `[retry]`, where feeders of the sweep do.
+pub(super) fn undecided(
+    waves: &[(Wave, Vec<u64>)],
+    journal: &Journal,
+    rows: &[Row],
+    standings: &[Standing],
+) -> u64 {
+    let mut feeders = waves.iter().flat_map(|(wave, _)| &wave.arrays);
+    let last = feeders.rfind(|array| array.feeder.is_some());
+    let is_due = |(row, standing): &(&Row, &Standing)| {
+        standing.state.is_bad()
+            && !matches!(standing.state, State::Skipped | State::Cancelled)
+            && !journal.left.contains_key(&row.id)
+    };
+    match last {
+        Some(array)
+            if array.feeder.as_ref().is_some_and(|own| own.decides)
+                && !journal.is_taken_back(array.array)
+                && journal.on_hold.is_none() =>
+        {
+            rows.iter().zip(standings).filter(is_due).count() as u64
+        }
+        _ => 0,
+    }
 }

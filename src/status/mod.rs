@@ -60,6 +60,8 @@ pub struct Status {
     pub(crate) feeder: Option<String>,
     /// Whether what is not submitted waits until other trials have shown what it needs.
     pub(crate) is_learning: bool,
+    /// Trials without success of which `[retry]` has still to decide, and no job waits that does it.
+    pub(crate) undecided: u64,
     /// Whether its trials are a function of a program, which alone can run them.
     pub(crate) calls_a_function: bool,
     /// The functions that its trials call: of each table its first trial and its function.
@@ -214,6 +216,11 @@ fn as_recorded(
         Writer::Agent(agent) => agents.is_alive(agent),
         Writer::Submission => lock::is_held(&tree),
     });
+    let feeder = feeder::alive(&feeders, &heard.elements);
+    let undecided = match feeder.is_none() && heard.is_sure {
+        true => feeder::undecided(&files.waves, &files.journal, &files.rows, &standings),
+        false => 0,
+    };
     let Files { heads, rows, records, journal, waves, dropped, code, .. } = files;
     let jobs: Vec<String> = journal.jobs().map(str::to_owned).collect();
     let mut witness = agents.witness(&heard.witness, jobs.is_empty());
@@ -235,8 +242,9 @@ fn as_recorded(
         jobs,
         pilots,
         unsubmitted: left as u64,
-        feeder: feeder::alive(&feeders, &heard.elements),
+        feeder,
         is_learning: feeder::is_learning(waves.iter().map(|(wave, _)| wave)),
+        undecided,
         dropped,
         code,
         damage,

@@ -78,6 +78,19 @@ fn target(counter: &str, params: &Params) -> Option<f64> {
     names.iter().find_map(value)
 }
 
+/// Whether an attempt came further than the one `before` it, by its metrics; any metrics count where none has a counter.
+pub(crate) fn has_come_further(
+    attempt: &Attempt,
+    now: Option<&Progress>,
+    before: Option<&Progress>,
+) -> bool {
+    match (now, before) {
+        (Some(now), Some(before)) => now.last > before.last,
+        (Some(_), None) => true,
+        (None, _) => !attempt.metrics.is_empty(),
+    }
+}
+
 /// Whether a trial has written a checkpoint since an attempt began: a file in its folder for checkpoints.
 pub(crate) fn has_checkpoint(tree: &Tree, attempt: &Attempt) -> bool {
     let is_new = |path: &Path| {

@@ -231,6 +231,12 @@ impl Again {
         }
     }
 
+    /// As [`Again::change`], but for trials that `others` has.
+    pub(crate) fn change_others(&self, others: &Self, diff: &mut Diff) {
+        let kept = self.requests.iter().filter(|(trial, _)| !others.has(**trial));
+        kept.for_each(|(trial, request)| diff.ask_for(*trial, request));
+    }
+
     /// Leaves out what is not to be submitted; `due`: trials that an earlier submission was to submit.
     pub(crate) fn keep(&self, todo: &mut Vec<Todo>, due: &HashSet<u64>) {
         todo.retain(|todo| self.admits(todo.id) || due.contains(&todo.id));

@@ -15,7 +15,7 @@ use super::{FORMAT, Tree, document, numbers, write_document};
 use crate::fault::Fault;
 use crate::host::disk;
 use crate::host::gpus::DeviceId;
-use crate::plan::{Pull, Resources};
+use crate::plan::{Pull, Resources, Retry};
 
 /// One submission to agents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -65,6 +65,9 @@ pub struct Deck {
     pub(crate) by_plan: bool,
     /// How agents share the sweep from now on.
     pub(crate) pull: Pull,
+    /// Which of its trials agents repeat; `None` where they decide nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) retry: Option<Retry>,
 }
 
 fn file(tree: &Tree, deck: u32, ending: &str) -> PathBuf {
@@ -108,6 +111,8 @@ pub struct Terms<'a> {
     pub(crate) by_plan: bool,
     /// How agents share the sweep.
     pub(crate) pull: &'a Pull,
+    /// Which trials agents repeat.
+    pub(crate) retry: Option<&'a Retry>,
 }
 
 impl<'a> Terms<'a> {
@@ -126,6 +131,7 @@ impl<'a> Terms<'a> {
             program: &[],
             by_plan: false,
             pull,
+            retry: None,
         }
     }
 }
@@ -136,7 +142,7 @@ impl<'a> Terms<'a> {
 /// When the disk refuses.
 pub fn write(tree: &Tree, before: &[Deck], units: &[Vec<u64>], terms: Terms<'_>) -> Result<Deck> {
     let Terms { seq, plan, max_running, cores, gpus, gpu_share, memory_mib, .. } = terms;
-    let Terms { requests, program, by_plan, pull, devices, .. } = terms;
+    let Terms { requests, program, by_plan, pull, devices, retry, .. } = terms;
     let deck = Deck {
         format: FORMAT,
         deck: before.last().map_or(0, |d| d.deck) + 1,
@@ -157,6 +163,7 @@ pub fn write(tree: &Tree, before: &[Deck], units: &[Vec<u64>], terms: Terms<'_>)
         program: program.to_vec(),
         by_plan,
         pull: pull.clone(),
+        retry: retry.cloned(),
     };
     disk::make_dir(&tree.dir().join("pull"))?;
     numbers::write(&file(tree, deck.deck, "map"), units.iter().flatten().copied())?;

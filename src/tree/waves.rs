@@ -105,6 +105,9 @@ pub(crate) struct Feeder {
     /// Trials without success that are to run again, and had no place in the queue either.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) again: Vec<Repeat>,
+    /// Whether it also decides by `[retry]` what runs again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) decides: bool,
 }
 
 /// Trials that run again with one request.

@@ -56,6 +56,7 @@ mod pbs_truth;
 mod pbs_truth_ends;
 mod plan;
 mod pull;
+mod pull_auto;
 mod pull_clocks;
 mod pull_copies;
 mod pull_disks;

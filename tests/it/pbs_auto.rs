@@ -1,8 +1,9 @@
 //! PBS: `[retry] auto`: what failed for a reason that the plan names runs again, without a person.
 
 use crate::local::shell;
+use crate::pbs_once::wrap;
 use crate::pbs_server::Pbs;
-use crate::world::timeless;
+use crate::world::{timeless, wait_until};
 
 /// A plan whose trials append their number to `ran` and go on by it: `code` has a case for each.
 fn plan(code: &str, rest: &str) -> String {
@@ -143,11 +144,17 @@ fn a_feeder_that_was_lost_is_replaced_by_the_next_submission() {
     pbs.set("scheduling", true);
     pbs.wait_idle();
     assert_eq!(pbs.standings(), ["done", "failed: exit code 75", "failed: exit code 1"]);
+    let line = "`[retry]`: no job waits that decides about 2 trials without success; to bring one: \
+                hpcsweep submit plan.toml --pbs\n";
+    let status = pbs.world.run(&["status"]).whole();
+    assert!(status.contains(line), "{status}");
     let again = pbs.again(&[]);
     assert!(again.err.starts_with("feeder: job 2.pbshead"), "{}", again.whole());
     pbs.wait_idle();
     assert_eq!(pbs.standings(), ["done", "done", "failed: exit code 1"]);
     // Nothing is left to decide.
+    let status = pbs.world.run(&["status"]).whole();
+    assert!(!status.contains("no job waits"), "{status}");
     let jobs = pbs.jobs().len();
     pbs.again(&[]).ok();
     assert_eq!(pbs.jobs().len(), jobs);
@@ -169,4 +176,71 @@ fn what_is_cancelled_stays_cancelled() {
     let jobs = pbs.jobs().len();
     pbs.again(&[]).ok();
     assert_eq!(pbs.jobs().len(), jobs);
+}
+
+/// The wall-clock times that the jobs of arrays ask for, in the order of submission.
+fn walltimes(pbs: &Pbs) -> Vec<String> {
+    let jobs = pbs.jobs();
+    let mut arrays: Vec<(u64, String)> = jobs
+        .iter()
+        .filter_map(|(id, job)| {
+            let number = id.strip_suffix("[].pbshead")?.parse().ok()?;
+            Some((number, job["Resource_List"]["walltime"].as_str()?.to_owned()))
+        })
+        .collect();
+    arrays.sort();
+    arrays.into_iter().map(|(_, walltime)| walltime).collect()
+}
+
+/// From now on the queue has no place for arrays, which only their submission shows.
+fn refuse_arrays(pbs: &Pbs) {
+    let full = "echo 'qsub: would exceed the limit of your group' >&2; exit 1";
+    let code = format!("if grep -q '^#PBS -J' \"${{!#}}\"; then {full}; fi; real \"$@\"");
+    wrap(&pbs.world, "qsub", &code);
+}
+
+#[test]
+fn a_retry_that_had_no_place_keeps_its_request() {
+    let pbs = Pbs::start();
+    let code = "*) [ $n = 2 ] || exit 1 ;;";
+    pbs.submit(&plan(code, "[grid]\na = [0, 1]\n").replace("auto = true\n", ""), &[]).ok();
+    pbs.wait_idle();
+    refuse_arrays(&pbs);
+    let refused = pbs.world.run(&["retry", "--walltime", "9m"]);
+    assert_eq!(refused.code, 3, "{}", refused.whole());
+    wrap(&pbs.world, "qsub", "real \"$@\"");
+    pbs.again(&[]).ok();
+    pbs.wait_idle();
+    assert_eq!((pbs.standings(), runs(&pbs, 2)), (vec!["done".to_owned(); 2], vec![2, 2]));
+    assert_eq!(walltimes(&pbs).last().unwrap(), "00:09:00");
+}
+
+#[test]
+fn a_repeat_that_had_no_place_is_decided_once_and_keeps_its_request() {
+    let mut pbs = Pbs::start();
+    pbs.set("scheduling", false);
+    let code = "*) echo '{\"step\": 1}' >>$HPCSWEEP_METRICS; [ $n = 2 ] || sleep 60 ;;";
+    let rest =
+        "timeout = { walltime = \"x1.5\" }\n[resources]\nwalltime = \"4s\"\n[grid]\na = [0, 1]\n";
+    pbs.submit(&plan(code, rest), &[]).ok();
+    pbs.world.call("qdel", &["1.pbshead"]).ok();
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    refuse_arrays(&pbs);
+    let feed = ["feed", "--sweep", "results/s", "--array", "2"];
+    let feeder = pbs.world.start(&feed);
+    let is_refused = || {
+        let files = pbs.world.files("results/s/journal");
+        let of = |file: &String| pbs.world.read(&format!("results/s/journal/{file}"));
+        files.iter().any(|file| of(file).contains("\"event\":\"refused\""))
+    };
+    wait_until("the repeat was refused", is_refused);
+    feeder.signal(nix::sys::signal::Signal::SIGKILL);
+    feeder.end(&pbs.world);
+    wrap(&pbs.world, "qsub", "real \"$@\"");
+    pbs.world.run(&feed).ok();
+    pbs.wait_idle();
+    assert_eq!((pbs.standings(), runs(&pbs, 2)), (vec!["done".to_owned(); 2], vec![2, 2]));
+    assert_eq!(decided(&pbs), ["(walltime of 00:00:04: again with 00:00:06 (1 of 3)): trials 0-1"]);
+    assert_eq!(walltimes(&pbs), ["00:00:04", "00:00:06"]);
 }

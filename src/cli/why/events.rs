@@ -64,10 +64,7 @@ pub(super) fn of(tree: &Tree) -> Result<Vec<Event>> {
         Entry::Released { array, time } => say(time, None, format!("array {array} released")),
         Entry::Decided { time, decisions } => {
             for decision in decisions {
-                let what = match decision.again {
-                    true => format!("retried ({})", decision.why),
-                    false => format!("not retried ({})", decision.why),
-                };
+                let what = self::decision(decision.again, &decision.why);
                 let ids = IdSet::of_numbers(&decision.trials).unwrap_or_default();
                 ids.iter().for_each(|id| say(time, Some(u64::from(id)), what.clone()));
             }
@@ -76,6 +73,9 @@ pub(super) fn of(tree: &Tree) -> Result<Vec<Event>> {
     })?;
     let damage = &mut Damage::default();
     for (trial, record) in records::readable(tree, damage)? {
+        for decided in &record.decisions {
+            say(decided.time, Some(trial), decision(decided.again, &decided.why));
+        }
         for attempt in &record.attempts {
             let again = if attempt.start.attempt > 1 { " again" } else { "" };
             say(attempt.start.time, Some(trial), format!("started{again}"));
@@ -91,6 +91,11 @@ pub(super) fn of(tree: &Tree) -> Result<Vec<Event>> {
     }
     all.sort_by(|a, b| a.time.total_cmp(&b.time).then(a.trial.cmp(&b.trial)));
     Ok(all)
+}
+
+/// What `[retry]` has decided: the same words for arrays, agents and this machine.
+fn decision(again: bool, why: &str) -> String {
+    format!("{} ({why})", if again { "retried" } else { "not retried" })
 }
 
 /// The events of a sweep as text: few enough lines, each for the events of one kind in one interval.

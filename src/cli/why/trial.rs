@@ -176,11 +176,20 @@ impl<'a> Facts<'a> {
             progress: progress.as_ref().map(Progress::words),
             enough,
             waiting: is_waiting.then(|| self.waiting(trial, &standing.reason)),
-            not_retried: self.journal.left.get(&trial).filter(|_| standing.state.is_bad()).cloned(),
+            not_retried: self.not_retried(trial, record).filter(|_| standing.state.is_bad()),
             logs: (!log.is_empty()).then(|| format!("hpcsweep logs {trial} {sweep}")),
             log,
             by_hand: self.plan.as_ref().and_then(at),
         }))
+    }
+
+    /// Why it did not run again by itself: as an agent has decided it, if one had the trial last.
+    fn not_retried(&self, trial: u64, record: &Record) -> Option<String> {
+        let is_of_agents = record.attempts.last().is_some_and(|last| last.bundle.is_some());
+        match is_of_agents {
+            true => record.left().map(str::to_owned),
+            false => self.journal.left.get(&trial).cloned(),
+        }
     }
 
     /// What it asks for: as it was submitted last, otherwise as the table has it.

@@ -1,5 +1,6 @@
 //! `[retry]`: which trials run again by themselves after they ended without success, and with which requests.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toml::de::DeValue;
 
@@ -8,7 +9,8 @@ use crate::document::form::{FLAG, MEMORY, WALLTIME, count};
 use crate::document::{Entry, Form, Reader, Section, entries, section};
 
 /// `[retry]`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Retry {
     /// Whether trials run again without a person.
     pub(crate) auto: bool,
@@ -44,7 +46,8 @@ impl Default for Retry {
 }
 
 /// How a request grows.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Growth {
     /// By this factor each time.
     pub(crate) factor: f64,
@@ -59,17 +62,24 @@ impl Growth {
         let now = self.up_to.map_or(grown, |most| grown.min(most));
         (now > before).then_some(now)
     }
+
+    /// The request that has grown so often.
+    pub(crate) fn times(self, before: u64, times: u32) -> u64 {
+        (0..times).try_fold(before, |now, _| self.of(now).ok_or(now)).unwrap_or_else(|most| most)
+    }
 }
 
 /// `[retry] node`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Node {
     /// Whether the trial stays away from the node that failed.
     pub(crate) exclude: bool,
 }
 
 /// `[retry] preempted`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Preempted {
     /// Whether such ends do not count towards `max`.
     pub(crate) unlimited: bool,

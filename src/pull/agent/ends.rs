@@ -24,7 +24,8 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         let (trial, attempt, seq) = (running.trial, running.attempt, running.seq);
         let code = ended.exit.code;
         let (tries, faults, is_copy) = match &running.role {
-            Role::Unit(unit) => (unit.tries, unit.faults, false),
+            // Each repeat by `[retry]` has all its attempts.
+            Role::Unit(unit) => (unit.tries - unit.spent, unit.faults, false),
             Role::Copy(_) => (0, 0, true),
         };
         let mut stop = running.stop.map(|(why, _)| why);

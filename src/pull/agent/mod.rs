@@ -292,7 +292,8 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
     /// Fills free slots.
     fn start(&mut self) -> Result<bool> {
         let mut any = false;
-        if !self.lifecycle.has_time() {
+        let is_alone = self.slots.iter().any(|s| s.running().is_some_and(Running::is_alone));
+        if is_alone || !self.lifecycle.has_time() {
             return Ok(any);
         }
         for i in 0..self.slots.len() {
@@ -316,6 +317,10 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         if is_on_trial(&unit)
             && self.slots.iter().any(|s| s.running().is_some_and(Running::is_on_trial))
         {
+            self.lifecycle.postpone(unit);
+            return Ok(true);
+        }
+        if unit.alone && self.slots.iter().any(|slot| slot.running().is_some()) {
             self.lifecycle.postpone(unit);
             return Ok(true);
         }
@@ -376,6 +381,14 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         }
         let request = membership.request_of(trial).or(row.resources.as_deref());
         let request = request.unwrap_or(&head.resources);
+        let grown;
+        let request = match &role {
+            Role::Unit(unit) if unit.grown > 0 => {
+                grown = self.lifecycle.grown(request, unit.grown);
+                &grown
+            }
+            _ => request,
+        };
         let may_end = request.walltime_s.is_some() || membership.settings().repeatable;
         let until = self.lifecycle.until();
         let order = Order { head, row: &row, request, attempt, folders, may_end, until };

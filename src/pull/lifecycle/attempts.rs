@@ -86,10 +86,16 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
             return Ok(Opened::Passed);
         }
         let begun = unit.tries + unit.faults;
-        if unit.faults >= MAX_FAULTS {
-            let reason = format!("its agent or machine was lost {} times", unit.faults);
-            let verdict = Verdict::of_fault(unit.faults, Why::new(Cause::WorkerLost, reason));
+        if unit.faults >= MAX_FAULTS || self.is_lost_too_often(&unit) {
+            self.say_lost(&unit, begun)?;
+            let times = crate::words::count(u64::from(unit.faults), "time");
+            let reason = format!("its agent or machine was lost {times}");
+            let verdict = Verdict::failed(Why::new(Cause::WorkerLost, reason));
             self.record_not_started(unit, begun, verdict)?;
+            return Ok(Opened::Passed);
+        }
+        if unit.grown > 0 && !self.has_time_for(&unit)? {
+            self.membership.leave_to_others(&unit);
             return Ok(Opened::Passed);
         }
         Ok(Opened::Run(unit, begun + 1))
@@ -183,6 +189,10 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         result: Option<serde_json::Value>,
     ) -> Result<()> {
         let seconds = ended.exit.duration_s;
+        let (mut role, mut verdict) = (role, verdict);
+        if let Role::Unit(unit) = &mut role {
+            self.rule(unit, run, &mut verdict, &ended)?;
+        }
         let end = end_of(run.trial, run.attempt, &verdict, Some(ended), result);
         self.membership.bundle.push(&Event::End(end.clone()))?;
         self.membership.done += 1;
@@ -210,6 +220,13 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
                 let pause = settings.backoff_s * f64::from(1u32 << unit.tries.min(16));
                 let at = Instant::now() + Duration::from_secs_f64(pause.min(LONGEST_BACKOFF_S));
                 unit.tries += 1;
+                self.later.push(Later::at(at, unit));
+            }
+            Next::Repeated => {
+                let settings = self.membership.settings();
+                let pause =
+                    settings.backoff_s * f64::from(1u32 << unit.repeats.saturating_sub(1).min(16));
+                let at = Instant::now() + Duration::from_secs_f64(pause.min(LONGEST_BACKOFF_S));
                 self.later.push(Later::at(at, unit));
             }
             Next::Elsewhere => self.membership.give_back(vec![unit.piece()]),
@@ -326,6 +343,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         };
         unit.rows.pop_front();
         (unit.link, unit.tries, unit.faults, unit.cuts, unit.looks) = (unit.link + 1, 0, 0, 0, 0);
+        (unit.spent, unit.repeats, unit.grown, unit.alone) = (0, 0, 0, false);
         if unit.rows.is_empty() {
             return Ok(());
         }

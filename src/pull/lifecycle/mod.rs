@@ -7,6 +7,7 @@ pub(super) mod copies;
 pub(super) mod leaving;
 mod news;
 mod pace;
+mod retry;
 
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -21,6 +22,7 @@ use crate::host::clock;
 use crate::pull::lifecycle::leaving::{Leaving, Time};
 pub use crate::pull::lifecycle::news::{News, Report};
 use crate::pull::lifecycle::pace::{Breaker, Pace};
+use crate::pull::lifecycle::retry::Spent;
 use crate::pull::membership::{Membership, Unit};
 use crate::pull::places::AttemptId;
 use crate::tree::deck;
@@ -100,6 +102,8 @@ pub(super) struct Lifecycle<T> {
     trouble: Option<(Instant, String)>,
     /// The agents that it has reported to wait for.
     waits: HashSet<String>,
+    /// What the attempts of the sweep have used.
+    pub(crate) spent: Spent,
 }
 
 impl<T: FnMut(News<'_>)> Lifecycle<T> {
@@ -123,6 +127,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
             told: Vec::new(),
             trouble: None,
             waits: HashSet::new(),
+            spent: Spent::default(),
         }
     }
 
@@ -358,6 +363,10 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
             return Ok(Activity::Busy);
         }
         let mine = self.membership.waiting() + self.later.len() as u64;
+        if mine == 0 && self.membership.is_of_no_use() {
+            self.leave("too little time is left for the trials that wait".to_owned());
+            return Ok(Activity::Busy);
+        }
         if mine > 0 || self.membership.open() > 0 {
             return Ok(if busy { Activity::Busy } else { Activity::Quiet });
         }

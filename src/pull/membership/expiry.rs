@@ -9,7 +9,7 @@ use crate::plan::OnFailure;
 use crate::pull::places::guard::MARK;
 use crate::tree::deck::{self, Deck};
 use crate::tree::ledger::{self, Ending, Entry, Held, Ledger, Link, Piece};
-use crate::tree::records::{Event, Outcome, Start};
+use crate::tree::records::{Decided, Event, Outcome, Start};
 use crate::tree::table::Head;
 use crate::tree::{Tree, bundle};
 
@@ -50,9 +50,21 @@ enum What {
     Fault,
     /// It was stopped: no attempt is counted.
     Stopped,
+    /// `[retry]` repeats it after this attempt: how often that counts, and as what it runs.
+    Repeated { attempt: u32, repeats: u32, grown: u32, alone: bool },
 }
 
-/// Expires an agent's lease: units that it had not ended go back.
+/// A trial that was lost with its agent, and runs again elsewhere.
+#[derive(Debug)]
+pub(crate) struct Lost {
+    pub(crate) trial: u64,
+    /// The host of the agent.
+    pub(crate) host: String,
+    /// Its unit as it was given back.
+    pub(crate) piece: Piece,
+}
+
+/// Expires an agent's lease: units that it had not ended go back. Returns the trials that it was running.
 pub(crate) fn expire(
     tree: &Tree,
     ledger: &mut Ledger,
@@ -61,11 +73,11 @@ pub(crate) fn expire(
     dead: &str,
     by: &str,
     link: Link,
-) -> Result<()> {
+) -> Result<Vec<Lost>> {
     ledger.follow(tree)?;
     loop {
         let Some(agent) = ledger.agents.get(dead).filter(|agent| agent.gone.is_none()) else {
-            return Ok(());
+            return Ok(Vec::new());
         };
         let (lines, size) = whole_bundle(tree, dead)?;
         let who = lines.iter().find_map(|(_, line)| match line {
@@ -74,7 +86,8 @@ pub(crate) fn expire(
         });
         let stop = heads.last().is_none_or(|head| head.run.on_failure == OnFailure::Stop);
         let told = told(ledger, dead, lines, stop);
-        let units = unfinished(tree, decks, &agent.held, &told)?;
+        let (units, lost) = unfinished(tree, decks, &agent.held, &told)?;
+        let host = agent.host.clone();
         let unbegun = unbegun(ledger, dead, &told);
         let (agent, by) = (dead.to_owned(), by.to_owned());
         let nonce = clock::short_token();
@@ -88,7 +101,8 @@ pub(crate) fn expire(
             if !lives {
                 process::end_orphans(MARK, &format!("{dead}."));
             }
-            return Ok(());
+            let of = |(trial, piece)| Lost { trial, host: host.clone(), piece };
+            return Ok(lost.into_iter().map(of).collect());
         }
         ledger.follow(tree)?;
     }
@@ -122,8 +136,23 @@ fn told(
                 let what = What::Over { stops: false };
                 all.entry(trial).or_default().push(Told { seq, what });
             }
+            Event::Decided(decided) => {
+                let told = all.entry(decided.trial).or_default();
+                if decided.again && decided.attempt > 0 {
+                    // The attempt is over, whether its end is there or not.
+                    told.pop_if(|told| told.what == What::Open);
+                    let Decided { seq, attempt, grown, alone, counts, .. } = decided;
+                    let (repeats, grown) = (u32::from(counts), u32::from(grown));
+                    let what = What::Repeated { attempt, repeats, grown, alone };
+                    told.push(Told { seq, what });
+                }
+            }
             Event::End(end) => {
                 let told = all.entry(end.trial).or_default();
+                let is_decided = |last: &Told| matches!(last.what, What::Repeated { attempt, .. } if attempt == end.attempt);
+                if told.last().is_some_and(is_decided) {
+                    continue;
+                }
                 let open = told.pop_if(|told| told.what == What::Open).map(|told| told.seq);
                 let (trial, attempt) = (end.trial, end.attempt);
                 let seq = open.or(end.seq).unwrap_or(0);
@@ -144,6 +173,22 @@ fn told(
     all
 }
 
+/// Adds what was said of a trial to what its unit says of it.
+fn count(left: &mut Piece, what: What) {
+    match what {
+        What::Failed => left.tries += 1,
+        What::Fault | What::Open => left.faults += 1,
+        What::Repeated { repeats, grown, alone, .. } => {
+            left.tries += 1;
+            left.spent = left.tries;
+            left.repeats += repeats;
+            left.grown += grown;
+            left.alone |= alone;
+        }
+        What::Over { .. } | What::Stopped => {}
+    }
+}
+
 /// Trials of which an agent had announced a copy, and that it had not begun.
 fn unbegun(ledger: &Ledger, agent: &str, told: &HashMap<u64, Vec<Told>>) -> Vec<u64> {
     let of_agent = ledger.contests.iter().filter_map(|(trial, all)| {
@@ -156,13 +201,16 @@ fn unbegun(ledger: &Ledger, agent: &str, told: &HashMap<u64, Vec<Told>>) -> Vec<
     all
 }
 
+/// A trial that its agent was running, and its unit as it goes back.
+type LostTrial = (u64, Piece);
+
 fn unfinished(
     tree: &Tree,
     decks: &[Deck],
     held: &[Held],
     told: &HashMap<u64, Vec<Told>>,
-) -> Result<Vec<Piece>> {
-    let mut back = Vec::new();
+) -> Result<(Vec<Piece>, Vec<LostTrial>)> {
+    let (mut back, mut lost) = (Vec::new(), Vec::new());
     for held in held {
         let piece = &held.piece;
         let mut from = piece.from;
@@ -170,12 +218,16 @@ fn unfinished(
         while from < end {
             let count = (end - from).min(4096);
             for (number, trials) in (from..).zip(deck::units(tree, decks, from, count)?) {
-                back.extend(left_of(number, &trials, held, told));
+                let Some(left) = left_of(number, &trials, held, told) else { continue };
+                let before = if left.link == held.piece.link { held.piece.faults } else { 0 };
+                let trial = trials.get(left.link as usize).filter(|_| left.faults > before);
+                lost.extend(trial.map(|trial| (*trial, left)));
+                back.push(left);
             }
             from += count;
         }
     }
-    Ok(merge(back))
+    Ok((merge(back), lost))
 }
 
 /// The rest of one unit.
@@ -204,9 +256,7 @@ fn left_of(
             Some(false) => {}
             None if i < reached => {}
             None => {
-                let count = |f: fn(&What) -> bool| said().filter(f).count() as u32;
-                left.tries += count(|what| *what == What::Failed);
-                left.faults += count(|what| matches!(what, What::Fault | What::Open));
+                said().for_each(|what| count(&mut left, what));
                 return Some(left);
             }
         }
@@ -255,6 +305,47 @@ mod tests {
         assert_eq!(left(9, 0, 0, &what), Some((1, 2)));
         assert_eq!(left(11, 1, 0, &what), Some((1, 2)));
         assert_eq!(left(15, 1, 1, &what), Some((1, 2)));
+    }
+
+    #[test]
+    fn what_was_decided_before_an_agent_was_killed_counts_once() {
+        let repeated = |grown, alone| What::Repeated { attempt: 2, repeats: 1, grown, alone };
+        // Two attempts of a job failed, the repeat is to have more time; the next one is open.
+        let what = [(10, What::Failed), (10, repeated(1, false)), (20, What::Open)];
+        let left = |what: &[(u64, What)]| {
+            let held = Held { since: 9, piece: Piece::untouched(0, 1) };
+            left_of(0, &[7], &held, &told_of(what)).unwrap()
+        };
+        let expected = Piece { tries: 2, spent: 2, repeats: 1, grown: 1, ..Piece::untouched(0, 1) };
+        assert_eq!(left(&what[..2]), expected);
+        assert_eq!(left(&what), Piece { faults: 1, ..expected });
+        let twice = [what[1], (12, repeated(0, true))];
+        assert_eq!(left(&twice), Piece { repeats: 2, alone: true, ..expected });
+    }
+
+    #[test]
+    fn a_decision_ends_an_attempt_whose_end_is_not_there() {
+        let lines = |with_end: bool| {
+            let start = Start { trial: 7, attempt: 1, seq: 3, ..Start::default() };
+            let decided = Decided {
+                trial: 7,
+                attempt: 1,
+                seq: 3,
+                again: true,
+                counts: true,
+                ..Decided::default()
+            };
+            let end = serde_json::json!({ "event": "end", "trial": 7, "attempt": 1, "time": 1.0,
+                "state": "failed", "exit_code": 75, "duration_s": 1.0 });
+            let end: Event = serde_json::from_value(end).unwrap();
+            let all = [Event::Start(start), Event::Decided(decided), end];
+            let all = all.into_iter().take(if with_end { 3 } else { 2 });
+            told(&Ledger::default(), "n1-a", all.map(|line| (1, line)).collect(), true)
+        };
+        let expected = What::Repeated { attempt: 1, repeats: 1, grown: 0, alone: false };
+        for with_end in [false, true] {
+            assert_eq!(lines(with_end), told_of(&[(3, expected)]), "{with_end}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! How an agent comes into the ledger, for the first time or after others have taken it for dead.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -42,14 +42,16 @@ impl Membership {
         let mut watch = Watch::new(Duration::from_secs_f64(settings(&decks).lease_s));
         let mut known = Known { ledger, decks, heads };
         let name = name(&offer);
-        let mut is_told = false;
+        let (mut is_told, mut lost) = (false, Vec::new());
         loop {
             if let Some((slots, cores)) = known.enter(tree, &offer, &name, link)? {
-                return known.begin(tree, offer, name, slots, cores, link, watch).map(Some);
+                let mut own = known.begin(tree, offer, name, slots, cores, link, watch)?;
+                own.decide_about(lost)?;
+                return Ok(Some(own));
             }
             let Known { ledger, decks, heads } = &mut known;
             for dead in watch.look(tree, ledger, &name) {
-                expire(tree, ledger, decks, heads, &dead, &name, link)?;
+                lost.extend(expire(tree, ledger, decks, heads, &dead, &name, link)?);
             }
             if !std::mem::replace(&mut is_told, true) {
                 tell(&no_slot(&offer));
@@ -79,14 +81,18 @@ impl Membership {
             // The agent that holds the slots may be dead too.
             for dead in self.watch.look(&self.tree, &self.ledger, &self.name) {
                 let Known { ledger, decks, heads } = &mut known;
-                expire(&self.tree, ledger, decks, heads, &dead, &self.name, self.link)?;
+                self.lost.extend(expire(
+                    &self.tree, ledger, decks, heads, &dead, &self.name, self.link,
+                )?);
             }
             return Ok(Some(no_slot(&offer)));
         };
         let watch = Watch::new(Duration::from_secs_f64(self.settings().lease_s));
         let fresh = known.begin(&self.tree, offer, name, slots, cores, self.link, watch)?;
         let (done, busy_s) = (self.done, self.busy_s);
+        let lost = std::mem::take(&mut self.lost);
         *self = Self { done, busy_s, ..fresh };
+        self.decide_about(lost)?;
         Ok(None)
     }
 }
@@ -174,6 +180,8 @@ impl Known {
             ready: VecDeque::new(),
             taken: VecDeque::new(),
             dropped: Dropped::default(),
+            too_long: BTreeSet::new(),
+            lost: Vec::new(),
             watch,
             began: now,
             last_beat: now,

@@ -6,22 +6,24 @@ pub(super) mod offer;
 mod share;
 mod watch;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use self::requests::Requests;
+use crate::attempt::repeat::{self, Case, Ruling};
+use crate::attempt::verdict::MAX_FAULTS;
 use crate::fault::Fault;
-use crate::host::disk;
-use crate::plan::{OnFailure, Pull, Resources};
-use crate::pull::membership::expiry::expire;
+use crate::host::{clock, disk};
+use crate::plan::{OnFailure, Pull, Resources, Retry};
+use crate::pull::membership::expiry::{Lost, expire};
 pub(crate) use crate::pull::membership::offer::Offer;
 use crate::pull::membership::watch::Watch;
 use crate::tree::deck::{self, Deck};
 use crate::tree::ledger::{Entry, Ledger, Link, Piece};
 use crate::tree::line::Writer;
-use crate::tree::records::Outcome;
+use crate::tree::records::{Decided, Event, Outcome};
 use crate::tree::table::{self, Head, Row};
 use crate::tree::terms::Dropped;
 use crate::tree::{Tree, records, terms};
@@ -40,6 +42,14 @@ pub(crate) struct Unit {
     pub(crate) faults: u32,
     /// How many allocations in a row have cut it off without a checkpoint written.
     pub(crate) cuts: u32,
+    /// Those of its failed attempts that were made before `[retry]` repeated it the last time.
+    pub(crate) spent: u32,
+    /// How often `[retry]` has repeated it, as far as that counts.
+    pub(crate) repeats: u32,
+    /// How often its walltime has grown by that.
+    pub(crate) grown: u32,
+    /// Whether nothing else may run beside it.
+    pub(crate) alone: bool,
     /// How often this agent has looked for an end that another agent is said to have written.
     pub(crate) looks: u32,
 }
@@ -54,6 +64,10 @@ impl Unit {
             tries: self.tries,
             faults: self.faults,
             cuts: self.cuts,
+            spent: self.spent,
+            repeats: self.repeats,
+            grown: self.grown,
+            alone: self.alone,
         }
     }
 }
@@ -90,6 +104,10 @@ pub(crate) struct Membership {
     taken: VecDeque<Piece>,
     /// Trials that the plan had dropped when units were last read.
     dropped: Dropped,
+    /// Units that need more time than this agent has left.
+    too_long: BTreeSet<u64>,
+    /// Trials whose agents it has expired while it had no place itself.
+    lost: Vec<Lost>,
     watch: Watch,
     began: Instant,
     last_beat: Instant,
@@ -102,6 +120,16 @@ impl Membership {
     /// How agents share the sweep.
     pub(crate) fn settings(&self) -> &Pull {
         settings(&self.decks)
+    }
+
+    /// Which trials agents repeat, if they decide that.
+    pub(crate) fn retry(&self) -> Option<&Retry> {
+        self.decks.last().and_then(|deck| deck.retry.as_ref())
+    }
+
+    /// Its host, and the job that it runs in.
+    pub(crate) fn place(&self) -> (&str, Option<&str>) {
+        (&self.offer.host, self.offer.job.as_deref())
     }
 
     /// Whether trials insist on the devices that they name, and each has its own.
@@ -191,7 +219,7 @@ impl Membership {
         for dead in self.watch.look(&self.tree, &self.ledger, &self.name) {
             let name = self.name.clone();
             self.look()?;
-            expire(
+            let lost = expire(
                 &self.tree,
                 &mut self.ledger,
                 &self.decks,
@@ -200,8 +228,28 @@ impl Membership {
                 &name,
                 self.link,
             )?;
+            self.decide_about(lost)?;
         }
         Ok(!self.is_fenced())
+    }
+
+    /// Records that trials whose agents were lost run again. Where they do not, the agent that takes them says so.
+    fn decide_about(&mut self, lost: Vec<Lost>) -> Result<()> {
+        let Some(retry) = self.retry().cloned() else { return Ok(()) };
+        for Lost { trial, host, piece } in lost {
+            let asked = Resources::default();
+            let repeats = piece.repeats + piece.faults - 1;
+            let case = Case::lost(&asked, &host, repeats);
+            if piece.faults < MAX_FAULTS
+                && let Ruling::Again { why, counts, .. } = repeat::decide(&case, &retry)
+            {
+                let (time, seq) = (clock::now(), self.ledger.seq);
+                let decided =
+                    Decided { trial, time, seq, again: true, counts, why, ..Decided::default() };
+                self.bundle.push(&Event::Decided(decided))?;
+            }
+        }
+        Ok(())
     }
 
     /// The head of a trial's table.

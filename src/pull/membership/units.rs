@@ -38,7 +38,10 @@ impl Membership {
             let others =
                 self.ledger.living().filter(|(name, _)| **name != self.name).map(|(_, a)| a);
             let most = share::block(open, idle - self.waiting(), own, others);
-            let units = self.ledger.choose(total, most);
+            let units = self.choose(total, most);
+            if units.is_empty() {
+                return Ok(());
+            }
             let nonce = self.nonce();
             let entry = Entry::Take {
                 agent: self.name.clone(),
@@ -55,6 +58,31 @@ impl Membership {
             }
         }
         Ok(())
+    }
+
+    /// The next units for this agent: not those that others are to take.
+    fn choose(&self, total: u64, most: u64) -> Vec<Piece> {
+        let is_elsewhere = |host: &String| *host != self.offer.host;
+        let excludes = self.retry().is_some_and(|retry| retry.node.exclude)
+            && self.ledger.living().any(|(_, agent)| !agent.leaving && is_elsewhere(&agent.host));
+        self.ledger.choose_but(total, most, |piece| {
+            let lost_on = || self.ledger.lost_on.get(&piece.from);
+            self.too_long.contains(&piece.from)
+                || (excludes && piece.faults > 0 && lost_on() == Some(&self.offer.host))
+        })
+    }
+
+    /// Leaves a unit to agents that have more time.
+    pub(crate) fn leave_to_others(&mut self, unit: &Unit) {
+        self.too_long.insert(unit.number);
+        self.give_back(vec![unit.piece()]);
+    }
+
+    /// Whether all units that can be taken need more time than this agent has.
+    pub(crate) fn is_of_no_use(&self) -> bool {
+        let open = self.open();
+        let too_long = self.ledger.again.iter().filter(|p| self.too_long.contains(&p.from));
+        open > 0 && too_long.map(|piece| piece.count).sum::<u64>() == open
     }
 
     /// Puts a unit in front of all others.
@@ -104,6 +132,10 @@ impl Membership {
                     tries: piece.tries,
                     faults: piece.faults,
                     cuts: piece.cuts,
+                    spent: piece.spent,
+                    repeats: piece.repeats,
+                    grown: piece.grown,
+                    alone: piece.alone,
                     looks: 0,
                 });
             }

@@ -98,6 +98,11 @@ impl<W> Running<W> {
         Some(open.saturating_duration_since(Instant::now()))
     }
 
+    /// Whether nothing else may run beside it.
+    pub(crate) fn is_alone(&self) -> bool {
+        matches!(&self.role, Role::Unit(unit) if unit.alone)
+    }
+
     /// Whether it is the unit of [`is_on_trial`].
     pub(crate) fn is_on_trial(&self) -> bool {
         matches!(&self.role, Role::Unit(unit) if is_on_trial(unit))

@@ -163,6 +163,9 @@ mod tests {
             let wait = explain(comment).unwrap_or_else(|| panic!("{comment}"));
             assert!(wait.words.contains(part) && !wait.remedy.is_empty(), "{comment}: {wait:?}");
         }
+        for (part, words, _) in COMMENTS {
+            assert_eq!(explain(part).map(|wait| wait.words), Some(words), "{part}");
+        }
         assert_eq!(explain("Q"), None);
         assert_eq!(explain(""), None);
     }

@@ -3,7 +3,7 @@
 use crate::scheduler::Wait;
 
 /// The reasons that users meet most often.
-const REASONS: [(&str, &str, &str); 30] = [
+const REASONS: [(&str, &str, &str); 49] = [
     (
         "Resources",
         "it is next, and waits for enough free nodes, cores, memory or GPUs",
@@ -122,10 +122,73 @@ const REASONS: [(&str, &str, &str); 30] = [
     ),
     ("Licenses", "it waits for a license", "wait"),
     ("InvalidQOS", "its QOS does not exist any more", "name another `qos`"),
+    ("InvalidAccount", "its account does not exist any more", "name another `account`"),
+    ("AccountNotAllowed", "its account may not use the partition", "name another `account`"),
+    (
+        "PartitionConfig",
+        "it asks for something that the partition does not allow",
+        "name another `partition`; `scontrol show partition` shows what it allows",
+    ),
+    (
+        "MaxMemPerLimit",
+        "it asks for more memory on a node or for a core than the partition allows",
+        "ask for less memory, or name another `partition`",
+    ),
+    (
+        "AccountingPolicy",
+        "a limit of the account or the QOS holds it",
+        "`sacctmgr show assoc` and `sacctmgr show qos` show the limits",
+    ),
+    (
+        "QOSUsageThreshold",
+        "the account has used too much lately for this QOS",
+        "wait, or name another `qos`",
+    ),
+    (
+        "QOSTimeLimit",
+        "its walltime is longer than the QOS allows",
+        "ask for a shorter `walltime`, or name another `qos`",
+    ),
+    (
+        "AssociationTimeLimit",
+        "its walltime is longer than the account allows",
+        "ask for a shorter `walltime`, or name another `account`",
+    ),
+    (
+        "Constraints",
+        "no node has what it asks for now",
+        "change `constraint`, memory, cores or GPUs; `scontrol show node` shows what nodes have",
+    ),
+    (
+        "ReservationDeleted",
+        "its reservation was deleted, so it never starts",
+        "cancel it, and submit it without the reservation",
+    ),
+    (
+        "ReservationInvalid",
+        "it may not use its reservation, so it never starts",
+        "cancel it, and submit it without the reservation",
+    ),
+    (
+        "DeadLine",
+        "it cannot end before the deadline that it was submitted with",
+        "cancel it, and submit it without the deadline",
+    ),
+    ("Prolog", "its nodes are being prepared", "wait"),
+    ("Cleaning", "Slurm cleans up after its last run", "wait"),
+    ("SchedDefer", "Slurm looks at it later", "wait"),
+    ("FedJobLock", "another cluster of the federation decides about it", "wait"),
+    ("FrontEndDown", "no front-end node is up", "wait, or ask the administrators"),
+    (
+        "JobLaunchFailure",
+        "Slurm could not start it, and holds it",
+        "look at its log, then `hpcsweep release`; ask the administrators if it happens again",
+    ),
+    ("SystemFailure", "a part of Slurm failed", "ask the administrators"),
 ];
 
 /// Limits that have many names: how a name begins and what it holds.
-const FAMILIES: [(&str, &str, &str, &str); 6] = [
+const FAMILIES: [(&str, &str, &str, &str); 14] = [
     (
         "QOSMax",
         "PerUser",
@@ -137,6 +200,44 @@ const FAMILIES: [(&str, &str, &str, &str); 6] = [
         "PerJob",
         "it asks for more than the QOS allows a job",
         "ask for less, or name another `qos`",
+    ),
+    (
+        "QOSMax",
+        "PerNode",
+        "it asks for more on a node than the QOS allows",
+        "ask for less, or name another `qos`",
+    ),
+    (
+        "QOSMin",
+        "",
+        "it asks for less than the QOS wants of a job",
+        "ask for more, or name another `qos`",
+    ),
+    (
+        "Max",
+        "PerAccount",
+        "all jobs of the account together have as much as the QOS allows an account",
+        "wait, or name another `account` or `qos`",
+    ),
+    (
+        "BurstBuffer",
+        "",
+        "it waits for its burst buffer",
+        "wait; `scontrol show burst` shows its state",
+    ),
+    ("Power", "", "it waits for nodes to have power", "wait"),
+    ("QOSJobLimit", "", "as many jobs of the QOS run as it allows", "wait, or name another `qos`"),
+    (
+        "QOSResourceLimit",
+        "",
+        "it asks for more than the QOS has left",
+        "wait, ask for less, or name another `qos`",
+    ),
+    (
+        "Association",
+        "",
+        "your jobs have as much as the account allows",
+        "wait, ask for less, or name another `account`",
     ),
     (
         "QOSGrp",
@@ -180,6 +281,35 @@ pub(crate) fn explain(reason: &str) -> Option<Wait> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The words of Slurm 25.11 for jobs that wait, and of releases back to 21.08.
+    const WORDS: &str = "Prolog Priority Dependency Resources PartitionNodeLimit PartitionTimeLimit PartitionDown \
+        PartitionInactive JobHeldAdmin JobHeldUser BeginTime Licenses AssociationJobLimit AssociationResourceLimit \
+        AssociationTimeLimit Reservation ReqNodeNotAvail FrontEndDown SchedDefer NodeDown BadConstraints SystemFailure \
+        JobLaunchFailure InvalidAccount InvalidQOS QOSUsageThreshold QOSJobLimit QOSResourceLimit QOSTimeLimit Cleaning \
+        QOSNotAllowed AccountNotAllowed DependencyNeverSatisfied QOSGrpCpuLimit QOSGrpCPUMinutesLimit QOSGrpJobsLimit \
+        QOSGrpMemLimit QOSGrpWallLimit QOSMaxCpuPerJobLimit QOSMaxCpuMinutesPerJobLimit QOSMaxNodePerJobLimit \
+        QOSMaxWallDurationPerJobLimit QOSMaxCpuPerUserLimit QOSMaxJobsPerUserLimit QOSMaxNodePerUserLimit \
+        QOSMaxSubmitJobPerUserLimit QOSMaxMemoryPerUser QOSMaxGRESPerUser QOSMaxGRESPerNode QOSMaxMemoryPerNode \
+        QOSMinCpuNotSatisfied QOSMinMemory QOSMinGRES QOSMinNode AssocGrpCpuLimit AssocGrpCPUMinutesLimit \
+        AssocGrpCPURunMinutesLimit AssocGrpJobsLimit AssocGrpMemLimit AssocGrpGRES AssocGrpBillingMinutes AssocMaxJobsLimit \
+        AssocMaxCpuPerJobLimit AssocMaxWallDurationPerJobLimit AssocMaxSubmitJobLimit AssocMaxGRESPerNode JobHoldMaxRequeue \
+        JobArrayTaskLimit BurstBufferResources BurstBufferStageIn BurstBufferOperation PowerNotAvail PowerReserved DeadLine \
+        MaxCpuPerAccount MaxGRESPerAccount MaxJobsPerAccount MaxSubmitJobsPerAccount PartitionConfig AccountingPolicy \
+        FedJobLock MaxMemPerLimit ReservationDeleted ReservationInvalid Constraints";
+
+    #[test]
+    fn each_word_of_slurm_is_explained_and_each_explanation_belongs_to_a_word() {
+        let all: Vec<Wait> = WORDS
+            .split_whitespace()
+            .map(|word| explain(word).unwrap_or_else(|| panic!("{word}")))
+            .collect();
+        let known = REASONS.iter().map(|(name, words, _)| (*name, *words));
+        let families = FAMILIES.iter().map(|(begin, _, words, _)| (*begin, *words));
+        for (name, words) in known.chain(families) {
+            assert!(all.iter().any(|wait| wait.words == words), "{name}: {words}");
+        }
+    }
 
     #[test]
     fn the_most_frequent_reasons_are_in_plain_words_with_what_can_be_done() {

@@ -18,6 +18,7 @@ use crate::scheduler::{self, JobTime, Room, Scheduler, Wanted};
 use crate::site::{SchedulerKind, Site};
 use crate::submit::again::Again;
 use crate::submit::arrays::environment;
+use crate::submit::arrays::unplaced;
 use crate::submit::arrays::wave::Waves;
 use crate::submit::auto::{self, Decided};
 use crate::submit::grow::Diff;
@@ -105,12 +106,19 @@ pub(crate) fn submit(
     if options.feeder.is_some() {
         diff = diff.without_growth(&tree)?;
     }
+    // What was asked for under this plan, and had no place, is still asked for.
+    let kept = match tree.is_plan(&source.text)? {
+        true => unplaced::trials(&waves, kind.word(), &diff, &Journal::read(&tree)?),
+        false => Again::default(),
+    };
+    kept.change_others(&options.retry, &mut diff);
     let (mut options, mut asked) = (options.clone(), asked);
     let mut decided = Decided::default();
     let is_deciding = options.feeder.is_some() && (plan.is_looked_after() || plan.learns());
     if is_deciding {
         let known = (&identity, &waves, &diff);
-        decided = decide(source, site, environment, known, &options.retry, &mut asked)?;
+        let pending = options.retry.clone().and(&kept);
+        decided = decide(source, site, environment, known, &pending, &mut asked)?;
         options.retry = options.retry.and(&decided.again);
     }
     let options = &options;

@@ -99,7 +99,13 @@ impl Submission<'_> {
         let number = arrays.iter().map(|array| array.array).max().unwrap_or(0) + 1;
         let block = arrays.iter().map(|array| array.block + 1).max().unwrap_or(0);
         let templates = options.templates.as_deref().map(disk::absolute);
-        let own = Feeder { max_running: self.max_running, templates, again, is_learning: false };
+        let own = Feeder {
+            max_running: self.max_running,
+            templates,
+            again,
+            is_learning: false,
+            decides: source.plan.retry.auto,
+        };
         feeder((number, block), wait, entries, source.plan.feeder(), own)
     }
 

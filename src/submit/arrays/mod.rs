@@ -10,5 +10,6 @@ mod portion;
 pub(super) mod reconcile;
 pub(crate) mod scripts;
 mod stalled;
+mod unplaced;
 mod waiting;
 pub(crate) mod wave;

@@ -136,6 +136,7 @@ pub fn deal(
         program: &plan.run.program,
         by_plan: plan.schedule.mode == Mode::Pull,
         pull: &plan.schedule.pull,
+        retry: Some(&plan.retry).filter(|retry| retry.auto && plan.run.function.is_none()),
     };
     let deck = deck::write(&tree, &decks, &units, terms)?;
     journal::Writer::open(&tree)?.site(journal::Site::LOCAL, &source.path)?;

@@ -26,6 +26,18 @@ pub struct Piece {
     /// How many allocations in a row have cut it off without a checkpoint written.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) cuts: u32,
+    /// Those of them that were made before `[retry]` repeated it the last time.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) spent: u32,
+    /// How often `[retry]` has repeated it, as far as that counts.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) repeats: u32,
+    /// How often its walltime has grown by that.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) grown: u32,
+    /// Whether nothing else may run beside it in its agent.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) alone: bool,
 }
 
 fn one() -> u64 {
@@ -50,12 +62,19 @@ fn is_false(is: &bool) -> bool {
 impl Piece {
     /// Units that no agent has begun.
     pub(crate) fn untouched(from: u64, count: u64) -> Self {
-        Self { from, count, link: 0, tries: 0, faults: 0, cuts: 0 }
+        let (tries, faults, cuts, alone) = (0, 0, 0, false);
+        let (spent, repeats, grown) = (0, 0, 0);
+        Self { from, count, link: 0, tries, faults, cuts, spent, repeats, grown, alone }
     }
 
     /// Whether no agent has begun it.
     pub(crate) fn is_untouched(&self) -> bool {
-        self.link == 0 && self.tries == 0 && self.faults == 0 && self.cuts == 0
+        self.link == 0 && self.cuts == 0 && self.is_new()
+    }
+
+    /// Whether none of its units has failed anywhere.
+    pub(crate) fn is_new(&self) -> bool {
+        self.tries == 0 && self.faults == 0
     }
 
     /// Whether a unit is in it.

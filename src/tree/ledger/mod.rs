@@ -150,6 +150,9 @@ pub struct Ledger {
     /// one.
     #[serde(default)]
     pub(crate) held: Option<String>,
+    /// Hosts whose agents were lost with a unit, by unit: the last of each.
+    #[serde(default)]
+    pub(crate) lost_on: HashMap<u64, String>,
     /// Entries that could not be read.
     #[serde(default)]
     pub(crate) damaged: Vec<u64>,
@@ -221,6 +224,16 @@ impl Ledger {
 
     /// The next units to take, at most `most`: untouched ones first, then what has failed elsewhere.
     pub fn choose(&self, total: u64, most: u64) -> Vec<Piece> {
+        self.choose_but(total, most, |_| false)
+    }
+
+    /// As [`Ledger::choose`], without units that have failed elsewhere and are `left` to others.
+    pub(crate) fn choose_but(
+        &self,
+        total: u64,
+        most: u64,
+        left_to_others: impl Fn(&Piece) -> bool,
+    ) -> Vec<Piece> {
         let mut chosen = Vec::new();
         let mut left = most;
         let mut add = |piece: Piece, left: &mut u64| {
@@ -230,11 +243,12 @@ impl Ledger {
                 chosen.push(Piece { count, ..piece });
             }
         };
-        for piece in self.again.iter().take_while(|piece| piece.tries + piece.faults == 0) {
+        for piece in self.again.iter().take_while(|piece| piece.is_new()) {
             add(*piece, &mut left);
         }
         add(Piece::untouched(self.fresh, total.saturating_sub(self.fresh)), &mut left);
-        for piece in self.again.iter().skip_while(|piece| piece.tries + piece.faults == 0) {
+        let failed = self.again.iter().skip_while(|piece| piece.is_new());
+        for piece in failed.filter(|piece| !left_to_others(piece)) {
             add(*piece, &mut left);
         }
         chosen
@@ -347,6 +361,8 @@ impl Ledger {
                 let agent = self.agents.entry(name.clone()).or_default();
                 agent.held.clear();
                 (agent.gone, agent.size) = (Some(Gone::Fenced(size)), size);
+                let lost = units.iter().filter(|piece| piece.faults > 0);
+                self.lost_on.extend(lost.map(|piece| (piece.from, agent.host.clone())));
                 for contest in self.contests.values_mut().flatten() {
                     if contest.copy.as_deref() == Some(&*name) {
                         contest.copy = None;
@@ -427,8 +443,7 @@ impl Ledger {
     /// Units that no agent has tried come before units that have failed somewhere.
     fn put_back(&mut self, units: Vec<Piece>) {
         for piece in units {
-            let new = piece.tries + piece.faults == 0;
-            let at = self.again.iter().position(|p| new && p.tries + p.faults > 0);
+            let at = self.again.iter().position(|p| piece.is_new() && !p.is_new());
             self.again.insert(at.unwrap_or(self.again.len()), piece);
         }
     }

@@ -104,16 +104,24 @@ impl<'a> Source<'a> {
                 }
             }
             Event::End(end) => self.end(records, at, end),
+            Event::Decided(decided) => {
+                if !self.is_fenced(at) {
+                    records.of(decided.trial).decisions.push(decided);
+                }
+            }
             Event::Skip { trial, seq, reason, .. } => {
-                let is_fenced = match self {
-                    Self::Run(_) => false,
-                    Self::Agent { name, ledger, .. } => ledger.is_fenced(name, at),
-                };
-                if !is_fenced {
+                if !self.is_fenced(at) {
                     let record = records.of(trial);
                     (record.skipped, record.skipped_at) = (Some(reason), seq);
                 }
             }
+        }
+    }
+
+    fn is_fenced(&self, at: u64) -> bool {
+        match self {
+            Self::Run(_) => false,
+            Self::Agent { name, ledger, .. } => ledger.is_fenced(name, at),
         }
     }
 

@@ -180,6 +180,34 @@ pub fn signal_text(number: i32) -> String {
     }
 }
 
+/// A decision about a trial that ended without success.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Decided {
+    /// Trial number.
+    pub trial: u64,
+    /// The attempt that ends, from 1; 0 if it was lost with its agent.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub attempt: u32,
+    /// Unix seconds.
+    pub time: f64,
+    /// As that of the attempt's start; if that was lost, what the agent that writes this had read.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub seq: u64,
+    /// Whether the trial runs again.
+    pub again: bool,
+    /// Whether that counts towards `[retry] max`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub counts: bool,
+    /// Whether it runs with more walltime.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub grown: bool,
+    /// Whether nothing else may run beside it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub alone: bool,
+    /// The reason, in words.
+    pub why: String,
+}
+
 /// One line of a file of events: the record of a worker's run, or the bundle of an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
@@ -213,6 +241,9 @@ pub enum Event {
     },
     /// An attempt has ended.
     End(End),
+    /// `[retry]`: what becomes of a trial whose attempt ends without success, or was lost. An agent writes it before the
+    /// end of the attempt.
+    Decided(Decided),
     /// The worker of the trial, or an agent, found that its chain had stopped before it.
     Skip {
         /// Trial number.
@@ -285,7 +316,7 @@ impl Serialize for Whole<'_> {
                 "result",
             ],
             Event::Skip { .. } => &["event", "trial", "time", "job", "reason"],
-            Event::Agent(_) | Event::Metrics { .. } | Event::Stop { .. } => &[],
+            Event::Agent(_) | Event::Metrics { .. } | Event::Stop { .. } | Event::Decided(_) => &[],
         };
         if members.is_empty() {
             return self.0.serialize(to);

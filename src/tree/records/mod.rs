@@ -237,6 +237,8 @@ pub struct Record {
     pub(crate) skipped: Option<String>,
     /// How many entries the ledger of agents had then.
     pub(crate) skipped_at: u64,
+    /// What agents have decided by `[retry]`, in the order of the attempts.
+    pub(crate) decisions: Vec<Decided>,
 }
 
 impl Record {
@@ -299,6 +301,11 @@ impl Record {
         done || (last && ended) || (self.skipped.is_some() && since(self.skipped_at))
     }
 
+    /// Why it did not run again by itself; `None` where it did, or where that was not to be decided.
+    pub(crate) fn left(&self) -> Option<&str> {
+        self.decisions.last().filter(|last| !last.again).map(|last| &*last.why)
+    }
+
     /// Adds an attempt. Most trials have one, and a vector would begin with room for four.
     pub(super) fn begin(&mut self, attempt: Attempt) {
         if self.attempts.is_empty() {
@@ -314,6 +321,10 @@ impl Record {
             && (self.skipped.is_none() || other.skipped_at >= self.skipped_at)
         {
             (self.skipped, self.skipped_at) = (other.skipped, other.skipped_at);
+        }
+        if !other.decisions.is_empty() {
+            self.decisions.extend(other.decisions);
+            self.decisions.sort_by_key(|decided| decided.seq);
         }
         if !self.attempts.is_empty() && !other.attempts.is_empty() {
             self.attempts.extend(other.attempts);
@@ -335,7 +346,7 @@ mod usage;
 
 pub(super) use assemble::Source;
 pub(super) use event::has_metrics;
-pub use event::{End, Event, Start, Who, Whole, signal_text};
+pub use event::{Decided, End, Event, Start, Who, Whole, signal_text};
 use event::{Rows, unread_in, why};
 
 pub use usage::{EnergySource, GpuUsage, MemorySource, Usage, Used};

@@ -205,7 +205,7 @@ impl Model {
                         gpus::take(&mut open.gpus, &rows);
                     }
                 }
-                Event::Stop { .. } => {}
+                Event::Stop { .. } | Event::Decided(_) => {}
                 Event::End(end) => self.end(number, at, &end),
                 Event::Skip { trial, time, seq, .. } => {
                     let (kind, seq) = (Kind::Skipped, short(seq));

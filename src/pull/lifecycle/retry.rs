@@ -1,0 +1,234 @@
+//! `[retry]` under agents: the agent that runs a trial decides whether it runs again, and records that with the reason. What
+//! the decision changes goes with the trial's unit ([`Piece`]), so it holds for the agent that takes the unit next.
+//!
+//! [`Piece`]: crate::tree::ledger::Piece
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::attempt::repeat::{self, Case, Ground, Ruling};
+use crate::attempt::verdict::{Next, Verdict};
+use crate::cause::{Cause, Why};
+use crate::host::clock;
+use crate::plan::{Resources, Retry};
+use crate::pull::lifecycle::{Lifecycle, News};
+use crate::pull::membership::{Membership, Unit};
+use crate::pull::places::{AttemptId, Exited};
+use crate::status::progress::{self, Progress};
+use crate::tree::damage::Damage;
+use crate::tree::records::{self, Attempt, Decided, Event, Outcome};
+use crate::tree::{bundle, table};
+
+impl<T: FnMut(News<'_>)> Lifecycle<T> {
+    /// Decides about the trial of a unit whose attempt has ended without success, where the plan says so.
+    pub(super) fn rule(
+        &mut self,
+        unit: &mut Unit,
+        run: AttemptId,
+        verdict: &mut Verdict,
+        ended: &Exited,
+    ) -> Result<()> {
+        let Some(retry) = self.membership.retry().cloned() else { return Ok(()) };
+        let (code, signal) = (ended.exit.code, ended.exit.signal);
+        let Some(own) = verdict.cause(Some(code), signal) else { return Ok(()) };
+        let cause = match verdict.next {
+            Next::Over => own,
+            // Only a job has been asked to stop by a scheduler.
+            Next::Elsewhere if own == Cause::Stopped && self.membership.place().1.is_some() => {
+                Cause::Preempted
+            }
+            _ => return Ok(()),
+        };
+        let ruling = match self.is_spent(&retry, unit, ended) {
+            true => repeat::spent(&retry),
+            false => self.decide_by(&retry, unit, run, cause, code)?,
+        };
+        let AttemptId { trial, attempt, seq, .. } = run;
+        let mut decided = Decided { trial, attempt, seq, time: clock::now(), ..Decided::default() };
+        match ruling {
+            Ruling::Left(_) if cause == Cause::Cancelled => return Ok(()),
+            Ruling::Left(why) => {
+                if cause == Cause::Preempted {
+                    // It does not go on.
+                    let words = verdict.why.take().map(|why| why.words).unwrap_or_default();
+                    (verdict.state, verdict.why) = (Outcome::Failed, Some(Why::new(cause, words)));
+                }
+                verdict.next = Next::Over;
+                decided.why = why;
+            }
+            Ruling::Again { request, counts, alone, why } => {
+                decided.grown = request.walltime_s != self.asked(unit)?.walltime_s;
+                (decided.again, decided.counts, decided.alone) = (true, counts, alone);
+                decided.why = why;
+                unit.tries += 1;
+                unit.spent = unit.tries;
+                unit.repeats += u32::from(counts);
+                unit.grown += u32::from(decided.grown);
+                unit.alone |= alone;
+                if verdict.next == Next::Over {
+                    verdict.next = Next::Repeated;
+                }
+            }
+        }
+        // Before the end of the attempt: if the agent is killed in between, the decision stands.
+        Ok(self.membership.bundle.push(&Event::Decided(decided))?)
+    }
+
+    /// Whether the sweep's budget is used up, with the attempt that has ended now. What cannot be read now does not stop
+    /// the trial.
+    fn is_spent(&mut self, retry: &Retry, unit: &Unit, ended: &Exited) -> bool {
+        let Some(budget) = retry.budget else { return false };
+        let own = self.asked(unit).map_or(1, |asked| asked.cores()) as f64 * ended.exit.duration_s;
+        let used = self.spent.core_seconds(&mut self.membership);
+        used.is_ok_and(|used| (used + own) / 3600.0 >= budget)
+    }
+
+    fn decide_by(
+        &mut self,
+        retry: &Retry,
+        unit: &Unit,
+        run: AttemptId,
+        cause: Cause,
+        exit_code: i32,
+    ) -> Result<Ruling> {
+        let asked = self.asked(unit)?;
+        let repeats = unit.repeats + unit.faults;
+        let (mut came_to, mut has_advanced) = ([None, None], false);
+        // Read only where it matters: the bundles of all agents are.
+        if cause == Cause::Walltime || repeats > 0 {
+            // What cannot be read now does not count against the trial.
+            (came_to, has_advanced) = self.progress(unit, run).unwrap_or(([None, None], true));
+        }
+        let has_others = self.membership.slots > 1 && !unit.alone;
+        let ground = Ground::Slots { has_others, is_of_many: true };
+        let (host, exit_code) = (self.membership.place().0, Some(exit_code));
+        let asked = &asked;
+        let case = Case { cause, exit_code, asked, host, repeats, came_to, has_advanced, ground };
+        Ok(repeat::decide(&case, retry))
+    }
+
+    /// How far the attempt came, and the one before it, in words; and whether it came further or saved something.
+    fn progress(&mut self, unit: &Unit, run: AttemptId) -> Result<([Option<String>; 2], bool)> {
+        let Some(row) = unit.rows.front() else { return Ok(([None, None], false)) };
+        self.membership.flush()?;
+        let Membership { tree, name, .. } = &self.membership;
+        let (record, _) = records::of_trial(tree, run.trial)?;
+        let is_this = |attempt: &&Attempt| {
+            let place = attempt.bundle.as_ref();
+            attempt.start.attempt == run.attempt && place.is_some_and(|place| place.agent == *name)
+        };
+        let at = record.attempts.iter().rposition(|attempt| is_this(&attempt));
+        let Some(at) = at else { return Ok(([None, None], true)) };
+        let last = &record.attempts[at];
+        let of = |attempt: &Attempt| Progress::of(tree, attempt, &row.params);
+        let now = of(last)?;
+        let before = at.checked_sub(1).map(|at| of(&record.attempts[at])).transpose()?.flatten();
+        let has_advanced = progress::has_come_further(last, now.as_ref(), before.as_ref())
+            || progress::has_checkpoint(tree, last);
+        let words = |progress: Option<Progress>| progress.map(|progress| progress.words());
+        Ok(([words(now), words(before)], has_advanced))
+    }
+
+    /// What the next trial of a unit asks for, with what `[retry]` has added.
+    fn asked(&self, unit: &Unit) -> Result<Resources> {
+        let Some(row) = unit.rows.front() else { return Ok(Resources::default()) };
+        let request = self.membership.request_of(row.id).or(row.resources.as_deref());
+        let request = request.unwrap_or(&self.membership.head_of(row.id)?.resources);
+        Ok(self.grown(request, unit.grown))
+    }
+
+    /// A request whose walltime has grown so often.
+    pub(in crate::pull) fn grown(&self, request: &Resources, times: u32) -> Resources {
+        let mut request = request.clone();
+        if let Some(growth) = self.membership.retry().and_then(|retry| retry.timeout) {
+            request.walltime_s = request.walltime_s.map(|before| growth.times(before, times));
+        }
+        request
+    }
+
+    /// Whether the next trial of a unit, whose walltime has grown, has the time for it here. If no allocation like this
+    /// one is long enough, half of one must be left: the trial is cut off then, and continues in the next.
+    pub(super) fn has_time_for(&self, unit: &Unit) -> Result<bool> {
+        let Some(until) = self.until() else { return Ok(true) };
+        let Some(asked) = self.asked(unit)?.walltime_s else { return Ok(true) };
+        let left = until.saturating_duration_since(Instant::now());
+        let (asked, usable) = (Duration::from_secs(asked), self.usable());
+        Ok(left >= if asked <= usable { asked } else { usable / 2 })
+    }
+
+    /// Whether a trial whose agent was lost has been repeated as often as the plan allows.
+    pub(super) fn is_lost_too_often(&self, unit: &Unit) -> bool {
+        let most = self.membership.retry().map(|retry| retry.max);
+        unit.faults > 0 && most.is_some_and(|most| unit.repeats + unit.faults > most)
+    }
+
+    /// Records that a trial whose agents were lost does not run again.
+    pub(super) fn say_lost(&mut self, unit: &Unit, attempt: u32) -> Result<()> {
+        if self.membership.retry().is_none() {
+            return Ok(());
+        }
+        let Some(trial) = unit.rows.front().map(|row| row.id) else { return Ok(()) };
+        let times = unit.repeats + unit.faults - 1;
+        let why = format!("{}: it has run again {times} times", Cause::WorkerLost.word());
+        let (time, seq) = (clock::now(), self.membership.ledger.seq);
+        let decided = Decided { trial, attempt, time, seq, why, ..Decided::default() };
+        Ok(self.membership.bundle.push(&Event::Decided(decided))?)
+    }
+}
+
+/// What the attempts of a sweep have used, as far as it was read.
+#[derive(Debug, Default)]
+pub(crate) struct Spent {
+    /// By the records of workers, core-seconds; nothing is added to them while agents have the sweep.
+    of_workers: Option<f64>,
+    /// By the bundle of each agent: bytes that were read, and core-seconds.
+    of_agents: HashMap<String, (u64, f64)>,
+    /// The cores of each trial.
+    cores: Vec<u64>,
+}
+
+impl Spent {
+    /// Core-seconds of all attempts that have ended.
+    fn core_seconds(&mut self, membership: &mut Membership) -> Result<f64> {
+        membership.flush()?;
+        let of_workers = match self.of_workers {
+            Some(known) => known,
+            None => {
+                let mut used = 0.0;
+                for (trial, record) in
+                    records::of_workers(&membership.tree, &mut Damage::default())?
+                {
+                    let seconds: f64 = record.attempts.iter().filter_map(Attempt::duration_s).sum();
+                    used += seconds * self.cores_of(membership, trial)? as f64;
+                }
+                *self.of_workers.insert(used)
+            }
+        };
+        for agent in bundle::agents(&membership.tree)? {
+            let (from, mut used) = self.of_agents.get(&agent).copied().unwrap_or_default();
+            let (lines, size) = bundle::deeds(&membership.tree, &agent, from)?;
+            for (_, line) in lines {
+                if let Event::End(end) = line {
+                    used += end.duration_s * self.cores_of(membership, end.trial)? as f64;
+                }
+            }
+            self.of_agents.insert(agent, (size, used));
+        }
+        Ok(of_workers + self.of_agents.values().map(|(_, used)| used).sum::<f64>())
+    }
+
+    fn cores_of(&mut self, membership: &Membership, trial: u64) -> Result<u64> {
+        if trial >= self.cores.len() as u64 {
+            let cores = |row: table::Row| {
+                let own = membership.request_of(row.id).or(row.resources.as_deref());
+                let head = || membership.head_of(row.id).map(|head| head.resources.cores());
+                own.map_or_else(head, |own| Ok(own.cores()))
+            };
+            let rows = table::rows(&membership.tree)?;
+            self.cores = rows.into_iter().map(cores).collect::<Result<_>>()?;
+        }
+        Ok(self.cores.get(trial as usize).copied().unwrap_or(1))
+    }
+}
