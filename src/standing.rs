@@ -10,7 +10,7 @@ use crate::cause::Cause;
 use crate::plan::OnFailure;
 use crate::scheduler::{Element, End, State as Word};
 use crate::tree::records::{Attempt, Break, Outcome, Record};
-use crate::tree::table::Row;
+use crate::tree::table::{Row, place_of};
 use crate::tree::terms::Dropped;
 use crate::words::count;
 
@@ -163,11 +163,11 @@ pub(crate) fn of(
     witness: &Witness<'_>,
 ) -> Vec<Standing> {
     let mut all: Vec<Standing> = Vec::with_capacity(rows.len());
-    let mut place: HashMap<u64, usize> = HashMap::new();
-    for (i, row) in rows.iter().enumerate() {
-        let before = row.after.and_then(|id| Some((id, &all[*place.get(&id)?].state)));
+    for row in rows {
+        // A damaged row may name one that comes later.
+        let place = |id: u64| all.get(place_of(rows, id)?);
+        let before = row.after.and_then(|id| Some((id, &place(id)?.state)));
         let standing = one(row.id, records.get(&row.id), before, witness);
-        place.insert(row.id, i);
         all.push(standing);
     }
     all

@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::Context;
 use crate::fault::Fault;
 use crate::select::{Wanted, is_set};
-use crate::status::{self, Status};
+use crate::status::Status;
 use crate::tree::{Identity, Tree};
 
 /// Which trials of a sweep a verb is about.
@@ -97,9 +97,9 @@ impl Named {
         context: &Context,
     ) -> Result<Status> {
         if !self.wanted.asks_for_states() {
-            return status::read(tree, identity, None);
+            return self.wanted.look(tree, identity, None);
         }
         let site = context.site()?;
-        status::read(tree, identity, Some((&site, &context.vars)))
+        self.wanted.look(tree, identity, Some((&site, &context.vars)))
     }
 }

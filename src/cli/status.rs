@@ -12,9 +12,9 @@ use super::select::{Named, Select};
 use super::{Context, logs, sweeps};
 use crate::cause::group;
 use crate::standing::{Standing, State};
+use crate::status::Status;
 use crate::status::gpus::IdleGpu;
 use crate::status::pilots::Pilots;
-use crate::status::{self, Status};
 use crate::submit::arrays::wave::Waves;
 use crate::tree::damage::Damaged;
 use crate::tree::records::Record;
@@ -52,8 +52,10 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let Named { sweeps, wanted } = args.select.read(&args.named)?;
     let found = sweeps::find(&sweeps, context)?;
     let alone = sweeps.is_empty() && found.len() == 1;
+    let last = found.len().saturating_sub(1);
     for (i, (tree, identity)) in found.into_iter().enumerate() {
-        let mut status = status::of(tree, identity, &site, &context.vars, !args.offline)?;
+        let whom = (!args.offline).then_some((&site, &context.vars));
+        let mut status = wanted.look(tree, identity, whom)?;
         let all = status.rows.len();
         wanted.narrow(std::slice::from_mut(&mut status))?;
         let of = (!wanted.is_all()).then_some(all);
@@ -65,6 +67,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
                 context.out.data("");
             }
             context.out.page(&people(&status, args, of, alone));
+        }
+        if i == last {
+            status.leave();
         }
     }
     Ok(u8::from(bad))

@@ -40,7 +40,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             .into());
     }
     let named = args.select.read(&args.named)?;
-    for (i, (tree, identity)) in sweeps::find(&named.sweeps, context)?.into_iter().enumerate() {
+    let found = sweeps::find(&named.sweeps, context)?;
+    let last = found.len().saturating_sub(1);
+    for (i, (tree, identity)) in found.into_iter().enumerate() {
         let mut status = named.status(tree, identity, context)?;
         named.wanted.narrow(std::slice::from_mut(&mut status))?;
         status.damage.iter().for_each(|damaged| context.out.warn(&format!("left out: {damaged}")));
@@ -59,6 +61,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
                 context.out.data("");
             }
             context.out.page(&people(&status, &report, args.margin));
+        }
+        if i == last {
+            status.leave();
         }
     }
     Ok(0)

@@ -535,20 +535,29 @@ pub(crate) fn remove_tree(path: &Path) {
 /// # Errors
 /// When it exists but cannot be listed.
 pub fn list(path: &Path) -> Result<Vec<String>> {
-    let entries = match fs::read_dir(path) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(fault("list", path, &e).into()),
-    };
     let mut names = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(|e| fault("list", path, &e))?;
-        if let Ok(name) = entry.file_name().into_string() {
-            names.push(name);
-        }
-    }
+    each_name(path, |name| names.push(name.to_owned()))?;
     names.sort_unstable();
     Ok(names)
+}
+
+/// Calls `with` for the names in a folder, in any order; none if there is no such folder.
+///
+/// # Errors
+/// When it exists but cannot be listed.
+pub(crate) fn each_name(path: &Path, mut with: impl FnMut(&str)) -> Result<()> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(fault("list", path, &e).into()),
+    };
+    for entry in entries {
+        let entry = entry.map_err(|e| fault("list", path, &e))?;
+        if let Some(name) = entry.file_name().to_str() {
+            with(name);
+        }
+    }
+    Ok(())
 }
 
 /// Whether a folder has this entry. One look at the open folder: one that is away is an error.

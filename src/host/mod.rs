@@ -7,6 +7,7 @@ pub mod access;
 pub(crate) mod age;
 pub(crate) mod cgroup;
 pub mod clock;
+pub(crate) mod derived;
 pub mod disk;
 pub(crate) mod energy;
 pub mod gpus;

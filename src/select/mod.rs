@@ -9,10 +9,13 @@ use anyhow::Result;
 
 use crate::cause::{Cause, TABLE};
 use crate::fault::Fault;
+use crate::host::Vars;
 use crate::idset::IdSet;
+use crate::site::Site;
 use crate::standing::{Standing, State};
-use crate::status::Status;
+use crate::status::{self, Status};
 use crate::tree::table::Row;
+use crate::tree::{Identity, Tree};
 use crate::words;
 use condition::Condition;
 
@@ -70,6 +73,22 @@ impl Wanted {
     /// Whether it matters how the trials stand: only then a scheduler needs to be asked.
     pub(crate) fn asks_for_states(&self) -> bool {
         self.asks_how_it_ended() || self.condition.as_ref().is_some_and(Condition::asks_for_states)
+    }
+
+    /// How the trials of a sweep stand, for a caller that reads no metric lines unless the expression does.
+    ///
+    /// # Errors
+    /// When the tree cannot be read.
+    pub(crate) fn look(
+        &self,
+        tree: Tree,
+        identity: Identity,
+        whom: Option<(&Site, &Vars)>,
+    ) -> Result<Status> {
+        match self.condition {
+            Some(_) => status::read(tree, identity, whom),
+            None => status::glance(tree, identity, whom),
+        }
     }
 
     /// The trials of each sweep that are meant.

@@ -17,7 +17,8 @@ use super::places::Places;
 
 /// The jobs of a sweep.
 pub(super) struct Jobs<'a> {
-    pub(super) tree: &'a Tree,
+    /// The end of the log of an element of an array; `None` if it has none.
+    pub(super) log: &'a dyn Fn(u32, u64) -> Option<String>,
     pub(super) waves: &'a [(Wave, Vec<u64>)],
     pub(super) places: &'a Places,
     pub(super) element: &'a dyn Fn(u64) -> Option<Element>,
@@ -42,14 +43,14 @@ impl Jobs<'_> {
                         && standing.reason.ends_with(&records::signal_text(9))
                 }
             };
-            if let (true, Some(why)) = (is_blank, self.why(trial)) {
-                let cause = Some(Cause::OutOfMemory);
-                *standing = Standing { state: State::Failed, cause, reason: why };
-            } else if let (None, State::Failed, Some(why)) =
-                (&attempt.end, &standing.state, self.lost_rank(trial))
-            {
-                let cause = Some(Cause::RankLost);
-                *standing = Standing { state: State::Failed, cause, reason: why };
+            // Most trials have said how they ended, and their logs stay closed.
+            let may_be_lost = attempt.end.is_none() && standing.state == State::Failed;
+            let memory = is_blank.then(|| self.why(trial)).flatten();
+            let memory = memory.map(|why| (Cause::OutOfMemory, why));
+            let lost = || self.lost_rank(trial).map(|why| (Cause::RankLost, why));
+            let by_log = memory.or_else(|| may_be_lost.then(lost).flatten());
+            if let Some((cause, reason)) = by_log {
+                *standing = Standing { state: State::Failed, cause: Some(cause), reason };
             } else if matches!(standing.cause, Some(Cause::Stopped | Cause::WorkerLost)) {
                 standing.cause = self.stop(trial).or(standing.cause);
             }
@@ -78,24 +79,98 @@ impl Jobs<'_> {
     /// Why the job of a trial was ended, by its log.
     fn stop(&self, trial: u64) -> Option<Cause> {
         let (array, index) = self.places.of(trial)?;
-        log::of_stop(&self.text(array, index)?)
+        log::of_stop(&(self.log)(array, index)?)
     }
 
     /// The rank that the launcher saw end first, by the job's log.
     fn lost_rank(&self, trial: u64) -> Option<String> {
         let (array, index) = self.places.of(trial)?;
-        let log::Task { rank, node, how } = log::of_first_task(&self.text(array, index)?)?;
+        let log::Task { rank, node, how } = log::of_first_task(&(self.log)(array, index)?)?;
         Some(format!("rank {rank} on {node} vanished: {how} (from the job's log)"))
     }
 
     /// The last line of a job's log about memory: it may show how much there was.
     fn line(&self, array: u32, index: u64) -> Option<String> {
-        log::of_memory(&self.text(array, index)?).map(|line| words::short(line, 160))
+        log::of_memory(&(self.log)(array, index)?).map(|line| words::short(line, 160))
     }
+}
 
-    /// The end of the log of an element; `None` if it has none.
-    fn text(&self, array: u32, index: u64) -> Option<String> {
-        let bytes = disk::read_end(&self.tree.job_log(array, index), log::MOST_BYTES).ok()?;
-        Some(String::from_utf8_lossy(&bytes).into_owned())
+/// The end of the log of an element in a sweep's tree.
+pub(super) fn end(tree: &Tree, array: u32, index: u64) -> Option<String> {
+    let bytes = disk::read_end(&tree.job_log(array, index), log::MOST_BYTES).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::plan::{OnFailure, Resources};
+    use crate::tree::records::{Attempt, End, Outcome, Start};
+    use crate::tree::waves::Array;
+
+    /// Trial 0 is done, trial 1 failed by itself, trial 2 left no end.
+    #[test]
+    fn the_log_of_a_job_is_read_only_where_no_record_says_how_the_trial_ended() {
+        let array = Array {
+            array: 1,
+            block: 0,
+            link: 0,
+            first: 0,
+            count: 3,
+            links: 1,
+            single: false,
+            after: None,
+            wait: Vec::new(),
+            on_failure: OnFailure::Stop,
+            resources: Resources::default(),
+            walltimes_s: Vec::new(),
+            pilot: None,
+            feeder: None,
+        };
+        let wave = Wave {
+            format: 2,
+            wave: 1,
+            target: "slurm".into(),
+            created: 0.0,
+            chains: crate::graph::Mapping::default(),
+            arrays: vec![array],
+            learnt: Vec::new(),
+        };
+        let waves = vec![(wave, vec![0, 1, 2])];
+        let record = |trial: u64, state: Option<(Outcome, i32)>| {
+            let start = Start { trial, attempt: 1, ..Start::default() };
+            let end = state.map(|(state, code)| -> End {
+                let end = serde_json::json!({
+                    "trial": trial, "attempt": 1, "time": 1.0, "state": state, "exit_code": code, "duration_s": 1.0,
+                });
+                serde_json::from_value(end).unwrap()
+            });
+            let attempt = Attempt { end, ..Attempt::begun(start, 1, None) };
+            (trial, Record { attempts: vec![attempt], ..Record::default() })
+        };
+        let records = HashMap::from([
+            record(0, Some((Outcome::Done, 0))),
+            record(1, Some((Outcome::Failed, 3))),
+            record(2, None),
+        ]);
+        let standing = |state, cause| Standing { state, cause, reason: String::new() };
+        let mut standings = [
+            standing(State::Done, None),
+            standing(State::Failed, Some(Cause::ExitCode)),
+            standing(State::Failed, Some(Cause::WorkerLost)),
+        ];
+        let opened = RefCell::new(Vec::new());
+        let log = |_: u32, index: u64| {
+            opened.borrow_mut().push(index);
+            None
+        };
+        let places = Places::new(&waves);
+        let jobs = Jobs { log: &log, waves: &waves, places: &places, element: &|_| None };
+        jobs.explain(0..3, &records, &mut standings);
+        let mut opened = opened.into_inner();
+        opened.dedup();
+        assert_eq!(opened, [2]);
     }
 }

@@ -26,6 +26,7 @@ use crate::tree::damage::{Damage, Damaged, Writer};
 use crate::tree::deck::{self, Deck};
 use crate::tree::journal::Journal;
 use crate::tree::ledger::Ledger;
+use crate::tree::records::index::Check;
 use crate::tree::records::{self, Attempt, Outcome, Record};
 use crate::tree::table::{self, Head, Readable, Row};
 use crate::tree::terms::{self, Dropped, Terms};
@@ -96,6 +97,17 @@ enum About {
     All,
 }
 
+/// What a caller does with a status.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// It shows how trials stand.
+    Show,
+    /// It reads their metric lines.
+    Read,
+    /// It submits, cancels or holds trials: it reads their records themselves.
+    Act,
+}
+
 /// Reads a sweep and, where it was given to a scheduler, asks that once.
 ///
 /// # Errors
@@ -107,7 +119,7 @@ pub(crate) fn of(
     environment: &Vars,
     ask: bool,
 ) -> Result<Status> {
-    read(tree, identity, ask.then_some((site, environment)))
+    glance(tree, identity, ask.then_some((site, environment)))
 }
 
 /// As [`of`], for a submission: no trial is dropped, because its plan is not the one that decides this. With `bad`, the
@@ -124,7 +136,7 @@ pub(crate) fn before_a_plan(
     bad: bool,
 ) -> Result<Status> {
     let about = if bad { About::OpenOrBad } else { About::Open };
-    as_recorded(tree, identity, Some((site, environment)), about)
+    as_recorded(tree, identity, Some((site, environment)), about, Use::Act)
 }
 
 /// As [`of`], and the scheduler is asked about every trial: the job of one that is done may still run.
@@ -137,15 +149,28 @@ pub(crate) fn of_all(
     site: &Site,
     environment: &Vars,
 ) -> Result<Status> {
-    look(tree, identity, Some((site, environment)), About::All)
+    look(tree, identity, Some((site, environment)), About::All, Use::Act)
 }
 
-/// As [`of`], but from the tree alone if no scheduler is given.
+/// As [`of`], but from the tree alone if no scheduler is given, and for a caller that reads metric lines, too: damage to
+/// the record of a trial that is done is noticed.
 ///
 /// # Errors
 /// As [`of`].
 pub fn read(tree: Tree, identity: Identity, whom: Option<(&Site, &Vars)>) -> Result<Status> {
-    look(tree, identity, whom, About::Open)
+    look(tree, identity, whom, About::Open, Use::Read)
+}
+
+/// As [`read`], for a caller that reads no metric lines.
+///
+/// # Errors
+/// As [`of`].
+pub(crate) fn glance(
+    tree: Tree,
+    identity: Identity,
+    whom: Option<(&Site, &Vars)>,
+) -> Result<Status> {
+    look(tree, identity, whom, About::Open, Use::Show)
 }
 
 fn look(
@@ -153,8 +178,9 @@ fn look(
     identity: Identity,
     whom: Option<(&Site, &Vars)>,
     about: About,
+    wants: Use,
 ) -> Result<Status> {
-    let mut status = as_recorded(tree, identity, whom, about)?;
+    let mut status = as_recorded(tree, identity, whom, about, wants)?;
     standing::drop(&status.rows, &mut status.standings, &status.dropped);
     Ok(status)
 }
@@ -165,8 +191,9 @@ fn as_recorded(
     identity: Identity,
     whom: Option<(&Site, &Vars)>,
     about: About,
+    wants: Use,
 ) -> Result<Status> {
-    let mut files = Files::read(&tree, &identity)?;
+    let mut files = Files::read(&tree, &identity, wants)?;
     let scheduler = scheduler::of_sweep(&files.journal);
     let given = pilots::given(files.waves.iter().map(|(wave, _)| wave), &files.journal);
     let feeders = feeder::jobs(files.waves.iter().map(|(wave, _)| wave), &files.journal);
@@ -185,13 +212,9 @@ fn as_recorded(
         About::All => known.jobs_of(&heard, &files.rows),
         _ => JobsOf::default(),
     };
-    let before: HashMap<u64, Option<u64>> = files.rows.iter().map(|r| (r.id, r.after)).collect();
+    let before = |trial| table::row_of(&files.rows, trial).and_then(|row| row.after);
     let witness = Witness {
-        element: &|trial| {
-            agents
-                .of(trial)
-                .or_else(|| known.element(&heard, trial, before.get(&trial).copied().flatten()))
-        },
+        element: &|trial| agents.of(trial).or_else(|| known.element(&heard, trial, before(trial))),
         submitted: &|trial| known.is_submitted(trial),
         asked: heard.is_sure,
         believes_ends: scheduler.facts().believes_ends,
@@ -202,7 +225,8 @@ fn as_recorded(
     };
     let mut standings = standing::of(&files.rows, &files.records, &witness);
     let (waves, places) = (&files.waves, &files.places);
-    let killed = job_log::Jobs { tree: &tree, waves, places, element: witness.element };
+    let log = |array, index| job_log::end(&tree, array, index);
+    let killed = job_log::Jobs { log: &log, waves, places, element: witness.element };
     killed.explain(files.rows.iter().map(|row| row.id), &files.records, &mut standings);
     let is_left = |(row, standing): &(&Row, &Standing)| {
         standing.state == State::Pending && !known.is_submitted(row.id)
@@ -269,13 +293,17 @@ struct Files {
 }
 
 impl Files {
-    fn read(tree: &Tree, identity: &Identity) -> Result<Self> {
+    fn read(tree: &Tree, identity: &Identity, wants: Use) -> Result<Self> {
         let mut damage = Damage::default();
         let Readable { heads, rows } = table::readable(tree, &mut damage)?;
         // The ledger comes before the records: a trial that no agent holds now has its end in the records, or
         // will never have one.
         let ledger = Ledger::read(tree)?;
-        let records = records::readable(tree, &mut damage)?;
+        let records = match wants {
+            Use::Act => records::readable(tree, &mut damage)?,
+            Use::Read => records::indexed(tree, &identity.token, Check::Damage, &mut damage)?,
+            Use::Show => records::indexed(tree, &identity.token, Check::Changes, &mut damage)?,
+        };
         let journal = Journal::readable(tree, &mut damage)?;
         let waves = waves::readable(tree, &mut damage)?;
         deck::damage(tree, &mut damage)?;
@@ -554,6 +582,11 @@ impl Status {
     /// Whether the scheduler's silence means something: it answered, or was never given anything.
     pub(crate) fn is_sure(&self) -> bool {
         self.asked
+    }
+
+    /// Leaves it to the end of the process, which is near: to free each of its values takes longer than to read some.
+    pub(crate) fn leave(self) {
+        std::mem::forget(self);
     }
 
     /// Counts by state; they add up to the number of trials.

@@ -111,6 +111,18 @@ impl Row {
     }
 }
 
+/// Where a trial is among rows in the order of trials: at its number, unless rows are missing.
+pub(crate) fn place_of(rows: &[Row], trial: u64) -> Option<usize> {
+    let guess =
+        usize::try_from(trial).ok().filter(|at| rows.get(*at).is_some_and(|r| r.id == trial));
+    guess.or_else(|| rows.binary_search_by_key(&trial, |row| row.id).ok())
+}
+
+/// The row of a trial among rows in the order of trials.
+pub(crate) fn row_of(rows: &[Row], trial: u64) -> Option<&Row> {
+    place_of(rows, trial).map(|at| &rows[at])
+}
+
 /// A row as it is written: borrows what the plan holds.
 #[derive(Debug, Serialize)]
 pub struct RowOut<'a> {

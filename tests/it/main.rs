@@ -24,6 +24,7 @@ mod expressions;
 mod gpu_share;
 mod gpus;
 mod hooks;
+mod index;
 mod init;
 mod install;
 mod interrupt;

@@ -11,7 +11,7 @@ use crate::idset::IdSet;
 use crate::tree::Tree;
 use crate::tree::damage::Damage;
 use crate::tree::journal::{Entry, Journal};
-use crate::tree::records;
+use crate::tree::records::{self, index::Check};
 use crate::tree::waves;
 
 /// The most lines that people are shown.
@@ -35,7 +35,7 @@ pub(super) struct Event {
 ///
 /// # Errors
 /// When a file cannot be read.
-pub(super) fn of(tree: &Tree) -> Result<Vec<Event>> {
+pub(super) fn of(tree: &Tree, token: &str) -> Result<Vec<Event>> {
     let mut all = Vec::new();
     let mut say =
         |time: f64, trial: Option<u64>, what: String| all.push(Event { time, what, trial });
@@ -72,7 +72,7 @@ pub(super) fn of(tree: &Tree) -> Result<Vec<Event>> {
         Entry::Intent { .. } | Entry::Ended { .. } | Entry::Site { .. } => {}
     })?;
     let damage = &mut Damage::default();
-    for (trial, record) in records::readable(tree, damage)? {
+    for (trial, record) in records::indexed(tree, token, Check::Changes, damage)? {
         for decided in &record.decisions {
             say(decided.time, Some(trial), decision(decided.again, &decided.why));
         }

@@ -9,7 +9,6 @@ use anyhow::Result;
 use super::select::{Named, Select};
 use super::{Context, sweeps};
 use crate::fault::Fault;
-use crate::status;
 use trial::Facts;
 
 /// Show why trials stand as they do; without trials, what has happened to the sweep
@@ -38,7 +37,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let Named { sweeps, wanted } = args.select.read(&args.named)?;
     let (tree, identity) = sweeps::one(&sweeps, context)?;
     if wanted.is_all() {
-        let events = events::of(&tree)?;
+        let events = events::of(&tree, &identity.token)?;
         match args.json {
             true => events.iter().try_for_each(|event| {
                 context.out.raw(&crate::tree::to_json_line(event)?);
@@ -50,7 +49,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     }
     let site = context.site()?;
     let whom = (!args.offline).then_some((&site, &context.vars));
-    let status = status::read(tree, identity, whom)?;
+    let status = wanted.look(tree, identity, whom)?;
     let meant = wanted.of(std::slice::from_ref(&status))?.pop().unwrap_or_default();
     if meant.len() > MOST {
         return Err(Fault::request(format!("{} trials are more than `why` shows", meant.len()))
@@ -69,5 +68,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             context.out.page(&sight.page());
         }
     }
+    drop(facts);
+    status.leave();
     Ok(0)
 }

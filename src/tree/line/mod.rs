@@ -68,7 +68,7 @@ pub(crate) fn is_sealed(line: &[u8]) -> bool {
     let (body, seal) = line.split_at(split);
     let digits = seal.strip_prefix(SEAL.as_bytes()).and_then(|rest| rest.strip_suffix(b"\"}"));
     // Compared as text, so that no other spelling of the number passes.
-    digits.is_some_and(|digits| format!("{:08x}", crc32fast::hash(body)).as_bytes() == digits)
+    digits.is_some_and(|digits| super::numbers::hexadecimal(crc32fast::hash(body)) == digits)
 }
 
 /// The number of a sealed line in its file, if it has one.

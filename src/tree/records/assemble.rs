@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::event::{Lines, has_metrics};
+use super::event::{self, Lines, has_metrics};
 use super::{Attempt, End, Event, Outcome, Record, Start, Who};
 use crate::tree::ledger::{Ending, Ledger};
 use crate::tree::line::{self, Spot};
@@ -73,7 +73,7 @@ impl<'a> Source<'a> {
             }
             return true;
         }
-        match line::unseal(line) {
+        match event::unseal(line) {
             None => false,
             // Bundles begin with such a line, and nothing else has one.
             Some(Event::Agent(_)) if matches!(self, Self::Run(_)) => false,

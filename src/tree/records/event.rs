@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Outcome, UNREAD, Usage};
 use crate::cause::Cause;
+use crate::tree::line;
 
 /// The beginning of an attempt, with its place and environment. What all attempts of an agent share stands in the first
 /// line of its bundle.
@@ -259,6 +260,21 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "is_zero")]
         seq: u64,
     },
+}
+
+/// The event of a sealed line. Its kind stands first in what this program writes: serde would keep all members in memory
+/// while it looks for it.
+pub(super) fn unseal(line: &[u8]) -> Option<Event> {
+    if !line::is_sealed(line) {
+        return None;
+    }
+    if line.starts_with(b"{\"event\":\"start\",") {
+        return serde_json::from_slice(line).ok().map(Event::Start);
+    }
+    if line.starts_with(b"{\"event\":\"end\",") {
+        return serde_json::from_slice(line).ok().map(Event::End);
+    }
+    serde_json::from_slice(line).ok()
 }
 
 /// The part of an event with metric lines that is read until a caller wants the lines.

@@ -341,6 +341,8 @@ impl Record {
 
 mod assemble;
 mod event;
+pub(crate) mod index;
+mod packed;
 mod read;
 mod usage;
 
@@ -351,6 +353,7 @@ use event::{Rows, unread_in, why};
 
 pub use usage::{EnergySource, GpuUsage, MemorySource, Usage, Used};
 
+pub(crate) use read::indexed;
 pub use read::{all, file, lines_before, of_trial, of_workers, readable};
 
 #[cfg(test)]

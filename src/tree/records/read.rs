@@ -1,12 +1,14 @@
 //! Reads records: those of workers, each of one trial, and what agents have recorded together. One line is in memory
 //! at a time; metric lines stay where they are.
 
-use std::collections::{BTreeMap, HashMap};
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::Result;
 use rayon::prelude::*;
 
+use super::index::{self, Check, Index, Stamp};
 use super::{Record, Source};
 use crate::host::{disk, threads};
 use crate::tree::damage::{Damage, Writer};
@@ -65,25 +67,51 @@ pub fn readable(tree: &Tree, damage: &mut Damage) -> Result<HashMap<u64, Record>
     Ok(all)
 }
 
+/// As [`readable`], for a command that only shows a sweep: trials that have ended are not read again if the index has
+/// them and `check` lets it be believed.
+///
+/// # Errors
+/// As [`all`].
+pub(crate) fn indexed(
+    tree: &Tree,
+    token: &str,
+    check: Check,
+    damage: &mut Damage,
+) -> Result<HashMap<u64, Record>> {
+    let mut all = with_index(tree, Index::of(tree, token, check).as_ref(), damage)?;
+    of_agents(tree, &mut all, damage)?;
+    Ok(all)
+}
+
 /// As [`readable`], without what agents have recorded.
 ///
 /// # Errors
 /// As [`all`].
 pub fn of_workers(tree: &Tree, damage: &mut Damage) -> Result<HashMap<u64, Record>> {
+    with_index(tree, None, damage)
+}
+
+fn with_index(
+    tree: &Tree,
+    index: Option<&Index>,
+    damage: &mut Damage,
+) -> Result<HashMap<u64, Record>> {
     let root = tree.dir().join("records");
     let mut shards = Vec::new();
     for name in disk::list(&root)? {
         if name.starts_with('m') {
             let inner = disk::list(&root.join(&name))?;
-            shards.extend(inner.into_iter().map(|n| root.join(&name).join(n)));
+            shards.extend(inner.into_iter().map(|inner| format!("{name}/{inner}")));
         } else {
-            shards.push(root.join(name));
+            shards.push(name);
         }
     }
-    let read = |dir: &std::path::PathBuf| read_shard(tree, dir);
+    let index = index.filter(|index| index.is_for(shards.len()));
+    let read = |shard: &String| read_shard(tree, &root.join(shard), index.map(|i| (i, &**shard)));
     let parts: Result<Vec<Part>> = threads::in_parallel(|| shards.par_iter().map(read).collect());
-    let mut all = HashMap::new();
-    for (records, damaged) in parts? {
+    let parts = parts?;
+    let mut all = HashMap::with_capacity(parts.iter().map(|(records, _)| records.len()).sum());
+    for (records, damaged) in parts {
         all.extend(records);
         damage.extend(damaged);
     }
@@ -93,42 +121,113 @@ pub fn of_workers(tree: &Tree, damage: &mut Damage) -> Result<HashMap<u64, Recor
 /// The records of one folder, by trial, and what of it could not be read.
 type Part = (Vec<(u64, Record)>, Damage);
 
-fn read_shard(tree: &Tree, dir: &Path) -> Result<Part> {
-    // Runs in order, whatever the order of the folder.
-    let mut files: BTreeMap<(u64, u32), String> = BTreeMap::new();
-    for name in disk::list(dir)? {
+/// The file of a run: trial, run, and its name, if that is not the one which workers give it.
+type RunFile = (u64, u32, Option<Box<str>>);
+
+/// The files of a folder, the runs of a trial in order.
+fn run_files(dir: &Path) -> Result<Vec<RunFile>> {
+    let mut files: Vec<RunFile> = Vec::new();
+    disk::each_name(dir, |name| {
         let Some((trial, run)) = name.strip_suffix(".jsonl").and_then(|n| n.split_once('.')) else {
-            continue;
+            return;
         };
-        if let (Ok(trial), Ok(run)) = (trial.parse(), run.parse()) {
-            files.insert((trial, run), name);
+        if let (Ok(trial), Ok(run)) = (trial.parse::<u64>(), run.parse::<u32>()) {
+            let starts_oddly =
+                |n: &str| !n.starts_with(|c: char| ('1'..='9').contains(&c)) && n != "0";
+            let digits = name.split('.').take(2);
+            let is_odd = digits.clone().any(starts_oddly);
+            files.push((trial, run, is_odd.then(|| name.into())));
         }
+    })?;
+    files.sort_unstable();
+    Ok(files)
+}
+
+fn name_of((trial, run, name): &RunFile) -> Cow<'_, str> {
+    match name {
+        Some(name) => Cow::Borrowed(name),
+        None => Cow::Owned(format!("{trial}.{run}.jsonl")),
     }
+}
+
+/// Reads a folder; with `index`, which has the folder under a name, only the trials that it does not have.
+fn read_shard(tree: &Tree, dir: &Path, index: Option<(&Index, &str)>) -> Result<Part> {
+    // Before it is listed: a file that is added since gives it another time.
+    let changed = index.and_then(|_| disk::stamp(dir).ok().flatten()).map_or(0.0, |(_, time)| time);
+    let files = run_files(dir)?;
+    let known = index.map(|(index, name)| index.read(name, changed)).unwrap_or_default();
+    let mut old = known.entries().peekable();
+    let is_kept = index.is_some_and(|(index, _)| index.may_grow());
+    let (mut entries, mut kept, mut fresh) = (Vec::new(), 0, 0);
     let mut damage = Damage::default();
     let mut records: Vec<(u64, Record)> = Vec::with_capacity(files.len());
+    for runs in files.chunk_by(|a, b| a.0 == b.0) {
+        let trial = runs[0].0;
+        while old.next_if(|entry| entry.trial < trial).is_some() {}
+        let entry = old.next_if(|entry| entry.trial == trial);
+        let names = runs.iter().map(|file| (file.1, || name_of(file)));
+        let unchanged = entry
+            .and_then(|entry| Some((entry.record(names, dir, known.looks_at_all)?, entry.bytes)));
+        let record = if let Some((record, bytes)) = unchanged {
+            entries.extend(bytes);
+            kept += 1;
+            record
+        } else {
+            let (record, stamps) = read_trial(tree, dir, runs, is_kept, &mut damage)?;
+            let is_new =
+                stamps.is_some_and(|stamps| index::add(trial, &stamps, &record, &mut entries));
+            fresh += usize::from(is_new);
+            record
+        };
+        records.push((trial, record));
+    }
+    let counts = (fresh, kept, records.len());
+    if let Some((index, name)) =
+        index.filter(|(index, _)| is_kept && index.is_due(&known, counts, changed))
+    {
+        index.write(name, changed, &entries);
+    }
+    Ok((records, damage))
+}
+
+/// The record of a trial; with `stamped` also what its files were when they were read, if nothing of them is damaged.
+fn read_trial(
+    tree: &Tree,
+    dir: &Path,
+    runs: &[RunFile],
+    stamped: bool,
+    damage: &mut Damage,
+) -> Result<(Record, Option<Vec<Stamp>>)> {
+    let mut record = Record::default();
+    let mut stamps = stamped.then(|| Vec::with_capacity(runs.len()));
     // The runs before the one that is read: lines, and the last file.
     let mut before = (0, String::new());
-    for ((trial, run), name) in files {
-        if records.last().is_none_or(|(last, _)| *last != trial) {
-            records.push((trial, Record::default()));
-            before = (0, String::new());
-        }
-        let Some((_, record)) = records.last_mut() else { continue };
-        let path = dir.join(&name);
-        let read = read_run(record, run, disk::open(&path)?, &path)?;
+    for of_run in runs {
+        let (trial, run) = (of_run.0, of_run.1);
+        let path = dir.join(&*name_of(of_run));
+        // Before it is read: a change since then has another time.
+        let stamp = if stamps.is_some() { disk::stamp(&path)? } else { None };
+        let read = read_run(&mut record, run, disk::open(&path)?, &path)?;
         let file = self::file(trial, run);
         damage.add(&file, read.lines.damaged);
         // Lines that existed when this run began, and are missing now.
         let (lines, earlier) = before;
         let last = if earlier.is_empty() { self::file(trial, run - 1) } else { earlier };
-        damage.add(&last, read.lines.earlier.saturating_sub(lines));
+        let missing = read.lines.earlier.saturating_sub(lines);
+        damage.add(&last, missing);
         before = (lines + read.lines.lines, file.clone());
         // A worker that was killed before it wrote a line has made no log either.
-        if read.is_unended || (read.lines.lines == 0 && tree.log(trial, run).exists()) {
+        let is_empty = read.lines.lines == 0;
+        if read.is_unended || (is_empty && tree.log(trial, run).exists()) {
             damage.add_unended(tree, &file, Writer::Trial(trial));
         }
+        let is_whole = read.lines.damaged + missing == 0 && !read.is_unended && !is_empty;
+        match (&mut stamps, stamp.filter(|_| is_whole)) {
+            (Some(stamps), Some((_, time))) => stamps.push((run, read.size, time)),
+            _ => stamps = None,
+        }
     }
-    Ok((records, damage))
+    Ok((record, stamps))
 }
 
 /// The record of a run as messages name it.
@@ -160,12 +259,16 @@ struct Read {
     lines: Sequence,
     /// Whether the last line has no end.
     is_unended: bool,
+    /// Bytes of its lines.
+    size: u64,
 }
 
 fn read_run(record: &mut Record, run: u32, file: std::fs::File, path: &Path) -> Result<Read> {
     let mut lines = Sequence::default();
     let mut source = Source::Run(run);
+    let mut size = 0;
     let unended = line::each(file, |spot, line| {
+        size = spot.end();
         if !line.is_empty() && source.read(record, spot, line) {
             lines.whole(line);
         } else if spot.len > 0 {
@@ -173,5 +276,8 @@ fn read_run(record: &mut Record, run: u32, file: std::fs::File, path: &Path) -> 
         }
     });
     let is_unended = unended.map_err(|e| disk::fault("read", path, &e))?;
-    Ok(Read { lines, is_unended })
+    Ok(Read { lines, is_unended, size })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,247 @@
+//! The index of a sweep's records: what has been read of trials that have ended, so that readers need not open a hundred
+//! thousand files again. It is made of the records, and may be removed at any time.
+//!
+//! Each folder of records has a file in `index/`, which is written aside and renamed. It has of each trial that has ended the
+//! names, sizes and times of its record files, and what they say. A reader believes it of a trial whose files are the
+//! same. In a folder to which no file was added since, and from which none was removed, the files of trials that are done in
+//! one run are not looked at: such a record never grows. A reader that opens records anyway looks at all files. A file of
+//! the index that cannot be believed counts as none.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::packed::{self, In, Out};
+use super::{Outcome, Record};
+use crate::host::derived::Owner;
+use crate::host::{clock, disk};
+use crate::tree::Tree;
+
+/// The first words of a file: its format, and the program that wrote it.
+const FORMAT: &str = concat!("hpcsweep index 1 ", env!("CARGO_PKG_VERSION"));
+
+/// Folders of records, of a thousand trials each, from which on a sweep has an index.
+const LEAST: usize = 5;
+
+/// See [`Index::fresh`].
+const FRESH: usize = 50;
+
+/// Seconds between the last change of a folder and the writing of its file, by the clock of the disk: another file that is added
+/// after that gives the folder another time.
+const SETTLED_S: f64 = 2.0;
+
+/// Seconds without a change of a folder after which its file is written again only to have the folder's time.
+const QUIET_S: f64 = 60.0;
+
+/// Bytes of the largest file that is read.
+const MOST: u64 = 256 << 20;
+
+/// Which record files are looked at although the index has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Check {
+    /// Those that may have grown or been replaced: damage to the record of a trial that is done is not noticed.
+    Changes,
+    /// All: damage is noticed.
+    Damage,
+}
+
+/// The index of one sweep.
+pub(crate) struct Index {
+    dir: PathBuf,
+    token: String,
+    owner: Owner,
+    check: Check,
+    /// Folders of records from which on it is used.
+    least: usize,
+    /// Trials that have ended since the file of a folder was written and for which it is written again.
+    fresh: usize,
+    /// Whether a file could not be written: then no other is tried.
+    is_refused: AtomicBool,
+}
+
+impl Index {
+    /// The index of the sweep with this token; `None` if its folder cannot be looked at.
+    pub(crate) fn of(tree: &Tree, token: &str, check: Check) -> Option<Self> {
+        let owner = Owner::of(tree.dir())?;
+        let is_refused = AtomicBool::new(!owner.is_this_user());
+        let dir = tree.dir().join("index");
+        Some(Self {
+            dir,
+            token: token.to_owned(),
+            owner,
+            check,
+            least: LEAST,
+            fresh: FRESH,
+            is_refused,
+        })
+    }
+
+    /// As [`Index::of`], also for a sweep of few trials.
+    #[cfg(test)]
+    pub(super) fn always(tree: &Tree, token: &str, check: Check) -> Self {
+        Self { least: 0, fresh: 1, ..Self::of(tree, token, check).unwrap() }
+    }
+
+    /// The same of a user who may not write it.
+    #[cfg(test)]
+    pub(super) fn of_another(self) -> Self {
+        Self { is_refused: true.into(), ..self }
+    }
+
+    /// Whether it is used for a sweep with so many folders of records.
+    pub(super) fn is_for(&self, folders: usize) -> bool {
+        folders >= self.least
+    }
+
+    /// Whether this process may write it.
+    pub(super) fn may_grow(&self) -> bool {
+        !self.is_refused.load(Ordering::Relaxed)
+    }
+
+    /// What it has of a folder of records, which was changed last at this time.
+    pub(super) fn read(&self, folder: &str, changed: f64) -> Known {
+        let head = self.head(folder);
+        let read = self.owner.read(&self.dir.join(folder), MOST);
+        let Some((bytes, written)) = read.filter(|(bytes, _)| {
+            bytes.split_last_chunk().is_some_and(|(body, crc)| {
+                body.starts_with(&head) && crc32fast::hash(body) == u32::from_le_bytes(*crc)
+            })
+        }) else {
+            return Known::default();
+        };
+        let end = bytes.len() - 4;
+        let mut known = Known { bytes, from: head.len()..end, ..Known::default() };
+        let mut from = In(&known.bytes[known.from.clone()]);
+        let Some(time) = from.float() else { return Known::default() };
+        known.from.start = end - from.0.len();
+        let is_of_now = time.to_bits() == changed.to_bits();
+        known.is_settled = is_of_now && written - time >= SETTLED_S;
+        known.looks_at_all = self.check == Check::Damage || !known.is_settled;
+        known
+    }
+
+    /// Whether the file of a folder is to be written again. `fresh` of its `listed` trials have ended since, it has the
+    /// entries of `kept`, and the folder was changed last at this time.
+    pub(super) fn is_due(
+        &self,
+        known: &Known,
+        (fresh, kept, listed): (usize, usize, usize),
+        changed: f64,
+    ) -> bool {
+        let is_complete = fresh + kept == listed;
+        let is_quiet = || clock::now() - changed >= QUIET_S;
+        fresh >= self.fresh
+            || (is_complete && fresh > 0)
+            || (kept > 0 && !known.is_settled && is_quiet())
+    }
+
+    /// Keeps entries of a folder of records, which was changed last at this time. A disk that refuses them is no fault: the
+    /// records have everything.
+    pub(super) fn write(&self, folder: &str, changed: f64, entries: &[u8]) {
+        if !self.may_grow() {
+            return;
+        }
+        let mut bytes = self.head(folder);
+        bytes.extend(changed.to_le_bytes());
+        bytes.extend(entries);
+        bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
+        if self.owner.write(&self.dir.join(folder), &bytes).is_err() {
+            self.is_refused.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn head(&self, folder: &str) -> Vec<u8> {
+        format!("{FORMAT} {} {folder}\n", self.token).into_bytes()
+    }
+}
+
+/// The entries of one folder.
+#[derive(Default)]
+pub(super) struct Known {
+    bytes: Vec<u8>,
+    from: Range<usize>,
+    /// Whether nothing was added to the folder since then, and nothing removed.
+    is_settled: bool,
+    /// Whether no record file is passed over.
+    pub(super) looks_at_all: bool,
+}
+
+impl Known {
+    /// In the order of trials.
+    pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        let mut from = In(&self.bytes[self.from.clone()]);
+        std::iter::from_fn(move || entry(&mut from))
+    }
+}
+
+/// The file of a run: its number, its size and its time of change.
+pub(super) type Stamp = (u32, u64, f64);
+
+/// A trial of the index.
+pub(super) struct Entry<'a> {
+    pub(super) trial: u64,
+    files: Vec<Stamp>,
+    /// Whether a file of it may have grown.
+    may_grow: bool,
+    packed: &'a [u8],
+    /// All of its bytes.
+    pub(super) bytes: &'a [u8],
+}
+
+fn entry<'a>(from: &mut In<'a>) -> Option<Entry<'a>> {
+    let whole = from.0;
+    let trial = from.number()?;
+    let files = from.list(|from| Some((from.short()?, from.number()?, from.float()?)))?;
+    let may_grow = from.flag()?;
+    let packed = from.slice()?;
+    let bytes = &whole[..whole.len() - from.0.len()];
+    Some(Entry { trial, files, may_grow, packed, bytes })
+}
+
+impl Entry<'_> {
+    /// The record, if the trial still has these files: of each its run and its name in the folder.
+    pub(super) fn record<'n>(
+        &self,
+        files: impl ExactSizeIterator<Item = (u32, impl Fn() -> Cow<'n, str>)>,
+        folder: &Path,
+        looks_at_all: bool,
+    ) -> Option<Record> {
+        let is_unchanged = |name: &dyn Fn() -> Cow<'n, str>, size: u64, time: f64| {
+            let stamp = || disk::stamp(&folder.join(&*name())).ok().flatten();
+            let is_same =
+                |(len, changed): (u64, f64)| len == size && changed.to_bits() == time.to_bits();
+            !(looks_at_all || self.may_grow) || stamp().is_some_and(is_same)
+        };
+        let is_it = files.len() == self.files.len()
+            && files.zip(&self.files).all(|((run, name), (known, size, time))| {
+                run == *known && is_unchanged(&name, *size, *time)
+            });
+        is_it.then(|| packed::unpack(self.packed)).flatten()
+    }
+}
+
+/// Appends the entry of a trial whose files were read whole and without damage; `false` if the trial has not ended.
+pub(super) fn add(trial: u64, files: &[Stamp], record: &Record, entries: &mut Vec<u8>) -> bool {
+    if record.outcome().is_none() && record.skipped.is_none() {
+        return false;
+    }
+    let mut packed = Vec::new();
+    if !packed::pack(record, &mut packed) {
+        return false;
+    }
+    let is_done = record.attempts.last().and_then(|last| last.end.as_ref());
+    let is_done = is_done.is_some_and(|end| end.state == Outcome::Done) && files.len() == 1;
+    let mut out = Out(entries);
+    out.number(trial);
+    out.number(files.len() as u64);
+    for (run, size, time) in files {
+        out.number((*run).into());
+        out.number(*size);
+        out.float(*time);
+    }
+    out.byte(u8::from(!is_done));
+    out.number(packed.len() as u64);
+    entries.extend(packed);
+    true
+}
