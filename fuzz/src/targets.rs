@@ -31,6 +31,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("launcher", schedulers::launchers, &["mpirun (Open MPI) 4.1.4\n", "mpirun (PRRTE) 3.0.8\n", "HYDRA build details:\n    Version:      4.0.2\n", "mca:plm:tm:version:5.0\n", "n1.site\nn1.site\nn2\n", "-x -l user n1 orted -mca a b"]),
     target("table", tree::tables, &["@0@tests/cases/tree-2/*/trials/*.jsonl", "@1@tests/cases/tree-2/*/trials/*.json", "@2@tests/cases/tree-2/*/trials/*.idx", "@3@tests/cases/tree-2/*/trials/*.keys", "@0@tests/cases/tree-1/*/trials/*.jsonl"]),
     target("record", tree::records, &["@tests/cases/tree-*/*/records/*/*.jsonl", SKIP]),
+    target("index", tree::indexes, &["\0\0\0", "\x01\x01k\x07\0", "\0\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x01\0\0\0\0\0\0\x01"]),
     target("bundle", tree::bundles, &["@tests/cases/tree-*/*/agents/*/*.jsonl"]),
     target("ledger", tree::ledgers, &["@tests/cases/tree-*/*/claims/*/*.json", LEDGER]),
     target("journal", tree::journals, &["@tests/cases/tree-*/*/journal/*.jsonl", JOURNAL]),

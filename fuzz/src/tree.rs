@@ -174,6 +174,13 @@ pub(crate) fn records(bytes: &[u8]) {
     });
 }
 
+/// What an index has of a trial is read as it was written.
+pub(crate) fn indexes(bytes: &[u8]) {
+    let Some((record, packed)) = records::unpacked(bytes) else { return };
+    let again = records::unpacked(&packed).map(|(record, _)| record);
+    assert_eq!(format!("{again:?}"), format!("{:?}", Some(record)));
+}
+
 pub(crate) fn bundles(bytes: &[u8]) {
     again::<records::Event>(bytes);
     let (lines, length, _) = bundle::lines(bytes, 0);

@@ -59,13 +59,13 @@ fn age(world: &World) {
 }
 
 const VERBS: [&[&str]; 7] = [
-    &["status", "results/s"],
-    &["status", "results/s", "--json"],
+    &["status", "results/s", "--offline"],
+    &["status", "results/s", "--json", "--offline"],
     &["usage", "results/s", "--json"],
     &["why", "300", "results/s", "--offline"],
     &["why", "results/s"],
-    &["collect", "results/s", "--format", "jsonl"],
-    &["best", "results/s", "--metric", "loss", "--min"],
+    &["collect", "results/s", "--format", "jsonl", "--offline"],
+    &["best", "results/s", "--metric", "loss", "--min", "--offline"],
 ];
 
 fn said(world: &World) -> Vec<String> {

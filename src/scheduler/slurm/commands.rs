@@ -154,7 +154,10 @@ pub fn lines(stdout: &str) -> Vec<Line> {
 pub fn elements(lines: &[Line]) -> HashMap<String, Elements> {
     let mut all: HashMap<String, Elements> = HashMap::new();
     for line in lines {
-        let elements = all.entry(line.job.clone()).or_default();
+        let elements = match all.get_mut(&line.job) {
+            Some(elements) => elements,
+            None => all.entry(line.job.clone()).or_default(),
+        };
         let element = line.element.clone();
         match &line.part {
             Part::Task(index) => {

@@ -184,7 +184,7 @@ impl Scheduler for Slurm {
                 Err(error) => silent = Some(error),
             }
         }
-        let elements = commands::elements(&lines);
+        let mut elements = commands::elements(&lines);
         let known = |(job, index): &(String, u64)| {
             elements.get(job).is_some_and(|elements| elements.get(*index).is_some())
         };
@@ -195,6 +195,7 @@ impl Scheduler for Slurm {
                 Ok(texts) => {
                     // Later lines win: the queue is never behind.
                     lines.splice(0..0, texts.iter().flat_map(|text| commands::lines(text)));
+                    elements = commands::elements(&lines);
                     asked.push("sacct");
                 }
                 Err(error) => silent = Some(error),
@@ -204,7 +205,7 @@ impl Scheduler for Slurm {
             return Answer::none(error);
         }
         Answer {
-            elements: commands::elements(&lines),
+            elements,
             // What half an answer does not hold may still be there.
             is_sure: silent.is_none(),
             witness: asked.join(" and "),

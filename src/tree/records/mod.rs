@@ -353,6 +353,7 @@ use event::{Rows, unread_in, why};
 
 pub use usage::{EnergySource, GpuUsage, MemorySource, Usage, Used};
 
+pub use packed::unpacked;
 pub(crate) use read::indexed;
 pub use read::{all, file, lines_before, of_trial, of_workers, readable};
 

@@ -27,6 +27,13 @@ pub(super) fn unpack(bytes: &[u8]) -> Option<Record> {
     from.0.is_empty().then_some(Record { attempts, skipped, skipped_at, decisions: Vec::new() })
 }
 
+/// A record from these bytes, and how it is packed again; `None` if they are none.
+pub fn unpacked(bytes: &[u8]) -> Option<(Record, Vec<u8>)> {
+    let record = unpack(bytes)?;
+    let mut again = Vec::new();
+    pack(&record, &mut again).then_some((record, again))
+}
+
 /// Writes values.
 pub(super) struct Out<'a>(pub(super) &'a mut Vec<u8>);
 
