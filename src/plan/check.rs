@@ -20,6 +20,7 @@ use crate::plan::templates::places::Places;
 use crate::plan::templates::template::Template;
 use crate::plan::trial::{TaskId, Trial};
 use crate::plan::value::variable_of;
+use crate::units;
 
 pub(crate) use crate::plan::templates::command::CommandTemplate;
 
@@ -171,6 +172,19 @@ pub(crate) fn check_rules(
                 unknown(reader, when.at, "when", unknown_name(name, names));
             }
         }
+    }
+}
+
+/// Refuses a signal that would come before a trial begins.
+pub(crate) fn check_signal(reader: &mut Reader<'_>, run: &Run, places: &Places, trials: &[Trial]) {
+    let Some(notice) = run.signal else { return };
+    let walltimes = trials.iter().filter_map(|trial| trial.resources.walltime_s);
+    if let Some(walltime) = walltimes.min().filter(|shortest| !notice.comes_within(*shortest)) {
+        let walltime = units::walltime_text(walltime);
+        let sentence =
+            format!("`signal` would come before a trial with the walltime {walltime} begins");
+        let hint = "set fewer seconds or a longer `walltime`; in a job, the deadline is 5 % before its end, 2 to 30 s";
+        reader.wrong(places.signal, sentence, hint);
     }
 }
 

@@ -299,6 +299,7 @@ fn finish(
     let run = run?;
     check::check_command(reader, &run, places, &expanded);
     train::check(reader, &run, sweep.seed, places, &expanded);
+    check::check_signal(reader, &run, places, &expanded.trials);
     let base = written.wish.settle(None, &Wish::default());
     let resources = Arc::new(base.unwrap_or_else(|_| written.wish.unsettled()));
     Some(Plan {

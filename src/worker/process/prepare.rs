@@ -55,9 +55,9 @@ pub(crate) struct Prepared {
 /// The variable that says when a program must have ended, in seconds since the epoch.
 const DEADLINE: &str = "HPCSWEEP_DEADLINE";
 
-/// A time in whole seconds since the epoch.
+/// A time of [`clock::awake`] in whole seconds since the epoch.
 pub(crate) fn epoch_of(at: Instant) -> u64 {
-    let left = at.saturating_duration_since(Instant::now());
+    let left = at.saturating_duration_since(clock::awake());
     (clock::now() + left.as_secs_f64()) as u64
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn epoch_of(at: Instant) -> u64 {
 /// not handle the signal yet, and would be killed by it.
 pub(crate) fn notice_at(notice: Notice, deadline: Instant) -> Option<(Signal, Instant)> {
     let at = deadline.checked_sub(Duration::from_secs(notice.seconds.into()))?;
-    (at > Instant::now()).then_some((notice.signal, at))
+    (at > clock::awake()).then_some((notice.signal, at))
 }
 
 impl Prepared {
