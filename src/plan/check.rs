@@ -13,6 +13,7 @@ use crate::plan::expansion::expand::Expanded;
 use crate::plan::expansion::layout::Form;
 use crate::plan::expansion::trials::Tasks;
 use crate::plan::run::Run;
+use crate::plan::sections::container::Runtime;
 use crate::plan::templates::command::{argument_name, stand_ins, variable_name};
 use crate::plan::templates::engine::Uses;
 use crate::plan::templates::known::{Scope, is_known, unknown_name};
@@ -172,6 +173,17 @@ pub(crate) fn check_rules(
                 unknown(reader, when.at, "when", unknown_name(name, names));
             }
         }
+    }
+}
+
+/// Refuses syncs of programs that cannot inherit the socket to their worker.
+pub(crate) fn check_sync(reader: &mut Reader<'_>, run: &Run, at: usize) {
+    let is_podman = run.container.as_ref().is_some_and(|own| own.runtime == Runtime::Podman);
+    if is_podman && run.metrics.mpi {
+        let sentence = "Podman does not pass the socket for `[metrics] sync = \"mpi\"` to programs";
+        let hint =
+            "choose another `runtime`, or leave out `sync`: each rank then logs its own lines";
+        reader.wrong(at, sentence, hint);
     }
 }
 

@@ -150,6 +150,7 @@ pub fn parse_with(text: &str, name: &str, files: Files<'_>) -> anyhow::Result<Pl
     if let (Some(run), Some(entry)) = (&mut run, find("container")) {
         let runs_command = run.train.is_none() && run.function.is_none();
         run.container = container::read(&mut reader, entry, runs_command);
+        check::check_sync(&mut reader, run, entry.at);
     }
     if let Some(run) = &run {
         check::check_syntax(&mut reader, run, &places);
