@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::plan;
+
 /// How long a program may take to end if nothing limits that: nothing kills its worker or agent.
 pub(crate) const GRACE: Duration = Duration::from_secs(30);
 
@@ -16,7 +18,7 @@ pub(crate) struct Reserve(f64);
 impl Reserve {
     /// That of a trial in a job, which has `whole` seconds in all.
     pub(crate) fn of_trial(whole: f64) -> Self {
-        Self((whole * 0.05).max((whole * 0.1).min(5.0)).clamp(2.0, 30.0))
+        Self(plan::reserve_s(whole))
     }
 
     /// That of an agent, whose programs have this long after a signal.

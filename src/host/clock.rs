@@ -1,6 +1,29 @@
-//! The wall clock and the monotonic clock.
+//! The wall clock, the monotonic clock, and that of a process without the time in which it was suspended.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Milliseconds for which this process was suspended, as far as its waits have shown.
+static SUSPENDED_MS: AtomicU64 = AtomicU64::new(0);
+
+/// What a wait takes too long on a busy machine. Slurm suspends jobs for longer.
+const DELAY: Duration = Duration::from_secs(5);
+
+/// Notes how long a wait has taken that should have taken `wait` at most: what is more was no time of this process. A
+/// scheduler suspends a job by SIGSTOP, and does not count that time towards its walltime.
+pub(crate) fn note_wait(began: Instant, wait: Duration) {
+    let more = began.elapsed().saturating_sub(wait);
+    if more > DELAY {
+        SUSPENDED_MS.fetch_add(more.as_millis() as u64, Ordering::Relaxed);
+    }
+}
+
+/// The monotonic clock, which stood still while this process was suspended.
+pub(crate) fn awake() -> Instant {
+    let suspended = Duration::from_millis(SUSPENDED_MS.load(Ordering::Relaxed));
+    let now = Instant::now();
+    now.checked_sub(suspended).unwrap_or(now)
+}
 
 /// Seconds since 1970-01-01 UTC, rounded to milliseconds.
 pub fn now() -> f64 {

@@ -14,6 +14,7 @@ use crate::plan::expansion::layout::Form;
 use crate::plan::expansion::trials::Tasks;
 use crate::plan::run::Run;
 use crate::plan::sections::auto::Learn;
+use crate::plan::sections::container::Runtime;
 use crate::plan::templates::command::{argument_name, stand_ins, variable_name};
 use crate::plan::templates::engine::Uses;
 use crate::plan::templates::known::{Scope, is_known, unknown_name};
@@ -21,6 +22,7 @@ use crate::plan::templates::places::Places;
 use crate::plan::templates::template::Template;
 use crate::plan::trial::{TaskId, Trial};
 use crate::plan::value::variable_of;
+use crate::units;
 use crate::words;
 
 pub(crate) use crate::plan::templates::command::CommandTemplate;
@@ -173,6 +175,30 @@ pub(crate) fn check_rules(
                 unknown(reader, when.at, "when", unknown_name(name, names));
             }
         }
+    }
+}
+
+/// Refuses syncs of programs that cannot inherit the socket to their worker.
+pub(crate) fn check_sync(reader: &mut Reader<'_>, run: &Run, at: usize) {
+    let is_podman = run.container.as_ref().is_some_and(|own| own.runtime == Runtime::Podman);
+    if is_podman && run.metrics.mpi {
+        let sentence = "Podman does not pass the socket for `[metrics] sync = \"mpi\"` to programs";
+        let hint =
+            "choose another `runtime`, or leave out `sync`: each rank then logs its own lines";
+        reader.wrong(at, sentence, hint);
+    }
+}
+
+/// Refuses a signal that would come before a trial begins.
+pub(crate) fn check_signal(reader: &mut Reader<'_>, run: &Run, places: &Places, trials: &[Trial]) {
+    let Some(notice) = run.signal else { return };
+    let walltimes = trials.iter().filter_map(|trial| trial.resources.walltime_s);
+    if let Some(walltime) = walltimes.min().filter(|shortest| !notice.comes_within(*shortest)) {
+        let walltime = units::walltime_text(walltime);
+        let sentence =
+            format!("`signal` would come before a trial with the walltime {walltime} begins");
+        let hint = "set fewer seconds or a longer `walltime`; in a job, the deadline is 5 % before its end, 2 to 30 s";
+        reader.wrong(places.signal, sentence, hint);
     }
 }
 

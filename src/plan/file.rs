@@ -155,6 +155,7 @@ pub fn parse_with(text: &str, name: &str, files: Files<'_>) -> anyhow::Result<Pl
     if let (Some(run), Some(entry)) = (&mut run, find("container")) {
         let runs_command = run.train.is_none() && run.function.is_none();
         run.container = container::read(&mut reader, entry, runs_command);
+        check::check_sync(&mut reader, run, entry.at);
     }
     if let Some(run) = &run {
         check::check_syntax(&mut reader, run, &places);
@@ -305,6 +306,7 @@ fn finish(
     check::check_learnt(reader, &expanded.trials);
     check::check_command(reader, &run, places, &expanded);
     train::check(reader, &run, sweep.seed, places, &expanded);
+    check::check_signal(reader, &run, places, &expanded.trials);
     let base = written.wish.settle(None, &Wish::default());
     let resources = Arc::new(base.unwrap_or_else(|_| written.wish.unsettled()));
     Some(Plan {

@@ -22,7 +22,7 @@ pub(crate) mod value;
 
 pub(crate) use expansion::trials::MAX_TRIALS;
 pub use file::{Plan, parse, parse_with};
-pub(crate) use run::{Notice, OnFailure, Run};
+pub(crate) use run::{Notice, OnFailure, Run, reserve_s};
 pub use schema::{reference, schema};
 pub(crate) use sections::auto::{Learn, Learns};
 pub(crate) use sections::container::{Container, Runtime};

@@ -30,6 +30,19 @@ pub(crate) struct Notice {
     pub(crate) seconds: u16,
 }
 
+/// Seconds before the end of a job of `whole` seconds at which a trial is asked to end: the deadline.
+pub(crate) fn reserve_s(whole: f64) -> f64 {
+    (whole * 0.05).max((whole * 0.1).min(5.0)).clamp(2.0, 30.0)
+}
+
+impl Notice {
+    /// Whether the signal would come after the start of a trial of this walltime in a job.
+    pub(crate) fn comes_within(self, walltime_s: u64) -> bool {
+        let whole = walltime_s as f64;
+        whole - reserve_s(whole) > f64::from(self.seconds)
+    }
+}
+
 impl FromStr for Notice {
     type Err = &'static str;
 

@@ -60,6 +60,14 @@ pub(crate) fn ask_end(vars: &Vars, began: Instant, patience: Duration) -> Option
     scheduler.ask_end(&mut Calls::new(vars, patience), id, began)
 }
 
+/// Asks the scheduler whether this job, which has got a signal, is being preempted, and still has time.
+pub(crate) fn is_preempted(vars: &Vars, patience: Duration) -> bool {
+    all().any(|scheduler| {
+        let job = vars.get(scheduler.facts().job);
+        job.is_some_and(|job| scheduler.is_preempted(&mut Calls::new(vars, patience), job))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -189,9 +189,17 @@ pub(crate) trait Scheduler: fmt::Debug {
         None
     }
 
+    /// Asks whether a job that has got a signal is being preempted, and still has time.
+    fn is_preempted(&self, _calls: &mut Calls, _job: &str) -> bool {
+        false
+    }
+
     /// Asks when a job ends, which began at about `began`.
     fn ask_end(&self, calls: &mut Calls, job: &str, began: Instant) -> Option<Instant>;
 }
+
+/// The words for a job that has been started and stands still.
+pub(crate) const SUSPENDED: &str = "suspended by the scheduler; it continues later";
 
 /// Why a job waits, in plain words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

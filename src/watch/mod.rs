@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 pub(crate) use gpus::Gpu;
 
-use crate::standing::State;
+use crate::standing::{Standing, State};
 use crate::tree::damage::Damaged;
 
 /// Most rows of a list: of thousands of failures the newest are shown.
@@ -84,6 +84,13 @@ pub(crate) struct Failure {
     pub(crate) reason: String,
     /// Seconds ago.
     pub(crate) ago_s: Option<f64>,
+}
+
+impl Failure {
+    /// Why, in the words of `status`.
+    pub(crate) fn why(&self) -> String {
+        Standing { state: self.state.clone(), cause: None, reason: self.reason.clone() }.why()
+    }
 }
 
 /// A trial that runs.

@@ -55,14 +55,17 @@ pub(super) fn clock_of(job: &Job) -> child::Clock {
     let mpirun = (job.world > 1 && process::name(job.launcher).is_some_and(is_mpirun))
         .then_some(job.launcher);
     let is_killed = scheduler::scheduler(&job.vars).is_some();
-    let left_until = |at: Instant| at.saturating_duration_since(Instant::now()).as_secs_f64();
-    let told = scheduler::told_end(&job.vars).map(|end| end - clock::now());
+    // A job that was suspended ends later by as much.
+    let awake = clock::awake();
+    let suspended = Instant::now().saturating_duration_since(awake).as_secs_f64();
+    let left_until = |at: Instant| at.saturating_duration_since(awake).as_secs_f64();
+    let told = scheduler::told_end(&job.vars).map(|end| end - clock::now() + suspended);
     let left_of_job = told.or(job.ends.map(left_until));
-    let ran = job.began.elapsed().as_secs_f64();
+    let ran = awake.saturating_duration_since(job.began).as_secs_f64();
     let left = time::whole_and_left(left_of_job, job.resources.walltime_s, ran);
     let (until, grace) = time::until_stop(left, is_killed);
     let deadline =
-        until.and_then(|until| Instant::now().checked_add(Duration::from_secs_f64(until.min(1e9))));
+        until.and_then(|until| awake.checked_add(Duration::from_secs_f64(until.min(1e9))));
     child::Clock {
         deadline,
         notice: job.head.run.signal.and_then(|notice| prepare::notice_at(notice, deadline?)),

@@ -320,11 +320,24 @@ fn lead(
         _ => end.code,
     };
     let code = job.exit_code(code, told);
+    if end.end.state == Outcome::Interrupted && job.world > 1 && told.is_some() {
+        wait_for_preemption(job, signals);
+    }
     if let Some(crew) = &mut crew {
         crew.tell(&peers::Down::Leave { code });
     }
     output::drop_empty_job_log();
     Ok(code)
+}
+
+/// Keeps the ranks until their job is preempted. With a GraceTime, Slurm asks steps to end some time before the job, and a
+/// job that ends by itself within that time is neither requeued nor called preempted.
+fn wait_for_preemption(job: &Job, signals: &mut Signals) {
+    /// The longest grace that is waited for.
+    const MOST: Duration = Duration::from_secs(3600);
+    if scheduler::job::is_preempted(&job.vars, Duration::from_secs(10)) {
+        child::pending(signals, MOST, None);
+    }
 }
 
 /// Tells the job script that another launch of the ranks makes sense; how many there may be, it knows.

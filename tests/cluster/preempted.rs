@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::world::{Cluster, World};
 
-/// A cluster of two nodes whose partitions `requeue` and `cancel` give way to `urgent`.
+/// A cluster of two nodes whose partitions give way to `urgent`.
 pub(crate) struct Preempting(tempfile::TempDir);
 
 fn dev_cluster(args: &[&str]) {
@@ -13,8 +13,32 @@ fn dev_cluster(args: &[&str]) {
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Partitions that give way to `urgent`, by requeues and cancellations.
+const BY_END: [&str; 7] = [
+    "PreemptType=preempt/partition_prio",
+    "PreemptMode=REQUEUE",
+    "PartitionName=requeue Nodes=ALL PreemptMode=REQUEUE",
+    "PartitionName=cancel Nodes=ALL PreemptMode=CANCEL",
+    "PartitionName=patient Nodes=ALL PreemptMode=REQUEUE GraceTime=8",
+    "PartitionName=brief Nodes=ALL PreemptMode=CANCEL GraceTime=8",
+    "PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF",
+];
+
+/// One that stands still while `urgent` runs, and one that never gives way. Elements that stand still keep their memory.
+const BY_SUSPENSION: [&str; 5] = [
+    "PreemptType=preempt/partition_prio",
+    "PreemptMode=SUSPEND,GANG",
+    "PartitionName=suspend Nodes=ALL PreemptMode=SUSPEND OverSubscribe=FORCE:1",
+    "PartitionName=off Nodes=ALL PreemptMode=OFF OverSubscribe=FORCE:1",
+    "PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF OverSubscribe=FORCE:1",
+];
+
 impl Preempting {
     pub(crate) fn start() -> Self {
+        Self::with(&BY_END)
+    }
+
+    fn with(options: &[&str]) -> Self {
         let folder = tempfile::Builder::new().prefix("hpcsweep-preempting-").tempdir().unwrap();
         // Every user's client connects to the socket of munge in it.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -22,13 +46,7 @@ impl Preempting {
         let cluster = Self(folder);
         let dir = cluster.dir();
         let mut args = vec!["up", "--dir", &dir, "--nodes", "2", "--cpus", "4", "--gpus", "0"];
-        for option in [
-            "PreemptType=preempt/partition_prio",
-            "PreemptMode=REQUEUE",
-            "PartitionName=requeue Nodes=ALL PreemptMode=REQUEUE",
-            "PartitionName=cancel Nodes=ALL PreemptMode=CANCEL",
-            "PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF",
-        ] {
+        for option in options {
             args.extend(["--option", option]);
         }
         dev_cluster(&args);
@@ -188,6 +206,130 @@ fn a_sweep_that_is_preempted_again_and_again_ends_as_an_undisturbed_one() {
         (0..10).map(|x| format!("{x} done  {x} 40 {} {}", x * 1000 - 40, x + 40)).collect();
     assert_eq!(calm, expected);
     assert_eq!(counting(&cluster, "stormy", 30), expected);
+}
+
+/// A sweep whose trials save and exit when they are asked to, and go on from what they saved. `urgent` takes the nodes once.
+/// Returns its table.
+fn saving(cluster: &Preempting, partition: &str, ranks: u32, rest: &str) -> Vec<String> {
+    let name = format!("{partition}{ranks}");
+    let world = cluster.world(&name);
+    let script = "
+        echo $HPCSWEEP_TRIAL >>$HERE/began
+        state=$HPCSWEEP_CHECKPOINT_DIR/state.${RANK:-0}
+        trap 'echo saved >$state; exit 3' TERM
+        until [ -e $state ] || [ -e $HERE/go ]; do sleep 0.2; done
+        [ ${RANK:-0} != 0 ] || echo '{\"loss\": '$HPCSWEEP_PARAM_X'}' >>$HPCSWEEP_METRICS";
+    let here = world.path("").display().to_string();
+    let plan = format!(
+        "[hooks]\nerror = [\"sh\", \"-c\", \"echo $HPCSWEEP_TRIAL >>{here}/error\"]\n\
+         [resources]\nmemory = \"50M\"\nwalltime = \"00:10:00\"\npartition = \"{partition}\"\nranks = {ranks}\n{rest}\
+         [grid]\nx = [0, 1, 2]\n"
+    );
+    world.plan(script, &plan);
+    world.submit().ok();
+    world.until_lines("began", 3 * ranks as usize);
+    let urgent = ["-p", "urgent", "-N2", "--exclusive", "--wait", "--output=/dev/null"];
+    world.call("/usr/bin/sbatch", &[&urgent[..], &["--wrap", "true"]].concat());
+    world.until("the end", || {
+        let status = world.status();
+        assert!(!status.states().iter().any(|state| state == "failed"), "{}", world.report());
+        if status.states().iter().any(|state| state == "interrupted") && status.is_final() {
+            let trials = status.json["trials"].as_array().unwrap();
+            let causes: Vec<&str> =
+                trials.iter().filter_map(|trial| trial["cause"].as_str()).collect();
+            assert_eq!(causes, ["preempted"; 3], "{}", world.report());
+            world.retry();
+        }
+        // Slurm makes what it has requeued wait for some two minutes.
+        let job = format!("jobid={}", world.jobs()[0]);
+        let args = ["update", &job, "starttime=now"];
+        world.command("/usr/bin/scontrol").args(args).output().unwrap();
+        let is_done = world.status().states().iter().all(|state| state == "done");
+        is_done.then_some(())
+    });
+    assert!(!world.path("error").exists(), "{}", world.report());
+    // Each was interrupted once.
+    world.table(&["trial", "state", "attempts", "cause", "loss"])
+}
+
+#[test]
+fn what_saves_within_a_grace_time_goes_on_and_has_not_failed() {
+    let cluster = Preempting::start();
+    for partition in ["patient", "brief"] {
+        for ranks in [1, 2] {
+            let table = saving(&cluster, partition, ranks, "directives = [\"--requeue\"]\n");
+            let expected = ["0 done 2  0", "1 done 2  1", "2 done 2  2"];
+            assert_eq!(table, expected, "{partition} {ranks}");
+        }
+    }
+}
+
+/// Trials that stand still for longer than their walltime.
+#[test]
+fn what_is_suspended_is_neither_dead_nor_timed_out_and_what_is_not_preempted_runs_on() {
+    let cluster = Preempting::with(&BY_SUSPENSION);
+    for ranks in [1, 2] {
+        let world = cluster.world(&format!("suspend{ranks}"));
+        let script = "
+            echo $HPCSWEEP_TRIAL >>$HERE/began
+            until [ -e $HERE/go ]; do sleep 0.2; done
+            [ ${RANK:-0} != 0 ] || echo '{\"loss\": '$HPCSWEEP_PARAM_X'}' >>$HPCSWEEP_METRICS";
+        let here = world.path("").display().to_string();
+        let plan = |partition: &str| {
+            format!(
+                "[hooks]\nerror = [\"sh\", \"-c\", \"echo $HPCSWEEP_TRIAL >>{here}/error\"]\n\
+                 [resources]\nmemory = \"50M\"\nwalltime = \"20s\"\npartition = \"{partition}\"\nranks = {ranks}\n\
+                 [grid]\nx = [0, 1]\n"
+            )
+        };
+        world.plan(script, &plan("suspend"));
+        world.submit().ok();
+        world.until_lines("began", 2 * ranks);
+        let urgent = ["-p", "urgent", "-n8", "--mem=50M", "--output=/dev/null"];
+        let wait = format!("until [ -e {here}/over ]; do sleep 0.2; done");
+        world.call("/usr/bin/sbatch", &[&urgent[..], &["--wrap", &wait]].concat());
+        let suspended = "suspended by the scheduler; it continues later";
+        world.until("suspended", || {
+            let json = world.status().json;
+            let trials = json["trials"].as_array().unwrap();
+            let is_so = |trial: &serde_json::Value| {
+                trial["state"] == "running" && trial["reason"] == suspended
+            };
+            trials.iter().all(is_so).then_some(())
+        });
+        // Longer than their walltime.
+        std::thread::sleep(std::time::Duration::from_secs(25));
+        assert_eq!(world.status().states(), ["running"; 2], "{}", world.report());
+        world.write("over", "");
+        world.until("continued", || {
+            let json = world.status().json;
+            let trials = json["trials"].as_array().unwrap();
+            trials.iter().all(|trial| trial["reason"] == "").then_some(())
+        });
+        world.write("go", "");
+        assert_eq!(world.finished().states(), ["done"; 2], "{}", world.report());
+        let table = world.table(&["trial", "state", "attempts", "cause", "loss"]);
+        assert_eq!(table, ["0 done 1  0", "1 done 1  1"]);
+        assert!(!world.path("error").exists(), "{}", world.report());
+    }
+    // A partition that is never preempted keeps its nodes: the urgent job waits.
+    let world = cluster.world("off");
+    let script = "echo $HPCSWEEP_TRIAL >>$HERE/began; until [ -e $HERE/go ]; do sleep 0.2; done";
+    let request = "memory = \"3000M\"\nwalltime = \"00:10:00\"\npartition = \"off\"";
+    world.plan(script, &format!("[resources]\n{request}\n[grid]\nx = [0, 1]\n"));
+    world.submit().ok();
+    world.until_lines("began", 2);
+    let urgent = ["-p", "urgent", "-N2", "--exclusive", "--output=/dev/null", "--parsable"];
+    let job = world.call("/usr/bin/sbatch", &[&urgent[..], &["--wrap", "true"]].concat());
+    let state = || {
+        let args = ["--noheader", "--format=%T %r", "--jobs", job.trim()];
+        world.call("/usr/bin/squeue", &args).trim().to_owned()
+    };
+    world.until("kept waiting", || (state() == "PENDING Resources").then_some(()));
+    assert_eq!(world.status().states(), ["running"; 2], "{}", world.report());
+    world.write("go", "");
+    assert_eq!(world.finished().states(), ["done"; 2], "{}", world.report());
+    assert_eq!(world.table(&["trial", "state", "attempts"]), ["0 done 1", "1 done 1"]);
 }
 
 #[test]

@@ -87,6 +87,33 @@ fn each_rank_is_in_a_container_of_its_own_with_its_rank() {
     assert_eq!((said(0).as_str(), said(1).as_str()), ("0/2\n", "1/2\n"));
 }
 
+/// The host's Python, whose libraries the image lacks.
+const PYTHON: &str = "binds = [\"/usr:/usr\"]\n";
+
+#[test]
+fn python_finds_the_module_inside() {
+    let world = world();
+    let code = "python3 -S -c 'import hpcsweep; print(hpcsweep.time_left())'";
+    world.local(&plan(code, PYTHON), &[]).ok();
+    assert_eq!(world.run(&["logs", "0"]).ok(), "None\n");
+    assert_eq!(world.files("tmp"), [""; 0]);
+}
+
+#[test]
+fn ranks_in_containers_are_synced_over_mpi() {
+    let world = world();
+    let code = "echo '{\"loss\": '$RANK'}' >>$HPCSWEEP_METRICS; python3 -S -c '\
+        import hpcsweep; print(hpcsweep.reduce({\"x\": hpcsweep.rank() + 5})[\"x\"])'";
+    let rest = format!("{PYTHON}[resources]\nranks = 2\n[metrics]\nsync = \"mpi\"\n");
+    let ran = world.local(&plan(code, &rest), &[]);
+    assert_eq!(ran.code, 0, "{}\n{}", ran.whole(), world.run(&["logs", "0"]).whole());
+    assert_eq!(world.column("loss"), ["0.5"]);
+    let log = world.run(&["logs", "0"]);
+    let mut lines: Vec<&str> = log.ok().lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["[rank 0] 5.5", "[rank 1] 5.5"]);
+}
+
 #[test]
 fn a_snapshot_is_seen_inside() {
     let world = world();

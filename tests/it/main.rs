@@ -87,6 +87,7 @@ mod startup;
 mod status;
 mod stopped;
 mod strangers;
+mod suspended;
 mod sweep_hooks;
 mod sync_cases;
 mod templates;

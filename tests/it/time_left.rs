@@ -73,12 +73,14 @@ fn each_trial_of_a_packed_element_has_its_own_deadline_and_signal() {
 #[test]
 fn a_program_that_begins_too_late_for_the_signal_gets_none() {
     let world = World::new();
-    // The signal would kill a program that does not handle it.
-    let rest = "signal = \"SIGUSR1@60\"\n[resources]\nwalltime = \"30s\"\n";
-    world.local(&shell("echo $HPCSWEEP_DEADLINE >deadline", rest), &[]).ok();
-    let deadline: u64 = world.read("deadline").trim().parse().unwrap();
-    assert!(deadline > now(), "{deadline}");
-    assert_eq!(world.status()["trials"][0]["state"], "done");
+    // The first attempt ends by the signal, which would kill the second: that does not handle it.
+    let code = "[ $HPCSWEEP_ATTEMPT = 1 ] || exec sleep 0.2; trap 'echo USR1 >>events; exit 1' USR1
+        while :; do sleep 100 & wait; done";
+    let rest = "attempts = 2\nsignal = \"SIGUSR1@2\"\n[resources]\nwalltime = \"6s\"\n";
+    world.local(&shell(code, rest), &[]).ok();
+    assert_eq!(world.read("events"), "USR1\n");
+    assert_eq!(world.column("state"), ["\"done\""]);
+    assert_eq!(world.column("attempts"), ["2"]);
 }
 
 #[test]

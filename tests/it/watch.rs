@@ -68,8 +68,8 @@ agents: 1
   n1 PID 2/2 2 _ s ago
 
 failures: 1
-  trial state host when reason
-  1 failed n1 _ s ago exit code 3
+  last host log to read why
+  _ s ago n1 hpcsweep logs 1 1 x exit code 3 (trial 1)
 
 slowest: 2
   trial host runs for x median
@@ -86,8 +86,8 @@ done 4 failed 1
 median _ s, took _ s
 
 failures: 1
-  trial state host when reason
-  1 failed n1 _ s ago exit code 3
+  last host log to read why
+  _ s ago n1 hpcsweep logs 1 1 x exit code 3 (trial 1)
 ";
     assert_eq!(page(), expected);
     assert_eq!(world.status()["counts"].to_string(), r#"{"done":4,"failed":1}"#);
@@ -137,8 +137,8 @@ took _ s
 seen by: the results tree alone: no job was submitted
 
 failures: 1
-  trial state host when reason
-  1 failed {host} _ s ago exit code 2
+  last host log to read why
+  _ s ago {host} hpcsweep logs 1 1 x exit code 2 (trial 1)
 "
     );
     assert_eq!(masked(ran.ok()), expected);
@@ -423,8 +423,8 @@ _ trials/s, _ s left, began _ s ago
 host pid busy ended last sign
 n1 PID 2/2 2 _ s ago
 == [2] failures: 1 =============================================================
-trial state host when reason
-  1 failed n1 _ s ago exit code 3
+last host log to read why
+_ s ago n1 hpcsweep logs 1 1 x exit code 3 (trial 1)
 
 
 

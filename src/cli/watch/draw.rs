@@ -134,7 +134,7 @@ fn listed<'a>(pane: &Pane, view: &mut View, height: usize, width: usize) -> Vec<
     let above = *above;
     let seen = pane.rows.iter().skip(above).take(shown);
     let part = match seen.len() {
-        n if n > 0 && n < pane.total as usize => format!(" ({} to {})", above + 1, above + n),
+        n if n > 0 && n < pane.rows.len() => format!(" ({} to {})", above + 1, above + n),
         _ => String::new(),
     };
     let (rule, style) = if has_focus {

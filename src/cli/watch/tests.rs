@@ -116,8 +116,8 @@ done 20  running 2  pending 16  failed 1  skipped 1
 host  busy  ended  last sign
 n1    2/8      22  0.4 s ago
 == [2] failures: 1 =============================================================
-trial  state   host  when      reason
-    7  failed  n1    12 s ago  exit code 3: no such file `data/x\\u{1b}[31m`
+last      host  log to read      why
+12 s ago  n1    hpcsweep logs 7  1 x exit code 3: no such file `data/x\\u{1b}[31m
 
 
 
@@ -146,7 +146,7 @@ done 812345  running 91  pending 187191  failed 371  timeout 2
 312 trials/s, 10 min 00 s left, median 0.2 s, began 43 min 20 s ago
 1 agent taken for dead; others have its trials
 no sign of life from 1 agent for more than 1 min 00 s
-== [1] agents: 12 (1 to 11) ========================================================================
+== [1] agents: 12 ==================================================================================
 host     busy  ended  last sign
 node001  8/8   67001  2.0 s ago
 node002  8/8   67002  2.0 s ago
@@ -159,14 +159,14 @@ node008  8/8   67008  2.0 s ago
 node009  3/8   67009  2.0 s ago (silent)
 node010  8/8   67010  2.0 s ago
 node011  8/8   67011  2.0 s ago
--- [2] failures: 373 (1 to 6) ----------------------------------------------------------------------
- trial  state   host     when            reason
-900000  failed  node007  5.0 s ago       signal 9: out of memory
-899999  failed  node007  6.0 s ago       signal 9: out of memory
-899998  failed  node007  7.0 s ago       signal 9: out of memory
-899997  failed  node007  8.0 s ago       signal 9: out of memory
-899996  failed  node007  9.0 s ago       signal 9: out of memory
-899995  failed  node007  10 s ago        signal 9: out of memory
+node012  8/8   67012  2.0 s ago
+
+
+
+
+-- [2] failures: 373 -------------------------------------------------------------------------------
+last       host     log to read           why, of the newest
+5.0 s ago  node007  hpcsweep logs 899801  200 x signal 9: out of memory (trials 899801-900000)
 -- [3] slowest: 91 (1 to 6) ------------------------------------------------------------------------
  trial  host     runs for    x median
 500000  node003  1 min 35 s     450.0
@@ -198,8 +198,8 @@ agents: 1
   n1    2/8      22  0.4 s ago
 
 failures: 1
-  trial  state   host  when      reason
-      7  failed  n1    12 s ago  exit code 3: no such file `data/x\\u{1b}[31m`
+  last      host  log to read      why
+  12 s ago  n1    hpcsweep logs 7  1 x exit code 3: no such file `data/x\\u{1b}[31m` (trial 7)
 
 slowest: 2
   trial  host  runs for  x median
@@ -230,18 +230,8 @@ agents: 12
   ... and 2 more
 
 failures: 373
-   trial  state   host     when            reason
-  900000  failed  node007  5.0 s ago       signal 9: out of memory
-  899999  failed  node007  6.0 s ago       signal 9: out of memory
-  899998  failed  node007  7.0 s ago       signal 9: out of memory
-  899997  failed  node007  8.0 s ago       signal 9: out of memory
-  899996  failed  node007  9.0 s ago       signal 9: out of memory
-  899995  failed  node007  10 s ago        signal 9: out of memory
-  899994  failed  node007  11 s ago        signal 9: out of memory
-  899993  failed  node007  12 s ago        signal 9: out of memory
-  899992  failed  node007  13 s ago        signal 9: out of memory
-  899991  failed  node007  14 s ago        signal 9: out of memory
-  ... and 363 more
+  last       host     log to read           why, of the newest
+  5.0 s ago  node007  hpcsweep logs 899801  200 x signal 9: out of memory (trials 899801-900000)
 
 slowest: 91
    trial  host     runs for    x median
@@ -309,9 +299,15 @@ fn the_bar_shows_whatever_there_is_one_of() {
 fn keys_choose_and_scroll_lists() {
     let mut view = View::new(true);
     let press = |code, view: &mut View| super::press(KeyEvent::from(code), view);
+    // Failures that have nothing in common.
+    let mut frame = large();
+    for (i, failure) in frame.failures.iter_mut().enumerate() {
+        let letter = |n: usize| char::from(b'a' + (n % 26) as u8);
+        failure.reason = format!("no file {}{}", letter(i / 26), letter(i));
+    }
     // The list shows how far it is scrolled, which is never further than it is long.
     let seen = |view: &mut View| {
-        let screen = lines(&drawn(&large(), view, 100, 40));
+        let screen = lines(&drawn(&frame, view, 100, 40));
         screen.lines().find(|line| line.starts_with("==")).unwrap().to_owned()
     };
     let check = |view: &mut View, expected: &str| {

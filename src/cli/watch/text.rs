@@ -1,9 +1,15 @@
 //! A frame as lines of text: the same words on a screen and on paper.
 
+use std::collections::{BTreeSet, HashMap};
+
+use crate::cause::group;
 use crate::cli::out::aligned;
 use crate::standing::{self, State};
-use crate::watch::{Frame, Place};
+use crate::watch::{Failure, Frame, Place};
 use crate::words::{count, duration, short};
+
+/// The key of the list of failures.
+const FAILURES: usize = 2;
 
 /// One of the lists.
 #[derive(Debug, PartialEq)]
@@ -27,13 +33,7 @@ pub(super) fn panes(frame: &Frame) -> Vec<Pane> {
     let total = frame.places.len() as u64;
     let mut panes = vec![pane(1, name, total, &places(&frame.places))];
     let bad = frame.bad() - frame.count(&State::Skipped);
-    let rows = frame.failures.iter().map(|failure| {
-        let ago = failure.ago_s.map(|s| format!("{} ago", duration(s))).unwrap_or_default();
-        let (trial, host) = (failure.trial.to_string(), failure.host.clone());
-        vec![trial, failure.state.word(), host, ago, failure.reason.clone()]
-    });
-    let head = ["trial", "state", "host", "when", "reason"];
-    panes.push(pane(2, "failures", bad, &(head.to_vec(), rows.collect())));
+    panes.push(pane(FAILURES, "failures", bad, &failures(frame, bad)));
     let rows = frame.slowest.iter().map(|slow| {
         let times = slow.times.map(|times| format!("{times:.1}")).unwrap_or_default();
         vec![slow.trial.to_string(), slow.host.clone(), duration(slow.since_s), times]
@@ -48,6 +48,29 @@ pub(super) fn panes(frame: &Frame) -> Vec<Pane> {
 }
 
 type Table = (Vec<&'static str>, Vec<Vec<String>>);
+
+/// The failures of a frame in groups, the largest first, as `status` shows them.
+fn failures(frame: &Frame, total: u64) -> Table {
+    let known: HashMap<u64, &Failure> = frame.failures.iter().map(|one| (one.trial, one)).collect();
+    let mut all: Vec<&Failure> = frame.failures.iter().collect();
+    all.sort_by_key(|one| one.trial);
+    let groups = group::of(all.iter().map(|one| (one.trial, one.why())));
+    let rows = groups.iter().map(|group| {
+        let own: Vec<&&Failure> =
+            group.trials.iter().filter_map(|trial| known.get(trial)).collect();
+        let newest = own.iter().filter_map(|one| one.ago_s).reduce(f64::min);
+        let newest = newest.map(|s| format!("{} ago", duration(s))).unwrap_or_default();
+        let hosts: BTreeSet<&str> = own.iter().map(|one| &*one.host).collect();
+        let hosts = match hosts.len() {
+            1 => hosts.into_iter().collect(),
+            n => count(n as u64, "host"),
+        };
+        vec![newest, hosts, format!("hpcsweep logs {}", group.trials[0]), group.line()]
+    });
+    // Of many failures, the frame has the newest.
+    let why = if total > all.len() as u64 { "why, of the newest" } else { "why" };
+    (vec!["last", "host", "log to read", why], rows.collect())
+}
 
 fn pane(key: usize, name: &'static str, total: u64, (head, rows): &Table) -> Pane {
     let head: Vec<String> = head.iter().map(|&h| h.to_owned()).collect();
@@ -210,8 +233,10 @@ pub(super) fn plain(frame: &Frame) -> String {
         lines.push(format!("{}: {}", pane.name, pane.total));
         let rows = std::iter::once(&pane.head).chain(pane.rows.iter().take(PAPER_ROWS));
         lines.extend(rows.map(|row| format!("  {row}")));
-        if pane.total > PAPER_ROWS as u64 {
-            lines.push(format!("  ... and {} more", pane.total - PAPER_ROWS as u64));
+        // A row of failures is a group of them.
+        let rows = if pane.key == FAILURES { pane.rows.len() as u64 } else { pane.total };
+        if rows > PAPER_ROWS as u64 {
+            lines.push(format!("  ... and {} more", rows - PAPER_ROWS as u64));
         }
     }
     lines.into_iter().map(|line| line + "\n").collect()

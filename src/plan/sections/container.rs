@@ -96,5 +96,11 @@ error: `runtime` has no setting `docker`
   plan.toml:6: runtime = \"docker\"
 hint: write one of `apptainer`, `podman`, `charliecloud` and `enroot`",
         );
+        check_faults(
+            "[metrics]\nsync = \"mpi\"\n[container]\nimage = \"a\"\nruntime = \"podman\"",
+            "Podman does not pass the socket for `[metrics] sync = \"mpi\"` to programs
+  plan.toml:6: [container]
+hint: choose another `runtime`, or leave out `sync`: each rank then logs its own lines",
+        );
     }
 }

@@ -118,6 +118,7 @@ pub(crate) fn read(
     };
     let written = RUN.read(reader, entry, &mut own);
     (places.command, places.env) = (own.command.places, own.env.places);
+    places.signal = find(&written, "signal").map_or(0, |entry| entry.at);
     let mut run = Run {
         command: own.command.words,
         function: own.function,
@@ -336,6 +337,25 @@ hint: write a signal and seconds before the deadline: `signal = \"USR1@120\"`"
                 ),
             );
         }
+        let short = |seconds: u32, walltime: &str| {
+            text(&format!(
+                "command = [\"a\"]\nsignal = \"USR1@{seconds}\"\n[resources]\nwalltime = \"{walltime}\""
+            ))
+        };
+        // In a job of 127 seconds the deadline is 6.35 seconds before its end.
+        for walltime in ["60s", "2m", "126s"] {
+            let shown =
+                crate::units::walltime_text(crate::units::parse_walltime(walltime).unwrap());
+            check_plan_faults(
+                &short(120, walltime),
+                &format!(
+                    "`signal` would come before a trial with the walltime {shown} begins
+  plan.toml:5: signal = \"USR1@120\"
+hint: set fewer seconds or a longer `walltime`; in a job, the deadline is 5 % before its end, 2 to 30 s"
+                ),
+            );
+        }
+        assert!(parse(&short(120, "127s"), "plan.toml").is_ok());
         check_plan_faults(
             &text("function = \"f\"\nsignal = \"USR1@5\""),
             "`signal` is for a command, and the plan has a function

@@ -9,6 +9,8 @@ pub(crate) struct Places {
     pub(crate) hooks: Vec<usize>,
     /// Dotted paths of `[train]` with their places, leaves and tables alike.
     pub(crate) train: Vec<(String, usize)>,
+    /// That of `signal`.
+    pub(crate) signal: usize,
 }
 
 impl Places {

@@ -37,7 +37,7 @@ pub(crate) enum Opened {
 impl<T: FnMut(News<'_>)> Lifecycle<T> {
     /// The next unit for one of `free` slots: one that it holds or can take, else one whose pause is over.
     pub(crate) fn next_unit(&mut self, free: u64) -> Result<Option<Unit>> {
-        let left = self.time.until.map(|end| end.saturating_duration_since(Instant::now()));
+        let left = self.time.until.map(|end| end.saturating_duration_since(clock::awake()));
         if !self.later.iter().any(|later| later.for_devices) {
             self.membership.fill(free, left.map(|left| left.as_secs_f64()))?;
         }

@@ -30,7 +30,7 @@ impl Leaving {
 /// When an agent's time is over, and how long what runs may take to end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Time {
-    /// When the agent began.
+    /// When the agent began, by [`clock::awake`] as the end.
     pub(crate) began: Instant,
     /// The end of the allocation.
     pub(crate) until: Option<Instant>,
@@ -42,8 +42,8 @@ impl Time {
     /// The scheduler's value, else the rest of a time that the user gave.
     pub(crate) fn of(vars: &Vars, left_s: Option<f64>) -> Self {
         let left = job::told_end(vars).map(|end| end - clock::now()).or(left_s);
-        let until = left.map(|s| Instant::now() + Duration::from_secs_f64(s.clamp(0.0, 1e9)));
+        let until = left.map(|s| clock::awake() + Duration::from_secs_f64(s.clamp(0.0, 1e9)));
         let grace = job::signal_grace(vars).unwrap_or(time::GRACE);
-        Self { began: Instant::now(), until, grace }
+        Self { began: clock::awake(), until, grace }
     }
 }

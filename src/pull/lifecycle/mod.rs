@@ -262,7 +262,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
     /// Leaves in time before the allocation is over, and asks what still runs to end, whyever it takes no more.
     pub(super) fn heed_time(&mut self) {
         let margin = self.margin();
-        let is_over = self.time.until.is_some_and(|end| Instant::now() + margin >= end);
+        let is_over = self.time.until.is_some_and(|end| clock::awake() + margin >= end);
         if is_over && self.leaving.as_ref().is_none_or(|leaving| leaving.stop.is_none()) {
             let because = || Leaving::because("its allocation ends".to_owned());
             let leaving = self.leaving.get_or_insert_with(because);
@@ -313,7 +313,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
     /// Whether a trial that begins now would end before the allocation does. If not, the agent leaves.
     pub(super) fn has_time(&mut self) -> bool {
         let Some(end) = self.time.until else { return true };
-        let left = end.saturating_duration_since(Instant::now()).as_secs_f64();
+        let left = end.saturating_duration_since(clock::awake()).as_secs_f64();
         let asked = self.membership.settings().time_request_s.map(|s| s as f64);
         let need = asked.or_else(|| self.pace.quantile(0.95, 5)).unwrap_or(0.0);
         let has_time = left > need + self.margin().as_secs_f64();

@@ -15,7 +15,7 @@ use crate::attempt::exit::Exit;
 use crate::attempt::stop::Stop;
 use crate::attempt::verdict::MAX_FAULTS;
 use crate::cause::Why;
-use crate::host::Vars;
+use crate::host::{Vars, clock};
 use crate::plan::Resources;
 use crate::pull::membership::{Membership, Unit};
 use crate::tree::records::{GpuUsage, Outcome, Used};
@@ -64,6 +64,7 @@ pub(crate) struct Running<W> {
     pub(crate) stop: Option<(Stop, Instant)>,
     /// The program or function.
     pub(crate) work: W,
+    /// By [`clock::awake`].
     deadline: Option<Instant>,
 }
 
@@ -77,25 +78,27 @@ impl<W> Running<W> {
         work: W,
     ) -> Self {
         let since = Instant::now();
-        let deadline = walltime_s.and_then(|s| since.checked_add(Duration::from_secs(s)));
+        let awake = clock::awake();
+        let deadline = walltime_s.and_then(|s| awake.checked_add(Duration::from_secs(s)));
         Self { role, trial, attempt, seq, since, stop: None, work, deadline }
     }
 
     /// Whether its own time is over.
     pub(crate) fn is_overdue(&self) -> bool {
-        self.stop.is_none() && self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+        self.stop.is_none() && self.deadline.is_some_and(|deadline| clock::awake() >= deadline)
     }
 
     /// Whether its own time would have been over within so long after it was asked to end.
     pub(crate) fn is_nearly_overdue(&self, margin: Duration) -> bool {
-        let asked = self.stop.map(|(_, at)| at);
+        let suspended = Instant::now().saturating_duration_since(clock::awake());
+        let asked = self.stop.and_then(|(_, at)| at.checked_sub(suspended));
         asked.zip(self.deadline).is_some_and(|(at, deadline)| at + margin >= deadline)
     }
 
     /// The time until its own time is over.
     pub(crate) fn until_due(&self) -> Option<Duration> {
         let open = self.stop.is_none().then_some(self.deadline)??;
-        Some(open.saturating_duration_since(Instant::now()))
+        Some(open.saturating_duration_since(clock::awake()))
     }
 
     /// Whether nothing else may run beside it.
@@ -175,7 +178,7 @@ impl Order<'_> {
     /// When the trial is asked to end if it begins now, where anything limits it.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let walltime = self.request.walltime_s.map(Duration::from_secs);
-        let own = walltime.and_then(|walltime| Instant::now().checked_add(walltime));
+        let own = walltime.and_then(|walltime| clock::awake().checked_add(walltime));
         own.into_iter().chain(self.until).min()
     }
 }

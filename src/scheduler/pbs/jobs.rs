@@ -189,7 +189,9 @@ impl Job {
             }
             "R" | "B" => element(State::Running("RUNNING".to_owned()), String::new()),
             "E" => element(State::Running("exiting".to_owned()), String::new()),
-            "S" | "U" => element(State::Running("suspended".to_owned()), String::new()),
+            "S" | "U" => {
+                element(State::Running(crate::scheduler::SUSPENDED.to_owned()), String::new())
+            }
             "X" | "F" => element(self.ended(), String::new()),
             other => element(State::Other(other.to_owned()), comment()),
         }

@@ -53,6 +53,17 @@ pub(crate) fn time_left(job: &str) -> Vec<String> {
     ["squeue", "--noheader", "--format=%L", "--jobs", job].map(str::to_owned).to_vec()
 }
 
+/// The call that asks for all that Slurm knows of a job.
+pub(crate) fn about(job: &str) -> Vec<String> {
+    ["scontrol", "show", "job", job].map(str::to_owned).to_vec()
+}
+
+/// Whether the job in its answer is being preempted: it still runs, for the GraceTime of its partition or QOS.
+pub fn read_preempted(stdout: &str) -> bool {
+    let time = stdout.split_whitespace().find_map(|word| word.strip_prefix("PreemptTime="));
+    time.is_some_and(|time| time.starts_with(|c: char| c.is_ascii_digit()))
+}
+
 /// The call that asks when Slurm expects an element to start.
 pub(crate) fn start(element: &str) -> Vec<String> {
     ["squeue", "--start", "--noheader", "--format=%S", "--jobs", element]
@@ -364,6 +375,20 @@ pub fn max_submit_jobs_of(stdout: &str, qos: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::scheduler::{End, State};
+
+    #[test]
+    fn a_job_that_is_preempted_says_when() {
+        let answer = |time: &str| {
+            format!(
+                "JobId=11 JobName=wrap\n   PreemptEligibleTime=2026-11-24T08:58:33 PreemptTime={time}\n"
+            )
+        };
+        assert!(read_preempted(&answer("2026-11-24T08:58:35")));
+        for time in ["None", "Unknown", ""] {
+            assert!(!read_preempted(&answer(time)), "{time}");
+        }
+        assert!(!read_preempted("slurm_load_jobs error: Invalid job id specified\n"));
+    }
 
     #[test]
     fn a_job_id_is_found_among_banners() {

@@ -252,6 +252,10 @@ impl Scheduler for Slurm {
         vars.get("SLURM_JOB_END_TIME")?.parse().ok()
     }
 
+    fn is_preempted(&self, calls: &mut Calls, job: &str) -> bool {
+        calls.ask(&commands::about(job)).is_ok_and(|answer| commands::read_preempted(&answer))
+    }
+
     fn ask_end(&self, calls: &mut Calls, job: &str, _began: Instant) -> Option<Instant> {
         let left = commands::read_time_left(&calls.ask(&commands::time_left(job)).ok()?)?;
         Instant::now().checked_add(Duration::from_secs(left))

@@ -71,8 +71,10 @@ pub fn state(word: &str) -> State {
         | "SPECIAL_EXIT" | "RESV_DEL_HOLD" | "EXPEDITING" | "POWER_UP_NODE" => {
             State::Queued(base.to_owned())
         }
-        "RUNNING" | "COMPLETING" | "SUSPENDED" | "STOPPED" | "RESIZING" | "SIGNALING"
-        | "STAGE_OUT" => State::Running(base.to_owned()),
+        "SUSPENDED" | "STOPPED" => State::Running(crate::scheduler::SUSPENDED.to_owned()),
+        "RUNNING" | "COMPLETING" | "RESIZING" | "SIGNALING" | "STAGE_OUT" => {
+            State::Running(base.to_owned())
+        }
         "COMPLETED" => State::Completed,
         "TIMEOUT" => State::Ended(End::Timeout, base.to_owned()),
         "OUT_OF_MEMORY" => State::Ended(End::Memory, base.to_owned()),
@@ -213,7 +215,7 @@ mod tests {
         // job_state_string() of 22.05, 24.11 and 26.05, and flags that `--json` has as well.
         let queued = "PENDING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD \
                       SPECIAL_EXIT EXPEDITING POWER_UP_NODE";
-        let running = "RUNNING COMPLETING SUSPENDED STOPPED RESIZING SIGNALING STAGE_OUT";
+        let running = "RUNNING COMPLETING RESIZING SIGNALING STAGE_OUT";
         let ended = "TIMEOUT CANCELLED PREEMPTED FAILED NODE_FAIL OUT_OF_MEMORY BOOT_FAIL \
                      DEADLINE REVOKED LAUNCH_FAILED RECONFIG_FAIL";
         for word in queued.split_whitespace() {
@@ -221,6 +223,10 @@ mod tests {
         }
         for word in running.split_whitespace() {
             assert_eq!(state(word), State::Running(word.into()));
+        }
+        for word in ["SUSPENDED", "STOPPED"] {
+            let State::Running(words) = state(word) else { panic!("{word}") };
+            assert_eq!(words, "suspended by the scheduler; it continues later");
         }
         for word in ended.split_whitespace() {
             assert!(matches!(state(word), State::Ended(_, said) if said == word), "{word}");

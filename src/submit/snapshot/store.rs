@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, Permissions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::walk::Found;
+use super::walk::{self, Found};
 use crate::host::{clock, disk};
 use crate::tree::Tree;
 use crate::tree::code::{self, File};
@@ -133,6 +133,7 @@ pub(super) fn clear(tree: &Tree) -> Result<()> {
 fn fill(tree: &Tree, found: &Found, new: &Path, stored: &mut Stored) -> Result<Option<PathBuf>> {
     disk::make_dir(new)?;
     let mut last = PathBuf::new();
+    let (mut shards, token) = (HashSet::new(), clock::short_token());
     for (name, file) in &found.manifest.files {
         let path = new.join(name);
         let around = path.parent().unwrap_or(new);
@@ -147,7 +148,13 @@ fn fill(tree: &Tree, found: &Found, new: &Path, stored: &mut Stored) -> Result<O
         let object = object(tree, file);
         if !is_there(&object, file) {
             let from = found.root.join(name);
-            if !copy_checked(&from, &object, file)? {
+            let shard = object.parent().unwrap_or(new);
+            if !shards.contains(shard) {
+                disk::make_dir(shard)?;
+                shards.insert(shard.to_owned());
+            }
+            let aside = shard.join(format!(".{token}-{}.tmp", stored.files));
+            if !copy_checked(&from, &aside, &object, file)? {
                 return Ok(Some(from));
             }
             stored.files += 1;
@@ -172,38 +179,35 @@ fn object(tree: &Tree, file: &File) -> PathBuf {
     code::folder(tree).join(format!("objects/{shard}/{}{ending}", file.hash))
 }
 
-/// Copies a file that must still have the content of the list; `false` if it does not.
-fn copy_checked(from: &Path, object: &Path, file: &File) -> Result<bool> {
-    if let Some(shard) = object.parent() {
-        disk::make_dir(shard)?;
-    }
-    let aside = disk::aside(object);
+/// Copies a file that must still have the content of the list, by way of the file `aside`; `false` if it does not.
+fn copy_checked(from: &Path, aside: &Path, object: &Path, file: &File) -> Result<bool> {
     let copied = || -> Result<bool> {
-        match copy(from, &aside, file) {
+        let hash = match copy(from, aside, file) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
-            done => done.map_err(|e| disk::fault("store", from, &e))?,
-        }
-        let (hash, _) = super::walk::hash(&aside).map_err(|e| disk::fault("read", &aside, &e))?;
+            hash => hash.map_err(|e| disk::fault("store", from, &e))?,
+        };
         let is_same = hash == file.hash;
         if is_same {
-            fs::rename(&aside, object).map_err(|e| disk::fault("rename", &aside, &e))?;
+            fs::rename(aside, object).map_err(|e| disk::fault("rename", aside, &e))?;
         }
         Ok(is_same)
     };
     let result = copied();
     if !matches!(result, Ok(true)) {
-        let _ = fs::remove_file(&aside);
+        let _ = fs::remove_file(aside);
     }
     result
 }
 
-/// Nobody may write to the copy: links to it are in several snapshots.
-fn copy(from: &Path, to: &Path, file: &File) -> io::Result<()> {
+/// Copies a file and returns the hash of what was written. Nobody may write to the copy: links to it are in several
+/// snapshots.
+fn copy(from: &Path, to: &Path, file: &File) -> io::Result<String> {
     let mut source = disk::open_plain(from)?;
     let mut target = disk::create_new(to)?;
-    io::copy(&mut source, &mut target)?;
+    let (hash, _) = walk::hash_of(&mut source, |piece| target.write_all(piece))?;
     // The umask has decided who may read it.
     let read = target.metadata()?.permissions().mode() & 0o444;
     let execute = if file.executable { read >> 2 } else { 0 };
-    target.set_permissions(Permissions::from_mode(read | execute))
+    target.set_permissions(Permissions::from_mode(read | execute))?;
+    Ok(hash)
 }

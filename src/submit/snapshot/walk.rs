@@ -221,10 +221,17 @@ pub(super) fn changes(path: &Path) -> Fault {
     Fault::machine(sentence).hint("leave it out with `[snapshot] ignore`, or submit again")
 }
 
-pub(super) fn hash(path: &Path) -> io::Result<(String, u64)> {
-    let mut file = disk::open_plain(path)?;
+fn hash(path: &Path) -> io::Result<(String, u64)> {
+    hash_of(&mut disk::open_plain(path)?, |_| Ok(()))
+}
+
+/// The hash and the length of what can be read, each piece of which goes to `with`.
+pub(super) fn hash_of(
+    file: &mut fs::File,
+    mut with: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<(String, u64)> {
     let mut hasher = blake3::Hasher::new();
-    let mut piece = vec![0; 1 << 18];
+    let mut piece = vec![0; PIECE];
     let mut bytes = 0;
     loop {
         let read = file.read(&mut piece)?;
@@ -232,9 +239,13 @@ pub(super) fn hash(path: &Path) -> io::Result<(String, u64)> {
             return Ok((hasher.finalize().to_hex()[..32].to_owned(), bytes));
         }
         hasher.update(&piece[..read]);
+        with(&piece[..read])?;
         bytes += read as u64;
     }
 }
+
+/// Bytes that are read at once.
+const PIECE: usize = 1 << 18;
 
 /// A link to something that is not stored leads to where that is.
 fn lead_out(root: &Path, files: &mut BTreeMap<String, File>) {

@@ -8,6 +8,7 @@ use nix::sys::signal::Signal;
 
 use crate::attempt::exit::Exit;
 use crate::attempt::stop::{self, Stop};
+use crate::host::clock;
 use crate::host::process::{self, Spent, tree};
 use crate::host::signal::Signals;
 use crate::worker::process::meter::Meter;
@@ -39,7 +40,7 @@ pub(crate) struct Termination {
 /// Limits of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
-    /// When the program is asked to end.
+    /// When the program is asked to end, by [`clock::awake`].
     pub(crate) deadline: Option<Instant>,
     /// A signal that it gets before that, and when.
     pub(crate) notice: Option<(Signal, Instant)>,
@@ -130,15 +131,16 @@ pub(crate) fn wait(
     child: &mut Child,
     start: Instant,
     signals: &mut Signals,
-    clock: Clock,
+    limits: Clock,
     meter: &mut Meter,
     mut on: impl FnMut(Happening) -> Option<Stop>,
 ) -> Termination {
     let mut stop: Option<(Stop, Instant)> = None;
     let mut killed = false;
-    let mut notice = clock.notice;
+    let suspended = Instant::now().saturating_duration_since(clock::awake());
+    let mut notice = limits.notice;
     // The first look comes soon, later ones at the pace of the clock.
-    let mut nap = Duration::from_millis(50).min(clock.tick);
+    let mut nap = Duration::from_millis(50).min(limits.tick);
     let mut next_tick = Instant::now() + nap;
     loop {
         let handled = process::has_ended(child.id(), &[Signal::SIGTERM, Signal::SIGUSR2]);
@@ -146,46 +148,48 @@ pub(crate) fn wait(
             && let Ok(Some((status, spent))) = process::reap(child.id())
         {
             let at = Instant::now();
+            let slept = at.saturating_duration_since(clock::awake()).saturating_sub(suspended);
             // Whatever the program left running ends with it, also what has left its group or session.
             process::kill_group(child, Signal::SIGKILL);
-            let strays = process::end_strays(clock.helper);
+            let strays = process::end_strays(limits.helper);
             return Termination {
-                exit: Exit::of(status, at - start, has_handler),
+                exit: Exit::of(status, (at - start).saturating_sub(slept), has_handler),
                 stop: stop.map(|(why, _)| why),
                 asked_at: stop.map(|(_, at)| at),
                 at,
                 spent: spent.and(strays),
             };
         }
-        meter.look(|| tree::below_us(clock.helper));
+        meter.look(|| tree::below_us(limits.helper));
         let now = Instant::now();
         let mut wait = next_tick.saturating_duration_since(now).min(meter.until_due());
-        if let (Some(deadline), None) = (clock.deadline, &stop) {
-            wait = wait.min(deadline.saturating_duration_since(now));
+        if let (Some(deadline), None) = (limits.deadline, &stop) {
+            wait = wait.min(deadline.saturating_duration_since(clock::awake()));
         }
         if let (Some((signal, at)), None) = (notice, &stop) {
-            if now >= at {
+            let left = at.saturating_duration_since(clock::awake());
+            if left.is_zero() {
                 process::kill_group(child, signal);
                 notice = None;
             } else {
-                wait = wait.min(at - now);
+                wait = wait.min(left);
             }
         }
         if let (Some((why, since)), false) = (&stop, killed) {
-            wait = wait.min((*since + clock.grace_for(*why)).saturating_duration_since(now));
+            wait = wait.min((*since + limits.grace_for(*why)).saturating_duration_since(now));
         }
         let mut reason = match signals.next(wait) {
             Some(Signal::SIGCHLD) => continue,
             Some(signal) => Some(Stop::Signal(signal)),
             None if Instant::now() >= next_tick => {
-                nap = (nap * 2).min(clock.tick);
+                nap = (nap * 2).min(limits.tick);
                 let stop = on(Happening::Tick);
                 next_tick = Instant::now() + nap;
                 stop
             }
             None => None,
         };
-        if reason.is_none() && clock.deadline.is_some_and(|at| Instant::now() >= at) {
+        if reason.is_none() && limits.deadline.is_some_and(|at| clock::awake() >= at) {
             reason = Some(Stop::Walltime);
         }
         match (&stop, reason) {
@@ -194,7 +198,7 @@ pub(crate) fn wait(
                 process::kill_group(child, Signal::SIGTERM);
                 stop = Some((why, Instant::now()));
             }
-            (Some((why, since)), _) if !killed && since.elapsed() >= clock.grace_for(*why) => {
+            (Some((why, since)), _) if !killed && since.elapsed() >= limits.grace_for(*why) => {
                 process::kill_group(child, Signal::SIGKILL);
                 killed = true;
             }

@@ -55,9 +55,9 @@ pub(crate) struct Prepared {
 /// The variable that says when a program must have ended, in seconds since the epoch.
 const DEADLINE: &str = "HPCSWEEP_DEADLINE";
 
-/// A time in whole seconds since the epoch.
+/// A time of [`clock::awake`] in whole seconds since the epoch.
 pub(crate) fn epoch_of(at: Instant) -> u64 {
-    let left = at.saturating_duration_since(Instant::now());
+    let left = at.saturating_duration_since(clock::awake());
     (clock::now() + left.as_secs_f64()) as u64
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn epoch_of(at: Instant) -> u64 {
 /// not handle the signal yet, and would be killed by it.
 pub(crate) fn notice_at(notice: Notice, deadline: Instant) -> Option<(Signal, Instant)> {
     let at = deadline.checked_sub(Duration::from_secs(notice.seconds.into()))?;
-    (at > Instant::now()).then_some((notice.signal, at))
+    (at > clock::awake()).then_some((notice.signal, at))
 }
 
 impl Prepared {
@@ -180,7 +180,11 @@ pub(crate) fn prepare_in(
     for (name, value) in &rendered.env {
         set(name, value.clone());
     }
-    find_module(&mut env)?;
+    match (&head.run.container, module()?) {
+        // A container sees the private folder, whatever is in its image.
+        (Some(_), Some(module)) => add_to_python(&mut env, &scratch.keep_module(&module)?),
+        (_, module) => module.iter().for_each(|module| add_to_python(&mut env, module)),
+    }
     let mut argv = rendered.argv;
     if head.run.train.is_some() {
         argv = heavy::trainer(job, attempt, &extra, &scratch)?;
@@ -305,24 +309,32 @@ fn is_private(name: &str) -> bool {
 /// # Errors
 /// When this program cannot find its own path.
 pub(crate) fn find_module(env: &mut Vars) -> Result<()> {
+    if let Some(folder) = module()? {
+        add_to_python(env, &folder);
+    }
+    Ok(())
+}
+
+/// The folder of our module.
+fn module() -> Result<Option<PathBuf>> {
     let exe = disk::own_executable()?;
     let prefix = exe.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
     let places = [prefix.join("share/hpcsweep/python"), prefix.join("../site/python")];
-    let Some(folder) = places.iter().find(|folder| folder.join("hpcsweep").is_dir()) else {
-        return Ok(());
-    };
-    let folder = disk::absolute(folder);
-    let folder = path_text(&folder);
+    let found = places.iter().find(|folder| folder.join("hpcsweep").is_dir());
+    Ok(found.map(|folder| disk::absolute(folder)))
+}
+
+fn add_to_python(env: &mut Vars, folder: &Path) {
+    let folder = path_text(folder);
     let paths = env.entry("PYTHONPATH".to_owned()).or_default();
     if paths.split(':').any(|path| path == folder) {
-        return Ok(());
+        return;
     }
     // An empty entry is the current folder to Python.
     if !paths.is_empty() {
         paths.push(':');
     }
     paths.push_str(&folder);
-    Ok(())
 }
 
 pub(crate) fn path_text(path: &Path) -> String {

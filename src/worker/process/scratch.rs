@@ -78,6 +78,21 @@ impl Scratch {
         )
     }
 
+    /// Copies the Python module of this folder to where programs in containers find it. Returns the folder around the copy.
+    ///
+    /// # Errors
+    /// When it cannot be copied.
+    pub(crate) fn keep_module(&self, from: &Path) -> Result<PathBuf> {
+        let folder = self.dir().join("python");
+        let (from, to) = (from.join("hpcsweep"), folder.join("hpcsweep"));
+        disk::make_dir(&to)?;
+        for name in disk::list(&from)?.iter().filter(|name| name.ends_with(".py")) {
+            let to = to.join(name);
+            fs::copy(from.join(name), &to).map_err(|e| disk::fault("write", &to, &e))?;
+        }
+        Ok(folder)
+    }
+
     /// The folder.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir

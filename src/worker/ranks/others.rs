@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::attempt::exit::is_by_stop;
 use crate::attempt::stop::Stop;
 use crate::cause::{Cause, Why};
+use crate::host::clock;
 use crate::host::signal::Signals;
 use crate::tree::records::{self, Outcome, Used};
 use crate::worker::process::child::Termination;
@@ -225,7 +226,7 @@ impl Others {
             {
                 why = Some((Stop::Signal(signal), Instant::now()));
             }
-            if why.is_none() && deadline.is_some_and(|at| Instant::now() >= at) {
+            if why.is_none() && deadline.is_some_and(|at| clock::awake() >= at) {
                 why = Some((Stop::Walltime, Instant::now()));
             }
             let over = ended.exit.code != 0 || ended.stop.is_some() || why.is_some();

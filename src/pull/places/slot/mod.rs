@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::attempt::stop::Stop;
 use crate::cause::{self, Cause, Why};
 use crate::host::process::tree;
-use crate::host::{Vars, disk, process};
+use crate::host::{Vars, clock, disk, process};
 use crate::pull::membership::Membership;
 use crate::pull::places::guard::MARK;
 use crate::pull::places::{AttemptId, Exited, Order, Place, Remains, Role, Running, Sheet};
@@ -154,7 +154,7 @@ impl Place for Slot {
     fn notify(&mut self) {
         let Some(running) = &mut self.running else { return };
         let is_open = running.stop.is_none() && running.work.over.is_none();
-        let due = running.work.notice.take_if(|(_, at)| Instant::now() >= *at);
+        let due = running.work.notice.take_if(|(_, at)| clock::awake() >= *at);
         if let Some((signal, _)) = due.filter(|_| is_open) {
             process::signal_group(running.work.pid, signal);
         }
@@ -250,7 +250,7 @@ impl Place for Slot {
                 let sample = running.work.meter.until_due();
                 let due = running.until_due().map_or(sample, |due| due.min(sample));
                 let notice = running.work.notice.filter(|_| running.stop.is_none());
-                let until = notice.map(|(_, at)| at.saturating_duration_since(Instant::now()));
+                let until = notice.map(|(_, at)| at.saturating_duration_since(clock::awake()));
                 Some(until.map_or(due, |until| until.min(due)))
             }
         }
