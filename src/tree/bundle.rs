@@ -186,6 +186,7 @@ fn of_agent(tree: &Tree, ledger: &Ledger, agent: &str) -> Result<(HashMap<u64, R
         for attempt in records.values_mut().flat_map(|record| &mut record.attempts) {
             if attempt.outcome().is_none() {
                 attempt.stopped = Some((Outcome::Interrupted, "its agent was lost".to_owned()));
+                attempt.is_orphan = true;
             }
         }
     }

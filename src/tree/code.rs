@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::damage::Damage;
 use super::{Tree, numbers, read_document, write_document};
+use crate::fault::Fault;
 use crate::host::disk;
 use crate::idset::IdSet;
 
@@ -317,24 +318,65 @@ fn read(tree: &Tree, number: u32) -> Result<(Submission, IdSet)> {
     }
 }
 
-/// The code that a trial runs: the name of a snapshot and the working folder there. `None` if it runs in the plan's own
-/// folder.
-///
-/// # Errors
-/// When a record cannot be read or is damaged.
-pub(crate) fn of_trial(tree: &Tree, trial: u64) -> Result<Option<(String, PathBuf)>> {
-    let Ok(id) = u32::try_from(trial) else { return Ok(None) };
-    for number in all(tree)?.into_iter().rev() {
-        let (own, ids) = read(tree, number)?;
-        if ids.contains(id) {
-            let folder = |name: String| {
-                let workdir = snapshot(tree, &name).join(&own.workdir);
-                (name, workdir)
-            };
-            return Ok(own.snapshot.map(folder));
+/// Which trials run which code, as it was read.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    /// The snapshot with its working folder and trials, the latest submission first.
+    submissions: Vec<(Option<(String, PathBuf)>, IdSet)>,
+    /// Why no more were read, if one could not be read.
+    error: Option<Fault>,
+}
+
+impl Known {
+    /// Reads it, up to a record that cannot be read.
+    ///
+    /// # Errors
+    /// When the records cannot be listed.
+    pub(crate) fn read(tree: &Tree) -> Result<Self> {
+        let mut known = Self::default();
+        for number in all(tree)?.into_iter().rev() {
+            match read(tree, number) {
+                Ok((own, ids)) => {
+                    let folder = |name: String| {
+                        let workdir = snapshot(tree, &name).join(&own.workdir);
+                        (name, workdir)
+                    };
+                    known.submissions.push((own.snapshot.map(folder), ids));
+                }
+                Err(error) => {
+                    known.error = Some(error.downcast::<Fault>()?);
+                    break;
+                }
+            }
+        }
+        Ok(known)
+    }
+
+    /// Whether all of it could be read.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.error.is_none()
+    }
+
+    /// The code that a trial runs: the name of a snapshot and the working folder there. `None` if it runs in the plan's
+    /// own folder.
+    ///
+    /// # Errors
+    /// When the trial is in no record before one that could not be read.
+    pub(crate) fn of(&self, trial: u64) -> Result<Option<&(String, PathBuf)>, Fault> {
+        let Ok(id) = u32::try_from(trial) else { return Ok(None) };
+        match self.submissions.iter().find(|(_, ids)| ids.contains(id)) {
+            Some((code, _)) => Ok(code.as_ref()),
+            None => self.error.clone().map_or(Ok(None), Err),
         }
     }
-    Ok(None)
+}
+
+/// As [`Known::of`], as it is now.
+///
+/// # Errors
+/// As [`Known::of`].
+pub(crate) fn of_trial(tree: &Tree, trial: u64) -> Result<Option<(String, PathBuf)>> {
+    Ok(Known::read(tree)?.of(trial)?.cloned())
 }
 
 /// The trials below `count` of each snapshot that has any, the latest snapshot first.

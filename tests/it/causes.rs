@@ -3,10 +3,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::local::shell;
-use crate::world::World;
+use crate::world::{World, wait_until};
 
 /// Cause and reason of the first trial of a plan, run by workers and by an agent.
 fn causes(prepare: impl Fn(&World), plan: &str) -> [(String, String); 2] {
@@ -31,7 +32,7 @@ fn check(plan: &str, cause: &str, reason: &str) {
 }
 
 /// Code of a shell that prints the end of a traceback and fails.
-fn raises(words: &str) -> String {
+pub(crate) fn raises(words: &str) -> String {
     format!(
         "printf 'Traceback (most recent call last):\\n  File \"t.py\", line 1, in <module>\\n%s\\n' \"{words}\" >&2; exit 1"
     )
@@ -167,4 +168,35 @@ fn status_groups_the_failures_with_what_to_read_and_what_to_do() {
 to run them again: hpcsweep submit plan.toml --local --retry
 ";
     assert_eq!(&shown[from..], expected);
+}
+
+#[test]
+fn what_ends_an_agent_is_the_cause_of_the_attempts_that_it_ends() {
+    let world = World::new();
+    let code = "echo >>begun; exec sleep 1000";
+    world.write("plan.toml", &shell(code, "[pull]\nlease = 0.6\n"));
+    let agent = ["worker", "--pull", "plan.toml", "--slots", "1"];
+    for (n, signal) in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGKILL].into_iter().enumerate() {
+        let started = world.start(&agent);
+        wait_until("it has begun", || {
+            world.exists("begun") && world.read("begun").lines().count() == n + 1
+        });
+        started.signal(signal);
+        started.end(&world);
+    }
+    world.run(&[&agent[..], &["--time-left", "17s"]].concat());
+    let why = world.run(&["why", "0", "--json"]).ok().to_owned();
+    let sight: Value = serde_json::from_str(&why).unwrap();
+    let causes = sight["attempts"].as_array().unwrap().iter().map(|attempt| &attempt["cause"]);
+    let expected = ["stopped", "cancelled", "worker-lost", "allocation-ended"];
+    assert_eq!(causes.collect::<Vec<_>>(), expected, "{why}");
+}
+
+#[test]
+fn a_working_folder_that_is_gone_is_named() {
+    let plan = shell("exit 0", "workdir = \"gone\"\n");
+    for (found, reason) in causes(|_| (), &plan) {
+        assert!(reason.contains("gone` does not exist"), "{reason}");
+        assert_eq!(found, "tree-unreachable");
+    }
 }

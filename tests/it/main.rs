@@ -37,6 +37,7 @@ mod memory;
 mod pbs;
 mod pbs_arrays;
 mod pbs_auto;
+mod pbs_causes;
 mod pbs_chains;
 mod pbs_control;
 mod pbs_functions;

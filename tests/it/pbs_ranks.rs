@@ -84,6 +84,7 @@ fn ranks_that_are_not_where_they_were_granted_do_not_begin() {
          `scheduler.launcher` in the site profile names it, and on PBS `hpcsweep launch` does so by itself"
     );
     assert_eq!(pbs.standings(), [expected]);
+    assert_eq!(pbs.world.column("cause"), ["\"launch\""]);
     assert!(!pbs.world.exists("events"));
 }
 
@@ -111,6 +112,7 @@ fn a_rank_that_fails_on_another_host_ends_the_trial() {
     let host = pbs.world.call("uname", &["-n"]).out;
     let expected = format!("failed: rank 3 on {}: exit code 5", host.trim());
     assert_eq!(pbs.standings(), [expected]);
+    assert_eq!(pbs.world.column("cause"), ["\"exit-code\""]);
     for pid in events(&pbs) {
         assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "{pid}");
     }
@@ -172,6 +174,7 @@ fn a_forgotten_launcher_is_told() {
                 `hpcsweep launch --ranks N --` in front of the worker, or the mpiexec of the MPI it was built \
                 with; `hpcsweep worker --explain` shows what this one sees";
     assert_eq!(pbs.standings(), [said]);
+    assert_eq!(pbs.world.column("cause"), ["\"launch\""]);
 }
 
 #[test]

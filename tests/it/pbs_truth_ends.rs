@@ -12,7 +12,7 @@ use crate::scripts::{FILLS, MEETS};
 use crate::world::{PROGRAM, wait_until};
 
 /// The process of the worker that runs a trial now.
-fn worker(pbs: &Pbs, trial: u32) -> Pid {
+pub(crate) fn worker(pbs: &Pbs, trial: u32) -> Pid {
     let files = pbs.world.files("results/s/records/000");
     let own = format!("{trial}.");
     let last = files.iter().rfind(|file| file.starts_with(&own)).unwrap();

@@ -135,6 +135,8 @@ fn what_was_decided_before_an_agent_is_killed_holds_for_the_next_one() {
     assert_eq!(standings(&world), ["queued for an agent"]);
     first.signal(Signal::SIGKILL);
     first.end(&world);
+    world.run(&["hold"]).ok();
+    world.run(&["release"]).ok();
     let ran = world.run(&["worker", "--pull", "plan.toml"]);
     assert_eq!(ran.code, 1, "{}", ran.whole());
     assert_eq!(runs(&world, 1), [2]);
@@ -143,6 +145,30 @@ fn what_was_decided_before_an_agent_is_killed_holds_for_the_next_one() {
         [
             "0 retried (exit code 75: again (1 of 1))",
             "0 not retried (exit code 75: it has run again 1 times)",
+        ]
+    );
+    // All that has happened, in the order of time: what agents, people and `[retry]` have done.
+    let why = world.run(&["why", "--json"]).ok().to_owned();
+    let events: Vec<Value> = why.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(events.is_sorted_by_key(|event| event["time"].as_f64().unwrap()), "{why}");
+    let what = |event: &Value| event["what"].as_str().unwrap().to_owned();
+    let by = what(events.iter().find(|event| what(event).starts_with("held by ")).unwrap());
+    assert_eq!(
+        events.iter().map(what).collect::<Vec<_>>(),
+        [
+            "1 trial for agents",
+            "agent joined",
+            "started",
+            "failed (exit-code)",
+            "retried (exit code 75: again (1 of 1))",
+            &by,
+            "released",
+            "agent joined",
+            "agent lost",
+            "started again",
+            "failed (exit-code)",
+            "not retried (exit code 75: it has run again 1 times)",
+            "agent left",
         ]
     );
 }

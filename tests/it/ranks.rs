@@ -163,6 +163,7 @@ fn ranks_that_do_not_come_are_named_at_the_deadline() {
     let status = world.status();
     let reason = status["trials"][1]["reason"].as_str().unwrap();
     assert!(reason.contains("ranks 1, 3 did not arrive within 3.0 s"), "{reason}");
+    assert_eq!(status["trials"][1]["cause"], "rendezvous");
     assert!(!world.exists("ran.0") && !world.exists("ran.2"));
 }
 
@@ -260,8 +261,10 @@ fn of_a_rank_that_is_killed_near_its_limit_of_memory_that_is_why() {
     assert_eq!(world.local(&plan, &[]).code, 1);
     let why = "perhaps out of memory: its processes had ";
     for trial in [0, 1] {
-        let reason = world.status()["trials"][trial]["reason"].as_str().unwrap().to_owned();
+        let own = world.status()["trials"][trial].clone();
+        let reason = own["reason"].as_str().unwrap();
         assert!(reason.contains(why), "{reason}");
+        assert_eq!(own["cause"], "out-of-memory");
         assert_eq!(reason.contains("rank 1 on "), trial == 1, "{reason}");
     }
 }
@@ -287,6 +290,7 @@ fn a_rank_that_is_lost_is_why_its_launcher_stops_the_others() {
     let reason = trial["reason"].as_str().unwrap();
     assert_eq!(trial["state"], "failed", "{reason}");
     assert!(reason.contains("rank 2 on ") && reason.ends_with(" vanished"), "{reason}");
+    assert_eq!(trial["cause"], "rank-lost");
 }
 
 #[test]

@@ -132,6 +132,27 @@ fn agents_run_the_code_of_the_submission() {
 }
 
 #[test]
+fn an_agent_reads_once_which_code_its_trials_run_until_there_is_a_new_submission() {
+    let world = World::new();
+    job(&world, "old");
+    world.write("good", "");
+    world.write(
+        "job.sh",
+        "#!/bin/sh\necho $HPCSWEEP_TRIAL old >>$HPCSWEEP_SOURCE/events\n\
+        [ $HPCSWEEP_TRIAL != 0 ] || until [ -e $HPCSWEEP_SOURCE/go ]; do sleep 0.01; done\n",
+    );
+    world.write("plan.toml", &plan("ignore = [\"/home/\", \"/events\", \"/go\"]", "[0, 1]"));
+    let agent = world.start(&["worker", "--pull", "plan.toml", "--slots", "1"]);
+    wait_until("it is at trial 0", || world.exists("events"));
+    job(&world, "new");
+    let submissions = world.path("results/s/code/submissions");
+    std::fs::rename(&submissions, world.path("away")).unwrap();
+    world.write("go", "");
+    agent.end(&world).ok();
+    assert_eq!(ran(&world), "0 old, 1 old");
+}
+
+#[test]
 fn the_code_as_it_is_now_is_for_agents_too() {
     let world = World::new();
     job(&world, "old");

@@ -1,6 +1,6 @@
 //! What has happened to a sweep, in the order of time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use anyhow::Result;
 use serde::Serialize;
@@ -10,9 +10,13 @@ use crate::host::clock;
 use crate::idset::IdSet;
 use crate::tree::Tree;
 use crate::tree::damage::Damage;
-use crate::tree::journal::{Entry, Journal};
-use crate::tree::records::{self, index::Check};
+use crate::tree::deck;
+use crate::tree::journal::{self, Journal};
+use crate::tree::ledger::{self, CANCELLED, Entry};
+use crate::tree::records::index::Check;
+use crate::tree::records::{self, Attempt, Record};
 use crate::tree::waves;
+use crate::words::count;
 
 /// The most lines that people are shown.
 const MOST_LINES: usize = 40;
@@ -29,6 +33,12 @@ pub(super) struct Event {
     what: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     trial: Option<u64>,
+    /// The agent that it happened to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<String>,
+    /// Whether it comes after all others of its time: the end of an agent after those of its trials.
+    #[serde(skip)]
+    is_last: bool,
 }
 
 /// Everything that is recorded with a time: calls of the scheduler, holds, starts, stops, ends.
@@ -37,8 +47,12 @@ pub(super) struct Event {
 /// When a file cannot be read.
 pub(super) fn of(tree: &Tree, token: &str) -> Result<Vec<Event>> {
     let mut all = Vec::new();
-    let mut say =
-        |time: f64, trial: Option<u64>, what: String| all.push(Event { time, what, trial });
+    let damage = &mut Damage::default();
+    let records = records::indexed(tree, token, Check::Changes, damage)?;
+    of_agents(tree, &records, &mut all)?;
+    let mut say = |time: f64, trial: Option<u64>, what: String| {
+        all.push(Event { time, what, trial, agent: None, is_last: false });
+    };
     for wave in waves::read(tree)? {
         say(wave.created, None, format!("submission {} to {}", wave.wave, wave.target));
         for learnt in &wave.learnt {
@@ -47,35 +61,35 @@ pub(super) fn of(tree: &Tree, token: &str) -> Result<Vec<Event>> {
         }
     }
     Journal::entries(tree, |entry| match entry {
-        Entry::Answer { array, time, job, .. } => {
+        journal::Entry::Answer { array, time, job, .. } => {
             say(time, None, format!("array {array} submitted as job {job}"));
         }
-        Entry::Refused { array, time, reason, .. } => {
+        journal::Entry::Refused { array, time, reason, .. } => {
             say(time, None, format!("array {array} refused: {reason}"));
         }
-        Entry::Cancelled { array, time, trials } => match IdSet::of_numbers(&trials) {
+        journal::Entry::Cancelled { array, time, trials } => match IdSet::of_numbers(&trials) {
             Ok(ids) => ids.iter().for_each(|id| {
                 say(time, Some(u64::from(id)), "taken back from the scheduler".to_owned());
             }),
             Err(_) => say(time, None, format!("array {array} taken back from the scheduler")),
         },
-        Entry::Hold { time, by } => say(time, None, format!("held by {by}")),
-        Entry::Unhold { time } => say(time, None, "released".to_owned()),
-        Entry::Released { array, time } => say(time, None, format!("array {array} released")),
-        Entry::Decided { time, decisions } => {
+        journal::Entry::Hold { time, by } => say(time, None, format!("held by {by}")),
+        journal::Entry::Unhold { time } => say(time, None, "released".to_owned()),
+        journal::Entry::Released { array, time } => {
+            say(time, None, format!("array {array} released"))
+        }
+        journal::Entry::Decided { time, decisions } => {
             for decision in decisions {
                 let what = self::decision(decision.again, &decision.why);
                 let ids = IdSet::of_numbers(&decision.trials).unwrap_or_default();
                 ids.iter().for_each(|id| say(time, Some(u64::from(id)), what.clone()));
             }
         }
-        Entry::Intent { .. } | Entry::Ended { .. } | Entry::Site { .. } => {}
+        journal::Entry::Intent { .. }
+        | journal::Entry::Ended { .. }
+        | journal::Entry::Site { .. } => {}
     })?;
-    let damage = &mut Damage::default();
-    for (trial, record) in records::indexed(tree, token, Check::Changes, damage)? {
-        for decided in &record.decisions {
-            say(decided.time, Some(trial), decision(decided.again, &decided.why));
-        }
+    for (trial, record) in records {
         for attempt in &record.attempts {
             let again = if attempt.start.attempt > 1 { " again" } else { "" };
             say(attempt.start.time, Some(trial), format!("started{again}"));
@@ -88,9 +102,59 @@ pub(super) fn of(tree: &Tree, token: &str) -> Result<Vec<Event>> {
                 say(end.time, Some(trial), format!("{state}{}", cause.unwrap_or_default()));
             }
         }
+        for decided in &record.decisions {
+            // An agent writes it before the end that it is about.
+            let is_of = |attempt: &&Attempt| {
+                let start = &attempt.start;
+                start.attempt == decided.attempt && start.seq == decided.seq
+            };
+            let end = record.attempts.iter().find(is_of).and_then(|own| own.end.as_ref());
+            let time = end.map_or(decided.time, |end| end.time.max(decided.time));
+            say(time, Some(trial), decision(decided.again, &decided.why));
+        }
     }
-    all.sort_by(|a, b| a.time.total_cmp(&b.time).then(a.trial.cmp(&b.trial)));
+    let rest = |event: &Event| (event.is_last, event.trial);
+    all.sort_by(|a, b| a.time.total_cmp(&b.time).then(rest(a).cmp(&rest(b))));
     Ok(all)
+}
+
+/// What the ledger of agents and their queue say: submissions, agents that come and go, holds and cancellations.
+fn of_agents(tree: &Tree, records: &HashMap<u64, Record>, all: &mut Vec<Event>) -> Result<()> {
+    // The file system stamps entries, by a clock that may be a moment behind that of the agents.
+    let mut last: HashMap<&str, f64> = HashMap::new();
+    for attempt in records.values().flat_map(|record| &record.attempts) {
+        let end = attempt.end.as_ref().map_or(attempt.start.time, |end| end.time);
+        if let Some(place) = &attempt.bundle {
+            let last = last.entry(&place.agent).or_default();
+            *last = last.max(end);
+        }
+    }
+    for deck in deck::read(tree).unwrap_or_default() {
+        let what = format!("{} for agents", count(deck.trials, "trial"));
+        let (time, trial, agent) = (deck.created, None, None);
+        all.push(Event { time, what, trial, agent, is_last: false });
+    }
+    ledger::each(tree, |seq, entry| {
+        let is_last = matches!(entry, Entry::Leave { .. } | Entry::Expire { .. });
+        let (what, agent) = match entry {
+            Entry::Join { agent, .. } => ("agent joined".to_owned(), Some(agent)),
+            Entry::Leave { agent, reason, .. } if reason.is_empty() => {
+                ("agent left".to_owned(), Some(agent))
+            }
+            Entry::Leave { agent, reason, .. } => (format!("agent left: {reason}"), Some(agent)),
+            Entry::Expire { agent, .. } => ("agent lost".to_owned(), Some(agent)),
+            Entry::Halt { reason, .. } if reason.starts_with(CANCELLED) => (reason, None),
+            Entry::Halt { reason, .. } => (format!("halted: {reason}"), None),
+            Entry::Resume { .. } => ("continued".to_owned(), None),
+            Entry::Hold { by, .. } => (format!("held by {by}"), None),
+            Entry::Release { .. } => ("released".to_owned(), None),
+            _ => return,
+        };
+        let known = agent.as_deref().filter(|_| is_last).and_then(|agent| last.get(agent));
+        let time = ledger::written(tree, seq).unwrap_or_default();
+        let time = known.map_or(time, |last| time.max(*last));
+        all.push(Event { time, what, trial: None, agent, is_last });
+    })
 }
 
 /// What `[retry]` has decided: the same words for arrays, agents and this machine.
@@ -121,7 +185,9 @@ fn lines(events: &[Event], width: f64) -> Vec<String> {
     for some in events.chunk_by(|a, b| (a.time / width).floor() == (b.time / width).floor()) {
         let mut kinds: Vec<(&str, f64)> = Vec::new();
         let mut trials: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+        let mut agents: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for event in some {
+            agents.entry(&event.what).or_default().extend(event.agent.as_deref());
             let known = trials.entry(&event.what).or_default();
             if !kinds.iter().any(|(what, _)| *what == event.what) {
                 kinds.push((&event.what, event.time));
@@ -131,8 +197,13 @@ fn lines(events: &[Event], width: f64) -> Vec<String> {
         for (what, time) in kinds {
             let time = clock::local(time);
             let own = trials.get_mut(what).filter(|own| !own.is_empty());
+            let of_agents = agents.get(what).map_or(&[][..], Vec::as_slice);
             lines.push(match own {
-                None => format!("{time}  {what}"),
+                None => match of_agents {
+                    [] => format!("{time}  {what}"),
+                    [agent] => format!("{time}  {what}: {agent}"),
+                    several => format!("{time}  {} x {what}", several.len()),
+                },
                 Some(own) => {
                     own.sort_unstable();
                     own.dedup();
@@ -151,7 +222,7 @@ mod tests {
     use super::*;
 
     fn event(time: f64, what: &str, trial: Option<u64>) -> Event {
-        Event { time, what: what.to_owned(), trial }
+        Event { time, what: what.to_owned(), trial, agent: None, is_last: false }
     }
 
     #[test]

@@ -368,6 +368,9 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
                 return Err(error);
             }
         }
+        if let Err(error) = self.lifecycle.membership.read_code() {
+            return self.not_started(role, attempt, &error);
+        }
         let membership = &self.lifecycle.membership;
         let head = membership.head_of(row.id)?;
         let folders = membership.settings().folders;
@@ -391,7 +394,11 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         };
         let may_end = request.walltime_s.is_some() || membership.settings().repeatable;
         let until = self.lifecycle.until();
-        let order = Order { head, row: &row, request, attempt, folders, may_end, until };
+        let code = match membership.code_of(trial) {
+            Ok(code) => code,
+            Err(error) => return self.not_started(role, attempt, &error),
+        };
+        let order = Order { head, row: &row, code, request, attempt, folders, may_end, until };
         let ready = match self.slots[i].prepare(order) {
             Ok(ready) => ready,
             Err(error) => return self.not_started(role, attempt, &error),

@@ -176,6 +176,7 @@ impl Known {
             link,
             nonce: 0,
             requests,
+            code: None,
             outbox: VecDeque::new(),
             ready: VecDeque::new(),
             taken: VecDeque::new(),

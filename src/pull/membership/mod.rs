@@ -7,6 +7,7 @@ mod share;
 mod watch;
 
 use std::collections::{BTreeSet, VecDeque};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -20,6 +21,7 @@ use crate::plan::{OnFailure, Pull, Resources, Retry};
 use crate::pull::membership::expiry::{Lost, expire};
 pub(crate) use crate::pull::membership::offer::Offer;
 use crate::pull::membership::watch::Watch;
+use crate::tree::code::Known;
 use crate::tree::deck::{self, Deck};
 use crate::tree::ledger::{Entry, Ledger, Link, Piece};
 use crate::tree::line::Writer;
@@ -97,6 +99,8 @@ pub(crate) struct Membership {
     nonce: u64,
     /// The requests in the newest deck.
     requests: Requests,
+    /// Which code trials run, as it was read with so many decks: a submission writes it before its deck.
+    code: Option<(usize, Known)>,
     /// Entries that are to be written, the oldest first.
     outbox: VecDeque<Entry>,
     /// Units it has taken and not begun: read, and not read yet.
@@ -120,6 +124,26 @@ impl Membership {
     /// How agents share the sweep.
     pub(crate) fn settings(&self) -> &Pull {
         settings(&self.decks)
+    }
+
+    /// Reads which code trials run, once for the decks that there are.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn read_code(&mut self) -> Result<()> {
+        let decks = self.decks.len();
+        if self.code.as_ref().is_none_or(|(known, code)| *known != decks || !code.is_whole()) {
+            self.code = Some((decks, Known::read(&self.tree)?));
+        }
+        Ok(())
+    }
+
+    /// The snapshot of a trial's code, and the working folder there; `None` if it runs in the plan's own folder.
+    ///
+    /// # Errors
+    /// When the record about it cannot be read.
+    pub(crate) fn code_of(&self, trial: u64) -> Result<Option<&(String, PathBuf)>> {
+        Ok(self.code.as_ref().map_or(Ok(None), |(_, code)| code.of(trial))?)
     }
 
     /// Which trials agents repeat, if they decide that.

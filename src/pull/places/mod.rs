@@ -6,6 +6,7 @@ pub(crate) mod bind;
 pub(crate) mod guard;
 pub(super) mod slot;
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -162,6 +163,8 @@ pub(crate) struct Order<'a> {
     pub(crate) head: &'a Head,
     /// The trial.
     pub(crate) row: &'a Row,
+    /// The snapshot of its code, and the working folder there; `None`: the plan's own folder.
+    pub(crate) code: Option<&'a (String, PathBuf)>,
     /// The plan's current request.
     pub(crate) request: &'a Resources,
     /// The attempt, from 1.

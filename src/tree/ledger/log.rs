@@ -40,6 +40,19 @@ pub(super) fn read(tree: &Tree, seq: u64) -> Result<Option<Option<Entry>>> {
     }
 }
 
+/// Calls `with` for each entry that can be read, with its number, in order.
+///
+/// # Errors
+/// When an entry exists but cannot be read.
+pub(crate) fn each(tree: &Tree, mut with: impl FnMut(u64, Entry)) -> Result<()> {
+    let mut seq = 1;
+    while let Some(entry) = read(tree, seq)? {
+        entry.into_iter().for_each(|entry| with(seq, entry));
+        seq += 1;
+    }
+    Ok(())
+}
+
 /// When an entry was written, by the clock of the host that keeps the file: unix seconds. `None` if there is no such
 /// entry.
 pub fn written(tree: &Tree, seq: u64) -> Option<f64> {

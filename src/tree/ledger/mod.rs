@@ -25,6 +25,7 @@ mod log;
 mod pieces;
 
 pub use entry::{Entry, Piece};
+pub(crate) use log::each;
 pub use log::{Link, append, length, link, name, prepare, written};
 
 /// How the reason begins for which a person has halted a sweep.

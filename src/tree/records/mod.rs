@@ -104,6 +104,8 @@ pub struct Attempt {
     pub(crate) stopped: Option<(Outcome, String)>,
     /// When it was asked to, unix seconds.
     pub(crate) stopped_at: Option<f64>,
+    /// Whether its agent was lost before it had an end.
+    pub(crate) is_orphan: bool,
     /// Where its metric lines stand in the file that has recorded it, in order.
     pub(crate) metrics: Vec<Spot>,
     /// Metric lines of its program that could not be read.
@@ -129,8 +131,17 @@ impl Attempt {
 
     /// An attempt of which only the start is known.
     pub(crate) fn begun(start: Start, run: u32, bundle: Option<Place>) -> Self {
-        let metrics = Vec::new();
-        Self { start, end: None, stopped: None, stopped_at: None, metrics, unread: 0, run, bundle }
+        Self {
+            start,
+            end: None,
+            stopped: None,
+            stopped_at: None,
+            is_orphan: false,
+            metrics: Vec::new(),
+            unread: 0,
+            run,
+            bundle,
+        }
     }
 
     /// Takes note of a line with metrics.
@@ -207,6 +218,7 @@ impl Attempt {
             match (self.outcome()?, end.and_then(|e| e.signal), end.and_then(|e| e.exit_code)) {
                 (Outcome::Done, ..) => None,
                 (Outcome::Timeout, ..) => Some(Cause::Walltime),
+                (Outcome::Interrupted, ..) if self.is_orphan => Some(Cause::WorkerLost),
                 (Outcome::Interrupted, ..) => Some(Cause::Stopped),
                 (Outcome::Failed, Some(_), _) => Some(Cause::Signal),
                 (Outcome::Failed, None, Some(1..)) => Some(Cause::ExitCode),

@@ -72,7 +72,18 @@ impl Out<'_> {
     }
 
     fn attempt(&mut self, attempt: &Attempt) {
-        let Attempt { start, end, stopped, stopped_at, metrics, unread, run, bundle: _ } = attempt;
+        // What agents recorded is not packed.
+        let Attempt {
+            start,
+            end,
+            stopped,
+            stopped_at,
+            metrics,
+            unread,
+            run,
+            bundle: _,
+            is_orphan: _,
+        } = attempt;
         self.start(start);
         self.maybe(end.as_ref(), Self::end);
         self.maybe(stopped.as_ref(), |out, (state, reason)| {
@@ -323,7 +334,8 @@ impl<'a> In<'a> {
             Some(Spot { at: before, len: from.number()? })
         })?;
         let (unread, run) = (self.number()?, self.short()?);
-        Some(Attempt { start, end, stopped, stopped_at, metrics, unread, run, bundle: None })
+        let (bundle, is_orphan) = (None, false);
+        Some(Attempt { start, end, stopped, stopped_at, metrics, unread, run, bundle, is_orphan })
     }
 
     fn start(&mut self) -> Option<Start> {
@@ -447,6 +459,7 @@ mod tests {
             unread: 2,
             run: 7,
             bundle: None,
+            is_orphan: false,
         }
     }
 

@@ -127,10 +127,11 @@ pub(crate) fn prepare(
     attempt: u32,
     torch: &[(&'static str, String)],
 ) -> Result<Prepared> {
-    prepare_in(job, attempt, torch, None, true)
+    let code = code(&job.tree, &job.head, &job.row)?;
+    prepare_in(job, attempt, torch, code, None, true)
 }
 
-/// As [`prepare`], in the private folder of an attempt before it, where there was one. Without `folders` the
+/// As [`prepare`], with the trial's `code`, in the private folder of an attempt before it, where there was one. Without `folders` the
 /// trial's own are named to the program and not made.
 ///
 /// # Errors
@@ -139,6 +140,7 @@ pub(crate) fn prepare_in(
     job: &Job,
     attempt: u32,
     torch: &[(&'static str, String)],
+    (snapshot, workdir): Code,
     scratch: Option<Scratch>,
     folders: bool,
 ) -> Result<Prepared> {
@@ -194,7 +196,6 @@ pub(crate) fn prepare_in(
         true => Some(heavy::helper(job, &scratch, &mut env)?),
         false => None,
     };
-    let (snapshot, workdir) = code(tree, head, row)?;
     if let Some(own) = &head.run.container {
         let folders = [tree.dir(), &*workdir, &*head.workdir, scratch.dir()];
         let inside = Inside {
@@ -243,10 +244,13 @@ fn own(job: &Job, attempt: u32, scratch: &Scratch) -> [(&'static str, String); 1
 }
 
 /// The snapshot that a trial runs from, if it has one, and its working folder.
+pub(crate) type Code = (Option<String>, PathBuf);
+
+/// The code of a trial.
 ///
 /// # Errors
 /// When the records of snapshots cannot be read.
-pub(crate) fn code(tree: &Tree, head: &Head, row: &Row) -> Result<(Option<String>, PathBuf)> {
+pub(crate) fn code(tree: &Tree, head: &Head, row: &Row) -> Result<Code> {
     Ok(match code::of_trial(tree, row.id)? {
         Some((name, workdir)) => (Some(name), workdir),
         None => (None, head.workdir.clone()),

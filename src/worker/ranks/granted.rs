@@ -1,5 +1,6 @@
 //! Where a trial's ranks run, against what its scheduler has granted.
 
+use crate::cause::Cause;
 use crate::fault::Fault;
 use crate::plan::Resources;
 use crate::words::count;
@@ -25,7 +26,8 @@ pub(crate) fn check(asked: &Resources, nodes: &[(String, u32)]) -> Result<(), Fa
     };
     let sentence =
         format!("the launcher has not put the ranks where they were granted: {}", found.join(", "));
-    Err(Fault::machine(sentence).at(format!("the trial asks for {wanted}")).hint(
+    let fault = Fault::machine(sentence).at(format!("the trial asks for {wanted}"));
+    Err(fault.because(Cause::Launch).hint(
         "give the launcher the hosts of the job, each with its number of places; `scheduler.launcher` in the site \
          profile names it, and on PBS `hpcsweep launch` does so by itself",
     ))

@@ -162,14 +162,19 @@ impl Place for Slot {
 
     fn prepare(&mut self, order: Order<'_>) -> Result<Prepared> {
         self.deadline = order.deadline();
-        let Order { head, row, request, attempt, folders, .. } = order;
+        let Order { head, row, code, request, attempt, folders, .. } = order;
         if self.job.head.first != head.first {
             self.job.head = head.clone();
         }
         self.job.row = row.clone();
         self.job.resources = request.clone();
         let folders = folders || names_folders(head);
-        let mut prepared = prepare_in(&self.job, attempt, &[], self.scratch.take(), folders)?;
+        let code = match code {
+            Some((name, workdir)) => (Some(name.clone()), workdir.clone()),
+            None => (None, head.workdir.clone()),
+        };
+        let scratch = self.scratch.take();
+        let mut prepared = prepare_in(&self.job, attempt, &[], code, scratch, folders)?;
         prepared.limit(self.deadline);
         prepared.env.insert(MARK.to_owned(), self.mark.clone());
         Ok(prepared)
