@@ -65,6 +65,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         }
         let rows = left.rows;
         if !rows.is_empty() {
+            self.lifecycle.logged.insert((trial, attempt));
             self.lifecycle.membership.bundle.push(&Event::Metrics { trial, attempt, rows })?;
         }
         if let Role::Unit(unit) = &mut running.role {
@@ -89,6 +90,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             copy @ Role::Copy(_) if verdict.state == Outcome::Done => copy,
             Role::Copy(_) => {
                 // The failure of a copy does not affect the trial.
+                self.lifecycle.logged.remove(&(trial, attempt));
                 verdict.next = Next::Dropped;
                 let end = attempts::end_of(trial, attempt, &verdict, Some(ended), None);
                 self.lifecycle.membership.bundle.push(&Event::End(end))?;

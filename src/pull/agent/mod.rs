@@ -283,6 +283,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             any |= has_more;
             let rows = slot.metrics();
             if !rows.is_empty() {
+                self.lifecycle.logged.insert((trial, attempt));
                 self.lifecycle.membership.bundle.push(&Event::Metrics { trial, attempt, rows })?;
             }
         }

@@ -190,8 +190,9 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
     ) -> Result<()> {
         let seconds = ended.exit.duration_s;
         let (mut role, mut verdict) = (role, verdict);
+        let has_logged = self.logged.remove(&(run.trial, run.attempt));
         if let Role::Unit(unit) = &mut role {
-            self.rule(unit, run, &mut verdict, &ended)?;
+            self.rule(unit, run, &mut verdict, (&ended, has_logged))?;
         }
         let end = end_of(run.trial, run.attempt, &verdict, Some(ended), result);
         self.membership.bundle.push(&Event::End(end.clone()))?;

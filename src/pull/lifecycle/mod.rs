@@ -102,6 +102,8 @@ pub(super) struct Lifecycle<T> {
     trouble: Option<(Instant, String)>,
     /// The agents that it has reported to wait for.
     waits: HashSet<String>,
+    /// Attempts of this agent, by trial and number, that have written metrics and not ended.
+    pub(crate) logged: HashSet<(u64, u32)>,
     /// What the attempts of the sweep have used.
     pub(crate) spent: Spent,
 }
@@ -127,6 +129,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
             told: Vec::new(),
             trouble: None,
             waits: HashSet::new(),
+            logged: HashSet::new(),
             spent: Spent::default(),
         }
     }
@@ -208,6 +211,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         self.pending_hooks.clear();
         self.claims.clear();
         self.told.clear();
+        self.logged.clear();
         self.heed_time();
         if let Some(leaving) = self.leaving.clone() {
             return Ok(self.gone(leaving));

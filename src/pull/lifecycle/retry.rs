@@ -22,13 +22,14 @@ use crate::tree::records::{self, Attempt, Decided, Event, Outcome};
 use crate::tree::{bundle, table};
 
 impl<T: FnMut(News<'_>)> Lifecycle<T> {
-    /// Decides about the trial of a unit whose attempt has ended without success, where the plan says so.
+    /// Decides about the trial of a unit whose attempt has ended without success, where the plan says so; `has_logged`:
+    /// whether it has written metrics.
     pub(super) fn rule(
         &mut self,
         unit: &mut Unit,
         run: AttemptId,
         verdict: &mut Verdict,
-        ended: &Exited,
+        (ended, has_logged): (&Exited, bool),
     ) -> Result<()> {
         let Some(retry) = self.membership.retry().cloned() else { return Ok(()) };
         let (code, signal) = (ended.exit.code, ended.exit.signal);
@@ -43,7 +44,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         };
         let ruling = match self.is_spent(&retry, unit, ended) {
             true => repeat::spent(&retry),
-            false => self.decide_by(&retry, unit, run, cause, code)?,
+            false => self.decide_by(&retry, unit, (run, has_logged), cause, code)?,
         };
         let AttemptId { trial, attempt, seq, .. } = run;
         let mut decided = Decided { trial, attempt, seq, time: clock::now(), ..Decided::default() };
@@ -89,7 +90,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         &mut self,
         retry: &Retry,
         unit: &Unit,
-        run: AttemptId,
+        (run, has_logged): (AttemptId, bool),
         cause: Cause,
         exit_code: i32,
     ) -> Result<Ruling> {
@@ -97,7 +98,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         let repeats = unit.repeats + unit.faults;
         let (mut came_to, mut has_advanced) = ([None, None], false);
         // Read only where it matters: the bundles of all agents are.
-        if cause == Cause::Walltime || repeats > 0 {
+        if cause == Cause::Walltime || (repeats > 0 && has_logged) {
             // What cannot be read now does not count against the trial.
             (came_to, has_advanced) = self.progress(unit, run).unwrap_or(([None, None], true));
         }
