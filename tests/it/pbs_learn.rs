@@ -104,6 +104,9 @@ exit code 0
     assert_eq!(learnt.len(), 2, "{}", why.out);
     assert!(learnt[0].contains("  2 x memory 64M: 1 trial with width = 40 used 4"), "{learnt:?}");
     assert!(learnt[1].ends_with(": trials 4-5"), "{learnt:?}");
+    let one = pbs.world.run(&["why", "1"]);
+    let line = "\n  learnt: memory 64M: 1 trial with width = 40 used 4";
+    assert!(one.ok().contains(line), "{}", one.whole());
     let page = pbs.world.run(&["usage"]);
     let saved = "memory learnt from other trials: 4 attempts wasted 0.0";
     assert!(page.ok().contains(saved), "{}", page.whole());

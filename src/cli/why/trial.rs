@@ -11,6 +11,7 @@ use super::enough;
 use crate::cause::Cause;
 use crate::cli::logs::output::{self, Output};
 use crate::host::{Vars, clock, disk};
+use crate::idset::IdSet;
 use crate::plan::Resources;
 use crate::scheduler::calls::Calls;
 use crate::scheduler::{self, Scheduler};
@@ -25,6 +26,7 @@ use crate::tree::code::{self, Code};
 use crate::tree::journal::Journal;
 use crate::tree::records::{Attempt, Record};
 use crate::tree::table;
+use crate::tree::waves::Learnt;
 use crate::units;
 use crate::words::{count, duration};
 
@@ -85,6 +87,8 @@ pub(super) struct Sight {
     code: Option<Code>,
     attempts: Vec<Tried>,
     asked: Resources,
+    /// From what that was learnt.
+    learnt: Option<String>,
     progress: Option<String>,
     /// The line of `[resources]` that would have been enough, and why.
     enough: Option<(String, String)>,
@@ -173,6 +177,7 @@ impl<'a> Facts<'a> {
             code: status.code.code(trial),
             attempts,
             asked,
+            learnt: self.learnt(trial),
             progress: progress.as_ref().map(Progress::words),
             enough,
             waiting: is_waiting.then(|| self.waiting(trial, &standing.reason)),
@@ -190,6 +195,18 @@ impl<'a> Facts<'a> {
             true => record.left().map(str::to_owned),
             false => self.journal.left.get(&trial).cloned(),
         }
+    }
+
+    /// From what its request was learnt, if that of its last submission was.
+    fn learnt(&self, trial: u64) -> Option<String> {
+        let (array, _) = self.places.get(&trial)?;
+        let mut waves = self.waves.all.iter();
+        let wave = waves.find(|wave| wave.arrays.iter().any(|own| own.array == *array))?;
+        let trial = u32::try_from(trial).ok()?;
+        let has = |learnt: &&Learnt| {
+            IdSet::of_numbers(&learnt.trials).is_ok_and(|trials| trials.contains(trial))
+        };
+        wave.learnt.iter().find(has).map(|learnt| learnt.why.clone())
     }
 
     /// What it asks for: as it was submitted last, otherwise as the table has it.
@@ -301,6 +318,7 @@ impl Sight {
             line(&format!("attempt {}", attempt.attempt), &words);
         }
         line("asked", &asked(&self.asked));
+        self.learnt.iter().for_each(|learnt| line("learnt", learnt));
         if let Some(used) = self.attempts.last().and_then(Tried::used) {
             line("used", &used);
         }
