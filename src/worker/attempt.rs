@@ -258,7 +258,7 @@ impl Attempt<'_> {
                 }
                 let crew = crew.as_mut()?;
                 others.hear(crew, log, |rows| recorder.metrics(trial, number, rows));
-                others.trouble().map(|_| Stop::Peer)
+                others.are_in_trouble().then_some(Stop::Peer)
             }
             Happening::Stopping(why) => {
                 let stop = Event::Stop {

@@ -204,7 +204,7 @@ fn a_program_that_has_ended_before_its_worker_reads_the_signal_is_interrupted() 
 
 #[test]
 fn a_rank_whose_program_ends_before_rank_zero_reads_the_signal_is_interrupted() {
-    for manner in ["os._exit(143)", BY_SIGNAL] {
+    for manner in ["os._exit(143)", "os._exit(1)", "os._exit(3)", BY_SIGNAL] {
         let world = World::new();
         world.write("plan.toml", &waiting(manner, "[resources]\nranks = 2\n"));
         let started = local(&world);

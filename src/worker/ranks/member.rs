@@ -247,5 +247,6 @@ fn report(job: &Job, prepared: &mut Prepared, ended: &Termination, used: Used, w
         None => prepared.scratch.is_gone().then_some(Asked::Robbed),
     };
     let ago_s = ended.at.elapsed().as_secs_f64();
-    Up::Ended { code: exit.code, signal: exit.signal, stop, reason, cause, ago_s, used }
+    let handler = exit.has_handler;
+    Up::Ended { code: exit.code, signal: exit.signal, stop, reason, cause, handler, ago_s, used }
 }

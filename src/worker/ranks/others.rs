@@ -28,6 +28,8 @@ const MOST_HEARD: usize = 1024;
 struct Finish {
     code: i32,
     signal: Option<i32>,
+    /// Whether it had a handler for a signal to stop.
+    handler: bool,
     stop: Option<Asked>,
     why: Option<Why>,
     /// When it did, by our clock.
@@ -40,7 +42,17 @@ impl Finish {
     fn is_own_failure(&self) -> bool {
         self.stop.is_none() && self.code != 0 && self.code != LOST_PEERS
     }
+
+    /// Whether a signal to rank 0 explains this end that comes at `told`, or may still come. The scheduler may have signalled
+    /// the rank's program before the worker of rank 0, and not the rank's worker.
+    fn may_be_asked(&self, told: Option<Instant>) -> bool {
+        let is_near = told.is_none_or(|told| told <= self.at + MOMENT);
+        self.why.is_none() && (is_by_stop(self.code, self.signal) || self.handler && is_near)
+    }
 }
+
+/// How long after the end of a rank's program that handles signals to stop such a signal to rank 0 still explains it.
+const MOMENT: Duration = Duration::from_millis(500);
 
 /// A rank's failure by itself.
 #[derive(Debug, PartialEq, Eq)]
@@ -90,18 +102,27 @@ impl Others {
             match said {
                 Some(Up::Line { text }) => write_line(log, &format!("[rank {rank}] "), &text),
                 Some(Up::Metrics { rows }) => metrics(with_rank(rows, Some(rank))),
-                Some(Up::Ended { code, signal, stop, reason, cause, ago_s, used }) => {
+                Some(Up::Ended { code, signal, stop, reason, cause, handler, ago_s, used }) => {
                     // Ranks wait for a signal and for their output before they say that they have ended.
                     let ago = Duration::try_from_secs_f64(ago_s).unwrap_or_default();
                     let at = at.checked_sub(ago).unwrap_or(at);
                     let why = reason.map(|words| Why::new(cause.unwrap_or(Cause::Unknown), words));
-                    let finish = Finish { code, signal, stop, why, at, used: Some(used) };
+                    let used = Some(used);
+                    let finish = Finish { code, signal, handler, stop, why, at, used };
                     self.ended.insert(rank, finish);
                 }
                 Some(Up::Broken { reason, cause }) => {
                     self.broken.insert(rank);
                     let why = Some(Why::new(cause.unwrap_or(Cause::Unknown), reason));
-                    let finish = Finish { code: 1, signal: None, stop: None, why, at, used: None };
+                    let finish = Finish {
+                        code: 1,
+                        signal: None,
+                        handler: false,
+                        stop: None,
+                        why,
+                        at,
+                        used: None,
+                    };
                     self.ended.insert(rank, finish);
                 }
                 Some(Up::Hello { .. }) => {}
@@ -112,6 +133,13 @@ impl Others {
                 }
             }
         }
+    }
+
+    /// Whether a rank has failed, and no signal that may still come would explain it.
+    pub(crate) fn are_in_trouble(&self) -> bool {
+        let is_open =
+            |f: &Finish| f.is_own_failure() && f.may_be_asked(None) && f.at.elapsed() < MOMENT;
+        self.trouble().is_some() && !self.ended.values().any(is_open)
     }
 
     /// The error of a rank, if there is one: the outcome, the exit code, and why. A failure by itself comes
@@ -148,7 +176,7 @@ impl Others {
         delay: Duration,
         is_told: bool,
     ) -> Option<Failure> {
-        let is_asked = |f: &Finish| is_told && f.why.is_none() && is_by_stop(f.code, f.signal);
+        let is_asked = |f: &Finish| is_told && f.may_be_asked(before);
         let is_first = |at: Instant| before.is_none_or(|before| at < before);
         let failed =
             self.ended.iter().filter(|(_, f)| f.is_own_failure() && is_first(f.at) && !is_asked(f));

@@ -63,6 +63,9 @@ pub enum Up {
         /// The cause, where that is known.
         #[serde(default)]
         cause: Option<Cause>,
+        /// Whether it had a handler for a signal to stop.
+        #[serde(default)]
+        handler: bool,
         /// How long before this message, seconds.
         ago_s: f64,
         /// What its processes have used.
