@@ -232,6 +232,7 @@ pub(crate) fn divide(todo: Vec<Todo>, known: &Known<'_>) -> Divided {
         let (mut is_first, mut waits) = (false, false);
         if let Some((trial, learns)) = learns.filter(|_| !known.again.asks_for(t.id)) {
             let (mut request, mut why) = (Resources::clone(&t.resources), Vec::new());
+            let mut first = Resources::default();
             for of in Of::ALL {
                 let Some(key) = key(of, learns, &trial.params) else { continue };
                 let Some((key, group)) = groups.get_key_value(&key) else { continue };
@@ -239,6 +240,7 @@ pub(crate) fn divide(todo: Vec<Todo>, known: &Known<'_>) -> Divided {
                     Decision::Ask(None) => {}
                     Decision::Ask(Some(amount)) => {
                         of.set(&mut request, amount);
+                        of.asked(&t.resources).iter().for_each(|own| of.set(&mut first, *own));
                         why.push(group.why(of, &key.2, amount));
                     }
                     Decision::Wait => waits = true,
@@ -256,8 +258,8 @@ pub(crate) fn divide(todo: Vec<Todo>, known: &Known<'_>) -> Divided {
             // One that was submitted before runs again because somebody wants that: no feeder would know.
             is_first |= waits && (known.has_begun(t.id) || known.asked.contains_key(&t.id));
             if !why.is_empty() && !(known.is_refused)(&request) {
-                let first = (t.resources.memory_mib, t.resources.walltime_s);
-                learnt.entry((why.join("; "), first.0, first.1)).or_default().push(t.id);
+                let key = (why.join("; "), first.memory_mib, first.walltime_s);
+                learnt.entry(key).or_default().push(t.id);
                 let shared = requests.entry(request.clone()).or_insert_with(|| Arc::new(request));
                 t.resources = Arc::clone(shared);
             }

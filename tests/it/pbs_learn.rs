@@ -243,6 +243,37 @@ fn what_was_cancelled_and_is_wanted_again_runs_first() {
     assert_eq!(asked(&usage(&pbs)), [(64, 9, None), (1024, 3, None)]);
 }
 
+#[test]
+fn after_a_cancel_others_run_first() {
+    let mut pbs = Pbs::start();
+    pbs.set("scheduling", false);
+    pbs.submit(&noted("", NOTED), &[]).ok();
+    pbs.world.run(&["cancel"]).ok();
+    let ran = pbs.again(&[]);
+    let note = "3 trials to run first: 6 others to ask for what they use";
+    assert!(ran.whole().contains(note), "{}", ran.whole());
+    // The new feeder was lost, too: the next one says the same of what waits.
+    let feeder = pbs.states().pop().unwrap().0;
+    pbs.world.call("qdel", &[&feeder]).ok();
+    pbs.again(&[]).ok();
+    let status = pbs.world.run(&["status"]);
+    let waits = "submits more when others have shown what they need";
+    assert!(status.out.contains(waits), "{}", status.whole());
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    assert_eq!(runs(&pbs, 12), [0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1]);
+}
+
+#[test]
+fn agents_do_not_learn_and_say_so() {
+    let pbs = Pbs::start();
+    let ran = pbs.submit(&noted("", NOTED), &["--pull"]);
+    let note = "memory and walltime are not learnt in pull mode: all trials ask for `first`";
+    assert!(ran.whole().contains(note), "{}", ran.whole());
+    pbs.wait_idle();
+    assert_eq!(runs(&pbs, 12), [1; 12]);
+}
+
 /// Memory that depends on two parameters, and by up to a tenth on a third.
 #[test]
 fn of_two_hundred_trials_few_have_too_little_and_half_of_the_waste_is_saved() {

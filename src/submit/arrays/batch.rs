@@ -151,7 +151,8 @@ pub(crate) fn submit(
         let is_awaited = left > 0 || next.held > 0;
         if !is_early && (is_awaited || run.needs_a_look(plan, options, &waves, open, is_idle)?) {
             let wait = decided.open.into_iter().chain(next.wait).collect();
-            feeder = run.feed(source, options, &mut waves, (next.is_fed, wait), &mut tell)?;
+            let awaited = (wait, next.held > 0);
+            feeder = run.feed(source, options, &mut waves, (next.is_fed, awaited), &mut tell)?;
         }
     }
     run.let_go()?;

@@ -134,13 +134,14 @@ impl Submission<'_> {
     }
 
     /// Brings a feeder into the queue unless one is there; `fed`: whether one is, as far as that is known. A new one begins
-    /// when the arrays of `wait` have ended. Returns its job.
+    /// when the arrays that are `awaited` have ended; with `true`, trials wait for it until others have shown what they need.
+    /// Returns its job.
     pub(crate) fn feed(
         &mut self,
         source: &Source,
         options: &ArrayOptions,
         waves: &mut Waves,
-        (fed, wait): (Option<bool>, Vec<u32>),
+        (fed, awaited): (Option<bool>, (Vec<u32>, bool)),
         tell: &mut impl FnMut(&str),
     ) -> Result<Option<String>> {
         let known = (&*waves, &self.journal);
@@ -153,7 +154,7 @@ impl Submission<'_> {
         let (wave, array) = match last.filter(|(_, array)| !has_job(array)) {
             Some(last) => last,
             // The queue was full before it was expected to be, or trials of earlier waves have not ended.
-            None => self.add_feeder(source, options, waves, wait)?,
+            None => self.add_feeder(source, options, waves, awaited)?,
         };
         self.array(&wave, &array, &[], false, tell).map(Some)
     }
@@ -167,7 +168,7 @@ impl Submission<'_> {
         source: &Source,
         options: &ArrayOptions,
         waves: &mut Waves,
-        mut wait: Vec<u32>,
+        (mut wait, is_learning): (Vec<u32>, bool),
     ) -> Result<(Wave, Array)> {
         if wait.is_empty() {
             let all = waves.arrays().map(|(_, array, _)| array.array);
@@ -175,11 +176,14 @@ impl Submission<'_> {
         }
         let number =
             waves.all.iter().flat_map(|wave| &wave.arrays).map(|a| a.array).max().unwrap_or(0) + 1;
-        let array = Array {
+        let mut array = Array {
             array: number,
             first: 0,
             ..self.feeder_of(source, options, (&[], 0), wait, Vec::new())
         };
+        if let Some(feeder) = array.feeder.as_mut() {
+            feeder.is_learning = is_learning;
+        }
         let wave = Wave {
             format: FORMAT,
             wave: waves.all.last().map_or(0, |wave| wave.wave) + 1,

@@ -145,9 +145,17 @@ impl Submission<'_> {
             notes.iter().for_each(|note| tell(note));
             todo.extend(grow::grow(&self.tree, source, diff, self.templates, site)?);
         }
+        let places_of = if source.plan.learns() { all.places() } else { HashMap::new() };
         let is_open = |trial: u64| match &self.open_trials {
             Some(open) => open.contains(&trial),
-            None => covered.contains(&trial) && records.get(&trial).is_none_or(Record::is_open),
+            None => {
+                let place = places_of.get(&trial);
+                let is_left =
+                    place.is_some_and(|(array, _)| !self.journal.is_cancelled(*array, trial));
+                is_left
+                    && covered.contains(&trial)
+                    && records.get(&trial).is_none_or(Record::is_open)
+            }
         };
         let kind = self.scheduler.facts().kind;
         let is_refused = |request: &_| check_requests(source, &[request], site, kind).is_err();

@@ -111,7 +111,13 @@ pub fn deal(
     let failures = Failures { retry: options.retry.clone(), ..Failures::default() };
     let old = wave::left_over(&tree, &diff, &covered, &known, &failures)?;
     let again = old.todo.iter().map(|t| t.id);
-    let notes = snapshot::keep(&tree, source, &diff, again, &options.retry, environment)?;
+    let mut notes = snapshot::keep(&tree, source, &diff, again, &options.retry, environment)?;
+    if source.plan.learns() {
+        notes.push(
+            "memory and walltime are not learnt in pull mode: all trials ask for `first`"
+                .to_owned(),
+        );
+    }
     let mut todo = behind(old, grow::grow(&tree, source, &diff, templates, site)?);
     options.retry.keep(&mut todo, &HashSet::new());
     if (is_known || options.retry.is_alone()) && todo.is_empty() {
