@@ -43,7 +43,10 @@ pub(crate) fn of(all: impl Iterator<Item = (u64, String)>) -> Vec<Group> {
     groups
 }
 
-/// Words without what differs between trials: every number is `#`, every absolute path is `/`.
+/// What comes before a number that says how a program ended: other numbers are other failures.
+const ENDS: [&str; 2] = ["exit code ", "signal "];
+
+/// Words without what differs between trials: every number is `#`, every absolute path is `/`; not those of [`ENDS`].
 fn fold(words: &str) -> String {
     let is_end = |c: char| c.is_whitespace() || "\"'`(),:;<>".contains(c);
     let mut folded = String::with_capacity(words.len());
@@ -55,6 +58,11 @@ fn fold(words: &str) -> String {
             ('/', rest.find(is_end).unwrap_or(rest.len()))
         } else if let Some(hex) = rest.strip_prefix("0x") {
             ('#', 2 + hex.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(hex.len()))
+        } else if c.is_ascii_digit() && ENDS.iter().any(|end| folded.ends_with(end)) {
+            let length = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+            folded.push_str(&rest[..length]);
+            rest = &rest[length..];
+            continue;
         } else if c.is_ascii_digit() {
             ('#', rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len()))
         } else {
@@ -120,7 +128,8 @@ mod tests {
     #[test]
     fn words_are_folded_by_numbers_and_whole_paths() {
         for (words, folded) in [
-            ("rank 3 on n12: exit code 17", "rank # on n#: exit code #"),
+            ("rank 3 on n12: exit code 17", "rank # on n#: exit code 17"),
+            ("signal 11 (SIGSEGV): rank 3", "signal 11 (SIGSEGV): rank #"),
             ("cannot read `/a/b 1`: no", "cannot read `/ #`: no"),
             ("either/or, file=/x.py", "either/or, file=/"),
             ("", ""),
