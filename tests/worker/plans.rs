@@ -381,7 +381,7 @@ fn a_checkpoint_that_cannot_be_written_is_told_and_the_one_before_stays_good() {
 #[test]
 fn when_its_time_is_over_a_trial_saves_and_a_retry_goes_on() {
     let world = world();
-    world.write("plan.toml", &plan(2, "", "walltime = \"6s\"\n"));
+    world.write("plan.toml", &plan(2, "", "walltime = \"15s\"\n"));
     let submit = ["submit", "plan.toml", "--local", "--retry"];
     let started = world.start(&submit);
     let stopped = until_they_train(&world, 2);
