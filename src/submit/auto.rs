@@ -90,6 +90,7 @@ pub(crate) fn of_sweep(
     let open_trials: HashSet<u64> =
         open.map(|(row, _)| row.id).filter(|trial| asked.contains_key(trial)).collect();
     let open = open_trials.iter().filter_map(|trial| Some(asked.get(trial)?.0)).collect();
+    let submissions = submissions(waves, journal);
     let used = core_hours(status, &asked);
     let is_spent = retry.budget.is_some_and(|budget| used >= budget);
     let ground = Ground::Jobs { excludes: facts.excludes };
@@ -106,7 +107,9 @@ pub(crate) fn of_sweep(
     });
     for (row, standing) in bad.filter(|_| retry.auto) {
         let Some((_, asked)) = asked.get(&row.id) else { continue };
-        let repeats = journal.repeats.get(&row.id).copied().unwrap_or(0);
+        // A repeat that was decided and never submitted, because its feeder was killed, is none.
+        let submitted = submissions.get(&row.id).copied().unwrap_or(1);
+        let repeats = journal.repeats.get(&row.id).copied().unwrap_or(0).min(submitted - 1);
         let case = case(status, row, standing.cause, asked, repeats, ground)?;
         let mut verdict = match is_spent {
             true if case.cause != Cause::Cancelled => repeat::spent(retry),
@@ -149,6 +152,16 @@ pub(crate) fn of_sweep(
     requests.retain(|trial, request| diff.request(*trial).is_some_and(|own| **own != *request));
     let entry = (!decisions.is_empty()).then(|| Entry::Decided { time: clock::now(), decisions });
     Ok(Decided { again: Again::with_requests(trials, requests), entry, open_trials, open })
+}
+
+/// How often each trial was submitted.
+fn submissions(waves: &Waves, journal: &Journal) -> HashMap<u64, u32> {
+    let mut all = HashMap::new();
+    let submitted = waves.arrays().filter(|(_, array, _)| journal.job(array.array).is_some());
+    submitted
+        .flat_map(|(.., trials)| trials)
+        .for_each(|trial| *all.entry(*trial).or_default() += 1);
+    all
 }
 
 /// The core-hours of all attempts of a sweep.

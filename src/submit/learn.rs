@@ -367,7 +367,9 @@ fn groups(todo: &[Todo], known: &Known<'_>) -> Groups {
                 && attempts.last().is_some_and(|last| of.was_short(last))
                 && let Some(asked) = asked
             {
-                group.short = group.short.max(Some(more(of, asked, learn, known.plan)));
+                // Where its repeat is on its way, that is what it was repeated with.
+                let amount = if is_open { asked } else { more(of, asked, learn, known.plan) };
+                group.short = group.short.max(Some(amount));
             }
         }
     }
@@ -498,6 +500,20 @@ mod tests {
         world.run(&first, |trial| if trial < 3 { 5000 } else { 100 });
         let all = [(1, Some(6144)), (2, Some(6144)), (4, Some(128)), (5, Some(128))];
         assert_eq!(memories(&world.divide(&[])), all);
+    }
+
+    #[test]
+    fn a_repeat_that_is_on_its_way_is_not_enlarged_again() {
+        let mut world = World::new(&format!("{BY_WIDTH}[retry]\noom = {{ memory = \"x2\" }}\n"));
+        let mut first = world.divide(&[]);
+        // One of width 1 is done, one had too little and was submitted again with twice as much.
+        first.todo.push(Todo { id: 1, ..first.todo[0].clone() });
+        world.run(&first, |trial| if trial == 1 { 5000 } else { 100 });
+        let twice = Resources { memory_mib: Some(8192), ..Resources::default() };
+        world.asked.insert(1, (2, twice));
+        let memory = |divided: &Divided| divided.todo[0].resources.memory_mib;
+        assert_eq!(memory(&world.divide(&[1])), Some(8192));
+        assert_eq!(memory(&world.divide(&[])), Some(16384));
     }
 
     #[test]

@@ -160,6 +160,28 @@ fn a_feeder_that_was_lost_is_replaced_by_the_next_submission() {
     assert_eq!(pbs.jobs().len(), jobs);
 }
 
+/// The feeder is killed after each other call, and a person submits again: what was decided and not submitted counts once.
+#[test]
+fn a_repeat_that_was_never_submitted_does_not_count() {
+    let mut pbs = Pbs::start();
+    pbs.set("max_queued", 3);
+    let killer = "if tr '\\0' ' ' </proc/$PPID/cmdline | grep -q ' feed '; then echo x >>$TEST_PBS_HOME/calls; \
+                  n=$(wc -l <$TEST_PBS_HOME/calls); [ $n -gt 7 ] || [ $((n % 2)) = 0 ] || { real \"$@\"; kill -9 $PPID; exit 1; }; \
+                  fi; real \"$@\"";
+    wrap(&pbs.world, "qsub", killer);
+    let rest = "exit_codes = { 75 = \"again\" }\n[grid]\na = [0, 1, 2, 3, 4, 5]\n";
+    pbs.submit(&plan("0|1) [ $n = 2 ] || exit 75 ;;", rest), &[]).ok();
+    for _ in 0..9 {
+        pbs.wait_idle();
+        let _ = pbs.again(&[]);
+    }
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done"; 6]);
+    assert_eq!(runs(&pbs, 6), [2, 2, 1, 1, 1, 1]);
+    let counted = |line: &String| line.contains("(2 of 3)") || line.contains("(3 of 3)");
+    assert!(!decided(&pbs).iter().any(counted), "{:?}", decided(&pbs));
+}
+
 #[test]
 fn what_is_cancelled_stays_cancelled() {
     let mut pbs = Pbs::start();

@@ -152,9 +152,9 @@ impl Submission<'_> {
                 let place = places_of.get(&trial);
                 let is_left =
                     place.is_some_and(|(array, _)| !self.journal.is_cancelled(*array, trial));
-                is_left
-                    && covered.contains(&trial)
-                    && records.get(&trial).is_none_or(Record::is_open)
+                let is_unended = records.get(&trial).is_none_or(Record::is_open)
+                    || failures.coming.contains(&trial);
+                is_left && covered.contains(&trial) && is_unended
             }
         };
         let kind = self.scheduler.facts().kind;
