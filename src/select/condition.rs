@@ -92,9 +92,11 @@ impl Condition {
                 Ok(holds.then_some(row.id))
             };
             let rows = status.rows.par_iter().zip(&status.standings);
-            let meant: Result<Vec<Option<u64>>> = threads::in_parallel(|| {
+            let meant: Vec<Result<Option<u64>>> = threads::in_parallel(|| {
                 rows.filter(|(row, _)| trials.contains(&row.id)).map(holds).collect()
             });
+            // In the order of trials: of several faults the first one is reported.
+            let meant: Result<Vec<Option<u64>>> = meant.into_iter().collect();
             narrowed.push(meant?.into_iter().flatten().collect());
         }
         let seen = seen.into_inner().unwrap_or_default();

@@ -109,7 +109,7 @@ fn what_names_no_trial_is_refused() {
     check(&["--state", "faild"], "`faild` is not a state of a trial\nhint: did you mean `failed`?");
     check(&["--cause", "preemptd"], "`preemptd` is not a cause\nhint: did you mean `preempted`?");
     check(&["--where", "los > 1"], "column `los`\nhint: did you mean `loss`?");
-    check(&["--where", "lr > 'a'"], ": cannot compare");
+    check(&["--where", "lr > 'a'"], "fails for trial 0: cannot compare");
     let which = world.run(&["logs"]);
     assert!(which.err.starts_with("error: which trials of s?\n"), "{}", which.err);
     // A file of that name may be meant as well.
