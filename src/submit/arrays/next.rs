@@ -1,6 +1,6 @@
 //! The next wave of a submission: what is to be asked for of the plan, and how it becomes arrays.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use anyhow::Result;
 
@@ -12,6 +12,7 @@ use crate::submit::arrays::feeder;
 use crate::submit::arrays::mapping::{Mapped, Rules};
 use crate::submit::arrays::portion::{Choice, Portion};
 use crate::submit::arrays::wave::{self, Before, Failures, Waves};
+use crate::submit::grow::Todo;
 use crate::submit::learn::{self, Divided};
 use crate::submit::{Source, check_requests, grow, retry, snapshot};
 use crate::tree::journal::Journal;
@@ -79,10 +80,9 @@ fn parts(room: &Room, portion: &Portion, wave: &Wave) -> String {
 
 impl Divided {
     /// The arrays after which more is known: those of a wave that have trials which run first, and earlier ones.
-    fn awaited(&self, wave: &Wave, map: &[u64], mut earlier: Vec<u32>) -> Vec<u32> {
+    fn awaited(&self, wave: &Wave, map: &[u64], earlier: impl Iterator<Item = u32>) -> Vec<u32> {
         let shows = |array: &&Array| array.trials(map).iter().any(|t| self.first.contains(t));
-        earlier.extend(wave.arrays.iter().filter(shows).map(|array| array.array));
-        earlier
+        earlier.chain(wave.arrays.iter().filter(shows).map(|array| array.array)).collect()
     }
 }
 
@@ -145,31 +145,10 @@ impl Submission<'_> {
             notes.iter().for_each(|note| tell(note));
             todo.extend(grow::grow(&self.tree, source, diff, self.templates, site)?);
         }
-        let places_of = if source.plan.learns() { all.places() } else { HashMap::new() };
-        let is_open = |trial: u64| match &self.open_trials {
-            Some(open) => open.contains(&trial),
-            None => {
-                let place = places_of.get(&trial);
-                let is_left =
-                    place.is_some_and(|(array, _)| !self.journal.is_cancelled(*array, trial));
-                let is_unended = records.get(&trial).is_none_or(Record::is_open)
-                    || failures.coming.contains(&trial);
-                is_left && covered.contains(&trial) && is_unended
-            }
-        };
-        let kind = self.scheduler.facts().kind;
-        let is_refused = |request: &_| check_requests(source, &[request], site, kind).is_err();
-        let mut divided = match source.plan.learns() {
-            true => {
-                let of = (&source.plan, diff, &*all);
-                let known = learn::Known::new(of, &records, &is_open, &options.retry, &is_refused);
-                learn::divide(todo, &known)
-            }
-            false => Divided { todo, ..Divided::default() },
-        };
+        let known = (&*all, &records, &covered, &failures);
+        let mut divided = self.divide(source, options, todo, known);
         divided.notes().iter().for_each(|note| tell(note));
         let mut todo = std::mem::take(&mut divided.todo);
-        let open_arrays = || before.open(&records).into_iter().map(|(array, _)| array).collect();
         let waits = self.max_running.is_some() || todo.iter().any(|t| t.after.is_some());
         let places = if waits { self.scheduler.places(&mut self.calls)? } else { None };
         let mut put_off = 0;
@@ -184,8 +163,9 @@ impl Submission<'_> {
             }
         }
         if todo.is_empty() {
-            let wait = if divided.held.is_empty() { Vec::new() } else { open_arrays() };
             let held = divided.held.len() as u64;
+            let open = if held > 0 { before.open(&records) } else { Vec::new() };
+            let wait = open.into_iter().map(|(array, _)| array).collect();
             return Ok(Next { put_off, held, wait, is_fed: fed, ..Next::default() });
         }
         let rules = self.rules(source, places);
@@ -204,14 +184,12 @@ impl Submission<'_> {
         let is_awaited = !left.is_empty() || !divided.held.is_empty();
         if (auto || is_awaited) && !is_fed {
             let repeats = options.retry.repeats(left, &again.bad);
-            let wait = match left.is_empty() {
-                true if !divided.held.is_empty() => divided.awaited(&wave, &order, open_arrays()),
+            let earlier = before.open(records).into_iter().map(|(array, _)| array);
+            let wait = match (left.is_empty(), divided.held.is_empty()) {
+                (false, _) => feeder::half(&wave.arrays),
+                (true, false) => divided.awaited(&wave, &order, earlier),
                 // It looks at what has failed when all has ended.
-                true => {
-                    let earlier = before.open(records).into_iter().map(|(array, _)| array);
-                    earlier.chain(wave.arrays.iter().map(|array| array.array)).collect()
-                }
-                false => feeder::half(&wave.arrays),
+                (true, true) => earlier.chain(wave.arrays.iter().map(|a| a.array)).collect(),
             };
             let of = (wave.arrays.as_slice(), order.len() as u64);
             let mut feeder = self.feeder_of(source, options, of, wait, repeats);
@@ -230,6 +208,40 @@ impl Submission<'_> {
         *all = Waves { given_up: std::mem::take(&mut all.given_up), ..Waves::read(&self.tree)? };
         let held = divided.held.len() as u64;
         Ok(Next { put_off, left, held, is_fed: fed, ..Next::default() })
+    }
+
+    /// Divides the trials into those that are submitted now and those that wait until others have shown what they need.
+    fn divide(
+        &self,
+        source: &Source,
+        options: &ArrayOptions,
+        todo: Vec<Todo>,
+        (waves, records, covered, failures): (
+            &Waves,
+            &HashMap<u64, Record>,
+            &HashSet<u64>,
+            &Failures,
+        ),
+    ) -> Divided {
+        if !source.plan.learns() {
+            return Divided { todo, ..Divided::default() };
+        }
+        let places = waves.places();
+        let is_left = |trial: u64| {
+            let place = places.get(&trial);
+            place.is_some_and(|(array, _)| !self.journal.is_cancelled(*array, trial))
+        };
+        let is_unended = |trial: u64| {
+            records.get(&trial).is_none_or(Record::is_open) || failures.coming.contains(&trial)
+        };
+        let is_open = |trial: u64| match &self.open_trials {
+            Some(open) => open.contains(&trial),
+            None => covered.contains(&trial) && is_left(trial) && is_unended(trial),
+        };
+        let (site, kind) = (self.site, self.scheduler.facts().kind);
+        let is_refused = |request: &_| check_requests(source, &[request], site, kind).is_err();
+        let of = (&source.plan, self.diff, waves);
+        learn::divide(todo, &learn::Known::new(of, records, &is_open, &options.retry, &is_refused))
     }
 
     /// What decides about the arrays of a wave.
