@@ -87,13 +87,14 @@ pub(crate) fn charged<'a>(source: &'a Source, site: &'a Site) -> Charged<'a> {
 }
 
 impl Submission<'_> {
-    /// The feeder of a wave with these arrays, whose map has so many entries. It begins when the arrays of `wait` have ended.
+    /// The feeder of a wave with these arrays, whose map has so many entries. It begins when the arrays of `wait` have ended; with
+    /// `true`, trials wait for it until others have shown what they need.
     pub(crate) fn feeder_of(
         &self,
         source: &Source,
         options: &ArrayOptions,
         (arrays, entries): (&[Array], u64),
-        wait: Vec<u32>,
+        (wait, is_learning): (Vec<u32>, bool),
         again: Vec<Repeat>,
     ) -> Array {
         let number = arrays.iter().map(|array| array.array).max().unwrap_or(0) + 1;
@@ -103,7 +104,7 @@ impl Submission<'_> {
             max_running: self.max_running,
             templates,
             again,
-            is_learning: false,
+            is_learning,
             decides: source.plan.retry.auto,
         };
         feeder((number, block), wait, entries, source.plan.feeder(), own)
@@ -176,14 +177,11 @@ impl Submission<'_> {
         }
         let number =
             waves.all.iter().flat_map(|wave| &wave.arrays).map(|a| a.array).max().unwrap_or(0) + 1;
-        let mut array = Array {
+        let array = Array {
             array: number,
             first: 0,
-            ..self.feeder_of(source, options, (&[], 0), wait, Vec::new())
+            ..self.feeder_of(source, options, (&[], 0), (wait, is_learning), Vec::new())
         };
-        if let Some(feeder) = array.feeder.as_mut() {
-            feeder.is_learning = is_learning;
-        }
         let wave = Wave {
             format: FORMAT,
             wave: waves.all.last().map_or(0, |wave| wave.wave) + 1,

@@ -15,6 +15,7 @@ use crate::submit::arrays::wave::{self, Before, Failures, Waves};
 use crate::submit::grow::Todo;
 use crate::submit::learn::{self, Divided};
 use crate::submit::{Source, check_requests, grow, retry, snapshot};
+use crate::tree::Tree;
 use crate::tree::journal::Journal;
 use crate::tree::records::Record;
 use crate::tree::waves::{Array, Wave};
@@ -66,6 +67,27 @@ fn queue(
     Ok(Queue { room, fed })
 }
 
+/// Asks for the places of a routing queue, and leaves out the chains that must wait for another submission there. Returns the
+/// places, where there is such a queue, and how many trials are left out.
+fn put_off(
+    (scheduler, calls): (&dyn Scheduler, &mut Calls),
+    tree: &Tree,
+    before: &Before<'_>,
+    todo: &mut Vec<Todo>,
+    tell: &mut impl FnMut(&str),
+) -> Result<(Option<Places>, u64)> {
+    let Some(places) = scheduler.places(calls)? else { return Ok((None, 0)) };
+    let put_off = before.put_off(tree, todo, places.free())?;
+    if put_off > 0 {
+        tell(&format!(
+            "{} put off: {places}, and what waits could take the places of what it waits for; submit again when the jobs \
+             before have ended",
+            count(put_off, "trial")
+        ));
+    }
+    Ok((Some(places), put_off))
+}
+
 /// In how many parts a sweep is submitted of which a portion has become a wave.
 fn parts(room: &Room, portion: &Portion, wave: &Wave) -> String {
     let arrays = wave.arrays.iter().filter(|array| array.is_of_trials());
@@ -79,9 +101,21 @@ fn parts(room: &Room, portion: &Portion, wave: &Wave) -> String {
 }
 
 impl Divided {
-    /// The arrays after which more is known: those of a wave that have trials which run first, and earlier ones.
-    fn awaited(&self, wave: &Wave, map: &[u64], earlier: impl Iterator<Item = u32>) -> Vec<u32> {
-        let shows = |array: &&Array| array.trials(map).iter().any(|t| self.first.contains(t));
+    /// The arrays that end before a feeder begins: `earlier` ones and those of a wave. Where trials have no place (`is_short`),
+    /// half of the wave; where trials are held, the arrays that show what those need; otherwise all, because the feeder
+    /// looks at what has failed.
+    fn awaited(
+        &self,
+        (wave, map): (&Wave, &[u64]),
+        earlier: impl Iterator<Item = u32>,
+        is_short: bool,
+    ) -> Vec<u32> {
+        if is_short {
+            return feeder::half(&wave.arrays);
+        }
+        let shows = |array: &&Array| {
+            self.held.is_empty() || array.trials(map).iter().any(|t| self.first.contains(t))
+        };
         earlier.chain(wave.arrays.iter().filter(shows).map(|array| array.array)).collect()
     }
 }
@@ -139,29 +173,18 @@ impl Submission<'_> {
             return Ok(Next { left, full: Some(room.clone()), is_fed: fed, ..Next::default() });
         }
         if options.feeder.is_none() {
-            let again = todo.iter().map(|t| t.id);
-            let (tree, retry) = (&self.tree, &options.retry);
-            let notes = snapshot::keep(tree, source, diff, again, retry, self.environment)?;
-            notes.iter().for_each(|note| tell(note));
-            todo.extend(grow::grow(&self.tree, source, diff, self.templates, site)?);
+            self.grow(source, options, &mut todo, tell)?;
         }
         let known = (&*all, &records, &covered, &failures);
         let mut divided = self.divide(source, options, todo, known);
         divided.notes().iter().for_each(|note| tell(note));
         let mut todo = std::mem::take(&mut divided.todo);
         let waits = self.max_running.is_some() || todo.iter().any(|t| t.after.is_some());
-        let places = if waits { self.scheduler.places(&mut self.calls)? } else { None };
-        let mut put_off = 0;
-        if let Some(places) = places {
-            put_off = before.put_off(&self.tree, &mut todo, places.free())?;
-            if put_off > 0 {
-                tell(&format!(
-                    "{} put off: {places}, and what waits could take the places of what it waits for; submit again when the \
-                     jobs before have ended",
-                    count(put_off, "trial")
-                ));
-            }
-        }
+        let asked = (&*self.scheduler, &mut self.calls);
+        let (places, put_off) = match waits {
+            true => put_off(asked, &self.tree, &before, &mut todo, tell)?,
+            false => (None, 0),
+        };
         if todo.is_empty() {
             let held = divided.held.len() as u64;
             let open = if held > 0 { before.open(&records) } else { Vec::new() };
@@ -172,30 +195,19 @@ impl Submission<'_> {
         let target = self.scheduler.facts().kind.word();
         let (tree, before, records) = (&self.tree, &before, &records);
         let choice = Choice { tree, target, rules, before, records };
-        let portion = match &room {
-            None => choice.all(todo),
-            Some(room) => {
-                let is_followed = auto || !divided.held.is_empty();
-                choice.portion(todo, room.free(), (is_fed, is_followed))?
-            }
-        };
+        let is_followed = auto || !divided.held.is_empty();
+        let free = room.as_ref().map(Room::free);
+        let portion = choice.within(free, todo, (is_fed, is_followed))?;
         let Portion { todo, left, rules, .. } = &portion;
         let (mut wave, order, mapped) = wave::plan(tree, target, todo, rules, before, records)?;
         let is_awaited = !left.is_empty() || !divided.held.is_empty();
         if (auto || is_awaited) && !is_fed {
             let repeats = options.retry.repeats(left, &again.bad);
             let earlier = before.open(records).into_iter().map(|(array, _)| array);
-            let wait = match (left.is_empty(), divided.held.is_empty()) {
-                (false, _) => feeder::half(&wave.arrays),
-                (true, false) => divided.awaited(&wave, &order, earlier),
-                // It looks at what has failed when all has ended.
-                (true, true) => earlier.chain(wave.arrays.iter().map(|a| a.array)).collect(),
-            };
+            let wait = divided.awaited((&wave, &order), earlier, !left.is_empty());
             let of = (wave.arrays.as_slice(), order.len() as u64);
-            let mut feeder = self.feeder_of(source, options, of, wait, repeats);
-            if let Some(feeder) = feeder.feeder.as_mut() {
-                feeder.is_learning = !divided.held.is_empty();
-            }
+            let is_learning = !divided.held.is_empty();
+            let feeder = self.feeder_of(source, options, of, (wait, is_learning), repeats);
             wave.arrays.push(feeder);
         }
         wave.learnt = std::mem::take(&mut divided.learnt);
@@ -208,6 +220,22 @@ impl Submission<'_> {
         *all = Waves { given_up: std::mem::take(&mut all.given_up), ..Waves::read(&self.tree)? };
         let held = divided.held.len() as u64;
         Ok(Next { put_off, left, held, is_fed: fed, ..Next::default() })
+    }
+
+    /// Stores the code of a submission, and adds the new trials of its plan to the sweep.
+    fn grow(
+        &self,
+        source: &Source,
+        options: &ArrayOptions,
+        todo: &mut Vec<Todo>,
+        tell: &mut impl FnMut(&str),
+    ) -> Result<()> {
+        let again = todo.iter().map(|t| t.id);
+        let (tree, retry) = (&self.tree, &options.retry);
+        let notes = snapshot::keep(tree, source, self.diff, again, retry, self.environment)?;
+        notes.iter().for_each(|note| tell(note));
+        todo.extend(grow::grow(tree, source, self.diff, self.templates, self.site)?);
+        Ok(())
     }
 
     /// Divides the trials into those that are submitted now and those that wait until others have shown what they need.

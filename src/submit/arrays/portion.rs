@@ -33,8 +33,24 @@ pub(crate) struct Choice<'a> {
 }
 
 impl Choice<'_> {
+    /// All trials where nothing limits the queue, otherwise as [`Choice::portion`].
+    ///
+    /// # Errors
+    /// As [`wave::plan`].
+    pub(crate) fn within(
+        self,
+        free: Option<u64>,
+        todo: Vec<Todo>,
+        feeder: (bool, bool),
+    ) -> Result<Portion> {
+        match free {
+            None => Ok(self.all(todo)),
+            Some(free) => self.portion(todo, free, feeder),
+        }
+    }
+
     /// All trials.
-    pub(crate) fn all(self, todo: Vec<Todo>) -> Portion {
+    fn all(self, todo: Vec<Todo>) -> Portion {
         Portion { todo, left: Vec::new(), elements: 0, rules: self.rules }
     }
 
@@ -45,7 +61,7 @@ impl Choice<'_> {
     ///
     /// # Errors
     /// As [`wave::plan`].
-    pub(crate) fn portion(
+    fn portion(
         self,
         todo: Vec<Todo>,
         free: u64,
