@@ -140,7 +140,8 @@ fn trials_of_several_ranks_are_held_released_and_cancelled() {
     pbs.set("kill_delay", 10);
     pbs.set("scheduling", false);
     pbs.world.write("events", "");
-    let code = "trap 'echo $HPCSWEEP_TRIAL saved >>$EVENTS; exit 0' TERM; echo $HPCSWEEP_TRIAL begun >>$EVENTS
+    // The signal may come from the server, from mpirun and from the worker.
+    let code = "trap 'trap \"\" TERM; echo $HPCSWEEP_TRIAL saved >>$EVENTS; exit 0' TERM; echo $HPCSWEEP_TRIAL begun >>$EVENTS
         until [ -e $EVENTS.go ]; do sleep 0.01; done; echo $HPCSWEEP_TRIAL ended >>$EVENTS";
     pbs.submit(&format!("{}[grid]\na = [0, 1]\n", plan(code, 4)), &[]).ok();
     let held = pbs.world.run(&["hold"]);
@@ -151,13 +152,23 @@ fn trials_of_several_ranks_are_held_released_and_cancelled() {
     pbs.set("scheduling", true);
     assert_eq!(pbs.standings(), ["queued: held"; 2]);
     pbs.world.run(&["release"]).ok();
-    wait_until("all ranks run", || events(&pbs).len() == 8);
+    wait_until("all ranks run", || events(&pbs).len() >= 8);
     let cancelled = pbs.world.run(&["cancel", "--trial", "1"]);
     assert_eq!(cancelled.whole(), "s: cancelled 1 trial: 0[1].pbshead\nexit code 0\n");
-    wait_until("its ranks have ended", || events(&pbs).len() == 12);
+    wait_until("its ranks have ended", || events(&pbs).len() >= 12);
     pbs.world.write("events.go", "");
     pbs.wait_idle();
-    assert_eq!(pbs.standings(), ["done", "interrupted: the worker got SIGTERM"]);
+    // Rank 0 hears of its own signal or of another rank's, whichever comes first.
+    let standings = pbs.standings();
+    assert_eq!(standings.len(), 2);
+    assert_eq!(standings[0], "done");
+    assert!(
+        standings[1] == "interrupted: the worker got SIGTERM"
+            || standings[1].starts_with("interrupted: rank ")
+                && standings[1].ends_with(" got a signal"),
+        "{}",
+        standings[1]
+    );
     let expected = [["0 begun"; 4], ["0 ended"; 4], ["1 begun"; 4], ["1 saved"; 4]];
     assert_eq!(events(&pbs), expected.concat());
     let ended = pbs.world.run(&["cancel", "--trial", "1"]);

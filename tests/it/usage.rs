@@ -28,26 +28,35 @@ elif mode in ("one", "again"):
 elif mode == "forks":
     # What the parent has is also its children's, until they change it.
     block = fill(n // 2)
+    filled, fills = os.pipe()
+    stays, may_end = os.pipe()
     for _ in range(2):
         if os.fork() == 0:
             own = fill(n // 4)
-            stay()
+            os.close(may_end)
+            os.write(fills, b"1")
+            os.read(stays, 1)
             os._exit(0)
-    for _ in range(2):
-        os.wait()
+    os.read(filled, 1), os.read(filled, 1)
+    stay()
+    os.close(may_end)
+    os.wait(), os.wait()
 elif mode == "leaves":
     # Nothing but the kernel knows that the processes belong together: the parent is gone, the session is another one.
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
             block = fill(n // 2)
-            stay()
             open("left", "w").close()
+            while not os.path.exists("may-end"):
+                time.sleep(0.01)
             os._exit(0)
         os._exit(0)
     own = fill(n // 2)
     while not os.path.exists("left"):
         time.sleep(0.01)
+    stay()
+    open("may-end", "w").close()
 elif mode == "threads":
     blocks = []
     all = [threading.Thread(target=lambda: (blocks.append(fill(n // 4)), stay())) for _ in range(4)]
