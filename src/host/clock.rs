@@ -1,26 +1,74 @@
 //! The wall clock, the monotonic clock, and that of a process without the time in which it was suspended.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Once, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Milliseconds for which this process was suspended, as far as its waits have shown.
-static SUSPENDED_MS: AtomicU64 = AtomicU64::new(0);
+use nix::sys::signal::SigSet;
 
-/// What a wait takes too long on a busy machine. Slurm suspends jobs for longer.
-const DELAY: Duration = Duration::from_secs(5);
+/// The beats of a thread that does nothing but beat. It stands still while its process is suspended, and does not while
+/// another thread waits for a disk or a core.
+#[derive(Debug)]
+struct Beats {
+    /// The last beat, in milliseconds; 0 before the first.
+    last_ms: AtomicU64,
+    /// For how long there should have been beats and were none.
+    suspended_ms: AtomicU64,
+}
 
-/// Notes how long a wait has taken that should have taken `wait` at most: what is more was no time of this process. A
-/// scheduler suspends a job by SIGSTOP, and does not count that time towards its walltime.
-pub(crate) fn note_wait(began: Instant, wait: Duration) {
-    let more = began.elapsed().saturating_sub(wait);
-    if more > DELAY {
-        SUSPENDED_MS.fetch_add(more.as_millis() as u64, Ordering::Relaxed);
+static BEATS: Beats = Beats::new();
+
+impl Beats {
+    const PERIOD: Duration = Duration::from_millis(500);
+
+    /// How late a beat may be on a busy machine. Slurm suspends jobs for longer.
+    const DELAY: Duration = Duration::from_secs(5);
+
+    const fn new() -> Self {
+        Self { last_ms: AtomicU64::new(0), suspended_ms: AtomicU64::new(0) }
+    }
+
+    /// Beats at `now_ms`, and adds the time since the last beat that was none of this process.
+    fn beat(&self, now_ms: u64) {
+        let last_ms = self.last_ms.fetch_max(now_ms, Ordering::AcqRel);
+        let late = now_ms.saturating_sub(last_ms).saturating_sub(Self::PERIOD.as_millis() as u64);
+        if last_ms > 0 && u128::from(late) > Self::DELAY.as_millis() {
+            self.suspended_ms.fetch_add(late, Ordering::AcqRel);
+        }
     }
 }
 
-/// The monotonic clock, which stood still while this process was suspended.
+/// Milliseconds of the monotonic clock since the first call, which gives 1.
+fn monotonic_ms() -> u64 {
+    static FIRST: OnceLock<Instant> = OnceLock::new();
+    FIRST.get_or_init(Instant::now).elapsed().as_millis() as u64 + 1
+}
+
+/// From now on, [`awake`] stands still while this process is suspended: a scheduler does that by SIGSTOP, and does not
+/// count the time towards the walltime of the job.
+pub(crate) fn notice_suspensions() {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| {
+        let beat = || {
+            // A signal is for the threads that listen.
+            let _ = SigSet::all().thread_block();
+            loop {
+                BEATS.beat(monotonic_ms());
+                std::thread::sleep(Beats::PERIOD);
+            }
+        };
+        // Without the thread, suspended time counts as any other.
+        let _ = std::thread::Builder::new().name("clock".into()).stack_size(64 << 10).spawn(beat);
+    });
+}
+
+/// The monotonic clock, which stood still while this process was suspended; see [`notice_suspensions`].
 pub(crate) fn awake() -> Instant {
-    let suspended = Duration::from_millis(SUSPENDED_MS.load(Ordering::Relaxed));
+    // After a suspension this thread may run before the one that beats.
+    if BEATS.last_ms.load(Ordering::Acquire) > 0 {
+        BEATS.beat(monotonic_ms());
+    }
+    let suspended = Duration::from_millis(BEATS.suspended_ms.load(Ordering::Acquire));
     let now = Instant::now();
     now.checked_sub(suspended).unwrap_or(now)
 }
@@ -94,4 +142,25 @@ pub(crate) fn short_token() -> String {
             char::from(c)
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_beat_was_heard_for_is_suspended_time_once() {
+        let beats = Beats::new();
+        let suspended = |at_ms: &[u64]| {
+            at_ms.iter().for_each(|ms| beats.beat(*ms));
+            beats.suspended_ms.load(Ordering::Acquire)
+        };
+        assert_eq!(suspended(&[70_000, 70_500, 71_000]), 0);
+        // A busy machine.
+        assert_eq!(suspended(&[76_500, 77_000]), 0);
+        assert_eq!(suspended(&[97_000, 97_000, 97_500]), 19_500);
+        // Another thread was told of the time before, and comes late.
+        assert_eq!(suspended(&[80_000, 98_000]), 19_500);
+        assert_eq!(suspended(&[108_500]), 29_500);
+    }
 }

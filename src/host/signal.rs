@@ -2,13 +2,12 @@
 //! ever runs inside a signal handler.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-use super::clock;
 use crate::fault::Fault;
 
 /// What ended a wait.
@@ -57,9 +56,7 @@ impl Signals {
             return Some(came);
         }
         let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
-        let began = Instant::now();
         let _ = poll(&mut fds, whole_millis(wait));
-        clock::note_wait(began, wait);
         self.read()
     }
 
@@ -70,9 +67,7 @@ impl Signals {
             PollFd::new(self.fd.as_fd(), PollFlags::POLLIN),
             PollFd::new(input, PollFlags::POLLIN),
         ];
-        let began = Instant::now();
         let _ = poll(&mut fds, whole_millis(wait));
-        clock::note_wait(began, wait);
         let came = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| !events.is_empty());
         let (signal, is_readable) = (came(&fds[0]), came(&fds[1]));
         match if signal { self.read() } else { None } {

@@ -11,7 +11,7 @@ use super::{Failure, News, Options, Report, Trial};
 use crate::attempt::verdict::Verdict;
 use crate::cause::{Cause, Why};
 use crate::fault::Fault;
-use crate::host::{Vars, vars};
+use crate::host::{Vars, clock, vars};
 use crate::pull::agent::{self, Agent};
 use crate::pull::lifecycle::leaving::Time;
 use crate::pull::lifecycle::{Activity, Lifecycle};
@@ -46,6 +46,7 @@ impl<T: FnMut(News<'_>)> FunctionAgent<T> {
         mut tell: T,
         mut go_on: impl FnMut(Duration) -> bool,
     ) -> Result<Option<Self>> {
+        clock::notice_suspensions();
         let decks = deck::read(tree)?;
         let heads = table::heads(tree)?;
         let (Some(deck), Some(head)) = (decks.last(), heads.last()) else {

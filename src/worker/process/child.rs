@@ -77,7 +77,9 @@ pub(crate) fn listen() -> anyhow::Result<Signals> {
     // Processes that a program leaves behind become our children, so that we find them. PBS does not find
     // them.
     process::adopt_orphans();
-    Signals::listen(&all)
+    let signals = Signals::listen(&all)?;
+    clock::notice_suspensions();
+    Ok(signals)
 }
 
 /// A signal that asks us to stop and has arrived, or does within a moment; those of `not_from` do not
