@@ -1,5 +1,6 @@
 //! The command line: arguments become requests, answers become text. One file a verb.
 
+mod best;
 mod candidates;
 mod change;
 mod chosen;
@@ -72,7 +73,7 @@ enum Verb {
     Watch(watch::Args),
     Why(why::Args),
     Collect(collect::Args),
-    Best(collect::BestArgs),
+    Best(best::Args),
     Logs(logs::Args),
     Usage(usage::Args),
     Cancel(jobs::CancelArgs),
@@ -142,7 +143,7 @@ pub fn main() -> ExitCode {
         Verb::Watch(args) => watch::run(&args, &context),
         Verb::Why(args) => why::run(&args, &context),
         Verb::Collect(args) => collect::run(&args, &context),
-        Verb::Best(args) => collect::best(&args, &context),
+        Verb::Best(args) => best::run(&args, &context),
         Verb::Logs(args) => logs::run(&args, &context),
         Verb::Usage(args) => usage::run(&args, &context),
         Verb::Cancel(args) => jobs::cancel(&args, &context),

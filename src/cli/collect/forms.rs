@@ -56,7 +56,7 @@ pub(super) fn csv_row<W: Write>(
 }
 
 /// A row as a JSON object: all columns, or where they are too many those that it has.
-pub(super) fn object(columns: &[String], row: &Cells) -> Map<String, Value> {
+pub(in crate::cli) fn object(columns: &[String], row: &Cells) -> Map<String, Value> {
     let own = |(c, value): (usize, &Value)| (columns[c].clone(), value.clone());
     if columns.len() > MOST_COLUMNS {
         return row.iter().map(own).collect();
