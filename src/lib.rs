@@ -27,17 +27,18 @@
 //!
 //! | floor | rooms |
 //! |---|---|
-//! | 0 | [`cause`], [`fault`], [`words`], [`units`] |
+//! | 0 | [`cause`], [`fault`], [`words`], [`units`], [`stats`] |
 //! | 1 | [`host`] |
 //! | 2 | [`document`], [`idset`], [`hostlist`], [`plan`], [`site`], [`rank`], [`devices`], [`gpu`], [`sync`], [`train`] |
 //! | 3 | [`graph`], [`tree`] |
 //! | 4 | [`scheduler`], [`attempt`] |
 //! | 5 | [`render`], [`standing`], [`status`] |
-//! | 6 | [`submit`], [`collect`], [`doctor`], [`project`], [`worker`], [`pull`], [`watch`], [`select`], [`usage`] |
+//! | 6 | [`submit`], [`collect`], [`doctor`], [`project`], [`worker`], [`pull`], [`watch`], [`select`], [`usage`], [`analysis`] |
 //! | 7 | [`cli`] |
 
 pub mod cause;
 pub mod fault;
+mod stats;
 pub mod units;
 pub mod words;
 
@@ -64,6 +65,7 @@ pub mod render;
 mod standing;
 pub mod status;
 
+mod analysis;
 pub mod collect;
 mod doctor;
 mod project;

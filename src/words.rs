@@ -94,6 +94,36 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(spelt).collect())
 }
 
+/// A number for people: so many significant digits, without zeros at the end.
+pub(crate) fn figures(number: f64, digits: usize) -> String {
+    if !number.is_finite() || number == 0.0 {
+        return format!("{number}").to_lowercase();
+    }
+    let rounded = format!("{number:.*e}", digits.saturating_sub(1)).parse().unwrap_or(number);
+    match rounded.abs() {
+        size if (1e-4..1e15).contains(&size) => format!("{rounded}"),
+        _ => format!("{rounded:e}"),
+    }
+}
+
+/// A number with as many digits as a spread of `half` around it leaves sense: two of its own. Numbers beside each other
+/// with the same spread have the same decimals.
+pub(crate) fn within(number: f64, half: f64) -> String {
+    if half <= 0.0 || !half.is_finite() || !number.is_finite() {
+        return figures(number, 6);
+    }
+    let decimals = 1 - half.log10().floor() as i32;
+    let size = number.abs().max(half);
+    match decimals {
+        _ if !(1e-4..1e15).contains(&size) => {
+            let digits = (size.log10().floor() as i32 + decimals).clamp(1, 15);
+            format!("{number:.*e}", digits as usize)
+        }
+        0.. => format!("{number:.*}", decimals as usize),
+        _ => format!("{number:.0}"),
+    }
+}
+
 /// Seconds as people read them: "0.3 s", "42 s", "3 min 20 s", "2 h 05 min", "3 d 04 h".
 pub(crate) fn duration(seconds: f64) -> String {
     let whole = seconds.round() as u64;
@@ -145,5 +175,21 @@ mod tests {
         check(200.0, "3 min 20 s");
         check(7500.0, "2 h 05 min");
         check(273_600.0, "3 d 04 h");
+    }
+
+    #[test]
+    fn numbers_have_the_digits_that_say_something() {
+        let check = |number, digits, expected: &str| assert_eq!(figures(number, digits), expected);
+        check(0.1 + 0.2, 6, "0.3");
+        check(123456789.0, 3, "123000000");
+        check(1.23456e-7, 3, "1.23e-7");
+        check(-0.0, 3, "-0");
+        check(f64::NAN, 3, "nan");
+        let check = |number, half, expected: &str| assert_eq!(within(number, half), expected);
+        check(0.321_456, 0.012, "0.321");
+        check(12.5, 0.25, "12.50");
+        check(1234.567, 87.0, "1235");
+        check(1.234_56e-8, 3e-10, "1.235e-8");
+        check(0.5, 0.0, "0.5");
     }
 }

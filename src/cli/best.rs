@@ -1,40 +1,44 @@
-//! `hpcsweep best`: the best trials by a metric.
+//! `hpcsweep best`: the best setting by a metric, or the settings that no other beats by several.
 
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use super::metrics::Metrics;
+use super::out::aligned;
 use super::select::Select;
 use super::{Context, collect};
+use crate::analysis::{self, Left, Over, Place, Ranked, Ranking, Settings, Statistic, Why};
 use crate::collect::{self as results, Goal, Table, Trial, UNREAD, text};
 use crate::fault::Fault;
+use crate::idset::IdSet;
+use crate::plan::value::float_json;
+use crate::stats::{self, Interval};
 use crate::tree::Tree;
-use crate::words::{self, count};
+use crate::words::{self, count, within};
 
-/// Show the best finished trials by a metric
+/// Show the best settings by a metric, averaged over seeds and folds, with intervals
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("goal").required(true).multiple(false))]
 pub(crate) struct Args {
     /// Sweep folders, plans or patterns, by default those in results/, else the last one; sets of trials (`3-7,12`)
     #[arg(value_name = "SWEEP|IDS")]
     named: Vec<String>,
     #[command(flatten)]
     select: Select,
-    /// The metric: any column of numbers, `loss` (last value) or `loss.min` (best of its steps)
-    #[arg(short, long)]
-    metric: String,
+    /// Several metrics, each with its goal, show the settings that no other beats (the Pareto front)
+    #[command(flatten)]
+    metrics: Metrics,
+    #[command(flatten)]
+    repeats: Repeats,
+    /// What of repeated trials decides
+    #[arg(long, value_enum, default_value = "mean")]
+    statistic: Statistic,
     /// The function whose trials are ranked, in a sweep of functions; by default that of its plan
     #[arg(long, value_name = "NAME")]
     function: Option<String>,
-    /// The least is best
-    #[arg(long, group = "goal")]
-    min: bool,
-    /// The greatest is best
-    #[arg(long, group = "goal")]
-    max: bool,
     /// How many to show
     #[arg(short = 'n', long, default_value_t = 1)]
     top: usize,
-    /// Write JSON: of each trial the row of the table, `unread_lines` and the `damaged` files of its sweep
+    /// Write JSON: a line a setting; of single trials the row of the table, `unread_lines` and the `damaged` files
     #[arg(long)]
     json: bool,
     /// Do not ask the scheduler
@@ -42,14 +46,60 @@ pub(crate) struct Args {
     offline: bool,
 }
 
+/// Which trials repeat a setting.
+#[derive(Debug, clap::Args)]
+pub(super) struct Repeats {
+    /// Parameters to average over; by default that of `[replicates]`, and `seed`, `fold` and the like
+    #[arg(long, value_name = "PARAMETERS", value_delimiter = ',')]
+    pub(super) over: Vec<String>,
+    /// Parameters that make a setting: all others are averaged over; `--by trial` for single trials
+    #[arg(long, value_name = "PARAMETERS", value_delimiter = ',', conflicts_with = "over")]
+    pub(super) by: Vec<String>,
+}
+
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
-    let table =
-        results::collect(collect::stand(&args.select.read(&args.named)?, args.offline, context)?)?;
-    let goal = if args.min { Goal::Min } else { Goal::Max };
+    let named = args.select.read(&args.named)?;
+    let table = results::collect(collect::stand(&named, args.offline, context)?)?;
     let function = meant(&table, args.function.as_deref())?;
-    let ranked = table.ranked(&args.metric, goal, function);
     let code = collect::tell(&table.sources, context);
-    // Results of other functions are not alternatives: a user who wants them names the function.
+    let (metric, goal) = &args.metrics.0[0];
+    name_other_functions(&table, metric, *goal, function, context);
+    for (metric, _) in &args.metrics.0 {
+        table.metric(metric)?;
+    }
+    let settings = Settings::of(&table, &args.repeats.over, &args.repeats.by, function)?;
+    if args.metrics.0.len() > 1 {
+        return pareto(&table, &settings, args, code, context);
+    }
+    let Repeats { over, by } = &args.repeats;
+    let is_plain = settings.over.is_empty() && over.is_empty() && by.is_empty();
+    if by == &["trial"] || is_plain && args.statistic == Statistic::Mean {
+        return trials(&table, args, function, code, context);
+    }
+    let ranking = analysis::rank(&table, &settings, table.metric(metric)?, *goal, args.statistic);
+    if ranking.ranked.is_empty() {
+        return Err(table.without_numbers(metric));
+    }
+    let shown = &ranking.ranked[..args.top.clamp(1, ranking.ranked.len())];
+    if args.json {
+        for ranked in shown {
+            let object = setting_object(&table, &settings, ranked, args);
+            context.out.raw(&crate::tree::to_json_line(&object)?);
+        }
+        return Ok(code);
+    }
+    context.out.page(&settings_text(&table, &settings, &ranking, shown, args));
+    Ok(code)
+}
+
+/// Results of other functions are not alternatives: a user who wants them names the function.
+fn name_other_functions(
+    table: &Table,
+    metric: &str,
+    goal: Goal,
+    function: Option<&str>,
+    context: &Context,
+) {
     for other in table.functions() {
         let of_it =
             |row: &&Trial| table.function(row) == Some(other) && !table.is_meant(row, function);
@@ -58,33 +108,379 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             continue;
         }
         let (trials, are) = (count(left_out, "trial"), if left_out == 1 { "is" } else { "are" });
-        let done = table.ranked(&args.metric, goal, Some(other)).map_or(0, |ranked| ranked.len());
-        let goal = if args.min { "--min" } else { "--max" };
-        let (metric, other_word) = (words::sh_quote(&args.metric), words::sh_quote(other));
+        let done = table.ranked(metric, goal, Some(other)).map_or(0, |ranked| ranked.len());
         context.out.say(&format!(
-            "{trials} of `{other}` {are} left out, of which {done} have a number for `{}`: hpcsweep best {} --metric \
-             {metric} {goal} --function {other_word}",
-            args.metric,
+            "{trials} of `{other}` {are} left out, of which {done} have a number for `{metric}`: hpcsweep best {} {} \
+             --function {}",
             table.named(),
+            Metrics::words(metric, goal),
+            words::sh_quote(other),
         ));
     }
-    let ranked = ranked?;
+}
+
+/// Single trials, where nothing repeats them.
+fn trials(
+    table: &Table,
+    args: &Args,
+    function: Option<&str>,
+    code: u8,
+    context: &Context,
+) -> Result<u8> {
+    let (metric, goal) = &args.metrics.0[0];
+    let ranked = table.ranked(metric, *goal, function)?;
     let shown = &ranked[..args.top.clamp(1, ranked.len())];
     if args.json {
         for &i in shown {
-            context.out.raw(&crate::tree::to_json_line(&best_object(&table, &table.rows[i]))?);
+            context.out.raw(&crate::tree::to_json_line(&best_object(table, &table.rows[i]))?);
         }
         return Ok(code);
     }
-    context.out.page(&best_text(&table, shown, &args.metric));
+    context.out.page(&best_text(table, shown, metric));
     Ok(code)
+}
+
+/// The settings that no other beats in all metrics.
+fn pareto(
+    table: &Table,
+    settings: &Settings,
+    args: &Args,
+    code: u8,
+    context: &Context,
+) -> Result<u8> {
+    let goals: Vec<Goal> = args.metrics.0.iter().map(|(_, goal)| *goal).collect();
+    let columns: Vec<usize> =
+        args.metrics.0.iter().map(|(metric, _)| table.metric(metric)).collect::<Result<_>>()?;
+    let (mut points, mut of) = (Vec::new(), Vec::new());
+    for (at, setting) in settings.list.iter().enumerate() {
+        let observed = columns.iter().map(|column| settings.observe(table, setting, *column));
+        let observed: Vec<_> = observed.collect();
+        let is_whole = |one: &analysis::Observed| !one.values.is_empty() && one.left.nan == 0;
+        if observed.iter().all(is_whole) {
+            points.push(observed.iter().map(|one| args.statistic.of(&one.values).0).collect());
+            of.push((at, observed));
+        }
+    }
+    if points.is_empty() {
+        let names: Vec<&str> = args.metrics.0.iter().map(|(name, _)| name.as_str()).collect();
+        let sentence = format!("no finished trial has numbers for {}", words::ticked(&names));
+        return Err(Fault::request(sentence)
+            .hint(format!("`hpcsweep status {}` shows how the trials stand", table.named()))
+            .into());
+    }
+    let mut front = analysis::front(&points, &goals);
+    front.sort_by(|a, b| points[*a][0].total_cmp(&points[*b][0]));
+    if goals[0] == Goal::Max {
+        front.reverse();
+    }
+    if args.json {
+        for &at in &front {
+            let (setting, observed) = &of[at];
+            let mut object = Map::new();
+            object.insert("setting".into(), setting_values(table, settings, *setting));
+            for ((name, _), observed) in args.metrics.0.iter().zip(observed) {
+                object.insert(name.clone(), sample_object(&observed.values, args.statistic));
+            }
+            object.insert("trials".into(), json!(trial_names(table, &observed[0].rows)));
+            context.out.raw(&crate::tree::to_json_line(&Value::Object(object))?);
+        }
+        return Ok(code);
+    }
+    let varied = varied(settings);
+    let mut head: Vec<String> = varied.iter().map(|c| table.columns[*c].clone()).collect();
+    head.extend(args.metrics.0.iter().map(|(name, _)| name.clone()));
+    head.extend(["n".to_owned(), "trials".to_owned()]);
+    let rows: Vec<Vec<String>> = front
+        .iter()
+        .map(|&at| {
+            let (setting, observed) = &of[at];
+            let mut cells = setting_cells(&settings.list[*setting], &varied);
+            cells.extend(observed.iter().map(|one| {
+                let (value, interval) = args.statistic.of(&one.values);
+                with_interval(value, interval)
+            }));
+            cells.push(observed[0].values.len().to_string());
+            cells.push(trials_text(table, &observed[0].rows));
+            cells
+        })
+        .collect();
+    let mut out = aligned(&head, &rows);
+    let (on, all) = (front.len() as u64, points.len() as u64);
+    out.push_str(&format!(
+        "no other setting is as good in {} and better in one: {on} of {}\n",
+        if goals.len() == 2 { "both" } else { "all" },
+        count(all, "setting"),
+    ));
+    out.push_str(&over_text(table, &settings.over));
+    let without = settings.list.len() as u64 - all;
+    if without > 0 {
+        out.push_str(&format!(
+            "left out: {} without a number for each\n",
+            count(without, "setting")
+        ));
+    }
+    context.out.page(&out);
+    Ok(code)
+}
+
+/// The columns in which settings differ.
+fn varied(settings: &Settings) -> Vec<usize> {
+    let Some(first) = settings.list.first() else { return Vec::new() };
+    let differs = |at: &usize| {
+        settings.list.iter().any(|setting| setting.values[*at].1 != first.values[*at].1)
+    };
+    (0..first.values.len()).filter(differs).map(|at| first.values[at].0).collect()
+}
+
+fn setting_cells(setting: &analysis::Setting, columns: &[usize]) -> Vec<String> {
+    let cell = |column: &usize| {
+        let value = setting.values.iter().find(|(known, _)| known == column);
+        value.map_or_else(String::new, |(_, value)| text(value))
+    };
+    columns.iter().map(cell).collect()
+}
+
+/// `0.321 [0.310, 0.333]`.
+pub(super) fn with_interval(value: f64, interval: Option<Interval>) -> String {
+    match interval {
+        Some([low, high]) => format!("{} {}", within(value, (high - low) / 2.0), ends(interval)),
+        None => words::figures(value, 6),
+    }
+}
+
+/// `[0.310, 0.333]`; empty without an interval.
+pub(super) fn ends(interval: Option<Interval>) -> String {
+    let Some([low, high]) = interval else { return String::new() };
+    let half = (high - low) / 2.0;
+    format!("[{}, {}]", within(low, half), within(high, half))
+}
+
+/// Names of trials in a table: numbers, with their sweep where there are several.
+fn trial_names(table: &Table, rows: &[usize]) -> Vec<Value> {
+    let name = |at: &usize| {
+        let row = &table.rows[*at];
+        match table.sources.len() {
+            1 => json!(row.trial),
+            _ => json!(format!("{}/{}", text(row.cells.get(0)), row.trial)),
+        }
+    };
+    rows.iter().map(name).collect()
+}
+
+fn trials_text(table: &Table, rows: &[usize]) -> String {
+    match table.sources.len() {
+        1 => IdSet::of_trials(rows.iter().map(|at| table.rows[*at].trial)).to_string(),
+        _ => {
+            let names: Vec<String> = trial_names(table, rows).iter().map(text).collect();
+            names.join(",")
+        }
+    }
+}
+
+/// What is averaged over, and why.
+pub(super) fn over_text(table: &Table, over: &[Over]) -> String {
+    if over.is_empty() {
+        return String::new();
+    }
+    let word = |over: &Over| {
+        let name = &table.columns[over.column];
+        match over.why {
+            Why::Asked => format!("`{name}`"),
+            Why::Replicates => format!("`{name}` (of [replicates])"),
+            Why::Name => format!("`{name}` (by its name)"),
+        }
+    };
+    let all: Vec<String> = over.iter().map(word).collect();
+    format!("averaged over {}\n", all.join(", "))
+}
+
+/// What of trials does not count: `left out: 2 failed, 1 not ended`.
+pub(super) fn left_text(left: Left) -> String {
+    let parts = [
+        (left.failed, "failed"),
+        (left.open, "not ended"),
+        (left.without, "without a number"),
+        (left.nan, "not a number"),
+    ];
+    let said: Vec<String> = parts
+        .iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, what)| format!("{} {what}", words::thousands(*n as u64)))
+        .collect();
+    if said.is_empty() { String::new() } else { format!("left out: {}\n", said.join(", ")) }
+}
+
+/// Most settings that are named in one sentence.
+const MOST_NAMED: usize = 5;
+
+fn settings_text(
+    table: &Table,
+    settings: &Settings,
+    ranking: &Ranking,
+    shown: &[Ranked],
+    args: &Args,
+) -> String {
+    let (metric, _) = &args.metrics.0[0];
+    let varied = varied(settings);
+    let has_bootstrap = args.statistic == Statistic::Mean
+        && shown.iter().any(|one| stats::bootstrap(&one.observed.values).is_some());
+    let mut head: Vec<String> = varied.iter().map(|c| table.columns[*c].clone()).collect();
+    head.push(match args.statistic {
+        Statistic::Mean => metric.clone(),
+        other => format!("{} of {metric}", other.word()),
+    });
+    head.push("95 % interval".to_owned());
+    head.extend(has_bootstrap.then(|| "bootstrap".to_owned()));
+    head.extend(["sd", "n", "p", "trials"].map(str::to_owned));
+    let rows: Vec<Vec<String>> = shown
+        .iter()
+        .map(|one| {
+            let values = &one.observed.values;
+            let (value, interval) = args.statistic.of(values);
+            let half = interval.map_or(0.0, |[low, high]| (high - low) / 2.0);
+            let mut cells = setting_cells(&settings.list[one.setting], &varied);
+            cells.push(match one.place {
+                Place::Nan => "nan".to_owned(),
+                _ => within(value, half),
+            });
+            cells.push(ends(interval));
+            cells.extend(has_bootstrap.then(|| ends(stats::bootstrap(values))));
+            let sd = stats::sd(values);
+            cells.push(if sd.is_nan() { String::new() } else { words::figures(sd, 3) });
+            cells.push(values.len().to_string());
+            cells.push(one.p.map_or_else(String::new, |p| words::figures(p, 2)));
+            cells.push(trials_text(table, &one.observed.rows));
+            cells
+        })
+        .collect();
+    let mut out = aligned(&head, &rows);
+    out.push_str(&over_text(table, &settings.over));
+    out.push_str(&ties_text(table, settings, ranking));
+    let mut left = Left::default();
+    for setting in &settings.list {
+        left.add(settings.observe(table, setting, table.metric(metric).unwrap_or(0)).left);
+    }
+    out.push_str(&left_text(left));
+    for (place, why) in [
+        (Place::Alone, "with one number, where others have several"),
+        (Place::Nan, "with trials whose metric is not a number"),
+    ] {
+        let n = ranking.ranked.iter().filter(|one| one.place == place).count() as u64;
+        if n > 0 {
+            out.push_str(&format!("ranked last: {} {why}\n", count(n, "setting")));
+        }
+    }
+    if ranking.empty > 0 {
+        let none = count(ranking.empty as u64, "setting");
+        out.push_str(&format!("not ranked: {none} without any number\n"));
+    }
+    let heavy =
+        shown.iter().filter(|one| stats::has_heavy_tails(&one.observed.values)).count() as u64;
+    if heavy > 0 && args.statistic == Statistic::Mean {
+        out.push_str(&format!(
+            "single values lie far out in {} shown: `--statistic iqm` or `--statistic median` says more than the mean\n",
+            count(heavy, "setting")
+        ));
+    }
+    out
+}
+
+/// Which settings cannot be told from the best one.
+fn ties_text(table: &Table, settings: &Settings, ranking: &Ranking) -> String {
+    let ties: Vec<&Ranked> = ranking.ties().collect();
+    let tested = ranking.ranked.iter().filter(|one| one.p.is_some()).count();
+    let how = match ranking.is_paired {
+        true => "paired t test, Holm-corrected",
+        false => "t test, paired where trials agree in what is averaged over, Holm-corrected",
+    };
+    if tested == 0 {
+        return String::new();
+    }
+    if ties.is_empty() {
+        return format!("all others are told from the best ({how}, 5 %)\n");
+    }
+    let named: Vec<String> = ties
+        .iter()
+        .take(MOST_NAMED)
+        .map(|one| {
+            let setting = settings.list[one.setting].words(table);
+            format!("{setting} (p = {})", words::figures(one.p.unwrap_or(1.0), 2))
+        })
+        .collect();
+    let more = ties.len() - named.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("cannot be told from the best: {}{more} ({how}, 5 %)\n", named.join(", "))
+}
+
+fn interval_json(interval: Option<Interval>) -> Value {
+    interval.map_or(Value::Null, |ends| json!(ends.map(float_json)))
+}
+
+/// What a sample says.
+pub(super) fn sample_object(values: &[f64], statistic: Statistic) -> Value {
+    let number = |value: f64| if value.is_nan() { Value::Null } else { float_json(value) };
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let greatest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    json!({
+        "statistic": statistic.word(),
+        "value": number(statistic.of(values).0),
+        "n": values.len(),
+        "mean": number(stats::mean(values)),
+        "sd": number(stats::sd(values)),
+        "interval": interval_json(stats::of_mean(values)),
+        "bootstrap": interval_json(stats::bootstrap(values)),
+        "median": number(stats::median(values)),
+        "median_interval": interval_json(stats::of_median(values)),
+        "iqm": number(stats::iqm(values)),
+        "iqm_interval": interval_json(stats::of_iqm(values)),
+        "least": if values.is_empty() { Value::Null } else { number(least) },
+        "greatest": if values.is_empty() { Value::Null } else { number(greatest) },
+        "heavy_tails": stats::has_heavy_tails(values),
+    })
+}
+
+fn setting_values(table: &Table, settings: &Settings, setting: usize) -> Value {
+    let values = settings.list[setting].values.iter();
+    let named = values.map(|(column, value)| (table.columns[*column].clone(), value.clone()));
+    Value::Object(named.collect())
+}
+
+fn setting_object(table: &Table, settings: &Settings, ranked: &Ranked, args: &Args) -> Value {
+    let (metric, goal) = &args.metrics.0[0];
+    let mut object = Map::new();
+    object.insert("setting".into(), setting_values(table, settings, ranked.setting));
+    object.insert("metric".into(), json!(metric));
+    object.insert("goal".into(), json!(if *goal == Goal::Min { "min" } else { "max" }));
+    if let Value::Object(sample) = sample_object(&ranked.observed.values, args.statistic) {
+        object.extend(sample);
+    }
+    let place = match ranked.place {
+        Place::Ranked => "ranked",
+        Place::Alone => "one number",
+        Place::Nan => "not a number",
+    };
+    object.insert("place".into(), json!(place));
+    object.insert("p".into(), json!(ranked.p));
+    object.insert("is_tied".into(), json!(ranked.p.map(|p| p >= analysis::SIGNIFICANT)));
+    let over: Vec<&String> = settings.over.iter().map(|over| &table.columns[over.column]).collect();
+    object.insert("over".into(), json!(over));
+    object.insert("trials".into(), json!(trial_names(table, &ranked.observed.rows)));
+    object.insert("left_out".into(), left_object(ranked.observed.left));
+    Value::Object(object)
+}
+
+/// How many trials do not count, and why.
+pub(super) fn left_object(left: Left) -> Value {
+    json!({
+        "failed": left.failed, "not_ended": left.open, "without": left.without, "nan": left.nan,
+    })
 }
 
 /// The function that is named; `None` if there is only one, and it is that.
 ///
 /// # Errors
 /// When no trial calls it.
-fn meant<'a>(table: &Table, named: Option<&'a str>) -> Result<Option<&'a str>> {
+pub(super) fn meant<'a>(table: &Table, named: Option<&'a str>) -> Result<Option<&'a str>> {
     let Some(name) = named else { return Ok(None) };
     let all = table.functions();
     if all.contains(&name) {

@@ -5,7 +5,9 @@ mod candidates;
 mod change;
 mod chosen;
 mod collect;
+mod compare;
 mod doctor;
+mod effects;
 mod ended;
 mod equal;
 mod feed;
@@ -16,6 +18,7 @@ mod init;
 mod jobs;
 mod launch;
 mod logs;
+mod metrics;
 mod out;
 mod plan;
 mod pull;
@@ -74,6 +77,8 @@ enum Verb {
     Why(why::Args),
     Collect(collect::Args),
     Best(best::Args),
+    Compare(compare::Args),
+    Effects(effects::Args),
     Logs(logs::Args),
     Usage(usage::Args),
     Cancel(jobs::CancelArgs),
@@ -144,6 +149,8 @@ pub fn main() -> ExitCode {
         Verb::Why(args) => why::run(&args, &context),
         Verb::Collect(args) => collect::run(&args, &context),
         Verb::Best(args) => best::run(&args, &context),
+        Verb::Compare(args) => compare::run(&args, &context),
+        Verb::Effects(args) => effects::run(&args, &context),
         Verb::Logs(args) => logs::run(&args, &context),
         Verb::Usage(args) => usage::run(&args, &context),
         Verb::Cancel(args) => jobs::cancel(&args, &context),

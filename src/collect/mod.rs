@@ -98,28 +98,43 @@ pub(crate) struct Source {
     pub(crate) dropped: Option<String>,
     /// The function of the plan as last submitted, where trials of the sweep call several.
     pub(crate) function: Option<String>,
+    /// The parameter of `[replicates]`, in the plan as last submitted.
+    pub(crate) replicates: Option<String>,
 }
 
 impl Source {
     /// The notes about a sweep.
     pub(crate) fn of(status: &Status) -> Self {
         let jobs = !status.jobs.is_empty() && !status.is_sure();
+        let planned = planned(status);
         Self {
             dir: status.tree.dir().to_owned(),
             damage: status.damage.clone(),
             unread: status.unread().collect(),
             unsure: jobs.then(|| status.witness.clone()),
             dropped: status.dropped_words(),
-            function: status.has_several_functions().then(|| planned_function(status)).flatten(),
+            function: planned
+                .as_ref()
+                .filter(|_| status.has_several_functions())
+                .and_then(function),
+            replicates: planned.as_ref().and_then(replicates),
         }
     }
 }
 
-/// The function of the plan as last submitted. A function that the sweep has had before makes no new table.
-fn planned_function(status: &Status) -> Option<String> {
-    let text = disk::read(&status.tree.plan()).ok()?;
-    let plan = text.parse::<toml::Table>().ok()?;
+/// The plan as last submitted.
+fn planned(status: &Status) -> Option<toml::Table> {
+    disk::read(&status.tree.plan()).ok()?.parse().ok()
+}
+
+/// The function of a plan. A function that the sweep has had before makes no new table.
+fn function(plan: &toml::Table) -> Option<String> {
     Some(plan.get("run")?.get("function")?.as_str()?.to_owned())
+}
+
+fn replicates(plan: &toml::Table) -> Option<String> {
+    let parameter = plan.get("replicates")?.get("parameter");
+    Some(parameter.map_or(Some("seed"), toml::Value::as_str)?.to_owned())
 }
 
 /// A row of a table: a trial.
@@ -473,10 +488,45 @@ impl Table {
         }
     }
 
+    /// Whether a column is the parameter of `[replicates]` of one of its sweeps.
+    pub(crate) fn repeats(&self, column: usize) -> bool {
+        (self.first_parameter..self.first_metric).contains(&column)
+            && self
+                .sources
+                .iter()
+                .any(|source| source.replicates.as_ref() == Some(&self.columns[column]))
+    }
+
     /// The functions of its trials, in the order of the trials.
     pub(crate) fn functions(&self) -> Vec<&str> {
         let mut seen = HashSet::new();
         self.rows.iter().filter_map(|row| self.function(row)).filter(|f| seen.insert(*f)).collect()
+    }
+
+    /// The column of a metric: any column.
+    ///
+    /// # Errors
+    /// When there is none; the hint has the nearest.
+    pub(crate) fn metric(&self, metric: &str) -> Result<usize> {
+        if let Some(column) = self.columns.iter().position(|c| c == metric) {
+            return Ok(column);
+        }
+        let known: Vec<&str> =
+            self.columns[self.first_metric..].iter().map(String::as_str).collect();
+        let fault = Fault::request(format!("no trial has a metric `{metric}`"));
+        Err(match words::nearest(metric, known.iter().copied()) {
+            Some(near) => fault.hint(format!("did you mean `{near}`?")),
+            None if known.is_empty() => fault.hint("no trial has recorded any metric"),
+            None => fault.hint(format!("there are {}", words::ticked(&known))),
+        }
+        .into())
+    }
+
+    /// The fault that no finished trial has a number for a metric.
+    pub(crate) fn without_numbers(&self, metric: &str) -> anyhow::Error {
+        Fault::request(format!("no finished trial has a number for `{metric}`"))
+            .hint(format!("`hpcsweep status {}` shows how the trials stand", self.named()))
+            .into()
     }
 
     /// The rows of finished trials, best first by a metric (any column of numbers). Rows without a
@@ -491,17 +541,7 @@ impl Table {
         goal: Goal,
         function: Option<&str>,
     ) -> Result<Vec<usize>> {
-        let Some(column) = self.columns.iter().position(|c| c == metric) else {
-            let known: Vec<&str> =
-                self.columns[self.first_metric..].iter().map(String::as_str).collect();
-            let fault = Fault::request(format!("no trial has a metric `{metric}`"));
-            return Err(match words::nearest(metric, known.iter().copied()) {
-                Some(near) => fault.hint(format!("did you mean `{near}`?")),
-                None if known.is_empty() => fault.hint("no trial has recorded any metric"),
-                None => fault.hint(format!("there are {}", words::ticked(&known))),
-            }
-            .into());
-        };
+        let column = self.metric(metric)?;
         let mut ranked: Vec<(f64, usize)> = self
             .rows
             .iter()
@@ -515,9 +555,7 @@ impl Table {
             Goal::Max => b.0.total_cmp(&a.0),
         });
         if ranked.is_empty() {
-            return Err(Fault::request(format!("no finished trial has a number for `{metric}`"))
-                .hint(format!("`hpcsweep status {}` shows how the trials stand", self.named()))
-                .into());
+            return Err(self.without_numbers(metric));
         }
         Ok(ranked.into_iter().map(|(_, i)| i).collect())
     }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use crate::world::{PROGRAM, World, missing};
 
 /// The verbs in the order of the help, each with what its help says that it does.
-const VERBS: [(&str, &str); 21] = [
+const VERBS: [(&str, &str); 23] = [
     (
         "init",
         "Make a project that runs at once: a plan, a small program, and its own copy of the job scripts",
@@ -23,7 +23,12 @@ const VERBS: [(&str, &str); 21] = [
         "collect",
         "Make one table of all results: a row a trial with its state, parameters and metrics",
     ),
-    ("best", "Show the best finished trials by a metric"),
+    ("best", "Show the best settings by a metric, averaged over seeds and folds, with intervals"),
+    (
+        "compare",
+        "Compare two settings, sweeps or sets of trials by a metric, and in what they cost",
+    ),
+    ("effects", "Show which parameters matter for a metric, and which value of each is best"),
     ("logs", "Print what a trial printed"),
     (
         "usage",
@@ -69,7 +74,9 @@ Look:
 
 Answer:
   collect    Make one table of all results: a row a trial with its state, parameters and metrics
-  best       Show the best finished trials by a metric
+  best       Show the best settings by a metric, averaged over seeds and folds, with intervals
+  compare    Compare two settings, sweeps or sets of trials by a metric, and in what they cost
+  effects    Show which parameters matter for a metric, and which value of each is best
 
 Steer:
   cancel     Cancel the trials of a sweep that have not ended
@@ -144,7 +151,10 @@ fn a_wrong_request_is_exit_code_two_and_says_nothing_on_standard_output() {
         (&["submit", "plan.toml", "-j", "0"], "0 is not in 1.."),
         (&["submit", "plan.toml", "--lokal"], "a similar argument exists: '--local'"),
         (&["best", "--metric", "loss"], "<--min|--max>"),
-        (&["best", "--metric", "loss", "--min", "--max"], "cannot be used with"),
+        (
+            &["best", "--metric", "loss", "--min", "--max"],
+            "a metric has one goal: `--min` or `--max`",
+        ),
         (&["collect", "--format", "xml"], "possible values: table, csv, jsonl"),
         (&["worker"], "--sweep <DIR>"),
         (&["worker", "--sweep", "x", "--wave", "1"], "--first <N>"),

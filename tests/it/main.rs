@@ -7,6 +7,7 @@
 
 mod access;
 mod alone;
+mod answers;
 mod attempts;
 mod calls;
 mod cases_distributed_sampler;

@@ -9,18 +9,21 @@ use crate::world::ROOT;
 
 /// The rooms, bottom floor first: the table of `src/lib.rs`.
 const FLOORS: [&[&str]; 8] = [
-    &["cause", "fault", "words", "units"],
+    &["cause", "fault", "words", "units", "stats"],
     &["host"],
     &["document", "idset", "hostlist", "plan", "site", "rank", "devices", "gpu", "sync", "train"],
     &["graph", "tree"],
     &["scheduler", "attempt"],
     &["render", "standing", "status"],
-    &["submit", "collect", "doctor", "project", "worker", "pull", "watch", "select", "usage"],
+    &[
+        "submit", "collect", "doctor", "project", "worker", "pull", "watch", "select", "usage",
+        "analysis",
+    ],
     &["cli"],
 ];
 
 /// Uses within one floor, each with its reason. They make no circle; verbs (floor 6) have three.
-const NEIGHBOURS: [(&str, &str, &str); 14] = [
+const NEIGHBOURS: [(&str, &str, &str); 15] = [
     ("cause", "words", "shortens a line of a log"),
     ("fault", "cause", "says what a fault is for a trial"),
     ("plan", "document", "reads what a person wrote"),
@@ -33,6 +36,7 @@ const NEIGHBOURS: [(&str, &str, &str); 14] = [
     ("tree", "graph", "a wave says how its chains were mapped"),
     ("status", "standing", "weighs what it has read and heard"),
     ("select", "collect", "an expression sees the columns of the table"),
+    ("analysis", "collect", "answers are about the table"),
     ("doctor", "worker", "asks the heavy sibling for its version"),
     (
         "pull",

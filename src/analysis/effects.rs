@@ -1,0 +1,243 @@
+//! Which axes matter for a metric, and which value of each is best.
+
+use std::collections::HashMap;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::settings::{Left, Settings, number};
+use crate::collect::{Goal, Table, text};
+use crate::fault::Fault;
+use crate::plan::value::{float_text, json_float};
+use crate::stats::{self, Forest, Interval, Term};
+
+/// Most values of an axis of numbers that are told apart; more are put into as many ranges with as many trials each.
+const MOST_LEVELS: usize = 32;
+
+/// The least trials of a forest.
+const LEAST: usize = 12;
+
+/// How the parts were found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// Exact sums of squares of a complete grid.
+    Grid,
+    /// Functional analysis of variance over a forest of regression trees.
+    Forest,
+}
+
+impl Method {
+    /// Its word in JSON.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Grid => "sums of squares",
+            Self::Forest => "fanova",
+        }
+    }
+}
+
+/// A value of an axis, or a range of them.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Level {
+    /// The value, or the least and the greatest of a range.
+    pub(crate) words: String,
+    /// The mean of the metric over all values of the other axes.
+    pub(crate) mean: f64,
+    /// Its 95 % interval, where something tells it.
+    pub(crate) interval: Option<Interval>,
+    /// How many trials it has.
+    pub(crate) trials: usize,
+}
+
+/// An axis and its values.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Axis {
+    /// The column.
+    pub(crate) column: usize,
+    /// Its values, numbers in ascending order.
+    pub(crate) levels: Vec<Level>,
+    /// The best of them.
+    pub(crate) best: usize,
+}
+
+/// What matters.
+#[derive(Debug)]
+pub(crate) struct Effects {
+    /// How it was found.
+    pub(crate) method: Method,
+    /// The axes: columns with more than one value.
+    pub(crate) axes: Vec<Axis>,
+    /// The parts of the variance, the largest first; `axes` are places in [`Effects::axes`].
+    pub(crate) terms: Vec<Term>,
+    /// Trials with a number.
+    pub(crate) trials: usize,
+    /// The others.
+    pub(crate) left: Left,
+    /// Columns of texts in which nearly every trial differs: nothing can be said of them.
+    pub(crate) unclear: Vec<usize>,
+}
+
+/// Finds what matters for the metric in a column.
+///
+/// # Errors
+/// When too few trials have a number, no axis has two values, or the metric is the same everywhere.
+pub(crate) fn effects(
+    table: &Table,
+    settings: &Settings,
+    metric: usize,
+    goal: Goal,
+) -> Result<Effects> {
+    let mut left = Left::default();
+    let mut rows: Vec<(usize, f64)> = Vec::new();
+    for at in settings.list.iter().flat_map(|setting| &setting.rows) {
+        rows.extend(number(table, &table.rows[*at], metric, &mut left).map(|y| (*at, y)));
+    }
+    rows.retain(|(_, y)| y.is_finite());
+    rows.sort_by_key(|(at, _)| *at);
+    let ys: Vec<f64> = rows.iter().map(|(_, y)| *y).collect();
+    let name = &table.columns[metric];
+    let columns: Vec<usize> = settings
+        .list
+        .first()
+        .map(|setting| setting.values.iter().map(|(column, _)| *column).collect())
+        .unwrap_or_default();
+    let (mut axes, mut unclear) = (Vec::new(), Vec::new());
+    for column in columns {
+        let cells: Vec<&Value> =
+            rows.iter().map(|(at, _)| table.rows[*at].cells.get(column)).collect();
+        match divided(&cells) {
+            Some(axis) if axis.words.len() > 1 => axes.push((column, axis)),
+            Some(_) => {}
+            None => unclear.push(column),
+        }
+    }
+    if axes.is_empty() {
+        return Err(Fault::request(format!(
+            "no parameter has several values among the {} with a number for `{name}`",
+            crate::words::count(rows.len() as u64, "trial")
+        ))
+        .hint("effects are those of axes: `[grid]` and `[sample]` in docs/plan.md")
+        .into());
+    }
+    let levels: Vec<Vec<usize>> = (0..rows.len())
+        .map(|row| axes.iter().map(|(_, axis)| axis.levels[row]).collect())
+        .collect();
+    let counts: Vec<usize> = axes.iter().map(|(_, axis)| axis.words.len()).collect();
+    let ordered: Vec<bool> = axes.iter().map(|(_, axis)| axis.is_ordered).collect();
+    if ys.iter().all(|y| *y == ys[0]) {
+        let sentence = format!("`{name}` is {} in all trials", float_text(ys[0]));
+        return Err(Fault::request(sentence).hint("nothing matters for what never differs").into());
+    }
+    let whole = axes.iter().all(|(_, axis)| !axis.is_range);
+    let grid = if whole { stats::anova(&levels, &counts, &ys) } else { None };
+    let (method, mut terms, marginals) = match grid {
+        Some(grid) => {
+            let marginals =
+                (0..axes.len()).map(|axis| grid.marginal(&levels, &ys, axis, counts[axis]));
+            (Method::Grid, grid.terms.clone(), marginals.collect::<Vec<_>>())
+        }
+        None if rows.len() < LEAST => {
+            let sentence = format!(
+                "{} with a number for `{name}`, and no complete grid: too few to tell what matters",
+                crate::words::count(rows.len() as u64, "trial")
+            );
+            return Err(Fault::request(sentence)
+                .hint(format!("{LEAST} are the least, or each combination of values once"))
+                .into());
+        }
+        None => {
+            let forest = Forest::grow(&levels, &counts, &ordered, &ys);
+            let terms = forest.terms().ok_or_else(|| {
+                Fault::request(format!("no parameter tells trials apart by `{name}`"))
+                    .hint("with more trials, or fewer parameters, something may show")
+            })?;
+            let marginal = |axis| {
+                let all: Vec<(f64, Interval)> = forest.marginal(axis);
+                all.into_iter().map(|(mean, interval)| (mean, Some(interval))).collect::<Vec<_>>()
+            };
+            (Method::Forest, terms, (0..axes.len()).map(marginal).collect())
+        }
+    };
+    terms.sort_by(|a, b| b.share.total_cmp(&a.share));
+    let axes = axes.into_iter().zip(marginals).map(|((column, axis), means)| {
+        let mut trials = vec![0; axis.words.len()];
+        axis.levels.iter().for_each(|level| trials[*level] += 1);
+        let levels: Vec<Level> = axis
+            .words
+            .into_iter()
+            .zip(means)
+            .zip(trials)
+            .map(|((words, (mean, interval)), trials)| Level { words, mean, interval, trials })
+            .collect();
+        let better = |a: &(usize, &Level), b: &(usize, &Level)| match goal {
+            Goal::Min => a.1.mean.total_cmp(&b.1.mean),
+            Goal::Max => b.1.mean.total_cmp(&a.1.mean),
+        };
+        let best = levels.iter().enumerate().min_by(better).map_or(0, |(at, _)| at);
+        Axis { column, levels, best }
+    });
+    Ok(Effects { method, axes: axes.collect(), terms, trials: rows.len(), left, unclear })
+}
+
+/// The values of a column as levels.
+struct Divided {
+    /// The level of each row.
+    levels: Vec<usize>,
+    /// The words for each level.
+    words: Vec<String>,
+    /// Whether they are numbers.
+    is_ordered: bool,
+    /// Whether levels are ranges of values.
+    is_range: bool,
+}
+
+/// `None` for texts of which there are too many.
+fn divided(cells: &[&Value]) -> Option<Divided> {
+    let numbers: Option<Vec<f64>> = cells
+        .iter()
+        .map(|cell| json_float(cell).filter(|number| !number.is_nan() && cell.is_number()))
+        .collect();
+    let Some(numbers) = numbers else {
+        let mut index: HashMap<String, usize> = HashMap::new();
+        let mut words: Vec<String> = Vec::new();
+        let mut level = |cell: &&Value| {
+            *index.entry(cell.to_string()).or_insert_with(|| {
+                words.push(if cell.is_null() { "(none)".to_owned() } else { text(cell) });
+                words.len() - 1
+            })
+        };
+        let levels: Vec<usize> = cells.iter().map(&mut level).collect();
+        let is_clear = words.len() <= MOST_LEVELS || words.len() * 4 <= cells.len();
+        return is_clear.then_some(Divided { levels, words, is_ordered: false, is_range: false });
+    };
+    let mut sorted = numbers.clone();
+    sorted.sort_by(f64::total_cmp);
+    let mut distinct = sorted.clone();
+    distinct.dedup();
+    let is_range = distinct.len() > MOST_LEVELS;
+    if !is_range {
+        let level = |number: &f64| distinct.iter().position(|known| known == number);
+        let levels = numbers.iter().filter_map(level).collect();
+        // As the plan has written it first.
+        let word = |number: &f64| numbers.iter().position(|known| known == number);
+        let words = distinct.iter().filter_map(word).map(|at| text(cells[at])).collect();
+        return Some(Divided { levels, words, is_ordered: true, is_range });
+    }
+    // The first value of each range but the first.
+    let mut from: Vec<f64> =
+        (1..MOST_LEVELS).map(|part| sorted[part * sorted.len() / MOST_LEVELS]).collect();
+    from.dedup();
+    from.retain(|first| *first > sorted[0]);
+    let levels: Vec<usize> =
+        numbers.iter().map(|number| from.partition_point(|first| first <= number)).collect();
+    let mut ends = vec![(f64::INFINITY, f64::NEG_INFINITY); from.len() + 1];
+    for (level, number) in levels.iter().zip(&numbers) {
+        ends[*level] = (ends[*level].0.min(*number), ends[*level].1.max(*number));
+    }
+    let short = |number: f64| crate::words::figures(number, 3);
+    let words = ends.iter().map(|(low, high)| match low == high {
+        true => short(*low),
+        false => format!("{} .. {}", short(*low), short(*high)),
+    });
+    Some(Divided { levels, words: words.collect(), is_ordered: true, is_range })
+}

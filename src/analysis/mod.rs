@@ -1,0 +1,41 @@
+//! From the table of results to an answer: which setting is best, how two settings differ, and which axes matter.
+//!
+//! A *setting* is what trials have in common that differ only in what is averaged over: seeds of `[replicates]`, folds, or
+//! what the user names.
+
+mod comparison;
+mod effects;
+mod pareto;
+mod ranking;
+mod settings;
+
+pub(crate) use comparison::{Comparison, Cost, Side, compare};
+pub(crate) use effects::{Effects, Level, Method, effects};
+pub(crate) use pareto::front;
+pub(crate) use ranking::{Place, Ranked, Ranking, SIGNIFICANT, Statistic, rank};
+pub(crate) use settings::{DEVICES, Left, Observed, Over, Setting, Settings, Why};
+
+use anyhow::Result;
+
+use crate::collect::Table;
+use crate::fault::Fault;
+use crate::words;
+
+/// The column of this name among all or, with `from`, among those from there on.
+///
+/// # Errors
+/// When there is none; the hint has the nearest.
+pub(crate) fn column(table: &Table, name: &str) -> Result<usize> {
+    if let Some(column) = table.columns.iter().position(|known| known == name) {
+        return Ok(column);
+    }
+    let parameters = &table.columns[table.first_parameter..table.first_metric];
+    let known: Vec<&str> = parameters.iter().map(String::as_str).collect();
+    let fault = Fault::request(format!("no trial has a parameter `{name}`"));
+    Err(match words::nearest(name, known.iter().copied()) {
+        Some(near) => fault.hint(format!("did you mean `{near}`?")),
+        None if known.is_empty() => fault.hint("the trials have no parameters"),
+        None => fault.hint(format!("there are {}", words::ticked(&known))),
+    }
+    .into())
+}

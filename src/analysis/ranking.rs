@@ -1,0 +1,137 @@
+//! Which setting is best by a metric, and which cannot be told from it.
+
+use super::settings::{Observed, Settings};
+use crate::collect::{Goal, Table};
+use crate::stats::{self, Interval};
+
+/// What of a sample decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Statistic {
+    /// The arithmetic mean
+    Mean,
+    /// The median, for heavy tails
+    Median,
+    /// The interquartile mean: the mean without the lowest and the highest quarter
+    Iqm,
+}
+
+impl Statistic {
+    /// Its value and its 95 % interval.
+    pub(crate) fn of(self, sample: &[f64]) -> (f64, Option<Interval>) {
+        match self {
+            Self::Mean => (stats::mean(sample), stats::of_mean(sample)),
+            Self::Median => (stats::median(sample), stats::of_median(sample)),
+            Self::Iqm => (stats::iqm(sample), stats::of_iqm(sample)),
+        }
+    }
+
+    /// Its name in a table.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Mean => "mean",
+            Self::Median => "median",
+            Self::Iqm => "iqm",
+        }
+    }
+}
+
+/// Where a setting stands among the others, whatever its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    /// It is compared with the others.
+    Ranked,
+    /// It has one number where others have several: that may be luck.
+    Alone,
+    /// For some of its trials the metric is not a number.
+    Nan,
+}
+
+/// A setting with its numbers.
+#[derive(Debug, Clone)]
+pub(crate) struct Ranked {
+    /// Its index among the settings.
+    pub(crate) setting: usize,
+    /// Its numbers.
+    pub(crate) observed: Observed,
+    /// What decides.
+    pub(crate) value: f64,
+    /// Whether it is compared.
+    pub(crate) place: Place,
+    /// The probability of its difference from the best one if there is none in truth, corrected for the number of comparisons
+    /// (Holm); `None` for the best, and where too few numbers are known.
+    pub(crate) p: Option<f64>,
+}
+
+/// The settings of a table, the best first.
+#[derive(Debug)]
+pub(crate) struct Ranking {
+    /// Those with a number.
+    pub(crate) ranked: Vec<Ranked>,
+    /// How many settings have none.
+    pub(crate) empty: usize,
+    /// Whether all comparisons were between trials that agree in what is averaged over.
+    pub(crate) is_paired: bool,
+}
+
+/// The probability below which a setting is told from the best.
+pub(crate) const SIGNIFICANT: f64 = 0.05;
+
+impl Ranking {
+    /// The settings that cannot be told from the best.
+    pub(crate) fn ties(&self) -> impl Iterator<Item = &Ranked> {
+        self.ranked.iter().filter(|ranked| ranked.p.is_some_and(|p| p >= SIGNIFICANT))
+    }
+}
+
+/// Puts settings in order by the metric in a column. A setting with NaN comes after those without, and one with a single
+/// number after those with several. Differences from the best are tested by Student's t of pairs that agree in what is averaged
+/// over, else by Welch's.
+pub(crate) fn rank(
+    table: &Table,
+    settings: &Settings,
+    metric: usize,
+    goal: Goal,
+    statistic: Statistic,
+) -> Ranking {
+    let mut ranked: Vec<Ranked> = Vec::new();
+    let mut empty = 0;
+    for (at, setting) in settings.list.iter().enumerate() {
+        let observed = settings.observe(table, setting, metric);
+        if observed.values.is_empty() && observed.left.nan == 0 {
+            empty += 1;
+            continue;
+        }
+        let (value, _) = statistic.of(&observed.values);
+        let place = if observed.left.nan > 0 { Place::Nan } else { Place::Ranked };
+        ranked.push(Ranked { setting: at, observed, value, place, p: None });
+    }
+    let has_several = ranked.iter().any(|ranked| ranked.observed.values.len() > 1);
+    for one in ranked.iter_mut().filter(|one| has_several && one.observed.values.len() == 1) {
+        one.place = one.place.max(Place::Alone);
+    }
+    ranked.sort_by(|a, b| {
+        let by_value = match goal {
+            Goal::Min => a.value.total_cmp(&b.value),
+            Goal::Max => b.value.total_cmp(&a.value),
+        };
+        a.place.cmp(&b.place).then(by_value)
+    });
+    let mut is_paired = true;
+    if let Some((best, others)) = ranked.split_first_mut() {
+        let mut tested: Vec<(usize, f64)> = Vec::new();
+        for (at, other) in others.iter().enumerate().filter(|(_, one)| one.place == Place::Ranked) {
+            let pairs = best.observed.paired_with(&other.observed);
+            let test = stats::paired(&pairs).or_else(|| {
+                let test = stats::welch(&best.observed.values, &other.observed.values)?;
+                is_paired = false;
+                Some(test)
+            });
+            tested.extend(test.filter(|test| !test.p.is_nan()).map(|test| (at, test.p)));
+        }
+        let ps: Vec<f64> = tested.iter().map(|(_, p)| *p).collect();
+        for ((at, _), p) in tested.iter().zip(stats::holm(&ps)) {
+            others[*at].p = Some(p);
+        }
+    }
+    Ranking { ranked, empty, is_paired }
+}

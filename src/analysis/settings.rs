@@ -1,0 +1,248 @@
+//! Settings: the trials of a table by what they have in common.
+
+use std::collections::{BTreeSet, HashMap};
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::column;
+use crate::collect::{Table, Trial, text};
+use crate::plan::value::json_float;
+
+/// Names of parameters that repeat a setting and are no part of it, as the last part of a dotted name.
+const REPETITIONS: [&str; 11] = [
+    "seed",
+    "random_seed",
+    "rng_seed",
+    "random_state",
+    "fold",
+    "folds",
+    "cv_fold",
+    "replicate",
+    "repetition",
+    "repeat",
+    "rep",
+];
+
+/// Which GPU a trial was given is no part of its setting.
+pub(crate) const DEVICES: &str = "gpu_ids_abs";
+
+/// Why a column is averaged over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// The user has named it, or has named all others.
+    Asked,
+    /// It is the parameter of `[replicates]`.
+    Replicates,
+    /// Its name says that it repeats.
+    Name,
+}
+
+/// What is averaged over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Over {
+    /// The column.
+    pub(crate) column: usize,
+    /// Why.
+    pub(crate) why: Why,
+}
+
+/// Trials that differ only in what is averaged over.
+#[derive(Debug, Clone)]
+pub(crate) struct Setting {
+    /// The columns that tell it from others, with its values.
+    pub(crate) values: Vec<(usize, Value)>,
+    /// Its rows in the table.
+    pub(crate) rows: Vec<usize>,
+}
+
+impl Setting {
+    /// `lr=0.1 width=64`, or `all trials` where nothing tells settings apart.
+    pub(crate) fn words(&self, table: &Table) -> String {
+        let all: Vec<String> = self
+            .values
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(column, value)| format!("{}={}", table.columns[*column], text(value)))
+            .collect();
+        if all.is_empty() { "all trials".to_owned() } else { all.join(" ") }
+    }
+}
+
+/// The settings of a table.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// What is averaged over: columns with more than one value.
+    pub(crate) over: Vec<Over>,
+    /// The settings, in the order of their first trials.
+    pub(crate) list: Vec<Setting>,
+}
+
+/// Trials of a setting without a number that counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Left {
+    /// They failed, or ended in another way than well.
+    pub(crate) failed: usize,
+    /// They have not ended.
+    pub(crate) open: usize,
+    /// They ended well, without a number for the metric.
+    pub(crate) without: usize,
+    /// They ended well, and the metric is not a number.
+    pub(crate) nan: usize,
+}
+
+impl Left {
+    /// Both together.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.failed += other.failed;
+        self.open += other.open;
+        self.without += other.without;
+        self.nan += other.nan;
+    }
+}
+
+/// What the trials of a setting say of a metric.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Observed {
+    /// The rows with a number, in the order of the table.
+    pub(crate) rows: Vec<usize>,
+    /// Their numbers.
+    pub(crate) values: Vec<f64>,
+    /// What is averaged over, of each: equal texts make a pair with the trial of another setting.
+    pub(crate) pairs: Vec<String>,
+    /// The others.
+    pub(crate) left: Left,
+}
+
+impl Settings {
+    /// The settings of the trials of a table that call the function that is meant. `over` are columns to average over, `by` those
+    /// that make a setting; with neither, seeds of `[replicates]` and parameters whose name says that they repeat are
+    /// averaged over.
+    ///
+    /// # Errors
+    /// When there is no such column.
+    pub(crate) fn of(
+        table: &Table,
+        over: &[String],
+        by: &[String],
+        function: Option<&str>,
+    ) -> Result<Self> {
+        let meant = |row: &&Trial| table.is_meant(row, function);
+        let parameters = table.first_parameter..table.first_metric;
+        let mut candidates: Vec<usize> = parameters.collect();
+        if table.sources.len() > 1 {
+            candidates.insert(0, 0);
+        }
+        candidates.retain(|column| table.columns[*column] != DEVICES);
+        let by: Vec<usize> = by.iter().map(|name| column(table, name)).collect::<Result<_>>()?;
+        let asked: Vec<usize> =
+            over.iter().map(|name| column(table, name)).collect::<Result<_>>()?;
+        let why = |column: &usize| match (by.is_empty(), asked.is_empty()) {
+            (false, _) => (!by.contains(column)).then_some(Why::Asked),
+            (true, false) => asked.contains(column).then_some(Why::Asked),
+            (true, true) => table.repeats(*column).then_some(Why::Replicates).or_else(|| {
+                let last = table.columns[*column].rsplit('.').next().unwrap_or_default();
+                let is_known = REPETITIONS.contains(&last.to_lowercase().as_str());
+                is_known.then_some(Why::Name)
+            }),
+        };
+        let mut seen: Vec<BTreeSet<String>> = vec![BTreeSet::new(); candidates.len()];
+        for row in table.rows.iter().filter(meant) {
+            for (column, seen) in candidates.iter().zip(&mut seen) {
+                if seen.len() < 2 {
+                    seen.insert(row.cells.get(*column).to_string());
+                }
+            }
+        }
+        let varied: BTreeSet<usize> = candidates
+            .iter()
+            .zip(&seen)
+            .filter_map(|(column, seen)| (seen.len() > 1).then_some(*column))
+            .collect();
+        let over: Vec<Over> = candidates
+            .iter()
+            .filter(|column| varied.contains(column))
+            .filter_map(|column| Some(Over { column: *column, why: why(column)? }))
+            .collect();
+        // What is named tells settings apart whatever kind of column it is.
+        let apart: Vec<usize> = match by.is_empty() {
+            false => by,
+            true => candidates.into_iter().filter(|column| why(column).is_none()).collect(),
+        };
+        let mut list: Vec<Setting> = Vec::new();
+        let mut known: HashMap<String, usize> = HashMap::new();
+        for (at, row) in table.rows.iter().enumerate().filter(|(_, row)| meant(row)) {
+            let at_key = *known.entry(key(row, apart.iter().copied())).or_insert_with(|| {
+                let value = |column: &usize| (*column, row.cells.get(*column).clone());
+                list.push(Setting { values: apart.iter().map(value).collect(), rows: Vec::new() });
+                list.len() - 1
+            });
+            list[at_key].rows.push(at);
+        }
+        Ok(Self { over, list })
+    }
+
+    /// What the trials of a setting say of the metric in a column.
+    pub(crate) fn observe(&self, table: &Table, setting: &Setting, metric: usize) -> Observed {
+        let mut observed = Observed::default();
+        for at in &setting.rows {
+            let row = &table.rows[*at];
+            if let Some(value) = number(table, row, metric, &mut observed.left) {
+                observed.rows.push(*at);
+                observed.values.push(value);
+                observed.pairs.push(key(row, self.over.iter().map(|over| over.column)));
+            }
+        }
+        observed
+    }
+}
+
+impl Observed {
+    /// The numbers of trials that agree in what is averaged over: of each pair, ours and the other's. Where several trials of
+    /// a setting agree, their mean counts.
+    pub(crate) fn paired_with(&self, other: &Self) -> Vec<(f64, f64)> {
+        let (own, of_other) = (self.by_pair(), other.by_pair());
+        let position: HashMap<&str, f64> = of_other.into_iter().collect();
+        own.into_iter().filter_map(|(pair, value)| Some((value, *position.get(pair)?))).collect()
+    }
+
+    fn by_pair(&self) -> Vec<(&str, f64)> {
+        let mut at: HashMap<&str, usize> = HashMap::new();
+        let mut sums: Vec<(&str, f64, usize)> = Vec::new();
+        for (pair, value) in self.pairs.iter().zip(&self.values) {
+            let place = *at.entry(pair).or_insert_with(|| {
+                sums.push((pair, 0.0, 0));
+                sums.len() - 1
+            });
+            sums[place].1 += value;
+            sums[place].2 += 1;
+        }
+        sums.into_iter().map(|(pair, sum, n)| (pair, sum / n as f64)).collect()
+    }
+}
+
+/// The cells of some columns as one text.
+pub(super) fn key(row: &Trial, columns: impl Iterator<Item = usize>) -> String {
+    let mut key = String::new();
+    for column in columns {
+        key.push_str(&row.cells.get(column).to_string());
+        key.push('\u{1f}');
+    }
+    key
+}
+
+/// The number of a trial that ended well; any other is counted.
+pub(super) fn number(table: &Table, row: &Trial, metric: usize, left: &mut Left) -> Option<f64> {
+    match (table.state(row), json_float(row.cells.get(metric))) {
+        ("done", Some(value)) if value.is_nan() => left.nan += 1,
+        ("done", Some(value)) => return Some(value),
+        ("done", None) => left.without += 1,
+        ("dropped", _) => {}
+        (
+            "failed" | "timeout" | "interrupted" | "cancelled" | "skipped" | "lost" | "doubtful",
+            _,
+        ) => left.failed += 1,
+        _ => left.open += 1,
+    }
+    None
+}

@@ -1,0 +1,314 @@
+//! `hpcsweep compare`: how two settings or two sweeps differ in a metric, and in what they cost.
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::{Map, Value, json};
+
+use super::best::{Repeats, ends, left_object, left_text, sample_object};
+use super::out::aligned;
+use super::{Context, collect, sweeps};
+use crate::analysis::{self, Comparison, Left, Settings, Side, Statistic};
+use crate::collect::{self as results, Table, text};
+use crate::fault::Fault;
+use crate::idset::IdSet;
+use crate::plan::value::{float_json, json_float};
+use crate::select::is_set;
+use crate::stats::{self, Test};
+use crate::words::{count, figures, within};
+
+/// Compare two settings, sweeps or sets of trials by a metric, and in what they cost
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A setting (`lr=0.1,width=64`), a sweep's folder or plan, or trials (`0-4`)
+    #[arg(value_name = "A")]
+    a: String,
+    /// The other one, of the same kind
+    #[arg(value_name = "B")]
+    b: String,
+    /// The sweeps in which settings or trials are, by default those in results/, else the last one
+    #[arg(value_name = "SWEEP")]
+    sweeps: Vec<String>,
+    /// The metric: any column of numbers
+    #[arg(short, long)]
+    metric: String,
+    #[command(flatten)]
+    repeats: Repeats,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+    /// Do not ask the scheduler
+    #[arg(long)]
+    offline: bool,
+}
+
+/// What a side is.
+#[derive(Debug)]
+enum Named {
+    /// A folder, a plan or a pattern.
+    Sweep,
+    /// Trials by number.
+    Trials(IdSet),
+    /// Parameters and their values.
+    Setting(Vec<(String, String)>),
+}
+
+impl Named {
+    fn read(word: &str) -> Result<Self> {
+        if Path::new(word).exists() {
+            return Ok(Self::Sweep);
+        }
+        if is_set(word) {
+            return Ok(Self::Trials(IdSet::of_numbers(word)?));
+        }
+        if !word.contains('=') {
+            return Ok(Self::Sweep);
+        }
+        let part = |part: &str| match part.split_once('=') {
+            Some((name, value)) if !name.trim().is_empty() => {
+                Ok((name.trim().to_owned(), value.trim().to_owned()))
+            }
+            _ => Err(Fault::request(format!("`{part}` is not a parameter and its value"))
+                .hint("write a setting as `lr=0.1,width=64`")),
+        };
+        Ok(Self::Setting(word.split(',').map(part).collect::<Result<_, Fault>>()?))
+    }
+
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Sweep => "a sweep",
+            Self::Trials(_) => "a set of trials",
+            Self::Setting(_) => "a setting",
+        }
+    }
+}
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
+    let words = [&args.a, &args.b];
+    let named = [Named::read(words[0])?, Named::read(words[1])?];
+    if named[0].kind() != named[1].kind() {
+        let [a, b] = [0, 1].map(|side| format!("`{}` is {}", words[side], named[side].kind()));
+        return Err(Fault::request(format!("{a}, and {b}"))
+            .hint("compare two of a kind: settings (`lr=0.1`), sweeps or trials (`0-4`)")
+            .into());
+    }
+    let (table, sides, common) = match &named {
+        [Named::Sweep, Named::Sweep] => of_sweeps(args, context)?,
+        [a, b] => of_one_table(args, context, [a, b])?,
+    };
+    let code = collect::tell(&table.sources, context);
+    let metric = table.metric(&args.metric)?;
+    for (word, side) in words.iter().zip(&sides) {
+        if side.rows.is_empty() {
+            return Err(Fault::request(format!("no trial is of `{word}`"))
+                .hint(format!("`hpcsweep collect {}` shows the trials", table.named()))
+                .into());
+        }
+    }
+    let compared = analysis::compare(&table, &sides, metric, &common);
+    if compared.samples.iter().any(|sample| sample.values.is_empty()) {
+        return Err(table.without_numbers(&args.metric));
+    }
+    if args.json {
+        let object = object(&table, args, &compared, &common);
+        context.out.raw(&crate::tree::to_json_line(&object)?);
+    } else {
+        context.out.page(&page(&table, args, &compared, &common));
+    }
+    Ok(code)
+}
+
+/// The columns of parameters but some. Which GPU a trial had is none.
+fn parameters(table: &Table, but: &[usize]) -> Vec<usize> {
+    let all = table.first_parameter..table.first_metric;
+    all.filter(|c| !but.contains(c) && table.columns[*c] != analysis::DEVICES).collect()
+}
+
+/// Two sweeps: trials with equal parameters are pairs.
+fn of_sweeps(args: &Args, context: &Context) -> Result<(Table, [Side; 2], Vec<usize>)> {
+    if let Some(third) = args.sweeps.first() {
+        let sentence = format!("`{third}` is a third sweep: two are compared");
+        return Err(Fault::request(sentence).hint("name two").into());
+    }
+    let site = context.site()?;
+    let whom = (!args.offline).then_some((&site, &context.vars));
+    let (mut statuses, mut firsts) = (Vec::new(), Vec::new());
+    for word in [&args.a, &args.b] {
+        let found = sweeps::find(std::slice::from_ref(word), context)?;
+        for (tree, identity) in found {
+            statuses.push(crate::status::read(tree, identity, whom)?);
+        }
+        firsts.push(statuses.len());
+    }
+    let table = results::collect(statuses)?;
+    let rows = |range: std::ops::Range<usize>| Side {
+        rows: (0..table.rows.len()).filter(|at| range.contains(&table.rows[*at].source)).collect(),
+    };
+    let sides = [rows(0..firsts[0]), rows(firsts[0]..firsts[1])];
+    let common = match args.repeats.over.is_empty() {
+        true => parameters(&table, &[]),
+        false => over(&table, args)?,
+    };
+    Ok((table, sides, common))
+}
+
+/// Two settings, or two sets of trials, of the same sweeps.
+fn of_one_table(
+    args: &Args,
+    context: &Context,
+    named: [&Named; 2],
+) -> Result<(Table, [Side; 2], Vec<usize>)> {
+    let site = context.site()?;
+    let whom = (!args.offline).then_some((&site, &context.vars));
+    let found = sweeps::find(&args.sweeps, context)?.into_iter();
+    let all = found.map(|(tree, identity)| crate::status::read(tree, identity, whom));
+    let table = results::collect(all.collect::<Result<_>>()?)?;
+    let (mut fixed, mut sides) = (Vec::new(), [Side::default(), Side::default()]);
+    for (named, side) in named.into_iter().zip(&mut sides) {
+        let mut conditions = Vec::new();
+        if let Named::Setting(parts) = named {
+            for (name, value) in parts {
+                conditions.push((analysis::column(&table, name)?, value.as_str()));
+            }
+        }
+        fixed.extend(conditions.iter().map(|(column, _)| *column));
+        let is_meant = |at: &usize| {
+            let row = &table.rows[*at];
+            let is_named = match named {
+                Named::Trials(ids) => {
+                    u32::try_from(row.trial).is_ok_and(|trial| ids.contains(trial))
+                }
+                _ => true,
+            };
+            is_named
+                && conditions.iter().all(|(column, word)| is_value(row.cells.get(*column), word))
+        };
+        side.rows = (0..table.rows.len()).filter(is_meant).collect();
+    }
+    let common = match (named[0], args.repeats.over.is_empty()) {
+        (Named::Setting(_), true) => parameters(&table, &fixed),
+        _ => over(&table, args)?,
+    };
+    Ok((table, sides, common))
+}
+
+/// What is averaged over.
+fn over(table: &Table, args: &Args) -> Result<Vec<usize>> {
+    let settings = Settings::of(table, &args.repeats.over, &args.repeats.by, None)?;
+    Ok(settings.over.iter().map(|over| over.column).collect())
+}
+
+/// Whether a cell has this value: as text, or as a number.
+fn is_value(cell: &Value, word: &str) -> bool {
+    let number = || json_float(cell).zip(word.parse::<f64>().ok());
+    text(cell) == word || number().is_some_and(|(cell, word)| cell == word)
+}
+
+/// The columns that pairs agree in and that differ at all.
+fn paired_by(table: &Table, common: &[usize]) -> Vec<String> {
+    let differs = |column: &&usize| {
+        let mut cells = table.rows.iter().map(|row| row.cells.get(**column));
+        let first = cells.next();
+        cells.any(|cell| Some(cell) != first)
+    };
+    common.iter().filter(differs).map(|column| format!("`{}`", table.columns[*column])).collect()
+}
+
+fn page(table: &Table, args: &Args, compared: &Comparison, common: &[usize]) -> String {
+    let words = [&args.a, &args.b];
+    let mut head: Vec<String> =
+        ["", &args.metric, "95 % interval", "sd", "n"].map(str::to_owned).to_vec();
+    let costs: Vec<_> =
+        compared.costs.iter().filter(|cost| cost.means.iter().any(Option::is_some)).collect();
+    head.extend(costs.iter().map(|cost| cost.column.to_owned()));
+    let rows: Vec<Vec<String>> = (0..2)
+        .map(|side| {
+            let values = &compared.samples[side].values;
+            let (mean, interval) = Statistic::Mean.of(values);
+            let half = interval.map_or(0.0, |[low, high]| (high - low) / 2.0);
+            let sd = stats::sd(values);
+            let mut cells = vec![
+                words[side].clone(),
+                within(mean, half),
+                ends(interval),
+                if sd.is_nan() { String::new() } else { figures(sd, 3) },
+                values.len().to_string(),
+            ];
+            let cost = |cost: &&analysis::Cost| {
+                cost.means[side].map_or_else(String::new, |mean| figures(mean, 4))
+            };
+            cells.extend(costs.iter().map(cost));
+            cells
+        })
+        .collect();
+    let mut out = aligned(&head, &rows);
+    match &compared.test {
+        Some(test) => out.push_str(&test_text(table, test, compared.signed_rank, common)),
+        None => out.push_str(
+            "one number on a side: nothing tells whether they differ; repeat trials with `[replicates]`\n",
+        ),
+    }
+    let mut left = Left::default();
+    compared.samples.iter().for_each(|sample| left.add(sample.left));
+    out.push_str(&left_text(left));
+    out
+}
+
+fn test_text(table: &Table, test: &Test, signed_rank: Option<f64>, common: &[usize]) -> String {
+    let half = test.interval.map_or(0.0, |[low, high]| (high - low) / 2.0);
+    let interval = ends(test.interval);
+    let interval = if interval.is_empty() { interval } else { format!(" {interval}") };
+    let mut out = format!("difference: {}{interval}\n", within(test.difference, half));
+    let p = figures(test.p, 3);
+    match test.pairs {
+        Some(pairs) => {
+            let by = paired_by(table, common);
+            let by = if by.is_empty() { String::new() } else { format!(" that agree in {}", by.join(", ")) };
+            let rank = signed_rank.map_or_else(String::new, |p| {
+                format!(", {} by Wilcoxon's signed-rank test", figures(p, 3))
+            });
+            let pairs = count(pairs as u64, "pair");
+            out.push_str(&format!("p = {p} by the t test of {pairs}{by}{rank}\n"));
+        }
+        None => out.push_str(&format!(
+            "p = {p} by Welch's t test: fewer than two trials of one side have a partner on the other\n"
+        )),
+    }
+    if test.effect.is_finite() {
+        out.push_str(&format!(
+            "effect size: {} standard deviations (Hedges' g)\n",
+            figures(test.effect, 3)
+        ));
+    }
+    out
+}
+
+fn object(table: &Table, args: &Args, compared: &Comparison, common: &[usize]) -> Value {
+    let words = [&args.a, &args.b];
+    let side = |side: usize| {
+        let sample = &compared.samples[side];
+        let mut object = Map::new();
+        object.insert("name".into(), json!(words[side]));
+        if let Value::Object(sample) = sample_object(&sample.values, Statistic::Mean) {
+            object.extend(sample);
+        }
+        object.insert("left_out".into(), left_object(sample.left));
+        for cost in &compared.costs {
+            object.insert(cost.column.into(), json!(cost.means[side]));
+        }
+        Value::Object(object)
+    };
+    let test = compared.test.as_ref().map(|test| {
+        json!({
+            "test": if test.pairs.is_some() { "paired t" } else { "welch" },
+            "pairs": test.pairs,
+            "paired_by": common.iter().map(|column| &table.columns[*column]).collect::<Vec<_>>(),
+            "difference": float_json(test.difference),
+            "interval": test.interval.map(|ends| ends.map(float_json)),
+            "p": float_json(test.p),
+            "p_signed_rank": compared.signed_rank,
+            "effect_size": test.effect.is_finite().then_some(test.effect),
+        })
+    });
+    json!({ "metric": args.metric, "a": side(0), "b": side(1), "difference": test })
+}

@@ -1,0 +1,165 @@
+//! `hpcsweep effects`: which parameters matter for a metric, and which value of each is best.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::best::{Repeats, left_object, left_text, over_text, with_interval};
+use super::metrics::Metrics;
+use super::out::aligned;
+use super::select::Select;
+use super::{Context, collect};
+use crate::analysis::{self, Effects, Method, Settings};
+use crate::collect::{self as results, Goal, Table};
+use crate::fault::Fault;
+use crate::words::{count, figures, ticked};
+
+/// Show which parameters matter for a metric, and which value of each is best
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Sweep folders, plans or patterns, by default those in results/, else the last one; sets of trials (`3-7,12`)
+    #[arg(value_name = "SWEEP|IDS")]
+    named: Vec<String>,
+    #[command(flatten)]
+    select: Select,
+    #[command(flatten)]
+    metrics: Metrics,
+    #[command(flatten)]
+    repeats: Repeats,
+    /// The function whose trials are looked at, in a sweep of functions; by default that of its plan
+    #[arg(long, value_name = "NAME")]
+    function: Option<String>,
+    /// Write JSON: with all values of all parameters
+    #[arg(long)]
+    json: bool,
+    /// Do not ask the scheduler
+    #[arg(long)]
+    offline: bool,
+}
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
+    let [(metric, goal)] = args.metrics.0.as_slice() else {
+        return Err(Fault::request("effects are those on one metric")
+            .hint("ask for each metric by itself")
+            .into());
+    };
+    let named = args.select.read(&args.named)?;
+    let table = results::collect(collect::stand(&named, args.offline, context)?)?;
+    let code = collect::tell(&table.sources, context);
+    let column = table.metric(metric)?;
+    let function = super::best::meant(&table, args.function.as_deref())?;
+    let settings = Settings::of(&table, &args.repeats.over, &args.repeats.by, function)?;
+    if settings
+        .list
+        .iter()
+        .all(|setting| settings.observe(&table, setting, column).values.is_empty())
+    {
+        return Err(table.without_numbers(metric));
+    }
+    let effects = analysis::effects(&table, &settings, column, *goal)?;
+    if args.json {
+        let object = object(&table, &settings, &effects, metric, *goal);
+        context.out.raw(&crate::tree::to_json_line(&object)?);
+    } else {
+        context.out.page(&page(&table, &settings, &effects));
+    }
+    Ok(code)
+}
+
+/// The part from which on two parameters together are shown to people.
+const WORTH_SHOWING: f64 = 0.01;
+
+fn page(table: &Table, settings: &Settings, effects: &Effects) -> String {
+    let name = |axis: &usize| table.columns[effects.axes[*axis].column].clone();
+    let is_grid = effects.method == Method::Grid;
+    let mut head = vec!["parameter".to_owned(), "part".to_owned(), "95 %".to_owned()];
+    head.extend(is_grid.then(|| "p".to_owned()));
+    let shown =
+        effects.terms.iter().filter(|term| term.axes.len() == 1 || term.share >= WORTH_SHOWING);
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let rows: Vec<Vec<String>> = shown
+        .map(|term| {
+            let names: Vec<String> = term.axes.iter().map(name).collect();
+            let interval = term.interval.map_or_else(String::new, |[low, high]| {
+                format!("{:.1} .. {:.1} %", low * 100.0, high * 100.0)
+            });
+            let mut cells = vec![names.join(" x "), percent(term.share), interval];
+            cells.extend(is_grid.then(|| term.p.map_or_else(String::new, |p| figures(p, 2))));
+            cells
+        })
+        .collect();
+    let mut out = aligned(&head, &rows);
+    let all: f64 = effects.terms.iter().map(|term| term.share).sum();
+    let trials = count(effects.trials as u64, "trial");
+    out.push_str(&match effects.method {
+        Method::Grid => format!(
+            "parts of the variance of {trials}, a complete grid (sums of squares, F test); the rest of {} is noise and what \
+             three or more do together\n",
+            percent((1.0 - all).max(0.0))
+        ),
+        Method::Forest => format!(
+            "parts of the variance over all combinations, by a forest over {trials} (functional ANOVA); the ranges are those of \
+             its trees\n"
+        ),
+    });
+    for axis in &effects.axes {
+        let best = &axis.levels[axis.best];
+        let name = &table.columns[axis.column];
+        let value = with_interval(best.mean, best.interval);
+        out.push_str(&format!("best {name}: {} (mean {value})\n", best.words));
+    }
+    out.push_str(&over_text(table, &settings.over));
+    out.push_str(&left_text(effects.left));
+    if !effects.unclear.is_empty() {
+        let names: Vec<&String> = effects.unclear.iter().map(|c| &table.columns[*c]).collect();
+        out.push_str(&format!("too many texts to say anything of: {}\n", ticked(&names)));
+    }
+    out
+}
+
+fn object(
+    table: &Table,
+    settings: &Settings,
+    effects: &Effects,
+    metric: &str,
+    goal: Goal,
+) -> Value {
+    let name = |axis: usize| table.columns[effects.axes[axis].column].clone();
+    let terms: Vec<Value> = effects
+        .terms
+        .iter()
+        .map(|term| {
+            let names: Vec<String> = term.axes.iter().map(|axis| name(*axis)).collect();
+            json!({
+                "parameters": names, "part": term.share, "interval": term.interval, "p": term.p,
+            })
+        })
+        .collect();
+    let axes: Vec<Value> = effects
+        .axes
+        .iter()
+        .map(|axis| {
+            let level = |level: &analysis::Level| {
+                json!({
+                    "value": level.words, "mean": level.mean, "interval": level.interval,
+                    "trials": level.trials,
+                })
+            };
+            json!({
+                "parameter": table.columns[axis.column],
+                "best": axis.levels[axis.best].words,
+                "values": axis.levels.iter().map(level).collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    let over: Vec<&String> = settings.over.iter().map(|over| &table.columns[over.column]).collect();
+    json!({
+        "metric": metric,
+        "goal": if goal == Goal::Min { "min" } else { "max" },
+        "method": effects.method.word(),
+        "trials": effects.trials,
+        "left_out": left_object(effects.left),
+        "over": over,
+        "effects": terms,
+        "parameters": axes,
+    })
+}

@@ -1,0 +1,324 @@
+//! Which axes matter where the observations are no complete grid: functional analysis of variance over a forest of
+//! regression trees (Hutter, Hoos and Leyton-Brown 2014). Each tree divides the grid of levels into boxes, so that the
+//! means over all other axes, and with them the parts of the variance, are exact for the tree.
+
+use super::anova::{Term, middle, terms};
+use super::interval::Interval;
+use super::sample::{has_spread, mean};
+
+const TREES: usize = 64;
+
+/// Observations of one tree at most: more say the same.
+const MOST: usize = 2000;
+
+/// The least observations of a box.
+const LEAST: usize = 2;
+
+/// A box of a tree: of each axis the levels from the first to before the second, and the mean of the observations in it.
+#[derive(Debug, Clone)]
+struct Leaf {
+    box_: Vec<(usize, usize)>,
+    value: f64,
+}
+
+/// A forest that was grown over observations.
+#[derive(Debug)]
+pub(crate) struct Forest {
+    counts: Vec<usize>,
+    /// Of each axis, where each level stands in the order in which it is divided.
+    places: Vec<Vec<usize>>,
+    trees: Vec<Vec<Leaf>>,
+}
+
+/// What a tree grows from: levels in the order in which they are divided.
+struct Ground<'a> {
+    counts: &'a [usize],
+    levels: &'a [Vec<usize>],
+    ys: &'a [f64],
+}
+
+impl Forest {
+    /// Grows a forest. `levels` are from 0 to `counts` of their axis; those of an axis that is not `ordered` are put in the
+    /// order of their means. The same observations give the same forest.
+    pub(crate) fn grow(
+        levels: &[Vec<usize>],
+        counts: &[usize],
+        ordered: &[bool],
+        ys: &[f64],
+    ) -> Self {
+        let places: Vec<Vec<usize>> = (0..counts.len())
+            .map(|axis| match ordered[axis] {
+                true => (0..counts[axis]).collect(),
+                false => by_mean(levels, ys, axis, counts[axis]),
+            })
+            .collect();
+        let placed: Vec<Vec<usize>> = levels
+            .iter()
+            .map(|level| level.iter().zip(&places).map(|(level, places)| places[*level]).collect())
+            .collect();
+        let ground = Ground { counts, levels: &placed, ys };
+        let mut random = fastrand::Rng::with_seed(ys.len() as u64);
+        let trees = (0..TREES)
+            .map(|_| {
+                let n = ys.len().min(MOST);
+                let drawn: Vec<usize> = (0..n).map(|_| random.usize(..ys.len())).collect();
+                let mut leaves = Vec::new();
+                let whole = counts.iter().map(|n| (0, *n)).collect();
+                ground.divide(drawn, whole, &mut random, &mut leaves);
+                leaves
+            })
+            .collect();
+        Self { counts: counts.to_vec(), places, trees }
+    }
+
+    /// The means that the forest expects at each level of an axis over all levels of the other axes, with the middle 95 % of
+    /// its trees.
+    pub(crate) fn marginal(&self, axis: usize) -> Vec<(f64, Interval)> {
+        let of_trees: Vec<Vec<f64>> =
+            self.trees.iter().map(|tree| self.means(tree, &[axis])).collect();
+        let at = |place: &usize| {
+            let values: Vec<f64> = of_trees.iter().map(|means| means[*place]).collect();
+            (mean(&values), middle(values))
+        };
+        self.places[axis].iter().map(at).collect()
+    }
+
+    /// The means of a tree over all other axes, by the places of one or two axes, the second one faster.
+    fn means(&self, tree: &[Leaf], axes: &[usize]) -> Vec<f64> {
+        let size: usize = axes.iter().map(|axis| self.counts[*axis]).product();
+        let mut means = vec![0.0; size];
+        for leaf in tree {
+            let others = (0..self.counts.len()).filter(|axis| !axes.contains(axis));
+            let part: f64 = others.map(|axis| self.part(leaf, axis)).product();
+            let add = leaf.value * part;
+            let (from, to) = leaf.box_[axes[0]];
+            for first in from..to {
+                match axes.get(1) {
+                    None => means[first] += add,
+                    Some(second) => {
+                        let (from, to) = leaf.box_[*second];
+                        let row = first * self.counts[*second];
+                        means[row + from..row + to].iter_mut().for_each(|mean| *mean += add);
+                    }
+                }
+            }
+        }
+        means
+    }
+
+    fn part(&self, leaf: &Leaf, axis: usize) -> f64 {
+        let (from, to) = leaf.box_[axis];
+        (to - from) as f64 / self.counts[axis] as f64
+    }
+
+    /// The parts that each axis and each two have in the variance over the whole grid, in the order of [`terms`], with the middle
+    /// 95 % of the trees. `None` where no tree has found any difference.
+    pub(crate) fn terms(&self) -> Option<Vec<Term>> {
+        let terms = terms(self.counts.len());
+        let mut shares: Vec<Vec<f64>> = vec![Vec::new(); terms.len()];
+        for tree in &self.trees {
+            let weight = |leaf: &Leaf| {
+                (0..self.counts.len()).map(|axis| self.part(leaf, axis)).product::<f64>()
+            };
+            let all: f64 = tree.iter().map(|leaf| weight(leaf) * leaf.value).sum();
+            let total: f64 =
+                tree.iter().map(|leaf| weight(leaf) * (leaf.value - all).powi(2)).sum();
+            if !has_spread(total) {
+                continue;
+            }
+            let variance = |axes: &[usize]| {
+                let means = self.means(tree, axes);
+                means.iter().map(|mean| (mean - all).powi(2)).sum::<f64>() / means.len() as f64
+            };
+            let main: Vec<f64> = (0..self.counts.len()).map(|axis| variance(&[axis])).collect();
+            for (term, shares) in terms.iter().zip(&mut shares) {
+                let own = match term[..] {
+                    [a, b] => (variance(term) - main[a] - main[b]).max(0.0),
+                    _ => main[term[0]],
+                };
+                shares.push(own / total);
+            }
+        }
+        if shares.first().is_none_or(Vec::is_empty) {
+            return None;
+        }
+        let whole = terms.into_iter().zip(shares).map(|(axes, shares)| Term {
+            axes,
+            share: mean(&shares),
+            interval: Some(middle(shares)),
+            p: None,
+        });
+        Some(whole.collect())
+    }
+}
+
+/// Where each level stands in the order of the means of its observations; those without any come last.
+fn by_mean(levels: &[Vec<usize>], ys: &[f64], axis: usize, count: usize) -> Vec<usize> {
+    let mut sums = vec![(0.0, 0usize); count];
+    for (level, y) in levels.iter().zip(ys) {
+        sums[level[axis]].0 += y;
+        sums[level[axis]].1 += 1;
+    }
+    let mean = |level: &usize| match sums[*level] {
+        (_, 0) => f64::INFINITY,
+        (sum, n) => sum / n as f64,
+    };
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_by(|a, b| mean(a).total_cmp(&mean(b)));
+    let mut places = vec![0; count];
+    order.iter().enumerate().for_each(|(place, level)| places[*level] = place);
+    places
+}
+
+impl Ground<'_> {
+    /// Divides a box until its observations are few or equal.
+    fn divide(
+        &self,
+        drawn: Vec<usize>,
+        box_: Vec<(usize, usize)>,
+        random: &mut fastrand::Rng,
+        leaves: &mut Vec<Leaf>,
+    ) {
+        let axes = self.counts.len();
+        let mut offered: Vec<usize> = (0..axes).collect();
+        random.shuffle(&mut offered);
+        // Trees that see different axes err differently; five of six as in the paper's forests.
+        offered.truncate((axes * 5).div_ceil(6));
+        let best = offered
+            .into_iter()
+            .filter_map(|axis| self.split(&drawn, axis, box_[axis]))
+            .max_by(|a, b| a.gain.total_cmp(&b.gain));
+        let Some(Split { axis, at, .. }) = best else {
+            let values: Vec<f64> = drawn.iter().map(|i| self.ys[*i]).collect();
+            leaves.push(Leaf { box_, value: mean(&values) });
+            return;
+        };
+        let (low, high): (Vec<usize>, Vec<usize>) =
+            drawn.into_iter().partition(|i| self.levels[*i][axis] < at);
+        let (mut below, mut above) = (box_.clone(), box_);
+        below[axis].1 = at;
+        above[axis].0 = at;
+        self.divide(low, below, random, leaves);
+        self.divide(high, above, random, leaves);
+    }
+
+    /// The best place to divide an axis; `None` if no place leaves enough on both sides, or nothing differs.
+    fn split(&self, drawn: &[usize], axis: usize, (from, to): (usize, usize)) -> Option<Split> {
+        let mut sums = vec![(0.0, 0usize); to - from];
+        for i in drawn {
+            let sum = &mut sums[self.levels[*i][axis] - from];
+            sum.0 += self.ys[*i];
+            sum.1 += 1;
+        }
+        let all: f64 = sums.iter().map(|(sum, _)| sum).sum();
+        let n = drawn.len();
+        let least = all * all / n as f64;
+        // Rounding is no difference.
+        let floor = (least.abs() + drawn.iter().map(|i| self.ys[*i].powi(2)).sum::<f64>()) * 1e-12;
+        let (mut below, mut count) = (0.0, 0);
+        let mut best: Option<Split> = None;
+        for (level, (sum, seen)) in sums.iter().enumerate().take(to - from - 1) {
+            below += sum;
+            count += seen;
+            if count < LEAST || n - count < LEAST {
+                continue;
+            }
+            let above = all - below;
+            let gain = below * below / count as f64 + above * above / (n - count) as f64 - least;
+            // Of places that divide the observations alike, the first: levels between were not observed.
+            if gain > floor && best.as_ref().is_none_or(|best| gain > best.gain) {
+                best = Some(Split { axis, at: from + level + 1, gain });
+            }
+        }
+        best
+    }
+}
+
+/// Where a box is divided: the first level of the upper part.
+struct Split {
+    axis: usize,
+    at: usize,
+    gain: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::anova::anova;
+    use super::*;
+
+    /// Samples of a function of three axes with so many levels each.
+    fn sampled(
+        n: usize,
+        levels: usize,
+        f: impl Fn(f64, f64, f64) -> f64,
+    ) -> (Vec<Vec<usize>>, Vec<f64>) {
+        let mut random = fastrand::Rng::with_seed(3);
+        let points: Vec<Vec<usize>> =
+            (0..n).map(|_| (0..3).map(|_| random.usize(..levels)).collect()).collect();
+        let x = |level: usize| level as f64 / (levels - 1) as f64;
+        let ys = points.iter().map(|p| f(x(p[0]), x(p[1]), x(p[2]))).collect();
+        (points, ys)
+    }
+
+    fn order(terms: &[Term]) -> Vec<Vec<usize>> {
+        let mut sorted = terms.to_vec();
+        sorted.sort_by(|a, b| b.share.total_cmp(&a.share));
+        sorted.into_iter().map(|term| term.axes).collect()
+    }
+
+    #[test]
+    fn axes_of_known_functions_are_in_the_right_order() {
+        // Variances of the parts: 16/12, 1/12 and 0.
+        let (points, ys) = sampled(300, 16, |a, b, _| b + 4.0 * a);
+        let forest = Forest::grow(&points, &[16; 3], &[true; 3], &ys);
+        let terms = forest.terms().unwrap();
+        assert_eq!(order(&terms)[..2], [vec![0], vec![1]]);
+        assert!((terms[0].share - 16.0 / 17.0).abs() < 0.05, "{terms:?}");
+        // A pure interaction: no axis alone says anything.
+        let (points, ys) =
+            sampled(500, 8, |_, b, c| if (b < 0.5) == (c < 0.5) { 1.0 } else { 0.0 });
+        let terms = Forest::grow(&points, &[8; 3], &[true; 3], &ys).terms().unwrap();
+        assert_eq!(order(&terms)[0], [1, 2], "{terms:?}");
+        // Ishigami's function: the exact parts are those of its whole grid.
+        let pi = std::f64::consts::PI;
+        let ishigami = |a: f64, b: f64, c: f64| {
+            let at = |x: f64| (2.0 * x - 1.0) * pi;
+            at(a).sin() + 7.0 * at(b).sin().powi(2) + 0.1 * at(c).powi(4) * at(a).sin()
+        };
+        let level = |i: usize, n: usize| i as f64 / (n - 1) as f64;
+        let grid: Vec<Vec<usize>> = (0..1000).map(|i| vec![i / 100, i / 10 % 10, i % 10]).collect();
+        let ys: Vec<f64> = grid
+            .iter()
+            .map(|p| ishigami(level(p[0], 10), level(p[1], 10), level(p[2], 10)))
+            .collect();
+        let exact = anova(&grid, &[10; 3], &ys).unwrap().terms;
+        let (points, ys) = sampled(800, 10, ishigami);
+        let terms = Forest::grow(&points, &[10; 3], &[true; 3], &ys).terms().unwrap();
+        let three = |terms: &[Term]| {
+            let mut three = order(terms)[..3].to_vec();
+            three.sort();
+            three
+        };
+        assert_eq!(three(&terms), three(&exact), "{terms:?} {exact:?}");
+        for (term, exact) in terms.iter().zip(&exact) {
+            assert!((term.share - exact.share).abs() < 0.1, "{term:?} {exact:?}");
+        }
+    }
+
+    #[test]
+    fn levels_without_an_order_are_put_in_one() {
+        // The middle one of three is the best: no single division of the given order finds it.
+        let (points, ys) = sampled(200, 3, |a, _, _| if a == 0.5 { 0.0 } else { 1.0 });
+        let forest = Forest::grow(&points, &[3; 3], &[false; 3], &ys);
+        let marginal = forest.marginal(0);
+        let means: Vec<f64> = marginal.iter().map(|(mean, _)| (mean * 1e6).round() / 1e6).collect();
+        assert_eq!(means, [1.0, 0.0, 1.0]);
+        assert!(marginal.iter().all(|(mean, [low, high])| low <= mean && mean <= high));
+    }
+
+    #[test]
+    fn where_nothing_differs_nothing_matters() {
+        let (points, _) = sampled(50, 4, |_, _, _| 0.0);
+        assert_eq!(Forest::grow(&points, &[4; 3], &[true; 3], &[0.1; 50]).terms(), None);
+    }
+}

@@ -1,0 +1,16 @@
+//! Statistics of repeated trials: what a sample says of its mean, whether two differ, and which axes matter. Arithmetic
+//! alone; distributions come from `statrs`.
+//!
+//! All functions take finite numbers: who calls decides what becomes of missing values and NaN.
+
+mod anova;
+mod difference;
+mod forest;
+mod interval;
+mod sample;
+
+pub(crate) use anova::{Term, anova};
+pub(crate) use difference::{Test, holm, paired, signed_rank, welch};
+pub(crate) use forest::Forest;
+pub(crate) use interval::{Interval, bootstrap, of_iqm, of_mean, of_median};
+pub(crate) use sample::{has_heavy_tails, iqm, mean, median, sd};

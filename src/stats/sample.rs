@@ -1,0 +1,93 @@
+//! Numbers that describe a sample.
+
+/// The arithmetic mean; NaN of nothing.
+pub(crate) fn mean(sample: &[f64]) -> f64 {
+    let rough = sample.iter().sum::<f64>() / sample.len() as f64;
+    // What rounding has left of the deviations is added: exact to the last digits also far from zero.
+    match rough.is_finite() {
+        true => rough + sample.iter().map(|x| x - rough).sum::<f64>() / sample.len() as f64,
+        false => rough,
+    }
+}
+
+/// The sum of squared deviations from the mean.
+pub(super) fn squares(sample: &[f64]) -> f64 {
+    let mean = mean(sample);
+    sample.iter().map(|x| (x - mean).powi(2)).sum()
+}
+
+/// Whether a measure of spread is one: neither nothing, nor NaN or infinite.
+pub(super) fn has_spread(spread: f64) -> bool {
+    spread > 0.0 && spread.is_finite()
+}
+
+/// The standard deviation with n - 1; NaN of fewer than two.
+pub(crate) fn sd(sample: &[f64]) -> f64 {
+    if sample.len() < 2 {
+        return f64::NAN;
+    }
+    (squares(sample) / (sample.len() - 1) as f64).sqrt()
+}
+
+/// The sample in ascending order.
+pub(super) fn sorted(sample: &[f64]) -> Vec<f64> {
+    let mut sorted = sample.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+/// A quantile of an ascending sample, linear between its neighbours (type 7 of Hyndman and Fan, as numpy and R).
+fn quantile(sorted: &[f64], q: f64) -> f64 {
+    let at = q * (sorted.len() - 1) as f64;
+    let (low, part) = (at.floor() as usize, at.fract());
+    let high = (low + 1).min(sorted.len() - 1);
+    sorted[low] + part * (sorted[high] - sorted[low])
+}
+
+/// The median; NaN of nothing.
+pub(crate) fn median(sample: &[f64]) -> f64 {
+    if sample.is_empty() { f64::NAN } else { quantile(&sorted(sample), 0.5) }
+}
+
+/// How many values are cut off at each end for the interquartile mean: a quarter, rounded down, as `scipy.stats.trim_mean`.
+pub(super) fn quarter(n: usize) -> usize {
+    n / 4
+}
+
+/// The interquartile mean: the mean without the lowest and the highest quarter. NaN of nothing.
+pub(crate) fn iqm(sample: &[f64]) -> f64 {
+    let sorted = sorted(sample);
+    let cut = quarter(sorted.len());
+    mean(&sorted[cut..sorted.len() - cut])
+}
+
+/// Whether values lie so far out that the mean says little: beyond three interquartile ranges from the quartiles (Tukey's
+/// outer fences). Never of fewer than five.
+pub(crate) fn has_heavy_tails(sample: &[f64]) -> bool {
+    if sample.len() < 5 {
+        return false;
+    }
+    let sorted = sorted(sample);
+    let (low, high) = (quantile(&sorted, 0.25), quantile(&sorted, 0.75));
+    let fence = 3.0 * (high - low);
+    sorted[0] < low - fence || sorted[sorted.len() - 1] > high + fence
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_described() {
+        let sample = [3.0, 1.0, 2.0, 100.0, 2.5, 1.5, 2.0, 3.5];
+        assert_eq!(mean(&sample), 14.4375);
+        assert_eq!(median(&sample), 2.25);
+        assert_eq!(iqm(&sample), 2.375);
+        assert!((sd(&[1e9 + 1.0, 1e9 + 2.0, 1e9 + 3.0]) - 1.0).abs() < 1e-12);
+        assert_eq!(mean(&[0.1; 10]), 0.1);
+        assert!(sd(&[1.0]).is_nan() && mean(&[]).is_nan() && median(&[]).is_nan());
+        assert_eq!(mean(&[1.0, f64::INFINITY]), f64::INFINITY);
+        assert_eq!([has_heavy_tails(&sample), has_heavy_tails(&sample[..3])], [true, false]);
+        assert!(!has_heavy_tails(&[1.0, 2.0, 3.0, 4.0, 5.0]));
+    }
+}

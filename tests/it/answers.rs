@@ -1,0 +1,209 @@
+//! `best`, `compare` and `effects`: settings with their intervals, differences, and what matters.
+
+use serde_json::{Value, json};
+
+use crate::local::shell;
+use crate::world::World;
+
+/// A sweep whose trials log these losses, in their order; `x` fails, `nan` is logged as such.
+fn sweep(axes: &str, losses: &[&str]) -> World {
+    let world = World::new();
+    add(&world, "s", axes, losses);
+    world
+}
+
+fn add(world: &World, name: &str, axes: &str, losses: &[&str]) {
+    let code = format!(
+        "set -- {}; shift $HPCSWEEP_TRIAL; [ $1 != x ] && echo \"{{\\\"loss\\\": $1, \\\"size\\\": $HPCSWEEP_PARAM_WIDTH}}\" >>$HPCSWEEP_METRICS",
+        losses.join(" ")
+    );
+    let plan = shell(&code, axes).replace("\"s\"", &format!("\"{name}\""));
+    world.local(&plan, &["-q"]);
+}
+
+const AXES: &str = "[grid]\nlr = [0.1, 0.2, 0.4]\nwidth = [64]\n[replicates]\ncount = 4\n";
+
+const LOSSES: [&str; 12] =
+    ["1.00", "1.10", "0.90", "1.20", "1.05", "1.09", "0.96", "1.24", "3", "3.1", "2.9", "3.2"];
+
+#[test]
+fn the_best_setting_is_that_of_the_mean_and_says_how_sure_it_is() {
+    let world = sweep(AXES, &LOSSES);
+    assert_eq!(
+        world.run(&["best", "-m", "loss", "--min", "-n", "9"]).whole(),
+        "\
+\x20lr  loss  95 % interval     sd  n     p  trials
+0.1  1.05  [0.84, 1.26]   0.129  4        0-3
+0.2  1.08  [0.90, 1.27]   0.117  4  0.11  4-7
+0.4  3.05  [2.84, 3.26]   0.129  4     0  8-11
+averaged over `seed` (of [replicates])
+cannot be told from the best: lr=0.2 width=64 (p = 0.11) (paired t test, Holm-corrected, 5 %)
+exit code 0
+"
+    );
+    let ran = world.run(&["best", "-m", "loss", "--max", "--json"]);
+    let best: Value = serde_json::from_str(ran.ok()).unwrap();
+    assert_eq!(best["setting"], json!({"lr": 0.4, "width": 64}));
+    assert_eq!((&best["n"], &best["over"]), (&json!(4), &json!(["seed"])));
+    assert_eq!(best["trials"], json!([8, 9, 10, 11]));
+    // A single trial, for who asks for it.
+    assert_eq!(
+        world.run(&["best", "-m", "loss", "--min", "--by", "trial"]).whole(),
+        "trial 2: loss = 0.9  (lr=0.1 width=64 seed=3)\n  log: $WORLD/results/s/logs/000/2.1.log\nexit code 0\n"
+    );
+}
+
+#[test]
+fn what_is_averaged_over_can_be_named() {
+    let axes = "[grid]\nlr = [0.1, 0.2]\nwidth = [1, 2]\nfold = [0, 1]\n";
+    let world = sweep(axes, &["1", "2", "3", "4", "5", "6", "7", "8"]);
+    let best = |args: &[&str]| {
+        let ran =
+            world.run(&[&["best", "-m", "loss", "--min", "-n", "9", "--json"], args].concat());
+        let lines = ran.ok().lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines
+            .map(|line| format!("{} {} {}", line["setting"], line["mean"], line["over"]))
+            .collect::<Vec<_>>()
+    };
+    // A fold by its name.
+    assert_eq!(best(&[])[0], r#"{"lr":0.1,"width":1} 1.5 ["fold"]"#);
+    assert_eq!(best(&["--over", "width"])[0], r#"{"lr":0.1,"fold":0} 2.0 ["width"]"#);
+    assert_eq!(best(&["--over", "width,fold"])[0], r#"{"lr":0.1} 2.5 ["width","fold"]"#);
+    assert_eq!(best(&["--by", "width"])[0], r#"{"width":1} 3.5 ["lr","fold"]"#);
+    assert_eq!(
+        world.run(&["best", "-m", "loss", "--min", "--over", "widht"]).whole(),
+        "error: no trial has a parameter `widht`\nhint: did you mean `width`?\nexit code 2\n"
+    );
+}
+
+#[test]
+fn failed_trials_and_nan_are_said_and_never_make_a_setting_better() {
+    // One lucky number, a setting with NaN, one with a failure, one with failures alone.
+    let axes = "[grid]\nlr = [1, 2, 3, 4]\nwidth = [64]\n[replicates]\ncount = 3\n";
+    let losses = ["x", "0.1", "x", "0.2", "NaN", "0.3", "1.0", "x", "1.2", "x", "x", "x"];
+    let world = sweep(axes, &losses);
+    assert_eq!(
+        world.run(&["best", "-m", "loss", "--min", "-n", "9"]).whole(),
+        "\
+lr  loss  95 % interval      sd  n  p  trials
+ 3   1.1  [-0.2, 2.4]     0.141  2     6,8
+ 1   0.1                         1     1
+ 2   nan  [-0.39, 0.89]  0.0707  2     3,5
+averaged over `seed` (of [replicates])
+left out: 6 failed, 1 not a number
+ranked last: 1 setting with one number, where others have several
+ranked last: 1 setting with trials whose metric is not a number
+not ranked: 1 setting without any number
+exit code 0
+"
+    );
+}
+
+#[test]
+fn of_several_metrics_the_front_is_shown() {
+    let axes = "[grid]\nwidth = [1, 2, 3]\n[replicates]\ncount = 2\n";
+    let world = sweep(axes, &["4", "4", "2", "2", "3", "3"]);
+    assert_eq!(
+        world.run(&["best", "-m", "loss", "--min", "-m", "size", "--min"]).whole(),
+        "\
+width  loss      size      n  trials
+    2  2 [2, 2]  2 [2, 2]  2  2-3
+    1  4 [4, 4]  1 [1, 1]  2  0-1
+no other setting is as good in both and better in one: 2 of 3 settings
+averaged over `seed` (of [replicates])
+exit code 0
+"
+    );
+    assert_eq!(
+        world.run(&["best", "-m", "loss", "-m", "size", "--min"]).whole(),
+        "error: 2 metrics need 2 goals: say `--min` or `--max` behind each\nexit code 2\n"
+    );
+}
+
+#[test]
+fn two_settings_are_compared_in_pairs() {
+    let world = sweep(AXES, &LOSSES);
+    let ran = world.run(&["compare", "lr=0.1", "lr=0.4", "-m", "loss", "--json"]);
+    let compared: Value = serde_json::from_str(ran.ok()).unwrap();
+    assert_eq!(compared["a"]["mean"], json!(1.05));
+    let difference = &compared["difference"];
+    assert_eq!((&difference["test"], &difference["pairs"]), (&json!("paired t"), &json!(4)));
+    assert_eq!(difference["paired_by"], json!(["width", "seed"]));
+    let text = world.run(&["compare", "lr=0.1", "lr=0.2", "-m", "loss"]);
+    let lines: Vec<&str> = text.ok().lines().collect();
+    assert_eq!(lines[3], "difference: -0.035 [-0.084, 0.014]");
+    assert_eq!(
+        lines[4],
+        "p = 0.11 by the t test of 4 pairs that agree in `seed`, 0.25 by Wilcoxon's signed-rank test"
+    );
+    // The same numbers, named as trials.
+    let trials = world.run(&["compare", "0-3", "4-7", "-m", "loss"]);
+    assert_eq!(trials.ok().lines().nth(3), Some(lines[3]));
+    for (args, says) in [
+        (["lr=0.1", "0-3"], "error: `lr=0.1` is a setting, and `0-3` is a set of trials\n"),
+        (["lr=0.1", "lr=7"], "error: no trial is of `lr=7`\n"),
+        (
+            ["lr=0.1", "widht=7"],
+            "error: no trial has a parameter `widht`\nhint: did you mean `width`?\n",
+        ),
+        (["nowhere", "lr=7"], "error: `nowhere` is a sweep, and `lr=7` is a setting\n"),
+    ] {
+        let ran = world.run(&[&["compare"], &args[..], &["-m", "loss"]].concat());
+        assert_eq!((ran.code, ran.err.starts_with(says)), (2, true), "{args:?}: {}", ran.err);
+    }
+}
+
+#[test]
+fn two_sweeps_are_compared_in_pairs() {
+    let world = sweep(AXES, &LOSSES);
+    let higher: Vec<String> =
+        LOSSES.iter().map(|loss| format!("{:.2}", loss.parse::<f64>().unwrap() + 0.5)).collect();
+    let higher: Vec<&str> = higher.iter().map(String::as_str).collect();
+    add(&world, "t", AXES, &higher);
+    let ran = world.run(&["compare", "results/t", "results/s", "-m", "loss", "--json"]);
+    let compared: Value = serde_json::from_str(ran.ok()).unwrap();
+    let difference = &compared["difference"];
+    assert_eq!((&difference["test"], &difference["pairs"]), (&json!("paired t"), &json!(12)));
+    assert!((difference["difference"].as_f64().unwrap() - 0.5).abs() < 1e-12);
+    // Of two sweeps, each setting says of which it is.
+    let best = world.run(&["best", "results/*", "-m", "loss", "--min"]);
+    let expected = "sweep   lr  loss  95 % interval     sd  n  p  trials\ns      0.1  1.05  [0.84, 1.26]   0.129  4     s/0,s/1,s/2,s/3\n";
+    assert!(best.ok().starts_with(expected), "{}", best.out);
+}
+
+#[test]
+fn what_matters_is_shown_of_grids_and_of_anything_else() {
+    let axes = "[grid]\nlr = [1, 2]\nwidth = [1, 2, 3]\n[replicates]\ncount = 2\n";
+    // lr adds 10, width 1 each, and a little noise.
+    let losses = ["1", "1.2", "2.1", "2", "3", "3.1", "11", "11.1", "12", "12.1", "13.2", "13"];
+    let world = sweep(axes, &losses);
+    let ran = world.run(&["effects", "-m", "loss", "--min"]);
+    let lines: Vec<&str> = ran.ok().lines().collect();
+    assert!(lines[1].starts_with("lr         97."), "{}", ran.out);
+    assert!(lines[2].starts_with("width      2."), "{}", ran.out);
+    assert!(
+        lines[3].starts_with("parts of the variance of 12 trials, a complete grid"),
+        "{}",
+        ran.out
+    );
+    assert!(lines[4].starts_with("best lr: 1 (mean 2.0"), "{}", ran.out);
+    assert!(lines[5].starts_with("best width: 1 (mean 6.0"), "{}", ran.out);
+    assert_eq!(lines[6], "averaged over `seed` (of [replicates])");
+    // A hole in the grid.
+    let ran = world.run(&["effects", "-m", "loss", "--max", "--where", "trial != 3", "--json"]);
+    assert_eq!(ran.code, 2);
+    assert!(
+        ran.err.starts_with("error: 11 trials with a number for `loss`, and no complete grid"),
+        "{}",
+        ran.err
+    );
+    let same = sweep("[grid]\nwidth = [1, 2]\n", &["7", "7"]);
+    assert_eq!(
+        same.run(&["effects", "-m", "loss", "--min"]).whole(),
+        "error: `loss` is 7.0 in all trials\nhint: nothing matters for what never differs\nexit code 2\n"
+    );
+    assert_eq!(
+        same.run(&["effects", "-m", "lost", "--min"]).whole(),
+        "error: no trial has a metric `lost`\nhint: did you mean `loss`?\nexit code 2\n"
+    );
+}
