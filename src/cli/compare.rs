@@ -244,9 +244,10 @@ fn page(table: &Table, args: &Args, compared: &Comparison, common: &[usize]) -> 
     let mut out = aligned(&head, &rows);
     match &compared.test {
         Some(test) => out.push_str(&test_text(table, test, compared.signed_rank, common)),
-        None => out.push_str(
+        None if compared.samples.iter().any(|sample| sample.values.len() < 2) => out.push_str(
             "one number on a side: nothing tells whether they differ; repeat trials with `[replicates]`\n",
         ),
+        None => out.push_str("infinite numbers: nothing tells how much they differ\n"),
     }
     let mut left = Left::default();
     compared.samples.iter().for_each(|sample| left.add(sample.left));

@@ -43,7 +43,7 @@ fn unbiased(effect: f64, freedom: f64) -> f64 {
     effect * (1.0 - 3.0 / (4.0 * freedom - 1.0))
 }
 
-/// Student's t of pairs; `None` of fewer than two.
+/// Student's t of pairs; `None` of fewer than two, and of numbers without a finite mean and spread.
 pub(crate) fn paired(pairs: &[(f64, f64)]) -> Option<Test> {
     let differences: Vec<f64> = pairs.iter().map(|(a, b)| a - b).collect();
     let n = differences.len();
@@ -52,6 +52,9 @@ pub(crate) fn paired(pairs: &[(f64, f64)]) -> Option<Test> {
     }
     let (difference, sd, freedom) = (mean(&differences), sd(&differences), (n - 1) as f64);
     let error = sd / (n as f64).sqrt();
+    if !error.is_finite() {
+        return None;
+    }
     Some(Test {
         pairs: Some(n),
         difference,
@@ -61,7 +64,7 @@ pub(crate) fn paired(pairs: &[(f64, f64)]) -> Option<Test> {
     })
 }
 
-/// Welch's t of two independent samples; `None` where one has fewer than two.
+/// Welch's t of two independent samples; `None` where one has fewer than two, or no finite mean and spread.
 pub(crate) fn welch(a: &[f64], b: &[f64]) -> Option<Test> {
     if a.len().min(b.len()) < 2 {
         return None;
@@ -70,6 +73,9 @@ pub(crate) fn welch(a: &[f64], b: &[f64]) -> Option<Test> {
     let (u, v) = (sd(a).powi(2) / n, sd(b).powi(2) / m);
     let difference = mean(a) - mean(b);
     let error = (u + v).sqrt();
+    if !error.is_finite() {
+        return None;
+    }
     let both = n + m - 2.0;
     let freedom =
         if u + v > 0.0 { (u + v).powi(2) / (u * u / (n - 1.0) + v * v / (m - 1.0)) } else { both };
@@ -87,12 +93,12 @@ pub(crate) fn welch(a: &[f64], b: &[f64]) -> Option<Test> {
 const MOST_EXACT: usize = 50;
 
 /// Wilcoxon's signed-rank test of pairs, two-sided, without those that are equal: exact up to 50 pairs without ties, else
-/// by the normal distribution with the correction for ties. `None` where no pair differs.
+/// by the normal distribution with the correction for ties. `None` where no pair differs, or a difference is not finite.
 pub(crate) fn signed_rank(pairs: &[(f64, f64)]) -> Option<f64> {
     let mut differences: Vec<f64> =
         pairs.iter().map(|(a, b)| a - b).filter(|difference| *difference != 0.0).collect();
     let n = differences.len();
-    if n == 0 {
+    if n == 0 || differences.iter().any(|difference| !difference.is_finite()) {
         return None;
     }
     differences.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
@@ -201,6 +207,16 @@ mod tests {
         assert_eq!(welch(&[1.0, 1.0], &[1.0, 1.0]).unwrap().p, 1.0);
         assert_eq!(welch(&[1.0], &[1.0, 1.0]), None);
         assert_eq!(signed_rank(&[(1.0, 1.0)]), None);
+    }
+
+    #[test]
+    fn infinite_numbers_are_not_compared() {
+        let (big, small) = ([1.0, f64::INFINITY, 2.0], [3.0, 4.0, 5.0]);
+        let pairs: Vec<(f64, f64)> = big.iter().copied().zip(small).collect();
+        assert_eq!((paired(&pairs), welch(&big, &small), signed_rank(&pairs)), (None, None, None));
+        let same: Vec<(f64, f64)> = big.iter().copied().zip(big).collect();
+        assert_eq!((paired(&same), signed_rank(&same)), (None, None));
+        assert_eq!(paired(&[(1e300, -1e300), (-1e300, 1e300)]), None);
     }
 
     #[test]

@@ -207,3 +207,24 @@ fn what_matters_is_shown_of_grids_and_of_anything_else() {
         "error: no trial has a metric `lost`\nhint: did you mean `loss`?\nexit code 2\n"
     );
 }
+
+#[test]
+fn infinite_numbers_are_ranked_and_not_tested() {
+    let axes = "[grid]\nlr = [1, 2]\nwidth = [64]\n[replicates]\ncount = 3\n";
+    let world = sweep(axes, &["1", "-Infinity", "2", "3", "3", "3"]);
+    assert_eq!(
+        world.run(&["best", "-m", "loss", "--min", "-n", "9"]).whole(),
+        "\
+lr  loss  95 % interval  sd  n  p  trials
+ 1  -inf                     3     0-2
+ 2     3  [3, 3]          0  3     3-5
+averaged over `seed` (of [replicates])
+exit code 0
+"
+    );
+    let same = world.run(&["compare", "lr=1", "lr=1", "-m", "loss"]);
+    assert_eq!(
+        same.ok().lines().last(),
+        Some("infinite numbers: nothing tells how much they differ")
+    );
+}
