@@ -173,7 +173,7 @@ impl Submission<'_> {
             return Ok(Next { left, full: Some(room.clone()), is_fed: fed, ..Next::default() });
         }
         if options.feeder.is_none() {
-            self.grow(source, options, &mut todo, tell)?;
+            self.grow(source, options, (&mut todo, &records), tell)?;
         }
         let known = (&*all, &records, &covered, &failures);
         let mut divided = self.divide(source, options, todo, known);
@@ -227,12 +227,12 @@ impl Submission<'_> {
         &self,
         source: &Source,
         options: &ArrayOptions,
-        todo: &mut Vec<Todo>,
+        (todo, records): (&mut Vec<Todo>, &HashMap<u64, Record>),
         tell: &mut impl FnMut(&str),
     ) -> Result<()> {
         let again = todo.iter().map(|t| t.id);
-        let (tree, retry) = (&self.tree, &options.retry);
-        let notes = snapshot::keep(tree, source, self.diff, again, retry, self.environment)?;
+        let (tree, known) = (&self.tree, (&options.retry, records));
+        let notes = snapshot::keep(tree, source, self.diff, again, known, self.environment)?;
         notes.iter().for_each(|note| tell(note));
         todo.extend(grow::grow(tree, source, self.diff, self.templates, self.site)?);
         Ok(())
