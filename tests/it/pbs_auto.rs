@@ -160,6 +160,53 @@ fn a_feeder_that_was_lost_is_replaced_by_the_next_submission() {
     assert_eq!(pbs.jobs().len(), jobs);
 }
 
+#[test]
+fn a_feeder_that_waits_when_every_trial_has_ended_is_seen() {
+    let mut pbs = Pbs::start();
+    pbs.set("scheduling", false);
+    let code = "*) [ $n = 2 ] || exit 75 ;;";
+    let rest = "exit_codes = { 75 = \"again\" }\n[grid]\na = [0, 1]\n";
+    pbs.submit(&plan(code, rest), &[]).ok();
+    pbs.world.call("qhold", &["1.pbshead"]).ok();
+    pbs.set("scheduling", true);
+    wait_until("the trials have ended", || {
+        let has_ended =
+            |(id, job): (&String, &serde_json::Value)| id == "1.pbshead" || job["job_state"] == "F";
+        pbs.jobs().iter().all(has_ended)
+    });
+    let status = |args: &[&str]| pbs.world.run(&[&["status"], args].concat()).whole();
+    let shown = |seen: &str, feeder: &str| {
+        format!(
+            "\
+s: 2 trials in $WORLD/results/s
+  state   trials
+  failed       2
+seen by: {seen}
+{feeder}
+2 trials without success:
+  2 x exit code 75 (trials 0-1)
+    what trial 0 printed: hpcsweep logs 0
+to run them again: hpcsweep submit plan.toml --pbs --retry
+exit code 1
+"
+        )
+    };
+    let feeder = "`[retry]`: job 1.pbshead repeats 2 trials without success, or records why not, when there is a \
+                  place in the queue\n";
+    assert_eq!(status(&[]), shown("qstat", feeder));
+    assert_eq!(status(&["--offline"]), shown("the results tree alone", ""));
+    pbs.world.call("qrls", &["1.pbshead"]).ok();
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done", "done"]);
+    // Nobody is asked when there is nothing to decide.
+    let done = pbs.world.run(&["status"]);
+    assert!(
+        done.ok().ends_with("seen by: the results tree alone: every trial has ended\n"),
+        "{}",
+        done.whole()
+    );
+}
+
 /// The feeder is killed after each other call, and a person submits again: what was decided and not submitted counts once.
 #[test]
 fn a_repeat_that_was_never_submitted_does_not_count() {
