@@ -164,11 +164,24 @@ impl Submission<'_> {
         let Queue { room, fed } = queue(asked, known, source, site, options, elements)?;
         let auto = source.plan.is_looked_after();
         let is_fed = fed == Some(true);
+        let target = self.scheduler.facts().kind.word();
+        if let Some(room) = room.as_ref().filter(|room| room.limit < feeder::PLACES) {
+            let mut all = todo.clone();
+            if options.feeder.is_none() {
+                all.extend(grow::added(&self.tree, source, diff)?.0);
+            }
+            let rules = self.rules(source, None);
+            let (tree, before, records) = (&self.tree, &before, &records);
+            let choice = Choice { tree, target, rules, before, records };
+            let (elements, _) = choice.elements(&all, &choice.rules)?;
+            feeder::check_places(source, self.scheduler.facts().kind, room, elements)?;
+        }
+        // A place for an element, and one for the feeder.
+        let least = (elements + u64::from(auto && !is_fed)).min(2);
         if let Some(room) = &room
             && elements > 0
-            && room.free() < elements.min(2)
+            && room.free() < least
         {
-            // A place for an element, and one for the feeder.
             let left = todo.len() as u64 + diff.added();
             return Ok(Next { left, full: Some(room.clone()), is_fed: fed, ..Next::default() });
         }
@@ -192,7 +205,6 @@ impl Submission<'_> {
             return Ok(Next { put_off, held, wait, is_fed: fed, ..Next::default() });
         }
         let rules = self.rules(source, places);
-        let target = self.scheduler.facts().kind.word();
         let (tree, before, records) = (&self.tree, &before, &records);
         let choice = Choice { tree, target, rules, before, records };
         let is_followed = auto || !divided.held.is_empty();

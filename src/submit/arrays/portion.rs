@@ -125,7 +125,10 @@ impl Choice<'_> {
     }
 
     /// How many elements these trials become, and how chains become jobs.
-    fn elements(&self, todo: &[Todo], rules: &Rules) -> Result<(u64, Mapping)> {
+    ///
+    /// # Errors
+    /// As [`wave::plan`].
+    pub(crate) fn elements(&self, todo: &[Todo], rules: &Rules) -> Result<(u64, Mapping)> {
         if todo.is_empty() {
             return Ok((0, Mapping::Elementwise));
         }
