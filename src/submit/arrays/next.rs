@@ -177,10 +177,18 @@ impl Submission<'_> {
             feeder::check_places(source, self.scheduler.facts().kind, room, elements)?;
         }
         // A place for an element, and one for the feeder.
-        let least = (elements + u64::from(auto && !is_fed)).min(2);
+        let least = if is_fed { 1 } else { (elements + u64::from(auto)).min(2) };
+        let kept = match is_fed && options.feeder.is_none() && source.plan.retry.auto {
+            true => before.repeated(&records),
+            false => 0,
+        };
+        let free = room.as_ref().map(|room| room.free().saturating_sub(kept));
+        if kept > 0 && elements > 0 && room.is_some() {
+            tell(&format!("{} kept for trials that `[retry]` may repeat", count(kept, "place")));
+        }
         if let Some(room) = &room
             && elements > 0
-            && room.free() < least
+            && free.is_some_and(|free| free < least)
         {
             let left = todo.len() as u64 + diff.added();
             return Ok(Next { left, full: Some(room.clone()), is_fed: fed, ..Next::default() });
@@ -208,7 +216,6 @@ impl Submission<'_> {
         let (tree, before, records) = (&self.tree, &before, &records);
         let choice = Choice { tree, target, rules, before, records };
         let is_followed = auto || !divided.held.is_empty();
-        let free = room.as_ref().map(Room::free);
         let portion = choice.within(free, todo, (is_fed, is_followed))?;
         let Portion { todo, left, rules, .. } = &portion;
         let (mut wave, order, mapped) = wave::plan(tree, target, todo, rules, before, records)?;
