@@ -137,6 +137,28 @@ exit code 2
 }
 
 #[test]
+fn trials_that_are_added_while_the_queue_is_full_follow_too() {
+    let mut pbs = Pbs::start();
+    pbs.config(|c| {
+        c.insert("max_queued".to_owned(), json!(3));
+        c.insert("scheduling".to_owned(), json!(false));
+    });
+    pbs.submit(&plan(4, ""), &[]).ok();
+    assert_eq!(
+        pbs.submit(&plan(6, ""), &[]).whole(),
+        "\
+s: nothing new to submit (4 scheduler calls); 4 trials follow when there is a place in the queue; 2 trials submitted before
+results: $WORLD/results/s
+next: hpcsweep status results/s
+exit code 0
+"
+    );
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done"; 6]);
+}
+
+#[test]
 fn a_feeder_needs_a_place_beside_the_last_trial() {
     let mut pbs = Pbs::start();
     pbs.config(|c| {

@@ -191,6 +191,10 @@ impl Submission<'_> {
             && free.is_some_and(|free| free < least)
         {
             let left = todo.len() as u64 + diff.added();
+            if is_fed && options.feeder.is_none() {
+                // The feeder submits what the sweep has.
+                self.grow(source, options, (&mut todo, &records), tell)?;
+            }
             return Ok(Next { left, full: Some(room.clone()), is_fed: fed, ..Next::default() });
         }
         if options.feeder.is_none() {
