@@ -56,8 +56,10 @@ pub(super) fn show(
     let scripts = Scripts::new(source, site, templates, &*shown);
     if let (Some(kind), Some(array)) = (scheduler, all.arrays.first()) {
         let directives = scripts.shown(array)?.directives;
-        let ask = (all.elements(), directives.as_slice());
-        all.forecast = Some(forecast::of(source, site, kind, ask, &context.vars));
+        let elements = all.elements();
+        let fed = asked.pull.is_none().then(|| elements + all.held.len() as u64);
+        let about = forecast::About { elements, fed, directives: &directives };
+        all.forecast = Some(forecast::of(source, site, kind, &about, &context.vars)?);
     }
     let expected = all.forecast.as_ref().map(|forecast| forecast.lines(all.longest_s()));
     let expected: String = expected.into_iter().flatten().map(|line| line + "\n").collect();

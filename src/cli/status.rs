@@ -214,7 +214,15 @@ fn people(status: &Status, args: &Args, of: Option<usize>, alone: bool) -> Strin
 /// Who submits the trials that had no place in the queue.
 fn unsubmitted(status: &Status) -> String {
     if status.unsubmitted == 0 {
+        let has_open = status.standings.iter().any(|standing| !standing.state.is_final());
         return match (&status.feeder, status.undecided) {
+            (Some(job), n) if n > 0 && !has_open => {
+                let trials = count(n, "trial");
+                format!(
+                    "`[retry]`: job {job} repeats {trials} without success, or records why not, when there is a \
+                     place in the queue\n"
+                )
+            }
             (Some(job), _) => format!("job {job} looks at it when its jobs have ended\n"),
             (None, 0) => String::new(),
             (None, n) => {

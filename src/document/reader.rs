@@ -115,6 +115,11 @@ impl<'a> Reader<'a> {
         self.line_starts.get((line as usize).checked_sub(1)?).copied()
     }
 
+    /// Whether a table is written as one: `a = { b = 1 }` or below `[a]`, and not `a.b = 1`.
+    pub(crate) fn is_written_as_table(&self, item: &Item<'_>) -> bool {
+        self.text.get(item.span().start..).is_some_and(|text| text.starts_with(['{', '[']))
+    }
+
     /// `plan.toml:7: lr = []`.
     pub(crate) fn place(&self, at: usize) -> String {
         let line = self.line(at);

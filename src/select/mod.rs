@@ -14,7 +14,7 @@ use crate::idset::IdSet;
 use crate::site::Site;
 use crate::standing::{Standing, State};
 use crate::status::{self, Status};
-use crate::tree::table::Row;
+use crate::tree::table::{self, Row};
 use crate::tree::{Identity, Tree};
 use crate::words;
 use condition::Condition;
@@ -137,7 +137,8 @@ impl Wanted {
         let wanted = self.ids.as_ref().and_then(|ids| ids.runs().last()).map(|(_, last)| *last);
         match (wanted, sweeps) {
             (Some(wanted), [one, ..]) if last.is_none_or(|last| last < u64::from(wanted)) => {
-                Err(no_trial(one, wanted))
+                let end = last.map_or(0, |last| last + 1);
+                Err(table::no_trial(&one.tree, u64::from(wanted), end))
             }
             _ => Ok(()),
         }
@@ -188,12 +189,6 @@ fn numbers(set: &str) -> Result<IdSet, Fault> {
     };
     let hint = "write numbers and ranges of them, as in `3-7,12`";
     IdSet::of_numbers(set).map_err(|fault| reads(fault).hint(hint))
-}
-
-fn no_trial(status: &Status, wanted: u32) -> Fault {
-    let (dir, named) = (status.tree.dir().display(), status.tree.named());
-    Fault::request(format!("sweep `{dir}` has no trial {wanted}"))
-        .hint(format!("`hpcsweep status --trials {named}` lists the trials"))
 }
 
 #[cfg(test)]

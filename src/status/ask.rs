@@ -29,13 +29,13 @@ pub(super) struct Heard {
 pub(super) struct Others<'a> {
     /// Pilots.
     pub(super) given: &'a [Given],
-    /// Feeders, by array and job.
-    pub(super) feeders: &'a [(u32, String)],
+    /// Feeders, by array and job, and whether one may have something to do when every trial has ended.
+    pub(super) feeders: (&'a [(u32, String)], bool),
     /// Jobs that may wait for ever.
     pub(super) suspects: &'a [Suspect],
 }
 
-/// Asks about the trials that are `open`, if there are any and a scheduler may be asked.
+/// Asks about the trials that are `open` and about feeders, if there are any and a scheduler may be asked.
 pub(super) fn ask(
     whom: Option<(&Site, &Vars)>,
     scheduler: &dyn Scheduler,
@@ -51,7 +51,10 @@ pub(super) fn ask(
         return silent(true, "the results tree alone: no job was submitted");
     }
     let Some((site, environment)) = whom else { return silent(false, "the results tree alone") };
-    if open.is_empty() && !(scheduler.remembers() && scheduler.facts().believes_ends) {
+    let (feeders, are_needed) = others.feeders;
+    let has_open = !open.is_empty() || (are_needed && !feeders.is_empty());
+    let knows_more = scheduler.remembers() && scheduler.facts().believes_ends;
+    if !(has_open || knows_more) {
         return silent(true, "the results tree alone: every trial has ended");
     }
     let element = |trial: &u64| {
@@ -59,9 +62,9 @@ pub(super) fn ask(
         Some((journal.job(array)?.to_owned(), index))
     };
     let mut elements: Vec<(String, u64)> = open.iter().filter_map(element).collect();
-    if !open.is_empty() {
+    if has_open {
         elements.extend(others.given.iter().flat_map(Given::elements));
-        elements.extend(others.feeders.iter().map(|(_, job)| (job.clone(), 0)));
+        elements.extend(feeders.iter().map(|(_, job)| (job.clone(), 0)));
     }
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
     let question =

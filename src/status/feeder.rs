@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::scheduler::Elements;
 use crate::standing::{Standing, State};
 use crate::tree::journal::Journal;
+use crate::tree::records::Record;
 use crate::tree::table::Row;
 use crate::tree::waves::Wave;
 
@@ -39,6 +40,17 @@ pub(super) fn alive(
     jobs.iter().map(|(_, job)| job).find(|job| is_alive(job)).cloned()
 }
 
+/// Whether the last feeder of a sweep decides by `[retry]`, and nobody has cancelled or held it.
+fn decides(waves: &[(Wave, Vec<u64>)], journal: &Journal) -> bool {
+    let mut feeders = waves.iter().flat_map(|(wave, _)| &wave.arrays);
+    let last = feeders.rfind(|array| array.feeder.is_some());
+    last.is_some_and(|array| {
+        array.feeder.as_ref().is_some_and(|own| own.decides)
+            && !journal.is_taken_back(array.array)
+            && journal.on_hold.is_none()
+    })
+}
+
 /// Trials without success of which no feeder has decided by `[retry]`, where feeders of the sweep do.
 pub(super) fn undecided(
     waves: &[(Wave, Vec<u64>)],
@@ -46,21 +58,25 @@ pub(super) fn undecided(
     rows: &[Row],
     standings: &[Standing],
 ) -> u64 {
-    let mut feeders = waves.iter().flat_map(|(wave, _)| &wave.arrays);
-    let last = feeders.rfind(|array| array.feeder.is_some());
     let is_due = |(row, standing): &(&Row, &Standing)| {
         standing.state.is_bad()
             && !matches!(standing.state, State::Skipped | State::Cancelled)
             && !journal.left.contains_key(&row.id)
     };
-    match last {
-        Some(array)
-            if array.feeder.as_ref().is_some_and(|own| own.decides)
-                && !journal.is_taken_back(array.array)
-                && journal.on_hold.is_none() =>
-        {
-            rows.iter().zip(standings).filter(is_due).count() as u64
-        }
-        _ => 0,
+    match decides(waves, journal) {
+        true => rows.iter().zip(standings).filter(is_due).count() as u64,
+        false => 0,
     }
+}
+
+/// Whether a feeder may have to decide about a trial that has ended without success by its record.
+pub(super) fn may_decide(
+    waves: &[(Wave, Vec<u64>)],
+    journal: &Journal,
+    records: &HashMap<u64, Record>,
+) -> bool {
+    let is_due = |(trial, record): (&u64, &Record)| {
+        record.is_without_success() && !journal.left.contains_key(trial)
+    };
+    decides(waves, journal) && records.iter().any(is_due)
 }

@@ -61,7 +61,7 @@ pub struct Status {
     pub(crate) feeder: Option<String>,
     /// Whether what is not submitted waits until other trials have shown what it needs.
     pub(crate) is_learning: bool,
-    /// Trials without success of which `[retry]` has still to decide, and no job waits that does it.
+    /// Trials without success of which `[retry]` has still to decide.
     pub(crate) undecided: u64,
     /// Whether its trials are a function of a program, which alone can run them.
     pub(crate) calls_a_function: bool,
@@ -241,7 +241,7 @@ fn as_recorded(
         Writer::Submission => lock::is_held(&tree),
     });
     let feeder = feeder::alive(&feeders, &heard.elements);
-    let undecided = match feeder.is_none() && heard.is_sure {
+    let undecided = match heard.is_sure {
         true => feeder::undecided(&files.waves, &files.journal, &files.rows, &standings),
         false => 0,
     };
@@ -349,7 +349,8 @@ impl Files {
             true => stalled::suspects(arrays, &self.journal, &self.records),
             false => Vec::new(),
         };
-        let others = ask::Others { given, feeders, suspects: &suspects };
+        let may_decide = feeder::may_decide(&self.waves, &self.journal, &self.records);
+        let others = ask::Others { given, feeders: (feeders, may_decide), suspects: &suspects };
         ask::ask(whom, scheduler, &self.journal, &self.places, open, others)
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::fault;
+use crate::fault::{self, Fault};
 use crate::host::Vars;
 use crate::scheduler::calls::Calls;
 use crate::scheduler::{self, Room};
@@ -28,16 +28,29 @@ pub(crate) struct Forecast {
     why: Option<String>,
 }
 
-/// Asks the scheduler about so many elements, the first of which have these directives.
+/// What is asked about.
+pub(crate) struct About<'a> {
+    /// So many elements.
+    pub(crate) elements: u64,
+    /// Those that a feeder may submit, where they are elements of trials: held ones too.
+    pub(crate) fed: Option<u64>,
+    /// The directives of the first.
+    pub(crate) directives: &'a [String],
+}
+
+/// Asks the scheduler about elements.
+///
+/// # Errors
+/// When the submission would be refused, because the queue never has the places that it needs.
 pub(crate) fn of(
     source: &Source,
     site: &Site,
     kind: SchedulerKind,
-    (elements, directives): (u64, &[String]),
+    about: &About<'_>,
     environment: &Vars,
-) -> Forecast {
-    asked(source, site, kind, (elements, directives), environment).unwrap_or_else(|error| {
-        Forecast { why: Some(fault::sentence(&error)), ..Forecast::default() }
+) -> Result<Forecast, Fault> {
+    asked(source, site, kind, about, environment).unwrap_or_else(|error| {
+        Ok(Forecast { why: Some(fault::sentence(&error)), ..Forecast::default() })
     })
 }
 
@@ -45,16 +58,22 @@ fn asked(
     source: &Source,
     site: &Site,
     kind: SchedulerKind,
-    (elements, directives): (u64, &[String]),
+    about: &About<'_>,
     environment: &Vars,
-) -> Result<Forecast> {
+) -> Result<Result<Forecast, Fault>> {
+    let About { elements, fed, directives } = *about;
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
     let scheduler = scheduler::asked(kind, &mut calls, &wanted(source), site)?;
     let room = scheduler.room(&mut calls, elements, feeder::charged(source, site))?;
+    if let (Some(room), Some(fed)) = (&room, fed)
+        && let Err(fault) = feeder::check_places(source, kind, room, fed)
+    {
+        return Ok(Err(fault));
+    }
     let room = room.filter(|room| elements > room.free());
     let later = room.as_ref().map_or(0, |room| room.submissions(elements - now(room)));
     let start = scheduler.would_start(&mut calls, directives);
-    Ok(Forecast { submissions: Some(1 + later), room, start, why: None })
+    Ok(Ok(Forecast { submissions: Some(1 + later), room, start, why: None }))
 }
 
 /// The elements that have a place now, beside the feeder.

@@ -198,7 +198,7 @@ pub(crate) fn of(
         How::Pull(kind, options) => now.pull(&mut all, kind, options)?,
     };
     let repeated = runs.iter().copied().filter(|trial| *trial < diff.known);
-    all.code = snapshot::look(&all.tree, source, &diff, repeated, again)?;
+    all.code = snapshot::look(&all.tree, source, &diff, repeated, (again, &status.records))?;
     all.notes.extend(all.code.iter().flat_map(|code| code.notes(again)));
     now.sort(&mut all, &runs)?;
     Ok(all)

@@ -204,22 +204,29 @@ fn row(head: &Head, line: &[u8]) -> Option<Row> {
     if head.format == 1 { serde_json::from_slice(line).ok() } else { line::unseal(line) }
 }
 
+/// The fault of a number that is no trial of a sweep; `end` is the one after its last trial.
+pub(crate) fn no_trial(tree: &Tree, id: u64, end: u64) -> Fault {
+    let lists = format!("`hpcsweep status --trials {}` lists", tree.named());
+    let hint = match end {
+        0 => format!("{lists} the trials"),
+        1 => format!("its only trial is 0: {lists} it"),
+        _ => format!("its trials are 0-{}: {lists} them", end - 1),
+    };
+    Fault::request(format!("sweep `{}` has no trial {id}", tree.dir().display())).hint(hint)
+}
+
 /// One trial with the head of its table: a constant number of small reads.
 ///
 /// # Errors
 /// When the sweep has no such trial, or a file is damaged.
 pub fn find(tree: &Tree, id: u64) -> Result<(Head, Row)> {
-    let missing = || {
-        Fault::request(format!("sweep `{}` has no trial {id}", tree.dir().display()))
-            .hint(format!("`hpcsweep status --trials {}` lists the trials", tree.named()))
-    };
     let Some(first) = firsts(tree)?.into_iter().rfind(|&f| f <= id) else {
         Tree::open(tree.dir())?;
-        return Err(missing().into());
+        return Err(no_trial(tree, id, 0).into());
     };
     let head = head(tree, first)?;
     if id - first >= head.count {
-        return Err(missing().into());
+        return Err(no_trial(tree, id, first + head.count).into());
     }
     let mut found = Vec::new();
     read_run(tree, &head, id, 1, &mut found)?;

@@ -348,7 +348,7 @@ fn a_log_is_printed_as_it_was_written() {
     assert_eq!(
         world.run(&["logs", "1"]).whole(),
         "error: sweep `$WORLD/results/s` has no trial 1\n\
-         hint: `hpcsweep status --trials results/s` lists the trials\nexit code 2\n"
+         hint: its only trial is 0: `hpcsweep status --trials results/s` lists it\nexit code 2\n"
     );
 }
 

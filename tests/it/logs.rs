@@ -22,6 +22,29 @@ fn the_last_lines_of_a_trial_and_of_each_of_a_set() {
     assert_eq!(world.run(&["logs", "0-1"]).ok().lines().count(), 2 * 11 + 1);
 }
 
+#[test]
+fn a_trial_that_printed_nothing_is_said_to_have_printed_nothing() {
+    let code = "[ $HPCSWEEP_TRIAL = 0 ] || echo x";
+    let nothing = "trial 0 has printed nothing\nexit code 0\n";
+    for args in [
+        &["submit", "plan.toml", "--local", "-q"][..],
+        &["worker", "--pull", "plan.toml", "--slots", "1", "-q"],
+    ] {
+        let world = World::new();
+        world.write("plan.toml", &shell(code, "[grid]\na = [1, 2]\n"));
+        world.run(args).ok();
+        for args in [&["logs", "0"][..], &["logs", "0", "-n", "3"], &["logs", "0", "-n", "0"]] {
+            assert_eq!(world.run(args).whole(), nothing, "{args:?}");
+        }
+        assert_eq!(world.run(&["logs", "1"]).whole(), "x\nexit code 0\n");
+        assert_eq!(world.run(&["logs", "1", "-n", "0"]).whole(), "exit code 0\n");
+        assert_eq!(
+            world.run(&["logs", "0-1"]).whole(),
+            "==> trial 1 done <==\nx\nnothing was printed by trial 0\nexit code 0\n"
+        );
+    }
+}
+
 /// A plan whose trial fails once, and prints when files appear.
 const TWICE: &str = "echo attempt $HPCSWEEP_ATTEMPT
     n=0; until [ -e go$HPCSWEEP_ATTEMPT ]; do n=$((n+1)); [ $n -lt 6000 ] || exit 99; sleep 0.01; done

@@ -123,6 +123,57 @@ fn what_has_no_place_is_submitted_and_what_fails_meanwhile_runs_again() {
     assert_eq!(runs(&pbs, 11), [2, 1, 1, 2, 1, 1, 2, 1, 1, 2, 1]);
 }
 
+/// The feeder waits while a person submits: the places that there are belong to the repeats.
+#[test]
+fn a_submission_by_hand_leaves_the_places_of_repeats_to_the_feeder() {
+    let mut pbs = Pbs::start();
+    pbs.set("max_queued", 4);
+    pbs.set("scheduling", false);
+    let rest = "exit_codes = { 75 = \"again\" }\n[grid]\na = [0, 1, 2, 3, 4, 5, 6]\n";
+    pbs.submit(&plan("1|2) [ $n = 2 ] || exit 75 ;;", rest), &[]).ok();
+    let feeder = "2.pbshead";
+    pbs.world.call("qhold", &[feeder]).ok();
+    pbs.set("scheduling", true);
+    wait_until("the first trials have ended", || {
+        pbs.jobs().iter().all(|(id, job)| id == feeder || job["job_state"] == "F")
+    });
+    pbs.set("scheduling", false);
+    // Three places are free, two trials are to be repeated.
+    assert_eq!(
+        pbs.again(&[]).whole(),
+        "\
+2 places kept for trials that `[retry]` may repeat
+max_queued of queue `workq` allows 4 elements, 1 are in the queue: 1 trial now, 3 later, in about 3 further submissions
+array 4: 1 trial as job 3[].pbshead
+s: 1 trial submitted as 1 array (5 scheduler calls); 3 trials follow when there is a place in the queue; 3 trials submitted before
+jobs: 3[].pbshead
+results: $WORLD/results/s
+next: hpcsweep status results/s
+exit code 0
+"
+    );
+    // All places are kept, or taken.
+    assert_eq!(
+        pbs.again(&[]).whole(),
+        "\
+2 places kept for trials that `[retry]` may repeat
+s: nothing new to submit (4 scheduler calls); 3 trials follow when there is a place in the queue; 4 trials submitted before
+results: $WORLD/results/s
+next: hpcsweep status results/s
+exit code 0
+"
+    );
+    pbs.world.call("qrls", &[feeder]).ok();
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done"; 7]);
+    let ran = pbs.world.read("results/s/ran");
+    let order: Vec<&str> = ran.lines().collect();
+    let at = |trial: &str| order.iter().rposition(|one| *one == trial);
+    assert_eq!(runs(&pbs, 7), [1, 2, 2, 1, 1, 1, 1]);
+    assert!(at("1") < at("6") && at("2") < at("6"), "{order:?}");
+}
+
 #[test]
 fn a_budget_that_is_used_up_ends_it() {
     let pbs = Pbs::start();
@@ -158,6 +209,53 @@ fn a_feeder_that_was_lost_is_replaced_by_the_next_submission() {
     let jobs = pbs.jobs().len();
     pbs.again(&[]).ok();
     assert_eq!(pbs.jobs().len(), jobs);
+}
+
+#[test]
+fn a_feeder_that_waits_when_every_trial_has_ended_is_seen() {
+    let mut pbs = Pbs::start();
+    pbs.set("scheduling", false);
+    let code = "*) [ $n = 2 ] || exit 75 ;;";
+    let rest = "exit_codes = { 75 = \"again\" }\n[grid]\na = [0, 1]\n";
+    pbs.submit(&plan(code, rest), &[]).ok();
+    pbs.world.call("qhold", &["1.pbshead"]).ok();
+    pbs.set("scheduling", true);
+    wait_until("the trials have ended", || {
+        let has_ended =
+            |(id, job): (&String, &serde_json::Value)| id == "1.pbshead" || job["job_state"] == "F";
+        pbs.jobs().iter().all(has_ended)
+    });
+    let status = |args: &[&str]| pbs.world.run(&[&["status"], args].concat()).whole();
+    let shown = |seen: &str, feeder: &str| {
+        format!(
+            "\
+s: 2 trials in $WORLD/results/s
+  state   trials
+  failed       2
+seen by: {seen}
+{feeder}
+2 trials without success:
+  2 x exit code 75 (trials 0-1)
+    what trial 0 printed: hpcsweep logs 0
+to run them again: hpcsweep submit plan.toml --pbs --retry
+exit code 1
+"
+        )
+    };
+    let feeder = "`[retry]`: job 1.pbshead repeats 2 trials without success, or records why not, when there is a \
+                  place in the queue\n";
+    assert_eq!(status(&[]), shown("qstat", feeder));
+    assert_eq!(status(&["--offline"]), shown("the results tree alone", ""));
+    pbs.world.call("qrls", &["1.pbshead"]).ok();
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done", "done"]);
+    // Nobody is asked when there is nothing to decide.
+    let done = pbs.world.run(&["status"]);
+    assert!(
+        done.ok().ends_with("seen by: the results tree alone: every trial has ended\n"),
+        "{}",
+        done.whole()
+    );
 }
 
 /// The feeder is killed after each other call, and a person submits again: what was decided and not submitted counts once.

@@ -111,8 +111,15 @@ fn one_trial_of_an_array_is_cancelled_alone() {
     assert_eq!(pbs.standings(), expected);
     let ran = pbs.world.run(&["cancel", "--trial", "2"]);
     assert_eq!(ran.whole(), "s: trial 2 has ended\nexit code 0\n");
-    let ran = pbs.world.run(&["cancel", "--trial", "4"]);
-    assert_eq!(ran.whole(), "error: s has no trial 4\nexit code 2\n");
+    for verb in ["cancel", "hold", "release", "retry", "logs", "why", "status"] {
+        let ran = pbs.world.run(&[verb, "3-4"]);
+        assert_eq!(
+            ran.whole(),
+            "error: sweep `$WORLD/results/s` has no trial 4\n\
+             hint: its trials are 0-3: `hpcsweep status --trials results/s` lists them\nexit code 2\n",
+            "{verb}"
+        );
+    }
 }
 
 #[test]

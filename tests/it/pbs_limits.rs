@@ -106,6 +106,78 @@ exit code 3
 }
 
 #[test]
+fn a_queue_without_the_places_of_a_feeder_refuses_what_needs_one() {
+    for limit in [1, 2] {
+        let mut pbs = Pbs::start();
+        pbs.set("max_queued", limit);
+        let elements = if limit == 1 { "1 element" } else { "2 elements" };
+        let fault = format!(
+            "\
+error: s needs a feeder, which needs 3 places in the queue (its own, one for a trial and one for the next feeder): max_queued of queue `workq` allows {elements}
+hint: let an agent run it, which needs one place: `hpcsweep submit plan.toml --pbs --pull`
+exit code 2
+"
+        );
+        let auto = "[retry]\nauto = true\n";
+        for plan in
+            [plan(3, ""), plan(1, auto), plan(limit + 1, "[defaults]\ntask_id = \"c{{ a }}\"\n")]
+        {
+            for args in [&["--dry-run"][..], &["--dry-run", "--json"], &[]] {
+                assert_eq!(pbs.submit(&plan, args).whole(), fault, "{args:?}");
+            }
+        }
+        assert!(pbs.jobs().is_empty());
+        // As many elements as there are places need none, and an agent needs one place.
+        pbs.submit(&plan(limit * 3, "[schedule]\npack = 3\n"), &[]).ok();
+        pbs.wait_idle();
+        pbs.submit(&plan(limit * 3 + 4, ""), &["--pull"]).ok();
+        pbs.wait_idle();
+        assert_eq!(pbs.standings(), vec!["done"; limit as usize * 3 + 4]);
+    }
+}
+
+#[test]
+fn trials_that_are_added_while_the_queue_is_full_follow_too() {
+    let mut pbs = Pbs::start();
+    pbs.config(|c| {
+        c.insert("max_queued".to_owned(), json!(3));
+        c.insert("scheduling".to_owned(), json!(false));
+    });
+    pbs.submit(&plan(4, ""), &[]).ok();
+    assert_eq!(
+        pbs.submit(&plan(6, ""), &[]).whole(),
+        "\
+s: nothing new to submit (4 scheduler calls); 4 trials follow when there is a place in the queue; 2 trials submitted before
+results: $WORLD/results/s
+next: hpcsweep status results/s
+exit code 0
+"
+    );
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done"; 6]);
+}
+
+#[test]
+fn a_feeder_needs_a_place_beside_the_last_trial() {
+    let mut pbs = Pbs::start();
+    pbs.config(|c| {
+        c.insert("max_queued".to_owned(), json!(5));
+        c.insert("scheduling".to_owned(), json!(false));
+    });
+    pbs.world.call("qsub", &["-h", "-J", "0-3", "--", "/bin/true"]).ok();
+    assert_eq!(
+        pbs.submit(&plan(1, "[retry]\nauto = true\n"), &[]).whole(),
+        "\
+error: the queue has no place for s: max_queued of queue `workq` allows 5 elements, 4 are in the queue
+  1 trial not submitted yet
+hint: run the same command again when some of the jobs there have ended
+exit code 3
+"
+    );
+}
+
+#[test]
 fn what_waits_to_submit_the_rest_is_cancelled_and_held_with_the_sweep() {
     let mut pbs = Pbs::start();
     pbs.config(|c| {

@@ -153,6 +153,14 @@ fn cancelled_pilots_leave_and_come_back_when_they_are_asked_for() {
     pbs.set("kill_delay", 30);
     pbs.submit(&plan(4, WAITS, ""), &["--pull", "--workers", "2", "--slots", "1"]).ok();
     wait_until("both are at it", || pbs.world.read("events").lines().count() == 2);
+    assert_eq!(
+        said(&pbs.world, &["cancel", "--trial", "99"]),
+        "\
+error: sweep `$WORLD/results/s` has no trial 99
+hint: its trials are 0-3: `hpcsweep status --trials results/s` lists them
+exit code 2
+"
+    );
     let one = said(&pbs.world, &["cancel", "--trial", "1"]);
     assert_eq!(
         one,

@@ -104,7 +104,7 @@ fn what_names_no_trial_is_refused() {
     };
     check(
         &["6"],
-        "error: sweep `$WORLD/results/s` has no trial 6\nhint: `hpcsweep status --trials results/s`",
+        "error: sweep `$WORLD/results/s` has no trial 6\nhint: its trials are 0-5: `hpcsweep status --trials results/s` lists them\n",
     );
     check(&["--state", "faild"], "`faild` is not a state of a trial\nhint: did you mean `failed`?");
     check(&["--cause", "preemptd"], "`preemptd` is not a cause\nhint: did you mean `preempted`?");

@@ -97,6 +97,12 @@ fn trials_keep_their_code_until_the_current_code_is_asked_for() {
         [of[0].clone(), of[0].clone(), of[0].clone()]
     );
     assert_eq!([named(2, 1), named(1, 2)], [of[1].clone(), of[2].clone()]);
+    // All are done: nothing would run again.
+    job(&world, "last");
+    let done = world.run(&["submit", "plan.toml", "--local"]);
+    let changed = "job.sh changed: 1 trial has the old one\n".repeat(3);
+    let said = format!("{changed}s: nothing left to run\nresults: $WORLD/results/s\n");
+    assert_eq!((done.code, done.err), (0, said));
 }
 
 #[test]

@@ -130,7 +130,7 @@ impl Follow<'_> {
         if let Some(lines) = trial.lines.take() {
             self.print(trial.trial, several, &output.tail(lines)?);
             for part in &output.0 {
-                let given = length(part)?;
+                let given = part.length()?;
                 trial.given.insert((part.path.clone(), part.from), given);
             }
         } else {
@@ -183,10 +183,4 @@ impl Follow<'_> {
             std::process::exit(0);
         }
     }
-}
-
-/// Bytes of a part that there are.
-fn length(part: &Part) -> Result<u64> {
-    let length = disk::stamp(&part.path)?.map_or(0, |(length, _)| length);
-    Ok(length.saturating_sub(part.from).min(part.len))
 }

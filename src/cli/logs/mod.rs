@@ -90,6 +90,9 @@ fn whole(
         let sentence = format!("trial {trial} of {name} has not begun: {standing}");
         return Err(Fault::request(sentence).into());
     }
+    if of_jobs.is_empty() && own.is_empty()? {
+        context.out.say(&format!("trial {trial} has printed nothing"));
+    }
     Ok(0)
 }
 

@@ -21,6 +21,17 @@ pub(in crate::cli) struct Part {
     pub(super) is_shared: bool,
 }
 
+impl Part {
+    /// Bytes of it that there are.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(super) fn length(&self) -> Result<u64> {
+        let length = disk::stamp(&self.path)?.map_or(0, |(length, _)| length);
+        Ok(length.saturating_sub(self.from).min(self.len))
+    }
+}
+
 /// What a trial printed itself, in order.
 pub(in crate::cli) struct Output(pub(super) Vec<Part>);
 
@@ -52,6 +63,19 @@ impl Output {
         Ok(Self(parts))
     }
 
+    /// Whether nothing was printed.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub(super) fn is_empty(&self) -> Result<bool> {
+        for part in &self.0 {
+            if part.length()? > 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Gives out all of it.
     ///
     /// # Errors
@@ -70,8 +94,7 @@ impl Output {
     pub(in crate::cli) fn tail(&self, lines: usize) -> Result<Vec<u8>> {
         let mut all: Vec<u8> = Vec::new();
         for part in self.0.iter().rev() {
-            let len = disk::stamp(&part.path)?.map_or(0, |(len, _)| len);
-            let len = len.saturating_sub(part.from).min(part.len);
+            let len = part.length()?;
             let most = len.min(TAIL.saturating_sub(all.len() as u64));
             if most > 0 {
                 let mut own = disk::read_log_at(&part.path, part.from + len - most, most)?;

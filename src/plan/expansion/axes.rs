@@ -207,6 +207,13 @@ fn read_axes(
         let name = format!("{prefix}{}", entry.key);
         match entry.item.get_ref() {
             toml::de::DeValue::Table(inner) if !inner.is_empty() => {
+                let range = guess(inner).filter(|_| reader.is_written_as_table(entry.item));
+                if let Some(key) = range {
+                    let sentence =
+                        format!("axis `{name}` is a table with `{key}`, not a list of values");
+                    reader.wrong(entry.at, sentence, hint_of(&name, key));
+                    continue;
+                }
                 axes.extend(read_axes(reader, tasks, inner, &format!("{name}.")));
             }
             toml::de::DeValue::Array(items) => {
@@ -221,6 +228,61 @@ fn read_axes(
         }
     }
     axes
+}
+
+/// Words by which other programs describe the values of a parameter. No axis has such a key.
+const GUESSES: &[&str] = &[
+    "range",
+    "arange",
+    "linspace",
+    "logspace",
+    "geomspace",
+    "values",
+    "choice",
+    "choices",
+    "uniform",
+    "log_uniform",
+    "loguniform",
+    "int",
+    "randint",
+    "normal",
+    "distribution",
+];
+
+/// Words that stand beside these, and may as well be names of parameters.
+const BESIDE: &[&str] = &[
+    "min", "max", "low", "high", "start", "stop", "end", "step", "num", "n", "count", "base",
+    "log", "scale", "type",
+];
+
+/// The key of a table by which it describes values in place of a list; `None` if it may as well be a table of axes.
+fn guess<'d>(table: &'d Table<'d>) -> Option<&'d str> {
+    let keys = entries(table);
+    let is_list = |entry: &Entry<'_>| matches!(entry.item.get_ref(), toml::de::DeValue::Array(_));
+    let is_one = |entry: &Entry<'_>| GUESSES.contains(&entry.key);
+    if !keys.iter().all(|entry| is_one(entry) || BESIDE.contains(&entry.key)) {
+        return None;
+    }
+    keys.iter().find(|e| is_one(e)).or(keys.iter().find(|e| !is_list(e))).map(|entry| entry.key)
+}
+
+/// How the values that a table describes by a key are written.
+fn hint_of(name: &str, key: &str) -> String {
+    let draw = |kind| {
+        format!("with `count`, below `[sample]`: `parameters.{name} = {{ {kind} = [a, b] }}`")
+    };
+    let random = |kind| format!("write random values, {}", draw(kind));
+    let each = |kind| format!("write each value: `{name} = [...]`; or random ones, {}", draw(kind));
+    let how = match key {
+        "values" | "choice" | "choices" => format!("write `{name} = [...]`"),
+        "uniform" | "distribution" => random("uniform"),
+        "log_uniform" | "loguniform" => random("log_uniform"),
+        "int" | "randint" => random("int"),
+        "normal" => random("normal"),
+        "logspace" | "geomspace" => each("log_uniform"),
+        _ => each("uniform"),
+    };
+    format!("{how}; an axis `{name}.{key}` is written `{name}.{key} = [...]`")
 }
 
 fn read_axis(
@@ -387,6 +449,64 @@ error: `resources` has no key `rank`
 hint: did you mean `ranks`?
 error: `gpu_ids_abs` must be a list of devices, not an integer
   plan.toml:11: gpu_ids_abs = [0]",
+        );
+    }
+
+    #[test]
+    fn a_table_that_describes_values_is_no_table_of_axes() {
+        check_faults(
+            "[grid]
+a = { range = [0, 1] }
+opt.b = { linspace = [0, 1, 5] }
+c = { logspace = [-5, -1], num = 5 }
+d = { values = [1, 2] }
+e = { uniform = [0, 1] }
+f = { min = 0, max = 1 }
+[zip]
+g = { log_uniform = [1e-5, 1] }
+[grid.h]
+values = [1, 2]
+",
+            "axis `a` is a table with `range`, not a list of values
+  plan.toml:5: a = { range = [0, 1] }
+hint: write each value: `a = [...]`; or random ones, with `count`, below `[sample]`: `parameters.a = { uniform = [a, b] }`; \
+an axis `a.range` is written `a.range = [...]`
+error: axis `opt.b` is a table with `linspace`, not a list of values
+  plan.toml:6: opt.b = { linspace = [0, 1, 5] }
+hint: write each value: `opt.b = [...]`; or random ones, with `count`, below `[sample]`: `parameters.opt.b = { uniform = [a, b] }`; \
+an axis `opt.b.linspace` is written `opt.b.linspace = [...]`
+error: axis `c` is a table with `logspace`, not a list of values
+  plan.toml:7: c = { logspace = [-5, -1], num = 5 }
+hint: write each value: `c = [...]`; or random ones, with `count`, below `[sample]`: `parameters.c = { log_uniform = [a, b] }`; \
+an axis `c.logspace` is written `c.logspace = [...]`
+error: axis `d` is a table with `values`, not a list of values
+  plan.toml:8: d = { values = [1, 2] }
+hint: write `d = [...]`; an axis `d.values` is written `d.values = [...]`
+error: axis `e` is a table with `uniform`, not a list of values
+  plan.toml:9: e = { uniform = [0, 1] }
+hint: write random values, with `count`, below `[sample]`: `parameters.e = { uniform = [a, b] }`; \
+an axis `e.uniform` is written `e.uniform = [...]`
+error: axis `f` is a table with `min`, not a list of values
+  plan.toml:10: f = { min = 0, max = 1 }
+hint: write each value: `f = [...]`; or random ones, with `count`, below `[sample]`: `parameters.f = { uniform = [a, b] }`; \
+an axis `f.min` is written `f.min = [...]`
+error: axis `g` is a table with `log_uniform`, not a list of values
+  plan.toml:12: g = { log_uniform = [1e-5, 1] }
+hint: write random values, with `count`, below `[sample]`: `parameters.g = { log_uniform = [a, b] }`; \
+an axis `g.log_uniform` is written `g.log_uniform = [...]`
+error: axis `h` is a table with `values`, not a list of values
+  plan.toml:13: [grid.h]
+hint: write `h = [...]`; an axis `h.values` is written `h.values = [...]`",
+        );
+        let named = plan(
+            "[grid]\na.range = [1, 2]\nb = { min = [3], max = [4] }\nc = { range = [5], lr = [6] }",
+        );
+        assert_eq!(
+            params(&named),
+            [
+                r#"{"a":{"range":1},"b":{"min":3,"max":4},"c":{"range":5,"lr":6}}"#,
+                r#"{"a":{"range":2},"b":{"min":3,"max":4},"c":{"range":5,"lr":6}}"#
+            ]
         );
     }
 

@@ -9,7 +9,7 @@ use crate::host::{clock, disk};
 use crate::plan::Resources;
 use crate::scheduler::calls::Calls;
 use crate::scheduler::{Charged, Question, Room, Scheduler, State};
-use crate::site::Site;
+use crate::site::{SchedulerKind, Site};
 use crate::status::feeder;
 use crate::submit::Source;
 use crate::submit::arrays::batch::{ArrayOptions, Submission};
@@ -18,6 +18,7 @@ use crate::tree::FORMAT;
 use crate::tree::journal::Journal;
 use crate::tree::records::{self, Outcome, Record};
 use crate::tree::waves::{self, Array, Feeder, Repeat, Wave};
+use crate::words::count;
 
 impl Waves {
     /// The arrays that are feeders, each with its wave, in the order of submission.
@@ -84,6 +85,34 @@ pub(crate) fn charged<'a>(source: &'a Source, site: &'a Site) -> Charged<'a> {
         account: own.account.as_deref().or(site.account.as_deref()),
         qos: own.qos.as_deref().or(site.qos.as_deref()),
     }
+}
+
+/// The places that a feeder needs at a time: its own, one for an element, and one for the next feeder.
+pub(crate) const PLACES: u64 = 3;
+
+/// Refuses so many elements of trials if they need a feeder, and the queue will never have the places for it. A feeder that has
+/// a queue of its own takes none of these places.
+pub(crate) fn check_places(
+    source: &Source,
+    kind: SchedulerKind,
+    room: &Room,
+    elements: u64,
+) -> Result<(), Fault> {
+    let plan = &source.plan;
+    let follows = plan.is_looked_after() || plan.learns();
+    let fits = elements + u64::from(follows) <= room.limit && !plan.retry.auto;
+    let is_apart = plan.feeder().partition != plan.resources.partition;
+    if room.limit >= PLACES || elements == 0 || fits || is_apart {
+        return Ok(());
+    }
+    let (name, limit) = (&plan.name, count(room.limit, "element"));
+    let (path, kind) = (disk::named(&source.path), kind.word());
+    Err(Fault::request(format!(
+        "{name} needs a feeder, which needs {PLACES} places in the queue (its own, one for a trial and one for the next feeder): \
+         {} allows {limit}",
+        room.name
+    ))
+    .hint(format!("let an agent run it, which needs one place: `hpcsweep submit {path} --{kind} --pull`")))
 }
 
 impl Submission<'_> {

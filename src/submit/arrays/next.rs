@@ -164,16 +164,41 @@ impl Submission<'_> {
         let Queue { room, fed } = queue(asked, known, source, site, options, elements)?;
         let auto = source.plan.is_looked_after();
         let is_fed = fed == Some(true);
+        let target = self.scheduler.facts().kind.word();
+        if let Some(room) = room.as_ref().filter(|room| room.limit < feeder::PLACES) {
+            let mut all = todo.clone();
+            if options.feeder.is_none() {
+                all.extend(grow::added(&self.tree, source, diff)?.0);
+            }
+            let rules = self.rules(source, None);
+            let (tree, before, records) = (&self.tree, &before, &records);
+            let choice = Choice { tree, target, rules, before, records };
+            let (elements, _) = choice.elements(&all, &choice.rules)?;
+            feeder::check_places(source, self.scheduler.facts().kind, room, elements)?;
+        }
+        // A place for an element, and one for the feeder.
+        let least = if is_fed { 1 } else { (elements + u64::from(auto)).min(2) };
+        let kept = match is_fed && options.feeder.is_none() && source.plan.retry.auto {
+            true => before.repeated(&records),
+            false => 0,
+        };
+        let free = room.as_ref().map(|room| room.free().saturating_sub(kept));
+        if kept > 0 && elements > 0 && room.is_some() {
+            tell(&format!("{} kept for trials that `[retry]` may repeat", count(kept, "place")));
+        }
         if let Some(room) = &room
             && elements > 0
-            && room.free() < elements.min(2)
+            && free.is_some_and(|free| free < least)
         {
-            // A place for an element, and one for the feeder.
             let left = todo.len() as u64 + diff.added();
+            if is_fed && options.feeder.is_none() {
+                // The feeder submits what the sweep has.
+                self.grow(source, options, (&mut todo, &records), tell)?;
+            }
             return Ok(Next { left, full: Some(room.clone()), is_fed: fed, ..Next::default() });
         }
         if options.feeder.is_none() {
-            self.grow(source, options, &mut todo, tell)?;
+            self.grow(source, options, (&mut todo, &records), tell)?;
         }
         let known = (&*all, &records, &covered, &failures);
         let mut divided = self.divide(source, options, todo, known);
@@ -192,11 +217,9 @@ impl Submission<'_> {
             return Ok(Next { put_off, held, wait, is_fed: fed, ..Next::default() });
         }
         let rules = self.rules(source, places);
-        let target = self.scheduler.facts().kind.word();
         let (tree, before, records) = (&self.tree, &before, &records);
         let choice = Choice { tree, target, rules, before, records };
         let is_followed = auto || !divided.held.is_empty();
-        let free = room.as_ref().map(Room::free);
         let portion = choice.within(free, todo, (is_fed, is_followed))?;
         let Portion { todo, left, rules, .. } = &portion;
         let (mut wave, order, mapped) = wave::plan(tree, target, todo, rules, before, records)?;
@@ -227,12 +250,12 @@ impl Submission<'_> {
         &self,
         source: &Source,
         options: &ArrayOptions,
-        todo: &mut Vec<Todo>,
+        (todo, records): (&mut Vec<Todo>, &HashMap<u64, Record>),
         tell: &mut impl FnMut(&str),
     ) -> Result<()> {
         let again = todo.iter().map(|t| t.id);
-        let (tree, retry) = (&self.tree, &options.retry);
-        let notes = snapshot::keep(tree, source, self.diff, again, retry, self.environment)?;
+        let (tree, known) = (&self.tree, (&options.retry, records));
+        let notes = snapshot::keep(tree, source, self.diff, again, known, self.environment)?;
         notes.iter().for_each(|note| tell(note));
         todo.extend(grow::grow(tree, source, self.diff, self.templates, self.site)?);
         Ok(())

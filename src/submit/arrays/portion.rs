@@ -57,7 +57,8 @@ impl Choice<'_> {
     /// As many trials as have a place if so many are `free`, one of which a feeder takes unless there `is_fed` one already; with
     /// `always` it does so even where all trials have a place. Of each
     /// chain the first trials come first, and chains that wait for nothing come before others, so that as many as possible run
-    /// at once; a job that runs a whole chain is not divided.
+    /// at once. Of these, trials that ran before and chains that have begun come first. A job that runs a whole chain is not
+    /// divided.
     ///
     /// # Errors
     /// As [`wave::plan`].
@@ -77,7 +78,8 @@ impl Choice<'_> {
         let mut order: Vec<(usize, bool, bool, usize)> = Vec::with_capacity(todo.len());
         for (i, t) in todo.iter().enumerate() {
             let depth = depths.entry(t.chain).or_default();
-            let has_begun = *depth == 0 && t.after.is_some();
+            let was_run = self.records.get(&t.id).is_some_and(|record| record.begun() > 0);
+            let has_begun = was_run || (*depth == 0 && t.after.is_some());
             order.push((*depth, waits.contains_key(&t.chain), !has_begun, i));
             *depth += 1;
         }
@@ -125,7 +127,10 @@ impl Choice<'_> {
     }
 
     /// How many elements these trials become, and how chains become jobs.
-    fn elements(&self, todo: &[Todo], rules: &Rules) -> Result<(u64, Mapping)> {
+    ///
+    /// # Errors
+    /// As [`wave::plan`].
+    pub(crate) fn elements(&self, todo: &[Todo], rules: &Rules) -> Result<(u64, Mapping)> {
         if todo.is_empty() {
             return Ok((0, Mapping::Elementwise));
         }

@@ -115,6 +115,22 @@ impl<'a> Before<'a> {
         records.iter().filter(is_coming).map(|(trial, _)| *trial).collect()
     }
 
+    /// How many trials have ended without success of which the feeder has still to decide by `[retry]`, or which it is to
+    /// submit again.
+    pub(crate) fn repeated(&self, records: &HashMap<u64, Record>) -> u64 {
+        let is_over = |trial: u64, record: &Record| {
+            self.outcomes(trial, record).iter().any(Option::is_some) && !self.busy.contains(&trial)
+        };
+        let is_due = |(trial, record): &(&u64, &Record)| {
+            record.skipped.is_none()
+                && record.is_without_success()
+                && is_over(**trial, record)
+                && !self.journal.left.contains_key(trial)
+                && !self.array(**trial).is_some_and(|a| self.journal.is_cancelled(a, **trial))
+        };
+        records.iter().filter(is_due).count() as u64
+    }
+
     /// Arrays that the scheduler has and that may not have ended, with the number of their elements that may run.
     pub(crate) fn open(&self, records: &HashMap<u64, Record>) -> Vec<(u32, u64)> {
         let is_open = |array: u32, trial: u64| {

@@ -17,7 +17,7 @@ use crate::submit::control::done::Done;
 use crate::tree::journal::{self, Journal};
 use crate::tree::ledger::{self, CANCELLED, Entry, Ledger};
 use crate::tree::lock::Lock;
-use crate::tree::{Identity, Tree, deck, records};
+use crate::tree::{Identity, Tree, deck, records, table};
 
 /// Does it for the agents of a sweep; `None` where agents have none of it.
 ///
@@ -41,6 +41,8 @@ pub(crate) fn control(
     let mut ledger = Ledger::read(tree)?;
     let is_over = ledger.is_over(deck::total(&decks));
     if let (Some(trial), false) = (trials.first(), is_over) {
+        let last = trials.iter().max().unwrap_or(trial);
+        table::find(tree, *last)?;
         let is_over = |trial: &u64| Ok(records::of_trial(tree, *trial)?.0.is_over(0));
         let ended: Result<Vec<bool>> = trials.iter().map(is_over).collect();
         if ended?.iter().all(|ended| *ended) {

@@ -87,8 +87,9 @@ struct About<'a> {
 fn give(about: &About<'_>, lock: Option<Result<Lock>>) -> Result<(Done, Option<Lock>)> {
     let About { tree, identity, trials, order, site, environment } = *about;
     let sweep = Sweep::read(tree, identity, order, site, environment)?;
-    if let Some(trial) = trials.iter().find(|&&trial| sweep.status.rows.len() as u64 <= trial) {
-        return Err(Fault::request(format!("{} has no trial {trial}", identity.name)).into());
+    let end = sweep.status.rows.last().map_or(0, |row| row.id + 1);
+    if let Some(trial) = trials.iter().find(|&&trial| end <= trial) {
+        return Err(table::no_trial(tree, *trial, end).into());
     }
     let open = sweep.open();
     let named: HashSet<&u64> = trials.iter().collect();

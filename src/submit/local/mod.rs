@@ -151,12 +151,14 @@ pub(crate) fn run(
     options.retry.change(&mut diff);
     check_growth(&source.plan, site, &diff)?;
     check(&diff)?;
+    let records = records::all(&tree)?;
     let again = match options.retry.is_with_current_code() {
-        true => would_run(&tree, source, &diff, &records::all(&tree)?, &options.retry)?,
+        true => would_run(&tree, source, &diff, &records, &options.retry)?,
         false => HashSet::new(),
     };
     let again = again.into_iter().filter(|trial| *trial < diff.known);
-    let notes = snapshot::keep(&tree, source, &diff, again, &options.retry, environment)?;
+    let notes =
+        snapshot::keep(&tree, source, &diff, again, (&options.retry, &records), environment)?;
     notes.into_iter().for_each(|note| tell(News::Note(note)));
     grow::grow(&tree, source, &diff, templates, site)?;
     let mut journal = journal::Writer::open(&tree)?;
@@ -164,7 +166,6 @@ pub(crate) fn run(
 
     let rows = table::rows(&tree)?;
     let heads = table::heads(&tree)?;
-    let records = records::all(&tree)?;
     wait_for_orphans(&records)?;
     let stop_chain = grow::on_failure(&heads) == OnFailure::Stop;
     let (chains, todo) = chains(&rows, &records, &diff, stop_chain, &options.retry);

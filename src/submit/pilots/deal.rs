@@ -111,7 +111,8 @@ pub fn deal(
     let failures = Failures { retry: options.retry.clone(), ..Failures::default() };
     let old = wave::left_over(&tree, &diff, &covered, &known, &failures)?;
     let again = old.todo.iter().map(|t| t.id);
-    let mut notes = snapshot::keep(&tree, source, &diff, again, &options.retry, environment)?;
+    let mut notes =
+        snapshot::keep(&tree, source, &diff, again, (&options.retry, &known), environment)?;
     if source.plan.learns() {
         notes.push(
             "memory and walltime are not learnt in pull mode: all trials ask for `first`"

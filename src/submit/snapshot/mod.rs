@@ -7,7 +7,7 @@ mod about;
 mod store;
 mod walk;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -19,6 +19,7 @@ use crate::submit::Source;
 use crate::submit::again::Again;
 use crate::submit::grow::Diff;
 use crate::tree::code::{self, Beside, Manifest, Submission};
+use crate::tree::records::Record;
 use crate::tree::{FORMAT, Tree};
 use crate::words::count;
 use store::{Outcome, Stored};
@@ -28,7 +29,7 @@ use walk::Found;
 const LARGE: u64 = 100 << 20;
 
 /// Stores the code of the trials that a plan adds to its sweep, and of the trials `again` where the current code was asked
-/// for. Removes what submissions that were killed have left. Returns what to say. The caller holds the lock and has not yet
+/// for. `records`: those of the sweep. Removes what submissions that were killed have left. Returns what to say. The caller holds the lock and has not yet
 /// added the trials.
 ///
 /// # Errors
@@ -38,12 +39,12 @@ pub(crate) fn keep(
     source: &Source,
     diff: &Diff,
     again: impl Iterator<Item = u64>,
-    retry: &Again,
+    (retry, records): (&Again, &HashMap<u64, Record>),
     vars: &Vars,
 ) -> Result<Vec<String>> {
     let is_unfinished = code::remove_unfinished(tree, diff.known)?;
     let mut is_left = is_unfinished || store::is_left(tree)?;
-    let kept = keep_all(tree, source, diff, again, (retry, vars), &mut is_left);
+    let kept = keep_all(tree, source, diff, again, (retry, records, vars), &mut is_left);
     if is_left {
         let cleared = store::clear(tree);
         return kept.and_then(|notes| cleared.map(|()| notes));
@@ -57,7 +58,7 @@ fn keep_all(
     source: &Source,
     diff: &Diff,
     again: impl Iterator<Item = u64>,
-    (retry, vars): (&Again, &Vars),
+    (retry, records, vars): (&Again, &HashMap<u64, Record>, &Vars),
     is_left: &mut bool,
 ) -> Result<Vec<String>> {
     let mut trials = trials(diff, again, retry);
@@ -72,11 +73,12 @@ fn keep_all(
         return Ok(Vec::new());
     };
     if trials.is_empty() {
-        let look = look_at(tree, source, diff, trials, || walk::find(tree, source, own))?;
+        let look =
+            look_at(tree, source, diff, (trials, records), || walk::find(tree, source, own))?;
         return Ok(look.map(|look| look.changes(retry)).unwrap_or_default());
     }
     let (found, name, stored) = store_still(tree, source, own, is_left)?;
-    let look = Look::of(tree, source, diff, trials, found)?;
+    let look = Look::of(tree, source, diff, (trials, records), found)?;
     let mut notes = look.changes(retry);
     notes.extend(look.about_files());
     let Look { found, trials, .. } = look;
@@ -142,6 +144,8 @@ pub(crate) struct Look {
     /// The trials that get it.
     trials: BTreeSet<u64>,
     changed: Vec<Change>,
+    /// Whether one of these trials has ended without success.
+    may_run_again: bool,
     missing: Stored,
 }
 
@@ -154,7 +158,7 @@ struct Change {
 }
 
 /// What a submission would store; `None` without `[snapshot]`, or if there is nothing to say. `again`: the trials that would
-/// run again.
+/// run again; `records`: those of the sweep.
 ///
 /// # Errors
 /// As the submission.
@@ -163,11 +167,11 @@ pub(crate) fn look(
     source: &Source,
     diff: &Diff,
     again: impl Iterator<Item = u64>,
-    retry: &Again,
+    (retry, records): (&Again, &HashMap<u64, Record>),
 ) -> Result<Option<Look>> {
     let Some(own) = source.plan.snapshot.as_ref() else { return Ok(None) };
     let trials = trials(diff, again, retry);
-    look_at(tree, source, diff, trials, || walk::find(tree, source, own))
+    look_at(tree, source, diff, (trials, records), || walk::find(tree, source, own))
 }
 
 /// Looks; where no trial gets the code, files that cannot be read are no reason not to submit.
@@ -175,12 +179,12 @@ fn look_at(
     tree: &Tree,
     source: &Source,
     diff: &Diff,
-    trials: BTreeSet<u64>,
+    (trials, records): (BTreeSet<u64>, &HashMap<u64, Record>),
     find: impl FnOnce() -> Result<Found>,
 ) -> Result<Option<Look>> {
     match find() {
         Err(_) if trials.is_empty() => Ok(None),
-        found => Look::of(tree, source, diff, trials, found?).map(Some),
+        found => Look::of(tree, source, diff, (trials, records), found?).map(Some),
     }
 }
 
@@ -189,16 +193,16 @@ impl Look {
         tree: &Tree,
         source: &Source,
         diff: &Diff,
-        trials: BTreeSet<u64>,
+        (trials, records): (BTreeSet<u64>, &HashMap<u64, Record>),
         found: Found,
     ) -> Result<Self> {
         let name = found.manifest.name();
-        let mut changed = Vec::new();
+        let (mut changed, mut may_run_again) = (Vec::new(), false);
         for (old, has) in
             code::trials(tree, diff.known)?.into_iter().filter(|(old, _)| *old != name)
         {
-            let kept =
-                has.iter().filter(|id| diff.has(**id) && !trials.contains(id)).count() as u64;
+            let keeps = |id: &&u64| diff.has(**id) && !trials.contains(id);
+            let kept = has.iter().filter(keeps).count() as u64;
             if kept == 0 {
                 continue;
             }
@@ -209,6 +213,8 @@ impl Look {
             let files: Vec<String> =
                 files.filter(|file| Some(*file) != plan.as_deref()).map(str::to_owned).collect();
             if !files.is_empty() {
+                let is_bad = |id: &u64| records.get(id).is_some_and(Record::is_without_success);
+                may_run_again |= has.iter().filter(keeps).any(is_bad);
                 changed.push(Change { snapshot: old, files, trials: kept });
             }
         }
@@ -216,13 +222,13 @@ impl Look {
             true => Stored::default(),
             false => store::missing(tree, &found, &name),
         };
-        Ok(Self { found, name, trials, changed, missing })
+        Ok(Self { found, name, trials, changed, may_run_again, missing })
     }
 
     /// What has changed since trials got their code.
     fn changes(&self, retry: &Again) -> Vec<String> {
         let mut notes: Vec<String> = self.changed.iter().map(Change::words).collect();
-        if !notes.is_empty() && !retry.is_with_current_code() {
+        if self.may_run_again && !retry.is_with_current_code() {
             notes.push(
                 "`--retry --current-code` runs trials again with the code as it is now".to_owned(),
             );

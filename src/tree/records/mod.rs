@@ -283,6 +283,11 @@ impl Record {
         self.decisive()?.outcome()
     }
 
+    /// Whether it has ended, and not well.
+    pub(crate) fn is_without_success(&self) -> bool {
+        self.skipped.is_some() || !matches!(self.outcome(), None | Some(Outcome::Done))
+    }
+
     /// Whether it has ended without success and runs again only on request, as agents record with an end.
     pub(crate) fn has_failed(&self) -> bool {
         let is_bad = matches!(self.outcome(), Some(Outcome::Failed | Outcome::Timeout));
