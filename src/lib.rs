@@ -33,7 +33,7 @@
 //! | 3 | [`graph`], [`tree`] |
 //! | 4 | [`scheduler`], [`attempt`] |
 //! | 5 | [`render`], [`standing`], [`status`] |
-//! | 6 | [`submit`], [`collect`], [`doctor`], [`project`], [`worker`], [`pull`], [`watch`], [`select`], [`usage`], [`analysis`] |
+//! | 6 | [`submit`], [`collect`], [`doctor`], [`project`], [`worker`], [`pull`], [`watch`], [`select`], [`usage`], [`analysis`], [`report`] |
 //! | 7 | [`cli`] |
 
 pub mod cause;
@@ -70,6 +70,7 @@ pub mod collect;
 mod doctor;
 mod project;
 pub mod pull;
+mod report;
 mod select;
 pub mod submit;
 mod usage;

@@ -100,12 +100,12 @@ function __fish_hpcsweep_candidates
     $program generate candidates -- $words "$typed" 2>/dev/null
 end
 
-set -l verbs status collect best compare effects logs cancel hold release retry watch
+set -l verbs status collect best compare effects report logs cancel hold release retry watch
 complete -c hpcsweep -n "__fish_seen_subcommand_from $verbs" -a "(__fish_hpcsweep_candidates)"
 complete -c hpcsweep -n "__fish_seen_subcommand_from $verbs submit" -l state -x -a "(__fish_hpcsweep_candidates)"
 complete -c hpcsweep -n "__fish_seen_subcommand_from $verbs submit" -l cause -x -a "(__fish_hpcsweep_candidates)"
 complete -c hpcsweep -n "__fish_seen_subcommand_from $verbs submit" -l trial -x -a "(__fish_hpcsweep_candidates)"
-complete -c hpcsweep -n "__fish_seen_subcommand_from best compare effects" -s m -l metric -x -a "(__fish_hpcsweep_candidates)"
+complete -c hpcsweep -n "__fish_seen_subcommand_from best compare effects report" -s m -l metric -x -a "(__fish_hpcsweep_candidates)"
 "#;
 
 /// A script that asks the program for sweeps, trials, metrics and states.

@@ -23,6 +23,7 @@ mod out;
 mod plan;
 mod pull;
 mod rehearsal;
+mod report;
 mod retry;
 mod schema;
 mod script;
@@ -79,6 +80,7 @@ enum Verb {
     Best(best::Args),
     Compare(compare::Args),
     Effects(effects::Args),
+    Report(report::Args),
     Logs(logs::Args),
     Usage(usage::Args),
     Cancel(jobs::CancelArgs),
@@ -151,6 +153,7 @@ pub fn main() -> ExitCode {
         Verb::Best(args) => best::run(&args, &context),
         Verb::Compare(args) => compare::run(&args, &context),
         Verb::Effects(args) => effects::run(&args, &context),
+        Verb::Report(args) => report::run(&args, &context),
         Verb::Logs(args) => logs::run(&args, &context),
         Verb::Usage(args) => usage::run(&args, &context),
         Verb::Cancel(args) => jobs::cancel(&args, &context),

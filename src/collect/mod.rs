@@ -5,6 +5,7 @@ mod curve;
 pub mod steps;
 pub mod whole;
 
+use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -184,54 +185,104 @@ const UNPLACED: usize = usize::MAX / 2;
 /// # Errors
 /// When a record cannot be read.
 pub fn collect(sweeps: Vec<Status>) -> Result<Table> {
-    let mut table = Table::default();
-    let several = sweeps.len() > 1;
-    if several {
-        table.columns.push("sweep".into());
-    }
-    table.columns.extend(FIXED.map(str::to_owned));
-    let further = Further {
-        snapshot: sweeps.iter().any(Status::has_several_snapshots),
-        function: sweeps.iter().any(Status::has_several_functions),
-    };
-    table.columns.extend(further.snapshot.then(|| SNAPSHOT.to_owned()));
-    table.columns.extend(further.function.then(|| FUNCTION.to_owned()));
-    table.first_parameter = table.columns.len();
-    let (mut parameters, mut metrics) = (Columns::default(), Columns::default());
-    for (source, mut status) in sweeps.into_iter().enumerate() {
-        table.sources.push(Source::of(&status));
+    let mut joined = Joined::new(&sweeps);
+    for mut status in sweeps {
+        joined.begin(&status);
         let rows = status.rows.len();
         for from in (0..rows).step_by(CHUNK) {
-            let lines = lines(&mut status, from..rows.min(from + CHUNK), further)?;
-            for line in lines {
-                let most = usize::from(several)
-                    + line.fixed.len()
-                    + line.parameters.len()
-                    + line.metrics.len();
-                let mut cells = Cells(Vec::with_capacity(most));
-                if several {
-                    cells.push(0, status.identity.name.clone().into());
-                }
-                let first = usize::from(several);
-                let fixed = line.fixed.into_iter().enumerate();
-                fixed.for_each(|(c, value)| cells.push(first + c, value));
-                for (name, value) in line.parameters {
-                    cells.push(table.first_parameter + parameters.place(&name), value);
-                }
-                for (name, value) in line.metrics {
-                    cells.push(UNPLACED + metrics.place(&name), value);
-                }
-                cells.sort();
-                table.rows.push(Trial { trial: line.trial, source, cells });
-            }
+            let trials = from..rows.min(from + CHUNK);
+            let own = status.rows[trials.clone()].iter().map(|row| row.id);
+            let records: Vec<Option<Record>> =
+                own.map(|trial| status.records.remove(&trial)).collect();
+            let lines = lines(&status, trials, joined.further, records)?;
+            joined.add(&status.identity.name, lines);
         }
     }
-    name_columns(&mut table, &parameters, &metrics);
-    let cells = table.rows.iter_mut().flat_map(|row| &mut row.cells.0);
-    for (column, _) in cells.filter(|(column, _)| *column >= UNPLACED) {
-        *column = *column - UNPLACED + table.first_metric;
+    Ok(joined.table())
+}
+
+/// As [`collect`], of one sweep, which keeps its records.
+///
+/// # Errors
+/// When a record cannot be read.
+pub(crate) fn table(status: &Status) -> Result<Table> {
+    let mut joined = Joined::new(std::slice::from_ref(status));
+    joined.begin(status);
+    let rows = status.rows.len();
+    for from in (0..rows).step_by(CHUNK) {
+        let trials = from..rows.min(from + CHUNK);
+        let own = status.rows[trials.clone()].iter().map(|row| row.id);
+        let records: Vec<Option<&Record>> = own.map(|trial| status.records.get(&trial)).collect();
+        let lines = lines(status, trials, joined.further, records)?;
+        joined.add(&status.identity.name, lines);
     }
-    Ok(table)
+    Ok(joined.table())
+}
+
+/// A table that grows by lines.
+struct Joined {
+    table: Table,
+    several: bool,
+    further: Further,
+    parameters: Columns,
+    metrics: Columns,
+}
+
+impl Joined {
+    fn new(sweeps: &[Status]) -> Self {
+        let mut table = Table::default();
+        let several = sweeps.len() > 1;
+        if several {
+            table.columns.push("sweep".into());
+        }
+        table.columns.extend(FIXED.map(str::to_owned));
+        let further = Further {
+            snapshot: sweeps.iter().any(Status::has_several_snapshots),
+            function: sweeps.iter().any(Status::has_several_functions),
+        };
+        table.columns.extend(further.snapshot.then(|| SNAPSHOT.to_owned()));
+        table.columns.extend(further.function.then(|| FUNCTION.to_owned()));
+        table.first_parameter = table.columns.len();
+        let (parameters, metrics) = (Columns::default(), Columns::default());
+        Self { table, several, further, parameters, metrics }
+    }
+
+    /// The lines that are added from now on are of this sweep.
+    fn begin(&mut self, status: &Status) {
+        self.table.sources.push(Source::of(status));
+    }
+
+    fn add(&mut self, sweep: &str, lines: Vec<Line>) {
+        let first = usize::from(self.several);
+        let source = self.table.sources.len().saturating_sub(1);
+        for line in lines {
+            let most = first + line.fixed.len() + line.parameters.len() + line.metrics.len();
+            let mut cells = Cells(Vec::with_capacity(most));
+            if self.several {
+                cells.push(0, sweep.into());
+            }
+            let fixed = line.fixed.into_iter().enumerate();
+            fixed.for_each(|(c, value)| cells.push(first + c, value));
+            for (name, value) in line.parameters {
+                cells.push(self.table.first_parameter + self.parameters.place(&name), value);
+            }
+            for (name, value) in line.metrics {
+                cells.push(UNPLACED + self.metrics.place(&name), value);
+            }
+            cells.sort();
+            self.table.rows.push(Trial { trial: line.trial, source, cells });
+        }
+    }
+
+    fn table(self) -> Table {
+        let Self { mut table, parameters, metrics, .. } = self;
+        name_columns(&mut table, &parameters, &metrics);
+        let cells = table.rows.iter_mut().flat_map(|row| &mut row.cells.0);
+        for (column, _) in cells.filter(|(column, _)| *column >= UNPLACED) {
+            *column = *column - UNPLACED + table.first_metric;
+        }
+        table
+    }
 }
 
 /// A name that two kinds of column share is followed by its kind.
@@ -278,14 +329,18 @@ struct Further {
     function: bool,
 }
 
-/// Some trials of a sweep, whose records are taken out of it.
-fn lines(status: &mut Status, trials: Range<usize>, further: Further) -> Result<Vec<Line>> {
-    let records: Vec<Option<Record>> =
-        status.rows[trials.clone()].iter().map(|row| status.records.remove(&row.id)).collect();
-    let (status, several) = (&*status, status.has_several_functions());
-    let whole = |((row, standing), record): ((&Row, &Standing), Option<Record>)| {
-        let mut line = line(&status.tree, row, standing, record.as_ref())?;
-        let ran = record.as_ref().and_then(snapshot);
+/// Some trials of a sweep, with their records.
+fn lines<R: Borrow<Record> + Send>(
+    status: &Status,
+    trials: Range<usize>,
+    further: Further,
+    records: Vec<Option<R>>,
+) -> Result<Vec<Line>> {
+    let several = status.has_several_functions();
+    let whole = |((row, standing), record): ((&Row, &Standing), Option<R>)| {
+        let record = record.as_ref().map(Borrow::borrow);
+        let mut line = line(&status.tree, row, standing, record)?;
+        let ran = record.and_then(snapshot);
         line.fixed.extend(further.snapshot.then(|| Value::from(ran)));
         let function = || Value::from(status.function(row.id).filter(|_| several));
         line.fixed.extend(further.function.then(function));
@@ -322,6 +377,21 @@ pub(crate) fn of_trial(
 fn line(tree: &Tree, row: &Row, standing: &Standing, record: Option<&Record>) -> Result<Line> {
     let metrics = record.map(|record| metrics(tree, record)).transpose()?.unwrap_or_default();
     Ok(Line { metrics, ..unmeasured(row, standing, record) })
+}
+
+/// Calls `with` for each line of a trial's learning curve: its values by dotted name.
+///
+/// # Errors
+/// When a record cannot be read.
+pub(crate) fn each_step(
+    status: &Status,
+    trial: u64,
+    with: impl FnMut(Vec<(String, Value)>),
+) -> Result<()> {
+    match status.records.get(&trial) {
+        Some(record) => curve::each(&status.tree, record, with),
+        None => Ok(()),
+    }
 }
 
 /// A line without metrics.

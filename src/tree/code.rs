@@ -251,6 +251,11 @@ impl Submissions {
         Code::of(self.about(trial).next()?)
     }
 
+    /// The submissions, the newest first.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Submission> {
+        self.0.iter().map(|(submission, _)| submission)
+    }
+
     /// The code that a trial ran from a snapshot of this name.
     pub(crate) fn code_of(&self, trial: u64, snapshot: &str) -> Code {
         let own = self.about(trial).find(|own| own.snapshot.as_deref() == Some(snapshot));

@@ -75,6 +75,7 @@ mod quoting;
 mod ranks;
 mod readers;
 mod rehearsal;
+mod report;
 mod resources;
 mod retry;
 mod schema;

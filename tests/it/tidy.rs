@@ -17,13 +17,13 @@ const FLOORS: [&[&str]; 8] = [
     &["render", "standing", "status"],
     &[
         "submit", "collect", "doctor", "project", "worker", "pull", "watch", "select", "usage",
-        "analysis",
+        "analysis", "report",
     ],
     &["cli"],
 ];
 
-/// Uses within one floor, each with its reason. They make no circle; verbs (floor 6) have three.
-const NEIGHBOURS: [(&str, &str, &str); 15] = [
+/// Uses within one floor, each with its reason. They make no circle; verbs (floor 6) have six.
+const NEIGHBOURS: [(&str, &str, &str); 18] = [
     ("cause", "words", "shortens a line of a log"),
     ("fault", "cause", "says what a fault is for a trial"),
     ("plan", "document", "reads what a person wrote"),
@@ -37,6 +37,9 @@ const NEIGHBOURS: [(&str, &str, &str); 15] = [
     ("status", "standing", "weighs what it has read and heard"),
     ("select", "collect", "an expression sees the columns of the table"),
     ("analysis", "collect", "answers are about the table"),
+    ("report", "collect", "a page has the table and the learning curves"),
+    ("report", "usage", "a page has what was requested and used"),
+    ("report", "analysis", "a page says which setting is best and what matters"),
     ("doctor", "worker", "asks the heavy sibling for its version"),
     (
         "pull",

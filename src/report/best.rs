@@ -1,0 +1,167 @@
+//! Which setting is best, and which parameter matters, as `best` and `effects` find them.
+
+use serde::Serialize;
+
+use super::trials::{Metric, spread, swept};
+use super::{figure, rounded};
+use crate::analysis::{self, Settings, Statistic};
+use crate::collect::{Goal, Table, Trial, text};
+use crate::plan::value::json_float;
+use crate::words;
+
+/// Finished trials that differ only in what is averaged over: seeds, folds.
+#[derive(Debug, Clone)]
+pub(super) struct Setting {
+    /// The parameters that differ between settings: `lr=0.1 width=64`.
+    pub(super) label: String,
+    /// Its trials with a number, as rows.
+    pub(super) rows: Vec<usize>,
+    pub(super) mean: f64,
+    /// The interval of 95 % of its mean, where it has several trials.
+    pub(super) interval: Option<[f64; 2]>,
+}
+
+/// The settings of a sweep.
+#[derive(Debug, Default)]
+pub(super) struct Best {
+    /// Those with a number, the best first.
+    pub(super) settings: Vec<Setting>,
+    /// How many others cannot be told from the best.
+    pub(super) ties: usize,
+}
+
+fn goal(metric: &Metric) -> Goal {
+    if metric.max { Goal::Max } else { Goal::Min }
+}
+
+/// The settings of finished trials, the best mean first.
+pub(super) fn best(table: &Table, metric: Option<&Metric>, settings: &Settings) -> Best {
+    let Some(metric) = metric else { return Best::default() };
+    let ranking = analysis::rank(table, settings, metric.column, goal(metric), Statistic::Mean);
+    let columns = swept(table, &averaged(settings));
+    let of = |ranked: &analysis::Ranked| {
+        let rows = ranked.observed.rows.clone();
+        let (_, interval) = Statistic::Mean.of(&ranked.observed.values);
+        let label = label(table, &table.rows[*rows.first()?], &columns);
+        ranked.value.is_finite().then_some(Setting { label, rows, mean: ranked.value, interval })
+    };
+    Best { settings: ranking.ranked.iter().filter_map(of).collect(), ties: ranking.ties().count() }
+}
+
+/// The columns that are averaged over.
+pub(super) fn averaged(settings: &Settings) -> Vec<usize> {
+    settings.over.iter().map(|over| over.column).collect()
+}
+
+/// The parameters of a trial in words; its number if none differs.
+pub(super) fn label(table: &Table, row: &Trial, columns: &[usize]) -> String {
+    let parts: Vec<String> = columns
+        .iter()
+        .filter(|&&column| !row.cells.get(column).is_null())
+        .map(|&column| {
+            let value = match json_float(row.cells.get(column)) {
+                Some(n) => figure(n),
+                None => words::short(&text(row.cells.get(column)), 40),
+            };
+            format!("{}={value}", table.columns[column])
+        })
+        .collect();
+    if parts.is_empty() { format!("trial {}", row.trial) } else { parts.join(" ") }
+}
+
+/// What a parameter does to the metric.
+#[derive(Debug, PartialEq, Serialize)]
+pub(super) struct Effect {
+    pub(super) name: String,
+    /// Its share of the variance of the metric on its own, from 0 to 1.
+    pub(super) share: f64,
+    levels: Vec<Level>,
+}
+
+/// Trials with one value of a parameter, or with one of a range.
+#[derive(Debug, PartialEq, Serialize)]
+struct Level {
+    label: String,
+    n: usize,
+    mean: Option<f64>,
+    low: Option<f64>,
+    high: Option<f64>,
+}
+
+/// What two parameters do together, beyond what each does on its own.
+#[derive(Debug, PartialEq, Serialize)]
+pub(super) struct Pair {
+    pub(super) names: [String; 2],
+    pub(super) share: f64,
+}
+
+/// What matters.
+#[derive(Debug, Default, PartialEq, Serialize)]
+pub(super) struct Effects {
+    /// The largest share first.
+    pub(super) axes: Vec<Effect>,
+    /// Those that matter most together, the largest share first.
+    pub(super) pairs: Vec<Pair>,
+    /// How the shares were found, in words.
+    pub(super) method: Option<String>,
+}
+
+/// The most trials over which a forest grows.
+const MOST: usize = 20_000;
+
+/// The most pairs of a page.
+const PAIRS: usize = 5;
+
+/// The effects of the parameters; none if too little is known to tell.
+pub(super) fn effects(table: &Table, metric: Option<&Metric>, settings: &Settings) -> Effects {
+    let Some(metric) = metric else { return Effects::default() };
+    let (mut list, over) = (settings.list.clone(), settings.over.clone());
+    let rows: usize = list.iter().map(|setting| setting.rows.len()).sum();
+    if rows > MOST {
+        list = spread(&(0..list.len()).collect::<Vec<_>>(), (list.len() * MOST / rows).max(1))
+            .into_iter()
+            .map(|place| settings.list[place].clone())
+            .collect();
+    }
+    let few = Settings { over, list };
+    let Ok(found) = analysis::effects(table, &few, metric.column, goal(metric)) else {
+        return Effects::default();
+    };
+    let name = |axis: usize| table.columns[found.axes[axis].column].clone();
+    let share = |axis: usize| {
+        let own = found.terms.iter().find(|term| term.axes == [axis]);
+        own.map_or(0.0, |term| term.share.clamp(0.0, 1.0))
+    };
+    let level = |level: &analysis::Level| Level {
+        label: words::short(&level.words.replace(" .. ", " to "), 40),
+        n: level.trials,
+        mean: rounded(level.mean),
+        low: level.interval.and_then(|[low, _]| rounded(low)),
+        high: level.interval.and_then(|[_, high]| rounded(high)),
+    };
+    let mut axes: Vec<Effect> = found
+        .axes
+        .iter()
+        .enumerate()
+        .map(|(at, axis)| Effect {
+            name: name(at),
+            share: rounded(share(at)).unwrap_or(0.0),
+            levels: axis.levels.iter().map(level).collect(),
+        })
+        .collect();
+    axes.sort_by(|a, b| b.share.total_cmp(&a.share));
+    let pairs = found.terms.iter().filter_map(|term| match term.axes[..] {
+        [a, b] => Some(Pair { names: [name(a), name(b)], share: rounded(term.share)? }),
+        _ => None,
+    });
+    let how = match found.method {
+        analysis::Method::Grid => "sums of squares of a complete grid",
+        analysis::Method::Forest => "functional analysis of variance over a forest of trees",
+    };
+    let trials = words::count(found.trials as u64, "trial");
+    Effects {
+        axes,
+        pairs: pairs.take(PAIRS).collect(),
+        method: Some(format!("{how}, of {trials}")),
+    }
+}

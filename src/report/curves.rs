@@ -1,0 +1,167 @@
+//! Learning curves: of each setting the mean of its repetitions, between their least and greatest values.
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::best::Setting;
+use super::rounded;
+use super::trials::{Metric, spread};
+use crate::collect::{Table, each_step};
+use crate::plan::value::json_float;
+use crate::status::Status;
+use crate::words::thousands;
+
+/// Settings that have a colour of their own: the best.
+const BEST: usize = 5;
+
+/// Other settings that are drawn behind them.
+const OTHERS: usize = 35;
+
+/// Repetitions of a setting that are read.
+const REPETITIONS: usize = 20;
+
+/// Points of a curve.
+const POINTS: usize = 120;
+
+#[derive(Debug, PartialEq, Serialize)]
+pub(super) struct Curves {
+    /// The name of the values.
+    metric: String,
+    /// What is counted along: `epoch`, `step` or `line`.
+    x: &'static str,
+    note: Option<String>,
+    /// The first of them are the best.
+    best: usize,
+    settings: Vec<Curve>,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+struct Curve {
+    label: String,
+    trials: usize,
+    /// Place, mean, least and greatest value.
+    points: Vec<[Option<f64>; 4]>,
+}
+
+/// Names of what is counted along, the best first.
+const ALONG: [&str; 2] = ["epoch", "step"];
+
+/// The curves of the best settings and of some others; `None` if no trial has logged the metric more than once.
+///
+/// # Errors
+/// When a record cannot be read.
+pub(super) fn of(
+    status: &Status,
+    table: &Table,
+    metric: Option<&Metric>,
+    settings: &[Setting],
+) -> Result<Option<Curves>> {
+    let Some(metric) = metric else { return Ok(None) };
+    let name = metric.name.strip_suffix(".min").or_else(|| metric.name.strip_suffix(".max"));
+    let name = name.filter(|name| table.columns.iter().any(|c| c == name)).unwrap_or(&metric.name);
+    let logged = name.strip_prefix("metric.").unwrap_or(name);
+    let best = &settings[..settings.len().min(BEST)];
+    let others = spread(&(best.len()..settings.len()).collect::<Vec<_>>(), OTHERS);
+    let drawn: Vec<&Setting> =
+        best.iter().chain(others.iter().map(|&place| &settings[place])).collect();
+    let along = match drawn.first() {
+        Some(first) => along(status, table.rows[first.rows[0]].trial)?,
+        None => return Ok(None),
+    };
+    let mut curves = Vec::new();
+    for setting in &drawn {
+        let mut all: Vec<(f64, f64)> = Vec::new();
+        let trials = setting.rows.len().min(REPETITIONS);
+        for &row in &setting.rows[..trials] {
+            all.extend(trial(status, table.rows[row].trial, along, logged)?);
+        }
+        let points = together(all);
+        if points.len() > 1 {
+            curves.push(Curve { label: setting.label.clone(), trials, points });
+        }
+    }
+    if curves.is_empty() {
+        return Ok(None);
+    }
+    let note = (drawn.len() < settings.len()).then(|| {
+        format!(
+            "{} of {} settings: the {} best, and of the others one in so many.",
+            drawn.len(),
+            thousands(settings.len() as u64),
+            best.len()
+        )
+    });
+    let best = curves.len().min(best.len());
+    Ok(Some(Curves { metric: name.to_owned(), x: along, note, best, settings: curves }))
+}
+
+/// What the lines of a trial are counted along.
+fn along(status: &Status, trial: u64) -> Result<&'static str> {
+    let mut has = [false; 2];
+    each_step(status, trial, |line| {
+        for (has, name) in has.iter_mut().zip(ALONG) {
+            *has |= line.iter().any(|(other, value)| other == name && value.is_number());
+        }
+    })?;
+    Ok(ALONG.iter().zip(has).find(|(_, has)| *has).map_or("line", |(name, _)| name))
+}
+
+/// The points of a trial's curve, of the lowest rank that has logged the metric.
+fn trial(status: &Status, trial: u64, along: &str, metric: &str) -> Result<Vec<(f64, f64)>> {
+    let mut points: Vec<(u64, f64, f64)> = Vec::new();
+    let mut lines = 0.0;
+    each_step(status, trial, |line| {
+        let of = |name: &str| {
+            let value = line.iter().find(|(other, _)| other == name);
+            value.and_then(|(_, value)| json_float(value))
+        };
+        lines += 1.0;
+        let x = if along == "line" { Some(lines) } else { of(along) };
+        if let (Some(x), Some(y)) = (x, of(metric).filter(|y| y.is_finite())) {
+            points.push((of("rank").unwrap_or(0.0) as u64, x, y));
+        }
+    })?;
+    let lowest = points.iter().map(|(rank, ..)| *rank).min();
+    Ok(points
+        .into_iter()
+        .filter(|(rank, ..)| Some(*rank) == lowest)
+        .map(|(_, x, y)| (x, y))
+        .collect())
+}
+
+/// Mean, least and greatest value at each place, at most [`POINTS`] of them, the last included.
+fn together(mut all: Vec<(f64, f64)>) -> Vec<[Option<f64>; 4]> {
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let parts: Vec<&[(f64, f64)]> = all.chunk_by(|a, b| a.0 == b.0).collect();
+    let mut kept = spread(&(0..parts.len()).collect::<Vec<_>>(), POINTS);
+    if let (Some(last), true) = (kept.last_mut(), parts.len() > POINTS) {
+        *last = parts.len() - 1;
+    }
+    kept.into_iter()
+        .map(|place| {
+            let part = parts[place];
+            let ys = || part.iter().map(|(_, y)| *y);
+            let mean = ys().sum::<f64>() / part.len() as f64;
+            let (least, greatest) =
+                (ys().fold(f64::INFINITY, f64::min), ys().fold(f64::NEG_INFINITY, f64::max));
+            [part[0].0, mean, least, greatest].map(rounded)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repetitions_are_one_curve_with_a_band() {
+        let points = together(vec![(1.0, 4.0), (2.0, 2.0), (1.0, 6.0), (2.0, 3.0)]);
+        assert_eq!(points, [[1.0, 5.0, 4.0, 6.0], [2.0, 2.5, 2.0, 3.0]].map(|p| p.map(Some)));
+        let long: Vec<(f64, f64)> = (0..1000).map(|i| (f64::from(i), 0.0)).collect();
+        let points = together(long);
+        assert_eq!(
+            (points.len(), points[0][0], points[POINTS - 1][0]),
+            (POINTS, Some(0.0), Some(999.0))
+        );
+    }
+}

@@ -1,0 +1,191 @@
+//! A sweep as one HTML file: what was swept, what came of it, what failed, what it cost. `page` is the file, the other
+//! modules make the data in it.
+
+mod best;
+mod cost;
+mod curves;
+mod failures;
+mod origin;
+mod page;
+mod summary;
+mod timeline;
+mod trials;
+
+use std::io::{self, Write};
+
+use anyhow::Result;
+use serde::Serialize;
+use serde_json::ser::{CompactFormatter, Formatter, Serializer};
+
+use crate::analysis::Settings;
+use crate::collect::{self, Goal, Source};
+use crate::status::Status;
+use crate::usage::{self, Attempts};
+
+/// A report that is ready to be written.
+pub(crate) struct Report {
+    page: Vec<u8>,
+    /// What of the sweep could not be read.
+    pub(crate) source: Vec<Source>,
+    /// How many of the trials are in the page, and how many there are.
+    pub(crate) shown: usize,
+    pub(crate) trials: usize,
+}
+
+/// What the page has of the sweep, in the form in which its script reads it.
+#[derive(Serialize)]
+struct Data {
+    metric: Option<trials::Metric>,
+    trials: trials::Trials,
+    effects: best::Effects,
+    curves: Option<curves::Curves>,
+    timeline: Option<timeline::Timeline>,
+    failures: Vec<failures::Failure>,
+    cost: cost::Cost,
+    origin: origin::Origin,
+}
+
+/// How much more than the most that was used would have been asked for, as in `hpcsweep usage`.
+const MARGIN: f64 = 1.2;
+
+/// The largest part of a page that is data, bytes: with the libraries a page stays below 5 MB.
+const MOST_DATA: usize = 4_000_000;
+
+impl Report {
+    /// Reads a sweep, and makes its page. Without a metric, one is chosen by its name; `now` is the time of the report in
+    /// unix seconds.
+    ///
+    /// # Errors
+    /// When a record cannot be read, or no trial has recorded the metric that is named.
+    pub(crate) fn of(status: &Status, wish: Option<(&str, Goal)>, now: f64) -> Result<Self> {
+        let table = collect::table(status)?;
+        let metric = trials::metric(&table, wish)?;
+        let settings = Settings::of(&table, &[], &[], None)?;
+        let over = best::averaged(&settings);
+        let ranked = metric.as_ref().map_or(Vec::new(), |metric| metric.ranked.clone());
+        let best = best::best(&table, metric.as_ref(), &settings);
+        let attempts = Attempts::of(status)?;
+        let ended = attempts.ended();
+        let usage = usage::report(&ended, MARGIN);
+        let cost = cost::of(&usage, &ended);
+        let (timeline, times) = timeline::of(status, now);
+        let mut data = Data {
+            effects: best::effects(&table, metric.as_ref(), &settings),
+            curves: curves::of(status, &table, metric.as_ref(), &best.settings)?,
+            failures: failures::of(status),
+            trials: trials::Trials::default(),
+            metric,
+            timeline,
+            cost,
+            origin: origin::of(status, now),
+        };
+        let summary = summary::of(&summary::Known {
+            status,
+            table: &table,
+            data: &data,
+            best: &best,
+            over: &over,
+            times,
+        });
+        // Long values may make a page too large: it then has fewer trials.
+        let mut most = trials::MOST;
+        let json = loop {
+            data.trials = trials::of(&table, data.metric.as_ref(), &over, &ended, &ranked, most);
+            let json = short_json(&data)?;
+            if json.len() <= MOST_DATA || most <= 1 {
+                break json;
+            }
+            most = (data.trials.shown.min(most) / 2).max(1);
+        };
+        Ok(Self {
+            page: page::of(&status.identity.name, &summary, &json),
+            source: vec![Source::of(status)],
+            shown: data.trials.shown,
+            trials: data.trials.total,
+        })
+    }
+
+    /// Writes the page.
+    ///
+    /// # Errors
+    /// What `out` returns.
+    pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(&self.page)
+    }
+}
+
+/// JSON in which whole numbers have no fraction.
+struct Short;
+
+impl Formatter for Short {
+    fn write_f64<W: ?Sized + Write>(&mut self, out: &mut W, value: f64) -> io::Result<()> {
+        match value == value.trunc() && value.abs() < 1e15 {
+            true => write!(out, "{value}"),
+            false => CompactFormatter.write_f64(out, value),
+        }
+    }
+}
+
+fn short_json(data: &Data) -> Result<String> {
+    let mut json = Vec::new();
+    data.serialize(&mut Serializer::with_formatter(&mut json, Short))?;
+    Ok(String::from_utf8(json)?)
+}
+
+/// A number with the digits that a page shows; `None` where JSON has no form for it.
+fn rounded(n: f64) -> Option<f64> {
+    if n == n.trunc() && n.abs() < 1e15 {
+        return Some(n);
+    }
+    n.is_finite().then(|| format!("{n:.5e}").parse().unwrap_or(n))
+}
+
+/// A number in words: four digits that matter.
+fn figure(n: f64) -> String {
+    digits(n, 4)
+}
+
+/// A number in words, with so many digits that matter.
+fn digits(n: f64, most: i32) -> String {
+    if !n.is_finite() {
+        return n.to_string();
+    }
+    if n == n.trunc() && n.abs() < 1e6 {
+        return n.to_string();
+    }
+    match n.abs() {
+        1e-3..1e6 => {
+            let digits = (most - 1 - n.abs().log10().floor() as i32).max(0) as usize;
+            let text = format!("{n:.digits$}");
+            match text.contains('.') {
+                true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+                false => text,
+            }
+        }
+        _ => format!("{n:.3e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_four_digits_that_matter() {
+        for (n, words) in [
+            (0.0, "0"),
+            (12.0, "12"),
+            (0.958_112_9, "0.9581"),
+            (0.5, "0.5"),
+            (-2.345_678, "-2.346"),
+            (12345.678, "12346"),
+            (0.000_012_34, "1.234e-5"),
+            (1.5e9, "1.500e9"),
+            (f64::NAN, "NaN"),
+        ] {
+            assert_eq!(figure(n), words, "{n}");
+        }
+        assert_eq!(rounded(0.123_456_789), Some(0.123_457));
+        assert_eq!(rounded(f64::INFINITY), None);
+    }
+}

@@ -1,0 +1,342 @@
+//! The table of a page: the columns of `collect` that a reader compares, and what each trial has cost. Large sweeps are
+//! thinned.
+
+use std::collections::{HashMap, HashSet};
+
+use anyhow::Result;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::rounded;
+use crate::analysis::DEVICES;
+use crate::collect::{Goal, Table, Trial, text};
+use crate::plan::value::json_float;
+use crate::usage::Attempt;
+use crate::words::{self, thousands};
+
+/// The most trials of a page.
+pub(super) const MOST: usize = 10_000;
+
+/// The most columns of parameters, and of metrics.
+const MOST_COLUMNS: usize = 24;
+
+/// The longest text of a cell.
+const LONGEST: usize = 120;
+
+/// The metric by which trials are compared.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Metric {
+    pub(super) name: String,
+    /// Whether the greatest value is best, and not the least.
+    pub(super) max: bool,
+    /// Whether nobody has named it.
+    pub(super) assumed: bool,
+    #[serde(skip)]
+    pub(super) column: usize,
+    /// The finished trials with a number, best first, as rows.
+    #[serde(skip)]
+    pub(super) ranked: Vec<usize>,
+}
+
+/// Words in names of metrics, and whether the greatest is best.
+const KNOWN: [(&str, bool); 20] = [
+    ("val_loss", false),
+    ("test_loss", false),
+    ("accuracy", true),
+    ("acc", true),
+    ("auc", true),
+    ("f1", true),
+    ("score", true),
+    ("reward", true),
+    ("bleu", true),
+    ("r2", true),
+    ("throughput", true),
+    ("speedup", true),
+    ("loss", false),
+    ("error", false),
+    ("err", false),
+    ("rmse", false),
+    ("mse", false),
+    ("mae", false),
+    ("perplexity", false),
+    ("time", false),
+];
+
+/// The metric that is named, else one that its name tells; `None` if no finished trial has any.
+///
+/// # Errors
+/// As [`Table::ranked`], of one that is named.
+pub(super) fn metric(table: &Table, wish: Option<(&str, Goal)>) -> Result<Option<Metric>> {
+    let of = |name: &str, goal: Goal, assumed: bool| -> Result<Metric> {
+        let ranked = table.ranked(name, goal, None)?;
+        let column = table.columns.iter().position(|column| column == name).unwrap_or(0);
+        Ok(Metric { name: name.to_owned(), max: goal == Goal::Max, assumed, column, ranked })
+    };
+    if let Some((name, goal)) = wish {
+        // A sweep in which nothing has finished has a report, too: a metric that it has may be named.
+        let is_known = table.columns.iter().any(|column| column == name);
+        let none_is_done = table.rows.iter().all(|row| table.state(row) != "done");
+        if none_is_done && (is_known || table.columns.len() == table.first_metric) {
+            return Ok(None);
+        }
+        return of(name, goal, false).map(Some);
+    }
+    let names = &table.columns[table.first_metric..];
+    let has_word = |name: &str, word: &str| {
+        let name = name.to_ascii_lowercase();
+        name == word || name.split(['.', '_', '-', '/', ' ']).any(|part| part == word)
+    };
+    let own =
+        |name: &&String| !name.ends_with(".min") && !name.ends_with(".max") && !is_place(name);
+    let told = KNOWN.iter().find_map(|(word, max)| {
+        let name = names.iter().filter(own).find(|name| has_word(name, word))?;
+        of(name, if *max { Goal::Max } else { Goal::Min }, true).ok()
+    });
+    Ok(told.or_else(|| names.iter().filter(own).find_map(|name| of(name, Goal::Min, true).ok())))
+}
+
+/// Whether a name is that of a step.
+fn is_place(name: &str) -> bool {
+    matches!(name, "epoch" | "step" | "rank")
+}
+
+/// What a column is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Role {
+    Trial,
+    State,
+    Param,
+    Metric,
+    Cost,
+    Other,
+}
+
+/// The values of a column, one for each trial of the page.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub(super) enum Values {
+    Numbers {
+        n: Vec<Option<f64>>,
+    },
+    /// Texts, and of each trial the place of its text.
+    Texts {
+        d: Vec<String>,
+        v: Vec<Option<usize>>,
+    },
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+pub(super) struct Column {
+    pub(super) name: String,
+    pub(super) role: Role,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) unit: Option<&'static str>,
+    /// Whether it is a parameter of which the trials have different values, and not averaged over.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) swept: bool,
+    #[serde(flatten)]
+    pub(super) values: Values,
+}
+
+#[derive(Debug, Default, PartialEq, Serialize)]
+pub(super) struct Trials {
+    pub(super) total: usize,
+    pub(super) shown: usize,
+    /// What the page leaves out, in words.
+    pub(super) notes: Vec<String>,
+    pub(super) columns: Vec<Column>,
+}
+
+/// The parameters of which the trials have different values, as columns, without those that are averaged over.
+pub(super) fn swept(table: &Table, over: &[usize]) -> Vec<usize> {
+    (table.first_parameter..table.first_metric)
+        .filter(|column| !over.contains(column) && table.columns[*column] != DEVICES)
+        .filter(|&column| {
+            let mut values = table.rows.iter().map(|row| row.cells.get(column));
+            let first = values.next();
+            values.any(|value| Some(value) != first)
+        })
+        .collect()
+}
+
+/// The trials that a page shows, ascending: the best, some of those without success, and of the others one in so many.
+fn chosen(table: &Table, ranked: &[usize], most: usize) -> Vec<usize> {
+    let all = table.rows.len();
+    if all <= most {
+        return (0..all).collect();
+    }
+    let mut kept: HashSet<usize> = ranked.iter().copied().take(most / 4).collect();
+    let bad: Vec<usize> =
+        (0..all).filter(|&i| !matches!(table.state(&table.rows[i]), "done" | "pending")).collect();
+    kept.extend(spread(&bad, most / 4));
+    let others: Vec<usize> = (0..all).filter(|i| !kept.contains(i)).collect();
+    let room = most - kept.len();
+    kept.extend(spread(&others, room));
+    let mut kept: Vec<usize> = kept.into_iter().collect();
+    kept.sort_unstable();
+    kept
+}
+
+/// So many of some, evenly.
+pub(super) fn spread<T: Copy>(all: &[T], most: usize) -> Vec<T> {
+    if all.len() <= most {
+        return all.to_vec();
+    }
+    (0..most).map(|i| all[i * all.len() / most]).collect()
+}
+
+/// Hours and energy of a trial.
+#[derive(Default, Clone, Copy)]
+struct Spent {
+    core_h: f64,
+    gpu_h: f64,
+    energy_j: Option<f64>,
+}
+
+fn spent(ended: &[Attempt<'_>]) -> HashMap<u64, Spent> {
+    let mut all: HashMap<u64, Spent> = HashMap::new();
+    for attempt in ended {
+        let own = all.entry(attempt.trial).or_default();
+        let hours = attempt.duration_s / 3600.0;
+        own.core_h += attempt.request.cores() as f64 * hours;
+        own.gpu_h += attempt.request.total_gpus() as f64 * hours;
+        let energy = [attempt.gpu_energy_j, attempt.node_energy_j].into_iter().flatten();
+        own.energy_j = energy.chain(own.energy_j).reduce(|a, b| a + b);
+    }
+    all
+}
+
+/// The trials of a page: at most `most` of them.
+pub(super) fn of(
+    table: &Table,
+    metric: Option<&Metric>,
+    over: &[usize],
+    ended: &[Attempt<'_>],
+    ranked: &[usize],
+    most: usize,
+) -> Trials {
+    let places = chosen(table, ranked, most);
+    let rows: Vec<&Trial> = places.iter().map(|&i| &table.rows[i]).collect();
+    let mut notes = Vec::new();
+    if rows.len() < table.rows.len() {
+        notes.push(format!(
+            "The page shows {} of {} trials: the {} best, up to {} of those that are not done, and of the others one in so \
+             many. What the summary says is about all trials; `hpcsweep collect` writes all of them.",
+            thousands(rows.len() as u64),
+            thousands(table.rows.len() as u64),
+            thousands((most / 4).min(ranked.len()) as u64),
+            thousands((most / 4) as u64),
+        ));
+    }
+    let mut columns = Vec::new();
+    let name_of = |name: &str| table.columns.iter().position(|column| column == name);
+    let mut add = |name: &str, shown: &str, role, unit, swept, factor: f64| {
+        let Some(column) = name_of(name) else { return };
+        let values = values(&rows, column, factor);
+        if !is_empty(&values) || role == Role::State {
+            columns.push(Column { name: shown.to_owned(), role, unit, swept, values });
+        }
+    };
+    add("trial", "trial", Role::Trial, None, false, 1.0);
+    add("task_id", "task_id", Role::Other, None, false, 1.0);
+    add("state", "state", Role::State, None, false, 1.0);
+    add("cause", "cause", Role::Other, None, false, 1.0);
+    let swept = self::swept(table, over);
+    let mut parameters: Vec<usize> = (table.first_parameter..table.first_metric).collect();
+    // Where there are too many, those that differ are shown.
+    parameters.sort_by_key(|column| (!swept.contains(column), !over.contains(column), *column));
+    let left = parameters.split_off(parameters.len().min(MOST_COLUMNS));
+    for &column in &parameters {
+        let name = &table.columns[column];
+        add(name, name, Role::Param, None, swept.contains(&column), 1.0);
+    }
+    let mut metrics: Vec<usize> = (table.first_metric..table.columns.len()).collect();
+    let rank = |&column: &usize| {
+        let name = &table.columns[column];
+        let is_own = metric.is_some_and(|metric| metric.column == column);
+        (!is_own, is_place(name), name.ends_with(".min") || name.ends_with(".max"), column)
+    };
+    metrics.sort_by_key(rank);
+    let left = left.len() + metrics.split_off(metrics.len().min(MOST_COLUMNS)).len();
+    // The best and worst steps of a metric come after what a trial has cost.
+    let own = metric.map(|metric| metric.column);
+    let is_end = |name: &str| name.ends_with(".min") || name.ends_with(".max");
+    let (ends, firsts): (Vec<usize>, Vec<usize>) = metrics
+        .into_iter()
+        .partition(|&column| is_end(&table.columns[column]) && Some(column) != own);
+    for &column in &firsts {
+        let name = &table.columns[column];
+        add(name, name, Role::Metric, None, false, 1.0);
+    }
+    if left > 0 {
+        notes.push(format!(
+            "{} of parameters and metrics are left out; `hpcsweep collect` writes all of them.",
+            words::count(left as u64, "column")
+        ));
+    }
+    add("duration_s", "duration", Role::Cost, Some("s"), false, 1.0);
+    add("cpu_s", "processor time", Role::Cost, Some("s"), false, 1.0);
+    add("peak_memory", "peak memory", Role::Cost, Some("MiB"), false, 1.0 / f64::from(1 << 20));
+    add("attempts", "attempts", Role::Other, None, false, 1.0);
+    add("host", "host", Role::Other, None, false, 1.0);
+    add("job", "job", Role::Other, None, false, 1.0);
+    let spent = spent(ended);
+    // The second unit is for small values, and the factor to it.
+    let mut further =
+        |name: &str, [unit, small]: [_; 2], factor, of: &dyn Fn(&Spent) -> Option<f64>| {
+            let all = || rows.iter().map(|row| of(spent.get(&row.trial)?));
+            let most = all().flatten().fold(0.0, f64::max);
+            if most > 0.0 {
+                let (unit, factor) = if most < 0.1 { (small, factor) } else { (unit, 1.0) };
+                let n = all().map(|value| rounded(value? * factor)).collect();
+                let (values, role) = (Values::Numbers { n }, Role::Cost);
+                columns.push(Column {
+                    name: name.to_owned(),
+                    role,
+                    unit: Some(unit),
+                    swept: false,
+                    values,
+                });
+            }
+        };
+    further("core time", ["core-h", "core-s"], 3600.0, &|spent| Some(spent.core_h));
+    further("GPU time", ["GPU-h", "GPU-s"], 3600.0, &|spent| Some(spent.gpu_h));
+    further("energy", ["kWh", "Wh"], 1000.0, &|spent| spent.energy_j.map(|joules| joules / 3.6e6));
+    for &column in &ends {
+        let (name, role) = (table.columns[column].clone(), Role::Metric);
+        let values = values(&rows, column, 1.0);
+        columns.push(Column { name, role, unit: None, swept: false, values });
+    }
+    Trials { total: table.rows.len(), shown: rows.len(), notes, columns }
+}
+
+fn is_empty(values: &Values) -> bool {
+    match values {
+        Values::Numbers { n } => n.iter().all(Option::is_none),
+        Values::Texts { v, .. } => v.iter().all(Option::is_none),
+    }
+}
+
+/// A column as numbers if all of its values are, else as texts.
+fn values(rows: &[&Trial], column: usize, factor: f64) -> Values {
+    let cells = || rows.iter().map(|row| row.cells.get(column));
+    if cells().all(|value| value.is_null() || json_float(value).is_some()) {
+        let number = |value: &Value| rounded(json_float(value)? * factor);
+        return Values::Numbers { n: cells().map(number).collect() };
+    }
+    let (mut d, mut places) = (Vec::new(), HashMap::new());
+    let v = cells()
+        .map(|value| {
+            if value.is_null() {
+                return None;
+            }
+            let text = words::short(&text(value), LONGEST);
+            Some(*places.entry(text).or_insert_with_key(|text| {
+                d.push(text.clone());
+                d.len() - 1
+            }))
+        })
+        .collect();
+    Values::Texts { d, v }
+}
