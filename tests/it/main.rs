@@ -7,6 +7,8 @@
 
 mod access;
 mod alone;
+#[cfg(feature = "arrow")]
+mod answers;
 mod attempts;
 mod calls;
 mod cases_distributed_sampler;

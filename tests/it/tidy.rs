@@ -20,7 +20,7 @@ const FLOORS: [&[&str]; 8] = [
 ];
 
 /// Uses within one floor, each with its reason. They make no circle; verbs (floor 6) have three.
-const NEIGHBOURS: [(&str, &str, &str); 14] = [
+const NEIGHBOURS: [(&str, &str, &str); 15] = [
     ("cause", "words", "shortens a line of a log"),
     ("fault", "cause", "says what a fault is for a trial"),
     ("plan", "document", "reads what a person wrote"),
@@ -32,6 +32,7 @@ const NEIGHBOURS: [(&str, &str, &str); 14] = [
     ("gpu", "rank", "reads CUDA_VISIBLE_DEVICES"),
     ("tree", "graph", "a wave says how its chains were mapped"),
     ("status", "standing", "weighs what it has read and heard"),
+    ("collect", "usage", "what an attempt asked for"),
     ("select", "collect", "an expression sees the columns of the table"),
     ("doctor", "worker", "asks the heavy sibling for its version"),
     (
