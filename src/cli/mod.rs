@@ -40,12 +40,14 @@ mod watch;
 mod why;
 mod worker;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::collect::sheet;
 use crate::host::{Vars, disk, vars};
 use crate::site::Site;
 
@@ -102,6 +104,8 @@ enum Verb {
 struct Context {
     vars: Vars,
     out: Out,
+    /// What writes Parquet and Arrow: `hpcsweep-worker` has it, and the light program becomes that one.
+    arrow: Option<sheet::Write>,
 }
 
 impl Context {
@@ -130,8 +134,23 @@ fn share() -> Option<PathBuf> {
 
 /// Runs the program and returns its exit code.
 pub fn main() -> ExitCode {
+    run(std::env::args_os().collect(), None)
+}
+
+/// The same with `args` besides its name, in a program that can write Parquet and Arrow. Their code would make every start of
+/// the light program slower.
+#[cfg(feature = "arrow")]
+pub fn main_with_arrow(args: &[&str]) -> ExitCode {
+    let name = std::iter::once("hpcsweep");
+    run(
+        name.chain(args.iter().copied()).map(OsString::from).collect(),
+        Some(crate::collect::arrow::write),
+    )
+}
+
+fn run(args: Vec<OsString>, arrow: Option<sheet::Write>) -> ExitCode {
     out::end_on_panic();
-    let matches = groups::grouped(Cli::command()).try_get_matches();
+    let matches = groups::grouped(Cli::command()).try_get_matches_from(args);
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
@@ -140,7 +159,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    let context = Context { vars: vars::snapshot(), out: Out::new(cli.quiet) };
+    let context = Context { vars: vars::snapshot(), out: Out::new(cli.quiet), arrow };
     let result = match cli.verb {
         Verb::Init(args) => init::run(&args, &context),
         Verb::Plan(args) => plan::run(&args, &context),

@@ -1,9 +1,17 @@
 //! From records to one table: a row a trial, columns for what every trial has, then its parameters,
 //! then its metrics.
 
+pub(crate) mod attempts;
+pub(crate) mod columns;
 mod curve;
+pub(crate) mod sheet;
 pub mod steps;
+#[cfg(any(feature = "arrow", test))]
+mod types;
 pub mod whole;
+
+#[cfg(feature = "arrow")]
+pub(crate) mod arrow;
 
 use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap, HashSet};

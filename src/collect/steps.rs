@@ -50,6 +50,11 @@ impl Steps {
         Ok(Self { columns, metrics, sweeps })
     }
 
+    /// The first column of the metrics.
+    pub(super) fn first_metric(&self) -> usize {
+        self.columns.len() - self.metrics.names.len()
+    }
+
     /// The sweeps, and what of them could not be read.
     pub(crate) fn sources(&self) -> Vec<Source> {
         self.sweeps.iter().map(Source::of).collect()
@@ -60,7 +65,7 @@ impl Steps {
     /// # Errors
     /// When a tree cannot be read, and what `with` returns.
     pub fn each(&self, mut with: impl FnMut(Cells) -> Result<()>) -> Result<()> {
-        let first = self.columns.len() - self.metrics.names.len();
+        let first = self.first_metric();
         for status in &self.sweeps {
             for row in &status.rows {
                 let Some(record) = status.records.get(&row.id) else { continue };

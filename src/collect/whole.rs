@@ -28,6 +28,9 @@ const TAIL: u64 = 8 << 10;
 /// A trial.
 #[derive(Serialize)]
 struct Whole<'a> {
+    /// The sweep, if there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sweep: Option<&'a str>,
     trial: u64,
     state: String,
     task_id: &'a Option<Value>,
@@ -73,6 +76,19 @@ struct Whole<'a> {
 pub fn lines(
     status: &Status,
     order: Option<&[Option<u64>]>,
+    out: impl FnMut(&[u8]) -> io::Result<()>,
+) -> Result<usize> {
+    lines_of(status, None, order, out)
+}
+
+/// As [`lines`], with the name of the sweep.
+///
+/// # Errors
+/// As [`lines`].
+pub(crate) fn lines_of(
+    status: &Status,
+    sweep: Option<&str>,
+    order: Option<&[Option<u64>]>,
     mut out: impl FnMut(&[u8]) -> io::Result<()>,
 ) -> Result<usize> {
     let all: HashMap<u64, usize> =
@@ -91,7 +107,7 @@ pub fn lines(
         match at.map(|at| (&status.rows[*at], &status.standings[*at])) {
             Some((row, standing)) => {
                 let record = status.records.get(&row.id);
-                serde_json::to_writer(&mut line, &whole(status, row, standing, record)?)?;
+                serde_json::to_writer(&mut line, &whole(status, sweep, row, standing, record)?)?;
             }
             None => line.extend(b"null"),
         }
@@ -108,6 +124,7 @@ pub fn lines(
 
 fn whole<'a>(
     status: &'a Status,
+    sweep: Option<&'a str>,
     row: &'a Row,
     standing: &'a Standing,
     record: Option<&'a Record>,
@@ -122,6 +139,7 @@ fn whole<'a>(
     let told = (standing.state.is_bad() && end.is_none()).then_some(standing.reason.as_str());
     let metrics = record.map(|record| super::metrics(tree, record)).transpose()?;
     Ok(Whole {
+        sweep,
         trial: row.id,
         state: standing.state.word(),
         task_id: &row.task_id,

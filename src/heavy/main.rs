@@ -1,6 +1,7 @@
 //! `hpcsweep-worker`: the heavy half of the worker, for trials that need MPI or libtorch.
 //!
-//! `hpcsweep worker` starts it beside or as a trial's program; both must be of one version. The one place
+//! `hpcsweep worker` starts it beside or as a trial's program, and `hpcsweep collect` becomes it to write Parquet and Arrow;
+//! both must be of one version. The one place
 //! that may name the crates `mpi` and `tch`; a build without these features has neither.
 
 mod about;
@@ -63,6 +64,13 @@ fn main() -> ExitCode {
         ["selftest", what] => selftest::main(what),
         #[cfg(all(feature = "mpi", feature = "torch"))]
         ["bench", args @ ..] => bench::main(args),
+        #[cfg(feature = "arrow")]
+        ["table", args @ ..] => hpcsweep::cli::main_with_arrow(args),
+        #[cfg(not(feature = "arrow"))]
+        ["table", ..] => refuse(
+            "this hpcsweep-worker was built without Parquet and Arrow",
+            "build it with the feature `arrow`, or write another format: `--format csv`",
+        ),
         ["train" | "evaluate" | "sync", ..] => refuse(
             "this hpcsweep-worker was built without MPI or libtorch",
             "build it with `cargo build --release --features mpi,torch`",

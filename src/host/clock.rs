@@ -100,6 +100,24 @@ pub(crate) fn local(seconds: f64) -> String {
     )
 }
 
+/// A time in Unix seconds as RFC 3339, in UTC to the millisecond: `2026-11-23T22:14:52.250Z`.
+pub(crate) fn utc(seconds: f64) -> String {
+    let ms = (seconds * 1e3).round() as i64;
+    let (days, ms) = (ms.div_euclid(86_400_000), ms.rem_euclid(86_400_000));
+    // Years that begin in March, in eras of 400 years.
+    let shifted = days + 719_468;
+    let (era, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let date = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + i64::from(month < 3);
+    let (s, ms) = (ms / 1_000, ms % 1_000);
+    let (hour, minute, s) = (s / 3_600, s / 60 % 60, s % 60);
+    format!("{year:04}-{month:02}-{date:02}T{hour:02}:{minute:02}:{s:02}.{ms:03}Z")
+}
+
 /// 64 bits that differ from run to run and host to host: time, process and address-space noise,
 /// mixed by BLAKE3. For names of tokens and temporary files, not for secrets.
 pub(crate) fn noise() -> u64 {
@@ -147,6 +165,19 @@ pub(crate) fn short_token() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_is_a_date_of_the_calendar() {
+        let all = [0.0, 951_782_399.999_6, 1_709_164_800.25, 4_102_444_799.0, -1.0].map(utc);
+        let expected = [
+            "1970-01-01T00:00:00.000Z",
+            "2000-02-29T00:00:00.000Z",
+            "2024-02-29T00:00:00.250Z",
+            "2099-12-31T23:59:59.000Z",
+            "1969-12-31T23:59:59.000Z",
+        ];
+        assert_eq!(all, expected);
+    }
 
     #[test]
     fn what_no_beat_was_heard_for_is_suspended_time_once() {

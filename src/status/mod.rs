@@ -613,6 +613,15 @@ impl Status {
         self.rows.retain(|row| kept.contains(&row.id));
     }
 
+    /// Leaves these trials, as far as they are there, in this order.
+    pub(crate) fn arrange(&mut self, order: &[u64]) {
+        let rows = std::mem::take(&mut self.rows).into_iter();
+        let standings = std::mem::take(&mut self.standings);
+        let mut all: HashMap<u64, (Row, Standing)> =
+            rows.zip(standings).map(|(row, standing)| (row.id, (row, standing))).collect();
+        (self.rows, self.standings) = order.iter().filter_map(|id| all.remove(id)).unzip();
+    }
+
     /// Trials with their standings.
     pub(crate) fn trials(&self) -> impl Iterator<Item = (&Row, &Standing)> {
         self.rows.iter().zip(&self.standings)

@@ -100,7 +100,11 @@ impl<'a> Attempts<'a> {
     }
 
     /// What an attempt asked for: as its job was submitted, otherwise by the table.
-    fn request<'r>(&'r self, row: &'r Row, attempt: &records::Attempt) -> Option<&'r Resources> {
+    pub(crate) fn request<'r>(
+        &'r self,
+        row: &'r Row,
+        attempt: &records::Attempt,
+    ) -> Option<&'r Resources> {
         let of_job = || {
             let job = array_of(attempt.start.job.as_deref()?);
             let requests = self.jobs.get(&job)?;

@@ -93,6 +93,8 @@ mod strangers;
 mod suspended;
 mod sweep_hooks;
 mod sync_cases;
+#[cfg(feature = "arrow")]
+mod tables;
 mod templates;
 mod threads;
 mod tidy;

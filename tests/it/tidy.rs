@@ -22,8 +22,8 @@ const FLOORS: [&[&str]; 8] = [
     &["cli"],
 ];
 
-/// Uses within one floor, each with its reason. They make no circle; verbs (floor 6) have six.
-const NEIGHBOURS: [(&str, &str, &str); 18] = [
+/// Uses within one floor, each with its reason. They make no circle; verbs (floor 6) have seven.
+const NEIGHBOURS: [(&str, &str, &str); 19] = [
     ("cause", "words", "shortens a line of a log"),
     ("fault", "cause", "says what a fault is for a trial"),
     ("plan", "document", "reads what a person wrote"),
@@ -35,6 +35,7 @@ const NEIGHBOURS: [(&str, &str, &str); 18] = [
     ("gpu", "rank", "reads CUDA_VISIBLE_DEVICES"),
     ("tree", "graph", "a wave says how its chains were mapped"),
     ("status", "standing", "weighs what it has read and heard"),
+    ("collect", "usage", "what an attempt asked for"),
     ("select", "collect", "an expression sees the columns of the table"),
     ("analysis", "collect", "answers are about the table"),
     ("report", "collect", "a page has the table and the learning curves"),

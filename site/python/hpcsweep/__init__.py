@@ -8,6 +8,8 @@
 
     hpcsweep.params(), hpcsweep.report(loss=loss), hpcsweep.checkpoint_dir()        # in a trial, however it is run
 
+    hpcsweep.load("results/*"), hpcsweep.load("results/*", form="pandas")       # any sweep; also steps(), attempts()
+
     losses = hpcsweep.mp_sync(loss)             # one value a rank, equal on every rank
     means = hpcsweep.reduce({"loss": loss}, weight=len(batch))
     loaders = hpcsweep.add_distributed_samplers({"train": train, "validation": validation})
@@ -33,8 +35,10 @@ __all__ = [
     "SweepError",
     "SyncError",
     "add_distributed_samplers",
+    "attempts",
     "build_loader_sampler",
     "checkpoint_dir",
+    "load",
     "mp_sync",
     "mp_sync_dict",
     "params",
@@ -43,6 +47,7 @@ __all__ = [
     "report",
     "result",
     "should_stop",
+    "steps",
     "time_left",
     "world_size",
 ]
@@ -57,6 +62,8 @@ def __getattr__(name):
     # And this needs more of the standard library than a trial does.
     if name in ("Record", "Stopped", "Submission", "Sweep"):
         return getattr(importlib.import_module(".sweep", __name__), name)
+    if name in ("attempts", "load", "steps"):
+        return getattr(importlib.import_module(".answers", __name__), name)
     raise AttributeError("module 'hpcsweep' has no attribute '%s'" % name)
 
 

@@ -5,9 +5,11 @@ use std::io::Write;
 use anyhow::Result;
 use serde_json::{Map, Value};
 
+use crate::collect::columns::{Column, Kind};
 use crate::collect::{Cells, text};
 use crate::fault::Fault;
-use crate::words::thousands;
+use crate::host::clock;
+use crate::words::{printable, thousands};
 
 /// Most columns of a table in which every row has all of them.
 const MOST_COLUMNS: usize = 10_000;
@@ -64,11 +66,59 @@ pub(in crate::cli) fn object(columns: &[String], row: &Cells) -> Map<String, Val
     (0..columns.len()).map(|c| own((c, row.get(c)))).collect()
 }
 
+/// A cell as text forms have it: a time as RFC 3339.
+pub(super) fn plain(column: &Column, value: &Value) -> Value {
+    match value.as_f64().filter(|_| column.kind == Kind::Time) {
+        Some(time) => clock::utc(time).into(),
+        None => value.clone(),
+    }
+}
+
 /// Writes a row as a JSON line.
 ///
 /// # Errors
 /// When it cannot be written.
-pub(super) fn jsonl_row(out: &mut dyn Write, columns: &[String], row: &Cells) -> Result<()> {
-    serde_json::to_writer(&mut *out, &object(columns, row))?;
+pub(super) fn jsonl_row(
+    out: &mut dyn Write,
+    columns: &[Column],
+    names: &[String],
+    row: &Cells,
+) -> Result<()> {
+    let mut object = object(names, row);
+    for column in columns.iter().filter(|column| column.kind == Kind::Time) {
+        if let Some(value) = object.get_mut(&column.name) {
+            *value = plain(column, value);
+        }
+    }
+    serde_json::to_writer(&mut *out, &object)?;
     Ok(out.write_all(b"\n")?)
+}
+
+/// Writes a row as Markdown (GitHub's tables): a cell is one line, in which nothing is markup.
+///
+/// # Errors
+/// When it cannot be written.
+pub(super) fn markdown_row(out: &mut dyn Write, cells: impl Iterator<Item = String>) -> Result<()> {
+    let mut line = String::from("|");
+    for cell in cells {
+        line.push(' ');
+        for c in printable(&cell).chars() {
+            let c = if matches!(c, '\n' | '\t') { ' ' } else { c };
+            if "\\|`*_<>[]~&#".contains(c) {
+                line.push('\\');
+            }
+            line.push(c);
+        }
+        line.push_str(" |");
+    }
+    line.push('\n');
+    Ok(out.write_all(line.as_bytes())?)
+}
+
+/// Writes the line below the heads of a Markdown table.
+///
+/// # Errors
+/// When it cannot be written.
+pub(super) fn markdown_line(out: &mut dyn Write, columns: usize) -> Result<()> {
+    Ok(out.write_all(format!("|{}\n", " --- |".repeat(columns)).as_bytes())?)
 }

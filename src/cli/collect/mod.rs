@@ -3,24 +3,28 @@
 mod forms;
 
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::ValueEnum;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::out::aligned;
 use super::select::{Named, Select};
 use super::{Context, sweeps};
+use crate::collect::attempts::Attempts;
+use crate::collect::columns::Column;
+use crate::collect::sheet::{Form, Sheet};
 use crate::collect::steps::Steps;
-use crate::collect::{self, Source, Table, text};
+use crate::collect::{self, Cells, Source, Table, text};
 use crate::fault::Fault;
-use crate::host::disk;
+use crate::host::{disk, process};
 use crate::status::Status;
 use crate::submit;
 use crate::submit::grow::{self, Diff};
 use crate::tree::Tree;
 use crate::words::{self, count};
+use crate::worker::process::launch;
 pub(super) use forms::object;
 use forms::{MOST_CELLS, check_columns, csv_row, jsonl_row};
 
@@ -33,9 +37,40 @@ enum Format {
     Csv,
     /// One JSON object a line
     Jsonl,
+    /// A table of Markdown
+    Markdown,
+    /// Parquet: columns with types, lists and tables as such, the data dictionary in the metadata
+    Parquet,
+    /// Arrow (IPC file, Feather): the same columns, for programs on this machine
+    Arrow,
     /// One JSON object a line, as recorded: parameters nested, the result whole, why and how a trial failed
     Records,
 }
+
+impl Format {
+    /// The form with types that it is.
+    fn form(self) -> Option<Form> {
+        match self {
+            Self::Parquet => Some(Form::Parquet),
+            Self::Arrow => Some(Form::Arrow),
+            _ => None,
+        }
+    }
+}
+
+/// The endings of files that say how they are written.
+const ENDINGS: [(&str, Format); 10] = [
+    ("csv", Format::Csv),
+    ("jsonl", Format::Jsonl),
+    ("ndjson", Format::Jsonl),
+    ("md", Format::Markdown),
+    ("markdown", Format::Markdown),
+    ("parquet", Format::Parquet),
+    ("pq", Format::Parquet),
+    ("arrow", Format::Arrow),
+    ("feather", Format::Arrow),
+    ("txt", Format::Table),
+];
 
 /// Make one table of all results: a row a trial with its state, parameters and metrics
 #[derive(Debug, clap::Args)]
@@ -45,18 +80,27 @@ pub(crate) struct Args {
     named: Vec<String>,
     #[command(flatten)]
     select: Select,
-    /// Write to this file; its ending (.csv, .jsonl, .txt) sets the format
+    /// Write to this file; its ending (.csv, .jsonl, .md, .parquet, .arrow, .txt) sets the format
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// How to write it
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Only the trials of the plan as it is now, in its order, of one sweep, with --format records
-    #[arg(long, conflicts_with_all = ["steps", "all"])]
+    /// Only the trials of the plan as it is now, in its order
+    #[arg(long)]
     planned: bool,
     /// Learning curves: a row a metric line instead of a row a trial
     #[arg(long)]
     steps: bool,
+    /// A row an attempt: where and when it ran, how it ended, what it asked for and used
+    #[arg(long, conflicts_with = "steps")]
+    attempts: bool,
+    /// Only these columns, in this order: `trial,lr,loss`; without names, as the last word, list the columns and their meanings
+    #[arg(long, value_name = "NAMES", num_args = 0..=1, value_delimiter = ',', action = clap::ArgAction::Append)]
+    columns: Option<Vec<String>>,
+    /// Sort by this column, or by several: `state,-loss`; `-` before a name turns the order round
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',', allow_hyphen_values = true)]
+    sort: Vec<String>,
     /// Show all columns in the aligned table, also those in which nothing differs
     #[arg(long)]
     all: bool,
@@ -68,64 +112,219 @@ pub(crate) struct Args {
     offline: bool,
 }
 
+impl Args {
+    /// How the table is written.
+    fn format(&self) -> Result<Format, Fault> {
+        let ending = self.output.as_ref().and_then(|path| path.extension()?.to_str());
+        let format = match (self.format, ending) {
+            (Some(format), _) => format,
+            (None, None) => Format::Table,
+            (None, Some(ending)) => {
+                let known = ENDINGS.iter().find(|(own, _)| *own == ending);
+                known.map(|(_, format)| *format).ok_or_else(|| {
+                    let sentence = format!("`.{ending}` says nothing about how to write a table");
+                    let endings = ".csv, .jsonl, .md, .parquet, .arrow or .txt";
+                    Fault::request(sentence)
+                        .hint(format!("end the name in {endings}, or say --format"))
+                })?
+            }
+        };
+        if self.safe_csv && format != Format::Csv {
+            return Err(Fault::request("`--safe-csv` is about CSV files"));
+        }
+        if format.form().is_some() && self.output.is_none() && io::stdout().is_terminal() {
+            return Err(Fault::request(format!("{format:?} is no text for a terminal"))
+                .hint("name a file: `-o results.parquet`"));
+        }
+        Ok(format)
+    }
+}
+
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     if let Some(Format::Records) = args.format {
-        if args.steps || args.all {
-            let option = if args.steps { "--steps" } else { "--all" };
-            return Err(Fault::request(format!("`{option}` is about tables, not records")).into());
+        let tables_alone = [
+            ("steps", args.steps),
+            ("attempts", args.attempts),
+            ("columns", args.columns.is_some()),
+            ("sort", !args.sort.is_empty()),
+            ("all", args.all),
+        ];
+        if let Some((option, _)) = tables_alone.iter().find(|(_, is_given)| *is_given) {
+            return Err(Fault::request(format!("`--{option}` is about tables, not records")).into());
         }
         return records(args, context);
     }
-    if args.planned {
-        return Err(Fault::request("`--planned` needs `--format records`").into());
+    let format = args.format()?;
+    if format.form().is_some() && context.arrow.is_none() {
+        return Err(become_writer());
     }
-    let format = match (args.format, args.output.as_ref().and_then(|p| p.extension()?.to_str())) {
-        (Some(format), _) => format,
-        (None, Some("csv")) => Format::Csv,
-        (None, Some("jsonl" | "ndjson")) => Format::Jsonl,
-        (None, Some("txt") | None) => Format::Table,
-        (None, Some(other)) => {
-            return Err(Fault::request(format!(
-                "`.{other}` says nothing about how to write a table"
-            ))
-            .hint("end the name in .csv, .jsonl or .txt, or say --format")
-            .into());
-        }
+    let named = args.select.read(&args.named)?;
+    let all = if args.planned {
+        planned(&named, args.offline, context)?
+    } else {
+        stand(&named, args.offline, context)?
     };
-    if args.safe_csv && format != Format::Csv {
-        return Err(Fault::request("`--safe-csv` is about CSV files").into());
+    let mut sheet = if args.steps {
+        Sheet::of_steps(Steps::new(all)?)
+    } else if args.attempts {
+        Sheet::of_attempts(Attempts::new(all))
+    } else {
+        Sheet::of_trials(collect::collect(all)?)
+    };
+    match args.columns.as_deref() {
+        Some([]) => return dictionary(args, &sheet, format, context),
+        names => {
+            sheet.sort(&args.sort)?;
+            names.map(|names| sheet.choose(names)).transpose()?;
+        }
     }
-    let all = stand(&args.select.read(&args.named)?, args.offline, context)?;
-    if args.steps {
-        let steps = Steps::new(all)?;
-        write(args, "row", context, |out| write_steps(&steps, format, args.safe_csv, out))?;
-        return Ok(tell(&steps.sources(), context));
+    let rows = write(args, "row", context, |out| match (format.form(), context.arrow) {
+        (Some(form), Some(arrow)) => {
+            check_columns(&sheet.names())?;
+            arrow(&sheet, form, out)
+        }
+        _ => write_text(args, &sheet, format, out),
+    })?;
+    if rows == 0 {
+        context.out.say(match (args.steps, args.attempts) {
+            (true, _) => "no rows: no trial that is meant has logged metrics",
+            (_, true) => "no rows: no trial that is meant has begun",
+            _ => "no rows: no trial is meant",
+        });
     }
-    let table = collect::collect(all)?;
-    write(args, "row", context, |out| {
+    Ok(tell(&sheet.sources, context))
+}
+
+/// Becomes the program that can write Parquet and Arrow. Returns only if that fails.
+fn become_writer() -> anyhow::Error {
+    let argv = || -> Result<Vec<String>> {
+        let path = launch::sibling()?;
+        if !path.exists() {
+            let sentence =
+                format!("`{}`, which writes Parquet and Arrow, does not exist", path.display());
+            return Err(Fault::machine(sentence)
+                .hint("install both programs together, or write another format: `--format csv`")
+                .into());
+        }
+        let mut argv = vec![path.to_string_lossy().into_owned(), "table".to_owned()];
+        for arg in std::env::args_os().skip(1) {
+            let arg = arg.into_string().map_err(|arg| {
+                Fault::request(format!("`{}` is not UTF-8", arg.to_string_lossy()))
+            })?;
+            argv.push(arg);
+        }
+        Ok(argv)
+    };
+    match argv() {
+        Ok(argv) => {
+            let version = [(launch::VERSION_VARIABLE, env!("CARGO_PKG_VERSION"))];
+            process::become_program(&argv, &version).into()
+        }
+        Err(error) => error,
+    }
+}
+
+/// The data dictionary.
+fn dictionary(args: &Args, sheet: &Sheet, format: Format, context: &Context) -> Result<u8> {
+    let head = ["column", "meaning", "unit", "source"];
+    let cells = |column: &Column| {
+        let unit = column.unit.unwrap_or_default();
+        [&*column.name, &*column.meaning, unit, column.source].map(str::to_owned)
+    };
+    let rows: Vec<Vec<String>> =
+        sheet.columns.iter().map(|column| cells(column).to_vec()).collect();
+    let names = head.map(str::to_owned);
+    let write_rows = |out: &mut dyn Write| -> Result<usize> {
         match format {
-            Format::Table => {
-                let wide = args.all || args.output.is_some() || !io::stdout().is_terminal();
-                check_columns(&table.columns)?;
-                out.write_all(people(&table, &all_rows(&table), wide).as_bytes())?;
+            Format::Table => out.write_all(aligned(&names, &rows).as_bytes())?,
+            Format::Markdown => {
+                forms::markdown_row(out, names.iter().cloned())?;
+                forms::markdown_line(out, names.len())?;
+                rows.iter().try_for_each(|row| forms::markdown_row(out, row.iter().cloned()))?;
             }
             Format::Csv => {
-                check_columns(&table.columns)?;
                 let mut csv = csv::Writer::from_writer(out);
-                csv_row(&mut csv, table.columns.iter().map(|name| json!(name)), args.safe_csv)?;
-                for row in &table.rows {
-                    let cells = (0..table.columns.len()).map(|c| row.cells.get(c).clone());
-                    csv_row(&mut csv, cells, args.safe_csv)?;
+                let all = std::iter::once(names.as_slice()).chain(rows.iter().map(Vec::as_slice));
+                for row in all {
+                    csv_row(&mut csv, row.iter().map(|cell| json!(cell)), args.safe_csv)?;
                 }
                 csv.flush()?;
             }
-            Format::Jsonl | Format::Records => {
-                table.rows.iter().try_for_each(|row| jsonl_row(out, &table.columns, &row.cells))?;
+            Format::Jsonl => {
+                for row in &rows {
+                    let cells = head.iter().zip(row).map(|(name, cell)| {
+                        let value = if cell.is_empty() { Value::Null } else { json!(cell) };
+                        ((*name).to_owned(), value)
+                    });
+                    out.write_all(&crate::tree::to_json_line(&Value::Object(cells.collect()))?)?;
+                }
+            }
+            Format::Parquet | Format::Arrow | Format::Records => {
+                return Err(Fault::request(format!(
+                    "{format:?} has the meanings of columns in its metadata"
+                ))
+                .hint("list them as text: `--format table`, `csv`, `jsonl` or `markdown`")
+                .into());
             }
         }
-        Ok(table.rows.len())
-    })?;
-    Ok(tell(&table.sources, context))
+        Ok(rows.len())
+    };
+    write(args, "column", context, write_rows)?;
+    Ok(tell(&sheet.sources, context))
+}
+
+/// Writes a table as text.
+fn write_text(args: &Args, sheet: &Sheet, format: Format, out: &mut dyn Write) -> Result<usize> {
+    let names = sheet.names();
+    let columns = &sheet.columns;
+    let cell = |row: &Cells, c: usize| forms::plain(&columns[c], row.get(c));
+    let mut rows = 0;
+    match format {
+        Format::Table => {
+            let wide = args.all || args.output.is_some() || !io::stdout().is_terminal();
+            if let Some(table) = sheet.whole_table() {
+                check_columns(&names)?;
+                out.write_all(people(table, &all_rows(table), wide).as_bytes())?;
+                return Ok(table.rows.len());
+            }
+            let mut cells: Vec<Vec<String>> = Vec::new();
+            sheet.each(&mut |row| {
+                if cells.len() * columns.len() > MOST_CELLS {
+                    return Err(forms::too_large().into());
+                }
+                cells.push((0..columns.len()).map(|c| text(&cell(row, c))).collect());
+                Ok(())
+            })?;
+            rows = cells.len();
+            out.write_all(aligned(&names, &cells).as_bytes())?;
+        }
+        Format::Csv => {
+            check_columns(&names)?;
+            let mut csv = csv::Writer::from_writer(out);
+            csv_row(&mut csv, names.iter().map(|name| json!(name)), args.safe_csv)?;
+            sheet.each(&mut |row| {
+                rows += 1;
+                csv_row(&mut csv, (0..columns.len()).map(|c| cell(row, c)), args.safe_csv)
+            })?;
+            csv.flush()?;
+        }
+        Format::Markdown => {
+            check_columns(&names)?;
+            forms::markdown_row(out, names.iter().cloned())?;
+            forms::markdown_line(out, names.len())?;
+            sheet.each(&mut |row| {
+                rows += 1;
+                forms::markdown_row(out, (0..columns.len()).map(|c| text(&cell(row, c))))
+            })?;
+        }
+        Format::Jsonl | Format::Records | Format::Parquet | Format::Arrow => {
+            sheet.each(&mut |row| {
+                rows += 1;
+                jsonl_row(out, columns, &names, row)
+            })?;
+        }
+    }
+    Ok(rows)
 }
 
 /// How the trials stand that are meant; the scheduler is asked, if it may be.
@@ -136,6 +335,41 @@ pub(super) fn stand(named: &Named, offline: bool, context: &Context) -> Result<V
     let read = |(tree, identity)| crate::status::read(tree, identity, whom);
     let mut all = sweeps.map(read).collect::<Result<Vec<Status>>>()?;
     named.wanted.narrow(&mut all)?;
+    Ok(all)
+}
+
+/// The trials of a sweep in the order of its plan as it is now: the plan that is named, else that of the sweep's folder.
+/// `None` stands for a trial that the sweep does not have yet.
+fn places(status: &Status, named: &Named) -> Result<Vec<Option<u64>>> {
+    let mut plan = None;
+    for path in named.sweeps.iter().map(Path::new).filter(|path| path.is_file()) {
+        let source = submit::Source::read(path)?;
+        let (_, identity) = Tree::open(source.tree().dir())?;
+        if identity.token == status.identity.token {
+            plan = Some(source);
+        }
+    }
+    let plan = plan.map_or_else(|| submit::Source::read(&status.tree.plan()), Ok)?;
+    Ok(grow::diff(&status.tree, &plan)?.places)
+}
+
+/// As [`stand`], of the trials of the plan as it is now, in its order. Trials that the sweep does not have yet are
+/// reported.
+fn planned(named: &Named, offline: bool, context: &Context) -> Result<Vec<Status>> {
+    let mut all = stand(named, offline, context)?;
+    for status in &mut all {
+        let places = places(status, named)?;
+        let new = places.iter().filter(|place| place.is_none()).count() as u64;
+        if new > 0 {
+            let are = if new == 1 { "is" } else { "are" };
+            context.out.say(&format!(
+                "{}: {} of the plan {are} not in the sweep yet",
+                status.tree.dir().display(),
+                count(new, "trial")
+            ));
+        }
+        status.arrange(&places.into_iter().flatten().collect::<Vec<u64>>());
+    }
     Ok(all)
 }
 
@@ -167,51 +401,18 @@ pub(super) fn tell(sources: &[Source], context: &Context) -> u8 {
     u8::from(sources.iter().any(|source| !source.damage.is_empty()))
 }
 
-fn write_steps(steps: &Steps, format: Format, safe: bool, out: &mut dyn Write) -> Result<usize> {
-    let columns = &steps.columns;
-    let mut rows = 0;
-    match format {
-        Format::Table => {
-            let mut cells: Vec<Vec<String>> = Vec::new();
-            steps.each(|row| {
-                if cells.len() * columns.len() > MOST_CELLS {
-                    return Err(forms::too_large().into());
-                }
-                cells.push((0..columns.len()).map(|c| text(row.get(c))).collect());
-                Ok(())
-            })?;
-            rows = cells.len();
-            out.write_all(aligned(columns, &cells).as_bytes())?;
-        }
-        Format::Csv => {
-            check_columns(columns)?;
-            let mut csv = csv::Writer::from_writer(out);
-            csv_row(&mut csv, columns.iter().map(|name| json!(name)), safe)?;
-            steps.each(|row| {
-                rows += 1;
-                csv_row(&mut csv, (0..columns.len()).map(|c| row.get(c).clone()), safe)
-            })?;
-            csv.flush()?;
-        }
-        Format::Jsonl | Format::Records => steps.each(|row| {
-            rows += 1;
-            jsonl_row(out, columns, &row)
-        })?,
-    }
-    Ok(rows)
-}
-
-/// Writes to the file that is named, else to standard output; `fill` returns how many rows it wrote.
+/// Writes to the file that is named, else to standard output; `fill` returns how many rows it wrote, and so does this.
 fn write(
     args: &Args,
     of: &str,
     context: &Context,
     fill: impl FnOnce(&mut dyn Write) -> Result<usize>,
-) -> Result<()> {
+) -> Result<usize> {
     let Some(path) = &args.output else {
         let mut out = io::BufWriter::with_capacity(1 << 16, context.out.stream());
-        fill(&mut out)?;
-        return Ok(out.flush()?);
+        let rows = fill(&mut out)?;
+        out.flush()?;
+        return Ok(rows);
     };
     let mut filled = Ok(0);
     let written = disk::write_whole_with(path, |out| {
@@ -222,35 +423,38 @@ fn write(
         }
     });
     // An error of the rows says more than a missing file.
-    let rows = filled? as u64;
+    let rows = filled?;
     written?;
-    context.out.say(&format!("{} in {}", count(rows, of), path.display()));
-    Ok(())
+    context.out.say(&format!("{} in {}", count(rows as u64, of), path.display()));
+    Ok(rows)
 }
 
-/// The trials of one sweep as they are recorded.
+/// Trials as they are recorded. Those of a plan that the sweep does not have yet are `null`.
 fn records(args: &Args, context: &Context) -> Result<u8> {
-    let site = context.site()?;
-    let whom = (!args.offline).then_some((&site, &context.vars));
-    let Named { sweeps, wanted } = args.select.read(&args.named)?;
-    let (tree, identity) = sweeps::one(&sweeps, context)?;
-    if args.planned && !wanted.is_all() {
+    let named = args.select.read(&args.named)?;
+    if args.planned && !named.wanted.is_all() {
         let sentence = "`--planned` is about all trials of the plan, and not about a set";
-        return Err(Fault::request(sentence).into());
+        return Err(Fault::request(sentence)
+            .hint("`--format jsonl` writes the table of a set")
+            .into());
     }
-    let places = if args.planned {
-        let named = sweeps.first().map(PathBuf::from).filter(|path| path.is_file());
-        let source = submit::Source::read(&named.unwrap_or_else(|| tree.plan()))?;
-        Some(grow::diff(&tree, &source)?.places)
-    } else {
-        None
-    };
-    let mut status = crate::status::read(tree, identity, whom)?;
-    wanted.narrow(std::slice::from_mut(&mut status))?;
+    let all = stand(&named, args.offline, context)?;
+    let orders = all.iter().map(|status| match args.planned {
+        true => Ok(Some(places(status, &named)?)),
+        false => Ok(None),
+    });
+    let orders = orders.collect::<Result<Vec<Option<Vec<Option<u64>>>>>>()?;
     write(args, "trial", context, |out| {
-        collect::whole::lines(&status, places.as_deref(), |line| out.write_all(line))
+        let mut rows = 0;
+        for (status, order) in all.iter().zip(&orders) {
+            let sweep = (all.len() > 1).then_some(status.identity.name.as_str());
+            rows += collect::whole::lines_of(status, sweep, order.as_deref(), |line| {
+                out.write_all(line)
+            })?;
+        }
+        Ok(rows)
     })?;
-    Ok(tell(&[Source::of(&status)], context))
+    Ok(tell(&all.iter().map(Source::of).collect::<Vec<Source>>(), context))
 }
 
 /// After a local run: the table where it is short, and whether all went well.

@@ -246,21 +246,10 @@ fn tried(record: &Record) -> Vec<Tried> {
     let all = &record.attempts;
     let one = |(i, attempt): (usize, &Attempt)| {
         let end = attempt.end.as_ref();
-        let next = all.get(i + 1);
-        let is_same_job = next
-            .is_some_and(|next| next.start.job.is_some() && next.start.job == attempt.start.job);
-        let cause = match attempt.cause() {
-            // Its job ran it again: it was given back to the queue.
-            Some(Cause::Stopped) if is_same_job => Some(Cause::Requeued),
-            None if end.is_none() && next.is_some() => Some(Cause::WorkerLost),
-            cause => cause,
-        };
-        let outcome = attempt.outcome().map(|state| format!("{state:?}").to_lowercase());
-        let open = if next.is_some() { "lost" } else { "open" };
         Tried {
             attempt: attempt.start.attempt,
-            state: outcome.unwrap_or_else(|| open.to_owned()),
-            cause,
+            state: record.state_of(i).unwrap_or_else(|| "open".to_owned()),
+            cause: record.cause_of(i),
             reason: attempt.why(),
             start: attempt.start.time,
             duration_s: attempt.duration_s(),

@@ -268,6 +268,28 @@ impl Record {
         self.attempts.iter().filter(was_begun).count()
     }
 
+    /// Why an attempt ended without success, as far as the records say it: one that its job ran again was given back
+    /// to the queue, and one without an end before another was lost with its worker.
+    pub(crate) fn cause_of(&self, place: usize) -> Option<Cause> {
+        let attempt = &self.attempts[place];
+        let next = self.attempts.get(place + 1);
+        let is_same_job = next
+            .is_some_and(|next| next.start.job.is_some() && next.start.job == attempt.start.job);
+        match attempt.cause() {
+            Some(Cause::Stopped) if is_same_job => Some(Cause::Requeued),
+            None if attempt.end.is_none() && next.is_some() => Some(Cause::WorkerLost),
+            cause => cause,
+        }
+    }
+
+    /// The word for how an attempt ended: that of its outcome, or `lost` if another one has begun without it. `None`
+    /// for the last one if it has recorded no end.
+    pub(crate) fn state_of(&self, place: usize) -> Option<String> {
+        let outcome = self.attempts[place].outcome();
+        let lost = (place + 1 < self.attempts.len()).then(|| "lost".to_owned());
+        outcome.map(|state| format!("{state:?}").to_lowercase()).or(lost)
+    }
+
     /// Metric lines of its program, in all attempts, that could not be read.
     pub fn unread(&self) -> u64 {
         self.attempts.iter().map(|attempt| attempt.unread).sum()

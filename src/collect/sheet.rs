@@ -1,0 +1,236 @@
+//! An answer: rows with columns that are described, chosen and sorted.
+
+use std::cmp::Ordering;
+use std::io;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::attempts::{self, Attempts};
+use super::columns::{self, Column};
+use super::steps::Steps;
+#[cfg(feature = "arrow")]
+use super::types::Type;
+use super::{Cells, Source, Table, text};
+use crate::fault::Fault;
+use crate::plan::value::json_float;
+use crate::words;
+
+/// Where the rows come from.
+enum Rows {
+    Trials(Table),
+    /// Read from files for each pass.
+    Steps(Steps),
+    Attempts(Attempts),
+    /// In memory, since they had to be sorted.
+    Sorted(Vec<Cells>),
+}
+
+/// A form with types, which `collect::arrow` writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A Parquet file.
+    Parquet,
+    /// An Arrow IPC file.
+    Arrow,
+}
+
+/// What writes an answer in such a form, and returns how many rows it has.
+pub(crate) type Write = fn(&Sheet, Form, &mut dyn io::Write) -> Result<usize>;
+
+/// An answer.
+pub(crate) struct Sheet {
+    /// The columns, as far as they are chosen.
+    pub(crate) columns: Vec<Column>,
+    /// The sweeps, and what of them could not be read.
+    pub(crate) sources: Vec<Source>,
+    /// The columns that were chosen, as places among all.
+    chosen: Option<Vec<usize>>,
+    rows: Rows,
+}
+
+impl Sheet {
+    /// A row a trial.
+    pub(crate) fn of_trials(table: Table) -> Self {
+        let columns = columns::of_trials(&table.columns, table.first_parameter, table.first_metric);
+        let sources = table.sources.clone();
+        Self { columns, sources, chosen: None, rows: Rows::Trials(table) }
+    }
+
+    /// A row a metric line.
+    pub(crate) fn of_steps(steps: Steps) -> Self {
+        let columns = columns::of_steps(&steps.columns, steps.first_metric());
+        let sources = steps.sources();
+        Self { columns, sources, chosen: None, rows: Rows::Steps(steps) }
+    }
+
+    /// A row an attempt.
+    pub(crate) fn of_attempts(attempts: Attempts) -> Self {
+        let columns = attempts::columns(attempts.are_of_several());
+        let sources = attempts.sources();
+        Self { columns, sources, chosen: None, rows: Rows::Attempts(attempts) }
+    }
+
+    /// The table of trials with all of its columns, if it is that.
+    pub(crate) fn whole_table(&self) -> Option<&Table> {
+        match &self.rows {
+            Rows::Trials(table) if self.chosen.is_none() => Some(table),
+            _ => None,
+        }
+    }
+
+    /// The names of the columns.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.columns.iter().map(|column| column.name.clone()).collect()
+    }
+
+    /// Leaves these columns, in this order.
+    ///
+    /// # Errors
+    /// When there is no such column, or one is named twice.
+    pub(crate) fn choose(&mut self, names: &[String]) -> Result<(), Fault> {
+        let mut chosen = Vec::with_capacity(names.len());
+        for name in names {
+            let place = self.place(name)?;
+            if chosen.contains(&place) {
+                return Err(Fault::request(format!("column `{name}` is named twice")));
+            }
+            chosen.push(place);
+        }
+        self.columns = chosen.iter().map(|&place| self.columns[place].clone()).collect();
+        self.chosen = Some(chosen);
+        Ok(())
+    }
+
+    /// Sorts the rows by columns, the first one first; a `-` before a name turns its order round. Rows without a value
+    /// stay last.
+    ///
+    /// # Errors
+    /// When there is no such column, or the rows cannot be read.
+    pub(crate) fn sort(&mut self, by: &[String]) -> Result<()> {
+        let key = |word: &String| -> Result<(usize, bool), Fault> {
+            let is_name = self.columns.iter().any(|column| column.name == *word);
+            match word.strip_prefix('-').filter(|_| !is_name) {
+                Some(name) => Ok((self.place(name)?, true)),
+                None => Ok((self.place(word)?, false)),
+            }
+        };
+        let keys: Vec<(usize, bool)> = by.iter().map(key).collect::<Result<_, _>>()?;
+        let order = |a: &Cells, b: &Cells| {
+            let by = |(column, is_back): &(usize, bool)| {
+                compare(a.get(*column), b.get(*column), *is_back)
+            };
+            keys.iter().map(by).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+        };
+        if let Rows::Trials(table) = &mut self.rows {
+            table.rows.sort_by(|a, b| order(&a.cells, &b.cells));
+            return Ok(());
+        }
+        let mut all = Vec::new();
+        self.each(&mut |row| {
+            all.push(row.clone());
+            Ok(())
+        })?;
+        all.sort_by(order);
+        self.rows = Rows::Sorted(all);
+        Ok(())
+    }
+
+    /// The place of a column.
+    fn place(&self, name: &str) -> Result<usize, Fault> {
+        if let Some(place) = self.columns.iter().position(|column| column.name == name) {
+            return Ok(place);
+        }
+        let known: Vec<&str> = self.columns.iter().map(|column| column.name.as_str()).collect();
+        let fault = Fault::request(format!("there is no column `{name}`"));
+        Err(match words::nearest(name, known.iter().copied()) {
+            Some(near) => fault.hint(format!("did you mean `{near}`?")),
+            None => fault.hint("`--columns` without names, as the last word, lists the columns"),
+        })
+    }
+
+    /// Calls `with` for each row: the cells that it has, by column.
+    ///
+    /// # Errors
+    /// When the rows cannot be read, and what `with` returns.
+    pub(crate) fn each(&self, with: &mut dyn FnMut(&Cells) -> Result<()>) -> Result<()> {
+        let mut pass = |row: &Cells| match &self.chosen {
+            None => with(row),
+            Some(chosen) => {
+                let mut cells = Cells::default();
+                chosen.iter().enumerate().for_each(|(to, &c)| cells.push(to, row.get(c).clone()));
+                with(&cells)
+            }
+        };
+        match &self.rows {
+            Rows::Trials(table) => table.rows.iter().try_for_each(|row| pass(&row.cells)),
+            Rows::Steps(steps) => steps.each(|row| pass(&row)),
+            Rows::Attempts(attempts) => attempts.each(&mut |row| pass(&row)),
+            Rows::Sorted(all) => all.iter().try_for_each(pass),
+        }
+    }
+
+    /// The type of each column, from all of its values, and the words of columns of words, in order.
+    ///
+    /// # Errors
+    /// When the rows cannot be read.
+    #[cfg(feature = "arrow")]
+    pub(super) fn types(&self) -> Result<Vec<(Type, Vec<String>)>> {
+        let mut all: Vec<(Type, Vec<String>)> = vec![Default::default(); self.columns.len()];
+        self.each(&mut |row| {
+            for (c, value) in row.iter() {
+                let (found, words) = &mut all[c];
+                match self.columns[c].kind {
+                    columns::Kind::Any => found.add(value),
+                    columns::Kind::Word => {
+                        let word = text(value);
+                        if let Err(place) = words.binary_search(&word) {
+                            words.insert(place, word);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            Ok(())
+        })?;
+        Ok(all)
+    }
+}
+
+/// The order of two cells: numbers, then texts and whatever else there is, then cells without a value. Only the order of
+/// numbers and that of texts can be turned round.
+fn compare(a: &Value, b: &Value, is_back: bool) -> Ordering {
+    let turned = |order: Ordering| if is_back { order.reverse() } else { order };
+    let class = |value: &Value| match (value, json_float(value)) {
+        (Value::Null, _) => 3,
+        (_, Some(number)) if number.is_nan() => 1,
+        (_, Some(_)) => 0,
+        _ => 2,
+    };
+    let of_class = || match (a.as_i64(), b.as_i64(), json_float(a), json_float(b)) {
+        (Some(a), Some(b), ..) => a.cmp(&b),
+        // NaN is equal to itself here.
+        (_, _, Some(a), Some(b)) => a.partial_cmp(&b).unwrap_or(Ordering::Equal),
+        _ => text(a).cmp(&text(b)),
+    };
+    class(a).cmp(&class(b)).then_with(|| turned(of_class()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn cells_without_a_value_are_last_in_both_orders() {
+        let cells = json!([null, "b", 2, "nan", -1.5, "inf", [1], "a", 10]);
+        let sorted = |is_back: bool| {
+            let mut all = cells.as_array().unwrap().clone();
+            all.sort_by(|a, b| compare(a, b, is_back));
+            Value::Array(all)
+        };
+        assert_eq!(sorted(false), json!([-1.5, 2, 10, "inf", "nan", [1], "a", "b", null]));
+        assert_eq!(sorted(true), json!(["inf", 10, 2, -1.5, "nan", "b", "a", [1], null]));
+    }
+}
