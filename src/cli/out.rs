@@ -13,6 +13,7 @@ use ratatui::crossterm::terminal::{
 use unicode_width::UnicodeWidthStr;
 
 use crate::fault::{Fault, Kind};
+use crate::host::disk;
 use crate::words;
 
 /// The two streams, and how much talk is wanted.
@@ -43,7 +44,14 @@ impl Out {
     /// Bytes of data, as they are. A closed pipe is the reader's wish to stop.
     pub(super) fn raw(&self, bytes: &[u8]) {
         if let Err(error) = io::stdout().lock().write_all(bytes) {
-            std::process::exit(if error.kind() == io::ErrorKind::BrokenPipe { 0 } else { 4 });
+            if error.kind() == io::ErrorKind::BrokenPipe {
+                std::process::exit(0);
+            }
+            let reason = disk::reason(&error);
+            self::error(
+                &Fault::machine(format!("cannot write to standard output: {reason}")).into(),
+            );
+            std::process::exit(4);
         }
     }
 

@@ -57,7 +57,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let wish = args.metric.as_deref().map(|metric| (metric, goal));
     let report = Report::of(&status, wish, clock::now())?;
     let code = collect::tell(&report.source, context);
-    disk::write_whole_with(&args.output, |out| report.write(out))?;
+    disk::write_named(&args.output, |out| report.write(out))?;
     let shown = match report.shown < report.trials {
         true => format!(" ({} are in its table)", thousands(report.shown as u64)),
         false => String::new(),

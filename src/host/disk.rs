@@ -355,6 +355,29 @@ pub(crate) fn write_whole_with(
     write_new(path, write, access::file_mode())
 }
 
+/// Writes a file that a person has named, through a buffer. A new or a regular file appears whole or not at all; a link
+/// stays, and what it points to is written. A device or a pipe is written to as it is.
+///
+/// # Errors
+/// As [`write_whole`], and what `write` returns.
+pub(crate) fn write_named(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
+    let Ok(known) = fs::metadata(path) else { return write_whole_with(path, write) };
+    if known.is_file() {
+        let target = fs::canonicalize(path).map_err(|e| fault("write", path, &e))?;
+        return write_whole_with(&target, write);
+    }
+    let attempt = || -> io::Result<()> {
+        let mut out =
+            io::BufWriter::with_capacity(1 << 16, File::options().write(true).open(path)?);
+        write(&mut out)?;
+        out.flush()
+    };
+    attempt().map_err(|e| fault("write", path, &e).into())
+}
+
 /// Like [`write_whole`], for a file that only its owner may read.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::local::shell;
-use crate::world::World;
+use crate::world::{PROGRAM, World};
 
 /// Code that logs two losses, the better one first.
 const TRAIN: &str = r#"lines="{\"step\": 1, \"loss\": $HPCSWEEP_PARAM_LR}
@@ -362,4 +362,25 @@ fn a_tree_of_another_format_is_refused() {
              hint: use the version that made it\nexit code 2\n"
         );
     }
+}
+
+#[test]
+fn a_device_a_pipe_or_a_link_that_is_named_stays_what_it_is() {
+    let world = trained();
+    let csv = world.run(&["collect", "--format", "csv"]).ok().to_owned();
+    let full = ["collect", "--format", "csv", "-o", "/dev/full"];
+    assert_eq!(
+        world.run(&full).whole(),
+        "error: cannot write `/dev/full`: no space left on device\n\
+         hint: free some space (or inodes) and run the same command again; nothing is lost\nexit code 4\n"
+    );
+    // By its own name, as a pipe.
+    let piped = world
+        .call("sh", &["-c", &format!("'{PROGRAM}' collect --format csv -o /dev/stdout | cat")]);
+    assert_eq!(piped.out, csv);
+    world.write("target.csv", "old");
+    std::os::unix::fs::symlink("target.csv", world.path("link.csv")).unwrap();
+    world.run(&["collect", "-o", "link.csv"]).ok();
+    assert!(world.path("link.csv").is_symlink());
+    assert_eq!(world.read("target.csv"), csv);
 }

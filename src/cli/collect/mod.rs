@@ -415,15 +415,18 @@ fn write(
         return Ok(rows);
     };
     let mut filled = Ok(0);
-    let written = disk::write_whole_with(path, |out| {
+    let written = disk::write_named(path, |out| {
         filled = fill(out);
         match &filled {
             Ok(_) => Ok(()),
             Err(_) => Err(io::Error::other("nothing was written")),
         }
     });
-    // An error of the rows says more than a missing file.
-    let rows = filled?;
+    // An error of the rows says more than a missing file; one of the disk comes through them.
+    let rows = filled.map_err(|error| {
+        let of_disk = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
+        of_disk.map(|cause| disk::fault("write", path, cause).into()).unwrap_or(error)
+    })?;
     written?;
     context.out.say(&format!("{} in {}", count(rows as u64, of), path.display()));
     Ok(rows)
