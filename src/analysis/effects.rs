@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use anyhow::Result;
 use serde_json::Value;
 
-use super::settings::{Left, Settings, number};
+use super::settings::{Left, Settings, key, number};
 use crate::collect::{Goal, Table, text};
 use crate::fault::Fault;
 use crate::plan::value::{float_text, json_float};
@@ -73,6 +73,8 @@ pub(crate) struct Effects {
     pub(crate) trials: usize,
     /// The others.
     pub(crate) left: Left,
+    /// Trials whose number is infinite: no part of a variance.
+    pub(crate) infinite: usize,
     /// Columns of texts in which nearly every trial differs: nothing can be said of them.
     pub(crate) unclear: Vec<usize>,
 }
@@ -92,7 +94,9 @@ pub(crate) fn effects(
     for at in settings.list.iter().flat_map(|setting| &setting.rows) {
         rows.extend(number(table, &table.rows[*at], metric, &mut left).map(|y| (*at, y)));
     }
+    let all = rows.len();
     rows.retain(|(_, y)| y.is_finite());
+    let infinite = all - rows.len();
     rows.sort_by_key(|(at, _)| *at);
     let ys: Vec<f64> = rows.iter().map(|(_, y)| *y).collect();
     let name = &table.columns[metric];
@@ -129,7 +133,17 @@ pub(crate) fn effects(
         return Err(Fault::request(sentence).hint("nothing matters for what never differs").into());
     }
     let whole = axes.iter().all(|(_, axis)| !axis.is_range);
-    let grid = if whole { stats::anova(&levels, &counts, &ys) } else { None };
+    // Trials with the same seed are alike in more than their parameters.
+    let mut seeds: HashMap<String, usize> = HashMap::new();
+    let blocks: Vec<usize> = rows
+        .iter()
+        .map(|(at, _)| {
+            let seed = key(&table.rows[*at], settings.over.iter().map(|over| over.column));
+            let next = seeds.len();
+            *seeds.entry(seed).or_insert(next)
+        })
+        .collect();
+    let grid = if whole { stats::anova(&levels, &counts, &ys, &blocks) } else { None };
     let (method, mut terms, marginals) = match grid {
         Some(grid) => {
             let marginals =
@@ -176,7 +190,8 @@ pub(crate) fn effects(
         let best = levels.iter().enumerate().min_by(better).map_or(0, |(at, _)| at);
         Axis { column, levels, best }
     });
-    Ok(Effects { method, axes: axes.collect(), terms, trials: rows.len(), left, unclear })
+    let axes = axes.collect();
+    Ok(Effects { method, axes, terms, trials: rows.len(), left, infinite, unclear })
 }
 
 /// The values of a column as levels.

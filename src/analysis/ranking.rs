@@ -71,6 +71,8 @@ pub(crate) struct Ranking {
     pub(crate) empty: usize,
     /// Whether all comparisons were between trials that agree in what is averaged over.
     pub(crate) is_paired: bool,
+    /// Whether some settings lack trials that others have: their means are not of the same seeds.
+    pub(crate) is_uneven: bool,
 }
 
 /// The probability below which a setting is told from the best.
@@ -84,7 +86,8 @@ impl Ranking {
 }
 
 /// Puts settings in order by the metric in a column. A setting with NaN comes after those without, and one with a single
-/// number after those with several. Differences from the best are tested by Student's t of pairs that agree in what is averaged
+/// number after those with several. Where settings lack some trials of others, such as seeds that failed, the first is the one
+/// that no other beats by the trials that both have. Differences from the best are tested by Student's t of pairs that agree in what is averaged
 /// over, else by Welch's.
 pub(crate) fn rank(
     table: &Table,
@@ -102,7 +105,8 @@ pub(crate) fn rank(
             continue;
         }
         let (value, _) = statistic.of(&observed.values);
-        let place = if observed.left.nan > 0 { Place::Nan } else { Place::Ranked };
+        let is_nan = observed.left.nan > 0 || value.is_nan();
+        let place = if is_nan { Place::Nan } else { Place::Ranked };
         ranked.push(Ranked { setting: at, observed, value, place, p: None });
     }
     let has_several = ranked.iter().any(|ranked| ranked.observed.values.len() > 1);
@@ -116,6 +120,7 @@ pub(crate) fn rank(
         };
         a.place.cmp(&b.place).then(by_value)
     });
+    let is_uneven = raise_best(&mut ranked, goal, statistic);
     let mut is_paired = true;
     if let Some((best, others)) = ranked.split_first_mut() {
         let mut tested: Vec<(usize, f64)> = Vec::new();
@@ -126,12 +131,49 @@ pub(crate) fn rank(
                 is_paired = false;
                 Some(test)
             });
-            tested.extend(test.filter(|test| !test.p.is_nan()).map(|test| (at, test.p)));
+            // What is better by the trials that both have is not told from the best, whatever its other trials say.
+            let p = |test: stats::Test| match better(goal, -test.difference, 0.0) {
+                true => 1.0,
+                false => test.p,
+            };
+            tested.extend(test.map(p).filter(|p| !p.is_nan()).map(|p| (at, p)));
         }
         let ps: Vec<f64> = tested.iter().map(|(_, p)| *p).collect();
         for ((at, _), p) in tested.iter().zip(stats::holm(&ps)) {
             others[*at].p = Some(p);
         }
     }
-    Ranking { ranked, empty, is_paired }
+    Ranking { ranked, empty, is_paired, is_uneven }
+}
+
+fn better(goal: Goal, a: f64, b: f64) -> bool {
+    match goal {
+        Goal::Min => a < b,
+        Goal::Max => a > b,
+    }
+}
+
+/// Puts the setting first that no other beats by the trials that both have, where some settings lack trials of others;
+/// whether some do.
+fn raise_best(ranked: &mut [Ranked], goal: Goal, statistic: Statistic) -> bool {
+    let n = ranked.iter().filter(|one| one.place == Place::Ranked).count();
+    let pairs = |one: &Ranked| {
+        let mut pairs = one.observed.pairs.clone();
+        pairs.sort();
+        pairs
+    };
+    let Some(first) = ranked[..n].first().map(pairs) else { return false };
+    if ranked[..n].iter().all(|one| pairs(one) == first) {
+        return false;
+    }
+    let mut best = 0;
+    for at in 1..n {
+        let common = ranked[best].observed.paired_with(&ranked[at].observed);
+        let (own, other): (Vec<f64>, Vec<f64>) = common.into_iter().unzip();
+        if own.len() > 1 && better(goal, statistic.of(&other).0, statistic.of(&own).0) {
+            best = at;
+        }
+    }
+    ranked[..=best].rotate_right(1);
+    true
 }

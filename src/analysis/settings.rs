@@ -1,6 +1,6 @@
 //! Settings: the trials of a table by what they have in common.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use anyhow::Result;
 use serde_json::Value;
@@ -76,6 +76,8 @@ pub(crate) struct Settings {
     pub(crate) over: Vec<Over>,
     /// The settings, in the order of their first trials.
     pub(crate) list: Vec<Setting>,
+    /// How many trials have the parameters of an earlier one: they ran another command, or the sweep had another plan.
+    pub(crate) repeated: usize,
 }
 
 /// Trials of a setting without a number that counts.
@@ -169,9 +171,12 @@ impl Settings {
             false => by,
             true => candidates.into_iter().filter(|column| why(column).is_none()).collect(),
         };
-        let mut list: Vec<Setting> = Vec::new();
+        let (mut list, mut repeated): (Vec<Setting>, usize) = (Vec::new(), 0);
+        let mut whole: HashSet<String> = HashSet::new();
+        let all: Vec<usize> = varied.iter().copied().collect();
         let mut known: HashMap<String, usize> = HashMap::new();
         for (at, row) in table.rows.iter().enumerate().filter(|(_, row)| meant(row)) {
+            repeated += usize::from(!whole.insert(key(row, all.iter().copied())));
             let at_key = *known.entry(key(row, apart.iter().copied())).or_insert_with(|| {
                 let value = |column: &usize| (*column, row.cells.get(*column).clone());
                 list.push(Setting { values: apart.iter().map(value).collect(), rows: Vec::new() });
@@ -179,7 +184,7 @@ impl Settings {
             });
             list[at_key].rows.push(at);
         }
-        Ok(Self { over, list })
+        Ok(Self { over, list, repeated })
     }
 
     /// What the trials of a setting say of the metric in a column.

@@ -152,10 +152,16 @@ fn pareto(
     let columns: Vec<usize> =
         args.metrics.0.iter().map(|(metric, _)| table.metric(metric)).collect::<Result<_>>()?;
     let (mut points, mut of) = (Vec::new(), Vec::new());
-    for (at, setting) in settings.list.iter().enumerate() {
-        let observed = columns.iter().map(|column| settings.observe(table, setting, *column));
-        let observed: Vec<_> = observed.collect();
-        let is_whole = |one: &analysis::Observed| !one.values.is_empty() && one.left.nan == 0;
+    let observe = |setting: &analysis::Setting| -> Vec<analysis::Observed> {
+        columns.iter().map(|column| settings.observe(table, setting, *column)).collect()
+    };
+    let all: Vec<Vec<analysis::Observed>> = settings.list.iter().map(observe).collect();
+    let has_several = all.iter().flatten().any(|one| one.values.len() > 1);
+    let least = if has_several { 2 } else { 1 };
+    let mut left = Left::default();
+    for (at, observed) in all.into_iter().enumerate() {
+        left.add(observed[0].left);
+        let is_whole = |one: &analysis::Observed| one.values.len() >= least && one.left.nan == 0;
         if observed.iter().all(is_whole) {
             points.push(observed.iter().map(|one| args.statistic.of(&one.values).0).collect());
             of.push((at, observed));
@@ -188,7 +194,10 @@ fn pareto(
     }
     let varied = varied(settings);
     let mut head: Vec<String> = varied.iter().map(|c| table.columns[*c].clone()).collect();
-    head.extend(args.metrics.0.iter().map(|(name, _)| name.clone()));
+    head.extend(args.metrics.0.iter().map(|(name, _)| match args.statistic {
+        Statistic::Mean => name.clone(),
+        other => format!("{} of {name}", other.word()),
+    }));
     head.extend(["n".to_owned(), "trials".to_owned()]);
     let rows: Vec<Vec<String>> = front
         .iter()
@@ -211,14 +220,16 @@ fn pareto(
         if goals.len() == 2 { "both" } else { "all" },
         count(all, "setting"),
     ));
-    out.push_str(&over_text(table, &settings.over));
+    out.push_str(&over_text(table, settings));
     let without = settings.list.len() as u64 - all;
     if without > 0 {
+        let numbers = if has_several { "two numbers" } else { "a number" };
+        let settings = count(without, "setting");
         out.push_str(&format!(
-            "left out: {} without a number for each\n",
-            count(without, "setting")
+            "left out: {settings} without {numbers} for each metric, or with NaN\n"
         ));
     }
+    out.push_str(&left_text(left));
     context.out.page(&out);
     Ok(code)
 }
@@ -277,10 +288,18 @@ fn trials_text(table: &Table, rows: &[usize]) -> String {
     }
 }
 
-/// What is averaged over, and why.
-pub(super) fn over_text(table: &Table, over: &[Over]) -> String {
+/// What is averaged over, and why; and whether trials are mixed that their parameters do not tell apart.
+pub(super) fn over_text(table: &Table, settings: &Settings) -> String {
+    let mixed = match settings.repeated {
+        0 => String::new(),
+        n => format!(
+            "mixed: {} with the parameters of an earlier one, which ran another command or in another plan\n",
+            count(n as u64, "trial")
+        ),
+    };
+    let over = &settings.over;
     if over.is_empty() {
-        return String::new();
+        return mixed;
     }
     let word = |over: &Over| {
         let name = &table.columns[over.column];
@@ -291,7 +310,7 @@ pub(super) fn over_text(table: &Table, over: &[Over]) -> String {
         }
     };
     let all: Vec<String> = over.iter().map(word).collect();
-    format!("averaged over {}\n", all.join(", "))
+    format!("averaged over {}\n{mixed}", all.join(", "))
 }
 
 /// What of trials does not count: `left out: 2 failed, 1 not ended`.
@@ -354,7 +373,12 @@ fn settings_text(
         })
         .collect();
     let mut out = aligned(&head, &rows);
-    out.push_str(&over_text(table, &settings.over));
+    out.push_str(&over_text(table, settings));
+    if ranking.is_uneven {
+        out.push_str(
+            "some settings lack trials of others: the first is the one that none beats by the trials that both have\n",
+        );
+    }
     out.push_str(&ties_text(table, settings, ranking));
     let mut left = Left::default();
     for setting in &settings.list {

@@ -106,8 +106,12 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         }
     }
     let compared = analysis::compare(&table, &sides, metric, &common);
-    if compared.samples.iter().any(|sample| sample.values.is_empty()) {
-        return Err(table.without_numbers(&args.metric));
+    if let Some(side) = compared.samples.iter().position(|sample| sample.values.is_empty()) {
+        let sentence =
+            format!("no finished trial of `{}` has a number for `{}`", words[side], args.metric);
+        return Err(Fault::request(sentence)
+            .hint(format!("`hpcsweep status {}` shows how the trials stand", table.named()))
+            .into());
     }
     if args.json {
         let object = object(&table, args, &compared, &common);
@@ -186,7 +190,11 @@ fn of_one_table(
         side.rows = (0..table.rows.len()).filter(is_meant).collect();
     }
     let common = match (named[0], args.repeats.over.is_empty()) {
-        (Named::Setting(_), true) => parameters(&table, &fixed),
+        (Named::Setting(_), true) => {
+            // Of several sweeps, trials of the same one are pairs.
+            let sweep = (table.sources.len() > 1).then_some(0);
+            sweep.into_iter().chain(parameters(&table, &fixed)).collect()
+        }
         _ => over(&table, args)?,
     };
     Ok((table, sides, common))

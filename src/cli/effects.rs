@@ -97,8 +97,9 @@ fn page(table: &Table, settings: &Settings, effects: &Effects) -> String {
             percent((1.0 - all).max(0.0))
         ),
         Method::Forest => format!(
-            "parts of the variance over all combinations, by a forest over {trials} (functional ANOVA); the ranges are those of \
-             its trees\n"
+            "parts of the variance, by a forest over {trials} (functional ANOVA); the ranges are those of its trees; the rest of \
+             {} is noise and what the forest does not explain\n",
+            percent((1.0 - all).max(0.0))
         ),
     });
     for axis in &effects.axes {
@@ -107,8 +108,12 @@ fn page(table: &Table, settings: &Settings, effects: &Effects) -> String {
         let value = with_interval(best.mean, best.interval);
         out.push_str(&format!("best {name}: {} (mean {value})\n", best.words));
     }
-    out.push_str(&over_text(table, &settings.over));
+    out.push_str(&over_text(table, settings));
     out.push_str(&left_text(effects.left));
+    if effects.infinite > 0 {
+        let trials = count(effects.infinite as u64, "trial");
+        out.push_str(&format!("left out: {trials} with an infinite number\n"));
+    }
     if !effects.unclear.is_empty() {
         let names: Vec<&String> = effects.unclear.iter().map(|c| &table.columns[*c]).collect();
         out.push_str(&format!("too many texts to say anything of: {}\n", ticked(&names)));
@@ -158,6 +163,7 @@ fn object(
         "method": effects.method.word(),
         "trials": effects.trials,
         "left_out": left_object(effects.left),
+        "infinite": effects.infinite,
         "over": over,
         "effects": terms,
         "parameters": axes,

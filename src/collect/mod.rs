@@ -298,7 +298,10 @@ fn name_columns(table: &mut Table, parameters: &Columns, metrics: &Columns) {
     let mut taken: BTreeSet<String> = table.columns.iter().cloned().collect();
     taken.extend(UNREAD.map(str::to_owned));
     let mut add = |name: &String, kind: &str, columns: &mut Vec<String>| {
-        let shown = if taken.contains(name) { format!("{kind}.{name}") } else { name.clone() };
+        let mut shown = name.clone();
+        while taken.contains(&shown) {
+            shown = format!("{kind}.{shown}");
+        }
         taken.insert(shown.clone());
         columns.push(shown);
     };

@@ -123,7 +123,7 @@ pub(super) fn effects(table: &Table, metric: Option<&Metric>, settings: &Setting
             .map(|place| settings.list[place].clone())
             .collect();
     }
-    let few = Settings { over, list };
+    let few = Settings { over, list, repeated: settings.repeated };
     let Ok(found) = analysis::effects(table, &few, metric.column, goal(metric)) else {
         return Effects::default();
     };

@@ -1,7 +1,5 @@
 //! Which axes of a complete grid matter: exact sums of squares of main effects and of interactions of two axes.
 
-use std::collections::HashMap;
-
 use statrs::distribution::{ContinuousCDF, FisherSnedecor};
 
 use super::interval::{Interval, around};
@@ -40,12 +38,10 @@ impl Anova {
         axis: usize,
         count: usize,
     ) -> Vec<(f64, Option<Interval>)> {
-        let means = means(levels, ys, &[axis]);
-        let at = |level: usize| {
-            let (mean, n) = means[&vec![level]];
-            (mean, around(mean, (self.error / n as f64).sqrt(), self.freedom as f64))
-        };
-        (0..count).map(at).collect()
+        let groups = Groups::of(levels, &[axis], &[count]);
+        let n = (ys.len() / count.max(1)) as f64;
+        let with_ends = |mean| (mean, around(mean, (self.error / n).sqrt(), self.freedom as f64));
+        groups.means(ys).into_iter().map(with_ends).collect()
     }
 }
 
@@ -55,16 +51,31 @@ const RESAMPLES: usize = 999;
 /// The levels of each observation, one for each axis.
 type Levels = [Vec<usize>];
 
-/// The means of a metric by the levels of some axes.
-fn means(levels: &Levels, ys: &[f64], axes: &[usize]) -> HashMap<Vec<usize>, (f64, usize)> {
-    let mut sums: HashMap<Vec<usize>, (f64, usize)> = HashMap::new();
-    for (level, y) in levels.iter().zip(ys) {
-        let (sum, n) = sums.entry(axes.iter().map(|axis| level[*axis]).collect()).or_default();
-        *sum += y;
-        *n += 1;
+/// The observations by their levels of some axes.
+struct Groups {
+    /// Of each observation.
+    of: Vec<usize>,
+    /// How many observations each group has.
+    sizes: Vec<usize>,
+}
+
+impl Groups {
+    fn of(levels: &Levels, axes: &[usize], counts: &[usize]) -> Self {
+        let group = |level: &Vec<usize>| {
+            axes.iter().zip(counts).fold(0, |group, (axis, count)| group * count + level[*axis])
+        };
+        let of: Vec<usize> = levels.iter().map(group).collect();
+        let mut sizes = vec![0; counts.iter().product()];
+        of.iter().for_each(|group| sizes[*group] += 1);
+        Self { of, sizes }
     }
-    sums.values_mut().for_each(|(sum, n)| *sum /= *n as f64);
-    sums
+
+    fn means(&self, ys: &[f64]) -> Vec<f64> {
+        let mut means = vec![0.0; self.sizes.len()];
+        self.of.iter().zip(ys).for_each(|(group, y)| means[*group] += y);
+        means.iter_mut().zip(&self.sizes).for_each(|(mean, n)| *mean /= *n as f64);
+        means
+    }
 }
 
 /// One axis, and each two.
@@ -73,20 +84,46 @@ pub(super) fn terms(axes: usize) -> Vec<Vec<usize>> {
     (0..axes).map(|axis| vec![axis]).chain(pairs).collect()
 }
 
-/// Of each observation, what a term adds to the mean of all.
-fn effect(levels: &Levels, ys: &[f64], term: &[usize]) -> Vec<f64> {
-    let of = |axes: &[usize]| {
-        let means = means(levels, ys, axes);
-        let key = |level: &Vec<usize>| axes.iter().map(|axis| level[*axis]).collect::<Vec<_>>();
-        levels.iter().map(|level| means[&key(level)].0).collect::<Vec<f64>>()
-    };
-    let all = mean(ys);
-    match term {
-        [a, b] => {
-            let (both, a, b) = (of(term), of(&[*a]), of(&[*b]));
-            both.iter().zip(a).zip(b).map(|((both, a), b)| both - a - b + all).collect()
-        }
-        _ => of(term).into_iter().map(|own| own - all).collect(),
+/// A complete grid.
+struct Grid<'a> {
+    levels: &'a Levels,
+    counts: &'a [usize],
+    terms: Vec<Vec<usize>>,
+    groups: Vec<Groups>,
+}
+
+impl<'a> Grid<'a> {
+    fn new(levels: &'a Levels, counts: &'a [usize]) -> Self {
+        let terms = terms(counts.len());
+        let of = |term: &Vec<usize>| {
+            let counts: Vec<usize> = term.iter().map(|axis| counts[*axis]).collect();
+            Groups::of(levels, term, &counts)
+        };
+        Self { levels, counts, groups: terms.iter().map(of).collect(), terms }
+    }
+
+    /// Of each term and each of its groups, what it adds to the mean of all.
+    fn effects(&self, ys: &[f64]) -> Vec<Vec<f64>> {
+        let all = mean(ys);
+        let means: Vec<Vec<f64>> = self.groups.iter().map(|groups| groups.means(ys)).collect();
+        let of = |(at, term): (usize, &Vec<usize>)| match term[..] {
+            [a, b] => {
+                let width = self.counts[b];
+                let own = |(group, both): (usize, &f64)| {
+                    both - means[a][group / width] - means[b][group % width] + all
+                };
+                means[at].iter().enumerate().map(own).collect()
+            }
+            _ => means[at].iter().map(|mean| mean - all).collect(),
+        };
+        self.terms.iter().enumerate().map(of).collect()
+    }
+
+    /// The sum of squares of each term.
+    fn sums(&self, effects: &[Vec<f64>]) -> Vec<f64> {
+        let each = |groups: &Groups| (self.levels.len() / groups.sizes.len()) as f64;
+        let sum = |effect: &Vec<f64>| effect.iter().map(|x| x * x).sum::<f64>();
+        self.groups.iter().zip(effects).map(|(groups, effect)| each(groups) * sum(effect)).collect()
     }
 }
 
@@ -95,39 +132,52 @@ fn effect(levels: &Levels, ys: &[f64], term: &[usize]) -> Vec<f64> {
 /// observations, or without any variance.
 ///
 /// The error is the variance within combinations that were observed more than once, else what the main effects and the
-/// interactions of two axes leave over.
-pub(crate) fn anova(levels: &Levels, counts: &[usize], ys: &[f64]) -> Option<Anova> {
+/// interactions of two axes leave over. `blocks` say which observations were made alike, such as with the same seed: if each
+/// block has each combination once, what blocks have in common is no error.
+pub(crate) fn anova(
+    levels: &Levels,
+    counts: &[usize],
+    ys: &[f64],
+    blocks: &[usize],
+) -> Option<Anova> {
     let all: Vec<usize> = (0..counts.len()).collect();
-    let cells = means(levels, ys, &all);
     let combinations = counts.iter().try_fold(1usize, |product, n| product.checked_mul(*n))?;
     let each = ys.len() / combinations.max(1);
-    let is_complete = cells.len() == combinations && cells.values().all(|(_, n)| *n == each);
-    if !is_complete || each == 0 || !has_spread(squares(ys)) {
+    if each == 0 || each * combinations != ys.len() || !has_spread(squares(ys)) {
         return None;
     }
-    let terms = terms(counts.len());
-    let freedom = |term: &Vec<usize>| term.iter().map(|axis| counts[*axis] - 1).product::<usize>();
-    let effects: Vec<Vec<f64>> = terms.iter().map(|term| effect(levels, ys, term)).collect();
+    let cells = Groups::of(levels, &all, counts);
+    if cells.sizes.iter().any(|n| *n != each) {
+        return None;
+    }
+    let grid = Grid::new(levels, counts);
+    let effects = grid.effects(ys);
     let grand = mean(ys);
-    let fitted: Vec<f64> = match each {
-        1 => (0..ys.len())
-            .map(|i| grand + effects.iter().map(|effect| effect[i]).sum::<f64>())
-            .collect(),
-        _ => levels.iter().map(|level| cells[level].0).collect(),
-    };
-    let left = match each {
-        1 => (ys.len() - 1).saturating_sub(terms.iter().map(freedom).sum()),
-        _ => ys.len() - combinations,
+    let (fitted, left): (Vec<f64>, usize) = match each {
+        1 => {
+            let of = |at: usize| {
+                let own = grid.groups.iter().zip(&effects);
+                grand + own.map(|(groups, effect)| effect[groups.of[at]]).sum::<f64>()
+            };
+            let freedom: usize = grid.terms.iter().map(|term| freedom(counts, term)).sum();
+            ((0..ys.len()).map(of).collect(), (ys.len() - 1).saturating_sub(freedom))
+        }
+        _ => {
+            let means = cells.means(ys);
+            let block = block_effects(ys, blocks, &cells, each);
+            let less = if block.is_some() { each - 1 } else { 0 };
+            let block = block.unwrap_or_else(|| vec![0.0; ys.len()]);
+            let of = |at: usize| means[cells.of[at]] + block[at];
+            ((0..ys.len()).map(of).collect(), ys.len() - combinations - less)
+        }
     };
     let residuals: Vec<f64> = ys.iter().zip(&fitted).map(|(y, fitted)| y - fitted).collect();
     let error = residuals.iter().map(|x| x * x).sum::<f64>() / left as f64;
     let total = squares(ys);
-    let sum = |effect: &[f64]| effect.iter().map(|x| x * x).sum::<f64>();
-    let intervals = (left > 0).then(|| drawn_again(levels, &terms, &fitted, &residuals, left));
-    let whole = terms.iter().enumerate().map(|(at, term)| {
-        let squares = sum(&effects[at]);
+    let intervals = (left > 0).then(|| drawn_again(&grid, &fitted, &residuals, left));
+    let whole = grid.sums(&effects).into_iter().enumerate().map(|(at, squares)| {
         let p = (left > 0).then(|| {
-            let free = freedom(term) as f64;
+            let free = freedom(counts, &grid.terms[at]) as f64;
             // What rounding leaves of nothing is nothing.
             match (squares > total * 1e-20, error * left as f64 > total * 1e-20) {
                 (false, _) => 1.0,
@@ -136,37 +186,51 @@ pub(crate) fn anova(levels: &Levels, counts: &[usize], ys: &[f64]) -> Option<Ano
                     .map_or(f64::NAN, |f| f.sf(squares / free / error)),
             }
         });
-        Term {
-            axes: term.clone(),
-            share: squares / total,
-            interval: intervals.as_ref().map(|all| all[at]),
-            p,
-        }
+        let interval = intervals.as_ref().map(|all| all[at]);
+        Term { axes: grid.terms[at].clone(), share: squares / total, interval, p }
     });
-    Some(Anova { terms: whole.collect(), error, freedom: left })
+    let terms = whole.collect();
+    Some(Anova { terms, error, freedom: left })
+}
+
+/// The degrees of freedom of a term.
+fn freedom(counts: &[usize], term: &[usize]) -> usize {
+    term.iter().map(|axis| counts[*axis] - 1).product()
+}
+
+/// Of each observation, what its block adds; `None` where not each block has each combination once.
+fn block_effects(ys: &[f64], blocks: &[usize], cells: &Groups, each: usize) -> Option<Vec<f64>> {
+    let n = blocks.iter().max()? + 1;
+    let mut seen = vec![false; n.checked_mul(cells.sizes.len())?];
+    for (block, cell) in blocks.iter().zip(&cells.of) {
+        if std::mem::replace(&mut seen[block * cells.sizes.len() + cell], true) {
+            return None;
+        }
+    }
+    if n != each || !seen.into_iter().all(|seen| seen) {
+        return None;
+    }
+    let mut means = vec![0.0; n];
+    blocks.iter().zip(ys).for_each(|(block, y)| means[*block] += y);
+    let grand = mean(ys);
+    let size = cells.sizes.len() as f64;
+    Some(blocks.iter().map(|block| means[*block] / size - grand).collect())
 }
 
 /// The middle 95 % of the parts when the residuals are drawn again.
-fn drawn_again(
-    levels: &Levels,
-    terms: &[Vec<usize>],
-    fitted: &[f64],
-    residuals: &[f64],
-    left: usize,
-) -> Vec<Interval> {
+fn drawn_again(grid: &Grid<'_>, fitted: &[f64], residuals: &[f64], left: usize) -> Vec<Interval> {
     let n = fitted.len();
     // Fitted values are closer to the observations than the truth is.
     let scale = (n as f64 / left as f64).sqrt();
     let mut random = fastrand::Rng::with_seed(n as u64);
     // A large grid says the same with fewer draws, and sooner.
-    let draws = RESAMPLES.min(40_000_000 / (n * terms.len()).max(1)).max(99);
-    let mut shares = vec![Vec::with_capacity(draws); terms.len()];
+    let draws = RESAMPLES.min(20_000_000 / (n * grid.terms.len()).max(1)).max(99);
+    let mut shares = vec![Vec::with_capacity(draws); grid.terms.len()];
     for _ in 0..draws {
         let ys: Vec<f64> =
             fitted.iter().map(|fit| fit + scale * residuals[random.usize(..n)]).collect();
         let total = squares(&ys);
-        for (term, shares) in terms.iter().zip(&mut shares) {
-            let sum: f64 = effect(levels, &ys, term).iter().map(|x| x * x).sum();
+        for (sum, shares) in grid.sums(&grid.effects(&ys)).into_iter().zip(&mut shares) {
             shares.push(if total > 0.0 { sum / total } else { 0.0 });
         }
     }
@@ -204,7 +268,7 @@ mod tests {
             188.0, 159.0, 126.0, 136.0, 122.0, 106.0, 115.0, 25.0, 70.0, 58.0, 45.0, 138.0, 110.0,
             168.0, 160.0, 174.0, 120.0, 150.0, 139.0, 96.0, 104.0, 82.0, 60.0,
         ];
-        let found = anova(&grid(&[3, 3], 4), &[3, 3], &ys).unwrap().terms;
+        let found = anova(&grid(&[3, 3], 4), &[3, 3], &ys, &[]).unwrap().terms;
         let total = squares(&ys);
         let sums: Vec<i64> = found.iter().map(|term| (term.share * total).round() as i64).collect();
         assert_eq!(sums, [10_684, 39_119, 9_614]);
@@ -221,13 +285,13 @@ mod tests {
         let levels = grid(&[2, 3, 4], 1);
         let wave = |level: &Vec<usize>| ((level[0] * 7 + level[1] * 3 + level[2] * 5) % 4) as f64;
         let ys: Vec<f64> = levels.iter().map(|l| 10.0 * l[2] as f64 + 0.1 * wave(l)).collect();
-        let found = anova(&levels, &[2, 3, 4], &ys).unwrap().terms;
+        let found = anova(&levels, &[2, 3, 4], &ys, &[]).unwrap().terms;
         assert_eq!(found.len(), 6);
         assert!(found[2].share > 0.99 && found[2].p.unwrap() < 1e-9, "{found:?}");
         let rest: f64 = found.iter().map(|term| term.share).sum();
         assert!(rest <= 1.0 + 1e-12);
         // Two axes, once each: nothing is left over.
-        let two = anova(&grid(&[2, 2], 1), &[2, 2], &[1.0, 2.0, 3.0, 5.0]).unwrap().terms;
+        let two = anova(&grid(&[2, 2], 1), &[2, 2], &[1.0, 2.0, 3.0, 5.0], &[]).unwrap().terms;
         assert!(two.iter().all(|term| term.p.is_none() && term.interval.is_none()));
     }
 
@@ -235,9 +299,29 @@ mod tests {
     fn what_is_no_complete_grid_is_left_to_others() {
         let levels = grid(&[2, 2], 2);
         let ys = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
-        assert!(anova(&levels, &[2, 2], &ys).is_some());
-        assert_eq!(anova(&levels[1..], &[2, 2], &ys[1..]), None);
-        assert_eq!(anova(&levels[..6], &[2, 2], &ys[..6]), None);
-        assert_eq!(anova(&levels, &[2, 2], &[1.0; 8]), None);
+        assert!(anova(&levels, &[2, 2], &ys, &[]).is_some());
+        assert_eq!(anova(&levels[1..], &[2, 2], &ys[1..], &[]), None);
+        assert_eq!(anova(&levels[..6], &[2, 2], &ys[..6], &[]), None);
+        assert_eq!(anova(&levels, &[2, 2], &[1.0; 8], &[]), None);
+    }
+
+    #[test]
+    fn what_seeds_have_in_common_is_no_error() {
+        let levels = grid(&[2, 2], 3);
+        let blocks: Vec<usize> = (0..12).map(|at| at % 3).collect();
+        let noise = [0.1, -0.2, 0.15, 0.0, 0.2, -0.1, -0.15, 0.1, 0.05, 0.2, -0.1, -0.1];
+        let ys: Vec<f64> = levels
+            .iter()
+            .zip(&blocks)
+            .zip(noise)
+            .map(|((level, block), noise)| level[0] as f64 + 10.0 * *block as f64 + noise)
+            .collect();
+        let p =
+            |blocks: &[usize]| anova(&levels, &[2, 2], &ys, blocks).unwrap().terms[0].p.unwrap();
+        assert!(p(&[]) > 0.5 && p(&blocks) < 1e-4, "{} {}", p(&[]), p(&blocks));
+        // Blocks that miss a combination are none.
+        let mut other = blocks.clone();
+        other[0] = 1;
+        assert_eq!(p(&other), p(&[]));
     }
 }

@@ -4,7 +4,7 @@
 
 use super::anova::{Term, middle, terms};
 use super::interval::Interval;
-use super::sample::{has_spread, mean};
+use super::sample::{has_spread, mean, squares};
 
 const TREES: usize = 64;
 
@@ -28,6 +28,8 @@ pub(crate) struct Forest {
     /// Of each axis, where each level stands in the order in which it is divided.
     places: Vec<Vec<usize>>,
     trees: Vec<Vec<Leaf>>,
+    /// The part of the variance that the trees explain of observations that they were not grown from.
+    explained: f64,
 }
 
 /// What a tree grows from: levels in the order in which they are divided.
@@ -58,17 +60,22 @@ impl Forest {
             .collect();
         let ground = Ground { counts, levels: &placed, ys };
         let mut random = fastrand::Rng::with_seed(ys.len() as u64);
-        let trees = (0..TREES)
+        let mut unseen = Unseen::new(ys.len());
+        let trees: Vec<Vec<Leaf>> = (0..TREES)
             .map(|_| {
                 let n = ys.len().min(MOST);
                 let drawn: Vec<usize> = (0..n).map(|_| random.usize(..ys.len())).collect();
                 let mut leaves = Vec::new();
                 let whole = counts.iter().map(|n| (0, *n)).collect();
+                let mut is_seen = vec![false; ys.len()];
+                drawn.iter().for_each(|i| is_seen[*i] = true);
                 ground.divide(drawn, whole, &mut random, &mut leaves);
+                unseen.add(&leaves, &placed, &is_seen);
                 leaves
             })
             .collect();
-        Self { counts: counts.to_vec(), places, trees }
+        let explained = unseen.explained(ys);
+        Self { counts: counts.to_vec(), places, trees, explained }
     }
 
     /// The means that the forest expects at each level of an axis over all levels of the other axes, with the middle 95 % of
@@ -112,7 +119,8 @@ impl Forest {
     }
 
     /// The parts that each axis and each two have in the variance over the whole grid, in the order of [`terms`], with the middle
-    /// 95 % of the trees. `None` where no tree has found any difference.
+    /// 95 % of the trees. What the forest does not explain of observations that a tree has not seen (the out-of-bag error) is noise,
+    /// and part of none. `None` where no tree has found any difference.
     pub(crate) fn terms(&self) -> Option<Vec<Term>> {
         let terms = terms(self.counts.len());
         let mut shares: Vec<Vec<f64>> = vec![Vec::new(); terms.len()];
@@ -136,7 +144,7 @@ impl Forest {
                     [a, b] => (variance(term) - main[a] - main[b]).max(0.0),
                     _ => main[term[0]],
                 };
-                shares.push(own / total);
+                shares.push(self.explained * own / total);
             }
         }
         if shares.first().is_none_or(Vec::is_empty) {
@@ -149,6 +157,38 @@ impl Forest {
             p: None,
         });
         Some(whole.collect())
+    }
+}
+
+/// What trees expect of observations that they were not grown from.
+struct Unseen {
+    /// Of the first observations, the sum of what trees expect, and of how many trees.
+    sums: Vec<(f64, usize)>,
+}
+
+impl Unseen {
+    fn new(observations: usize) -> Self {
+        Self { sums: vec![(0.0, 0); observations.min(MOST)] }
+    }
+
+    fn add(&mut self, leaves: &[Leaf], levels: &[Vec<usize>], is_seen: &[bool]) {
+        for ((sum, level), is_seen) in self.sums.iter_mut().zip(levels).zip(is_seen) {
+            let holds = |leaf: &&Leaf| {
+                leaf.box_.iter().zip(level).all(|((from, to), level)| (*from..*to).contains(level))
+            };
+            if let Some(leaf) = leaves.iter().find(holds).filter(|_| !is_seen) {
+                sum.0 += leaf.value;
+                sum.1 += 1;
+            }
+        }
+    }
+
+    fn explained(&self, ys: &[f64]) -> f64 {
+        let expected = self.sums.iter().zip(ys).filter(|((_, n), _)| *n > 0);
+        let (known, errors): (Vec<f64>, Vec<f64>) =
+            expected.map(|((sum, n), y)| (*y, (y - sum / *n as f64).powi(2))).unzip();
+        let total = squares(&known);
+        if has_spread(total) { (1.0 - errors.iter().sum::<f64>() / total).max(0.0) } else { 0.0 }
     }
 }
 
@@ -273,7 +313,8 @@ mod tests {
         let forest = Forest::grow(&points, &[16; 3], &[true; 3], &ys);
         let terms = forest.terms().unwrap();
         assert_eq!(order(&terms)[..2], [vec![0], vec![1]]);
-        assert!((terms[0].share - 16.0 / 17.0).abs() < 0.05, "{terms:?}");
+        assert!((terms[0].share - 16.0 / 17.0).abs() < 0.1, "{terms:?}");
+        assert!(terms.iter().map(|term| term.share).sum::<f64>() < 1.0);
         // A pure interaction: no axis alone says anything.
         let (points, ys) =
             sampled(500, 8, |_, b, c| if (b < 0.5) == (c < 0.5) { 1.0 } else { 0.0 });
@@ -291,7 +332,7 @@ mod tests {
             .iter()
             .map(|p| ishigami(level(p[0], 10), level(p[1], 10), level(p[2], 10)))
             .collect();
-        let exact = anova(&grid, &[10; 3], &ys).unwrap().terms;
+        let exact = anova(&grid, &[10; 3], &ys, &[]).unwrap().terms;
         let (points, ys) = sampled(800, 10, ishigami);
         let terms = Forest::grow(&points, &[10; 3], &[true; 3], &ys).terms().unwrap();
         let three = |terms: &[Term]| {
@@ -303,6 +344,15 @@ mod tests {
         for (term, exact) in terms.iter().zip(&exact) {
             assert!((term.share - exact.share).abs() < 0.1, "{term:?} {exact:?}");
         }
+    }
+
+    #[test]
+    fn noise_is_no_effect() {
+        let (points, _) = sampled(200, 4, |_, _, _| 0.0);
+        let mut random = fastrand::Rng::with_seed(5);
+        let ys: Vec<f64> = points.iter().map(|_| random.f64()).collect();
+        let terms = Forest::grow(&points, &[4; 3], &[true; 3], &ys).terms().unwrap();
+        assert!(terms.iter().map(|term| term.share).sum::<f64>() < 0.1, "{terms:?}");
     }
 
     #[test]

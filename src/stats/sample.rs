@@ -41,6 +41,10 @@ fn quantile(sorted: &[f64], q: f64) -> f64 {
     let at = q * (sorted.len() - 1) as f64;
     let (low, part) = (at.floor() as usize, at.fract());
     let high = (low + 1).min(sorted.len() - 1);
+    // Between infinities of one sign there is nothing to interpolate.
+    if part == 0.0 || sorted[low] == sorted[high] {
+        return sorted[low];
+    }
     sorted[low] + part * (sorted[high] - sorted[low])
 }
 
@@ -85,6 +89,8 @@ mod tests {
         assert_eq!(iqm(&sample), 2.375);
         assert!((sd(&[1e9 + 1.0, 1e9 + 2.0, 1e9 + 3.0]) - 1.0).abs() < 1e-12);
         assert_eq!(mean(&[0.1; 10]), 0.1);
+        assert_eq!(median(&[f64::INFINITY; 4]), f64::INFINITY);
+        assert_eq!(median(&[1.0, 2.0, f64::INFINITY]), 2.0);
         assert!(sd(&[1.0]).is_nan() && mean(&[]).is_nan() && median(&[]).is_nan());
         assert_eq!(mean(&[1.0, f64::INFINITY]), f64::INFINITY);
         assert_eq!([has_heavy_tails(&sample), has_heavy_tails(&sample[..3])], [true, false]);

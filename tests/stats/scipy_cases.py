@@ -21,7 +21,14 @@ for n in (2, 3, 4, 5, 8, 12, 30, 49, 50, 51, 200):
         welch = stats.ttest_ind(a, b, equal_var=False)
         paired = stats.ttest_rel(a, b)
         has_ties = len(set(np.abs(a - b))) < n or (a - b == 0).any()
-        method = "exact" if n <= 50 and not has_ties else "asymptotic"
+        signed_rank = None
+        if n > 50 or not has_ties:
+            method = "exact" if n <= 50 else "asymptotic"
+            signed_rank = stats.wilcoxon(a, b, zero_method="wilcox", correction=False, method=method).pvalue
+        elif n <= 12:
+            d = (a - b)[a != b]
+            exact = stats.PermutationMethod(n_resamples=10**6)
+            signed_rank = stats.wilcoxon(d, method=exact).pvalue
         cases.append({
             "a": a.tolist(),
             "b": b.tolist(),
@@ -29,7 +36,7 @@ for n in (2, 3, 4, 5, 8, 12, 30, 49, 50, 51, 200):
             "iqm": stats.trim_mean(a, 0.25),
             "welch": {"p": welch.pvalue, "interval": list(welch.confidence_interval())},
             "paired": {"p": paired.pvalue, "interval": list(paired.confidence_interval())},
-            "signed_rank": stats.wilcoxon(a, b, zero_method="wilcox", correction=False, method=method).pvalue,
+            "signed_rank": signed_rank,
         })
 with open("scipy_cases.json", "w") as file:
     file.write("[\n" + ",\n".join(json.dumps(case) for case in cases) + "\n]\n")

@@ -85,7 +85,9 @@ pub(super) fn jsonl_row(
     row: &Cells,
 ) -> Result<()> {
     let mut object = object(names, row);
-    for column in columns.iter().filter(|column| column.kind == Kind::Time) {
+    // Of the cells that the row has: a table may have a column for each of its rows.
+    for (c, _) in row.iter().filter(|(c, _)| columns[*c].kind == Kind::Time) {
+        let column = &columns[c];
         if let Some(value) = object.get_mut(&column.name) {
             *value = plain(column, value);
         }
