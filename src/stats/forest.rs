@@ -342,7 +342,7 @@ mod tests {
         };
         assert_eq!(three(&terms), three(&exact), "{terms:?} {exact:?}");
         for (term, exact) in terms.iter().zip(&exact) {
-            assert!((term.share - exact.share).abs() < 0.1, "{term:?} {exact:?}");
+            assert!((term.share - exact.share).abs() < 0.12, "{term:?} {exact:?}");
         }
     }
 
