@@ -96,8 +96,11 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
 
 /// A number for people: so many significant digits, without zeros at the end.
 pub(crate) fn figures(number: f64, digits: usize) -> String {
-    if !number.is_finite() || number == 0.0 {
+    if !number.is_finite() {
         return format!("{number}").to_lowercase();
+    }
+    if number == 0.0 {
+        return "0".to_owned();
     }
     let rounded = format!("{number:.*e}", digits.saturating_sub(1)).parse().unwrap_or(number);
     match rounded.abs() {
@@ -119,8 +122,11 @@ pub(crate) fn within(number: f64, half: f64) -> String {
             let digits = (size.log10().floor() as i32 + decimals).clamp(1, 15);
             format!("{number:.*e}", digits as usize)
         }
-        0.. => format!("{number:.*}", decimals as usize),
-        _ => format!("{number:.0}"),
+        _ => {
+            let text = format!("{number:.*}", decimals.max(0) as usize);
+            let is_nothing = text.trim_start_matches('-').bytes().all(|b| matches!(b, b'0' | b'.'));
+            if is_nothing { text.trim_start_matches('-').to_owned() } else { text }
+        }
     }
 }
 
@@ -183,11 +189,12 @@ mod tests {
         check(0.1 + 0.2, 6, "0.3");
         check(123456789.0, 3, "123000000");
         check(1.23456e-7, 3, "1.23e-7");
-        check(-0.0, 3, "-0");
+        check(-0.0, 3, "0");
         check(f64::NAN, 3, "nan");
         let check = |number, half, expected: &str| assert_eq!(within(number, half), expected);
         check(0.321_456, 0.012, "0.321");
         check(12.5, 0.25, "12.50");
+        check(-0.045, 16.0, "0");
         check(1234.567, 87.0, "1235");
         check(1.234_56e-8, 3e-10, "1.235e-8");
         check(0.5, 0.0, "0.5");

@@ -10,6 +10,7 @@ use crate::collect::{Goal, Table, text};
 use crate::fault::Fault;
 use crate::plan::value::{float_text, json_float};
 use crate::stats::{self, Forest, Interval, Term};
+use crate::words;
 
 /// Most values of an axis of numbers that are told apart; more are put into as many ranges with as many trials each.
 const MOST_LEVELS: usize = 32;
@@ -89,8 +90,7 @@ pub(crate) fn effects(
     metric: usize,
     goal: Goal,
 ) -> Result<Effects> {
-    let mut left = Left::default();
-    let mut rows: Vec<(usize, f64)> = Vec::new();
+    let (mut left, mut rows) = (Left::default(), Vec::new());
     for at in settings.list.iter().flat_map(|setting| &setting.rows) {
         rows.extend(number(table, &table.rows[*at], metric, &mut left).map(|y| (*at, y)));
     }
@@ -98,100 +98,124 @@ pub(crate) fn effects(
     rows.retain(|(_, y)| y.is_finite());
     let infinite = all - rows.len();
     rows.sort_by_key(|(at, _)| *at);
-    let ys: Vec<f64> = rows.iter().map(|(_, y)| *y).collect();
+    let (rows, ys): (Vec<usize>, Vec<f64>) = rows.into_iter().unzip();
+    let (axes, unclear) = axes(table, settings, &rows);
     let name = &table.columns[metric];
-    let columns: Vec<usize> = settings
-        .list
-        .first()
-        .map(|setting| setting.values.iter().map(|(column, _)| *column).collect())
-        .unwrap_or_default();
-    let (mut axes, mut unclear) = (Vec::new(), Vec::new());
-    for column in columns {
-        let cells: Vec<&Value> =
-            rows.iter().map(|(at, _)| table.rows[*at].cells.get(column)).collect();
-        match divided(&cells) {
-            Some(axis) if axis.words.len() > 1 => axes.push((column, axis)),
-            Some(_) => {}
-            None => unclear.push(column),
-        }
-    }
+    let trials = words::count(rows.len() as u64, "trial");
     if axes.is_empty() {
-        return Err(Fault::request(format!(
-            "no parameter has several values among the {} with a number for `{name}`",
-            crate::words::count(rows.len() as u64, "trial")
-        ))
-        .hint("effects are those of axes: `[grid]` and `[sample]` in docs/plan.md")
-        .into());
+        let sentence = format!(
+            "no parameter has several values among the {trials} with a number for `{name}`"
+        );
+        return Err(Fault::request(sentence)
+            .hint("effects are those of axes: `[grid]` and `[sample]` in docs/plan.md")
+            .into());
     }
-    let levels: Vec<Vec<usize>> = (0..rows.len())
-        .map(|row| axes.iter().map(|(_, axis)| axis.levels[row]).collect())
-        .collect();
-    let counts: Vec<usize> = axes.iter().map(|(_, axis)| axis.words.len()).collect();
-    let ordered: Vec<bool> = axes.iter().map(|(_, axis)| axis.is_ordered).collect();
     if ys.iter().all(|y| *y == ys[0]) {
         let sentence = format!("`{name}` is {} in all trials", float_text(ys[0]));
         return Err(Fault::request(sentence).hint("nothing matters for what never differs").into());
     }
-    let whole = axes.iter().all(|(_, axis)| !axis.is_range);
-    // Trials with the same seed are alike in more than their parameters.
-    let mut seeds: HashMap<String, usize> = HashMap::new();
-    let blocks: Vec<usize> = rows
-        .iter()
-        .map(|(at, _)| {
-            let seed = key(&table.rows[*at], settings.over.iter().map(|over| over.column));
-            let next = seeds.len();
-            *seeds.entry(seed).or_insert(next)
-        })
-        .collect();
-    let grid = if whole { stats::anova(&levels, &counts, &ys, &blocks) } else { None };
-    let (method, mut terms, marginals) = match grid {
-        Some(grid) => {
-            let marginals =
-                (0..axes.len()).map(|axis| grid.marginal(&levels, &ys, axis, counts[axis]));
-            (Method::Grid, grid.terms.clone(), marginals.collect::<Vec<_>>())
-        }
+    let observed = Observations::of(&axes, &ys, seeds(table, settings, &rows));
+    let Parts { method, mut terms, marginals } = match observed.grid() {
+        Some(parts) => parts,
         None if rows.len() < LEAST => {
             let sentence = format!(
-                "{} with a number for `{name}`, and no complete grid: too few to tell what matters",
-                crate::words::count(rows.len() as u64, "trial")
+                "{trials} with a number for `{name}`, and no complete grid: too few to tell what matters"
             );
             return Err(Fault::request(sentence)
                 .hint(format!("{LEAST} are the least, or each combination of values once"))
                 .into());
         }
-        None => {
-            let forest = Forest::grow(&levels, &counts, &ordered, &ys);
-            let terms = forest.terms().ok_or_else(|| {
-                Fault::request(format!("no parameter tells trials apart by `{name}`"))
-                    .hint("with more trials, or fewer parameters, something may show")
-            })?;
-            let marginal = |axis| {
-                let all: Vec<(f64, Interval)> = forest.marginal(axis);
-                all.into_iter().map(|(mean, interval)| (mean, Some(interval))).collect::<Vec<_>>()
-            };
-            (Method::Forest, terms, (0..axes.len()).map(marginal).collect())
-        }
+        None => observed.forest().ok_or_else(|| {
+            Fault::request(format!("no parameter tells trials apart by `{name}`"))
+                .hint("with more trials, or fewer parameters, something may show")
+        })?,
     };
     terms.sort_by(|a, b| b.share.total_cmp(&a.share));
-    let axes = axes.into_iter().zip(marginals).map(|((column, axis), means)| {
-        let mut trials = vec![0; axis.words.len()];
-        axis.levels.iter().for_each(|level| trials[*level] += 1);
-        let levels: Vec<Level> = axis
-            .words
-            .into_iter()
-            .zip(means)
-            .zip(trials)
-            .map(|((words, (mean, interval)), trials)| Level { words, mean, interval, trials })
-            .collect();
-        let better = |a: &(usize, &Level), b: &(usize, &Level)| match goal {
-            Goal::Min => a.1.mean.total_cmp(&b.1.mean),
-            Goal::Max => b.1.mean.total_cmp(&a.1.mean),
-        };
-        let best = levels.iter().enumerate().min_by(better).map_or(0, |(at, _)| at);
-        Axis { column, levels, best }
-    });
-    let axes = axes.collect();
+    let axes = axes.into_iter().zip(marginals);
+    let axes = axes.map(|((column, axis), means)| axis.with_means(column, means, goal)).collect();
     Ok(Effects { method, axes, terms, trials: rows.len(), left, infinite, unclear })
+}
+
+/// The columns of settings with more than one value among some rows, each with its values as levels, and those of which nothing
+/// can be said.
+fn axes(table: &Table, settings: &Settings, rows: &[usize]) -> (Vec<(usize, Divided)>, Vec<usize>) {
+    let (mut axes, mut unclear) = (Vec::new(), Vec::new());
+    let columns = settings.list.first().map(|setting| setting.values.iter());
+    for (column, _) in columns.into_iter().flatten() {
+        let cells: Vec<&Value> = rows.iter().map(|at| table.rows[*at].cells.get(*column)).collect();
+        match divided(&cells) {
+            Some(axis) if axis.words.len() > 1 => axes.push((*column, axis)),
+            Some(_) => {}
+            None => unclear.push(*column),
+        }
+    }
+    (axes, unclear)
+}
+
+/// Of each row, which seed it has: trials with the same one are alike in more than their parameters.
+fn seeds(table: &Table, settings: &Settings, rows: &[usize]) -> Vec<usize> {
+    let mut known: HashMap<String, usize> = HashMap::new();
+    let mut seed = |at: &usize| {
+        let own = key(&table.rows[*at], settings.over.iter().map(|over| over.column));
+        let next = known.len();
+        *known.entry(own).or_insert(next)
+    };
+    rows.iter().map(&mut seed).collect()
+}
+
+/// Observations, as `stats` takes them.
+struct Observations<'a> {
+    levels: Vec<Vec<usize>>,
+    counts: Vec<usize>,
+    are_ordered: Vec<bool>,
+    /// Whether an axis has ranges of values as levels.
+    has_ranges: bool,
+    seeds: Vec<usize>,
+    ys: &'a [f64],
+}
+
+/// The parts of the variance, and of each axis the means at its levels.
+struct Parts {
+    method: Method,
+    terms: Vec<Term>,
+    marginals: Vec<Vec<(f64, Option<Interval>)>>,
+}
+
+impl<'a> Observations<'a> {
+    fn of(axes: &[(usize, Divided)], ys: &'a [f64], seeds: Vec<usize>) -> Self {
+        let level = |row: usize| axes.iter().map(|(_, axis)| axis.levels[row]).collect();
+        Self {
+            levels: (0..ys.len()).map(level).collect(),
+            counts: axes.iter().map(|(_, axis)| axis.words.len()).collect(),
+            are_ordered: axes.iter().map(|(_, axis)| axis.is_ordered).collect(),
+            has_ranges: axes.iter().any(|(_, axis)| axis.is_range),
+            seeds,
+            ys,
+        }
+    }
+
+    /// By sums of squares; `None` if they are no complete grid.
+    fn grid(&self) -> Option<Parts> {
+        if self.has_ranges {
+            return None;
+        }
+        let grid = stats::anova(&self.levels, &self.counts, self.ys, &self.seeds)?;
+        let marginals = (0..self.counts.len())
+            .map(|axis| grid.marginal(&self.levels, self.ys, axis, self.counts[axis]))
+            .collect();
+        Some(Parts { method: Method::Grid, terms: grid.terms, marginals })
+    }
+
+    /// By a forest; `None` if it finds no difference.
+    fn forest(&self) -> Option<Parts> {
+        let forest = Forest::grow(&self.levels, &self.counts, &self.are_ordered, self.ys);
+        let marginal = |axis| {
+            let all: Vec<(f64, Interval)> = forest.marginal(axis);
+            all.into_iter().map(|(mean, interval)| (mean, Some(interval))).collect()
+        };
+        let marginals = (0..self.counts.len()).map(marginal).collect();
+        Some(Parts { method: Method::Forest, terms: forest.terms()?, marginals })
+    }
 }
 
 /// The values of a column as levels.
@@ -204,6 +228,24 @@ struct Divided {
     is_ordered: bool,
     /// Whether levels are ranges of values.
     is_range: bool,
+}
+
+impl Divided {
+    /// The axis of this column, with the mean of the metric at each level.
+    fn with_means(self, column: usize, means: Vec<(f64, Option<Interval>)>, goal: Goal) -> Axis {
+        let mut trials = vec![0; self.words.len()];
+        self.levels.iter().for_each(|level| trials[*level] += 1);
+        let all = self.words.into_iter().zip(means).zip(trials);
+        let levels: Vec<Level> = all
+            .map(|((words, (mean, interval)), trials)| Level { words, mean, interval, trials })
+            .collect();
+        let better = |a: &(usize, &Level), b: &(usize, &Level)| match goal {
+            Goal::Min => a.1.mean.total_cmp(&b.1.mean),
+            Goal::Max => b.1.mean.total_cmp(&a.1.mean),
+        };
+        let best = levels.iter().enumerate().min_by(better).map_or(0, |(at, _)| at);
+        Axis { column, levels, best }
+    }
 }
 
 /// `None` for texts of which there are too many.
@@ -249,7 +291,7 @@ fn divided(cells: &[&Value]) -> Option<Divided> {
     for (level, number) in levels.iter().zip(&numbers) {
         ends[*level] = (ends[*level].0.min(*number), ends[*level].1.max(*number));
     }
-    let short = |number: f64| crate::words::figures(number, 3);
+    let short = |number: f64| words::figures(number, 3);
     let words = ends.iter().map(|(low, high)| match low == high {
         true => short(*low),
         false => format!("{} .. {}", short(*low), short(*high)),

@@ -1,9 +1,67 @@
 //! The best by several metrics at once.
 
-use crate::collect::Goal;
+use super::ranking::Statistic;
+use super::settings::{Left, Observed, Settings};
+use crate::collect::{Goal, Table};
+
+/// A setting with its numbers for each metric.
+#[derive(Debug)]
+pub(crate) struct Member {
+    /// Its index among the settings.
+    pub(crate) setting: usize,
+    /// Its numbers, in the order of the metrics.
+    pub(crate) observed: Vec<Observed>,
+}
+
+/// The settings that no other beats in all metrics.
+#[derive(Debug)]
+pub(crate) struct Pareto {
+    /// They, the best by the first metric first.
+    pub(crate) front: Vec<Member>,
+    /// How many settings were compared.
+    pub(crate) compared: usize,
+    /// How many numbers a setting needs to be compared.
+    pub(crate) least: usize,
+    /// Trials without a number for the first metric.
+    pub(crate) left: Left,
+}
+
+/// Compares settings by the metrics in some columns. One with NaN, or with a single number where others have several, is not
+/// compared.
+pub(crate) fn pareto(
+    table: &Table,
+    settings: &Settings,
+    metrics: &[(usize, Goal)],
+    statistic: Statistic,
+) -> Pareto {
+    let observe = |(setting, own)| Member {
+        setting,
+        observed: metrics.iter().map(|(c, _)| settings.observe(table, own, *c)).collect(),
+    };
+    let mut all: Vec<Member> = settings.list.iter().enumerate().map(observe).collect();
+    let mut left = Left::default();
+    all.iter().for_each(|one| left.add(one.observed[0].left));
+    let has_several = all.iter().flat_map(|one| &one.observed).any(|one| one.values.len() > 1);
+    let least = if has_several { 2 } else { 1 };
+    all.retain(|one| one.observed.iter().all(|own| own.values.len() >= least && own.left.nan == 0));
+    let point = |one: &Member| -> Vec<f64> {
+        one.observed.iter().map(|own| statistic.of(&own.values).0).collect()
+    };
+    let points: Vec<Vec<f64>> = all.iter().map(point).collect();
+    let goals: Vec<Goal> = metrics.iter().map(|(_, goal)| *goal).collect();
+    let mut places = front(&points, &goals);
+    places.sort_by(|a, b| points[*a][0].total_cmp(&points[*b][0]));
+    if goals[0] == Goal::Max {
+        places.reverse();
+    }
+    let compared = all.len();
+    let mut all: Vec<Option<Member>> = all.into_iter().map(Some).collect();
+    let front = places.into_iter().filter_map(|at| all[at].take()).collect();
+    Pareto { front, compared, least, left }
+}
 
 /// The points that no other is better than: as good in each metric, and better in one. In the order of the points.
-pub(crate) fn front(points: &[Vec<f64>], goals: &[Goal]) -> Vec<usize> {
+fn front(points: &[Vec<f64>], goals: &[Goal]) -> Vec<usize> {
     let cost = |point: &[f64]| -> Vec<f64> {
         let signed = point.iter().zip(goals);
         signed.map(|(value, goal)| if *goal == Goal::Min { *value } else { -value }).collect()

@@ -1,5 +1,7 @@
 //! `hpcsweep best`: the best setting by a metric, or the settings that no other beats by several.
 
+use std::num::NonZeroUsize;
+
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
@@ -7,7 +9,9 @@ use super::metrics::Metrics;
 use super::out::aligned;
 use super::select::Select;
 use super::{Context, collect};
-use crate::analysis::{self, Left, Over, Place, Ranked, Ranking, Settings, Statistic, Why};
+use crate::analysis::{
+    self, Left, Member, Over, Pareto, Place, Ranked, Ranking, Settings, Statistic, Why,
+};
 use crate::collect::{self as results, Goal, Table, Trial, UNREAD, text};
 use crate::fault::Fault;
 use crate::idset::IdSet;
@@ -36,8 +40,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     function: Option<String>,
     /// How many to show
-    #[arg(short = 'n', long, default_value_t = 1)]
-    top: usize,
+    #[arg(short = 'n', long, default_value = "1")]
+    top: NonZeroUsize,
     /// Write JSON: a line a setting; of single trials the row of the table, `unread_lines` and the `damaged` files
     #[arg(long)]
     json: bool,
@@ -80,7 +84,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     if ranking.ranked.is_empty() {
         return Err(table.without_numbers(metric));
     }
-    let shown = &ranking.ranked[..args.top.clamp(1, ranking.ranked.len())];
+    let shown = &ranking.ranked[..args.top.get().min(ranking.ranked.len())];
     if args.json {
         for ranked in shown {
             let object = setting_object(&table, &settings, ranked, args);
@@ -129,7 +133,7 @@ fn trials(
 ) -> Result<u8> {
     let (metric, goal) = &args.metrics.0[0];
     let ranked = table.ranked(metric, *goal, function)?;
-    let shown = &ranked[..args.top.clamp(1, ranked.len())];
+    let shown = &ranked[..args.top.get().min(ranked.len())];
     if args.json {
         for &i in shown {
             context.out.raw(&crate::tree::to_json_line(&best_object(table, &table.rows[i]))?);
@@ -148,90 +152,74 @@ fn pareto(
     code: u8,
     context: &Context,
 ) -> Result<u8> {
-    let goals: Vec<Goal> = args.metrics.0.iter().map(|(_, goal)| *goal).collect();
-    let columns: Vec<usize> =
-        args.metrics.0.iter().map(|(metric, _)| table.metric(metric)).collect::<Result<_>>()?;
-    let (mut points, mut of) = (Vec::new(), Vec::new());
-    let observe = |setting: &analysis::Setting| -> Vec<analysis::Observed> {
-        columns.iter().map(|column| settings.observe(table, setting, *column)).collect()
-    };
-    let all: Vec<Vec<analysis::Observed>> = settings.list.iter().map(observe).collect();
-    let has_several = all.iter().flatten().any(|one| one.values.len() > 1);
-    let least = if has_several { 2 } else { 1 };
-    let mut left = Left::default();
-    for (at, observed) in all.into_iter().enumerate() {
-        left.add(observed[0].left);
-        let is_whole = |one: &analysis::Observed| one.values.len() >= least && one.left.nan == 0;
-        if observed.iter().all(is_whole) {
-            points.push(observed.iter().map(|one| args.statistic.of(&one.values).0).collect());
-            of.push((at, observed));
-        }
-    }
-    if points.is_empty() {
+    let column = |(name, goal): &(String, Goal)| Ok((table.metric(name)?, *goal));
+    let metrics = args.metrics.0.iter().map(column).collect::<Result<Vec<_>>>()?;
+    let pareto = analysis::pareto(table, settings, &metrics, args.statistic);
+    if pareto.compared == 0 {
         let names: Vec<&str> = args.metrics.0.iter().map(|(name, _)| name.as_str()).collect();
         let sentence = format!("no finished trial has numbers for {}", words::ticked(&names));
         return Err(Fault::request(sentence)
             .hint(format!("`hpcsweep status {}` shows how the trials stand", table.named()))
             .into());
     }
-    let mut front = analysis::front(&points, &goals);
-    front.sort_by(|a, b| points[*a][0].total_cmp(&points[*b][0]));
-    if goals[0] == Goal::Max {
-        front.reverse();
-    }
-    if args.json {
-        for &at in &front {
-            let (setting, observed) = &of[at];
-            let mut object = Map::new();
-            object.insert("setting".into(), setting_values(table, settings, *setting));
-            for ((name, _), observed) in args.metrics.0.iter().zip(observed) {
-                object.insert(name.clone(), sample_object(&observed.values, args.statistic));
-            }
-            object.insert("trials".into(), json!(trial_names(table, &observed[0].rows)));
-            context.out.raw(&crate::tree::to_json_line(&Value::Object(object))?);
-        }
+    if !args.json {
+        context.out.page(&pareto_text(table, settings, &pareto, args));
         return Ok(code);
     }
+    for one in &pareto.front {
+        let mut object = Map::new();
+        object.insert("setting".into(), setting_values(table, settings, one.setting));
+        for ((name, _), observed) in args.metrics.0.iter().zip(&one.observed) {
+            object.insert(name.clone(), sample_object(&observed.values, args.statistic));
+        }
+        object.insert("trials".into(), json!(trial_names(table, &one.observed[0].rows)));
+        context.out.raw(&crate::tree::to_json_line(&Value::Object(object))?);
+    }
+    Ok(code)
+}
+
+fn pareto_text(table: &Table, settings: &Settings, pareto: &Pareto, args: &Args) -> String {
     let varied = varied(settings);
     let mut head: Vec<String> = varied.iter().map(|c| table.columns[*c].clone()).collect();
-    head.extend(args.metrics.0.iter().map(|(name, _)| match args.statistic {
-        Statistic::Mean => name.clone(),
-        other => format!("{} of {name}", other.word()),
-    }));
+    head.extend(args.metrics.0.iter().map(|(name, _)| headed(name, args.statistic)));
     head.extend(["n".to_owned(), "trials".to_owned()]);
-    let rows: Vec<Vec<String>> = front
-        .iter()
-        .map(|&at| {
-            let (setting, observed) = &of[at];
-            let mut cells = setting_cells(&settings.list[*setting], &varied);
-            cells.extend(observed.iter().map(|one| {
-                let (value, interval) = args.statistic.of(&one.values);
-                with_interval(value, interval)
-            }));
-            cells.push(observed[0].values.len().to_string());
-            cells.push(trials_text(table, &observed[0].rows));
-            cells
-        })
-        .collect();
+    let row = |one: &Member| {
+        let mut cells = setting_cells(&settings.list[one.setting], &varied);
+        cells.extend(one.observed.iter().map(|own| {
+            let (value, interval) = args.statistic.of(&own.values);
+            with_interval(value, interval)
+        }));
+        cells.push(one.observed[0].values.len().to_string());
+        cells.push(trials_text(table, &one.observed[0].rows));
+        cells
+    };
+    let rows: Vec<Vec<String>> = pareto.front.iter().map(row).collect();
     let mut out = aligned(&head, &rows);
-    let (on, all) = (front.len() as u64, points.len() as u64);
     out.push_str(&format!(
-        "no other setting is as good in {} and better in one: {on} of {}\n",
-        if goals.len() == 2 { "both" } else { "all" },
-        count(all, "setting"),
+        "no other setting is as good in {} and better in one: {} of {}\n",
+        if args.metrics.0.len() == 2 { "both" } else { "all" },
+        pareto.front.len(),
+        count(pareto.compared as u64, "setting"),
     ));
     out.push_str(&over_text(table, settings));
-    let without = settings.list.len() as u64 - all;
+    let without = settings.list.len() - pareto.compared;
     if without > 0 {
-        let numbers = if has_several { "two numbers" } else { "a number" };
-        let settings = count(without, "setting");
+        let numbers = if pareto.least > 1 { "two numbers" } else { "a number" };
+        let settings = count(without as u64, "setting");
         out.push_str(&format!(
             "left out: {settings} without {numbers} for each metric, or with NaN\n"
         ));
     }
-    out.push_str(&left_text(left));
-    context.out.page(&out);
-    Ok(code)
+    out.push_str(&left_text(pareto.left));
+    out
+}
+
+/// The head of the column of a metric.
+fn headed(metric: &str, statistic: Statistic) -> String {
+    match statistic {
+        Statistic::Mean => metric.to_owned(),
+        other => format!("{} of {metric}", other.word()),
+    }
 }
 
 /// The columns in which settings differ.
@@ -344,10 +332,7 @@ fn settings_text(
     let has_bootstrap = args.statistic == Statistic::Mean
         && shown.iter().any(|one| stats::bootstrap(&one.observed.values).is_some());
     let mut head: Vec<String> = varied.iter().map(|c| table.columns[*c].clone()).collect();
-    head.push(match args.statistic {
-        Statistic::Mean => metric.clone(),
-        other => format!("{} of {metric}", other.word()),
-    });
+    head.push(headed(metric, args.statistic));
     head.push("95 % interval".to_owned());
     head.extend(has_bootstrap.then(|| "bootstrap".to_owned()));
     head.extend(["sd", "n", "p", "trials"].map(str::to_owned));
@@ -530,6 +515,11 @@ fn best_object(table: &Table, row: &Trial) -> Value {
     Value::Object(object)
 }
 
+/// A value that stays on its line.
+fn line(value: &Value) -> String {
+    words::short(&text(value), usize::MAX)
+}
+
 fn best_text(table: &Table, shown: &[usize], metric: &str) -> String {
     let column = table.columns.iter().position(|c| c == metric).unwrap_or(0);
     let mut out = String::new();
@@ -537,12 +527,12 @@ fn best_text(table: &Table, shown: &[usize], metric: &str) -> String {
         let row = &table.rows[i];
         let parameters: Vec<String> = (table.first_parameter..table.first_metric)
             .filter(|&c| !row.cells.get(c).is_null())
-            .map(|c| format!("{}={}", table.columns[c], text(row.cells.get(c))))
+            .map(|c| format!("{}={}", table.columns[c], line(row.cells.get(c))))
             .collect();
         out.push_str(&format!(
             "trial {}: {metric} = {}  ({})\n",
             row.trial,
-            text(row.cells.get(column)),
+            line(row.cells.get(column)),
             parameters.join(" ")
         ));
         let tree = Tree::at(&table.sources[row.source].dir);

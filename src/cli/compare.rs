@@ -61,8 +61,13 @@ impl Named {
         if is_set(word) {
             return Ok(Self::Trials(IdSet::of_numbers(word)?));
         }
-        if !word.contains('=') {
+        if word.contains(['*', '?', '[']) && !word.contains('=') {
             return Ok(Self::Sweep);
+        }
+        if !word.contains('=') {
+            return Err(Fault::request(format!("`{word}` is no sweep, no setting and no set of trials"))
+                .hint("name a sweep's folder or plan, write a setting as `lr=0.1,width=64`, or trials as `0-4`")
+                .into());
         }
         let part = |part: &str| match part.split_once('=') {
             Some((name, value)) if !name.trim().is_empty() => {

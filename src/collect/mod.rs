@@ -592,6 +592,11 @@ impl Table {
         if let Some(column) = self.columns.iter().position(|c| c == metric) {
             return Ok(column);
         }
+        if self.rows.is_empty() {
+            return Err(Fault::request("no trial is meant")
+                .hint(format!("`hpcsweep status --trials {}` lists the trials", self.named()))
+                .into());
+        }
         let known: Vec<&str> =
             self.columns[self.first_metric..].iter().map(String::as_str).collect();
         let fault = Fault::request(format!("no trial has a metric `{metric}`"));

@@ -207,6 +207,33 @@ fn spent(ended: &[Attempt<'_>]) -> HashMap<u64, Spent> {
     all
 }
 
+/// What trials have spent, as columns; without what none has.
+fn spent_columns(rows: &[&Trial], ended: &[Attempt<'_>]) -> Vec<Column> {
+    let spent = spent(ended);
+    // The second unit is for small values, and the factor to it.
+    let column = |name: &str,
+                  [unit, small]: [_; 2],
+                  factor,
+                  of: &dyn Fn(&Spent) -> Option<f64>|
+     -> Option<Column> {
+        let all = || rows.iter().map(|row| of(spent.get(&row.trial)?));
+        let most = all().flatten().fold(0.0, f64::max);
+        let (unit, factor) = if most < 0.1 { (small, factor) } else { (unit, 1.0) };
+        let n = all().map(|value| rounded(value? * factor)).collect();
+        let (values, role) = (Values::Numbers { n }, Role::Cost);
+        let (name, unit) = (name.to_owned(), Some(unit));
+        (most > 0.0).then_some(Column { name, role, unit, swept: false, values })
+    };
+    [
+        column("core time", ["core-h", "core-s"], 3600.0, &|spent| Some(spent.core_h)),
+        column("GPU time", ["GPU-h", "GPU-s"], 3600.0, &|spent| Some(spent.gpu_h)),
+        column("energy", ["kWh", "Wh"], 1000.0, &|spent| Some(spent.energy_j? / 3.6e6)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
 /// The trials of a page: at most `most` of them.
 pub(super) fn of(
     table: &Table,
@@ -281,28 +308,7 @@ pub(super) fn of(
     add("attempts", "attempts", Role::Other, None, false, 1.0);
     add("host", "host", Role::Other, None, false, 1.0);
     add("job", "job", Role::Other, None, false, 1.0);
-    let spent = spent(ended);
-    // The second unit is for small values, and the factor to it.
-    let mut further =
-        |name: &str, [unit, small]: [_; 2], factor, of: &dyn Fn(&Spent) -> Option<f64>| {
-            let all = || rows.iter().map(|row| of(spent.get(&row.trial)?));
-            let most = all().flatten().fold(0.0, f64::max);
-            if most > 0.0 {
-                let (unit, factor) = if most < 0.1 { (small, factor) } else { (unit, 1.0) };
-                let n = all().map(|value| rounded(value? * factor)).collect();
-                let (values, role) = (Values::Numbers { n }, Role::Cost);
-                columns.push(Column {
-                    name: name.to_owned(),
-                    role,
-                    unit: Some(unit),
-                    swept: false,
-                    values,
-                });
-            }
-        };
-    further("core time", ["core-h", "core-s"], 3600.0, &|spent| Some(spent.core_h));
-    further("GPU time", ["GPU-h", "GPU-s"], 3600.0, &|spent| Some(spent.gpu_h));
-    further("energy", ["kWh", "Wh"], 1000.0, &|spent| spent.energy_j.map(|joules| joules / 3.6e6));
+    columns.extend(spent_columns(&rows, ended));
     for &column in &ends {
         let (name, role) = (table.columns[column].clone(), Role::Metric);
         let values = values(&rows, column, 1.0);

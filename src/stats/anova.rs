@@ -174,8 +174,10 @@ pub(crate) fn anova(
     let residuals: Vec<f64> = ys.iter().zip(&fitted).map(|(y, fitted)| y - fitted).collect();
     let error = residuals.iter().map(|x| x * x).sum::<f64>() / left as f64;
     let total = squares(ys);
-    let intervals = (left > 0).then(|| drawn_again(&grid, &fitted, &residuals, left));
-    let whole = grid.sums(&effects).into_iter().enumerate().map(|(at, squares)| {
+    let sums = grid.sums(&effects);
+    let shares: Vec<f64> = sums.iter().map(|sum| sum / total).collect();
+    let intervals = (left > 0).then(|| drawn_again(&grid, &shares, (&fitted, &residuals), left));
+    let whole = sums.into_iter().enumerate().map(|(at, squares)| {
         let p = (left > 0).then(|| {
             let free = freedom(counts, &grid.terms[at]) as f64;
             // What rounding leaves of nothing is nothing.
@@ -187,7 +189,7 @@ pub(crate) fn anova(
             }
         });
         let interval = intervals.as_ref().map(|all| all[at]);
-        Term { axes: grid.terms[at].clone(), share: squares / total, interval, p }
+        Term { axes: grid.terms[at].clone(), share: shares[at], interval, p }
     });
     let terms = whole.collect();
     Some(Anova { terms, error, freedom: left })
@@ -217,24 +219,34 @@ fn block_effects(ys: &[f64], blocks: &[usize], cells: &Groups, each: usize) -> O
     Some(blocks.iter().map(|block| means[*block] / size - grand).collect())
 }
 
-/// The middle 95 % of the parts when the residuals are drawn again.
-fn drawn_again(grid: &Grid<'_>, fitted: &[f64], residuals: &[f64], left: usize) -> Vec<Interval> {
+/// The middle 95 % of the parts when the residuals are drawn again. What is drawn is noise on top of the noise that the fitted
+/// values have already: by what that adds to a part on average, its interval is moved.
+fn drawn_again(
+    grid: &Grid<'_>,
+    shares: &[f64],
+    (fitted, residuals): (&[f64], &[f64]),
+    left: usize,
+) -> Vec<Interval> {
     let n = fitted.len();
     // Fitted values are closer to the observations than the truth is.
     let scale = (n as f64 / left as f64).sqrt();
     let mut random = fastrand::Rng::with_seed(n as u64);
     // A large grid says the same with fewer draws, and sooner.
     let draws = RESAMPLES.min(20_000_000 / (n * grid.terms.len()).max(1)).max(99);
-    let mut shares = vec![Vec::with_capacity(draws); grid.terms.len()];
+    let mut drawn = vec![Vec::with_capacity(draws); grid.terms.len()];
     for _ in 0..draws {
         let ys: Vec<f64> =
             fitted.iter().map(|fit| fit + scale * residuals[random.usize(..n)]).collect();
         let total = squares(&ys);
-        for (sum, shares) in grid.sums(&grid.effects(&ys)).into_iter().zip(&mut shares) {
-            shares.push(if total > 0.0 { sum / total } else { 0.0 });
+        for (sum, drawn) in grid.sums(&grid.effects(&ys)).into_iter().zip(&mut drawn) {
+            drawn.push(if total > 0.0 { sum / total } else { 0.0 });
         }
     }
-    shares.into_iter().map(middle).collect()
+    let moved = |(drawn, share): (Vec<f64>, &f64)| {
+        let more = mean(&drawn) - share;
+        middle(drawn).map(|end| (end - more).clamp(0.0, 1.0))
+    };
+    drawn.into_iter().zip(shares).map(moved).collect()
 }
 
 /// The middle 95 % of some values.
@@ -277,6 +289,17 @@ mod tests {
         for term in &found {
             let [low, high] = term.interval.unwrap();
             assert!(low < term.share && term.share < high, "{term:?}");
+        }
+    }
+
+    #[test]
+    fn an_interval_is_around_its_part_also_where_all_is_noise() {
+        let mut random = fastrand::Rng::with_seed(11);
+        let levels = grid(&[6, 6], 4);
+        let ys: Vec<f64> = levels.iter().map(|_| random.f64()).collect();
+        for term in anova(&levels, &[6, 6], &ys, &[]).unwrap().terms {
+            let [low, high] = term.interval.unwrap();
+            assert!(low <= term.share && term.share <= high, "{term:?}");
         }
     }
 

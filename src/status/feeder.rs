@@ -40,7 +40,7 @@ pub(super) fn alive(
     jobs.iter().map(|(_, job)| job).find(|job| is_alive(job)).cloned()
 }
 
-/// Whether the last feeder of a sweep decides by `[retry]`, and nobody has cancelled or held it.
+/// Whether the last feeder of a sweep decides by `[retry]` and is neither cancelled nor held.
 fn decides(waves: &[(Wave, Vec<u64>)], journal: &Journal) -> bool {
     let mut feeders = waves.iter().flat_map(|(wave, _)| &wave.arrays);
     let last = feeders.rfind(|array| array.feeder.is_some());

@@ -146,7 +146,7 @@ fn two_settings_are_compared_in_pairs() {
             ["lr=0.1", "widht=7"],
             "error: no trial has a parameter `widht`\nhint: did you mean `width`?\n",
         ),
-        (["nowhere", "lr=7"], "error: `nowhere` is a sweep, and `lr=7` is a setting\n"),
+        (["lr", "lr=7"], "error: `lr` is no sweep, no setting and no set of trials\n"),
     ] {
         let ran = world.run(&[&["compare"], &args[..], &["-m", "loss"]].concat());
         assert_eq!((ran.code, ran.err.starts_with(says)), (2, true), "{args:?}: {}", ran.err);
@@ -271,4 +271,40 @@ fn a_setting_of_infinite_numbers_is_behind_finite_ones() {
     }
     let effects = world.run(&["effects", "-m", "loss", "--min"]);
     assert!(effects.err.starts_with("error: no parameter has several values"), "{}", effects.err);
+}
+
+#[test]
+fn a_value_with_a_line_break_stays_on_its_line() {
+    let world = World::new();
+    let code = "echo '{\"loss\": 1}' >>$HPCSWEEP_METRICS";
+    world.local(&shell(code, "[grid]\ntext = [\"a\\nb\"]\n"), &["-q"]).ok();
+    let best = world.run(&["best", "-m", "loss", "--min"]);
+    assert_eq!(best.ok().lines().next(), Some("trial 0: loss = 1  (text=a\\nb)"));
+}
+
+#[test]
+fn a_set_without_trials_is_said_to_be_that() {
+    let world = sweep(AXES, &LOSSES);
+    for verb in ["best", "effects"] {
+        assert_eq!(
+            world.run(&[verb, "-m", "loss", "--min", "--failed"]).whole(),
+            "error: no trial is meant\nhint: `hpcsweep status --trials results/s` lists the trials\nexit code 2\n"
+        );
+    }
+}
+
+#[test]
+fn of_many_damaged_files_some_are_named() {
+    let world = World::new();
+    world.local(&shell(":", "[grid]\nb = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23]\n"), &["-q"]).ok();
+    for trial in 0..23 {
+        world.write(&format!("results/s/records/000/{trial}.1.jsonl"), "{\n");
+    }
+    let ran = world.run(&["collect"]);
+    assert_eq!((ran.code, ran.err.matches("damaged line").count()), (1, 21), "{}", ran.err);
+    assert!(
+        ran.err.contains("$WORLD/results/s: 3 further files with damaged lines; left out\n"),
+        "{}",
+        ran.err
+    );
 }

@@ -38,14 +38,20 @@ fn refused(pbs: &Pbs, plan: &str, expected: &str) {
     assert!(pbs.jobs().is_empty());
 }
 
+/// A server whose queue takes so many elements of a user, and which starts none of them yet.
+fn that_takes(elements: u64) -> Pbs {
+    let mut pbs = Pbs::start();
+    pbs.config(|c| {
+        c.insert("max_queued".to_owned(), json!(elements));
+        c.insert("scheduling".to_owned(), json!(false));
+    });
+    pbs
+}
+
 /// The trials that a job has, over all arrays of the sweep, and the most of them that waited or ran at once.
 #[test]
 fn more_than_may_be_queued_is_submitted_by_jobs_that_follow_each_other() {
-    let mut pbs = Pbs::start();
-    pbs.config(|c| {
-        c.insert("max_queued".to_owned(), json!(5));
-        c.insert("scheduling".to_owned(), json!(false));
-    });
+    let mut pbs = that_takes(5);
     let ran = pbs.submit(&plan(23, ""), &[]);
     assert_eq!(
         ran.whole(),
@@ -86,11 +92,7 @@ exit code 0
 
 #[test]
 fn a_queue_without_a_place_refuses_the_whole_sweep() {
-    let mut pbs = Pbs::start();
-    pbs.config(|c| {
-        c.insert("max_queued".to_owned(), json!(5));
-        c.insert("scheduling".to_owned(), json!(false));
-    });
+    let pbs = that_takes(5);
     pbs.world.call("qsub", &["-h", "-J", "0-3", "--", "/bin/true"]).ok();
     assert_eq!(
         pbs.submit(&plan(4, ""), &[]).whole(),
@@ -138,11 +140,7 @@ exit code 2
 
 #[test]
 fn trials_that_are_added_while_the_queue_is_full_follow_too() {
-    let mut pbs = Pbs::start();
-    pbs.config(|c| {
-        c.insert("max_queued".to_owned(), json!(3));
-        c.insert("scheduling".to_owned(), json!(false));
-    });
+    let mut pbs = that_takes(3);
     pbs.submit(&plan(4, ""), &[]).ok();
     assert_eq!(
         pbs.submit(&plan(6, ""), &[]).whole(),
@@ -160,11 +158,7 @@ exit code 0
 
 #[test]
 fn a_feeder_needs_a_place_beside_the_last_trial() {
-    let mut pbs = Pbs::start();
-    pbs.config(|c| {
-        c.insert("max_queued".to_owned(), json!(5));
-        c.insert("scheduling".to_owned(), json!(false));
-    });
+    let pbs = that_takes(5);
     pbs.world.call("qsub", &["-h", "-J", "0-3", "--", "/bin/true"]).ok();
     assert_eq!(
         pbs.submit(&plan(1, "[retry]\nauto = true\n"), &[]).whole(),
@@ -179,11 +173,7 @@ exit code 3
 
 #[test]
 fn what_waits_to_submit_the_rest_is_cancelled_and_held_with_the_sweep() {
-    let mut pbs = Pbs::start();
-    pbs.config(|c| {
-        c.insert("max_queued".to_owned(), json!(3));
-        c.insert("scheduling".to_owned(), json!(false));
-    });
+    let mut pbs = that_takes(3);
     pbs.submit(&plan(4, ""), &[]).ok();
     let first = |ran: &crate::world::Ran| ran.err.lines().next().unwrap_or_default().to_owned();
     let held = pbs.world.run(&["hold"]);

@@ -373,12 +373,19 @@ fn planned(named: &Named, offline: bool, context: &Context) -> Result<Vec<Status
     Ok(all)
 }
 
+/// Most damaged files of a sweep that are named.
+const MOST_WARNINGS: usize = 20;
+
 /// Says what could not be read, and returns the exit code.
 pub(super) fn tell(sources: &[Source], context: &Context) -> u8 {
     for source in sources {
         let dir = source.dir.display();
-        for damaged in &source.damage {
+        for damaged in source.damage.iter().take(MOST_WARNINGS) {
             context.out.warn(&format!("{dir}: {damaged}; left out"));
+        }
+        if source.damage.len() > MOST_WARNINGS {
+            let more = count((source.damage.len() - MOST_WARNINGS) as u64, "further file");
+            context.out.warn(&format!("{dir}: {more} with damaged lines; left out"));
         }
         if !source.unread.is_empty() {
             let lines = source.unread.iter().map(|(_, lines)| lines).sum();

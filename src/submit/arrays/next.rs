@@ -164,31 +164,22 @@ impl Submission<'_> {
         let Queue { room, fed } = queue(asked, known, source, site, options, elements)?;
         let auto = source.plan.is_looked_after();
         let is_fed = fed == Some(true);
-        let target = self.scheduler.facts().kind.word();
-        if let Some(room) = room.as_ref().filter(|room| room.limit < feeder::PLACES) {
-            let mut all = todo.clone();
-            if options.feeder.is_none() {
-                all.extend(grow::added(&self.tree, source, diff)?.0);
-            }
-            let rules = self.rules(source, None);
-            let (tree, before, records) = (&self.tree, &before, &records);
-            let choice = Choice { tree, target, rules, before, records };
-            let (elements, _) = choice.elements(&all, &choice.rules)?;
-            feeder::check_places(source, self.scheduler.facts().kind, room, elements)?;
+        if let Some(room) = &room {
+            self.check_room(source, options, room, (&todo, &before, &records))?;
         }
         // A place for an element, and one for the feeder.
         let least = if is_fed { 1 } else { (elements + u64::from(auto)).min(2) };
-        let kept = match is_fed && options.feeder.is_none() && source.plan.retry.auto {
-            true => before.repeated(&records),
-            false => 0,
-        };
-        let free = room.as_ref().map(|room| room.free().saturating_sub(kept));
-        if kept > 0 && elements > 0 && room.is_some() {
-            tell(&format!("{} kept for trials that `[retry]` may repeat", count(kept, "place")));
-        }
-        if let Some(room) = &room
-            && elements > 0
-            && free.is_some_and(|free| free < least)
+        let free = room.as_ref().map(|room| {
+            let keeps = is_fed && options.feeder.is_none() && source.plan.retry.auto;
+            let kept = if keeps { before.repeated(&records) } else { 0 };
+            if kept > 0 && elements > 0 {
+                let places = count(kept, "place");
+                tell(&format!("{places} kept for trials that `[retry]` may repeat"));
+            }
+            room.free().saturating_sub(kept)
+        });
+        if elements > 0
+            && let Some(room) = room.as_ref().filter(|_| free.is_some_and(|free| free < least))
         {
             let left = todo.len() as u64 + diff.added();
             if is_fed && options.feeder.is_none() {
@@ -218,6 +209,7 @@ impl Submission<'_> {
         }
         let rules = self.rules(source, places);
         let (tree, before, records) = (&self.tree, &before, &records);
+        let target = self.scheduler.facts().kind.word();
         let choice = Choice { tree, target, rules, before, records };
         let is_followed = auto || !divided.held.is_empty();
         let portion = choice.within(free, todo, (is_fed, is_followed))?;
@@ -243,6 +235,28 @@ impl Submission<'_> {
         *all = Waves { given_up: std::mem::take(&mut all.given_up), ..Waves::read(&self.tree)? };
         let held = divided.held.len() as u64;
         Ok(Next { put_off, left, held, is_fed: fed, ..Next::default() })
+    }
+
+    /// Refuses trials that need a feeder, beside those that the plan adds, if the queue never has the places for one.
+    fn check_room(
+        &self,
+        source: &Source,
+        options: &ArrayOptions,
+        room: &Room,
+        (todo, before, records): (&[Todo], &Before<'_>, &HashMap<u64, Record>),
+    ) -> Result<()> {
+        if room.limit >= feeder::PLACES {
+            return Ok(());
+        }
+        let mut all = todo.to_vec();
+        if options.feeder.is_none() {
+            all.extend(grow::added(&self.tree, source, self.diff)?.0);
+        }
+        let (tree, kind) = (&self.tree, self.scheduler.facts().kind);
+        let rules = self.rules(source, None);
+        let choice = Choice { tree, target: kind.word(), rules, before, records };
+        let (elements, _) = choice.elements(&all, &choice.rules)?;
+        Ok(feeder::check_places(source, kind, room, elements)?)
     }
 
     /// Stores the code of a submission, and adds the new trials of its plan to the sweep.
