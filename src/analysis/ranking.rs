@@ -1,6 +1,6 @@
 //! Which setting is best by a metric, and which cannot be told from it.
 
-use super::settings::{Observed, Settings};
+use super::settings::{Left, Observed, Settings};
 use crate::collect::{Goal, Table};
 use crate::stats::{self, Interval};
 
@@ -69,6 +69,8 @@ pub(crate) struct Ranking {
     pub(crate) ranked: Vec<Ranked>,
     /// How many settings have none.
     pub(crate) empty: usize,
+    /// The trials of all settings without a number that counts.
+    pub(crate) left: Left,
     /// Whether all comparisons were between trials that agree in what is averaged over.
     pub(crate) is_paired: bool,
     /// Whether some settings lack trials that others have: their means are not of the same seeds.
@@ -97,9 +99,10 @@ pub(crate) fn rank(
     statistic: Statistic,
 ) -> Ranking {
     let mut ranked: Vec<Ranked> = Vec::new();
-    let mut empty = 0;
+    let (mut empty, mut left) = (0, Left::default());
     for (at, setting) in settings.list.iter().enumerate() {
         let observed = settings.observe(table, setting, metric);
+        left.add(observed.left);
         if observed.values.is_empty() && observed.left.nan == 0 {
             empty += 1;
             continue;
@@ -143,7 +146,7 @@ pub(crate) fn rank(
             others[*at].p = Some(p);
         }
     }
-    Ranking { ranked, empty, is_paired, is_uneven }
+    Ranking { ranked, empty, left, is_paired, is_uneven }
 }
 
 fn better(goal: Goal, a: f64, b: f64) -> bool {

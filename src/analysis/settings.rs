@@ -58,12 +58,14 @@ pub(crate) struct Setting {
 
 impl Setting {
     /// `lr=0.1 width=64`, or `all trials` where nothing tells settings apart.
-    pub(crate) fn words(&self, table: &Table) -> String {
+    pub(crate) fn words(&self, table: &Table, settings: &Settings) -> String {
         let all: Vec<String> = self
             .values
             .iter()
             .filter(|(_, value)| !value.is_null())
-            .map(|(column, value)| format!("{}={}", table.columns[*column], text(value)))
+            .map(|(column, value)| {
+                format!("{}={}", table.columns[*column], settings.text(*column, value))
+            })
             .collect();
         if all.is_empty() { "all trials".to_owned() } else { all.join(" ") }
     }
@@ -78,6 +80,8 @@ pub(crate) struct Settings {
     pub(crate) list: Vec<Setting>,
     /// How many trials have the parameters of an earlier one: they ran another command, or the sweep had another plan.
     pub(crate) repeated: usize,
+    /// Columns in which values of different types read alike: `1` and `"1"`.
+    alike: BTreeSet<usize>,
 }
 
 /// Trials of a setting without a number that counts.
@@ -184,7 +188,21 @@ impl Settings {
             });
             list[at_key].rows.push(at);
         }
-        Ok(Self { over, list, repeated })
+        let alike = alike(&list, apart.len());
+        Ok(Self { over, list, repeated, alike })
+    }
+
+    /// Some of the settings, as if there were no others.
+    pub(crate) fn with(&self, list: Vec<Setting>) -> Self {
+        Self { over: self.over.clone(), list, repeated: self.repeated, alike: self.alike.clone() }
+    }
+
+    /// The value of a column in words; texts are quoted where a number reads alike.
+    pub(crate) fn text(&self, column: usize, value: &Value) -> String {
+        match value {
+            Value::String(_) if self.alike.contains(&column) => value.to_string(),
+            _ => text(value),
+        }
     }
 
     /// What the trials of a setting say of the metric in a column.
@@ -224,6 +242,17 @@ impl Observed {
         }
         sums.into_iter().map(|(pair, sum, n)| (pair, sum / n as f64)).collect()
     }
+}
+
+/// The columns of settings in which different values have the same text.
+fn alike(list: &[Setting], columns: usize) -> BTreeSet<usize> {
+    let is_alike = |at: &usize| {
+        let mut known: HashMap<String, &Value> = HashMap::new();
+        let mut values = list.iter().map(|setting| &setting.values[*at].1);
+        values.any(|value| *known.entry(text(value)).or_insert(value) != value)
+    };
+    let column = |at: usize| Some(list.first()?.values[at].0);
+    (0..columns).filter(is_alike).filter_map(column).collect()
 }
 
 /// The cells of some columns as one text.

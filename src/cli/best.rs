@@ -67,6 +67,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let function = meant(&table, args.function.as_deref())?;
     let code = collect::tell(&table.sources, context);
     let (metric, goal) = &args.metrics.0[0];
+    if let Some(words) = table.unfinished(args.metrics.names())? {
+        return Ok(no_answer(&words, args.json, code, context));
+    }
     name_other_functions(&table, metric, *goal, function, context);
     for (metric, _) in &args.metrics.0 {
         table.metric(metric)?;
@@ -94,6 +97,16 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     }
     context.out.page(&settings_text(&table, &settings, &ranking, shown, args));
     Ok(code)
+}
+
+/// The answer that there is none yet.
+pub(super) fn no_answer(words: &str, json: bool, code: u8, context: &Context) -> u8 {
+    if json {
+        context.out.say(words);
+    } else {
+        context.out.data(words);
+    }
+    code
 }
 
 /// Results of other functions are not alternatives: a user who wants them names the function.
@@ -184,7 +197,7 @@ fn pareto_text(table: &Table, settings: &Settings, pareto: &Pareto, args: &Args)
     head.extend(args.metrics.0.iter().map(|(name, _)| headed(name, args.statistic)));
     head.extend(["n".to_owned(), "trials".to_owned()]);
     let row = |one: &Member| {
-        let mut cells = setting_cells(&settings.list[one.setting], &varied);
+        let mut cells = setting_cells(settings, one.setting, &varied);
         cells.extend(one.observed.iter().map(|own| {
             let (value, interval) = args.statistic.of(&own.values);
             with_interval(value, interval)
@@ -231,10 +244,10 @@ fn varied(settings: &Settings) -> Vec<usize> {
     (0..first.values.len()).filter(differs).map(|at| first.values[at].0).collect()
 }
 
-fn setting_cells(setting: &analysis::Setting, columns: &[usize]) -> Vec<String> {
+fn setting_cells(settings: &Settings, setting: usize, columns: &[usize]) -> Vec<String> {
     let cell = |column: &usize| {
-        let value = setting.values.iter().find(|(known, _)| known == column);
-        value.map_or_else(String::new, |(_, value)| text(value))
+        let value = settings.list[setting].values.iter().find(|(known, _)| known == column);
+        value.map_or_else(String::new, |(_, value)| settings.text(*column, value))
     };
     columns.iter().map(cell).collect()
 }
@@ -342,7 +355,7 @@ fn settings_text(
             let values = &one.observed.values;
             let (value, interval) = args.statistic.of(values);
             let half = interval.map_or(0.0, |[low, high]| (high - low) / 2.0);
-            let mut cells = setting_cells(&settings.list[one.setting], &varied);
+            let mut cells = setting_cells(settings, one.setting, &varied);
             cells.push(match one.place {
                 Place::Nan => "nan".to_owned(),
                 _ => within(value, half),
@@ -365,11 +378,7 @@ fn settings_text(
         );
     }
     out.push_str(&ties_text(table, settings, ranking));
-    let mut left = Left::default();
-    for setting in &settings.list {
-        left.add(settings.observe(table, setting, table.metric(metric).unwrap_or(0)).left);
-    }
-    out.push_str(&left_text(left));
+    out.push_str(&left_text(ranking.left));
     for (place, why) in [
         (Place::Alone, "with one number, where others have several"),
         (Place::Nan, "with trials whose metric is not a number"),
@@ -412,7 +421,7 @@ fn ties_text(table: &Table, settings: &Settings, ranking: &Ranking) -> String {
         .iter()
         .take(MOST_NAMED)
         .map(|one| {
-            let setting = settings.list[one.setting].words(table);
+            let setting = settings.list[one.setting].words(table, settings);
             format!("{setting} (p = {})", words::figures(one.p.unwrap_or(1.0), 2))
         })
         .collect();

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::best::{Repeats, ends, left_object, left_text, sample_object};
 use super::out::aligned;
-use super::{Context, collect, sweeps};
+use super::{Context, collect};
 use crate::analysis::{self, Comparison, Left, Settings, Side, Statistic};
 use crate::collect::{self as results, Table, text};
 use crate::fault::Fault;
@@ -69,14 +69,22 @@ impl Named {
                 .hint("name a sweep's folder or plan, write a setting as `lr=0.1,width=64`, or trials as `0-4`")
                 .into());
         }
-        let part = |part: &str| match part.split_once('=') {
-            Some((name, value)) if !name.trim().is_empty() => {
-                Ok((name.trim().to_owned(), value.trim().to_owned()))
+        let mut setting: Vec<(String, String)> = Vec::new();
+        for part in word.split(',') {
+            match (part.split_once('='), setting.last_mut()) {
+                (Some((name, value)), _) if !name.trim().is_empty() => {
+                    setting.push((name.trim().to_owned(), value.trim().to_owned()));
+                }
+                // The value before it has a comma.
+                (None, Some((_, value))) => value.push_str(&format!(",{part}")),
+                _ => {
+                    let sentence = format!("`{part}` is not a parameter and its value");
+                    let hint = "write a setting as `lr=0.1,width=64`";
+                    return Err(Fault::request(sentence).hint(hint).into());
+                }
             }
-            _ => Err(Fault::request(format!("`{part}` is not a parameter and its value"))
-                .hint("write a setting as `lr=0.1,width=64`")),
-        };
-        Ok(Self::Setting(word.split(',').map(part).collect::<Result<_, Fault>>()?))
+        }
+        Ok(Self::Setting(setting))
     }
 
     fn kind(&self) -> &'static str {
@@ -102,6 +110,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         [a, b] => of_one_table(args, context, [a, b])?,
     };
     let code = collect::tell(&table.sources, context);
+    if let Some(words) = table.unfinished([args.metric.as_str()])? {
+        return Ok(super::best::no_answer(&words, args.json, code, context));
+    }
     let metric = table.metric(&args.metric)?;
     for (word, side) in words.iter().zip(&sides) {
         if side.rows.is_empty() {
@@ -139,14 +150,9 @@ fn of_sweeps(args: &Args, context: &Context) -> Result<(Table, [Side; 2], Vec<us
         let sentence = format!("`{third}` is a third sweep: two are compared");
         return Err(Fault::request(sentence).hint("name two").into());
     }
-    let site = context.site()?;
-    let whom = (!args.offline).then_some((&site, &context.vars));
     let (mut statuses, mut firsts) = (Vec::new(), Vec::new());
     for word in [&args.a, &args.b] {
-        let found = sweeps::find(std::slice::from_ref(word), context)?;
-        for (tree, identity) in found {
-            statuses.push(crate::status::read(tree, identity, whom)?);
-        }
+        statuses.extend(collect::read(std::slice::from_ref(word), args.offline, context)?);
         firsts.push(statuses.len());
     }
     let table = results::collect(statuses)?;
@@ -167,11 +173,7 @@ fn of_one_table(
     context: &Context,
     named: [&Named; 2],
 ) -> Result<(Table, [Side; 2], Vec<usize>)> {
-    let site = context.site()?;
-    let whom = (!args.offline).then_some((&site, &context.vars));
-    let found = sweeps::find(&args.sweeps, context)?.into_iter();
-    let all = found.map(|(tree, identity)| crate::status::read(tree, identity, whom));
-    let table = results::collect(all.collect::<Result<_>>()?)?;
+    let table = results::collect(collect::read(&args.sweeps, args.offline, context)?)?;
     let (mut fixed, mut sides) = (Vec::new(), [Side::default(), Side::default()]);
     for (named, side) in named.into_iter().zip(&mut sides) {
         let mut conditions = Vec::new();

@@ -45,7 +45,15 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let named = args.select.read(&args.named)?;
     let table = results::collect(collect::stand(&named, args.offline, context)?)?;
     let code = collect::tell(&table.sources, context);
+    if let Some(words) = table.unfinished(args.metrics.names())? {
+        return Ok(super::best::no_answer(&words, args.json, code, context));
+    }
     let column = table.metric(metric)?;
+    if (table.first_parameter..table.first_metric).contains(&column) {
+        return Err(Fault::request(format!("`{metric}` is a parameter, and no metric"))
+            .hint("effects are those of parameters on a metric")
+            .into());
+    }
     let function = super::best::meant(&table, args.function.as_deref())?;
     let settings = Settings::of(&table, &args.repeats.over, &args.repeats.by, function)?;
     if settings

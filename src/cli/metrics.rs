@@ -10,6 +10,11 @@ use crate::collect::Goal;
 pub(super) struct Metrics(pub(super) Vec<(String, Goal)>);
 
 impl Metrics {
+    /// Their names.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
     /// As on the command line.
     pub(super) fn words(metric: &str, goal: Goal) -> String {
         let goal = if goal == Goal::Min { "--min" } else { "--max" };
@@ -64,6 +69,10 @@ impl FromArgMatches for Metrics {
                 1 => "a metric has one goal: `--min` or `--max`\n".to_owned(),
                 n => format!("{n} metrics need {n} goals: say `--min` or `--max` behind each\n"),
             };
+            return Err(Error::raw(ErrorKind::ArgumentConflict, sentence));
+        }
+        if let Some(twice) = (1..metrics.len()).find(|at| metrics[..*at].contains(&metrics[*at])) {
+            let sentence = format!("`{}` is named twice\n", metrics[twice]);
             return Err(Error::raw(ErrorKind::ArgumentConflict, sentence));
         }
         let all = metrics.into_iter().cloned().zip(goals.into_iter().map(|(_, goal)| goal));

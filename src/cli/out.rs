@@ -1,5 +1,6 @@
 //! Output: data on standard output, messages on standard error. The only place that prints.
 
+use std::cell::Cell;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -22,12 +23,14 @@ pub(super) struct Out {
     pub(super) quiet: bool,
     /// Whether standard error is a terminal.
     pub(super) terminal: bool,
+    /// Whether something that was asked for is missing from the answer.
+    left_out: Cell<bool>,
 }
 
 impl Out {
     /// The process's own streams.
     pub(super) fn new(quiet: bool) -> Self {
-        Self { quiet, terminal: io::stderr().is_terminal() }
+        Self { quiet, terminal: io::stderr().is_terminal(), left_out: Cell::new(false) }
     }
 
     /// A line of data for people.
@@ -89,6 +92,17 @@ impl Out {
     /// A line about what is wrong with results that are given out all the same.
     pub(super) fn warn(&self, text: &str) {
         let _ = writeln!(io::stderr(), "warning: {}", words::printable(text));
+    }
+
+    /// A warning that something that was asked for is missing from the answer.
+    pub(super) fn leave_out(&self, text: &str) {
+        self.left_out.set(true);
+        self.warn(text);
+    }
+
+    /// Whether something that was asked for is missing from the answer.
+    pub(super) fn has_left_out(&self) -> bool {
+        self.left_out.get()
     }
 
     /// A message. Errors of standard error are ignored.

@@ -72,7 +72,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             status.leave();
         }
     }
-    Ok(u8::from(bad))
+    Ok(u8::from(bad || context.out.has_left_out()))
 }
 
 /// A sweep as JSON; its trials are made as they are written.

@@ -1,11 +1,12 @@
 //! Which sweeps a verb is about: folders, plans, globs, or the default.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
 use super::Context;
-use crate::fault::Fault;
+use crate::fault::{self, Fault};
 use crate::host::access::Shared;
 use crate::host::{access, disk};
 use crate::site::Site;
@@ -18,7 +19,36 @@ use crate::tree::{Identity, Tree};
 /// # Errors
 /// When a name is not a sweep, or nothing is found.
 pub(super) fn find(named: &[String], context: &Context) -> Result<Vec<(Tree, Identity)>> {
-    open(folders(named, context)?)
+    each_readable(folders(named, context)?, context, |dir| Tree::open(&dir)).map(distinct)
+}
+
+/// What is read of each of several things; what cannot be read is named and left out, unless there is nothing else.
+///
+/// # Errors
+/// When the only one cannot be read, or none of them.
+pub(super) fn each_readable<T, R>(
+    all: Vec<T>,
+    context: &Context,
+    read: impl Fn(T) -> Result<R>,
+) -> Result<Vec<R>> {
+    let several = all.len() > 1;
+    let (mut found, mut errors) = (Vec::with_capacity(all.len()), Vec::new());
+    for one in all {
+        match read(one) {
+            Ok(one) => found.push(one),
+            Err(error) if several => errors.push(error),
+            Err(error) => return Err(error),
+        }
+    }
+    if found.is_empty()
+        && let Some(error) = errors.pop()
+    {
+        return Err(error);
+    }
+    for error in &errors {
+        context.out.leave_out(&format!("a sweep is left out: {}", fault::sentence(error)));
+    }
+    Ok(found)
 }
 
 /// As [`one`], for verbs that change it. A plan or a site profile that is named may say that a group shares it.
@@ -39,7 +69,7 @@ pub(super) fn one_to_change(
     for dir in &dirs {
         access::check_open(&Tree::at(dir).dir().join("sweep.json"))?;
     }
-    single(open(dirs)?)
+    single(distinct(dirs.iter().map(|dir| Tree::open(dir)).collect::<Result<_>>()?))
 }
 
 fn folders(named: &[String], context: &Context) -> Result<Vec<PathBuf>> {
@@ -79,16 +109,10 @@ fn folders(named: &[String], context: &Context) -> Result<Vec<PathBuf>> {
     Ok(dirs)
 }
 
-fn open(dirs: Vec<PathBuf>) -> Result<Vec<(Tree, Identity)>> {
-    let mut sweeps: Vec<(Tree, Identity)> = Vec::new();
-    for dir in dirs {
-        let (tree, identity) = Tree::open(&dir)?;
-        // By token: one sweep may be reached by two paths, and must not be counted twice.
-        if !sweeps.iter().any(|(_, other)| other.token == identity.token) {
-            sweeps.push((tree, identity));
-        }
-    }
-    Ok(sweeps)
+/// By token: one sweep may be reached by two paths, and must not be counted twice.
+fn distinct(all: Vec<(Tree, Identity)>) -> Vec<(Tree, Identity)> {
+    let mut tokens = HashSet::new();
+    all.into_iter().filter(|(_, identity)| tokens.insert(identity.token.clone())).collect()
 }
 
 /// The folders of the sweeps here, and of those that were submitted before, as words of a command.

@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             status.leave();
         }
     }
-    Ok(0)
+    Ok(u8::from(context.out.has_left_out()))
 }
 
 #[derive(Serialize)]

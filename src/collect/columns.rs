@@ -53,6 +53,19 @@ pub(crate) struct Column {
     pub(crate) meaning: String,
 }
 
+impl Column {
+    /// A column of which nothing is known but its name.
+    pub(super) fn empty(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: Kind::Any,
+            unit: None,
+            source: PARAMETER,
+            meaning: "parameter or metric of trials that are not meant".to_owned(),
+        }
+    }
+}
+
 /// A line of a dictionary: name, kind, unit unless it is that of the kind, source, meaning.
 pub(super) type Entry = (&'static str, Kind, Option<&'static str>, &'static str, &'static str);
 

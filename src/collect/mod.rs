@@ -14,7 +14,7 @@ pub mod whole;
 pub(crate) mod arrow;
 
 use std::borrow::Borrow;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -78,6 +78,24 @@ impl Cells {
         self.0.reverse();
         self.0.sort_by_key(|(column, _)| *column);
         self.0.dedup_by_key(|(column, _)| *column);
+    }
+
+    /// The one number of a metric that others have logged more than once is its least and its greatest.
+    fn add_ends(&mut self, ends: &[(usize, [usize; 2])]) {
+        let before = self.0.len();
+        for (metric, ends) in ends {
+            if json_float(self.get(*metric)).is_none() {
+                continue;
+            }
+            let missing = ends.iter().filter(|column| self.get(**column).is_null());
+            let value = self.get(*metric);
+            let missing: Vec<(usize, Value)> =
+                missing.map(|column| (*column, value.clone())).collect();
+            self.0.extend(missing);
+        }
+        if self.0.len() > before {
+            self.0.sort_by_key(|(column, _)| *column);
+        }
     }
 
     /// The value of a column; `null` for nothing.
@@ -179,6 +197,8 @@ pub(crate) struct Line {
     pub(crate) fixed: Vec<Value>,
     pub(crate) parameters: Vec<(String, Value)>,
     pub(crate) metrics: Vec<(String, Value)>,
+    /// Metrics that were logged more than once: their least and greatest values are columns.
+    repeated: Vec<String>,
     trial: u64,
 }
 
@@ -234,6 +254,8 @@ struct Joined {
     further: Further,
     parameters: Columns,
     metrics: Columns,
+    /// Metrics that a trial has logged more than once.
+    repeated: HashSet<String>,
 }
 
 impl Joined {
@@ -252,7 +274,7 @@ impl Joined {
         table.columns.extend(further.function.then(|| FUNCTION.to_owned()));
         table.first_parameter = table.columns.len();
         let (parameters, metrics) = (Columns::default(), Columns::default());
-        Self { table, several, further, parameters, metrics }
+        Self { table, several, further, parameters, metrics, repeated: HashSet::new() }
     }
 
     /// The lines that are added from now on are of this sweep.
@@ -277,18 +299,29 @@ impl Joined {
             for (name, value) in line.metrics {
                 cells.push(UNPLACED + self.metrics.place(&name), value);
             }
+            for name in line.repeated {
+                is_part_of(&mut self.repeated, &name);
+            }
             cells.sort();
             self.table.rows.push(Trial { trial: line.trial, source, cells });
         }
     }
 
     fn table(self) -> Table {
-        let Self { mut table, parameters, metrics, .. } = self;
+        let Self { mut table, parameters, metrics, repeated, .. } = self;
         name_columns(&mut table, &parameters, &metrics);
         let cells = table.rows.iter_mut().flat_map(|row| &mut row.cells.0);
         for (column, _) in cells.filter(|(column, _)| *column >= UNPLACED) {
             *column = *column - UNPLACED + table.first_metric;
         }
+        let place = |name: String| Some(table.first_metric + *metrics.index.get(&name)?);
+        let ends = repeated.into_iter().filter_map(|name| {
+            let ends = [place(format!("{name}.min"))?, place(format!("{name}.max"))?];
+            Some((place(name)?, ends))
+        });
+        let mut ends: Vec<(usize, [usize; 2])> = ends.collect();
+        ends.sort_unstable();
+        table.rows.iter_mut().for_each(|row| row.cells.add_ends(&ends));
         table
     }
 }
@@ -378,16 +411,15 @@ pub(crate) fn of_trial(
     with_metrics: bool,
 ) -> Result<Line> {
     let record = status.records.get(&row.id);
-    let metrics = record.filter(|_| with_metrics).map(|record| metrics(&status.tree, record));
-    Ok(Line {
-        metrics: metrics.transpose()?.unwrap_or_default(),
-        ..unmeasured(row, standing, record)
-    })
+    let logged = record.filter(|_| with_metrics).map(|record| metrics(&status.tree, record, 0));
+    let (metrics, repeated) = logged.transpose()?.unwrap_or_default();
+    Ok(Line { metrics, repeated, ..unmeasured(row, standing, record) })
 }
 
 fn line(tree: &Tree, row: &Row, standing: &Standing, record: Option<&Record>) -> Result<Line> {
-    let metrics = record.map(|record| metrics(tree, record)).transpose()?.unwrap_or_default();
-    Ok(Line { metrics, ..unmeasured(row, standing, record) })
+    let logged = record.map(|record| metrics(tree, record, 1)).transpose()?;
+    let (metrics, repeated) = logged.unwrap_or_default();
+    Ok(Line { metrics, repeated, ..unmeasured(row, standing, record) })
 }
 
 /// Calls `with` for each line of a trial's learning curve: its values by dotted name.
@@ -432,7 +464,7 @@ fn unmeasured(row: &Row, standing: &Standing, record: Option<&Record>) -> Line {
     if let Some(gpus) = &row.gpu_ids_abs {
         parameters.push(("gpu_ids_abs".into(), serde_json::json!(gpus)));
     }
-    Line { fixed, parameters, metrics: Vec::new(), trial: row.id }
+    Line { fixed, parameters, metrics: Vec::new(), repeated: Vec::new(), trial: row.id }
 }
 
 /// Seconds that the attempts of a trial's curve have run in total, as far as it is known.
@@ -470,10 +502,13 @@ impl Seen {
     }
 }
 
-/// The metrics of a trial's curve: of each name its last value; of a number that was logged more than once
+/// Metrics by name, and which of them have a least and a greatest value.
+type Logged = (Vec<(String, Value)>, Vec<String>);
+
+/// The metrics of a trial's curve: of each name its last value; of a number that was logged more than `least` times
 /// also its least and greatest (`loss.min`, `loss.max`). With several ranks the lowest rank that logs a
 /// name speaks for it. The final result comes last: an object's members, or `result`.
-fn metrics(tree: &Tree, record: &Record) -> Result<Vec<(String, Value)>> {
+fn metrics(tree: &Tree, record: &Record, least: u64) -> Result<Logged> {
     let mut order: Vec<String> = Vec::new();
     let mut seen: HashMap<String, Seen> = HashMap::new();
     curve::each(tree, record, |line| {
@@ -498,14 +533,15 @@ fn metrics(tree: &Tree, record: &Record) -> Result<Vec<(String, Value)>> {
             entry.last = value;
         }
     })?;
-    let mut out = Vec::new();
+    let (mut out, mut repeated) = (Vec::new(), Vec::new());
     for name in order {
         let Some(entry) = seen.remove(&name) else { continue };
-        let several = entry.numbers > 1 && name != "step" && name != "epoch";
+        let several = entry.numbers > least && name != "step" && name != "epoch";
         out.push((name.clone(), entry.last));
         if several {
             out.push((format!("{name}.min"), float_json(entry.least)));
             out.push((format!("{name}.max"), float_json(entry.greatest)));
+            repeated.push(name);
         }
     }
     let end = record.decisive().and_then(|attempt| attempt.end.as_ref());
@@ -516,7 +552,7 @@ fn metrics(tree: &Tree, record: &Record) -> Result<Vec<(String, Value)>> {
         out.retain(|(name, _)| !names.contains(name));
         out.extend(last.iter().cloned());
     }
-    Ok(out)
+    Ok((out, repeated))
 }
 
 /// A cell as text: empty for nothing, lists and tables as JSON.
@@ -592,11 +628,6 @@ impl Table {
         if let Some(column) = self.columns.iter().position(|c| c == metric) {
             return Ok(column);
         }
-        if self.rows.is_empty() {
-            return Err(Fault::request("no trial is meant")
-                .hint(format!("`hpcsweep status --trials {}` lists the trials", self.named()))
-                .into());
-        }
         let known: Vec<&str> =
             self.columns[self.first_metric..].iter().map(String::as_str).collect();
         let fault = Fault::request(format!("no trial has a metric `{metric}`"));
@@ -606,6 +637,30 @@ impl Table {
             None => fault.hint(format!("there are {}", words::ticked(&known))),
         }
         .into())
+    }
+
+    /// Why there is no answer about these metrics yet, where no trial has finished: how the trials stand.
+    ///
+    /// # Errors
+    /// When trials have recorded metrics, and one of these is not among them.
+    pub(crate) fn unfinished<'a>(
+        &self,
+        metrics: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Option<String>> {
+        if self.rows.is_empty() {
+            return Ok(Some("no trial is meant".to_owned()));
+        }
+        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+        self.rows.iter().for_each(|row| *counts.entry(self.state(row)).or_default() += 1);
+        if counts.contains_key("done") {
+            return Ok(None);
+        }
+        if self.first_metric < self.columns.len() {
+            metrics.into_iter().try_for_each(|metric| self.metric(metric).map(drop))?;
+        }
+        let counts: Vec<String> =
+            counts.iter().map(|(state, n)| format!("{} {state}", words::thousands(*n))).collect();
+        Ok(Some(format!("no trial has finished: {}", counts.join(", "))))
     }
 
     /// The fault that no finished trial has a number for a metric.

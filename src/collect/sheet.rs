@@ -91,7 +91,7 @@ impl Sheet {
     pub(crate) fn choose(&mut self, names: &[String]) -> Result<(), Fault> {
         let mut chosen = Vec::with_capacity(names.len());
         for name in names {
-            let place = self.place(name)?;
+            let place = self.place_or_empty(name)?;
             if chosen.contains(&place) {
                 return Err(Fault::request(format!("column `{name}` is named twice")));
             }
@@ -108,14 +108,14 @@ impl Sheet {
     /// # Errors
     /// When there is no such column, or the rows cannot be read.
     pub(crate) fn sort(&mut self, by: &[String]) -> Result<()> {
-        let key = |word: &String| -> Result<(usize, bool), Fault> {
+        let mut key = |word: &String| -> Result<(usize, bool), Fault> {
             let is_name = self.columns.iter().any(|column| column.name == *word);
             match word.strip_prefix('-').filter(|_| !is_name) {
-                Some(name) => Ok((self.place(name)?, true)),
-                None => Ok((self.place(word)?, false)),
+                Some(name) => Ok((self.place_or_empty(name)?, true)),
+                None => Ok((self.place_or_empty(word)?, false)),
             }
         };
-        let keys: Vec<(usize, bool)> = by.iter().map(key).collect::<Result<_, _>>()?;
+        let keys: Vec<(usize, bool)> = by.iter().map(&mut key).collect::<Result<_, _>>()?;
         let order = |a: &Cells, b: &Cells| {
             let by = |(column, is_back): &(usize, bool)| {
                 compare(a.get(*column), b.get(*column), *is_back)
@@ -134,6 +134,15 @@ impl Sheet {
         all.sort_by(order);
         self.rows = Rows::Sorted(all);
         Ok(())
+    }
+
+    /// The place of a column. Where no trial is meant nothing tells which columns trials have: each name is one.
+    fn place_or_empty(&mut self, name: &str) -> Result<usize, Fault> {
+        let is_empty = matches!(&self.rows, Rows::Trials(table) if table.rows.is_empty());
+        if is_empty && !self.columns.iter().any(|column| column.name == name) {
+            self.columns.push(Column::empty(name));
+        }
+        self.place(name)
     }
 
     /// The place of a column.

@@ -137,7 +137,7 @@ fn whole<'a>(
     let skipped = record.and_then(|record| record.skipped.as_deref());
     // The scheduler may know trials without a record.
     let told = (standing.state.is_bad() && end.is_none()).then_some(standing.reason.as_str());
-    let metrics = record.map(|record| super::metrics(tree, record)).transpose()?;
+    let metrics = record.map(|record| super::metrics(tree, record, 1)).transpose()?;
     Ok(Whole {
         sweep,
         trial: row.id,
@@ -162,7 +162,7 @@ fn whole<'a>(
         result: end.and_then(|end| end.result.as_ref()),
         peak_memory: end.map(|end| end.peak_memory).filter(|bytes| *bytes > 0),
         usage: end.and_then(|end| end.usage.as_deref()),
-        metrics: metrics.unwrap_or_default().into_iter().collect(),
+        metrics: metrics.unwrap_or_default().0.into_iter().collect(),
         unread_lines: record.map_or(0, Record::unread),
         output: bad.and_then(|attempt| output(tree, row.id, attempt)),
     })

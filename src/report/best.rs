@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::trials::{Metric, spread, swept};
 use super::{figure, rounded};
-use crate::analysis::{self, Settings, Statistic};
+use crate::analysis::{self, Left, Settings, Statistic};
 use crate::collect::{Goal, Table, Trial, text};
 use crate::plan::value::json_float;
 use crate::words;
@@ -28,6 +28,8 @@ pub(super) struct Best {
     pub(super) settings: Vec<Setting>,
     /// How many others cannot be told from the best.
     pub(super) ties: usize,
+    /// What has no place among them, in words; empty for nothing.
+    pub(super) left_out: String,
 }
 
 fn goal(metric: &Metric) -> Goal {
@@ -45,7 +47,26 @@ pub(super) fn best(table: &Table, metric: Option<&Metric>, settings: &Settings) 
         let label = label(table, &table.rows[*rows.first()?], &columns);
         ranked.value.is_finite().then_some(Setting { label, rows, mean: ranked.value, interval })
     };
-    Best { settings: ranking.ranked.iter().filter_map(of).collect(), ties: ranking.ties().count() }
+    let shown: Vec<Setting> = ranking.ranked.iter().filter_map(of).collect();
+    let infinite = ranking.ranked.iter().filter(|one| one.value.is_infinite()).count();
+    Best {
+        settings: shown,
+        ties: ranking.ties().count(),
+        left_out: left_out(ranking.left, infinite, &metric.name),
+    }
+}
+
+/// Trials and settings that cannot be ranked or drawn.
+fn left_out(left: Left, infinite: usize, metric: &str) -> String {
+    let trials = |n: usize| words::count(n as u64, "finished trial");
+    let parts = [
+        (left.without, format!("{} without {metric}", trials(left.without))),
+        (left.nan, format!("{} in which {metric} is not a number", trials(left.nan))),
+        (infinite, format!("{} in which it is infinite", words::count(infinite as u64, "setting"))),
+    ];
+    let said: Vec<String> =
+        parts.into_iter().filter(|(n, _)| *n > 0).map(|(_, words)| words).collect();
+    if said.is_empty() { String::new() } else { format!(" Left out: {}.", said.join(", ")) }
 }
 
 /// The columns that are averaged over.
@@ -115,7 +136,7 @@ const PAIRS: usize = 5;
 /// The effects of the parameters; none if too little is known to tell.
 pub(super) fn effects(table: &Table, metric: Option<&Metric>, settings: &Settings) -> Effects {
     let Some(metric) = metric else { return Effects::default() };
-    let (mut list, over) = (settings.list.clone(), settings.over.clone());
+    let mut list = settings.list.clone();
     let rows: usize = list.iter().map(|setting| setting.rows.len()).sum();
     if rows > MOST {
         list = spread(&(0..list.len()).collect::<Vec<_>>(), (list.len() * MOST / rows).max(1))
@@ -123,7 +144,7 @@ pub(super) fn effects(table: &Table, metric: Option<&Metric>, settings: &Setting
             .map(|place| settings.list[place].clone())
             .collect();
     }
-    let few = Settings { over, list, repeated: settings.repeated };
+    let few = settings.with(list);
     let Ok(found) = analysis::effects(table, &few, metric.column, goal(metric)) else {
         return Effects::default();
     };

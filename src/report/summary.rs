@@ -144,9 +144,10 @@ fn listed(counts: &std::collections::BTreeMap<State, u64>) -> String {
 fn best(known: &Known<'_>) -> String {
     let (Some(metric), Some(first)) = (&known.data.metric, known.best.settings.first()) else {
         let done = known.status.counts().get(&State::Done).copied().unwrap_or(0);
-        return match done {
-            0 => "Nothing can be compared before a trial has finished.".to_owned(),
-            _ => "No finished trial has recorded a number as a metric.".to_owned(),
+        return match (done, known.best.left_out.trim_start()) {
+            (0, _) => "Nothing can be compared before a trial has finished.".to_owned(),
+            (_, "") => "No finished trial has recorded a number as a metric.".to_owned(),
+            (_, left_out) => format!("No setting can be ranked. {left_out}"),
         };
     };
     let name = &metric.name;
@@ -188,6 +189,7 @@ fn best(known: &Known<'_>) -> String {
             ));
         }
     }
+    words.push_str(&known.best.left_out);
     if metric.assumed {
         let option = if metric.max { "--min" } else { "--max" };
         words.push_str(&format!(

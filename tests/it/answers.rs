@@ -288,9 +288,93 @@ fn a_set_without_trials_is_said_to_be_that() {
     for verb in ["best", "effects"] {
         assert_eq!(
             world.run(&[verb, "-m", "loss", "--min", "--failed"]).whole(),
-            "error: no trial is meant\nhint: `hpcsweep status --trials results/s` lists the trials\nexit code 2\n"
+            "no trial is meant\nexit code 0\n"
         );
     }
+}
+
+#[test]
+fn where_no_trial_has_finished_the_answer_is_empty_and_says_so() {
+    let world = sweep("[grid]\nn = [1, 2]\n", &["x", "x"]);
+    let said = "no trial has finished: 2 failed\nexit code 0\n";
+    for args in [&["best", "--min"][..], &["effects", "--max"], &["compare", "n=1", "n=2"]] {
+        let args = [args, &["-m", "loss"]].concat();
+        assert_eq!(world.run(&args).whole(), said, "{args:?}");
+        assert_eq!(world.run(&[&args[..], &["--json"]].concat()).whole(), said, "{args:?}");
+    }
+    assert_eq!(world.run(&["best", "--min", "-m", "loss", "--json"]).out, "");
+    // Trials that have failed tell which metrics there are.
+    let code = "echo '{\"loss\": 1}' >>$HPCSWEEP_METRICS; false";
+    world.local(&shell(code, "").replace("\"s\"", "\"logged\""), &["-q"]);
+    assert_eq!(
+        world.run(&["best", "results/logged", "-m", "los", "--min"]).whole(),
+        "error: no trial has a metric `los`\nhint: did you mean `loss`?\nexit code 2\n"
+    );
+}
+
+#[test]
+fn a_trial_that_logged_a_metric_once_has_its_least_value() {
+    let world = World::new();
+    let code = "[ $HPCSWEEP_PARAM_N = 1 ] && echo '{\"loss\": 5}' >>$HPCSWEEP_METRICS; echo '{\"loss\": 7}' >>$HPCSWEEP_METRICS";
+    world.local(&shell(code, "[grid]\nn = [1, 2]\n"), &["-q"]).ok();
+    let columns = ["collect", "--format", "csv", "--columns", "n,loss,loss.min,loss.max"];
+    assert_eq!(
+        world.run(&columns).whole(),
+        "n,loss,loss.min,loss.max\n1,7,5.0,7.0\n2,7,7,7\nexit code 0\n"
+    );
+    let ran =
+        world.run(&["collect", "--where", "loss.min > 6", "--columns", "n", "--format", "csv"]);
+    assert_eq!(ran.whole(), "n\n2\nexit code 0\n");
+    // No trial is left out for it.
+    let best = world.run(&["best", "-m", "loss.min", "--max"]);
+    assert_eq!(best.ok().lines().next(), Some("trial 1: loss.min = 7  (n=2)"));
+}
+
+#[test]
+fn a_sweep_that_cannot_be_read_is_named_and_left_out() {
+    let world = sweep("[grid]\nn = [1, 2]\nwidth = [8]\n", &["1", "2"]);
+    add(&world, "other", "[grid]\nn = [1, 2]\nwidth = [8]\n", &["3", "4"]);
+    world.write("results/other/sweep.json", "{");
+    let ran = world.run(&["best", "-m", "loss", "--max"]);
+    assert!(ran.out.starts_with("trial 1: loss = 2  (n=2 width=8)\n"), "{}", ran.whole());
+    assert_eq!(
+        ran.err,
+        "warning: a sweep is left out: `$WORLD/results/other/sweep.json` is damaged: EOF while parsing an object at line 1 column 1\n"
+    );
+    assert_eq!(ran.code, 1);
+    // With nothing else there is no answer.
+    assert_eq!(world.run(&["best", "results/other", "-m", "loss", "--max"]).code, 4);
+}
+
+#[test]
+fn values_that_read_alike_or_have_commas_are_told_apart() {
+    let axes = "[grid]\nn = [1, \"1\"]\ntext = [\"a,b\", \"a\"]\nwidth = [8]\n";
+    let world = sweep(axes, &["1", "2", "3", "4"]);
+    let best = world.run(&["best", "-m", "loss", "--min", "-n", "9", "--over", "text"]);
+    let firsts: Vec<&str> = best
+        .ok()
+        .lines()
+        .skip(1)
+        .take(2)
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert_eq!(firsts, ["1", "\"1\""]);
+    let ran = world.run(&["compare", "text=a,b,n=1", "text=a,n=1", "-m", "loss", "--json"]);
+    let compared: Value = serde_json::from_str(ran.ok()).unwrap();
+    assert_eq!((&compared["a"]["mean"], &compared["b"]["mean"]), (&json!(2.0), &json!(3.0)));
+}
+
+#[test]
+fn what_makes_no_question_is_refused() {
+    let world = sweep(AXES, &LOSSES);
+    assert_eq!(
+        world.run(&["best", "-m", "loss", "--min", "-m", "loss", "--max"]).whole(),
+        "error: `loss` is named twice\nexit code 2\n"
+    );
+    assert_eq!(
+        world.run(&["effects", "-m", "lr", "--min"]).whole(),
+        "error: `lr` is a parameter, and no metric\nhint: effects are those of parameters on a metric\nexit code 2\n"
+    );
 }
 
 #[test]

@@ -246,6 +246,9 @@ fn a_table_without_rows_is_a_whole_file_and_says_so() {
         let read = read(&world, name);
         assert_eq!((read.rows.len(), read.schema.field(3).name().as_str()), (0, "state"));
     }
+    let chosen = ["--columns", "trial,n,loss", "--sort", "-loss", "--format", "csv"];
+    let ran = world.run(&[&["collect", "--where", "n > 9"], &chosen[..]].concat());
+    assert_eq!(ran.whole(), "trial,n,loss\nno rows: no trial is meant\nexit code 0\n");
     let ran = world.run(&["collect", "--steps", "3", "--format", "csv"]);
     assert_eq!(
         ran.whole(),

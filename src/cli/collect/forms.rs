@@ -9,6 +9,7 @@ use crate::collect::columns::{Column, Kind};
 use crate::collect::{Cells, text};
 use crate::fault::Fault;
 use crate::host::clock;
+use crate::plan::value::json_float;
 use crate::words::{printable, thousands};
 
 /// Most columns of a table in which every row has all of them.
@@ -47,7 +48,8 @@ pub(super) fn csv_row<W: Write>(
     safe: bool,
 ) -> Result<()> {
     for cell in cells {
-        let is_text = matches!(cell, Value::String(_));
+        // Infinity and what is not a number are texts in JSON.
+        let is_text = cell.is_string() && json_float(&cell).is_none();
         let mut shown = text(&cell);
         if safe && is_text && shown.starts_with(['=', '+', '-', '@', '\t', '\r']) {
             shown.insert(0, '\'');

@@ -329,13 +329,19 @@ fn write_text(args: &Args, sheet: &Sheet, format: Format, out: &mut dyn Write) -
 
 /// How the trials stand that are meant; the scheduler is asked, if it may be.
 pub(super) fn stand(named: &Named, offline: bool, context: &Context) -> Result<Vec<Status>> {
-    let site = context.site()?;
-    let whom = (!offline).then_some((&site, &context.vars));
-    let sweeps = sweeps::find(&named.sweeps, context)?.into_iter();
-    let read = |(tree, identity)| crate::status::read(tree, identity, whom);
-    let mut all = sweeps.map(read).collect::<Result<Vec<Status>>>()?;
+    let mut all = read(&named.sweeps, offline, context)?;
     named.wanted.narrow(&mut all)?;
     Ok(all)
+}
+
+/// As [`stand`], of all trials of some sweeps.
+pub(super) fn read(sweeps: &[String], offline: bool, context: &Context) -> Result<Vec<Status>> {
+    let site = context.site()?;
+    let whom = (!offline).then_some((&site, &context.vars));
+    let found = sweeps::find(sweeps, context)?;
+    sweeps::each_readable(found, context, |(tree, identity)| {
+        crate::status::read(tree, identity, whom)
+    })
 }
 
 /// The trials of a sweep in the order of its plan as it is now: the plan that is named, else that of the sweep's folder.
@@ -405,7 +411,7 @@ pub(super) fn tell(sources: &[Source], context: &Context) -> u8 {
             context.out.say(&format!("{dir}: states are those of {witness}"));
         }
     }
-    u8::from(sources.iter().any(|source| !source.damage.is_empty()))
+    u8::from(context.out.has_left_out() || sources.iter().any(|source| !source.damage.is_empty()))
 }
 
 /// Writes to the file that is named, else to standard output; `fill` returns how many rows it wrote, and so does this.

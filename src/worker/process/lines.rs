@@ -231,6 +231,8 @@ fn number(word: &str) -> Option<String> {
             return json(f64::NAN);
         }
         "inf" | "infinity" | "1.#inf" if is_closed => return json(f64::INFINITY),
+        // R's word for a value that is missing.
+        "na" if word == "NA" => return Some("null".to_owned()),
         _ => {}
     }
     // What JSON knows stays as it is, to the last digit.
@@ -293,6 +295,12 @@ mod tests {
         fs::write(&path, line.repeat(5000)).unwrap();
         assert!(!lines.take(false).is_empty() && lines.has_more());
         assert!(lines.complaint().is_none());
+    }
+
+    #[test]
+    fn what_r_says_of_a_missing_value_is_null() {
+        assert_eq!(number("NA").as_deref(), Some("null"));
+        assert_eq!((number("-NA"), number("na"), number("NAN.")), (None, None, None));
     }
 
     #[test]
