@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
-use super::metrics::Metrics;
+use super::metrics::{Curves, Metrics};
 use super::out::aligned;
 use super::select::Select;
 use super::{Context, collect};
@@ -31,6 +31,8 @@ pub(crate) struct Args {
     /// Several metrics, each with its goal, show the settings that no other beats (the Pareto front)
     #[command(flatten)]
     metrics: Metrics,
+    #[command(flatten)]
+    curves: Curves,
     #[command(flatten)]
     repeats: Repeats,
     /// What of repeated trials decides
@@ -63,7 +65,8 @@ pub(super) struct Repeats {
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let named = args.select.read(&args.named)?;
-    let table = results::collect(collect::stand(&named, args.offline, context)?)?;
+    let table =
+        results::collect_with(collect::stand(&named, args.offline, context)?, &args.curves.curve)?;
     let function = meant(&table, args.function.as_deref())?;
     let code = collect::tell(&table.sources, context);
     let (metric, goal) = &args.metrics.0[0];

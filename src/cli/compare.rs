@@ -6,6 +6,7 @@ use anyhow::Result;
 use serde_json::{Map, Value, json};
 
 use super::best::{Repeats, ends, left_object, left_text, sample_object};
+use super::metrics::Curves;
 use super::out::aligned;
 use super::{Context, collect};
 use crate::analysis::{self, Comparison, Left, Settings, Side, Statistic};
@@ -32,6 +33,8 @@ pub(crate) struct Args {
     /// The metric: any column of numbers
     #[arg(short, long)]
     metric: String,
+    #[command(flatten)]
+    curves: Curves,
     #[command(flatten)]
     repeats: Repeats,
     /// Write JSON
@@ -155,7 +158,7 @@ fn of_sweeps(args: &Args, context: &Context) -> Result<(Table, [Side; 2], Vec<us
         statuses.extend(collect::read(std::slice::from_ref(word), args.offline, context)?);
         firsts.push(statuses.len());
     }
-    let table = results::collect(statuses)?;
+    let table = results::collect_with(statuses, &args.curves.curve)?;
     let rows = |range: std::ops::Range<usize>| Side {
         rows: (0..table.rows.len()).filter(|at| range.contains(&table.rows[*at].source)).collect(),
     };
@@ -173,7 +176,10 @@ fn of_one_table(
     context: &Context,
     named: [&Named; 2],
 ) -> Result<(Table, [Side; 2], Vec<usize>)> {
-    let table = results::collect(collect::read(&args.sweeps, args.offline, context)?)?;
+    let table = results::collect_with(
+        collect::read(&args.sweeps, args.offline, context)?,
+        &args.curves.curve,
+    )?;
     let (mut fixed, mut sides) = (Vec::new(), [Side::default(), Side::default()]);
     for (named, side) in named.into_iter().zip(&mut sides) {
         let mut conditions = Vec::new();

@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::best::{Repeats, left_object, left_text, over_text, with_interval};
-use super::metrics::Metrics;
+use super::metrics::{Curves, Metrics};
 use super::out::aligned;
 use super::select::Select;
 use super::{Context, collect};
@@ -23,6 +23,8 @@ pub(crate) struct Args {
     select: Select,
     #[command(flatten)]
     metrics: Metrics,
+    #[command(flatten)]
+    curves: Curves,
     #[command(flatten)]
     repeats: Repeats,
     /// The function whose trials are looked at, in a sweep of functions; by default that of its plan
@@ -43,7 +45,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             .into());
     };
     let named = args.select.read(&args.named)?;
-    let table = results::collect(collect::stand(&named, args.offline, context)?)?;
+    let table =
+        results::collect_with(collect::stand(&named, args.offline, context)?, &args.curves.curve)?;
     let code = collect::tell(&table.sources, context);
     if let Some(words) = table.unfinished(args.metrics.names())? {
         return Ok(super::best::no_answer(&words, args.json, code, context));

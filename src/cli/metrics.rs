@@ -4,6 +4,22 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 
 use crate::collect::Goal;
+use crate::collect::statistics::Statistic;
+
+/// Statistics of learning curves as columns.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct Curves {
+    /// Add statistics of learning curves as columns: `area`, `tail`, `argmin`, `argmax`, `loss<=0.1` (docs/collect.md)
+    #[arg(long, value_name = "STATISTICS", value_delimiter = ',', value_parser = statistic)]
+    pub(super) curve: Vec<Statistic>,
+}
+
+fn statistic(word: &str) -> Result<Statistic, String> {
+    word.parse().map_err(|fault: crate::fault::Fault| match fault.hint {
+        Some(hint) => format!("{}: {hint}", fault.sentence),
+        None => fault.sentence,
+    })
+}
 
 /// The metrics in the order in which they were named; each goal belongs to the metric of the same place.
 #[derive(Debug, Clone)]

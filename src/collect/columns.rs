@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{FUNCTION, SNAPSHOT};
+use super::{FUNCTION, SNAPSHOT, statistics};
 
 /// What the values of a column are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,10 +174,10 @@ pub(super) fn of_trials(names: &[String], parameter: usize, metric: usize) -> Ve
         let meaning = match (of(".min"), of(".max")) {
             (Some(of), _) => format!("least value of `{of}` over all steps"),
             (_, Some(of)) => format!("greatest value of `{of}` over all steps"),
-            _ => {
+            _ => statistics::meaning(name, |of| known.contains(of)).unwrap_or_else(|| {
                 let own = name.strip_prefix("metric.").unwrap_or(name);
                 format!("last value of `{own}`, or its value in the result")
-            }
+            }),
         };
         metric_column(name, meaning)
     }));

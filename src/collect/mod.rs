@@ -5,6 +5,7 @@ pub(crate) mod attempts;
 pub(crate) mod columns;
 mod curve;
 pub(crate) mod sheet;
+pub(crate) mod statistics;
 pub mod steps;
 #[cfg(any(feature = "arrow", test))]
 mod types;
@@ -33,6 +34,7 @@ use crate::tree::damage::Damaged;
 use crate::tree::records::{Attempt, Record};
 use crate::tree::table::Row;
 use crate::words;
+use statistics::{Point, Statistic};
 
 /// The columns every table has, before parameters and metrics.
 pub(crate) const FIXED: [&str; 15] = [
@@ -213,6 +215,14 @@ const UNPLACED: usize = usize::MAX / 2;
 /// # Errors
 /// When a record cannot be read.
 pub fn collect(sweeps: Vec<Status>) -> Result<Table> {
+    collect_with(sweeps, &[])
+}
+
+/// As [`collect`], with statistics of learning curves as columns behind the metrics that they are of.
+///
+/// # Errors
+/// As [`collect`].
+pub(crate) fn collect_with(sweeps: Vec<Status>, curves: &[Statistic]) -> Result<Table> {
     let mut joined = Joined::new(&sweeps);
     for mut status in sweeps {
         joined.begin(&status);
@@ -222,7 +232,7 @@ pub fn collect(sweeps: Vec<Status>) -> Result<Table> {
             let own = status.rows[trials.clone()].iter().map(|row| row.id);
             let records: Vec<Option<Record>> =
                 own.map(|trial| status.records.remove(&trial)).collect();
-            let lines = lines(&status, trials, joined.further, records)?;
+            let lines = lines(&status, trials, joined.further, records, curves)?;
             joined.add(&status.identity.name, lines);
         }
     }
@@ -241,7 +251,7 @@ pub(crate) fn table(status: &Status) -> Result<Table> {
         let trials = from..rows.min(from + CHUNK);
         let own = status.rows[trials.clone()].iter().map(|row| row.id);
         let records: Vec<Option<&Record>> = own.map(|trial| status.records.get(&trial)).collect();
-        let lines = lines(status, trials, joined.further, records)?;
+        let lines = lines(status, trials, joined.further, records, &[])?;
         joined.add(&status.identity.name, lines);
     }
     Ok(joined.table())
@@ -379,11 +389,12 @@ fn lines<R: Borrow<Record> + Send>(
     trials: Range<usize>,
     further: Further,
     records: Vec<Option<R>>,
+    curves: &[Statistic],
 ) -> Result<Vec<Line>> {
     let several = status.has_several_functions();
     let whole = |((row, standing), record): ((&Row, &Standing), Option<R>)| {
         let record = record.as_ref().map(Borrow::borrow);
-        let mut line = line(&status.tree, row, standing, record)?;
+        let mut line = line(&status.tree, row, standing, record, curves)?;
         let ran = record.and_then(snapshot);
         line.fixed.extend(further.snapshot.then(|| Value::from(ran)));
         let function = || Value::from(status.function(row.id).filter(|_| several));
@@ -411,13 +422,20 @@ pub(crate) fn of_trial(
     with_metrics: bool,
 ) -> Result<Line> {
     let record = status.records.get(&row.id);
-    let logged = record.filter(|_| with_metrics).map(|record| metrics(&status.tree, record, 0));
+    let logged =
+        record.filter(|_| with_metrics).map(|record| metrics(&status.tree, record, 0, &[]));
     let (metrics, repeated) = logged.transpose()?.unwrap_or_default();
     Ok(Line { metrics, repeated, ..unmeasured(row, standing, record) })
 }
 
-fn line(tree: &Tree, row: &Row, standing: &Standing, record: Option<&Record>) -> Result<Line> {
-    let logged = record.map(|record| metrics(tree, record, 1)).transpose()?;
+fn line(
+    tree: &Tree,
+    row: &Row,
+    standing: &Standing,
+    record: Option<&Record>,
+    curves: &[Statistic],
+) -> Result<Line> {
+    let logged = record.map(|record| metrics(tree, record, 1, curves)).transpose()?;
     let (metrics, repeated) = logged.unwrap_or_default();
     Ok(Line { metrics, repeated, ..unmeasured(row, standing, record) })
 }
@@ -493,12 +511,14 @@ struct Seen {
     greatest: f64,
     numbers: u64,
     rank: u64,
+    /// Its curve, where that is wanted.
+    points: Vec<Point>,
 }
 
 impl Seen {
     fn of(rank: u64) -> Self {
         let (least, greatest) = (f64::INFINITY, f64::NEG_INFINITY);
-        Self { last: Value::Null, least, greatest, numbers: 0, rank }
+        Self { last: Value::Null, least, greatest, numbers: 0, rank, points: Vec::new() }
     }
 }
 
@@ -507,13 +527,19 @@ type Logged = (Vec<(String, Value)>, Vec<String>);
 
 /// The metrics of a trial's curve: of each name its last value; of a number that was logged more than `least` times
 /// also its least and greatest (`loss.min`, `loss.max`). With several ranks the lowest rank that logs a
-/// name speaks for it. The final result comes last: an object's members, or `result`.
-fn metrics(tree: &Tree, record: &Record, least: u64) -> Result<Logged> {
+/// name speaks for it. Statistics of its curve follow. The final result comes last: an object's members, or `result`.
+fn metrics(tree: &Tree, record: &Record, least: u64, curves: &[Statistic]) -> Result<Logged> {
     let mut order: Vec<String> = Vec::new();
     let mut seen: HashMap<String, Seen> = HashMap::new();
     curve::each(tree, record, |line| {
         let rank = line.iter().find(|(name, _)| name == "rank");
         let rank = rank.and_then(|(_, rank)| rank.as_u64()).unwrap_or(0);
+        let place = |name: &str| {
+            let place = line.iter().find(|(other, _)| other == name);
+            place.and_then(|(_, value)| value.as_f64())
+        };
+        let [epoch, step] =
+            if curves.is_empty() { [None; 2] } else { ["epoch", "step"].map(place) };
         for (name, value) in line.into_iter().filter(|(name, _)| name != "rank") {
             let entry = seen.entry(name.clone()).or_insert_with(|| {
                 order.push(name);
@@ -529,6 +555,9 @@ fn metrics(tree: &Tree, record: &Record, least: u64) -> Result<Logged> {
                 entry.least = entry.least.min(number);
                 entry.greatest = entry.greatest.max(number);
                 entry.numbers += 1;
+                if !curves.is_empty() {
+                    entry.points.push(Point { epoch, step, value: number });
+                }
             }
             entry.last = value;
         }
@@ -536,12 +565,16 @@ fn metrics(tree: &Tree, record: &Record, least: u64) -> Result<Logged> {
     let (mut out, mut repeated) = (Vec::new(), Vec::new());
     for name in order {
         let Some(entry) = seen.remove(&name) else { continue };
-        let several = entry.numbers > least && name != "step" && name != "epoch";
+        let is_place = name == "step" || name == "epoch";
+        let several = entry.numbers > least && !is_place;
         out.push((name.clone(), entry.last));
         if several {
             out.push((format!("{name}.min"), float_json(entry.least)));
             out.push((format!("{name}.max"), float_json(entry.greatest)));
-            repeated.push(name);
+            repeated.push(name.clone());
+        }
+        if !is_place && !entry.points.is_empty() {
+            out.extend(statistics::columns(curves, &name, &entry.points));
         }
     }
     let end = record.decisive().and_then(|attempt| attempt.end.as_ref());

@@ -137,7 +137,7 @@ fn whole<'a>(
     let skipped = record.and_then(|record| record.skipped.as_deref());
     // The scheduler may know trials without a record.
     let told = (standing.state.is_bad() && end.is_none()).then_some(standing.reason.as_str());
-    let metrics = record.map(|record| super::metrics(tree, record, 1)).transpose()?;
+    let metrics = record.map(|record| super::metrics(tree, record, 1, &[])).transpose()?;
     Ok(Whole {
         sweep,
         trial: row.id,

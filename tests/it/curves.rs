@@ -50,6 +50,39 @@ fn attempts_of_one_run_are_one_learning_curve() {
 }
 
 #[test]
+fn statistics_of_a_curve_are_columns_and_metrics() {
+    let world = World::new();
+    let plan = shell(RESUMES, "[grid]\na = [1, 2]\n").replace("[run]", "[run]\nattempts = 2");
+    world.local(&plan, &["-q"]).ok();
+    let curve = ["--curve", "area,tail,argmin,argmax", "--curve", "loss <= 40,loss<2"];
+    let table = world.run(&[&["collect", "--format", "csv"], &curve[..]].concat());
+    let head = table.ok().lines().next().unwrap().split_once("loss,").unwrap().1.to_owned();
+    assert_eq!(
+        head,
+        "loss.min,loss.max,loss.area,loss.tail,loss.argmin,loss.argmax,loss<=40,loss<2"
+    );
+    let rows: Vec<&str> =
+        table.out.lines().skip(1).map(|line| line.split_once(",10,2,").unwrap().1).collect();
+    assert_eq!(rows, ["2.0,91.0,417.5,2.0,10,1,7,"; 2]);
+    let best = world.run(&["best", "--curve", "loss<=40", "-m", "loss<=40", "--min"]);
+    assert_eq!(best.ok().lines().next(), Some("trial 0: loss<=40 = 7  (a=1)"));
+    let columns =
+        world.run(&["collect", "--curve", "area,loss<=40", "--format", "csv", "--columns"]);
+    let said = "loss.area,integral of `loss` over the steps,,metric\nloss<=40,first step at which `loss<=40`,,metric\n";
+    assert!(columns.ok().ends_with(said), "{}", columns.out);
+    assert_eq!(
+        world.run(&["collect", "--curve", "mean"]).whole(),
+        "error: invalid value 'mean' for '--curve <STATISTICS>': there is no statistic of curves called `mean`: \
+         there are `area`, `tail`, `argmin`, `argmax`, and steps to reach a value, as `loss<=0.1`\n\n\
+         For more information, try '--help'.\nexit code 2\n"
+    );
+    assert_eq!(
+        world.run(&["collect", "--steps", "--curve", "area"]).whole(),
+        "error: `--curve` is about the table of trials\nexit code 2\n"
+    );
+}
+
+#[test]
 fn runs_of_an_array_element_are_one_learning_curve() {
     let world = slurm();
     world.write("plan.toml", &shell(RESUMES, "[grid]\na = [1, 2]\n"));

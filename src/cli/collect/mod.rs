@@ -9,6 +9,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
+use super::metrics::Curves;
 use super::out::aligned;
 use super::select::{Named, Select};
 use super::{Context, sweeps};
@@ -95,6 +96,8 @@ pub(crate) struct Args {
     /// A row an attempt: where and when it ran, how it ended, what it asked for and used
     #[arg(long, conflicts_with = "steps")]
     attempts: bool,
+    #[command(flatten)]
+    curves: Curves,
     /// Only these columns, in this order: `trial,lr,loss`; without names, as the last word, list the columns and their meanings
     #[arg(long, value_name = "NAMES", num_args = 0..=1, value_delimiter = ',', action = clap::ArgAction::Append)]
     columns: Option<Vec<String>>,
@@ -148,6 +151,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             ("columns", args.columns.is_some()),
             ("sort", !args.sort.is_empty()),
             ("all", args.all),
+            ("curve", !args.curves.curve.is_empty()),
         ];
         if let Some((option, _)) = tables_alone.iter().find(|(_, is_given)| *is_given) {
             return Err(Fault::request(format!("`--{option}` is about tables, not records")).into());
@@ -157,6 +161,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let format = args.format()?;
     if format.form().is_some() && context.arrow.is_none() {
         return Err(become_writer());
+    }
+    if !args.curves.curve.is_empty() && (args.steps || args.attempts) {
+        return Err(Fault::request("`--curve` is about the table of trials").into());
     }
     let named = args.select.read(&args.named)?;
     let all = if args.planned {
@@ -169,7 +176,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     } else if args.attempts {
         Sheet::of_attempts(Attempts::new(all))
     } else {
-        Sheet::of_trials(collect::collect(all)?)
+        Sheet::of_trials(collect::collect_with(all, &args.curves.curve)?)
     };
     match args.columns.as_deref() {
         Some([]) => return dictionary(args, &sheet, format, context),
