@@ -104,8 +104,8 @@ enum Verb {
 struct Context {
     vars: Vars,
     out: Out,
-    /// What writes Parquet and Arrow: `hpcsweep-worker` has it, and the light program becomes that one.
-    arrow: Option<sheet::Write>,
+    /// What writes tables with types: `hpcsweep-worker` has it, and the light program becomes that one.
+    typed: Option<sheet::Write>,
 }
 
 impl Context {
@@ -137,18 +137,18 @@ pub fn main() -> ExitCode {
     run(std::env::args_os().collect(), None)
 }
 
-/// The same with `args` besides its name, in a program that can write Parquet and Arrow. Their code would make every start of
+/// The same with `args` besides its name, in a program that can write tables with types. Their code would make every start of
 /// the light program slower.
-#[cfg(feature = "arrow")]
-pub fn main_with_arrow(args: &[&str]) -> ExitCode {
+#[cfg(feature = "tables")]
+pub fn main_with_tables(args: &[&str]) -> ExitCode {
     let name = std::iter::once("hpcsweep");
     run(
         name.chain(args.iter().copied()).map(OsString::from).collect(),
-        Some(crate::collect::arrow::write),
+        Some(crate::collect::typed::write),
     )
 }
 
-fn run(args: Vec<OsString>, arrow: Option<sheet::Write>) -> ExitCode {
+fn run(args: Vec<OsString>, typed: Option<sheet::Write>) -> ExitCode {
     out::end_on_panic();
     let matches = groups::grouped(Cli::command()).try_get_matches_from(args);
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
@@ -159,7 +159,7 @@ fn run(args: Vec<OsString>, arrow: Option<sheet::Write>) -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    let context = Context { vars: vars::snapshot(), out: Out::new(cli.quiet), arrow };
+    let context = Context { vars: vars::snapshot(), out: Out::new(cli.quiet), typed };
     let result = match cli.verb {
         Verb::Init(args) => init::run(&args, &context),
         Verb::Plan(args) => plan::run(&args, &context),

@@ -22,7 +22,7 @@ use parquet::file::properties::WriterProperties;
 use serde_json::{Value, json};
 
 use super::columns::{Column, Kind};
-use super::sheet::{Form, Sheet};
+use super::sheet::Sheet;
 use super::types::Type;
 use super::{Cells, text};
 use crate::plan::value::json_float;
@@ -37,43 +37,50 @@ const BYTES: usize = 64 << 20;
 /// Bytes of a row group of Parquet, which is in memory until it is written.
 const GROUP: usize = 64 << 20;
 
-/// Writes an answer. Returns how many rows it has.
+/// Writes an answer as an Arrow file. Returns how many rows it has.
 ///
 /// # Errors
 /// When the rows cannot be read, or `out` cannot be written.
-pub(crate) fn write(sheet: &Sheet, form: Form, out: &mut dyn Write) -> Result<usize> {
+pub(super) fn ipc(sheet: &Sheet, out: &mut dyn Write) -> Result<usize> {
+    let (shapes, schema) = shaped(sheet)?;
+    let mut writer = FileWriter::try_new(out, &schema)?;
+    let rows = batches(sheet, &shapes, &schema, |batch| Ok(writer.write(&batch)?))?;
+    writer.finish()?;
+    Ok(rows)
+}
+
+/// Writes an answer as a Parquet file. Returns how many rows it has.
+///
+/// # Errors
+/// As [`ipc`].
+pub(super) fn parquet(sheet: &Sheet, out: &mut dyn Write) -> Result<usize> {
+    let (shapes, schema) = shaped(sheet)?;
+    let pipe = Pipe::default();
+    let dictionary = schema.metadata().get(KEY).cloned();
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::SNAPPY)
+        .set_key_value_metadata(Some(vec![KeyValue::new(KEY.to_owned(), dictionary)]))
+        .build();
+    let mut writer = ArrowWriter::try_new(pipe.clone(), Arc::clone(&schema), Some(properties))?;
+    let rows = batches(sheet, &shapes, &schema, |batch| {
+        writer.write(&batch)?;
+        if writer.in_progress_size() > GROUP {
+            writer.flush()?;
+        }
+        Ok(pipe.drain(out)?)
+    })?;
+    writer.close()?;
+    pipe.drain(out)?;
+    Ok(rows)
+}
+
+/// How each column is stored, and the columns as Arrow describes them.
+fn shaped(sheet: &Sheet) -> Result<(Vec<Shape>, SchemaRef)> {
     let types = sheet.types()?;
     let shapes: Vec<Shape> =
         sheet.columns.iter().zip(types).map(|(column, of)| Shape::of(column, of)).collect();
     let schema = Arc::new(schema(sheet, &shapes)?);
-    match form {
-        Form::Arrow => {
-            let mut writer = FileWriter::try_new(out, &schema)?;
-            let rows = batches(sheet, &shapes, &schema, |batch| Ok(writer.write(&batch)?))?;
-            writer.finish()?;
-            Ok(rows)
-        }
-        Form::Parquet => {
-            let pipe = Pipe::default();
-            let dictionary = schema.metadata().get(KEY).cloned();
-            let properties = WriterProperties::builder()
-                .set_compression(Compression::SNAPPY)
-                .set_key_value_metadata(Some(vec![KeyValue::new(KEY.to_owned(), dictionary)]))
-                .build();
-            let mut writer =
-                ArrowWriter::try_new(pipe.clone(), Arc::clone(&schema), Some(properties))?;
-            let rows = batches(sheet, &shapes, &schema, |batch| {
-                writer.write(&batch)?;
-                if writer.in_progress_size() > GROUP {
-                    writer.flush()?;
-                }
-                Ok(pipe.drain(out)?)
-            })?;
-            writer.close()?;
-            pipe.drain(out)?;
-            Ok(rows)
-        }
-    }
+    Ok((shapes, schema))
 }
 
 /// What the writer of Parquet has written: it takes only what may go to other threads.

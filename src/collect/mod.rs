@@ -7,12 +7,16 @@ mod curve;
 pub(crate) mod sheet;
 pub(crate) mod statistics;
 pub mod steps;
-#[cfg(any(feature = "arrow", test))]
+#[cfg(any(feature = "tables", test))]
 mod types;
 pub mod whole;
 
-#[cfg(feature = "arrow")]
-pub(crate) mod arrow;
+#[cfg(feature = "tables")]
+mod arrow;
+#[cfg(feature = "tables")]
+mod sqlite;
+#[cfg(feature = "tables")]
+pub(crate) mod typed;
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

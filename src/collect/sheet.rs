@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::attempts::{self, Attempts};
 use super::columns::{self, Column};
 use super::steps::Steps;
-#[cfg(feature = "arrow")]
+#[cfg(feature = "tables")]
 use super::types::Type;
 use super::{Cells, Source, Table, text};
 use crate::fault::Fault;
@@ -26,13 +26,15 @@ enum Rows {
     Sorted(Vec<Cells>),
 }
 
-/// A form with types, which `collect::arrow` writes.
+/// A form with types, which `hpcsweep-worker` alone writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// A Parquet file.
     Parquet,
     /// An Arrow IPC file.
     Arrow,
+    /// A SQLite database.
+    Sqlite,
 }
 
 /// What writes an answer in such a form, and returns how many rows it has.
@@ -47,6 +49,8 @@ pub(crate) struct Sheet {
     /// The columns that were chosen, as places among all.
     chosen: Option<Vec<usize>>,
     rows: Rows,
+    #[cfg(feature = "tables")]
+    name: &'static str,
 }
 
 impl Sheet {
@@ -54,21 +58,42 @@ impl Sheet {
     pub(crate) fn of_trials(table: Table) -> Self {
         let columns = columns::of_trials(&table.columns, table.first_parameter, table.first_metric);
         let sources = table.sources.clone();
-        Self { columns, sources, chosen: None, rows: Rows::Trials(table) }
+        Self {
+            columns,
+            sources,
+            chosen: None,
+            rows: Rows::Trials(table),
+            #[cfg(feature = "tables")]
+            name: "trials",
+        }
     }
 
     /// A row a metric line.
     pub(crate) fn of_steps(steps: Steps) -> Self {
         let columns = columns::of_steps(&steps.columns, steps.first_metric());
         let sources = steps.sources();
-        Self { columns, sources, chosen: None, rows: Rows::Steps(steps) }
+        Self {
+            columns,
+            sources,
+            chosen: None,
+            rows: Rows::Steps(steps),
+            #[cfg(feature = "tables")]
+            name: "steps",
+        }
     }
 
     /// A row an attempt.
     pub(crate) fn of_attempts(attempts: Attempts) -> Self {
         let columns = attempts::columns(attempts.are_of_several());
         let sources = attempts.sources();
-        Self { columns, sources, chosen: None, rows: Rows::Attempts(attempts) }
+        Self {
+            columns,
+            sources,
+            chosen: None,
+            rows: Rows::Attempts(attempts),
+            #[cfg(feature = "tables")]
+            name: "attempts",
+        }
     }
 
     /// The table of trials with all of its columns, if it is that.
@@ -77,6 +102,12 @@ impl Sheet {
             Rows::Trials(table) if self.chosen.is_none() => Some(table),
             _ => None,
         }
+    }
+
+    /// What a row is, as the name of a table.
+    #[cfg(feature = "tables")]
+    pub(super) fn name(&self) -> &'static str {
+        self.name
     }
 
     /// The names of the columns.
@@ -183,7 +214,7 @@ impl Sheet {
     ///
     /// # Errors
     /// When the rows cannot be read.
-    #[cfg(feature = "arrow")]
+    #[cfg(feature = "tables")]
     pub(super) fn types(&self) -> Result<Vec<(Type, Vec<String>)>> {
         let mut all: Vec<(Type, Vec<String>)> = vec![Default::default(); self.columns.len()];
         self.each(&mut |row| {

@@ -64,12 +64,12 @@ fn main() -> ExitCode {
         ["selftest", what] => selftest::main(what),
         #[cfg(all(feature = "mpi", feature = "torch"))]
         ["bench", args @ ..] => bench::main(args),
-        #[cfg(feature = "arrow")]
-        ["table", args @ ..] => hpcsweep::cli::main_with_arrow(args),
-        #[cfg(not(feature = "arrow"))]
+        #[cfg(feature = "tables")]
+        ["table", args @ ..] => hpcsweep::cli::main_with_tables(args),
+        #[cfg(not(feature = "tables"))]
         ["table", ..] => refuse(
-            "this hpcsweep-worker was built without Parquet and Arrow",
-            "build it with the feature `arrow`, or write another format: `--format csv`",
+            "this hpcsweep-worker was built without Parquet, Arrow and SQLite",
+            "build it with the feature `tables`, or write another format: `--format csv`",
         ),
         ["train" | "evaluate" | "sync", ..] => refuse(
             "this hpcsweep-worker was built without MPI or libtorch",

@@ -105,7 +105,7 @@ fn the_ending_of_the_file_says_how_it_is_written() {
     assert_eq!(
         world.run(&["collect", "-o", "t.xls"]).whole(),
         "error: `.xls` says nothing about how to write a table\n\
-         hint: end the name in .csv, .jsonl, .md, .parquet, .arrow or .txt, or say --format\nexit code 2\n"
+         hint: end the name in .csv, .jsonl, .md, .parquet, .arrow, .sqlite or .txt, or say --format\nexit code 2\n"
     );
     assert!(!world.exists("t.xls"));
 }

@@ -93,7 +93,7 @@ mod strangers;
 mod suspended;
 mod sweep_hooks;
 mod sync_cases;
-#[cfg(feature = "arrow")]
+#[cfg(feature = "tables")]
 mod tables;
 mod templates;
 mod threads;

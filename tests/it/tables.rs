@@ -436,3 +436,85 @@ exit code 0
         }
     }
 }
+
+/// The rows of a query, cells as SQL writes them.
+fn query(world: &World, name: &str, sql: &str) -> Vec<String> {
+    let database = rusqlite::Connection::open(world.path(name)).unwrap();
+    let mut query = database.prepare(sql).unwrap();
+    let columns = query.column_count();
+    let cell =
+        |row: &rusqlite::Row, c: usize| match row.get::<_, rusqlite::types::Value>(c).unwrap() {
+            rusqlite::types::Value::Null => "NULL".to_owned(),
+            rusqlite::types::Value::Integer(n) => n.to_string(),
+            rusqlite::types::Value::Real(n) => format!("{n:?}"),
+            rusqlite::types::Value::Text(text) => format!("'{text}'"),
+            rusqlite::types::Value::Blob(bytes) => format!("{bytes:?}"),
+        };
+    let line = |row: &rusqlite::Row| {
+        Ok((0..columns).map(|c| cell(row, c)).collect::<Vec<String>>().join(" "))
+    };
+    query.query_map([], line).unwrap().map(Result::unwrap).collect()
+}
+
+#[test]
+fn a_sqlite_database_has_the_rows_with_their_types_and_what_the_columns_mean() {
+    let world = sweep();
+    assert_eq!(
+        world.run(&["collect", "-o", "t.sqlite"]).whole(),
+        "4 rows in t.sqlite\nexit code 0\n"
+    );
+    let some =
+        "SELECT trial, state, shape, n, loss, \"loss.min\", mixed, ok, per_class FROM trials";
+    assert_eq!(
+        query(&world, "t.sqlite", some),
+        [
+            "0 'done' '[3,3]' 1 0.5 0.5 '1' 1 '[1,2]'",
+            "1 'done' '[3,3]' 2 NULL NULL 'one' NULL '[0.5,\"nan\"]'",
+            "2 'done' '[3,3]' 3 1.0 1.0 '[1]' NULL '[]'",
+            "3 'failed' '[3,3]' 4 NULL NULL NULL NULL NULL",
+        ]
+    );
+    // What is not a number does not count in a mean.
+    assert_eq!(query(&world, "t.sqlite", "SELECT avg(loss), count(loss) FROM trials"), ["0.75 2"]);
+    assert_eq!(
+        query(&world, "t.sqlite", "SELECT * FROM columns WHERE name IN ('loss.min', 'cpu_s')"),
+        [
+            "'cpu_s' 'processor time of the attempt that counts' 's' 'record'",
+            "'loss.min' 'least value of `loss` over all steps' NULL 'metric'",
+        ]
+    );
+    let types = "SELECT group_concat(name || ' ' || type, ', ') FROM pragma_table_info('trials') WHERE name \
+                 IN ('trial', 'state', 'duration_s', 'peak_memory', 'loss', 'ok', 'per_class')";
+    assert_eq!(
+        query(&world, "t.sqlite", types),
+        [
+            "'trial INTEGER, state TEXT, duration_s REAL, peak_memory INTEGER, loss REAL, ok INTEGER, per_class TEXT'"
+        ]
+    );
+    world.run(&["collect", "--steps", "--format", "sqlite", "-o", "steps"]).ok();
+    assert_eq!(
+        query(&world, "steps", "SELECT trial, step, loss FROM steps")[..2],
+        ["0 1 3.0", "0 2 0.5"]
+    );
+    world.run(&["collect", "--attempts", "-o", "a.db", "0"]).ok();
+    assert_eq!(
+        query(&world, "a.db", "SELECT trial, start GLOB '20??-??-??T??:??:??.???Z' FROM attempts"),
+        ["0 1"]
+    );
+}
+
+#[test]
+fn columns_that_sqlite_takes_for_the_same_have_names_of_their_own() {
+    let world = World::new();
+    let code = "echo '{\"LR\": 1, \"lr_2\": 2, \"a\\\"b\": 3, \"Trial\": 4}' >>$HPCSWEEP_METRICS";
+    world.local(&shell(code, "[grid]\nlr = [0.5]\n"), &["-q"]).ok();
+    world.run(&["collect", "-o", "t.db"]).ok();
+    assert_eq!(
+        query(&world, "t.db", "SELECT lr, LR_3, lr_2, \"a\"\"b\", trial, Trial_2 FROM trials"),
+        ["0.5 1 2 3 0 4"]
+    );
+    assert_eq!(
+        query(&world, "t.db", "SELECT name FROM columns WHERE name LIKE 'lr%'"),
+        ["'LR_3'", "'lr'", "'lr_2'"]
+    );
+}

@@ -44,6 +44,8 @@ enum Format {
     Parquet,
     /// Arrow (IPC file, Feather): the same columns, for programs on this machine
     Arrow,
+    /// A SQLite database: the rows as a table, and the data dictionary as another
+    Sqlite,
     /// One JSON object a line, as recorded: parameters nested, the result whole, why and how a trial failed
     Records,
 }
@@ -54,13 +56,14 @@ impl Format {
         match self {
             Self::Parquet => Some(Form::Parquet),
             Self::Arrow => Some(Form::Arrow),
+            Self::Sqlite => Some(Form::Sqlite),
             _ => None,
         }
     }
 }
 
 /// The endings of files that say how they are written.
-const ENDINGS: [(&str, Format); 10] = [
+const ENDINGS: [(&str, Format); 13] = [
     ("csv", Format::Csv),
     ("jsonl", Format::Jsonl),
     ("ndjson", Format::Jsonl),
@@ -70,6 +73,9 @@ const ENDINGS: [(&str, Format); 10] = [
     ("pq", Format::Parquet),
     ("arrow", Format::Arrow),
     ("feather", Format::Arrow),
+    ("sqlite", Format::Sqlite),
+    ("sqlite3", Format::Sqlite),
+    ("db", Format::Sqlite),
     ("txt", Format::Table),
 ];
 
@@ -81,7 +87,7 @@ pub(crate) struct Args {
     named: Vec<String>,
     #[command(flatten)]
     select: Select,
-    /// Write to this file; its ending (.csv, .jsonl, .md, .parquet, .arrow, .txt) sets the format
+    /// Write to this file; its ending (.csv, .jsonl, .md, .parquet, .arrow, .sqlite, .txt) sets the format
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// How to write it
@@ -126,7 +132,7 @@ impl Args {
                 let known = ENDINGS.iter().find(|(own, _)| *own == ending);
                 known.map(|(_, format)| *format).ok_or_else(|| {
                     let sentence = format!("`.{ending}` says nothing about how to write a table");
-                    let endings = ".csv, .jsonl, .md, .parquet, .arrow or .txt";
+                    let endings = ".csv, .jsonl, .md, .parquet, .arrow, .sqlite or .txt";
                     Fault::request(sentence)
                         .hint(format!("end the name in {endings}, or say --format"))
                 })?
@@ -159,7 +165,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         return records(args, context);
     }
     let format = args.format()?;
-    if format.form().is_some() && context.arrow.is_none() {
+    if format.form().is_some() && context.typed.is_none() {
         return Err(become_writer());
     }
     if !args.curves.curve.is_empty() && (args.steps || args.attempts) {
@@ -185,10 +191,10 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             names.map(|names| sheet.choose(names)).transpose()?;
         }
     }
-    let rows = write(args, "row", context, |out| match (format.form(), context.arrow) {
-        (Some(form), Some(arrow)) => {
+    let rows = write(args, "row", context, |out| match (format.form(), context.typed) {
+        (Some(form), Some(write)) => {
             check_columns(&sheet.names())?;
-            arrow(&sheet, form, out)
+            write(&sheet, form, out)
         }
         _ => write_text(args, &sheet, format, out),
     })?;
@@ -266,9 +272,9 @@ fn dictionary(args: &Args, sheet: &Sheet, format: Format, context: &Context) -> 
                     out.write_all(&crate::tree::to_json_line(&Value::Object(cells.collect()))?)?;
                 }
             }
-            Format::Parquet | Format::Arrow | Format::Records => {
+            Format::Parquet | Format::Arrow | Format::Sqlite | Format::Records => {
                 return Err(Fault::request(format!(
-                    "{format:?} has the meanings of columns in its metadata"
+                    "{format:?} has the meanings of columns beside the rows"
                 ))
                 .hint("list them as text: `--format table`, `csv`, `jsonl` or `markdown`")
                 .into());
@@ -324,7 +330,7 @@ fn write_text(args: &Args, sheet: &Sheet, format: Format, out: &mut dyn Write) -
                 forms::markdown_row(out, (0..columns.len()).map(|c| text(&cell(row, c))))
             })?;
         }
-        Format::Jsonl | Format::Records | Format::Parquet | Format::Arrow => {
+        Format::Jsonl | Format::Records | Format::Parquet | Format::Arrow | Format::Sqlite => {
             sheet.each(&mut |row| {
                 rows += 1;
                 jsonl_row(out, columns, &names, row)
