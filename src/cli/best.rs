@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// Several metrics, each with its goal, show the settings that no other beats (the Pareto front)
     #[command(flatten)]
     metrics: Metrics,
+    /// Only the trials of the plan as it is now
+    #[arg(long)]
+    planned: bool,
     #[command(flatten)]
     curves: Curves,
     #[command(flatten)]
@@ -65,8 +68,10 @@ pub(super) struct Repeats {
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let named = args.select.read(&args.named)?;
-    let table =
-        results::collect_with(collect::stand(&named, args.offline, context)?, &args.curves.curve)?;
+    let table = results::collect_with(
+        collect::meant(&named, args.planned, args.offline, context)?,
+        &args.curves.curve,
+    )?;
     let function = meant(&table, args.function.as_deref())?;
     let code = collect::tell(&table.sources, context);
     let (metric, goal) = &args.metrics.0[0];

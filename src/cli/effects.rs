@@ -23,6 +23,9 @@ pub(crate) struct Args {
     select: Select,
     #[command(flatten)]
     metrics: Metrics,
+    /// Only the trials of the plan as it is now
+    #[arg(long)]
+    planned: bool,
     #[command(flatten)]
     curves: Curves,
     #[command(flatten)]
@@ -45,8 +48,10 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             .into());
     };
     let named = args.select.read(&args.named)?;
-    let table =
-        results::collect_with(collect::stand(&named, args.offline, context)?, &args.curves.curve)?;
+    let table = results::collect_with(
+        collect::meant(&named, args.planned, args.offline, context)?,
+        &args.curves.curve,
+    )?;
     let code = collect::tell(&table.sources, context);
     if let Some(words) = table.unfinished(args.metrics.names())? {
         return Ok(super::best::no_answer(&words, args.json, code, context));

@@ -392,3 +392,16 @@ fn of_many_damaged_files_some_are_named() {
         ran.err
     );
 }
+
+#[test]
+fn only_the_trials_of_the_plan_as_it_is_now_are_meant_where_that_is_asked() {
+    let world = sweep("[grid]\nlr = [0.1, 0.2]\nwidth = [1]\n", &["1", "2"]);
+    let plan = std::fs::read_to_string(world.path("plan.toml")).unwrap();
+    world.local(&plan.replace("[0.1, 0.2]", "[0.2]"), &["-q"]).ok();
+    let first = |args: &[&str]| {
+        let ran = world.run(&[&["best", "-m", "loss", "--min"], args].concat());
+        ran.ok().lines().next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(first(&[]), "trial 0: loss = 1  (lr=0.1 width=1)");
+    assert_eq!(first(&["--planned"]), "trial 1: loss = 2  (lr=0.2 width=1)");
+}

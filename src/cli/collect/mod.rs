@@ -172,11 +172,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         return Err(Fault::request("`--curve` is about the table of trials").into());
     }
     let named = args.select.read(&args.named)?;
-    let all = if args.planned {
-        planned(&named, args.offline, context)?
-    } else {
-        stand(&named, args.offline, context)?
-    };
+    let all = meant(&named, args.planned, args.offline, context)?;
     let mut sheet = if args.steps {
         Sheet::of_steps(Steps::new(all)?)
     } else if args.attempts {
@@ -370,6 +366,16 @@ fn places(status: &Status, named: &Named) -> Result<Vec<Option<u64>>> {
     }
     let plan = plan.map_or_else(|| submit::Source::read(&status.tree.plan()), Ok)?;
     Ok(grow::diff(&status.tree, &plan)?.places)
+}
+
+/// As [`stand`]; with `planned` only the trials of the plan as it is now.
+pub(super) fn meant(
+    named: &Named,
+    planned: bool,
+    offline: bool,
+    context: &Context,
+) -> Result<Vec<Status>> {
+    if planned { self::planned(named, offline, context) } else { stand(named, offline, context) }
 }
 
 /// As [`stand`], of the trials of the plan as it is now, in its order. Trials that the sweep does not have yet are
