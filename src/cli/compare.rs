@@ -7,9 +7,10 @@ use serde_json::{Map, Value, json};
 
 use super::best::{Repeats, ends, left_object, left_text, sample_object};
 use super::out::aligned;
+use super::spark::Curves;
 use super::{Context, collect, sweeps};
 use crate::analysis::{self, Comparison, Left, Settings, Side, Statistic};
-use crate::collect::{self as results, Table, text};
+use crate::collect::{Table, text};
 use crate::fault::Fault;
 use crate::idset::IdSet;
 use crate::plan::value::{float_json, json_float};
@@ -97,7 +98,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             .hint("compare two of a kind: settings (`lr=0.1`), sweeps or trials (`0-4`)")
             .into());
     }
-    let (table, sides, common) = match &named {
+    let (table, curves, sides, common) = match &named {
         [Named::Sweep, Named::Sweep] => of_sweeps(args, context)?,
         [a, b] => of_one_table(args, context, [a, b])?,
     };
@@ -122,7 +123,12 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         let object = object(&table, args, &compared, &common);
         context.out.raw(&crate::tree::to_json_line(&object)?);
     } else {
-        context.out.page(&page(&table, args, &compared, &common));
+        let is_done = |at: &usize| table.state(&table.rows[*at]) == "done";
+        let rows = sides
+            .each_ref()
+            .map(|side| -> Vec<usize> { side.rows.iter().copied().filter(is_done).collect() });
+        let curves = curves.column(&table, &args.metric, &[&rows[0], &rows[1]])?;
+        context.out.page(&page(&table, args, &compared, &common, curves.as_deref()));
     }
     Ok(code)
 }
@@ -134,7 +140,7 @@ fn parameters(table: &Table, but: &[usize]) -> Vec<usize> {
 }
 
 /// Two sweeps: trials with equal parameters are pairs.
-fn of_sweeps(args: &Args, context: &Context) -> Result<(Table, [Side; 2], Vec<usize>)> {
+fn of_sweeps(args: &Args, context: &Context) -> Result<(Table, Curves, [Side; 2], Vec<usize>)> {
     if let Some(third) = args.sweeps.first() {
         let sentence = format!("`{third}` is a third sweep: two are compared");
         return Err(Fault::request(sentence).hint("name two").into());
@@ -149,7 +155,7 @@ fn of_sweeps(args: &Args, context: &Context) -> Result<(Table, [Side; 2], Vec<us
         }
         firsts.push(statuses.len());
     }
-    let table = results::collect(statuses)?;
+    let (table, curves) = Curves::of(statuses, !args.json)?;
     let rows = |range: std::ops::Range<usize>| Side {
         rows: (0..table.rows.len()).filter(|at| range.contains(&table.rows[*at].source)).collect(),
     };
@@ -158,7 +164,7 @@ fn of_sweeps(args: &Args, context: &Context) -> Result<(Table, [Side; 2], Vec<us
         true => parameters(&table, &[]),
         false => over(&table, args)?,
     };
-    Ok((table, sides, common))
+    Ok((table, curves, sides, common))
 }
 
 /// Two settings, or two sets of trials, of the same sweeps.
@@ -166,12 +172,12 @@ fn of_one_table(
     args: &Args,
     context: &Context,
     named: [&Named; 2],
-) -> Result<(Table, [Side; 2], Vec<usize>)> {
+) -> Result<(Table, Curves, [Side; 2], Vec<usize>)> {
     let site = context.site()?;
     let whom = (!args.offline).then_some((&site, &context.vars));
     let found = sweeps::find(&args.sweeps, context)?.into_iter();
     let all = found.map(|(tree, identity)| crate::status::read(tree, identity, whom));
-    let table = results::collect(all.collect::<Result<_>>()?)?;
+    let (table, curves) = Curves::of(all.collect::<Result<_>>()?, !args.json)?;
     let (mut fixed, mut sides) = (Vec::new(), [Side::default(), Side::default()]);
     for (named, side) in named.into_iter().zip(&mut sides) {
         let mut conditions = Vec::new();
@@ -202,7 +208,7 @@ fn of_one_table(
         }
         _ => over(&table, args)?,
     };
-    Ok((table, sides, common))
+    Ok((table, curves, sides, common))
 }
 
 /// What is averaged over.
@@ -227,13 +233,20 @@ fn paired_by(table: &Table, common: &[usize]) -> Vec<String> {
     common.iter().filter(differs).map(|column| format!("`{}`", table.columns[*column])).collect()
 }
 
-fn page(table: &Table, args: &Args, compared: &Comparison, common: &[usize]) -> String {
+fn page(
+    table: &Table,
+    args: &Args,
+    compared: &Comparison,
+    common: &[usize],
+    curves: Option<&[String]>,
+) -> String {
     let words = [&args.a, &args.b];
     let mut head: Vec<String> =
         ["", &args.metric, "95 % interval", "sd", "n"].map(str::to_owned).to_vec();
     let costs: Vec<_> =
         compared.costs.iter().filter(|cost| cost.means.iter().any(Option::is_some)).collect();
     head.extend(costs.iter().map(|cost| cost.column.to_owned()));
+    head.extend(curves.map(|_| "curve".to_owned()));
     let rows: Vec<Vec<String>> = (0..2)
         .map(|side| {
             let values = &compared.samples[side].values;
@@ -251,6 +264,7 @@ fn page(table: &Table, args: &Args, compared: &Comparison, common: &[usize]) -> 
                 cost.means[side].map_or_else(String::new, |mean| figures(mean, 4))
             };
             cells.extend(costs.iter().map(cost));
+            cells.extend(curves.map(|curves| curves[side].clone()));
             cells
         })
         .collect();

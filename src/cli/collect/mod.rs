@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::out::aligned;
 use super::select::{Named, Select};
+use super::sibling::become_worker;
 use super::{Context, sweeps};
 use crate::collect::attempts::Attempts;
 use crate::collect::columns::Column;
@@ -18,13 +19,12 @@ use crate::collect::sheet::{Form, Sheet};
 use crate::collect::steps::Steps;
 use crate::collect::{self, Cells, Source, Table, text};
 use crate::fault::Fault;
-use crate::host::{disk, process};
+use crate::host::disk;
 use crate::status::Status;
 use crate::submit;
 use crate::submit::grow::{self, Diff};
 use crate::tree::Tree;
 use crate::words::{self, count};
-use crate::worker::process::launch;
 pub(super) use forms::object;
 use forms::{MOST_CELLS, check_columns, csv_row, jsonl_row};
 
@@ -156,7 +156,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     }
     let format = args.format()?;
     if format.form().is_some() && context.arrow.is_none() {
-        return Err(become_writer());
+        let instead = "write another format: `--format csv`";
+        return Err(become_worker("table", "writes Parquet and Arrow", instead));
     }
     let named = args.select.read(&args.named)?;
     let all = if args.planned {
@@ -193,35 +194,6 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         });
     }
     Ok(tell(&sheet.sources, context))
-}
-
-/// Becomes the program that can write Parquet and Arrow. Returns only if that fails.
-fn become_writer() -> anyhow::Error {
-    let argv = || -> Result<Vec<String>> {
-        let path = launch::sibling()?;
-        if !path.exists() {
-            let sentence =
-                format!("`{}`, which writes Parquet and Arrow, does not exist", path.display());
-            return Err(Fault::machine(sentence)
-                .hint("install both programs together, or write another format: `--format csv`")
-                .into());
-        }
-        let mut argv = vec![path.to_string_lossy().into_owned(), "table".to_owned()];
-        for arg in std::env::args_os().skip(1) {
-            let arg = arg.into_string().map_err(|arg| {
-                Fault::request(format!("`{}` is not UTF-8", arg.to_string_lossy()))
-            })?;
-            argv.push(arg);
-        }
-        Ok(argv)
-    };
-    match argv() {
-        Ok(argv) => {
-            let version = [(launch::VERSION_VARIABLE, env!("CARGO_PKG_VERSION"))];
-            process::become_program(&argv, &version).into()
-        }
-        Err(error) => error,
-    }
 }
 
 /// The data dictionary.
