@@ -116,8 +116,8 @@ impl Scale {
         let whole = (first..=last).filter(|&e| inside(10f64.powi(e))).count();
         let every = whole.div_ceil(most.max(1)).max(1) as i32;
         let parts: &[u32] = match whole {
-            0 | 1 => &[1, 2, 3, 5, 7],
-            2 if most > 4 => &[1, 2, 5],
+            0 | 1 if to < 10.0 * from => &[1, 2, 3, 5, 7],
+            0..=2 if whole < 2 || most > 4 => &[1, 2, 5],
             _ => &[1],
         };
         let is_plain = from >= 1e-3 && to < 1e5;
@@ -139,7 +139,11 @@ impl Scale {
                 }
             }
         }
-        ticks
+        // Between neighbouring digits there are no such numbers.
+        match ticks.iter().filter(|tick| !tick.label.is_empty()).count() {
+            0 | 1 => self.even(from, to, most, 0.0),
+            _ => ticks,
+        }
     }
 }
 
@@ -193,6 +197,7 @@ mod tests {
             (Scale::Log(1e-5, 1.0, Vec::new()), 6, "10⁻⁵ 10⁻⁴ 10⁻³ 10⁻² 10⁻¹ 10⁰"),
             (Scale::Log(1e-5, 1.0, Vec::new()), 3, "10⁻⁴ 10⁻² 10⁰"),
             (Scale::Log(0.15, 6.0, Vec::new()), 5, "0.2 0.5 1 2 5"),
+            (Scale::Log(0.31, 0.39, Vec::new()), 5, "0.32 0.34 0.36 0.38"),
             (Scale::Log(1.0, 16.0, vec![1.0, 4.0, 16.0]), 5, "1 4 16"),
         ] {
             assert_eq!(labels(&scale, most), expected, "{scale:?}");
