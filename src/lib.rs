@@ -33,7 +33,7 @@
 //! | 3 | [`graph`], [`tree`] |
 //! | 4 | [`scheduler`], [`attempt`] |
 //! | 5 | [`render`], [`standing`], [`status`] |
-//! | 6 | [`submit`], [`collect`], [`doctor`], [`project`], [`worker`], [`pull`], [`watch`], [`select`], [`usage`], [`analysis`], [`report`] |
+//! | 6 | [`submit`], [`collect`], [`doctor`], [`project`], [`worker`], [`pull`], [`watch`], [`select`], [`usage`], [`analysis`], [`plot`], [`report`] |
 //! | 7 | [`cli`] |
 
 pub mod cause;
@@ -68,6 +68,7 @@ pub mod status;
 mod analysis;
 pub mod collect;
 mod doctor;
+mod plot;
 mod project;
 pub mod pull;
 mod report;

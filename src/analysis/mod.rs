@@ -13,7 +13,7 @@ pub(crate) use comparison::{Comparison, Cost, Side, compare};
 pub(crate) use effects::{Effects, Level, Method, effects};
 pub(crate) use pareto::{Member, Pareto, pareto};
 pub(crate) use ranking::{Place, Ranked, Ranking, SIGNIFICANT, Statistic, rank};
-pub(crate) use settings::{DEVICES, Left, Over, Settings, Why};
+pub(crate) use settings::{DEVICES, Left, Observed, Over, Setting, Settings, Why};
 
 use anyhow::Result;
 

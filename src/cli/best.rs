@@ -5,14 +5,15 @@ use std::num::NonZeroUsize;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
-use super::metrics::{Curves, Metrics};
+use super::metrics::{CurveStatistics, Metrics};
 use super::out::aligned;
 use super::select::Select;
+use super::spark::Curves;
 use super::{Context, collect};
 use crate::analysis::{
     self, Left, Member, Over, Pareto, Place, Ranked, Ranking, Settings, Statistic, Why,
 };
-use crate::collect::{self as results, Goal, Table, Trial, UNREAD, text};
+use crate::collect::{Goal, Table, Trial, UNREAD, text};
 use crate::fault::Fault;
 use crate::idset::IdSet;
 use crate::plan::value::float_json;
@@ -35,7 +36,7 @@ pub(crate) struct Args {
     #[arg(long)]
     planned: bool,
     #[command(flatten)]
-    curves: Curves,
+    statistics: CurveStatistics,
     #[command(flatten)]
     repeats: Repeats,
     /// What of repeated trials decides
@@ -68,10 +69,8 @@ pub(super) struct Repeats {
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let named = args.select.read(&args.named)?;
-    let table = results::collect_with(
-        collect::meant(&named, args.planned, args.offline, context)?,
-        &args.curves.curve,
-    )?;
+    let all = collect::meant(&named, args.planned, args.offline, context)?;
+    let (table, curves) = Curves::of(all, &args.statistics.curve, !args.json)?;
     let function = meant(&table, args.function.as_deref())?;
     let code = collect::tell(&table.sources, context);
     let (metric, goal) = &args.metrics.0[0];
@@ -103,7 +102,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         }
         return Ok(code);
     }
-    context.out.page(&settings_text(&table, &settings, &ranking, shown, args));
+    let rows: Vec<&[usize]> = shown.iter().map(|one| one.observed.rows.as_slice()).collect();
+    let curves = curves.column(&table, metric, &rows)?;
+    context.out.page(&settings_text(&table, &settings, &ranking, (shown, curves), args));
     Ok(code)
 }
 
@@ -345,7 +346,7 @@ fn settings_text(
     table: &Table,
     settings: &Settings,
     ranking: &Ranking,
-    shown: &[Ranked],
+    (shown, curves): (&[Ranked], Option<Vec<String>>),
     args: &Args,
 ) -> String {
     let (metric, _) = &args.metrics.0[0];
@@ -356,10 +357,13 @@ fn settings_text(
     head.push(headed(metric, args.statistic));
     head.push("95 % interval".to_owned());
     head.extend(has_bootstrap.then(|| "bootstrap".to_owned()));
-    head.extend(["sd", "n", "p", "trials"].map(str::to_owned));
+    head.extend(["sd", "n", "p"].map(str::to_owned));
+    head.extend(curves.as_ref().map(|_| "curve".to_owned()));
+    head.push("trials".to_owned());
     let rows: Vec<Vec<String>> = shown
         .iter()
-        .map(|one| {
+        .enumerate()
+        .map(|(place, one)| {
             let values = &one.observed.values;
             let (value, interval) = args.statistic.of(values);
             let half = interval.map_or(0.0, |[low, high]| (high - low) / 2.0);
@@ -374,6 +378,7 @@ fn settings_text(
             cells.push(if sd.is_nan() { String::new() } else { words::figures(sd, 3) });
             cells.push(values.len().to_string());
             cells.push(one.p.map_or_else(String::new, |p| words::figures(p, 2)));
+            cells.extend(curves.as_ref().map(|curves| curves[place].clone()));
             cells.push(trials_text(table, &one.observed.rows));
             cells
         })

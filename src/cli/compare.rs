@@ -6,11 +6,12 @@ use anyhow::Result;
 use serde_json::{Map, Value, json};
 
 use super::best::{Repeats, ends, left_object, left_text, sample_object};
-use super::metrics::Curves;
+use super::metrics::CurveStatistics;
 use super::out::aligned;
+use super::spark::Curves;
 use super::{Context, collect};
 use crate::analysis::{self, Comparison, Left, Settings, Side, Statistic};
-use crate::collect::{self as results, Table, text};
+use crate::collect::{Table, text};
 use crate::fault::Fault;
 use crate::idset::IdSet;
 use crate::plan::value::{float_json, json_float};
@@ -34,7 +35,7 @@ pub(crate) struct Args {
     #[arg(short, long)]
     metric: String,
     #[command(flatten)]
-    curves: Curves,
+    statistics: CurveStatistics,
     #[command(flatten)]
     repeats: Repeats,
     /// Write JSON
@@ -108,7 +109,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             .hint("compare two of a kind: settings (`lr=0.1`), sweeps or trials (`0-4`)")
             .into());
     }
-    let (table, sides, common) = match &named {
+    let (table, curves, sides, common) = match &named {
         [Named::Sweep, Named::Sweep] => of_sweeps(args, context)?,
         [a, b] => of_one_table(args, context, [a, b])?,
     };
@@ -136,7 +137,12 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         let object = object(&table, args, &compared, &common);
         context.out.raw(&crate::tree::to_json_line(&object)?);
     } else {
-        context.out.page(&page(&table, args, &compared, &common));
+        let is_done = |at: &usize| table.state(&table.rows[*at]) == "done";
+        let rows = sides
+            .each_ref()
+            .map(|side| -> Vec<usize> { side.rows.iter().copied().filter(is_done).collect() });
+        let curves = curves.column(&table, &args.metric, &[&rows[0], &rows[1]])?;
+        context.out.page(&page(&table, args, &compared, &common, curves.as_deref()));
     }
     Ok(code)
 }
@@ -148,7 +154,7 @@ fn parameters(table: &Table, but: &[usize]) -> Vec<usize> {
 }
 
 /// Two sweeps: trials with equal parameters are pairs.
-fn of_sweeps(args: &Args, context: &Context) -> Result<(Table, [Side; 2], Vec<usize>)> {
+fn of_sweeps(args: &Args, context: &Context) -> Result<(Table, Curves, [Side; 2], Vec<usize>)> {
     if let Some(third) = args.sweeps.first() {
         let sentence = format!("`{third}` is a third sweep: two are compared");
         return Err(Fault::request(sentence).hint("name two").into());
@@ -158,7 +164,7 @@ fn of_sweeps(args: &Args, context: &Context) -> Result<(Table, [Side; 2], Vec<us
         statuses.extend(collect::read(std::slice::from_ref(word), args.offline, context)?);
         firsts.push(statuses.len());
     }
-    let table = results::collect_with(statuses, &args.curves.curve)?;
+    let (table, curves) = Curves::of(statuses, &args.statistics.curve, !args.json)?;
     let rows = |range: std::ops::Range<usize>| Side {
         rows: (0..table.rows.len()).filter(|at| range.contains(&table.rows[*at].source)).collect(),
     };
@@ -167,7 +173,7 @@ fn of_sweeps(args: &Args, context: &Context) -> Result<(Table, [Side; 2], Vec<us
         true => parameters(&table, &[]),
         false => over(&table, args)?,
     };
-    Ok((table, sides, common))
+    Ok((table, curves, sides, common))
 }
 
 /// Two settings, or two sets of trials, of the same sweeps.
@@ -175,11 +181,9 @@ fn of_one_table(
     args: &Args,
     context: &Context,
     named: [&Named; 2],
-) -> Result<(Table, [Side; 2], Vec<usize>)> {
-    let table = results::collect_with(
-        collect::read(&args.sweeps, args.offline, context)?,
-        &args.curves.curve,
-    )?;
+) -> Result<(Table, Curves, [Side; 2], Vec<usize>)> {
+    let all = collect::read(&args.sweeps, args.offline, context)?;
+    let (table, curves) = Curves::of(all, &args.statistics.curve, !args.json)?;
     let (mut fixed, mut sides) = (Vec::new(), [Side::default(), Side::default()]);
     for (named, side) in named.into_iter().zip(&mut sides) {
         let mut conditions = Vec::new();
@@ -210,7 +214,7 @@ fn of_one_table(
         }
         _ => over(&table, args)?,
     };
-    Ok((table, sides, common))
+    Ok((table, curves, sides, common))
 }
 
 /// What is averaged over.
@@ -235,13 +239,20 @@ fn paired_by(table: &Table, common: &[usize]) -> Vec<String> {
     common.iter().filter(differs).map(|column| format!("`{}`", table.columns[*column])).collect()
 }
 
-fn page(table: &Table, args: &Args, compared: &Comparison, common: &[usize]) -> String {
+fn page(
+    table: &Table,
+    args: &Args,
+    compared: &Comparison,
+    common: &[usize],
+    curves: Option<&[String]>,
+) -> String {
     let words = [&args.a, &args.b];
     let mut head: Vec<String> =
         ["", &args.metric, "95 % interval", "sd", "n"].map(str::to_owned).to_vec();
     let costs: Vec<_> =
         compared.costs.iter().filter(|cost| cost.means.iter().any(Option::is_some)).collect();
     head.extend(costs.iter().map(|cost| cost.column.to_owned()));
+    head.extend(curves.map(|_| "curve".to_owned()));
     let rows: Vec<Vec<String>> = (0..2)
         .map(|side| {
             let values = &compared.samples[side].values;
@@ -259,6 +270,7 @@ fn page(table: &Table, args: &Args, compared: &Comparison, common: &[usize]) -> 
                 cost.means[side].map_or_else(String::new, |mean| figures(mean, 4))
             };
             cells.extend(costs.iter().map(cost));
+            cells.extend(curves.map(|curves| curves[side].clone()));
             cells
         })
         .collect();

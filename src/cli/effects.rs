@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::best::{Repeats, left_object, left_text, over_text, with_interval};
-use super::metrics::{Curves, Metrics};
+use super::metrics::{CurveStatistics, Metrics};
 use super::out::aligned;
 use super::select::Select;
 use super::{Context, collect};
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(long)]
     planned: bool,
     #[command(flatten)]
-    curves: Curves,
+    statistics: CurveStatistics,
     #[command(flatten)]
     repeats: Repeats,
     /// The function whose trials are looked at, in a sweep of functions; by default that of its plan
@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let named = args.select.read(&args.named)?;
     let table = results::collect_with(
         collect::meant(&named, args.planned, args.offline, context)?,
-        &args.curves.curve,
+        &args.statistics.curve,
     )?;
     let code = collect::tell(&table.sources, context);
     if let Some(words) = table.unfinished(args.metrics.names())? {

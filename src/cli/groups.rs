@@ -6,7 +6,7 @@ use clap::Command;
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Begin", &["init", "plan", "submit", "retry"]),
     ("Look", &["status", "watch", "why", "logs", "usage"]),
-    ("Answer", &["collect", "best", "compare", "effects", "report"]),
+    ("Answer", &["collect", "best", "compare", "effects", "plot", "report"]),
     ("Steer", &["cancel", "hold", "release"]),
     ("Site", &["doctor", "site", "templates", "schema"]),
     ("Inside jobs", &["worker", "launch", "gpu"]),

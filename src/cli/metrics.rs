@@ -8,7 +8,7 @@ use crate::collect::statistics::Statistic;
 
 /// Statistics of learning curves as columns.
 #[derive(Debug, Clone, Default, Args)]
-pub(super) struct Curves {
+pub(super) struct CurveStatistics {
     /// Add statistics of learning curves as columns: `area`, `tail`, `argmin`, `argmax`, `loss<=0.1` (docs/collect.md)
     #[arg(long, value_name = "STATISTICS", value_delimiter = ',', value_parser = statistic)]
     pub(super) curve: Vec<Statistic>,

@@ -21,6 +21,7 @@ mod logs;
 mod metrics;
 mod out;
 mod plan;
+mod plot;
 mod pull;
 mod rehearsal;
 mod report;
@@ -28,8 +29,10 @@ mod retry;
 mod schema;
 mod script;
 mod select;
+mod sibling;
 mod site;
 mod smoke;
+mod spark;
 mod status;
 mod submit;
 mod sweeps;
@@ -49,6 +52,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::collect::sheet;
 use crate::host::{Vars, disk, vars};
+use crate::plot::Draw;
 use crate::site::Site;
 
 use out::Out;
@@ -82,6 +86,7 @@ enum Verb {
     Best(best::Args),
     Compare(compare::Args),
     Effects(effects::Args),
+    Plot(plot::Args),
     Report(report::Args),
     Logs(logs::Args),
     Usage(usage::Args),
@@ -106,6 +111,8 @@ struct Context {
     out: Out,
     /// What writes tables with types: `hpcsweep-worker` has it, and the light program becomes that one.
     typed: Option<sheet::Write>,
+    /// What draws pictures, likewise.
+    draw: Option<Draw>,
 }
 
 impl Context {
@@ -134,21 +141,25 @@ fn share() -> Option<PathBuf> {
 
 /// Runs the program and returns its exit code.
 pub fn main() -> ExitCode {
-    run(std::env::args_os().collect(), None)
+    run(std::env::args_os().collect(), None, None)
 }
 
-/// The same with `args` besides its name, in a program that can write tables with types. Their code would make every start of
-/// the light program slower.
-#[cfg(feature = "tables")]
-pub fn main_with_tables(args: &[&str]) -> ExitCode {
+/// The same with `args` besides its name, in `hpcsweep-worker`, which can write tables with types and draw pictures. That code
+/// would make every start of the light program slower.
+pub fn main_as_worker(args: &[&str]) -> ExitCode {
+    #[cfg(feature = "tables")]
+    let typed: Option<sheet::Write> = Some(crate::collect::typed::write);
+    #[cfg(not(feature = "tables"))]
+    let typed = None;
+    #[cfg(feature = "pictures")]
+    let draw: Option<Draw> = Some(crate::plot::picture::write);
+    #[cfg(not(feature = "pictures"))]
+    let draw = None;
     let name = std::iter::once("hpcsweep");
-    run(
-        name.chain(args.iter().copied()).map(OsString::from).collect(),
-        Some(crate::collect::typed::write),
-    )
+    run(name.chain(args.iter().copied()).map(OsString::from).collect(), typed, draw)
 }
 
-fn run(args: Vec<OsString>, typed: Option<sheet::Write>) -> ExitCode {
+fn run(args: Vec<OsString>, typed: Option<sheet::Write>, draw: Option<Draw>) -> ExitCode {
     out::end_on_panic();
     let matches = groups::grouped(Cli::command()).try_get_matches_from(args);
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
@@ -159,7 +170,7 @@ fn run(args: Vec<OsString>, typed: Option<sheet::Write>) -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    let context = Context { vars: vars::snapshot(), out: Out::new(cli.quiet), typed };
+    let context = Context { vars: vars::snapshot(), out: Out::new(cli.quiet), typed, draw };
     let result = match cli.verb {
         Verb::Init(args) => init::run(&args, &context),
         Verb::Plan(args) => plan::run(&args, &context),
@@ -172,6 +183,7 @@ fn run(args: Vec<OsString>, typed: Option<sheet::Write>) -> ExitCode {
         Verb::Best(args) => best::run(&args, &context),
         Verb::Compare(args) => compare::run(&args, &context),
         Verb::Effects(args) => effects::run(&args, &context),
+        Verb::Plot(args) => plot::run(&args, &context),
         Verb::Report(args) => report::run(&args, &context),
         Verb::Logs(args) => logs::run(&args, &context),
         Verb::Usage(args) => usage::run(&args, &context),

@@ -4,6 +4,7 @@
 pub(crate) mod attempts;
 pub(crate) mod columns;
 mod curve;
+pub(crate) mod points;
 pub(crate) mod sheet;
 pub(crate) mod statistics;
 pub mod steps;
@@ -243,20 +244,23 @@ pub(crate) fn collect_with(sweeps: Vec<Status>, curves: &[Statistic]) -> Result<
     Ok(joined.table())
 }
 
-/// As [`collect`], of one sweep, which keeps its records.
+/// As [`collect`], of sweeps that keep their records.
 ///
 /// # Errors
 /// When a record cannot be read.
-pub(crate) fn table(status: &Status) -> Result<Table> {
-    let mut joined = Joined::new(std::slice::from_ref(status));
-    joined.begin(status);
-    let rows = status.rows.len();
-    for from in (0..rows).step_by(CHUNK) {
-        let trials = from..rows.min(from + CHUNK);
-        let own = status.rows[trials.clone()].iter().map(|row| row.id);
-        let records: Vec<Option<&Record>> = own.map(|trial| status.records.get(&trial)).collect();
-        let lines = lines(status, trials, joined.further, records, &[])?;
-        joined.add(&status.identity.name, lines);
+pub(crate) fn table(sweeps: &[Status], curves: &[Statistic]) -> Result<Table> {
+    let mut joined = Joined::new(sweeps);
+    for status in sweeps {
+        joined.begin(status);
+        let rows = status.rows.len();
+        for from in (0..rows).step_by(CHUNK) {
+            let trials = from..rows.min(from + CHUNK);
+            let own = status.rows[trials.clone()].iter().map(|row| row.id);
+            let records: Vec<Option<&Record>> =
+                own.map(|trial| status.records.get(&trial)).collect();
+            let lines = lines(status, trials, joined.further, records, curves)?;
+            joined.add(&status.identity.name, lines);
+        }
     }
     Ok(joined.table())
 }

@@ -1,8 +1,7 @@
 //! `hpcsweep-worker`: the heavy half of the worker, for trials that need MPI or libtorch.
 //!
-//! `hpcsweep worker` starts it beside or as a trial's program, and `hpcsweep collect` becomes it to write Parquet and Arrow;
-//! both must be of one version. The one place
-//! that may name the crates `mpi` and `tch`; a build without these features has neither.
+//! `hpcsweep worker` starts it beside or as a trial's program, `hpcsweep collect` becomes it to write Parquet and Arrow, and
+//! `hpcsweep plot` to draw pictures; both must be of one version. The one place that may name the crates `mpi` and `tch`; a build without these features has neither.
 
 mod about;
 #[cfg(all(feature = "mpi", feature = "torch"))]
@@ -65,7 +64,14 @@ fn main() -> ExitCode {
         #[cfg(all(feature = "mpi", feature = "torch"))]
         ["bench", args @ ..] => bench::main(args),
         #[cfg(feature = "tables")]
-        ["table", args @ ..] => hpcsweep::cli::main_with_tables(args),
+        ["table", args @ ..] => hpcsweep::cli::main_as_worker(args),
+        #[cfg(feature = "pictures")]
+        ["picture", args @ ..] => hpcsweep::cli::main_as_worker(args),
+        #[cfg(not(feature = "pictures"))]
+        ["picture", ..] => refuse(
+            "this hpcsweep-worker was built without pictures",
+            "build it with the feature `pictures`, or draw in the terminal: `--term`",
+        ),
         #[cfg(not(feature = "tables"))]
         ["table", ..] => refuse(
             "this hpcsweep-worker was built without Parquet, Arrow and SQLite",

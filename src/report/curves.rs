@@ -6,8 +6,7 @@ use serde::Serialize;
 use super::best::Setting;
 use super::rounded;
 use super::trials::{Metric, spread};
-use crate::collect::{Table, each_step};
-use crate::plan::value::json_float;
+use crate::collect::{Table, points};
 use crate::status::Status;
 use crate::words::thousands;
 
@@ -43,9 +42,6 @@ struct Curve {
     points: Vec<[Option<f64>; 4]>,
 }
 
-/// Names of what is counted along, the best first.
-const ALONG: [&str; 2] = ["epoch", "step"];
-
 /// The curves of the best settings and of some others; `None` if no trial has logged the metric more than once.
 ///
 /// # Errors
@@ -57,15 +53,13 @@ pub(super) fn of(
     settings: &[Setting],
 ) -> Result<Option<Curves>> {
     let Some(metric) = metric else { return Ok(None) };
-    let name = metric.name.strip_suffix(".min").or_else(|| metric.name.strip_suffix(".max"));
-    let name = name.filter(|name| table.columns.iter().any(|c| c == name)).unwrap_or(&metric.name);
-    let logged = name.strip_prefix("metric.").unwrap_or(name);
+    let name = points::name(table, &metric.name);
     let best = &settings[..settings.len().min(BEST)];
     let others = spread(&(best.len()..settings.len()).collect::<Vec<_>>(), OTHERS);
     let drawn: Vec<&Setting> =
         best.iter().chain(others.iter().map(|&place| &settings[place])).collect();
     let along = match drawn.first() {
-        Some(first) => along(status, table.rows[first.rows[0]].trial)?,
+        Some(first) => points::along(status, table.rows[first.rows[0]].trial)?,
         None => return Ok(None),
     };
     let mut curves = Vec::new();
@@ -73,7 +67,7 @@ pub(super) fn of(
         let mut all: Vec<(f64, f64)> = Vec::new();
         let trials = setting.rows.len().min(REPETITIONS);
         for &row in &setting.rows[..trials] {
-            all.extend(trial(status, table.rows[row].trial, along, logged)?);
+            all.extend(points::of(status, table.rows[row].trial, along, name)?);
         }
         let points = together(all);
         if points.len() > 1 {
@@ -93,40 +87,6 @@ pub(super) fn of(
     });
     let best = curves.len().min(best.len());
     Ok(Some(Curves { metric: name.to_owned(), x: along, note, best, settings: curves }))
-}
-
-/// What the lines of a trial are counted along.
-fn along(status: &Status, trial: u64) -> Result<&'static str> {
-    let mut has = [false; 2];
-    each_step(status, trial, |line| {
-        for (has, name) in has.iter_mut().zip(ALONG) {
-            *has |= line.iter().any(|(other, value)| other == name && value.is_number());
-        }
-    })?;
-    Ok(ALONG.iter().zip(has).find(|(_, has)| *has).map_or("line", |(name, _)| name))
-}
-
-/// The points of a trial's curve, of the lowest rank that has logged the metric.
-fn trial(status: &Status, trial: u64, along: &str, metric: &str) -> Result<Vec<(f64, f64)>> {
-    let mut points: Vec<(u64, f64, f64)> = Vec::new();
-    let mut lines = 0.0;
-    each_step(status, trial, |line| {
-        let of = |name: &str| {
-            let value = line.iter().find(|(other, _)| other == name);
-            value.and_then(|(_, value)| json_float(value))
-        };
-        lines += 1.0;
-        let x = if along == "line" { Some(lines) } else { of(along) };
-        if let (Some(x), Some(y)) = (x, of(metric).filter(|y| y.is_finite())) {
-            points.push((of("rank").unwrap_or(0.0) as u64, x, y));
-        }
-    })?;
-    let lowest = points.iter().map(|(rank, ..)| *rank).min();
-    Ok(points
-        .into_iter()
-        .filter(|(rank, ..)| Some(*rank) == lowest)
-        .map(|(_, x, y)| (x, y))
-        .collect())
 }
 
 /// Mean, least and greatest value at each place, at most [`POINTS`] of them, the last included.

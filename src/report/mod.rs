@@ -58,7 +58,7 @@ impl Report {
     /// # Errors
     /// When a record cannot be read, or no trial has recorded the metric that is named.
     pub(crate) fn of(status: &Status, wish: Option<(&str, Goal)>, now: f64) -> Result<Self> {
-        let table = collect::table(status)?;
+        let table = collect::table(std::slice::from_ref(status), &[])?;
         let metric = trials::metric(&table, wish)?;
         let settings = Settings::of(&table, &[], &[], None)?;
         let over = best::averaged(&settings);

@@ -9,11 +9,13 @@ pub mod follow;
 mod gpus;
 pub(crate) mod model;
 mod pace;
+mod trace;
 pub mod whole;
 
 use std::collections::BTreeMap;
 
 pub(crate) use gpus::Gpu;
+pub(crate) use trace::Curve;
 
 use crate::standing::{Standing, State};
 use crate::tree::damage::Damaged;
@@ -103,6 +105,8 @@ pub(crate) struct Slow {
     pub(crate) since_s: f64,
     /// How many times the median that is.
     pub(crate) times: Option<f64>,
+    /// How it has gone of late.
+    pub(crate) curve: Option<Curve>,
 }
 
 /// A GPU of a trial that runs.

@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use super::gpus::{self, Gpus};
 use super::pace::Pace;
+use super::trace::Trace;
 use super::{Failure, Frame, MOST_ROWS, Place, Slow, UsedGpu};
 use crate::host::Vars;
 use crate::site::Site;
@@ -65,6 +66,7 @@ struct RunningTrial {
     host: String,
     since: f64,
     gpus: Gpus,
+    trace: Trace,
 }
 
 impl Whole {
@@ -164,7 +166,8 @@ impl Whole {
         let slow = |running: &RunningTrial| {
             let since_s = (now - running.since).max(0.0);
             let times = median_s.filter(|m| *m > 0.0).map(|median| since_s / median);
-            Slow { trial: running.trial, host: running.host.clone(), since_s, times }
+            let curve = running.trace.curve();
+            Slow { trial: running.trial, host: running.host.clone(), since_s, times, curve }
         };
         let mut slowest: Vec<Slow> = self.running.iter().map(slow).collect();
         super::sort_slowest(&mut slowest);
@@ -219,12 +222,16 @@ fn told(status: &Status) -> HashMap<u64, (Signature, Standing)> {
     status.trials().map(one).collect()
 }
 
-/// Metric events of a running trial that are looked at for what its GPUs do.
-const NEWEST: usize = 16;
+/// Metric events of a running trial that are looked at for what its GPUs do and how its metrics go.
+const NEWEST: usize = super::trace::NEWEST;
 
 fn running(tree: &Tree, trial: u64, attempt: &Attempt) -> RunningTrial {
-    let mut gpus = Gpus::new();
+    let (mut gpus, mut trace) = (Gpus::new(), Trace::default());
     // Samples that cannot be read now are read with the next look.
-    let _ = attempt.each_new_row(tree, NEWEST, |row| gpus::take(&mut gpus, &[row]));
-    RunningTrial { trial, host: attempt.start.host.clone(), since: attempt.start.time, gpus }
+    let _ = attempt.each_new_row(tree, NEWEST, |row| {
+        let row = [row];
+        gpus::take(&mut gpus, &row);
+        trace.take(&row);
+    });
+    RunningTrial { trial, host: attempt.start.host.clone(), since: attempt.start.time, gpus, trace }
 }

@@ -142,11 +142,14 @@ fn forget_checkpoint(world: &World) {
     let _ = fs::remove_file(checkpoint(world));
 }
 
-/// Waits until the trial has learnt something, and all of its ranks are there.
+/// Waits until the trial has learnt something, and all of its ranks are there. A run that resumes from the checkpoint before
+/// the last one needs two of them.
 fn until_it_trains(world: &World) -> BTreeMap<u32, i32> {
     world.until("training", || {
         let pids = pids(world, "hpcsweep-worker", "train");
-        (checkpoint(world).exists() && pids.len() == 2).then_some(pids)
+        let last = checkpoint(world);
+        let are_there = last.exists() && last.with_file_name("previous.safetensors").exists();
+        (are_there && pids.len() == 2).then_some(pids)
     })
 }
 

@@ -58,6 +58,7 @@ mod pbs_storm;
 mod pbs_truth;
 mod pbs_truth_ends;
 mod plan;
+mod plot;
 mod pull;
 mod pull_auto;
 mod pull_clocks;

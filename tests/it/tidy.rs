@@ -17,13 +17,13 @@ const FLOORS: [&[&str]; 8] = [
     &["render", "standing", "status"],
     &[
         "submit", "collect", "doctor", "project", "worker", "pull", "watch", "select", "usage",
-        "analysis", "report",
+        "analysis", "plot", "report",
     ],
     &["cli"],
 ];
 
 /// Uses within one floor, each with its reason. They make no circle; verbs (floor 6) have seven.
-const NEIGHBOURS: [(&str, &str, &str); 19] = [
+const NEIGHBOURS: [(&str, &str, &str); 21] = [
     ("cause", "words", "shortens a line of a log"),
     ("fault", "cause", "says what a fault is for a trial"),
     ("plan", "document", "reads what a person wrote"),
@@ -38,6 +38,8 @@ const NEIGHBOURS: [(&str, &str, &str); 19] = [
     ("collect", "usage", "what an attempt asked for"),
     ("select", "collect", "an expression sees the columns of the table"),
     ("analysis", "collect", "answers are about the table"),
+    ("plot", "collect", "pictures are of the table and the learning curves"),
+    ("plot", "analysis", "a picture shows which setting is best and what matters"),
     ("report", "collect", "a page has the table and the learning curves"),
     ("report", "usage", "a page has what was requested and used"),
     ("report", "analysis", "a page says which setting is best and what matters"),

@@ -9,9 +9,10 @@ use anyhow::Result;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use super::metrics::Curves;
+use super::metrics::CurveStatistics;
 use super::out::aligned;
 use super::select::{Named, Select};
+use super::sibling::become_worker;
 use super::{Context, sweeps};
 use crate::collect::attempts::Attempts;
 use crate::collect::columns::Column;
@@ -19,13 +20,12 @@ use crate::collect::sheet::{Form, Sheet};
 use crate::collect::steps::Steps;
 use crate::collect::{self, Cells, Source, Table, text};
 use crate::fault::Fault;
-use crate::host::{disk, process};
+use crate::host::disk;
 use crate::status::Status;
 use crate::submit;
 use crate::submit::grow::{self, Diff};
 use crate::tree::Tree;
 use crate::words::{self, count};
-use crate::worker::process::launch;
 pub(super) use forms::object;
 use forms::{MOST_CELLS, check_columns, csv_row, jsonl_row};
 
@@ -103,7 +103,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "steps")]
     attempts: bool,
     #[command(flatten)]
-    curves: Curves,
+    statistics: CurveStatistics,
     /// Only these columns, in this order: `trial,lr,loss`; without names, as the last word, list the columns and their meanings
     #[arg(long, value_name = "NAMES", num_args = 0..=1, value_delimiter = ',', action = clap::ArgAction::Append)]
     columns: Option<Vec<String>>,
@@ -157,7 +157,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             ("columns", args.columns.is_some()),
             ("sort", !args.sort.is_empty()),
             ("all", args.all),
-            ("curve", !args.curves.curve.is_empty()),
+            ("curve", !args.statistics.curve.is_empty()),
         ];
         if let Some((option, _)) = tables_alone.iter().find(|(_, is_given)| *is_given) {
             return Err(Fault::request(format!("`--{option}` is about tables, not records")).into());
@@ -166,9 +166,10 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     }
     let format = args.format()?;
     if format.form().is_some() && context.typed.is_none() {
-        return Err(become_writer());
+        let instead = "write another format: `--format csv`";
+        return Err(become_worker("table", "writes Parquet, Arrow and SQLite", instead));
     }
-    if !args.curves.curve.is_empty() && (args.steps || args.attempts) {
+    if !args.statistics.curve.is_empty() && (args.steps || args.attempts) {
         return Err(Fault::request("`--curve` is about the table of trials").into());
     }
     let named = args.select.read(&args.named)?;
@@ -178,7 +179,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     } else if args.attempts {
         Sheet::of_attempts(Attempts::new(all))
     } else {
-        Sheet::of_trials(collect::collect_with(all, &args.curves.curve)?)
+        Sheet::of_trials(collect::collect_with(all, &args.statistics.curve)?)
     };
     match args.columns.as_deref() {
         Some([]) => return dictionary(args, &sheet, format, context),
@@ -202,35 +203,6 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         });
     }
     Ok(tell(&sheet.sources, context))
-}
-
-/// Becomes the program that can write Parquet and Arrow. Returns only if that fails.
-fn become_writer() -> anyhow::Error {
-    let argv = || -> Result<Vec<String>> {
-        let path = launch::sibling()?;
-        if !path.exists() {
-            let sentence =
-                format!("`{}`, which writes Parquet and Arrow, does not exist", path.display());
-            return Err(Fault::machine(sentence)
-                .hint("install both programs together, or write another format: `--format csv`")
-                .into());
-        }
-        let mut argv = vec![path.to_string_lossy().into_owned(), "table".to_owned()];
-        for arg in std::env::args_os().skip(1) {
-            let arg = arg.into_string().map_err(|arg| {
-                Fault::request(format!("`{}` is not UTF-8", arg.to_string_lossy()))
-            })?;
-            argv.push(arg);
-        }
-        Ok(argv)
-    };
-    match argv() {
-        Ok(argv) => {
-            let version = [(launch::VERSION_VARIABLE, env!("CARGO_PKG_VERSION"))];
-            process::become_program(&argv, &version).into()
-        }
-        Err(error) => error,
-    }
 }
 
 /// The data dictionary.

@@ -35,7 +35,7 @@ fn failure(trial: u64, host: &str, reason: &str, ago: f64) -> Failure {
 }
 
 fn slow(trial: u64, host: &str, since_s: f64, times: f64) -> Slow {
-    Slow { trial, host: host.to_owned(), since_s, times: Some(times) }
+    Slow { trial, host: host.to_owned(), since_s, times: Some(times), curve: None }
 }
 
 fn small() -> Frame {

@@ -4,9 +4,10 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::cause::group;
 use crate::cli::out::aligned;
+use crate::plot::spark;
 use crate::standing::{self, State};
-use crate::watch::{Failure, Frame, Place};
-use crate::words::{count, duration, short};
+use crate::watch::{Curve, Failure, Frame, Place};
+use crate::words::{count, duration, figures, short};
 
 /// The key of the list of failures.
 const FAILURES: usize = 2;
@@ -34,17 +35,29 @@ pub(super) fn panes(frame: &Frame) -> Vec<Pane> {
     let mut panes = vec![pane(1, name, total, &places(&frame.places))];
     let bad = frame.bad() - frame.count(&State::Skipped);
     panes.push(pane(FAILURES, "failures", bad, &failures(frame, bad)));
+    let have_curves = frame.slowest.iter().any(|slow| slow.curve.is_some());
     let rows = frame.slowest.iter().map(|slow| {
         let times = slow.times.map(|times| format!("{times:.1}")).unwrap_or_default();
-        vec![slow.trial.to_string(), slow.host.clone(), duration(slow.since_s), times]
+        let mut row =
+            vec![slow.trial.to_string(), slow.host.clone(), duration(slow.since_s), times];
+        row.extend(have_curves.then(|| slow.curve.as_ref().map(curve).unwrap_or_default()));
+        row
     });
-    let head = ["trial", "host", "runs for", "x median"];
+    let mut head = vec!["trial", "host", "runs for", "x median"];
+    head.extend(have_curves.then_some("newest values"));
     let running = frame.count(&State::Running);
-    panes.push(pane(3, "slowest", running, &(head.to_vec(), rows.collect())));
+    panes.push(pane(3, "slowest", running, &(head, rows.collect())));
     if !frame.gpus.is_empty() {
         panes.push(pane(4, "GPUs", frame.gpus.len() as u64, &gpus(frame)));
     }
     panes
+}
+
+/// `▇▅▃▂ loss 0.31`.
+fn curve(curve: &Curve) -> String {
+    let spark = spark::spark(&curve.values, spark::WIDTH).unwrap_or_default();
+    let last = curve.values.last().map_or_else(String::new, |value| figures(*value, 4));
+    format!("{spark} {} {last}", short(&curve.metric, 30))
 }
 
 type Table = (Vec<&'static str>, Vec<Vec<String>>);

@@ -11,6 +11,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::MOST_ROWS;
 use super::gpus::{self, Gpus};
+use super::trace::Trace;
 use crate::standing::State;
 use crate::tree::bundle::Placed;
 use crate::tree::ledger::Ledger;
@@ -86,6 +87,7 @@ struct Open {
     seq: u64,
     since: f64,
     gpus: Gpus,
+    trace: Trace,
 }
 
 /// Why a trial failed; kept of the last ones alone.
@@ -195,7 +197,13 @@ impl Model {
             match line {
                 Event::Agent(who) => (agent.host, agent.began) = (who.host, Some(who.time)),
                 Event::Start(Start { trial, attempt, time, seq, .. }) => {
-                    let open = Open { attempt, seq, since: time, gpus: Gpus::new() };
+                    let open = Open {
+                        attempt,
+                        seq,
+                        since: time,
+                        gpus: Gpus::new(),
+                        trace: Trace::default(),
+                    };
                     agent.open.insert(trial, open);
                     self.began = Some(self.began.map_or(time, |began| began.min(time)));
                 }
@@ -203,6 +211,7 @@ impl Model {
                     if let Some(open) = agent.open.get_mut(&trial).filter(|o| o.attempt == attempt)
                     {
                         gpus::take(&mut open.gpus, &rows);
+                        open.trace.take(&rows);
                     }
                 }
                 Event::Stop { .. } | Event::Decided(_) => {}

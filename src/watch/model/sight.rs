@@ -229,7 +229,7 @@ fn slowest(here: &[&Agent], now: f64, median_s: Option<f64>) -> Vec<Slow> {
         let row = move |(trial, open): (&u64, &Open)| {
             let since_s = (now - open.since).max(0.0);
             let times = median_s.filter(|m| *m > 0.0).map(|median| since_s / median);
-            Slow { trial: *trial, host: host.clone(), since_s, times }
+            Slow { trial: *trial, host: host.clone(), since_s, times, curve: open.trace.curve() }
         };
         agent.open.iter().map(row).collect::<Vec<_>>()
     };

@@ -1,0 +1,231 @@
+//! Learning curves: of each setting the mean of its trials along their steps.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::axis::{Axis, Scale};
+use super::groups::{self, Grouped, counted};
+use super::{Band, Body, Figure, Line, Look, Point, Wish};
+use crate::analysis::{self, Statistic};
+use crate::collect::{Table, points};
+use crate::fault::Fault;
+use crate::plan::value::json_float;
+use crate::status::Status;
+use crate::words::count;
+
+/// Lines that colours can tell apart.
+pub(super) const MOST: usize = 7;
+
+/// Lines behind them.
+const BEHIND: usize = 40;
+
+/// Trials of which the curve in a table is the mean.
+const MOST_TOGETHER: usize = 20;
+
+/// Points of a line: more cannot be seen.
+const POINTS: usize = 400;
+
+/// A line for each setting: with a goal the best have colours, and others are behind them.
+///
+/// # Errors
+/// When a record cannot be read, no finished trial has a number for the metric or has logged it more than once, or there are more
+/// settings than colours and no goal.
+pub(crate) fn curves(wish: &Wish) -> Result<Figure> {
+    let table = wish.table;
+    let grouped = Grouped::of(wish, &[])?;
+    let order = order(wish, &grouped);
+    if order.len() > MOST && wish.goal.is_none() {
+        let settings = count(order.len() as u64, "setting");
+        return Err(Fault::request(format!("{settings}, of which {MOST} can have a colour each"))
+            .hint("say `--min` or `--max` to have those of the best, or make fewer settings: `--by NAME`")
+            .into());
+    }
+    let name = points::name(table, wish.metric);
+    let first = order.first().and_then(|at| grouped.observed[*at].rows.first());
+    let along = match first.map(|row| &table.rows[*row]) {
+        Some(row) => points::along(&wish.sweeps[row.source], row.trial)?,
+        None => "line",
+    };
+    let (legend, labels) = labels(wish, &grouped, &order);
+    let (mut lines, mut counts) = (Vec::new(), Vec::new());
+    for (rank, (at, label)) in order.iter().zip(labels).enumerate().take(MOST + BEHIND) {
+        let rows = &grouped.observed[*at].rows;
+        let points = means(together(wish.sweeps, table, rows, along, name)?, wish.band);
+        if points.len() > 1 {
+            counts.push(rows.len());
+            let look = if rank < MOST { Look::Colour(rank) } else { Look::Behind };
+            lines.push(Line { label, points, look });
+        }
+    }
+    if lines.is_empty() {
+        return Err(Fault::request(format!("no finished trial has logged `{name}` more than once"))
+            .hint("a learning curve needs a line of metrics for each step: `hpcsweep collect --steps` shows them")
+            .into());
+    }
+    let all = || lines.iter().flat_map(|line| &line.points);
+    let xs = || all().map(|point| point.x);
+    let ys =
+        || all().flat_map(|p| [Some(p.y), p.ends.map(|e| e[0]), p.ends.map(|e| e[1])]).flatten();
+    for (log, option, name) in [(wish.log[0], "--log-x", along), (wish.log[1], "--log-y", name)] {
+        let values = all().map(|p| if option == "--log-x" { p.x } else { p.y });
+        if log {
+            groups::check_log(name, option, values)?;
+        }
+    }
+    let mut caption =
+        vec![means_words(&counts, wish.band, all().any(|point| point.ends.is_some()))];
+    caption.extend(grouped.caption(table, true));
+    if order.len() > lines.len() {
+        caption.push(format!("{} of {} settings are shown", lines.len(), order.len()));
+    }
+    let behind = lines.iter().filter(|line| line.look == Look::Behind).count();
+    if behind > 0 {
+        caption.push(format!("the {} best settings have colours", lines.len() - behind));
+    }
+    let scale = match Scale::of(xs(), wish.log[0], false) {
+        Scale::Linear(from, to) if from < to && xs().all(|x| x.fract() == 0.0) => {
+            Scale::Whole(from, to)
+        }
+        scale => scale,
+    };
+    let x = Axis { label: along.to_owned(), scale };
+    let y = Axis { label: groups::of_column(name), scale: Scale::of(ys(), wish.log[1], true) };
+    Ok(Figure { title: None, x, y, body: Body::Lines { lines, legend }, caption })
+}
+
+/// The values of a metric of some rows of a table at each place, in the order of places.
+///
+/// # Errors
+/// When a record cannot be read.
+fn together(
+    sweeps: &[Status],
+    table: &Table,
+    rows: &[usize],
+    along: &str,
+    name: &str,
+) -> Result<Vec<(f64, Vec<f64>)>> {
+    let mut by_place: BTreeMap<i64, (f64, Vec<f64>)> = BTreeMap::new();
+    for row in rows.iter().map(|row| &table.rows[*row]) {
+        for (x, y) in points::of(&sweeps[row.source], row.trial, along, name)? {
+            by_place.entry(ordered(x)).or_insert((x, Vec::new())).1.push(y);
+        }
+    }
+    Ok(by_place.into_values().collect())
+}
+
+/// The means of the learning curves of some rows of a table, of at most so many of them.
+///
+/// # Errors
+/// When a record cannot be read.
+pub(crate) fn mean_curve(
+    sweeps: &[Status],
+    table: &Table,
+    metric: &str,
+    rows: &[usize],
+) -> Result<Vec<f64>> {
+    let rows = &rows[..rows.len().min(MOST_TOGETHER)];
+    let Some(first) = rows.first().map(|row| &table.rows[*row]) else { return Ok(Vec::new()) };
+    let along = points::along(&sweeps[first.source], first.trial)?;
+    let name = points::name(table, metric);
+    let all = together(sweeps, table, rows, along, name)?;
+    Ok(all.iter().map(|(_, values)| crate::stats::mean(values)).collect())
+}
+
+/// `mean of 5 trials; around it one standard deviation`.
+pub(super) fn means_words(counts: &[usize], band: Band, has_ends: bool) -> String {
+    let trials = counted(counts.iter().copied());
+    match band.words().filter(|_| has_ends) {
+        _ if counts.iter().all(|n| *n < 2) => "each value is that of one trial".to_owned(),
+        Some(words) => format!("mean of {trials}; around it {words}"),
+        None => format!("mean of {trials}"),
+    }
+}
+
+/// A key by which numbers sort as such.
+fn ordered(x: f64) -> i64 {
+    // Adding zero makes -0 the same place as 0.
+    let bits = (x + 0.0).to_bits() as i64;
+    bits ^ (((bits >> 63) as u64) >> 1) as i64
+}
+
+/// The settings with numbers: with a goal the best first if they are more than colours, else in the order of the plan, numbers
+/// ascending.
+fn order(wish: &Wish, grouped: &Grouped) -> Vec<usize> {
+    let settings = &grouped.settings;
+    let has_numbers = |at: &usize| !grouped.observed[*at].values.is_empty();
+    let mut all: Vec<usize> = (0..settings.list.len()).filter(has_numbers).collect();
+    if let Some(goal) = wish.goal.filter(|_| all.len() > MOST) {
+        let ranking = analysis::rank(wish.table, settings, grouped.metric, goal, Statistic::Mean);
+        return ranking.ranked.iter().map(|one| one.setting).filter(has_numbers).collect();
+    }
+    if let [column] = groups::varied(settings)[..] {
+        let number = |at: &usize| json_float(groups::value(&settings.list[*at], column));
+        if all.iter().all(|at| number(at).is_some()) {
+            all.sort_by(|a, b| number(a).unwrap_or(0.0).total_cmp(&number(b).unwrap_or(0.0)));
+        }
+    }
+    all
+}
+
+/// What the labels of lines are values of, if it is one column, and the labels.
+fn labels(wish: &Wish, grouped: &Grouped, order: &[usize]) -> (Option<String>, Vec<String>) {
+    let settings = &grouped.settings;
+    let varied = groups::varied(settings);
+    let value = |at: &usize, column: usize| groups::value(&settings.list[*at], column);
+    match varied[..] {
+        [] => (None, order.iter().map(|_| "all trials".to_owned()).collect()),
+        [column] => {
+            let labels = order.iter().map(|at| groups::of_value(value(at, column)));
+            (Some(groups::label(&wish.table.columns[column])), labels.collect())
+        }
+        _ => {
+            let label = |at: &usize| {
+                let parts: Vec<String> = varied
+                    .iter()
+                    .filter(|column| *value(at, **column) != Value::Null)
+                    .map(|c| {
+                        format!("{}={}", wish.table.columns[*c], groups::of_value(value(at, *c)))
+                    })
+                    .collect();
+                groups::label(&parts.join(" "))
+            };
+            (None, order.iter().map(label).collect())
+        }
+    }
+}
+
+/// Mean and what is around it at each place, at most [`POINTS`] of them, the first and the last included.
+fn means(all: Vec<(f64, Vec<f64>)>, band: Band) -> Vec<Point> {
+    let last = all.len().saturating_sub(1);
+    let kept = last.min(POINTS - 1);
+    let place = |i: usize| (i * last).checked_div(kept).unwrap_or(0);
+    let point = |i: usize| {
+        let (x, values) = all.get(place(i))?;
+        Some(Point { x: *x, y: crate::stats::mean(values), ends: band.of(values) })
+    };
+    (0..=kept).filter_map(point).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_sort_by_their_keys() {
+        let numbers = [f64::NEG_INFINITY, -2.0, -1e-9, 0.0, 1e-9, 3.0, f64::INFINITY];
+        let keys: Vec<i64> = numbers.iter().map(|x| ordered(*x)).collect();
+        assert!(keys.is_sorted(), "{keys:?}");
+        assert_eq!(ordered(-0.0), ordered(0.0));
+    }
+
+    #[test]
+    fn a_long_curve_keeps_its_ends() {
+        let all: Vec<(f64, Vec<f64>)> = (0..5000).map(|i| (f64::from(i), vec![1.0, 3.0])).collect();
+        let points = means(all, Band::Range);
+        assert_eq!((points.len(), points[0].x, points[POINTS - 1].x), (POINTS, 0.0, 4999.0));
+        assert_eq!(points[7].ends, Some([1.0, 3.0]));
+        assert_eq!(means(vec![(1.0, vec![2.0])], Band::Sd), [Point { x: 1.0, y: 2.0, ends: None }]);
+    }
+}

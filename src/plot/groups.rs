@@ -1,0 +1,231 @@
+//! Trials with a number, by the values of axes.
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::Wish;
+use crate::analysis::{self, Observed, Setting, Settings};
+use crate::collect::{Table, text};
+use crate::fault::Fault;
+use crate::plan::value::json_float;
+use crate::words::{self, ticked};
+
+/// Longest label that is drawn whole, in characters.
+const LONGEST: usize = 40;
+
+/// A word of a picture.
+pub(super) fn label(text: &str) -> String {
+    words::short(text, LONGEST)
+}
+
+/// A value as a label.
+pub(super) fn of_value(value: &Value) -> String {
+    match value {
+        Value::Null => "(none)".to_owned(),
+        value => match value.as_f64() {
+            Some(number) => super::axis::plain(number),
+            None => label(&text(value)),
+        },
+    }
+}
+
+/// Names of columns that every table has, as a picture says them.
+const KNOWN: [(&str, &str); 7] = [
+    ("duration_s", "duration (s)"),
+    ("last_duration_s", "duration of the last attempt (s)"),
+    ("peak_memory", "peak memory (bytes)"),
+    ("cpu_s", "processor time (s)"),
+    ("read_bytes", "data read (bytes)"),
+    ("written_bytes", "data written (bytes)"),
+    ("task_id", "task"),
+];
+
+/// The label of an axis with the values of a column.
+pub(super) fn of_column(name: &str) -> String {
+    let known = KNOWN.iter().find(|(column, _)| *column == name);
+    known.map_or_else(|| label(name), |(_, words)| (*words).to_owned())
+}
+
+/// The axes in which settings differ.
+pub(super) fn varied(settings: &Settings) -> Vec<usize> {
+    let Some(first) = settings.list.first() else { return Vec::new() };
+    let differs = |at: &usize| {
+        settings.list.iter().any(|setting| setting.values[*at].1 != first.values[*at].1)
+    };
+    (0..first.values.len()).filter(differs).map(|at| first.values[at].0).collect()
+}
+
+/// The axes of the plan along which a picture is drawn: those that are named, else those in which trials differ, if these are
+/// as many.
+///
+/// # Errors
+/// When there is no such column, or it is not clear which are meant.
+pub(super) fn axes(wish: &Wish, options: &[&str]) -> Result<Vec<usize>> {
+    let table = wish.table;
+    let named = wish.axes.iter().take(options.len()).flatten();
+    let mut found: Vec<usize> =
+        named.map(|name| analysis::column(table, name)).collect::<Result<_>>()?;
+    if let [a, b] = found[..]
+        && a == b
+    {
+        let sentence = format!("`{}` cannot be both axes", table.columns[a]);
+        return Err(Fault::request(sentence).hint("name two").into());
+    }
+    let missing = options.len() - found.len();
+    if missing == 0 {
+        return Ok(found);
+    }
+    let settings = Settings::of(table, &[], &[], wish.function)?;
+    let by: Vec<usize> =
+        wish.by.iter().map(|name| analysis::column(table, name)).collect::<Result<_>>()?;
+    let mut open = varied(&settings);
+    open.retain(|column| !found.contains(column) && !by.contains(column));
+    if open.len() != missing {
+        let names: Vec<&String> = open.iter().map(|column| &table.columns[*column]).collect();
+        let sentence = match (open.len() < missing, names.len()) {
+            (true, 0) => "no parameter differs among the trials".to_owned(),
+            (true, _) => format!("only {} differs among the trials", ticked(&names)),
+            (false, _) => format!("which axis? the trials differ in {}", ticked(&names)),
+        };
+        let free = options.iter().zip(&wish.axes).filter(|(_, named)| named.is_none());
+        let words: Vec<String> = free
+            .zip(names.iter().map(|name| name.as_str()).chain(std::iter::repeat("NAME")))
+            .map(|((option, _), name)| format!("{option} {}", words::sh_quote(name)))
+            .collect();
+        let hint = match open.len() < missing {
+            true => "another kind of picture shows them: `curves`, `box`".to_owned(),
+            false => format!("name it: `{}`", words.join(" ")),
+        };
+        return Err(Fault::request(sentence).hint(hint).into());
+    }
+    match (wish.axes[0], found.pop()) {
+        // `--y` alone was named.
+        (None, Some(second)) => found.extend([open[0], second]),
+        (_, first) => found.extend(first.into_iter().chain(open)),
+    }
+    Ok(found)
+}
+
+/// The values of an axis in the order of a picture: numbers in ascending order, anything else as trials have it.
+pub(super) fn values(settings: &Settings, column: usize) -> Vec<Value> {
+    let mut all: Vec<Value> = Vec::new();
+    for setting in &settings.list {
+        if let Some((_, value)) = setting.values.iter().find(|(known, _)| *known == column)
+            && !all.contains(value)
+        {
+            all.push(value.clone());
+        }
+    }
+    if all.iter().all(Value::is_number) {
+        let number = |value: &Value| json_float(value).unwrap_or(0.0);
+        all.sort_by(|a, b| number(a).total_cmp(&number(b)));
+    }
+    all
+}
+
+/// The value of a setting on an axis.
+pub(super) fn value(setting: &Setting, column: usize) -> &Value {
+    let found = setting.values.iter().find(|(known, _)| *known == column);
+    found.map_or(&Value::Null, |(_, value)| value)
+}
+
+/// Settings by these columns, each with its finite numbers.
+pub(super) struct Grouped {
+    pub(super) settings: Settings,
+    pub(super) observed: Vec<Observed>,
+    /// The column of the metric.
+    pub(super) metric: usize,
+    /// How many numbers are infinite: no picture has a place for them.
+    pub(super) infinite: usize,
+}
+
+impl Grouped {
+    /// Of the wish, by these columns or, with none, as `best` makes settings.
+    ///
+    /// # Errors
+    /// When there is no such metric, or no finished trial has a number for it.
+    pub(super) fn of(wish: &Wish, by: &[usize]) -> Result<Self> {
+        let table = wish.table;
+        let metric = table.metric(wish.metric)?;
+        let names: Vec<String> = by.iter().map(|column| table.columns[*column].clone()).collect();
+        let settings = match names.is_empty() {
+            true => Settings::of(table, wish.over, wish.by, wish.function)?,
+            false => Settings::of(table, &[], &names, wish.function)?,
+        };
+        let mut infinite = 0;
+        let observe = |setting: &Setting| {
+            let mut observed = settings.observe(table, setting, metric);
+            let finite: Vec<bool> = observed.values.iter().map(|v| v.is_finite()).collect();
+            infinite += finite.iter().filter(|is| !**is).count();
+            let mut is = finite.iter();
+            observed.rows.retain(|_| is.next().copied().unwrap_or(false));
+            observed.values.retain(|value| value.is_finite());
+            observed
+        };
+        let observed: Vec<Observed> = settings.list.iter().map(observe).collect();
+        if observed.iter().all(|one| one.values.is_empty()) {
+            return Err(table.without_numbers(wish.metric));
+        }
+        Ok(Self { settings, observed, metric, infinite })
+    }
+
+    /// What is averaged over and what was left out, for a caption.
+    pub(super) fn caption(&self, table: &Table, means: bool) -> Vec<String> {
+        let mut caption = Vec::new();
+        let over: Vec<&String> =
+            self.settings.over.iter().map(|over| &table.columns[over.column]).collect();
+        if means && !over.is_empty() {
+            caption.push(format!("averaged over {}", ticked(&over)));
+        }
+        let mut left = analysis::Left::default();
+        self.observed.iter().for_each(|one| left.add(one.left));
+        let parts = [
+            (left.failed, "failed"),
+            (left.open, "not ended"),
+            (left.without, "without a number"),
+            (left.nan, "not a number"),
+            (self.infinite, "infinite"),
+        ];
+        let said: Vec<String> = parts
+            .iter()
+            .filter(|(n, _)| *n > 0)
+            .map(|(n, what)| format!("{} {what}", words::thousands(*n as u64)))
+            .collect();
+        if !said.is_empty() {
+            caption.push(format!("left out: {}", said.join(", ")));
+        }
+        caption
+    }
+}
+
+/// How many trials there are behind each number: `5 trials`, `3 to 5 trials`.
+pub(super) fn counted(counts: impl Iterator<Item = usize>) -> String {
+    let (mut least, mut most) = (usize::MAX, 0);
+    for n in counts.filter(|n| *n > 0) {
+        (least, most) = (least.min(n), most.max(n));
+    }
+    match least >= most {
+        true => words::count(most as u64, "trial"),
+        false => format!("{least} to {most} trials"),
+    }
+}
+
+/// Refuses a logarithmic axis for numbers that it has no place for.
+///
+/// # Errors
+/// When a number is zero or less.
+pub(super) fn check_log(
+    name: &str,
+    option: &str,
+    mut values: impl Iterator<Item = f64>,
+) -> Result<()> {
+    match values.find(|value| *value <= 0.0) {
+        Some(value) => Err(Fault::request(format!(
+            "`{name}` is {} in a trial, and a logarithmic axis begins above 0",
+            words::figures(value, 6)
+        ))
+        .hint(format!("leave `{option}` out"))
+        .into()),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,207 @@
+//! Pictures of a sweep for a paper or a terminal: what is drawn is a [`Figure`], made of the table of results.
+//!
+//! `curves`, `heatmap`, `shares`, `scaling` and `boxes` make figures, one kind each. `term` draws them as text, and `picture` as
+//! SVG, PNG and PDF, which only `hpcsweep-worker` does.
+
+mod axis;
+mod boxes;
+mod curves;
+mod groups;
+mod heatmap;
+#[cfg(feature = "pictures")]
+pub(crate) mod picture;
+mod scaling;
+mod shares;
+pub(crate) mod spark;
+pub(crate) mod term;
+
+use std::io::Write;
+
+use anyhow::Result;
+
+pub(crate) use axis::Axis;
+pub(crate) use boxes::boxes;
+pub(crate) use curves::{curves, mean_curve};
+pub(crate) use heatmap::heatmap;
+pub(crate) use scaling::scaling;
+pub(crate) use shares::shares;
+
+use crate::collect::{Goal, Table};
+use crate::status::Status;
+
+/// What is to be drawn of which results.
+pub(crate) struct Wish<'a> {
+    /// The sweeps, with the records of their trials.
+    pub(crate) sweeps: &'a [Status],
+    /// Their table.
+    pub(crate) table: &'a Table,
+    /// A column of numbers.
+    pub(crate) metric: &'a str,
+    /// Which end of it is best, where that was said.
+    pub(crate) goal: Option<Goal>,
+    /// The axes of the plan that are drawn along the picture's axes.
+    pub(crate) axes: [Option<&'a str>; 2],
+    /// Columns that make a setting, or that are averaged over: as in `best`.
+    pub(crate) by: &'a [String],
+    pub(crate) over: &'a [String],
+    /// The function whose trials are drawn; by default that of the plan.
+    pub(crate) function: Option<&'a str>,
+    /// What is shown around means.
+    pub(crate) band: Band,
+    /// Whether the picture's axes are logarithmic.
+    pub(crate) log: [bool; 2],
+}
+
+/// What is shown around a mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Band {
+    /// One standard deviation below and above the mean
+    Sd,
+    /// The interval of 95 % of the mean, by Student's t
+    Ci,
+    /// From the least to the greatest value
+    Range,
+    /// Nothing
+    None,
+}
+
+impl Band {
+    /// Its ends around the mean of a sample; `None` of a single number.
+    fn of(self, sample: &[f64]) -> Option<[f64; 2]> {
+        if sample.len() < 2 {
+            return None;
+        }
+        let mean = crate::stats::mean(sample);
+        match self {
+            Self::Sd => {
+                let sd = crate::stats::sd(sample);
+                Some([mean - sd, mean + sd])
+            }
+            Self::Ci => crate::stats::of_mean(sample),
+            Self::Range => {
+                let least = sample.iter().copied().fold(f64::INFINITY, f64::min);
+                Some([least, sample.iter().copied().fold(f64::NEG_INFINITY, f64::max)])
+            }
+            Self::None => None,
+        }
+    }
+
+    /// What it is, for a caption.
+    fn words(self) -> Option<&'static str> {
+        match self {
+            Self::Sd => Some("one standard deviation"),
+            Self::Ci => Some("the 95 % interval of the mean"),
+            Self::Range => Some("from the least to the greatest value"),
+            Self::None => None,
+        }
+    }
+}
+
+/// A picture: what is drawn, without sizes and colours.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Figure {
+    /// Text above it.
+    pub(crate) title: Option<String>,
+    /// To the right, and upwards.
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
+    pub(crate) body: Body,
+    /// What a reader must know of it, a sentence each: for the caption of a paper.
+    pub(crate) caption: Vec<String>,
+}
+
+/// What is between the axes.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Body {
+    /// Lines with what is around them; `legend` names what their labels are values of.
+    Lines { lines: Vec<Line>, legend: Option<String> },
+    /// A colour for each pair of values of two axes of words: rows from below, of each row the cells from the left.
+    Cells { rows: Vec<Vec<Option<f64>>>, values: Axis, best: Option<(usize, usize)> },
+    /// A sample above each word of the axis to the right.
+    Boxes(Vec<Sample>),
+    /// A bar beside each word of the axis upwards, from above, with the ends of its interval.
+    Bars(Vec<(f64, Option<[f64; 2]>)>),
+}
+
+/// A line of means.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Line {
+    pub(crate) label: String,
+    pub(crate) points: Vec<Point>,
+    pub(crate) look: Look,
+}
+
+/// How a line is told from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// By the colour of this number.
+    Colour(usize),
+    /// It is one of many behind the others, without a label.
+    Behind,
+    /// It is what would be ideal, and was not measured.
+    Ideal,
+    /// As `Colour`, with a mark at each point.
+    Marked(usize),
+}
+
+/// A mean, and the ends of what is around it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Point {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+    pub(crate) ends: Option<[f64; 2]>,
+}
+
+/// Numbers whose distribution is shown, in ascending order.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Sample {
+    pub(crate) values: Vec<f64>,
+}
+
+/// The least numbers of which quartiles say more than the numbers.
+const LEAST_OF_BOX: usize = 5;
+
+impl Sample {
+    /// The quartiles (linear between the two nearest numbers), and the last numbers within one and a half interquartile
+    /// ranges from the box: lower whisker, quartile, median, quartile, upper whisker. `None` of few numbers.
+    pub(crate) fn quartiles(&self) -> Option<[f64; 5]> {
+        let values = &self.values;
+        if values.len() < LEAST_OF_BOX {
+            return None;
+        }
+        let [low, median, high] = [0.25, 0.5, 0.75].map(|part| self.quantile(part));
+        let reach = 1.5 * (high - low);
+        let least = values.iter().copied().find(|v| *v >= low - reach).unwrap_or(low);
+        let greatest = values.iter().rev().copied().find(|v| *v <= high + reach).unwrap_or(high);
+        Some([least.min(low), low, median, high, greatest.max(high)])
+    }
+
+    /// The number below which this part of the sample is.
+    pub(crate) fn quantile(&self, part: f64) -> f64 {
+        let place = part * (self.values.len().saturating_sub(1)) as f64;
+        let (below, above) = (place.floor() as usize, place.ceil() as usize);
+        let at = |i: usize| self.values.get(i).copied().unwrap_or(f64::NAN);
+        at(below) + (at(above) - at(below)) * (place - place.floor())
+    }
+}
+
+/// How a picture is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Vectors, with text as text and its font.
+    Svg,
+    /// Pixels, 300 an inch.
+    Png,
+    /// Vectors, with text as text and its font.
+    Pdf,
+}
+
+/// Width and height in points of 1/72 inch; a height of `None` suits what is drawn.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Size {
+    pub(crate) width: f64,
+    pub(crate) height: Option<f64>,
+}
+
+/// Writes a picture in a form.
+pub(crate) type Draw = fn(&Figure, Size, Form, &mut dyn Write) -> Result<()>;
