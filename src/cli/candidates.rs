@@ -123,7 +123,7 @@ fn metrics(tree: &Tree) -> Result<Vec<String>> {
     let mut names = BTreeSet::new();
     let begun = status.trials().filter(|(row, _)| status.records.contains_key(&row.id));
     for (row, standing) in begun.take(LOOKED_AT) {
-        let line = collect::of_trial(&status, (row, standing), true)?;
+        let line = collect::of_trial(&status, (row, standing), Some(1))?;
         names.extend(line.metrics.into_iter().map(|(name, _)| name));
     }
     Ok(names.into_iter().collect())

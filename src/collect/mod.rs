@@ -420,18 +420,19 @@ pub(crate) fn snapshot(record: &Record) -> Option<&str> {
     record.decisive()?.start.snapshot.as_deref().map(code::short)
 }
 
-/// The values of a trial by the names of columns, with its metrics only if they are wanted: these are read from its files.
+/// The values of a trial by the names of columns, with its metrics only if they are wanted: these are read from its files. What
+/// was logged more than `with_metrics` times has a least and a greatest value.
 ///
 /// # Errors
 /// When a record cannot be read.
 pub(crate) fn of_trial(
     status: &Status,
     (row, standing): (&Row, &Standing),
-    with_metrics: bool,
+    with_metrics: Option<u64>,
 ) -> Result<Line> {
     let record = status.records.get(&row.id);
-    let logged =
-        record.filter(|_| with_metrics).map(|record| metrics(&status.tree, record, 0, &[]));
+    let logged = record.zip(with_metrics);
+    let logged = logged.map(|(record, least)| metrics(&status.tree, record, least, &[]));
     let (metrics, repeated) = logged.transpose()?.unwrap_or_default();
     Ok(Line { metrics, repeated, ..unmeasured(row, standing, record) })
 }

@@ -80,11 +80,13 @@ impl Condition {
         all: Vec<BTreeSet<u64>>,
     ) -> Result<Vec<BTreeSet<u64>>> {
         let unknown = self.unknown(sweeps);
+        // Whatever others have logged, the only value of a trial is its least.
+        let with_metrics = (!unknown.is_empty()).then_some(0);
         let seen = Mutex::new(BTreeSet::new());
         let mut narrowed = Vec::with_capacity(all.len());
         for (status, trials) in sweeps.iter().zip(all) {
             let holds = |(row, standing): (&Row, &Standing)| -> Result<Option<u64>> {
-                let line = collect::of_trial(status, (row, standing), !unknown.is_empty())?;
+                let line = collect::of_trial(status, (row, standing), with_metrics)?;
                 if !unknown.is_empty() {
                     note(&line, &seen);
                 }
