@@ -10,6 +10,7 @@ mod doctor;
 mod effects;
 mod ended;
 mod equal;
+mod export;
 mod feed;
 mod generate;
 mod gpu;
@@ -83,6 +84,7 @@ enum Verb {
     Compare(compare::Args),
     Effects(effects::Args),
     Report(report::Args),
+    Export(export::Args),
     Logs(logs::Args),
     Usage(usage::Args),
     Cancel(jobs::CancelArgs),
@@ -173,6 +175,7 @@ fn run(args: Vec<OsString>, arrow: Option<sheet::Write>) -> ExitCode {
         Verb::Compare(args) => compare::run(&args, &context),
         Verb::Effects(args) => effects::run(&args, &context),
         Verb::Report(args) => report::run(&args, &context),
+        Verb::Export(args) => export::run(&args, &context),
         Verb::Logs(args) => logs::run(&args, &context),
         Verb::Usage(args) => usage::run(&args, &context),
         Verb::Cancel(args) => jobs::cancel(&args, &context),

@@ -5,6 +5,7 @@
 
 pub mod access;
 pub(crate) mod age;
+pub(crate) mod archive;
 pub(crate) mod cgroup;
 pub mod clock;
 pub(crate) mod derived;

@@ -180,6 +180,8 @@ fn look(
     about: About,
     wants: Use,
 ) -> Result<Status> {
+    // The scheduler here does not know the jobs of an unpacked sweep, and may know others by their numbers.
+    let whom = whom.filter(|_| !tree.is_copy());
     let mut status = as_recorded(tree, identity, whom, about, wants)?;
     standing::drop(&status.rows, &mut status.standings, &status.dropped);
     Ok(status)

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use crate::world::{PROGRAM, World, missing};
 
 /// The verbs in the order of the help, each with what its help says that it does.
-const VERBS: [(&str, &str); 24] = [
+const VERBS: [(&str, &str); 25] = [
     (
         "init",
         "Make a project that runs at once: a plan, a small program, and its own copy of the job scripts",
@@ -29,6 +29,7 @@ const VERBS: [(&str, &str); 24] = [
         "Compare two settings, sweeps or sets of trials by a metric, and in what they cost",
     ),
     ("effects", "Show which parameters matter for a metric, and which value of each is best"),
+    ("export", "Write a sweep as one archive: results tree, plan, code, table and report"),
     ("report", "Write a sweep as one HTML file: summary, charts, failures, cost, and the table"),
     ("logs", "Print what a trial printed"),
     (
@@ -79,6 +80,9 @@ Answer:
   compare    Compare two settings, sweeps or sets of trials by a metric, and in what they cost
   effects    Show which parameters matter for a metric, and which value of each is best
   report     Write a sweep as one HTML file: summary, charts, failures, cost, and the table
+
+Share:
+  export     Write a sweep as one archive: results tree, plan, code, table and report
 
 Steer:
   cancel     Cancel the trials of a sweep that have not ended

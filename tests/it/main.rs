@@ -21,6 +21,7 @@ mod damage;
 mod dependencies;
 mod devices;
 mod dropped;
+mod export;
 mod expressions;
 mod gpu_share;
 mod gpus;
