@@ -21,6 +21,7 @@ use crate::submit::arrays::batch;
 use crate::submit::local::{self, News};
 use crate::submit::pilots;
 use crate::tree::records::Outcome;
+use crate::tree::shard::Shard;
 use crate::words::{count, duration, short};
 use crate::worker::hooks::sweep::Witness;
 
@@ -66,6 +67,12 @@ pub(crate) struct Args {
     /// Pull mode: each agent runs this many trials at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     slots: Option<u32>,
+    /// Submit one of several equal parts of the plan, for clusters that share it: `2/3`; `merge` joins the results
+    ///
+    /// A trial belongs to a part by its key, the trials of a chain stay together. The sweep keeps its part: submissions
+    /// without this option keep to it.
+    #[arg(long, value_name = "K/N")]
+    shard: Option<Shard>,
     /// Only show what would be done
     #[arg(long)]
     dry_run: bool,
@@ -85,11 +92,13 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let site = context.site()?;
-    let source = if args.dry_run || args.smoke.is_some() {
+    let mut source = if args.dry_run || args.smoke.is_some() {
         script::preview(&args.plan, &args.arguments, context)?
     } else {
         script::source(&args.plan, &args.arguments, context)?
     };
+    let grew = args.shard.map(|shard| source.take_shard(shard)).transpose()?.flatten();
+    source.part_words().into_iter().chain(grew).for_each(|words| context.out.say(&words));
     let kind = args.target.kind(&site);
     let again = again(args, &source, context)?.with_current_code(args.current_code);
     let pilots = pull_mode(args, &source, &again)?;

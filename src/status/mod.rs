@@ -28,6 +28,7 @@ use crate::tree::journal::Journal;
 use crate::tree::ledger::Ledger;
 use crate::tree::records::index::Check;
 use crate::tree::records::{self, Attempt, Outcome, Record};
+use crate::tree::shard::Shards;
 use crate::tree::table::{self, Head, Readable, Row};
 use crate::tree::terms::{self, Dropped, Terms};
 use crate::tree::waves::{self, Array, Wave};
@@ -71,6 +72,8 @@ pub struct Status {
     pub(crate) again: Option<String>,
     /// Trials that the plan no longer has, those included that are done.
     pub(crate) dropped: Dropped,
+    /// The part of its plan that it has; `None` if it was not divided.
+    pub(crate) shards: Option<Shards>,
     /// The code of its trials.
     pub(crate) code: code::Submissions,
     /// The damaged parts of its files, which were left out.
@@ -247,7 +250,7 @@ fn as_recorded(
         true => feeder::undecided(&files.waves, &files.journal, &files.rows, &standings),
         false => 0,
     };
-    let Files { heads, rows, records, journal, waves, dropped, code, .. } = files;
+    let Files { heads, rows, records, journal, waves, dropped, shards, code, .. } = files;
     let jobs: Vec<String> = journal.jobs().map(str::to_owned).collect();
     let mut witness = agents.witness(&heard.witness, jobs.is_empty());
     if let Some(user) = &journal.on_hold {
@@ -272,6 +275,7 @@ fn as_recorded(
         is_learning: feeder::is_learning(waves.iter().map(|(wave, _)| wave)),
         undecided,
         dropped,
+        shards,
         code,
         damage,
         jobs_of,
@@ -290,6 +294,7 @@ struct Files {
     /// How often a trial may be tried.
     attempts: u32,
     dropped: Dropped,
+    shards: Option<Shards>,
     code: code::Submissions,
     damage: Damage,
 }
@@ -315,6 +320,7 @@ impl Files {
         let by_table = heads.last().map_or(1, |h| h.run.attempts);
         let Terms { attempts, dropped, .. } = terms::readable(tree, by_table, &mut damage)?;
         let code = code::Submissions::readable(tree, &mut damage)?;
+        let shards = Shards::readable(tree, &mut damage);
         Ok(Self {
             heads,
             rows,
@@ -325,6 +331,7 @@ impl Files {
             places,
             attempts,
             dropped,
+            shards,
             code,
             damage,
         })

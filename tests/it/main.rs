@@ -83,6 +83,7 @@ mod schema;
 mod scripts;
 mod select;
 mod serve;
+mod shard;
 mod snapshot;
 mod snapshot_faults;
 mod snapshot_ways;
