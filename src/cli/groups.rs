@@ -7,7 +7,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Begin", &["init", "plan", "submit", "retry"]),
     ("Look", &["status", "watch", "why", "logs", "usage"]),
     ("Answer", &["collect", "best", "compare", "effects", "report"]),
-    ("Share", &["export"]),
+    ("Share", &["export", "merge"]),
     ("Steer", &["cancel", "hold", "release"]),
     ("Site", &["doctor", "site", "templates", "schema"]),
     ("Inside jobs", &["worker", "launch", "gpu"]),

@@ -19,6 +19,7 @@ mod init;
 mod jobs;
 mod launch;
 mod logs;
+mod merge;
 mod metrics;
 mod out;
 mod plan;
@@ -85,6 +86,7 @@ enum Verb {
     Effects(effects::Args),
     Report(report::Args),
     Export(export::Args),
+    Merge(merge::Args),
     Logs(logs::Args),
     Usage(usage::Args),
     Cancel(jobs::CancelArgs),
@@ -176,6 +178,7 @@ fn run(args: Vec<OsString>, arrow: Option<sheet::Write>) -> ExitCode {
         Verb::Effects(args) => effects::run(&args, &context),
         Verb::Report(args) => report::run(&args, &context),
         Verb::Export(args) => export::run(&args, &context),
+        Verb::Merge(args) => merge::run(&args, &context),
         Verb::Logs(args) => logs::run(&args, &context),
         Verb::Usage(args) => usage::run(&args, &context),
         Verb::Cancel(args) => jobs::cancel(&args, &context),

@@ -164,6 +164,14 @@ pub fn read(tree: Tree, identity: Identity, whom: Option<(&Site, &Vars)>) -> Res
     look(tree, identity, whom, About::Open, Use::Read)
 }
 
+/// As [`read`], for merging: from the tree alone, to which nothing is written, not even its index.
+///
+/// # Errors
+/// As [`of`].
+pub(crate) fn untouched(tree: Tree, identity: Identity) -> Result<Status> {
+    look(tree, identity, None, About::Open, Use::Act)
+}
+
 /// As [`read`], for a caller that reads no metric lines.
 ///
 /// # Errors

@@ -13,6 +13,7 @@ pub(crate) mod grow;
 pub(crate) mod last;
 pub(crate) mod learn;
 pub(crate) mod local;
+pub(crate) mod merge;
 pub mod pilots;
 pub(crate) mod preview;
 pub(crate) mod rehearsal;

@@ -36,6 +36,7 @@ mod launch;
 mod local;
 mod logs;
 mod memory;
+mod merge;
 mod pbs;
 mod pbs_arrays;
 mod pbs_auto;
