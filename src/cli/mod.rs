@@ -26,6 +26,7 @@ mod plan;
 mod pull;
 mod rehearsal;
 mod report;
+mod reproduce;
 mod retry;
 mod schema;
 mod script;

@@ -9,7 +9,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::change::Change;
 use super::select::Select;
 use super::target::Target;
-use super::{Context, chosen, collect, ended, equal, out, pull, rehearsal, script, smoke, sweeps};
+use super::{
+    Context, chosen, collect, ended, equal, out, pull, rehearsal, reproduce, script, smoke, sweeps,
+};
 use crate::fault::Fault;
 use crate::plan::Mode;
 use crate::render::Templates;
@@ -73,6 +75,12 @@ pub(crate) struct Args {
     /// without this option keep to it.
     #[arg(long, value_name = "K/N")]
     shard: Option<Shard>,
+    /// Run this trial of the sweep once more, from its recorded plan, snapshot and seed, and compare its metrics
+    ///
+    /// The plan can be a sweep folder, here. The trial runs in NAME.reproduced/ID beside the sweep, which does not change: on this
+    /// machine unless a scheduler is named. Exit code 1 if a metric differs.
+    #[arg(long, value_name = "TRIAL", conflicts_with_all = ["shard", "retry", "current_code", "pull", "smoke", "dry_run"])]
+    reproduce: Option<u64>,
     /// Only show what would be done
     #[arg(long)]
     dry_run: bool,
@@ -92,6 +100,15 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let site = context.site()?;
+    if let Some(trial) = args.reproduce {
+        let kind = args.target.or_here();
+        let templates = args.templates.as_deref();
+        let submit = |options: &batch::ArrayOptions, source: &Source, templates: &Templates| {
+            to_scheduler(options, source, &site, templates, kind, context)
+        };
+        let submit: Option<reproduce::Submit<'_>> = kind.takes_jobs().then_some(&submit);
+        return reproduce::run(&args.plan, trial, templates, &site, submit, context);
+    }
     let mut source = if args.dry_run || args.smoke.is_some() {
         script::preview(&args.plan, &args.arguments, context)?
     } else {

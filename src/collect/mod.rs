@@ -473,7 +473,10 @@ impl Seen {
 /// The metrics of a trial's curve: of each name its last value; of a number that was logged more than once
 /// also its least and greatest (`loss.min`, `loss.max`). With several ranks the lowest rank that logs a
 /// name speaks for it. The final result comes last: an object's members, or `result`.
-fn metrics(tree: &Tree, record: &Record) -> Result<Vec<(String, Value)>> {
+///
+/// # Errors
+/// When a record cannot be read.
+pub(crate) fn metrics(tree: &Tree, record: &Record) -> Result<Vec<(String, Value)>> {
     let mut order: Vec<String> = Vec::new();
     let mut seen: HashMap<String, Seen> = HashMap::new();
     curve::each(tree, record, |line| {

@@ -17,6 +17,7 @@ pub(crate) mod merge;
 pub mod pilots;
 pub(crate) mod preview;
 pub(crate) mod rehearsal;
+pub(crate) mod reproduce;
 pub(crate) mod retry;
 mod shard;
 pub(crate) mod snapshot;

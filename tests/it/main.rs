@@ -78,6 +78,7 @@ mod ranks;
 mod readers;
 mod rehearsal;
 mod report;
+mod reproduce;
 mod resources;
 mod retry;
 mod schema;
