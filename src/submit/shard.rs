@@ -42,7 +42,11 @@ impl Source {
     /// # Errors
     /// When the sweep's record of its part is damaged.
     pub(super) fn narrow(&mut self) -> Result<()> {
-        if let Some(shards) = Shards::read(&self.tree())? {
+        let tree = self.tree();
+        // Whoever cannot read the sweep is refused by its first step, which says whom to ask.
+        if matches!(tree.identity(), Ok(Some(_)))
+            && let Some(shards) = Shards::read(&tree)?
+        {
             self.keep_to(shards);
         }
         Ok(())
