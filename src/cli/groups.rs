@@ -3,10 +3,11 @@
 use clap::Command;
 
 /// The groups, and the verbs of each in the order in which people meet them.
-const GROUPS: [(&str, &[&str]); 6] = [
+const GROUPS: [(&str, &[&str]); 7] = [
     ("Begin", &["init", "plan", "submit", "retry"]),
     ("Look", &["status", "watch", "why", "logs", "usage"]),
     ("Answer", &["collect", "best", "compare", "effects", "plot", "report"]),
+    ("Share", &["export", "merge"]),
     ("Steer", &["cancel", "hold", "release"]),
     ("Site", &["doctor", "site", "templates", "schema"]),
     ("Inside jobs", &["worker", "launch", "gpu"]),

@@ -10,6 +10,7 @@ mod doctor;
 mod effects;
 mod ended;
 mod equal;
+mod export;
 mod feed;
 mod generate;
 mod gpu;
@@ -18,6 +19,7 @@ mod init;
 mod jobs;
 mod launch;
 mod logs;
+mod merge;
 mod metrics;
 mod out;
 mod plan;
@@ -25,6 +27,7 @@ mod plot;
 mod pull;
 mod rehearsal;
 mod report;
+mod reproduce;
 mod retry;
 mod schema;
 mod script;
@@ -88,6 +91,8 @@ enum Verb {
     Effects(effects::Args),
     Plot(plot::Args),
     Report(report::Args),
+    Export(export::Args),
+    Merge(merge::Args),
     Logs(logs::Args),
     Usage(usage::Args),
     Cancel(jobs::CancelArgs),
@@ -185,6 +190,8 @@ fn run(args: Vec<OsString>, typed: Option<sheet::Write>, draw: Option<Draw>) -> 
         Verb::Effects(args) => effects::run(&args, &context),
         Verb::Plot(args) => plot::run(&args, &context),
         Verb::Report(args) => report::run(&args, &context),
+        Verb::Export(args) => export::run(&args, &context),
+        Verb::Merge(args) => merge::run(&args, &context),
         Verb::Logs(args) => logs::run(&args, &context),
         Verb::Usage(args) => usage::run(&args, &context),
         Verb::Cancel(args) => jobs::cancel(&args, &context),

@@ -44,6 +44,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let site = context.site()?;
     let source = script::preview(&args.plan, &args.arguments, context)?;
+    source.part_words().iter().for_each(|words| context.out.say(words));
     let kind = args.target.kind(&site);
     let pull = source.plan.schedule.mode == Mode::Pull || source.plan.run.function.is_some();
     let pilots = pull.then(PilotOptions::default);

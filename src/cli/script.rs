@@ -38,7 +38,7 @@ pub(super) fn preview(path: &Path, arguments: &[String], context: &Context) -> R
     let plan = crate::plan::parse(&text, &path.display().to_string())?;
     // As if it lay beside the results, which its root names whole.
     let own: PathBuf = Path::new(&plan.root).join(format!("{}.toml", plan.name));
-    Ok(Source { path: own, text, plan })
+    Source::new(own, text, plan)
 }
 
 fn is_script(path: &Path, arguments: &[String]) -> Result<bool> {

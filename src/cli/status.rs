@@ -18,6 +18,7 @@ use crate::status::pilots::Pilots;
 use crate::submit::arrays::wave::Waves;
 use crate::tree::damage::Damaged;
 use crate::tree::records::Record;
+use crate::tree::shard::Shards;
 use crate::tree::table::Row;
 use crate::words::{count, duration};
 
@@ -84,6 +85,8 @@ struct Told<'a> {
     /// The trials that are meant, where a set was asked for: everything below is about these.
     #[serde(skip_serializing_if = "Option::is_none")]
     trials_meant: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shard: Option<serde_json::Value>,
     counts: BTreeMap<String, u64>,
     witness: &'a str,
     scheduler_calls: u32,
@@ -114,6 +117,7 @@ fn told(status: &Status, of: Option<usize>) -> Told<'_> {
         dir: status.tree.dir(),
         trials_total: of.unwrap_or(status.rows.len()),
         trials_meant: of.map(|_| status.rows.len()),
+        shard: status.shards.as_ref().map(Shards::json),
         counts: status.counts().into_iter().map(|(s, n)| (s.word(), n)).collect(),
         witness: &status.witness,
         scheduler_calls: status.calls,
@@ -158,6 +162,9 @@ fn people(status: &Status, args: &Args, of: Option<usize>, alone: bool) -> Strin
     let total = if of.is_some() { format!("{shown} of {total}") } else { total };
     let mut text =
         format!("{}: {total} in {}\n", status.identity.name, status.tree.dir().display());
+    if let Some(shards) = status.shards.as_ref().filter(|shards| !shards.is_whole()) {
+        text.push_str(&format!("{} of the plan\n", shards.words()));
+    }
     let counts = status.counts();
     let head = vec!["state".to_owned(), "trials".to_owned()];
     let rows: Vec<Vec<String>> =

@@ -9,7 +9,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::change::Change;
 use super::select::Select;
 use super::target::Target;
-use super::{Context, chosen, collect, ended, equal, out, pull, rehearsal, script, smoke, sweeps};
+use super::{
+    Context, chosen, collect, ended, equal, out, pull, rehearsal, reproduce, script, smoke, sweeps,
+};
 use crate::fault::Fault;
 use crate::plan::Mode;
 use crate::render::Templates;
@@ -21,6 +23,7 @@ use crate::submit::arrays::batch;
 use crate::submit::local::{self, News};
 use crate::submit::pilots;
 use crate::tree::records::Outcome;
+use crate::tree::shard::Shard;
 use crate::words::{count, duration, short};
 use crate::worker::hooks::sweep::Witness;
 
@@ -66,6 +69,18 @@ pub(crate) struct Args {
     /// Pull mode: each agent runs this many trials at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     slots: Option<u32>,
+    /// Submit one of several equal parts of the plan, for clusters that share it: `2/3`; `merge` joins the results
+    ///
+    /// A trial belongs to a part by its key, the trials of a chain stay together. The sweep keeps its part: submissions
+    /// without this option keep to it.
+    #[arg(long, value_name = "K/N")]
+    shard: Option<Shard>,
+    /// Run this trial of the sweep once more, from its recorded plan, snapshot and seed, and compare its metrics
+    ///
+    /// The plan can be a sweep folder, here. The trial runs in NAME.reproduced/ID beside the sweep, which does not change: on this
+    /// machine unless a scheduler is named. Exit code 1 if a metric differs.
+    #[arg(long, value_name = "TRIAL", conflicts_with_all = ["shard", "retry", "current_code", "pull", "smoke", "dry_run"])]
+    reproduce: Option<u64>,
     /// Only show what would be done
     #[arg(long)]
     dry_run: bool,
@@ -85,11 +100,22 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let site = context.site()?;
-    let source = if args.dry_run || args.smoke.is_some() {
+    if let Some(trial) = args.reproduce {
+        let kind = args.target.or_here();
+        let templates = args.templates.as_deref();
+        let submit = |options: &batch::ArrayOptions, source: &Source, templates: &Templates| {
+            to_scheduler(options, source, &site, templates, kind, context)
+        };
+        let submit: Option<reproduce::Submit<'_>> = kind.takes_jobs().then_some(&submit);
+        return reproduce::run(&args.plan, trial, templates, &site, submit, context);
+    }
+    let mut source = if args.dry_run || args.smoke.is_some() {
         script::preview(&args.plan, &args.arguments, context)?
     } else {
         script::source(&args.plan, &args.arguments, context)?
     };
+    let grew = args.shard.map(|shard| source.take_shard(shard)).transpose()?.flatten();
+    source.part_words().into_iter().chain(grew).for_each(|words| context.out.say(&words));
     let kind = args.target.kind(&site);
     let again = again(args, &source, context)?.with_current_code(args.current_code);
     let pilots = pull_mode(args, &source, &again)?;

@@ -16,6 +16,11 @@ impl<const HERE: bool> Target<HERE> {
         self.0.unwrap_or(site.scheduler.kind)
     }
 
+    /// The target that was named, else this machine.
+    pub(super) fn or_here(&self) -> SchedulerKind {
+        self.0.unwrap_or(SchedulerKind::Local)
+    }
+
     /// The kinds that have an option, each with its word.
     fn options() -> impl Iterator<Item = (&'static str, SchedulerKind)> {
         let has_option =

@@ -531,12 +531,23 @@ impl Seen {
     }
 }
 
+/// The metrics of a record by name, as in a table.
+///
+/// # Errors
+/// When the record cannot be read.
+pub(crate) fn metrics_of(tree: &Tree, record: &Record) -> Result<Vec<(String, Value)>> {
+    metrics(tree, record, 1, &[]).map(|(metrics, _)| metrics)
+}
+
 /// Metrics by name, and which of them have a least and a greatest value.
 type Logged = (Vec<(String, Value)>, Vec<String>);
 
 /// The metrics of a trial's curve: of each name its last value; of a number that was logged more than `least` times
 /// also its least and greatest (`loss.min`, `loss.max`). With several ranks the lowest rank that logs a
 /// name speaks for it. Statistics of its curve follow. The final result comes last: an object's members, or `result`.
+///
+/// # Errors
+/// When a record cannot be read.
 fn metrics(tree: &Tree, record: &Record, least: u64, curves: &[Statistic]) -> Result<Logged> {
     let mut order: Vec<String> = Vec::new();
     let mut seen: HashMap<String, Seen> = HashMap::new();

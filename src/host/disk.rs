@@ -56,7 +56,7 @@ pub(crate) fn open_plain(path: &Path) -> io::Result<File> {
 
 /// As [`open_plain`], for a file that a program may have replaced. A link is not followed: it may lead to what the reader
 /// alone may read.
-fn open_unlinked(path: &Path) -> io::Result<File> {
+pub(super) fn open_unlinked(path: &Path) -> io::Result<File> {
     let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
     only_plain(File::options().read(true).custom_flags(flags).open(path))
 }
@@ -376,6 +376,36 @@ pub(crate) fn write_named(
         out.flush()
     };
     attempt().map_err(|e| fault("write", path, &e).into())
+}
+
+/// As [`write_named`], for a function whose errors may be about something else than this file. Returns what it returns.
+///
+/// # Errors
+/// As [`write_named`].
+pub(crate) fn fill_named<T>(
+    path: &Path,
+    fill: impl FnOnce(&mut dyn Write) -> Result<T>,
+) -> Result<T> {
+    let mut filled = None;
+    let written = write_named(path, |out| match fill(out) {
+        Ok(value) => {
+            filled = Some(Ok(value));
+            Ok(())
+        }
+        Err(error) => {
+            filled = Some(Err(error));
+            Err(io::Error::other("nothing was written"))
+        }
+    });
+    match filled {
+        // That error says more than a missing file; one of the disk comes through it.
+        Some(Err(error)) => {
+            let of_disk = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
+            Err(of_disk.map(|cause| fault("write", path, cause).into()).unwrap_or(error))
+        }
+        Some(Ok(value)) => written.map(|()| value),
+        None => Err(written.err().unwrap_or_else(|| Fault::machine("nothing was written").into())),
+    }
 }
 
 /// Like [`write_whole`], for a file that only its owner may read.

@@ -5,8 +5,10 @@
 
 pub mod access;
 pub(crate) mod age;
+pub(crate) mod archive;
 pub(crate) mod cgroup;
 pub mod clock;
+pub(crate) mod copy;
 pub(crate) mod derived;
 pub mod disk;
 pub(crate) mod energy;

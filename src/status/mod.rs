@@ -28,6 +28,7 @@ use crate::tree::journal::Journal;
 use crate::tree::ledger::Ledger;
 use crate::tree::records::index::Check;
 use crate::tree::records::{self, Attempt, Outcome, Record};
+use crate::tree::shard::Shards;
 use crate::tree::table::{self, Head, Readable, Row};
 use crate::tree::terms::{self, Dropped, Terms};
 use crate::tree::waves::{self, Array, Wave};
@@ -71,6 +72,8 @@ pub struct Status {
     pub(crate) again: Option<String>,
     /// Trials that the plan no longer has, those included that are done.
     pub(crate) dropped: Dropped,
+    /// The part of its plan that it has; `None` if it was not divided.
+    pub(crate) shards: Option<Shards>,
     /// The code of its trials.
     pub(crate) code: code::Submissions,
     /// The damaged parts of its files, which were left out.
@@ -161,6 +164,14 @@ pub fn read(tree: Tree, identity: Identity, whom: Option<(&Site, &Vars)>) -> Res
     look(tree, identity, whom, About::Open, Use::Read)
 }
 
+/// As [`read`], for merging: from the tree alone, to which nothing is written, not even its index.
+///
+/// # Errors
+/// As [`of`].
+pub(crate) fn untouched(tree: Tree, identity: Identity) -> Result<Status> {
+    look(tree, identity, None, About::Open, Use::Act)
+}
+
 /// As [`read`], for a caller that reads no metric lines.
 ///
 /// # Errors
@@ -180,6 +191,8 @@ fn look(
     about: About,
     wants: Use,
 ) -> Result<Status> {
+    // The scheduler here does not know the jobs of an unpacked sweep, and may know others by their numbers.
+    let whom = whom.filter(|_| !tree.is_copy());
     let mut status = as_recorded(tree, identity, whom, about, wants)?;
     standing::drop(&status.rows, &mut status.standings, &status.dropped);
     Ok(status)
@@ -245,7 +258,7 @@ fn as_recorded(
         true => feeder::undecided(&files.waves, &files.journal, &files.rows, &standings),
         false => 0,
     };
-    let Files { heads, rows, records, journal, waves, dropped, code, .. } = files;
+    let Files { heads, rows, records, journal, waves, dropped, shards, code, .. } = files;
     let jobs: Vec<String> = journal.jobs().map(str::to_owned).collect();
     let mut witness = agents.witness(&heard.witness, jobs.is_empty());
     if let Some(user) = &journal.on_hold {
@@ -270,6 +283,7 @@ fn as_recorded(
         is_learning: feeder::is_learning(waves.iter().map(|(wave, _)| wave)),
         undecided,
         dropped,
+        shards,
         code,
         damage,
         jobs_of,
@@ -288,6 +302,7 @@ struct Files {
     /// How often a trial may be tried.
     attempts: u32,
     dropped: Dropped,
+    shards: Option<Shards>,
     code: code::Submissions,
     damage: Damage,
 }
@@ -313,6 +328,7 @@ impl Files {
         let by_table = heads.last().map_or(1, |h| h.run.attempts);
         let Terms { attempts, dropped, .. } = terms::readable(tree, by_table, &mut damage)?;
         let code = code::Submissions::readable(tree, &mut damage)?;
+        let shards = Shards::readable(tree, &mut damage);
         Ok(Self {
             heads,
             rows,
@@ -323,6 +339,7 @@ impl Files {
             places,
             attempts,
             dropped,
+            shards,
             code,
             damage,
         })

@@ -330,8 +330,39 @@ pub(crate) fn grow(
     site: &Site,
 ) -> Result<Vec<Todo>> {
     let plan = &source.plan;
+    let first = diff.known;
+    let head = Head {
+        format: FORMAT,
+        first,
+        count: diff.added(),
+        sweep: plan.name.clone(),
+        seed: plan.seed,
+        run: plan.run.clone(),
+        workdir: disk::absolute(&source.folder().join(&plan.run.workdir)),
+        site_modules: site.modules.load.clone(),
+        resources: (*plan.resources).clone(),
+        gpu_ids: plan.schedule.gpu_ids,
+        setup: match diff.new.is_empty() {
+            true => None,
+            false => setup(tree, first, source, templates, site)?,
+        },
+        keys_crc: None,
+        plan_crc: None,
+    };
+    lay(tree, source, diff, head)
+}
+
+/// As [`grow`], with what the new trials share. Its numbers and checksums are set here.
+///
+/// # Errors
+/// As [`grow`].
+pub(super) fn lay(tree: &Tree, source: &Source, diff: &Diff, head: Head) -> Result<Vec<Todo>> {
+    let plan = &source.plan;
     let (known, new) = (diff.known, &diff.new);
     tree.write_plan(&source.text)?;
+    if let Some(part) = &source.part {
+        part.shards.keep(tree)?;
+    }
     terms::keep(tree, &table::heads(tree)?, plan.run.attempts, diff.dropped_trials())?;
     if new.is_empty() {
         return Ok(Vec::new());
@@ -340,22 +371,9 @@ pub(crate) fn grow(
     disk::write_whole(&tree.plan_of(known), source.text.as_bytes())?;
 
     let (added, places) = added(tree, source, diff)?;
-    let first = known;
-    let head = Head {
-        format: FORMAT,
-        first,
-        count: new.len() as u64,
-        sweep: plan.name.clone(),
-        seed: plan.seed,
-        run: plan.run.clone(),
-        workdir: disk::absolute(&source.folder().join(&plan.run.workdir)),
-        site_modules: site.modules.load.clone(),
-        resources: (*plan.resources).clone(),
-        gpu_ids: plan.schedule.gpu_ids,
-        setup: setup(tree, first, source, templates, site)?,
-        keys_crc: None,
-        plan_crc: Some(crc32fast::hash(source.text.as_bytes())),
-    };
+    let plan_crc = Some(crc32fast::hash(source.text.as_bytes()));
+    let count = diff.added();
+    let head = Head { format: FORMAT, first: known, count, keys_crc: None, plan_crc, ..head };
     let rows = new.iter().zip(&added).zip(&places).map(|(((i, key), todo), (chain, link))| {
         let trial = &plan.trials[*i];
         let own = trial.resources != plan.resources;
@@ -502,7 +520,8 @@ pub(crate) fn on_failure(heads: &[Head]) -> OnFailure {
     heads.last().map_or(OnFailure::Stop, |h| h.run.on_failure)
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes as hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = String::with_capacity(bytes.len() * 2);
     for b in bytes {

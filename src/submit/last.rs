@@ -83,6 +83,7 @@ pub(crate) fn source(tree: &Tree) -> Result<(Source, Option<String>)> {
     if disk::real(source.tree().dir()) != disk::real(tree.dir()) {
         // The results were moved, with or without the plan.
         source.plan.root = parent(tree).to_string_lossy().into_owned();
+        source.narrow()?;
     }
     let note = note.map(|why| {
         let kept = disk::named(&tree.plan());

@@ -13,10 +13,13 @@ pub(crate) mod grow;
 pub(crate) mod last;
 pub(crate) mod learn;
 pub(crate) mod local;
+pub(crate) mod merge;
 pub mod pilots;
 pub(crate) mod preview;
 pub(crate) mod rehearsal;
+pub(crate) mod reproduce;
 pub(crate) mod retry;
+mod shard;
 pub(crate) mod snapshot;
 
 use std::io::ErrorKind;
@@ -40,8 +43,10 @@ pub(crate) use local::gpus::refuse_share;
 pub struct Source {
     pub(crate) path: PathBuf,
     pub(crate) text: String,
-    /// The checked plan.
+    /// The checked plan, as far as its sweep has it.
     pub(crate) plan: Plan,
+    /// The part that the sweep has, if it is one of several.
+    pub(crate) part: Option<shard::Part>,
 }
 
 impl Source {
@@ -64,7 +69,17 @@ impl Source {
 
     fn of_text(path: &Path, text: String) -> Result<Self> {
         let plan = plan::parse_with(&text, &path.display().to_string(), &reader_beside(path))?;
-        Ok(Self { path: path.to_owned(), text, plan })
+        Self::new(path.to_owned(), text, plan)
+    }
+
+    /// A checked plan, of which the trials of other shards are left out.
+    ///
+    /// # Errors
+    /// When the sweep's record of its part is damaged.
+    pub(crate) fn new(path: PathBuf, text: String, plan: Plan) -> Result<Self> {
+        let mut source = Self { path, text, plan, part: None };
+        source.narrow()?;
+        Ok(source)
     }
 
     pub(crate) fn author(&self) -> Author {

@@ -258,6 +258,7 @@ impl Rehearsal {
             "chains": chains.into_values().collect::<Vec<_>>(),
             "left": self.left,
             "dropped": self.dropped,
+            "shard": source.part.as_ref().map(|part| part.shards.json()),
             "arrays": arrays.collect::<Result<Vec<_>>>()?,
             "chains_as": self.mapped.as_ref().map(|mapped| mapped.mapping.word()),
             "chains_why": self.mapped.as_ref().map_or("", |mapped| &mapped.why),

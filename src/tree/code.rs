@@ -218,6 +218,22 @@ pub(crate) fn named(tree: &Tree) -> Result<BTreeSet<String>> {
     all(tree)?.into_iter().map(own).filter_map(Result::transpose).collect()
 }
 
+/// What each submission recorded, the first one first. Damaged ones are left out.
+///
+/// # Errors
+/// When a file cannot be read.
+pub(crate) fn recorded(tree: &Tree) -> Result<Vec<(Submission, IdSet, Beside)>> {
+    let mut found = Vec::new();
+    for number in all(tree)? {
+        let Ok((own, ids)) = read(tree, number) else { continue };
+        let file =
+            |ending| disk::read_if_there(&submissions(tree).join(format!("{number:04}.{ending}")));
+        let beside = Beside { diff: file("diff")?, packages: file("packages.txt")? };
+        found.push((own, ids, beside));
+    }
+    Ok(found)
+}
+
 /// The submissions that gave trials their code, the latest first.
 #[derive(Debug, Default)]
 pub(crate) struct Submissions(Vec<(Submission, IdSet)>);

@@ -175,6 +175,30 @@ pub fn write<'a>(tree: &Tree, head: &Head, rows: impl Iterator<Item = RowOut<'a>
     write_document(&file(tree, head.first, "json"), &head)
 }
 
+/// Copies the tables of another sweep with the plans that added them; `change` is given each head before it is written.
+///
+/// # Errors
+/// When a file cannot be read, a head is damaged, or the disk refuses.
+pub(crate) fn adopt(
+    tree: &Tree,
+    from: &Tree,
+    mut change: impl FnMut(&mut Head) -> Result<()>,
+) -> Result<()> {
+    disk::make_dir(&tree.dir().join("trials"))?;
+    disk::make_dir(&tree.dir().join("plans"))?;
+    for mut head in heads(from)? {
+        for ending in ["jsonl", "idx", "keys"] {
+            let bytes = disk::read_bytes(&file(from, head.first, ending))?;
+            disk::write_whole(&file(tree, head.first, ending), &bytes)?;
+        }
+        let plan = disk::read_bytes_if_there(&from.plan_of(head.first))?;
+        disk::write_whole(&tree.plan_of(head.first), &plan)?;
+        change(&mut head)?;
+        write_document(&file(tree, head.first, "json"), &head)?;
+    }
+    Ok(())
+}
+
 /// The first trials of all tables, in order.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use crate::world::{PROGRAM, World, missing};
 
 /// The verbs in the order of the help, each with what its help says that it does.
-const VERBS: [(&str, &str); 25] = [
+const VERBS: [(&str, &str); 27] = [
     (
         "init",
         "Make a project that runs at once: a plan, a small program, and its own copy of the job scripts",
@@ -30,6 +30,11 @@ const VERBS: [(&str, &str); 25] = [
     ),
     ("effects", "Show which parameters matter for a metric, and which value of each is best"),
     ("plot", "Draw a picture for a paper: curves, heat map, effects, scaling or box plot"),
+    ("export", "Write a sweep as one archive: results tree, plan, code, table and report"),
+    (
+        "merge",
+        "Join the results of one plan from several clusters, shards or copies into one sweep",
+    ),
     ("report", "Write a sweep as one HTML file: summary, charts, failures, cost, and the table"),
     ("logs", "Print what a trial printed"),
     (
@@ -81,6 +86,10 @@ Answer:
   effects    Show which parameters matter for a metric, and which value of each is best
   plot       Draw a picture for a paper: curves, heat map, effects, scaling or box plot
   report     Write a sweep as one HTML file: summary, charts, failures, cost, and the table
+
+Share:
+  export     Write a sweep as one archive: results tree, plan, code, table and report
+  merge      Join the results of one plan from several clusters, shards or copies into one sweep
 
 Steer:
   cancel     Cancel the trials of a sweep that have not ended

@@ -60,7 +60,7 @@ fn a_dry_run_here_says_which_trials_would_run() {
         "scheduler": null,
         "trials": [{"trial": 2, "state": "new", "task_id": null, "chain": 2, "link": 0,
             "gpu_ids_abs": null, "params": {"n": 3}}],
-        "chains": [null], "left": {"failed": 1}, "dropped": 1,
+        "chains": [null], "left": {"failed": 1}, "dropped": 1, "shard": null,
         "arrays": [], "chains_as": null, "chains_why": "", "max_array_size": null,
         "submit_calls": 0, "scheduler_calls": 0, "units": null, "pilots": null, "slots": null,
         "at_once": cores, "cores": cores, "gpus": "", "core_hours": null, "gb_hours": null, "gpu_hours": 0.0,

@@ -280,14 +280,7 @@ fn write_text(args: &Args, sheet: &Sheet, format: Format, out: &mut dyn Write) -
             out.write_all(aligned(&names, &cells).as_bytes())?;
         }
         Format::Csv => {
-            check_columns(&names)?;
-            let mut csv = csv::Writer::from_writer(out);
-            csv_row(&mut csv, names.iter().map(|name| json!(name)), args.safe_csv)?;
-            sheet.each(&mut |row| {
-                rows += 1;
-                csv_row(&mut csv, (0..columns.len()).map(|c| cell(row, c)), args.safe_csv)
-            })?;
-            csv.flush()?;
+            rows = write_csv(sheet, args.safe_csv, out)?;
         }
         Format::Markdown => {
             check_columns(&names)?;
@@ -305,6 +298,22 @@ fn write_text(args: &Args, sheet: &Sheet, format: Format, out: &mut dyn Write) -
             })?;
         }
     }
+    Ok(rows)
+}
+
+/// Writes a table as CSV. Returns its rows.
+pub(super) fn write_csv(sheet: &Sheet, safe: bool, out: &mut dyn Write) -> Result<usize> {
+    let names = sheet.names();
+    check_columns(&names)?;
+    let mut csv = csv::Writer::from_writer(out);
+    csv_row(&mut csv, names.iter().map(|name| json!(name)), safe)?;
+    let mut rows = 0;
+    sheet.each(&mut |row| {
+        rows += 1;
+        let cell = |(c, column)| forms::plain(column, row.get(c));
+        csv_row(&mut csv, sheet.columns.iter().enumerate().map(cell), safe)
+    })?;
+    csv.flush()?;
     Ok(rows)
 }
 
@@ -418,20 +427,7 @@ fn write(
         out.flush()?;
         return Ok(rows);
     };
-    let mut filled = Ok(0);
-    let written = disk::write_named(path, |out| {
-        filled = fill(out);
-        match &filled {
-            Ok(_) => Ok(()),
-            Err(_) => Err(io::Error::other("nothing was written")),
-        }
-    });
-    // An error of the rows says more than a missing file; one of the disk comes through them.
-    let rows = filled.map_err(|error| {
-        let of_disk = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
-        of_disk.map(|cause| disk::fault("write", path, cause).into()).unwrap_or(error)
-    })?;
-    written?;
+    let rows = disk::fill_named(path, fill)?;
     context.out.say(&format!("{} in {}", count(rows as u64, of), path.display()));
     Ok(rows)
 }

@@ -193,6 +193,31 @@ impl Attempt {
         spots: &[Spot],
         with: &mut dyn FnMut(Map<String, Value>),
     ) -> Result<()> {
+        self.each_event_of(tree, spots, &mut |rows| {
+            rows.into_iter().filter(|row| !row.contains_key(UNREAD)).for_each(&mut *with);
+            Ok(())
+        })
+    }
+
+    /// Calls `with` for the lines of each event with metric lines, in order, those included that count what could not be
+    /// read.
+    ///
+    /// # Errors
+    /// As [`Attempt::each_row`], and what `with` returns.
+    pub(crate) fn each_event(
+        &self,
+        tree: &Tree,
+        mut with: impl FnMut(Vec<Map<String, Value>>) -> Result<()>,
+    ) -> Result<()> {
+        self.each_event_of(tree, &self.metrics, &mut with)
+    }
+
+    fn each_event_of(
+        &self,
+        tree: &Tree,
+        spots: &[Spot],
+        with: &mut dyn FnMut(Vec<Map<String, Value>>) -> Result<()>,
+    ) -> Result<()> {
         if spots.is_empty() {
             return Ok(());
         }
@@ -205,7 +230,7 @@ impl Attempt {
             let read = read.and_then(|_| (&mut file).take(spot.len).read_to_end(&mut line));
             read.map_err(|e| disk::fault("read", &path, &e))?;
             let event: Rows = line::unseal(&line).ok_or_else(|| super::numbers::damaged(&path))?;
-            event.rows.into_iter().filter(|row| !row.contains_key(UNREAD)).for_each(&mut *with);
+            with(event.rows)?;
         }
         Ok(())
     }
