@@ -1,53 +1,24 @@
 //! A sweep without agents, read as `status` reads it: all of it, the scheduler asked once in a while.
 
-use std::collections::{BTreeMap, HashMap};
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
 
 use anyhow::Result;
 
 use super::gpus::{self, Gpus};
 use super::pace::Pace;
 use super::{Failure, Frame, MOST_ROWS, Place, Slow, UsedGpu};
-use crate::host::Vars;
-use crate::site::Site;
 use crate::standing::{self, Standing, State};
+pub use crate::status::told::Asking;
+use crate::status::told::Told;
 use crate::status::{self, Status};
 use crate::tree::damage::Damaged;
-use crate::tree::records::{Attempt, Outcome, Record};
-use crate::tree::table::Row;
+use crate::tree::records::{Attempt, Record};
 use crate::tree::{Identity, Tree};
-
-/// The scheduler is not asked more often.
-const ASKED_EVERY: Duration = Duration::from_secs(60);
-
-/// Whom to ask about a sweep that a scheduler has.
-#[derive(Debug, Clone)]
-pub struct Asking {
-    /// How the site's scheduler is asked.
-    pub site: Site,
-    /// The environment of the calls.
-    pub vars: Vars,
-    /// Whether it may be asked at all.
-    pub may_ask: bool,
-}
-
-/// The state of a trial's record, and whether the plan has dropped the trial. While it stays the same, the scheduler's
-/// last answer about the trial holds.
-type Signature = (usize, Option<Outcome>, bool, bool);
-
-fn signature(status: &Status, row: &Row) -> Signature {
-    let is_dropped = status.dropped.has(row.id);
-    let of = |r: &Record| (r.attempts.len(), r.outcome(), r.skipped.is_some(), is_dropped);
-    status.records.get(&row.id).map_or((0, None, false, is_dropped), of)
-}
 
 /// The last reading.
 #[derive(Default)]
 pub(super) struct Whole {
-    asked: Option<Instant>,
-    /// The standing of each trial by the scheduler's last answer.
-    told: HashMap<u64, (Signature, Standing)>,
-    witness: String,
+    told: Told,
     counts: BTreeMap<State, u64>,
     total: u64,
     began: Option<f64>,
@@ -69,37 +40,12 @@ struct RunningTrial {
 
 impl Whole {
     pub(super) fn look(&mut self, tree: &Tree, identity: &Identity, asking: &Asking) -> Result<()> {
-        let is_due = self.asked.is_none_or(|asked| asked.elapsed() >= ASKED_EVERY);
-        let ask = asking.may_ask && is_due;
         let (tree, identity) = (tree.clone(), identity.clone());
-        let status = status::of(tree, identity, &asking.site, &asking.vars, ask)?;
-        let damage = status.damage.clone();
-        let mut new = Self { witness: status.witness.clone(), damage, ..Self::default() };
-        if status.jobs.is_empty() {
-            // Without jobs the tree has everything.
-            new.add_all(&status, &status.standings);
-        } else {
-            let answered = ask && status.is_sure();
-            new.add_all(&status, &self.stand(&status, answered));
-            new.told = if answered { told(&status) } else { std::mem::take(&mut self.told) };
-            new.asked = if ask { Some(Instant::now()) } else { self.asked };
-            if !ask && self.asked.is_some() {
-                new.witness = std::mem::take(&mut self.witness);
-            }
-        }
-        *self = new;
+        let status = self.told.look(asking, |whom| status::glance(tree, identity, whom))?;
+        let (told, damage) = (std::mem::take(&mut self.told), status.damage.clone());
+        *self = Self { told, damage, ..Self::default() };
+        self.add_all(&status, &status.standings);
         Ok(())
-    }
-
-    /// How each trial stands. The scheduler's last answer holds for the trials whose records have not changed
-    /// since, until it answers again.
-    fn stand(&self, status: &Status, answered: bool) -> Vec<Standing> {
-        let stand = |(row, standing): (&Row, &Standing)| {
-            let same = |(then, _): &&(Signature, Standing)| *then == signature(status, row);
-            let kept = self.told.get(&row.id).filter(|_| !answered).filter(same);
-            kept.map_or_else(|| standing.clone(), |(_, kept)| kept.clone())
-        };
-        status.trials().map(stand).collect()
     }
 
     fn add_all(&mut self, status: &Status, standings: &[Standing]) {
@@ -181,10 +127,10 @@ impl Whole {
         super::sort_gpus(&mut gpus);
         let places = self.places.values().filter(|(place, _)| place.busy > 0);
         let mut notes = Vec::new();
-        if !self.witness.is_empty() {
-            let ago = self.asked.map(|asked| asked.elapsed().as_secs()).filter(|ago| *ago > 0);
+        let (witness, ago) = self.told.witness();
+        if !witness.is_empty() {
             let ago = ago.map(|s| format!(", {s} s ago")).unwrap_or_default();
-            notes.push(format!("seen by: {}{ago}", self.witness));
+            notes.push(format!("seen by: {witness}{ago}"));
         }
         Frame {
             sweep: name.to_owned(),
@@ -211,12 +157,6 @@ impl Whole {
             damage: self.damage.clone(),
         }
     }
-}
-
-/// The standing of each trial by the scheduler's answer.
-fn told(status: &Status) -> HashMap<u64, (Signature, Standing)> {
-    let one = |(row, s): (&Row, &Standing)| (row.id, (signature(status, row), s.clone()));
-    status.trials().map(one).collect()
 }
 
 /// Metric events of a running trial that are looked at for what its GPUs do.

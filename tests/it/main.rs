@@ -76,6 +76,7 @@ mod ranks;
 mod readers;
 mod rehearsal;
 mod report;
+mod report_serve;
 mod resources;
 mod retry;
 mod schema;

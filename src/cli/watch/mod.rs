@@ -41,7 +41,8 @@ pub(crate) struct Args {
     offline: bool,
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+/// The pause between two looks, as an argument.
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|s: &f64| *s >= 0.5 && *s <= 86_400.0);
     seconds.ok_or_else(|| "a number of seconds from 0.5 to 86400".to_owned())
 }
