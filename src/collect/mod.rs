@@ -6,6 +6,7 @@ pub(crate) mod columns;
 mod curve;
 pub(crate) mod sheet;
 pub mod steps;
+pub(crate) mod tensorboard;
 #[cfg(any(feature = "arrow", test))]
 mod types;
 pub mod whole;

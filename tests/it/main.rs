@@ -97,6 +97,7 @@ mod sync_cases;
 #[cfg(feature = "arrow")]
 mod tables;
 mod templates;
+mod tensorboard;
 mod threads;
 mod tidy;
 mod time_left;
