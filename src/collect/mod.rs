@@ -1,6 +1,7 @@
 //! From records to one table: a row a trial, columns for what every trial has, then its parameters,
 //! then its metrics.
 
+mod assumed;
 pub(crate) mod attempts;
 pub(crate) mod columns;
 mod curve;
@@ -13,6 +14,8 @@ pub mod whole;
 
 #[cfg(feature = "arrow")]
 pub(crate) mod arrow;
+
+pub(crate) use assumed::assumed;
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

@@ -1,12 +1,15 @@
 //! A sweep without agents, read as `status` reads it: all of it, the scheduler asked once in a while.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use anyhow::Result;
 
+use super::best::{Choice, Logged};
 use super::gpus::{self, Gpus};
 use super::pace::Pace;
 use super::{Failure, Frame, MOST_ROWS, Place, Slow, UsedGpu};
+use crate::cause::Cause;
+use crate::collect::Goal;
 use crate::standing::{self, Standing, State};
 pub use crate::status::told::Asking;
 use crate::status::told::Told;
@@ -14,6 +17,7 @@ use crate::status::{self, Status};
 use crate::tree::damage::Damaged;
 use crate::tree::records::{Attempt, Record};
 use crate::tree::{Identity, Tree};
+use crate::words::count;
 
 /// The last reading.
 #[derive(Default)]
@@ -27,8 +31,17 @@ pub(super) struct Whole {
     durations: Vec<f32>,
     running: Vec<RunningTrial>,
     failures: Vec<(Option<f64>, Failure)>,
-    places: BTreeMap<String, (Place, f64)>,
+    /// Hosts, when something has last happened there, and when trials ended there.
+    places: BTreeMap<String, (Place, f64, Vec<f64>)>,
     damage: Vec<Damaged>,
+    causes: BTreeMap<Cause, u64>,
+    choice: Choice,
+    /// The metric of each trial that is done and whose lines have been read.
+    values: HashMap<u64, f32>,
+    /// Trials whose lines are read in one look.
+    most: usize,
+    /// Trials that are done and whose lines are still to be read.
+    unread: u64,
 }
 
 struct RunningTrial {
@@ -43,9 +56,40 @@ impl Whole {
         let (tree, identity) = (tree.clone(), identity.clone());
         let status = self.told.look(asking, |whom| status::glance(tree, identity, whom))?;
         let (told, damage) = (std::mem::take(&mut self.told), status.damage.clone());
-        *self = Self { told, damage, ..Self::default() };
+        let (choice, values) = (std::mem::take(&mut self.choice), std::mem::take(&mut self.values));
+        *self = Self { told, damage, choice, values, most: self.most, ..Self::default() };
         self.add_all(&status, &status.standings);
+        self.read_metrics(&status);
         Ok(())
+    }
+
+    /// Trials are compared by this metric, which is read of at most so many trials in one look.
+    pub(super) fn compare_by(&mut self, wish: Option<&(String, Goal)>, most: usize) {
+        (self.choice, self.most) = (Choice::new(wish), most);
+    }
+
+    /// Reads the metric of trials that are done, each once: their records do not change any more. A large sweep takes several
+    /// looks.
+    fn read_metrics(&mut self, status: &Status) {
+        let mut left = self.most;
+        for (row, standing) in status.trials() {
+            if standing.state != State::Done || self.values.contains_key(&row.id) {
+                continue;
+            }
+            if left == 0 {
+                self.unread += 1;
+                continue;
+            }
+            let attempt = status.records.get(&row.id).and_then(Record::decisive);
+            let Some(attempt) = attempt else { continue };
+            left -= 1;
+            let mut logged = Logged::new();
+            // Lines that cannot be read now are read with the next look.
+            if attempt.each_row(&status.tree, |row| self.choice.take(&mut logged, &[row])).is_ok() {
+                let result = attempt.end.as_ref().and_then(|end| end.result.as_ref());
+                self.values.insert(row.id, self.choice.value(logged, result));
+            }
+        }
     }
 
     fn add_all(&mut self, status: &Status, standings: &[Standing]) {
@@ -77,16 +121,21 @@ impl Whole {
         let is_running = standing.state == State::Running && end.is_none();
         if let Some(attempt) = attempt {
             let host = &attempt.start.host;
-            let fresh = || (Place { host: host.clone(), ..Place::default() }, 0.0);
-            let (place, seen) = self.places.entry(host.clone()).or_insert_with(fresh);
+            let fresh = || (Place { host: host.clone(), ..Place::default() }, 0.0, Vec::new());
+            let (place, seen, ends) = self.places.entry(host.clone()).or_insert_with(fresh);
             place.busy += u32::from(is_running);
             place.ended += u64::from(is_final);
+            if let (true, Some(end)) = (is_final, end) {
+                ends.push(end.time);
+            }
             *seen = seen.max(end.map_or(attempt.start.time, |end| end.time));
             if is_running {
                 self.running.push(running(tree, trial, attempt));
             }
         }
         if standing.state.is_bad() && standing.state != State::Skipped {
+            let cause = standing.cause.unwrap_or(Cause::Unknown);
+            *self.causes.entry(cause).or_default() += 1;
             let failure = Failure {
                 trial,
                 host: attempt.map(|attempt| attempt.start.host.clone()).unwrap_or_default(),
@@ -96,6 +145,13 @@ impl Whole {
             };
             self.failures.push((end.map(|end| end.time), failure));
         }
+    }
+
+    /// The trials that are done, in order, with their metrics.
+    fn ranked(&self) -> impl Iterator<Item = (u64, f32)> {
+        let mut all: Vec<(u64, f32)> = self.values.iter().map(|(trial, n)| (*trial, *n)).collect();
+        all.sort_unstable_by_key(|(trial, _)| *trial);
+        all.into_iter()
     }
 
     pub(super) fn frame(&self, name: &str, now: f64) -> Frame {
@@ -125,14 +181,25 @@ impl Whole {
         };
         let mut gpus: Vec<UsedGpu> = self.running.iter().flat_map(used).collect();
         super::sort_gpus(&mut gpus);
-        let places = self.places.values().filter(|(place, _)| place.busy > 0);
+        let places = self.places.values().filter(|(place, ..)| place.busy > 0);
         let mut notes = Vec::new();
         let (witness, ago) = self.told.witness();
         if !witness.is_empty() {
             let ago = ago.map(|s| format!(", {s} s ago")).unwrap_or_default();
             notes.push(format!("seen by: {witness}{ago}"));
         }
+        if self.unread > 0 {
+            notes
+                .push(format!("the metric of {} is still to be read", count(self.unread, "trial")));
+        }
+        let place = |(place, seen, ends): &(Place, f64, Vec<f64>)| {
+            let mut pace = Pace::new(now, self.began);
+            ends.iter().for_each(|time| pace.add(*time));
+            Place { seen_s: Some((now - seen).max(0.0)), rate: pace.rate(), ..place.clone() }
+        };
         Frame {
+            best: self.choice.best(self.ranked()),
+            causes: super::sort_causes(self.causes.iter().map(|(cause, n)| (*cause, *n))),
             sweep: name.to_owned(),
             total: self.total,
             counts: self.counts.clone(),
@@ -140,9 +207,7 @@ impl Whole {
             left_s: pace.left(open),
             took_s: self.began.zip(until).map(|(began, until)| (until - began).max(0.0)),
             median_s,
-            places: places
-                .map(|(place, seen)| Place { seen_s: Some((now - seen).max(0.0)), ..place.clone() })
-                .collect(),
+            places: places.map(place).collect(),
             failures: self
                 .failures
                 .iter()

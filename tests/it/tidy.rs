@@ -22,8 +22,8 @@ const FLOORS: [&[&str]; 8] = [
     &["cli"],
 ];
 
-/// Uses within one floor, each with its reason. They make no circle; verbs (floor 6) have seven.
-const NEIGHBOURS: [(&str, &str, &str); 19] = [
+/// Uses within one floor, each with its reason. They make no circle; verbs (floor 6) have eight.
+const NEIGHBOURS: [(&str, &str, &str); 20] = [
     ("cause", "words", "shortens a line of a log"),
     ("fault", "cause", "says what a fault is for a trial"),
     ("plan", "document", "reads what a person wrote"),
@@ -38,6 +38,7 @@ const NEIGHBOURS: [(&str, &str, &str); 19] = [
     ("collect", "usage", "what an attempt asked for"),
     ("select", "collect", "an expression sees the columns of the table"),
     ("analysis", "collect", "answers are about the table"),
+    ("watch", "collect", "which metric is assumed, and what text a value is"),
     ("report", "collect", "a page has the table and the learning curves"),
     ("report", "usage", "a page has what was requested and used"),
     ("report", "analysis", "a page says which setting is best and what matters"),
