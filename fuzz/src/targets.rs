@@ -43,6 +43,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("sync-request", wire::requests, &[HELLO, GATHER, GATHER_MAP, REDUCE, "\x0e\0\0\0{\"op\":\"hello\"}"]),
     target("sync-answer", wire::answers, &[ANSWER, "{\"ok\":false,\"error\":\"a rank\"}\n", "{\"ok\":true,\"rank\":0,\"world\":2,\"version\":\"1\"}\n"]),
     target("meeting", wire::meeting, &[UP, DOWN, "{\"token\":\"abc\",\"port\":4711,\"addrs\":[\"127.0.0.1\",\"::1\"]}\n"]),
+    target("web-request", wire::web, &["GET /a/data?b HTTP/1.1\r\nHost: localhost:80\r\nIf-None-Match: \"1\"\r\n\r\n", "POST / HTTP/1.0\r\n\r\n"]),
     target("npy", data::npy, &["@tests/cases/data/*.npy"]),
     target("npz", data::npz, &["@tests/cases/data/*.npz"]),
     target("safetensors", data::safetensors, &["@tests/cases/data/*.safetensors"]),

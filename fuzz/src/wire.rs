@@ -78,3 +78,10 @@ pub(crate) fn metrics(bytes: &[u8]) {
         assert_eq!(parse_lenient(&text), Some(value));
     }
 }
+
+/// What a browser sends.
+pub(crate) fn web(bytes: &[u8]) {
+    if let Some(request) = hpcsweep::host::http::request(bytes) {
+        assert!(request.path.starts_with('/') && !request.path.contains(['?', ' ', '\r', '\n']));
+    }
+}

@@ -76,7 +76,7 @@ impl Out {
         io::stderr().as_fd().try_clone_to_owned()
     }
 
-    /// Standard output, for a program that is started and whose output is asked for.
+    /// Standard output, for a program that is started and whose output is asked for, and to notice that its reader has gone.
     ///
     /// # Errors
     /// When the process has no more descriptors.

@@ -1,21 +1,33 @@
-//! `hpcsweep report`: a sweep as one HTML file.
+//! `hpcsweep report`: a sweep as one HTML file, or as a page that follows it.
 
+use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
+use nix::sys::signal::Signal;
 
-use super::select::Select;
-use super::{Context, collect, sweeps};
+use super::select::{Named, Select};
+use super::watch::seconds;
+use super::{Context, collect, out, sweeps};
 use crate::collect::Goal;
-use crate::fault::Fault;
-use crate::host::{clock, disk};
+use crate::fault::{self, Fault};
+use crate::host::http::Server;
+use crate::host::signal::Signals;
+use crate::host::{clock, disk, threads, vars};
 use crate::report::Report;
+use crate::report::live::{self, Live};
+use crate::select::Wanted;
+use crate::status::told::{Asking, Told};
+use crate::status::{self, Status};
+use crate::tree::{Identity, Tree};
 use crate::words::{count, thousands};
 
 /// Write a sweep as one HTML file: summary, charts, failures, cost, and the table
 ///
 /// The file needs no network, and nothing but a browser: it can be sent or put beside a paper. It has the plan and names of
-/// hosts, folders and jobs in it.
+/// hosts, folders and jobs in it. With --serve, a browser shows the same page while the sweep runs.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("goal").multiple(false))]
 pub(crate) struct Args {
@@ -25,8 +37,24 @@ pub(crate) struct Args {
     #[command(flatten)]
     select: Select,
     /// Write to this file
-    #[arg(short, long, value_name = "FILE", default_value = "report.html")]
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        default_value = "report.html",
+        conflicts_with = "serve"
+    )]
     output: PathBuf,
+    /// Serve the page on this host alone, at an address that only you know, and refresh it while the sweep runs
+    ///
+    /// Prints the address, and the command that makes it reachable from your own computer. Without a port, on a free one.
+    /// Ctrl-C ends it.
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, value_parser = clap::value_parser!(u16).range(1..))]
+    #[expect(clippy::option_option, reason = "absent, without a port, with one")]
+    serve: Option<Option<u16>>,
+    /// Look for news every so many seconds, at least 0.5, while a browser shows the page; less often if that takes long
+    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds, requires = "serve")]
+    every: f64,
     /// The metric by which trials are compared: any column of numbers; by default one is chosen by its name
     #[arg(short, long, requires = "goal")]
     metric: Option<String>,
@@ -42,28 +70,109 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
-    let named = args.select.read(&args.named)?;
-    let (tree, identity) = sweeps::one(&named.sweeps, context)?;
+    let Named { sweeps, wanted } = args.select.read(&args.named)?;
+    let (tree, identity) = sweeps::one(&sweeps, context)?;
+    let goal = if args.max { Goal::Max } else { Goal::Min };
+    let wish = args.metric.clone().map(|metric| (metric, goal));
+    let (site, vars) = (context.site()?, context.vars.clone());
+    let asking = Asking { site, vars, may_ask: !args.offline };
+    let sight = Sight { tree, identity, wanted, wish, asking, told: Told::default(), seen: None };
+    match args.serve {
+        Some(port) => serve(sight, port, Duration::from_secs_f64(args.every), context),
+        None => write(sight, args, context),
+    }
+}
+
+/// Writes the file.
+fn write(mut sight: Sight, args: &Args, context: &Context) -> Result<u8> {
     if args.output.is_dir() {
         return Err(Fault::request(format!("`{}` is a folder", args.output.display()))
             .hint("name a file: `-o report.html`")
             .into());
     }
-    let site = context.site()?;
-    let whom = (!args.offline).then_some((&site, &context.vars));
-    let mut status = crate::status::read(tree, identity, whom)?;
-    named.wanted.narrow(std::slice::from_mut(&mut status))?;
-    let goal = if args.max { Goal::Max } else { Goal::Min };
-    let wish = args.metric.as_deref().map(|metric| (metric, goal));
-    let report = Report::of(&status, wish, clock::now())?;
+    let status = sight.read()?;
+    let report = sight.report(&status)?;
     let code = collect::tell(&report.source, context);
     disk::write_named(&args.output, |out| report.write(out))?;
+    context.out.say(&format!("{} in {}", trials(&report), args.output.display()));
+    status.leave();
+    Ok(code)
+}
+
+/// How many trials a report is about, in words.
+fn trials(report: &Report) -> String {
     let shown = match report.shown < report.trials {
         true => format!(" ({} are in its table)", thousands(report.shown as u64)),
         false => String::new(),
     };
-    let trials = count(report.trials as u64, "trial");
-    context.out.say(&format!("{trials}{shown} in {}", args.output.display()));
-    status.leave();
+    format!("{}{shown}", count(report.trials as u64, "trial"))
+}
+
+/// A sweep that is looked at again and again.
+struct Sight {
+    tree: Tree,
+    identity: Identity,
+    wanted: Wanted,
+    wish: Option<(String, Goal)>,
+    asking: Asking,
+    told: Told,
+    /// What was seen last.
+    seen: Option<u64>,
+}
+
+impl Sight {
+    /// Reads the sweep and its metric lines.
+    fn read(&mut self) -> Result<Status> {
+        let (tree, identity) = (self.tree.clone(), self.identity.clone());
+        let mut status = self.told.look(&self.asking, |whom| status::read(tree, identity, whom))?;
+        self.seen = Some(live::signature(&status));
+        self.wanted.narrow(std::slice::from_mut(&mut status))?;
+        Ok(status)
+    }
+
+    fn report(&self, status: &Status) -> Result<Report> {
+        let wish = self.wish.as_ref().map(|(metric, goal)| (metric.as_str(), *goal));
+        Report::of(status, wish, clock::now())
+    }
+
+    /// A report, if the sweep has changed since it was seen last.
+    fn look(&mut self) -> Result<Option<Report>> {
+        let (tree, identity) = (self.tree.clone(), self.identity.clone());
+        let glance = self.told.look(&self.asking, |whom| status::glance(tree, identity, whom))?;
+        if self.seen == Some(live::signature(&glance)) {
+            return Ok(None);
+        }
+        drop(glance);
+        let status = self.read()?;
+        self.report(&status).map(Some)
+    }
+}
+
+/// Serves the page until the user ends it.
+fn serve(mut sight: Sight, port: Option<u16>, every: Duration, context: &Context) -> Result<u8> {
+    // Blocked before other threads are there, so that they come to us alone.
+    let mut signals = Signals::listen(&[Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT])?;
+    let server = Server::bind(port)?;
+    let status = sight.read()?;
+    let report = sight.report(&status)?;
+    drop(status);
+    let code = collect::tell(&report.source, context);
+    let live = Arc::new(Live::new(&report, every));
+    let (port, url) = (server.port(), server.url());
+    let pages = Arc::clone(&live);
+    threads::start("server", move || server.serve(move |path| pages.page(path)))?;
+    threads::start("looks", move || {
+        live.follow(|| sight.look(), |e| out::note(&fault::sentence(e)))
+    })?;
+    let (user, host) = (vars::user_name(), vars::hostname());
+    context.out.data(&url);
+    context.out.data(&format!(
+        "to open it on your own computer, run there: ssh -N -L {port}:127.0.0.1:{port} {user}@{host}"
+    ));
+    context.out.say(&format!(
+        "{}; whoever has the address can read the page; Ctrl-C ends this",
+        trials(&report)
+    ));
+    let _ = signals.next_while(context.out.stdout()?.as_fd());
     Ok(code)
 }

@@ -1,6 +1,7 @@
 //! From records to one table: a row a trial, columns for what every trial has, then its parameters,
 //! then its metrics.
 
+mod assumed;
 pub(crate) mod attempts;
 pub(crate) mod columns;
 mod curve;
@@ -8,6 +9,7 @@ pub(crate) mod points;
 pub(crate) mod sheet;
 pub(crate) mod statistics;
 pub mod steps;
+pub(crate) mod tensorboard;
 #[cfg(any(feature = "tables", test))]
 mod types;
 pub mod whole;
@@ -18,6 +20,8 @@ mod arrow;
 mod sqlite;
 #[cfg(feature = "tables")]
 pub(crate) mod typed;
+
+pub(crate) use assumed::assumed;
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

@@ -583,6 +583,11 @@ pub(crate) fn remove_tree(path: &Path) {
     let _ = fs::remove_dir_all(path);
 }
 
+/// Removes a folder that is empty; `false` if it stays.
+pub(crate) fn remove_empty(path: &Path) -> bool {
+    fs::remove_dir(path).is_ok()
+}
+
 /// The names in a folder, sorted; empty if there is no such folder.
 ///
 /// # Errors

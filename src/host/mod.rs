@@ -13,6 +13,7 @@ pub(crate) mod derived;
 pub mod disk;
 pub(crate) mod energy;
 pub mod gpus;
+pub mod http;
 pub(crate) mod map;
 pub(crate) mod opening;
 pub mod process;

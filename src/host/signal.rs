@@ -77,6 +77,23 @@ impl Signals {
         }
     }
 
+    /// Waits for a signal; `None` if the reader of `output` goes first: a terminal, or the other end of a pipe.
+    pub(crate) fn next_while(&mut self, output: BorrowedFd<'_>) -> Option<Signal> {
+        loop {
+            if let Some((signal, _)) = self.read() {
+                return Some(signal);
+            }
+            let mut fds = [
+                PollFd::new(self.fd.as_fd(), PollFlags::POLLIN),
+                PollFd::new(output, PollFlags::empty()),
+            ];
+            let _ = poll(&mut fds, PollTimeout::NONE);
+            if fds[1].revents().is_some_and(|events| !events.is_empty()) {
+                return self.read().map(|(signal, _)| signal);
+            }
+        }
+    }
+
     fn read(&mut self) -> Option<(Signal, u32)> {
         let info = self.fd.read_signal().ok()??;
         Some((Signal::try_from(info.ssi_signo.cast_signed()).ok()?, info.ssi_pid))

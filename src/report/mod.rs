@@ -5,6 +5,7 @@ mod best;
 mod cost;
 mod curves;
 mod failures;
+pub(crate) mod live;
 mod origin;
 mod page;
 mod summary;
@@ -24,7 +25,10 @@ use crate::usage::{self, Attempts};
 
 /// A report that is ready to be written.
 pub(crate) struct Report {
-    page: Vec<u8>,
+    name: String,
+    summary: summary::Summary,
+    /// The data of the page.
+    json: String,
     /// What of the sweep could not be read.
     pub(crate) source: Vec<Source>,
     /// How many of the trials are in the page, and how many there are.
@@ -98,7 +102,9 @@ impl Report {
             most = (data.trials.shown.min(most) / 2).max(1);
         };
         Ok(Self {
-            page: page::of(&status.identity.name, &summary, &json),
+            name: status.identity.name.clone(),
+            summary,
+            json,
             source: vec![Source::of(status)],
             shown: data.trials.shown,
             trials: data.trials.total,
@@ -110,7 +116,18 @@ impl Report {
     /// # Errors
     /// What `out` returns.
     pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        out.write_all(&self.page)
+        out.write_all(&page::of(&self.name, &self.summary, &self.json, None))
+    }
+
+    /// The page as it is served: it asks for newer data than those of this tag, every so many seconds.
+    fn served(&self, tag: &str, every_s: f64) -> Vec<u8> {
+        page::of(&self.name, &self.summary, &self.json, Some(&page::Live { tag, every_s }))
+    }
+
+    /// The words and the data of a page that is already there, as JSON.
+    fn data(&self) -> String {
+        let summary = serde_json::to_string(&self.summary).unwrap_or_else(|_| "null".to_owned());
+        format!("{{\"summary\":{summary},\"data\":{}}}", self.json)
     }
 }
 

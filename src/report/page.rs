@@ -16,15 +16,27 @@ const LICENSES: [&str; 2] = [
 /// SHA-256 of the scripts, in base64, a line each. A test compares them.
 const HASHES: &str = include_str!("../../templates/report/hashes.txt");
 
-/// The page of a sweep.
-pub(super) fn of(name: &str, summary: &Summary, json: &str) -> Vec<u8> {
+/// What a page that is served knows of its server.
+pub(super) struct Live<'a> {
+    /// Of the data in the page.
+    pub(super) tag: &'a str,
+    /// How often it asks for newer ones, seconds.
+    pub(super) every_s: f64,
+}
+
+/// The page of a sweep: a file, or with `live` a page of a server.
+pub(super) fn of(name: &str, summary: &Summary, json: &str, live: Option<&Live<'_>>) -> Vec<u8> {
     let title = escaped(name);
-    let policy = policy();
+    let policy = if live.is_some() { served_policy() } else { policy() };
+    let live = live.map_or_else(String::new, |Live { tag, every_s }| {
+        format!("<meta name=\"live\" content=\"{every_s} {}\">\n", escaped(tag))
+    });
     let data = in_script(json);
     let words = words(summary);
     let licenses = escaped(&LICENSES.join("\n"));
-    let parts: [(&str, &str); 10] = [
+    let parts: [(&str, &str); 11] = [
         ("@POLICY@", &policy),
+        ("@LIVE@", &live),
         ("@TITLE@", &title),
         ("@STYLE@", STYLE),
         ("@NAME@", &title),
@@ -56,6 +68,11 @@ fn policy() -> String {
         "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'",
         hashes.join(" ")
     )
+}
+
+/// The same, and the server of the page.
+pub(super) fn served_policy() -> String {
+    format!("{}; connect-src 'self'", policy())
 }
 
 /// JSON within a script element: no tag can end it.
@@ -154,7 +171,7 @@ mod tests {
             answers: vec![("Best", hostile.to_owned())],
         };
         let json = serde_json::to_string(&serde_json::json!({ hostile: hostile })).unwrap();
-        let page = String::from_utf8(of(hostile, &summary, &json)).unwrap();
+        let page = String::from_utf8(of(hostile, &summary, &json, None)).unwrap();
         assert_eq!(page.matches("</script>").count(), 4, "data, d3, Plot, and the page's own");
         assert!(!page.contains("<script>alert"));
         let (_, data) = page.split_once("<script id=\"data\" type=\"application/json\">").unwrap();

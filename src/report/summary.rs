@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use serde::Serialize;
+
 use super::best::Best;
 use super::timeline::Times;
 use super::{Data, digits, figure, trials};
@@ -22,7 +24,7 @@ pub(super) struct Known<'a> {
 }
 
 /// The words of a page.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default, PartialEq, Serialize)]
 pub(super) struct Summary {
     /// Figures at a glance: a title, the figure, and what it is of.
     pub(super) tiles: Vec<[String; 3]>,

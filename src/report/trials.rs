@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::rounded;
 use crate::analysis::DEVICES;
-use crate::collect::{Goal, Table, Trial, text};
+use crate::collect::{Goal, Table, Trial, assumed, text};
 use crate::plan::value::json_float;
 use crate::usage::Attempt;
 use crate::words::{self, thousands};
@@ -38,30 +38,6 @@ pub(super) struct Metric {
     pub(super) ranked: Vec<usize>,
 }
 
-/// Words in names of metrics, and whether the greatest is best.
-const KNOWN: [(&str, bool); 20] = [
-    ("val_loss", false),
-    ("test_loss", false),
-    ("accuracy", true),
-    ("acc", true),
-    ("auc", true),
-    ("f1", true),
-    ("score", true),
-    ("reward", true),
-    ("bleu", true),
-    ("r2", true),
-    ("throughput", true),
-    ("speedup", true),
-    ("loss", false),
-    ("error", false),
-    ("err", false),
-    ("rmse", false),
-    ("mse", false),
-    ("mae", false),
-    ("perplexity", false),
-    ("time", false),
-];
-
 /// The metric that is named, else one that its name tells; `None` if no finished trial has any.
 ///
 /// # Errors
@@ -81,23 +57,16 @@ pub(super) fn metric(table: &Table, wish: Option<(&str, Goal)>) -> Result<Option
         }
         return of(name, goal, false).map(Some);
     }
-    let names = &table.columns[table.first_metric..];
-    let has_word = |name: &str, word: &str| {
-        let name = name.to_ascii_lowercase();
-        name == word || name.split(['.', '_', '-', '/', ' ']).any(|part| part == word)
-    };
-    let own =
-        |name: &&String| !name.ends_with(".min") && !name.ends_with(".max") && !is_place(name);
-    let told = KNOWN.iter().find_map(|(word, max)| {
-        let name = names.iter().filter(own).find(|name| has_word(name, word))?;
-        of(name, if *max { Goal::Max } else { Goal::Min }, true).ok()
-    });
-    Ok(told.or_else(|| names.iter().filter(own).find_map(|name| of(name, Goal::Min, true).ok())))
-}
-
-/// Whether a name is that of a step.
-fn is_place(name: &str) -> bool {
-    matches!(name, "epoch" | "step" | "rank")
+    // Not every column has numbers: then another one is assumed.
+    let mut names: Vec<&str> =
+        table.columns[table.first_metric..].iter().map(String::as_str).collect();
+    while let Some((name, max)) = assumed(&names) {
+        if let Ok(metric) = of(name, if max { Goal::Max } else { Goal::Min }, true) {
+            return Ok(Some(metric));
+        }
+        names.retain(|own| *own != name);
+    }
+    Ok(None)
 }
 
 /// What a column is.
@@ -282,7 +251,12 @@ pub(super) fn of(
     let rank = |&column: &usize| {
         let name = &table.columns[column];
         let is_own = metric.is_some_and(|metric| metric.column == column);
-        (!is_own, is_place(name), name.ends_with(".min") || name.ends_with(".max"), column)
+        (
+            !is_own,
+            matches!(name.as_str(), "epoch" | "step" | "rank"),
+            name.ends_with(".min") || name.ends_with(".max"),
+            column,
+        )
     };
     metrics.sort_by_key(rank);
     let left = left.len() + metrics.split_off(metrics.len().min(MOST_COLUMNS)).len();

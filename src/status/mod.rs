@@ -11,6 +11,7 @@ pub(crate) mod pilots;
 mod places;
 pub(crate) mod progress;
 pub(crate) mod stalled;
+pub mod told;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -111,26 +112,12 @@ enum Use {
     Act,
 }
 
-/// Reads a sweep and, where it was given to a scheduler, asks that once.
-///
-/// # Errors
-/// When the tree cannot be read; a scheduler that does not answer is not an error.
-pub(crate) fn of(
-    tree: Tree,
-    identity: Identity,
-    site: &Site,
-    environment: &Vars,
-    ask: bool,
-) -> Result<Status> {
-    glance(tree, identity, ask.then_some((site, environment)))
-}
-
-/// As [`of`], for a submission: no trial is dropped, because its plan is not the one that decides this. With `bad`, the
+/// As [`glance`], for a submission: no trial is dropped, because its plan is not the one that decides this. With `bad`, the
 /// scheduler is asked about every trial that is not done, even if all have ended by their records: a user may have
 /// requeued a job.
 ///
 /// # Errors
-/// As [`of`].
+/// As [`glance`].
 pub(crate) fn before_a_plan(
     tree: Tree,
     identity: Identity,
@@ -142,10 +129,10 @@ pub(crate) fn before_a_plan(
     as_recorded(tree, identity, Some((site, environment)), about, Use::Act)
 }
 
-/// As [`of`], and the scheduler is asked about every trial: the job of one that is done may still run.
+/// As [`glance`], and the scheduler is asked about every trial: the job of one that is done may still run.
 ///
 /// # Errors
-/// As [`of`].
+/// As [`glance`].
 pub(crate) fn of_all(
     tree: Tree,
     identity: Identity,
@@ -155,11 +142,10 @@ pub(crate) fn of_all(
     look(tree, identity, Some((site, environment)), About::All, Use::Act)
 }
 
-/// As [`of`], but from the tree alone if no scheduler is given, and for a caller that reads metric lines, too: damage to
-/// the record of a trial that is done is noticed.
+/// As [`glance`], for a caller that reads metric lines, too: damage to the record of a trial that is done is noticed.
 ///
 /// # Errors
-/// As [`of`].
+/// As [`glance`].
 pub fn read(tree: Tree, identity: Identity, whom: Option<(&Site, &Vars)>) -> Result<Status> {
     look(tree, identity, whom, About::Open, Use::Read)
 }
@@ -167,15 +153,16 @@ pub fn read(tree: Tree, identity: Identity, whom: Option<(&Site, &Vars)>) -> Res
 /// As [`read`], for merging: from the tree alone, to which nothing is written, not even its index.
 ///
 /// # Errors
-/// As [`of`].
+/// As [`read`].
 pub(crate) fn untouched(tree: Tree, identity: Identity) -> Result<Status> {
     look(tree, identity, None, About::Open, Use::Act)
 }
 
-/// As [`read`], for a caller that reads no metric lines.
+/// Reads a sweep and, where it was given to a scheduler, asks that once if one is given. For a caller that reads no metric
+/// lines.
 ///
 /// # Errors
-/// As [`of`].
+/// When the tree cannot be read; a scheduler that does not answer is not an error.
 pub(crate) fn glance(
     tree: Tree,
     identity: Identity,

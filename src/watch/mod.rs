@@ -5,6 +5,7 @@
 //! bytes a trial, and both make a [`Frame`]: all that there is to see at one moment, as plain values. Who draws
 //! it is not known here.
 
+pub(crate) mod best;
 pub mod follow;
 mod gpus;
 pub(crate) mod model;
@@ -14,9 +15,11 @@ pub mod whole;
 
 use std::collections::BTreeMap;
 
+pub(crate) use best::Best;
 pub(crate) use gpus::Gpu;
 pub(crate) use trace::Curve;
 
+use crate::cause::Cause;
 use crate::standing::{Standing, State};
 use crate::tree::damage::Damaged;
 
@@ -44,6 +47,10 @@ pub struct Frame {
     pub(crate) places: Vec<Place>,
     /// Trials that ended without success, the newest first, at most [`MOST_ROWS`].
     pub(crate) failures: Vec<Failure>,
+    /// All of them by cause, the most frequent first.
+    pub(crate) causes: Vec<(Cause, u64)>,
+    /// The best of the trials that are done.
+    pub(crate) best: Option<Best>,
     /// Trials that run, the slowest first, at most [`MOST_ROWS`].
     pub(crate) slowest: Vec<Slow>,
     /// GPUs of the trials that run.
@@ -68,6 +75,8 @@ pub(crate) struct Place {
     pub(crate) slots: Option<u32>,
     /// Trials that have ended there for good.
     pub(crate) ended: u64,
+    /// Trials that end there a second, over the last minute or so.
+    pub(crate) rate: Option<f64>,
     /// Seconds since its last heartbeat.
     pub(crate) seen_s: Option<f64>,
     /// Whether that is longer than agents may be silent.
@@ -136,6 +145,13 @@ impl Frame {
     pub(crate) fn count(&self, state: &State) -> u64 {
         self.counts.get(state).copied().unwrap_or(0)
     }
+}
+
+/// Causes with how often they are, the most frequent first.
+fn sort_causes(all: impl Iterator<Item = (Cause, u64)>) -> Vec<(Cause, u64)> {
+    let mut all: Vec<(Cause, u64)> = all.collect();
+    all.sort_by_key(|(cause, n)| (std::cmp::Reverse(*n), *cause));
+    all
 }
 
 /// The slowest first, no more than are shown.

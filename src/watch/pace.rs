@@ -9,7 +9,7 @@ const WINDOW_S: f64 = 60.0;
 const LEAST: usize = 20;
 
 /// Counts ends, in any order.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Pace {
     now: f64,
     /// Ends before this time do not count: no agent was at work, or others were.
@@ -32,6 +32,11 @@ impl Pace {
             durations: Vec::new(),
             latest: 0.0,
         }
+    }
+
+    /// The time of the sight.
+    pub(super) fn now(&self) -> f64 {
+        self.now
     }
 
     /// A trial has ended for good.

@@ -1,54 +1,29 @@
 //! A sweep without agents, read as `status` reads it: all of it, the scheduler asked once in a while.
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use super::best::{Choice, Logged};
 use super::gpus::{self, Gpus};
 use super::pace::Pace;
 use super::trace::Trace;
 use super::{Failure, Frame, MOST_ROWS, Place, Slow, UsedGpu};
-use crate::host::Vars;
-use crate::site::Site;
+use crate::cause::Cause;
+use crate::collect::Goal;
 use crate::standing::{self, Standing, State};
+pub use crate::status::told::Asking;
+use crate::status::told::Told;
 use crate::status::{self, Status};
 use crate::tree::damage::Damaged;
-use crate::tree::records::{Attempt, Outcome, Record};
-use crate::tree::table::Row;
+use crate::tree::records::{Attempt, Record};
 use crate::tree::{Identity, Tree};
-
-/// The scheduler is not asked more often.
-const ASKED_EVERY: Duration = Duration::from_secs(60);
-
-/// Whom to ask about a sweep that a scheduler has.
-#[derive(Debug, Clone)]
-pub struct Asking {
-    /// How the site's scheduler is asked.
-    pub site: Site,
-    /// The environment of the calls.
-    pub vars: Vars,
-    /// Whether it may be asked at all.
-    pub may_ask: bool,
-}
-
-/// The state of a trial's record, and whether the plan has dropped the trial. While it stays the same, the scheduler's
-/// last answer about the trial holds.
-type Signature = (usize, Option<Outcome>, bool, bool);
-
-fn signature(status: &Status, row: &Row) -> Signature {
-    let is_dropped = status.dropped.has(row.id);
-    let of = |r: &Record| (r.attempts.len(), r.outcome(), r.skipped.is_some(), is_dropped);
-    status.records.get(&row.id).map_or((0, None, false, is_dropped), of)
-}
+use crate::words::count;
 
 /// The last reading.
 #[derive(Default)]
 pub(super) struct Whole {
-    asked: Option<Instant>,
-    /// The standing of each trial by the scheduler's last answer.
-    told: HashMap<u64, (Signature, Standing)>,
-    witness: String,
+    told: Told,
     counts: BTreeMap<State, u64>,
     total: u64,
     began: Option<f64>,
@@ -57,8 +32,17 @@ pub(super) struct Whole {
     durations: Vec<f32>,
     running: Vec<RunningTrial>,
     failures: Vec<(Option<f64>, Failure)>,
-    places: BTreeMap<String, (Place, f64)>,
+    /// Hosts, when something has last happened there, and when trials ended there.
+    places: BTreeMap<String, (Place, f64, Vec<f64>)>,
     damage: Vec<Damaged>,
+    causes: BTreeMap<Cause, u64>,
+    choice: Choice,
+    /// The metric of each trial that is done and whose lines have been read.
+    values: HashMap<u64, f32>,
+    /// Trials whose lines are read in one look.
+    most: usize,
+    /// Trials that are done and whose lines are still to be read.
+    unread: u64,
 }
 
 struct RunningTrial {
@@ -71,37 +55,43 @@ struct RunningTrial {
 
 impl Whole {
     pub(super) fn look(&mut self, tree: &Tree, identity: &Identity, asking: &Asking) -> Result<()> {
-        let is_due = self.asked.is_none_or(|asked| asked.elapsed() >= ASKED_EVERY);
-        let ask = asking.may_ask && is_due;
         let (tree, identity) = (tree.clone(), identity.clone());
-        let status = status::of(tree, identity, &asking.site, &asking.vars, ask)?;
-        let damage = status.damage.clone();
-        let mut new = Self { witness: status.witness.clone(), damage, ..Self::default() };
-        if status.jobs.is_empty() {
-            // Without jobs the tree has everything.
-            new.add_all(&status, &status.standings);
-        } else {
-            let answered = ask && status.is_sure();
-            new.add_all(&status, &self.stand(&status, answered));
-            new.told = if answered { told(&status) } else { std::mem::take(&mut self.told) };
-            new.asked = if ask { Some(Instant::now()) } else { self.asked };
-            if !ask && self.asked.is_some() {
-                new.witness = std::mem::take(&mut self.witness);
-            }
-        }
-        *self = new;
+        let status = self.told.look(asking, |whom| status::glance(tree, identity, whom))?;
+        let (told, damage) = (std::mem::take(&mut self.told), status.damage.clone());
+        let (choice, values) = (std::mem::take(&mut self.choice), std::mem::take(&mut self.values));
+        *self = Self { told, damage, choice, values, most: self.most, ..Self::default() };
+        self.add_all(&status, &status.standings);
+        self.read_metrics(&status);
         Ok(())
     }
 
-    /// How each trial stands. The scheduler's last answer holds for the trials whose records have not changed
-    /// since, until it answers again.
-    fn stand(&self, status: &Status, answered: bool) -> Vec<Standing> {
-        let stand = |(row, standing): (&Row, &Standing)| {
-            let same = |(then, _): &&(Signature, Standing)| *then == signature(status, row);
-            let kept = self.told.get(&row.id).filter(|_| !answered).filter(same);
-            kept.map_or_else(|| standing.clone(), |(_, kept)| kept.clone())
-        };
-        status.trials().map(stand).collect()
+    /// Trials are compared by this metric, which is read of at most so many trials in one look.
+    pub(super) fn compare_by(&mut self, wish: Option<&(String, Goal)>, most: usize) {
+        (self.choice, self.most) = (Choice::new(wish), most);
+    }
+
+    /// Reads the metric of trials that are done, each once: their records do not change any more. A large sweep takes several
+    /// looks.
+    fn read_metrics(&mut self, status: &Status) {
+        let mut left = self.most;
+        for (row, standing) in status.trials() {
+            if standing.state != State::Done || self.values.contains_key(&row.id) {
+                continue;
+            }
+            if left == 0 {
+                self.unread += 1;
+                continue;
+            }
+            let attempt = status.records.get(&row.id).and_then(Record::decisive);
+            let Some(attempt) = attempt else { continue };
+            left -= 1;
+            let mut logged = Logged::new();
+            // Lines that cannot be read now are read with the next look.
+            if attempt.each_row(&status.tree, |row| self.choice.take(&mut logged, &[row])).is_ok() {
+                let result = attempt.end.as_ref().and_then(|end| end.result.as_ref());
+                self.values.insert(row.id, self.choice.value(logged, result));
+            }
+        }
     }
 
     fn add_all(&mut self, status: &Status, standings: &[Standing]) {
@@ -133,16 +123,21 @@ impl Whole {
         let is_running = standing.state == State::Running && end.is_none();
         if let Some(attempt) = attempt {
             let host = &attempt.start.host;
-            let fresh = || (Place { host: host.clone(), ..Place::default() }, 0.0);
-            let (place, seen) = self.places.entry(host.clone()).or_insert_with(fresh);
+            let fresh = || (Place { host: host.clone(), ..Place::default() }, 0.0, Vec::new());
+            let (place, seen, ends) = self.places.entry(host.clone()).or_insert_with(fresh);
             place.busy += u32::from(is_running);
             place.ended += u64::from(is_final);
+            if let (true, Some(end)) = (is_final, end) {
+                ends.push(end.time);
+            }
             *seen = seen.max(end.map_or(attempt.start.time, |end| end.time));
             if is_running {
                 self.running.push(running(tree, trial, attempt));
             }
         }
         if standing.state.is_bad() && standing.state != State::Skipped {
+            let cause = standing.cause.unwrap_or(Cause::Unknown);
+            *self.causes.entry(cause).or_default() += 1;
             let failure = Failure {
                 trial,
                 host: attempt.map(|attempt| attempt.start.host.clone()).unwrap_or_default(),
@@ -152,6 +147,13 @@ impl Whole {
             };
             self.failures.push((end.map(|end| end.time), failure));
         }
+    }
+
+    /// The trials that are done, in order, with their metrics.
+    fn ranked(&self) -> impl Iterator<Item = (u64, f32)> {
+        let mut all: Vec<(u64, f32)> = self.values.iter().map(|(trial, n)| (*trial, *n)).collect();
+        all.sort_unstable_by_key(|(trial, _)| *trial);
+        all.into_iter()
     }
 
     pub(super) fn frame(&self, name: &str, now: f64) -> Frame {
@@ -182,14 +184,25 @@ impl Whole {
         };
         let mut gpus: Vec<UsedGpu> = self.running.iter().flat_map(used).collect();
         super::sort_gpus(&mut gpus);
-        let places = self.places.values().filter(|(place, _)| place.busy > 0);
+        let places = self.places.values().filter(|(place, ..)| place.busy > 0);
         let mut notes = Vec::new();
-        if !self.witness.is_empty() {
-            let ago = self.asked.map(|asked| asked.elapsed().as_secs()).filter(|ago| *ago > 0);
+        let (witness, ago) = self.told.witness();
+        if !witness.is_empty() {
             let ago = ago.map(|s| format!(", {s} s ago")).unwrap_or_default();
-            notes.push(format!("seen by: {}{ago}", self.witness));
+            notes.push(format!("seen by: {witness}{ago}"));
         }
+        if self.unread > 0 {
+            notes
+                .push(format!("the metric of {} is still to be read", count(self.unread, "trial")));
+        }
+        let place = |(place, seen, ends): &(Place, f64, Vec<f64>)| {
+            let mut pace = Pace::new(now, self.began);
+            ends.iter().for_each(|time| pace.add(*time));
+            Place { seen_s: Some((now - seen).max(0.0)), rate: pace.rate(), ..place.clone() }
+        };
         Frame {
+            best: self.choice.best(self.ranked()),
+            causes: super::sort_causes(self.causes.iter().map(|(cause, n)| (*cause, *n))),
             sweep: name.to_owned(),
             total: self.total,
             counts: self.counts.clone(),
@@ -197,9 +210,7 @@ impl Whole {
             left_s: pace.left(open),
             took_s: self.began.zip(until).map(|(began, until)| (until - began).max(0.0)),
             median_s,
-            places: places
-                .map(|(place, seen)| Place { seen_s: Some((now - seen).max(0.0)), ..place.clone() })
-                .collect(),
+            places: places.map(place).collect(),
             failures: self
                 .failures
                 .iter()
@@ -214,12 +225,6 @@ impl Whole {
             damage: self.damage.clone(),
         }
     }
-}
-
-/// The standing of each trial by the scheduler's answer.
-fn told(status: &Status) -> HashMap<u64, (Signature, Standing)> {
-    let one = |(row, s): (&Row, &Standing)| (row.id, (signature(status, row), s.clone()));
-    status.trials().map(one).collect()
 }
 
 /// Metric events of a running trial that are looked at for what its GPUs do and how its metrics go.

@@ -1,7 +1,8 @@
 "use strict";
 // Values of the sweep become text nodes, attributes of text, and numbers: never markup, a script or a colour.
-(() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
+{
+/** Shows the data below the summary. Returns what is to be kept when newer data come, what to do at last, and how all is drawn at once. */
+const show = (data) => {
   const figures = document.getElementById("figures");
   const live = document.getElementById("live");
   const metric = data.metric;
@@ -360,6 +361,8 @@
 
   const limits = new Map();
   let filtered = everyTrial;
+  /** The ranges as values, where an axis has numbers, and back. */
+  const ranges = { get: () => [], set: () => {} };
   if (swept.length > 1 && count > 1) {
     const axes = swept.slice(0, 9);
     if (metricColumn && metricColumn.isNumber) axes.push(metricColumn);
@@ -375,7 +378,7 @@
         const texts = Array.from(new Set(values)).sort(d3.ascending);
         const known = new Map(texts.map((text, i) => [text, texts.length > 1 ? i / (texts.length - 1) : 0.5]));
         const step = Math.ceil(texts.length / 14);
-        return { few: texts.length <= 12, of: (value) => known.get(value), ticks: texts.filter((text, i) => i % step === 0).map((text) => [known.get(text), wrapped(text, 14)]) };
+        return { few: texts.length <= 12, of: (value) => known.get(value), texts: texts.join("\n"), ticks: texts.filter((text, i) => i % step === 0).map((text) => [known.get(text), wrapped(text, 14)]) };
       }
       const distinct = Array.from(new Set(values)).sort(d3.ascending);
       const log = isLog(distinct);
@@ -386,7 +389,7 @@
         const at = scale(mark);
         if (ticks.every(([other]) => Math.abs(other - at) > 0.06)) ticks.push([at, figure(mark, 3)]);
       }
-      return { few: distinct.length <= 12, of: (value) => scale(value), ticks };
+      return { few: distinct.length <= 12, of: (value) => scale(value), back: (share) => scale.invert(share), ticks };
     });
     const most = 1000;
     const parallel = chart(card, `Parallel coordinates of ${axes.map((column) => column.name).join(", ")}`, (width) => {
@@ -460,6 +463,15 @@
       return plot;
     });
     function narrowed() { narrow(); parallel.again(); }
+    ranges.get = () => Array.from(limits, ([k, ends]) => ({ axis: axes[k].name, texts: scales[k].texts, ends: scales[k].back ? ends.map(scales[k].back) : ends }));
+    ranges.set = (kept) => {
+      for (const { axis, texts, ends } of kept) {
+        const k = axes.findIndex((column) => column.name === axis);
+        // Of texts the places are kept, which mean something else once there are more of them.
+        if (k >= 0 && texts === scales[k].texts) limits.set(k, scales[k].back ? ends.map(scales[k].of) : ends);
+      }
+      if (limits.size) narrow();
+    };
     function narrow() {
       clear.disabled = limits.size === 0;
       filtered = limits.size === 0 ? everyTrial : everyTrial.filter((i) => Array.from(limits).every(([k, [from, to]]) => {
@@ -701,7 +713,7 @@
   // ---- navigation, colours, drawing
 
   const links = new Map();
-  document.getElementById("nav").append(make("ul", {}, ...sections.map(([id, title]) => {
+  document.getElementById("nav").replaceChildren(make("ul", {}, ...sections.map(([id, title]) => {
     const link = make("a", { href: `#${id}` }, title);
     links.set(id, link);
     return make("li", {}, link);
@@ -714,30 +726,158 @@
   }, { rootMargin: "-15% 0px -70% 0px" });
   for (const [id] of sections) spy.observe(document.getElementById(id));
 
-  const themes = document.querySelectorAll(".theme button");
-  themes.forEach((button) => button.addEventListener("click", () => {
-    const theme = button.dataset.theme;
-    if (theme === "auto") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = theme;
-    themes.forEach((other) => other.setAttribute("aria-pressed", String(other === button)));
-  }));
-
   // Charts near the window are drawn first, the others when the page has time.
   const drawAll = () => charts.forEach((own) => own.draw());
   const later = window.requestIdleCallback || ((call) => setTimeout(() => call({ timeRemaining: () => 8 }), 1));
   let at = 0;
+  const sizes = new ResizeObserver(() => drawAll());
+  let isOver = false;
   const nextChart = () => {
+    if (isOver) return;
     if (at < charts.length) {
       charts[at].draw();
       at += 1;
       later(nextChart, { timeout: 200 });
     } else {
       document.documentElement.dataset.ready = "true";
-      new ResizeObserver(() => drawAll()).observe(figures);
+      sizes.observe(figures);
     }
   };
   nextChart();
-  // A printed page has a width of its own, which is known only once it is laid out.
-  addEventListener("beforeprint", () => charts.forEach((own) => own.draw(Math.min(own.frame.clientWidth || 640, 640))));
-  addEventListener("afterprint", drawAll);
-})();
+
+  // ---- what is kept when newer data come
+
+  return {
+    drawAll,
+    // A printed page has a width of its own, which is known only once it is laid out.
+    drawForPaper: () => charts.forEach((own) => own.draw(Math.min(own.frame.clientWidth || 640, 640))),
+    keep: () => ({
+      choices: Array.from(figures.querySelectorAll("select"), (select) => [select.parentNode.firstChild.textContent, select.value]),
+      open: Array.from(figures.querySelectorAll("details"), (own) => own.open),
+      sort: view.column && view.column.name, down: view.down, page: view.page, words: view.words, ranges: ranges.get(),
+    }),
+    restore(kept) {
+      figures.querySelectorAll("select").forEach((select) => {
+        const own = kept.choices.find(([label]) => label === select.parentNode.firstChild.textContent);
+        if (!own || own[1] === select.value || !Array.from(select.options).some((option) => option.value === own[1])) return;
+        select.value = own[1];
+        select.dispatchEvent(new Event("change"));
+      });
+      const details = figures.querySelectorAll("details");
+      if (details.length === kept.open.length) details.forEach((own, i) => { own.open = kept.open[i]; });
+      const column = columns.find((own) => own.name === kept.sort);
+      if (column) { view.column = column; view.down = kept.down; }
+      search.value = kept.words;
+      view.words = kept.words;
+      ranges.set(kept.ranges);
+      refresh(true);
+      view.page = kept.page;
+      refresh(false);
+    },
+    end() { isOver = true; spy.disconnect(); sizes.disconnect(); figures.replaceChildren(); },
+  };
+};
+
+// ---- colours, paper
+
+let shown = show(JSON.parse(document.getElementById("data").textContent));
+const themes = document.querySelectorAll(".theme button");
+themes.forEach((button) => button.addEventListener("click", () => {
+  const theme = button.dataset.theme;
+  if (theme === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+  themes.forEach((other) => other.setAttribute("aria-pressed", String(other === button)));
+}));
+
+addEventListener("beforeprint", () => shown.drawForPaper());
+addEventListener("afterprint", () => shown.drawAll());
+
+// ---- news, if the page is served
+
+const served = document.querySelector('meta[name="live"]');
+if (served && location.protocol === "http:") {
+  const [every, first] = served.content.split(" ");
+  const figures = document.getElementById("figures"), main = document.getElementById("main");
+  const made = document.getElementById("made");
+  let tag = `"${first}"`, since = new Date(), isPressed = false, timer = null;
+  const note = document.createElement("p");
+  note.className = "note";
+  note.id = "news";
+  document.querySelector("header").append(note);
+  const tell = (words) => { note.textContent = `As of ${since.toLocaleTimeString()}. ${words}`; };
+  const usual = `This page refreshes while the sweep runs.`;
+  tell(usual);
+  made.textContent = "Made by hpcsweep. This page asks the program that serves it for news, and nothing else. Charts: Observable Plot and D3.";
+
+  /** The words above the charts, made of text alone. */
+  function words({ tiles, answers }) {
+    const make = (name, text, kind) => {
+      const own = document.createElement(name);
+      if (kind) own.className = kind;
+      own.textContent = text;
+      return own;
+    };
+    document.querySelector("#summary .tiles").replaceChildren(...tiles.map(([what, figure, of]) => {
+      const tile = document.createElement("li");
+      tile.append(make("span", what, "what"), " ", make("strong", figure), " ", make("span", of, "of"));
+      return tile;
+    }));
+    document.querySelector("#summary .answers").replaceChildren(...answers.map(([what, text]) => {
+      const answer = document.createElement("div");
+      answer.append(make("dt", what), make("dd", text));
+      return answer;
+    }));
+  }
+
+  function renew({ summary, data }) {
+    // The section at the top of the window stays where it is, and the element with the focus keeps it.
+    const top = Array.from(document.querySelectorAll("main section")).find((own) => own.getBoundingClientRect().bottom > 0);
+    const place = top && [top.id, top.getBoundingClientRect().top];
+    const all = () => Array.from(figures.querySelectorAll("button, select, input, summary, a, [tabindex]"));
+    const old = document.activeElement;
+    const number = all().indexOf(old);
+    const selected = old && old.id === "filter" && [old.selectionStart, old.selectionEnd];
+    const kept = shown.keep();
+    figures.style.minHeight = `${figures.offsetHeight}px`;
+    shown.end();
+    words(summary);
+    shown = show(data);
+    shown.restore(kept);
+    shown.drawAll();
+    figures.style.minHeight = "";
+    const section = place && document.getElementById(place[0]);
+    if (section) scrollBy({ top: section.getBoundingClientRect().top - place[1], behavior: "instant" });
+    const next = number < 0 ? null : all()[number];
+    if (next && next.tagName === old.tagName) {
+      next.focus({ preventScroll: true });
+      if (selected) next.setSelectionRange(...selected);
+    }
+  }
+
+  async function ask() {
+    clearTimeout(timer);
+    const isReading = getSelection().type === "Range" && !(document.activeElement instanceof HTMLInputElement);
+    // Whoever drags or has selected a text is not disturbed, and a page that nobody sees costs nothing.
+    if (!document.hidden && !isPressed && !isReading) {
+      try {
+        const answer = await fetch("data", { headers: { "If-None-Match": tag }, cache: "no-store" });
+        if (answer.status === 200) {
+          const news = await answer.json();
+          tag = answer.headers.get("ETag");
+          since = new Date();
+          renew(news);
+          document.documentElement.dataset.news = String(Number(document.documentElement.dataset.news || 0) + 1);
+        }
+        tell(answer.ok || answer.status === 304 ? usual : `The program that serves the page refuses it (${answer.status}).`);
+      } catch {
+        tell("The program that serves this page does not answer: it has ended, or the connection to its host has.");
+      }
+    }
+    timer = setTimeout(ask, Number(every) * 1000);
+  }
+  addEventListener("pointerdown", () => { isPressed = true; });
+  for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => { isPressed = false; });
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) ask(); });
+  timer = setTimeout(ask, Number(every) * 1000);
+}
+}

@@ -79,6 +79,7 @@ mod ranks;
 mod readers;
 mod rehearsal;
 mod report;
+mod report_serve;
 mod reproduce;
 mod resources;
 mod retry;
@@ -101,6 +102,7 @@ mod sync_cases;
 #[cfg(feature = "tables")]
 mod tables;
 mod templates;
+mod tensorboard;
 mod threads;
 mod tidy;
 mod time_left;

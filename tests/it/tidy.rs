@@ -22,8 +22,8 @@ const FLOORS: [&[&str]; 8] = [
     &["cli"],
 ];
 
-/// Uses within one floor, each with its reason. They make no circle; verbs (floor 6) have seven.
-const NEIGHBOURS: [(&str, &str, &str); 21] = [
+/// Uses within one floor, each with its reason. They make no circle; verbs (floor 6) have eight.
+const NEIGHBOURS: [(&str, &str, &str); 22] = [
     ("cause", "words", "shortens a line of a log"),
     ("fault", "cause", "says what a fault is for a trial"),
     ("plan", "document", "reads what a person wrote"),
@@ -40,6 +40,7 @@ const NEIGHBOURS: [(&str, &str, &str); 21] = [
     ("analysis", "collect", "answers are about the table"),
     ("plot", "collect", "pictures are of the table and the learning curves"),
     ("plot", "analysis", "a picture shows which setting is best and what matters"),
+    ("watch", "collect", "which metric is assumed, and what text a value is"),
     ("report", "collect", "a page has the table and the learning curves"),
     ("report", "usage", "a page has what was requested and used"),
     ("report", "analysis", "a page says which setting is best and what matters"),

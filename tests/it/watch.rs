@@ -32,7 +32,12 @@ fn masked(text: &str) -> String {
         let words: Vec<&str> = line.split_whitespace().collect();
         let mask = |(i, word): (usize, &&str)| {
             let is_time = words.get(i + 1).is_some_and(|next| UNITS.contains(next));
-            if is_time && word.parse::<f64>().is_ok() { "_".to_owned() } else { (*word).to_owned() }
+            let is_pace = word.strip_suffix("/min").is_some_and(|n| n.parse::<f64>().is_ok());
+            match is_time && word.parse::<f64>().is_ok() {
+                true => "_".to_owned(),
+                false if is_pace => "_/min".to_owned(),
+                false => (*word).to_owned(),
+            }
         };
         indent + &words.iter().enumerate().map(mask).collect::<Vec<_>>().join(" ") + "\n"
     };
@@ -62,10 +67,11 @@ s: 5 trials
 done 1 running 2 queued 1 failed 1
 [##########!!!!!!!!!!>>>>>>>>>>>>>>>>>>>>..........] 40.0 %
 _ trials/s, _ s left, began _ s ago
+causes: 1 exit-code
 
 agents: 1
-  host pid busy ended last sign
-  n1 PID 2/2 2 _ s ago
+  host pid busy ended pace last sign
+  n1 PID 2/2 2 _/min _ s ago
 
 failures: 1
   last host log to read why
@@ -84,6 +90,7 @@ s: 5 trials
 done 4 failed 1
 [########################################!!!!!!!!!!] 100.0 %
 median _ s, took _ s
+causes: 1 exit-code
 
 failures: 1
   last host log to read why
@@ -134,6 +141,7 @@ s: 3 trials
 done 2 failed 1
 [#################################!!!!!!!!!!!!!!!!!] 100.0 %
 took _ s
+causes: 1 exit-code
 seen by: the results tree alone: no job was submitted
 
 failures: 1
@@ -142,6 +150,34 @@ failures: 1
 "
     );
     assert_eq!(masked(ran.ok()), expected);
+}
+
+#[test]
+fn the_best_trial_so_far_is_shown_with_its_parameters_however_the_sweep_is_run() {
+    let log = "echo \"{\\\"epoch\\\": 1, \\\"loss\\\": $HPCSWEEP_PARAM_A.5, \\\"size\\\": $HPCSWEEP_PARAM_A}\" >> $HPCSWEEP_METRICS";
+    let plan = shell(log, "[grid]\na = [3, 1, 2]\n[pull]\nbind = false\n");
+    for args in
+        [&["submit", "plan.toml", "--local", "-q"][..], &["worker", "--pull", "plan.toml", "-q"]]
+    {
+        let world = World::new();
+        world.write("plan.toml", &plan);
+        world.run(args).ok();
+        let best = |args: &[&str]| {
+            let page = world.run(&[&["watch"], args].concat());
+            let mut lines = page.ok().lines().filter(|line| line.starts_with("best "));
+            lines.next().map(str::to_owned)
+        };
+        let words = |words: &str| Some(words.to_owned());
+        assert_eq!(best(&[]), words("best loss 1.5 (least, assumed): trial 1, a=1"));
+        assert_eq!(
+            best(&["--metric", "size", "--max"]),
+            words("best size 3 (greatest): trial 0, a=3")
+        );
+        assert_eq!(best(&["--metric", "siz", "--max"]), None);
+        let page = world.run(&["watch", "--metric", "siz", "--max"]);
+        assert!(page.ok().contains("no trial that is done has a metric `siz`\n"), "{}", page.out);
+        assert_eq!(world.run(&["watch", "--metric", "size"]).code, 2);
+    }
 }
 
 #[test]
@@ -263,12 +299,14 @@ done 89636 running 4 queued 400 failed 9960
 ";
     assert!(page.starts_with(head), "{page}");
     let agents = "
+causes: 9960 exit-code
+
 agents: 4
-  host busy ended last sign
-  n0 1/8 24899 _ s ago
-  n1 1/8 24899 _ s ago
-  n2 1/8 24899 _ s ago
-  n3 1/8 24899 _ s ago
+  host busy ended pace last sign
+  n0 1/8 24899 _/min _ s ago
+  n1 1/8 24899 _/min _ s ago
+  n2 1/8 24899 _/min _ s ago
+  n3 1/8 24899 _/min _ s ago
 
 failures: 9960
 ";
@@ -419,13 +457,13 @@ s: 5 trials read _ s ago
 done 1 running 2 queued 1 failed 1
 [##############!!!!!!!!!!!!!!>>>>>>>>>>>>>>>>>>>>>>>>>>>>...............] 40.0 %
 _ trials/s, _ s left, began _ s ago
+causes: 1 exit-code
 -- [1] agents: 1 ---------------------------------------------------------------
-host pid busy ended last sign
-n1 PID 2/2 2 _ s ago
+host pid busy ended pace last sign
+n1 PID 2/2 2 _/min _ s ago
 == [2] failures: 1 =============================================================
 last host log to read why
 _ s ago n1 hpcsweep logs 1 1 x exit code 3 (trial 1)
-
 
 
 
@@ -438,10 +476,21 @@ _ s ago n1 hpcsweep logs 1 1 x exit code 3 (trial 1)
 trial host runs for x median
   2 n1 _ s
   3 n1 _ s
-q quit Tab 1-4 list arrows PgUp PgDn Home End scroll
+q quit Tab 1-4 list arrows PgUp PgDn Home End select Enter trial b best
 ";
     assert_eq!(masked(&dashboard.text()), expected.replace("PID", &agent.pid().to_string()));
     assert_eq!(dashboard.colours(), [""; 0]);
+    // The trial of the selected row, and back.
+    dashboard.press("\r");
+    dashboard.wait_for("it has printed nothing");
+    let text = dashboard.text();
+    assert!(
+        text.starts_with("trial 1\nparameters:\n  a  1\nattempts:\n  1: failed (exit-code), "),
+        "{text}"
+    );
+    assert!(text.contains(", on n1: exit code 3\nit has printed nothing\n"), "{text}");
+    dashboard.press("q");
+    dashboard.wait_for("== [2] failures: 1 ==");
     dashboard.press("3");
     dashboard.wait_for("== [3] slowest: 2 ==");
     // A larger window is drawn anew.

@@ -113,6 +113,11 @@ pub(crate) struct Args {
     /// Show all columns in the aligned table, also those in which nothing differs
     #[arg(long)]
     all: bool,
+    /// Write a run for each trial into this folder, for TensorBoard: learning curves, parameters and final metrics
+    ///
+    /// The runs that an earlier call has written there are replaced, and nothing else.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "format", "steps", "attempts", "columns", "sort", "all", "safe_csv"])]
+    tensorboard: Option<PathBuf>,
     /// Put `'` before texts of a CSV file that a spreadsheet would take for a formula (=, +, -, @, tab)
     #[arg(long)]
     safe_csv: bool,
@@ -174,6 +179,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     }
     let named = args.select.read(&args.named)?;
     let all = meant(&named, args.planned, args.offline, context)?;
+    if let Some(dir) = &args.tensorboard {
+        return event_files(&all, dir, context);
+    }
     let mut sheet = if args.steps {
         Sheet::of_steps(Steps::new(all)?)
     } else if args.attempts {
@@ -203,6 +211,17 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         });
     }
     Ok(tell(&sheet.sources, context))
+}
+
+/// Writes event files of TensorBoard.
+fn event_files(all: &[Status], dir: &Path, context: &Context) -> Result<u8> {
+    let runs = collect::tensorboard::write(all, dir)?;
+    let dir = disk::named(dir);
+    context.out.say(&match runs {
+        0 => format!("no runs in {dir}: no trial that is meant has begun"),
+        n => format!("{} in {dir}: tensorboard --logdir {dir}", count(n as u64, "run")),
+    });
+    Ok(tell(&all.iter().map(Source::of).collect::<Vec<Source>>(), context))
 }
 
 /// The data dictionary.

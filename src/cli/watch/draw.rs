@@ -19,6 +19,15 @@ pub(super) struct View {
     pub(super) panes: usize,
     /// Rows of each list that are above what is seen.
     pub(super) above: [usize; 4],
+    /// The row of each list that is selected.
+    pub(super) at: [usize; 4],
+    /// The trial of the selected row, if that is about one, and the best one: those of the last screen.
+    pub(super) under: Option<u64>,
+    pub(super) best: Option<u64>,
+    /// The trial that is shown instead of the lists.
+    pub(super) opened: Option<u64>,
+    /// Lines of its screen that are above what is seen.
+    pub(super) back: usize,
     /// Whether the terminal may be coloured.
     pub(super) colour: bool,
 }
@@ -26,7 +35,17 @@ pub(super) struct View {
 impl View {
     /// Failures first.
     pub(super) fn new(colour: bool) -> Self {
-        Self { focus: 2, panes: 3, above: [0; 4], colour }
+        Self {
+            focus: 2,
+            panes: 3,
+            above: [0; 4],
+            at: [0; 4],
+            under: None,
+            best: None,
+            opened: None,
+            back: 0,
+            colour,
+        }
     }
 
     fn style(&self, colour: Color) -> Style {
@@ -44,7 +63,8 @@ impl View {
     }
 }
 
-const KEYS: &str = "q quit   Tab 1-4 list   arrows PgUp PgDn Home End scroll";
+const KEYS: &str =
+    "q quit   Tab 1-4 list   arrows PgUp PgDn Home End select   Enter trial   b best";
 
 /// Most notes that are shown.
 const NOTES: usize = 3;
@@ -60,6 +80,7 @@ pub(super) fn draw(
     let area = screen.area();
     let width = usize::from(area.width);
     let mut lines = head(frame, view, age_s, width);
+    lines.extend(answers(frame, width));
     let notes = text::notes(frame).take(NOTES);
     for note in trouble.map(str::to_owned).into_iter().chain(notes) {
         lines.push(Line::styled(short(&note, width.max(10)), view.style(Color::Yellow)));
@@ -68,6 +89,8 @@ pub(super) fn draw(
     let panes = text::panes(frame);
     view.panes = panes.len();
     view.focus = view.focus.min(view.panes);
+    view.best = frame.best.as_ref().map(|best| best.trial);
+    view.under = None;
     for (pane, height) in panes.iter().zip(heights(&panes, view.focus, room)) {
         lines.extend(listed(pane, view, height, width));
     }
@@ -110,6 +133,12 @@ fn head<'a>(frame: &Frame, view: &View, age_s: f64, width: usize) -> Vec<Line<'a
     vec![first, Line::from(counts), Line::from(bar), Line::raw(text::pace(frame))]
 }
 
+/// The best trial so far, and why trials failed.
+fn answers<'a>(frame: &Frame, width: usize) -> Vec<Line<'a>> {
+    let lines = text::best(frame).into_iter().chain(text::causes(frame));
+    lines.map(|line| Line::raw(short(&line, width.max(10)))).collect()
+}
+
 /// Rows for each list: what it needs up to an equal share, and all the rest for the one in focus.
 fn heights(panes: &[Pane], focus: usize, room: usize) -> Vec<usize> {
     let share = if room >= 4 * panes.len() { room / panes.len() } else { 1 };
@@ -129,7 +158,12 @@ fn heights(panes: &[Pane], focus: usize, room: usize) -> Vec<usize> {
 fn listed<'a>(pane: &Pane, view: &mut View, height: usize, width: usize) -> Vec<Line<'a>> {
     let has_focus = pane.key == view.focus;
     let shown = height.saturating_sub(2);
+    let at = &mut view.at[pane.key - 1];
+    *at = (*at).min(pane.rows.len().saturating_sub(1));
+    let at = *at;
+    // The selected row is among those that are seen.
     let above = &mut view.above[pane.key - 1];
+    *above = (*above).min(at).max((at + 1).saturating_sub(shown));
     *above = (*above).min(pane.rows.len().saturating_sub(shown));
     let above = *above;
     let seen = pane.rows.iter().skip(above).take(shown);
@@ -149,7 +183,14 @@ fn listed<'a>(pane: &Pane, view: &mut View, height: usize, width: usize) -> Vec<
         let dim = Style::new().add_modifier(Modifier::DIM);
         lines.push(Line::styled(pane.head.clone(), dim));
     }
-    lines.extend(seen.map(|row| Line::raw(row.clone())));
+    if has_focus {
+        view.under = pane.trials.get(at).copied();
+    }
+    let selected = Style::new().add_modifier(Modifier::REVERSED);
+    lines.extend(seen.enumerate().map(|(i, row)| {
+        let is_selected = has_focus && above + i == at && !pane.trials.is_empty();
+        Line::styled(row.clone(), if is_selected { selected } else { Style::new() })
+    }));
     lines.truncate(height);
     lines.resize_with(height, || Line::raw(""));
     lines

@@ -2,8 +2,11 @@
 
 mod draw;
 mod text;
+mod trial;
 
 use std::io::{self, IsTerminal};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -13,20 +16,25 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 
 use super::out::Screen;
 use super::{Context, sweeps};
+use crate::collect::Goal;
 use crate::fault::{self, Fault, Kind};
 use crate::host::signal::Signals;
 use crate::host::{clock, threads};
+use crate::tree::Tree;
 use crate::watch::Frame;
 use crate::watch::follow::Watcher;
 use crate::watch::whole::Asking;
 use draw::View;
+use trial::Trial;
 
-/// Watch a sweep: counts, pace, agents, failures, the slowest trials, GPUs
+/// Watch a sweep: counts, pace, the best trial, agents, failures, the slowest trials, GPUs
 ///
-/// Keys: q or Ctrl-C quit; Tab or 1 to 4 choose a list; arrows, PgUp, PgDn, Home and End scroll it. Where
+/// Keys: q or Ctrl-C quit; Tab or 1 to 4 choose a list; arrows, PgUp, PgDn, Home and End select a row; Enter shows its trial, b the
+/// best one, and Esc or q goes back. Where
 /// standard output is not a terminal, it prints how the sweep stands once and ends, with exit code 1 where a file of the
 /// sweep is damaged.
 #[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("goal").multiple(false))]
 pub(crate) struct Args {
     /// The sweep; by default the one in results/, else the last one submitted
     sweep: Option<String>,
@@ -36,12 +44,22 @@ pub(crate) struct Args {
     /// Refresh every so many seconds, at least 0.5; less often if a refresh takes long
     #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
     interval: f64,
+    /// The metric of the best trial; by default one is chosen by its name
+    #[arg(short, long, requires = "goal")]
+    metric: Option<String>,
+    /// The least is best
+    #[arg(long, group = "goal", requires = "metric")]
+    min: bool,
+    /// The greatest is best
+    #[arg(long, group = "goal", requires = "metric")]
+    max: bool,
     /// Do not ask the scheduler
     #[arg(long)]
     offline: bool,
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+/// The pause between two looks, as an argument.
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|s: &f64| *s >= 0.5 && *s <= 86_400.0);
     seconds.ok_or_else(|| "a number of seconds from 0.5 to 86400".to_owned())
 }
@@ -53,23 +71,31 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let named: Vec<String> = args.sweep.iter().cloned().collect();
     let (tree, identity) = sweeps::one(&named, context)?;
     let (site, vars) = (context.site()?, context.vars.clone());
-    let mut watcher = Watcher::new(tree, identity, Asking { site, vars, may_ask: !args.offline });
+    let asking = Asking { site, vars, may_ask: !args.offline };
+    let mut watcher = Watcher::new(tree.clone(), identity, asking);
+    let goal = if args.max { Goal::Max } else { Goal::Min };
     let is_dumb = context.vars.get("TERM").is_none_or(|term| term == "dumb");
     let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal() && !is_dumb;
-    if args.once || !is_terminal {
+    let is_once = args.once || !is_terminal;
+    // Who asks for a metric once wants the answer, however long it takes.
+    let wish = args.metric.clone().map(|metric| (metric, goal));
+    watcher.compare_by(wish, is_once && args.metric.is_some());
+    if is_once {
         while watcher.look(PATIENCE)? {}
         let frame = watcher.frame(clock::now());
         context.out.page(&text::plain(&frame));
         return Ok(u8::from(!frame.damage.is_empty()));
     }
     let colour = context.vars.get("NO_COLOR").is_none_or(String::is_empty);
-    live(watcher, Duration::from_secs_f64(args.interval), View::new(colour))
+    live(watcher, tree, Duration::from_secs_f64(args.interval), View::new(colour))
 }
 
 /// What wakes the screen.
 enum News {
     /// A look has ended.
     Frame(Result<Box<Frame>>),
+    /// The trial that was opened for the so many-th time has been read.
+    Trial(u64, Result<Box<Trial>>),
     /// Something was pressed, or the terminal has another size.
     Terminal(Event),
     /// The terminal has gone.
@@ -79,7 +105,7 @@ enum News {
 }
 
 /// Shows the sweep until the user quits.
-fn live(watcher: Watcher, interval: Duration, view: View) -> Result<u8> {
+fn live(watcher: Watcher, tree: Tree, interval: Duration, view: View) -> Result<u8> {
     // Blocked before other threads are there, so that they come to us alone.
     let signals = Signals::listen(&[Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT])?;
     let (tell, news) = mpsc::channel();
@@ -94,8 +120,9 @@ fn live(watcher: Watcher, interval: Duration, view: View) -> Result<u8> {
         _ => return Err(lost(&io::ErrorKind::Other.into()).into()),
     };
     let screen = Screen::open().map_err(|e| lost(&e))?;
+    let opening = Opening { tree, interval, tell: tell.clone(), number: Arc::default() };
     threads::start("keys", move || read_keys(&tell))?;
-    let shown = Shown { frame, since: Instant::now(), trouble: None, view };
+    let shown = Shown { frame, since: Instant::now(), trouble: None, view, trial: None, opening };
     show(screen, shown, &news, || reader.is_finished())
 }
 
@@ -141,7 +168,44 @@ struct Shown {
     /// Why nothing newer could be read.
     trouble: Option<String>,
     view: View,
+    /// The trial that is opened, once it has been read.
+    trial: Option<Result<Trial, String>>,
+    opening: Opening,
 }
+
+/// How a trial is read beside the sweep: again and again while it is shown, by a thread of its own.
+struct Opening {
+    tree: Tree,
+    interval: Duration,
+    tell: Sender<News>,
+    /// How often trials have been opened and closed.
+    number: Arc<AtomicU64>,
+}
+
+impl Opening {
+    /// Reads this trial from now on, and no other one.
+    fn open(&self, trial: Option<u64>) -> Result<()> {
+        let own = self.number.fetch_add(1, Ordering::SeqCst) + 1;
+        let Some(trial) = trial else { return Ok(()) };
+        let (tree, tell) = (self.tree.clone(), self.tell.clone());
+        let (number, interval) = (Arc::clone(&self.number), self.interval);
+        threads::start("trial", move || {
+            while number.load(Ordering::SeqCst) == own {
+                let since = Instant::now();
+                let read = Trial::read(&tree, trial, clock::now()).map(Box::new);
+                let pause = interval.max(since.elapsed() * SHARE);
+                if tell.send(News::Trial(own, read)).is_err() {
+                    return;
+                }
+                std::thread::sleep(pause);
+            }
+        })?;
+        Ok(())
+    }
+}
+
+/// Reading a trial takes at most one in so many parts of the time.
+const SHARE: u32 = 10;
 
 fn show(
     mut screen: Screen,
@@ -150,10 +214,12 @@ fn show(
     is_over: impl Fn() -> bool,
 ) -> Result<u8> {
     loop {
-        let Shown { frame, since, trouble, view } = &mut shown;
+        let Shown { frame, since, trouble, view, trial, .. } = &mut shown;
         let age_s = since.elapsed().as_secs_f64();
-        let drawn =
-            screen.draw(|screen| draw::draw(screen, frame, view, age_s, trouble.as_deref()));
+        let drawn = screen.draw(|screen| match view.opened {
+            Some(number) => trial::draw(screen, number, trial.as_ref(), view),
+            None => draw::draw(screen, frame, view, age_s, trouble.as_deref()),
+        });
         drawn.map_err(|e| lost(&e))?;
         match news.recv_timeout(Duration::from_secs(1)) {
             Ok(News::Frame(Ok(frame))) => {
@@ -163,8 +229,19 @@ fn show(
                 shown.trouble = Some(fault::sentence(&error));
             }
             Ok(News::Terminal(Event::Key(key))) => {
+                let before = shown.view.opened;
                 if let Some(code) = press(key, &mut shown.view) {
                     return Ok(code);
+                }
+                if shown.view.opened != before {
+                    shown.trial = None;
+                    shown.opening.open(shown.view.opened)?;
+                }
+            }
+            Ok(News::Trial(number, read)) => {
+                // Another one may have been opened since.
+                if number == shown.opening.number.load(Ordering::SeqCst) {
+                    shown.trial = Some(read.map(|own| *own).map_err(|e| fault::sentence(&e)));
                 }
             }
             Ok(News::Terminal(_)) => {}
@@ -193,19 +270,41 @@ fn press(key: KeyEvent, view: &mut View) -> Option<u8> {
     if key.kind == KeyEventKind::Release {
         return None;
     }
-    let above = &mut view.above[view.focus - 1];
+    if view.opened.is_some() {
+        return press_in_trial(key, view);
+    }
+    let at = &mut view.at[view.focus - 1];
     match key.code {
         KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Some(130),
         KeyCode::Char('q' | 'Q') => return Some(0),
         KeyCode::Char(c @ '1'..='4') => view.focus = (c as usize - '0' as usize).min(view.panes),
         KeyCode::Tab => view.focus = view.focus % view.panes + 1,
         KeyCode::BackTab => view.focus = (view.focus + view.panes - 2) % view.panes + 1,
-        KeyCode::Up => *above = above.saturating_sub(1),
-        KeyCode::Down => *above += 1,
-        KeyCode::PageUp => *above = above.saturating_sub(PAGE),
-        KeyCode::PageDown => *above += PAGE,
-        KeyCode::Home => *above = 0,
-        KeyCode::End => *above = usize::MAX - PAGE,
+        KeyCode::Up => *at = at.saturating_sub(1),
+        KeyCode::Down => *at += 1,
+        KeyCode::PageUp => *at = at.saturating_sub(PAGE),
+        KeyCode::PageDown => *at += PAGE,
+        KeyCode::Home => *at = 0,
+        KeyCode::End => *at = usize::MAX - PAGE,
+        KeyCode::Enter => (view.opened, view.back) = (view.under, 0),
+        KeyCode::Char('b') => (view.opened, view.back) = (view.best, 0),
+        _ => {}
+    }
+    None
+}
+
+/// The same while a trial is shown.
+fn press_in_trial(key: KeyEvent, view: &mut View) -> Option<u8> {
+    let back = &mut view.back;
+    match key.code {
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Some(130),
+        KeyCode::Esc | KeyCode::Char('q' | 'Q') => view.opened = None,
+        KeyCode::Up => *back += 1,
+        KeyCode::Down => *back = back.saturating_sub(1),
+        KeyCode::PageUp => *back += PAGE,
+        KeyCode::PageDown => *back = back.saturating_sub(PAGE),
+        KeyCode::Home => *back = usize::MAX - PAGE,
+        KeyCode::End => *back = 0,
         _ => {}
     }
     None

@@ -6,8 +6,9 @@ use ratatui::buffer::Buffer;
 use ratatui::style::Color;
 
 use super::*;
+use crate::cause::Cause;
 use crate::standing::State;
-use crate::watch::{Failure, Gpu, Place, Slow, UsedGpu};
+use crate::watch::{Best, Failure, Gpu, Place, Slow, UsedGpu};
 
 fn drawn(frame: &Frame, view: &mut View, width: u16, height: u16) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -26,7 +27,7 @@ fn lines(buffer: &Buffer) -> String {
 
 fn place(host: &str, busy: u32, ended: u64, seen: f64, silent: bool) -> Place {
     let (host, slots, seen_s) = (host.to_owned(), Some(8), Some(seen));
-    Place { host, job: None, pid: None, busy, slots, ended, seen_s, silent }
+    Place { host, job: None, pid: None, busy, slots, ended, rate: None, seen_s, silent }
 }
 
 fn failure(trial: u64, host: &str, reason: &str, ago: f64) -> Failure {
@@ -57,9 +58,7 @@ fn small() -> Frame {
         places: vec![place("n1", 2, 22, 0.4, false)],
         failures: vec![failure(7, "n1", "exit code 3: no such file `data/x\x1b[31m`", 12.0)],
         slowest: vec![slow(21, "n1", 6.4, 2.0), slow(22, "n1", 1.6, 0.5)],
-        gpus: vec![],
-        damage: vec![],
-        notes: vec![],
+        ..Frame::default()
     }
 }
 
@@ -88,8 +87,10 @@ fn large() -> Frame {
         took_s: Some(2600.0),
         median_s: Some(0.21),
         places: (1..=12)
-            .map(|i| {
-                place(&format!("node{i:03}"), 8 - u32::from(i == 9) * 5, 67_000 + i, 2.0, i == 9)
+            .map(|i| Place {
+                job: Some(format!("77_{i}")),
+                rate: Some(i as f64 / 60.0),
+                ..place(&format!("node{i:03}"), 8 - u32::from(i == 9) * 5, 67_000 + i, 2.0, i == 9)
             })
             .collect(),
         failures: (0..200)
@@ -97,6 +98,15 @@ fn large() -> Frame {
             .collect(),
         slowest: (0..91).map(|i| slow(500_000 + i, "node003", 95.0 - i as f64, 450.0)).collect(),
         gpus: vec![used(812_000, "node001", 0), used(812_000, "node001", 1)],
+        causes: vec![(Cause::OutOfMemory, 371), (Cause::Walltime, 2)],
+        best: Some(Best {
+            metric: "val_loss".to_owned(),
+            max: false,
+            assumed: true,
+            trial: 4711,
+            value: 0.012_345,
+            parameters: "lr=0.1 name=a\u{1b}[31m".to_owned(),
+        }),
         damage: vec![],
         notes: vec![
             "1 agent taken for dead; others have its trials".to_owned(),
@@ -131,7 +141,7 @@ last      host  log to read      why
 trial  host  runs for  x median
    21  n1    6.4 s          2.0
    22  n1    1.6 s          0.5
-q quit   Tab 1-4 list   arrows PgUp PgDn Home End scroll
+q quit   Tab 1-4 list   arrows PgUp PgDn Home End select   Enter trial   b best
 ";
     let mut view = View::new(true);
     assert_eq!(lines(&drawn(&small(), &mut view, 80, 24)), expected);
@@ -144,42 +154,42 @@ wide: 1,000,000 trials                                                          
 done 812345  running 91  pending 187191  failed 371  timeout 2
 [#########################################################################!>................] 81.2 %
 312 trials/s, 10 min 00 s left, median 0.2 s, began 43 min 20 s ago
+best val_loss 0.012345 (least, assumed): trial 4711, lr=0.1 name=a\\u{1b}[31m
+causes: 371 out-of-memory, 2 walltime
 1 agent taken for dead; others have its trials
 no sign of life from 1 agent for more than 1 min 00 s
 == [1] agents: 12 ==================================================================================
-host     busy  ended  last sign
-node001  8/8   67001  2.0 s ago
-node002  8/8   67002  2.0 s ago
-node003  8/8   67003  2.0 s ago
-node004  8/8   67004  2.0 s ago
-node005  8/8   67005  2.0 s ago
-node006  8/8   67006  2.0 s ago
-node007  8/8   67007  2.0 s ago
-node008  8/8   67008  2.0 s ago
-node009  3/8   67009  2.0 s ago (silent)
-node010  8/8   67010  2.0 s ago
-node011  8/8   67011  2.0 s ago
-node012  8/8   67012  2.0 s ago
-
+host     job    busy  ended  pace      last sign
+node001  77_1   8/8   67001  1.0/min   2.0 s ago
+node002  77_2   8/8   67002  2.0/min   2.0 s ago
+node003  77_3   8/8   67003  3.0/min   2.0 s ago
+node004  77_4   8/8   67004  4.0/min   2.0 s ago
+node005  77_5   8/8   67005  5.0/min   2.0 s ago
+node006  77_6   8/8   67006  6.0/min   2.0 s ago
+node007  77_7   8/8   67007  7.0/min   2.0 s ago
+node008  77_8   8/8   67008  8.0/min   2.0 s ago
+node009  77_9   3/8   67009  9.0/min   2.0 s ago (silent)
+node010  77_10  8/8   67010  10.0/min  2.0 s ago
+node011  77_11  8/8   67011  11.0/min  2.0 s ago
+node012  77_12  8/8   67012  12.0/min  2.0 s ago
 
 
 
 -- [2] failures: 373 -------------------------------------------------------------------------------
 last       host     log to read           why, of the newest
 5.0 s ago  node007  hpcsweep logs 899801  200 x signal 9: out of memory (trials 899801-900000)
--- [3] slowest: 91 (1 to 6) ------------------------------------------------------------------------
+-- [3] slowest: 91 (1 to 5) ------------------------------------------------------------------------
  trial  host     runs for    x median
 500000  node003  1 min 35 s     450.0
 500001  node003  1 min 34 s     450.0
 500002  node003  1 min 33 s     450.0
 500003  node003  1 min 32 s     450.0
 500004  node003  1 min 31 s     450.0
-500005  node003  1 min 30 s     450.0
 -- [4] GPUs: 2 -------------------------------------------------------------------------------------
 host      trial  gpu  util %  MiB used  watt  deg C
 node001  812000    0      97     38147   312
 node001  812000    1      97     38147   312
-q quit   Tab 1-4 list   arrows PgUp PgDn Home End scroll
+q quit   Tab 1-4 list   arrows PgUp PgDn Home End select   Enter trial   b best
 ";
     let mut view = View { focus: 1, ..View::new(true) };
     assert_eq!(lines(&drawn(&large(), &mut view, 100, 40)), expected);
@@ -212,21 +222,23 @@ wide: 1,000,000 trials
 done 812345  running 91  pending 187191  failed 371  timeout 2
 [########################################!>........] 81.2 %
 312 trials/s, 10 min 00 s left, median 0.2 s, began 43 min 20 s ago
+best val_loss 0.012345 (least, assumed): trial 4711, lr=0.1 name=a\\u{1b}[31m
+causes: 371 out-of-memory, 2 walltime
 1 agent taken for dead; others have its trials
 no sign of life from 1 agent for more than 1 min 00 s
 
 agents: 12
-  host     busy  ended  last sign
-  node001  8/8   67001  2.0 s ago
-  node002  8/8   67002  2.0 s ago
-  node003  8/8   67003  2.0 s ago
-  node004  8/8   67004  2.0 s ago
-  node005  8/8   67005  2.0 s ago
-  node006  8/8   67006  2.0 s ago
-  node007  8/8   67007  2.0 s ago
-  node008  8/8   67008  2.0 s ago
-  node009  3/8   67009  2.0 s ago (silent)
-  node010  8/8   67010  2.0 s ago
+  host     job    busy  ended  pace      last sign
+  node001  77_1   8/8   67001  1.0/min   2.0 s ago
+  node002  77_2   8/8   67002  2.0/min   2.0 s ago
+  node003  77_3   8/8   67003  3.0/min   2.0 s ago
+  node004  77_4   8/8   67004  4.0/min   2.0 s ago
+  node005  77_5   8/8   67005  5.0/min   2.0 s ago
+  node006  77_6   8/8   67006  6.0/min   2.0 s ago
+  node007  77_7   8/8   67007  7.0/min   2.0 s ago
+  node008  77_8   8/8   67008  8.0/min   2.0 s ago
+  node009  77_9   3/8   67009  9.0/min   2.0 s ago (silent)
+  node010  77_10  8/8   67010  10.0/min  2.0 s ago
   ... and 2 more
 
 failures: 373
@@ -315,13 +327,13 @@ fn keys_choose_and_scroll_lists() {
     };
     check(&mut view, "== [2] failures: 373 (1 to 11)");
     assert_eq!(press(KeyCode::Down, &mut view), None);
-    check(&mut view, "== [2] failures: 373 (2 to 12)");
+    check(&mut view, "== [2] failures: 373 (1 to 11)");
     press(KeyCode::PageDown, &mut view);
-    check(&mut view, "== [2] failures: 373 (12 to 22)");
+    check(&mut view, "== [2] failures: 373 (2 to 12)");
     press(KeyCode::End, &mut view);
     check(&mut view, "== [2] failures: 373 (190 to 200)");
     press(KeyCode::Up, &mut view);
-    check(&mut view, "== [2] failures: 373 (189 to 199)");
+    check(&mut view, "== [2] failures: 373 (190 to 200)");
     press(KeyCode::Home, &mut view);
     check(&mut view, "== [2] failures: 373 (1 to 11)");
     press(KeyCode::Tab, &mut view);
@@ -339,4 +351,95 @@ fn keys_choose_and_scroll_lists() {
     view.focus = 4;
     let screen = lines(&drawn(&small(), &mut view, 100, 40));
     assert!(screen.contains("== [3] slowest: 2 ==") && !screen.contains("GPUs"), "{screen}");
+}
+
+fn trial() -> trial::Trial {
+    trial::Trial {
+        trial: 7,
+        parameters: vec![
+            ("lr".into(), "0.1".into()),
+            ("optimizer".into(), "adam\u{1b}[31m".into()),
+        ],
+        attempts: vec!["failed (exit-code), 3.2 s, on n1, job 12_7: exit code 3".into()],
+        log: (1..=40).map(|i| format!("epoch\t{i}")).collect(),
+        command: "hpcsweep logs 7 results/digits".into(),
+    }
+}
+
+#[test]
+fn enter_shows_the_trial_of_the_selected_row_and_escape_goes_back() {
+    let mut view = View::new(true);
+    let press = |code, view: &mut View| super::press(KeyEvent::from(code), view);
+    let opened = |view: &mut View, keys: &[KeyCode]| {
+        drawn(&large(), view, 100, 40);
+        keys.iter().for_each(|key| assert_eq!(press(*key, view), None));
+        let opened = view.opened;
+        assert_eq!(press(KeyCode::Esc, view), None);
+        assert_eq!(view.opened, None);
+        opened
+    };
+    assert_eq!(opened(&mut view, &[KeyCode::Enter]), Some(899_801));
+    assert_eq!(opened(&mut view, &[KeyCode::Char('b')]), Some(4711));
+    opened(&mut view, &[KeyCode::Tab, KeyCode::Down, KeyCode::Down]);
+    assert_eq!(opened(&mut view, &[KeyCode::Enter]), Some(500_002));
+    opened(&mut view, &[KeyCode::Tab, KeyCode::End]);
+    assert_eq!(opened(&mut view, &[KeyCode::Enter]), Some(812_000));
+    // Agents have no trial.
+    opened(&mut view, &[KeyCode::Char('1')]);
+    assert_eq!(opened(&mut view, &[KeyCode::Enter]), None);
+    // In a trial, q goes back, and Ctrl-C ends the program.
+    view.opened = Some(7);
+    assert_eq!(press(KeyCode::Char('q'), &mut view), None);
+    assert_eq!((view.opened, press(KeyCode::Char('q'), &mut view)), (None, Some(0)));
+    view.opened = Some(7);
+    let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+    assert_eq!(super::press(interrupt, &mut view), Some(130));
+}
+
+#[test]
+fn a_trial_is_seen_from_its_end_and_scrolled() {
+    let seen = |trial: Option<Result<trial::Trial, String>>, view: &mut View, height| {
+        let mut terminal = Terminal::new(TestBackend::new(80, height)).unwrap();
+        terminal.draw(|screen| trial::draw(screen, 7, trial.as_ref(), view)).unwrap();
+        lines(terminal.backend().buffer())
+    };
+    let mut view = View { opened: Some(7), ..View::new(true) };
+    let expected = "\
+trial 7
+  epoch    38
+  epoch    39
+  epoch    40
+Esc back   arrows PgUp PgDn Home End scroll
+";
+    assert_eq!(seen(Some(Ok(trial())), &mut view, 5), expected);
+    super::press(KeyEvent::from(KeyCode::Home), &mut view);
+    let expected = "\
+trial 7
+parameters:
+  lr         0.1
+  optimizer  adam\\u{1b}[31m
+attempts:
+  1: failed (exit-code), 3.2 s, on n1, job 12_7: exit code 3
+the end of its log (hpcsweep logs 7 results/digits prints all):
+  epoch    1
+Esc back   arrows PgUp PgDn Home End scroll
+";
+    assert_eq!(seen(Some(Ok(trial())), &mut view, 9), expected);
+    super::press(KeyEvent::from(KeyCode::PageDown), &mut view);
+    assert!(
+        seen(Some(Ok(trial())), &mut view, 9)
+            .ends_with("  epoch    11\nEsc back   arrows PgUp PgDn Home End scroll\n")
+    );
+    assert_eq!(
+        seen(None, &mut view, 3),
+        "trial 7\nit is being read\nEsc back   arrows PgUp PgDn Home End scroll\n"
+    );
+    let error = Some(Err("no trial 7".to_owned()));
+    assert_eq!(
+        seen(error, &mut view, 3),
+        "trial 7\nno trial 7\nEsc back   arrows PgUp PgDn Home End scroll\n"
+    );
+    for height in 1..4 {
+        assert_eq!(seen(Some(Ok(trial())), &mut view, height).lines().count(), usize::from(height));
+    }
 }

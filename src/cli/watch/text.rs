@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::cause::group;
+use crate::cause::{Cause, group};
 use crate::cli::out::aligned;
 use crate::plot::spark;
 use crate::standing::{self, State};
 use crate::watch::{Curve, Failure, Frame, Place};
-use crate::words::{count, duration, figures, short};
+use crate::words::{count, duration, figures, printable, short};
 
 /// The key of the list of failures.
 const FAILURES: usize = 2;
@@ -25,6 +25,8 @@ pub(super) struct Pane {
     pub(super) head: String,
     /// A line each.
     pub(super) rows: Vec<String>,
+    /// The trial of each row, where it is about one.
+    pub(super) trials: Vec<u64>,
 }
 
 /// The lists of a frame; the one of GPUs only where trials have some.
@@ -32,9 +34,10 @@ pub(super) fn panes(frame: &Frame) -> Vec<Pane> {
     let are_agents = frame.places.iter().any(|place| place.slots.is_some());
     let name = if are_agents || frame.places.is_empty() { "agents" } else { "hosts" };
     let total = frame.places.len() as u64;
-    let mut panes = vec![pane(1, name, total, &places(&frame.places))];
+    let mut panes = vec![pane(1, name, total, &places(&frame.places), Vec::new())];
     let bad = frame.bad() - frame.count(&State::Skipped);
-    panes.push(pane(FAILURES, "failures", bad, &failures(frame, bad)));
+    let (rows, trials) = failures(frame, bad);
+    panes.push(pane(FAILURES, "failures", bad, &rows, trials));
     let have_curves = frame.slowest.iter().any(|slow| slow.curve.is_some());
     let rows = frame.slowest.iter().map(|slow| {
         let times = slow.times.map(|times| format!("{times:.1}")).unwrap_or_default();
@@ -46,9 +49,11 @@ pub(super) fn panes(frame: &Frame) -> Vec<Pane> {
     let mut head = vec!["trial", "host", "runs for", "x median"];
     head.extend(have_curves.then_some("newest values"));
     let running = frame.count(&State::Running);
-    panes.push(pane(3, "slowest", running, &(head, rows.collect())));
+    let trials = frame.slowest.iter().map(|slow| slow.trial).collect();
+    panes.push(pane(3, "slowest", running, &(head, rows.collect()), trials));
     if !frame.gpus.is_empty() {
-        panes.push(pane(4, "GPUs", frame.gpus.len() as u64, &gpus(frame)));
+        let trials = frame.gpus.iter().map(|used| used.trial).collect();
+        panes.push(pane(4, "GPUs", frame.gpus.len() as u64, &gpus(frame), trials));
     }
     panes
 }
@@ -62,8 +67,8 @@ fn curve(curve: &Curve) -> String {
 
 type Table = (Vec<&'static str>, Vec<Vec<String>>);
 
-/// The failures of a frame in groups, the largest first, as `status` shows them.
-fn failures(frame: &Frame, total: u64) -> Table {
+/// The failures of a frame in groups, the largest first, as `status` shows them, and the first trial of each.
+fn failures(frame: &Frame, total: u64) -> (Table, Vec<u64>) {
     let known: HashMap<u64, &Failure> = frame.failures.iter().map(|one| (one.trial, one)).collect();
     let mut all: Vec<&Failure> = frame.failures.iter().collect();
     all.sort_by_key(|one| one.trial);
@@ -82,15 +87,22 @@ fn failures(frame: &Frame, total: u64) -> Table {
     });
     // Of many failures, the frame has the newest.
     let why = if total > all.len() as u64 { "why, of the newest" } else { "why" };
-    (vec!["last", "host", "log to read", why], rows.collect())
+    let first = groups.iter().map(|group| group.trials[0]).collect();
+    ((vec!["last", "host", "log to read", why], rows.collect()), first)
 }
 
-fn pane(key: usize, name: &'static str, total: u64, (head, rows): &Table) -> Pane {
+fn pane(
+    key: usize,
+    name: &'static str,
+    total: u64,
+    (head, rows): &Table,
+    trials: Vec<u64>,
+) -> Pane {
     let head: Vec<String> = head.iter().map(|&h| h.to_owned()).collect();
     let text = aligned(&head, rows);
     let mut lines = text.lines().map(str::to_owned);
     let head = lines.next().filter(|_| !rows.is_empty()).unwrap_or_default();
-    Pane { key, name, total, head, rows: lines.collect() }
+    Pane { key, name, total, head, rows: lines.collect(), trials }
 }
 
 fn places(places: &[Place]) -> Table {
@@ -98,8 +110,11 @@ fn places(places: &[Place]) -> Table {
         true,
         places.iter().any(|place| place.job.is_some()),
         places.iter().any(|place| place.pid.is_some()),
+        true,
+        true,
+        places.iter().any(|place| place.rate.is_some()),
     ];
-    let mut head = vec!["host", "job", "pid", "busy", "ended", "last sign"];
+    let mut head = vec!["host", "job", "pid", "busy", "ended", "pace", "last sign"];
     let rows = places.iter().map(|place| {
         let busy = match place.slots {
             Some(slots) => format!("{}/{slots}", place.busy),
@@ -109,7 +124,8 @@ fn places(places: &[Place]) -> Table {
         let silent = if place.silent { " (silent)" } else { "" };
         let pid = place.pid.map(|pid| pid.to_string()).unwrap_or_default();
         let mut row = vec![place.host.clone(), place.job.clone().unwrap_or_default(), pid, busy];
-        row.extend([place.ended.to_string(), format!("{seen}{silent}")]);
+        let pace = place.rate.map(|rate| format!("{:.1}/min", rate * 60.0)).unwrap_or_default();
+        row.extend([place.ended.to_string(), pace, format!("{seen}{silent}")]);
         row
     });
     let mut rows: Vec<Vec<String>> = rows.collect();
@@ -213,6 +229,26 @@ pub(super) fn pace(frame: &Frame) -> String {
     parts.join(", ")
 }
 
+/// The best trial so far, in words.
+pub(super) fn best(frame: &Frame) -> Option<String> {
+    let best = frame.best.as_ref()?;
+    let goal = if best.max { "greatest" } else { "least" };
+    let assumed = if best.assumed { ", assumed" } else { "" };
+    let (value, trial) = (best.value, best.trial);
+    let mut words = format!("best {} {value} ({goal}{assumed}): trial {trial}", best.metric);
+    if !best.parameters.is_empty() {
+        words.push_str(&format!(", {}", best.parameters));
+    }
+    Some(printable(&words).into_owned())
+}
+
+/// How many trials failed for which cause.
+pub(super) fn causes(frame: &Frame) -> Option<String> {
+    let each = |(cause, n): &(Cause, u64)| format!("{n} {}", cause.word());
+    let all: Vec<String> = frame.causes.iter().map(each).collect();
+    (!all.is_empty()).then(|| format!("causes: {}", all.join(", ")))
+}
+
 /// A rate in the unit that suits it.
 fn rate_of(a_second: f64) -> String {
     match a_second {
@@ -239,6 +275,7 @@ pub(super) fn plain(frame: &Frame) -> String {
     let bar: String = bar(frame, 50).into_iter().map(Piece::symbol).collect();
     let bar = format!("[{bar}] {}", percent(frame));
     let mut lines = vec![title(frame), counts.join("  "), bar, pace(frame)];
+    lines.extend(best(frame).iter().chain(&causes(frame)).map(|line| short(line, 200)));
     lines.extend(notes(frame).map(|note| short(&note, 200)));
     lines.retain(|line| !line.is_empty());
     for pane in panes(frame).iter().filter(|pane| !pane.rows.is_empty()) {

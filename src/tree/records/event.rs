@@ -135,6 +135,18 @@ pub struct End {
 }
 
 impl End {
+    /// Why it ended without success, as recorded; by its outcome, if an older worker has recorded it.
+    pub(crate) fn cause(&self) -> Option<Cause> {
+        self.cause.or(match (self.state, self.signal, self.exit_code) {
+            (Outcome::Done, ..) => None,
+            (Outcome::Timeout, ..) => Some(Cause::Walltime),
+            (Outcome::Interrupted, ..) => Some(Cause::Stopped),
+            (Outcome::Failed, Some(_), _) => Some(Cause::Signal),
+            (Outcome::Failed, None, Some(1..)) => Some(Cause::ExitCode),
+            (Outcome::Failed, None, _) => Some(Cause::Unknown),
+        })
+    }
+
     /// Peak memory of the node that used most, bytes; `None` if it is not known.
     pub(crate) fn node_memory(&self) -> Option<u64> {
         let of_node = self.usage.as_deref().and_then(|usage| usage.node_memory);

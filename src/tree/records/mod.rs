@@ -237,19 +237,16 @@ impl Attempt {
 
     /// Why it ended without success, as recorded; by its outcome, if an older worker has recorded it or it has no end.
     pub fn cause(&self) -> Option<Cause> {
-        let by_end = self.end.as_ref().and_then(|end| end.cause);
-        by_end.or_else(|| {
-            let end = self.end.as_ref();
-            match (self.outcome()?, end.and_then(|e| e.signal), end.and_then(|e| e.exit_code)) {
-                (Outcome::Done, ..) => None,
-                (Outcome::Timeout, ..) => Some(Cause::Walltime),
-                (Outcome::Interrupted, ..) if self.is_orphan => Some(Cause::WorkerLost),
-                (Outcome::Interrupted, ..) => Some(Cause::Stopped),
-                (Outcome::Failed, Some(_), _) => Some(Cause::Signal),
-                (Outcome::Failed, None, Some(1..)) => Some(Cause::ExitCode),
-                (Outcome::Failed, None, _) => Some(Cause::Unknown),
-            }
-        })
+        if let Some(end) = &self.end {
+            return end.cause();
+        }
+        match self.outcome()? {
+            Outcome::Done => None,
+            Outcome::Timeout => Some(Cause::Walltime),
+            Outcome::Interrupted if self.is_orphan => Some(Cause::WorkerLost),
+            Outcome::Interrupted => Some(Cause::Stopped),
+            Outcome::Failed => Some(Cause::Unknown),
+        }
     }
 
     /// As [`End::why`]; for an attempt without an end, why it was asked to stop.

@@ -4,6 +4,7 @@
 //! of each living agent's bundle, and reading what was appended to it. Without agents, everything is read as
 //! `status` reads it, and seldom.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,9 @@ use rayon::prelude::*;
 use super::Frame;
 use super::model::{Dealt, Elsewhere, Model};
 use super::whole::{Asking, Whole};
+use crate::collect::{Goal, text};
 use crate::host::{clock, disk, threads};
+use crate::standing::State;
 use crate::status;
 use crate::tree::bundle::{self, Placed};
 use crate::tree::damage::Damage;
@@ -32,6 +35,9 @@ const ABREAST: usize = 8;
 /// What an agent has written before it left may be seen so much later, seconds: others may look at the same file
 /// system through another host.
 const LATE_S: f64 = 120.0;
+
+/// See [`Watcher::most`].
+const MOST_READ: usize = 1_000;
 
 /// Looking takes at most one in so many parts of the time.
 const SHARE: u32 = 10;
@@ -54,6 +60,11 @@ pub struct Watcher {
     tree: Tree,
     identity: Identity,
     asking: Asking,
+    wish: Option<(String, Goal)>,
+    /// Trials whose metric is read in one look, where no agents run the sweep.
+    most: usize,
+    /// The best trial of the last frame and its parameters.
+    described: RefCell<Option<(u64, String)>>,
     decks: Vec<Deck>,
     engine: Engine,
     cost: Cost,
@@ -117,7 +128,39 @@ impl Watcher {
     pub fn new(tree: Tree, identity: Identity, asking: Asking) -> Self {
         let engine = Engine::Whole(Box::default());
         let (decks, cost, took) = (Vec::new(), Cost::default(), Duration::ZERO);
-        Self { tree, identity, asking, decks, engine, cost, took }
+        let (wish, most, described) = (None, MOST_READ, RefCell::default());
+        Self { tree, identity, asking, wish, most, described, decks, engine, cost, took }
+    }
+
+    /// Trials are compared by this metric; without one, by one that its name tells. With `at_once`, the first look reads the
+    /// metric of all trials.
+    pub(crate) fn compare_by(&mut self, wish: Option<(String, Goal)>, at_once: bool) {
+        (self.wish, self.most) = (wish, if at_once { usize::MAX } else { MOST_READ });
+        self.begin_whole();
+    }
+
+    fn begin_whole(&mut self) {
+        let mut whole = Whole::default();
+        whole.compare_by(self.wish.as_ref(), self.most);
+        self.engine = Engine::Whole(Box::new(whole));
+    }
+
+    /// The parameters of a trial in words: a few small reads, once for each best trial.
+    fn parameters(&self, trial: u64) -> String {
+        if let Some((known, words)) = &*self.described.borrow()
+            && *known == trial
+        {
+            return words.clone();
+        }
+        let Ok((_, row)) = table::find(&self.tree, trial) else { return String::new() };
+        let words: Vec<String> = row
+            .params
+            .iter()
+            .map(|(name, value)| format!("{name}={}", text(&value.to_json())))
+            .collect();
+        let words = words.join(" ");
+        *self.described.borrow_mut() = Some((trial, words.clone()));
+        words
     }
 
     /// Reads what is new, for about `patience`; `true` if that was not enough.
@@ -147,7 +190,8 @@ impl Watcher {
             if mixed && self.ledger()?.is_over(total) {
                 return self.look_at_all();
             }
-            let agents = Agents::new(&self.tree, &self.identity, mixed)?;
+            let mut agents = Agents::new(&self.tree, &self.identity, mixed)?;
+            agents.model.compare_by(self.wish.as_ref());
             self.cost.wholes += u64::from(mixed);
             self.engine = Engine::Agents(Box::new(agents));
         }
@@ -172,7 +216,7 @@ impl Watcher {
     fn look_at_all(&mut self) -> Result<bool> {
         self.cost.wholes += 1;
         if !matches!(self.engine, Engine::Whole(_)) {
-            self.engine = Engine::Whole(Box::default());
+            self.begin_whole();
         }
         if let Engine::Whole(whole) = &mut self.engine {
             whole.look(&self.tree, &self.identity, &self.asking)?;
@@ -200,10 +244,18 @@ impl Watcher {
 
     /// How the sweep stands at `now` (unix seconds), as far as it was read.
     pub fn frame(&self, now: f64) -> Frame {
-        match &self.engine {
+        let mut frame = match &self.engine {
             Engine::Whole(whole) => whole.frame(&self.identity.name, now),
             Engine::Agents(agents) => agents.frame(now),
+        };
+        if let Some(best) = &mut frame.best {
+            best.parameters = self.parameters(best.trial);
+        } else if let Some((name, _)) = &self.wish
+            && frame.count(&State::Done) > 0
+        {
+            frame.notes.push(format!("no trial that is done has a metric `{name}`"));
         }
+        frame
     }
 
     /// How long to wait before the next look, if the user wants one every `interval`.
@@ -374,6 +426,7 @@ fn elsewhere(tree: &Tree, damage: &mut Damage) -> Result<Vec<Elsewhere>> {
                 duration_s: end.map_or(0.0, |end| end.duration_s),
                 host: attempt.start.host.clone(),
                 reason: attempt.why(),
+                cause: attempt.cause(),
             })
         })
         .collect();

@@ -10,15 +10,18 @@ mod sight;
 use std::collections::{HashMap, VecDeque};
 
 use super::MOST_ROWS;
+use super::best::{Choice, Logged};
 use super::gpus::{self, Gpus};
 use super::trace::Trace;
+use crate::cause::Cause;
+use crate::collect::Goal;
 use crate::standing::State;
 use crate::tree::bundle::Placed;
 use crate::tree::ledger::Ledger;
 use crate::tree::records::{self, Event, Outcome, Start};
 use crate::tree::terms::Dropped;
 
-/// The end of a trial: 32 bytes.
+/// The end of a trial: 40 bytes.
 #[derive(Debug, Clone, Copy, Default)]
 struct End {
     /// The length of the bundle behind it.
@@ -28,7 +31,11 @@ struct End {
     agent: u32,
     /// How many entries of the ledger its agent had read when it began.
     seq: u32,
+    /// Its metric; NaN if it has none.
+    value: f32,
     attempt: u16,
+    /// Why it ended without success.
+    cause: Option<Cause>,
     kind: Kind,
     /// Whether there are others of this trial.
     several: bool,
@@ -88,6 +95,7 @@ struct Open {
     since: f64,
     gpus: Gpus,
     trace: Trace,
+    logged: Logged,
 }
 
 /// Why a trial failed; kept of the last ones alone.
@@ -142,6 +150,8 @@ pub(crate) struct Elsewhere {
     pub(crate) host: String,
     /// Why, in words.
     pub(crate) reason: String,
+    /// Why, in one word.
+    pub(crate) cause: Option<Cause>,
 }
 
 /// A trial of a unit.
@@ -163,6 +173,8 @@ pub(crate) struct Model {
     pub(crate) dropped: Dropped,
     /// Those of them that were enqueued for agents: an agent that holds one runs it.
     pub(crate) dealt: Vec<Dealt>,
+    /// The metric of the best trial.
+    choice: Choice,
     name: String,
     trials: u64,
     agents: Vec<Agent>,
@@ -176,6 +188,11 @@ impl Model {
     /// A sweep of which nothing has been read yet.
     pub(crate) fn new(name: &str) -> Self {
         Self { name: name.to_owned(), patience_s: f64::INFINITY, ..Self::default() }
+    }
+
+    /// Trials are compared by this metric.
+    pub(crate) fn compare_by(&mut self, wish: Option<&(String, Goal)>) {
+        self.choice = Choice::new(wish);
     }
 
     /// The sweep has so many trials.
@@ -203,6 +220,7 @@ impl Model {
                         since: time,
                         gpus: Gpus::new(),
                         trace: Trace::default(),
+                        logged: Logged::new(),
                     };
                     agent.open.insert(trial, open);
                     self.began = Some(self.began.map_or(time, |began| began.min(time)));
@@ -212,6 +230,7 @@ impl Model {
                     {
                         gpus::take(&mut open.gpus, &rows);
                         open.trace.take(&rows);
+                        self.choice.take(&mut open.logged, &rows);
                     }
                 }
                 Event::Stop { .. } | Event::Decided(_) => {}
@@ -228,7 +247,8 @@ impl Model {
         let agent = &mut self.agents[number as usize];
         let is_open = agent.open.get(&end.trial).is_some_and(|open| open.attempt == end.attempt);
         let open = is_open.then(|| agent.open.remove(&end.trial)).flatten();
-        let seq = open.map(|open| open.seq).or(end.seq).unwrap_or(0);
+        let (seq, logged) = open.map(|open| (open.seq, open.logged)).unzip();
+        let seq = seq.or(end.seq).unwrap_or(0);
         // It will be tried again.
         if !end.last {
             return;
@@ -236,9 +256,17 @@ impl Model {
         if end.state != Outcome::Done {
             agent.tell(Told { at, host: None, reason: end.why() });
         }
+        let (value, cause) = match end.state {
+            Outcome::Done => {
+                (self.choice.value(logged.unwrap_or_default(), end.result.as_ref()), None)
+            }
+            _ => (f32::NAN, end.cause()),
+        };
         self.keep(
             end.trial,
             End {
+                value,
+                cause,
                 at,
                 time: end.time,
                 seconds: end.duration_s as f32,
@@ -276,7 +304,9 @@ impl Model {
                 self.agents[number as usize].tell(Told { at, host, reason: end.reason });
             }
             let (seconds, kind, seq) = (end.duration_s as f32, end.state.into(), short(end.seq));
-            let end = End { at, time, seconds, agent: number, kind, seq, ..End::default() };
+            let (value, cause) = (f32::NAN, end.cause);
+            let end =
+                End { at, time, seconds, agent: number, kind, seq, value, cause, ..End::default() };
             self.keep(at - 1, end);
         }
     }

@@ -4,11 +4,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 
 use super::{Agent, End, Kind, Model, Open};
+use crate::cause::Cause;
 use crate::standing::State;
 use crate::tree::ledger::{self, Ending, Gone};
 use crate::watch::pace::Pace;
 use crate::watch::{Failure, Frame, MOST_ROWS, Place, Slow, UsedGpu};
-use crate::watch::{sort_gpus, sort_slowest};
+use crate::watch::{sort_causes, sort_gpus, sort_slowest};
 use crate::words::{count, duration};
 
 impl Model {
@@ -28,7 +29,9 @@ impl Model {
             kinds: [0; 6],
             dropped: self.dropped.len(),
             dealt: self.in_hand(),
-            by_agent: vec![0; self.agents.len()],
+            by_agent: vec![(0, None); self.agents.len()],
+            causes: BTreeMap::new(),
+            values: Vec::new(),
             failures: BinaryHeap::new(),
             pace: Pace::new(now, began),
         };
@@ -59,6 +62,8 @@ impl Model {
             took_s: self.began.zip(until).map(|(began, until)| (until - began).max(0.0)),
             median_s,
             notes: self.notes(&places, open),
+            best: self.choice.best(tally.values.into_iter()),
+            causes: sort_causes(tally.causes.into_iter()),
             places,
             failures: self.failures(tally.failures, now),
             slowest: slowest(&here, now, median_s),
@@ -96,19 +101,27 @@ impl Model {
             if end.kind == Kind::Done {
                 tally.running.remove(&(trial as u64));
                 tally.pace.took(end.seconds);
+                if !end.value.is_nan() {
+                    tally.values.push((trial as u64, end.value));
+                }
                 tally.dropped -= u64::from(is_dropped);
                 tally.dealt.remove(&(trial as u64));
             } else if tally.running.contains(&(trial as u64)) {
                 // It was asked for again.
                 continue;
             } else if !is_dropped && end.kind != Kind::Skipped {
+                *tally.causes.entry(end.cause.unwrap_or(Cause::Unknown)).or_default() += 1;
                 tally.failures.push(Reverse((end.time.max(0.0).to_bits(), trial as u64)));
                 if tally.failures.len() > MOST_ROWS {
                     tally.failures.pop();
                 }
             }
             tally.kinds[end.kind as usize] += u64::from(end.kind == Kind::Done || !is_dropped);
-            tally.by_agent[end.agent as usize] += 1;
+            let agent = end.agent as usize;
+            let (ended, pace) = &mut tally.by_agent[agent];
+            *ended += 1;
+            pace.get_or_insert_with(|| Pace::new(tally.pace.now(), self.agents[agent].began))
+                .add(end.time);
             tally.pace.add(end.time);
         }
     }
@@ -150,7 +163,8 @@ impl Model {
                 pid: ledger::pid_of(name),
                 busy: agent.map_or(0, |agent| agent.open.len() as u32),
                 slots: Some(known.slots),
-                ended: number.map_or(0, |n| tally.by_agent[n]),
+                ended: number.map_or(0, |n| tally.by_agent[n].0),
+                rate: number.and_then(|n| tally.by_agent[n].1.as_ref()?.rate()),
                 seen_s: agent.and_then(|agent| agent.seen_s(now)),
                 silent: agent.is_some_and(|agent| agent.is_silent(now, self.patience_s)),
             }
@@ -217,7 +231,12 @@ struct Tally {
     /// Those of them that an agent holds or may take and that have not ended since they were enqueued, with when that
     /// was.
     dealt: HashMap<u64, u64>,
-    by_agent: Vec<u64>,
+    /// Trials that have ended by agent, and how fast.
+    by_agent: Vec<(u64, Option<Pace>)>,
+    /// Failures by cause.
+    causes: BTreeMap<Cause, u64>,
+    /// Trials that are done and have the metric.
+    values: Vec<(u64, f32)>,
     /// Time and number of the newest.
     failures: BinaryHeap<Reverse<(u64, u64)>>,
     pace: Pace,

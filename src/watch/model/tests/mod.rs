@@ -129,6 +129,7 @@ fn a_frame_has_all_there_is_to_see() {
         busy,
         slots: Some(slots),
         ended,
+        rate: (ended > 0).then_some(6.0 / 100.0),
         seen_s: Some(seen),
         silent,
     };
@@ -164,9 +165,33 @@ fn a_frame_has_all_there_is_to_see() {
         }],
         gpus: vec![crate::watch::UsedGpu { trial: 1, host: host(), number: 0, gpu }],
         damage: vec![],
+        causes: vec![(Cause::Walltime, 1), (Cause::ExitCode, 1)],
+        best: None,
         notes: vec!["no sign of life from 1 agent for more than 1 min 00 s".to_owned()],
     };
     assert_eq!(frame, expected);
+}
+
+#[test]
+fn the_best_trial_is_one_whose_end_counts() {
+    let run = |trial, time, loss: f64| {
+        let row = json!({"epoch": 1, "loss": loss}).as_object().unwrap().clone();
+        let rows = vec![row];
+        [start(trial, 1, time), Event::Metrics { trial, attempt: 1, rows }, done(trial, time + 1.0)]
+    };
+    let lines = |all: &[[Event; 3]]| [vec![who("a")], all.concat()].concat();
+    let a = lines(&[run(0, 910.0, 3.0), run(1, 920.0, 2.0)]);
+    let b = lines(&[run(2, 910.0, 1.0)]);
+    let mut model = model(4, &[join("a", 1), join("b", 1)], &[("a", a), ("b", b)]);
+    let best = |model: &Model| {
+        let best = model.frame(NOW).best.unwrap();
+        assert!(best.assumed && !best.max);
+        (best.metric, best.trial, best.value)
+    };
+    assert_eq!(best(&model), ("loss".to_owned(), 2, 1.0));
+    // Its end stands behind the fence of its agent.
+    model.ledger.take(Some(expire("b", 300)));
+    assert_eq!(best(&model), ("loss".to_owned(), 1, 2.0));
 }
 
 #[test]
@@ -301,6 +326,7 @@ fn what_others_have_run_before_counts_until_agents_run_it_again() {
         duration_s: 1.0,
         host: "laptop".to_owned(),
         reason: "exit code 1".to_owned(),
+        cause: Some(Cause::ExitCode),
     };
     let mut model = Model::new("s");
     model.has_trials(4);
@@ -330,5 +356,5 @@ fn thousands_of_failures_leave_the_newest() {
 
 #[test]
 fn an_end_is_kept_in_few_bytes() {
-    assert_eq!(size_of::<End>(), 32);
+    assert_eq!(size_of::<End>(), 40);
 }
