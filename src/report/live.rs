@@ -187,43 +187,54 @@ mod tests {
         Report { name, summary, json, source: Vec::new(), shown: 0, trials: 0 }
     }
 
+    /// The next look may begin now.
+    fn make_due(live: &Live) {
+        live.lock().due = Instant::now();
+        live.changed.notify_all();
+    }
+
+    fn wait_for_looks(live: &Live, looks: u64) {
+        let mut state = live.lock();
+        while state.looks < looks {
+            let (next, waited) = live.changed.wait_timeout(state, Duration::from_secs(60)).unwrap();
+            assert!(!waited.timed_out(), "{} looks", next.looks);
+            state = next;
+        }
+    }
+
     #[test]
     fn many_readers_cost_one_look_and_nobody_none() {
-        let every = Duration::from_millis(300);
-        let live = Arc::new(Live::new(&report("1"), every));
+        let live = Arc::new(Live::new(&report("1"), Duration::from_secs(3600)));
         let looks = Arc::new(AtomicU32::new(0));
         let (own, count) = (Arc::clone(&live), Arc::clone(&looks));
         threads::start("looks", move || {
             own.follow(
                 || match count.fetch_add(1, Ordering::SeqCst) {
                     0 => Ok(Some(report("2"))),
-                    1 => Err(anyhow::anyhow!("the disk is away")),
-                    _ => Ok(None),
+                    _ => Err(anyhow::anyhow!("the disk is away")),
                 },
                 |_| {},
             )
         })
         .unwrap();
-        let tag = || live.page("data").unwrap().tag;
-        // Made just now.
-        assert_eq!(tag(), "1");
+        // Made just now: a reader gets it, and is remembered.
+        assert_eq!(live.page("data").unwrap().tag, "1");
         assert_eq!(looks.load(Ordering::SeqCst), 0);
-        std::thread::sleep(every * 2);
-        // The reader above has come before; nobody has since.
-        assert_eq!(looks.load(Ordering::SeqCst), 1);
-        std::thread::sleep(every * 2);
-        assert_eq!(looks.load(Ordering::SeqCst), 1);
+        make_due(&live);
+        wait_for_looks(&live, 1);
+        assert!(!live.lock().is_wanted);
+        // One look is due, and nobody comes until many do.
+        live.lock().due = Instant::now();
         let readers: Vec<_> = (0..20)
             .map(|_| {
                 let live = Arc::clone(&live);
                 threads::start("reader", move || live.page("").unwrap().tag).unwrap()
             })
             .collect();
+        // What was there stays, since the look has failed.
         assert!(readers.into_iter().all(|reader| reader.join().unwrap() == "2"));
-        assert!(
-            looks.load(Ordering::SeqCst) <= 3,
-            "one look, and one more for those who came during it"
-        );
+        wait_for_looks(&live, 2);
+        assert_eq!(looks.load(Ordering::SeqCst), 2);
         assert!(live.page("other").is_none());
     }
 }
