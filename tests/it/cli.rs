@@ -17,7 +17,10 @@ const VERBS: [(&str, &str); 24] = [
     ("submit", "Submit a plan to Slurm or PBS as job arrays, or run it on this machine"),
     ("retry", "Run trials again that ended without success, with other requests if need be"),
     ("status", "Show how a sweep stands: counts by state, what failed and why"),
-    ("watch", "Watch a sweep: counts, pace, agents, failures, the slowest trials, GPUs"),
+    (
+        "watch",
+        "Watch a sweep: counts, pace, the best trial, agents, failures, the slowest trials, GPUs",
+    ),
     ("why", "Show why trials stand as they do; without trials, what has happened to the sweep"),
     (
         "collect",
@@ -68,7 +71,7 @@ Begin:
 
 Look:
   status     Show how a sweep stands: counts by state, what failed and why
-  watch      Watch a sweep: counts, pace, agents, failures, the slowest trials, GPUs
+  watch      Watch a sweep: counts, pace, the best trial, agents, failures, the slowest trials, GPUs
   why        Show why trials stand as they do; without trials, what has happened to the sweep
   logs       Print what a trial printed
   usage      Show what trials asked for and what they used, and which request would have been enough
