@@ -105,7 +105,7 @@ complete -c hpcsweep -n "__fish_seen_subcommand_from $verbs" -a "(__fish_hpcswee
 complete -c hpcsweep -n "__fish_seen_subcommand_from $verbs submit" -l state -x -a "(__fish_hpcsweep_candidates)"
 complete -c hpcsweep -n "__fish_seen_subcommand_from $verbs submit" -l cause -x -a "(__fish_hpcsweep_candidates)"
 complete -c hpcsweep -n "__fish_seen_subcommand_from $verbs submit" -l trial -x -a "(__fish_hpcsweep_candidates)"
-complete -c hpcsweep -n "__fish_seen_subcommand_from best compare effects report" -s m -l metric -x -a "(__fish_hpcsweep_candidates)"
+complete -c hpcsweep -n "__fish_seen_subcommand_from best compare effects report watch" -s m -l metric -x -a "(__fish_hpcsweep_candidates)"
 "#;
 
 /// A script that asks the program for sweeps, trials, metrics and states.

@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::{self, TryRecvError};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -12,7 +13,7 @@ use super::select::{Named, Select};
 use super::watch::seconds;
 use super::{Context, collect, out, sweeps};
 use crate::collect::Goal;
-use crate::fault::{self, Fault};
+use crate::fault::{self, Fault, Kind};
 use crate::host::http::Server;
 use crate::host::signal::Signals;
 use crate::host::{clock, disk, threads, vars};
@@ -90,8 +91,8 @@ fn write(mut sight: Sight, args: &Args, context: &Context) -> Result<u8> {
             .hint("name a file: `-o report.html`")
             .into());
     }
-    let status = sight.read()?;
-    let report = sight.report(&status)?;
+    let mut status = sight.read()?;
+    let report = sight.report(&mut status)?;
     let code = collect::tell(&report.source, context);
     disk::write_named(&args.output, |out| report.write(out))?;
     context.out.say(&format!("{} in {}", trials(&report), args.output.display()));
@@ -124,13 +125,12 @@ impl Sight {
     /// Reads the sweep and its metric lines.
     fn read(&mut self) -> Result<Status> {
         let (tree, identity) = (self.tree.clone(), self.identity.clone());
-        let mut status = self.told.look(&self.asking, |whom| status::read(tree, identity, whom))?;
-        self.seen = Some(live::signature(&status));
-        self.wanted.narrow(std::slice::from_mut(&mut status))?;
-        Ok(status)
+        self.told.look(&self.asking, |whom| status::read(tree, identity, whom))
     }
 
-    fn report(&self, status: &Status) -> Result<Report> {
+    /// Its report, of the trials that are meant.
+    fn report(&self, status: &mut Status) -> Result<Report> {
+        self.wanted.narrow(std::slice::from_mut(status))?;
         let wish = self.wish.as_ref().map(|(metric, goal)| (metric.as_str(), *goal));
         Report::of(status, wish, clock::now())
     }
@@ -139,23 +139,49 @@ impl Sight {
     fn look(&mut self) -> Result<Option<Report>> {
         let (tree, identity) = (self.tree.clone(), self.identity.clone());
         let glance = self.told.look(&self.asking, |whom| status::glance(tree, identity, whom))?;
-        if self.seen == Some(live::signature(&glance)) {
+        let seen = Some(live::signature(&glance));
+        drop(glance);
+        if self.seen == seen {
             return Ok(None);
         }
-        drop(glance);
-        let status = self.read()?;
-        self.report(&status).map(Some)
+        let mut status = self.read()?;
+        let report = self.report(&mut status)?;
+        self.seen = seen;
+        Ok(Some(report))
+    }
+
+    /// The first report.
+    fn first(mut self) -> Result<(Self, Report)> {
+        let mut status = self.read()?;
+        self.seen = Some(live::signature(&status));
+        let report = self.report(&mut status)?;
+        Ok((self, report))
     }
 }
 
+/// How long a signal may wait while the first report is made.
+const SIGNAL: Duration = Duration::from_millis(20);
+
 /// Serves the page until the user ends it.
-fn serve(mut sight: Sight, port: Option<u16>, every: Duration, context: &Context) -> Result<u8> {
+fn serve(sight: Sight, port: Option<u16>, every: Duration, context: &Context) -> Result<u8> {
     // Blocked before other threads are there, so that they come to us alone.
     let mut signals = Signals::listen(&[Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT])?;
     let server = Server::bind(port)?;
-    let status = sight.read()?;
-    let report = sight.report(&status)?;
-    drop(status);
+    // A file system that hangs keeps no signal from ending this.
+    let (tell, news) = mpsc::channel();
+    threads::start("first", move || drop(tell.send(sight.first())))?;
+    let (mut sight, report) = loop {
+        match news.try_recv() {
+            Ok(first) => break first?,
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => {
+                return Err(Fault::new(Kind::Bug, "the part that reads the tree has ended").into());
+            }
+        }
+        if let Some(signal) = signals.next(SIGNAL) {
+            return Ok(128 + signal as u8);
+        }
+    };
     let code = collect::tell(&report.source, context);
     let live = Arc::new(Live::new(&report, every));
     let (port, url) = (server.port(), server.url());
