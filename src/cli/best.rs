@@ -1,6 +1,7 @@
 //! `hpcsweep best`: the best setting by a metric, or the settings that no other beats by several.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
@@ -19,6 +20,7 @@ use crate::idset::IdSet;
 use crate::plan::value::float_json;
 use crate::stats::{self, Interval};
 use crate::tree::Tree;
+use crate::tree::records;
 use crate::words::{self, count, within};
 
 /// Show the best settings by a metric, averaged over seeds and folds, with intervals
@@ -162,7 +164,7 @@ fn trials(
         }
         return Ok(code);
     }
-    context.out.page(&best_text(table, shown, metric));
+    context.out.page(&best_text(table, shown, metric)?);
     Ok(code)
 }
 
@@ -542,7 +544,21 @@ fn line(value: &Value) -> String {
     words::short(&text(value), usize::MAX)
 }
 
-fn best_text(table: &Table, shown: &[usize], metric: &str) -> String {
+/// The log of the attempt that counts, if it has one of its own.
+fn log(tree: &Tree, trial: u64) -> Result<Option<PathBuf>> {
+    let mut logs = (1..).map(|run| tree.log(trial, run)).take_while(|log| log.is_file());
+    let (first, second) = (logs.next(), logs.next());
+    if second.is_none() {
+        return Ok(first);
+    }
+    let (record, _) = records::of_trial(tree, trial)?;
+    let run = record.decisive().map_or(0, |attempt| attempt.run);
+    Ok(Some(tree.log(trial, run)).filter(|log| log.is_file()))
+}
+
+/// # Errors
+/// When a record cannot be read.
+fn best_text(table: &Table, shown: &[usize], metric: &str) -> Result<String> {
     let column = table.columns.iter().position(|c| c == metric).unwrap_or(0);
     let mut out = String::new();
     for &i in shown {
@@ -558,8 +574,7 @@ fn best_text(table: &Table, shown: &[usize], metric: &str) -> String {
             parameters.join(" ")
         ));
         let tree = Tree::at(&table.sources[row.source].dir);
-        let logs = (1..).map(|run| tree.log(row.trial, run)).take_while(|log| log.is_file());
-        if let Some(log) = logs.last() {
+        if let Some(log) = log(&tree, row.trial)? {
             out.push_str(&format!("  log: {}\n", log.display()));
         }
         let work = tree.work(row.trial);
@@ -567,5 +582,5 @@ fn best_text(table: &Table, shown: &[usize], metric: &str) -> String {
             out.push_str(&format!("  files: {}\n", work.display()));
         }
     }
-    out
+    Ok(out)
 }

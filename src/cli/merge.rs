@@ -6,11 +6,9 @@ use anyhow::Result;
 
 use super::{Context, collect, sweeps};
 use crate::collect::Source;
-use crate::fault::Fault;
 use crate::host::disk;
 use crate::status::Status;
 use crate::submit::merge;
-use crate::tree::Tree;
 use crate::tree::export::Without;
 use crate::words::count;
 
@@ -35,8 +33,11 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
+    if !args.output.exists() {
+        sweeps::outside(&args.output)?;
+    }
     let mut all: Vec<Status> = Vec::new();
-    for (tree, identity) in all_of(&args.sweeps, context)? {
+    for (tree, identity) in sweeps::all(&args.sweeps, context)? {
         all.push(crate::status::untouched(tree, identity)?);
     }
     let report = merge::merge(&all, args.plan.as_deref(), &args.without, &args.output)?;
@@ -70,24 +71,6 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     out.say(&format!("results: {}", disk::absolute(&args.output).display()));
     out.say(&format!("next: hpcsweep status {}", disk::named(&args.output)));
     Ok(code)
-}
-
-/// The sweeps by their folders. A copy of a sweep is one of its own here.
-fn all_of(named: &[String], context: &Context) -> Result<Vec<(Tree, crate::tree::Identity)>> {
-    let mut all: Vec<(Tree, crate::tree::Identity)> = Vec::new();
-    for name in named {
-        for own in sweeps::find(std::slice::from_ref(name), context)? {
-            let is_known =
-                |(tree, _): &(Tree, _)| disk::real(tree.dir()) == disk::real(own.0.dir());
-            if !all.iter().any(is_known) {
-                all.push(own);
-            }
-        }
-    }
-    if all.is_empty() {
-        return Err(Fault::request("no sweep found").into());
-    }
-    Ok(all)
 }
 
 /// What is damaged alone: how trials stand is said of the new sweep.

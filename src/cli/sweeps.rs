@@ -1,6 +1,7 @@
 //! Which sweeps a verb is about: folders, plans, globs, or the default.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -19,6 +20,27 @@ use crate::tree::{Identity, Tree};
 /// # Errors
 /// When a name is not a sweep, or nothing is found.
 pub(super) fn find(named: &[String], context: &Context) -> Result<Vec<(Tree, Identity)>> {
+    let mut tokens: HashMap<String, PathBuf> = HashMap::new();
+    let mut found = all(named, context)?;
+    found.retain(|(tree, identity)| {
+        let Some(first) = tokens.get(&identity.token) else {
+            tokens.insert(identity.token.clone(), tree.dir().to_owned());
+            return true;
+        };
+        let (copy, first) = (tree.dir().display(), first.display());
+        context.out.leave_out(&format!(
+            "`{copy}` is left out: it is a copy of `{first}`; `hpcsweep merge` joins copies"
+        ));
+        false
+    });
+    Ok(found)
+}
+
+/// As [`find`], with the copies of a sweep.
+///
+/// # Errors
+/// As [`find`].
+pub(super) fn all(named: &[String], context: &Context) -> Result<Vec<(Tree, Identity)>> {
     each_readable(folders(named, context)?, context, |dir| Tree::open(&dir)).map(distinct)
 }
 
@@ -72,6 +94,21 @@ pub(super) fn one_to_change(
     single(distinct(dirs.iter().map(|dir| Tree::open(dir)).collect::<Result<_>>()?))
 }
 
+/// Refuses to write within a sweep: its folder has what its jobs need, and nothing else.
+///
+/// # Errors
+/// When the path lies within the folder of a sweep, or is one.
+pub(super) fn outside(path: &Path) -> Result<()> {
+    let whole = disk::absolute(path);
+    let there = whole.ancestors().find(|folder| folder.exists()).unwrap_or(&whole);
+    let around = disk::real(there);
+    let is_one = |folder: &&Path| folder.join("sweep.json").is_file();
+    let Some(sweep) = around.ancestors().find(is_one) else { return Ok(()) };
+    let (path, sweep) = (path.display(), disk::named(sweep));
+    let sentence = format!("`{path}` lies within the sweep `{sweep}`");
+    Err(Fault::request(sentence).hint("name a folder that is not part of a sweep").into())
+}
+
 fn folders(named: &[String], context: &Context) -> Result<Vec<PathBuf>> {
     let mut dirs: Vec<PathBuf> = Vec::new();
     for name in named {
@@ -109,10 +146,14 @@ fn folders(named: &[String], context: &Context) -> Result<Vec<PathBuf>> {
     Ok(dirs)
 }
 
-/// By token: one sweep may be reached by two paths, and must not be counted twice.
-fn distinct(all: Vec<(Tree, Identity)>) -> Vec<(Tree, Identity)> {
-    let mut tokens = HashSet::new();
-    all.into_iter().filter(|(_, identity)| tokens.insert(identity.token.clone())).collect()
+/// By folder: a sweep may be reached by two paths, and must not be counted twice.
+fn distinct(mut all: Vec<(Tree, Identity)>) -> Vec<(Tree, Identity)> {
+    let mut folders = HashSet::new();
+    all.retain(|(tree, _)| {
+        let about = std::fs::metadata(tree.dir());
+        about.map_or(true, |about| folders.insert((about.dev(), about.ino())))
+    });
+    all
 }
 
 /// The folders of the sweeps here, and of those that were submitted before, as words of a command.

@@ -15,12 +15,16 @@ use crate::tree::records::{Attempt, Record};
 /// One metric line: its values by dotted name.
 pub(super) type Line = Vec<(String, Value)>;
 
-/// The attempts whose lines belong to the curve: not those that ran beside another one and have lost against it.
+/// The attempts whose lines belong to the curve: not those that ran beside another one and have lost against it, nor those
+/// that began after the one that is done, in another sweep that was merged with this one.
 pub(super) fn attempts(record: &Record) -> Vec<&Attempt> {
-    let has_lost = |a: &&Attempt| a.bundle.as_ref().is_some_and(|place| place.lost);
-    let decisive = record.decisive();
-    let counts = |a: &&Attempt| !has_lost(a) || decisive.is_some_and(|d| std::ptr::eq(d, *a));
-    record.attempts.iter().filter(counts).collect()
+    let Some(decisive) = record.decisive() else { return Vec::new() };
+    let is_decisive = |a: &Attempt| std::ptr::eq(decisive, a);
+    let has_lost = |a: &Attempt| a.bundle.as_ref().is_some_and(|place| place.lost);
+    let is_done = decisive.is_done();
+    let last = record.attempts.iter().position(|a| is_done && is_decisive(a));
+    let last = last.unwrap_or(record.attempts.len() - 1);
+    record.attempts[..=last].iter().filter(|a| is_decisive(a) || !has_lost(a)).collect()
 }
 
 /// Calls `with` for the lines of a trial's curve, in the order in which they were logged, one in memory at a time.

@@ -245,7 +245,7 @@ pub(crate) fn collect_with(sweeps: Vec<Status>, curves: &[Statistic]) -> Result<
             joined.add(&status.identity.name, lines);
         }
     }
-    Ok(joined.table())
+    joined.table(curves)
 }
 
 /// As [`collect`], of sweeps that keep their records.
@@ -266,7 +266,7 @@ pub(crate) fn table(sweeps: &[Status], curves: &[Statistic]) -> Result<Table> {
             joined.add(&status.identity.name, lines);
         }
     }
-    Ok(joined.table())
+    joined.table(curves)
 }
 
 /// A table that grows by lines.
@@ -329,7 +329,9 @@ impl Joined {
         }
     }
 
-    fn table(self) -> Table {
+    /// # Errors
+    /// When no trial has logged a metric that is to reach a value.
+    fn table(self, curves: &[Statistic]) -> Result<Table> {
         let Self { mut table, parameters, metrics, repeated, .. } = self;
         name_columns(&mut table, &parameters, &metrics);
         let cells = table.rows.iter_mut().flat_map(|row| &mut row.cells.0);
@@ -344,7 +346,8 @@ impl Joined {
         let mut ends: Vec<(usize, [usize; 2])> = ends.collect();
         ends.sort_unstable();
         table.rows.iter_mut().for_each(|row| row.cells.add_ends(&ends));
-        table
+        statistics::check(curves, &table.columns[table.first_metric..])?;
+        Ok(table)
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::fault::Fault;
 use crate::plan::value::float_json;
+use crate::words;
 
 /// A statistic of a curve.
 #[derive(Debug, Clone, PartialEq)]
@@ -109,6 +110,43 @@ impl fmt::Display for Statistic {
         let word = WORDS.iter().find(|(_, known, _)| known == self);
         f.write_str(word.map_or("", |(word, ..)| word))
     }
+}
+
+/// Whether trials have logged the metrics that are to reach a value, where they have logged any: `metrics` are the columns of
+/// those, with their statistics.
+///
+/// # Errors
+/// When one has not been logged; the hint has the nearest.
+pub(super) fn check(wanted: &[Statistic], metrics: &[String]) -> Result<(), Fault> {
+    let reached = wanted.iter().filter_map(|statistic| match statistic {
+        Statistic::Reached(reached) => Some(reached),
+        _ => None,
+    });
+    let Some(missing) = reached.into_iter().find(|reached| !metrics.contains(&reached.name)) else {
+        return Ok(());
+    };
+    let is_statistic = |name: &str| {
+        let is_end = |end: &str| ["min", "max"].contains(&end) || end.parse::<Statistic>().is_ok();
+        name.parse::<Statistic>().is_ok()
+            || name
+                .rsplit_once('.')
+                .is_some_and(|(of, end)| is_end(end) && metrics.iter().any(|known| known == of))
+    };
+    let known: Vec<&str> =
+        metrics.iter().map(String::as_str).filter(|name| !is_statistic(name)).collect();
+    if known.is_empty() {
+        return Ok(());
+    }
+    let Reached { name, metric, .. } = missing;
+    if known.contains(&metric.as_str()) {
+        let sentence = format!("`--curve '{name}'`: no trial has logged `{metric}` as a number");
+        return Err(Fault::request(sentence).hint("a curve is what `$HPCSWEEP_METRICS` has of it"));
+    }
+    let fault = Fault::request(format!("`--curve '{name}'`: no trial has logged `{metric}`"));
+    Err(match words::nearest(metric, known.iter().copied()) {
+        Some(near) => fault.hint(format!("did you mean `{near}`?")),
+        None => fault.hint(format!("there are {}", words::ticked(&known))),
+    })
 }
 
 /// What a column of a statistic means, by its name, and by whether a metric is known.

@@ -2,10 +2,15 @@
 
 /// The arithmetic mean; NaN of nothing.
 pub(crate) fn mean(sample: &[f64]) -> f64 {
-    let rough = sample.iter().sum::<f64>() / sample.len() as f64;
+    let n = sample.len() as f64;
+    let mut rough = sample.iter().sum::<f64>() / n;
+    if rough.is_infinite() && sample.iter().all(|x| x.is_finite()) {
+        // Only the sum is too large.
+        rough = sample.iter().map(|x| x / n).sum();
+    }
     // What rounding has left of the deviations is added: exact to the last digits also far from zero.
     match rough.is_finite() {
-        true => rough + sample.iter().map(|x| x - rough).sum::<f64>() / sample.len() as f64,
+        true => rough + sample.iter().map(|x| (x - rough) / n).sum::<f64>(),
         false => rough,
     }
 }
@@ -93,6 +98,8 @@ mod tests {
         assert_eq!(median(&[1.0, 2.0, f64::INFINITY]), 2.0);
         assert!(sd(&[1.0]).is_nan() && mean(&[]).is_nan() && median(&[]).is_nan());
         assert_eq!(mean(&[1.0, f64::INFINITY]), f64::INFINITY);
+        // A sum beyond the largest number is no reason for an infinite mean.
+        assert_eq!([mean(&[1e308, 1.5e308]), mean(&[-1e308; 4])], [1.25e308, -1e308]);
         assert_eq!([has_heavy_tails(&sample), has_heavy_tails(&sample[..3])], [true, false]);
         assert!(!has_heavy_tails(&[1.0, 2.0, 3.0, 4.0, 5.0]));
     }

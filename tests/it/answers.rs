@@ -331,6 +331,27 @@ fn a_trial_that_logged_a_metric_once_has_its_least_value() {
 }
 
 #[test]
+fn a_copy_of_a_sweep_is_named_and_left_out() {
+    let world = sweep("[grid]\nn = [1, 2]\nwidth = [8]\n", &["1", "2"]);
+    world.call("cp", &["-a", "results/s", "copy"]).ok();
+    std::os::unix::fs::symlink("s", world.path("results/again")).unwrap();
+    let table = ["collect", "--format", "csv", "--columns", "trial,loss"];
+    let csv = "trial,loss\n0,1\n1,2\n";
+    // Another path to the same folder is no copy.
+    assert_eq!(world.run(&table).whole(), format!("{csv}exit code 0\n"));
+    let both = world.run(&[&["collect", "results/s", "copy"], &table[1..]].concat());
+    assert_eq!((both.code, both.out.as_str()), (1, csv));
+    assert_eq!(
+        both.err,
+        "warning: `$WORLD/copy` is left out: it is a copy of `$WORLD/results/s`; `hpcsweep merge` joins copies\n"
+    );
+    assert_eq!(world.run(&["status", "copy", "results/s"]).code, 1);
+    // What is changed is not guessed.
+    let hold = world.run(&["cancel", "results/s", "copy"]);
+    assert_eq!(hold.code, 2, "{}", hold.whole());
+}
+
+#[test]
 fn a_sweep_that_cannot_be_read_is_named_and_left_out() {
     let world = sweep("[grid]\nn = [1, 2]\nwidth = [8]\n", &["1", "2"]);
     add(&world, "other", "[grid]\nn = [1, 2]\nwidth = [8]\n", &["3", "4"]);

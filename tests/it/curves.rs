@@ -70,6 +70,11 @@ fn statistics_of_a_curve_are_columns_and_metrics() {
         world.run(&["collect", "--curve", "area,loss<=40", "--format", "csv", "--columns"]);
     let said = "loss.area,integral of `loss` over the steps,,metric\nloss<=40,first step at which `loss<=40`,,metric\n";
     assert!(columns.ok().ends_with(said), "{}", columns.out);
+    for verb in [&["collect"][..], &["best", "-m", "loss", "--min"]] {
+        let ran = world.run(&[verb, &["--curve", "los<=1"]].concat());
+        let expected = "error: `--curve 'los<=1'`: no trial has logged `los`\nhint: did you mean `loss`?\nexit code 2\n";
+        assert_eq!(ran.whole(), expected);
+    }
     assert_eq!(
         world.run(&["collect", "--curve", "mean"]).whole(),
         "error: invalid value 'mean' for '--curve <STATISTICS>': there is no statistic of curves called `mean`: \

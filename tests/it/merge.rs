@@ -139,7 +139,8 @@ fn what_one_has_lost_another_has() {
     for trial in [0, 1, 2, 3, 4, 7, 9] {
         fs::remove_file(world.path(&record("gone", trial))).unwrap();
     }
-    let ran = world.run(&["merge", "early/s", "damaged/s", "gone/s", "-o", "all"]);
+    // By one pattern, too: copies of a sweep are sweeps of their own here.
+    let ran = world.run(&["merge", "[!a]*/s", "-o", "all"]);
     assert_eq!(ran.code, 1, "{}", ran.whole());
     let has = |text: &str| assert!(ran.err.contains(text), "{text}\n{}", ran.whole());
     has("warning: $WORLD/early/s: 1 damaged line in records/000/4.1.jsonl; left out\n");
@@ -153,6 +154,44 @@ fn what_one_has_lost_another_has() {
     assert_eq!(table(&world, "healed"), whole);
     assert_eq!(world.run(&["status", "healed"]).code, 1);
     assert!(!world.run(&["status", "healed"]).out.contains("damaged"));
+}
+
+/// One run would have stopped when the trial was done.
+#[test]
+fn what_another_sweep_did_after_a_trial_was_done_does_not_count() {
+    let world = World::new();
+    let submit = |root: &str, steps: &str, bias: &str, code: u8| {
+        let job = format!(
+            "#!/bin/sh\nfor i in {steps}; do echo \"{{\\\"step\\\": $i, \\\"loss\\\": $HPCSWEEP_PARAM_A$i{bias}}}\" >>$HPCSWEEP_METRICS; done\nexit {code}\n"
+        );
+        world.write("job.sh", &job);
+        let plan = format!(
+            "version = 1\n[sweep]\nname = \"s\"\nroot = \"{root}\"\n[run]\ncommand = [\"sh\", \"job.sh\"]\n[[trials]]\na = 1\n[[trials]]\na = 2\n"
+        );
+        world.write(&format!("{root}.toml"), &plan);
+        world.run(&["submit", &format!("{root}.toml"), "--local"]);
+    };
+    let columns = "state,a,step,loss,loss.min,loss.max";
+    let tables = |sweep: &str| {
+        let table = ["collect", sweep, "--format", "csv", "--columns", columns];
+        let steps =
+            ["collect", sweep, "--steps", "--format", "csv", "--columns", "trial,step,loss"];
+        format!("{}{}", world.run(&table).ok(), world.run(&steps).ok())
+    };
+    submit("first", "1 2", "", 0);
+    // Later ones elsewhere that fail, or get on further.
+    submit("failed", "1 2", "9", 1);
+    submit("longer", "1 2 3 4", "8", 0);
+    for others in [&["failed/s"][..], &["longer/s"], &["longer/s", "failed/s"]] {
+        let _ = fs::remove_dir_all(world.path("all"));
+        world.run(&[&["merge", "first/s"], others, &["-o", "all"]].concat()).ok();
+        assert_eq!(tables("all"), tables("first/s"));
+    }
+    let best = world.run(&["best", "all", "--metric", "loss", "--min"]);
+    let expected = "trial 0: loss = 12  (a=1)\n  log: $WORLD/all/logs/000/0.1.log\nexit code 0\n";
+    assert_eq!(best.whole(), expected);
+    let attempts = world.run(&["collect", "all", "--format", "csv", "--columns", "attempts"]);
+    assert_eq!(attempts.ok(), "attempts\n3\n3\n");
 }
 
 #[test]
@@ -203,6 +242,9 @@ fn a_merged_sweep_appears_whole_or_not_at_all() {
     let there = world.run(&["merge", "a/s", "-o", "a"]);
     let expected = "error: `$WORLD/a` is there already\nhint: name a new folder; nothing was changed\nexit code 2\n";
     assert_eq!(there.whole(), expected);
+    let within = world.run(&["merge", "a/s", "-o", "a/s/work/x"]);
+    let expected = "error: `a/s/work/x` lies within the sweep `a/s`\nhint: name a folder that is not part of a sweep\nexit code 2\n";
+    assert_eq!(within.whole(), expected);
     let none = world.run(&["merge", "home", "-o", "x"]);
     assert_eq!(none.code, 2, "{}", none.whole());
     let large = vec![b'x'; 100_000];

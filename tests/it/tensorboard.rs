@@ -277,6 +277,11 @@ fn what_cannot_be_runs_is_said() {
         world.run(&["collect", "--tensorboard", "file"]).whole(),
         "error: `file` is a file\nhint: name a folder: `--tensorboard runs`\nexit code 2\n"
     );
+    let within = world.run(&["collect", "--tensorboard", "results/s/work"]);
+    assert_eq!(
+        within.whole(),
+        "error: `results/s/work` lies within the sweep `results/s`\nhint: name a folder that is not part of a sweep\nexit code 2\n"
+    );
     assert_eq!(world.run(&["collect", "--tensorboard", "tb", "--steps"]).code, 2);
     assert_eq!(world.run(&["collect", "--tensorboard", "tb", "-o", "x.csv"]).code, 2);
     assert!(!world.exists("tb"));

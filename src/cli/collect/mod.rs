@@ -215,6 +215,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
 
 /// Writes event files of TensorBoard.
 fn event_files(all: &[Status], dir: &Path, context: &Context) -> Result<u8> {
+    sweeps::outside(dir)?;
     let runs = collect::tensorboard::write(all, dir)?;
     let dir = disk::named(dir);
     context.out.say(&match runs {

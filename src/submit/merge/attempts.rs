@@ -6,7 +6,7 @@ use crate::fault::Fault;
 use crate::host::disk;
 use crate::tree::Tree;
 use crate::tree::line::Writer;
-use crate::tree::records::{Attempt, End, Event, Outcome, Record, Start, Whole};
+use crate::tree::records::{Attempt, End, Event, Record, Start, Whole};
 
 /// An attempt in one of the sweeps.
 #[derive(Clone, Copy)]
@@ -55,16 +55,17 @@ pub(in crate::submit) fn joined<'a>(records: &[(usize, &'a Record)]) -> Vec<Own<
             all.insert(at, own);
         }
     }
-    // A copy that has lost to another run of the trial at the same time never counts: it is not the last one.
-    all.sort_by_key(|own| own.attempt.bundle.as_ref().is_none_or(|place| !place.lost));
+    // A copy that has lost to another run of the trial at the same time never counts: it comes after the one that is done,
+    // and, if none is, is not the last one.
+    let is_done = all.iter().any(|own| own.attempt.is_done());
+    let has_lost = |own: &Own<'_>| own.attempt.bundle.as_ref().is_some_and(|place| place.lost);
+    all.sort_by_key(|own| has_lost(own) == is_done);
     all
 }
 
 /// The attempt that counts.
 pub(in crate::submit) fn decisive<'a>(all: &[Own<'a>]) -> Option<Own<'a>> {
-    let is_done =
-        |own: &&Own<'_>| own.attempt.end.as_ref().is_some_and(|e| e.state == Outcome::Done);
-    all.iter().find(is_done).or(all.last()).copied()
+    all.iter().find(|own| own.attempt.is_done()).or(all.last()).copied()
 }
 
 /// Writes the record of a trial, and its logs if they are wanted.

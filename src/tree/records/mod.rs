@@ -150,6 +150,11 @@ impl Attempt {
         self.unread += unread_in(line);
     }
 
+    /// Whether it has recorded its end, and that it is done.
+    pub(crate) fn is_done(&self) -> bool {
+        self.end.as_ref().is_some_and(|end| end.state == Outcome::Done)
+    }
+
     /// Seconds its program ran, as far as it is known.
     pub fn duration_s(&self) -> Option<f64> {
         let stopped = || self.stopped_at.map(|at| (at - self.start.time).max(0.0));
@@ -278,10 +283,9 @@ pub struct Record {
 impl Record {
     /// The attempt that counts: the first that is done, otherwise the last that has lost to no other.
     pub fn decisive(&self) -> Option<&Attempt> {
-        let done = |a: &&Attempt| a.end.as_ref().is_some_and(|e| e.state == Outcome::Done);
         let has_lost = |a: &&Attempt| a.bundle.as_ref().is_some_and(|place| place.lost);
         let last = || self.attempts.iter().rfind(|a| !has_lost(a)).or(self.attempts.last());
-        self.attempts.iter().find(done).or_else(last)
+        self.attempts.iter().find(|a| a.is_done()).or_else(last)
     }
 
     /// How many attempts were begun: a trial may be given up without another one.
