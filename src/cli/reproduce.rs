@@ -43,7 +43,7 @@ pub(super) fn run(
             context.out.say("the same command compares both when the trial has ended");
             return Ok(code);
         }
-        let options = LocalOptions { jobs: Some(1), retry: own.again.clone() };
+        let options = LocalOptions { jobs: Some(1), retry: own.again.clone(), repeats: false };
         let report = local::run(&own.source, site, &templates, &options, &context.vars, |_| {})?;
         if report.interrupted {
             context.out.say("the same command goes on where this one stopped");

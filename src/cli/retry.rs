@@ -58,6 +58,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let here = local::LocalOptions {
         jobs: args.jobs.or(args.max_running).map(|n| n as usize),
         retry: again.clone(),
+        repeats: true,
     };
     let agents = pilots::PilotOptions {
         max_running: args.max_running,

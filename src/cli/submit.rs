@@ -133,6 +133,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let here = local::LocalOptions {
         jobs: args.jobs.or(args.max_running).map(|n| n as usize),
         retry: again.clone(),
+        repeats: true,
     };
     if args.dry_run {
         let asked =
@@ -140,11 +141,10 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         return rehearsal::show(&source, &site, kind, &templates, &asked, context).map(|()| 0);
     }
     let is_function = source.plan.run.function.is_some();
-    if source.plan.retry.auto && (is_function || (is_here && pilots.is_none())) {
-        let of = if is_function { "programs" } else { "job arrays and agents" };
-        context.out.say(&format!(
-            "`[retry]` is for {of}: here `[run] attempts` repeats failures, and what was interrupted continues"
-        ));
+    if source.plan.retry.auto && is_function {
+        context.out.say(
+            "`[retry]` is for programs: here `[run] attempts` repeats failures, and what was interrupted continues",
+        );
     }
     if let Some(options) = pilots {
         return match is_here {
@@ -351,6 +351,10 @@ pub(super) fn run_here(
                 bar.set_style(bar_style("{bar:30} {pos}/{len} {elapsed} eta {eta} {msg}"));
                 bar.inc(1);
             }
+        }
+        News::Repeated { row, why } => {
+            let line = format!("trial {} runs again: {why}", row.id);
+            if bar.is_hidden() { out.say(&line) } else { bar.println(line) }
         }
         News::Idle => bar.tick(),
         News::Note(note) => out.say(&note),

@@ -110,7 +110,8 @@ pub(crate) fn of_sweep(
         // A repeat that was decided and never submitted, because its feeder was killed, is none.
         let submitted = submissions.get(&row.id).copied().unwrap_or(1);
         let repeats = journal.repeats.get(&row.id).copied().unwrap_or(0).min(submitted - 1);
-        let case = case(status, row, standing.cause, asked, repeats, ground)?;
+        let record = status.records.get(&row.id);
+        let case = case(&status.tree, record, row, (standing.cause, asked), repeats, ground)?;
         let mut verdict = match is_spent {
             true if case.cause != Cause::Cancelled => repeat::spent(retry),
             _ => repeat::decide(&case, retry),
@@ -174,16 +175,19 @@ fn core_hours(status: &Status, asked: &HashMap<u64, (u32, Resources)>) -> f64 {
     status.records.iter().map(of).sum()
 }
 
-fn case<'a>(
-    status: &'a Status,
+/// What is known of a trial that ended without success, by its cause and its request the last time.
+///
+/// # Errors
+/// When its metrics cannot be read.
+pub(super) fn case<'a>(
+    tree: &Tree,
+    record: Option<&'a Record>,
     row: &Row,
-    cause: Option<Cause>,
-    asked: &'a Resources,
+    (cause, asked): (Option<Cause>, &'a Resources),
     repeats: u32,
     ground: Ground<'a>,
 ) -> Result<Case<'a>> {
-    let attempts = status.records.get(&row.id).map_or(&[][..], |record| &record.attempts);
-    let tree = &status.tree;
+    let attempts = record.map_or(&[][..], |record| &record.attempts);
     let progress = |attempt: Option<&Attempt>| match attempt {
         Some(attempt) => Progress::of(tree, attempt, &row.params),
         None => Ok(None),

@@ -34,6 +34,7 @@ mod kill;
 mod kinds;
 mod launch;
 mod local;
+mod local_retry;
 mod logs;
 mod memory;
 mod merge;

@@ -2,9 +2,10 @@
 //! same worker, tree and exit codes as under a scheduler.
 
 pub(super) mod gpus;
+mod repeats;
 mod starter;
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,8 +24,9 @@ use crate::plan::{OnFailure, Resources, Run};
 use crate::render::Templates;
 use crate::site::{SchedulerKind, Site};
 use crate::submit::again::Again;
-use crate::submit::grow::{self, Diff, Todo};
+use crate::submit::grow::{self, Diff, Request, Todo};
 use crate::submit::local::gpus::Devices;
+use crate::submit::local::repeats::Repeats;
 use crate::submit::local::starter::{Deserted, Starter};
 use crate::submit::pilots::hands;
 use crate::submit::{retry, snapshot};
@@ -40,6 +42,8 @@ pub(crate) struct LocalOptions {
     pub(crate) jobs: Option<usize>,
     /// Failed, timed-out and skipped trials that run again.
     pub(crate) retry: Again,
+    /// Whether the rules of `[retry]` hold.
+    pub(crate) repeats: bool,
 }
 
 /// An event, for a caller that shows it.
@@ -66,6 +70,13 @@ pub(crate) enum News<'a> {
         reason: String,
         /// Seconds.
         duration_s: f64,
+    },
+    /// A trial has ended without success and runs again, by `[retry]`.
+    Repeated {
+        /// The trial.
+        row: &'a Row,
+        /// What happened, and what is different now.
+        why: String,
     },
     /// What to know about the code of the trials.
     Note(String),
@@ -168,8 +179,27 @@ pub(crate) fn run(
     let heads = table::heads(&tree)?;
     wait_for_orphans(&records)?;
     let stop_chain = grow::on_failure(&heads) == OnFailure::Stop;
-    let (chains, todo) = chains(&rows, &records, &diff, stop_chain, &options.retry);
     let jobs = jobs(source, options);
+    let mut repeats = Repeats::of(&tree, options.repeats.then_some(&source.plan.retry))?;
+    let mut shared = HashMap::new();
+    let mut of_rules = BTreeSet::new();
+    for row in rows.iter().filter(|row| diff.has(row.id)) {
+        let Some(record) = records.get(&row.id) else { continue };
+        let asked = diff.now(row, &heads, &mut shared).resources;
+        repeats.count(row.id, record, &asked);
+        // An executor that was killed may not have come to it.
+        let is_left =
+            record.has_failed() && !options.retry.has(row.id) && options.retry.admits(row.id);
+        if is_left && repeats.decide_late((row, record), &asked, jobs > 1, &mut journal)?.is_some()
+        {
+            of_rules.insert(row.id);
+        }
+    }
+    let retry = match of_rules.is_empty() {
+        true => options.retry.clone(),
+        false => options.retry.clone().and(&Again::with_requests(of_rules, HashMap::new())),
+    };
+    let (chains, todo) = chains(&rows, &records, &diff, stop_chain, &retry);
     let gpus = if todo > 0 { devices.note() } else { String::new() };
     tell(News::Begin { todo, jobs, gpus, left_alone: diff.left_alone() });
 
@@ -178,7 +208,9 @@ pub(crate) fn run(
         rows: &rows,
         heads: &heads,
         diff: &diff,
-        shared: HashMap::new(),
+        shared,
+        repeats,
+        journal: &mut journal,
         starter: Starter::new(&tree, &identity.token, environment)?,
         devices,
         waiting: (0..chains.len())
@@ -307,6 +339,8 @@ struct Executor<'a> {
     heads: &'a [Head],
     diff: &'a Diff,
     shared: HashMap<u64, Arc<Resources>>,
+    repeats: Repeats<'a>,
+    journal: &'a mut journal::Writer,
     starter: Starter<'a>,
     devices: Devices,
     chains: Vec<Chain>,
@@ -383,9 +417,17 @@ impl Executor<'_> {
         // Each set of devices that is not free now is tried once: holds are files.
         let mut refused: HashSet<(Option<Vec<DeviceId>>, u64)> = HashSet::new();
         while !self.interrupted && self.running.len() < self.jobs && passed < self.waiting.len() {
+            if self.running.iter().any(|other| self.repeats.is_alone(self.rows[other.row].id)) {
+                break;
+            }
             let Some(chain) = self.waiting.pop_front() else { break };
             let Some(&row) = self.chains[chain].links.front() else { continue };
-            let request = self.diff.now(&self.rows[row], self.heads, &mut self.shared);
+            if !self.running.is_empty() && self.repeats.is_alone(self.rows[row].id) {
+                self.waiting.push_back(chain);
+                passed += 1;
+                continue;
+            }
+            let request = self.request(row);
             let gpus = request.resources.total_gpus();
             let asked = (self.rows[row].gpu_ids_abs.clone(), gpus);
             let taken = match refused.contains(&asked) {
@@ -422,6 +464,40 @@ impl Executor<'_> {
         Ok(())
     }
 
+    /// What a trial asks for now.
+    fn request(&mut self, row: usize) -> Request {
+        let row = &self.rows[row];
+        match self.repeats.request(row.id) {
+            Some(grown) => Request { resources: Arc::clone(grown), is_in_table: false },
+            None => self.diff.now(row, self.heads, &mut self.shared),
+        }
+    }
+
+    /// Whether a trial that has ended runs again, by `[retry]`.
+    fn repeat(
+        &mut self,
+        was: &RunningTrial,
+        record: &Record,
+        tell: &mut impl FnMut(News<'_>),
+    ) -> Result<bool> {
+        let row = &self.rows[was.row];
+        let asked = self.request(was.row).resources;
+        self.repeats.count(row.id, record, &asked);
+        if self.interrupted {
+            return Ok(false);
+        }
+        let has_others = self.jobs > 1 && self.chains.len() > 1;
+        let why = self.repeats.decide((row, record), &asked, has_others, self.journal)?;
+        let Some(why) = why else { return Ok(false) };
+        tell(News::Repeated { row, why });
+        self.chains[was.chain].links.push_front(was.row);
+        match self.repeats.is_alone(row.id) {
+            true => self.waiting.push_back(was.chain),
+            false => self.waiting.push_front(was.chain),
+        }
+        Ok(true)
+    }
+
     fn run_of(&self, trial: u64) -> Option<&Run> {
         let head = self.heads.iter().rev().find(|head| head.first <= trial);
         head.map(|head| &head.run)
@@ -441,7 +517,9 @@ impl Executor<'_> {
         if !was.by_mpirun || !failed || was.launches >= allowed || self.interrupted {
             return Ok(false);
         }
-        let request = self.diff.now(&self.rows[was.row], self.heads, &mut self.shared);
+        let row = was.row;
+        let request = self.request(row);
+        let was = &self.running[i];
         let visible = was.visible.as_deref();
         let workers = self.starter.start(id, &request, true, visible, was.began)?;
         let again = &mut self.running[i];
@@ -484,6 +562,9 @@ impl Executor<'_> {
             }
             let was = self.running.swap_remove(i);
             self.devices.give_back(&was.devices)?;
+            if self.repeat(&was, &record, tell)? {
+                continue;
+            }
             let outcome = record.outcome();
             self.seen.extend(outcome.and_then(|_| u32::try_from(row.id).ok()));
             *self.ended.entry(outcome.unwrap_or(Outcome::Interrupted)).or_default() += 1;

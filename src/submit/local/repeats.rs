@@ -1,0 +1,152 @@
+//! `[retry]` on this machine: the executor decides whether a trial that ended without success runs again. The journal keeps
+//! each decision with its reason.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use anyhow::Result;
+
+use crate::attempt::repeat::{self, Ground, Ruling};
+use crate::cause::Cause;
+use crate::host::clock;
+use crate::idset::IdSet;
+use crate::plan::{Resources, Retry};
+use crate::submit::auto;
+use crate::tree::Tree;
+use crate::tree::journal::{self, Decision, Entry, Journal};
+use crate::tree::records::{Attempt, Outcome, Record};
+use crate::tree::table::Row;
+
+/// What was decided about the trials of a sweep, and what follows from it.
+pub(super) struct Repeats<'a> {
+    tree: &'a Tree,
+    /// `None`: nothing runs again by itself.
+    retry: Option<&'a Retry>,
+    /// How often trials have run again by themselves, as far as that counts.
+    times: HashMap<u64, u32>,
+    /// Why others did not.
+    left: HashMap<u64, String>,
+    /// Requests that have grown.
+    grown: HashMap<u64, Arc<Resources>>,
+    /// Trials beside which nothing else runs.
+    alone: HashSet<u64>,
+    /// Core-seconds of the attempts of each trial, where the plan has a budget.
+    used: HashMap<u64, f64>,
+}
+
+impl<'a> Repeats<'a> {
+    /// Those of a sweep, as its journal has them.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub(super) fn of(tree: &'a Tree, retry: Option<&'a Retry>) -> Result<Self> {
+        let journal = retry.map(|_| Journal::read(tree)).transpose()?;
+        let (times, left) =
+            journal.map(|journal| (journal.repeats, journal.left)).unwrap_or_default();
+        let (grown, alone, used) = (HashMap::new(), HashSet::new(), HashMap::new());
+        Ok(Self { tree, retry, times, left, grown, alone, used })
+    }
+
+    /// The request of a trial, if it has grown.
+    pub(super) fn request(&self, trial: u64) -> Option<&Arc<Resources>> {
+        self.grown.get(&trial)
+    }
+
+    /// Whether nothing else may run beside a trial.
+    pub(super) fn is_alone(&self, trial: u64) -> bool {
+        self.alone.contains(&trial)
+    }
+
+    /// Takes note of what a trial has used until now.
+    pub(super) fn count(&mut self, trial: u64, record: &Record, asked: &Resources) {
+        if self.retry.is_some_and(|retry| retry.budget.is_some()) {
+            let seconds: f64 = record.attempts.iter().filter_map(Attempt::duration_s).sum();
+            self.used.insert(trial, seconds * asked.cores() as f64);
+        }
+    }
+
+    /// As [`Repeats::decide`], about a trial that an earlier executor has run, and may have decided about.
+    ///
+    /// # Errors
+    /// As [`Repeats::decide`].
+    pub(super) fn decide_late(
+        &mut self,
+        (row, record): (&Row, &Record),
+        asked: &Resources,
+        has_others: bool,
+        journal: &mut journal::Writer,
+    ) -> Result<Option<String>> {
+        // Whether others ran beside it was known then.
+        let has_others = has_others && !self.left.contains_key(&row.id);
+        self.decide((row, record), asked, has_others, journal)
+    }
+
+    /// Decides about a trial that has ended: why it runs again, or `None` if it does not. `asked`: its request, the last
+    /// time; `has_others`: whether other trials may have run beside it.
+    ///
+    /// # Errors
+    /// When the tree cannot be read or written.
+    pub(super) fn decide(
+        &mut self,
+        (row, record): (&Row, &Record),
+        asked: &Resources,
+        has_others: bool,
+        journal: &mut journal::Writer,
+    ) -> Result<Option<String>> {
+        let Some(retry) = self.retry.filter(|retry| retry.auto) else { return Ok(None) };
+        let Some(last) = record.decisive().filter(|_| record.skipped.is_none()) else {
+            return Ok(None);
+        };
+        let cause = match record.outcome() {
+            Some(Outcome::Done) => return Ok(None),
+            Some(_) => last.cause().unwrap_or(Cause::Unknown),
+            None => Cause::WorkerLost,
+        };
+        if cause == Cause::Cancelled {
+            return Ok(None);
+        }
+        let runs: HashSet<u32> = record.attempts.iter().map(|attempt| attempt.run).collect();
+        // A repeat that was decided and never begun, because the executor was killed, is none.
+        let repeats = self.times.get(&row.id).copied().unwrap_or(0).min(runs.len() as u32 - 1);
+        let ground =
+            Ground::Slots { has_others: has_others && !self.is_alone(row.id), is_of_many: false };
+        let spent =
+            retry.budget.is_some_and(|most| self.used.values().sum::<f64>() / 3600.0 >= most);
+        let ruling = match spent {
+            true => repeat::spent(retry),
+            false => {
+                let case = auto::case(
+                    self.tree,
+                    Some(record),
+                    row,
+                    (Some(cause), asked),
+                    repeats,
+                    ground,
+                )?;
+                repeat::decide(&case, retry)
+            }
+        };
+        let (again, counts, why) = match ruling {
+            Ruling::Again { request, counts, alone, why } => {
+                if request != *asked {
+                    self.grown.insert(row.id, Arc::new(request));
+                }
+                if alone {
+                    self.alone.insert(row.id);
+                }
+                self.times.insert(row.id, repeats + u32::from(counts));
+                self.left.remove(&row.id);
+                (true, counts, why)
+            }
+            Ruling::Left(why) if self.left.get(&row.id) == Some(&why) => return Ok(None),
+            Ruling::Left(why) => {
+                self.left.insert(row.id, why.clone());
+                (false, false, why)
+            }
+        };
+        let trials = IdSet::of_trials([row.id]).to_string();
+        let decisions = vec![Decision { trials, again, counts, why: why.clone() }];
+        journal.write(&Entry::Decided { time: clock::now(), decisions })?;
+        Ok(again.then_some(why))
+    }
+}
