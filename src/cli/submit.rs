@@ -20,6 +20,7 @@ use crate::site::{SchedulerKind, Site};
 use crate::submit::Source;
 use crate::submit::again::Again;
 use crate::submit::arrays::batch;
+use crate::submit::auto;
 use crate::submit::local::{self, News};
 use crate::submit::pilots;
 use crate::tree::records::Outcome;
@@ -365,7 +366,11 @@ pub(super) fn run_here(
     })?;
     bar.finish_and_clear();
     if !report.interrupted {
-        ended::tell(&report.tree, Witness::Records, None, context)?;
+        let spent = match source.plan.retry.auto {
+            true => auto::spent(&report.tree)?,
+            false => None,
+        };
+        ended::tell(&report.tree, Witness::Records, spent.as_deref(), context)?;
     }
     if total > 0 {
         let took = duration(since.elapsed().as_secs_f64());

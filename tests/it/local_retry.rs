@@ -127,9 +127,12 @@ fn what_an_earlier_run_left_undecided_is_decided_by_the_next() {
 #[test]
 fn nothing_is_repeated_beyond_the_budget() {
     let world = World::new();
-    let rest = format!("[grid]\na = [1]\n{RULES}budget = 0.0000001\n");
+    let rest = format!(
+        "[grid]\na = [1]\n{RULES}budget = 0.0000001\n[hooks]\nsweep_failed = [\"sh\", \"-c\", \"cp $HPCSWEEP_SUMMARY summary\"]\n"
+    );
     let ran = world.local(&plan("sleep 0.01; exit 75", &rest), &[]);
     assert_eq!(said(&ran.err), ["[1/1] trial 0 failed (a=1): exit code 75"], "{}", ran.whole());
     let why = world.run(&["why", "results/s"]).out;
     assert!(why.contains("not retried (the budget of 0.0000001 core-hours is used up)"), "{why}");
+    assert!(world.read("summary").contains("the budget of 0.0000001 core-hours is used up"));
 }
