@@ -81,14 +81,14 @@ impl Fault {
         self
     }
 
-    /// Adds the place.
+    /// Sets the place: `plan.toml:7: lr = []`, or what was run. A place that it had is replaced.
     #[must_use]
     pub fn at(mut self, place: impl Into<String>) -> Self {
         self.place = Some(place.into());
         self
     }
 
-    /// Adds the hint.
+    /// Sets the hint: a command to copy or an edit that fixes it. A hint that it had is replaced.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

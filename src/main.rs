@@ -10,31 +10,26 @@ fn main() -> ExitCode {
 /// program then needs no libm.so, one search through the file system less at every start.
 #[expect(unsafe_code, reason = "exporting a symbol under its C name is unsafe by declaration")]
 mod mathematics {
-    /// exp(3).
     #[unsafe(no_mangle)]
     extern "C" fn exp(x: f64) -> f64 {
         libm::exp(x)
     }
 
-    /// log(3).
     #[unsafe(no_mangle)]
     extern "C" fn log(x: f64) -> f64 {
         libm::log(x)
     }
 
-    /// log10(3).
     #[unsafe(no_mangle)]
     extern "C" fn log10(x: f64) -> f64 {
         libm::log10(x)
     }
 
-    /// pow(3).
     #[unsafe(no_mangle)]
     extern "C" fn pow(x: f64, y: f64) -> f64 {
         libm::pow(x, y)
     }
 
-    /// sin(3).
     #[unsafe(no_mangle)]
     extern "C" fn sin(x: f64) -> f64 {
         libm::sin(x)

@@ -20,14 +20,14 @@ pub(crate) struct Side {
 pub(crate) struct Sample {
     /// The values of the metric.
     pub(crate) values: Vec<f64>,
-    /// The other trials.
+    /// How many trials of the side have no number that counts, and why.
     pub(crate) left: Left,
 }
 
 /// A figure of cost, of each side the mean of its ended trials; `None` where none has it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Cost {
-    /// The column.
+    /// The column's name, one of [`COSTS`].
     pub(crate) column: &'static str,
     /// Of the first and of the second side.
     pub(crate) means: [Option<f64>; 2],
@@ -42,7 +42,7 @@ pub(crate) struct Comparison {
     pub(crate) test: Option<Test>,
     /// The probability by Wilcoxon's signed-rank test, of pairs.
     pub(crate) signed_rank: Option<f64>,
-    /// What each cost.
+    /// One figure for each column of [`COSTS`], in that order.
     pub(crate) costs: Vec<Cost>,
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct Level {
 /// An axis and its values.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Axis {
-    /// The column.
+    /// The parameter's place among the table's columns.
     pub(crate) column: usize,
     /// Its values, numbers in ascending order.
     pub(crate) levels: Vec<Level>,
@@ -61,7 +61,7 @@ pub(crate) struct Axis {
     pub(crate) best: usize,
 }
 
-/// What matters.
+/// How much of a metric's variance each axis and each pair of axes explains.
 #[derive(Debug)]
 pub(crate) struct Effects {
     /// How it was found.
@@ -72,7 +72,7 @@ pub(crate) struct Effects {
     pub(crate) terms: Vec<Term>,
     /// Trials with a number.
     pub(crate) trials: usize,
-    /// The others.
+    /// How many trials have no number that counts, and why.
     pub(crate) left: Left,
     /// Trials whose number is infinite: no part of a variance.
     pub(crate) infinite: usize,

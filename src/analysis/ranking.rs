@@ -51,9 +51,9 @@ pub(crate) enum Place {
 pub(crate) struct Ranked {
     /// Its index among the settings.
     pub(crate) setting: usize,
-    /// Its numbers.
+    /// What its trials say of the metric.
     pub(crate) observed: Observed,
-    /// What decides.
+    /// The statistic of its values, by which settings are ordered.
     pub(crate) value: f64,
     /// Whether it is compared.
     pub(crate) place: Place,

@@ -41,9 +41,9 @@ pub(crate) enum Why {
 /// What is averaged over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Over {
-    /// The column.
+    /// Its place among the table's columns.
     pub(crate) column: usize,
-    /// Why.
+    /// What makes it a repetition: the user, `[replicates]` or its name.
     pub(crate) why: Why,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct Left {
 }
 
 impl Left {
-    /// Both together.
+    /// Adds the counts of `other` to these.
     pub(crate) fn add(&mut self, other: Self) {
         self.failed += other.failed;
         self.open += other.open;
@@ -112,11 +112,11 @@ impl Left {
 pub(crate) struct Observed {
     /// The rows with a number, in the order of the table.
     pub(crate) rows: Vec<usize>,
-    /// Their numbers.
+    /// The metric's value in each of these rows: may be infinite, never NaN.
     pub(crate) values: Vec<f64>,
     /// What is averaged over, of each: equal texts make a pair with the trial of another setting.
     pub(crate) pairs: Vec<String>,
-    /// The others.
+    /// How many of its trials have no number that counts, and why.
     pub(crate) left: Left,
 }
 

@@ -12,7 +12,7 @@ pub(crate) struct Case<'a> {
     pub(crate) exit_code: Option<i32>,
     /// Its request, the last time.
     pub(crate) asked: &'a Resources,
-    /// Where it ran.
+    /// The host of the last attempt; empty if none is known. A rule that excludes nodes excludes this one.
     pub(crate) host: &'a str,
     /// How often it has run again by itself, as far as that counts.
     pub(crate) repeats: u32,
@@ -58,7 +58,7 @@ pub(crate) enum Ground<'a> {
 pub(crate) enum Ruling {
     /// It runs again with this request; `counts`: towards the limit; `alone`: nothing else may run beside it.
     Again { request: Resources, counts: bool, alone: bool, why: String },
-    /// It does not.
+    /// It does not run again; why, in words.
     Left(String),
 }
 

@@ -10,7 +10,7 @@ const MOST_PARTS: usize = 8;
 pub(crate) struct Group {
     /// Why the first of them did.
     pub(crate) words: String,
-    /// Their numbers, ascending.
+    /// Their numbers, ascending; at least one.
     pub(crate) trials: Vec<u64>,
     /// Whether numbers or paths in the words of others are different.
     pub(crate) differ: bool,

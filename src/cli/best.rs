@@ -263,7 +263,7 @@ fn setting_cells(settings: &Settings, setting: usize, columns: &[usize]) -> Vec<
     columns.iter().map(cell).collect()
 }
 
-/// `0.321 [0.310, 0.333]`.
+/// A value with its interval, `0.321 [0.310, 0.333]`; without one, the value to six digits.
 pub(super) fn with_interval(value: f64, interval: Option<Interval>) -> String {
     match interval {
         Some([low, high]) => format!("{} {}", within(value, (high - low) / 2.0), ends(interval)),

@@ -51,7 +51,7 @@ pub(crate) struct Args {
 enum Named {
     /// A folder, a plan or a pattern.
     Sweep,
-    /// Trials by number.
+    /// Trials by number, such as `3-7,12`.
     Trials(IdSet),
     /// Parameters and their values.
     Setting(Vec<(String, String)>),

@@ -26,7 +26,7 @@ fn statistic(word: &str) -> Result<Statistic, String> {
 pub(super) struct Metrics(pub(super) Vec<(String, Goal)>);
 
 impl Metrics {
-    /// Their names.
+    /// The metrics' names, in the order of the command line.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())
     }

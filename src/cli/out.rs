@@ -19,7 +19,7 @@ use crate::words;
 
 /// The two streams, and how much talk is wanted.
 pub(super) struct Out {
-    /// `-q`: no talk.
+    /// `-q` was given: [`Out::say`] prints nothing.
     pub(super) quiet: bool,
     /// Whether standard error is a terminal.
     pub(super) terminal: bool,
@@ -39,7 +39,7 @@ impl Out {
         self.raw(b"\n");
     }
 
-    /// Text for people.
+    /// Prints text for people, with control characters spelt out, and no line break after it.
     pub(super) fn page(&self, text: &str) {
         self.raw(words::printable(text).as_bytes());
     }

@@ -21,15 +21,14 @@ use crate::words::{count, short};
 /// Trials that are shown at most.
 const MOST: usize = 40;
 
-/// The request.
+/// The options of `submit` that a rehearsal takes into account.
 pub(super) struct Asked {
-    /// Pull mode.
+    /// The options of the pilots; `None` unless in pull mode.
     pub(super) pull: Option<pilots::PilotOptions>,
     /// Of a run on this machine, and `--retry`.
     pub(super) here: local::LocalOptions,
-    /// `--max-running`.
+    /// `--max-running`; `None` without the option.
     pub(super) max_running: Option<u32>,
-    /// `--json`.
     pub(super) json: bool,
 }
 

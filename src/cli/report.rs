@@ -84,7 +84,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     }
 }
 
-/// Writes the file.
+/// Writes the report to `--output`, which must not be a folder. Returns the exit code.
 fn write(mut sight: Sight, args: &Args, context: &Context) -> Result<u8> {
     if args.output.is_dir() {
         return Err(Fault::request(format!("`{}` is a folder", args.output.display()))
@@ -150,7 +150,7 @@ impl Sight {
         Ok(Some(report))
     }
 
-    /// The first report.
+    /// Makes the report that is there before any browser asks for one.
     fn first(mut self) -> Result<(Self, Report)> {
         let mut status = self.read()?;
         self.seen = Some(live::signature(&status));

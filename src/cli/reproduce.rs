@@ -53,7 +53,7 @@ pub(super) fn run(
     compare(&original, &own, trial, context)
 }
 
-/// Shows both results.
+/// Prints the trial's metrics, as recorded and as reproduced. The exit code is 0 if all are equal, else 1.
 fn compare(
     original: &crate::tree::Tree,
     own: &Reproduction,

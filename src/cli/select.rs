@@ -39,7 +39,7 @@ pub(super) struct Select {
 pub(super) struct Named {
     /// Sweeps: folders, plans or patterns.
     pub(super) sweeps: Vec<String>,
-    /// Their trials.
+    /// Which of their trials are meant.
     pub(super) wanted: Wanted,
 }
 

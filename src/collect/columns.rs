@@ -9,13 +9,13 @@ use super::{FUNCTION, SNAPSHOT, statistics};
 pub(crate) enum Kind {
     /// Whatever programs and plans have written: the values decide.
     Any,
-    /// True or false.
+    /// `true` or `false`.
     Bool,
-    /// Whole numbers.
+    /// Whole numbers without a unit.
     Int,
-    /// Numbers.
+    /// Numbers without a unit, in 64 bit.
     Float,
-    /// Texts.
+    /// Texts of any kind, such as hosts and reasons.
     Text,
     /// One of a few words.
     Word,
@@ -41,7 +41,7 @@ impl Kind {
 /// A column of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Column {
-    /// Its name.
+    /// The name in the answer's head.
     pub(crate) name: String,
     /// What its values are.
     pub(crate) kind: Kind,
@@ -49,7 +49,7 @@ pub(crate) struct Column {
     pub(crate) unit: Option<&'static str>,
     /// Where the values come from: the plan, the parameters, the records, the metrics.
     pub(crate) source: &'static str,
-    /// What they mean.
+    /// What a value means, in a few words for the data dictionary.
     pub(crate) meaning: String,
 }
 

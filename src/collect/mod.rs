@@ -124,7 +124,7 @@ impl Cells {
 /// A sweep of a table, and what of it could not be read.
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
-    /// The sweep's folder.
+    /// The sweep's folder, by which notes name the sweep.
     pub(crate) dir: PathBuf,
     /// Damaged lines by file.
     pub(crate) damage: Vec<Damaged>,
@@ -178,11 +178,11 @@ fn replicates(plan: &toml::Table) -> Option<String> {
 /// A row of a table: a trial.
 #[derive(Debug)]
 pub struct Trial {
-    /// Its number.
+    /// The trial's number in its sweep, from 0.
     pub trial: u64,
     /// Which of the table's sweeps it is of.
     pub(crate) source: usize,
-    /// Its cells.
+    /// What is known of it, by column of the table.
     pub cells: Cells,
 }
 
@@ -198,7 +198,7 @@ pub struct Table {
     pub(crate) first_parameter: usize,
     /// The first column of the metrics.
     pub(crate) first_metric: usize,
-    /// The sweeps.
+    /// The sweeps that were joined; [`Trial::source`] is a place in this list.
     pub(crate) sources: Vec<Source>,
 }
 
@@ -631,9 +631,9 @@ pub(crate) fn text(value: &Value) -> String {
 /// Which end of a metric is best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Goal {
-    /// The least value.
+    /// The least value is best.
     Min,
-    /// The greatest value.
+    /// The greatest value is best.
     Max,
 }
 

@@ -29,18 +29,16 @@ enum Rows {
 /// A form with types, which `hpcsweep-worker` alone writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// A Parquet file.
     Parquet,
     /// An Arrow IPC file.
     Arrow,
-    /// A SQLite database.
     Sqlite,
 }
 
 /// What writes an answer in such a form, and returns how many rows it has.
 pub(crate) type Write = fn(&Sheet, Form, &mut dyn io::Write) -> Result<usize>;
 
-/// An answer.
+/// An answer: described columns, and rows of trials, of metric lines or of attempts.
 pub(crate) struct Sheet {
     /// The columns, as far as they are chosen.
     pub(crate) columns: Vec<Column>,

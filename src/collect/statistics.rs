@@ -38,13 +38,9 @@ pub(crate) struct Reached {
 /// How a curve compares with a value that it is to reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Comparison {
-    /// `<`
     Less,
-    /// `<=`
     AtMost,
-    /// `>`
     Greater,
-    /// `>=`
     AtLeast,
 }
 
@@ -167,11 +163,11 @@ pub(super) fn meaning(column: &str, is_known: impl Fn(&str) -> bool) -> Option<S
 /// A value of a curve, with what its line says about its place.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Point {
-    /// The epoch.
+    /// The number `epoch` of its metric line, if it has one.
     pub(super) epoch: Option<f64>,
-    /// The step.
+    /// The number `step` of its metric line, if it has one.
     pub(super) step: Option<f64>,
-    /// The value.
+    /// The metric's value; may be infinite or NaN.
     pub(super) value: f64,
 }
 

@@ -7,7 +7,7 @@ use crate::plan::value::json_float;
 /// What the values of a column have in common.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) enum Type {
-    /// There are none.
+    /// No value so far but null.
     #[default]
     Null,
     Bool,

@@ -25,7 +25,7 @@ const ABREAST: usize = 64;
 /// Bytes of the end of a log that are shown of a trial without success.
 const TAIL: u64 = 8 << 10;
 
-/// A trial.
+/// A trial as one line of JSON, with its members in this order.
 #[derive(Serialize)]
 struct Whole<'a> {
     /// The sweep, if there are several.

@@ -34,9 +34,9 @@ pub(crate) enum Severity {
 pub(crate) struct Check {
     /// The thing that was checked.
     pub(crate) about: &'static str,
-    /// How it went.
+    /// Whether what was found is in order.
     pub(crate) verdict: Severity,
-    /// The finding.
+    /// What was found, in words.
     pub(crate) seen: String,
     /// What to do; empty when there is nothing to do.
     pub(crate) todo: String,

@@ -11,7 +11,7 @@ use crate::units;
 pub(crate) struct Form<T> {
     /// Reads the value of an entry; `None` when it is not of this form, which is reported.
     pub(crate) read: fn(&mut Reader<'_>, &Entry<'_>) -> Option<T>,
-    /// The JSON schema.
+    /// Makes the JSON schema of such a value, without a description.
     pub(crate) schema: fn() -> Value,
 }
 
@@ -56,7 +56,7 @@ pub(crate) const WHOLE: Form<u64> = Form {
 pub(crate) const INTEGER: Form<i64> =
     Form { read: |reader, entry| reader.integer(entry), schema: || json!({ "type": "integer" }) };
 
-/// `true` or `false`.
+/// A flag: `true` or `false`, no number and no text.
 pub(crate) const FLAG: Form<bool> = Form {
     read: |reader, entry| {
         let DeValue::Boolean(value) = entry.item.get_ref() else {

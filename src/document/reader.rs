@@ -27,7 +27,7 @@ pub(crate) struct Entry<'d> {
     pub(crate) key: &'d str,
     /// Byte offset of the key.
     pub(crate) at: usize,
-    /// The value.
+    /// The value with its place in the text; may be a table.
     pub(crate) item: &'d Item<'d>,
 }
 

@@ -33,7 +33,7 @@ pub struct Row {
     pub key: &'static str,
     /// What holds where it is not written.
     pub default: &'static str,
-    /// The meaning.
+    /// What the key means, without a final period.
     pub about: &'static str,
 }
 

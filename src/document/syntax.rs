@@ -12,7 +12,7 @@ pub(super) struct Slip {
     pub(super) at: usize,
     /// The bytes that mean nothing because of it: those of the value it is in, if it is in one.
     pub(super) spoilt: Range<usize>,
-    /// The parser's message.
+    /// The parser's message, without the place.
     pub(super) message: String,
     /// How it is fixed, where that is known.
     pub(super) hint: Option<String>,

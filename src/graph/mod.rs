@@ -22,7 +22,7 @@ pub(crate) struct Node {
     pub(crate) shape: u32,
 }
 
-/// One job array.
+/// One job array: a link of a block's chains, or whole chains if they are fused or packed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Array {
     /// Block it belongs to, from 0.
@@ -65,7 +65,7 @@ pub(crate) struct Graph {
     pub(crate) arrays: Vec<Array>,
     /// Trial numbers; array `a` runs `order[a.entries()]`, link by link, element by element.
     pub(crate) order: Vec<u64>,
-    /// Number of chains.
+    /// Number of chains, over all blocks.
     pub(crate) chains: usize,
     /// Length of the longest chain.
     pub(crate) longest: usize,

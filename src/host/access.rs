@@ -25,7 +25,7 @@ use crate::words;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Shared {
-    /// No other user.
+    /// No other user may write to it.
     #[default]
     No,
     /// The group of its folder.
@@ -36,7 +36,7 @@ pub(crate) enum Shared {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Readers {
-    /// No other user.
+    /// No other user may read it.
     Owner,
     /// The group of its folder.
     Group,

@@ -20,9 +20,9 @@ use super::disk;
 pub(crate) enum Compression {
     /// Not at all: `.tar`.
     None,
-    /// `.tar.gz`.
+    /// By gzip, as the name `.tar.gz` says.
     Gzip,
-    /// `.tar.zst`.
+    /// By Zstandard, as the name `.tar.zst` says.
     Zstd,
 }
 

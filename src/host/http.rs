@@ -93,7 +93,7 @@ fn is_local(host: &str) -> bool {
 /// A page, or another answer that a client who knows the secret gets.
 #[derive(Debug, Clone)]
 pub(crate) struct Page {
-    /// Its media type.
+    /// The media type, for the header `Content-Type`.
     pub(crate) kind: &'static str,
     /// The scripts and connections that it may have.
     pub(crate) policy: String,
@@ -135,7 +135,7 @@ impl Server {
         Ok(Self { listener, secret, port })
     }
 
-    /// Its port.
+    /// The TCP port of 127.0.0.1 on which it listens.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }

@@ -13,7 +13,7 @@ use crate::fault::Fault;
 /// What ended a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Woken {
-    /// A signal came.
+    /// One of the blocked signals came, other than SIGCHLD.
     Signal(Signal),
     /// There is something to read, or an end of it.
     Readable,

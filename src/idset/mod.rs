@@ -157,7 +157,7 @@ fn stride(runs: &[(u32, u32)]) -> Option<(usize, u32)> {
 /// An index set and how many of its tasks may run at once: `0-9:2,14%3`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArraySpec {
-    /// The indices.
+    /// The indices, each once.
     pub(crate) ids: IdSet,
     /// The throttle, if there is one.
     pub(crate) throttle: Option<u32>,

@@ -225,7 +225,7 @@ fn event_files(all: &[Status], dir: &Path, context: &Context) -> Result<u8> {
     Ok(tell(&all.iter().map(Source::of).collect::<Vec<Source>>(), context))
 }
 
-/// The data dictionary.
+/// Writes the data dictionary: for each column its meaning, unit and source.
 fn dictionary(args: &Args, sheet: &Sheet, format: Format, context: &Context) -> Result<u8> {
     let head = ["column", "meaning", "unit", "source"];
     let cells = |column: &Column| {
@@ -552,7 +552,7 @@ fn people(table: &Table, rows: &[usize], wide: bool) -> String {
     aligned(&head, &cells)
 }
 
-/// Six significant digits.
+/// A number rounded to six significant digits, as text.
 fn short(f: f64) -> String {
     let text = format!("{f:.5e}");
     text.parse::<f64>().map_or(text, crate::plan::value::float_text)

@@ -33,7 +33,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Failures first.
+    /// The view at the start: the second list, that of failures, has the keys.
     pub(super) fn new(colour: bool) -> Self {
         Self {
             focus: 2,

@@ -23,7 +23,7 @@ pub(super) struct Pane {
     pub(super) total: u64,
     /// The heads of its columns; empty where nothing is listed.
     pub(super) head: String,
-    /// A line each.
+    /// The rows that are listed, each as one aligned line of text.
     pub(super) rows: Vec<String>,
     /// The trial of each row, where it is about one.
     pub(super) trials: Vec<u64>,
@@ -58,7 +58,7 @@ pub(super) fn panes(frame: &Frame) -> Vec<Pane> {
     panes
 }
 
-/// `▇▅▃▂ loss 0.31`.
+/// The newest values as bars, the metric's name and its last value: `▇▅▃▂ loss 0.31`.
 fn curve(curve: &Curve) -> String {
     let spark = spark::spark(&curve.values, spark::WIDTH).unwrap_or_default();
     let last = curve.values.last().map_or_else(String::new, |value| figures(*value, 4));
@@ -135,7 +135,7 @@ fn places(places: &[Place]) -> Table {
     (head, rows)
 }
 
-/// Leaves out columns.
+/// Removes the cells of columns that `shows` does not select; it takes a column's index, from 0.
 fn keep<T>(row: &mut Vec<T>, shows: impl Fn(usize) -> bool) {
     let mut column = 0..;
     row.retain(|_| column.next().is_some_and(&shows));
@@ -153,7 +153,7 @@ fn gpus(frame: &Frame) -> Table {
     (vec!["host", "trial", "gpu", "util %", "MiB used", "watt", "deg C"], rows.collect())
 }
 
-/// `digits: 6 trials`.
+/// The sweep's name and how many trials it has: `digits: 6 trials`.
 pub(super) fn title(frame: &Frame) -> String {
     format!("{}: {}", short(&frame.sweep, 60), count(frame.total, "trial"))
 }

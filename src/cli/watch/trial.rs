@@ -19,7 +19,7 @@ const LINES: usize = 200;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Trial {
     pub(super) trial: u64,
-    /// Names and values.
+    /// The parameters in the order of the table: dotted name and value as text.
     pub(super) parameters: Vec<(String, String)>,
     /// A line for each attempt.
     pub(super) attempts: Vec<String>,

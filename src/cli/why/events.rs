@@ -24,7 +24,7 @@ const MOST_LINES: usize = 40;
 /// Widths of the intervals in which events of one kind are one line, seconds: the first with few enough lines counts.
 const WIDTHS: [f64; 8] = [1.0, 10.0, 60.0, 600.0, 3600.0, 21600.0, 86400.0, 604_800.0];
 
-/// An event.
+/// Something that happened to the sweep, to a trial or to an agent.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Event {
     /// Unix seconds.

@@ -45,7 +45,7 @@ pub(super) struct Facts<'a> {
     plan: Option<(String, Vec<Option<u64>>)>,
 }
 
-/// An attempt.
+/// An attempt, as the answer in JSON has it.
 #[derive(Debug, Serialize)]
 struct Tried {
     attempt: u32,
@@ -268,7 +268,7 @@ fn tried(record: &Record) -> Vec<Tried> {
 }
 
 impl Sight {
-    /// As text.
+    /// The answer as lines of text; what is not known has no line.
     pub(super) fn page(&self) -> String {
         let mut text = format!("trial {} of {}: {}", self.trial, self.sweep, self.state);
         if let Some(cause) = self.cause {

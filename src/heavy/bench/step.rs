@@ -21,7 +21,7 @@ use crate::train::exchange::Word;
 
 /// Samples of a rank in a step.
 const BATCH: i64 = 32;
-/// Their shape.
+/// Channels, height and width of a sample.
 const SAMPLE: [i64; 3] = [3, 32, 32];
 /// The number of classes.
 const CLASSES: i64 = 10;

@@ -17,7 +17,7 @@ use crate::torch::{OrFault, bytes};
 
 /// Classes of the made-up samples.
 const CLASSES: i64 = 10;
-/// Their shape.
+/// Channels, height and width of a sample.
 const SAMPLE: [i64; 3] = [1, 12, 12];
 /// Bytes of buckets: few, so that there are several.
 const OPTIONS: DdpOptions = DdpOptions { overlap: true, limits: [2048, 4096] };

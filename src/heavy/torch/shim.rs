@@ -197,7 +197,7 @@ impl Drop for Autocast {
     }
 }
 
-/// A TorchScript module.
+/// A TorchScript module that was loaded from a file; unloaded when it is dropped.
 #[derive(Debug)]
 pub(super) struct Module(*mut Opaque);
 

@@ -15,7 +15,7 @@ pub(crate) fn random_numbers() -> MutexGuard<'static, ()> {
     owner
 }
 
-/// `numbers` of reference.py.
+/// As `numbers` of reference.py: multiples of 1/64 from -1 to 1, the same in every run.
 pub(crate) fn numbers(shape: &[i64], kind: Kind) -> Tensor {
     let count = shape.iter().product::<i64>();
     let whole = (Tensor::arange(count, (Kind::Int64, Device::Cpu)) * 37 + 11).remainder(129) - 64;

@@ -75,9 +75,7 @@ pub(crate) fn from_first(
 /// A loss that is not a finite number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Odd {
-    /// Not a number.
     Nan,
-    /// Beyond all numbers.
     Infinite,
 }
 
@@ -104,7 +102,7 @@ impl std::fmt::Display for Odd {
 /// A rank's message in each step.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Word {
-    /// Samples it took.
+    /// Samples it takes in this step; 0 if it has none left.
     pub(crate) samples: u64,
     /// Whether it was asked to end.
     pub(crate) is_asked: bool,

@@ -18,11 +18,11 @@ const AHEAD: usize = 2;
 /// The inputs of a step.
 #[derive(Debug)]
 pub(crate) struct Taken {
-    /// Inputs.
+    /// The inputs, on the device; the first dimension counts the samples.
     pub(crate) x: Tensor,
-    /// Targets.
+    /// The targets, on the device; the first dimension counts the samples.
     pub(crate) y: Tensor,
-    /// How many samples.
+    /// How many samples there are; 0 for an empty batch.
     pub(crate) samples: u64,
 }
 

@@ -13,7 +13,7 @@ use super::state::Trained;
 /// One epoch, as a metric line has it. A mean that is not a number is `null`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct EpochLine {
-    /// From 1.
+    /// Number of the epoch, from 1.
     pub(crate) epoch: u64,
     /// Steps of the optimizer so far.
     pub(crate) step: u64,
@@ -52,7 +52,7 @@ impl EpochLine {
 /// The evaluation at the end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct EvaluationLine {
-    /// Always `evaluate`.
+    /// Always `evaluate`; lines of epochs have no stage.
     pub(crate) stage: String,
     /// Mean loss of the test data.
     pub(crate) test_loss: Option<f64>,
@@ -74,7 +74,7 @@ impl EvaluationLine {
 
 /// The final model, in the trial's folder; and its program, where it is a TorchScript.
 pub(crate) const MODEL: &str = "model.safetensors";
-/// See [`MODEL`].
+/// The program of a final model that is a TorchScript, in the trial's folder.
 pub(crate) const SCRIPT: &str = "model.pt";
 
 /// The result of the trial.

@@ -20,7 +20,7 @@ pub(crate) struct Card {
     pub(crate) rank: u32,
     /// How many the launcher started.
     pub(crate) world: u32,
-    /// Its node.
+    /// The name of its node, at most 255 bytes.
     pub(crate) host: String,
     /// BLAKE3 of the configuration, trial and attempt.
     pub(crate) agreed: String,

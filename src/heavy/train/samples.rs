@@ -19,7 +19,7 @@ use super::exchange;
 /// Samples and the order in which this rank takes them.
 #[derive(Debug)]
 pub(crate) struct Part {
-    /// Where they are.
+    /// The data set that the sampler's numbers are places in.
     pub(crate) data: Arc<Dataset>,
     /// Which of them this rank takes, and when.
     pub(crate) sampler: Sampler,
@@ -28,9 +28,9 @@ pub(crate) struct Part {
 /// All samples of a training run.
 #[derive(Debug)]
 pub(crate) struct Samples {
-    /// To learn from.
+    /// The samples that the model learns from.
     pub(crate) train: Part,
-    /// That decide.
+    /// The samples whose metric decides about weights and stopping; `None` if the plan has no validation.
     pub(crate) validation: Option<Part>,
     /// Batches of the validation on the rank with the most.
     pub(crate) validation_steps: u64,

@@ -41,7 +41,7 @@ pub(crate) struct Progress {
 /// The result of a whole training.
 #[derive(Debug, Clone)]
 pub(crate) struct Trained {
-    /// Where it stands.
+    /// How far it came: all epochs, or those before it stopped early.
     pub(crate) progress: Progress,
     /// Numbers that are trained.
     pub(crate) parameters: u64,
@@ -84,7 +84,7 @@ pub(crate) struct State {
     /// Hashes of the files that it learns from, and of those that decide; empty if an older hpcsweep wrote it.
     #[serde(default)]
     pub(crate) data: String,
-    /// Where it stands.
+    /// How far the run was when this was saved.
     pub(crate) progress: Progress,
 }
 

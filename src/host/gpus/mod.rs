@@ -27,7 +27,7 @@ pub(crate) enum ComputeMode {
     Shared,
     /// One process at a time.
     ExclusiveProcess,
-    /// None.
+    /// No process at all.
     Prohibited,
 }
 
@@ -39,13 +39,13 @@ pub struct Device {
     pub index: u32,
     /// `GPU-...` or `MIG-...`; empty when the device cannot be asked.
     pub uuid: String,
-    /// Marketing name.
+    /// The product's name, `NVIDIA A100-SXM4-40GB`; empty if NVML does not tell it.
     pub(crate) name: String,
     /// Of a MIG device: the UUID of its GPU.
     pub(crate) parent: Option<String>,
     /// Whether this GPU is divided into MIG devices.
     pub(crate) mig_enabled: bool,
-    /// Bytes of memory.
+    /// Bytes of memory that it has in all.
     pub(crate) memory_total: Option<u64>,
     /// Bytes of memory in use.
     pub(crate) memory_used: Option<u64>,
@@ -85,7 +85,7 @@ pub(crate) struct Sample {
     pub(crate) busiest: Option<u32>,
     /// Bytes of memory in use.
     pub(crate) memory_used: Option<u64>,
-    /// Bytes of memory.
+    /// Bytes of memory that it has in all.
     pub(crate) memory_total: Option<u64>,
     /// Watts.
     pub(crate) power_w: Option<f64>,
@@ -109,7 +109,7 @@ pub enum Missing {
     Driver,
     /// The library is of another version than the loaded driver.
     Mismatch,
-    /// NVML's own words.
+    /// Another error, in NVML's own words.
     Other(String),
 }
 

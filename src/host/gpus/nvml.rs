@@ -13,7 +13,7 @@ use nvml_wrapper::{Nvml, cuda_driver_version_major, cuda_driver_version_minor};
 
 use super::{ComputeMode, Device, Machine, Missing, Sample, Source};
 
-/// NVIDIA's library, loaded.
+/// NVIDIA's library, which was loaded at run time and initialised.
 pub(super) struct Library {
     nvml: Nvml,
     /// The time of the newest utilization that was taken from the driver, by device.

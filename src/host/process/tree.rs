@@ -7,7 +7,7 @@ use std::fs;
 pub(crate) struct Snapshot {
     /// Those that run, remains of ended ones left out.
     pub(crate) pids: Vec<u32>,
-    /// Their threads.
+    /// The sum of their threads, at least one for each process.
     pub(crate) threads: u32,
     /// The sum of their resident memory, bytes: an upper bound, because shared memory counts several times.
     pub(crate) resident: u64,

@@ -16,7 +16,7 @@ pub(super) struct Bucket {
     flat: Tensor,
     /// Where they go to be added up if MPI does not read the GPU's memory.
     host: Option<Tensor>,
-    /// Numbers of gradients.
+    /// How many of its numbers are gradients.
     len: i64,
     marks: i64,
 }
@@ -65,7 +65,7 @@ impl Bucket {
         Ok(marks.iter().map(|mark| *mark != 0.0).collect())
     }
 
-    /// Begins the reduction.
+    /// Starts to add up its numbers over the ranks. [`Bucket::finish`] brings the sums to the views.
     pub(super) fn start(&mut self, reduce: &mut dyn Reduce) -> Result<(), Fault> {
         let numbers = match &mut self.host {
             // Waits for the GPU.

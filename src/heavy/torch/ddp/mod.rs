@@ -74,11 +74,11 @@ pub(crate) struct Ddp {
     waited: Duration,
 }
 
-/// What hooks see.
+/// What [`Ddp`] shares with the hooks of its parameters' gradients.
 struct Shared {
     owner: ThreadId,
     overlap: bool,
-    /// By parameter.
+    /// By parameter: the number of its bucket, from 0.
     bucket_of: Vec<usize>,
     /// By parameter: whether the backward pass has reached it since the gradients were zeroed. On a GPU
     /// another thread sets this.
@@ -94,7 +94,7 @@ struct Engine {
     /// By bucket: how many gradients are still to come.
     missing: Vec<usize>,
     full: Vec<usize>,
-    /// By parameter.
+    /// By parameter: whether its gradient of this step is complete.
     is_ready: Vec<bool>,
     /// Buckets that are under way.
     started: usize,

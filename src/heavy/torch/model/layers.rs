@@ -46,7 +46,7 @@ fn uniform(place: Place, shape: &[i64], bound: f64) -> tch::Result<Tensor> {
     place.put(&drawn)
 }
 
-/// `torch.nn.Linear`.
+/// `torch.nn.Linear` with a bias.
 #[derive(Debug)]
 pub(super) struct Linear {
     weight: Tensor,

@@ -23,7 +23,7 @@ use super::{OrFault, bytes};
 /// A tensor and its name in PyTorch's `state_dict`.
 #[derive(Debug)]
 pub(crate) struct Named {
-    /// `layer1.0.bn1.weight`.
+    /// The key in the dictionary: `layer1.0.bn1.weight`.
     pub(crate) name: String,
     /// Shares its storage with the model's own.
     pub(crate) tensor: Tensor,
@@ -36,7 +36,7 @@ struct Parts {
     buffers: Vec<Named>,
 }
 
-/// What computes.
+/// The computation of a model: its outputs for a batch, and the tensors that it has.
 trait Net {
     fn forward(&self, x: &Tensor, train: bool) -> tch::Result<Tensor>;
     fn parts(&self) -> tch::Result<Parts>;

@@ -7,7 +7,7 @@ use tch::Tensor;
 use super::{Memory, Rule};
 use crate::torch::shim;
 
-/// Their settings.
+/// The arguments of PyTorch's constructor, but for the learning rate, which each step is given.
 #[derive(Debug)]
 pub(super) struct Adam {
     pub(super) betas: [f64; 2],

@@ -5,7 +5,7 @@ use tch::Tensor;
 use super::{Memory, Rule};
 use crate::torch::shim;
 
-/// Its settings.
+/// The arguments of PyTorch's constructor, but for the learning rate, which each step is given.
 #[derive(Debug)]
 pub(super) struct Sgd {
     pub(super) momentum: f64,

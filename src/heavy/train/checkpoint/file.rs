@@ -15,7 +15,7 @@ const SUM: &str = "blake3";
 /// The numbers of one tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// Kind of numbers.
+    /// Type of the numbers.
     pub(crate) dtype: Dtype,
     /// Lengths of the dimensions.
     pub(crate) shape: Vec<usize>,
@@ -38,7 +38,7 @@ impl View for &Piece {
     }
 }
 
-/// Tensors by name.
+/// The tensors of a checkpoint, by their names in its file.
 pub(crate) type Pieces = BTreeMap<String, Piece>;
 
 fn sum(state: &str, pieces: &Pieces) -> String {

@@ -56,7 +56,7 @@ pub(crate) struct Trainer<'a> {
 /// Whether a loop was asked to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Activity {
-    /// It continues.
+    /// No rank was asked to end: the loop continues.
     On,
     /// All ranks end, here.
     End,

@@ -14,7 +14,7 @@ use super::layers::Place;
 use super::{Named, Net, Parts};
 use crate::torch::{OrFault, shim};
 
-/// A loaded module.
+/// A scripted module, loaded onto one device. Its floating-point tensors have the kind of the run.
 #[derive(Debug)]
 pub(super) struct Script {
     module: shim::Module,
