@@ -9,7 +9,7 @@ use super::{FUNCTION, SNAPSHOT, statistics};
 pub(crate) enum Kind {
     /// Whatever programs and plans have written: the values decide.
     Any,
-    /// `true` or `false`.
+    /// Flags, `true` or `false`.
     Bool,
     /// Whole numbers without a unit.
     Int,

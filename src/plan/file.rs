@@ -25,28 +25,28 @@ use crate::plan::templates::places::Places;
 use crate::plan::trial::Trial;
 use crate::words;
 
-/// A checked plan.
+/// A plan that has passed all checks, with the defaults of the keys that it leaves out.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// `[sweep] name`: also the folder under the root.
     pub name: String,
     /// `[sweep] root` as written; relative to the plan's folder.
     pub(crate) root: String,
-    /// `[sweep] seed`.
+    /// `[sweep] seed`; 1 by default.
     pub seed: i64,
     /// `[sweep] shared`: who may write to the sweep besides its owner.
     pub(crate) shared: Shared,
     /// `[sweep] readable_by`: who may read it; `None`: as the umask says.
     pub(crate) readers: Option<Readers>,
-    /// `[run]`.
+    /// `[run]`, with the tables that belong to it: `[train]`, `[metrics]`, `[hooks]`, `[container]`.
     pub run: Run,
     /// `[resources]` before any trial's own.
     pub(crate) resources: Arc<Resources>,
-    /// `[schedule]`.
+    /// `[schedule]`, with `[pull]`; the defaults where the plan has neither.
     pub schedule: Schedule,
-    /// `[feeder]`, as written.
+    /// `[feeder]` as written; empty where the plan does not have it.
     pub(crate) feeder: Wish,
-    /// `[retry]`.
+    /// `[retry]`; the defaults, which repeat nothing without a person, where the plan does not have it.
     pub(crate) retry: Retry,
     /// `[snapshot]`, where the plan has it.
     pub(crate) snapshot: Option<Snapshot>,

@@ -10,9 +10,9 @@ use crate::host::gpus::DeviceId;
 /// The name of a chain.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum TaskId {
-    /// `task_id = 1`.
+    /// An integer, as in `task_id = 1`.
     Number(i64),
-    /// `task_id = "fold2"`.
+    /// A text, as in `task_id = "fold2"`, with its template filled in.
     Name(Arc<str>),
 }
 

@@ -16,9 +16,9 @@ use crate::document::{Item, Reader, entries};
 pub enum Value {
     /// No value, of a list of trials in JSON: TOML has none. Empty as text.
     Null,
-    /// `true` or `false`.
+    /// A truth value; as text `true` or `false`.
     Bool(bool),
-    /// A 64-bit integer.
+    /// An integer of 64 bits with a sign.
     Int(i64),
     /// A 64-bit float; `inf` and `nan` are allowed and become strings in JSON.
     Float(f64),
@@ -31,7 +31,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// A string value.
+    /// A value that is a text; takes a copy of it.
     pub(crate) fn text(s: impl AsRef<str>) -> Self {
         Self::Str(Arc::from(s.as_ref()))
     }

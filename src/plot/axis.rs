@@ -168,7 +168,7 @@ fn minus(text: &str) -> String {
     text.replace('-', "\u{2212}")
 }
 
-/// `10⁻³`, `2×10⁻³`.
+/// A power of ten with a factor from 1 to 9: `10⁻³`, `2×10⁻³`.
 pub(super) fn power(digit: u32, exponent: i32) -> String {
     const RAISED: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
     let raise = |c: char| c.to_digit(10).map_or('⁻', |digit| RAISED[digit as usize]);

@@ -18,7 +18,7 @@ use crate::words::count;
 /// Lines that colours can tell apart.
 pub(super) const MOST: usize = 7;
 
-/// Lines behind them.
+/// The most settings that are drawn in grey, behind those with a colour.
 const BEHIND: usize = 40;
 
 /// Trials of which the curve in a table is the mean.

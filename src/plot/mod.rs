@@ -33,7 +33,7 @@ use crate::status::Status;
 pub(crate) struct Wish<'a> {
     /// The sweeps, with the records of their trials.
     pub(crate) sweeps: &'a [Status],
-    /// Their table.
+    /// The table of their results, in which `metric` and `axes` are columns.
     pub(crate) table: &'a Table,
     /// A column of numbers.
     pub(crate) metric: &'a str,
@@ -100,7 +100,7 @@ impl Band {
 /// A picture: what is drawn, without sizes and colours.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Figure {
-    /// Text above it.
+    /// The text above the picture; without it there is no space for one.
     pub(crate) title: Option<String>,
     /// To the right, and upwards.
     pub(crate) x: Axis,

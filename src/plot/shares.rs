@@ -9,7 +9,7 @@ use crate::analysis::{self, Method};
 use crate::collect::Goal;
 use crate::words::count;
 
-/// Most bars.
+/// The most bars that are drawn; smaller shares are left out.
 const MOST: usize = 12;
 
 /// The least part of two parameters together that is shown.

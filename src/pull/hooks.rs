@@ -66,12 +66,12 @@ impl Hooks {
         !self.running.is_empty()
     }
 
-    /// Their processes.
+    /// The process ids of the calls that run.
     pub(super) fn pids(&self) -> impl Iterator<Item = u32> + '_ {
         self.running.iter().map(|(_, hook)| hook.pid())
     }
 
-    /// Ends them all.
+    /// Kills the calls that run and drops those that wait. The log says so.
     pub(super) fn give_up(&mut self) {
         let n = self.waiting.len();
         self.waiting.clear();

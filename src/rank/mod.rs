@@ -40,7 +40,7 @@ pub(crate) enum Launcher {
     Jsrun,
     /// A Flux task (`flux-environment(7)`).
     Flux,
-    /// MVAPICH2's launchers.
+    /// The launchers of MVAPICH2, by their `MV2_` variables.
     Mvapich,
     /// Cray PALS: `aprun`, `mpiexec` on PBS, and Slurm's `--mpi=cray_shasta`.
     Pals,
@@ -103,7 +103,7 @@ pub struct Rank {
 /// A launcher whose variables are present but not believed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct OtherRow {
-    /// Whose variables.
+    /// The launcher that sets such variables.
     pub(crate) launcher: Launcher,
     /// The rank they give.
     pub(crate) rank: u32,

@@ -144,7 +144,7 @@ fn flux(vars: &Vars) -> Result<Option<Row>, Fault> {
     )
 }
 
-/// Row 5.
+/// Row 5: every variable is MVAPICH2's own. None gives the number of nodes.
 fn mvapich(vars: &Vars) -> Result<Option<Row>, Fault> {
     by_names(
         vars,
@@ -261,7 +261,7 @@ fn pmix(vars: &Vars) -> Result<Option<Row>, Fault> {
     }))
 }
 
-/// Row 10.
+/// Row 10: the variables that torch reads, whoever has set them.
 fn torch_variables(vars: &Vars) -> Result<Option<Row>, Fault> {
     by_names(
         vars,

@@ -20,7 +20,7 @@ pub(crate) struct JobScript {
     pub(crate) shell: PathBuf,
     /// Name of the sweep.
     pub(crate) sweep: String,
-    /// The sweep's folder.
+    /// The sweep's folder, absolute.
     pub(crate) sweep_dir: PathBuf,
     /// Name of the job: holds the token by which it is found again.
     pub(crate) job_name: String,
@@ -30,9 +30,9 @@ pub(crate) struct JobScript {
     pub(crate) block: u32,
     /// Link of the block.
     pub(crate) link: u32,
-    /// Number of elements.
+    /// Number of elements, at least 1.
     pub(crate) count: u64,
-    /// Largest index.
+    /// Largest index of an element: `count` - 1.
     pub(crate) last_index: u64,
     /// The range of indices as PBS's `-J` takes it; `None` for a plain job.
     pub(crate) indices: Option<String>,
@@ -58,7 +58,7 @@ pub(crate) struct JobScript {
     pub(crate) environment: Option<PathBuf>,
     /// Nodes of the allocation.
     pub(crate) nodes: u32,
-    /// Processes.
+    /// Processes of a trial, over all of its nodes.
     pub(crate) ranks: u32,
     /// Processes on each node, where the plan fixes it.
     pub(crate) ranks_per_node: Option<u32>,
@@ -68,13 +68,13 @@ pub(crate) struct JobScript {
     pub(crate) gpus_per_node: u64,
     /// Memory of each node (`2G`).
     pub(crate) memory: Option<String>,
-    /// Time limit (`01:00:00`).
+    /// Time limit in the scheduler's form (`01:00:00`), the site's cap if the plan has none; `None`: none is asked for.
     pub(crate) walltime: Option<String>,
     pub(crate) partition: Option<String>,
     pub(crate) account: Option<String>,
-    /// Quality of service.
+    /// Quality of service: the plan's, else the site's.
     pub(crate) qos: Option<String>,
-    /// Node features.
+    /// Node features, as the plan writes them.
     pub(crate) constraint: Option<String>,
     /// Further directives: the site's, then the plan's.
     pub(crate) directives: Vec<String>,
@@ -161,11 +161,11 @@ pub(crate) fn of<T: Serialize>(names: &T) -> anyhow::Result<Context> {
 #[derive(Debug, Clone)]
 pub(crate) struct SiteWords<'a> {
     pub(crate) scheduler: &'a dyn Scheduler,
-    /// Interpreter.
+    /// Absolute path of the scripts' interpreter.
     pub(crate) shell: PathBuf,
-    /// Default partition.
+    /// Partition or queue of trials that name none.
     pub(crate) partition: Option<String>,
-    /// Default account.
+    /// Account or project of trials that name none.
     pub(crate) account: Option<String>,
     /// Default quality of service.
     pub(crate) qos: Option<String>,

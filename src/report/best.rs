@@ -116,7 +116,7 @@ pub(super) struct Pair {
     pub(super) share: f64,
 }
 
-/// What matters.
+/// Which parameters matter for the metric, as shares of its variance.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub(super) struct Effects {
     /// The largest share first.

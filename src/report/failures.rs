@@ -19,10 +19,10 @@ const LONGEST: usize = 300;
 pub(super) struct Failure {
     /// One word of docs/causes.md, or the state.
     pub(super) cause: String,
-    /// Why, in words.
+    /// Why the first of them ended so, cut to [`LONGEST`] characters.
     pub(super) words: String,
     pub(super) count: usize,
-    /// `trials 3, 7-9`
+    /// The numbers of all of them: `trials 3, 7-9`.
     trials: String,
     /// The command that shows what the first of them printed.
     command: String,

@@ -10,7 +10,7 @@ use crate::words::thousands;
 
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct Origin {
-    /// Names and values.
+    /// Names of facts with their values as text; what is not known is left out.
     facts: Vec<(&'static str, String)>,
     /// The plan as submitted last, if it can be read.
     plan: Option<String>,

@@ -23,7 +23,7 @@ pub(super) struct Timeline {
     from: f64,
     span: f64,
     lanes: Vec<String>,
-    /// States of bars.
+    /// The words of [`STATES`], which bars name by their places.
     states: Vec<&'static str>,
     /// Lane, begin and end in seconds, place of the state, trial, attempts in the bar.
     bars: Vec<(usize, f64, f64, usize, u64, usize)>,

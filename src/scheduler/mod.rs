@@ -32,7 +32,7 @@ pub(crate) use state::{Element, Elements, End, State};
 
 /// A scheduler: its commands, and its limits as far as it was asked.
 pub(crate) trait Scheduler: fmt::Debug {
-    /// Its fixed properties.
+    /// Its properties that are the same at every site.
     fn facts(&self) -> &'static Facts;
 
     /// What binds a submission.
@@ -324,7 +324,7 @@ pub(crate) struct Log {
 
 /// The request to a scheduler.
 pub(crate) struct Wanted<'a> {
-    /// The distinct requests.
+    /// The distinct requests of the trials, one each.
     pub(crate) requests: Vec<&'a Resources>,
     /// Elements of arrays, over all of them.
     pub(crate) elements: u64,
@@ -344,7 +344,7 @@ pub(crate) struct After {
 }
 
 impl After {
-    /// All of them.
+    /// The ids of all jobs that it names: the one that it follows, then those that it waits for.
     pub(crate) fn jobs(&self) -> Vec<String> {
         self.follow.iter().chain(&self.wait).cloned().collect()
     }
@@ -361,7 +361,7 @@ impl After {
 pub(crate) struct Suspect {
     /// The number of its array.
     pub(crate) array: u32,
-    /// Its id.
+    /// The scheduler's id of the job.
     pub(crate) job: String,
     /// The ids of the jobs whose trials have all ended.
     pub(crate) waits_for: Vec<String>,
@@ -404,7 +404,7 @@ impl Answer {
 pub enum JobTime {
     /// As long as it likes.
     Unlimited,
-    /// Seconds.
+    /// At most so many seconds.
     Seconds(u64),
 }
 
@@ -414,15 +414,15 @@ pub struct Limits {
     /// Most elements of an array: Slurm's MaxArraySize (one more than the largest index), PBS's
     /// max_array_size.
     pub(crate) max_array_size: Option<u64>,
-    /// max_array_tasks of SchedulerParameters.
+    /// Slurm's max_array_tasks of SchedulerParameters, or the profile's: the most tasks of an array.
     pub(crate) max_array_tasks: Option<u64>,
-    /// MaxJobCount.
+    /// Slurm's MaxJobCount, or the profile's: jobs of all users that Slurm can know at once.
     pub(crate) max_job_count: Option<u64>,
     /// The least of the MaxSubmitJobs, or max_queued, that bind this user.
     pub(crate) max_submit_jobs: Option<u64>,
     /// Whether finished jobs can be asked for.
     pub(crate) accounting: bool,
-    /// Version text.
+    /// The version, as the scheduler prints it.
     pub(crate) version: Option<String>,
     /// MPI plugin used when none is named.
     pub(crate) mpi_default: Option<String>,
@@ -455,7 +455,7 @@ pub(crate) struct Charged<'a> {
 pub(crate) struct Room {
     /// The limit, as administrators call it.
     pub(crate) name: String,
-    /// All places.
+    /// The most elements that may have a place.
     pub(crate) limit: u64,
     /// Those that elements have now.
     pub(crate) taken: u64,
@@ -497,7 +497,7 @@ impl fmt::Display for Room {
 /// those that they wait for, all would wait for ever.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Places {
-    /// All of them.
+    /// The most elements that it hands on at a time.
     pub(crate) width: u64,
     /// Those that jobs have now that were submitted before.
     pub(crate) taken: u64,

@@ -13,9 +13,9 @@ use crate::fault::Fault;
 pub(crate) enum Order {
     /// Taken out of the queue, or stopped.
     Cancel,
-    /// Kept from beginning.
+    /// Kept from beginning until they are released.
     Hold,
-    /// Let go.
+    /// Free to begin again after a hold.
     Release,
 }
 

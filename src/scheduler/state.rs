@@ -8,12 +8,12 @@ use crate::idset::IdSet;
 /// A scheduler's state of one array element, as far as hpcsweep distinguishes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
-    /// Waiting, configuring.
+    /// It waits in the queue, or its nodes are being set up; with the scheduler's word.
     Queued(String),
     /// Waiting until it is released: by its user, an administrator, or both after too many requeues. A job that waits
     /// for another job, or for room, is not held.
     Held(String),
-    /// Running or ending.
+    /// It runs, is suspended, or is about to end; with the scheduler's word.
     Running(String),
     /// Ended with exit code 0, according to the scheduler.
     Completed,
@@ -64,9 +64,9 @@ impl State {
 /// What kind of an end a scheduler speaks of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The job's own.
+    /// The job ended without success by itself: an exit code, or an error that has no kind of its own here.
     Failed,
-    /// Its node failed.
+    /// Its node failed or did not start it.
     Node,
     /// Its time was over.
     Timeout,
@@ -83,7 +83,7 @@ pub enum End {
 /// The scheduler's report about one element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Element {
-    /// Its state.
+    /// Its state, with the scheduler's word.
     pub state: State,
     /// Why it waits or ended, in the scheduler's words; empty without one.
     pub reason: String,

@@ -23,7 +23,7 @@ use crate::words;
 const PARAMS: &str = "params";
 const METRICS: &str = "metrics";
 
-/// An expression.
+/// The expression of `--where`, checked, with its text for messages.
 pub(super) struct Condition {
     text: String,
     compiled: Compiled,

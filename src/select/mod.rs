@@ -22,7 +22,7 @@ use condition::Condition;
 /// What trials must be like. Without any wish, all are meant; each further wish leaves out trials.
 #[derive(Default)]
 pub(crate) struct Wanted {
-    /// Their numbers.
+    /// Numbers of trials, one of which is theirs; `None`: any.
     pub(crate) ids: Option<IdSet>,
     /// They ended without success.
     failed: bool,

@@ -59,11 +59,11 @@ impl Ask<'_> {
 /// schedulers (`-N`, `-p`, `-q`).
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Ways {
-    /// Round `max_walltime`.
+    /// Options that set a walltime, past `max_walltime`.
     pub(crate) walltime: &'static [&'static str],
-    /// Round `max_nodes`.
+    /// Options that set or name nodes, past `max_nodes`.
     pub(crate) nodes: &'static [&'static str],
-    /// Round `forbidden_partitions`.
+    /// Options that name a partition or queue, past `forbidden_partitions`.
     pub(crate) partition: &'static [&'static str],
     /// Whether several letters behind one dash are several options.
     pub(crate) bundles: bool,

@@ -57,7 +57,7 @@ pub(super) const DIRECTIVES: Plain<Vec<String>> = Form {
     show: |words| show_words(words),
 };
 
-/// `true` or `false`.
+/// A flag: `true` or `false`, always set.
 pub(super) const SWITCH: Plain<bool> = Form { read: form::FLAG, show: bool::to_string };
 
 /// A limit of the scheduler.
@@ -132,7 +132,7 @@ pub(super) enum Laid {
     Taken,
     /// The earlier value holds, because it is the tighter cap.
     Kept,
-    /// Both hold together.
+    /// The later words were added to the earlier ones.
     Added,
 }
 

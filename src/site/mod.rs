@@ -54,7 +54,7 @@ pub struct Site {
     pub(crate) notes: BTreeMap<&'static str, String>,
 }
 
-/// `[results]`.
+/// `[results]`: who may write and read sweeps whose plans do not say so.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Results {
     /// Which users may write to a sweep besides its owner.
@@ -63,7 +63,7 @@ pub(crate) struct Results {
     pub(crate) readable_by: Option<Readers>,
 }
 
-/// `[site]`.
+/// `[site]`: the cluster's name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct About {
     /// What people call the cluster.
@@ -77,7 +77,7 @@ pub enum SchedulerKind {
     /// Whatever is found: Slurm, PBS, otherwise this machine.
     #[default]
     Auto,
-    /// Slurm.
+    /// Slurm, whatever version it is.
     Slurm,
     /// PBS: OpenPBS or PBS Pro.
     Pbs,
@@ -106,7 +106,7 @@ impl SchedulerKind {
     }
 }
 
-/// `[scheduler]`.
+/// `[scheduler]`: which one, its defaults, and how it starts workers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Scheduler {
     /// Which scheduler the site has.
@@ -125,7 +125,7 @@ pub(crate) struct Scheduler {
     pub(crate) single_rank_step: bool,
 }
 
-/// `[pbs]`.
+/// `[pbs]`: what PBS calls GPUs and node features here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Pbs {
     /// The resource that counts GPUs; `None` where there is none.
@@ -140,7 +140,7 @@ impl Default for Pbs {
     }
 }
 
-/// `[modules]`.
+/// `[modules]`: environment modules of every job, and the file that defines `module`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Modules {
     /// Modules that every job loads before the plan's own.
@@ -182,14 +182,14 @@ impl Default for Limits {
     }
 }
 
-/// `[templates]`.
+/// `[templates]`: job scripts that replace the built-in ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Templates {
     /// Folder of edited templates; a relative one is under the folder of its profile.
     pub(crate) dir: Option<PathBuf>,
 }
 
-/// `[shell]`.
+/// `[shell]`: the interpreter of job scripts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Shell {
     /// Absolute path of the shell in the first line of job scripts.
@@ -203,7 +203,7 @@ pub(crate) enum Origin {
     BuiltIn,
     /// A profile set it.
     File {
-        /// The profile.
+        /// The profile's path, as it was read.
         path: PathBuf,
         /// Line in it, from 1.
         line: usize,
@@ -228,7 +228,7 @@ impl Serialize for Origin {
 /// One line of `hpcsweep site show`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Row {
-    /// The key, dotted.
+    /// The key with its table: `caps.max_nodes`.
     pub key: &'static str,
     /// Its value as text; in words where nothing is set.
     pub(crate) value: String,
@@ -239,7 +239,7 @@ pub struct Row {
 }
 
 impl Default for Site {
-    /// The built-in profile.
+    /// The built-in profile, which the layers override.
     fn default() -> Self {
         Self {
             site: About::default(),

@@ -53,7 +53,7 @@ type Levels = [Vec<usize>];
 
 /// The observations by their levels of some axes.
 struct Groups {
-    /// Of each observation.
+    /// The group of each observation, from 0.
     of: Vec<usize>,
     /// How many observations each group has.
     sizes: Vec<usize>,
@@ -84,7 +84,7 @@ pub(super) fn terms(axes: usize) -> Vec<Vec<usize>> {
     (0..axes).map(|axis| vec![axis]).chain(pairs).collect()
 }
 
-/// A complete grid.
+/// Observations of every combination of levels, equally many of each.
 struct Grid<'a> {
     levels: &'a Levels,
     counts: &'a [usize],

@@ -20,14 +20,14 @@ pub(super) struct Heard {
     pub(super) is_sure: bool,
     /// Who was asked besides the tree, in words.
     pub(super) witness: String,
-    /// Calls made.
+    /// Calls of the scheduler's commands that were made.
     pub(super) calls: u32,
 }
 
 /// Questions besides those about trials.
 #[derive(Clone, Copy)]
 pub(super) struct Others<'a> {
-    /// Pilots.
+    /// Arrays of pilots, of which all elements are asked about.
     pub(super) given: &'a [Given],
     /// Feeders, by array and job, and whether one may have something to do when every trial has ended.
     pub(super) feeders: (&'a [(u32, String)], bool),

@@ -23,7 +23,7 @@ pub(crate) struct IdleGpu {
     pub(crate) trial: u64,
     /// Its place among the trial's GPUs.
     pub(crate) gpu: u32,
-    /// For how long.
+    /// How long it has done nothing, seconds, up to its newest sample.
     pub(crate) idle_s: f64,
 }
 

@@ -40,9 +40,9 @@ use places::Places;
 
 /// All that is known of a sweep.
 pub struct Status {
-    /// The sweep.
+    /// The sweep's folder; all files are read from there.
     pub(crate) tree: Tree,
-    /// Its `sweep.json`.
+    /// What its `sweep.json` says.
     pub(crate) identity: Identity,
     /// Its trials, in order.
     pub(crate) rows: Vec<Row>,
@@ -51,7 +51,7 @@ pub struct Status {
     pub(crate) records: HashMap<u64, Record>,
     /// The source besides the tree: `sacct`, `squeue`, or why none was asked.
     pub(crate) witness: String,
-    /// Scheduler calls made.
+    /// Calls of the scheduler's commands that were made.
     pub(crate) calls: u32,
     /// Job ids of its arrays.
     pub(crate) jobs: Vec<String>,

@@ -57,7 +57,7 @@ impl Given {
     }
 }
 
-/// All of them.
+/// The arrays of pilots that have a job and were not cancelled.
 pub(super) fn given<'a>(waves: impl Iterator<Item = &'a Wave>, journal: &Journal) -> Vec<Given> {
     let arrays = waves.flat_map(|wave| &wave.arrays).filter(|array| array.pilot.is_some());
     arrays

@@ -21,7 +21,7 @@ pub(crate) struct Progress {
     pub(crate) counter: &'static str,
     /// The first value of an attempt.
     pub(crate) first: f64,
-    /// The newest.
+    /// The newest value of the attempt.
     pub(crate) last: f64,
     /// How far it is to come, where a parameter says so.
     pub(crate) target: Option<f64>,

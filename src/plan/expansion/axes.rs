@@ -17,17 +17,17 @@ use crate::words;
 
 /// What an axis sets besides parameters, one value a point.
 pub(crate) enum Special {
-    /// `task_id`.
+    /// Of the axis `task_id`: the names of chains.
     Tasks(Vec<Task>),
-    /// `gpu_ids_abs`.
+    /// Of the axis `gpu_ids_abs`: the devices of a trial.
     Gpus(Vec<Arc<[DeviceId]>>),
-    /// `resources.…`.
+    /// Of an axis `resources.KEY`: requests with this one key.
     Wishes(Vec<Wish>),
 }
 
 /// One axis: a name and its values.
 pub(crate) struct Axis {
-    /// The dotted name.
+    /// The dotted name of the parameter that it sets, or `task_id`, `gpu_ids_abs`, `resources.KEY`.
     pub(crate) name: Arc<str>,
     /// Byte offset of its key.
     pub(crate) at: usize,
@@ -333,7 +333,7 @@ fn read_axis(
     sound.then(|| Axis { name: Arc::from(name), at: entry.at, values, special })
 }
 
-/// `[replicates]` as written.
+/// `[replicates]` as written; `None` for a key that is absent or cannot be read.
 pub(crate) struct Replicates {
     count: Option<u32>,
     parameter: Option<String>,

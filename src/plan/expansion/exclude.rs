@@ -23,7 +23,7 @@ pub(crate) struct Rule {
 
 /// A condition as a Tera expression.
 pub(crate) struct When {
-    /// The expression, parsed.
+    /// The expression, ready to be evaluated with a trial's parameters.
     pub(crate) compiled: Compiled,
     /// Byte offset of the key.
     pub(crate) at: usize,
@@ -36,7 +36,7 @@ pub(crate) struct RuleInForm<'s> {
     conditions: Vec<(usize, Vec<bool>)>,
 }
 
-/// Reads `[[exclude]]`.
+/// Reads `[[exclude]]`; `None` if it is no list. A rule with a fault, which is reported, is left out.
 pub(crate) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<Vec<Rule>> {
     let items = reader.list(entry, "a list of tables (`[[exclude]]`)")?;
     let mut rules = Vec::with_capacity(items.len());

@@ -12,7 +12,7 @@ use crate::plan::value::{Params, Value};
 
 /// A set of parameter names in an order.
 pub(crate) struct Form {
-    /// The dotted names.
+    /// Dotted names of parameters, in the order of a trial's values.
     pub(crate) names: Arc<[Arc<str>]>,
     /// The first trial that has them; `None` if all were excluded.
     pub(crate) first: Option<usize>,

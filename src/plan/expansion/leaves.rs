@@ -33,7 +33,7 @@ pub(crate) enum Origin {
 /// A parameter or a table of parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Node {
-    /// A parameter.
+    /// A parameter, by the source of its value.
     Leaf(Origin),
     /// A table with at least one entry.
     Table(Tree),

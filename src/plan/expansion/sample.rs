@@ -26,7 +26,7 @@ enum Draw {
     Choice(Vec<Value>),
 }
 
-/// `[sample]` as written.
+/// `[sample]` as written; `None` and an empty list for keys that are absent.
 #[derive(Default)]
 pub(crate) struct Written {
     count: Option<u32>,

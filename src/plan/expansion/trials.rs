@@ -36,7 +36,7 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// Reads a `task_id`.
+    /// Reads a `task_id`; a template is added to the list once. `None`: neither an integer nor a text, which is reported.
     pub(crate) fn read(&mut self, reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<Task> {
         match entry.item.get_ref() {
             DeValue::Integer(_) => reader.integer(entry).map(Task::Number),
@@ -64,13 +64,13 @@ impl Tasks {
 /// What `[defaults]` or one entry of `[[trials]]` gives.
 #[derive(Default)]
 pub(crate) struct Given {
-    /// Its parameters.
+    /// The parameters, by their tables; those with a fault are left out.
     pub(crate) tree: Tree,
-    /// Its `task_id`.
+    /// `task_id`, if it is written here.
     pub(crate) task: Option<Task>,
-    /// Its `gpu_ids_abs`.
+    /// `gpu_ids_abs`, if it is written here; an empty list means no device.
     pub(crate) gpus: Option<Arc<[DeviceId]>>,
-    /// Its `resources`.
+    /// What of `resources` is written here; nothing for `[defaults]`.
     pub(crate) wish: Wish,
     /// Byte offset of the table.
     pub(crate) at: usize,
@@ -78,7 +78,7 @@ pub(crate) struct Given {
     pub(crate) line: u32,
 }
 
-/// Reads `[defaults]`.
+/// Reads `[defaults]`, which may not have `resources`; `None` if it is no table.
 pub(crate) fn read_defaults(
     reader: &mut Reader<'_>,
     tasks: &mut Tasks,
@@ -88,7 +88,7 @@ pub(crate) fn read_defaults(
     Some(read_given(reader, tasks, table, entry.at, false))
 }
 
-/// Reads `[[trials]]`.
+/// Reads `[[trials]]`; `None` if it is no list. Entries that are no tables are reported and left out.
 pub(crate) fn read_trials(
     reader: &mut Reader<'_>,
     tasks: &mut Tasks,

@@ -6,7 +6,7 @@ use toml::de::DeValue;
 use crate::document::form::TEXTS;
 use crate::document::{Entry, Form, Reader};
 
-/// An argument vector.
+/// A program and its arguments, one word each; empty if the key is not written.
 #[derive(Default)]
 pub(crate) struct Argv {
     pub(crate) words: Vec<String>,

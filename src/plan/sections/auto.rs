@@ -13,7 +13,7 @@ use crate::document::{Entry, Form, Reader, Section, entries, section};
 /// What a plan asks for of one thing: memory in MiB, or walltime in seconds.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Amount {
-    /// So much.
+    /// An amount that the plan states.
     Fixed(u64),
     /// What trials that have ended have used.
     Learnt(Arc<Learn>),
@@ -96,13 +96,13 @@ static LEARNT_WALLTIME: Section<Written> = section!("`walltime`", Written:
     "by" => by: LINES, "`[]`", "the parameters on which the time depends";
 );
 
-/// A fixed memory.
+/// A memory such as `"2G"`, without `"auto"`; in MiB.
 pub(crate) const FIXED_MEMORY: Form<Amount> = Form {
     read: |reader, entry| (MEMORY.read)(reader, entry).map(Amount::Fixed),
     schema: MEMORY.schema,
 };
 
-/// A fixed walltime.
+/// A walltime such as `"2h"`, without `"auto"`; in seconds.
 pub(crate) const FIXED_WALLTIME: Form<Amount> = Form {
     read: |reader, entry| (WALLTIME.read)(reader, entry).map(Amount::Fixed),
     schema: WALLTIME.schema,
@@ -120,7 +120,7 @@ pub(crate) const WALLTIME_OR_AUTO: Form<Amount> = Form {
     schema: || schema(&LEARNT_WALLTIME, &WALLTIME),
 };
 
-/// A factor.
+/// A number from 1 to 100 that what was used is multiplied by.
 const FACTOR: Form<f64> = Form {
     read: |reader, entry| number_in(reader, entry, 1.0..=100.0, "a factor from 1 to 100, as `1.2`"),
     schema: || json!({ "type": "number", "minimum": 1, "maximum": 100 }),

@@ -24,7 +24,7 @@ impl Word for Runtime {
     ];
 }
 
-/// `[container]`.
+/// `[container]`: the runtime and the image in which the command runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Container {
     pub(crate) runtime: Runtime,
@@ -49,7 +49,7 @@ pub(crate) static CONTAINER: Section<Container> = section!("`[container]`", Cont
     "gpus" => gpus: FLAG, "whether the trial asks for GPUs", "whether the program sees GPUs";
 );
 
-/// Reads `[container]`.
+/// Reads `[container]`; `None`, which is reported, without an image or where no command runs.
 pub(crate) fn read(
     reader: &mut Reader<'_>,
     entry: &Entry<'_>,

@@ -19,7 +19,7 @@ pub(crate) static FEEDER: Section<Wish> = section!("`[feeder]`", Wish:
     "directives" => directives: DIRECTIVES, "`[]`", "further options of the scheduler, as those of `[resources]`";
 );
 
-/// Reads `[feeder]`.
+/// Reads `[feeder]`. What cannot be read is reported and left out.
 pub(crate) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Wish {
     let mut wish = Wish::default();
     FEEDER.read(reader, Some(entry), &mut wish);

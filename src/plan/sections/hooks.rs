@@ -8,7 +8,7 @@ use crate::plan::templates::places::Places;
 /// Seconds that a hook may take where the plan does not say.
 const TIMEOUT_S: u64 = 60;
 
-/// `[hooks]`.
+/// `[hooks]`: the programs that are called, and their time.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub(crate) struct Hooks {
@@ -58,7 +58,7 @@ impl Hooks {
     }
 }
 
-/// `[hooks]` as written.
+/// `[hooks]` as written; words of templates have their places, and `timeout_s` has no default yet.
 #[derive(Default)]
 pub(crate) struct Written {
     finish: Argv,
@@ -80,7 +80,7 @@ pub(crate) static HOOKS: Section<Written> = section!("`[hooks]`", Written:
     "timeout" => timeout_s: WALLTIME, "`\"60s\"`", "how long a call may take, with its unit";
 );
 
-/// Reads `[hooks]`.
+/// Reads `[hooks]`, and keeps the places of its templates in `places`.
 pub(crate) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>, places: &mut Places) -> Hooks {
     let mut written = Written::default();
     HOOKS.read(reader, Some(entry), &mut written);

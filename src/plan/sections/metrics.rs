@@ -13,15 +13,15 @@ pub(crate) enum Reduction {
     /// The mean, weighted where the plan names a weight.
     Mean,
     Sum,
-    /// The smallest.
+    /// The smallest value of any rank.
     Min,
-    /// The largest.
+    /// The largest value of any rank.
     Max,
     /// The variance of the population, weighted likewise.
     Variance,
 }
 
-/// `[metrics]`.
+/// `[metrics]`: whether the ranks' metric lines become one, and how.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Metrics {
     /// `sync = "mpi"`: the ranks' lines are reduced over MPI while the programs run, and a program may
@@ -85,7 +85,7 @@ const REDUCTIONS: Form<Vec<(String, Reduction)>> = Form {
     schema: || json!({ "type": "object", "additionalProperties": (word::<Reduction>().schema)() }),
 };
 
-/// Reads `[metrics]`.
+/// Reads `[metrics]`. Reductions without `sync = "mpi"` are reported.
 pub(crate) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Metrics {
     let mut metrics = Metrics::default();
     let n_before = reader.n_faults();

@@ -23,11 +23,11 @@ pub struct Resources {
     pub(crate) memory_mib: Option<u64>,
     /// Wall-clock limit in seconds; `None` leaves it to the site.
     pub(crate) walltime_s: Option<u64>,
-    /// Partition or queue.
+    /// Partition of Slurm or queue of PBS; `None` leaves it to the site.
     pub(crate) partition: Option<String>,
     /// Account or project to charge.
     pub(crate) account: Option<String>,
-    /// Quality of service.
+    /// Quality of service of Slurm; `None` leaves it to the site.
     pub(crate) qos: Option<String>,
     /// Node features asked for.
     pub(crate) constraint: Option<String>,

@@ -8,7 +8,7 @@ use super::pull::number;
 use crate::document::form::{FLAG, MEMORY, WALLTIME, count};
 use crate::document::{Entry, Form, Reader, Section, entries, section};
 
-/// `[retry]`.
+/// `[retry]`: which ends are repeated, how often, and with which requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Retry {
@@ -51,7 +51,7 @@ impl Default for Retry {
 pub(crate) struct Growth {
     /// By this factor each time.
     pub(crate) factor: f64,
-    /// Up to this.
+    /// The largest request, in the unit of the request (MiB or seconds); `None`: no limit.
     pub(crate) up_to: Option<u64>,
 }
 
@@ -69,7 +69,7 @@ impl Growth {
     }
 }
 
-/// `[retry] node`.
+/// `[retry] node`: what follows if a node failed or a job left no end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Node {
@@ -77,7 +77,7 @@ pub(crate) struct Node {
     pub(crate) exclude: bool,
 }
 
-/// `[retry] preempted`.
+/// `[retry] preempted`: what follows if the scheduler took the job's place away.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Preempted {
@@ -158,7 +158,7 @@ const FACTOR: Form<f64> = Form {
 const MORE: Form<f64> =
     Form { read: |reader, entry| factor(reader, entry, 1.0 + f64::EPSILON), schema: FACTOR.schema };
 
-/// The greatest factor.
+/// The greatest factor by which a request may grow at a time.
 const MOST: f64 = 100.0;
 
 const CORE_HOURS: Form<f64> = Form {
@@ -229,7 +229,7 @@ fn required(mut schema: Value, key: &str) -> Value {
     schema
 }
 
-/// Reads `[retry]`.
+/// Reads `[retry]`. What cannot be read is reported and keeps its default.
 pub(crate) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Retry {
     let mut retry = Retry::default();
     RETRY.read(reader, Some(entry), &mut retry);

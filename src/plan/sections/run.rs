@@ -18,7 +18,7 @@ use crate::plan::value::{Value, float_text, read_value};
 /// What prepares a command, and cannot prepare a function: its program runs already.
 const OF_COMMANDS: [&str; 4] = ["workdir", "setup", "modules", "env"];
 
-/// `[run]` as written.
+/// `[run]` as written, with its defaults; whether its keys go together is not checked yet.
 pub(crate) struct Written {
     command: Argv,
     function: Option<String>,

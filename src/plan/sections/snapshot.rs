@@ -7,7 +7,7 @@ use crate::document::form::{LINES, line_schema};
 use crate::document::{Entry, Form, Reader, Section, section};
 use crate::plan::run::Run;
 
-/// `[snapshot]`.
+/// `[snapshot]`: which files of the plan's folder are stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Snapshot {
     /// Files and folders, relative to the plan's folder; at least one.
@@ -60,7 +60,7 @@ const PATTERNS: Form<Vec<String>> = Form {
     schema: || json!({ "type": "array", "items": line_schema() }),
 };
 
-/// Reads `[snapshot]`.
+/// Reads `[snapshot]`; without `paths`, the plan's folder. A plan without a command is reported.
 pub(crate) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>, run: Option<&Run>) -> Snapshot {
     let mut own = Snapshot { paths: vec![".".to_owned()], ..Snapshot::default() };
     SNAPSHOT.read(reader, Some(entry), &mut own);

@@ -15,7 +15,7 @@ pub(crate) const VERSION: i64 = 1;
 /// The longest name of a sweep: it becomes a folder and part of the names of jobs.
 const MAX_NAME: usize = 64;
 
-/// `[sweep]` as written.
+/// `[sweep]` as written, with its defaults; only the name has none.
 pub(crate) struct Sweep {
     pub(crate) name: Option<String>,
     pub(crate) root: String,
@@ -51,7 +51,7 @@ const NAME: Form<String> = Form {
     schema: || json!({ "type": "string", "pattern": format!("^[A-Za-z0-9_][A-Za-z0-9._-]{{0,{}}}$", MAX_NAME - 1) }),
 };
 
-/// Reads `version`.
+/// Reads `version`. A plan without it, or of another version than [`VERSION`], is reported.
 pub(crate) fn read_version(reader: &mut Reader<'_>, entry: Option<&Entry<'_>>) {
     let Some(entry) = entry else {
         let hint = format!("write `version = {VERSION}` at the top of the plan");
@@ -65,7 +65,7 @@ pub(crate) fn read_version(reader: &mut Reader<'_>, entry: Option<&Entry<'_>>) {
     }
 }
 
-/// Reads `[sweep]`.
+/// Reads `[sweep]`. A sweep without a name is reported.
 pub(crate) fn read_sweep(reader: &mut Reader<'_>, entry: Option<&Entry<'_>>) -> Sweep {
     let mut sweep = Sweep {
         name: None,

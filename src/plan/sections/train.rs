@@ -22,7 +22,7 @@ use crate::train::config::Config;
 /// At most this many different fillings are tried when a plan is read.
 const MAX_TRIED: usize = 20_000;
 
-/// Reads `[train]`.
+/// Reads `[train]` as JSON, and keeps the place of each value; `None` if any fault was reported.
 pub(crate) fn read(
     reader: &mut Reader<'_>,
     entry: &Entry<'_>,
@@ -150,7 +150,7 @@ fn text_of(params: &Params, name: &str) -> Option<String> {
 pub(crate) struct TrainTemplate {
     form: Value,
     parsed: Parsed,
-    /// Parameters it names.
+    /// The names that its expressions use: parameters, `trial`, `sweep`.
     names: BTreeSet<String>,
     /// Whether it names a table of parameters, or all of them.
     whole_table: bool,

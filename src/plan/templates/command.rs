@@ -28,7 +28,7 @@ pub struct CommandTemplate {
 /// What one trial runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendered {
-    /// The argument vector.
+    /// Program and arguments, filled in; empty where no command runs.
     pub(crate) argv: Vec<String>,
     /// The variables of `[run] env`.
     pub(crate) env: Vec<(String, String)>,
@@ -92,17 +92,17 @@ impl CommandTemplate {
 
 /// The fields of `trial` in expressions.
 pub struct TrialNames<'a> {
-    /// Its number.
+    /// The trial's number in the sweep, from 0.
     pub id: u64,
     /// Its chain's name as in the plan; null without.
     pub task_id: serde_json::Value,
-    /// Its chain.
+    /// The number of its chain in the sweep, from 0.
     pub chain: u64,
-    /// Its place there.
+    /// Its place in that chain, from 0.
     pub link: u64,
     /// The attempt, from 1.
     pub attempt: u32,
-    /// Its own folder.
+    /// The folder that it has for itself, absolute.
     pub work_dir: &'a Path,
     /// Its folder for checkpoints.
     pub checkpoint_dir: &'a Path,

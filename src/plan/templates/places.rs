@@ -9,7 +9,7 @@ pub(crate) struct Places {
     pub(crate) hooks: Vec<usize>,
     /// Dotted paths of `[train]` with their places, leaves and tables alike.
     pub(crate) train: Vec<(String, usize)>,
-    /// That of `signal`.
+    /// The byte offset of the key `signal`; 0 if it is not written.
     pub(crate) signal: usize,
 }
 

@@ -17,7 +17,7 @@ pub(super) const FAMILIES: &str = "Arimo, Arial, Helvetica, Liberation Sans, san
 /// The name under which it is embedded.
 pub(super) const FAMILY: &str = "Arimo";
 
-/// The font, read.
+/// The font of pictures, parsed: it measures texts.
 pub(super) struct Font {
     face: ttf_parser::Face<'static>,
     units: f64,

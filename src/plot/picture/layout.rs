@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::plot::axis::{self, Axis, Scale, Tick};
 use crate::plot::{Body, Figure, Line, Look, Size};
 
-/// Sizes of letters.
+/// Heights of letters in points: of the title, of labels and of ticks.
 const TITLE: f64 = 8.5;
 const LABEL: f64 = 7.5;
 const TICK: f64 = 7.0;
@@ -90,7 +90,7 @@ pub(super) fn draw(figure: &Figure, size: Size, font: &Font) -> Result<Svg, Faul
     Ok(svg)
 }
 
-/// The widest label.
+/// The width of the widest label in points; 0 without ticks.
 fn widest(ticks: &[Tick], font: &Font) -> f64 {
     ticks.iter().map(|tick| font.width(&tick.label, TICK)).fold(0.0, f64::max)
 }

@@ -37,7 +37,7 @@ pub(super) struct Stroke<'a> {
 }
 
 impl<'a> Stroke<'a> {
-    /// A whole line.
+    /// A stroke without gaps, of this width in points.
     pub(super) const fn of(colour: &'a str, width: f64) -> Self {
         Self { colour, width, dash: "" }
     }

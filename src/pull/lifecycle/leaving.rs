@@ -10,7 +10,7 @@ use crate::scheduler::job;
 /// Why an agent takes no more.
 #[derive(Debug, Clone)]
 pub(crate) struct Leaving {
-    /// In words.
+    /// Why, in words, for the ledger and the agent's user.
     pub(crate) reason: String,
     /// The trials that run are asked to end.
     pub(crate) stop: Option<Stop>,

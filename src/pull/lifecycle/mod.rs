@@ -36,9 +36,9 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What an agent did in one pass over its slots.
 pub(super) enum Activity {
-    /// Something happened.
+    /// Something happened: the next pass follows soon.
     Busy,
-    /// Nothing did.
+    /// Nothing happened: the agent may sleep for longer.
     Quiet,
     /// The agent has left.
     Gone,
@@ -49,7 +49,7 @@ pub(super) enum Activity {
 pub(super) enum Update {
     /// They have taken this agent for dead.
     Fenced,
-    /// Something, or nothing.
+    /// The agent is still a member; whether there were new entries.
     News(bool),
 }
 

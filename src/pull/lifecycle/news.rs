@@ -13,7 +13,7 @@ pub enum News<'a> {
     Waiting(&'a str),
     /// A trial has ended for good here.
     Ended(u64, Outcome, &'a str, f64),
-    /// Something to know.
+    /// A remark for the agent's user, one sentence.
     Note(&'a str),
 }
 

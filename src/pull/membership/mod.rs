@@ -76,7 +76,7 @@ impl Unit {
 
 /// An agent's place in the ledger, and what it holds.
 pub(crate) struct Membership {
-    /// The sweep.
+    /// The sweep that it has joined.
     pub(crate) tree: Tree,
     /// The ledger: the state that the agents have agreed on.
     pub(crate) ledger: Ledger,

@@ -14,7 +14,7 @@ use crate::tree::deck::Deck;
 /// What an agent can offer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// Trials at once.
+    /// Trials that it can run at once, at least 1.
     pub(crate) slots: u32,
     /// Whether that was asked for, and not counted.
     pub(crate) is_asked: bool,

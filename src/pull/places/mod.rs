@@ -42,7 +42,7 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    /// The trial.
+    /// The trial that is run; `None` if the unit has no trial left.
     pub(crate) fn row(&self) -> Option<&Row> {
         match self {
             Self::Unit(unit) => unit.rows.front(),
@@ -65,7 +65,7 @@ pub(crate) struct Running<W> {
     pub(crate) stop: Option<(Stop, Instant)>,
     /// The program or function.
     pub(crate) work: W,
-    /// By [`clock::awake`].
+    /// When its walltime is over, by [`clock::awake`], which stands still while the process is suspended; `None`: never.
     deadline: Option<Instant>,
 }
 
@@ -161,7 +161,7 @@ pub(crate) struct Remains {
 pub(crate) struct Order<'a> {
     /// The head of its table.
     pub(crate) head: &'a Head,
-    /// The trial.
+    /// The row of the trial in the table.
     pub(crate) row: &'a Row,
     /// The snapshot of its code, and the working folder there; `None`: the plan's own folder.
     pub(crate) code: Option<&'a (String, PathBuf)>,
@@ -188,9 +188,9 @@ impl Order<'_> {
 
 /// Whether a place can have the devices of a trial.
 pub(crate) enum Devices {
-    /// It has them.
+    /// It has them: the trial can begin.
     There,
-    /// Others have them.
+    /// Other trials have them now: the trial can begin later.
     Busy,
     /// Not as this agent has joined.
     Never,
@@ -207,7 +207,7 @@ pub(crate) struct Sheet {
     pub(crate) snapshot: Option<String>,
 }
 
-/// See the module.
+/// A place of an agent, which runs one trial at a time. The trait hides what runs it: a program or the caller.
 pub(super) trait Place {
     /// The place's data about its run.
     type Work;

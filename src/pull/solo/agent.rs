@@ -20,7 +20,7 @@ use crate::pull::places::{Place, Role, bind};
 use crate::tree::records::{Event, Used};
 use crate::tree::{Tree, deck, ledger, table};
 
-/// The next step.
+/// What the caller is to do next.
 pub(super) enum Step {
     /// Run this, and answer.
     Run(Box<Trial>),
@@ -99,7 +99,7 @@ impl<T: FnMut(News<'_>)> FunctionAgent<T> {
         self.agent.lifecycle.report
     }
 
-    /// Its place.
+    /// The one place that it has.
     pub(super) fn call(&mut self) -> &mut Call {
         &mut self.agent.slots[0]
     }

@@ -38,7 +38,7 @@ pub(super) struct Settled {
 /// The caller's answer, the seconds it took, and what it used, if that was measured.
 type Answer = (Result<Value, Failure>, f64, Option<Used>);
 
-/// See the module.
+/// The one place of such an agent. It hands out one call at a time.
 pub(super) struct Call {
     running: Option<Running<()>>,
     /// To be handed out.

@@ -43,7 +43,7 @@ pub struct Options {
 pub struct Trial {
     /// Its row of the table; `row.params` are its parameters.
     pub row: Row,
-    /// Attempt, from 1.
+    /// The number of this attempt, from 1.
     pub attempt: u32,
     /// The trial's own folder, which may not exist.
     pub work_dir: std::path::PathBuf,
@@ -69,7 +69,7 @@ impl Trial {
 /// Why a trial has no result.
 #[derive(Debug, Clone, Default)]
 pub struct Failure {
-    /// In one line.
+    /// Why, in one line: it goes into the record.
     pub reason: String,
     /// More of it, as a traceback: it goes to the log of the trial.
     pub details: String,

@@ -81,7 +81,7 @@ pub(crate) fn serve<T: FnMut(News<'_>)>(
     Ok(report)
 }
 
-/// The last line.
+/// The last line to the caller: why the agent left, and whether a trial ended without success.
 pub(crate) fn farewell(report: &Report) -> Value {
     let bad = report.ended.keys().any(|state| *state != Outcome::Done);
     json!({ "end": true, "reason": report.reason, "signal": report.signal, "failed": bad })

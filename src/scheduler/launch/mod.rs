@@ -36,18 +36,18 @@ pub enum Flavour {
     Hydra,
     /// Intel MPI: a Hydra of its own kind.
     Intel,
-    /// Cray PALS.
+    /// Cray PALS: `mpiexec` and `aprun`.
     Pals,
-    /// Something else.
+    /// A launcher whose path and version text name no known MPI.
     Unknown,
 }
 
 /// A launcher and its version text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Launcher {
-    /// Its path.
+    /// Its path, as it was found.
     pub(crate) program: String,
-    /// Whose it is.
+    /// Which MPI's command line it takes.
     pub(crate) flavour: Flavour,
     /// Its version, for people.
     pub(crate) version: String,
@@ -127,12 +127,12 @@ pub(crate) struct Request<'a> {
     pub(crate) command: &'a [String],
 }
 
-/// A command line.
+/// The command line that starts the ranks of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
     /// Variables it needs besides those there are.
     pub(crate) env: Vec<(&'static str, String)>,
-    /// Program and arguments.
+    /// Program and arguments, the ranks' command at the end.
     pub(crate) argv: Vec<String>,
     /// Whether it reaches other hosts by our agent.
     pub(crate) by_agent: bool,

@@ -16,7 +16,7 @@ use crate::tree::records::array_of;
 pub struct Job {
     /// Its id: `5.server`, `5[].server`, `5[3].server`.
     pub id: String,
-    /// Its name.
+    /// The name under which it was submitted, `Job_Name`.
     pub name: String,
     /// Who submitted it, without the host.
     pub owner: String,
@@ -37,7 +37,7 @@ pub struct Job {
     /// The jobs that it waits for or has waited for, and the jobs that wait for it, in the form of
     /// `-W depend`.
     pub depend: String,
-    /// The server's remark.
+    /// The server's remark about it, such as why it waits; empty without one.
     pub comment: String,
     /// The one value that came with it through `-v`.
     pub token: Option<String>,
@@ -111,7 +111,7 @@ pub fn jobs_from_text(stdout: &str) -> Vec<Job> {
     jobs
 }
 
-/// `user` of `user@host`.
+/// The user name in `user@host`.
 fn without_host(owner: &str) -> String {
     owner.split('@').next().unwrap_or_default().to_owned()
 }

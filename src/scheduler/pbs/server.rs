@@ -6,10 +6,10 @@ use serde_json::Value;
 use super::json;
 use crate::units;
 
-/// A server.
+/// A server's limits and defaults; `None` where it sets none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Server {
-    /// Its version.
+    /// Its version, as `23.06.06`; empty if it does not tell it.
     pub version: String,
     /// The queue of jobs that name none.
     pub default_queue: Option<String>,
@@ -25,10 +25,10 @@ pub struct Server {
     pub max_walltime_s: Option<u64>,
 }
 
-/// A queue.
+/// A queue's limits; `None` where it sets none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Queue {
-    /// Its name.
+    /// The name of the queue.
     pub name: String,
     /// Whether it hands jobs on to others; these.
     pub(crate) destinations: Option<Vec<String>>,
@@ -155,7 +155,7 @@ pub struct Way {
     pub max_array_size: Option<u64>,
     /// Most elements of this user in the queue.
     pub max_queued: Option<u64>,
-    /// Longest walltime.
+    /// Longest walltime of a job, seconds.
     pub max_walltime_s: Option<u64>,
     /// Most elements that an array may have, or be throttled to, so as to be handed on.
     pub width: Option<u64>,

@@ -139,9 +139,9 @@ pub struct Line {
     pub(crate) job: String,
     /// Which of its elements.
     pub(crate) part: Part,
-    /// State and reason.
+    /// State, and why it waits or ended.
     pub(crate) element: Element,
-    /// The job's name.
+    /// The job's name, by which a call is found whose answer was lost.
     pub(crate) name: String,
 }
 
@@ -250,7 +250,7 @@ pub struct Partition {
     pub(crate) default_time_s: Option<u64>,
     /// Most nodes of a job.
     pub(crate) max_nodes: Option<u64>,
-    /// Nodes it has.
+    /// Nodes that it has in all.
     pub(crate) total_nodes: Option<u64>,
     /// `UP`, `DOWN`, `DRAIN`, `INACTIVE`.
     pub(crate) state: String,
@@ -331,7 +331,7 @@ pub(crate) fn associations(user: &str) -> Vec<String> {
 /// The association that a job will use, as far as it limits what may be queued.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Association {
-    /// Its account.
+    /// The account that will be charged; `None` if the answer has no line for it.
     pub(crate) account: Option<String>,
     /// Its MaxSubmitJobs; the least, if several partitions have one.
     pub(crate) max_submit_jobs: Option<u64>,
