@@ -39,7 +39,7 @@ enum Which {
 pub(crate) struct Change {
     /// Memory of a node, MiB.
     pub(crate) memory_mib: Option<u64>,
-    /// Seconds.
+    /// Walltime in seconds; `None` leaves it as it was.
     pub(crate) walltime_s: Option<u64>,
     /// Cores of each rank.
     pub(crate) cpus_per_rank: Option<u32>,

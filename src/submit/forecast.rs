@@ -30,7 +30,7 @@ pub(crate) struct Forecast {
 
 /// What is asked about.
 pub(crate) struct About<'a> {
-    /// So many elements.
+    /// How many elements would be submitted.
     pub(crate) elements: u64,
     /// Those that a feeder may submit, where they are elements of trials: held ones too.
     pub(crate) fed: Option<u64>,

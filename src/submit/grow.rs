@@ -26,14 +26,14 @@ pub(crate) struct Todo {
     pub(crate) chain: u64,
     /// The trial before it in its chain.
     pub(crate) after: Option<u64>,
-    /// Its request.
+    /// The request with which it would run.
     pub(crate) resources: Arc<Resources>,
 }
 
 /// A trial's current request.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
-    /// The request.
+    /// What the plan asks for; what the table says, if the plan no longer has the trial.
     pub resources: Arc<Resources>,
     /// Whether its worker finds the same in the table.
     pub(crate) is_in_table: bool,
@@ -91,7 +91,7 @@ impl Diff {
         self.known - self.kept.len() as u64
     }
 
-    /// Which those are.
+    /// The trials that [`Self::dropped`] counts.
     fn dropped_trials(&self) -> Dropped {
         (0..self.known).filter(|trial| !self.has(*trial)).collect()
     }

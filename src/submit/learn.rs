@@ -124,7 +124,7 @@ impl Of {
 /// Trials that need the same: all with equal values of the parameters on which it depends.
 #[derive(Debug, Default)]
 struct Group {
-    /// In the plan.
+    /// How many trials of the plan need the same.
     members: u64,
     /// Those that are to be submitted now and have run before.
     repeated: u64,

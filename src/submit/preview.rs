@@ -20,30 +20,30 @@ use crate::submit::pilots::{Ask, PilotOptions};
 use crate::tree::waves::{Array, Pilot};
 use crate::units;
 
-/// A planned trial.
+/// A trial of the plan, as JSON shows it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Trial<'a> {
-    /// Number, from 0.
+    /// Its number in the plan, from 0.
     pub(crate) trial: u64,
-    /// The chain's name.
+    /// The name of its chain as text; `None` without a `task_id`.
     pub(crate) task_id: Option<String>,
-    /// Chain, from 0.
+    /// The number of its chain, from 0.
     pub(crate) chain: u32,
     /// Place in the chain.
     pub(crate) link: u32,
-    /// Physical devices.
+    /// Physical devices, if the plan names them.
     pub(crate) gpu_ids_abs: Option<&'a [DeviceId]>,
-    /// Parameters, nested.
+    /// Parameters with their values, as nested tables.
     pub(crate) params: &'a Params,
 }
 
-/// The whole preview.
+/// What the first submission of a plan would do.
 pub(crate) struct Preview<'a> {
-    /// The plan.
+    /// The plan that is previewed.
     pub(crate) source: &'a Source,
     /// The scheduler that it is planned for.
     pub(crate) facts: &'static Facts,
-    /// Its arrays.
+    /// Its arrays, and which trials they run.
     pub(crate) graph: Graph,
     /// The same, as they are shown.
     pub(crate) arrays: Vec<Shown>,

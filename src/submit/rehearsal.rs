@@ -34,7 +34,7 @@ use crate::tree::{Identity, Tree, deck, lock};
 /// How a sweep is submitted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum How<'a> {
-    /// Run here.
+    /// As processes of this machine.
     Local(&'a local::LocalOptions),
     /// As arrays of a scheduler.
     Arrays(SchedulerKind, &'a ArrayOptions),
@@ -93,7 +93,7 @@ pub(crate) struct Here {
 
 /// The steps that a submission would take.
 pub(crate) struct Rehearsal {
-    /// The sweep.
+    /// The sweep's folder, which may not exist yet.
     pub(crate) tree: Tree,
     /// The scheduler, unless all is done here.
     pub(crate) scheduler: Option<SchedulerKind>,
@@ -123,7 +123,7 @@ pub(crate) struct Rehearsal {
     pub(crate) forecast: Option<Forecast>,
     /// The plan's code, unless it runs where it is.
     code: Option<snapshot::Look>,
-    /// Further notes.
+    /// Further remarks, a sentence each.
     pub(crate) notes: Vec<String>,
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Reproduction {
     pub(crate) tree: Tree,
     /// The recorded plan, of that sweep.
     pub(crate) source: Source,
-    /// That trial alone.
+    /// The one trial, which runs although it is done.
     pub(crate) again: Again,
     /// What was recorded of the trial.
     pub(crate) recorded: Record,

@@ -110,7 +110,7 @@ impl Header {
         Some(Self { op, options: (word >> 3) as u16, kind, tail: 0 })
     }
 
-    /// As bytes.
+    /// The header in its fixed length, numbers little-endian.
     pub(super) fn encode(&self) -> [u8; SIZE] {
         let mut bytes = [0; SIZE];
         bytes[0] = self.op as u8;

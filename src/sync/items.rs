@@ -28,7 +28,7 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    /// How many numbers.
+    /// How many numbers the value has; 1 without dimensions.
     pub(super) fn count(&self) -> usize {
         self.shape.iter().fold(1, |n, d| n * *d as usize)
     }
@@ -63,9 +63,9 @@ impl Entry {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Item {
     pub(super) key: Vec<String>,
-    /// By rank.
+    /// What each rank sends, by rank.
     pub(super) kinds: Vec<Kind>,
-    /// By rank.
+    /// How much each rank's value counts, by rank.
     pub(super) weights: Vec<f64>,
 }
 
@@ -78,7 +78,7 @@ impl Item {
         }
     }
 
-    /// Refuses complex numbers.
+    /// Refuses complex numbers, and names the ranks that sent some.
     pub(super) fn real(&self) -> Result<(), Fault> {
         let complex: Vec<usize> =
             (0..self.kinds.len()).filter(|r| self.kinds[*r].dtype.is_complex()).collect();
@@ -153,7 +153,7 @@ fn cannot_be_sent(refusals: &[(Refusal<'_>, Vec<usize>)]) -> Fault {
 
 /// The numbers of one item.
 pub(super) struct Piece<'a> {
-    /// This rank's.
+    /// The bytes of this rank's numbers.
     pub(super) mine: Cow<'a, [u8]>,
     /// How many bytes each rank has.
     pub(super) lens: Vec<usize>,

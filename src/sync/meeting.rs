@@ -11,7 +11,7 @@ use crate::fault::{Fault, Kind as Blame};
 
 /// The announcements of all ranks.
 pub(super) struct Meeting {
-    /// By rank.
+    /// What each rank is about to do, by rank.
     pub(super) headers: Vec<Header>,
     /// By rank; empty for most.
     tails: Vec<Vec<u8>>,
@@ -86,7 +86,7 @@ impl Meeting {
 pub(super) enum Said {
     /// All of them the same, and there is nothing more to read.
     Same,
-    /// By rank.
+    /// A header of each rank, by rank.
     Headers(Vec<Header>),
 }
 

@@ -30,7 +30,7 @@ impl Flags {
             | u16::from(self.return_tensor) << 2
     }
 
-    /// Read back.
+    /// The flags of which [`Self::code`] made this number.
     pub(super) fn from_code(code: u16) -> Self {
         Self {
             double_precision: code & 1 != 0,
@@ -46,9 +46,9 @@ impl Flags {
 pub enum How {
     /// Their sum. Whole numbers are added exactly.
     Sum,
-    /// The smallest.
+    /// The smallest value of any rank.
     Min,
-    /// The largest.
+    /// The largest value of any rank.
     Max,
     /// The mean, each value with its weight.
     Mean,

@@ -36,7 +36,7 @@ pub trait Peers {
     fn broadcast(&mut self, root: u32, bytes: &mut [u8]) -> Result<(), Fault>;
 }
 
-/// One process alone.
+/// The only rank of a trial: each call returns its own bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Alone;
 

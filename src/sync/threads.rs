@@ -64,7 +64,7 @@ enum Call {
 /// A rank's contribution to a call.
 type Brought = (Call, Arc<[u8]>);
 
-/// Where threads meet.
+/// Where threads meet: a call is complete when each rank has made it.
 struct World {
     state: Mutex<State>,
     changed: Condvar,

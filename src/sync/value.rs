@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A number that is its own bytes.
 pub trait Element: bytemuck::Pod {
-    /// Its type.
+    /// The type of its numbers in a [`Value`].
     const DTYPE: Dtype;
 }
 
@@ -30,25 +30,25 @@ pub enum Dtype {
     Bool,
     /// 8 bit, without sign.
     Uint8,
-    /// 8 bit.
+    /// 8 bit, with a sign.
     Int8,
-    /// 16 bit.
+    /// 16 bit, with a sign.
     Int16,
-    /// 32 bit.
+    /// 32 bit, with a sign.
     Int32,
-    /// 64 bit.
+    /// 64 bit, with a sign.
     Int64,
-    /// IEEE 754 binary16.
+    /// IEEE 754 binary16, 16 bit.
     Float16,
     /// The upper half of a binary32.
     Bfloat16,
-    /// IEEE 754 binary32.
+    /// IEEE 754 binary32, 32 bit.
     Float32,
-    /// IEEE 754 binary64.
+    /// IEEE 754 binary64, 64 bit.
     Float64,
-    /// Two binary32.
+    /// Two binary32: real part, imaginary part.
     Complex64,
-    /// Two binary64.
+    /// Two binary64: real part, imaginary part.
     Complex128,
 }
 
@@ -80,7 +80,7 @@ impl Dtype {
         }
     }
 
-    /// Its name.
+    /// Its name in torch and numpy.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Bool => "bool",
@@ -152,9 +152,9 @@ pub enum Form {
     List,
     /// A number of an array library, which has a type of its own.
     Number,
-    /// An n-dimensional array.
+    /// An array of an array library, with any number of dimensions.
     Array,
-    /// A tensor.
+    /// A tensor, with any number of dimensions.
     Tensor,
 }
 
@@ -173,12 +173,12 @@ pub struct Value {
     pub dtype: Dtype,
     /// Lengths of its dimensions; empty for a single number.
     pub shape: Vec<u64>,
-    /// The numbers.
+    /// The bytes of the numbers; [`Value::check`] tells whether they fit type and shape.
     pub data: Vec<u8>,
 }
 
 impl Value {
-    /// A plain number.
+    /// A plain number of a language, in 64 bit.
     pub fn float(number: f64) -> Self {
         Self::of(Form::Scalar, Vec::new(), &[number])
     }

@@ -14,7 +14,7 @@ pub const LIMITS: [u64; 2] = [1 << 20, 25 << 20];
 pub struct Parameter<K> {
     /// How many numbers it has.
     pub elements: u64,
-    /// Bytes of one.
+    /// Bytes of one number.
     pub width: u64,
     /// Their type: a bucket holds numbers of one type.
     pub kind: K,

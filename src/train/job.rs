@@ -10,11 +10,11 @@ use crate::host::access::Readers;
 /// One rank's part of a training trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// What to train.
+    /// What to train, with the trial's parameters filled in.
     pub config: Config,
     /// Number of the trial in the sweep.
     pub trial: u64,
-    /// Attempt, from 1.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
     /// This rank as the launcher numbers it.
     pub rank: u32,
@@ -22,7 +22,7 @@ pub struct Job {
     pub world: u32,
     /// This rank among those of its node.
     pub local_rank: u32,
-    /// This node.
+    /// The name of this rank's node.
     pub host: String,
     /// Cores this rank asked for.
     pub cores: u32,

@@ -12,7 +12,7 @@ pub struct Means {
     /// Sum of the losses of all samples; written down as its bits, since JSON has no NaN.
     #[serde(with = "bits")]
     pub loss_sum: f64,
-    /// How many samples.
+    /// How many samples were added.
     pub samples: u64,
     /// How many answers are right; counted for classes only.
     pub right: u64,
@@ -59,7 +59,7 @@ impl Means {
         [self.loss_sum, self.samples as f64, self.right as f64]
     }
 
-    /// Back from [`Self::to_numbers`].
+    /// The sums and counts of which [`Self::to_numbers`] made these.
     pub fn from_numbers([loss_sum, samples, right]: [f64; 3]) -> Self {
         Self { loss_sum, samples: samples as u64, right: right as u64 }
     }

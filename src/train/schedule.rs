@@ -83,11 +83,11 @@ const SMALLEST_CHANGE: f64 = 1e-8;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plateau {
-    /// The rate now.
+    /// The rate of the next epoch.
     pub rate: f64,
     /// The best metric so far. It is finite, so that any format can hold it.
     pub(crate) best: Option<f64>,
-    /// Epochs since then.
+    /// Epochs without a better metric, since the best one or since the rate fell.
     pub(crate) bad_epochs: u64,
 }
 

@@ -14,7 +14,7 @@ use crate::words;
 pub struct Split {
     /// Samples to learn from.
     pub train: Vec<u64>,
-    /// Samples that decide.
+    /// Samples whose metric decides; the model never learns from them.
     pub validation: Vec<u64>,
 }
 

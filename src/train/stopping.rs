@@ -19,7 +19,7 @@ pub struct Stopping {
     pub(crate) mark: Option<f64>,
     /// Epochs in a row without an improvement.
     pub(crate) bad_epochs: u64,
-    /// Epochs observed.
+    /// How many epochs were observed.
     pub(crate) epochs: u64,
 }
 

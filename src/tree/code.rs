@@ -31,7 +31,7 @@ pub(crate) struct File {
     /// BLAKE3 of its content, 32 hexadecimal digits; empty for a link.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) hash: String,
-    /// Its length.
+    /// Bytes of its content; 0 for a link.
     #[serde(default)]
     pub(crate) bytes: u64,
     /// Whether its owner may execute it.
@@ -75,7 +75,7 @@ pub(crate) struct Submission {
     pub(crate) format: u32,
     /// Unix seconds.
     pub(crate) created: f64,
-    /// The trials (`0-9,14`).
+    /// The trials that it is about, as `0-9,14`.
     pub(crate) trials: String,
     /// The name of their snapshot; absent if they run in the plan's own folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -288,7 +288,7 @@ pub(crate) struct Code {
     pub(crate) snapshot: String,
     /// The commit of its git repository; absent without one.
     pub(crate) commit: Option<String>,
-    /// The branch.
+    /// The branch that was checked out; absent without one.
     pub(crate) branch: Option<String>,
     /// Whether files differed from the commit.
     pub(crate) dirty: Option<bool>,

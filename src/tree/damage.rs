@@ -13,7 +13,7 @@ use crate::host::{clock, disk};
 pub struct Damaged {
     /// The file, relative to the sweep's folder.
     pub(crate) file: String,
-    /// How many lines.
+    /// How many of its lines are damaged.
     pub(crate) lines: u64,
 }
 

@@ -24,9 +24,9 @@ pub struct Deck {
     pub(crate) format: u32,
     /// Number of the deck, from 1.
     pub(crate) deck: u32,
-    /// Its first unit.
+    /// Number of its first unit, counted through all decks from 0.
     pub(crate) first: u64,
-    /// Its units.
+    /// How many units it has.
     pub(crate) count: u64,
     pub(crate) trials: u64,
     /// Whether a unit may have more than one trial.

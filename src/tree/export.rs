@@ -60,10 +60,10 @@ pub(crate) struct Files {
     pub(crate) skipped: Vec<String>,
 }
 
-/// What was stored.
+/// What was put into an archive, and what could not be put in as it is.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    /// Files and links.
+    /// How many files and links were stored.
     pub(crate) files: u64,
     /// Links that lead out of the sweep.
     pub(crate) outward: u64,

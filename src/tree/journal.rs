@@ -29,7 +29,7 @@ pub enum Entry {
         token: String,
         /// Unix seconds.
         time: f64,
-        /// The call.
+        /// The command that is called, with its arguments.
         argv: Vec<String>,
         /// Whether it is submitted held, to be released when all jobs that wait for it exist.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -56,7 +56,7 @@ pub enum Entry {
         token: String,
         /// Unix seconds.
         time: f64,
-        /// The scheduler's words.
+        /// Why, in the words of the scheduler or of hpcsweep.
         reason: String,
         /// Whether it was refused only because the queue had no place for it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -82,7 +82,7 @@ pub enum Entry {
     Hold {
         /// Unix seconds.
         time: f64,
-        /// Who holds it.
+        /// The name of the user who holds it.
         by: String,
     },
     /// It is no longer held.
@@ -114,7 +114,7 @@ pub enum Entry {
         accounting: bool,
         /// Who submitted: whose jobs to look for.
         user: String,
-        /// The plan's file.
+        /// Absolute path of the plan's file; lines without it are read, too.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         plan: Option<PathBuf>,
     },
@@ -146,9 +146,9 @@ pub(crate) enum Standing {
     },
     /// It is the scheduler's job.
     Job {
-        /// The scheduler's id.
+        /// The scheduler's id of the array.
         id: String,
-        /// Its job name.
+        /// The job name under which it was submitted.
         token: String,
         /// When it was asked for or found.
         time: f64,
@@ -172,7 +172,7 @@ pub(crate) struct Site {
 /// All journals of a sweep, read together.
 #[derive(Debug, Clone, Default)]
 pub struct Journal {
-    /// By array number.
+    /// The state of each array that was asked for, by its number.
     pub(crate) arrays: BTreeMap<u32, Standing>,
     /// The scheduler that was used last.
     pub(crate) site: Option<Site>,

@@ -41,7 +41,7 @@ pub(crate) fn first_format() -> u32 {
     1
 }
 
-/// A sweep's folder.
+/// A sweep's folder, by its absolute path. The folder need not exist.
 #[derive(Debug, Clone)]
 pub struct Tree {
     dir: PathBuf,
@@ -52,7 +52,7 @@ pub struct Tree {
 pub struct Identity {
     /// Format of the tree.
     pub(crate) format: u32,
-    /// The sweep's name.
+    /// The sweep's name, `[sweep] name` of its plan.
     pub(crate) name: String,
     /// Eight characters that distinguish this sweep from any other; part of every job name.
     pub token: String,

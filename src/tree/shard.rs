@@ -19,7 +19,7 @@ const MOST: u32 = 10_000;
 /// One of the equal parts of a plan: `2/3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shard {
-    /// From 1.
+    /// Which part it is, from 1 to `of`.
     number: u32,
     /// How many there are.
     of: u32,
@@ -55,7 +55,7 @@ pub(crate) struct Shards {
 }
 
 impl Shards {
-    /// That one alone.
+    /// The set of this part alone.
     pub(crate) fn one(shard: Shard) -> Self {
         Self { format: FORMAT, shards: BTreeSet::from([shard.number]), of: shard.of }
     }

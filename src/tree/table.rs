@@ -33,9 +33,9 @@ pub struct Head {
     pub count: u64,
     /// Name of the sweep.
     pub sweep: String,
-    /// `[sweep] seed`.
+    /// `[sweep] seed` of the plan.
     pub seed: i64,
-    /// `[run]` as written.
+    /// `[run]` of the plan, expressions not filled in.
     pub run: Run,
     /// Where commands run, absolute.
     pub workdir: PathBuf,
@@ -79,7 +79,7 @@ pub struct Row {
     pub key: String,
     /// Physical devices, if the plan names them.
     pub gpu_ids_abs: Option<Vec<DeviceId>>,
-    /// Its parameters.
+    /// Its parameters with their values, those of axes and defaults included.
     pub params: Params,
     /// Its request, where it differs from the table's.
     pub resources: Option<Box<Resources>>,
@@ -126,23 +126,23 @@ pub(crate) fn row_of(rows: &[Row], trial: u64) -> Option<&Row> {
 /// A row as it is written: borrows what the plan holds.
 #[derive(Debug, Serialize)]
 pub struct RowOut<'a> {
-    /// See [`Row::id`].
+    /// Number of the trial in the sweep, from 0.
     pub id: u64,
-    /// See [`Row::chain`].
+    /// Number of its chain, from 0.
     pub chain: u64,
-    /// See [`Row::link`].
+    /// Place in the chain, from 0.
     pub link: u64,
-    /// See [`Row::after`].
+    /// The trial before it in its chain; `None` for the first.
     pub after: Option<u64>,
-    /// See [`Row::task_id`].
+    /// The chain's name in the plan: an integer or a string; `None` without one.
     pub task_id: Option<serde_json::Value>,
-    /// See [`Row::key`].
+    /// Hash of what it runs.
     pub key: &'a str,
-    /// See [`Row::gpu_ids_abs`].
+    /// Physical devices, if the plan names them.
     pub gpu_ids_abs: Option<&'a [DeviceId]>,
-    /// See [`Row::params`].
+    /// Its parameters with their values.
     pub params: &'a Params,
-    /// See [`Row::resources`].
+    /// Its request; `None` if it is that of the table's head.
     pub resources: Option<&'a Resources>,
 }
 

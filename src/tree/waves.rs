@@ -15,7 +15,7 @@ use crate::graph::Mapping;
 use crate::host::disk;
 use crate::plan::{OnFailure, Resources};
 
-/// One submission.
+/// The arrays of one submission, and how its chains became jobs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Wave {
     /// Format of the tree.
@@ -40,7 +40,7 @@ pub struct Wave {
 /// Trials whose request was learnt from others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Learnt {
-    /// As `0-9,14`.
+    /// The trials, as `0-9,14`.
     pub(crate) trials: String,
     /// What they would have asked for instead: memory of a node in MiB, and seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,7 +113,7 @@ pub(crate) struct Feeder {
 /// Trials that run again with one request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Repeat {
-    /// As `0-9,14`.
+    /// The trials, as `0-9,14`.
     pub(crate) trials: String,
     /// Their request; `None`: what the plan asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -138,7 +138,7 @@ pub(crate) struct Learnt {
     pub(crate) attempts: usize,
     /// Those of them that ran out of it.
     pub(crate) out_of_memory: usize,
-    /// What they wasted.
+    /// Memory that they requested and did not use.
     pub(crate) wasted: f64,
     /// What they would have wasted with the request of the first trials.
     pub(crate) wasted_by_first: f64,

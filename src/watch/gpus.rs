@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 pub(crate) struct Gpu {
     /// Percent of the last moments during which a kernel ran.
     pub(crate) utilization: Option<f64>,
-    /// Bytes.
+    /// Bytes of memory in use.
     pub(crate) memory_used: Option<f64>,
     /// Watts.
     pub(crate) power_w: Option<f64>,

@@ -29,9 +29,9 @@ pub(crate) const MOST_ROWS: usize = 200;
 /// A sweep at one moment.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Frame {
-    /// Its name.
+    /// The sweep's name, as in `sweep.json`.
     pub(crate) sweep: String,
-    /// Its trials.
+    /// How many trials it has, in whatever state.
     pub(crate) total: u64,
     /// Trials by state; they add up to `total`.
     pub(crate) counts: BTreeMap<State, u64>,
@@ -43,7 +43,7 @@ pub struct Frame {
     pub(crate) took_s: Option<f64>,
     /// The median of what done trials have taken, seconds.
     pub(crate) median_s: Option<f64>,
-    /// Where trials run.
+    /// The agents that run trials, or the hosts on which trials of arrays run.
     pub(crate) places: Vec<Place>,
     /// Trials that ended without success, the newest first, at most [`MOST_ROWS`].
     pub(crate) failures: Vec<Failure>,
@@ -67,7 +67,7 @@ pub(crate) struct Place {
     pub(crate) host: String,
     /// The scheduler's id of the agent's job.
     pub(crate) job: Option<String>,
-    /// The agent's process.
+    /// The agent's process id; `None` for a host, or where it is not known.
     pub(crate) pid: Option<u32>,
     /// Trials that run there.
     pub(crate) busy: u32,
@@ -87,13 +87,13 @@ pub(crate) struct Place {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Failure {
     pub(crate) trial: u64,
-    /// Where it ran.
+    /// The host of its last attempt; empty if none is recorded.
     pub(crate) host: String,
-    /// How it ended.
+    /// Its state, one of those without success.
     pub(crate) state: State,
-    /// Why, in words.
+    /// Why, in words; may be empty.
     pub(crate) reason: String,
-    /// Seconds ago.
+    /// Seconds since its end; `None` if no end is recorded.
     pub(crate) ago_s: Option<f64>,
 }
 
@@ -108,7 +108,7 @@ impl Failure {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Slow {
     pub(crate) trial: u64,
-    /// Where it runs.
+    /// The host of its rank 0.
     pub(crate) host: String,
     /// For how long, seconds.
     pub(crate) since_s: f64,
@@ -122,11 +122,11 @@ pub(crate) struct Slow {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct UsedGpu {
     pub(crate) trial: u64,
-    /// Where it runs.
+    /// The host on which the trial runs.
     pub(crate) host: String,
     /// Its place among the trial's GPUs.
     pub(crate) number: u32,
-    /// Its newest samples.
+    /// The newest sample of it.
     pub(crate) gpu: Gpu,
 }
 

@@ -20,7 +20,7 @@ use crate::tree::records::{Attempt, Record};
 use crate::tree::{Identity, Tree};
 use crate::words::count;
 
-/// The last reading.
+/// What the last look has read, of which frames are made.
 #[derive(Default)]
 pub(super) struct Whole {
     told: Told,

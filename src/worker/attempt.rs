@@ -43,7 +43,7 @@ const LOSS_DELAY: Duration = Duration::from_millis(100);
 /// How an attempt ended, for the code that decides what follows.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AttemptEnd {
-    /// The recorded end.
+    /// The end as it was recorded.
     pub(crate) end: End,
     /// Exit code towards the scheduler.
     pub(crate) code: i32,

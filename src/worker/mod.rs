@@ -52,16 +52,16 @@ pub enum Which {
         /// Which of the trials that the element runs one after the other.
         link: u64,
     },
-    /// This one.
+    /// The trial of this number.
     Trial(u64),
 }
 
 /// The request to a worker.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The sweep's folder.
+    /// Path of the sweep's folder.
     pub sweep: PathBuf,
-    /// Which trial.
+    /// The trial, by its number or by the element of an array.
     pub which: Which,
     /// Run only if the trial before it in its chain is done (or the plan continues after failures).
     pub gate: bool,
@@ -78,13 +78,13 @@ pub struct Request {
 
 /// Everything about the trial that every rank knows.
 pub(crate) struct Job {
-    /// The sweep.
+    /// The sweep that the trial is of.
     pub(crate) tree: Tree,
     /// What all its trials share.
     pub(crate) head: Head,
-    /// The trial.
+    /// The trial's row of the table.
     pub(crate) row: Row,
-    /// Its request.
+    /// What the trial asks for: the request at the submission, else that of the table.
     pub(crate) resources: Resources,
     /// Who this process is.
     pub rank: rank::Rank,
@@ -92,7 +92,7 @@ pub(crate) struct Job {
     pub world: u32,
     /// The environment the worker was started with.
     pub(crate) vars: Vars,
-    /// This node's name.
+    /// The name of this process's node.
     pub host: String,
     /// The scheduler's id of this job.
     pub(crate) job_id: Option<String>,

@@ -36,7 +36,7 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// Reads a `task_id`; a template is added to the list once. `None`: neither an integer nor a text, which is reported.
+    /// Reads a `task_id`; a template joins the list once. `None`, which is reported: neither integer nor text.
     pub(crate) fn read(&mut self, reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<Task> {
         match entry.item.get_ref() {
             DeValue::Integer(_) => reader.integer(entry).map(Task::Number),

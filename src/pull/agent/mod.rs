@@ -290,7 +290,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         Ok(any)
     }
 
-    /// Begins units and copies in all free slots; whether anything was done. Nothing begins after it has decided to leave.
+    /// Begins units and copies in all free slots, unless the agent leaves. Whether anything was done.
     fn start(&mut self) -> Result<bool> {
         let mut any = false;
         let is_alone = self.slots.iter().any(|s| s.running().is_some_and(Running::is_alone));

@@ -65,7 +65,7 @@ pub(crate) struct Running<W> {
     pub(crate) stop: Option<(Stop, Instant)>,
     /// The program or function.
     pub(crate) work: W,
-    /// When its walltime is over, by [`clock::awake`], which stands still while the process is suspended; `None`: never.
+    /// When its walltime is over, by [`clock::awake`], which ignores suspended time; `None`: never.
     deadline: Option<Instant>,
 }
 

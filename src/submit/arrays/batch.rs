@@ -67,7 +67,7 @@ pub(crate) struct ArrayReport {
     pub(crate) arrays: Vec<(Array, String)>,
     /// Calls of the scheduler's commands.
     pub(crate) calls: u32,
-    /// The sweep.
+    /// The sweep to which the trials belong.
     pub(crate) tree: Tree,
 }
 
@@ -241,13 +241,13 @@ pub(crate) struct Submission<'a> {
     pub(crate) max_running: Option<u64>,
     /// What its trials run.
     pub(crate) run: &'a plan::Run,
-    /// The plan's file.
+    /// Path of the plan's file, for messages and the journal.
     pub(crate) plan: &'a Path,
     /// The plan's requests for the trials that the sweep had before.
     pub(crate) diff: &'a Diff,
     /// The environment of the submission.
     pub(crate) environment: &'a Vars,
-    /// When it began.
+    /// When it began, unix seconds.
     pub(crate) began: f64,
     /// Whether the call made last was refused because the queue has no place.
     pub(crate) is_full: bool,

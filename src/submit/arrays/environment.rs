@@ -34,7 +34,7 @@ const OWN: &[&str] = &[
     "USER",
 ];
 
-/// Beginnings of such.
+/// Beginnings of the names of further such variables.
 const OWN_FAMILIES: &[&str] = &["BASH_FUNC_", "DBUS_", "SSH_", "XDG_", "VSCODE_", "TMUX"];
 
 /// Writes the environment into the sweep's folder, readable by its owner alone; equal ones share a file.

@@ -69,7 +69,7 @@ impl Rules {
     }
 }
 
-/// The decision.
+/// How the chains of a submission become jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mapped {
     pub(crate) mapping: Mapping,

@@ -49,7 +49,7 @@ impl Choice<'_> {
         }
     }
 
-    /// All trials.
+    /// The portion with all trials, where no limit of the queue is in the way.
     fn all(self, todo: Vec<Todo>) -> Portion {
         Portion { todo, left: Vec::new(), elements: 0, rules: self.rules }
     }

@@ -11,7 +11,7 @@ use crate::submit::Source;
 use crate::tree::Tree;
 use crate::tree::waves::Array;
 
-/// What renders them.
+/// Renders job scripts, with placeholders for what is known only once the sweep is there.
 pub(crate) struct Scripts<'a> {
     source: &'a Source,
     templates: &'a Templates,
@@ -23,13 +23,13 @@ pub(crate) struct Scripts<'a> {
 /// A planned array as it is shown.
 #[derive(Debug, Serialize)]
 pub(crate) struct Shown {
-    /// Number, from 1.
+    /// Number of the array in its sweep, from 1.
     pub(crate) array: u32,
-    /// Block, from 0.
+    /// Number of its block in the submission, from 0.
     pub(crate) block: u32,
-    /// Link, from 0.
+    /// Number of its link in the block, from 0.
     pub(crate) link: u32,
-    /// Elements.
+    /// How many elements it has.
     pub(crate) count: u64,
     /// Trials that each element runs one after the other.
     pub(crate) links: u64,

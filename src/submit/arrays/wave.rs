@@ -23,7 +23,7 @@ use crate::tree::{FORMAT, Tree};
 pub(crate) struct Waves {
     /// All waves, in order.
     pub(crate) all: Vec<Wave>,
-    /// Their maps.
+    /// The map of each wave: the trial of every element, array after array.
     pub(crate) maps: Vec<Vec<u64>>,
     /// Arrays that no scheduler has, and that will not be submitted any more.
     pub(crate) given_up: BTreeSet<u32>,

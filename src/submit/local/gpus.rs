@@ -26,7 +26,7 @@ pub(crate) struct Devices {
 pub(crate) type Given = (Taken, Option<String>);
 
 impl Devices {
-    /// Finds the devices.
+    /// Looks for the devices that trials may use; there are none if no trial asks for GPUs.
     pub(crate) fn find(source: &Source, vars: &Vars) -> Result<Self> {
         let schedule = &source.plan.schedule;
         let wanted = source.plan.trials.iter().any(|t| t.resources.total_gpus() > 0);

@@ -53,7 +53,7 @@ pub(crate) enum News<'a> {
     Begin {
         /// Trials to run now.
         todo: u64,
-        /// Chains at once.
+        /// The most chains that run at once.
         jobs: usize,
         /// What to know about GPUs; empty when no trial asks for any.
         gpus: String,
@@ -62,18 +62,18 @@ pub(crate) enum News<'a> {
     },
     /// A trial has ended.
     Ended {
-        /// The trial.
+        /// Its row of the table.
         row: &'a Row,
         /// How; `None` if its worker left no end.
         outcome: Option<Outcome>,
         /// Why, where there is more to say.
         reason: String,
-        /// Seconds.
+        /// Seconds that its last attempt ran.
         duration_s: f64,
     },
     /// A trial has ended without success and runs again, by `[retry]`.
     Repeated {
-        /// The trial.
+        /// Its row of the table.
         row: &'a Row,
         /// What happened, and what is different now.
         why: String,
@@ -93,7 +93,7 @@ pub(crate) enum News<'a> {
 pub(crate) struct LocalReport {
     /// The difference between the plan and the sweep.
     pub(crate) diff: Diff,
-    /// The sweep.
+    /// The sweep whose trials were run.
     pub(crate) tree: Tree,
     /// Trials run now, by outcome.
     pub(crate) ended: BTreeMap<Outcome, u64>,

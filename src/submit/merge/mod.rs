@@ -27,7 +27,7 @@ use crate::tree::table::Head;
 use attempts::Own;
 use plans::Places;
 
-/// What was merged.
+/// What was merged, as counts for a message.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     /// Trials of the plan.

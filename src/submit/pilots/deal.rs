@@ -42,11 +42,11 @@ pub struct DealOptions {
 /// The result of enqueuing.
 #[derive(Debug)]
 pub struct Dealt {
-    /// The sweep.
+    /// The sweep that has the queue.
     pub tree: Tree,
     /// Units that were not there before.
     pub(crate) units: u64,
-    /// Trials of them.
+    /// How many trials these units have.
     pub(crate) trials: u64,
     /// What to say of trials of the sweep that the plan no longer has.
     pub(crate) left_alone: Option<String>,

@@ -31,7 +31,7 @@ use crate::words::{count, duration};
 /// Options from the command line; the plan says the rest.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct PilotOptions {
-    /// Most pilots.
+    /// The most pilots; `None`: `[pull] workers`.
     pub(crate) workers: Option<u32>,
     /// Trials that each runs at once.
     pub(crate) slots: Option<u32>,
@@ -44,7 +44,7 @@ pub(crate) struct PilotOptions {
 /// The request to a scheduler for agents.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Ask {
-    /// Most pilots.
+    /// The most pilots that are submitted.
     pub(crate) workers: u32,
     /// Trials that each runs at once; `None`: as many as it finds room for.
     pub(crate) slots: Option<u32>,
@@ -117,7 +117,7 @@ fn gpus(each: u32, slots: u32, plan: &Plan) -> u32 {
 
 /// The result of a submission.
 pub(crate) struct PilotReport {
-    /// The sweep.
+    /// The sweep whose units they take.
     pub(crate) tree: Tree,
     /// Pilots that were submitted, or found to have been, in words, and their job.
     pub(crate) submitted: Option<(String, String)>,

@@ -55,7 +55,7 @@ pub(super) struct Versions {
     pub(super) why_not: Option<String>,
 }
 
-/// Asks for them.
+/// Starts the interpreter and the command for packages. What does not answer stays `None`.
 pub(super) fn versions(source: &Source, own: &Snapshot, vars: &Vars) -> Versions {
     let program = source.plan.run.command.first();
     let python = program.filter(|program| {

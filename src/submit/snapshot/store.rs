@@ -13,12 +13,12 @@ use crate::host::{clock, disk};
 use crate::tree::Tree;
 use crate::tree::code::{self, File};
 
-/// What was stored.
+/// How much is stored that was not there before.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Stored {
     /// Files whose content was not there.
     pub(super) files: u64,
-    /// Their bytes.
+    /// Bytes of their contents.
     pub(super) bytes: u64,
 }
 

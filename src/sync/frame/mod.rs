@@ -20,31 +20,31 @@ use wire::{AnswerHead, ItemHead, Length, Op, RequestHead, lost};
 /// A key and its value, or why it cannot be sent.
 pub type Leaf = (Vec<String>, Result<Value, String>);
 
-/// A program's request.
+/// A request of a program to the helper that carries its syncs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Request {
-    /// Who am I?
+    /// Asks for the rank and the number of ranks.
     Hello,
-    /// [`super::gather::mp_sync`].
+    /// One value for [`super::gather::mp_sync`], or why it cannot be sent.
     Gather(Result<Value, String>, Flags),
-    /// [`super::gather::mp_sync_map`].
+    /// Values by key for [`super::gather::mp_sync_map`].
     GatherMap(Vec<Leaf>, Flags),
-    /// [`super::reduce::reduce_values`].
+    /// Values by key for [`super::reduce::reduce_values`].
     Reduce(Vec<Share>, How, Nan),
     /// A message that makes no sense, and why.
     Broken(String),
 }
 
-/// The program's answer.
+/// The answer to a program's request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// To [`Request::Hello`].
+    /// The answer to [`Request::Hello`].
     Hello {
         /// The rank, from 0.
         rank: u32,
         /// How many ranks there are.
         world: u32,
-        /// Version of hpcsweep.
+        /// Version of the hpcsweep that answers.
         version: String,
     },
     /// One value a key, in the order of the keys.

@@ -17,12 +17,12 @@ mod fold;
 #[cfg(test)]
 mod tests;
 
-/// One number.
+/// A number that [`reduce`] takes or returns.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
-    /// A whole one.
+    /// A whole number of 64 bits with a sign.
     Int(i64),
-    /// Any other.
+    /// A number in 64 bit; may be infinite or NaN.
     Float(f64),
 }
 
@@ -43,7 +43,7 @@ impl From<f64> for Number {
 pub struct Measure {
     /// The path to the number: `["loss"]`.
     pub key: Vec<String>,
-    /// The number.
+    /// This rank's number for the key.
     pub value: Number,
     /// How much it counts in a mean or a variance: the number of samples. With 0 the rank has no value at
     /// all, in any reduction.
@@ -57,7 +57,7 @@ pub struct Share {
     pub(crate) key: Vec<String>,
     /// The numbers, or why they cannot be sent.
     pub(crate) value: Result<Value, String>,
-    /// As in [`Measure`].
+    /// How much it counts, as [`Measure::weight`].
     pub(crate) weight: f64,
 }
 
@@ -224,7 +224,7 @@ impl Plan {
         Ok((item.key, Value { form, dtype, shape, data }))
     }
 
-    /// Refuses NaN.
+    /// Refuses values with a NaN, and names the ranks that sent them.
     fn no_nan(&self, item: &Item, all: &[f64]) -> Result<(), Fault> {
         let pieces = all.chunks(self.kind.count().max(1));
         let ranks = self.voices.iter().zip(pieces);

@@ -15,27 +15,27 @@ pub enum Dtype {
     Bool,
     /// 8 bit, without sign.
     Uint8,
-    /// 8 bit.
+    /// 8 bit, with a sign.
     Int8,
     /// 16 bit, without sign.
     Uint16,
-    /// 16 bit.
+    /// 16 bit, with a sign.
     Int16,
     /// 32 bit, without sign.
     Uint32,
-    /// 32 bit.
+    /// 32 bit, with a sign.
     Int32,
     /// 64 bit, without sign.
     Uint64,
-    /// 64 bit.
+    /// 64 bit, with a sign.
     Int64,
-    /// IEEE 754 binary16.
+    /// IEEE 754 binary16, 16 bit.
     Float16,
     /// The upper half of a binary32.
     Bfloat16,
-    /// IEEE 754 binary32.
+    /// IEEE 754 binary32, 32 bit.
     Float32,
-    /// IEEE 754 binary64.
+    /// IEEE 754 binary64, 64 bit.
     Float64,
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for Dtype {
     }
 }
 
-/// Where bytes lie.
+/// What owns the bytes: a mapped file or memory.
 #[derive(Clone)]
 enum Store {
     Mapped(Arc<Map>),
@@ -182,7 +182,7 @@ impl Array {
         &self.shape
     }
 
-    /// The numbers.
+    /// The bytes of the numbers, as many as shape and type need.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

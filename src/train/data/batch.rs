@@ -6,9 +6,9 @@ use super::convert;
 /// Width of real numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Width {
-    /// f32.
+    /// IEEE 754 binary32, 32 bit.
     F32,
-    /// f64.
+    /// IEEE 754 binary64, 64 bit.
     F64,
 }
 
@@ -17,7 +17,7 @@ pub enum Width {
 pub enum Kind {
     /// Numbers of classes, from 0.
     Classes,
-    /// Real numbers.
+    /// Real numbers, of the inputs' width.
     Values,
 }
 
@@ -26,7 +26,7 @@ pub enum Kind {
 pub struct How {
     /// Width of inputs, and of targets that are values.
     pub width: Width,
-    /// What targets are.
+    /// Whether targets are classes or values.
     pub targets: Kind,
     /// Inputs are multiplied by this,
     pub scale: f64,
@@ -34,12 +34,12 @@ pub struct How {
     pub offset: f64,
 }
 
-/// Real numbers.
+/// Real numbers of one of the two widths.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reals {
-    /// f32.
+    /// Numbers of 32 bit.
     F32(Vec<f32>),
-    /// f64.
+    /// Numbers of 64 bit.
     F64(Vec<f64>),
 }
 
@@ -80,7 +80,7 @@ pub enum Targets {
 }
 
 impl Targets {
-    /// None yet.
+    /// Targets of no sample yet, of the kind that `how` says.
     pub(crate) fn new(how: &How) -> Self {
         match how.targets {
             Kind::Classes => Self::Classes(Vec::new()),

@@ -41,11 +41,11 @@ struct State {
     lists: Box<dyn Iterator<Item = Vec<u64>> + Send>,
     /// Lists taken from there.
     n_begun: u64,
-    /// Batches handed out.
+    /// Batches that were handed out.
     n_taken: u64,
     /// The batches that are ready, by number.
     ready: BTreeMap<u64, Result<Batch, Fault>>,
-    /// Batches given back.
+    /// Batches that were given back, for their memory; at most `depth`.
     spare: Vec<Batch>,
     /// No further list is taken.
     over: bool,

@@ -88,19 +88,19 @@ impl Subset {
         Self { places: Distributed::new(items.len() as u64, place), items }
     }
 
-    /// As [`Distributed::seed`].
+    /// The seed of the order, as [`Distributed::seed`].
     #[must_use]
     pub fn seed(self, seed: i64) -> Self {
         Self { places: self.places.seed(seed), ..self }
     }
 
-    /// As [`Distributed::shuffle`].
+    /// Whether each epoch has its own order, as [`Distributed::shuffle`].
     #[must_use]
     pub fn shuffle(self, shuffle: bool) -> Self {
         Self { places: self.places.shuffle(shuffle), ..self }
     }
 
-    /// As [`Distributed::drop_last`].
+    /// Whether samples that do not go round are left out, as [`Distributed::drop_last`].
     #[must_use]
     pub fn drop_last(self, drop_last: bool) -> Self {
         Self { places: self.places.drop_last(drop_last), ..self }

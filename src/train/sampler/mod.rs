@@ -24,7 +24,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The only rank.
+    /// Rank 0 of one rank, which takes all samples.
     pub const ALONE: Self = Self { rank: 0, world: 1 };
 
     /// Rank `rank` of `world`.

@@ -9,9 +9,9 @@ use crate::tree::numbers;
 /// A unit is a chain of the sweep, or what was left of it: its trials run one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
-    /// The first unit.
+    /// Number of the first unit, from 0.
     pub(crate) from: u64,
-    /// How many.
+    /// How many units there are, at least 1.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub(crate) count: u64,
     /// Trials of the unit that have ended for good.
@@ -87,13 +87,13 @@ impl Piece {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Entry {
-    /// An agent begins.
+    /// An agent joins, and may take units from now on.
     Join {
-        /// Its name.
+        /// The name of the new agent.
         agent: String,
         /// Distinguishes this entry from any other.
         nonce: String,
-        /// Its host.
+        /// The host on which it runs.
         host: String,
         /// Trials it runs at once.
         slots: u32,
@@ -104,9 +104,9 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         job: Option<String>,
     },
-    /// It takes units.
+    /// An agent takes units, which no other agent has then.
     Take {
-        /// Its name.
+        /// The name of the agent that takes them.
         agent: String,
         /// Distinguishes this entry from any other.
         nonce: String,
@@ -119,7 +119,7 @@ pub enum Entry {
     },
     /// It gives units back.
     Back {
-        /// Its name.
+        /// The name of the agent that had them.
         agent: String,
         /// Distinguishes this entry from any other.
         nonce: String,
@@ -131,14 +131,14 @@ pub enum Entry {
     },
     /// All it took has ended, and it found nothing to take.
     Idle {
-        /// Its name.
+        /// The name of the idle agent.
         agent: String,
         /// Distinguishes this entry from any other.
         nonce: String,
     },
     /// It leaves, and holds nothing.
     Leave {
-        /// Its name.
+        /// The name of the agent that leaves.
         agent: String,
         /// Distinguishes this entry from any other.
         nonce: String,
@@ -150,7 +150,7 @@ pub enum Entry {
     },
     /// An agent's lease has expired.
     Expire {
-        /// The dead one.
+        /// The agent whose lease has expired.
         agent: String,
         /// Distinguishes this entry from any other.
         nonce: String,
@@ -172,7 +172,7 @@ pub enum Entry {
         nonce: String,
         /// The agent that runs the trial already.
         of: String,
-        /// The trial.
+        /// Number of the trial that is copied.
         trial: u64,
         /// Bytes of the other's bundle: up to there it had not ended.
         size: u64,
@@ -182,13 +182,13 @@ pub enum Entry {
     },
     /// The end of a trial with a copy: the first such entry decides.
     Won {
-        /// Whose end counts.
+        /// The agent whose end of the trial counts.
         agent: String,
         /// Distinguishes this entry from any other.
         nonce: String,
-        /// The trial.
+        /// Number of the trial that was copied.
         trial: u64,
-        /// Its attempt there.
+        /// The number of that agent's attempt, from 1.
         attempt: u32,
         /// How many entries its agent had read when the attempt began.
         #[serde(default)]
@@ -200,7 +200,7 @@ pub enum Entry {
         agent: String,
         /// Distinguishes this entry from any other.
         nonce: String,
-        /// The trial.
+        /// Number of the trial that was copied.
         trial: u64,
         /// Whether it never began: the other run stands alone, as before.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -212,7 +212,7 @@ pub enum Entry {
         agent: String,
         /// Distinguishes this entry from any other.
         nonce: String,
-        /// Why.
+        /// Why, in words for all agents.
         reason: String,
     },
     /// No agent may take units until a user releases the sweep.

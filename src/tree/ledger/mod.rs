@@ -95,7 +95,7 @@ pub(crate) struct Contest {
     pub(crate) since: u64,
     /// The agent that runs the copy; `None` once the copy was given up.
     pub(crate) copy: Option<String>,
-    /// Whose end counts.
+    /// The end that counts; `None` while neither run has ended.
     pub(crate) won: Option<Won>,
     /// The entry by which the copy began.
     #[serde(default)]

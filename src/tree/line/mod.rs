@@ -15,7 +15,7 @@ pub(crate) use writer::Writer;
 
 const SEAL: &str = ",\"crc\":\"";
 const NUMBER: &str = ",\"n\":";
-/// `,"crc":"xxxxxxxx"}`.
+/// Bytes of the seal that ends a line: `,"crc":"xxxxxxxx"}`.
 const SEAL_LENGTH: usize = SEAL.len() + 10;
 
 /// A JSON object as a sealed line, newline included.
@@ -137,7 +137,7 @@ impl Sequence {
 /// Where a line is in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Spot {
-    /// Its first byte.
+    /// Byte offset of its beginning in the file.
     pub(crate) at: u64,
     /// Its bytes, without the newline.
     pub(crate) len: u64,

@@ -74,7 +74,7 @@ impl Writer {
         self.length
     }
 
-    /// Bytes that wait.
+    /// Bytes of the lines that are not in the file yet.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
@@ -146,7 +146,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Where it is.
+    /// The path under which the file was opened.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

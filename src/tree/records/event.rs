@@ -12,7 +12,7 @@ use crate::tree::line;
 /// line of its bundle.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Start {
-    /// Trial number.
+    /// Number of the trial in the sweep, from 0.
     pub trial: u64,
     /// Attempt, from 1, counted over all runs.
     pub attempt: u32,
@@ -47,7 +47,7 @@ pub struct Start {
     /// The scheduler's job id (with its array index), if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// Number of ranks.
+    /// How many ranks the attempt has; 0 in a bundle, whose trials have one.
     #[serde(default, skip_serializing_if = "is_none")]
     pub ranks: u32,
     /// Version of the worker.
@@ -71,13 +71,13 @@ fn is_none(n: &u32) -> bool {
 /// The agent that writes a bundle.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Who {
-    /// Its name.
+    /// The agent's name in the ledger.
     pub agent: String,
     /// Unix seconds.
     pub time: f64,
-    /// Its host.
+    /// The host on which it runs.
     pub host: String,
-    /// Its process.
+    /// Its process id on that host.
     pub pid: u32,
     /// When that process was started, in clock ticks since boot.
     pub started: Option<u64>,
@@ -85,20 +85,20 @@ pub struct Who {
     pub job: Option<String>,
     /// Trials it runs at once.
     pub slots: u32,
-    /// Its version.
+    /// Version of the hpcsweep that it is.
     pub version: String,
 }
 
 /// The end of an attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct End {
-    /// Trial number.
+    /// Number of the trial in the sweep, from 0.
     pub trial: u64,
-    /// Attempt, from 1.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
     /// Unix seconds.
     pub time: f64,
-    /// How it ended.
+    /// How the attempt ended, as its worker or agent judged.
     pub state: Outcome,
     /// The command's exit code, 128 + signal when a signal killed it; absent if it never ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -196,7 +196,7 @@ pub fn signal_text(number: i32) -> String {
 /// A decision about a trial that ended without success.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Decided {
-    /// Trial number.
+    /// Number of the trial in the sweep, from 0.
     pub trial: u64,
     /// The attempt that ends, from 1; 0 if it was lost with its agent.
     #[serde(default, skip_serializing_if = "is_none")]
@@ -227,13 +227,13 @@ pub struct Decided {
 pub enum Event {
     /// The first of a bundle: who writes.
     Agent(Who),
-    /// An attempt begins.
+    /// An attempt begins, with its place and environment.
     Start(Start),
     /// Lines the command appended to its metrics file since the last such event.
     Metrics {
-        /// Trial number.
+        /// Number of the trial in the sweep, from 0.
         trial: u64,
-        /// Attempt, from 1.
+        /// Number of the attempt, from 1.
         attempt: u32,
         /// One object a line; `rank` is added when there are several.
         rows: Vec<Map<String, Value>>,
@@ -241,9 +241,9 @@ pub enum Event {
     /// The worker or agent was asked to stop the attempt, or its time was over: written before the command is
     /// asked to end, so that the reason is known even if the writer is killed next.
     Stop {
-        /// Trial number.
+        /// Number of the trial in the sweep, from 0.
         trial: u64,
-        /// Attempt, from 1.
+        /// Number of the attempt, from 1.
         attempt: u32,
         /// Unix seconds.
         time: f64,
@@ -259,7 +259,7 @@ pub enum Event {
     Decided(Decided),
     /// The worker of the trial, or an agent, found that its chain had stopped before it.
     Skip {
-        /// Trial number.
+        /// Number of the trial in the sweep, from 0.
         trial: u64,
         /// Unix seconds.
         time: f64,

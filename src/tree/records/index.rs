@@ -24,7 +24,7 @@ const FORMAT: &str = concat!("hpcsweep index 1 ", env!("CARGO_PKG_VERSION"));
 /// Folders of records, of a thousand trials each, from which on a sweep has an index.
 const LEAST: usize = 5;
 
-/// See [`Index::fresh`].
+/// The value of [`Index::fresh`], but for tests.
 const FRESH: usize = 50;
 
 /// Seconds between the last change of a folder and the writing of its file, by the clock of the disk: another file that is added

@@ -80,7 +80,7 @@ pub const UNREAD: &str = "hpcsweep.unread_lines";
 /// Where an attempt stands in a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The agent.
+    /// The name of the agent whose bundle it is.
     pub agent: String,
     pub(crate) slot: u32,
     /// Whether it was begun, and not only given up.
@@ -96,7 +96,7 @@ pub struct Place {
 /// One attempt, put together from its events.
 #[derive(Debug, Clone)]
 pub struct Attempt {
-    /// How it began.
+    /// How it began: time, place and command.
     pub start: Start,
     /// How it ended; `None` while it runs, or if its worker was killed.
     pub end: Option<End>,

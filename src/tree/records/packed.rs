@@ -34,7 +34,7 @@ pub fn unpacked(bytes: &[u8]) -> Option<(Record, Vec<u8>)> {
     pack(&record, &mut again).then_some((record, again))
 }
 
-/// Writes values.
+/// Appends values to bytes; [`In`] reads them back.
 pub(super) struct Out<'a>(pub(super) &'a mut Vec<u8>);
 
 impl Out<'_> {

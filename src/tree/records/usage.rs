@@ -42,7 +42,7 @@ pub struct GpuUsage {
     /// Largest memory in use in a sample, bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<u64>,
-    /// Joules.
+    /// Joules that it took during the attempt; absent if it does not count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub energy_j: Option<f64>,
 }
@@ -74,7 +74,7 @@ pub struct Usage {
     /// Bytes written to storage.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub written_bytes: u64,
-    /// Its GPUs.
+    /// One entry for each of its GPUs that was sampled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GpuUsage>,
     /// Joules of its nodes, where it had them for itself and each counts them.
@@ -103,7 +103,7 @@ fn is_zero(n: &u64) -> bool {
 pub struct Used {
     /// Peak memory of all of its processes, bytes.
     pub memory: u64,
-    /// The rest.
+    /// Processor time, storage, GPUs and energy.
     pub usage: Usage,
 }
 

@@ -36,7 +36,7 @@ const ABREAST: usize = 8;
 /// system through another host.
 const LATE_S: f64 = 120.0;
 
-/// See [`Watcher::most`].
+/// The value of [`Watcher::most`], unless one look is to read all trials.
 const MOST_READ: usize = 1_000;
 
 /// Looking takes at most one in so many parts of the time.
@@ -95,7 +95,7 @@ struct Bundle {
     read: u64,
     /// The same with what was seen of the line behind them, which has not ended there.
     seen: u64,
-    /// Its size.
+    /// Bytes of the file when its size was asked for last.
     length: u64,
     /// Whether it turned out to be shorter than its size: to be tried again with the next look.
     short: bool,
@@ -117,9 +117,9 @@ struct Part {
     damaged: u64,
     /// Where its last whole line ends.
     end: u64,
-    /// As [`Bundle::seen`].
+    /// The new [`Bundle::seen`], after this piece.
     seen: u64,
-    /// As [`Bundle::short`].
+    /// The new [`Bundle::short`], after this piece.
     short: bool,
 }
 

@@ -139,16 +139,16 @@ struct Sign {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Elsewhere {
     pub(crate) trial: u64,
-    /// How it ended.
+    /// How the attempt that counts ended.
     pub(crate) state: Outcome,
-    /// Unix seconds.
+    /// When that was, unix seconds; the attempt's start if it left no end.
     pub(crate) time: f64,
     /// How many entries the ledger had when it began.
     pub(crate) seq: u64,
-    /// Seconds it took.
+    /// Seconds that attempt took; 0 if it left no end.
     pub(crate) duration_s: f64,
     pub(crate) host: String,
-    /// Why, in words.
+    /// Why it ended without success, in words; empty after success.
     pub(crate) reason: String,
     /// Why, in one word.
     pub(crate) cause: Option<Cause>,

@@ -233,7 +233,7 @@ struct Tally {
     dealt: HashMap<u64, u64>,
     /// Trials that have ended by agent, and how fast.
     by_agent: Vec<(u64, Option<Pace>)>,
-    /// Failures by cause.
+    /// How many trials ended without success, by cause.
     causes: BTreeMap<Cause, u64>,
     /// Trials that are done and have the metric.
     values: Vec<(u64, f32)>,

@@ -32,11 +32,11 @@ use crate::worker::process::{heavy, prepare, starting};
 /// A trial that has ended for good, done or not.
 #[derive(Debug, Clone)]
 pub struct Ending<'a> {
-    /// The sweep.
+    /// The sweep that the trial is of.
     pub(crate) tree: &'a Tree,
     /// The head of its table.
     pub(crate) head: &'a Head,
-    /// The trial.
+    /// The trial's row of the table.
     pub(crate) row: &'a Row,
     /// The end of its last attempt, as recorded.
     pub(crate) end: &'a End,
@@ -84,19 +84,19 @@ impl Drop for Folder {
 /// The plan's hook for an ending, ready to be started.
 #[derive(Debug)]
 pub(crate) struct Call {
-    /// `finish` or `error`.
+    /// The key of `[hooks]`: `finish` or `error`.
     pub(crate) name: &'static str,
-    /// The argument vector.
+    /// Program and arguments, with expressions filled in.
     pub(crate) argv: Vec<String>,
-    /// Its environment.
+    /// All variables of the hook, those with the outcome included.
     pub(crate) env: Vars,
-    /// Where it runs.
+    /// The folder in which the trial's command runs.
     pub(crate) workdir: PathBuf,
     /// How long it may take.
     pub(crate) limit: Duration,
     /// What is missing for the call, for the trial's log.
     wants: Vec<String>,
-    /// Holds `$HPCSWEEP_OUTCOME`.
+    /// The folder of `$HPCSWEEP_OUTCOME`, removed with the call; `None` if the file could not be written.
     _folder: Option<Folder>,
 }
 

@@ -31,7 +31,7 @@ use crate::worker::process::{heavy, prepare};
 pub(crate) enum Witness<'a> {
     /// The records alone tell, as no scheduler has anything of it: what was interrupted goes on.
     Records,
-    /// The scheduler, too.
+    /// The scheduler is asked, too: some trials may be its jobs.
     Scheduler(&'a Site),
 }
 

@@ -25,11 +25,11 @@ pub(crate) enum Happening {
 /// The end of a program that was waited for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Termination {
-    /// How it ended.
+    /// Its exit code or signal, and how long it ran.
     pub(crate) exit: Exit,
     /// Why it was asked to end, if it was.
     pub(crate) stop: Option<Stop>,
-    /// When it was.
+    /// When it was asked to end; `None` if it was not.
     pub(crate) asked_at: Option<Instant>,
     /// When its end was seen.
     pub(crate) at: Instant,

@@ -12,7 +12,7 @@ use crate::plan::{Container, Run, Runtime};
 
 /// The place of a program in a container.
 pub(crate) struct Inside<'a> {
-    /// Its working folder.
+    /// The folder in which the program starts.
     pub(crate) workdir: &'a Path,
     /// The plan's working folder, where images are.
     pub(crate) source: &'a Path,
@@ -20,7 +20,7 @@ pub(crate) struct Inside<'a> {
     pub(crate) folders: Vec<PathBuf>,
     /// Whether it sees GPUs.
     pub(crate) gpus: bool,
-    /// Its environment.
+    /// The variables that the program gets.
     pub(crate) env: &'a Vars,
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct Sampler {
 #[derive(Debug)]
 enum Said {
     Row(Row),
-    /// At the end.
+    /// What the devices have done, as the thread's last message.
     Used(Vec<GpuUsage>),
 }
 

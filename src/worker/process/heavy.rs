@@ -24,7 +24,7 @@ pub struct SyncJob {
     pub rank: u32,
     /// How many ranks there are.
     pub world: u32,
-    /// This node.
+    /// The name of this rank's node.
     pub host: String,
     /// How lines are reduced.
     pub reduce: Metrics,

@@ -8,7 +8,7 @@ use crate::host::gpus::Sample;
 /// How many mean powers are compared: the least of them is that of an idle GPU, whatever a program has made of its clocks.
 const KEPT: usize = 24;
 
-/// See the module.
+/// One GPU's idle time, from its samples in the order of time.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
     /// When it did something last, seconds after the start.

@@ -58,7 +58,7 @@ impl Pace {
 #[derive(Debug)]
 struct Own {
     group: Group,
-    /// At the beginning.
+    /// What the group was charged before the program began.
     base: Charged,
     peak_before: u64,
     /// The most cached files in a sample.
@@ -89,7 +89,7 @@ impl Own {
     }
 }
 
-/// See the module.
+/// Measures the processes of one program, from its start to its end.
 #[derive(Debug)]
 pub(crate) struct Meter {
     pace: Pace,

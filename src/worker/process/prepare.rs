@@ -34,9 +34,9 @@ pub(crate) struct Prepared {
     pub(crate) argv: Vec<String>,
     /// Whether it is our own trainer.
     pub(crate) is_trainer: bool,
-    /// Its environment.
+    /// All variables that the program gets.
     pub(crate) env: Vars,
-    /// Its working folder.
+    /// The folder in which the program starts.
     pub(crate) workdir: PathBuf,
     /// The snapshot that it is in.
     pub(crate) snapshot: Option<String>,

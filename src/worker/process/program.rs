@@ -21,9 +21,9 @@ use crate::worker::process::{lifeline, prepare};
 /// The exit code of a trainer or helper that lost the others: what befell them comes first.
 pub const LOST_PEERS: i32 = 76;
 
-/// A started rank.
+/// The running processes of a rank.
 pub(crate) struct Program {
-    /// The program itself.
+    /// The user's program, or the trainer.
     pub(crate) child: Child,
     /// The helper that carries its syncs.
     pub(crate) helper: Option<Child>,

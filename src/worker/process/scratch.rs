@@ -93,7 +93,7 @@ impl Scratch {
         Ok(folder)
     }
 
-    /// The folder.
+    /// The path of the folder.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
@@ -154,7 +154,7 @@ impl Scratch {
         self.lines.take_counted(last)
     }
 
-    /// See [`Lines::has_more`].
+    /// Whether the file has more than [`Self::take_metrics`] takes at a time.
     pub(crate) fn has_more_metrics(&self) -> bool {
         self.lines.has_more()
     }

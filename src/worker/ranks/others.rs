@@ -57,9 +57,9 @@ const MOMENT: Duration = Duration::from_millis(500);
 /// A rank's failure by itself.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// Its exit code.
+    /// Exit code of its program, or 128 + signal; 1 if it is not known.
     pub(crate) code: i32,
-    /// Which rank.
+    /// The rank that failed, as the launcher numbers it.
     pub(crate) rank: u32,
     /// The same with its host, in words.
     pub(crate) place: String,

@@ -27,15 +27,15 @@ use crate::words;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "lowercase")]
 pub enum Up {
-    /// I am here.
+    /// The rank joins; the first message of its connection.
     Hello {
         /// Token of the meeting file.
         token: String,
-        /// Its rank.
+        /// The rank that joins, as the launcher numbers it.
         rank: u32,
         /// World size as it sees it.
         world: u32,
-        /// Its host.
+        /// The name of its host.
         host: String,
         /// The data that distinguish its node from the others.
         node: String,
@@ -47,7 +47,7 @@ pub enum Up {
     },
     /// Metric lines of its program.
     Metrics {
-        /// The lines.
+        /// One JSON object for each line.
         rows: Vec<Map<String, Value>>,
     },
     /// Its program has ended.
@@ -73,7 +73,7 @@ pub enum Up {
     },
     /// Its program could not be started.
     Broken {
-        /// Why.
+        /// Why it could not, in words.
         reason: String,
         /// The cause, where that is known.
         #[serde(default)]
@@ -94,7 +94,7 @@ pub(crate) struct Seat<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Asked {
-    /// Rank 0 did.
+    /// Rank 0 did, by a message or by going away.
     Rank0,
     /// A signal to its worker did.
     Signal,
@@ -108,22 +108,22 @@ pub enum Asked {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "lowercase")]
 pub enum Down {
-    /// Begin this attempt.
+    /// The rank is to begin this attempt.
     Begin {
-        /// Attempt, from 1.
+        /// Number of the attempt, from 1.
         attempt: u32,
         /// Where torch's rendezvous listens: an address of rank 0 that another rank has reached.
         addr: String,
-        /// Its port.
+        /// The TCP port at that address.
         port: u16,
         /// The hosts of the trial in the order of their lowest ranks, each with how many it has.
         hosts: Vec<(String, u32)>,
     },
-    /// Stop your program.
+    /// The rank is to ask its program to end.
     Stop,
     /// You cannot take part; the connection ends.
     Refused {
-        /// Why, one sentence.
+        /// Why the rank is refused, one sentence.
         reason: String,
     },
     /// The trial is over; end with this code if your own is 0.
@@ -136,7 +136,7 @@ pub enum Down {
 /// An event at rank 0.
 #[derive(Debug)]
 pub(crate) struct FromRank {
-    /// Whose.
+    /// The rank that sent it, or that is gone.
     pub(crate) rank: u32,
     /// What; `None`: the connection is gone.
     pub(crate) said: Option<Up>,
@@ -228,7 +228,7 @@ impl Line {
 /// News for a rank that waits for rank 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meanwhile {
-    /// Nothing.
+    /// There is no news: the rank waits on.
     Nothing,
     /// It is to stop.
     Told,

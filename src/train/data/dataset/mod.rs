@@ -35,16 +35,16 @@ enum Origin {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Side {
     dtype: Dtype,
-    /// Of one sample.
+    /// Lengths of one sample's dimensions.
     shape: Vec<u64>,
-    /// Of one sample.
+    /// Bytes of one sample.
     bytes: usize,
 }
 
 /// One file, or two that belong together.
 #[derive(Debug)]
 struct Part {
-    /// In backticks.
+    /// Its name in messages, with backticks.
     name: String,
     /// Number of its first sample.
     first: u64,

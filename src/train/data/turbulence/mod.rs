@@ -28,7 +28,7 @@ pub(crate) struct Turbulence {
     energy: Vec<f64>,
 }
 
-/// One wave.
+/// One Fourier mode of a sample's field.
 struct Mode {
     /// Whole waves along each edge, modulo the edge.
     k: [usize; 3],

@@ -43,7 +43,7 @@ pub(crate) struct Crew {
     streams: BTreeMap<u32, TcpStream>,
     /// The messages of the ranks.
     pub(crate) inbox: Receiver<FromRank>,
-    /// Hosts by rank.
+    /// The host of each rank that has joined, rank 0 included.
     pub(crate) hosts: BTreeMap<u32, String>,
     /// The data that distinguish nodes, by rank.
     nodes: BTreeMap<u32, String>,
@@ -207,7 +207,7 @@ impl Crew {
         all.into_iter().map(|(_, host, ranks)| (host, ranks)).collect()
     }
 
-    /// Tells every rank.
+    /// Sends a message to every other rank that is still connected.
     pub(crate) fn tell(&mut self, message: &Down) {
         let bytes = line_of(message);
         for stream in self.streams.values_mut() {
@@ -244,11 +244,11 @@ struct Connection {
 
 /// What became of the bytes of a connection.
 enum Identity {
-    /// More may come.
+    /// No whole line yet: more may come.
     Waiting,
     /// It is a rank of this launch.
     Hello { rest: Vec<u8>, rank: u32, world: u32, host: String, node: String },
-    /// It is not.
+    /// It is no rank of this launch, or its connection has ended.
     Nonsense,
 }
 
