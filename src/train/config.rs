@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::shard::Item;
 
-/// One training run.
+/// `[train]` with a trial's parameters filled in: model, data, and how the model learns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
