@@ -13,7 +13,7 @@ use crate::fault::Fault;
 pub(crate) enum Order {
     /// Taken out of the queue, or stopped.
     Cancel,
-    /// Kept from beginning until they are released.
+    /// Kept from starting until they are released.
     Hold,
     /// Free to begin again after a hold.
     Release,

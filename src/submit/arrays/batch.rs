@@ -241,7 +241,7 @@ pub(crate) struct Submission<'a> {
     pub(crate) max_running: Option<u64>,
     /// What its trials run.
     pub(crate) run: &'a plan::Run,
-    /// Path of the plan's file, for messages and the journal.
+    /// Path of the plan's file, which the journal keeps.
     pub(crate) plan: &'a Path,
     /// The plan's requests for the trials that the sweep had before.
     pub(crate) diff: &'a Diff,

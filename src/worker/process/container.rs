@@ -20,7 +20,7 @@ pub(crate) struct Inside<'a> {
     pub(crate) folders: Vec<PathBuf>,
     /// Whether it sees GPUs.
     pub(crate) gpus: bool,
-    /// The variables that the program gets.
+    /// The runtime's variables. Podman and Enroot pass on those that are not in [`OF_HOST`].
     pub(crate) env: &'a Vars,
 }
 

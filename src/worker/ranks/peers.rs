@@ -228,7 +228,7 @@ impl Line {
 /// News for a rank that waits for rank 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meanwhile {
-    /// There is no news: the rank waits on.
+    /// There is no news: the rank continues to wait.
     Nothing,
     /// It is to stop.
     Told,
