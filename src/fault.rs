@@ -8,7 +8,7 @@ use std::io;
 
 use crate::cause::Cause;
 
-/// The cause of the fault; decides the exit code of `hpcsweep` (design section 8).
+/// The cause of the fault; decides the exit code of `hpcsweep`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Some trials failed: exit code 1.

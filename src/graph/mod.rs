@@ -1,6 +1,6 @@
 //! From trials to job arrays: chains, groups of equal shape, blocks under the array limit, links.
 //!
-//! Pure arithmetic (design section 4). Link `k` of a block is one array `0..n_k`; within a block
+//! Pure arithmetic. Link `k` of a block is one array `0..n_k`; within a block
 //! chains are sorted longest first, so the chains that still have a link `k` are exactly the first
 //! `n_k`: indices stay dense and element `i` of a link continues element `i` of the link before.
 

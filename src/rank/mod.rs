@@ -1,7 +1,7 @@
 //! Who am I among the ranks: the one table from the launchers' variables to rank and world size.
 //!
 //! Pure: takes a snapshot of the environment and never touches the machine. The rows and their
-//! order are those of the precedence table (`facts/ranks-and-ddp.md` 1.3): the first row that
+//! order are the precedence of the launchers: the first row that
 //! matches is believed, every other one that matches is recorded and compared.
 
 mod checks;

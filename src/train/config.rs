@@ -56,7 +56,7 @@ pub struct Config {
     /// Threads of a rank on the CPU; by default the cores the scheduler gave it.
     #[serde(default)]
     pub threads: Option<u64>,
-    /// When checkpoints are written.
+    /// When checkpoints are written, besides at the end and when the trial is asked to stop.
     #[serde(default)]
     pub checkpoint: Checkpoint,
     /// The effect of a loss that is not a number.
@@ -90,9 +90,9 @@ pub enum Model {
     /// A small convolutional network for images `[C, H, W]`: 3x3 convolutions, each followed by ReLU
     /// and 2x2 max-pooling, then one linear layer.
     Cnn {
-        /// Channels of the convolutions.
+        /// Channels of each convolution, in order.
         channels: Vec<u64>,
-        /// Numbers it returns.
+        /// How many numbers the model returns for a sample.
         outputs: u64,
         /// Probability of dropout in front of the linear layer.
         #[serde(default)]
@@ -101,7 +101,7 @@ pub enum Model {
     /// ResNet-18 for small images `[C, H, W]` (first convolution 3x3 with stride 1, no pooling), after
     /// He et al. 2015, section 4.2.
     Resnet18 {
-        /// Numbers it returns.
+        /// How many numbers the model returns for a sample.
         outputs: u64,
         /// Channels of the first stage; the published network has 64.
         #[serde(default = "resnet_width")]
@@ -121,7 +121,7 @@ pub enum Model {
     },
 }
 
-/// Where samples come from.
+/// Where the samples to learn from and to validate with come from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Data {
@@ -159,7 +159,7 @@ pub struct Data {
     pub sharding: Sharding,
 }
 
-/// Files with samples.
+/// Files with samples, or samples that are computed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
@@ -168,16 +168,16 @@ pub struct Data {
 pub enum Source {
     /// One `.npz` or `.safetensors` file, or a glob pattern of several.
     File(String),
-    /// Several, in this order.
+    /// Several files, read one after the other in this order.
     Files(Vec<String>),
     /// Two `.npy` or IDX files that belong together.
     Pair {
-        /// Inputs.
+        /// The file of the inputs: one array, whose first dimension counts the samples.
         inputs: String,
-        /// Targets.
+        /// The file of the targets, with as many samples as the inputs.
         targets: String,
     },
-    /// Made up when needed.
+    /// No file: each sample is computed when it is needed.
     Synthetic(Synthetic),
 }
 
@@ -185,19 +185,19 @@ pub enum Source {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Synthetic {
-    /// Which field is computed.
+    /// Which kind of field is computed.
     pub(crate) synthetic: Field,
-    /// Number of samples.
+    /// How many samples the data set has.
     pub(crate) samples: u64,
     /// Points along an edge of the cube.
     #[serde(default = "cube")]
     pub(crate) size: u64,
-    /// Seed of the field.
+    /// The seed from which all samples follow.
     #[serde(default)]
     pub(crate) seed: u64,
 }
 
-/// A made-up field.
+/// A kind of field that can be computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Field {
@@ -206,7 +206,7 @@ pub(crate) enum Field {
     Turbulence,
 }
 
-/// What decides.
+/// With which samples the model is validated: a part of the data, one of several folds, or data of its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
@@ -220,12 +220,12 @@ pub enum Validation {
     },
     /// One fold of a cross-validation.
     Fold {
-        /// Number of folds.
+        /// Into how many equal folds the samples are divided.
         folds: u64,
         /// Number of this fold, from 0.
         fold: u64,
     },
-    /// Data of its own.
+    /// Samples that are not among those to learn from.
     Source(Source),
 }
 
@@ -274,7 +274,7 @@ pub enum Optimizer {
         /// Dampening of the momentum.
         #[serde(default)]
         dampening: f64,
-        /// Nesterov's momentum.
+        /// Whether the momentum is Nesterov's.
         #[serde(default)]
         nesterov: bool,
         /// Weight decay (added to the gradient).
@@ -289,7 +289,7 @@ pub enum Optimizer {
         /// Decay of the two moments.
         #[serde(default = "betas")]
         betas: [f64; 2],
-        /// Added to the denominator.
+        /// Added to the denominator, so that nothing is divided by zero.
         #[serde(default = "eps")]
         eps: f64,
         /// Weight decay (added to the gradient).
@@ -304,7 +304,7 @@ pub enum Optimizer {
         /// Decay of the two moments.
         #[serde(default = "betas")]
         betas: [f64; 2],
-        /// Added to the denominator.
+        /// Added to the denominator, so that nothing is divided by zero.
         #[serde(default = "eps")]
         eps: f64,
         /// Weight decay (of the parameter itself).
@@ -319,13 +319,13 @@ pub enum Optimizer {
         /// Decay of the squared average.
         #[serde(default = "rms_alpha")]
         alpha: f64,
-        /// Added to the denominator.
+        /// Added to the denominator, so that nothing is divided by zero.
         #[serde(default = "eps")]
         eps: f64,
         /// Momentum.
         #[serde(default)]
         momentum: f64,
-        /// Subtract the mean.
+        /// Whether the gradient is normalized by its variance instead of its square.
         #[serde(default)]
         centered: bool,
         /// Weight decay (added to the gradient).
@@ -356,23 +356,23 @@ impl Optimizer {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Schedule {
-    /// Not at all.
+    /// It does not change: the optimizer's rate holds for all epochs.
     #[default]
     Constant,
     /// Times `gamma` every `every` epochs.
     Step {
         /// Epochs between two steps of the schedule.
         every: u64,
-        /// Factor of each step.
+        /// The rate is multiplied by this at each step.
         #[serde(default = "gamma")]
         gamma: f64,
     },
     /// Rises linearly for `warmup` epochs, then falls along half a cosine to `min` at the last.
     Cosine {
-        /// Epochs of warm-up.
+        /// How many epochs the rate rises before it falls; parts of an epoch count.
         #[serde(default)]
         warmup: f64,
-        /// The smallest rate.
+        /// The rate never falls below this.
         #[serde(default)]
         min: f64,
     },
@@ -381,17 +381,17 @@ pub enum Schedule {
         /// Part of the steps in which the rate rises.
         #[serde(default = "rise")]
         rise: f64,
-        /// The first rate is the peak divided by this,
+        /// The first rate is the peak divided by this.
         #[serde(default = "first_factor")]
         first_factor: f64,
-        /// and the last one the first divided by this.
+        /// The last rate is the first divided by this.
         #[serde(default = "last_factor")]
         last_factor: f64,
     },
     /// Times `factor` when the metric has not become better for more than `patience` epochs, as
     /// PyTorch's `ReduceLROnPlateau`.
     Plateau {
-        /// Factor of each reduction.
+        /// The rate is multiplied by this at each reduction.
         #[serde(default = "gamma")]
         factor: f64,
         /// Epochs without an improvement before a reduction.
@@ -400,13 +400,13 @@ pub enum Schedule {
         /// Smallest change that counts, relative.
         #[serde(default = "threshold")]
         threshold: f64,
-        /// The smallest rate.
+        /// The rate never falls below this.
         #[serde(default)]
         min: f64,
     },
 }
 
-/// The metric that decides.
+/// The metric that decides which epoch is the best one, and when to end early.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Metric {
@@ -428,10 +428,10 @@ impl Default for Metric {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
-    /// Less.
+    /// Smaller values are better.
     #[default]
     Min,
-    /// More.
+    /// Larger values are better.
     Max,
 }
 
@@ -465,7 +465,7 @@ pub enum Precision {
     F16,
 }
 
-/// Where to train.
+/// On which device a rank trains.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Device {
@@ -500,7 +500,7 @@ impl Default for Checkpoint {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NonFinite {
-    /// The trial fails.
+    /// The trial fails, and names the cause.
     #[default]
     Fail,
     /// The step is left out, on all ranks.
