@@ -10,6 +10,7 @@ use crate::fault::Fault;
 use crate::host::archive::{Archive, Compression};
 use crate::host::{access, disk};
 use crate::report::Report;
+use crate::standing;
 use crate::status::Status;
 use crate::tree::Tree;
 use crate::tree::export::{self, About, Without};
@@ -62,7 +63,12 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     without.sort_unstable();
     without.dedup();
     let skipped = files.skipped.clone();
-    let about = About { without, skipped, ..About::new(states, open == 0, until) };
+    let standings = standing::beyond_records(&status.rows, &status.records, &status.standings);
+    // A copy that nobody has taken up is as old as its archive.
+    let exported = tree.copied()?.and_then(|about| about.exported).filter(|time| until <= *time);
+    let exported = exported.filter(|_| open > 0);
+    let new = About::new(states, open == 0, until);
+    let about = About { exported, standings, without, skipped, ..new };
     let report = disk::fill_named(&output, |out| {
         let mut archive = Archive::new(out, compression);
         let report = files.store(&tree, &identity, &mut archive, (&name, &about), &beside)?;

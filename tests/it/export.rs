@@ -10,6 +10,7 @@ use std::path::Path;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
+use crate::pbs_server::Pbs;
 use crate::world::{World, wait_until};
 
 const NOBODY: u32 = 65534;
@@ -95,7 +96,7 @@ fn a_sweep_that_was_unpacked_elsewhere_answers_as_it_did() {
     assert_eq!(world.read("else/where/s/export/table.csv"), before[0].replace("exit code 0\n", ""));
     assert!(world.read("else/where/s/export/report.html").contains("<html"));
     let states = json!({"done": 2, "failed": 1});
-    let expected = json!({"format": 2, "states": states, "finished": true});
+    let expected = json!({"format": 2, "states": states, "finished": true, "journals": 1});
     assert_eq!(about(&world, "else/where/s"), expected);
     assert_eq!(world.run(&["report", "else/where/s"]).code, 0);
     let status = world.run(&["status", "else/where/s"]);
@@ -180,15 +181,92 @@ fn an_archive_of_a_running_sweep_has_whole_records_and_says_that_it_is_unfinishe
     );
     unpack(&world, "a.tar.zst", "x");
     assert!(fs::read(world.path("x/s/records/000/1.1.jsonl")).unwrap() == whole);
+    let mut told = about(&world, "x/s");
+    let exported = told.as_object_mut().unwrap().remove("exported").unwrap();
     let expected = json!({
         "format": 2, "states": {"done": 1, "running": 1, "pending": 1}, "finished": false,
+        "standings": [{"state": "running", "trials": "1"}], "journals": 1,
     });
-    assert_eq!(about(&world, "x/s"), expected);
-    let rows = world.table(&["x/s"]);
-    let states: Vec<&Value> = rows.iter().map(|row| &row["state"]).collect();
-    assert_eq!(states, ["done", "interrupted", "pending"]);
+    assert_eq!(told, expected);
     world.write("go", "");
     assert_eq!(running.end(&world).code, 1);
+
+    // The copy says what ran when it was made, and claims no kill.
+    let when =
+        world.call("date", &["-d", &format!("@{}", exported.as_f64().unwrap().floor()), "+%F %T"]);
+    let when = when.ok().trim();
+    let status = world.run(&["status", "x/s"]);
+    let expected = format!(
+        "s: 3 trials in $WORLD/x/s\n  state    trials\n  done          1\n  running       1\n  pending       1\n\
+         seen by: the results tree alone: a copy, exported {when} while 1 trial was running\nexit code 0\n"
+    );
+    assert_eq!(status.whole(), expected);
+    let collect = world.run(&["collect", "--format", "csv", "x/s"]);
+    assert_eq!(collect.ok(), world.read("x/s/export/table.csv"));
+    let why = world.run(&["why", "1", "x/s"]);
+    let why = why.ok();
+    assert!(why.starts_with("trial 1 of s: running\n"), "{why}");
+    assert!(why.contains(&format!("\n  why: when this copy was exported, {when}\n")), "{why}");
+    // A copy of the copy is as old as the copy.
+    world.run(&["export", "x/s", "-o", "b.tar.zst"]).ok();
+    unpack(&world, "b.tar.zst", "y");
+    assert_eq!(world.read("y/s/export/about.json"), world.read("x/s/export/about.json"));
+
+    // If the copy is submitted, trials that ran where it was made run here.
+    world.write("x/plan.toml", &PLAN.replace("[run]", "sweep.root = \".\"\n[run]"));
+    fs::copy(world.path("job.sh"), world.path("x/job.sh")).unwrap();
+    world.write("x/go", "");
+    let submit = world.run_in("x", &["submit", "plan.toml", "--local"]);
+    assert!(submit.err.starts_with("s: 2 trials to run on this machine"), "{}", submit.whole());
+    let rows = world.table(&["x/s"]);
+    let states: Vec<Vec<&Value>> =
+        rows.iter().map(|row| vec![&row["state"], &row["attempts"]]).collect();
+    assert_eq!(json!(states), json!([["done", 1], ["done", 2], ["failed", 1]]));
+}
+
+#[test]
+fn a_copy_of_jobs_shows_them_as_they_were_and_asks_for_its_own_jobs_alone() {
+    let mut pbs = Pbs::start();
+    pbs.set("hosts", json!([{"name": "n1", "ncpus": 1}]));
+    let world = &pbs.world;
+    let job = "case {{ i }} in 0) ;; 1) exit 3 ;; *) until [ -e go ]; do sleep 0.01; done ;; esac";
+    let plan = format!(
+        "version = 1\nsweep.name = \"s\"\nrun.command = [\"sh\", \"-c\", \"{job}\"]\n\
+         resources.walltime = \"1m\"\ngrid.i = [0, 1, 2, 3, 4]\n"
+    );
+    pbs.submit(&plan, &[]).ok();
+    wait_until("the third trial runs", || world.exists("results/s/records/000/2.1.jsonl"));
+    world.run(&["cancel", "4"]).ok();
+    let before = pbs.standings();
+    assert_eq!(before[..3], ["done", "failed: exit code 3", "running"]);
+    world.run(&["export", "-o", "a.tar"]).ok();
+    world.write("go", "");
+    let read = |sweep: &str| -> Value {
+        serde_json::from_str(&world.run(&["status", "--json", sweep]).out).unwrap()
+    };
+    let states = |status: &Value| -> Vec<Value> {
+        status["trials"].as_array().unwrap().iter().map(|trial| trial["state"].clone()).collect()
+    };
+    let were = ["done", "failed", "running", "queued", "cancelled"].map(Value::from);
+    // A submission asks for what has not ended, and does not look for the jobs of the first place.
+    for (folder, target) in [("x", "--pbs"), ("y", "--local")] {
+        unpack(world, "a.tar", folder);
+        let sweep = format!("{folder}/s");
+        let status = read(&sweep);
+        assert_eq!(states(&status), were, "{folder}");
+        assert_eq!((&status["jobs"], &status["scheduler_calls"]), (&json!([]), &json!(0)));
+        let own = plan.replace("run.", "sweep.root = \".\"\nrun.");
+        world.write(&format!("{folder}/plan.toml"), &own);
+        let submit = world.run_in(folder, &["submit", "plan.toml", target]);
+        assert!(submit.err.contains("s: 3 trials "), "{}", submit.whole());
+    }
+    pbs.wait_idle();
+    let are = ["done", "failed", "done", "done", "done"].map(Value::from);
+    let copy = read("x/s");
+    assert_eq!((states(&copy), copy["jobs"].as_array().unwrap().len()), (are.to_vec(), 1));
+    assert_eq!(states(&read("y/s")), are);
+    let usage = |sweep: &str| world.run(&["usage", "--json", sweep]).ok().contains("walltime");
+    assert!(usage("results/s") && usage("x/s"));
 }
 
 #[test]
