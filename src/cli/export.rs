@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let files = export::list(&tree, &args.without)?;
     let open = status.standings.iter().filter(|standing| !standing.state.is_final()).count();
     let states = status.counts().into_iter().map(|(state, n)| (state.word(), n)).collect();
-    let mut without = args.without.clone();
+    let mut without = [args.without.clone(), tree.left_out()?].concat();
     without.sort_unstable();
     without.dedup();
     let skipped = files.skipped.clone();

@@ -22,6 +22,16 @@ pub(crate) const FOLDER: &str = "export";
 /// What the archive is, in that folder.
 const ABOUT: &str = "about.json";
 
+/// What was left out of a merged sweep, in its folder.
+const MERGED: &str = "merged.json";
+
+/// `merged.json`: what a merged sweep does not have of those that it was made of.
+#[derive(Debug, Serialize, Deserialize)]
+struct Merged {
+    format: u32,
+    without: Vec<Without>,
+}
+
 /// For an archive that does not say which journals it has.
 fn all_journals() -> u32 {
     u32::MAX
@@ -278,6 +288,32 @@ impl About {
 }
 
 impl Tree {
+    /// What was left out when this sweep was exported or merged, sorted.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub(crate) fn left_out(&self) -> Result<Vec<Without>> {
+        let mut all = self.copied()?.map(|about| about.without).unwrap_or_default();
+        let text = disk::read_if_there(&self.dir().join(MERGED))?.unwrap_or_default();
+        let merged: Option<Merged> = line::unseal(text.trim_end().as_bytes());
+        all.extend(merged.map(|merged| merged.without).unwrap_or_default());
+        all.sort_unstable();
+        all.dedup();
+        Ok(all)
+    }
+
+    /// Writes down what was left out of a merged sweep, if anything was.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub(crate) fn leave_out(&self, without: &[Without]) -> Result<()> {
+        if without.is_empty() {
+            return Ok(());
+        }
+        let merged = Merged { format: FORMAT, without: without.to_vec() };
+        disk::write_whole(&self.dir().join(MERGED), &line::seal(&merged)?)
+    }
+
     /// What is known of the archive from which this sweep was unpacked; `None` if it was not. Of a damaged file, only that
     /// it was one.
     ///

@@ -160,6 +160,38 @@ fn what_is_left_out_is_left_out_and_said() {
 }
 
 #[test]
+fn logs_that_were_left_out_are_not_taken_for_silence() {
+    let world = ended();
+    world.run(&["submit", "plan.toml", "--local"]);
+    let agents = PLAN.replace("name = \"s\"", "name = \"p\"");
+    world.write("agents.toml", &agents);
+    world.run(&["worker", "--pull", "agents.toml"]);
+    for sweep in ["s", "p"] {
+        let (archive, from) = (format!("{sweep}.tar"), format!("results/{sweep}"));
+        world.run(&["export", &from, "-o", &archive, "--without", "logs"]).ok();
+        unpack(&world, &archive, "x");
+        // As is each copy of a copy, and what is merged of copies.
+        let (copy, again) = (format!("x/{sweep}"), format!("{sweep}-again.tar"));
+        world.run(&["export", &copy, "-o", &again]).ok();
+        unpack(&world, &again, "y");
+        world.run(&["merge", &copy, "-o", &format!("z/{sweep}")]).ok();
+        world.run(&["merge", &from, "--without", "logs", "-o", &format!("w/{sweep}")]).ok();
+        for folder in ["x", "y", "z", "w"] {
+            let own = format!("{folder}/{sweep}");
+            let ran = world.run(&["logs", "1", &own]);
+            let one =
+                "trial 1: the log was left out of this copy (`--without logs`)\nexit code 0\n";
+            assert_eq!(ran.whole(), one, "{own}");
+            let ran = world.run(&["logs", "0-2", &own]);
+            let all =
+                "trials 0-2: the logs were left out of this copy (`--without logs`)\nexit code 0\n";
+            assert_eq!(ran.whole(), all, "{own}");
+            assert_eq!(world.run(&["why", "2", &own]).code, 0);
+        }
+    }
+}
+
+#[test]
 fn an_archive_of_a_running_sweep_has_whole_records_and_says_that_it_is_unfinished() {
     let mut world = world();
     world.set("WAIT", "1");
