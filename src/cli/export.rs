@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use indicatif::ProgressBar;
 
+use super::submit::bar_style;
 use super::{Context, collect, sweeps};
 use crate::collect::sheet::Sheet;
 use crate::fault::Fault;
 use crate::host::archive::{Archive, Compression};
-use crate::host::{access, disk};
+use crate::host::{access, named};
 use crate::report::Report;
 use crate::standing;
 use crate::status::Status;
@@ -69,13 +71,16 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let exported = exported.filter(|_| open > 0);
     let new = About::new(states, open == 0, until);
     let about = About { exported, standings, without, skipped, ..new };
-    let report = disk::fill_named(&output, |out| {
-        let mut archive = Archive::new(out, compression);
+    let bar = bar(context.out.terminal && !context.out.quiet, files.bytes());
+    let read = |bytes| bar.inc(bytes);
+    let report = named::fill(&output, |out| {
+        let mut archive = Archive::new(out, compression, &read)?;
         let report = files.store(&tree, &identity, &mut archive, (&name, &about), &beside)?;
         archive.finish()?;
         Ok(report)
     })?;
 
+    bar.finish_and_clear();
     let out = &context.out;
     for path in &files.skipped {
         out.warn(&format!("`{path}` is neither a file nor a folder: it is not in the archive"));
@@ -104,6 +109,15 @@ fn folder_name(tree: &Tree) -> Result<PathBuf> {
     let dir = tree.dir();
     let name = dir.file_name().map(PathBuf::from);
     Ok(name.ok_or_else(|| Fault::request(format!("`{}` has no name", dir.display())))?)
+}
+
+/// The progress that a terminal shows while files of so many bytes are stored.
+fn bar(is_shown: bool, bytes: u64) -> ProgressBar {
+    if !is_shown {
+        return ProgressBar::hidden();
+    }
+    let style = bar_style("{bar:30} {bytes} of {total_bytes} {binary_bytes_per_sec} eta {eta}");
+    ProgressBar::new(bytes).with_style(style)
 }
 
 /// How a file is compressed. Pipes and devices have no endings.

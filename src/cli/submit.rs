@@ -389,7 +389,7 @@ fn ends(report: &local::LocalReport) -> String {
     std::iter::once(done).chain(some).collect::<Vec<_>>().join(", ")
 }
 
-fn bar_style(template: &str) -> ProgressStyle {
+pub(super) fn bar_style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 

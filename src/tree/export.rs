@@ -190,6 +190,12 @@ impl Files {
         false
     }
 
+    /// How many bytes the files have.
+    pub(crate) fn bytes(&self) -> u64 {
+        let files = self.all.iter().filter(|found| found.about.is_file());
+        files.map(|found| found.about.len()).sum()
+    }
+
     /// The number of the last journal among them, 0 if there is none.
     fn journals(&self) -> u32 {
         let number = |found: &Found| {

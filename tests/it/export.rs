@@ -2,16 +2,19 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::process::Stdio;
 
+use nix::pty::{Winsize, openpty};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::pbs_server::Pbs;
-use crate::world::{World, wait_until};
+use crate::world::{PROGRAM, World, wait_until};
 
 const NOBODY: u32 = 65534;
 
@@ -385,7 +388,7 @@ fn an_archive_appears_whole_or_not_at_all() {
     assert_eq!(full.whole(), expected);
     // A limit of the size of files, as a quota.
     let script = "trap '' XFSZ; ulimit -f 16; exec \"$0\" export results/s -o a.tar";
-    let limited = world.call("bash", &["-c", script, crate::world::PROGRAM]);
+    let limited = world.call("bash", &["-c", script, PROGRAM]);
     assert_eq!(limited.whole(), "error: cannot write `a.tar`: file too large\nexit code 4\n");
     assert_eq!((world.read("a.tar").as_str(), left("a.tar")), ("the old one", 1));
     // Killed in the middle: the old one stays.
@@ -399,9 +402,36 @@ fn an_archive_appears_whole_or_not_at_all() {
     export.signal(Signal::SIGKILL);
     assert_eq!(export.end(&world).code, 137);
     assert_eq!(world.read("a.tar"), "the old one");
+    // What it left is removed by the next one, which leaves another's file, of a host that cannot be seen from here.
     fs::remove_file(world.path("results/s/work/000/0/large")).unwrap();
+    world.write(".a.tar.1-2-3@elsewhere.tmp", "");
+    assert_eq!(left(".a.tar."), 2);
     world.run(&["export", "-o", "a.tar"]).ok();
+    assert_eq!(left(".a.tar."), 1);
     assert!(names(&world, "a.tar").len() > 10);
+}
+
+#[test]
+fn a_terminal_shows_how_far_an_archive_is() {
+    let world = ended();
+    let large = fs::File::create(world.path("results/s/work/000/0/large")).unwrap();
+    large.set_len(64 << 20).unwrap();
+    let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    let pty = openpty(&size, None).unwrap();
+    let mut export = world
+        .command(PROGRAM)
+        .args(["export", "-o", "a.tar.zst"])
+        .env("TERM", "xterm")
+        .stderr(Stdio::from(pty.slave))
+        .spawn()
+        .unwrap();
+    // The terminal ends with its last user.
+    let mut shown = Vec::new();
+    let _ = fs::File::from(pty.master).read_to_end(&mut shown);
+    assert!(export.wait().unwrap().success());
+    let shown = String::from_utf8_lossy(&shown);
+    assert!(shown.contains(" of 64.0"), "{shown:?}");
+    assert!(shown.ends_with(" files in a.tar.zst\r\n"), "{shown:?}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::collect::sheet::{Form, Sheet};
 use crate::collect::steps::Steps;
 use crate::collect::{self, Cells, Source, Table, text};
 use crate::fault::Fault;
-use crate::host::disk;
+use crate::host::{disk, named};
 use crate::status::Status;
 use crate::submit;
 use crate::submit::grow::{self, Diff};
@@ -446,7 +446,7 @@ fn write(
         out.flush()?;
         return Ok(rows);
     };
-    let rows = disk::fill_named(path, fill)?;
+    let rows = named::fill(path, fill)?;
     context.out.say(&format!("{} in {}", count(rows as u64, of), path.display()));
     Ok(rows)
 }
