@@ -146,6 +146,15 @@ fn what_is_left_out_is_left_out_and_said() {
     assert_eq!(about(&world, "x/s")["without"], json!(["checkpoints", "logs"]));
     world.run(&["export", "-o", "none.tar", "--without", "work"]).ok();
     assert_eq!(parts("none.tar", "/work"), 0);
+    let told = world.run(&["export", "-o", "told.tar", "--without", "logs", "--json"]);
+    let mut object: Value = serde_json::from_str(told.ok()).unwrap();
+    let files = object.as_object_mut().unwrap().remove("files").unwrap();
+    assert!(files.as_u64().unwrap() > 10, "{files}");
+    let expected = json!({
+        "sweep": "s", "file": "told.tar", "trials": 3, "unfinished": 0, "without": ["logs"],
+        "skipped": [], "short": [], "outward_links": 0,
+    });
+    assert_eq!((object, told.err.as_str()), (expected, ""));
     let collect = |sweep: &str| world.run(&["collect", "--format", "csv", sweep]).whole();
     assert_eq!(collect("x/s"), collect("results/s"));
     // What belongs to this machine never travels.
@@ -160,6 +169,34 @@ fn what_is_left_out_is_left_out_and_said() {
         with_jobs.insert(at, "s/jobs".to_owned());
         with_jobs
     });
+}
+
+#[test]
+fn a_copy_runs_with_its_own_set_up_script_and_its_own_code() {
+    let world = World::new();
+    let run =
+        "run.command = [\"sh\", \"-c\", \"[ $SET = up ] && cat code && exit $(cat $FAIL)\"]\n";
+    let plan = format!(
+        "version = 1\nsweep.name = \"s\"\n{run}run.setup = [\"export SET=up\"]\nsnapshot.paths = [\"code\"]\n"
+    );
+    world.write("p/plan.toml", &plan);
+    world.write("p/code", "the code\n");
+    world.write("fail", "1");
+    let fail = world.text_path("fail");
+    let line = |args: &[&str], folder: &str| {
+        let script = format!("cd {folder} && FAIL={fail} exec \"$0\" \"$@\"");
+        world.call("bash", &[&["-c", &script, PROGRAM], args].concat())
+    };
+    assert_eq!(line(&["submit", "plan.toml", "--local"], "p").code, 1);
+    world.run(&["export", "p/results/s", "-o", "a.tar"]).ok();
+    fs::rename(world.path("p"), world.path("gone")).unwrap();
+    unpack(&world, "a.tar", "x");
+    world.write("fail", "0");
+    let retried = line(&["retry", "0", "s"], "x");
+    assert_eq!(retried.code, 0, "{}", retried.whole());
+    assert!(world.run(&["logs", "0", "x/s"]).out.ends_with("the code\n"));
+    let again = line(&["submit", "s", "--reproduce", "0"], "x");
+    assert_eq!(again.code, 0, "{}", again.whole());
 }
 
 #[test]
