@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use indicatif::ProgressBar;
+use serde_json::json;
 
 use super::submit::bar_style;
 use super::{Context, collect, sweeps};
@@ -32,6 +33,9 @@ pub(crate) struct Args {
     /// Leave this out: `--without checkpoints --without logs`
     #[arg(long, value_enum, value_name = "WHAT", value_delimiter = ',')]
     without: Vec<Without>,
+    /// Write JSON: what is in the archive
+    #[arg(long)]
+    json: bool,
     /// Do not ask the scheduler
     #[arg(long)]
     offline: bool,
@@ -92,6 +96,22 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         let links = count(report.outward, "symbolic link");
         let lead = if report.outward == 1 { "leads out" } else { "lead out" };
         out.say(&format!("{links} {lead} of the sweep: stored as links, without their targets"));
+    }
+    if args.json {
+        let object = json!({
+            "sweep": status.identity.name,
+            "file": &output,
+            "files": report.files,
+            "trials": status.rows.len(),
+            "unfinished": open,
+            "without": &about.without,
+            "skipped": &files.skipped,
+            "short": &report.short,
+            "outward_links": report.outward,
+        });
+        out.raw(&crate::tree::to_json_line(&object)?);
+        status.leave();
+        return Ok(code);
     }
     if open > 0 {
         let all = thousands(status.rows.len() as u64);

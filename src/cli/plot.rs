@@ -311,7 +311,7 @@ fn room(context: &Context) -> Room {
         _ => {
             let columns = context.vars.get("COLUMNS").and_then(|columns| columns.parse().ok());
             Room {
-                width: columns.unwrap_or(PAPER.0).clamp(40, 500),
+                width: columns.unwrap_or(PAPER.0).clamp(20, 500),
                 height: PAPER.1,
                 colour: false,
             }
