@@ -103,15 +103,23 @@ fn compare(original: &crate::tree::Tree, own: &Reproduction, trial: u64) -> Resu
     }
     let (was, is) =
         (collect::metrics_of(original, &own.recorded)?, collect::metrics_of(&own.tree, &record)?);
+    let is_train = own.source.plan.run.train.is_some();
     let new = is.iter().filter(|(name, _)| !was.iter().any(|(known, _)| known == name));
     let of = |name: &String| {
         let (recorded, reproduced) = (find(&was, name), find(&is, name));
         let equal = difference(&recorded, &reproduced) == "equal";
         Metric { metric: name.clone(), recorded, reproduced, equal }
     };
-    compared.metrics = was.iter().chain(new).map(|(name, _)| of(name)).collect();
+    let all = was.iter().chain(new).map(|(name, _)| name);
+    compared.metrics = all.filter(|name| !is_train || is_of_the_model(name)).map(of).collect();
     compared.equal = compared.metrics.iter().all(|metric| metric.equal);
     Ok(compared)
+}
+
+/// Whether a metric of `[train]` is one of the model, and not of the machine on which it was trained or of the place of its file.
+fn is_of_the_model(name: &str) -> bool {
+    let name = name.strip_suffix(".min").or_else(|| name.strip_suffix(".max")).unwrap_or(name);
+    !["seconds", "samples_per_second", "weights"].contains(&name)
 }
 
 /// A metric of a trial; null if it has none of this name. The least and the greatest value of whole numbers are whole numbers.
@@ -186,6 +194,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn speed_and_place_of_a_training_are_not_compared() {
+        let all = ["val_loss", "seconds", "samples_per_second.min", "weights", "parameters.max"];
+        let compared: Vec<&str> = all.into_iter().filter(|name| is_of_the_model(name)).collect();
+        assert_eq!(compared, ["val_loss", "parameters.max"]);
+    }
 
     #[test]
     fn a_difference_has_its_sign_and_its_part() {
