@@ -7,8 +7,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::cause::Cause;
+use crate::host::clock;
+use crate::idset::IdSet;
 use crate::plan::OnFailure;
 use crate::scheduler::{Element, End, State as Word};
+use crate::tree::export::{About, Stood};
 use crate::tree::records::{Attempt, Break, Outcome, Record};
 use crate::tree::table::{Row, place_of};
 use crate::tree::terms::Dropped;
@@ -136,6 +139,86 @@ pub(crate) fn dropped_words(trials: u64) -> Option<String> {
     Some(format!("dropped: {trials} (the plan no longer has {them})"))
 }
 
+/// What is known of the archive from which a sweep was unpacked, for showing how its trials stand.
+#[derive(Debug)]
+pub(crate) struct Copied {
+    /// Attempts that began later have begun in the copy.
+    until: f64,
+    /// When it was exported, in words; empty if all trials had ended.
+    when: String,
+    /// How trials stood then, where their records alone do not say so.
+    stood: HashMap<u64, Standing>,
+}
+
+impl Copied {
+    /// Reads it off the archive's description.
+    pub(crate) fn of(about: &About) -> Self {
+        let mut stood = HashMap::new();
+        for own in &about.standings {
+            let known = State::KNOWN.into_iter().find(|state| state.word() == own.state);
+            let state = known.unwrap_or_else(|| State::Other(own.state.clone()));
+            let standing = Standing { state, cause: own.cause, reason: own.reason.clone() };
+            let trials = IdSet::of_numbers(&own.trials).unwrap_or_default();
+            stood.extend(trials.iter().map(|trial| (u64::from(trial), standing.clone())));
+        }
+        Self {
+            until: about.exported.unwrap_or(about.until),
+            when: about.exported.map(clock::local).unwrap_or_default(),
+            stood,
+        }
+    }
+
+    /// The standing of a trial that nobody has taken up since; `None` if its record decides.
+    fn standing(&self, trial: u64, attempt: Option<&Attempt>) -> Option<Standing> {
+        let stood = self.stood.get(&trial);
+        if attempt.is_some_and(|attempt| attempt.start.time > self.until) {
+            return None;
+        }
+        let ran = || say(State::Running, &format!("when this copy was exported, {}", self.when));
+        match (attempt.map(Attempt::outcome), stood) {
+            (Some(Some(Outcome::Done)), Some(stood)) if stood.state == State::Doubtful => {
+                Some(stood.clone())
+            }
+            (Some(Some(_)), _) => None,
+            (Some(None), None) if !self.when.is_empty() => Some(ran()),
+            // It may have begun while the archive was written.
+            (Some(None), Some(stood)) if !stood.state.is_final() => Some(ran()),
+            (_, stood) => stood.cloned(),
+        }
+    }
+}
+
+/// How trials stand that records alone would show otherwise, in groups, for [`Copied`].
+pub(crate) fn beyond_records(
+    rows: &[Row],
+    records: &HashMap<u64, Record>,
+    standings: &[Standing],
+) -> Vec<Stood> {
+    let mut groups: BTreeMap<(String, Option<Cause>, &str), Vec<u64>> = BTreeMap::new();
+    for (row, standing) in rows.iter().zip(standings) {
+        let attempt = records.get(&row.id).and_then(Record::decisive);
+        let is_plain = match attempt.map(Attempt::outcome) {
+            None => standing.state == State::Pending && standing.reason.is_empty(),
+            Some(None) => false,
+            Some(Some(_)) => standing.state != State::Doubtful,
+        };
+        if !is_plain {
+            // What a program did at that time is not of interest later.
+            let is_running = standing.state == State::Running;
+            let reason = if is_running { "" } else { standing.reason.as_str() };
+            let key = (standing.state.word(), standing.cause, reason);
+            groups.entry(key).or_default().push(row.id);
+        }
+    }
+    let stood = |((state, cause, reason), trials): ((String, _, &str), _)| Stood {
+        state,
+        cause,
+        reason: reason.to_owned(),
+        trials: IdSet::of_trials(trials).to_string(),
+    };
+    groups.into_iter().map(stood).collect()
+}
+
 /// Everything that is known besides rows and records.
 pub(crate) struct Witness<'a> {
     /// The scheduler's state of a trial; `None` if it has none.
@@ -154,6 +237,9 @@ pub(crate) struct Witness<'a> {
     pub(crate) attempts: u32,
     /// The effect of a failure on the rest of a chain.
     pub(crate) on_failure: OnFailure,
+    /// The archive from which the sweep was unpacked, if it was, for a caller that shows how trials stand: what runs them
+    /// on here takes them for trials that no process runs.
+    pub(crate) copied: Option<&'a Copied>,
 }
 
 /// The standing of every row, in the order of the rows (by trial number).
@@ -191,7 +277,8 @@ fn one(
     let element = (witness.element)(trial);
     let attempt = record.and_then(Record::decisive);
     let known = Known { trial, record, attempt, element: element.as_ref(), witness };
-    let recorded = known.closed().or_else(|| known.skipped()).or_else(|| known.at_scheduler());
+    let recorded = known.copied().or_else(|| known.closed()).or_else(|| known.skipped());
+    let recorded = recorded.or_else(|| known.at_scheduler());
     recorded.unwrap_or_else(|| match attempt {
         Some(_) => known.begun(),
         None => known.unbegun(before),
@@ -224,6 +311,16 @@ impl Known<'_> {
 
     fn is_submitted(&self) -> bool {
         (self.witness.submitted)(self.trial)
+    }
+
+    /// By the archive from which the sweep was unpacked, unless it was taken up here.
+    fn copied(&self) -> Option<Standing> {
+        let copied = self.witness.copied?;
+        let runs = matches!(self.word(), Some(Word::Running(_)));
+        match runs || self.is_submitted() {
+            true => None,
+            false => copied.standing(self.trial, self.attempt),
+        }
     }
 
     /// By the record, if that is closed.
@@ -452,6 +549,7 @@ mod tests {
             runs_here: matches!(place, Where::Here(true)),
             attempts: 1,
             on_failure: OnFailure::Stop,
+            copied: None,
         };
         let all = of(&rows, &records, &witness);
         let said = format!("{} {}", all[0].state.word(), all[0].reason);
@@ -519,6 +617,7 @@ mod tests {
             runs_here: false,
             attempts: 1,
             on_failure: OnFailure::Stop,
+            copied: None,
         };
         assert_eq!(of(&rows, &records, &witness)[0].state, State::Done);
     }
@@ -547,6 +646,7 @@ mod tests {
                 runs_here: false,
                 attempts: 1,
                 on_failure,
+                copied: None,
             };
             let all = of(&rows, &records, &witness);
             let stopped = ["trial 0 failed", "trial 1 was skipped"];

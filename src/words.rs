@@ -94,19 +94,67 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(spelt).collect())
 }
 
+/// How numbers are written for people.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Figures {
+    /// Significant digits; zeros at the end are left out.
+    digits: usize,
+    /// Numbers from here on have no exponent.
+    least: f64,
+    /// Numbers from here on have one.
+    most: f64,
+    /// Whether `1.0` has its point, which tells it from a whole number.
+    has_point: bool,
+    /// Whether digits before the point are never rounded.
+    is_whole: bool,
+}
+
+impl Figures {
+    /// Numbers in words and tables of answers.
+    const ANSWER: Self =
+        Self { digits: 6, least: 1e-4, most: 1e15, has_point: false, is_whole: false };
+    /// Values beside their exact form, in the form of plans: `1.0`, `1e-5`. Twelve digits are all that a person has written,
+    /// without what binary fractions add to it.
+    pub(crate) const EXACT: Self =
+        Self { digits: 12, least: 1e-5, most: 1e16, has_point: true, is_whole: false };
+    /// Numbers in the words of a report.
+    pub(crate) const REPORT: Self =
+        Self { digits: 4, least: 1e-3, most: 1e6, has_point: false, is_whole: true };
+
+    /// The same with so many significant digits.
+    pub(crate) const fn digits(self, digits: usize) -> Self {
+        Self { digits, ..self }
+    }
+
+    /// A number in this form; `nan`, `inf` and `-inf` as plans have them.
+    pub(crate) fn of(self, number: f64) -> String {
+        if !number.is_finite() {
+            return format!("{number}").to_lowercase();
+        }
+        let to = |digits: usize| -> f64 {
+            format!("{number:.*e}", digits.saturating_sub(1)).parse().unwrap_or(number)
+        };
+        let mut rounded = to(self.digits);
+        if self.is_whole && (self.least..self.most).contains(&number.abs()) {
+            let before = number.abs().log10().floor() as i64 + 1;
+            rounded = to(self.digits.max(usize::try_from(before).unwrap_or(0)));
+        }
+        match rounded.abs() {
+            0.0 if !self.has_point => "0".to_owned(),
+            size if size == 0.0 || (self.least..self.most).contains(&size) => {
+                match self.has_point {
+                    true => format!("{rounded:?}"),
+                    false => format!("{rounded}"),
+                }
+            }
+            _ => format!("{rounded:e}"),
+        }
+    }
+}
+
 /// A number for people: so many significant digits, without zeros at the end.
 pub(crate) fn figures(number: f64, digits: usize) -> String {
-    if !number.is_finite() {
-        return format!("{number}").to_lowercase();
-    }
-    if number == 0.0 {
-        return "0".to_owned();
-    }
-    let rounded = format!("{number:.*e}", digits.saturating_sub(1)).parse().unwrap_or(number);
-    match rounded.abs() {
-        size if (1e-4..1e15).contains(&size) => format!("{rounded}"),
-        _ => format!("{rounded:e}"),
-    }
+    Figures::ANSWER.digits(digits).of(number)
 }
 
 /// A number with as many digits as a spread of `half` around it leaves sense: two of its own. Numbers beside each other
@@ -153,6 +201,26 @@ mod tests {
         check("\u{1b}[2J\u{7}", "\\u{1b}[2J\\u{7}");
         check("\u{9b}31m\u{7f}\r", "\\u{9b}31m\\u{7f}\\u{d}");
         check("a\u{202e}cod.exe\u{2066}", "a\\u{202e}cod.exe\\u{2066}");
+    }
+
+    #[test]
+    fn numbers_have_one_definition_with_options() {
+        let (answer, exact, report) = (Figures::ANSWER, Figures::EXACT, Figures::REPORT);
+        for (number, words) in [
+            (0.0, ["0", "0.0", "0"]),
+            (1.0, ["1", "1.0", "1"]),
+            (0.022_000_000_000_000_002, ["0.022", "0.022", "0.022"]),
+            (12345.678, ["12345.7", "12345.678", "12346"]),
+            (0.000_012_5, ["1.25e-5", "1.25e-5", "1.25e-5"]),
+            (-0.000_25, ["-0.00025", "-0.00025", "-2.5e-4"]),
+            (1.5e9, ["1500000000", "1500000000.0", "1.5e9"]),
+            (f64::NAN, ["nan"; 3]),
+            (f64::NEG_INFINITY, ["-inf"; 3]),
+        ] {
+            assert_eq!([answer, exact, report].map(|form| form.of(number)), words, "{number}");
+        }
+        assert_eq!(exact.digits(6).of(0.123_456_78), "0.123457");
+        assert_eq!(report.digits(2).of(0.958), "0.96");
     }
 
     #[test]

@@ -277,7 +277,11 @@ fn divided(cells: &[&Value]) -> Option<Divided> {
         let levels = numbers.iter().filter_map(level).collect();
         // As the plan has written it first.
         let word = |number: &f64| numbers.iter().position(|known| known == number);
-        let words = distinct.iter().filter_map(word).map(|at| text(cells[at])).collect();
+        let words = distinct.iter().filter_map(word).map(|at| match cells[at].is_f64() {
+            true => words::Figures::EXACT.of(numbers[at]),
+            false => text(cells[at]),
+        });
+        let words = words.collect();
         return Some(Divided { levels, words, is_ordered: true, is_range });
     }
     // The first value of each range but the first.

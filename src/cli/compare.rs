@@ -9,14 +9,15 @@ use super::best::{Repeats, ends, left_object, left_text, sample_object};
 use super::metrics::CurveStatistics;
 use super::out::aligned;
 use super::spark::Curves;
-use super::{Context, collect};
+use super::{Context, collect, select};
 use crate::analysis::{self, Comparison, Left, Settings, Side, Statistic};
 use crate::collect::{Table, text};
 use crate::fault::Fault;
 use crate::idset::IdSet;
 use crate::plan::value::{float_json, json_float};
-use crate::select::is_set;
+use crate::select::{Wanted, is_set};
 use crate::stats::{self, Test};
+use crate::status::Status;
 use crate::words::{count, figures, within};
 
 /// Compare two settings, sweeps or sets of trials by a metric, and in what they cost
@@ -34,6 +35,9 @@ pub(crate) struct Args {
     /// The metric: any column of numbers
     #[arg(short, long)]
     metric: String,
+    /// Only the trials of the plan as it is now
+    #[arg(long)]
+    planned: bool,
     #[command(flatten)]
     statistics: CurveStatistics,
     #[command(flatten)]
@@ -147,6 +151,12 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     Ok(code)
 }
 
+/// How the trials of some sweeps stand: all of them, or those of the plan as it is now.
+fn read(sweeps: &[String], args: &Args, context: &Context) -> Result<Vec<Status>> {
+    let named = select::Named { sweeps: sweeps.to_vec(), wanted: Wanted::default() };
+    collect::meant(&named, args.planned, args.offline, context)
+}
+
 /// The columns of parameters but some. Which GPU a trial had is none.
 fn parameters(table: &Table, but: &[usize]) -> Vec<usize> {
     let all = table.first_parameter..table.first_metric;
@@ -161,7 +171,7 @@ fn of_sweeps(args: &Args, context: &Context) -> Result<(Table, Curves, [Side; 2]
     }
     let (mut statuses, mut firsts) = (Vec::new(), Vec::new());
     for word in [&args.a, &args.b] {
-        statuses.extend(collect::read(std::slice::from_ref(word), args.offline, context)?);
+        statuses.extend(read(std::slice::from_ref(word), args, context)?);
         firsts.push(statuses.len());
     }
     let (table, curves) = Curves::of(statuses, &args.statistics.curve, !args.json)?;
@@ -182,7 +192,7 @@ fn of_one_table(
     context: &Context,
     named: [&Named; 2],
 ) -> Result<(Table, Curves, [Side; 2], Vec<usize>)> {
-    let all = collect::read(&args.sweeps, args.offline, context)?;
+    let all = read(&args.sweeps, args, context)?;
     let (table, curves) = Curves::of(all, &args.statistics.curve, !args.json)?;
     let (mut fixed, mut sides) = (Vec::new(), [Side::default(), Side::default()]);
     for (named, side) in named.into_iter().zip(&mut sides) {

@@ -3,13 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use indicatif::ProgressBar;
+use serde_json::json;
 
+use super::submit::bar_style;
 use super::{Context, collect, sweeps};
 use crate::collect::sheet::Sheet;
 use crate::fault::Fault;
 use crate::host::archive::{Archive, Compression};
-use crate::host::{access, disk};
+use crate::host::{access, named};
 use crate::report::Report;
+use crate::standing;
 use crate::status::Status;
 use crate::tree::Tree;
 use crate::tree::export::{self, About, Without};
@@ -29,6 +33,9 @@ pub(crate) struct Args {
     /// Leave this out: `--without checkpoints --without logs`
     #[arg(long, value_enum, value_name = "WHAT", value_delimiter = ',')]
     without: Vec<Without>,
+    /// Write JSON: what is in the archive
+    #[arg(long)]
+    json: bool,
     /// Do not ask the scheduler
     #[arg(long)]
     offline: bool,
@@ -58,18 +65,26 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let files = export::list(&tree, &args.without)?;
     let open = status.standings.iter().filter(|standing| !standing.state.is_final()).count();
     let states = status.counts().into_iter().map(|(state, n)| (state.word(), n)).collect();
-    let mut without = args.without.clone();
+    let mut without = [args.without.clone(), tree.left_out()?].concat();
     without.sort_unstable();
     without.dedup();
     let skipped = files.skipped.clone();
-    let about = About { without, skipped, ..About::new(states, open == 0, until) };
-    let report = disk::fill_named(&output, |out| {
-        let mut archive = Archive::new(out, compression);
+    let standings = standing::beyond_records(&status.rows, &status.records, &status.standings);
+    // A copy that nobody has taken up is as old as its archive.
+    let exported = tree.copied()?.and_then(|about| about.exported).filter(|time| until <= *time);
+    let exported = exported.filter(|_| open > 0);
+    let new = About::new(states, open == 0, until);
+    let about = About { exported, standings, without, skipped, ..new };
+    let bar = bar(context.out.terminal && !context.out.quiet, files.bytes());
+    let read = |bytes| bar.inc(bytes);
+    let report = named::fill(&output, |out| {
+        let mut archive = Archive::new(out, compression, &read)?;
         let report = files.store(&tree, &identity, &mut archive, (&name, &about), &beside)?;
         archive.finish()?;
         Ok(report)
     })?;
 
+    bar.finish_and_clear();
     let out = &context.out;
     for path in &files.skipped {
         out.warn(&format!("`{path}` is neither a file nor a folder: it is not in the archive"));
@@ -81,6 +96,22 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         let links = count(report.outward, "symbolic link");
         let lead = if report.outward == 1 { "leads out" } else { "lead out" };
         out.say(&format!("{links} {lead} of the sweep: stored as links, without their targets"));
+    }
+    if args.json {
+        let object = json!({
+            "sweep": status.identity.name,
+            "file": &output,
+            "files": report.files,
+            "trials": status.rows.len(),
+            "unfinished": open,
+            "without": &about.without,
+            "skipped": &files.skipped,
+            "short": &report.short,
+            "outward_links": report.outward,
+        });
+        out.raw(&crate::tree::to_json_line(&object)?);
+        status.leave();
+        return Ok(code);
     }
     if open > 0 {
         let all = thousands(status.rows.len() as u64);
@@ -98,6 +129,15 @@ fn folder_name(tree: &Tree) -> Result<PathBuf> {
     let dir = tree.dir();
     let name = dir.file_name().map(PathBuf::from);
     Ok(name.ok_or_else(|| Fault::request(format!("`{}` has no name", dir.display())))?)
+}
+
+/// The progress that a terminal shows while files of so many bytes are stored.
+fn bar(is_shown: bool, bytes: u64) -> ProgressBar {
+    if !is_shown {
+        return ProgressBar::hidden();
+    }
+    let style = bar_style("{bar:30} {bytes} of {total_bytes} {binary_bytes_per_sec} eta {eta}");
+    ProgressBar::new(bytes).with_style(style)
 }
 
 /// How a file is compressed. Pipes and devices have no endings.

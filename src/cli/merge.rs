@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use serde_json::json;
 
 use super::{Context, collect, sweeps};
 use crate::collect::Source;
@@ -30,6 +31,9 @@ pub(crate) struct Args {
     /// Leave this out: `--without checkpoints --without logs`
     #[arg(long, value_enum, value_name = "WHAT", value_delimiter = ',')]
     without: Vec<Without>,
+    /// Write JSON: what was merged
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
@@ -45,6 +49,22 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let code = collect::tell(&sources, context);
     let out = &context.out;
     let n = all.len() as u64;
+    let running = all.iter().flat_map(|status| &status.standings);
+    let running = running.filter(|standing| standing.state.word() == "running").count();
+    if args.json {
+        let object = json!({
+            "sweep": all[0].identity.name,
+            "dir": disk::absolute(&args.output),
+            "sweeps": n,
+            "trials": report.trials,
+            "begun": report.begun,
+            "common_attempts": report.common,
+            "foreign": report.foreign,
+            "running": running,
+        });
+        out.raw(&crate::tree::to_json_line(&object)?);
+        return Ok(code);
+    }
     let mut text = format!(
         "{}: {} from {}, {} with attempts",
         all[0].identity.name,
@@ -60,8 +80,6 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         let trials = count(report.foreign, "trial");
         out.warn(&format!("{trials} of earlier plans left out: the plan no longer has them"));
     }
-    let running = all.iter().flat_map(|status| &status.standings);
-    let running = running.filter(|standing| standing.state.word() == "running").count();
     if running > 0 {
         out.warn(&format!(
             "{} still running: merge again when all have ended",

@@ -18,6 +18,7 @@ use crate::submit::arrays::scripts::Shown;
 use crate::submit::learn;
 use crate::submit::pilots::PilotOptions;
 use crate::submit::preview::{self, Hours, Preview};
+use crate::tree::shard::Shard;
 use crate::words::{count, thousands};
 
 /// Show what a plan would do: trials, chains, arrays, directives, calls, hours; writes nothing
@@ -36,6 +37,9 @@ pub(crate) struct Args {
     all: bool,
     #[command(flatten)]
     target: Target<false>,
+    /// Show one of several equal parts of the plan, as `submit --shard` would submit it: `2/3`
+    #[arg(long, value_name = "K/N")]
+    shard: Option<Shard>,
     /// Use the edited templates of this folder
     #[arg(long, value_name = "DIR")]
     templates: Option<PathBuf>,
@@ -43,8 +47,9 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let site = context.site()?;
-    let source = script::preview(&args.plan, &args.arguments, context)?;
-    source.part_words().iter().for_each(|words| context.out.say(words));
+    let mut source = script::preview(&args.plan, &args.arguments, context)?;
+    let grew = args.shard.map(|shard| source.take_shard(shard)).transpose()?.flatten();
+    source.part_words().into_iter().chain(grew).for_each(|words| context.out.say(&words));
     let kind = args.target.kind(&site);
     let pull = source.plan.schedule.mode == Mode::Pull || source.plan.run.function.is_some();
     let pilots = pull.then(PilotOptions::default);

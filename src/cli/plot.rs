@@ -13,7 +13,7 @@ use super::sibling::become_worker;
 use super::{Context, collect};
 use crate::collect::{self as results, Goal, Table};
 use crate::fault::Fault;
-use crate::host::disk;
+use crate::host::named;
 use crate::plot::term::Room;
 use crate::plot::{self, Band, Figure, Form, Size, Wish};
 use crate::words::ticked;
@@ -260,7 +260,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         (Some(form), Some(draw), Some(path)) => {
             let mut bytes = Vec::new();
             draw(&figure, Size { width: args.width, height: args.height }, form, &mut bytes)?;
-            disk::write_named(path, |out| out.write_all(&bytes))?;
+            named::write(path, |out| out.write_all(&bytes))?;
             context.out.say(&format!("{} of `{metric}` in {}", args.kind.word(), path.display()));
             context.out.say(&format!("for its caption: {}", figure.caption.join("; ")));
         }
@@ -311,7 +311,7 @@ fn room(context: &Context) -> Room {
         _ => {
             let columns = context.vars.get("COLUMNS").and_then(|columns| columns.parse().ok());
             Room {
-                width: columns.unwrap_or(PAPER.0).clamp(40, 500),
+                width: columns.unwrap_or(PAPER.0).clamp(20, 500),
                 height: PAPER.1,
                 colour: false,
             }

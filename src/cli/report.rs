@@ -16,7 +16,7 @@ use crate::collect::Goal;
 use crate::fault::{self, Fault, Kind};
 use crate::host::http::Server;
 use crate::host::signal::Signals;
-use crate::host::{clock, disk, threads, vars};
+use crate::host::{clock, named, threads, vars};
 use crate::report::Report;
 use crate::report::live::{self, Live};
 use crate::select::Wanted;
@@ -94,7 +94,7 @@ fn write(mut sight: Sight, args: &Args, context: &Context) -> Result<u8> {
     let mut status = sight.read()?;
     let report = sight.report(&mut status)?;
     let code = collect::tell(&report.source, context);
-    disk::write_named(&args.output, |out| report.write(out))?;
+    named::write(&args.output, |out| report.write(out))?;
     context.out.say(&format!("{} in {}", trials(&report), args.output.display()));
     status.leave();
     Ok(code)

@@ -1,8 +1,9 @@
 //! `hpcsweep submit --reproduce`: one trial again, compared with what was recorded.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::out::aligned;
@@ -24,11 +25,11 @@ pub(super) type Submit<'a> = &'a dyn Fn(&batch::ArrayOptions, &Source, &Template
 /// Runs a trial again, on this machine unless there is `submit`, and compares it. Exit code 1 if a metric differs, or the
 /// trial did not succeed this time.
 pub(super) fn run(
-    named: &Path,
-    trial: u64,
+    (named, trial): (&Path, u64),
     templates: Option<&Path>,
     site: &Site,
     submit: Option<Submit<'_>>,
+    json: bool,
     context: &Context,
 ) -> Result<u8> {
     let (original, identity) = sweeps::one(&[named.to_string_lossy().into_owned()], context)?;
@@ -50,54 +51,118 @@ pub(super) fn run(
             return Ok(130);
         }
     }
-    compare(&original, &own, trial, context)
+    let compared = compare(&original, &own, trial)?;
+    match json {
+        true => context.out.raw(&crate::tree::to_json_line(&compared)?),
+        false => show(&compared, context),
+    }
+    Ok(u8::from(!compared.equal))
 }
 
-/// Prints the trial's metrics, as recorded and as reproduced. The exit code is 0 if all are equal, else 1.
-fn compare(
-    original: &crate::tree::Tree,
-    own: &Reproduction,
+/// Both results, as `--json` writes them.
+#[derive(Debug, Serialize)]
+struct Compared {
+    sweep: String,
     trial: u64,
-    context: &Context,
-) -> Result<u8> {
-    let out = &context.out;
+    /// The folder of the sweep that ran the trial again.
+    dir: PathBuf,
+    /// Whether the trial was done this time.
+    done: bool,
+    /// Why it was not.
+    reason: String,
+    /// Whether it was done with the same metrics.
+    equal: bool,
+    metrics: Vec<Metric>,
+}
+
+/// A metric of both.
+#[derive(Debug, Serialize)]
+struct Metric {
+    metric: String,
+    recorded: Value,
+    reproduced: Value,
+    equal: bool,
+}
+
+/// Compares both results.
+fn compare(original: &crate::tree::Tree, own: &Reproduction, trial: u64) -> Result<Compared> {
     let (record, _) = records::of_trial(&own.tree, trial)?;
-    let dir = own.tree.dir().display();
-    if record.outcome() != Some(Outcome::Done) {
-        let attempt = record.decisive();
-        let why = attempt.map(|attempt| attempt.why()).filter(|why| !why.is_empty());
-        let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-        out.say(&format!("trial {trial} was done, and is not this time{why}"));
-        out.say(&format!("reproduced in: {dir}"));
-        return Ok(1);
+    let done = record.outcome() == Some(Outcome::Done);
+    let mut compared = Compared {
+        sweep: own.source.plan.name.clone(),
+        trial,
+        dir: own.tree.dir().to_owned(),
+        done,
+        reason: String::new(),
+        equal: false,
+        metrics: Vec::new(),
+    };
+    if !done {
+        compared.reason = record.decisive().map(|attempt| attempt.why()).unwrap_or_default();
+        return Ok(compared);
     }
     let (was, is) =
         (collect::metrics_of(original, &own.recorded)?, collect::metrics_of(&own.tree, &record)?);
-    let find = |all: &[(String, Value)], name: &str| {
-        all.iter().find(|(own, _)| own == name).map_or(Value::Null, |(_, value)| value.clone())
-    };
+    let is_train = own.source.plan.run.train.is_some();
     let new = is.iter().filter(|(name, _)| !was.iter().any(|(known, _)| known == name));
-    let names: Vec<&String> = was.iter().chain(new).map(|(name, _)| name).collect();
-    let rows: Vec<Vec<String>> = names
-        .iter()
-        .map(|name| {
-            let (a, b) = (find(&was, name), find(&is, name));
-            vec![(*name).clone(), text(&a), text(&b), difference(&a, &b)]
-        })
-        .collect();
-    let equal = rows.iter().filter(|row| row[3] == "equal").count();
-    let head = ["metric", "recorded", "reproduced", "difference"].map(str::to_owned);
-    if !rows.is_empty() {
-        out.page(&aligned(&head, &rows));
+    let of = |name: &String| {
+        let (recorded, reproduced) = (find(&was, name), find(&is, name));
+        let equal = difference(&recorded, &reproduced) == "equal";
+        Metric { metric: name.clone(), recorded, reproduced, equal }
+    };
+    let all = was.iter().chain(new).map(|(name, _)| name);
+    compared.metrics = all.filter(|name| !is_train || is_of_the_model(name)).map(of).collect();
+    compared.equal = compared.metrics.iter().all(|metric| metric.equal);
+    Ok(compared)
+}
+
+/// Whether a metric of `[train]` is one of the model, and not of the machine on which it was trained or of the place of its file.
+fn is_of_the_model(name: &str) -> bool {
+    let name = name.strip_suffix(".min").or_else(|| name.strip_suffix(".max")).unwrap_or(name);
+    !["seconds", "samples_per_second", "weights"].contains(&name)
+}
+
+/// A metric of a trial; null if it has none of this name. The least and the greatest value of whole numbers are whole numbers.
+fn find(all: &[(String, Value)], name: &str) -> Value {
+    let of = |name: &str| all.iter().find(|(own, _)| own == name).map(|(_, value)| value);
+    let Some(value) = of(name) else { return Value::Null };
+    let last = name.strip_suffix(".min").or_else(|| name.strip_suffix(".max")).and_then(of);
+    let is_whole = last.is_some_and(|last| last.is_i64() || last.is_u64());
+    match value.as_f64().filter(|number| is_whole && number.fract() == 0.0 && number.abs() < 1e15) {
+        Some(number) => Value::from(number as i64),
+        None => value.clone(),
     }
-    let all = count(rows.len() as u64, "metric");
-    out.say(&match rows.len() - equal {
-        _ if rows.is_empty() => format!("trial {trial}: done both times, without metrics"),
+}
+
+/// Shows both results.
+fn show(compared: &Compared, context: &Context) {
+    let out = &context.out;
+    let Compared { trial, metrics, .. } = compared;
+    let dir = compared.dir.display();
+    if !compared.done {
+        let why = match compared.reason.as_str() {
+            "" => String::new(),
+            reason => format!(": {reason}"),
+        };
+        out.say(&format!("trial {trial} was done, and is not this time{why}"));
+        out.say(&format!("reproduced in: {dir}"));
+        return;
+    }
+    let row = |one: &Metric| {
+        let Metric { metric, recorded, reproduced, .. } = one;
+        vec![metric.clone(), text(recorded), text(reproduced), difference(recorded, reproduced)]
+    };
+    let head = ["metric", "recorded", "reproduced", "difference"].map(str::to_owned);
+    if !metrics.is_empty() {
+        out.page(&aligned(&head, &metrics.iter().map(row).collect::<Vec<_>>()));
+    }
+    let all = count(metrics.len() as u64, "metric");
+    out.say(&match metrics.iter().filter(|metric| !metric.equal).count() {
+        _ if metrics.is_empty() => format!("trial {trial}: done both times, without metrics"),
         0 => format!("trial {trial}: reproduced: {all}, all equal"),
         n => format!("trial {trial}: {n} of {all} different"),
     });
     out.say(&format!("reproduced in: {dir}"));
-    Ok(u8::from(equal < rows.len()))
 }
 
 /// In what two values differ.
@@ -129,6 +194,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn speed_and_place_of_a_training_are_not_compared() {
+        let all = ["val_loss", "seconds", "samples_per_second.min", "weights", "parameters.max"];
+        let compared: Vec<&str> = all.into_iter().filter(|name| is_of_the_model(name)).collect();
+        assert_eq!(compared, ["val_loss", "parameters.max"]);
+    }
 
     #[test]
     fn a_difference_has_its_sign_and_its_part() {

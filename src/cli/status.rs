@@ -16,7 +16,7 @@ use crate::status::Status;
 use crate::status::gpus::IdleGpu;
 use crate::status::pilots::Pilots;
 use crate::submit::arrays::wave::Waves;
-use crate::tree::damage::Damaged;
+use crate::tree::damage::{self, Damaged};
 use crate::tree::records::Record;
 use crate::tree::shard::Shards;
 use crate::tree::table::Row;
@@ -305,8 +305,10 @@ fn unused(gpus: &[IdleGpu]) -> String {
 
 /// The damaged files, a line each.
 fn left_out(status: &Status) -> String {
-    let mut text: String =
-        status.damage.iter().map(|damaged| format!("left out: {damaged}\n")).collect();
+    let (damage, missing) = damage::without_missing(&status.damage, status.tree.dir());
+    let missing = missing.map(|words| format!("left out: {words}\n"));
+    let damage = damage.iter().map(|damaged| format!("left out: {damaged}\n"));
+    let mut text: String = missing.into_iter().chain(damage).collect();
     let mut unread = status.unread().peekable();
     if let Some((first, _)) = unread.peek().copied() {
         let (trials, lines) = unread.fold((0, 0), |(n, sum), (_, lines)| (n + 1, sum + lines));

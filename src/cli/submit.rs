@@ -33,6 +33,7 @@ use crate::worker::hooks::sweep::Witness;
 /// Running it again completes what is missing: a plan that grew submits only its new trials, an interrupted
 /// submission continues where it stopped.
 #[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("written").args(["dry_run", "reproduce"]))]
 pub(crate) struct Args {
     /// The plan, or a Python script with a sweep, which runs up to its sweep
     plan: PathBuf,
@@ -91,8 +92,8 @@ pub(crate) struct Args {
     /// request, one after the other.
     #[arg(long, value_name = "TRIAL|each", num_args = 0..=1, default_missing_value = "0", conflicts_with = "dry_run")]
     smoke: Option<smoke::Which>,
-    /// With --dry-run: write JSON
-    #[arg(long, requires = "dry_run")]
+    /// With --dry-run or --reproduce: write JSON
+    #[arg(long, requires = "written")]
     json: bool,
     /// Use the edited templates of this folder
     #[arg(long, value_name = "DIR")]
@@ -108,7 +109,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             to_scheduler(options, source, &site, templates, kind, context)
         };
         let submit: Option<reproduce::Submit<'_>> = kind.takes_jobs().then_some(&submit);
-        return reproduce::run(&args.plan, trial, templates, &site, submit, context);
+        return reproduce::run((&args.plan, trial), templates, &site, submit, args.json, context);
     }
     let mut source = if args.dry_run || args.smoke.is_some() {
         script::preview(&args.plan, &args.arguments, context)?
@@ -398,7 +399,7 @@ fn ends(report: &local::LocalReport) -> String {
     std::iter::once(done).chain(some).collect::<Vec<_>>().join(", ")
 }
 
-fn bar_style(template: &str) -> ProgressStyle {
+pub(super) fn bar_style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 

@@ -11,7 +11,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use ruzstd::encoding::{CompressionLevel, compress};
 
 use super::disk;
 
@@ -131,14 +130,24 @@ pub(crate) enum Stored {
 /// An archive that is written.
 pub(crate) struct Archive<'a> {
     tar: tar::Builder<Packed<'a>>,
+    /// Is told of each piece of a file that was read, how many bytes it has.
+    read: &'a dyn Fn(u64),
     /// Where files that have several names stand in the archive, by device and inode.
     linked: HashMap<(u64, u64), PathBuf>,
 }
 
 impl<'a> Archive<'a> {
-    /// One that is written to `out`.
-    pub(crate) fn new(out: &'a mut dyn Write, compression: Compression) -> Self {
-        Self { tar: tar::Builder::new(Packed::new(out, compression)), linked: HashMap::new() }
+    /// One that is written to `out`. `read` is told of each piece of a file that was read, how many bytes it has.
+    ///
+    /// # Errors
+    /// When there is no memory for the compression.
+    pub(crate) fn new(
+        out: &'a mut dyn Write,
+        compression: Compression,
+        read: &'a dyn Fn(u64),
+    ) -> io::Result<Self> {
+        let tar = tar::Builder::new(Packed::new(out, compression)?);
+        Ok(Self { tar, read, linked: HashMap::new() })
     }
 
     /// Adds a folder; `time`: of its last change, whole seconds since 1970.
@@ -197,7 +206,7 @@ impl<'a> Archive<'a> {
         let len = len.map_err(|e| disk::fault("read", path, &e))?;
         let mut head = head(tar::EntryType::Regular, mode, time);
         head.set_size(len);
-        let mut source = Source { file, left: len, is_short: false, error: None };
+        let mut source = Source { file, left: len, is_short: false, error: None, read: self.read };
         let written = self.tar.append_data(&mut head, name, &mut source);
         if let Some(error) = source.error {
             return Err(disk::fault("read", path, &error).into());
@@ -267,16 +276,17 @@ impl Part {
 }
 
 /// A file of which exactly so many bytes are read.
-struct Source {
+struct Source<'a> {
     file: File,
     left: u64,
     /// Whether it had fewer.
     is_short: bool,
     /// Why it could not be read.
     error: Option<io::Error>,
+    read: &'a dyn Fn(u64),
 }
 
-impl Read for Source {
+impl Read for Source<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let most = self.left.min(bytes.len() as u64) as usize;
         if most == 0 {
@@ -298,45 +308,44 @@ impl Read for Source {
             Ok(read) => read,
         };
         self.left -= read as u64;
+        (self.read)(read as u64);
         Ok(read)
     }
 }
 
-/// Bytes that are compressed together: a frame of zstd each. Readers of zstd take frames that follow one another as one
-/// file.
-const FRAME: usize = 4 << 20;
+/// The level of compression of zstd, its usual one.
+const LEVEL: i32 = 3;
 
 /// What an archive is written to.
 enum Packed<'a> {
     Plain(&'a mut dyn Write),
     Gzip(flate2::write::GzEncoder<&'a mut dyn Write>),
-    Zstd { out: &'a mut dyn Write, frame: Vec<u8> },
+    Zstd(zstd::stream::write::Encoder<'static, &'a mut dyn Write>),
 }
 
 impl<'a> Packed<'a> {
-    fn new(out: &'a mut dyn Write, compression: Compression) -> Self {
-        match compression {
+    fn new(out: &'a mut dyn Write, compression: Compression) -> io::Result<Self> {
+        Ok(match compression {
             Compression::None => Self::Plain(out),
             Compression::Gzip => {
                 Self::Gzip(flate2::write::GzEncoder::new(out, flate2::Compression::default()))
             }
-            Compression::Zstd => Self::Zstd { out, frame: Vec::with_capacity(FRAME) },
-        }
+            Compression::Zstd => {
+                let mut encoder = zstd::stream::write::Encoder::new(out, LEVEL)?;
+                // `zstd -d` and `tar` check it.
+                encoder.include_checksum(true)?;
+                Self::Zstd(encoder)
+            }
+        })
     }
 
     fn finish(self) -> io::Result<()> {
         match self {
             Self::Plain(_) => Ok(()),
             Self::Gzip(gzip) => gzip.finish().map(drop),
-            Self::Zstd { out, frame } => write_frame(out, &frame),
+            Self::Zstd(zstd) => zstd.finish().map(drop),
         }
     }
-}
-
-fn write_frame(out: &mut dyn Write, frame: &[u8]) -> io::Result<()> {
-    let mut packed = Vec::new();
-    compress(frame, &mut packed, CompressionLevel::Fastest);
-    out.write_all(&packed)
 }
 
 impl Write for Packed<'_> {
@@ -344,15 +353,7 @@ impl Write for Packed<'_> {
         match self {
             Self::Plain(out) => out.write(bytes),
             Self::Gzip(gzip) => gzip.write(bytes),
-            Self::Zstd { out, frame } => {
-                let taken = bytes.len().min(FRAME - frame.len());
-                frame.extend_from_slice(&bytes[..taken]);
-                if frame.len() == FRAME {
-                    write_frame(*out, frame)?;
-                    frame.clear();
-                }
-                Ok(taken)
-            }
+            Self::Zstd(zstd) => zstd.write(bytes),
         }
     }
 

@@ -355,59 +355,6 @@ pub(crate) fn write_whole_with(
     write_new(path, write, access::file_mode())
 }
 
-/// Writes a file that a person has named, through a buffer. A new or a regular file appears whole or not at all; a link
-/// stays, and what it points to is written. A device or a pipe is written to as it is.
-///
-/// # Errors
-/// As [`write_whole`], and what `write` returns.
-pub(crate) fn write_named(
-    path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<()> {
-    let Ok(known) = fs::metadata(path) else { return write_whole_with(path, write) };
-    if known.is_file() {
-        let target = fs::canonicalize(path).map_err(|e| fault("write", path, &e))?;
-        return write_whole_with(&target, write);
-    }
-    let attempt = || -> io::Result<()> {
-        let mut out =
-            io::BufWriter::with_capacity(1 << 16, File::options().write(true).open(path)?);
-        write(&mut out)?;
-        out.flush()
-    };
-    attempt().map_err(|e| fault("write", path, &e).into())
-}
-
-/// As [`write_named`], for a function whose errors may be about something else than this file. Returns what it returns.
-///
-/// # Errors
-/// As [`write_named`].
-pub(crate) fn fill_named<T>(
-    path: &Path,
-    fill: impl FnOnce(&mut dyn Write) -> Result<T>,
-) -> Result<T> {
-    let mut filled = None;
-    let written = write_named(path, |out| match fill(out) {
-        Ok(value) => {
-            filled = Some(Ok(value));
-            Ok(())
-        }
-        Err(error) => {
-            filled = Some(Err(error));
-            Err(io::Error::other("nothing was written"))
-        }
-    });
-    match filled {
-        // That error says more than a missing file; one of the disk comes through it.
-        Some(Err(error)) => {
-            let of_disk = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
-            Err(of_disk.map(|cause| fault("write", path, cause).into()).unwrap_or(error))
-        }
-        Some(Ok(value)) => written.map(|()| value),
-        None => Err(written.err().unwrap_or_else(|| Fault::machine("nothing was written").into())),
-    }
-}
-
 /// Like [`write_whole`], for a file that only its owner may read.
 ///
 /// # Errors
@@ -421,17 +368,26 @@ fn write_new(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     mode: u32,
 ) -> Result<()> {
-    let aside = aside(path);
+    write_beside(path, &aside(path), write, mode)
+}
+
+/// Writes a whole file to `aside` first, which is beside it.
+pub(super) fn write_beside(
+    path: &Path,
+    aside: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    mode: u32,
+) -> Result<()> {
     let attempt = || -> io::Result<()> {
         let file =
-            File::options().write(true).create(true).truncate(true).mode(mode).open(&aside)?;
+            File::options().write(true).create(true).truncate(true).mode(mode).open(aside)?;
         let mut out = io::BufWriter::with_capacity(1 << 16, file);
         write(&mut out)?;
         out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-        fs::rename(&aside, path)
+        fs::rename(aside, path)
     };
     attempt().map_err(|e| {
-        let _ = fs::remove_file(&aside);
+        let _ = fs::remove_file(aside);
         fault("write", path, &e).into()
     })
 }

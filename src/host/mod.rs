@@ -15,6 +15,7 @@ pub(crate) mod energy;
 pub mod gpus;
 pub mod http;
 pub(crate) mod map;
+pub(crate) mod named;
 pub(crate) mod opening;
 pub mod process;
 pub mod signal;

@@ -15,7 +15,8 @@ const LONGEST: usize = 40;
 
 /// A word of a picture.
 pub(super) fn label(text: &str) -> String {
-    words::short(text, LONGEST)
+    // Nothing would be seen of an empty one.
+    if text.is_empty() { "\"\"".to_owned() } else { words::short(text, LONGEST) }
 }
 
 /// A value as a label.

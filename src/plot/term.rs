@@ -36,7 +36,7 @@ const COLOURS: [Color; 7] = [
 const LABEL: usize = 24;
 
 /// The least width of what is between the axes.
-const LEAST: usize = 20;
+const LEAST: usize = 8;
 
 /// From the least to the greatest value of a heat map.
 const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];

@@ -22,6 +22,7 @@ use crate::analysis::Settings;
 use crate::collect::{self, Goal, Source};
 use crate::status::Status;
 use crate::usage::{self, Attempts};
+use crate::words;
 
 /// A report that is ready to be written.
 pub(crate) struct Report {
@@ -163,24 +164,8 @@ fn figure(n: f64) -> String {
 }
 
 /// A number in words, with so many digits that matter.
-fn digits(n: f64, most: i32) -> String {
-    if !n.is_finite() {
-        return n.to_string();
-    }
-    if n == n.trunc() && n.abs() < 1e6 {
-        return n.to_string();
-    }
-    match n.abs() {
-        1e-3..1e6 => {
-            let digits = (most - 1 - n.abs().log10().floor() as i32).max(0) as usize;
-            let text = format!("{n:.digits$}");
-            match text.contains('.') {
-                true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-                false => text,
-            }
-        }
-        _ => format!("{n:.3e}"),
-    }
+fn digits(n: f64, most: usize) -> String {
+    words::Figures::REPORT.digits(most).of(n)
 }
 
 #[cfg(test)]
@@ -197,8 +182,8 @@ mod tests {
             (-2.345_678, "-2.346"),
             (12345.678, "12346"),
             (0.000_012_34, "1.234e-5"),
-            (1.5e9, "1.500e9"),
-            (f64::NAN, "NaN"),
+            (1.5e9, "1.5e9"),
+            (f64::NAN, "nan"),
         ] {
             assert_eq!(figure(n), words, "{n}");
         }

@@ -21,7 +21,7 @@ use crate::host::{Vars, disk};
 use crate::plan::OnFailure;
 use crate::scheduler::{self, Element, End, Scheduler, State as Word};
 use crate::site::Site;
-use crate::standing::{self, Standing, State, Witness};
+use crate::standing::{self, Copied, Standing, State, Witness};
 use crate::tree::code;
 use crate::tree::damage::{Damage, Damaged, Writer};
 use crate::tree::deck::{self, Deck};
@@ -108,8 +108,10 @@ enum Use {
     Show,
     /// It reads their metric lines.
     Read,
-    /// It submits, cancels or holds trials: it reads their records themselves.
+    /// It cancels, holds or merges trials: it reads their records themselves.
     Act,
+    /// It runs trials. Those that ran where the sweep was exported run nowhere here.
+    Submit,
 }
 
 /// As [`glance`], for a submission: no trial is dropped, because its plan is not the one that decides this. With `bad`, the
@@ -126,7 +128,7 @@ pub(crate) fn before_a_plan(
     bad: bool,
 ) -> Result<Status> {
     let about = if bad { About::OpenOrBad } else { About::Open };
-    as_recorded(tree, identity, Some((site, environment)), about, Use::Act)
+    as_recorded(tree, identity, Some((site, environment)), about, Use::Submit)
 }
 
 /// As [`glance`], and the scheduler is asked about every trial: the job of one that is done may still run.
@@ -178,8 +180,6 @@ fn look(
     about: About,
     wants: Use,
 ) -> Result<Status> {
-    // The scheduler here does not know the jobs of an unpacked sweep, and may know others by their numbers.
-    let whom = whom.filter(|_| !tree.is_copy());
     let mut status = as_recorded(tree, identity, whom, about, wants)?;
     standing::drop(&status.rows, &mut status.standings, &status.dropped);
     Ok(status)
@@ -208,6 +208,9 @@ fn as_recorded(
 
     let known = files.known();
     let is_elsewhere = lock::is_held_by_another(&tree);
+    let about_copy = tree.copied()?.filter(|_| wants != Use::Submit);
+    let copied = about_copy.as_ref().map(Copied::of);
+    let is_at_work = is_elsewhere || agents.alive();
     let jobs_of = match about {
         About::All => known.jobs_of(&heard, &files.rows),
         _ => JobsOf::default(),
@@ -222,6 +225,7 @@ fn as_recorded(
         runs_here: is_elsewhere,
         attempts: files.attempts,
         on_failure: files.heads.last().map_or(OnFailure::Stop, |h| h.run.on_failure),
+        copied: copied.as_ref(),
     };
     let mut standings = standing::of(&files.rows, &files.records, &witness);
     let (waves, places) = (&files.waves, &files.places);
@@ -248,6 +252,9 @@ fn as_recorded(
     let Files { heads, rows, records, journal, waves, dropped, shards, code, .. } = files;
     let jobs: Vec<String> = journal.jobs().map(str::to_owned).collect();
     let mut witness = agents.witness(&heard.witness, jobs.is_empty());
+    if let Some(about) = about_copy.filter(|_| jobs.is_empty() && !is_at_work) {
+        witness = format!("the results tree alone: {}", about.words());
+    }
     if let Some(user) = &journal.on_hold {
         witness.push_str(&format!("; held by {user}"));
     }
@@ -302,7 +309,7 @@ impl Files {
         // will never have one.
         let ledger = Ledger::read(tree)?;
         let records = match wants {
-            Use::Act => records::readable(tree, &mut damage)?,
+            Use::Act | Use::Submit => records::readable(tree, &mut damage)?,
             Use::Read => records::indexed(tree, &identity.token, Check::Damage, &mut damage)?,
             Use::Show => records::indexed(tree, &identity.token, Check::Changes, &mut damage)?,
         };
@@ -394,7 +401,7 @@ fn again(
     journal: &Journal,
     waves: &[(Wave, Vec<u64>)],
 ) -> Option<String> {
-    let plan = journal.plan.as_deref().filter(|plan| plan.is_file())?;
+    let plan = journal.plan.as_deref().filter(|plan| plan.is_file() && journal.is_of_here)?;
     let decks = deck::read(tree).ok()?;
     let is_function = heads.last()?.run.function.is_some();
     let mode = match decks.last() {

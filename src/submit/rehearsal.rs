@@ -361,7 +361,7 @@ impl Now<'_> {
         };
         all.notes.extend(retried.note(self.diff, self.again));
         let journal = Journal::read(&all.tree)?;
-        let mut waves = Waves::read(&all.tree)?;
+        let mut waves = Waves::of_here(&all.tree, &journal)?;
         // The submission itself looks for jobs without an answer.
         let mut has_job = |array: &Array, _: &[u64], _| Ok(journal.job(array.array).is_some());
         let amended = {

@@ -48,6 +48,12 @@ fn place(original: &Tree, identity: &Identity, trial: u64) -> (PathBuf, PathBuf)
 /// When there is no such trial, it has no result, its code is gone, or the disk refuses.
 pub(crate) fn prepare(original: &Tree, identity: &Identity, trial: u64) -> Result<Reproduction> {
     let (head, row) = table::find(original, trial)?;
+    if let Some(function) = &head.run.function {
+        let sentence = format!("trial {trial} calls the function `{function}`");
+        return Err(Fault::request(sentence)
+            .hint("only its own program can call it: a trial of a command or of `[train]` can be reproduced")
+            .into());
+    }
     let (recorded, _) = records::of_trial(original, trial)?;
     let done = recorded.decisive().filter(|_| recorded.outcome() == Some(Outcome::Done));
     let Some(done) = done else {

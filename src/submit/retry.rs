@@ -63,7 +63,7 @@ pub(super) fn of_status(status: &Status) -> Result<Retry> {
     let status = checked(status)?;
     // A trial whose array has no answer yet is on its way: its wave is completed anyway.
     let journal = Journal::read(&status.tree)?;
-    let places = Waves::read(&status.tree)?.places();
+    let places = Waves::of_here(&status.tree, &journal)?.places();
     let has_run = |trial: &u64| places.get(trial).is_none_or(|(a, _)| journal.job(*a).is_some());
     let bad = status.trials().filter(|(_, s)| s.state.is_bad()).map(|(row, _)| row.id);
     let has_failed = |id: &u64| status.records.get(id).is_some_and(has_ended_badly);
@@ -148,7 +148,7 @@ pub(super) fn check_free(
     by: SchedulerKind,
 ) -> Result<()> {
     let journal = Journal::read(tree)?;
-    if let Some(user) = journal.on_hold {
+    if let Some(user) = &journal.on_hold {
         return Err(Fault::request(format!("{} is held by {user}", identity.name))
             .hint(format!("`hpcsweep release {}` continues it; then submit it again", tree.named()))
             .into());
@@ -159,7 +159,7 @@ pub(super) fn check_free(
         same if had.is_none_or(|had| had == same) => return Ok(()),
         other => format!("submit it with `--{}`", other.word()),
     };
-    let submitted = Waves::read(tree)?.covered();
+    let submitted = Waves::of_here(tree, &journal)?.covered();
     if submitted.is_empty() {
         return Ok(());
     }

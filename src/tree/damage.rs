@@ -2,6 +2,7 @@
 //! them. No reader accepts changed or cut-off data as what was written.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -20,6 +21,27 @@ pub struct Damaged {
 impl std::fmt::Display for Damaged {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} in {}", crate::words::count(self.lines, "damaged line"), self.file)
+    }
+}
+
+/// Damaged files that are there, and what to say of those that are gone, if there are several: a folder that was removed, or
+/// was left out of a copy, has lost all of them at once.
+pub(crate) fn without_missing<'a>(
+    all: &'a [Damaged],
+    dir: &Path,
+) -> (Vec<&'a Damaged>, Option<String>) {
+    let (there, gone): (Vec<&Damaged>, Vec<&Damaged>) =
+        all.iter().partition(|damaged| dir.join(&damaged.file).exists());
+    match gone.as_slice() {
+        [] | [_] => (all.iter().collect(), None),
+        [first, ..] => {
+            let files = crate::words::count(gone.len() as u64, "file");
+            let words = format!(
+                "{files} of which other files tell do not exist, the first is {}",
+                first.file
+            );
+            (there, Some(words))
+        }
     }
 }
 

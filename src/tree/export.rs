@@ -10,12 +10,32 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::{FORMAT, Identity, Tree, line};
+use super::{FORMAT, Identity, Tree, journal, line};
+use crate::cause::Cause;
 use crate::host::archive::{self, Archive, Found, Part, Stored};
-use crate::host::disk;
+use crate::host::{clock, disk};
+use crate::words::count;
 
 /// The folder of what an archive has besides the sweep: the table, the report, and `about.json`.
 pub(crate) const FOLDER: &str = "export";
+
+/// What the archive is, in that folder.
+const ABOUT: &str = "about.json";
+
+/// What was left out of a merged sweep, in its folder.
+const MERGED: &str = "merged.json";
+
+/// `merged.json`: what a merged sweep does not have of those that it was made of.
+#[derive(Debug, Serialize, Deserialize)]
+struct Merged {
+    format: u32,
+    without: Vec<Without>,
+}
+
+/// For an archive that does not say which journals it has.
+fn all_journals() -> u32 {
+    u32::MAX
+}
 
 /// What can be left out.
 #[derive(
@@ -44,12 +64,36 @@ pub(crate) struct About {
     pub(crate) states: BTreeMap<String, u64>,
     /// Whether every trial had ended.
     pub(crate) finished: bool,
+    /// When the archive was written, unix seconds, if trials had not ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) exported: Option<f64>,
+    /// How trials stood, where their records alone do not say so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) standings: Vec<Stood>,
+    /// The number of the last journal in the archive: the jobs of all journals up to it are those of another place.
+    #[serde(default = "all_journals")]
+    pub(crate) journals: u32,
     /// What was left out on request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) without: Vec<Without>,
     /// Pipes, sockets and devices, which no archive has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) skipped: Vec<String>,
+}
+
+/// How some trials stood when they were exported.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stood {
+    /// The word of their state.
+    pub(crate) state: String,
+    /// Why they ended without success.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cause: Option<Cause>,
+    /// The words beside it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) reason: String,
+    /// The trials, as `0-9,14`.
+    pub(crate) trials: String,
 }
 
 /// The files of a sweep, as they are to be stored.
@@ -146,6 +190,21 @@ impl Files {
         false
     }
 
+    /// How many bytes the files have.
+    pub(crate) fn bytes(&self) -> u64 {
+        let files = self.all.iter().filter(|found| found.about.is_file());
+        files.map(|found| found.about.len()).sum()
+    }
+
+    /// The number of the last journal among them, 0 if there is none.
+    fn journals(&self) -> u32 {
+        let number = |found: &Found| {
+            let is_journal = found.name.parent() == Some(Path::new("journal"));
+            journal::number(found.name.file_name()?.to_str()?).filter(|_| is_journal)
+        };
+        self.all.iter().filter_map(number).max().unwrap_or(0)
+    }
+
     /// Writes them to an archive, below the folder of this name; `beside`: further files, by their names in [`FOLDER`].
     ///
     /// # Errors
@@ -164,8 +223,7 @@ impl Files {
         let until = about.until as u64;
         to.folder(name, created)?;
         to.folder(&name.join(FOLDER), created)?;
-        let own = [("about.json", line::seal(about)?)];
-        for (file, bytes) in own.iter().chain(beside) {
+        for (file, bytes) in beside {
             to.bytes(&name.join(FOLDER).join(file), bytes, until)?;
         }
         for found in &self.all {
@@ -185,6 +243,10 @@ impl Files {
                 report.outward += u64::from(leads_out);
             }
         }
+        // Last, so that no attempt in the archive began later than it says.
+        let exported = about.exported.or_else(|| (!about.finished).then(clock::now));
+        let about = About { exported, journals: self.journals(), ..about.clone() };
+        to.bytes(&name.join(FOLDER).join(ABOUT), &line::seal(&about)?, until)?;
         Ok(report)
     }
 }
@@ -202,6 +264,18 @@ fn part(found: &Found) -> Part {
 }
 
 impl About {
+    /// What it is, in words: "a copy, exported 2026-11-24 12:00:00 while 1 trial was running".
+    pub(crate) fn words(&self) -> String {
+        let Some(exported) = self.exported else { return "a copy of a sweep".to_owned() };
+        let of = |state: &str| self.states.get(state).copied().unwrap_or(0);
+        let what = match of("running") {
+            0 => "trials had not ended".to_owned(),
+            1 => "1 trial was running".to_owned(),
+            n => format!("{} were running", count(n, "trial")),
+        };
+        format!("a copy, exported {} while {what}", clock::local(exported))
+    }
+
     /// That of a sweep in these states.
     pub(crate) fn new(states: BTreeMap<String, u64>, finished: bool, until: f64) -> Self {
         Self {
@@ -210,6 +284,9 @@ impl About {
             until,
             states,
             finished,
+            exported: None,
+            standings: Vec::new(),
+            journals: 0,
             without: Vec::new(),
             skipped: Vec::new(),
         }
@@ -217,9 +294,43 @@ impl About {
 }
 
 impl Tree {
-    /// Whether this is a copy that was unpacked from an archive: no scheduler here knows its jobs.
-    pub(crate) fn is_copy(&self) -> bool {
-        self.dir().join(FOLDER).join("about.json").exists()
+    /// What was left out when this sweep was exported or merged, sorted.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub(crate) fn left_out(&self) -> Result<Vec<Without>> {
+        let mut all = self.copied()?.map(|about| about.without).unwrap_or_default();
+        let text = disk::read_if_there(&self.dir().join(MERGED))?.unwrap_or_default();
+        let merged: Option<Merged> = line::unseal(text.trim_end().as_bytes());
+        all.extend(merged.map(|merged| merged.without).unwrap_or_default());
+        all.sort_unstable();
+        all.dedup();
+        Ok(all)
+    }
+
+    /// Writes down what was left out of a merged sweep, if anything was.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub(crate) fn leave_out(&self, without: &[Without]) -> Result<()> {
+        if without.is_empty() {
+            return Ok(());
+        }
+        let merged = Merged { format: FORMAT, without: without.to_vec() };
+        disk::write_whole(&self.dir().join(MERGED), &line::seal(&merged)?)
+    }
+
+    /// What is known of the archive from which this sweep was unpacked; `None` if it was not. Of a damaged file, only that
+    /// it was one.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(crate) fn copied(&self) -> Result<Option<About>> {
+        let path = self.dir().join(FOLDER).join(ABOUT);
+        let Some(text) = disk::read_if_there(&path)? else { return Ok(None) };
+        let unknown =
+            || About { journals: all_journals(), ..About::new(BTreeMap::new(), true, 0.0) };
+        Ok(Some(line::unseal(text.trim_end().as_bytes()).unwrap_or_else(unknown)))
     }
 }
 

@@ -174,6 +174,10 @@ pub(crate) struct Site {
 pub struct Journal {
     /// The state of each array that was asked for, by its number.
     pub(crate) arrays: BTreeMap<u32, Standing>,
+    /// The jobs of arrays that were submitted where the sweep was before it was exported. No scheduler here knows them.
+    elsewhere: BTreeMap<u32, String>,
+    /// Whether it was submitted nowhere else, or here since it was unpacked.
+    pub(crate) is_of_here: bool,
     /// The scheduler that was used last.
     pub(crate) site: Option<Site>,
     /// The file of the plan that was submitted last.
@@ -237,14 +241,17 @@ impl Journal {
     pub fn readable(tree: &Tree, damage: &mut Damage) -> Result<Self> {
         let mut journal = Self::default();
         let dir = tree.dir().join("journal");
+        let foreign = tree.copied()?.map_or(0, |about| about.journals);
         // The journals before the one that is read: lines, and the last file.
         let mut before = (0, "journal".to_owned());
         for name in disk::list(&dir)?.iter().filter(|n| n.ends_with(".jsonl")) {
             let file = format!("journal/{name}");
             let mut lines = Sequence::default();
+            let is_foreign = number(name).is_none_or(|number| number <= foreign);
+            journal.is_of_here |= !is_foreign;
             let unended =
                 line::each(disk::open(&dir.join(name))?, |spot, line| {
-                    match line::unseal(line).map(|entry| journal.take(entry)) {
+                    match line::unseal(line).map(|entry| journal.take_of(entry, is_foreign)) {
                         Some(()) => lines.whole(line),
                         None if spot.len > 0 => lines.damaged(),
                         None => {}
@@ -259,6 +266,21 @@ impl Journal {
         }
         journal.lines = before.0;
         Ok(journal)
+    }
+
+    /// Takes one entry into account; `is_foreign`: of the place from which the sweep was exported.
+    fn take_of(&mut self, entry: Entry, is_foreign: bool) {
+        match entry {
+            Entry::Answer { array, job, .. } if is_foreign => {
+                self.elsewhere.insert(array, job);
+            }
+            Entry::Intent { .. }
+            | Entry::Refused { .. }
+            | Entry::Released { .. }
+            | Entry::Cancelled { .. }
+                if is_foreign => {}
+            entry => self.take(entry),
+        }
     }
 
     /// Takes one entry into account.
@@ -348,6 +370,21 @@ impl Journal {
         self.arrays.iter().filter(|(_, s)| is_it(s)).map(|(array, _)| *array).collect()
     }
 
+    /// Arrays that were submitted where the sweep was before it was exported.
+    pub(crate) fn elsewhere(&self) -> BTreeSet<u32> {
+        self.elsewhere.keys().copied().collect()
+    }
+
+    /// Whether any array was submitted, wherever that was.
+    pub(crate) fn had_jobs(&self) -> bool {
+        !self.elsewhere.is_empty() || self.jobs().next().is_some()
+    }
+
+    /// The job of an array, wherever it was submitted.
+    pub(crate) fn job_anywhere(&self, array: u32) -> Option<&str> {
+        self.job(array).or_else(|| self.elsewhere.get(&array).map(String::as_str))
+    }
+
     /// The scheduler's id of an array.
     pub fn job(&self, array: u32) -> Option<&str> {
         match self.arrays.get(&array) {
@@ -355,6 +392,11 @@ impl Journal {
             _ => None,
         }
     }
+}
+
+/// The number of the journal with this name.
+pub(super) fn number(name: &str) -> Option<u32> {
+    name.strip_suffix(".jsonl")?.parse().ok()
 }
 
 /// The journal of this submission.

@@ -38,14 +38,14 @@ impl<'a> Attempts<'a> {
         let mut damage = Damage::default();
         let journal = Journal::readable(tree, &mut damage)?;
         let (mut jobs, mut links, mut first) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let waves = match status.jobs.is_empty() {
-            true => Vec::new(),
-            false => waves::readable(tree, &mut damage)?,
+        let waves = match journal.had_jobs() {
+            false => Vec::new(),
+            true => waves::readable(tree, &mut damage)?,
         };
         for (wave, array, map) in
             waves.iter().flat_map(|(wave, map)| wave.arrays.iter().map(move |a| (wave, a, map)))
         {
-            let Some(job) = journal.job(array.array).map(array_of) else { continue };
+            let Some(job) = journal.job_anywhere(array.array).map(array_of) else { continue };
             let Some(requests) = array.requests().filter(|_| array.pilot.is_none()) else {
                 continue;
             };

@@ -425,4 +425,19 @@ fn only_the_trials_of_the_plan_as_it_is_now_are_meant_where_that_is_asked() {
     };
     assert_eq!(first(&[]), "trial 0: loss = 1  (lr=0.1 width=1)");
     assert_eq!(first(&["--planned"]), "trial 1: loss = 2  (lr=0.2 width=1)");
+    let compare = ["compare", "lr=0.1", "lr=0.2", "-m", "loss"];
+    world.run(&compare).ok();
+    let ran = world.run(&[&compare[..], &["--planned"]].concat());
+    assert!(
+        ran.code == 2 && ran.err.starts_with("error: no trial is of `lr=0.1`\n"),
+        "{}",
+        ran.whole()
+    );
+}
+
+#[test]
+fn values_of_parameters_are_shown_without_what_binary_fractions_add() {
+    let world = sweep("[grid]\nlr = [0.022000000000000002, 0.3]\nwidth = [1]\n", &["1", "2"]);
+    let ran = world.run(&["effects", "-m", "loss", "--min"]);
+    assert!(ran.ok().contains("\nbest lr: 0.022 (mean 1)\n"), "{}", ran.out);
 }

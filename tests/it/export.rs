@@ -2,15 +2,19 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::process::Stdio;
 
+use nix::pty::{Winsize, openpty};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::world::{World, wait_until};
+use crate::pbs_server::Pbs;
+use crate::world::{PROGRAM, World, wait_until};
 
 const NOBODY: u32 = 65534;
 
@@ -95,7 +99,7 @@ fn a_sweep_that_was_unpacked_elsewhere_answers_as_it_did() {
     assert_eq!(world.read("else/where/s/export/table.csv"), before[0].replace("exit code 0\n", ""));
     assert!(world.read("else/where/s/export/report.html").contains("<html"));
     let states = json!({"done": 2, "failed": 1});
-    let expected = json!({"format": 2, "states": states, "finished": true});
+    let expected = json!({"format": 2, "states": states, "finished": true, "journals": 1});
     assert_eq!(about(&world, "else/where/s"), expected);
     assert_eq!(world.run(&["report", "else/where/s"]).code, 0);
     let status = world.run(&["status", "else/where/s"]);
@@ -142,6 +146,15 @@ fn what_is_left_out_is_left_out_and_said() {
     assert_eq!(about(&world, "x/s")["without"], json!(["checkpoints", "logs"]));
     world.run(&["export", "-o", "none.tar", "--without", "work"]).ok();
     assert_eq!(parts("none.tar", "/work"), 0);
+    let told = world.run(&["export", "-o", "told.tar", "--without", "logs", "--json"]);
+    let mut object: Value = serde_json::from_str(told.ok()).unwrap();
+    let files = object.as_object_mut().unwrap().remove("files").unwrap();
+    assert!(files.as_u64().unwrap() > 10, "{files}");
+    let expected = json!({
+        "sweep": "s", "file": "told.tar", "trials": 3, "unfinished": 0, "without": ["logs"],
+        "skipped": [], "short": [], "outward_links": 0,
+    });
+    assert_eq!((object, told.err.as_str()), (expected, ""));
     let collect = |sweep: &str| world.run(&["collect", "--format", "csv", sweep]).whole();
     assert_eq!(collect("x/s"), collect("results/s"));
     // What belongs to this machine never travels.
@@ -156,6 +169,66 @@ fn what_is_left_out_is_left_out_and_said() {
         with_jobs.insert(at, "s/jobs".to_owned());
         with_jobs
     });
+}
+
+#[test]
+fn a_copy_runs_with_its_own_set_up_script_and_its_own_code() {
+    let world = World::new();
+    let run =
+        "run.command = [\"sh\", \"-c\", \"[ $SET = up ] && cat code && exit $(cat $FAIL)\"]\n";
+    let plan = format!(
+        "version = 1\nsweep.name = \"s\"\n{run}run.setup = [\"export SET=up\"]\nsnapshot.paths = [\"code\"]\n"
+    );
+    world.write("p/plan.toml", &plan);
+    world.write("p/code", "the code\n");
+    world.write("fail", "1");
+    let fail = world.text_path("fail");
+    let line = |args: &[&str], folder: &str| {
+        let script = format!("cd {folder} && FAIL={fail} exec \"$0\" \"$@\"");
+        world.call("bash", &[&["-c", &script, PROGRAM], args].concat())
+    };
+    assert_eq!(line(&["submit", "plan.toml", "--local"], "p").code, 1);
+    world.run(&["export", "p/results/s", "-o", "a.tar"]).ok();
+    fs::rename(world.path("p"), world.path("gone")).unwrap();
+    unpack(&world, "a.tar", "x");
+    world.write("fail", "0");
+    let retried = line(&["retry", "0", "s"], "x");
+    assert_eq!(retried.code, 0, "{}", retried.whole());
+    assert!(world.run(&["logs", "0", "x/s"]).out.ends_with("the code\n"));
+    let again = line(&["submit", "s", "--reproduce", "0"], "x");
+    assert_eq!(again.code, 0, "{}", again.whole());
+}
+
+#[test]
+fn logs_that_were_left_out_are_not_taken_for_silence() {
+    let world = ended();
+    world.run(&["submit", "plan.toml", "--local"]);
+    let agents = PLAN.replace("name = \"s\"", "name = \"p\"");
+    world.write("agents.toml", &agents);
+    world.run(&["worker", "--pull", "agents.toml"]);
+    for sweep in ["s", "p"] {
+        let (archive, from) = (format!("{sweep}.tar"), format!("results/{sweep}"));
+        world.run(&["export", &from, "-o", &archive, "--without", "logs"]).ok();
+        unpack(&world, &archive, "x");
+        // As is each copy of a copy, and what is merged of copies.
+        let (copy, again) = (format!("x/{sweep}"), format!("{sweep}-again.tar"));
+        world.run(&["export", &copy, "-o", &again]).ok();
+        unpack(&world, &again, "y");
+        world.run(&["merge", &copy, "-o", &format!("z/{sweep}")]).ok();
+        world.run(&["merge", &from, "--without", "logs", "-o", &format!("w/{sweep}")]).ok();
+        for folder in ["x", "y", "z", "w"] {
+            let own = format!("{folder}/{sweep}");
+            let ran = world.run(&["logs", "1", &own]);
+            let one =
+                "trial 1: the log was left out of this copy (`--without logs`)\nexit code 0\n";
+            assert_eq!(ran.whole(), one, "{own}");
+            let ran = world.run(&["logs", "0-2", &own]);
+            let all =
+                "trials 0-2: the logs were left out of this copy (`--without logs`)\nexit code 0\n";
+            assert_eq!(ran.whole(), all, "{own}");
+            assert_eq!(world.run(&["why", "2", &own]).code, 0);
+        }
+    }
 }
 
 #[test]
@@ -180,15 +253,92 @@ fn an_archive_of_a_running_sweep_has_whole_records_and_says_that_it_is_unfinishe
     );
     unpack(&world, "a.tar.zst", "x");
     assert!(fs::read(world.path("x/s/records/000/1.1.jsonl")).unwrap() == whole);
+    let mut told = about(&world, "x/s");
+    let exported = told.as_object_mut().unwrap().remove("exported").unwrap();
     let expected = json!({
         "format": 2, "states": {"done": 1, "running": 1, "pending": 1}, "finished": false,
+        "standings": [{"state": "running", "trials": "1"}], "journals": 1,
     });
-    assert_eq!(about(&world, "x/s"), expected);
-    let rows = world.table(&["x/s"]);
-    let states: Vec<&Value> = rows.iter().map(|row| &row["state"]).collect();
-    assert_eq!(states, ["done", "interrupted", "pending"]);
+    assert_eq!(told, expected);
     world.write("go", "");
     assert_eq!(running.end(&world).code, 1);
+
+    // The copy says what ran when it was made, and claims no kill.
+    let when =
+        world.call("date", &["-d", &format!("@{}", exported.as_f64().unwrap().floor()), "+%F %T"]);
+    let when = when.ok().trim();
+    let status = world.run(&["status", "x/s"]);
+    let expected = format!(
+        "s: 3 trials in $WORLD/x/s\n  state    trials\n  done          1\n  running       1\n  pending       1\n\
+         seen by: the results tree alone: a copy, exported {when} while 1 trial was running\nexit code 0\n"
+    );
+    assert_eq!(status.whole(), expected);
+    let collect = world.run(&["collect", "--format", "csv", "x/s"]);
+    assert_eq!(collect.ok(), world.read("x/s/export/table.csv"));
+    let why = world.run(&["why", "1", "x/s"]);
+    let why = why.ok();
+    assert!(why.starts_with("trial 1 of s: running\n"), "{why}");
+    assert!(why.contains(&format!("\n  why: when this copy was exported, {when}\n")), "{why}");
+    // A copy of the copy is as old as the copy.
+    world.run(&["export", "x/s", "-o", "b.tar.zst"]).ok();
+    unpack(&world, "b.tar.zst", "y");
+    assert_eq!(world.read("y/s/export/about.json"), world.read("x/s/export/about.json"));
+
+    // If the copy is submitted, trials that ran where it was made run here.
+    world.write("x/plan.toml", &PLAN.replace("[run]", "sweep.root = \".\"\n[run]"));
+    fs::copy(world.path("job.sh"), world.path("x/job.sh")).unwrap();
+    world.write("x/go", "");
+    let submit = world.run_in("x", &["submit", "plan.toml", "--local"]);
+    assert!(submit.err.starts_with("s: 2 trials to run on this machine"), "{}", submit.whole());
+    let rows = world.table(&["x/s"]);
+    let states: Vec<Vec<&Value>> =
+        rows.iter().map(|row| vec![&row["state"], &row["attempts"]]).collect();
+    assert_eq!(json!(states), json!([["done", 1], ["done", 2], ["failed", 1]]));
+}
+
+#[test]
+fn a_copy_of_jobs_shows_them_as_they_were_and_asks_for_its_own_jobs_alone() {
+    let mut pbs = Pbs::start();
+    pbs.set("hosts", json!([{"name": "n1", "ncpus": 1}]));
+    let world = &pbs.world;
+    let job = "case {{ i }} in 0) ;; 1) exit 3 ;; *) until [ -e go ]; do sleep 0.01; done ;; esac";
+    let plan = format!(
+        "version = 1\nsweep.name = \"s\"\nrun.command = [\"sh\", \"-c\", \"{job}\"]\n\
+         resources.walltime = \"1m\"\ngrid.i = [0, 1, 2, 3, 4]\n"
+    );
+    pbs.submit(&plan, &[]).ok();
+    wait_until("the third trial runs", || world.exists("results/s/records/000/2.1.jsonl"));
+    world.run(&["cancel", "4"]).ok();
+    let before = pbs.standings();
+    assert_eq!(before[..3], ["done", "failed: exit code 3", "running"]);
+    world.run(&["export", "-o", "a.tar"]).ok();
+    world.write("go", "");
+    let read = |sweep: &str| -> Value {
+        serde_json::from_str(&world.run(&["status", "--json", sweep]).out).unwrap()
+    };
+    let states = |status: &Value| -> Vec<Value> {
+        status["trials"].as_array().unwrap().iter().map(|trial| trial["state"].clone()).collect()
+    };
+    let were = ["done", "failed", "running", "queued", "cancelled"].map(Value::from);
+    // A submission asks for what has not ended, and does not look for the jobs of the first place.
+    for (folder, target) in [("x", "--pbs"), ("y", "--local")] {
+        unpack(world, "a.tar", folder);
+        let sweep = format!("{folder}/s");
+        let status = read(&sweep);
+        assert_eq!(states(&status), were, "{folder}");
+        assert_eq!((&status["jobs"], &status["scheduler_calls"]), (&json!([]), &json!(0)));
+        let own = plan.replace("run.", "sweep.root = \".\"\nrun.");
+        world.write(&format!("{folder}/plan.toml"), &own);
+        let submit = world.run_in(folder, &["submit", "plan.toml", target]);
+        assert!(submit.err.contains("s: 3 trials "), "{}", submit.whole());
+    }
+    pbs.wait_idle();
+    let are = ["done", "failed", "done", "done", "done"].map(Value::from);
+    let copy = read("x/s");
+    assert_eq!((states(&copy), copy["jobs"].as_array().unwrap().len()), (are.to_vec(), 1));
+    assert_eq!(states(&read("y/s")), are);
+    let usage = |sweep: &str| world.run(&["usage", "--json", sweep]).ok().contains("walltime");
+    assert!(usage("results/s") && usage("x/s"));
 }
 
 #[test]
@@ -275,7 +425,7 @@ fn an_archive_appears_whole_or_not_at_all() {
     assert_eq!(full.whole(), expected);
     // A limit of the size of files, as a quota.
     let script = "trap '' XFSZ; ulimit -f 16; exec \"$0\" export results/s -o a.tar";
-    let limited = world.call("bash", &["-c", script, crate::world::PROGRAM]);
+    let limited = world.call("bash", &["-c", script, PROGRAM]);
     assert_eq!(limited.whole(), "error: cannot write `a.tar`: file too large\nexit code 4\n");
     assert_eq!((world.read("a.tar").as_str(), left("a.tar")), ("the old one", 1));
     // Killed in the middle: the old one stays.
@@ -289,9 +439,36 @@ fn an_archive_appears_whole_or_not_at_all() {
     export.signal(Signal::SIGKILL);
     assert_eq!(export.end(&world).code, 137);
     assert_eq!(world.read("a.tar"), "the old one");
+    // What it left is removed by the next one, which leaves another's file, of a host that cannot be seen from here.
     fs::remove_file(world.path("results/s/work/000/0/large")).unwrap();
+    world.write(".a.tar.1-2-3@elsewhere.tmp", "");
+    assert_eq!(left(".a.tar."), 2);
     world.run(&["export", "-o", "a.tar"]).ok();
+    assert_eq!(left(".a.tar."), 1);
     assert!(names(&world, "a.tar").len() > 10);
+}
+
+#[test]
+fn a_terminal_shows_how_far_an_archive_is() {
+    let world = ended();
+    let large = fs::File::create(world.path("results/s/work/000/0/large")).unwrap();
+    large.set_len(64 << 20).unwrap();
+    let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    let pty = openpty(&size, None).unwrap();
+    let mut export = world
+        .command(PROGRAM)
+        .args(["export", "-o", "a.tar.zst"])
+        .env("TERM", "xterm")
+        .stderr(Stdio::from(pty.slave))
+        .spawn()
+        .unwrap();
+    // The terminal ends with its last user.
+    let mut shown = Vec::new();
+    let _ = fs::File::from(pty.master).read_to_end(&mut shown);
+    assert!(export.wait().unwrap().success());
+    let shown = String::from_utf8_lossy(&shown);
+    assert!(shown.contains(" of 64.0"), "{shown:?}");
+    assert!(shown.ends_with(" files in a.tar.zst\r\n"), "{shown:?}");
 }
 
 #[test]

@@ -144,6 +144,9 @@ fn what_one_has_lost_another_has() {
     assert_eq!(ran.code, 1, "{}", ran.whole());
     let has = |text: &str| assert!(ran.err.contains(text), "{text}\n{}", ran.whole());
     has("warning: $WORLD/early/s: 1 damaged line in records/000/4.1.jsonl; left out\n");
+    has(
+        "warning: $WORLD/gone/s: 7 files of which other files tell do not exist, the first is records/000/0.1.jsonl\n",
+    );
     has("warning: $WORLD/damaged/s: 1 damaged line in records/000/7.1.jsonl; left out\n");
     // Only trial 7 has lost its metrics everywhere.
     let merged = table(&world, "all");
@@ -154,6 +157,26 @@ fn what_one_has_lost_another_has() {
     assert_eq!(table(&world, "healed"), whole);
     assert_eq!(world.run(&["status", "healed"]).code, 1);
     assert!(!world.run(&["status", "healed"]).out.contains("damaged"));
+
+    let told = world.run(&["merge", "a/s", "early/s", "-o", "told", "--json"]);
+    let object: serde_json::Value = serde_json::from_str(&told.out).unwrap();
+    let expected = serde_json::json!({
+        "sweep": "s", "dir": "$WORLD/told", "sweeps": 2, "trials": 18, "begun": 18,
+        "common_attempts": 5, "foreign": 0, "running": 0,
+    });
+    assert_eq!((told.code, object), (1, expected));
+
+    // Of a whole folder that is gone, one line tells.
+    fs::remove_dir_all(world.path("gone/s/records")).unwrap();
+    let ran = world.run(&["merge", "gone/s", "early/s", "-o", "half"]);
+    assert_eq!(ran.code, 1, "{}", ran.whole());
+    let all = "18 files of which other files tell do not exist, the first is records/000/0.1.jsonl";
+    let told: Vec<&str> = ran.err.lines().filter(|line| line.contains("gone/s")).collect();
+    assert_eq!(told, [format!("warning: $WORLD/gone/s: {all}")]);
+    let status = world.run(&["status", "gone/s"]);
+    assert_eq!(status.code, 1);
+    let told: Vec<&str> = status.out.lines().filter(|line| line.contains("left out")).collect();
+    assert_eq!(told, [format!("left out: {all}")]);
 }
 
 /// One run would have stopped when the trial was done.

@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
+use serde_json::json;
+
 use crate::pbs_server::Pbs;
 use crate::world::{World, timeless};
 
@@ -62,6 +64,20 @@ reproduced in: $WORLD/results/s.reproduced/2/s
 exit code 0
 ";
     assert_eq!(ran.whole(), expected);
+    let ran = world.run(&["submit", "plan.toml", "--reproduce", "2", "--json"]);
+    let object: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let metric = |name: &str, value: serde_json::Value| json!({"metric": name, "recorded": value, "reproduced": value, "equal": true});
+    let metrics = [
+        metric("loss", json!(13.5)),
+        metric("seed", json!(5)),
+        metric("id", json!(2)),
+        metric("kind", json!("text")),
+    ];
+    let dir = "$WORLD/results/s.reproduced/2/s";
+    let object_expected = json!({
+        "sweep": "s", "trial": 2, "dir": dir, "done": true, "reason": "", "equal": true, "metrics": metrics,
+    });
+    assert_eq!((ran.code, object), (0, object_expected));
     // It is done: the second time, both are compared and nothing runs.
     let records = "results/s.reproduced/2/s/records/000";
     assert_eq!(world.files(records), ["2.1.jsonl"]);
@@ -149,6 +165,25 @@ fn jobs_reproduce_a_trial_and_the_same_command_compares() {
         "{}",
         ran.whole()
     );
+}
+
+#[test]
+fn whole_numbers_are_shown_alike() {
+    let world = World::new();
+    let log = "for n in 3 1; do echo \\\"{ \\\\\\\"n\\\\\\\": $n }\\\" >>$HPCSWEEP_METRICS; done";
+    world.write(
+        "plan.toml",
+        &format!("version = 1\nsweep.name = \"s\"\nrun.command = [\"sh\", \"-c\", \"{log}\"]\n"),
+    );
+    world.run(&["submit", "plan.toml", "--local"]).ok();
+    let ran = world.run(&["submit", "plan.toml", "--reproduce", "0"]);
+    let expected = "\
+metric  recorded  reproduced  difference
+n              1           1  equal
+n.min          1           1  equal
+n.max          3           3  equal
+";
+    assert!(ran.out == expected && ran.code == 0, "{}", ran.whole());
 }
 
 #[test]

@@ -184,3 +184,26 @@ fn a_dry_run_and_schedulers_have_the_part_alone() {
     assert_eq!(pulled.code, 0, "{}", pulled.whole());
     assert!(trials(world, "p/s").len() > n);
 }
+
+#[test]
+fn a_plan_shows_the_part_that_a_submission_would_have() {
+    let world = World::new();
+    world.write("plan.toml", &plan("r", &[0, 1, 2, 3, 4, 5]));
+    let planned = world.run(&["plan", "plan.toml", "--shard", "2/3", "--json"]);
+    let document: Value = serde_json::from_str(planned.ok()).unwrap();
+    let shown: Vec<Value> = document["trials"].as_array().unwrap().to_vec();
+    assert!(!world.exists("r"), "a plan was written");
+    let said = planned.err.clone();
+    let submitted = world.run(&["submit", "plan.toml", "--local", "--shard", "2/3"]);
+    assert_eq!(submitted.code, 0, "{}", submitted.whole());
+    assert!(said.starts_with("shard 2 of 3: ") && submitted.err.starts_with(&said), "{said}");
+    assert_eq!(trials(&world, "r/s").len(), shown.len());
+    // Without the option, it keeps to the part of the sweep.
+    assert_eq!(world.run(&["plan", "plan.toml", "--json"]).out, planned.out);
+    let other = world.run(&["plan", "plan.toml", "--shard", "1/2"]);
+    assert!(
+        other.code == 2 && other.err.contains("the plan is divided already"),
+        "{}",
+        other.whole()
+    );
+}

@@ -20,11 +20,12 @@ use crate::collect::sheet::{Form, Sheet};
 use crate::collect::steps::Steps;
 use crate::collect::{self, Cells, Source, Table, text};
 use crate::fault::Fault;
-use crate::host::disk;
+use crate::host::{disk, named};
 use crate::status::Status;
 use crate::submit;
 use crate::submit::grow::{self, Diff};
 use crate::tree::Tree;
+use crate::tree::damage;
 use crate::words::{self, count};
 pub(super) use forms::object;
 use forms::{MOST_CELLS, check_columns, csv_row, jsonl_row};
@@ -406,11 +407,15 @@ const MOST_WARNINGS: usize = 20;
 pub(super) fn tell(sources: &[Source], context: &Context) -> u8 {
     for source in sources {
         let dir = source.dir.display();
-        for damaged in source.damage.iter().take(MOST_WARNINGS) {
+        let (damage, missing) = damage::without_missing(&source.damage, &source.dir);
+        if let Some(words) = missing {
+            context.out.warn(&format!("{dir}: {words}"));
+        }
+        for damaged in damage.iter().take(MOST_WARNINGS) {
             context.out.warn(&format!("{dir}: {damaged}; left out"));
         }
-        if source.damage.len() > MOST_WARNINGS {
-            let more = count((source.damage.len() - MOST_WARNINGS) as u64, "further file");
+        if damage.len() > MOST_WARNINGS {
+            let more = count((damage.len() - MOST_WARNINGS) as u64, "further file");
             context.out.warn(&format!("{dir}: {more} with damaged lines; left out"));
         }
         if !source.unread.is_empty() {
@@ -447,7 +452,7 @@ fn write(
         out.flush()?;
         return Ok(rows);
     };
-    let rows = disk::fill_named(path, fill)?;
+    let rows = named::fill(path, fill)?;
     context.out.say(&format!("{} in {}", count(rows as u64, of), path.display()));
     Ok(rows)
 }
@@ -538,7 +543,9 @@ fn people(table: &Table, rows: &[usize], wide: bool) -> String {
                 let value = cell(i, c);
                 match value.as_f64() {
                     // People compare figures; the files keep every bit.
-                    Some(f) if value.is_f64() && c >= table.first_metric && !wide => short(f),
+                    Some(f) if value.is_f64() && c >= table.first_metric && !wide => {
+                        words::Figures::EXACT.digits(6).of(f)
+                    }
                     Some(f) if table.columns[c].ends_with("duration_s") && !wide => {
                         format!("{f:.3}")
                     }
@@ -550,10 +557,4 @@ fn people(table: &Table, rows: &[usize], wide: bool) -> String {
         })
         .collect();
     aligned(&head, &cells)
-}
-
-/// A number rounded to six significant digits, as text.
-fn short(f: f64) -> String {
-    let text = format!("{f:.5e}");
-    text.parse::<f64>().map_or(text, crate::plan::value::float_text)
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
-use super::output::{Output, Part};
+use super::output::{self, Output, Part};
 use crate::cli::Context;
 use crate::cli::select::Named;
 use crate::host::disk;
@@ -99,11 +99,20 @@ struct Trial {
     lines: Option<usize>,
     /// The attempts whose end was noticed.
     ends: usize,
+    /// Whether it was said that its log was left out.
+    is_told: bool,
 }
 
 impl Trial {
     fn new(trial: u64, lines: Option<usize>) -> Self {
-        Self { trial, given: HashMap::new(), lengths: HashMap::new(), lines, ends: 0 }
+        Self {
+            trial,
+            given: HashMap::new(),
+            lengths: HashMap::new(),
+            lines,
+            ends: 0,
+            is_told: false,
+        }
     }
 }
 
@@ -127,18 +136,21 @@ impl Follow<'_> {
     fn look(&mut self, trial: &mut Trial, several: bool) -> Result<bool> {
         let (record, _) = records::of_trial(&self.tree, trial.trial)?;
         let output = Output::of(&self.tree, trial.trial, &record)?;
+        if output.is_left_out && !std::mem::replace(&mut trial.is_told, true) {
+            self.context.out.say(&output::left_out(&trial.trial.to_string(), false));
+        }
         if let Some(lines) = trial.lines.take() {
             self.print(trial.trial, several, &output.tail(lines)?);
-            for part in &output.0 {
+            for part in &output.parts {
                 let given = part.length()?;
                 trial.given.insert((part.path.clone(), part.from), given);
             }
         } else {
-            for part in &output.0 {
+            for part in &output.parts {
                 self.advance(trial, part, several)?;
             }
         }
-        for part in output.0.iter().filter(|part| part.is_shared) {
+        for part in output.parts.iter().filter(|part| part.is_shared) {
             let length = disk::stamp(&part.path)?.map_or(0, |(length, _)| length);
             trial.lengths.insert(part.path.clone(), length);
         }

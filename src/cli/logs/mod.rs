@@ -90,7 +90,9 @@ fn whole(
         let sentence = format!("trial {trial} of {name} has not begun: {standing}");
         return Err(Fault::request(sentence).into());
     }
-    if of_jobs.is_empty() && own.is_empty()? {
+    if own.is_left_out {
+        context.out.say(&output::left_out(&trial.to_string(), false));
+    } else if of_jobs.is_empty() && own.is_empty()? {
         context.out.say(&format!("trial {trial} has printed nothing"));
     }
     Ok(0)
@@ -120,11 +122,16 @@ fn set(
         return Ok(0);
     }
     let waves = Waves::read(&status.tree)?;
-    let mut silent = Vec::new();
+    let (mut silent, mut left_out) = (Vec::new(), Vec::new());
     let mut gap = "";
     for (row, _) in status.trials() {
         let record = status.records.get(&row.id).cloned().unwrap_or_default();
-        let own = Output::of(&status.tree, row.id, &record)?.tail(lines)?;
+        let own = Output::of(&status.tree, row.id, &record)?;
+        if own.is_left_out {
+            left_out.push(row.id);
+            continue;
+        }
+        let own = own.tail(lines)?;
         let of_jobs = of_jobs(&status.tree, &waves, row.id)?;
         if own.is_empty() && of_jobs.is_empty() {
             silent.push(row.id);
@@ -137,6 +144,11 @@ fn set(
             context.out.page(&format!("the job's own output ({}):\n", path.display()));
             print_lines(&output::tail_of(path, lines)?, context);
         }
+    }
+    if !left_out.is_empty() {
+        let are_many = left_out.len() > 1;
+        let ids = IdSet::of_trials(left_out).to_string();
+        context.out.say(&output::left_out(&ids, are_many));
     }
     if !silent.is_empty() {
         let trials = if silent.len() == 1 { "trial" } else { "trials" };

@@ -8,6 +8,7 @@ use crate::host::disk;
 use crate::submit::arrays::wave::Waves;
 use crate::tree::Tree;
 use crate::tree::bundle;
+use crate::tree::export::Without;
 use crate::tree::records::{Attempt, Place, Record};
 
 /// A stretch of a file.
@@ -33,7 +34,11 @@ impl Part {
 }
 
 /// What a trial printed itself, in order.
-pub(in crate::cli) struct Output(pub(super) Vec<Part>);
+pub(in crate::cli) struct Output {
+    pub(super) parts: Vec<Part>,
+    /// Whether logs of it were left out when the sweep was exported or merged.
+    pub(in crate::cli) is_left_out: bool,
+}
 
 /// The last bytes of a trial's output in which its last lines are looked for.
 const TAIL: u64 = 1 << 20;
@@ -44,15 +49,25 @@ impl Output {
     /// # Errors
     /// When the bundle of an agent cannot be read.
     pub(in crate::cli) fn of(tree: &Tree, trial: u64, record: &Record) -> Result<Self> {
+        let is_without = tree.left_out()?.contains(&Without::Logs);
+        let is_gone = |path: &Path| Ok::<_, anyhow::Error>(disk::stamp(path)?.is_none());
+        let mut is_left_out = false;
         let runs = (1..).take_while(|run| tree.record(trial, *run).exists());
         let own =
             |run| Part { path: tree.log(trial, run), from: 0, len: u64::MAX, is_shared: false };
         let mut parts: Vec<Part> = runs.map(own).collect();
+        for part in parts.iter().filter(|_| is_without) {
+            is_left_out |= is_gone(&part.path)?;
+        }
         for attempt in &record.attempts {
             if let Some(place) = &attempt.bundle
                 && let Some((from, len)) = output_of(tree, trial, attempt, place)?
             {
                 let path = tree.agent_file(&place.agent, &format!("{}.log", place.slot));
+                if is_without && is_gone(&path)? {
+                    is_left_out = true;
+                    continue;
+                }
                 if place.log.is_some_and(|(_, len)| len > 0) {
                     // This reports a missing log, which is not an empty one.
                     disk::open(&path)?;
@@ -60,7 +75,7 @@ impl Output {
                 parts.push(Part { path, from, len, is_shared: true });
             }
         }
-        Ok(Self(parts))
+        Ok(Self { parts, is_left_out })
     }
 
     /// Whether nothing was printed.
@@ -68,7 +83,7 @@ impl Output {
     /// # Errors
     /// When a file cannot be read.
     pub(super) fn is_empty(&self) -> Result<bool> {
-        for part in &self.0 {
+        for part in &self.parts {
             if part.length()? > 0 {
                 return Ok(false);
             }
@@ -81,7 +96,7 @@ impl Output {
     /// # Errors
     /// When a file cannot be read.
     pub(super) fn print(&self, mut with: impl FnMut(&[u8])) -> Result<()> {
-        for part in &self.0 {
+        for part in &self.parts {
             disk::each_piece(&part.path, part.from, part.len, &mut with)?;
         }
         Ok(())
@@ -93,7 +108,7 @@ impl Output {
     /// When a file cannot be read.
     pub(in crate::cli) fn tail(&self, lines: usize) -> Result<Vec<u8>> {
         let mut all: Vec<u8> = Vec::new();
-        for part in self.0.iter().rev() {
+        for part in self.parts.iter().rev() {
             let len = part.length()?;
             let most = len.min(TAIL.saturating_sub(all.len() as u64));
             if most > 0 {
@@ -118,6 +133,13 @@ pub(in crate::cli) fn tail_of(path: &Path, lines: usize) -> Result<Vec<u8>> {
     let mut all = disk::read_end(path, TAIL)?;
     let kept = last_lines(&all, lines).len();
     Ok(all.split_off(all.len() - kept))
+}
+
+/// That the logs of trials were left out; `trials`: their numbers.
+pub(super) fn left_out(trials: &str, are_many: bool) -> String {
+    let (trial, was) = if are_many { ("trials", "logs") } else { ("trial", "log") };
+    let verb = if are_many { "were" } else { "was" };
+    format!("{trial} {trials}: the {was} {verb} left out of this copy (`--without logs`)")
 }
 
 /// Gives out a file.

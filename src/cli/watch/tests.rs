@@ -362,6 +362,7 @@ fn trial() -> trial::Trial {
         ],
         attempts: vec!["failed (exit-code), 3.2 s, on n1, job 12_7: exit code 3".into()],
         log: (1..=40).map(|i| format!("epoch\t{i}")).collect(),
+        is_left_out: false,
         command: "hpcsweep logs 7 results/digits".into(),
     }
 }

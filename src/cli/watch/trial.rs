@@ -25,6 +25,8 @@ pub(super) struct Trial {
     pub(super) attempts: Vec<String>,
     /// The last lines that it printed.
     pub(super) log: Vec<String>,
+    /// Whether that was left out when the sweep was exported or merged.
+    pub(super) is_left_out: bool,
     /// The command that prints all of it.
     pub(super) command: String,
 }
@@ -37,7 +39,8 @@ impl Trial {
     pub(super) fn read(tree: &Tree, trial: u64, now: f64) -> Result<Self> {
         let (_, row) = table::find(tree, trial)?;
         let (record, _) = records::of_trial(tree, trial)?;
-        let log = Output::of(tree, trial, &record)?.tail(LINES)?;
+        let output = Output::of(tree, trial, &record)?;
+        let log = output.tail(LINES)?;
         let one = |(i, attempt): (usize, &Attempt)| {
             let state = record.state_of(i).unwrap_or_else(|| "open".to_owned());
             let cause = record.cause_of(i).map(|cause| format!(" ({})", cause.word()));
@@ -60,6 +63,7 @@ impl Trial {
                 .map(|(name, value)| (name.to_owned(), text(&value.to_json())))
                 .collect(),
             attempts: record.attempts.iter().enumerate().map(one).collect(),
+            is_left_out: output.is_left_out,
             log: String::from_utf8_lossy(&log).lines().map(str::to_owned).collect(),
             command: format!("hpcsweep logs {trial} {}", tree.named()),
         })
@@ -79,6 +83,9 @@ impl Trial {
         }
         lines.extend((1..).zip(&self.attempts).map(|(i, words)| format!("  {i}: {words}")));
         match self.log.is_empty() {
+            true if self.is_left_out => {
+                lines.push("its log was left out of this copy (`--without logs`)".to_owned());
+            }
             true => lines.push("it has printed nothing".to_owned()),
             false => lines.push(format!("the end of its log ({} prints all):", self.command)),
         }

@@ -101,7 +101,7 @@ pub(crate) fn submit(
     let identity = tree.create(&plan.name, access)?;
     hands::take_over(&tree)?;
     retry::check_free(&tree, &identity, site, environment, kind)?;
-    let mut waves = Waves::read(&tree)?;
+    let mut waves = Waves::of_here(&tree, &Journal::read(&tree)?)?;
     let mut diff = grow::diff(&tree, source)?;
     if options.feeder.is_some() {
         diff = diff.without_growth(&tree)?;

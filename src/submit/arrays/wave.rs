@@ -25,7 +25,7 @@ pub(crate) struct Waves {
     pub(crate) all: Vec<Wave>,
     /// The map of each wave: the trial of every element, array after array.
     pub(crate) maps: Vec<Vec<u64>>,
-    /// Arrays that no scheduler has, and that will not be submitted any more.
+    /// Arrays that no scheduler here has, and that will not be submitted any more.
     pub(crate) given_up: BTreeSet<u32>,
 }
 
@@ -38,6 +38,15 @@ impl Waves {
         let all = waves::read(tree)?;
         let maps = all.iter().map(|w| waves::map(tree, w)).collect::<Result<_>>()?;
         Ok(Self { all, maps, given_up: BTreeSet::new() })
+    }
+
+    /// As [`Self::read`], without the arrays that were submitted where the sweep was before it was exported: none of their
+    /// trials is submitted.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(crate) fn of_here(tree: &Tree, journal: &Journal) -> Result<Self> {
+        Ok(Self { given_up: journal.elsewhere(), ..Self::read(tree)? })
     }
 
     /// All arrays of trials that were not given up, with those of their elements, in the order of submission.

@@ -108,6 +108,13 @@ fn fill(
         }
     }
     code(tree, sweeps, &numbers)?;
+    let mut left_out = without.to_vec();
+    for from in trees {
+        left_out.extend(from.left_out()?);
+    }
+    left_out.sort_unstable();
+    left_out.dedup();
+    tree.leave_out(&left_out)?;
     Ok(report)
 }
 

@@ -214,6 +214,9 @@ pub(crate) fn prepare_in(
         }
     }
     if let Some((shell, script)) = &head.setup {
+        // A sweep may have been moved since the script was written down.
+        let own = tree.setup_script(head.first);
+        let script = if own.exists() { &own } else { script };
         argv.splice(0..0, [path_text(shell), path_text(script)]);
     }
     let gpus = Sampler::start(job, &env);
