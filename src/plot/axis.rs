@@ -30,6 +30,11 @@ pub(crate) struct Tick {
     pub(crate) label: String,
 }
 
+/// Whether a number can be drawn: it is finite, and an axis that has it does not overflow.
+pub(super) fn has_place(value: f64) -> bool {
+    value.abs() <= 1e300
+}
+
 /// How much free space there is beyond the values, as a part of their range.
 const MARGIN: f64 = 0.05;
 
@@ -37,7 +42,7 @@ impl Scale {
     /// Along numbers, with some room at the ends, or none. A logarithmic axis needs numbers above zero.
     pub(crate) fn of(values: impl Iterator<Item = f64>, log: bool, room: bool) -> Self {
         let (mut from, mut to) = (f64::INFINITY, f64::NEG_INFINITY);
-        for value in values.filter(|v| v.is_finite() && (!log || *v > 0.0)) {
+        for value in values.filter(|v| has_place(*v) && (!log || *v > 0.0)) {
             (from, to) = (from.min(value), to.max(value));
         }
         if from > to {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use serde_json::Value;
 
-use super::axis::{Axis, Scale};
+use super::axis::{Axis, Scale, has_place};
 use super::groups::{self, Grouped, counted};
 use super::{Band, Body, Figure, Line, Look, Point, Wish};
 use crate::analysis::{self, Statistic};
@@ -108,7 +108,10 @@ fn together(
 ) -> Result<Vec<(f64, Vec<f64>)>> {
     let mut by_place: BTreeMap<i64, (f64, Vec<f64>)> = BTreeMap::new();
     for row in rows.iter().map(|row| &table.rows[*row]) {
-        for (x, y) in points::of(&sweeps[row.source], row.trial, along, name)? {
+        let points = points::of(&sweeps[row.source], row.trial, along, name)?;
+        for (x, y) in
+            points.into_iter().filter(|(x, y)| has_place(*x) && (has_place(*y) || !y.is_finite()))
+        {
             by_place.entry(ordered(x)).or_insert((x, Vec::new())).1.push(y);
         }
     }

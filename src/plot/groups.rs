@@ -4,6 +4,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::Wish;
+use super::axis::has_place;
 use crate::analysis::{self, Observed, Setting, Settings};
 use crate::collect::{Table, text};
 use crate::fault::Fault;
@@ -136,7 +137,7 @@ pub(super) struct Grouped {
     pub(super) observed: Vec<Observed>,
     /// The column of the metric.
     pub(super) metric: usize,
-    /// How many numbers are infinite: no picture has a place for them.
+    /// How many numbers are infinite or near the largest one: no picture has a place for them.
     pub(super) infinite: usize,
 }
 
@@ -156,11 +157,11 @@ impl Grouped {
         let mut infinite = 0;
         let observe = |setting: &Setting| {
             let mut observed = settings.observe(table, setting, metric);
-            let finite: Vec<bool> = observed.values.iter().map(|v| v.is_finite()).collect();
+            let finite: Vec<bool> = observed.values.iter().map(|v| has_place(*v)).collect();
             infinite += finite.iter().filter(|is| !**is).count();
             let mut is = finite.iter();
             observed.rows.retain(|_| is.next().copied().unwrap_or(false));
-            observed.values.retain(|value| value.is_finite());
+            observed.values.retain(|value| has_place(*value));
             observed
         };
         let observed: Vec<Observed> = settings.list.iter().map(observe).collect();
@@ -185,7 +186,7 @@ impl Grouped {
             (left.open, "not ended"),
             (left.without, "without a number"),
             (left.nan, "not a number"),
-            (self.infinite, "infinite"),
+            (self.infinite, "infinite or beyond 1e300"),
         ];
         let said: Vec<String> = parts
             .iter()
