@@ -286,7 +286,8 @@ fn seen(tree: &Tree) -> Result<(BTreeMap<u64, Value>, usize), String> {
     steps.each(|_| Ok(())).map_err(say)?;
     let table = collect::collect(vec![status]).map_err(say)?;
     let rows = table.rows.iter().zip(lines).map(|(row, line)| {
-        let cells = row.cells.iter().map(|(c, cell)| (table.columns[c].clone(), cell.clone()));
+        let cells = table.cells(row).into_iter();
+        let cells = cells.map(|(c, cell)| (table.columns[c].clone(), cell.value()));
         (row.trial, json!([cells.collect::<BTreeMap<String, Value>>(), line]))
     });
     Ok((rows.collect(), damaged))

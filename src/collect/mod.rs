@@ -5,6 +5,7 @@ mod assumed;
 pub(crate) mod attempts;
 pub(crate) mod columns;
 mod curve;
+mod grid;
 pub(crate) mod points;
 pub(crate) mod sheet;
 pub(crate) mod statistics;
@@ -22,6 +23,7 @@ mod sqlite;
 pub(crate) mod typed;
 
 pub(crate) use assumed::assumed;
+pub use grid::Cell;
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -91,24 +93,6 @@ impl Cells {
         self.0.dedup_by_key(|(column, _)| *column);
     }
 
-    /// The one number of a metric that others have logged more than once is its least and its greatest.
-    fn add_ends(&mut self, ends: &[(usize, [usize; 2])]) {
-        let before = self.0.len();
-        for (metric, ends) in ends {
-            if json_float(self.get(*metric)).is_none() {
-                continue;
-            }
-            let missing = ends.iter().filter(|column| self.get(**column).is_null());
-            let value = self.get(*metric);
-            let missing: Vec<(usize, Value)> =
-                missing.map(|column| (*column, value.clone())).collect();
-            self.0.extend(missing);
-        }
-        if self.0.len() > before {
-            self.0.sort_by_key(|(column, _)| *column);
-        }
-    }
-
     /// The value of a column; `null` for nothing.
     pub fn get(&self, column: usize) -> &Value {
         let at = self.0.binary_search_by_key(&column, |(column, _)| *column);
@@ -176,14 +160,20 @@ fn replicates(plan: &toml::Table) -> Option<String> {
 }
 
 /// A row of a table: a trial.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Trial {
     /// Its number.
     pub trial: u64,
+    source: u32,
+    /// Its place in the columns.
+    at: u32,
+}
+
+impl Trial {
     /// Which of the table's sweeps it is of.
-    pub(crate) source: usize,
-    /// Its cells.
-    pub cells: Cells,
+    pub(crate) fn source(&self) -> usize {
+        self.source as usize
+    }
 }
 
 /// A table of results.
@@ -200,24 +190,27 @@ pub struct Table {
     pub(crate) first_metric: usize,
     /// The sweeps.
     pub(crate) sources: Vec<Source>,
+    cells: Vec<grid::Column>,
+    /// Rows and columns of the cells that columns hold alone, sorted, and the other columns.
+    few: Vec<(u32, u32)>,
+    many: Vec<usize>,
 }
 
 /// Everything of one trial that becomes cells.
 pub(crate) struct Line {
-    /// In the order of [`FIXED`], then what else the table has a column for: snapshot, function.
+    /// In the order of [`FIXED`], then snapshot and function.
     pub(crate) fixed: Vec<Value>,
     pub(crate) parameters: Vec<(String, Value)>,
     pub(crate) metrics: Vec<(String, Value)>,
     /// Metrics that were logged more than once: their least and greatest values are columns.
     repeated: Vec<String>,
-    trial: u64,
 }
 
 /// Trials that are read at once: their records are freed when they have become rows.
 const CHUNK: usize = 1 << 14;
 
-/// Added to the columns of metrics until all parameters are known, which stand before them.
-const UNPLACED: usize = usize::MAX / 2;
+/// Trials of which a thread makes a part of a table.
+const PIECE: usize = 1 << 10;
 
 /// Joins sweeps into one table.
 ///
@@ -235,14 +228,11 @@ pub(crate) fn collect_with(sweeps: Vec<Status>, curves: &[Statistic]) -> Result<
     let mut joined = Joined::new(&sweeps);
     for mut status in sweeps {
         joined.begin(&status);
-        let rows = status.rows.len();
-        for from in (0..rows).step_by(CHUNK) {
-            let trials = from..rows.min(from + CHUNK);
+        for trials in chunks(&status) {
             let own = status.rows[trials.clone()].iter().map(|row| row.id);
             let records: Vec<Option<Record>> =
                 own.map(|trial| status.records.remove(&trial)).collect();
-            let lines = lines(&status, trials, joined.further, records, curves)?;
-            joined.add(&status.identity.name, lines);
+            joined.add(&status, trials, records, curves)?;
         }
     }
     Ok(joined.table())
@@ -256,100 +246,213 @@ pub(crate) fn table(sweeps: &[Status], curves: &[Statistic]) -> Result<Table> {
     let mut joined = Joined::new(sweeps);
     for status in sweeps {
         joined.begin(status);
-        let rows = status.rows.len();
-        for from in (0..rows).step_by(CHUNK) {
-            let trials = from..rows.min(from + CHUNK);
+        for trials in chunks(status) {
             let own = status.rows[trials.clone()].iter().map(|row| row.id);
             let records: Vec<Option<&Record>> =
                 own.map(|trial| status.records.get(&trial)).collect();
-            let lines = lines(status, trials, joined.further, records, curves)?;
-            joined.add(&status.identity.name, lines);
+            joined.add(status, trials, records, curves)?;
         }
     }
     Ok(joined.table())
 }
 
-/// A table that grows by lines.
-struct Joined {
-    table: Table,
-    several: bool,
-    further: Further,
-    parameters: Columns,
-    metrics: Columns,
+fn chunks(status: &Status) -> impl Iterator<Item = Range<usize>> + use<> {
+    let rows = status.rows.len();
+    (0..rows).step_by(CHUNK).map(move |from| from..rows.min(from + CHUNK))
+}
+
+/// The cells of some trials.
+#[derive(Default)]
+struct Part {
+    /// As [`Line::fixed`].
+    fixed: Vec<grid::Column>,
+    parameters: grid::Named,
+    metrics: grid::Named,
     /// Metrics that a trial has logged more than once.
     repeated: HashSet<String>,
 }
 
-impl Joined {
-    fn new(sweeps: &[Status]) -> Self {
-        let mut table = Table::default();
-        let several = sweeps.len() > 1;
-        if several {
-            table.columns.push("sweep".into());
+impl Part {
+    /// Adds what is known of the trial in a row.
+    fn add(&mut self, row: u32, line: &Line, rows: usize) {
+        self.fixed.resize_with(self.fixed.len().max(line.fixed.len()), grid::Column::default);
+        for (column, value) in self.fixed.iter_mut().zip(&line.fixed) {
+            column.set(row as usize, value.into(), rows);
         }
-        table.columns.extend(FIXED.map(str::to_owned));
-        let further = Further {
-            snapshot: sweeps.iter().any(Status::has_several_snapshots),
-            function: sweeps.iter().any(Status::has_several_functions),
-        };
-        table.columns.extend(further.snapshot.then(|| SNAPSHOT.to_owned()));
-        table.columns.extend(further.function.then(|| FUNCTION.to_owned()));
-        table.first_parameter = table.columns.len();
-        let (parameters, metrics) = (Columns::default(), Columns::default());
-        Self { table, several, further, parameters, metrics, repeated: HashSet::new() }
-    }
-
-    /// The lines that are added from now on are of this sweep.
-    fn begin(&mut self, status: &Status) {
-        self.table.sources.push(Source::of(status));
-    }
-
-    fn add(&mut self, sweep: &str, lines: Vec<Line>) {
-        let first = usize::from(self.several);
-        let source = self.table.sources.len().saturating_sub(1);
-        for line in lines {
-            let most = first + line.fixed.len() + line.parameters.len() + line.metrics.len();
-            let mut cells = Cells(Vec::with_capacity(most));
-            if self.several {
-                cells.push(0, sweep.into());
-            }
-            let fixed = line.fixed.into_iter().enumerate();
-            fixed.for_each(|(c, value)| cells.push(first + c, value));
-            for (name, value) in line.parameters {
-                cells.push(self.table.first_parameter + self.parameters.place(&name), value);
-            }
-            for (name, value) in line.metrics {
-                cells.push(UNPLACED + self.metrics.place(&name), value);
-            }
-            for name in line.repeated {
-                is_part_of(&mut self.repeated, &name);
-            }
-            cells.sort();
-            self.table.rows.push(Trial { trial: line.trial, source, cells });
+        for (nth, (name, value)) in (0..).zip(&line.parameters) {
+            self.parameters.set(name, (row, nth), value.into(), rows);
+        }
+        for (nth, (name, value)) in (0..).zip(&line.metrics) {
+            self.metrics.set(name, (row, nth), value.into(), rows);
+        }
+        for name in &line.repeated {
+            is_part_of(&mut self.repeated, name);
         }
     }
 
-    fn table(self) -> Table {
-        let Self { mut table, parameters, metrics, repeated, .. } = self;
-        name_columns(&mut table, &parameters, &metrics);
-        let cells = table.rows.iter_mut().flat_map(|row| &mut row.cells.0);
-        for (column, _) in cells.filter(|(column, _)| *column >= UNPLACED) {
-            *column = *column - UNPLACED + table.first_metric;
+    /// Adds the cells of other trials, in these rows.
+    fn join(&mut self, part: Self, places: &[u32], rows: usize) {
+        self.fixed.resize_with(self.fixed.len().max(part.fixed.len()), grid::Column::default);
+        for (column, other) in self.fixed.iter_mut().zip(&part.fixed) {
+            column.join(other, places, rows);
         }
-        let place = |name: String| Some(table.first_metric + *metrics.index.get(&name)?);
-        let ends = repeated.into_iter().filter_map(|name| {
-            let ends = [place(format!("{name}.min"))?, place(format!("{name}.max"))?];
+        self.parameters.join(&part.parameters, places, rows);
+        self.metrics.join(&part.metrics, places, rows);
+        self.repeated.extend(part.repeated);
+    }
+
+    /// The one number of a metric that others have logged more than once is its least and its greatest.
+    fn add_ends(&mut self, rows: usize) {
+        let place = |name: &str| self.metrics.get(name);
+        let ends = self.repeated.iter().filter_map(|name| {
+            let ends = [place(&format!("{name}.min"))?, place(&format!("{name}.max"))?];
             Some((place(name)?, ends))
         });
         let mut ends: Vec<(usize, [usize; 2])> = ends.collect();
         ends.sort_unstable();
-        table.rows.iter_mut().for_each(|row| row.cells.add_ends(&ends));
-        table
+        for (metric, ends) in ends {
+            let own = std::mem::take(&mut self.metrics.columns[metric]);
+            for end in ends.into_iter().filter(|end| *end != metric) {
+                let column = &mut self.metrics.columns[end];
+                own.each(|row, cell| {
+                    if cell.number().is_some() && column.get(row).is_null() {
+                        column.set(row, cell, rows);
+                    }
+                });
+            }
+            self.metrics.columns[metric] = own;
+        }
+    }
+}
+
+/// A table that grows by parts.
+struct Joined {
+    several: bool,
+    further: Further,
+    /// Trials of all sweeps.
+    all: usize,
+    sources: Vec<Source>,
+    rows: Vec<Trial>,
+    sweep: grid::Column,
+    whole: Part,
+}
+
+impl Joined {
+    fn new(sweeps: &[Status]) -> Self {
+        let all = sweeps.iter().map(|status| status.rows.len()).sum();
+        Self {
+            several: sweeps.len() > 1,
+            further: Further {
+                snapshot: sweeps.iter().any(Status::has_several_snapshots),
+                function: sweeps.iter().any(Status::has_several_functions),
+            },
+            all,
+            sources: Vec::new(),
+            rows: Vec::with_capacity(all),
+            sweep: grid::Column::default(),
+            whole: Part::default(),
+        }
+    }
+
+    /// The trials that are added from now on are of this sweep.
+    fn begin(&mut self, status: &Status) {
+        self.sources.push(Source::of(status));
+    }
+
+    /// Adds some trials of a sweep, with their records.
+    fn add<R: Borrow<Record> + Sync>(
+        &mut self,
+        status: &Status,
+        trials: Range<usize>,
+        records: Vec<Option<R>>,
+        curves: &[Statistic],
+    ) -> Result<()> {
+        let (from, source) = (self.rows.len() as u32, self.sources.len().saturating_sub(1) as u32);
+        let rows = &status.rows[trials.clone()];
+        self.rows.extend(rows.iter().zip(from..).map(|(row, at)| Trial {
+            trial: row.id,
+            source,
+            at,
+        }));
+        let (further, several) = (self.further, status.has_several_functions());
+        let line = |(at, record): (usize, &Option<R>)| -> Result<Line> {
+            let (row, standing) = (&status.rows[at], &status.standings[at]);
+            let record = record.as_ref().map(Borrow::borrow);
+            let mut line = line(&status.tree, row, standing, record, curves)?;
+            let ran = record.filter(|_| further.snapshot).and_then(snapshot);
+            let function = status.function(row.id).filter(|_| several);
+            line.fixed.extend([ran.into(), function.into()]);
+            Ok(line)
+        };
+        let part = |(at, records): (usize, &[Option<R>])| -> Result<Part> {
+            let mut part = Part::default();
+            let first = trials.start + at * PIECE;
+            for (row, record) in records.iter().enumerate() {
+                part.add(row as u32, &line((first + row, record))?, PIECE);
+            }
+            Ok(part)
+        };
+        let parts: Result<Vec<Part>> =
+            threads::in_parallel(|| records.par_chunks(PIECE).enumerate().map(part).collect());
+        let places: Vec<u32> = (from..self.rows.len() as u32).collect();
+        for (part, places) in parts?.into_iter().zip(places.chunks(PIECE)) {
+            self.whole.join(part, places, self.all);
+        }
+        if self.several {
+            let name = grid::Cell::Text(&status.identity.name);
+            places.iter().for_each(|row| self.sweep.set(*row as usize, name, self.all));
+        }
+        Ok(())
+    }
+
+    fn table(self) -> Table {
+        let Self { several, further, all, sources, rows, sweep, mut whole } = self;
+        whole.parameters.sort();
+        whole.metrics.sort();
+        whole.add_ends(all);
+        let mut table = Table { rows, sources, ..Table::default() };
+        let fixed = FIXED.into_iter().map(|name| (name, true));
+        let more = [(SNAPSHOT, further.snapshot), (FUNCTION, further.function)];
+        whole.fixed.resize_with(FIXED.len() + more.len(), grid::Column::default);
+        let fixed = fixed.chain(more).zip(whole.fixed);
+        let sweep = (("sweep", several), sweep);
+        for ((name, _), column) in std::iter::once(sweep).chain(fixed).filter(|((_, is), _)| *is) {
+            table.columns.push(name.to_owned());
+            table.cells.push(column);
+        }
+        table.first_parameter = table.columns.len();
+        name_columns(&mut table, &whole.parameters.names, &whole.metrics.names);
+        table.cells.extend(whole.parameters.columns.into_iter().chain(whole.metrics.columns));
+        Table::of(table)
+    }
+}
+
+/// A table of rows without trials.
+#[derive(Default)]
+struct Builder {
+    columns: Vec<grid::Column>,
+    rows: u32,
+}
+
+impl Builder {
+    fn add(&mut self, row: Vec<(usize, Cell<'_>)>) {
+        for (column, cell) in row {
+            let columns = self.columns.len().max(column + 1);
+            self.columns.resize_with(columns, grid::Column::default);
+            self.columns[column].set(self.rows as usize, cell, self.rows as usize);
+        }
+        self.rows += 1;
+    }
+
+    /// The table, of which no column has a name.
+    fn table(self) -> Table {
+        let rows = (0..self.rows).map(|at| Trial { trial: 0, source: 0, at }).collect();
+        Table::of(Table { rows, cells: self.columns, ..Table::default() })
     }
 }
 
 /// A name that two kinds of column share is followed by its kind.
-fn name_columns(table: &mut Table, parameters: &Columns, metrics: &Columns) {
+fn name_columns(table: &mut Table, parameters: &[String], metrics: &[String]) {
     let mut taken: BTreeSet<String> = table.columns.iter().cloned().collect();
     taken.extend(UNREAD.map(str::to_owned));
     let mut add = |name: &String, kind: &str, columns: &mut Vec<String>| {
@@ -360,9 +463,9 @@ fn name_columns(table: &mut Table, parameters: &Columns, metrics: &Columns) {
         taken.insert(shown.clone());
         columns.push(shown);
     };
-    parameters.names.iter().for_each(|name| add(name, "param", &mut table.columns));
+    parameters.iter().for_each(|name| add(name, "param", &mut table.columns));
     table.first_metric = table.columns.len();
-    metrics.names.iter().for_each(|name| add(name, "metric", &mut table.columns));
+    metrics.iter().for_each(|name| add(name, "metric", &mut table.columns));
 }
 
 #[derive(Default)]
@@ -393,30 +496,6 @@ fn is_part_of(seen: &mut HashSet<String>, name: &str) -> bool {
 struct Further {
     snapshot: bool,
     function: bool,
-}
-
-/// Some trials of a sweep, with their records.
-fn lines<R: Borrow<Record> + Send>(
-    status: &Status,
-    trials: Range<usize>,
-    further: Further,
-    records: Vec<Option<R>>,
-    curves: &[Statistic],
-) -> Result<Vec<Line>> {
-    let several = status.has_several_functions();
-    let whole = |((row, standing), record): ((&Row, &Standing), Option<R>)| {
-        let record = record.as_ref().map(Borrow::borrow);
-        let mut line = line(&status.tree, row, standing, record, curves)?;
-        let ran = record.and_then(snapshot);
-        line.fixed.extend(further.snapshot.then(|| Value::from(ran)));
-        let function = || Value::from(status.function(row.id).filter(|_| several));
-        line.fixed.extend(further.function.then(function));
-        Ok(line)
-    };
-    threads::in_parallel(|| {
-        let rows = status.rows[trials.clone()].par_iter();
-        rows.zip(&status.standings[trials]).zip(records).map(whole).collect()
-    })
 }
 
 /// The short name of the snapshot that the attempt that counts ran.
@@ -495,7 +574,7 @@ fn unmeasured(row: &Row, standing: &Standing, record: Option<&Record>) -> Line {
     if let Some(gpus) = &row.gpu_ids_abs {
         parameters.push(("gpu_ids_abs".into(), serde_json::json!(gpus)));
     }
-    Line { fixed, parameters, metrics: Vec::new(), repeated: Vec::new(), trial: row.id }
+    Line { fixed, parameters, metrics: Vec::new(), repeated: Vec::new() }
 }
 
 /// Seconds that the attempts of a trial's curve have run in total, as far as it is known.
@@ -635,10 +714,44 @@ pub(crate) enum Goal {
 }
 
 impl Table {
+    /// A table of which all cells are known.
+    fn of(mut table: Self) -> Self {
+        for (at, column) in table.cells.iter().enumerate() {
+            match column.few() {
+                Some(rows) => table.few.extend(rows.map(|row| (row, at as u32))),
+                None => table.many.push(at),
+            }
+        }
+        table.few.sort_unstable();
+        table
+    }
+
+    /// The cell of a row in a column; nothing where the table has no such column.
+    pub fn cell(&self, row: &Trial, column: usize) -> Cell<'_> {
+        self.cells.get(column).map_or(Cell::Null, |cells| cells.get(row.at as usize))
+    }
+
+    /// The cells that a row has, with their columns.
+    pub fn cells(&self, row: &Trial) -> Vec<(usize, Cell<'_>)> {
+        let from = self.few.partition_point(|(own, _)| *own < row.at);
+        let few = self.few[from..].iter().take_while(|(own, _)| *own == row.at);
+        let mut few = few.map(|(_, column)| *column as usize).peekable();
+        let mut all = Vec::new();
+        for many in &self.many {
+            while let Some(column) = few.next_if(|column| column < many) {
+                all.push((column, self.cell(row, column)));
+            }
+            all.push((*many, self.cell(row, *many)));
+        }
+        all.extend(few.map(|column| (column, self.cell(row, column))));
+        all.retain(|(_, cell)| !cell.is_null());
+        all
+    }
+
     /// The state in a row.
-    pub(crate) fn state<'a>(&self, row: &'a Trial) -> &'a str {
+    pub(crate) fn state(&self, row: &Trial) -> &str {
         let column = self.columns.iter().position(|c| c == "state");
-        column.and_then(|c| row.cells.get(c).as_str()).unwrap_or_default()
+        column.and_then(|c| self.cell(row, c).as_str()).unwrap_or_default()
     }
 
     /// Its sweeps as words of a command to copy.
@@ -648,15 +761,15 @@ impl Table {
     }
 
     /// The function that a row's trial calls, where trials of a sweep call several.
-    pub(crate) fn function<'a>(&self, row: &'a Trial) -> Option<&'a str> {
+    pub(crate) fn function(&self, row: &Trial) -> Option<&str> {
         let column = self.first_parameter.checked_sub(1)?;
-        (self.columns[column] == FUNCTION).then(|| row.cells.get(column).as_str()).flatten()
+        (self.columns[column] == FUNCTION).then(|| self.cell(row, column).as_str()).flatten()
     }
 
     /// Whether a row belongs to the right function: the one that is named, else that of its sweep's plan. Results of
     /// different functions are not alternatives.
     pub(crate) fn is_meant(&self, row: &Trial, named: Option<&str>) -> bool {
-        match named.or(self.sources[row.source].function.as_deref()) {
+        match named.or(self.sources[row.source()].function.as_deref()) {
             Some(meant) => self.function(row) == Some(meant),
             None => true,
         }
@@ -745,7 +858,7 @@ impl Table {
             .iter()
             .enumerate()
             .filter(|(_, row)| self.state(row) == "done" && self.is_meant(row, function))
-            .filter_map(|(i, row)| Some((json_float(row.cells.get(column))?, i)))
+            .filter_map(|(i, row)| Some((self.cell(row, column).number()?, i)))
             .filter(|(value, _)| !value.is_nan())
             .collect();
         ranked.sort_by(|a, b| match goal {

@@ -2,6 +2,7 @@
 
 mod forms;
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -16,9 +17,9 @@ use super::sibling::become_worker;
 use super::{Context, sweeps};
 use crate::collect::attempts::Attempts;
 use crate::collect::columns::Column;
-use crate::collect::sheet::{Form, Sheet};
+use crate::collect::sheet::{Form, Line, Sheet};
 use crate::collect::steps::Steps;
-use crate::collect::{self, Cells, Source, Table, text};
+use crate::collect::{self, Cell, Source, Table};
 use crate::fault::Fault;
 use crate::host::disk;
 use crate::status::Status;
@@ -27,7 +28,7 @@ use crate::submit::grow::{self, Diff};
 use crate::tree::Tree;
 use crate::words::{self, count};
 pub(super) use forms::object;
-use forms::{MOST_CELLS, check_columns, csv_row, jsonl_row};
+use forms::{MOST_CELLS, Shown, check_columns, csv_row, jsonl_row};
 
 /// How a table is written
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -238,15 +239,16 @@ fn dictionary(args: &Args, sheet: &Sheet, format: Format, context: &Context) -> 
         match format {
             Format::Table => out.write_all(aligned(&names, &rows).as_bytes())?,
             Format::Markdown => {
-                forms::markdown_row(out, names.iter().cloned())?;
+                forms::markdown_row(out, names.iter().map(Cow::from))?;
                 forms::markdown_line(out, names.len())?;
-                rows.iter().try_for_each(|row| forms::markdown_row(out, row.iter().cloned()))?;
+                rows.iter()
+                    .try_for_each(|row| forms::markdown_row(out, row.iter().map(Cow::from)))?;
             }
             Format::Csv => {
                 let mut csv = csv::Writer::from_writer(out);
                 let all = std::iter::once(names.as_slice()).chain(rows.iter().map(Vec::as_slice));
                 for row in all {
-                    csv_row(&mut csv, row.iter().map(|cell| json!(cell)), args.safe_csv)?;
+                    csv_row(&mut csv, row.iter().map(|cell| Shown::text(cell)), args.safe_csv)?;
                 }
                 csv.flush()?;
             }
@@ -277,8 +279,11 @@ fn dictionary(args: &Args, sheet: &Sheet, format: Format, context: &Context) -> 
 fn write_text(args: &Args, sheet: &Sheet, format: Format, out: &mut dyn Write) -> Result<usize> {
     let names = sheet.names();
     let columns = &sheet.columns;
-    let cell = |row: &Cells, c: usize| forms::plain(&columns[c], row.get(c));
-    let mut rows = 0;
+    let texts = |row: &Line<'_>| -> Vec<String> {
+        let cells = columns.iter().enumerate();
+        cells.map(|(c, column)| Shown::of(column, row.get(c)).text.into_owned()).collect()
+    };
+    let rows;
     match format {
         Format::Table => {
             let wide = args.all || args.output.is_some() || !io::stdout().is_terminal();
@@ -292,7 +297,7 @@ fn write_text(args: &Args, sheet: &Sheet, format: Format, out: &mut dyn Write) -
                 if cells.len() * columns.len() > MOST_CELLS {
                     return Err(forms::too_large().into());
                 }
-                cells.push((0..columns.len()).map(|c| text(&cell(row, c))).collect());
+                cells.push(texts(&row));
                 Ok(())
             })?;
             rows = cells.len();
@@ -303,18 +308,20 @@ fn write_text(args: &Args, sheet: &Sheet, format: Format, out: &mut dyn Write) -
         }
         Format::Markdown => {
             check_columns(&names)?;
-            forms::markdown_row(out, names.iter().cloned())?;
+            forms::markdown_row(out, names.iter().map(Cow::from))?;
             forms::markdown_line(out, names.len())?;
-            sheet.each(&mut |row| {
-                rows += 1;
-                forms::markdown_row(out, (0..columns.len()).map(|c| text(&cell(row, c))))
-            })?;
+            let form = |lines: &[Line<'_>], out: &mut Vec<u8>| {
+                lines.iter().try_for_each(|row| {
+                    forms::markdown_row(out, texts(row).into_iter().map(Cow::from))
+                })
+            };
+            rows = sheet.write(&form, out)?;
         }
         Format::Jsonl | Format::Records | Format::Parquet | Format::Arrow | Format::Sqlite => {
-            sheet.each(&mut |row| {
-                rows += 1;
-                jsonl_row(out, columns, &names, row)
-            })?;
+            let form = |lines: &[Line<'_>], out: &mut Vec<u8>| {
+                lines.iter().try_for_each(|row| jsonl_row(out, columns, row))
+            };
+            rows = sheet.write(&form, out)?;
         }
     }
     Ok(rows)
@@ -324,16 +331,19 @@ fn write_text(args: &Args, sheet: &Sheet, format: Format, out: &mut dyn Write) -
 pub(super) fn write_csv(sheet: &Sheet, safe: bool, out: &mut dyn Write) -> Result<usize> {
     let names = sheet.names();
     check_columns(&names)?;
-    let mut csv = csv::Writer::from_writer(out);
-    csv_row(&mut csv, names.iter().map(|name| json!(name)), safe)?;
-    let mut rows = 0;
-    sheet.each(&mut |row| {
-        rows += 1;
-        let cell = |(c, column)| forms::plain(column, row.get(c));
-        csv_row(&mut csv, sheet.columns.iter().enumerate().map(cell), safe)
-    })?;
+    let mut csv = csv::Writer::from_writer(&mut *out);
+    csv_row(&mut csv, names.iter().map(|name| Shown::text(name)), safe)?;
     csv.flush()?;
-    Ok(rows)
+    drop(csv);
+    let form = |lines: &[Line<'_>], out: &mut Vec<u8>| {
+        let mut csv = csv::Writer::from_writer(out);
+        for row in lines {
+            let cells = sheet.columns.iter().enumerate();
+            csv_row(&mut csv, cells.map(|(c, column)| Shown::of(column, row.get(c))), safe)?;
+        }
+        Ok(csv.flush()?)
+    };
+    sheet.write(&form, out)
 }
 
 /// How the trials stand that are meant; the scheduler is asked, if it may be.
@@ -505,7 +515,7 @@ const USED: [&str; 4] = ["peak_memory", "cpu_s", "read_bytes", "written_bytes"];
 
 /// The aligned table. The narrow one leaves out columns that say nothing: empty, or of use to machines.
 fn people(table: &Table, rows: &[usize], wide: bool) -> String {
-    let cell = |row: usize, c: usize| table.rows[row].cells.get(c);
+    let cell = |row: usize, c: usize| table.cell(&table.rows[row], c);
     let total = table.columns.iter().position(|name| name == "duration_s").unwrap_or(0);
     let says_something = |c: usize| {
         let name = table.columns[c].as_str();
@@ -537,12 +547,16 @@ fn people(table: &Table, rows: &[usize], wide: bool) -> String {
                 let value = cell(i, c);
                 match value.as_f64() {
                     // People compare figures; the files keep every bit.
-                    Some(f) if value.is_f64() && c >= table.first_metric && !wide => short(f),
+                    Some(f)
+                        if matches!(value, Cell::Float(_)) && c >= table.first_metric && !wide =>
+                    {
+                        short(f)
+                    }
                     Some(f) if table.columns[c].ends_with("duration_s") && !wide => {
                         format!("{f:.3}")
                     }
-                    _ if wide => text(value),
-                    _ => words::short(&text(value), 60),
+                    _ if wide => value.text().into_owned(),
+                    _ => words::short(&value.text(), 60),
                 }
             };
             columns.iter().map(shown).collect()
