@@ -228,7 +228,7 @@ pub(crate) fn tables(bytes: &[u8]) {
         let _ = (table::rows(tree), table::keys(tree), table::count(tree));
         for id in [0, 3, 4] {
             if let Ok((_, row)) = table::find(tree, id) {
-                let _ = (row.task_text(), row.params);
+                let _ = (row.task_text(), row.params.clone());
             }
         }
         if let Ok(heads) = table::heads(tree) {

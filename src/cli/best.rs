@@ -9,7 +9,7 @@ use super::metrics::{CurveStatistics, Metrics};
 use super::out::aligned;
 use super::select::Select;
 use super::spark::Curves;
-use super::{Context, collect};
+use super::{Context, collect, sweeps};
 use crate::analysis::{
     self, Left, Member, Over, Pareto, Place, Ranked, Ranking, Settings, Statistic, Why,
 };
@@ -69,8 +69,17 @@ pub(super) struct Repeats {
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let named = args.select.read(&args.named)?;
-    let all = collect::meant(&named, args.planned, args.offline, context)?;
-    let (table, curves) = Curves::of(all, &args.statistics.curve, !args.json)?;
+    let statistics = &args.statistics.curve;
+    let (table, curves) = match args.planned || !named.wanted.is_all() {
+        true => {
+            let all = collect::meant(&named, args.planned, args.offline, context)?;
+            Curves::of(all, statistics, !args.json)?
+        }
+        false => {
+            let found = sweeps::find(&named.sweeps, context)?;
+            Curves::of_whole(found, statistics, !args.json, args.offline, context)?
+        }
+    };
     let function = meant(&table, args.function.as_deref())?;
     let code = collect::tell(&table.sources, context);
     let (metric, goal) = &args.metrics.0[0];

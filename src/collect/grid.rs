@@ -49,6 +49,26 @@ impl<'a> From<&'a Value> for Cell<'a> {
 }
 
 impl<'a> Cell<'a> {
+    /// A whole number.
+    pub(super) fn whole(number: u64) -> Self {
+        i64::try_from(number).map_or(Self::Large(number), Self::Int)
+    }
+
+    /// A number; nothing if JSON does not have it.
+    pub(super) fn finite(number: f64) -> Self {
+        if number.is_finite() { Self::Float(number) } else { Self::Null }
+    }
+
+    /// A number; a text if JSON does not have it.
+    pub(super) fn number_of(number: f64) -> Self {
+        match number {
+            number if number.is_finite() => Self::Float(number),
+            number if number.is_nan() => Self::Text("nan"),
+            number if number > 0.0 => Self::Text("inf"),
+            _ => Self::Text("-inf"),
+        }
+    }
+
     /// Whether there is no value.
     pub fn is_null(self) -> bool {
         self == Cell::Null

@@ -5,7 +5,9 @@ mod assumed;
 pub(crate) mod attempts;
 pub(crate) mod columns;
 mod curve;
+pub(crate) mod gather;
 mod grid;
+mod note;
 pub(crate) mod points;
 pub(crate) mod sheet;
 pub(crate) mod statistics;
@@ -42,7 +44,7 @@ use crate::status::Status;
 use crate::tree::Tree;
 use crate::tree::code;
 use crate::tree::damage::Damaged;
-use crate::tree::records::{Attempt, Record};
+use crate::tree::records::{Attempt, Record, Usage};
 use crate::tree::table::Row;
 use crate::words;
 use statistics::{Point, Statistic};
@@ -71,6 +73,9 @@ pub(crate) const FUNCTION: &str = "function";
 
 /// The column of the code snapshots from which trials ran, where there are several: short names.
 pub(crate) const SNAPSHOT: &str = "snapshot";
+
+/// The column of devices that the plan names.
+pub(crate) const DEVICES: &str = "gpu_ids_abs";
 
 /// Names of values that are not metrics: a row about lines that could not be read.
 pub(crate) const UNREAD: [&str; 2] = ["unread_lines", "damaged"];
@@ -273,6 +278,12 @@ struct Part {
 }
 
 impl Part {
+    /// Sets one of the first cells of a row.
+    fn set(&mut self, column: usize, row: usize, cell: Cell<'_>, rows: usize) {
+        self.fixed.resize_with(self.fixed.len().max(column + 1), grid::Column::default);
+        self.fixed[column].set(row, cell, rows);
+    }
+
     /// Adds what is known of the trial in a row.
     fn add(&mut self, row: u32, line: &Line, rows: usize) {
         self.fixed.resize_with(self.fixed.len().max(line.fixed.len()), grid::Column::default);
@@ -282,10 +293,20 @@ impl Part {
         for (nth, (name, value)) in (0..).zip(&line.parameters) {
             self.parameters.set(name, (row, nth), value.into(), rows);
         }
-        for (nth, (name, value)) in (0..).zip(&line.metrics) {
+        self.add_metrics(row, &line.metrics, &line.repeated, rows);
+    }
+
+    fn add_metrics(
+        &mut self,
+        row: u32,
+        metrics: &[(String, Value)],
+        repeated: &[String],
+        rows: usize,
+    ) {
+        for (nth, (name, value)) in (0..).zip(metrics) {
             self.metrics.set(name, (row, nth), value.into(), rows);
         }
-        for name in &line.repeated {
+        for name in repeated {
             is_part_of(&mut self.repeated, name);
         }
     }
@@ -340,17 +361,35 @@ struct Joined {
 impl Joined {
     fn new(sweeps: &[Status]) -> Self {
         let all = sweeps.iter().map(|status| status.rows.len()).sum();
+        let mut joined = Self::of(sweeps.len() > 1, all);
+        joined.further.snapshot = sweeps.iter().any(Status::has_several_snapshots);
+        joined.further.function = sweeps.iter().any(Status::has_several_functions);
+        joined
+    }
+
+    /// Of one sweep or of several, with so many trials.
+    fn of(several: bool, all: usize) -> Self {
         Self {
-            several: sweeps.len() > 1,
-            further: Further {
-                snapshot: sweeps.iter().any(Status::has_several_snapshots),
-                function: sweeps.iter().any(Status::has_several_functions),
-            },
+            several,
+            further: Further::default(),
             all,
             sources: Vec::new(),
             rows: Vec::with_capacity(all),
             sweep: grid::Column::default(),
             whole: Part::default(),
+        }
+    }
+
+    /// The next row, and the sweep that it is of.
+    fn next(&self) -> (u32, u32) {
+        (self.rows.len() as u32, self.sources.len().saturating_sub(1) as u32)
+    }
+
+    /// Says of which sweep rows are, where there are several.
+    fn name(&mut self, status: &Status, rows: &[u32]) {
+        if self.several {
+            let name = Cell::Text(&status.identity.name);
+            rows.iter().for_each(|row| self.sweep.set(*row as usize, name, self.all));
         }
     }
 
@@ -367,7 +406,7 @@ impl Joined {
         records: Vec<Option<R>>,
         curves: &[Statistic],
     ) -> Result<()> {
-        let (from, source) = (self.rows.len() as u32, self.sources.len().saturating_sub(1) as u32);
+        let (from, source) = self.next();
         let rows = &status.rows[trials.clone()];
         self.rows.extend(rows.iter().zip(from..).map(|(row, at)| Trial {
             trial: row.id,
@@ -398,10 +437,7 @@ impl Joined {
         for (part, places) in parts?.into_iter().zip(places.chunks(PIECE)) {
             self.whole.join(part, places, self.all);
         }
-        if self.several {
-            let name = grid::Cell::Text(&status.identity.name);
-            places.iter().for_each(|row| self.sweep.set(*row as usize, name, self.all));
-        }
+        self.name(status, &places);
         Ok(())
     }
 
@@ -492,7 +528,7 @@ fn is_part_of(seen: &mut HashSet<String>, name: &str) -> bool {
 }
 
 /// The columns that only some tables have.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Further {
     snapshot: bool,
     function: bool,
@@ -549,32 +585,41 @@ pub(crate) fn each_step(
 
 /// A line without metrics.
 fn unmeasured(row: &Row, standing: &Standing, record: Option<&Record>) -> Line {
-    let attempt = record.and_then(Record::decisive);
-    let end = attempt.and_then(|a| a.end.as_ref());
-    let usage = end.and_then(|end| end.usage.as_deref());
-    let fixed = vec![
+    let mut fixed = vec![
         row.id.into(),
         row.task_id.clone().unwrap_or(Value::Null),
         row.link.into(),
         standing.state.word().into(),
         standing.cause.map_or(Value::Null, |cause| cause.word().into()),
-        end.and_then(|e| e.exit_code).map_or(Value::Null, Value::from),
-        record.map_or(0, Record::begun).into(),
-        record.and_then(duration_s).map_or(Value::Null, Value::from),
-        attempt.and_then(Attempt::duration_s).map_or(Value::Null, Value::from),
-        attempt.map_or(Value::Null, |a| a.start.host.clone().into()),
-        end.filter(|e| e.peak_memory > 0).map_or(Value::Null, |e| e.peak_memory.into()),
-        usage.map_or(Value::Null, |usage| usage.cpu_s().into()),
-        usage.map_or(Value::Null, |usage| usage.read_bytes.into()),
-        usage.map_or(Value::Null, |usage| usage.written_bytes.into()),
-        attempt.and_then(|a| a.start.job.clone()).map_or(Value::Null, Value::from),
     ];
+    fixed.extend(recorded(record).map(Cell::value));
     let leaf = |(name, value): (&str, &crate::plan::Value)| (name.to_owned(), value.to_json());
     let mut parameters: Vec<(String, Value)> = row.params.iter().map(leaf).collect();
     if let Some(gpus) = &row.gpu_ids_abs {
-        parameters.push(("gpu_ids_abs".into(), serde_json::json!(gpus)));
+        parameters.push((DEVICES.into(), serde_json::json!(gpus)));
     }
     Line { fixed, parameters, metrics: Vec::new(), repeated: Vec::new() }
+}
+
+/// What a record says, in the order of [`FIXED`] from `exit_code` on.
+fn recorded(record: Option<&Record>) -> [Cell<'_>; 10] {
+    let attempt = record.and_then(Record::decisive);
+    let end = attempt.and_then(|a| a.end.as_ref());
+    let usage = end.and_then(|end| end.usage.as_deref());
+    let bytes = |bytes: Option<u64>| bytes.map_or(Cell::Null, Cell::whole);
+    let number = |number: Option<f64>| number.map_or(Cell::Null, Cell::finite);
+    [
+        end.and_then(|e| e.exit_code).map_or(Cell::Null, |code| Cell::Int(code.into())),
+        Cell::whole(record.map_or(0, Record::begun) as u64),
+        number(record.and_then(duration_s)),
+        number(attempt.and_then(Attempt::duration_s)),
+        attempt.map_or(Cell::Null, |a| Cell::Text(&a.start.host)),
+        bytes(end.map(|e| e.peak_memory).filter(|bytes| *bytes > 0)),
+        number(usage.map(Usage::cpu_s)),
+        bytes(usage.map(|usage| usage.read_bytes)),
+        bytes(usage.map(|usage| usage.written_bytes)),
+        attempt.and_then(|a| a.start.job.as_deref()).map_or(Cell::Null, Cell::Text),
+    ]
 }
 
 /// Seconds that the attempts of a trial's curve have run in total, as far as it is known.
@@ -596,22 +641,46 @@ fn leaves(prefix: &str, value: &Value, out: &mut Vec<(String, Value)>) {
     }
 }
 
-/// The values of one name of a curve.
-struct Seen {
-    last: Value,
+/// The least and the greatest of the numbers of one name of a curve.
+#[derive(Clone, Copy)]
+struct Ends {
     least: f64,
     greatest: f64,
     numbers: u64,
+}
+
+impl Default for Ends {
+    fn default() -> Self {
+        Self { least: f64::INFINITY, greatest: f64::NEG_INFINITY, numbers: 0 }
+    }
+}
+
+impl Ends {
+    fn add(&mut self, number: f64) {
+        self.least = self.least.min(number);
+        self.greatest = self.greatest.max(number);
+        self.numbers += 1;
+    }
+
+    /// Whether they are columns, where those of a name are that has more than `least` numbers.
+    fn are_of(&self, name: &str, least: u64) -> bool {
+        self.numbers > least && !is_place(name)
+    }
+}
+
+/// Whether a name says where in a curve a line is.
+fn is_place(name: &str) -> bool {
+    name == "step" || name == "epoch"
+}
+
+/// The values of one name of a curve.
+#[derive(Default)]
+struct Seen {
+    last: Value,
+    ends: Ends,
     rank: u64,
     /// Its curve, where that is wanted.
     points: Vec<Point>,
-}
-
-impl Seen {
-    fn of(rank: u64) -> Self {
-        let (least, greatest) = (f64::INFINITY, f64::NEG_INFINITY);
-        Self { last: Value::Null, least, greatest, numbers: 0, rank, points: Vec::new() }
-    }
 }
 
 /// The metrics of a record by name, as in a table.
@@ -626,58 +695,29 @@ pub(crate) fn metrics_of(tree: &Tree, record: &Record) -> Result<Vec<(String, Va
 type Logged = (Vec<(String, Value)>, Vec<String>);
 
 /// The metrics of a trial's curve: of each name its last value; of a number that was logged more than `least` times
-/// also its least and greatest (`loss.min`, `loss.max`). With several ranks the lowest rank that logs a
-/// name speaks for it. Statistics of its curve follow. The final result comes last: an object's members, or `result`.
+/// also its least and greatest (`loss.min`, `loss.max`). Statistics of its curve follow. The final result comes last: an
+/// object's members, or `result`.
 ///
 /// # Errors
-/// When a record cannot be read.
+/// When the record cannot be read.
 fn metrics(tree: &Tree, record: &Record, least: u64, curves: &[Statistic]) -> Result<Logged> {
-    let mut order: Vec<String> = Vec::new();
-    let mut seen: HashMap<String, Seen> = HashMap::new();
-    curve::each(tree, record, |line| {
-        let rank = line.iter().find(|(name, _)| name == "rank");
-        let rank = rank.and_then(|(_, rank)| rank.as_u64()).unwrap_or(0);
-        let place = |name: &str| {
-            let place = line.iter().find(|(other, _)| other == name);
-            place.and_then(|(_, value)| value.as_f64())
-        };
-        let [epoch, step] =
-            if curves.is_empty() { [None; 2] } else { ["epoch", "step"].map(place) };
-        for (name, value) in line.into_iter().filter(|(name, _)| name != "rank") {
-            let entry = seen.entry(name.clone()).or_insert_with(|| {
-                order.push(name);
-                Seen::of(rank)
-            });
-            if rank > entry.rank {
-                continue;
-            }
-            if rank < entry.rank {
-                *entry = Seen::of(rank);
-            }
-            if let Some(number) = json_float(&value) {
-                entry.least = entry.least.min(number);
-                entry.greatest = entry.greatest.max(number);
-                entry.numbers += 1;
-                if !curves.is_empty() {
-                    entry.points.push(Point { epoch, step, value: number });
-                }
-            }
-            entry.last = value;
+    let (mut out, mut repeated): Logged = Default::default();
+    let mut add = |out: &mut Vec<(String, Value)>, name: &str, last: Value, ends: Ends| {
+        out.push((name.to_owned(), last));
+        if ends.are_of(name, least) {
+            out.push((format!("{name}.min"), float_json(ends.least)));
+            out.push((format!("{name}.max"), float_json(ends.greatest)));
+            repeated.push(name.to_owned());
         }
-    })?;
-    let (mut out, mut repeated) = (Vec::new(), Vec::new());
-    for name in order {
-        let Some(entry) = seen.remove(&name) else { continue };
-        let is_place = name == "step" || name == "epoch";
-        let several = entry.numbers > least && !is_place;
-        out.push((name.clone(), entry.last));
-        if several {
-            out.push((format!("{name}.min"), float_json(entry.least)));
-            out.push((format!("{name}.max"), float_json(entry.greatest)));
-            repeated.push(name.clone());
-        }
-        if !is_place && !entry.points.is_empty() {
-            out.extend(statistics::columns(curves, &name, &entry.points));
+    };
+    if let Some(note) = record.note.as_deref().filter(|_| curves.is_empty()) {
+        note::each(note, |name, last, ends| add(&mut out, name, last.value(), ends));
+    } else {
+        for (name, seen) in seen(tree, record, curves)? {
+            add(&mut out, &name, seen.last, seen.ends);
+            if !is_place(&name) && !seen.points.is_empty() {
+                out.extend(statistics::columns(curves, &name, &seen.points));
+            }
         }
     }
     let end = record.decisive().and_then(|attempt| attempt.end.as_ref());
@@ -689,6 +729,48 @@ fn metrics(tree: &Tree, record: &Record, least: u64, curves: &[Statistic]) -> Re
         out.extend(last.iter().cloned());
     }
     Ok((out, repeated))
+}
+
+/// The values of each name of a trial's curve, in the order in which it logged them. With several ranks the lowest rank
+/// that logs a name speaks for it.
+///
+/// # Errors
+/// When the record cannot be read.
+fn seen(tree: &Tree, record: &Record, curves: &[Statistic]) -> Result<Vec<(String, Seen)>> {
+    let mut all: Vec<(String, Seen)> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    curve::each(tree, record, |line| {
+        let rank = line.iter().find(|(name, _)| name == "rank");
+        let rank = rank.and_then(|(_, rank)| rank.as_u64()).unwrap_or(0);
+        let place = |name: &str| {
+            let place = line.iter().find(|(other, _)| other == name);
+            place.and_then(|(_, value)| value.as_f64())
+        };
+        let [epoch, step] =
+            if curves.is_empty() { [None; 2] } else { ["epoch", "step"].map(place) };
+        for (name, value) in line.into_iter().filter(|(name, _)| name != "rank") {
+            let at = places.get(&name).copied().unwrap_or_else(|| {
+                places.insert(name.clone(), all.len());
+                all.push((name, Seen { rank, ..Seen::default() }));
+                all.len() - 1
+            });
+            let entry = &mut all[at].1;
+            if rank > entry.rank {
+                continue;
+            }
+            if rank < entry.rank {
+                *entry = Seen { rank, ..Seen::default() };
+            }
+            if let Some(number) = json_float(&value) {
+                entry.ends.add(number);
+                if !curves.is_empty() {
+                    entry.points.push(Point { epoch, step, value: number });
+                }
+            }
+            entry.last = value;
+        }
+    })?;
+    Ok(all)
 }
 
 /// A cell as text: empty for nothing, lists and tables as JSON.

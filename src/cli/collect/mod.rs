@@ -18,6 +18,7 @@ use super::{Context, sweeps};
 use crate::collect::attempts::Attempts;
 use crate::collect::columns::Column;
 use crate::collect::sheet::{Form, Line, Sheet};
+use crate::collect::statistics::Statistic;
 use crate::collect::steps::Steps;
 use crate::collect::{self, Cell, Source, Table};
 use crate::fault::Fault;
@@ -25,7 +26,7 @@ use crate::host::disk;
 use crate::status::Status;
 use crate::submit;
 use crate::submit::grow::{self, Diff};
-use crate::tree::Tree;
+use crate::tree::{Identity, Tree};
 use crate::words::{self, count};
 pub(super) use forms::object;
 use forms::{MOST_CELLS, Shown, check_columns, csv_row, jsonl_row};
@@ -179,16 +180,17 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         return Err(Fault::request("`--curve` is about the table of trials").into());
     }
     let named = args.select.read(&args.named)?;
-    let all = meant(&named, args.planned, args.offline, context)?;
+    let meant = || meant(&named, args.planned, args.offline, context);
     if let Some(dir) = &args.tensorboard {
-        return event_files(&all, dir, context);
+        return event_files(&meant()?, dir, context);
     }
     let mut sheet = if args.steps {
-        Sheet::of_steps(Steps::new(all)?)
+        Sheet::of_steps(Steps::new(meant()?)?)
     } else if args.attempts {
-        Sheet::of_attempts(Attempts::new(all))
+        Sheet::of_attempts(Attempts::new(meant()?))
     } else {
-        Sheet::of_trials(collect::collect_with(all, &args.statistics.curve)?)
+        let curves = &args.statistics.curve;
+        Sheet::of_trials(table(&named, args.planned, args.offline, curves, context)?)
     };
     match args.columns.as_deref() {
         Some([]) => return dictionary(args, &sheet, format, context),
@@ -355,10 +357,18 @@ pub(super) fn stand(named: &Named, offline: bool, context: &Context) -> Result<V
 
 /// As [`stand`], of all trials of some sweeps.
 pub(super) fn read(sweeps: &[String], offline: bool, context: &Context) -> Result<Vec<Status>> {
+    of_found(sweeps::find(sweeps, context)?, offline, context)
+}
+
+/// As [`read`].
+pub(super) fn of_found(
+    sweeps: Vec<(Tree, Identity)>,
+    offline: bool,
+    context: &Context,
+) -> Result<Vec<Status>> {
     let site = context.site()?;
     let whom = (!offline).then_some((&site, &context.vars));
-    let found = sweeps::find(sweeps, context)?;
-    sweeps::each_readable(found, context, |(tree, identity)| {
+    sweeps::each_readable(sweeps, context, |(tree, identity)| {
         crate::status::read(tree, identity, whom)
     })
 }
@@ -386,6 +396,35 @@ pub(super) fn meant(
     context: &Context,
 ) -> Result<Vec<Status>> {
     if planned { self::planned(named, offline, context) } else { stand(named, offline, context) }
+}
+
+/// The table of the trials that are meant; `planned` as for [`meant`].
+pub(super) fn table(
+    named: &Named,
+    planned: bool,
+    offline: bool,
+    curves: &[Statistic],
+    context: &Context,
+) -> Result<Table> {
+    if planned || !named.wanted.is_all() {
+        return collect::collect_with(meant(named, planned, offline, context)?, curves);
+    }
+    gathered(sweeps::find(&named.sweeps, context)?, offline, curves, context)
+}
+
+/// The table of all trials of sweeps.
+pub(super) fn gathered(
+    sweeps: Vec<(Tree, Identity)>,
+    offline: bool,
+    curves: &[Statistic],
+    context: &Context,
+) -> Result<Table> {
+    let site = context.site()?;
+    let whom = (!offline).then_some((&site, &context.vars));
+    let all = sweeps::each_readable(sweeps, context, |(tree, identity)| {
+        collect::gather::gather(tree, identity, whom, curves)
+    })?;
+    collect::gather::joined(all)
 }
 
 /// As [`stand`], of the trials of the plan as it is now, in its order. Trials that the sweep does not have yet are
