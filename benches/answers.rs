@@ -13,7 +13,7 @@ use hpcsweep::tree::{Tree, line};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_hpcsweep");
 
-/// How often each is measured in turn.
+/// How often each is measured in turn; a sweep of a million trials, once.
 const ROUNDS: usize = 5;
 
 fn main() {
@@ -47,7 +47,7 @@ fn sweep(tmp: &Path, power: u32) {
     }
     // All folders have settled times, as those of a sweep that ended some time ago.
     std::thread::sleep(Duration::from_secs(3));
-    let all = "find trials records -type f -print0 | xargs -0 cat";
+    let all = "find trials records -name '*.jsonl' -print0 | xargs -0 cat";
     let inside = tmp.join(&folder);
     let lines = tmp.join("lines.jsonl");
     let lines = lines.to_str().unwrap();
@@ -65,25 +65,37 @@ fn sweep(tmp: &Path, power: u32) {
         run(tmp, PROGRAM, &collect)
     };
     let warm = |_: &str| run(tmp, PROGRAM, &collect);
-    row(&format!("collect of 10^{power}, first time / cat"), cold, Some(&cat));
-    row(&format!("collect of 10^{power}, again / cat"), warm, Some(&cat));
+    row((power, &format!("collect of 10^{power}, first time / cat")), cold, Some(&cat));
+    row((power, &format!("collect of 10^{power}, again / cat")), warm, Some(&cat));
     if has_pandas {
         let pandas = |_: &str| run(tmp, &python, &["-c", &pandas]);
-        row(&format!("collect of 10^{power}, again / pandas.read_json"), warm, Some(&pandas));
+        row(
+            (power, &format!("collect of 10^{power}, again / pandas.read_json")),
+            warm,
+            Some(&pandas),
+        );
     } else {
         println!("  not measured beside pandas: HPCSWEEP_BENCH_PYTHON names no Python that has it");
     }
     let parquet = ["-q", "collect", &folder, "--offline", "-o", "out.parquet"];
     row(
-        &format!("collect of 10^{power} as Parquet / as CSV"),
+        (power, &format!("collect of 10^{power} as Parquet / as CSV")),
         |_| run(tmp, PROGRAM, &parquet),
         Some(&warm),
     );
     let metric = ["--offline", "--metric", "loss", "--min"];
     let best = [&["best", &folder][..], &metric].concat();
-    row(&format!("best of 10^{power} / collect"), |_| run(tmp, PROGRAM, &best), Some(&warm));
-    let report = [&["report", &folder, "-o", "report.html"][..], &metric].concat();
-    row(&format!("report of 10^{power} / collect"), |_| run(tmp, PROGRAM, &report), Some(&warm));
+    row(
+        (power, &format!("best of 10^{power} / collect")),
+        |_| run(tmp, PROGRAM, &best),
+        Some(&warm),
+    );
+    let report = [&["-q", "report", &folder, "-o", "report.html"][..], &metric].concat();
+    row(
+        (power, &format!("report of 10^{power} / collect")),
+        |_| run(tmp, PROGRAM, &report),
+        Some(&warm),
+    );
     let bytes = std::fs::metadata(tmp.join("report.html")).unwrap().len();
     println!("  report.html: {:.2} MB", bytes as f64 / 1e6);
     std::fs::remove_dir_all(tree.dir()).unwrap();
@@ -92,9 +104,13 @@ fn sweep(tmp: &Path, power: u32) {
 /// What one run took: seconds, and the most memory of its largest process, in bytes.
 type Took = (f64, u64);
 
-fn row(what: &str, ours: impl Fn(&str) -> Took, beside: Option<&dyn Fn(&str) -> Took>) {
+fn row(
+    (power, what): (u32, &str),
+    ours: impl Fn(&str) -> Took,
+    beside: Option<&dyn Fn(&str) -> Took>,
+) {
     let (mut own, mut other, mut memory) = (Vec::new(), Vec::new(), 0);
-    for _ in 0..ROUNDS {
+    for _ in 0..if power < 6 { ROUNDS } else { 1 } {
         let took = ours(what);
         own.push(took.0);
         memory = memory.max(took.1);

@@ -12,7 +12,7 @@ use crate::idset::IdSet;
 use crate::plan::OnFailure;
 use crate::scheduler::{Element, End, State as Word};
 use crate::tree::export::{About, Stood};
-use crate::tree::records::{Attempt, Break, Outcome, Record};
+use crate::tree::records::{Attempt, Break, ByTrial, Outcome, Record};
 use crate::tree::table::{Row, place_of};
 use crate::tree::terms::Dropped;
 use crate::words::count;
@@ -191,7 +191,7 @@ impl Copied {
 /// How trials stand that records alone would show otherwise, in groups, for [`Copied`].
 pub(crate) fn beyond_records(
     rows: &[Row],
-    records: &HashMap<u64, Record>,
+    records: &ByTrial,
     standings: &[Standing],
 ) -> Vec<Stood> {
     let mut groups: BTreeMap<(String, Option<Cause>, &str), Vec<u64>> = BTreeMap::new();
@@ -243,11 +243,7 @@ pub(crate) struct Witness<'a> {
 }
 
 /// The standing of every row, in the order of the rows (by trial number).
-pub(crate) fn of(
-    rows: &[Row],
-    records: &HashMap<u64, Record>,
-    witness: &Witness<'_>,
-) -> Vec<Standing> {
+pub(crate) fn of(rows: &[Row], records: &ByTrial, witness: &Witness<'_>) -> Vec<Standing> {
     let mut all: Vec<Standing> = Vec::with_capacity(rows.len());
     for row in rows {
         // A damaged row may name one that comes later.
@@ -474,6 +470,8 @@ fn broken(state: &State) -> Break {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
     use crate::tree::records::{End, Start};
 
@@ -538,7 +536,7 @@ mod tests {
     /// The state of a trial with this record and this state of the scheduler, if its chain has not stopped.
     fn check(record: Option<Record>, word: Option<&str>, place: Where, expected: &str) {
         let rows = [row(0, None)];
-        let records = record.map(|r| (0, r)).into_iter().collect();
+        let records = record.map(|r| (0, r)).into_iter().collect::<HashMap<_, _>>().into();
         let element = |_| word.map(|w| crate::scheduler::slurm::versions::element(w, "None"));
         let witness = Witness {
             element: &element,
@@ -605,7 +603,7 @@ mod tests {
     #[test]
     fn where_a_scheduler_lies_about_ends_the_record_decides() {
         let rows = [row(0, None)];
-        let records = HashMap::from([(0, attempt(Some(Outcome::Done), 0))]);
+        let records = HashMap::from([(0, attempt(Some(Outcome::Done), 0))]).into();
         let state = Word::Ended(crate::scheduler::End::Failed, "exit status 1".to_owned());
         let element = |_| Some(Element { state: state.clone(), reason: String::new() });
         let witness = Witness {
@@ -636,7 +634,7 @@ mod tests {
     fn the_rest_of_a_stopped_chain_is_skipped_and_counts_add_up() {
         let rows = [row(0, None), row(1, Some(0)), row(2, Some(1))];
         let count = |on_failure| {
-            let records = HashMap::from([(0, attempt(Some(Outcome::Failed), 1))]);
+            let records = HashMap::from([(0, attempt(Some(Outcome::Failed), 1))]).into();
             let witness = Witness {
                 element: &|_| None,
                 submitted: &|_| true,

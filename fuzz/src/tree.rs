@@ -228,7 +228,7 @@ pub(crate) fn tables(bytes: &[u8]) {
         let _ = (table::rows(tree), table::keys(tree), table::count(tree));
         for id in [0, 3, 4] {
             if let Ok((_, row)) = table::find(tree, id) {
-                let _ = (row.task_text(), row.params);
+                let _ = (row.task_text(), row.params.clone());
             }
         }
         if let Ok(heads) = table::heads(tree) {
@@ -286,7 +286,8 @@ fn seen(tree: &Tree) -> Result<(BTreeMap<u64, Value>, usize), String> {
     steps.each(|_| Ok(())).map_err(say)?;
     let table = collect::collect(vec![status]).map_err(say)?;
     let rows = table.rows.iter().zip(lines).map(|(row, line)| {
-        let cells = row.cells.iter().map(|(c, cell)| (table.columns[c].clone(), cell.clone()));
+        let cells = table.cells(row).into_iter();
+        let cells = cells.map(|(c, cell)| (table.columns[c].clone(), cell.value()));
         (row.trial, json!([cells.collect::<BTreeMap<String, Value>>(), line]))
     });
     Ok((rows.collect(), damaged))

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use crate::collect::{Table, Trial};
-use crate::plan::value::json_float;
 use crate::stats::{self, Test};
 
 use super::settings::{Left, key, number};
@@ -62,7 +61,7 @@ pub(crate) fn compare(
         for row in side.rows.iter().map(|at| &table.rows[*at]) {
             if let Some(value) = number(table, row, metric, &mut sample.left) {
                 sample.values.push(value);
-                keyed.push((key(row, common.iter().copied()), value));
+                keyed.push((key(table, row, common.iter().copied()), value));
             }
         }
     }
@@ -98,7 +97,7 @@ fn pairs(keyed: &[Vec<(String, f64)>; 2]) -> Vec<(f64, f64)> {
 fn cost(table: &Table, sides: &[Side; 2], name: &'static str) -> Cost {
     let column = table.columns.iter().position(|known| known == name);
     let of = |side: &Side| {
-        let cell = |row: &Trial| json_float(row.cells.get(column?));
+        let cell = |row: &Trial| table.cell(row, column?).number();
         let values: Vec<f64> = side.rows.iter().filter_map(|at| cell(&table.rows[*at])).collect();
         (!values.is_empty()).then(|| stats::mean(&values))
     };

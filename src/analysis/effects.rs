@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 
 use anyhow::Result;
-use serde_json::Value;
 
 use super::settings::{Left, Settings, key, number};
-use crate::collect::{Goal, Table, text};
+use crate::collect::{Cell, Goal, Table};
 use crate::fault::Fault;
-use crate::plan::value::{float_text, json_float};
+use crate::plan::value::float_text;
 use crate::stats::{self, Forest, Interval, Term};
 use crate::words;
 
@@ -142,7 +141,8 @@ fn axes(table: &Table, settings: &Settings, rows: &[usize]) -> (Vec<(usize, Divi
     let (mut axes, mut unclear) = (Vec::new(), Vec::new());
     let columns = settings.list.first().map(|setting| setting.values.iter());
     for (column, _) in columns.into_iter().flatten() {
-        let cells: Vec<&Value> = rows.iter().map(|at| table.rows[*at].cells.get(*column)).collect();
+        let cells: Vec<Cell<'_>> =
+            rows.iter().map(|at| table.cell(&table.rows[*at], *column)).collect();
         match divided(&cells) {
             Some(axis) if axis.words.len() > 1 => axes.push((*column, axis)),
             Some(_) => {}
@@ -156,7 +156,7 @@ fn axes(table: &Table, settings: &Settings, rows: &[usize]) -> (Vec<(usize, Divi
 fn seeds(table: &Table, settings: &Settings, rows: &[usize]) -> Vec<usize> {
     let mut known: HashMap<String, usize> = HashMap::new();
     let mut seed = |at: &usize| {
-        let own = key(&table.rows[*at], settings.over.iter().map(|over| over.column));
+        let own = key(table, &table.rows[*at], settings.over.iter().map(|over| over.column));
         let next = known.len();
         *known.entry(own).or_insert(next)
     };
@@ -249,17 +249,14 @@ impl Divided {
 }
 
 /// `None` for texts of which there are too many.
-fn divided(cells: &[&Value]) -> Option<Divided> {
-    let numbers: Option<Vec<f64>> = cells
-        .iter()
-        .map(|cell| json_float(cell).filter(|number| !number.is_nan() && cell.is_number()))
-        .collect();
+fn divided(cells: &[Cell<'_>]) -> Option<Divided> {
+    let numbers: Option<Vec<f64>> = cells.iter().map(|cell| cell.as_f64()).collect();
     let Some(numbers) = numbers else {
         let mut index: HashMap<String, usize> = HashMap::new();
         let mut words: Vec<String> = Vec::new();
-        let mut level = |cell: &&Value| {
-            *index.entry(cell.to_string()).or_insert_with(|| {
-                words.push(if cell.is_null() { "(none)".to_owned() } else { text(cell) });
+        let mut level = |cell: &Cell<'_>| {
+            *index.entry(cell.json()).or_insert_with(|| {
+                words.push(if cell.is_null() { "(none)".into() } else { cell.text().into_owned() });
                 words.len() - 1
             })
         };
@@ -277,9 +274,9 @@ fn divided(cells: &[&Value]) -> Option<Divided> {
         let levels = numbers.iter().filter_map(level).collect();
         // As the plan has written it first.
         let word = |number: &f64| numbers.iter().position(|known| known == number);
-        let words = distinct.iter().filter_map(word).map(|at| match cells[at].is_f64() {
-            true => words::Figures::EXACT.of(numbers[at]),
-            false => text(cells[at]),
+        let words = distinct.iter().filter_map(word).map(|at| match cells[at] {
+            Cell::Float(_) => words::Figures::EXACT.of(numbers[at]),
+            cell => cell.text().into_owned(),
         });
         let words = words.collect();
         return Some(Divided { levels, words, is_ordered: true, is_range });

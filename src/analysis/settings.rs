@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::column;
 use crate::collect::{Table, Trial, text};
-use crate::plan::value::json_float;
 
 /// Names of parameters that repeat a setting and are no part of it, as the last part of a dotted name.
 const REPETITIONS: [&str; 11] = [
@@ -156,7 +155,7 @@ impl Settings {
         for row in table.rows.iter().filter(meant) {
             for (column, seen) in candidates.iter().zip(&mut seen) {
                 if seen.len() < 2 {
-                    seen.insert(row.cells.get(*column).to_string());
+                    seen.insert(table.cell(row, *column).json());
                 }
             }
         }
@@ -180,12 +179,16 @@ impl Settings {
         let all: Vec<usize> = varied.iter().copied().collect();
         let mut known: HashMap<String, usize> = HashMap::new();
         for (at, row) in table.rows.iter().enumerate().filter(|(_, row)| meant(row)) {
-            repeated += usize::from(!whole.insert(key(row, all.iter().copied())));
-            let at_key = *known.entry(key(row, apart.iter().copied())).or_insert_with(|| {
-                let value = |column: &usize| (*column, row.cells.get(*column).clone());
-                list.push(Setting { values: apart.iter().map(value).collect(), rows: Vec::new() });
-                list.len() - 1
-            });
+            repeated += usize::from(!whole.insert(key(table, row, all.iter().copied())));
+            let at_key =
+                *known.entry(key(table, row, apart.iter().copied())).or_insert_with(|| {
+                    let value = |column: &usize| (*column, table.cell(row, *column).value());
+                    list.push(Setting {
+                        values: apart.iter().map(value).collect(),
+                        rows: Vec::new(),
+                    });
+                    list.len() - 1
+                });
             list[at_key].rows.push(at);
         }
         let alike = alike(&list, apart.len());
@@ -213,7 +216,7 @@ impl Settings {
             if let Some(value) = number(table, row, metric, &mut observed.left) {
                 observed.rows.push(*at);
                 observed.values.push(value);
-                observed.pairs.push(key(row, self.over.iter().map(|over| over.column)));
+                observed.pairs.push(key(table, row, self.over.iter().map(|over| over.column)));
             }
         }
         observed
@@ -256,10 +259,10 @@ fn alike(list: &[Setting], columns: usize) -> BTreeSet<usize> {
 }
 
 /// The cells of some columns as one text.
-pub(super) fn key(row: &Trial, columns: impl Iterator<Item = usize>) -> String {
+pub(super) fn key(table: &Table, row: &Trial, columns: impl Iterator<Item = usize>) -> String {
     let mut key = String::new();
     for column in columns {
-        key.push_str(&row.cells.get(column).to_string());
+        key.push_str(&table.cell(row, column).json());
         key.push('\u{1f}');
     }
     key
@@ -267,7 +270,7 @@ pub(super) fn key(row: &Trial, columns: impl Iterator<Item = usize>) -> String {
 
 /// The number of a trial that ended well; any other is counted.
 pub(super) fn number(table: &Table, row: &Trial, metric: usize, left: &mut Left) -> Option<f64> {
-    match (table.state(row), json_float(row.cells.get(metric))) {
+    match (table.state(row), table.cell(row, metric).number()) {
         ("done", Some(value)) if value.is_nan() => left.nan += 1,
         ("done", Some(value)) => return Some(value),
         ("done", None) => left.without += 1,

@@ -10,11 +10,11 @@ use super::metrics::{CurveStatistics, Metrics};
 use super::out::aligned;
 use super::select::Select;
 use super::spark::Curves;
-use super::{Context, collect};
+use super::{Context, collect, sweeps};
 use crate::analysis::{
     self, Left, Member, Over, Pareto, Place, Ranked, Ranking, Settings, Statistic, Why,
 };
-use crate::collect::{Goal, Table, Trial, UNREAD, text};
+use crate::collect::{Cell, Goal, Table, Trial, UNREAD, text};
 use crate::fault::Fault;
 use crate::idset::IdSet;
 use crate::plan::value::float_json;
@@ -71,8 +71,17 @@ pub(super) struct Repeats {
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let named = args.select.read(&args.named)?;
-    let all = collect::meant(&named, args.planned, args.offline, context)?;
-    let (table, curves) = Curves::of(all, &args.statistics.curve, !args.json)?;
+    let statistics = &args.statistics.curve;
+    let (table, curves) = match args.planned || !named.wanted.is_all() {
+        true => {
+            let all = collect::meant(&named, args.planned, args.offline, context)?;
+            Curves::of(all, statistics, !args.json)?
+        }
+        false => {
+            let found = sweeps::find(&named.sweeps, context)?;
+            Curves::of_whole(found, statistics, !args.json, args.offline, context)?
+        }
+    };
     let function = meant(&table, args.function.as_deref())?;
     let code = collect::tell(&table.sources, context);
     let (metric, goal) = &args.metrics.0[0];
@@ -284,7 +293,7 @@ fn trial_names(table: &Table, rows: &[usize]) -> Vec<Value> {
         let row = &table.rows[*at];
         match table.sources.len() {
             1 => json!(row.trial),
-            _ => json!(format!("{}/{}", text(row.cells.get(0)), row.trial)),
+            _ => json!(format!("{}/{}", table.cell(row, 0).text(), row.trial)),
         }
     };
     rows.iter().map(name).collect()
@@ -530,8 +539,8 @@ pub(super) fn meant<'a>(table: &Table, named: Option<&'a str>) -> Result<Option<
 
 /// The row of a trial, and what of it or of its sweep could not be read.
 fn best_object(table: &Table, row: &Trial) -> Value {
-    let mut object = collect::object(&table.columns, &row.cells);
-    let source = &table.sources[row.source];
+    let mut object = collect::object(&table.columns, table.cells(row));
+    let source = &table.sources[row.source()];
     let unread = source.unread.iter().find(|(trial, _)| *trial == row.trial);
     let [unread_lines, damaged] = UNREAD.map(str::to_owned);
     object.insert(unread_lines, unread.map_or(0, |(_, lines)| *lines).into());
@@ -540,8 +549,8 @@ fn best_object(table: &Table, row: &Trial) -> Value {
 }
 
 /// A value that stays on its line.
-fn line(value: &Value) -> String {
-    words::short(&text(value), usize::MAX)
+fn line(value: Cell<'_>) -> String {
+    words::short(&value.text(), usize::MAX)
 }
 
 /// The log of the attempt that counts, if it has one of its own.
@@ -564,16 +573,16 @@ fn best_text(table: &Table, shown: &[usize], metric: &str) -> Result<String> {
     for &i in shown {
         let row = &table.rows[i];
         let parameters: Vec<String> = (table.first_parameter..table.first_metric)
-            .filter(|&c| !row.cells.get(c).is_null())
-            .map(|c| format!("{}={}", table.columns[c], line(row.cells.get(c))))
+            .filter(|&c| !table.cell(row, c).is_null())
+            .map(|c| format!("{}={}", table.columns[c], line(table.cell(row, c))))
             .collect();
         out.push_str(&format!(
             "trial {}: {metric} = {}  ({})\n",
             row.trial,
-            line(row.cells.get(column)),
+            line(table.cell(row, column)),
             parameters.join(" ")
         ));
-        let tree = Tree::at(&table.sources[row.source].dir);
+        let tree = Tree::at(&table.sources[row.source()].dir);
         if let Some(log) = log(&tree, row.trial)? {
             out.push_str(&format!("  log: {}\n", log.display()));
         }

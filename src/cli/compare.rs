@@ -11,10 +11,10 @@ use super::out::aligned;
 use super::spark::Curves;
 use super::{Context, collect, select};
 use crate::analysis::{self, Comparison, Left, Settings, Side, Statistic};
-use crate::collect::{Table, text};
+use crate::collect::{Cell, Table};
 use crate::fault::Fault;
 use crate::idset::IdSet;
-use crate::plan::value::{float_json, json_float};
+use crate::plan::value::float_json;
 use crate::select::{Wanted, is_set};
 use crate::stats::{self, Test};
 use crate::status::Status;
@@ -176,7 +176,9 @@ fn of_sweeps(args: &Args, context: &Context) -> Result<(Table, Curves, [Side; 2]
     }
     let (table, curves) = Curves::of(statuses, &args.statistics.curve, !args.json)?;
     let rows = |range: std::ops::Range<usize>| Side {
-        rows: (0..table.rows.len()).filter(|at| range.contains(&table.rows[*at].source)).collect(),
+        rows: (0..table.rows.len())
+            .filter(|at| range.contains(&table.rows[*at].source()))
+            .collect(),
     };
     let sides = [rows(0..firsts[0]), rows(firsts[0]..firsts[1])];
     let common = match args.repeats.over.is_empty() {
@@ -212,7 +214,7 @@ fn of_one_table(
                 _ => true,
             };
             is_named
-                && conditions.iter().all(|(column, word)| is_value(row.cells.get(*column), word))
+                && conditions.iter().all(|(column, word)| is_value(table.cell(row, *column), word))
         };
         side.rows = (0..table.rows.len()).filter(is_meant).collect();
     }
@@ -234,15 +236,15 @@ fn over(table: &Table, args: &Args) -> Result<Vec<usize>> {
 }
 
 /// Whether a cell has this value: as text, or as a number.
-fn is_value(cell: &Value, word: &str) -> bool {
-    let number = || json_float(cell).zip(word.parse::<f64>().ok());
-    text(cell) == word || number().is_some_and(|(cell, word)| cell == word)
+fn is_value(cell: Cell<'_>, word: &str) -> bool {
+    let number = || cell.number().zip(word.parse::<f64>().ok());
+    cell.text() == word || number().is_some_and(|(cell, word)| cell == word)
 }
 
 /// The columns that pairs agree in and that differ at all.
 fn paired_by(table: &Table, common: &[usize]) -> Vec<String> {
     let differs = |column: &&usize| {
-        let mut cells = table.rows.iter().map(|row| row.cells.get(**column));
+        let mut cells = table.rows.iter().map(|row| table.cell(row, **column));
         let first = cells.next();
         cells.any(|cell| Some(cell) != first)
     };

@@ -9,7 +9,7 @@ use super::out::aligned;
 use super::select::Select;
 use super::{Context, collect};
 use crate::analysis::{self, Effects, Method, Settings};
-use crate::collect::{self as results, Goal, Table};
+use crate::collect::{Goal, Table};
 use crate::fault::Fault;
 use crate::words::{count, figures, ticked};
 
@@ -48,10 +48,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             .into());
     };
     let named = args.select.read(&args.named)?;
-    let table = results::collect_with(
-        collect::meant(&named, args.planned, args.offline, context)?,
-        &args.statistics.curve,
-    )?;
+    let curves = &args.statistics.curve;
+    let table = collect::table(&named, args.planned, args.offline, curves, context)?;
     let code = collect::tell(&table.sources, context);
     if let Some(words) = table.unfinished(args.metrics.names())? {
         return Ok(super::best::no_answer(&words, args.json, code, context));

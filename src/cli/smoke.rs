@@ -7,7 +7,7 @@ use std::str::FromStr;
 use anyhow::Result;
 
 use super::Context;
-use crate::collect::{self, text};
+use crate::collect;
 use crate::fault::Fault;
 use crate::host::{Vars, clock, disk, process};
 use crate::plan::Resources;
@@ -179,7 +179,7 @@ fn say_metrics(tree: Tree, identity: Identity, context: &Context) -> Result<bool
     let table = collect::collect(vec![crate::status::read(tree, identity, None)?])?;
     for row in &table.rows {
         let metrics: Vec<String> = (table.first_metric..table.columns.len())
-            .map(|c| format!("{}={}", table.columns[c], text(row.cells.get(c))))
+            .map(|c| format!("{}={}", table.columns[c], table.cell(row, c).text()))
             .collect();
         if !metrics.is_empty() {
             context.out.say(&format!("metrics: {}", metrics.join(" ")));

@@ -2,10 +2,14 @@
 
 use anyhow::Result;
 
+use super::Context;
+use super::collect::{gathered, of_found};
 use crate::collect::statistics::Statistic;
 use crate::collect::{self, Table};
 use crate::plot::{self, spark};
 use crate::status::Status;
+use crate::tree::table::count;
+use crate::tree::{Identity, Tree};
 
 /// Sweeps with more trials are read without keeping their records, which are needed for curves.
 const MOST_TRIALS: usize = 100_000;
@@ -29,6 +33,24 @@ impl Curves {
             return Ok((collect::table(&sweeps, statistics)?, Self(sweeps)));
         }
         Ok((collect::collect_with(sweeps, statistics)?, Self(Vec::new())))
+    }
+
+    /// As [`Curves::of`], of all trials of sweeps.
+    ///
+    /// # Errors
+    /// When a tree or a record cannot be read.
+    pub(super) fn of_whole(
+        sweeps: Vec<(Tree, Identity)>,
+        statistics: &[Statistic],
+        are_wanted: bool,
+        offline: bool,
+        context: &Context,
+    ) -> Result<(Table, Self)> {
+        let trials: u64 = sweeps.iter().map(|(tree, _)| count(tree).unwrap_or(0)).sum();
+        if are_wanted && trials <= MOST_TRIALS as u64 {
+            return Self::of(of_found(sweeps, offline, context)?, statistics, true);
+        }
+        Ok((gathered(sweeps, offline, statistics, context)?, Self(Vec::new())))
     }
 
     /// A cell for each set of rows of the table; `None` if no trial of them has logged the metric more than once.

@@ -21,11 +21,10 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use serde_json::{Value, json};
 
+use super::Cell;
 use super::columns::{Column, Kind};
-use super::sheet::Sheet;
+use super::sheet::{Line, Sheet};
 use super::types::Type;
-use super::{Cells, text};
-use crate::plan::value::json_float;
 
 /// The key of the data dictionary in the metadata of a file.
 const KEY: &str = "hpcsweep";
@@ -168,21 +167,22 @@ impl Shape {
     }
 
     /// The values as an array; what has no place in it is left out.
-    fn array(&self, values: &[&Value]) -> Result<ArrayRef> {
+    fn array(&self, values: &[Cell<'_>]) -> Result<ArrayRef> {
         let each = values.iter().copied();
-        let micros = |value: &Value| value.as_f64().map(|s| (s * 1e6).round() as i64);
+        let micros = |value: Cell<'_>| value.as_f64().map(|s| (s * 1e6).round() as i64);
         Ok(match self {
-            Self::Bool => Arc::new(each.map(Value::as_bool).collect::<BooleanArray>()),
-            Self::Int => Arc::new(each.map(Value::as_i64).collect::<Int64Array>()),
-            Self::Float => Arc::new(each.map(json_float).collect::<Float64Array>()),
+            Self::Bool => Arc::new(each.map(Cell::as_bool).collect::<BooleanArray>()),
+            Self::Int => Arc::new(each.map(Cell::as_i64).collect::<Int64Array>()),
+            Self::Float => Arc::new(each.map(Cell::number).collect::<Float64Array>()),
             Self::Text => {
-                let own = |value: &Value| (!value.is_null()).then(|| text(value));
-                Arc::new(each.map(own).collect::<StringArray>())
+                let texts = each.map(|value| (!value.is_null()).then(|| value.text()));
+                Arc::new(texts.collect::<StringArray>())
             }
             Self::Word(all, words) => {
-                let key = |value: &Value| {
+                let key = |value: Cell<'_>| {
+                    let word = value.text();
                     words
-                        .binary_search(&text(value))
+                        .binary_search_by(|known| known.as_str().cmp(&word))
                         .ok()
                         .and_then(|place| i32::try_from(place).ok())
                 };
@@ -196,20 +196,25 @@ impl Shape {
                 Arc::new(times.with_timezone("UTC"))
             }
             Self::List(inner) => {
-                let lists: Vec<Option<&Vec<Value>>> = each.map(Value::as_array).collect();
+                let lists: Vec<Option<&Vec<Value>>> =
+                    each.map(|value| value.other()?.as_array()).collect();
                 let offsets =
                     OffsetBuffer::from_lengths(lists.iter().map(|list| list.map_or(0, Vec::len)));
-                let all: Vec<&Value> = lists.iter().flatten().copied().flatten().collect();
+                let all: Vec<Cell<'_>> =
+                    lists.iter().flatten().copied().flatten().map(Cell::from).collect();
                 let nulls = NullBuffer::from_iter(lists.iter().map(Option::is_some));
                 Arc::new(ListArray::try_new(item(inner), offsets, inner.array(&all)?, Some(nulls))?)
             }
             Self::Table(all) => {
-                let of = |name: &String| -> Vec<&Value> {
-                    values.iter().map(|value| value.get(name).unwrap_or(&Value::Null)).collect()
+                let of = |name: &String| -> Vec<Cell<'_>> {
+                    let own = each.clone().map(|value| value.other().and_then(|of| of.get(name)));
+                    own.map(|value| value.map_or(Cell::Null, Cell::from)).collect()
                 };
                 let arrays: Result<Vec<ArrayRef>> =
                     all.iter().map(|(name, shape)| shape.array(&of(name))).collect();
-                let nulls = NullBuffer::from_iter(values.iter().map(|value| value.is_object()));
+                let nulls = NullBuffer::from_iter(
+                    each.clone().map(|value| value.other().is_some_and(Value::is_object)),
+                );
                 Arc::new(StructArray::try_new(members(all), arrays?, Some(nulls))?)
             }
         })
@@ -261,8 +266,8 @@ fn batches(
     let (mut held, mut bytes, mut rows) = (Vec::new(), 0, 0);
     sheet.each(&mut |row| {
         rows += 1;
-        bytes += row.iter().map(|(_, value)| size(value)).sum::<usize>();
-        held.push(row.clone());
+        bytes += row.cells().into_iter().map(|(_, cell)| size(cell)).sum::<usize>();
+        held.push(row);
         if held.len() >= most || bytes >= BYTES {
             bytes = 0;
             with(batch(shapes, schema, &std::mem::take(&mut held))?)?;
@@ -275,10 +280,10 @@ fn batches(
     Ok(rows)
 }
 
-fn batch(shapes: &[Shape], schema: &SchemaRef, rows: &[Cells]) -> Result<RecordBatch> {
+fn batch(shapes: &[Shape], schema: &SchemaRef, rows: &[Line<'_>]) -> Result<RecordBatch> {
     let mut arrays = Vec::with_capacity(shapes.len());
     for (c, shape) in shapes.iter().enumerate() {
-        let values: Vec<&Value> = rows.iter().map(|row| row.get(c)).collect();
+        let values: Vec<Cell<'_>> = rows.iter().map(|row| row.get(c)).collect();
         arrays.push(shape.array(&values)?);
     }
     let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
@@ -286,11 +291,13 @@ fn batch(shapes: &[Shape], schema: &SchemaRef, rows: &[Cells]) -> Result<RecordB
 }
 
 /// About how many bytes a value takes.
-fn size(value: &Value) -> usize {
-    match value {
-        Value::String(text) => text.len(),
-        Value::Array(all) => all.iter().map(size).sum(),
-        Value::Object(all) => all.iter().map(|(name, value)| name.len() + size(value)).sum(),
+fn size(cell: Cell<'_>) -> usize {
+    match cell {
+        Cell::Text(text) => text.len(),
+        Cell::Other(Value::Array(all)) => all.iter().map(|value| size(value.into())).sum(),
+        Cell::Other(Value::Object(all)) => {
+            all.iter().map(|(name, value)| name.len() + size(value.into())).sum()
+        }
         _ => 8,
     }
 }

@@ -5,6 +5,9 @@ mod assumed;
 pub(crate) mod attempts;
 pub(crate) mod columns;
 mod curve;
+pub(crate) mod gather;
+mod grid;
+mod note;
 pub(crate) mod points;
 pub(crate) mod sheet;
 pub(crate) mod statistics;
@@ -22,6 +25,7 @@ mod sqlite;
 pub(crate) mod typed;
 
 pub(crate) use assumed::assumed;
+pub use grid::Cell;
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -40,7 +44,7 @@ use crate::status::Status;
 use crate::tree::Tree;
 use crate::tree::code;
 use crate::tree::damage::Damaged;
-use crate::tree::records::{Attempt, Record};
+use crate::tree::records::{Attempt, Record, Usage};
 use crate::tree::table::Row;
 use crate::words;
 use statistics::{Point, Statistic};
@@ -70,6 +74,9 @@ pub(crate) const FUNCTION: &str = "function";
 /// The column of the code snapshots from which trials ran, where there are several: short names.
 pub(crate) const SNAPSHOT: &str = "snapshot";
 
+/// The column of devices that the plan names.
+pub(crate) const DEVICES: &str = "gpu_ids_abs";
+
 /// Names of values that are not metrics: a row about lines that could not be read.
 pub(crate) const UNREAD: [&str; 2] = ["unread_lines", "damaged"];
 
@@ -89,24 +96,6 @@ impl Cells {
         self.0.reverse();
         self.0.sort_by_key(|(column, _)| *column);
         self.0.dedup_by_key(|(column, _)| *column);
-    }
-
-    /// The one number of a metric that others have logged more than once is its least and its greatest.
-    fn add_ends(&mut self, ends: &[(usize, [usize; 2])]) {
-        let before = self.0.len();
-        for (metric, ends) in ends {
-            if json_float(self.get(*metric)).is_none() {
-                continue;
-            }
-            let missing = ends.iter().filter(|column| self.get(**column).is_null());
-            let value = self.get(*metric);
-            let missing: Vec<(usize, Value)> =
-                missing.map(|column| (*column, value.clone())).collect();
-            self.0.extend(missing);
-        }
-        if self.0.len() > before {
-            self.0.sort_by_key(|(column, _)| *column);
-        }
     }
 
     /// The value of a column; `null` for nothing.
@@ -176,14 +165,20 @@ fn replicates(plan: &toml::Table) -> Option<String> {
 }
 
 /// A row of a table: a trial.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Trial {
     /// The trial's number in its sweep, from 0.
     pub trial: u64,
+    source: u32,
+    /// Its place in the columns.
+    at: u32,
+}
+
+impl Trial {
     /// Which of the table's sweeps it is of.
-    pub(crate) source: usize,
-    /// What is known of it, by column of the table.
-    pub cells: Cells,
+    pub(crate) fn source(&self) -> usize {
+        self.source as usize
+    }
 }
 
 /// A table of results.
@@ -200,24 +195,27 @@ pub struct Table {
     pub(crate) first_metric: usize,
     /// The sweeps that were joined; [`Trial::source`] is a place in this list.
     pub(crate) sources: Vec<Source>,
+    cells: Vec<grid::Column>,
+    /// Rows and columns of the cells that columns hold alone, sorted, and the other columns.
+    few: Vec<(u32, u32)>,
+    many: Vec<usize>,
 }
 
 /// Everything of one trial that becomes cells.
 pub(crate) struct Line {
-    /// In the order of [`FIXED`], then what else the table has a column for: snapshot, function.
+    /// In the order of [`FIXED`], then snapshot and function.
     pub(crate) fixed: Vec<Value>,
     pub(crate) parameters: Vec<(String, Value)>,
     pub(crate) metrics: Vec<(String, Value)>,
     /// Metrics that were logged more than once: their least and greatest values are columns.
     repeated: Vec<String>,
-    trial: u64,
 }
 
 /// Trials that are read at once: their records are freed when they have become rows.
 const CHUNK: usize = 1 << 14;
 
-/// Added to the columns of metrics until all parameters are known, which stand before them.
-const UNPLACED: usize = usize::MAX / 2;
+/// Trials of which a thread makes a part of a table.
+const PIECE: usize = 1 << 10;
 
 /// Joins sweeps into one table.
 ///
@@ -235,14 +233,11 @@ pub(crate) fn collect_with(sweeps: Vec<Status>, curves: &[Statistic]) -> Result<
     let mut joined = Joined::new(&sweeps);
     for mut status in sweeps {
         joined.begin(&status);
-        let rows = status.rows.len();
-        for from in (0..rows).step_by(CHUNK) {
-            let trials = from..rows.min(from + CHUNK);
+        for trials in chunks(&status) {
             let own = status.rows[trials.clone()].iter().map(|row| row.id);
             let records: Vec<Option<Record>> =
                 own.map(|trial| status.records.remove(&trial)).collect();
-            let lines = lines(&status, trials, joined.further, records, curves)?;
-            joined.add(&status.identity.name, lines);
+            joined.add(&status, trials, records, curves)?;
         }
     }
     joined.table(curves)
@@ -256,103 +251,247 @@ pub(crate) fn table(sweeps: &[Status], curves: &[Statistic]) -> Result<Table> {
     let mut joined = Joined::new(sweeps);
     for status in sweeps {
         joined.begin(status);
-        let rows = status.rows.len();
-        for from in (0..rows).step_by(CHUNK) {
-            let trials = from..rows.min(from + CHUNK);
+        for trials in chunks(status) {
             let own = status.rows[trials.clone()].iter().map(|row| row.id);
             let records: Vec<Option<&Record>> =
                 own.map(|trial| status.records.get(&trial)).collect();
-            let lines = lines(status, trials, joined.further, records, curves)?;
-            joined.add(&status.identity.name, lines);
+            joined.add(status, trials, records, curves)?;
         }
     }
     joined.table(curves)
 }
 
-/// A table that grows by lines.
-struct Joined {
-    table: Table,
-    several: bool,
-    further: Further,
-    parameters: Columns,
-    metrics: Columns,
+fn chunks(status: &Status) -> impl Iterator<Item = Range<usize>> + use<> {
+    let rows = status.rows.len();
+    (0..rows).step_by(CHUNK).map(move |from| from..rows.min(from + CHUNK))
+}
+
+/// The cells of some trials.
+#[derive(Default)]
+struct Part {
+    /// As [`Line::fixed`].
+    fixed: Vec<grid::Column>,
+    parameters: grid::Named,
+    metrics: grid::Named,
     /// Metrics that a trial has logged more than once.
     repeated: HashSet<String>,
 }
 
+impl Part {
+    /// Sets one of the first cells of a row.
+    fn set(&mut self, column: usize, row: usize, cell: Cell<'_>, rows: usize) {
+        self.fixed.resize_with(self.fixed.len().max(column + 1), grid::Column::default);
+        self.fixed[column].set(row, cell, rows);
+    }
+
+    /// Adds what is known of the trial in a row.
+    fn add(&mut self, row: u32, line: &Line, rows: usize) {
+        self.fixed.resize_with(self.fixed.len().max(line.fixed.len()), grid::Column::default);
+        for (column, value) in self.fixed.iter_mut().zip(&line.fixed) {
+            column.set(row as usize, value.into(), rows);
+        }
+        for (nth, (name, value)) in (0..).zip(&line.parameters) {
+            self.parameters.set(name, (row, nth), value.into(), rows);
+        }
+        self.add_metrics(row, &line.metrics, &line.repeated, rows);
+    }
+
+    fn add_metrics(
+        &mut self,
+        row: u32,
+        metrics: &[(String, Value)],
+        repeated: &[String],
+        rows: usize,
+    ) {
+        for (nth, (name, value)) in (0..).zip(metrics) {
+            self.metrics.set(name, (row, nth), value.into(), rows);
+        }
+        for name in repeated {
+            is_part_of(&mut self.repeated, name);
+        }
+    }
+
+    /// Adds the cells of other trials, in these rows.
+    fn join(&mut self, part: Self, places: &[u32], rows: usize) {
+        self.fixed.resize_with(self.fixed.len().max(part.fixed.len()), grid::Column::default);
+        for (column, other) in self.fixed.iter_mut().zip(&part.fixed) {
+            column.join(other, places, rows);
+        }
+        self.parameters.join(&part.parameters, places, rows);
+        self.metrics.join(&part.metrics, places, rows);
+        self.repeated.extend(part.repeated);
+    }
+
+    /// The one number of a metric that others have logged more than once is its least and its greatest.
+    fn add_ends(&mut self, rows: usize) {
+        let place = |name: &str| self.metrics.get(name);
+        let ends = self.repeated.iter().filter_map(|name| {
+            let ends = [place(&format!("{name}.min"))?, place(&format!("{name}.max"))?];
+            Some((place(name)?, ends))
+        });
+        let mut ends: Vec<(usize, [usize; 2])> = ends.collect();
+        ends.sort_unstable();
+        for (metric, ends) in ends {
+            let own = std::mem::take(&mut self.metrics.columns[metric]);
+            for end in ends.into_iter().filter(|end| *end != metric) {
+                let column = &mut self.metrics.columns[end];
+                own.each(|row, cell| {
+                    if cell.number().is_some() && column.get(row).is_null() {
+                        column.set(row, cell, rows);
+                    }
+                });
+            }
+            self.metrics.columns[metric] = own;
+        }
+    }
+}
+
+/// A table that grows by parts.
+struct Joined {
+    several: bool,
+    further: Further,
+    /// Trials of all sweeps.
+    all: usize,
+    sources: Vec<Source>,
+    rows: Vec<Trial>,
+    sweep: grid::Column,
+    whole: Part,
+}
+
 impl Joined {
     fn new(sweeps: &[Status]) -> Self {
-        let mut table = Table::default();
-        let several = sweeps.len() > 1;
-        if several {
-            table.columns.push("sweep".into());
-        }
-        table.columns.extend(FIXED.map(str::to_owned));
-        let further = Further {
-            snapshot: sweeps.iter().any(Status::has_several_snapshots),
-            function: sweeps.iter().any(Status::has_several_functions),
-        };
-        table.columns.extend(further.snapshot.then(|| SNAPSHOT.to_owned()));
-        table.columns.extend(further.function.then(|| FUNCTION.to_owned()));
-        table.first_parameter = table.columns.len();
-        let (parameters, metrics) = (Columns::default(), Columns::default());
-        Self { table, several, further, parameters, metrics, repeated: HashSet::new() }
+        let all = sweeps.iter().map(|status| status.rows.len()).sum();
+        let mut joined = Self::of(sweeps.len() > 1, all);
+        joined.further.snapshot = sweeps.iter().any(Status::has_several_snapshots);
+        joined.further.function = sweeps.iter().any(Status::has_several_functions);
+        joined
     }
 
-    /// The lines that are added from now on are of this sweep.
+    /// Of one sweep or of several, with so many trials.
+    fn of(several: bool, all: usize) -> Self {
+        Self {
+            several,
+            further: Further::default(),
+            all,
+            sources: Vec::new(),
+            rows: Vec::with_capacity(all),
+            sweep: grid::Column::default(),
+            whole: Part::default(),
+        }
+    }
+
+    /// The next row, and the sweep that it is of.
+    fn next(&self) -> (u32, u32) {
+        (self.rows.len() as u32, self.sources.len().saturating_sub(1) as u32)
+    }
+
+    /// Says of which sweep rows are, where there are several.
+    fn name(&mut self, status: &Status, rows: &[u32]) {
+        if self.several {
+            let name = Cell::Text(&status.identity.name);
+            rows.iter().for_each(|row| self.sweep.set(*row as usize, name, self.all));
+        }
+    }
+
+    /// The trials that are added from now on are of this sweep.
     fn begin(&mut self, status: &Status) {
-        self.table.sources.push(Source::of(status));
+        self.sources.push(Source::of(status));
     }
 
-    fn add(&mut self, sweep: &str, lines: Vec<Line>) {
-        let first = usize::from(self.several);
-        let source = self.table.sources.len().saturating_sub(1);
-        for line in lines {
-            let most = first + line.fixed.len() + line.parameters.len() + line.metrics.len();
-            let mut cells = Cells(Vec::with_capacity(most));
-            if self.several {
-                cells.push(0, sweep.into());
+    /// Adds some trials of a sweep, with their records.
+    fn add<R: Borrow<Record> + Sync>(
+        &mut self,
+        status: &Status,
+        trials: Range<usize>,
+        records: Vec<Option<R>>,
+        curves: &[Statistic],
+    ) -> Result<()> {
+        let (from, source) = self.next();
+        let rows = &status.rows[trials.clone()];
+        self.rows.extend(rows.iter().zip(from..).map(|(row, at)| Trial {
+            trial: row.id,
+            source,
+            at,
+        }));
+        let (further, several) = (self.further, status.has_several_functions());
+        let line = |(at, record): (usize, &Option<R>)| -> Result<Line> {
+            let (row, standing) = (&status.rows[at], &status.standings[at]);
+            let record = record.as_ref().map(Borrow::borrow);
+            let mut line = line(&status.tree, row, standing, record, curves)?;
+            let ran = record.filter(|_| further.snapshot).and_then(snapshot);
+            let function = status.function(row.id).filter(|_| several);
+            line.fixed.extend([ran.into(), function.into()]);
+            Ok(line)
+        };
+        let part = |(at, records): (usize, &[Option<R>])| -> Result<Part> {
+            let mut part = Part::default();
+            let first = trials.start + at * PIECE;
+            for (row, record) in records.iter().enumerate() {
+                part.add(row as u32, &line((first + row, record))?, PIECE);
             }
-            let fixed = line.fixed.into_iter().enumerate();
-            fixed.for_each(|(c, value)| cells.push(first + c, value));
-            for (name, value) in line.parameters {
-                cells.push(self.table.first_parameter + self.parameters.place(&name), value);
-            }
-            for (name, value) in line.metrics {
-                cells.push(UNPLACED + self.metrics.place(&name), value);
-            }
-            for name in line.repeated {
-                is_part_of(&mut self.repeated, &name);
-            }
-            cells.sort();
-            self.table.rows.push(Trial { trial: line.trial, source, cells });
+            Ok(part)
+        };
+        let parts: Result<Vec<Part>> =
+            threads::in_parallel(|| records.par_chunks(PIECE).enumerate().map(part).collect());
+        let places: Vec<u32> = (from..self.rows.len() as u32).collect();
+        for (part, places) in parts?.into_iter().zip(places.chunks(PIECE)) {
+            self.whole.join(part, places, self.all);
         }
+        self.name(status, &places);
+        Ok(())
     }
 
     /// # Errors
     /// When no trial has logged a metric that is to reach a value.
     fn table(self, curves: &[Statistic]) -> Result<Table> {
-        let Self { mut table, parameters, metrics, repeated, .. } = self;
-        name_columns(&mut table, &parameters, &metrics);
-        let cells = table.rows.iter_mut().flat_map(|row| &mut row.cells.0);
-        for (column, _) in cells.filter(|(column, _)| *column >= UNPLACED) {
-            *column = *column - UNPLACED + table.first_metric;
+        let Self { several, further, all, sources, rows, sweep, mut whole } = self;
+        whole.parameters.sort();
+        whole.metrics.sort();
+        whole.add_ends(all);
+        let mut table = Table { rows, sources, ..Table::default() };
+        let fixed = FIXED.into_iter().map(|name| (name, true));
+        let more = [(SNAPSHOT, further.snapshot), (FUNCTION, further.function)];
+        whole.fixed.resize_with(FIXED.len() + more.len(), grid::Column::default);
+        let fixed = fixed.chain(more).zip(whole.fixed);
+        let sweep = (("sweep", several), sweep);
+        for ((name, _), column) in std::iter::once(sweep).chain(fixed).filter(|((_, is), _)| *is) {
+            table.columns.push(name.to_owned());
+            table.cells.push(column);
         }
-        let place = |name: String| Some(table.first_metric + *metrics.index.get(&name)?);
-        let ends = repeated.into_iter().filter_map(|name| {
-            let ends = [place(format!("{name}.min"))?, place(format!("{name}.max"))?];
-            Some((place(name)?, ends))
-        });
-        let mut ends: Vec<(usize, [usize; 2])> = ends.collect();
-        ends.sort_unstable();
-        table.rows.iter_mut().for_each(|row| row.cells.add_ends(&ends));
+        table.first_parameter = table.columns.len();
+        name_columns(&mut table, &whole.parameters.names, &whole.metrics.names);
         statistics::check(curves, &table.columns[table.first_metric..])?;
-        Ok(table)
+        table.cells.extend(whole.parameters.columns.into_iter().chain(whole.metrics.columns));
+        Ok(Table::of(table))
+    }
+}
+
+/// A table of rows without trials.
+#[derive(Default)]
+struct Builder {
+    columns: Vec<grid::Column>,
+    rows: u32,
+}
+
+impl Builder {
+    fn add(&mut self, row: Vec<(usize, Cell<'_>)>) {
+        for (column, cell) in row {
+            let columns = self.columns.len().max(column + 1);
+            self.columns.resize_with(columns, grid::Column::default);
+            self.columns[column].set(self.rows as usize, cell, self.rows as usize);
+        }
+        self.rows += 1;
+    }
+
+    /// The table, of which no column has a name.
+    fn table(self) -> Table {
+        let rows = (0..self.rows).map(|at| Trial { trial: 0, source: 0, at }).collect();
+        Table::of(Table { rows, cells: self.columns, ..Table::default() })
     }
 }
 
 /// A name that two kinds of column share is followed by its kind.
-fn name_columns(table: &mut Table, parameters: &Columns, metrics: &Columns) {
+fn name_columns(table: &mut Table, parameters: &[String], metrics: &[String]) {
     let mut taken: BTreeSet<String> = table.columns.iter().cloned().collect();
     taken.extend(UNREAD.map(str::to_owned));
     let mut add = |name: &String, kind: &str, columns: &mut Vec<String>| {
@@ -363,9 +502,9 @@ fn name_columns(table: &mut Table, parameters: &Columns, metrics: &Columns) {
         taken.insert(shown.clone());
         columns.push(shown);
     };
-    parameters.names.iter().for_each(|name| add(name, "param", &mut table.columns));
+    parameters.iter().for_each(|name| add(name, "param", &mut table.columns));
     table.first_metric = table.columns.len();
-    metrics.names.iter().for_each(|name| add(name, "metric", &mut table.columns));
+    metrics.iter().for_each(|name| add(name, "metric", &mut table.columns));
 }
 
 #[derive(Default)]
@@ -392,34 +531,10 @@ fn is_part_of(seen: &mut HashSet<String>, name: &str) -> bool {
 }
 
 /// The columns that only some tables have.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Further {
     snapshot: bool,
     function: bool,
-}
-
-/// Some trials of a sweep, with their records.
-fn lines<R: Borrow<Record> + Send>(
-    status: &Status,
-    trials: Range<usize>,
-    further: Further,
-    records: Vec<Option<R>>,
-    curves: &[Statistic],
-) -> Result<Vec<Line>> {
-    let several = status.has_several_functions();
-    let whole = |((row, standing), record): ((&Row, &Standing), Option<R>)| {
-        let record = record.as_ref().map(Borrow::borrow);
-        let mut line = line(&status.tree, row, standing, record, curves)?;
-        let ran = record.and_then(snapshot);
-        line.fixed.extend(further.snapshot.then(|| Value::from(ran)));
-        let function = || Value::from(status.function(row.id).filter(|_| several));
-        line.fixed.extend(further.function.then(function));
-        Ok(line)
-    };
-    threads::in_parallel(|| {
-        let rows = status.rows[trials.clone()].par_iter();
-        rows.zip(&status.standings[trials]).zip(records).map(whole).collect()
-    })
 }
 
 /// The short name of the snapshot that the attempt that counts ran.
@@ -473,32 +588,41 @@ pub(crate) fn each_step(
 
 /// A line without metrics.
 fn unmeasured(row: &Row, standing: &Standing, record: Option<&Record>) -> Line {
-    let attempt = record.and_then(Record::decisive);
-    let end = attempt.and_then(|a| a.end.as_ref());
-    let usage = end.and_then(|end| end.usage.as_deref());
-    let fixed = vec![
+    let mut fixed = vec![
         row.id.into(),
         row.task_id.clone().unwrap_or(Value::Null),
         row.link.into(),
         standing.state.word().into(),
         standing.cause.map_or(Value::Null, |cause| cause.word().into()),
-        end.and_then(|e| e.exit_code).map_or(Value::Null, Value::from),
-        record.map_or(0, Record::begun).into(),
-        record.and_then(duration_s).map_or(Value::Null, Value::from),
-        attempt.and_then(Attempt::duration_s).map_or(Value::Null, Value::from),
-        attempt.map_or(Value::Null, |a| a.start.host.clone().into()),
-        end.filter(|e| e.peak_memory > 0).map_or(Value::Null, |e| e.peak_memory.into()),
-        usage.map_or(Value::Null, |usage| usage.cpu_s().into()),
-        usage.map_or(Value::Null, |usage| usage.read_bytes.into()),
-        usage.map_or(Value::Null, |usage| usage.written_bytes.into()),
-        attempt.and_then(|a| a.start.job.clone()).map_or(Value::Null, Value::from),
     ];
+    fixed.extend(recorded(record).map(Cell::value));
     let leaf = |(name, value): (&str, &crate::plan::Value)| (name.to_owned(), value.to_json());
     let mut parameters: Vec<(String, Value)> = row.params.iter().map(leaf).collect();
     if let Some(gpus) = &row.gpu_ids_abs {
-        parameters.push(("gpu_ids_abs".into(), serde_json::json!(gpus)));
+        parameters.push((DEVICES.into(), serde_json::json!(gpus)));
     }
-    Line { fixed, parameters, metrics: Vec::new(), repeated: Vec::new(), trial: row.id }
+    Line { fixed, parameters, metrics: Vec::new(), repeated: Vec::new() }
+}
+
+/// What a record says, in the order of [`FIXED`] from `exit_code` on.
+fn recorded(record: Option<&Record>) -> [Cell<'_>; 10] {
+    let attempt = record.and_then(Record::decisive);
+    let end = attempt.and_then(|a| a.end.as_ref());
+    let usage = end.and_then(|end| end.usage.as_deref());
+    let bytes = |bytes: Option<u64>| bytes.map_or(Cell::Null, Cell::whole);
+    let number = |number: Option<f64>| number.map_or(Cell::Null, Cell::finite);
+    [
+        end.and_then(|e| e.exit_code).map_or(Cell::Null, |code| Cell::Int(code.into())),
+        Cell::whole(record.map_or(0, Record::begun) as u64),
+        number(record.and_then(duration_s)),
+        number(attempt.and_then(Attempt::duration_s)),
+        attempt.map_or(Cell::Null, |a| Cell::Text(&a.start.host)),
+        bytes(end.map(|e| e.peak_memory).filter(|bytes| *bytes > 0)),
+        number(usage.map(Usage::cpu_s)),
+        bytes(usage.map(|usage| usage.read_bytes)),
+        bytes(usage.map(|usage| usage.written_bytes)),
+        attempt.and_then(|a| a.start.job.as_deref()).map_or(Cell::Null, Cell::Text),
+    ]
 }
 
 /// Seconds that the attempts of a trial's curve have run in total, as far as it is known.
@@ -520,22 +644,46 @@ fn leaves(prefix: &str, value: &Value, out: &mut Vec<(String, Value)>) {
     }
 }
 
-/// The values of one name of a curve.
-struct Seen {
-    last: Value,
+/// The least and the greatest of the numbers of one name of a curve.
+#[derive(Clone, Copy)]
+struct Ends {
     least: f64,
     greatest: f64,
     numbers: u64,
+}
+
+impl Default for Ends {
+    fn default() -> Self {
+        Self { least: f64::INFINITY, greatest: f64::NEG_INFINITY, numbers: 0 }
+    }
+}
+
+impl Ends {
+    fn add(&mut self, number: f64) {
+        self.least = self.least.min(number);
+        self.greatest = self.greatest.max(number);
+        self.numbers += 1;
+    }
+
+    /// Whether they are columns, where those of a name are that has more than `least` numbers.
+    fn are_of(&self, name: &str, least: u64) -> bool {
+        self.numbers > least && !is_place(name)
+    }
+}
+
+/// Whether a name says where in a curve a line is.
+fn is_place(name: &str) -> bool {
+    name == "step" || name == "epoch"
+}
+
+/// The values of one name of a curve.
+#[derive(Default)]
+struct Seen {
+    last: Value,
+    ends: Ends,
     rank: u64,
     /// Its curve, where that is wanted.
     points: Vec<Point>,
-}
-
-impl Seen {
-    fn of(rank: u64) -> Self {
-        let (least, greatest) = (f64::INFINITY, f64::NEG_INFINITY);
-        Self { last: Value::Null, least, greatest, numbers: 0, rank, points: Vec::new() }
-    }
 }
 
 /// The metrics of a record by name, as in a table.
@@ -550,58 +698,29 @@ pub(crate) fn metrics_of(tree: &Tree, record: &Record) -> Result<Vec<(String, Va
 type Logged = (Vec<(String, Value)>, Vec<String>);
 
 /// The metrics of a trial's curve: of each name its last value; of a number that was logged more than `least` times
-/// also its least and greatest (`loss.min`, `loss.max`). With several ranks the lowest rank that logs a
-/// name speaks for it. Statistics of its curve follow. The final result comes last: an object's members, or `result`.
+/// also its least and greatest (`loss.min`, `loss.max`). Statistics of its curve follow. The final result comes last: an
+/// object's members, or `result`.
 ///
 /// # Errors
-/// When a record cannot be read.
+/// When the record cannot be read.
 fn metrics(tree: &Tree, record: &Record, least: u64, curves: &[Statistic]) -> Result<Logged> {
-    let mut order: Vec<String> = Vec::new();
-    let mut seen: HashMap<String, Seen> = HashMap::new();
-    curve::each(tree, record, |line| {
-        let rank = line.iter().find(|(name, _)| name == "rank");
-        let rank = rank.and_then(|(_, rank)| rank.as_u64()).unwrap_or(0);
-        let place = |name: &str| {
-            let place = line.iter().find(|(other, _)| other == name);
-            place.and_then(|(_, value)| value.as_f64())
-        };
-        let [epoch, step] =
-            if curves.is_empty() { [None; 2] } else { ["epoch", "step"].map(place) };
-        for (name, value) in line.into_iter().filter(|(name, _)| name != "rank") {
-            let entry = seen.entry(name.clone()).or_insert_with(|| {
-                order.push(name);
-                Seen::of(rank)
-            });
-            if rank > entry.rank {
-                continue;
-            }
-            if rank < entry.rank {
-                *entry = Seen::of(rank);
-            }
-            if let Some(number) = json_float(&value) {
-                entry.least = entry.least.min(number);
-                entry.greatest = entry.greatest.max(number);
-                entry.numbers += 1;
-                if !curves.is_empty() {
-                    entry.points.push(Point { epoch, step, value: number });
-                }
-            }
-            entry.last = value;
+    let (mut out, mut repeated): Logged = Default::default();
+    let mut add = |out: &mut Vec<(String, Value)>, name: &str, last: Value, ends: Ends| {
+        out.push((name.to_owned(), last));
+        if ends.are_of(name, least) {
+            out.push((format!("{name}.min"), float_json(ends.least)));
+            out.push((format!("{name}.max"), float_json(ends.greatest)));
+            repeated.push(name.to_owned());
         }
-    })?;
-    let (mut out, mut repeated) = (Vec::new(), Vec::new());
-    for name in order {
-        let Some(entry) = seen.remove(&name) else { continue };
-        let is_place = name == "step" || name == "epoch";
-        let several = entry.numbers > least && !is_place;
-        out.push((name.clone(), entry.last));
-        if several {
-            out.push((format!("{name}.min"), float_json(entry.least)));
-            out.push((format!("{name}.max"), float_json(entry.greatest)));
-            repeated.push(name.clone());
-        }
-        if !is_place && !entry.points.is_empty() {
-            out.extend(statistics::columns(curves, &name, &entry.points));
+    };
+    if let Some(note) = record.note.as_deref().filter(|_| curves.is_empty()) {
+        note::each(note, |name, last, ends| add(&mut out, name, last.value(), ends));
+    } else {
+        for (name, seen) in seen(tree, record, curves)? {
+            add(&mut out, &name, seen.last, seen.ends);
+            if !is_place(&name) && !seen.points.is_empty() {
+                out.extend(statistics::columns(curves, &name, &seen.points));
+            }
         }
     }
     let end = record.decisive().and_then(|attempt| attempt.end.as_ref());
@@ -613,6 +732,48 @@ fn metrics(tree: &Tree, record: &Record, least: u64, curves: &[Statistic]) -> Re
         out.extend(last.iter().cloned());
     }
     Ok((out, repeated))
+}
+
+/// The values of each name of a trial's curve, in the order in which it logged them. With several ranks the lowest rank
+/// that logs a name speaks for it.
+///
+/// # Errors
+/// When the record cannot be read.
+fn seen(tree: &Tree, record: &Record, curves: &[Statistic]) -> Result<Vec<(String, Seen)>> {
+    let mut all: Vec<(String, Seen)> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    curve::each(tree, record, |line| {
+        let rank = line.iter().find(|(name, _)| name == "rank");
+        let rank = rank.and_then(|(_, rank)| rank.as_u64()).unwrap_or(0);
+        let place = |name: &str| {
+            let place = line.iter().find(|(other, _)| other == name);
+            place.and_then(|(_, value)| value.as_f64())
+        };
+        let [epoch, step] =
+            if curves.is_empty() { [None; 2] } else { ["epoch", "step"].map(place) };
+        for (name, value) in line.into_iter().filter(|(name, _)| name != "rank") {
+            let at = places.get(&name).copied().unwrap_or_else(|| {
+                places.insert(name.clone(), all.len());
+                all.push((name, Seen { rank, ..Seen::default() }));
+                all.len() - 1
+            });
+            let entry = &mut all[at].1;
+            if rank > entry.rank {
+                continue;
+            }
+            if rank < entry.rank {
+                *entry = Seen { rank, ..Seen::default() };
+            }
+            if let Some(number) = json_float(&value) {
+                entry.ends.add(number);
+                if !curves.is_empty() {
+                    entry.points.push(Point { epoch, step, value: number });
+                }
+            }
+            entry.last = value;
+        }
+    })?;
+    Ok(all)
 }
 
 /// A cell as text: empty for nothing, lists and tables as JSON.
@@ -638,10 +799,44 @@ pub(crate) enum Goal {
 }
 
 impl Table {
+    /// A table of which all cells are known.
+    fn of(mut table: Self) -> Self {
+        for (at, column) in table.cells.iter().enumerate() {
+            match column.few() {
+                Some(rows) => table.few.extend(rows.map(|row| (row, at as u32))),
+                None => table.many.push(at),
+            }
+        }
+        table.few.sort_unstable();
+        table
+    }
+
+    /// The cell of a row in a column; nothing where the table has no such column.
+    pub fn cell(&self, row: &Trial, column: usize) -> Cell<'_> {
+        self.cells.get(column).map_or(Cell::Null, |cells| cells.get(row.at as usize))
+    }
+
+    /// The cells that a row has, with their columns.
+    pub fn cells(&self, row: &Trial) -> Vec<(usize, Cell<'_>)> {
+        let from = self.few.partition_point(|(own, _)| *own < row.at);
+        let few = self.few[from..].iter().take_while(|(own, _)| *own == row.at);
+        let mut few = few.map(|(_, column)| *column as usize).peekable();
+        let mut all = Vec::new();
+        for many in &self.many {
+            while let Some(column) = few.next_if(|column| column < many) {
+                all.push((column, self.cell(row, column)));
+            }
+            all.push((*many, self.cell(row, *many)));
+        }
+        all.extend(few.map(|column| (column, self.cell(row, column))));
+        all.retain(|(_, cell)| !cell.is_null());
+        all
+    }
+
     /// The state in a row.
-    pub(crate) fn state<'a>(&self, row: &'a Trial) -> &'a str {
+    pub(crate) fn state(&self, row: &Trial) -> &str {
         let column = self.columns.iter().position(|c| c == "state");
-        column.and_then(|c| row.cells.get(c).as_str()).unwrap_or_default()
+        column.and_then(|c| self.cell(row, c).as_str()).unwrap_or_default()
     }
 
     /// Its sweeps as words of a command to copy.
@@ -651,15 +846,15 @@ impl Table {
     }
 
     /// The function that a row's trial calls, where trials of a sweep call several.
-    pub(crate) fn function<'a>(&self, row: &'a Trial) -> Option<&'a str> {
+    pub(crate) fn function(&self, row: &Trial) -> Option<&str> {
         let column = self.first_parameter.checked_sub(1)?;
-        (self.columns[column] == FUNCTION).then(|| row.cells.get(column).as_str()).flatten()
+        (self.columns[column] == FUNCTION).then(|| self.cell(row, column).as_str()).flatten()
     }
 
     /// Whether a row belongs to the right function: the one that is named, else that of its sweep's plan. Results of
     /// different functions are not alternatives.
     pub(crate) fn is_meant(&self, row: &Trial, named: Option<&str>) -> bool {
-        match named.or(self.sources[row.source].function.as_deref()) {
+        match named.or(self.sources[row.source()].function.as_deref()) {
             Some(meant) => self.function(row) == Some(meant),
             None => true,
         }
@@ -748,7 +943,7 @@ impl Table {
             .iter()
             .enumerate()
             .filter(|(_, row)| self.state(row) == "done" && self.is_meant(row, function))
-            .filter_map(|(i, row)| Some((json_float(row.cells.get(column))?, i)))
+            .filter_map(|(i, row)| Some((self.cell(row, column).number()?, i)))
             .filter(|(value, _)| !value.is_nan())
             .collect();
         ranked.sort_by(|a, b| match goal {

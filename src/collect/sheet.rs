@@ -4,16 +4,16 @@ use std::cmp::Ordering;
 use std::io;
 
 use anyhow::Result;
-use serde_json::Value;
+use rayon::prelude::*;
 
 use super::attempts::{self, Attempts};
 use super::columns::{self, Column};
 use super::steps::Steps;
 #[cfg(feature = "tables")]
 use super::types::Type;
-use super::{Cells, Source, Table, text};
+use super::{Builder, Cell, Cells, Source, Table, Trial};
 use crate::fault::Fault;
-use crate::plan::value::json_float;
+use crate::host::threads;
 use crate::words;
 
 /// Where the rows come from.
@@ -22,8 +22,45 @@ enum Rows {
     /// Read from files for each pass.
     Steps(Steps),
     Attempts(Attempts),
-    /// In memory, since they had to be sorted.
-    Sorted(Vec<Cells>),
+    /// Of another answer, since they had to be sorted.
+    Sorted(Table),
+}
+
+/// Appends some rows as text.
+type Text<'f> = dyn Fn(&[Line<'_>], &mut Vec<u8>) -> Result<()> + Sync + 'f;
+
+/// A row of an answer.
+pub(crate) struct Line<'a> {
+    of: Of<'a>,
+    chosen: Option<&'a [usize]>,
+}
+
+enum Of<'a> {
+    Table(&'a Table, &'a Trial),
+    Own(Cells),
+}
+
+impl Line<'_> {
+    /// Its cell in a column.
+    pub(crate) fn get(&self, column: usize) -> Cell<'_> {
+        let column = self.chosen.map_or(column, |chosen| chosen[column]);
+        match &self.of {
+            Of::Table(table, row) => table.cell(row, column),
+            Of::Own(cells) => Cell::from(cells.get(column)),
+        }
+    }
+
+    /// The cells that it has, by column.
+    pub(crate) fn cells(&self) -> Vec<(usize, Cell<'_>)> {
+        match (&self.of, self.chosen) {
+            (_, Some(chosen)) => {
+                let all = (0..chosen.len()).map(|column| (column, self.get(column)));
+                all.filter(|(_, cell)| !cell.is_null()).collect()
+            }
+            (Of::Table(table, row), None) => table.cells(row),
+            (Of::Own(cells), None) => cells.iter().map(|(c, value)| (c, value.into())).collect(),
+        }
+    }
 }
 
 /// A form with types, which `hpcsweep-worker` alone writes.
@@ -145,23 +182,24 @@ impl Sheet {
             }
         };
         let keys: Vec<(usize, bool)> = by.iter().map(&mut key).collect::<Result<_, _>>()?;
-        let order = |a: &Cells, b: &Cells| {
-            let by = |(column, is_back): &(usize, bool)| {
-                compare(a.get(*column), b.get(*column), *is_back)
-            };
-            keys.iter().map(by).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
-        };
-        if let Rows::Trials(table) = &mut self.rows {
-            table.rows.sort_by(|a, b| order(&a.cells, &b.cells));
-            return Ok(());
+        if !matches!(self.rows, Rows::Trials(_)) && !keys.is_empty() {
+            let mut all = Builder::default();
+            self.each(&mut |row| {
+                all.add(row.cells());
+                Ok(())
+            })?;
+            self.rows = Rows::Sorted(all.table());
         }
-        let mut all = Vec::new();
-        self.each(&mut |row| {
-            all.push(row.clone());
-            Ok(())
-        })?;
-        all.sort_by(order);
-        self.rows = Rows::Sorted(all);
+        if let Rows::Trials(table) | Rows::Sorted(table) = &mut self.rows {
+            let mut rows = std::mem::take(&mut table.rows);
+            rows.sort_by(|a, b| {
+                let by = |(column, is_back): &(usize, bool)| {
+                    compare(table.cell(a, *column), table.cell(b, *column), *is_back)
+                };
+                keys.iter().map(by).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+            });
+            table.rows = rows;
+        }
         Ok(())
     }
 
@@ -187,25 +225,51 @@ impl Sheet {
         })
     }
 
-    /// Calls `with` for each row: the cells that it has, by column.
+    /// Calls `with` for each row.
     ///
     /// # Errors
     /// When the rows cannot be read, and what `with` returns.
-    pub(crate) fn each(&self, with: &mut dyn FnMut(&Cells) -> Result<()>) -> Result<()> {
-        let mut pass = |row: &Cells| match &self.chosen {
-            None => with(row),
-            Some(chosen) => {
-                let mut cells = Cells::default();
-                chosen.iter().enumerate().for_each(|(to, &c)| cells.push(to, row.get(c).clone()));
-                with(&cells)
-            }
-        };
+    pub(crate) fn each<'a>(&'a self, with: &mut dyn FnMut(Line<'a>) -> Result<()>) -> Result<()> {
+        let chosen = self.chosen.as_deref();
         match &self.rows {
-            Rows::Trials(table) => table.rows.iter().try_for_each(|row| pass(&row.cells)),
-            Rows::Steps(steps) => steps.each(|row| pass(&row)),
-            Rows::Attempts(attempts) => attempts.each(&mut |row| pass(&row)),
-            Rows::Sorted(all) => all.iter().try_for_each(pass),
+            Rows::Trials(table) | Rows::Sorted(table) => table
+                .rows
+                .iter()
+                .try_for_each(|row| with(Line { of: Of::Table(table, row), chosen })),
+            Rows::Steps(steps) => steps.each(|row| with(Line { of: Of::Own(row), chosen })),
+            Rows::Attempts(all) => all.each(&mut |row| with(Line { of: Of::Own(row), chosen })),
         }
+    }
+
+    /// Writes the rows as `form` gives some of them. Returns how many there are.
+    ///
+    /// # Errors
+    /// When the rows cannot be read, `form` fails, or `out` cannot be written.
+    pub(crate) fn write(&self, form: &Text<'_>, out: &mut dyn io::Write) -> Result<usize> {
+        let mut count = 0;
+        let (Rows::Trials(table) | Rows::Sorted(table)) = &self.rows else {
+            let mut bytes = Vec::new();
+            self.each(&mut |row| {
+                count += 1;
+                bytes.clear();
+                form(&[row], &mut bytes)?;
+                Ok(out.write_all(&bytes)?)
+            })?;
+            return Ok(count);
+        };
+        let chosen = self.chosen.as_deref();
+        let piece = |rows: &[Trial]| {
+            let lines: Vec<Line<'_>> =
+                rows.iter().map(|row| Line { of: Of::Table(table, row), chosen }).collect();
+            let mut bytes = Vec::new();
+            form(&lines, &mut bytes).map(|()| bytes)
+        };
+        for rows in table.rows.chunks(AT_ONCE) {
+            let pieces: Result<Vec<Vec<u8>>> =
+                threads::in_parallel(|| rows.par_chunks(PIECE).map(piece).collect());
+            pieces?.iter().try_for_each(|bytes| out.write_all(bytes))?;
+        }
+        Ok(table.rows.len())
     }
 
     /// The type of each column, from all of its values, and the words of columns of words, in order.
@@ -216,14 +280,14 @@ impl Sheet {
     pub(super) fn types(&self) -> Result<Vec<(Type, Vec<String>)>> {
         let mut all: Vec<(Type, Vec<String>)> = vec![Default::default(); self.columns.len()];
         self.each(&mut |row| {
-            for (c, value) in row.iter() {
+            for (c, cell) in row.cells() {
                 let (found, words) = &mut all[c];
                 match self.columns[c].kind {
-                    columns::Kind::Any => found.add(value),
+                    columns::Kind::Any => found.add(cell),
                     columns::Kind::Word => {
-                        let word = text(value);
-                        if let Err(place) = words.binary_search(&word) {
-                            words.insert(place, word);
+                        let word = cell.text();
+                        if let Err(at) = words.binary_search_by(|known| known.as_str().cmp(&word)) {
+                            words.insert(at, word.into_owned());
                         }
                     }
                     _ => {}
@@ -235,28 +299,32 @@ impl Sheet {
     }
 }
 
+/// Rows of a table that are written at once, and those of which a thread makes a part.
+const AT_ONCE: usize = 1 << 14;
+const PIECE: usize = 1 << 9;
+
 /// The order of two cells: numbers, then texts and whatever else there is, then cells without a value. Only the order of
 /// numbers and that of texts can be turned round.
-fn compare(a: &Value, b: &Value, is_back: bool) -> Ordering {
+fn compare(a: Cell<'_>, b: Cell<'_>, is_back: bool) -> Ordering {
     let turned = |order: Ordering| if is_back { order.reverse() } else { order };
-    let class = |value: &Value| match (value, json_float(value)) {
-        (Value::Null, _) => 3,
+    let class = |cell: Cell<'_>| match (cell, cell.number()) {
+        (Cell::Null, _) => 3,
         (_, Some(number)) if number.is_nan() => 1,
         (_, Some(_)) => 0,
         _ => 2,
     };
-    let of_class = || match (a.as_i64(), b.as_i64(), json_float(a), json_float(b)) {
+    let of_class = || match (a.as_i64(), b.as_i64(), a.number(), b.number()) {
         (Some(a), Some(b), ..) => a.cmp(&b),
         // NaN is equal to itself here.
         (_, _, Some(a), Some(b)) => a.partial_cmp(&b).unwrap_or(Ordering::Equal),
-        _ => text(a).cmp(&text(b)),
+        _ => a.text().cmp(&b.text()),
     };
     class(a).cmp(&class(b)).then_with(|| turned(of_class()))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -265,7 +333,7 @@ mod tests {
         let cells = json!([null, "b", 2, "nan", -1.5, "inf", [1], "a", 10]);
         let sorted = |is_back: bool| {
             let mut all = cells.as_array().unwrap().clone();
-            all.sort_by(|a, b| compare(a, b, is_back));
+            all.sort_by(|a, b| compare(a.into(), b.into(), is_back));
             Value::Array(all)
         };
         assert_eq!(sorted(false), json!([-1.5, 2, 10, "inf", "nan", [1], "a", "b", null]));

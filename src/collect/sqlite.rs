@@ -4,17 +4,15 @@ use std::collections::HashSet;
 use std::io::Write;
 
 use anyhow::Result;
-use rusqlite::types::Value as Cell;
+use rusqlite::types::Value as Stored;
 use rusqlite::{Connection, MAIN_DB, params, params_from_iter};
-use serde_json::Value;
 
+use super::Cell;
 use super::columns::{Column, Kind};
 use super::sheet::Sheet;
-use super::text;
 use super::types::Type;
 use crate::fault::Fault;
 use crate::host::clock;
-use crate::plan::value::json_float;
 use crate::words::thousands;
 
 /// Most columns of a table of SQLite, as it is usually built.
@@ -51,15 +49,15 @@ impl Shape {
         }
     }
 
-    fn cell(self, value: &Value) -> Cell {
+    fn cell(self, value: Cell<'_>) -> Stored {
         let cell = match self {
-            Self::Integer => value.as_i64().or(value.as_bool().map(i64::from)).map(Cell::Integer),
+            Self::Integer => value.as_i64().or(value.as_bool().map(i64::from)).map(Stored::Integer),
             // SQLite has no NaN, and no value is what its functions leave out.
-            Self::Real => json_float(value).filter(|number| !number.is_nan()).map(Cell::Real),
-            Self::Text => (!value.is_null()).then(|| Cell::Text(text(value))),
-            Self::Time => value.as_f64().map(|time| Cell::Text(clock::utc(time))),
+            Self::Real => value.number().filter(|number| !number.is_nan()).map(Stored::Real),
+            Self::Text => (!value.is_null()).then(|| Stored::Text(value.text().into_owned())),
+            Self::Time => value.as_f64().map(|time| Stored::Text(clock::utc(time))),
         };
-        cell.unwrap_or(Cell::Null)
+        cell.unwrap_or(Stored::Null)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::plan::value::json_float;
+use super::Cell;
 
 /// What the values of a column have in common.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -24,34 +24,36 @@ pub(crate) enum Type {
 
 impl Type {
     /// The type of one value.
-    fn of(value: &Value) -> Self {
-        match value {
-            Value::Null => Self::Null,
-            Value::Bool(_) => Self::Bool,
-            Value::Number(number) if number.is_i64() => Self::Int,
-            Value::Number(_) => Self::Float,
-            Value::String(_) if json_float(value).is_some() => Self::NotFinite,
-            Value::String(_) => Self::Text,
-            Value::Array(all) => {
+    fn of(cell: Cell<'_>) -> Self {
+        match cell {
+            Cell::Null => Self::Null,
+            Cell::Bool(_) => Self::Bool,
+            Cell::Int(_) => Self::Int,
+            Cell::Large(_) | Cell::Float(_) => Self::Float,
+            Cell::Text(_) if cell.number().is_some() => Self::NotFinite,
+            Cell::Text(_) => Self::Text,
+            Cell::Other(Value::Array(all)) => {
                 let mut inner = Self::Null;
-                all.iter().for_each(|value| inner.add(value));
+                all.iter().for_each(|value| inner.add(value.into()));
                 Self::List(Box::new(inner))
             }
-            Value::Object(all) => {
-                let entry = |(name, value): (&String, &Value)| (name.clone(), Self::of(value));
-                Self::Table(all.iter().map(entry).collect())
+            Cell::Other(value) => {
+                let entry =
+                    |(name, value): (&String, &Value)| (name.clone(), Self::of(value.into()));
+                Self::Table(value.as_object().into_iter().flatten().map(entry).collect())
             }
         }
     }
 
     /// Takes note of a value.
-    pub(crate) fn add(&mut self, value: &Value) {
+    pub(crate) fn add(&mut self, value: Cell<'_>) {
         let is_known = matches!(
             (&*self, value),
-            (_, Value::Null)
+            (_, Cell::Null)
                 | (Self::Text, _)
-                | (Self::Bool, Value::Bool(_))
-                | (Self::Float, Value::Number(_))
+                | (Self::Bool, Cell::Bool(_))
+                | (Self::Int, Cell::Int(_))
+                | (Self::Float, Cell::Int(_) | Cell::Large(_) | Cell::Float(_))
         );
         if !is_known {
             *self = std::mem::take(self).and(Self::of(value));
@@ -90,10 +92,10 @@ mod tests {
 
     fn check(values: Value, expected: Type) {
         let mut found = Type::Null;
-        values.as_array().unwrap().iter().for_each(|value| found.add(value));
+        values.as_array().unwrap().iter().for_each(|value| found.add(value.into()));
         assert_eq!(found, expected, "{values}");
         let mut back = Type::Null;
-        values.as_array().unwrap().iter().rev().for_each(|value| back.add(value));
+        values.as_array().unwrap().iter().rev().for_each(|value| back.add(value.into()));
         assert_eq!(back, found, "{values} backwards");
     }
 

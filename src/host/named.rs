@@ -41,10 +41,10 @@ pub(crate) fn write(
     attempt().map_err(|e| fault("write", path, &e).into())
 }
 
-/// As [`write`], for a function whose errors may be about something else than this file. Returns what it returns.
+/// As [`write()`], for a function whose errors may be about something else than this file. Returns what it returns.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub(crate) fn fill<T>(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<T>) -> Result<T> {
     let mut filled = None;
     let written = self::write(path, |out| match fill(out) {

@@ -109,11 +109,14 @@ pub(crate) fn float_json(f: f64) -> serde_json::Value {
 /// The number that JSON stands for: a number, or one of the strings of [`float_json`].
 pub(crate) fn json_float(json: &serde_json::Value) -> Option<f64> {
     match json {
-        serde_json::Value::String(text) => {
-            NOT_FINITE.iter().find(|(word, _)| word == text).map(|(_, f)| *f)
-        }
+        serde_json::Value::String(text) => text_float(text),
         other => other.as_f64(),
     }
+}
+
+/// The number that a text stands for in JSON.
+pub(crate) fn text_float(text: &str) -> Option<f64> {
+    NOT_FINITE.iter().find(|(word, _)| *word == text).map(|(_, f)| *f)
 }
 
 impl fmt::Display for Value {

@@ -45,7 +45,7 @@ pub(crate) fn curves(wish: &Wish) -> Result<Figure> {
     let name = points::name(table, wish.metric);
     let first = order.first().and_then(|at| grouped.observed[*at].rows.first());
     let along = match first.map(|row| &table.rows[*row]) {
-        Some(row) => points::along(&wish.sweeps[row.source], row.trial)?,
+        Some(row) => points::along(&wish.sweeps[row.source()], row.trial)?,
         None => "line",
     };
     let (legend, labels) = labels(wish, &grouped, &order);
@@ -108,7 +108,7 @@ fn together(
 ) -> Result<Vec<(f64, Vec<f64>)>> {
     let mut by_place: BTreeMap<i64, (f64, Vec<f64>)> = BTreeMap::new();
     for row in rows.iter().map(|row| &table.rows[*row]) {
-        let points = points::of(&sweeps[row.source], row.trial, along, name)?;
+        let points = points::of(&sweeps[row.source()], row.trial, along, name)?;
         for (x, y) in
             points.into_iter().filter(|(x, y)| has_place(*x) && (has_place(*y) || !y.is_finite()))
         {
@@ -130,7 +130,7 @@ pub(crate) fn mean_curve(
 ) -> Result<Vec<f64>> {
     let rows = &rows[..rows.len().min(MOST_TOGETHER)];
     let Some(first) = rows.first().map(|row| &table.rows[*row]) else { return Ok(Vec::new()) };
-    let along = points::along(&sweeps[first.source], first.trial)?;
+    let along = points::along(&sweeps[first.source()], first.trial)?;
     let name = points::name(table, metric);
     let all = together(sweeps, table, rows, along, name)?;
     Ok(all.iter().map(|(_, values)| crate::stats::mean(values)).collect())

@@ -5,8 +5,7 @@ use serde::Serialize;
 use super::trials::{Metric, spread, swept};
 use super::{figure, rounded};
 use crate::analysis::{self, Left, Settings, Statistic};
-use crate::collect::{Goal, Table, Trial, text};
-use crate::plan::value::json_float;
+use crate::collect::{Goal, Table, Trial};
 use crate::words;
 
 /// Finished trials that differ only in what is averaged over: seeds, folds.
@@ -78,11 +77,11 @@ pub(super) fn averaged(settings: &Settings) -> Vec<usize> {
 pub(super) fn label(table: &Table, row: &Trial, columns: &[usize]) -> String {
     let parts: Vec<String> = columns
         .iter()
-        .filter(|&&column| !row.cells.get(column).is_null())
+        .filter(|&&column| !table.cell(row, column).is_null())
         .map(|&column| {
-            let value = match json_float(row.cells.get(column)) {
+            let value = match table.cell(row, column).number() {
                 Some(n) => figure(n),
-                None => words::short(&text(row.cells.get(column)), 40),
+                None => words::short(&table.cell(row, column).text(), 40),
             };
             format!("{}={value}", table.columns[column])
         })

@@ -7,8 +7,7 @@ use serde::Serialize;
 use super::best::Best;
 use super::timeline::Times;
 use super::{Data, digits, figure, trials};
-use crate::collect::{Table, text};
-use crate::plan::value::json_float;
+use crate::collect::Table;
 use crate::standing::State;
 use crate::status::Status;
 use crate::words::{count, duration, short, thousands};
@@ -94,15 +93,15 @@ fn values(table: &Table, column: usize) -> (usize, String) {
     let mut texts: Vec<String> = Vec::new();
     let (mut seen, mut numbers) = (BTreeSet::new(), Vec::new());
     for row in &table.rows {
-        let value = row.cells.get(column);
-        if value.is_null() || !seen.insert(text(value)) {
+        let value = table.cell(row, column);
+        if value.is_null() || !seen.insert(value.text().into_owned()) {
             continue;
         }
-        numbers.extend(json_float(value));
+        numbers.extend(value.number());
         if texts.len() < 6 {
-            texts.push(match json_float(value) {
+            texts.push(match value.number() {
                 Some(n) => figure(n),
-                None => short(&text(value), 30),
+                None => short(&value.text(), 30),
             });
         }
     }
@@ -183,7 +182,7 @@ fn best(known: &Known<'_>) -> String {
         }
         let row = metric.ranked.first().map(|&row| &known.table.rows[row]);
         if let Some(row) = row {
-            let value = json_float(row.cells.get(metric.column)).unwrap_or(f64::NAN);
+            let value = known.table.cell(row, metric.column).number().unwrap_or(f64::NAN);
             words.push_str(&format!(
                 " The best single trial is {} with {}.",
                 row.trial,

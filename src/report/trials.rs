@@ -5,12 +5,10 @@ use std::collections::{HashMap, HashSet};
 
 use anyhow::Result;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::rounded;
 use crate::analysis::DEVICES;
-use crate::collect::{Goal, Table, Trial, assumed, text};
-use crate::plan::value::json_float;
+use crate::collect::{Cell, Goal, Table, Trial, assumed};
 use crate::usage::Attempt;
 use crate::words::{self, thousands};
 
@@ -122,7 +120,7 @@ pub(super) fn swept(table: &Table, over: &[usize]) -> Vec<usize> {
     (table.first_parameter..table.first_metric)
         .filter(|column| !over.contains(column) && table.columns[*column] != DEVICES)
         .filter(|&column| {
-            let mut values = table.rows.iter().map(|row| row.cells.get(column));
+            let mut values = table.rows.iter().map(|row| table.cell(row, column));
             let first = values.next();
             values.any(|value| Some(value) != first)
         })
@@ -229,7 +227,7 @@ pub(super) fn of(
     let name_of = |name: &str| table.columns.iter().position(|column| column == name);
     let mut add = |name: &str, shown: &str, role, unit, swept, factor: f64| {
         let Some(column) = name_of(name) else { return };
-        let values = values(&rows, column, factor);
+        let values = values(table, &rows, column, factor);
         if !is_empty(&values) || role == Role::State {
             columns.push(Column { name: shown.to_owned(), role, unit, swept, values });
         }
@@ -285,7 +283,7 @@ pub(super) fn of(
     columns.extend(spent_columns(&rows, ended));
     for &column in &ends {
         let (name, role) = (table.columns[column].clone(), Role::Metric);
-        let values = values(&rows, column, 1.0);
+        let values = values(table, &rows, column, 1.0);
         columns.push(Column { name, role, unit: None, swept: false, values });
     }
     Trials { total: table.rows.len(), shown: rows.len(), notes, columns }
@@ -299,10 +297,10 @@ fn is_empty(values: &Values) -> bool {
 }
 
 /// A column as numbers if all of its values are, else as texts.
-fn values(rows: &[&Trial], column: usize, factor: f64) -> Values {
-    let cells = || rows.iter().map(|row| row.cells.get(column));
-    if cells().all(|value| value.is_null() || json_float(value).is_some()) {
-        let number = |value: &Value| rounded(json_float(value)? * factor);
+fn values(table: &Table, rows: &[&Trial], column: usize, factor: f64) -> Values {
+    let cells = || rows.iter().map(|row| table.cell(row, column));
+    if cells().all(|value| value.is_null() || value.number().is_some()) {
+        let number = |value: Cell<'_>| rounded(value.number()? * factor);
         return Values::Numbers { n: cells().map(number).collect() };
     }
     let (mut d, mut places) = (Vec::new(), HashMap::new());
@@ -311,7 +309,7 @@ fn values(rows: &[&Trial], column: usize, factor: f64) -> Values {
             if value.is_null() {
                 return None;
             }
-            let text = words::short(&text(value), LONGEST);
+            let text = words::short(&value.text(), LONGEST);
             Some(*places.entry(text).or_insert_with_key(|text| {
                 d.push(text.clone());
                 d.len() - 1

@@ -10,7 +10,7 @@ use crate::host::{clock, disk};
 use crate::plan::Pull;
 use crate::scheduler::{Element, State as Word};
 use crate::tree::ledger::{self, Ledger};
-use crate::tree::records::Record;
+use crate::tree::records::ByTrial;
 use crate::tree::{Tree, deck};
 use crate::words;
 
@@ -30,7 +30,7 @@ impl Words {
     pub(super) fn read(
         tree: &Tree,
         ledger: &Ledger,
-        records: &HashMap<u64, Record>,
+        records: &ByTrial,
         pilots: &[Pilots],
     ) -> Result<Self> {
         // A damaged deck is reported as such. No agent can take its trials.

@@ -1,14 +1,12 @@
 //! Ends of trials that another file has recorded, and that are missing in the trials' own records. Otherwise a record
 //! that was cut off at the end of a line looks as if its worker had been killed then.
 
-use std::collections::HashMap;
-
 use anyhow::Result;
 
 use crate::tree::Tree;
 use crate::tree::damage::Damage;
 use crate::tree::journal::Journal;
-use crate::tree::records::{self, Attempt, Outcome, Record};
+use crate::tree::records::{self, Attempt, ByTrial, Outcome, Record};
 use crate::tree::table::Row;
 
 /// Adds the records that have lost an end: of trials that an executor has seen end, and of those that were done when the
@@ -19,7 +17,7 @@ use crate::tree::table::Row;
 pub(super) fn missing(
     tree: &Tree,
     rows: &[Row],
-    records: &HashMap<u64, Record>,
+    records: &ByTrial,
     journal: &Journal,
     damage: &mut Damage,
 ) -> Result<()> {

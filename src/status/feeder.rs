@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::scheduler::Elements;
 use crate::standing::{Standing, State};
 use crate::tree::journal::Journal;
-use crate::tree::records::Record;
+use crate::tree::records::{ByTrial, Record};
 use crate::tree::table::Row;
 use crate::tree::waves::Wave;
 
@@ -70,11 +70,7 @@ pub(super) fn undecided(
 }
 
 /// Whether a feeder may have to decide about a trial that has ended without success by its record.
-pub(super) fn may_decide(
-    waves: &[(Wave, Vec<u64>)],
-    journal: &Journal,
-    records: &HashMap<u64, Record>,
-) -> bool {
+pub(super) fn may_decide(waves: &[(Wave, Vec<u64>)], journal: &Journal, records: &ByTrial) -> bool {
     let is_due = |(trial, record): (&u64, &Record)| {
         record.is_without_success() && !journal.left.contains_key(trial)
     };

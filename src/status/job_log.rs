@@ -2,14 +2,12 @@
 //! rank was killed and the launcher ended the others at once. The scheduler's state of the job, or the lines that scheduler and
 //! launcher write into the job's log, do. Of trials that were only asked to stop, these lines say why.
 
-use std::collections::HashMap;
-
 use crate::cause::{Cause, log};
 use crate::host::disk;
 use crate::scheduler::{Element, End, State as Word};
 use crate::standing::{Standing, State};
 use crate::tree::Tree;
-use crate::tree::records::{self, Record};
+use crate::tree::records::{self, ByTrial, Record};
 use crate::tree::waves::Wave;
 use crate::{units, words};
 
@@ -29,7 +27,7 @@ impl Jobs<'_> {
     pub(super) fn explain(
         &self,
         trials: impl Iterator<Item = u64>,
-        records: &HashMap<u64, Record>,
+        records: &ByTrial,
         standings: &mut [Standing],
     ) {
         for (trial, standing) in trials.zip(standings) {
@@ -104,6 +102,7 @@ pub(super) fn end(tree: &Tree, array: u32, index: u64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
+    use std::collections::HashMap;
 
     use super::*;
     use crate::plan::{OnFailure, Resources};
@@ -154,7 +153,8 @@ mod tests {
             record(0, Some((Outcome::Done, 0))),
             record(1, Some((Outcome::Failed, 3))),
             record(2, None),
-        ]);
+        ])
+        .into();
         let standing = |state, cause| Standing { state, cause, reason: String::new() };
         let mut standings = [
             standing(State::Done, None),

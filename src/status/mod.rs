@@ -27,8 +27,8 @@ use crate::tree::damage::{Damage, Damaged, Writer};
 use crate::tree::deck::{self, Deck};
 use crate::tree::journal::Journal;
 use crate::tree::ledger::Ledger;
-use crate::tree::records::index::Check;
-use crate::tree::records::{self, Attempt, Outcome, Record};
+use crate::tree::records::index::{Check, Noter};
+use crate::tree::records::{self, Attempt, ByTrial, Outcome, Record};
 use crate::tree::shard::Shards;
 use crate::tree::table::{self, Head, Readable, Row};
 use crate::tree::terms::{self, Dropped, Terms};
@@ -48,7 +48,7 @@ pub struct Status {
     pub(crate) rows: Vec<Row>,
     /// How each stands, in the same order.
     pub(crate) standings: Vec<Standing>,
-    pub(crate) records: HashMap<u64, Record>,
+    pub(crate) records: ByTrial,
     /// The source besides the tree: `sacct`, `squeue`, or why none was asked.
     pub(crate) witness: String,
     /// Calls of the scheduler's commands that were made.
@@ -152,6 +152,45 @@ pub fn read(tree: Tree, identity: Identity, whom: Option<(&Site, &Vars)>) -> Res
     look(tree, identity, whom, About::Open, Use::Read)
 }
 
+/// Something that takes the trials of a sweep while they are read.
+pub(crate) trait Taker: Sync {
+    /// What it makes of some records.
+    type Part: Send;
+
+    /// Takes the row of a trial, which stands at this place among the rows.
+    fn row(&mut self, place: usize, row: &Row);
+
+    /// Makes something of records of the trials of these rows, on any thread; of a record without a row, nothing.
+    fn part(&self, tree: &Tree, rows: &[Row], records: Vec<(u64, Record)>) -> Self::Part;
+
+    /// Takes what it has made.
+    fn take(&mut self, part: Self::Part);
+}
+
+/// As [`glance`]. What trials run, and the records of those that were done at once, go to `taker` and are not kept. The
+/// index has what `noter` notes of metric lines, so that they need not be read again.
+///
+/// # Errors
+/// As [`glance`].
+pub(crate) fn gathered<T: Taker>(
+    tree: Tree,
+    identity: Identity,
+    whom: Option<(&Site, &Vars)>,
+    noter: Noter,
+    taker: &mut T,
+) -> Result<Status> {
+    let mut damage = Damage::default();
+    let rows = table::gathered(&tree, &mut damage, &mut |place, row| taker.row(place, row))?;
+    // As in [`Files::of`].
+    let ledger = Ledger::read(&tree)?;
+    let make = |taker: &T, records| taker.part(&tree, &rows.rows, records);
+    let with = (make, |taker: &mut T, part| taker.take(part));
+    let token = &identity.token;
+    let records = records::gathered(&tree, token, noter, taker, with, &mut damage)?;
+    let files = Files::with(&tree, &identity, rows, (ledger, records), damage)?;
+    Ok(without_dropped(stand(tree, identity, files, whom, (About::Open, Use::Read))?))
+}
+
 /// As [`read`], for merging: from the tree alone, to which nothing is written, not even its index.
 ///
 /// # Errors
@@ -180,9 +219,12 @@ fn look(
     about: About,
     wants: Use,
 ) -> Result<Status> {
-    let mut status = as_recorded(tree, identity, whom, about, wants)?;
+    Ok(without_dropped(as_recorded(tree, identity, whom, about, wants)?))
+}
+
+fn without_dropped(mut status: Status) -> Status {
     standing::drop(&status.rows, &mut status.standings, &status.dropped);
-    Ok(status)
+    status
 }
 
 /// As [`look`], but also for trials that the plan has dropped.
@@ -193,7 +235,18 @@ fn as_recorded(
     about: About,
     wants: Use,
 ) -> Result<Status> {
-    let mut files = Files::read(&tree, &identity, wants)?;
+    let files = Files::of(&tree, &identity, wants)?;
+    stand(tree, identity, files, whom, (about, wants))
+}
+
+/// How the trials stand of a sweep with these files.
+fn stand(
+    tree: Tree,
+    identity: Identity,
+    mut files: Files,
+    whom: Option<(&Site, &Vars)>,
+    (about, wants): (About, Use),
+) -> Result<Status> {
     let scheduler = scheduler::of_sweep(&files.journal);
     let given = pilots::given(files.waves.iter().map(|(wave, _)| wave), &files.journal);
     let feeders = feeder::jobs(files.waves.iter().map(|(wave, _)| wave), &files.journal);
@@ -289,7 +342,7 @@ struct Files {
     heads: Vec<Head>,
     rows: Vec<Row>,
     ledger: Ledger,
-    records: HashMap<u64, Record>,
+    records: ByTrial,
     journal: Journal,
     waves: Vec<(Wave, Vec<u64>)>,
     places: Places,
@@ -302,17 +355,34 @@ struct Files {
 }
 
 impl Files {
-    fn read(tree: &Tree, identity: &Identity, wants: Use) -> Result<Self> {
+    fn of(tree: &Tree, identity: &Identity, wants: Use) -> Result<Self> {
+        let token = &identity.token;
+        let check = match wants {
+            Use::Act | Use::Submit => None,
+            Use::Read => Some(Check::Damage),
+            Use::Show => Some(Check::Changes),
+        };
+        let records = |damage: &mut Damage| match check {
+            None => records::readable(tree, damage),
+            Some(check) => records::indexed(tree, token, check, damage),
+        };
         let mut damage = Damage::default();
-        let Readable { heads, rows } = table::readable(tree, &mut damage)?;
+        let rows = table::readable(tree, &mut damage)?;
         // The ledger comes before the records: a trial that no agent holds now has its end in the records, or
         // will never have one.
         let ledger = Ledger::read(tree)?;
-        let records = match wants {
-            Use::Act | Use::Submit => records::readable(tree, &mut damage)?,
-            Use::Read => records::indexed(tree, &identity.token, Check::Damage, &mut damage)?,
-            Use::Show => records::indexed(tree, &identity.token, Check::Changes, &mut damage)?,
-        };
+        let records = records(&mut damage)?.into();
+        Self::with(tree, identity, rows, (ledger, records), damage)
+    }
+
+    /// `rows` and then `records`, as they were read, with all other files.
+    fn with(
+        tree: &Tree,
+        identity: &Identity,
+        Readable { heads, rows }: Readable,
+        (ledger, records): (Ledger, ByTrial),
+        mut damage: Damage,
+    ) -> Result<Self> {
         let journal = Journal::readable(tree, &mut damage)?;
         let waves = waves::readable(tree, &mut damage)?;
         deck::damage(tree, &mut damage)?;
@@ -454,7 +524,7 @@ fn running(rows: &[Row], standings: &[Standing], here: bool) -> HashSet<u64> {
 struct Known<'a> {
     journal: &'a Journal,
     places: &'a Places,
-    records: &'a HashMap<u64, Record>,
+    records: &'a ByTrial,
     /// How often a trial may be tried.
     attempts: u32,
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::scheduler::Suspect;
 use crate::tree::journal::Journal;
-use crate::tree::records::Record;
+use crate::tree::records::ByTrial;
 use crate::tree::waves::Array;
 
 /// The arrays with a job of which no trial has begun, and that wait for an array all of whose trials have ended.
@@ -13,7 +13,7 @@ use crate::tree::waves::Array;
 pub(crate) fn suspects<'a>(
     arrays: impl Iterator<Item = (&'a Array, &'a [u64])>,
     journal: &Journal,
-    records: &HashMap<u64, Record>,
+    records: &ByTrial,
 ) -> Vec<Suspect> {
     let all: HashMap<u32, (&Array, &[u64])> = arrays.map(|(a, t)| (a.array, (a, t))).collect();
     let is_over = |array: u32| {

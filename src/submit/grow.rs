@@ -312,7 +312,7 @@ fn earlier(tree: &Tree) -> Result<HashMap<u64, Earlier>> {
     let mut shared = HashMap::new();
     let mut all = HashMap::new();
     table::each(tree, |row| {
-        all.insert(row.id, (resources_of(&row, &heads, &mut shared), row.gpu_ids_abs));
+        all.insert(row.id, (resources_of(&row, &heads, &mut shared), row.gpu_ids_abs.clone()));
     })?;
     Ok(all)
 }

@@ -6,8 +6,9 @@
 //! hexadecimal digits. Finding one trial costs one listing of a short folder and three small reads.
 
 use std::io::{self, Read, Write};
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -63,7 +64,8 @@ impl Head {
 }
 
 /// One trial of the table.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(from = "Line")]
 pub struct Row {
     /// Number of the trial in the sweep, from 0.
     pub id: u64,
@@ -73,6 +75,12 @@ pub struct Row {
     pub link: u64,
     /// The trial before it in its chain.
     pub after: Option<u64>,
+    what: Option<Box<What>>,
+}
+
+/// What a trial runs.
+#[derive(Debug, Clone)]
+pub struct What {
     /// The chain's name in the plan: an integer or a string.
     pub task_id: Option<serde_json::Value>,
     /// Hash of what it runs.
@@ -85,20 +93,59 @@ pub struct Row {
     pub resources: Option<Box<Resources>>,
 }
 
-impl Row {
-    /// A trial of which only the number can be read.
-    pub(crate) fn unknown(id: u64) -> Self {
+/// A row as it is read.
+#[derive(Deserialize)]
+struct Line {
+    id: u64,
+    chain: u64,
+    link: u64,
+    after: Option<u64>,
+    task_id: Option<serde_json::Value>,
+    key: String,
+    gpu_ids_abs: Option<Vec<DeviceId>>,
+    params: Params,
+    resources: Option<Box<Resources>>,
+}
+
+impl From<Line> for Row {
+    fn from(line: Line) -> Self {
+        let Line { id, chain, link, after, task_id, key, gpu_ids_abs, params, resources } = line;
+        let what = What { task_id, key, gpu_ids_abs, params, resources };
+        Self { id, chain, link, after, what: Some(Box::new(what)) }
+    }
+}
+
+impl Deref for Row {
+    type Target = What;
+
+    fn deref(&self) -> &What {
+        static NOTHING: LazyLock<What> = LazyLock::new(What::nothing);
+        self.what.as_deref().unwrap_or_else(|| &NOTHING)
+    }
+}
+
+impl DerefMut for Row {
+    fn deref_mut(&mut self) -> &mut What {
+        self.what.get_or_insert_with(|| Box::new(What::nothing()))
+    }
+}
+
+impl What {
+    fn nothing() -> Self {
         Self {
-            id,
-            chain: id,
-            link: 0,
-            after: None,
             task_id: None,
             key: String::new(),
             gpu_ids_abs: None,
             params: Params::new(Arc::default(), Box::default()),
             resources: None,
         }
+    }
+}
+
+impl Row {
+    /// A trial of which only the number can be read.
+    pub(crate) fn unknown(id: u64) -> Self {
+        Self { id, chain: id, link: 0, after: None, what: None }
     }
 
     /// The task id as text; empty without one.
@@ -376,7 +423,13 @@ fn each_line(tree: &Tree, head: &Head, mut with: impl FnMut(Option<Row>)) -> Res
 
 /// Adds the rows of a table. A damaged or missing row has only its number. Returns how many those are, including lines
 /// without a trial.
-fn add_rows(tree: &Tree, head: &Head, all: &mut Vec<Row>) -> Result<u64> {
+fn add_rows(
+    tree: &Tree,
+    head: &Head,
+    all: &mut Vec<Row>,
+    with: &mut dyn FnMut(usize, &Row),
+    keeps: bool,
+) -> Result<u64> {
     // The numbers in an unsealed head need not fit into memory.
     let bytes = |ending| disk::stamp(&file(tree, head.first, ending));
     let keys = bytes("keys")?.map_or(0, |(len, _)| len / KEY);
@@ -386,11 +439,15 @@ fn add_rows(tree: &Tree, head: &Head, all: &mut Vec<Row>) -> Result<u64> {
     let mut known = vec![false; usize::try_from(most)?];
     let mut foreign = 0;
     let lines = each_line(tree, head, |row| {
-        let Some(row) = row else { return };
+        let Some(mut row) = row else { return };
         let place = row.id.checked_sub(head.first).and_then(|at| usize::try_from(at).ok());
         match place.filter(|at| known.get(*at) == Some(&false)) {
             Some(at) => {
                 known[at] = true;
+                with(from + at, &row);
+                if !keeps {
+                    row.what = None;
+                }
                 all[from + at] = row;
             }
             None => foreign += 1,
@@ -416,10 +473,31 @@ pub struct Readable {
 /// # Errors
 /// When a file cannot be read.
 pub fn readable(tree: &Tree, damage: &mut Damage) -> Result<Readable> {
+    read(tree, damage, &mut |_, _| {}, true)
+}
+
+/// As [`readable`]. The rows know only how trials follow each other; `with` sees each whole row that was read, with its place.
+///
+/// # Errors
+/// As [`readable`].
+pub(crate) fn gathered(
+    tree: &Tree,
+    damage: &mut Damage,
+    with: &mut dyn FnMut(usize, &Row),
+) -> Result<Readable> {
+    read(tree, damage, with, false)
+}
+
+fn read(
+    tree: &Tree,
+    damage: &mut Damage,
+    with: &mut dyn FnMut(usize, &Row),
+    keeps: bool,
+) -> Result<Readable> {
     let mut all = Readable::default();
     for first in firsts(tree)? {
         let Some(head) = head_and_lists(tree, first, damage)? else { continue };
-        let damaged = add_rows(tree, &head, &mut all.rows)?;
+        let damaged = add_rows(tree, &head, &mut all.rows, with, keeps)?;
         damage.add(&format!("trials/{first:012}.jsonl"), damaged);
         all.heads.push(head);
     }

@@ -62,7 +62,7 @@ fn seen(dir: &Path) -> Result<(BTreeMap<u64, Value>, usize), String> {
     .map_err(say)?;
     let table = collect::collect(vec![status]).map_err(say)?;
     let rows = table.rows.iter().zip(records).map(|(row, record)| {
-        let cell = |c: usize| (table.columns[c].clone(), row.cells.get(c).clone());
+        let cell = |c: usize| (table.columns[c].clone(), table.cell(row, c).value());
         let cells: BTreeMap<String, Value> =
             (0..table.columns.len()).map(cell).filter(|(_, value)| !value.is_null()).collect();
         (row.trial, json!([cells, record]))

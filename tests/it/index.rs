@@ -91,6 +91,8 @@ fn readers_say_the_same_with_an_index_whatever_becomes_of_it() {
     let without = said_without(&world);
     remove_index(&world);
     world.run(VERBS[0]);
+    // Which notes what the table has of metric lines.
+    world.run(VERBS[5]);
     let paths = FOLDERS.map(|name| world.path(&format!("results/s/index/{name}")));
     let number = |path: &std::path::PathBuf| fs::metadata(path).unwrap().ino();
     let written: Vec<u64> = paths.iter().map(number).collect();
@@ -120,6 +122,20 @@ fn readers_say_the_same_with_an_index_whatever_becomes_of_it() {
     assert!(!world.exists("results/s/index"));
 }
 
+/// The table of all trials is made while they are read; that of a set of them is made of what was read.
+#[test]
+fn the_table_of_all_trials_is_that_of_a_set_which_has_all_of_them() {
+    let world = large();
+    damage(&world, "records/000/17.1.jsonl");
+    let whole = ["collect", "results/s", "--format", "jsonl", "--offline"];
+    let set = ["collect", "results/s", "0-4099", "--format", "jsonl", "--offline"];
+    let (first, again) = (world.run(&whole).whole(), world.run(&whole).whole());
+    remove_index(&world);
+    let of_set = world.run(&set).whole();
+    assert!(of_set.contains("17.1.jsonl") && of_set.lines().count() > 4_100, "{of_set}");
+    assert_eq!((first == of_set, again == of_set), (true, true));
+}
+
 /// A byte of the last line of a record changes.
 fn damage(world: &World, file: &str) {
     let path = world.path(&format!("results/s/{file}"));
@@ -141,9 +157,16 @@ fn damage_to_an_indexed_record_changes_no_answer_and_is_reported_by_who_reads_it
     let left_out = "1 damaged line in records/002/2001.1.jsonl";
     let collected = world.run(collect);
     assert!(collected.code == 1 && collected.err.contains(left_out), "{}", collected.whole());
+    // The table has been collected once, and its records are not opened again: those of learning curves are.
+    damage(&world, "records/001/1203.1.jsonl");
+    assert_eq!(world.run(collect).whole(), collected.whole());
+    let curves = world.run(&["collect", "results/s", "--steps", "--format", "csv", "--offline"]);
+    let other = "1 damaged line in records/001/1203.1.jsonl";
+    assert!(curves.err.contains(left_out) && curves.err.contains(other), "{}", curves.err);
     remove_index(&world);
     let told = world.run(status);
     assert!(told.code == 1 && told.out.contains(left_out), "{}", told.whole());
+    assert!(told.out.contains(other), "{}", told.whole());
 
     // A failed trial may run again: its record is looked at.
     world.run(status);

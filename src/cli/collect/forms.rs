@@ -1,15 +1,16 @@
 //! The rows of a table as text, one at a time, and how large a table may be.
 
+use std::borrow::Cow;
 use std::io::Write;
 
 use anyhow::Result;
 use serde_json::{Map, Value};
 
+use crate::collect::Cell;
 use crate::collect::columns::{Column, Kind};
-use crate::collect::{Cells, text};
+use crate::collect::sheet::Line;
 use crate::fault::Fault;
 use crate::host::clock;
-use crate::plan::value::json_float;
 use crate::words::{printable, thousands};
 
 /// Most columns of a table in which every row has all of them.
@@ -42,67 +43,106 @@ pub(super) fn too_large() -> Fault {
 ///
 /// # Errors
 /// When it cannot be written.
-pub(super) fn csv_row<W: Write>(
+pub(super) fn csv_row<'a, W: Write>(
     csv: &mut csv::Writer<W>,
-    cells: impl Iterator<Item = Value>,
+    cells: impl Iterator<Item = Shown<'a>>,
     safe: bool,
 ) -> Result<()> {
-    for cell in cells {
-        // Infinity and what is not a number are texts in JSON.
-        let is_text = cell.is_string() && json_float(&cell).is_none();
-        let mut shown = text(&cell);
-        if safe && is_text && shown.starts_with(['=', '+', '-', '@', '\t', '\r']) {
-            shown.insert(0, '\'');
+    for Shown { text, is_text } in cells {
+        if safe && is_text && text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+            csv.write_field(format!("'{text}"))?;
+        } else {
+            csv.write_field(&*text)?;
         }
-        csv.write_field(shown)?;
     }
     Ok(csv.write_record(None::<&[u8]>)?)
 }
 
+/// A cell as text forms have it.
+pub(super) struct Shown<'a> {
+    pub(super) text: Cow<'a, str>,
+    /// Whether it stands for nothing but a text.
+    is_text: bool,
+}
+
+impl<'a> Shown<'a> {
+    /// A text.
+    pub(super) fn text(text: &'a str) -> Self {
+        Self { text: Cow::Borrowed(text), is_text: true }
+    }
+
+    /// A cell of a column: a time as RFC 3339.
+    pub(super) fn of(column: &Column, cell: Cell<'a>) -> Self {
+        match time(column, cell) {
+            Some(time) => Self { text: Cow::Owned(time), is_text: true },
+            // Infinity and what is not a number are texts in JSON.
+            None => Self {
+                text: cell.text(),
+                is_text: cell.as_str().is_some() && cell.number().is_none(),
+            },
+        }
+    }
+}
+
+fn time(column: &Column, cell: Cell<'_>) -> Option<String> {
+    cell.as_f64().filter(|_| column.kind == Kind::Time).map(clock::utc)
+}
+
 /// A row as a JSON object: all columns, or where they are too many those that it has.
-pub(in crate::cli) fn object(columns: &[String], row: &Cells) -> Map<String, Value> {
-    let own = |(c, value): (usize, &Value)| (columns[c].clone(), value.clone());
-    if columns.len() > MOST_COLUMNS {
-        return row.iter().map(own).collect();
+pub(in crate::cli) fn object(
+    columns: &[String],
+    cells: Vec<(usize, Cell<'_>)>,
+) -> Map<String, Value> {
+    let mut object = Map::new();
+    if columns.len() <= MOST_COLUMNS {
+        object.extend(columns.iter().map(|name| (name.clone(), Value::Null)));
     }
-    (0..columns.len()).map(|c| own((c, row.get(c)))).collect()
+    object.extend(cells.into_iter().map(|(c, cell)| (columns[c].clone(), cell.value())));
+    object
 }
 
-/// A cell as text forms have it: a time as RFC 3339.
-pub(super) fn plain(column: &Column, value: &Value) -> Value {
-    match value.as_f64().filter(|_| column.kind == Kind::Time) {
-        Some(time) => clock::utc(time).into(),
-        None => value.clone(),
-    }
-}
-
-/// Writes a row as a JSON line.
+/// Writes a row as a JSON line: all columns, or where they are too many those that it has.
 ///
 /// # Errors
 /// When it cannot be written.
-pub(super) fn jsonl_row(
-    out: &mut dyn Write,
-    columns: &[Column],
-    names: &[String],
-    row: &Cells,
-) -> Result<()> {
-    let mut object = object(names, row);
-    // Of the cells that the row has: a table may have a column for each of its rows.
-    for (c, _) in row.iter().filter(|(c, _)| columns[*c].kind == Kind::Time) {
-        let column = &columns[c];
-        if let Some(value) = object.get_mut(&column.name) {
-            *value = plain(column, value);
-        }
+pub(super) fn jsonl_row(out: &mut Vec<u8>, columns: &[Column], row: &Line<'_>) -> Result<()> {
+    let member = |out: &mut Vec<u8>, at: usize, (c, cell): (usize, Cell<'_>)| -> Result<()> {
+        out.push(if at == 0 { b'{' } else { b',' });
+        serde_json::to_writer(&mut *out, &columns[c].name)?;
+        out.push(b':');
+        Ok(match (time(&columns[c], cell), cell) {
+            (Some(time), _) => serde_json::to_writer(&mut *out, &time),
+            (None, Cell::Null) => serde_json::to_writer(&mut *out, &()),
+            (None, Cell::Bool(b)) => serde_json::to_writer(&mut *out, &b),
+            (None, Cell::Int(int)) => serde_json::to_writer(&mut *out, &int),
+            (None, Cell::Large(large)) => serde_json::to_writer(&mut *out, &large),
+            (None, Cell::Float(float)) => serde_json::to_writer(&mut *out, &float),
+            (None, Cell::Text(text)) => serde_json::to_writer(&mut *out, text),
+            (None, Cell::Other(value)) => serde_json::to_writer(&mut *out, value),
+        }?)
+    };
+    let before = out.len();
+    if columns.len() > MOST_COLUMNS {
+        let mut cells = row.cells().into_iter().enumerate();
+        cells.try_for_each(|(at, cell)| member(out, at, cell))?;
+    } else {
+        (0..columns.len()).try_for_each(|c| member(out, c, (c, row.get(c))))?;
     }
-    serde_json::to_writer(&mut *out, &object)?;
-    Ok(out.write_all(b"\n")?)
+    if out.len() == before {
+        out.push(b'{');
+    }
+    out.extend(b"}\n");
+    Ok(())
 }
 
 /// Writes a row as Markdown (GitHub's tables): a cell is one line, in which nothing is markup.
 ///
 /// # Errors
 /// When it cannot be written.
-pub(super) fn markdown_row(out: &mut dyn Write, cells: impl Iterator<Item = String>) -> Result<()> {
+pub(super) fn markdown_row<'a>(
+    out: &mut dyn Write,
+    cells: impl Iterator<Item = Cow<'a, str>>,
+) -> Result<()> {
     let mut line = String::from("|");
     for cell in cells {
         line.push(' ');

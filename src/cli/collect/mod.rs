@@ -2,6 +2,7 @@
 
 mod forms;
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -16,19 +17,20 @@ use super::sibling::become_worker;
 use super::{Context, sweeps};
 use crate::collect::attempts::Attempts;
 use crate::collect::columns::Column;
-use crate::collect::sheet::{Form, Sheet};
+use crate::collect::sheet::{Form, Line, Sheet};
+use crate::collect::statistics::Statistic;
 use crate::collect::steps::Steps;
-use crate::collect::{self, Cells, Source, Table, text};
+use crate::collect::{self, Cell, Source, Table};
 use crate::fault::Fault;
 use crate::host::{disk, named};
 use crate::status::Status;
 use crate::submit;
 use crate::submit::grow::{self, Diff};
-use crate::tree::Tree;
 use crate::tree::damage;
+use crate::tree::{Identity, Tree};
 use crate::words::{self, count};
 pub(super) use forms::object;
-use forms::{MOST_CELLS, check_columns, csv_row, jsonl_row};
+use forms::{MOST_CELLS, Shown, check_columns, csv_row, jsonl_row};
 
 /// How a table is written
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -179,16 +181,17 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         return Err(Fault::request("`--curve` is about the table of trials").into());
     }
     let named = args.select.read(&args.named)?;
-    let all = meant(&named, args.planned, args.offline, context)?;
+    let meant = || meant(&named, args.planned, args.offline, context);
     if let Some(dir) = &args.tensorboard {
-        return event_files(&all, dir, context);
+        return event_files(&meant()?, dir, context);
     }
     let mut sheet = if args.steps {
-        Sheet::of_steps(Steps::new(all)?)
+        Sheet::of_steps(Steps::new(meant()?)?)
     } else if args.attempts {
-        Sheet::of_attempts(Attempts::new(all))
+        Sheet::of_attempts(Attempts::new(meant()?))
     } else {
-        Sheet::of_trials(collect::collect_with(all, &args.statistics.curve)?)
+        let curves = &args.statistics.curve;
+        Sheet::of_trials(table(&named, args.planned, args.offline, curves, context)?)
     };
     match args.columns.as_deref() {
         Some([]) => return dictionary(args, &sheet, format, context),
@@ -240,15 +243,16 @@ fn dictionary(args: &Args, sheet: &Sheet, format: Format, context: &Context) -> 
         match format {
             Format::Table => out.write_all(aligned(&names, &rows).as_bytes())?,
             Format::Markdown => {
-                forms::markdown_row(out, names.iter().cloned())?;
+                forms::markdown_row(out, names.iter().map(Cow::from))?;
                 forms::markdown_line(out, names.len())?;
-                rows.iter().try_for_each(|row| forms::markdown_row(out, row.iter().cloned()))?;
+                rows.iter()
+                    .try_for_each(|row| forms::markdown_row(out, row.iter().map(Cow::from)))?;
             }
             Format::Csv => {
                 let mut csv = csv::Writer::from_writer(out);
                 let all = std::iter::once(names.as_slice()).chain(rows.iter().map(Vec::as_slice));
                 for row in all {
-                    csv_row(&mut csv, row.iter().map(|cell| json!(cell)), args.safe_csv)?;
+                    csv_row(&mut csv, row.iter().map(|cell| Shown::text(cell)), args.safe_csv)?;
                 }
                 csv.flush()?;
             }
@@ -279,8 +283,11 @@ fn dictionary(args: &Args, sheet: &Sheet, format: Format, context: &Context) -> 
 fn write_text(args: &Args, sheet: &Sheet, format: Format, out: &mut dyn Write) -> Result<usize> {
     let names = sheet.names();
     let columns = &sheet.columns;
-    let cell = |row: &Cells, c: usize| forms::plain(&columns[c], row.get(c));
-    let mut rows = 0;
+    let texts = |row: &Line<'_>| -> Vec<String> {
+        let cells = columns.iter().enumerate();
+        cells.map(|(c, column)| Shown::of(column, row.get(c)).text.into_owned()).collect()
+    };
+    let rows;
     match format {
         Format::Table => {
             let wide = args.all || args.output.is_some() || !io::stdout().is_terminal();
@@ -294,7 +301,7 @@ fn write_text(args: &Args, sheet: &Sheet, format: Format, out: &mut dyn Write) -
                 if cells.len() * columns.len() > MOST_CELLS {
                     return Err(forms::too_large().into());
                 }
-                cells.push((0..columns.len()).map(|c| text(&cell(row, c))).collect());
+                cells.push(texts(&row));
                 Ok(())
             })?;
             rows = cells.len();
@@ -305,18 +312,20 @@ fn write_text(args: &Args, sheet: &Sheet, format: Format, out: &mut dyn Write) -
         }
         Format::Markdown => {
             check_columns(&names)?;
-            forms::markdown_row(out, names.iter().cloned())?;
+            forms::markdown_row(out, names.iter().map(Cow::from))?;
             forms::markdown_line(out, names.len())?;
-            sheet.each(&mut |row| {
-                rows += 1;
-                forms::markdown_row(out, (0..columns.len()).map(|c| text(&cell(row, c))))
-            })?;
+            let form = |lines: &[Line<'_>], out: &mut Vec<u8>| {
+                lines.iter().try_for_each(|row| {
+                    forms::markdown_row(out, texts(row).into_iter().map(Cow::from))
+                })
+            };
+            rows = sheet.write(&form, out)?;
         }
         Format::Jsonl | Format::Records | Format::Parquet | Format::Arrow | Format::Sqlite => {
-            sheet.each(&mut |row| {
-                rows += 1;
-                jsonl_row(out, columns, &names, row)
-            })?;
+            let form = |lines: &[Line<'_>], out: &mut Vec<u8>| {
+                lines.iter().try_for_each(|row| jsonl_row(out, columns, row))
+            };
+            rows = sheet.write(&form, out)?;
         }
     }
     Ok(rows)
@@ -326,16 +335,19 @@ fn write_text(args: &Args, sheet: &Sheet, format: Format, out: &mut dyn Write) -
 pub(super) fn write_csv(sheet: &Sheet, safe: bool, out: &mut dyn Write) -> Result<usize> {
     let names = sheet.names();
     check_columns(&names)?;
-    let mut csv = csv::Writer::from_writer(out);
-    csv_row(&mut csv, names.iter().map(|name| json!(name)), safe)?;
-    let mut rows = 0;
-    sheet.each(&mut |row| {
-        rows += 1;
-        let cell = |(c, column)| forms::plain(column, row.get(c));
-        csv_row(&mut csv, sheet.columns.iter().enumerate().map(cell), safe)
-    })?;
+    let mut csv = csv::Writer::from_writer(&mut *out);
+    csv_row(&mut csv, names.iter().map(|name| Shown::text(name)), safe)?;
     csv.flush()?;
-    Ok(rows)
+    drop(csv);
+    let form = |lines: &[Line<'_>], out: &mut Vec<u8>| {
+        let mut csv = csv::Writer::from_writer(out);
+        for row in lines {
+            let cells = sheet.columns.iter().enumerate();
+            csv_row(&mut csv, cells.map(|(c, column)| Shown::of(column, row.get(c))), safe)?;
+        }
+        Ok(csv.flush()?)
+    };
+    sheet.write(&form, out)
 }
 
 /// How the trials stand that are meant; the scheduler is asked, if it may be.
@@ -347,10 +359,18 @@ pub(super) fn stand(named: &Named, offline: bool, context: &Context) -> Result<V
 
 /// As [`stand`], of all trials of some sweeps.
 pub(super) fn read(sweeps: &[String], offline: bool, context: &Context) -> Result<Vec<Status>> {
+    of_found(sweeps::find(sweeps, context)?, offline, context)
+}
+
+/// As [`read`].
+pub(super) fn of_found(
+    sweeps: Vec<(Tree, Identity)>,
+    offline: bool,
+    context: &Context,
+) -> Result<Vec<Status>> {
     let site = context.site()?;
     let whom = (!offline).then_some((&site, &context.vars));
-    let found = sweeps::find(sweeps, context)?;
-    sweeps::each_readable(found, context, |(tree, identity)| {
+    sweeps::each_readable(sweeps, context, |(tree, identity)| {
         crate::status::read(tree, identity, whom)
     })
 }
@@ -378,6 +398,35 @@ pub(super) fn meant(
     context: &Context,
 ) -> Result<Vec<Status>> {
     if planned { self::planned(named, offline, context) } else { stand(named, offline, context) }
+}
+
+/// The table of the trials that are meant; `planned` as for [`meant`].
+pub(super) fn table(
+    named: &Named,
+    planned: bool,
+    offline: bool,
+    curves: &[Statistic],
+    context: &Context,
+) -> Result<Table> {
+    if planned || !named.wanted.is_all() {
+        return collect::collect_with(meant(named, planned, offline, context)?, curves);
+    }
+    gathered(sweeps::find(&named.sweeps, context)?, offline, curves, context)
+}
+
+/// The table of all trials of sweeps.
+pub(super) fn gathered(
+    sweeps: Vec<(Tree, Identity)>,
+    offline: bool,
+    curves: &[Statistic],
+    context: &Context,
+) -> Result<Table> {
+    let site = context.site()?;
+    let whom = (!offline).then_some((&site, &context.vars));
+    let all = sweeps::each_readable(sweeps, context, |(tree, identity)| {
+        collect::gather::gather(tree, identity, whom, curves)
+    })?;
+    collect::gather::joined(all)
 }
 
 /// As [`stand`], of the trials of the plan as it is now, in its order. Trials that the sweep does not have yet are
@@ -511,7 +560,7 @@ const USED: [&str; 4] = ["peak_memory", "cpu_s", "read_bytes", "written_bytes"];
 
 /// The aligned table. The narrow one leaves out columns that say nothing: empty, or of use to machines.
 fn people(table: &Table, rows: &[usize], wide: bool) -> String {
-    let cell = |row: usize, c: usize| table.rows[row].cells.get(c);
+    let cell = |row: usize, c: usize| table.cell(&table.rows[row], c);
     let total = table.columns.iter().position(|name| name == "duration_s").unwrap_or(0);
     let says_something = |c: usize| {
         let name = table.columns[c].as_str();
@@ -543,14 +592,16 @@ fn people(table: &Table, rows: &[usize], wide: bool) -> String {
                 let value = cell(i, c);
                 match value.as_f64() {
                     // People compare figures; the files keep every bit.
-                    Some(f) if value.is_f64() && c >= table.first_metric && !wide => {
+                    Some(f)
+                        if matches!(value, Cell::Float(_)) && c >= table.first_metric && !wide =>
+                    {
                         words::Figures::EXACT.digits(6).of(f)
                     }
                     Some(f) if table.columns[c].ends_with("duration_s") && !wide => {
                         format!("{f:.3}")
                     }
-                    _ if wide => text(value),
-                    _ => words::short(&text(value), 60),
+                    _ if wide => value.text().into_owned(),
+                    _ => words::short(&value.text(), 60),
                 }
             };
             columns.iter().map(shown).collect()

@@ -217,7 +217,7 @@ impl<'a> Facts<'a> {
             return Ok(array.resources.clone());
         }
         let (head, row) = table::find(&self.status.tree, trial)?;
-        Ok(row.resources.map_or(head.resources, |own| *own))
+        Ok(row.resources.as_deref().cloned().unwrap_or(head.resources))
     }
 
     /// Why it waits, and until when.

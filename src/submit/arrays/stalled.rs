@@ -30,7 +30,7 @@ impl Submission<'_> {
         }
         let records = records::all(&self.tree)?;
         let arrays = waves.arrays().map(|(_, array, trials)| (array, trials));
-        let mut suspects = stalled::suspects(arrays, &self.journal, &records);
+        let mut suspects = stalled::suspects(arrays, &self.journal, &records.into());
         suspects.retain(|suspect| is_earlier(suspect.array));
         if suspects.is_empty() {
             return Ok(());

@@ -261,11 +261,10 @@ pub(super) fn would_run(
 ) -> Result<HashSet<u64>> {
     let mut rows = table::rows(tree)?;
     let (added, places) = grow::added(tree, source, diff)?;
-    let row = |(todo, (chain, link)): (&Todo, &(u64, u64))| Row {
-        chain: *chain,
-        link: *link,
-        after: todo.after,
-        ..Row::unknown(todo.id)
+    let row = |(todo, (chain, link)): (&Todo, &(u64, u64))| {
+        let mut row = Row::unknown(todo.id);
+        (row.chain, row.link, row.after) = (*chain, *link, todo.after);
+        row
     };
     rows.extend(added.iter().zip(&places).map(row));
     // The plan's terms hold from its first new trial on.

@@ -121,7 +121,10 @@ fn table(tree: &Tree) -> String {
     }
     let table = collect::collect(vec![own]).unwrap();
     text.push_str(&format!("{:?}\n", table.columns));
-    table.rows.iter().for_each(|row| text.push_str(&format!("{} {:?}\n", row.trial, row.cells)));
+    table
+        .rows
+        .iter()
+        .for_each(|row| text.push_str(&format!("{} {:?}\n", row.trial, table.cells(row))));
     text
 }
 

@@ -19,7 +19,7 @@ use crate::host::{clock, disk};
 use crate::tree::Tree;
 
 /// The first words of a file: its format, and the program that wrote it.
-const FORMAT: &str = concat!("hpcsweep index 1 ", env!("CARGO_PKG_VERSION"));
+const FORMAT: &str = concat!("hpcsweep index 2 ", env!("CARGO_PKG_VERSION"));
 
 /// Folders of records, of a thousand trials each, from which on a sweep has an index.
 const LEAST: usize = 5;
@@ -58,11 +58,16 @@ pub(crate) struct Index {
     fresh: usize,
     /// Whether a file could not be written: then no other is tried.
     is_refused: AtomicBool,
+    /// Makes the notes that the trials' entries have.
+    pub(super) noter: Option<Noter>,
 }
+
+/// Says what a reader of metric lines wants to know of those of a record again; `None` where they cannot be read.
+pub(crate) type Noter = fn(&Tree, &Record) -> Option<Vec<u8>>;
 
 impl Index {
     /// The index of the sweep with this token; `None` if its folder cannot be looked at.
-    pub(crate) fn of(tree: &Tree, token: &str, check: Check) -> Option<Self> {
+    pub(crate) fn of(tree: &Tree, token: &str, check: Check, noter: Option<Noter>) -> Option<Self> {
         let owner = Owner::of(tree.dir())?;
         let is_refused = AtomicBool::new(!owner.is_this_user());
         let dir = tree.dir().join("index");
@@ -74,13 +79,14 @@ impl Index {
             least: LEAST,
             fresh: FRESH,
             is_refused,
+            noter,
         })
     }
 
     /// As [`Index::of`], also for a sweep of few trials.
     #[cfg(test)]
     pub(super) fn always(tree: &Tree, token: &str, check: Check) -> Self {
-        Self { least: 0, fresh: 1, ..Self::of(tree, token, check).unwrap() }
+        Self { least: 0, fresh: 1, ..Self::of(tree, token, check, None).unwrap() }
     }
 
     /// The same of a user who may not write it.
@@ -113,11 +119,14 @@ impl Index {
         let end = bytes.len() - 4;
         let mut known = Known { bytes, from: head.len()..end, ..Known::default() };
         let mut from = In(&known.bytes[known.from.clone()]);
-        let Some(time) = from.float() else { return Known::default() };
+        let (Some(time), Some(is_whole)) = (from.float(), from.flag()) else {
+            return Known::default();
+        };
         known.from.start = end - from.0.len();
         let is_of_now = time.to_bits() == changed.to_bits();
         known.is_settled = is_of_now && written - time >= SETTLED_S;
         known.looks_at_all = self.check == Check::Damage || !known.is_settled;
+        known.is_whole = is_whole && known.is_settled;
         known
     }
 
@@ -138,12 +147,14 @@ impl Index {
 
     /// Keeps entries of a folder of records, which was changed last at this time. A disk that refuses them is no fault: the
     /// records have everything.
-    pub(super) fn write(&self, folder: &str, changed: f64, entries: &[u8]) {
+    /// `is_whole`: no file of the folder is missing there, and each has the name that workers give it.
+    pub(super) fn write(&self, folder: &str, (changed, is_whole): (f64, bool), entries: &[u8]) {
         if !self.may_grow() {
             return;
         }
         let mut bytes = self.head(folder);
         bytes.extend(changed.to_le_bytes());
+        bytes.push(u8::from(is_whole));
         bytes.extend(entries);
         bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
         if self.owner.write(&self.dir.join(folder), &bytes).is_err() {
@@ -165,6 +176,8 @@ pub(super) struct Known {
     is_settled: bool,
     /// Whether no record file is passed over.
     pub(super) looks_at_all: bool,
+    /// Whether the folder has the files of the entries and no other.
+    pub(super) is_whole: bool,
 }
 
 impl Known {
@@ -185,6 +198,7 @@ pub(super) struct Entry<'a> {
     /// Whether a file of it may have grown.
     may_grow: bool,
     packed: &'a [u8],
+    pub(super) note: Option<&'a [u8]>,
     /// All of its bytes.
     pub(super) bytes: &'a [u8],
 }
@@ -195,11 +209,24 @@ fn entry<'a>(from: &mut In<'a>) -> Option<Entry<'a>> {
     let files = from.list(|from| Some((from.short()?, from.number()?, from.float()?)))?;
     let may_grow = from.flag()?;
     let packed = from.slice()?;
+    let note = if from.flag()? { Some(from.slice()?) } else { None };
     let bytes = &whole[..whole.len() - from.0.len()];
-    Some(Entry { trial, files, may_grow, packed, bytes })
+    Some(Entry { trial, files, may_grow, packed, note, bytes })
 }
 
 impl Entry<'_> {
+    /// The files that the trial had: trial and run.
+    pub(super) fn files(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.files.iter().map(|(run, ..)| (self.trial, *run))
+    }
+
+    /// The entry with a note.
+    pub(super) fn noted(&self, note: &[u8], entries: &mut Vec<u8>) {
+        // The flag is the last byte of an entry without one.
+        entries.extend(&self.bytes[..self.bytes.len() - 1]);
+        add_note(Some(note), entries);
+    }
+
     /// The record, if the trial still has these files: of each its run and its name in the folder.
     pub(super) fn record<'n>(
         &self,
@@ -217,13 +244,29 @@ impl Entry<'_> {
             && files.zip(&self.files).all(|((run, name), (known, size, time))| {
                 run == *known && is_unchanged(&name, *size, *time)
             });
-        is_it.then(|| packed::unpack(self.packed)).flatten()
+        let mut record = is_it.then(|| packed::unpack(self.packed)).flatten()?;
+        record.note = self.note.map(Box::from);
+        Some(record)
     }
+}
+
+fn add_note(note: Option<&[u8]>, entries: &mut Vec<u8>) {
+    let mut out = Out(entries);
+    out.byte(u8::from(note.is_some()));
+    if let Some(note) = note {
+        out.number(note.len() as u64);
+        entries.extend(note);
+    }
+}
+
+/// Whether a trial has an entry.
+pub(super) fn has_ended(record: &Record) -> bool {
+    record.outcome().is_some() || record.skipped.is_some()
 }
 
 /// Appends the entry of a trial whose files were read whole and without damage; `false` if the trial has not ended.
 pub(super) fn add(trial: u64, files: &[Stamp], record: &Record, entries: &mut Vec<u8>) -> bool {
-    if record.outcome().is_none() && record.skipped.is_none() {
+    if !has_ended(record) {
         return false;
     }
     let mut packed = Vec::new();
@@ -243,5 +286,6 @@ pub(super) fn add(trial: u64, files: &[Stamp], record: &Record, entries: &mut Ve
     out.byte(u8::from(!is_done));
     out.number(packed.len() as u64);
     entries.extend(packed);
+    add_note(record.note.as_deref(), entries);
     true
 }

@@ -278,6 +278,8 @@ pub struct Record {
     pub(crate) skipped_at: u64,
     /// What agents have decided by `[retry]`, in the order of the attempts.
     pub(crate) decisions: Vec<Decided>,
+    /// What a reader has noted of its metric lines, if the index has that.
+    pub(crate) note: Option<Box<[u8]>>,
 }
 
 impl Record {
@@ -382,6 +384,8 @@ impl Record {
     /// Adds the data of another file about the same trial. The order follows from what each agent had read of
     /// the ledger, not from clocks.
     pub(super) fn add(&mut self, other: Self) {
+        // It is of some of its attempts now.
+        self.note = None;
         if other.skipped.is_some()
             && (self.skipped.is_none() || other.skipped_at >= self.skipped_at)
         {
@@ -405,6 +409,7 @@ impl Record {
 }
 
 mod assemble;
+mod by_trial;
 mod event;
 pub(crate) mod index;
 mod packed;
@@ -412,6 +417,7 @@ mod read;
 mod usage;
 
 pub(super) use assemble::Source;
+pub(crate) use by_trial::ByTrial;
 pub(super) use event::has_metrics;
 pub use event::{Decided, End, Event, Start, Who, Whole, signal_text};
 use event::{Rows, unread_in, why};
@@ -419,8 +425,9 @@ use event::{Rows, unread_in, why};
 pub use usage::{EnergySource, GpuUsage, MemorySource, Usage, Used};
 
 pub use packed::unpacked;
-pub(crate) use read::indexed;
+pub(crate) use packed::{In, Out};
 pub use read::{all, file, lines_before, of_trial, of_workers, readable};
+pub(crate) use read::{gathered, indexed};
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use crate::tree::line::Spot;
 
 /// Appends a record of workers; `false` if it is none, and nothing is appended.
 pub(super) fn pack(record: &Record, out: &mut Vec<u8>) -> bool {
-    let Record { attempts, skipped, skipped_at, decisions } = record;
+    let Record { attempts, skipped, skipped_at, decisions, note: _ } = record;
     if !decisions.is_empty() || attempts.iter().any(|attempt| attempt.bundle.is_some()) {
         return false;
     }
@@ -24,7 +24,7 @@ pub(super) fn unpack(bytes: &[u8]) -> Option<Record> {
     let skipped = from.maybe(In::text)?;
     let skipped_at = from.number()?;
     let attempts = from.list(In::attempt)?;
-    from.0.is_empty().then_some(Record { attempts, skipped, skipped_at, decisions: Vec::new() })
+    from.0.is_empty().then(|| Record { attempts, skipped, skipped_at, ..Record::default() })
 }
 
 /// A record from these bytes, and how it is packed again; `None` if they are none.
@@ -35,15 +35,15 @@ pub fn unpacked(bytes: &[u8]) -> Option<(Record, Vec<u8>)> {
 }
 
 /// Appends values to bytes; [`In`] reads them back.
-pub(super) struct Out<'a>(pub(super) &'a mut Vec<u8>);
+pub(crate) struct Out<'a>(pub(crate) &'a mut Vec<u8>);
 
 impl Out<'_> {
-    pub(super) fn byte(&mut self, byte: u8) {
+    pub(crate) fn byte(&mut self, byte: u8) {
         self.0.push(byte);
     }
 
     /// Seven bits in each byte, the lowest first.
-    pub(super) fn number(&mut self, mut number: u64) {
+    pub(crate) fn number(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.byte(number as u8 | 0x80);
             number >>= 7;
@@ -55,11 +55,11 @@ impl Out<'_> {
         self.0.extend(number.to_le_bytes());
     }
 
-    pub(super) fn float(&mut self, number: f64) {
+    pub(crate) fn float(&mut self, number: f64) {
         self.0.extend(number.to_le_bytes());
     }
 
-    fn text(&mut self, text: &str) {
+    pub(crate) fn text(&mut self, text: &str) {
         self.number(text.len() as u64);
         self.0.extend(text.as_bytes());
     }
@@ -234,7 +234,7 @@ fn outcome(state: Outcome) -> u8 {
 }
 
 /// Reads values; `None` where the bytes are none.
-pub(super) struct In<'a>(pub(super) &'a [u8]);
+pub(crate) struct In<'a>(pub(crate) &'a [u8]);
 
 impl<'a> In<'a> {
     fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
@@ -243,11 +243,11 @@ impl<'a> In<'a> {
         Some(bytes)
     }
 
-    fn byte(&mut self) -> Option<u8> {
+    pub(crate) fn byte(&mut self) -> Option<u8> {
         self.bytes(1).map(|bytes| bytes[0])
     }
 
-    pub(super) fn number(&mut self) -> Option<u64> {
+    pub(crate) fn number(&mut self) -> Option<u64> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -259,7 +259,7 @@ impl<'a> In<'a> {
         None
     }
 
-    pub(super) fn short(&mut self) -> Option<u32> {
+    pub(crate) fn short(&mut self) -> Option<u32> {
         u32::try_from(self.number()?).ok()
     }
 
@@ -267,11 +267,11 @@ impl<'a> In<'a> {
         Some(i32::from_le_bytes(self.bytes(4)?.try_into().ok()?))
     }
 
-    pub(super) fn float(&mut self) -> Option<f64> {
+    pub(crate) fn float(&mut self) -> Option<f64> {
         Some(f64::from_le_bytes(self.bytes(8)?.try_into().ok()?))
     }
 
-    pub(super) fn flag(&mut self) -> Option<bool> {
+    pub(crate) fn flag(&mut self) -> Option<bool> {
         match self.byte()? {
             0 => Some(false),
             1 => Some(true),
@@ -280,12 +280,12 @@ impl<'a> In<'a> {
     }
 
     /// Bytes behind their number.
-    pub(super) fn slice(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn slice(&mut self) -> Option<&'a [u8]> {
         let len = usize::try_from(self.number()?).ok()?;
         self.bytes(len)
     }
 
-    fn str(&mut self) -> Option<&'a str> {
+    pub(crate) fn str(&mut self) -> Option<&'a str> {
         std::str::from_utf8(self.slice()?).ok()
     }
 
@@ -297,7 +297,7 @@ impl<'a> In<'a> {
         if self.flag()? { read(self).map(Some) } else { Some(None) }
     }
 
-    pub(super) fn list<T>(
+    pub(crate) fn list<T>(
         &mut self,
         mut read: impl FnMut(&mut Self) -> Option<T>,
     ) -> Option<Vec<T>> {
@@ -472,7 +472,7 @@ mod tests {
                 attempts: vec![full(), short],
                 skipped: Some("k".into()),
                 skipped_at: 300,
-                decisions: Vec::new(),
+                ..Record::default()
             },
         ] {
             let bytes = packed(&record);

@@ -8,8 +8,8 @@ use std::path::Path;
 use anyhow::Result;
 use rayon::prelude::*;
 
-use super::index::{self, Check, Index, Stamp};
-use super::{Record, Source};
+use super::index::{self, Check, Index, Noter, Stamp};
+use super::{ByTrial, Record, Source};
 use crate::host::{disk, threads};
 use crate::tree::damage::{Damage, Writer};
 use crate::tree::ledger::Ledger;
@@ -78,7 +78,7 @@ pub(crate) fn indexed(
     check: Check,
     damage: &mut Damage,
 ) -> Result<HashMap<u64, Record>> {
-    let mut all = with_index(tree, Index::of(tree, token, check).as_ref(), damage)?;
+    let mut all = with_index(tree, Index::of(tree, token, check, None).as_ref(), damage)?;
     of_agents(tree, &mut all, damage)?;
     Ok(all)
 }
@@ -91,11 +91,65 @@ pub fn of_workers(tree: &Tree, damage: &mut Damage) -> Result<HashMap<u64, Recor
     with_index(tree, None, damage)
 }
 
+/// As [`indexed`]. The trials that were done at once are not kept: `make` makes something of some of them, on any thread,
+/// and `take` takes it.
+///
+/// # Errors
+/// As [`all`].
+pub(crate) fn gathered<T: Sync, P: Send>(
+    tree: &Tree,
+    token: &str,
+    noter: Noter,
+    taker: &mut T,
+    (make, take): (impl Fn(&T, Vec<(u64, Record)>) -> P + Sync, impl Fn(&mut T, P)),
+    damage: &mut Damage,
+) -> Result<ByTrial> {
+    let index = Index::of(tree, token, Check::Changes, Some(noter));
+    let mut all = ByTrial::default();
+    // What agents have recorded of a trial may come to what is in its record.
+    let keeps_all = tree.dir().join("agents").exists();
+    let split = |taker: &T, records: Vec<(u64, Record)>| {
+        let is_at_once =
+            |(trial, record): &(u64, Record)| !keeps_all && ByTrial::is_at_once(*trial, record);
+        let (at_once, whole): (Vec<_>, Vec<_>) = records.into_iter().partition(is_at_once);
+        let behind = |(trial, record): &(u64, Record)| (*trial, record.attempts[0].start.behind);
+        let done: Vec<(u64, bool)> = at_once.iter().map(behind).collect();
+        (whole, done, make(taker, at_once))
+    };
+    let every = shards(tree)?;
+    // What is made of so many folders is in memory at once.
+    for some in every.chunks(threads::cores() * 4) {
+        let own = &*taker;
+        let make = |records| split(own, records);
+        let parts = of_shards(tree, index.as_ref(), some, every.len(), &make)?;
+        for ((whole, done, part), damaged) in parts {
+            all.extend(whole);
+            done.into_iter().for_each(|(trial, behind)| all.was_at_once(trial, behind));
+            damage.extend(damaged);
+            take(taker, part);
+        }
+    }
+    of_agents(tree, &mut all, damage)?;
+    Ok(all)
+}
+
 fn with_index(
     tree: &Tree,
     index: Option<&Index>,
     damage: &mut Damage,
 ) -> Result<HashMap<u64, Record>> {
+    let shards = shards(tree)?;
+    let parts = of_shards(tree, index, &shards, shards.len(), &|records| records)?;
+    let mut all = HashMap::with_capacity(parts.iter().map(|(records, _)| records.len()).sum());
+    for (records, damaged) in parts {
+        all.extend(records);
+        damage.extend(damaged);
+    }
+    Ok(all)
+}
+
+/// The folders of records by name.
+fn shards(tree: &Tree) -> Result<Vec<String>> {
     let root = tree.dir().join("records");
     let mut shards = Vec::new();
     for name in disk::list(&root)? {
@@ -106,16 +160,24 @@ fn with_index(
             shards.push(name);
         }
     }
-    let index = index.filter(|index| index.is_for(shards.len()));
-    let read = |shard: &String| read_shard(tree, &root.join(shard), index.map(|i| (i, &**shard)));
-    let parts: Result<Vec<Part>> = threads::in_parallel(|| shards.par_iter().map(read).collect());
-    let parts = parts?;
-    let mut all = HashMap::with_capacity(parts.iter().map(|(records, _)| records.len()).sum());
-    for (records, damaged) in parts {
-        all.extend(records);
-        damage.extend(damaged);
-    }
-    Ok(all)
+    Ok(shards)
+}
+
+/// What `make` makes of the records of some of the `count` folders, and what of each could not be read.
+fn of_shards<P: Send>(
+    tree: &Tree,
+    index: Option<&Index>,
+    shards: &[String],
+    count: usize,
+    make: &(impl Fn(Vec<(u64, Record)>) -> P + Sync),
+) -> Result<Vec<(P, Damage)>> {
+    let root = tree.dir().join("records");
+    let index = index.filter(|index| index.is_for(count));
+    let read = |shard: &String| {
+        let part = read_shard(tree, &root.join(shard), index.map(|i| (i, &**shard)));
+        part.map(|(records, damage)| (make(records), damage))
+    };
+    threads::in_parallel(|| shards.par_iter().map(read).collect())
 }
 
 /// The records of one folder, by trial, and what of it could not be read.
@@ -154,10 +216,18 @@ fn name_of((trial, run, name): &RunFile) -> Cow<'_, str> {
 fn read_shard(tree: &Tree, dir: &Path, index: Option<(&Index, &str)>) -> Result<Part> {
     // Before it is listed: a file that is added since gives it another time.
     let changed = index.and_then(|_| disk::stamp(dir).ok().flatten()).map_or(0.0, |(_, time)| time);
-    let files = run_files(dir)?;
     let known = index.map(|(index, name)| index.read(name, changed)).unwrap_or_default();
+    let files: Vec<RunFile> = match known.is_whole {
+        true => known
+            .entries()
+            .flat_map(|entry| entry.files().collect::<Vec<_>>())
+            .map(|(trial, run)| (trial, run, None))
+            .collect(),
+        false => run_files(dir)?,
+    };
     let mut old = known.entries().peekable();
     let is_kept = index.is_some_and(|(index, _)| index.may_grow());
+    let noter = index.and_then(|(index, _)| index.noter);
     let (mut entries, mut kept, mut fresh) = (Vec::new(), 0, 0);
     let mut damage = Damage::default();
     let mut records: Vec<(u64, Record)> = Vec::with_capacity(files.len());
@@ -166,17 +236,32 @@ fn read_shard(tree: &Tree, dir: &Path, index: Option<(&Index, &str)>) -> Result<
         while old.next_if(|entry| entry.trial < trial).is_some() {}
         let entry = old.next_if(|entry| entry.trial == trial);
         let names = runs.iter().map(|file| (file.1, || name_of(file)));
-        let unchanged = entry
-            .and_then(|entry| Some((entry.record(names, dir, known.looks_at_all)?, entry.bytes)));
-        let record = if let Some((record, bytes)) = unchanged {
-            entries.extend(bytes);
-            kept += 1;
+        // Without a note its files are opened, and so they are looked at.
+        let looks = |entry: &index::Entry<'_>| {
+            known.looks_at_all || (noter.is_some() && entry.note.is_none())
+        };
+        let unchanged =
+            entry.and_then(|entry| Some((entry.record(names, dir, looks(&entry))?, entry)));
+        let record = if let Some((mut record, entry)) = unchanged {
+            let is_missing = record.note.is_none();
+            let made =
+                noter.filter(|_| is_missing && is_kept).and_then(|noter| noter(tree, &record));
+            if let Some(note) = made {
+                entry.noted(&note, &mut entries);
+                record.note = Some(note.into());
+                fresh += 1;
+            } else {
+                entries.extend(entry.bytes);
+                kept += 1;
+            }
             record
         } else {
-            let (record, stamps) = read_trial(tree, dir, runs, is_kept, &mut damage)?;
-            let is_new =
-                stamps.is_some_and(|stamps| index::add(trial, &stamps, &record, &mut entries));
-            fresh += usize::from(is_new);
+            let (mut record, stamps) = read_trial(tree, dir, runs, is_kept, &mut damage)?;
+            if let Some(stamps) = stamps {
+                let note = noter.filter(|_| index::has_ended(&record));
+                record.note = note.and_then(|noter| noter(tree, &record)).map(Vec::into);
+                fresh += usize::from(index::add(trial, &stamps, &record, &mut entries));
+            }
             record
         };
         records.push((trial, record));
@@ -185,7 +270,9 @@ fn read_shard(tree: &Tree, dir: &Path, index: Option<(&Index, &str)>) -> Result<
     if let Some((index, name)) =
         index.filter(|(index, _)| is_kept && index.is_due(&known, counts, changed))
     {
-        index.write(name, changed, &entries);
+        let is_odd = |file: &RunFile| file.2.is_some();
+        let is_whole = fresh + kept == records.len() && !files.iter().any(is_odd);
+        index.write(name, (changed, is_whole), &entries);
     }
     Ok((records, damage))
 }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::tree::records::{End, Event, Outcome, Start};
+use crate::tree::records::{Attempt, End, Event, Outcome, Start};
 
 /// Trials 0 to 2 and 1000 to 1002: two folders of records.
 const TRIALS: u64 = 6;
@@ -98,18 +98,30 @@ impl Sweep {
         let mut damage = Damage::default();
         let records = with_index(&self.tree, index, &mut damage).unwrap();
         let mut records: Vec<_> = records.into_iter().collect();
+        for (_, record) in &mut records {
+            let note = record.note.take();
+            assert!(note.is_none_or(|note| note[..] == noted(record)[..]));
+        }
         records.sort_by_key(|(trial, _)| *trial);
         format!("{records:?} {:?}", damage.settle(|_| false))
     }
 
+    /// An index that has notes of the lines of metrics: their number and their last place.
     fn index(&self, check: Check) -> Index {
-        Index::always(&self.tree, "abcdefgh", check)
+        let mut index = Index::always(&self.tree, "abcdefgh", check);
+        index.noter = Some(|_, record| Some(noted(record)));
+        index
     }
 
     fn entries(&self) -> usize {
         let index = self.index(Check::Changes);
         ["000", "001"].iter().map(|folder| index.read(folder, 0.0).entries().count()).sum()
     }
+}
+
+fn noted(record: &Record) -> Vec<u8> {
+    let spots = |attempt: &Attempt| (attempt.metrics.len(), attempt.metrics.last().map(|m| m.at));
+    format!("{:?}", record.attempts.iter().map(spots).collect::<Vec<_>>()).into_bytes()
 }
 
 /// Something that happens to a sweep.
@@ -259,6 +271,10 @@ fn a_trial_that_is_done_is_read_once() {
         sweep.changed(&path);
     }
     assert_eq!(sweep.seen(Some(&sweep.index(Check::Changes))), before);
+    // What was noted of their metric lines stays.
+    let index = sweep.index(Check::Changes);
+    let notes = with_index(&sweep.tree, Some(&index), &mut Damage::default()).unwrap();
+    assert!(notes.values().all(|record| record.note.is_some()), "{notes:?}");
     // A reader of metric lines notices.
     let noticed = sweep.seen(Some(&sweep.index(Check::Damage)));
     assert_eq!(noticed, sweep.seen(None));
@@ -268,7 +284,7 @@ fn a_trial_that_is_done_is_read_once() {
 #[test]
 fn small_sweeps_have_no_index() {
     let sweep = ended();
-    let index = Index::of(&sweep.tree, "abcdefgh", Check::Changes).unwrap();
+    let index = Index::of(&sweep.tree, "abcdefgh", Check::Changes, None).unwrap();
     assert_eq!(sweep.seen(Some(&index)), sweep.seen(None));
     assert!(!sweep.tree.dir().join("index").exists());
 }

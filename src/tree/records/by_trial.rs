@@ -1,0 +1,111 @@
+//! The records of a sweep by trial, for those who ask how trials stand.
+
+use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
+use std::sync::LazyLock;
+
+use super::{Attempt, End, Outcome, Record, Start};
+
+/// The records of trials. Of a trial that was done at once, it may have no more than that: a million of them take a million
+/// bytes. What is to be known of their attempts has then been taken while they were read.
+#[derive(Debug, Default)]
+pub(crate) struct ByTrial {
+    whole: HashMap<u64, Record>,
+    /// By trial: 0 where nothing is known, else the place in [`AT_ONCE`] and 1.
+    at_once: Vec<u8>,
+}
+
+/// The records of a trial that was done at once: of the first of a chain, and of one that began when the trial before it was
+/// done.
+static AT_ONCE: LazyLock<[Record; 2]> = LazyLock::new(|| {
+    [false, true].map(|behind| {
+        let start = Start { attempt: 1, behind, ..Start::default() };
+        let mut attempt = Attempt::begun(start, 1, None);
+        attempt.end = Some(End {
+            trial: 0,
+            attempt: 1,
+            time: 0.0,
+            state: Outcome::Done,
+            exit_code: None,
+            signal: None,
+            cause: None,
+            reason: None,
+            duration_s: 0.0,
+            peak_memory: 0,
+            usage: None,
+            result: None,
+            log: None,
+            last: true,
+            seq: None,
+        });
+        Record { attempts: vec![attempt], ..Record::default() }
+    })
+});
+
+/// Trials of a sweep at most: see `plan::MAX_TRIALS`.
+const MOST: u64 = 1 << 24;
+
+impl From<HashMap<u64, Record>> for ByTrial {
+    fn from(whole: HashMap<u64, Record>) -> Self {
+        Self { whole, at_once: Vec::new() }
+    }
+}
+
+/// Those of which all is known.
+impl Deref for ByTrial {
+    type Target = HashMap<u64, Record>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.whole
+    }
+}
+
+impl DerefMut for ByTrial {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.whole
+    }
+}
+
+impl ByTrial {
+    /// What is known of the record of a trial.
+    pub(crate) fn get(&self, trial: &u64) -> Option<&Record> {
+        self.whole.get(trial).or_else(|| {
+            let known = usize::try_from(*trial).ok().and_then(|at| self.at_once.get(at))?;
+            AT_ONCE.get(usize::from(*known).checked_sub(1)?)
+        })
+    }
+
+    /// The record of a trial, if all of it is known.
+    pub(crate) fn whole(&self, trial: u64) -> Option<&Record> {
+        self.whole.get(&trial)
+    }
+
+    /// Whether a trial has a record.
+    pub(crate) fn contains_key(&self, trial: &u64) -> bool {
+        self.get(trial).is_some()
+    }
+
+    /// Whether a trial with this record was done at once, and nothing more is to be said of how it stands.
+    pub(super) fn is_at_once(trial: u64, record: &Record) -> bool {
+        let Record { attempts, skipped, skipped_at: _, decisions, note: _ } = record;
+        let [attempt] = &attempts[..] else { return false };
+        let Attempt { end: Some(end), stopped: None, unread: 0, bundle: None, .. } = attempt else {
+            return false;
+        };
+        let has_more = end.exit_code.is_some_and(|code| code != 0)
+            || end.signal.is_some()
+            || end.cause.is_some()
+            || end.reason.is_some();
+        let is_plain = skipped.is_none() && decisions.is_empty() && attempt.stopped_at.is_none();
+        trial < MOST && end.state == Outcome::Done && !has_more && is_plain
+    }
+
+    /// Takes note that a trial was done at once; `behind` as that of its start.
+    pub(super) fn was_at_once(&mut self, trial: u64, behind: bool) {
+        let at = trial as usize;
+        if at >= self.at_once.len() {
+            self.at_once.resize(at + 1, 0);
+        }
+        self.at_once[at] = 1 + u8::from(behind);
+    }
+}
