@@ -4,6 +4,11 @@
 
 use std::borrow::Cow;
 
+/// How often something happened: `once`, `3 times`.
+pub(crate) fn times(n: u32) -> String {
+    if n == 1 { "once".to_owned() } else { format!("{n} times") }
+}
+
 /// `count(1, "trial")` is "1 trial", `count(3, "trial")` is "3 trials".
 pub fn count(n: u64, noun: &str) -> String {
     if n == 1 {

@@ -89,8 +89,8 @@ impl Ranking {
 
 /// Puts settings in order by the metric in a column. A setting with NaN comes after those without, and one with a single
 /// number after those with several. Where settings lack some trials of others, such as seeds that failed, the first is the one
-/// that no other beats by the trials that both have. Differences from the best are tested by Student's t of pairs that agree in what is averaged
-/// over, else by Welch's.
+/// that no other beats by the trials that both have, or else the fewest. Differences from the best are tested by Student's t
+/// of pairs that agree in what is averaged over, else by Welch's.
 pub(crate) fn rank(
     table: &Table,
     settings: &Settings,
@@ -156,8 +156,11 @@ fn better(goal: Goal, a: f64, b: f64) -> bool {
     }
 }
 
-/// Puts the setting first that no other beats by the trials that both have, where some settings lack trials of others;
-/// whether some do.
+/// Of at most so many settings each is compared with each other, if none is unbeaten.
+const MOST_COMPARED: usize = 500;
+
+/// Puts the setting first that no other beats by the trials that both have, or else the fewest, where some settings lack
+/// trials of others; whether some do.
 fn raise_best(ranked: &mut [Ranked], goal: Goal, statistic: Statistic) -> bool {
     let n = ranked.iter().filter(|one| one.place == Place::Ranked).count();
     let pairs = |one: &Ranked| {
@@ -169,13 +172,21 @@ fn raise_best(ranked: &mut [Ranked], goal: Goal, statistic: Statistic) -> bool {
     if ranked[..n].iter().all(|one| pairs(one) == first) {
         return false;
     }
+    let beats = |a: usize, b: usize| {
+        let common = ranked[b].observed.paired_with(&ranked[a].observed);
+        let (own, other): (Vec<f64>, Vec<f64>) = common.into_iter().unzip();
+        own.len() > 1 && better(goal, statistic.of(&other).0, statistic.of(&own).0)
+    };
     let mut best = 0;
     for at in 1..n {
-        let common = ranked[best].observed.paired_with(&ranked[at].observed);
-        let (own, other): (Vec<f64>, Vec<f64>) = common.into_iter().unzip();
-        if own.len() > 1 && better(goal, statistic.of(&other).0, statistic.of(&own).0) {
+        if beats(at, best) {
             best = at;
         }
+    }
+    if n <= MOST_COMPARED && (0..n).any(|at| beats(at, best)) {
+        // Each is beaten by some: the one that the fewest beat.
+        let beaten = |one: &usize| (0..n).filter(|at| beats(*at, *one)).count();
+        best = (0..n).min_by_key(beaten).unwrap_or(best);
     }
     ranked[..=best].rotate_right(1);
     true

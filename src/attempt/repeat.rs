@@ -3,7 +3,7 @@
 
 use crate::cause::Cause;
 use crate::plan::{Resources, Retry};
-use crate::units;
+use crate::{units, words};
 
 /// What is known of a trial that ended without success.
 #[derive(Debug)]
@@ -151,7 +151,7 @@ pub(crate) fn decide(case: &Case<'_>, retry: &Retry) -> Ruling {
         return Ruling::Again { request, counts, alone, why };
     }
     if case.repeats >= retry.max {
-        return Ruling::Left(format!("{what}: it has run again {} times", case.repeats));
+        return Ruling::Left(format!("{what}: it has run again {}", words::times(case.repeats)));
     }
     if let [Some(last), Some(before)] = &case.came_to
         && last == before

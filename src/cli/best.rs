@@ -398,7 +398,7 @@ fn settings_text(
     out.push_str(&over_text(table, settings));
     if ranking.is_uneven {
         out.push_str(
-            "some settings lack trials of others: the first is the one that none beats by the trials that both have\n",
+            "some settings lack trials of others: the first is the one that none, or the fewest, beat by the trials that both have\n",
         );
     }
     out.push_str(&ties_text(table, settings, ranking));

@@ -95,6 +95,7 @@ fn one(
     let dir = Path::new(base).join(format!("hpcsweep-smoke-{}", clock::short_token()));
     disk::make_dir(&dir)?;
     source.plan.root = dir.to_string_lossy().into_owned();
+    source.moved = None;
     let mut vars = context.vars.clone();
     // Every other HPCSWEEP_ variable of ours is private to workers.
     vars.insert("HPCSWEEP_SMOKE".to_owned(), "1".to_owned());

@@ -157,7 +157,7 @@ impl Part {
             };
             add(name, last);
             if ends.are_of(name, 1) {
-                for (end, value) in [(".min", ends.least), (".max", ends.greatest)] {
+                for (end, value) in [".min", ".max"].into_iter().zip(ends.both()) {
                     name_of.clear();
                     name_of.push_str(name);
                     name_of.push_str(end);
@@ -179,10 +179,11 @@ pub(crate) fn joined(sweeps: Vec<Gathered>) -> Result<Table> {
     let mut joined = Joined::of(sweeps.len() > 1, all);
     joined.further.snapshot = sweeps.iter().any(|sweep| sweep.snapshots.len() > 1);
     joined.further.function = statuses().any(Status::has_several_functions);
+    let curves = sweeps.first().map(|sweep| sweep.curves.clone()).unwrap_or_default();
     for sweep in sweeps {
         joined.add_gathered(sweep)?;
     }
-    joined.table(&[])
+    joined.table(&curves)
 }
 
 impl Joined {

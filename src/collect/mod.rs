@@ -665,6 +665,14 @@ impl Ends {
         self.numbers += 1;
     }
 
+    /// The least and the greatest; NaN of numbers that are all NaN.
+    fn both(&self) -> [f64; 2] {
+        match self.least <= self.greatest {
+            true => [self.least, self.greatest],
+            false => [f64::NAN; 2],
+        }
+    }
+
     /// Whether they are columns, where those of a name are that has more than `least` numbers.
     fn are_of(&self, name: &str, least: u64) -> bool {
         self.numbers > least && !is_place(name)
@@ -708,8 +716,8 @@ fn metrics(tree: &Tree, record: &Record, least: u64, curves: &[Statistic]) -> Re
     let mut add = |out: &mut Vec<(String, Value)>, name: &str, last: Value, ends: Ends| {
         out.push((name.to_owned(), last));
         if ends.are_of(name, least) {
-            out.push((format!("{name}.min"), float_json(ends.least)));
-            out.push((format!("{name}.max"), float_json(ends.greatest)));
+            let [min, max] = ends.both().map(float_json);
+            out.extend([(format!("{name}.min"), min), (format!("{name}.max"), max)]);
             repeated.push(name.to_owned());
         }
     };

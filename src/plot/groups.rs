@@ -139,6 +139,8 @@ pub(super) struct Grouped {
     pub(super) metric: usize,
     /// How many numbers are infinite or near the largest one: no picture has a place for them.
     pub(super) infinite: usize,
+    /// Of each setting, whether all its numbers can be drawn: one with others is not the best.
+    pub(super) whole: Vec<bool>,
 }
 
 impl Grouped {
@@ -154,11 +156,12 @@ impl Grouped {
             true => Settings::of(table, wish.over, wish.by, wish.function)?,
             false => Settings::of(table, &[], &names, wish.function)?,
         };
-        let mut infinite = 0;
+        let (mut infinite, mut whole) = (0, Vec::new());
         let observe = |setting: &Setting| {
             let mut observed = settings.observe(table, setting, metric);
             let finite: Vec<bool> = observed.values.iter().map(|v| has_place(*v)).collect();
             infinite += finite.iter().filter(|is| !**is).count();
+            whole.push(observed.left.nan == 0 && finite.iter().all(|is| *is));
             let mut is = finite.iter();
             observed.rows.retain(|_| is.next().copied().unwrap_or(false));
             observed.values.retain(|value| has_place(*value));
@@ -168,7 +171,7 @@ impl Grouped {
         if observed.iter().all(|one| one.values.is_empty()) {
             return Err(table.without_numbers(wish.metric));
         }
-        Ok(Self { settings, observed, metric, infinite })
+        Ok(Self { settings, observed, metric, infinite, whole })
     }
 
     /// What is averaged over and what was left out, for a caption.

@@ -22,10 +22,13 @@ pub(crate) fn heatmap(wish: &Wish) -> Result<Figure> {
         check_words(&table.columns[*column], values.len())?;
     }
     let mut rows = vec![vec![None; values[0].len()]; values[1].len()];
-    for (setting, observed) in grouped.settings.list.iter().zip(&grouped.observed) {
+    let mut candidates = rows.clone();
+    let settings = grouped.settings.list.iter().zip(&grouped.observed).zip(&grouped.whole);
+    for ((setting, observed), is_whole) in settings {
         let place = |i: usize| values[i].iter().position(|v| v == groups::value(setting, axes[i]));
         if let (Some(x), Some(y), false) = (place(0), place(1), observed.values.is_empty()) {
             rows[y][x] = Some(crate::stats::mean(&observed.values));
+            candidates[y][x] = rows[y][x].filter(|_| *is_whole);
         }
     }
     let all = || rows.iter().flatten().flatten().copied();
@@ -35,7 +38,7 @@ pub(crate) fn heatmap(wish: &Wish) -> Result<Figure> {
     let counts = grouped.observed.iter().map(|one| one.values.len());
     let mut caption = vec![format!("mean of {}", counted(counts))];
     caption.extend(grouped.caption(table, true));
-    let best = wish.goal.and_then(|goal| best(&rows, goal));
+    let best = wish.goal.and_then(|goal| best(&candidates, goal));
     if let Some((x, y)) = best {
         let words = [(0, x), (1, y)].map(|(i, at)| {
             format!("{}={}", table.columns[axes[i]], groups::of_value(&values[i][at]))

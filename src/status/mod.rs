@@ -472,6 +472,9 @@ fn again(
     waves: &[(Wave, Vec<u64>)],
 ) -> Option<String> {
     let plan = journal.plan.as_deref().filter(|plan| plan.is_file() && journal.is_of_here)?;
+    // A copy under another name: the plan is that of the original.
+    let name = tree.identity().ok()??.name;
+    tree.dir().file_name().filter(|own| **own == *name.as_str())?;
     let decks = deck::read(tree).ok()?;
     let is_function = heads.last()?.run.function.is_some();
     let mode = match decks.last() {

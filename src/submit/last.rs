@@ -83,6 +83,7 @@ pub(crate) fn source(tree: &Tree) -> Result<(Source, Option<String>)> {
     if disk::real(source.tree().dir()) != disk::real(tree.dir()) {
         // The results were moved, with or without the plan.
         source.plan.root = parent(tree).to_string_lossy().into_owned();
+        source.moved = Some(tree.dir().to_owned());
         source.narrow()?;
     }
     let note = note.map(|why| {

@@ -47,6 +47,8 @@ pub struct Source {
     pub(crate) plan: Plan,
     /// The part that the sweep has, if it is one of several.
     pub(crate) part: Option<shard::Part>,
+    /// The folder of its sweep, if that was moved or copied to another place than the plan names.
+    pub(crate) moved: Option<PathBuf>,
 }
 
 impl Source {
@@ -77,7 +79,7 @@ impl Source {
     /// # Errors
     /// When the sweep's record of its part is damaged.
     pub(crate) fn new(path: PathBuf, text: String, plan: Plan) -> Result<Self> {
-        let mut source = Self { path, text, plan, part: None };
+        let mut source = Self { path, text, plan, part: None, moved: None };
         source.narrow()?;
         Ok(source)
     }
@@ -93,7 +95,8 @@ impl Source {
 
     /// The tree of its sweep.
     pub(crate) fn tree(&self) -> Tree {
-        Tree::at(&self.folder().join(&self.plan.root).join(&self.plan.name))
+        let named = || self.folder().join(&self.plan.root).join(&self.plan.name);
+        Tree::at(&self.moved.clone().unwrap_or_else(named))
     }
 
     /// The templates to render with: the folder named on the command line, else the project's own

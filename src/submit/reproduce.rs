@@ -101,6 +101,7 @@ fn source(original: &Tree, head: &Head, root: &Path) -> Result<Source> {
     // The code is that of the snapshot, and the whole plan is in the tables.
     (source.plan.snapshot, source.part) = (None, None);
     source.plan.root = root.to_string_lossy().into_owned();
+    source.moved = None;
     Ok(source)
 }
 

@@ -241,7 +241,7 @@ lr  loss  95 % interval    sd  n        p  trials
  1   3.1  [-3.2, 9.4]    3.95  4           0-3
  2  1.61  [1.34, 1.88]   0.11  3  0.00013  4-6
 averaged over `seed` (of [replicates])
-some settings lack trials of others: the first is the one that none beats by the trials that both have
+some settings lack trials of others: the first is the one that none, or the fewest, beat by the trials that both have
 all others are told from the best (paired t test, Holm-corrected, 5 %)
 left out: 1 failed
 exit code 0
@@ -328,6 +328,28 @@ fn a_trial_that_logged_a_metric_once_has_its_least_value() {
     // No trial is left out for it.
     let best = world.run(&["best", "-m", "loss.min", "--max"]);
     assert_eq!(best.ok().lines().next(), Some("trial 1: loss.min = 7  (n=2)"));
+}
+
+#[test]
+fn of_values_that_are_all_nan_there_is_no_least_one() {
+    let world = World::new();
+    let code =
+        "for i in 1 2; do echo \"{\\\"loss\\\": $HPCSWEEP_PARAM_V}\" >>$HPCSWEEP_METRICS; done";
+    world.local(&shell(code, "[grid]\nv = [\"NaN\", \"3\"]\n"), &["-q"]).ok();
+    let columns = ["collect", "--format", "csv", "--columns", "v,loss,loss.min,loss.max"];
+    let expected = "v,loss,loss.min,loss.max\nNaN,nan,nan,nan\n3,3,3.0,3.0\n";
+    assert_eq!(world.run(&columns).ok(), expected);
+    let best = world.run(&["best", "-m", "loss.min", "--min"]);
+    assert_eq!(best.ok().lines().next(), Some("trial 1: loss.min = 3.0  (v=3)"));
+}
+
+#[test]
+fn a_cell_that_lacks_what_cannot_be_drawn_is_not_the_best() {
+    let axes = "[grid]\nlr = [0.1, 0.2]\nwidth = [64]\n[replicates]\ncount = 2\n";
+    let world = sweep(axes, &["1", "Infinity", "2", "2"]);
+    let args = ["plot", "heatmap", "-m", "loss", "--min", "--x", "lr", "--y", "width", "--term"];
+    let ran = world.run(&args).whole();
+    assert!(ran.contains("the best is lr=0.2 width=64") && ran.contains("1 infinite"), "{ran}");
 }
 
 #[test]

@@ -124,6 +124,23 @@ fn what_an_earlier_run_left_undecided_is_decided_by_the_next() {
     assert_eq!(ran.code, 0);
 }
 
+/// A repeat that was decided and never began is none, and neither are attempts that were killed before.
+#[test]
+fn what_was_interrupted_uses_up_no_repeat() {
+    let world = World::new();
+    let code = "case $n in
+        1) kill -9 $(cut -d' ' -f4 /proc/$PPID/stat) $PPID ;;
+        2) touch failed; exit 75 ;;
+        esac";
+    let rest = RULES.replace("max = 2", "max = 1");
+    let plan = plan(code, &format!("[grid]\na = [1]\n{rest}"));
+    // Its executor is killed while it runs, and then before it can begin the repeat that it has decided.
+    assert_eq!(world.local(&plan, &[]).code, 137);
+    let ran = world.local(&plan, &[]);
+    let expected = ["trial 0 runs again: exit code 75: again (1 of 1)", "[1/1] trial 0 done (a=1)"];
+    assert_eq!(said(&ran.err), expected, "{}", ran.whole());
+}
+
 #[test]
 fn nothing_is_repeated_beyond_the_budget() {
     let world = World::new();

@@ -144,7 +144,7 @@ fn what_was_decided_before_an_agent_is_killed_holds_for_the_next_one() {
         decided(&world),
         [
             "0 retried (exit code 75: again (1 of 1))",
-            "0 not retried (exit code 75: it has run again 1 times)",
+            "0 not retried (exit code 75: it has run again once)",
         ]
     );
     // All that has happened, in the order of time: what agents, people and `[retry]` have done.
@@ -167,7 +167,7 @@ fn what_was_decided_before_an_agent_is_killed_holds_for_the_next_one() {
             "agent lost",
             "started again",
             "failed (exit-code)",
-            "not retried (exit code 75: it has run again 1 times)",
+            "not retried (exit code 75: it has run again once)",
             "agent left",
         ]
     );
@@ -211,7 +211,7 @@ fn agents_that_are_preempted_hand_a_trial_on_as_often_as_the_plan_allows() {
                 "failed the agent got SIGTERM",
                 vec![
                     "0 retried (preempted: again (1 of 1))",
-                    "0 not retried (preempted: it has run again 1 times)",
+                    "0 not retried (preempted: it has run again once)",
                 ],
             ),
             _ => ("queued no agent is at work", vec!["0 retried (preempted: again)"; 2]),

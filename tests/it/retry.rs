@@ -274,3 +274,28 @@ fn a_retry_waits_for_a_submission_that_is_at_work() {
     world.write("go", "");
     other.end(&world);
 }
+
+/// A copy under another name is a sweep of its own: its original, which may lie beside it, stays as it is.
+#[test]
+fn a_renamed_copy_is_retried_and_not_its_original() {
+    let world = World::new();
+    let plan = crate::local::shell("[ -e now ] || exit 3", "[grid]\na = [1, 2]\n");
+    assert_eq!(world.local(&plan, &[]).code, 1);
+    world.call("cp", &["-a", "results/s", "results/copy"]).ok();
+    world.write("now", "");
+    let status = world.run(&["status", "results/copy"]);
+    assert!(!status.out.contains("submit plan.toml"), "{}", status.whole());
+    let ran = world.run(&["retry", "results/copy", "0"]);
+    assert!(ran.err.ends_with("results: $WORLD/results/copy\n"), "{}", ran.whole());
+    let states = |sweep: &str| {
+        let columns = ["collect", sweep, "--format", "csv", "--columns", "state,attempts"];
+        world.run(&columns).ok().to_owned()
+    };
+    assert_eq!(states("results/copy"), "state,attempts\ndone,2\nfailed,1\n");
+    assert_eq!(states("results/s"), "state,attempts\nfailed,1\nfailed,1\n");
+    // Also where there is no such original.
+    std::fs::rename(world.path("results/copy"), world.path("alone")).unwrap();
+    world.run(&["retry", "alone"]).ok();
+    assert_eq!(states("alone"), "state,attempts\ndone,2\ndone,2\n");
+    assert!(!world.exists("s"));
+}

@@ -20,6 +20,7 @@ use crate::status::progress::{self, Progress};
 use crate::tree::damage::Damage;
 use crate::tree::records::{self, Attempt, Decided, Event, Outcome};
 use crate::tree::{bundle, table};
+use crate::words;
 
 impl<T: FnMut(News<'_>)> Lifecycle<T> {
     /// Decides about the trial of a unit whose attempt has ended without success, where the plan says so; `has_logged`:
@@ -171,8 +172,8 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
             return Ok(());
         }
         let Some(trial) = unit.rows.front().map(|row| row.id) else { return Ok(()) };
-        let times = unit.repeats + unit.faults - 1;
-        let why = format!("{}: it has run again {times} times", Cause::WorkerLost.word());
+        let times = words::times(unit.repeats + unit.faults - 1);
+        let why = format!("{}: it has run again {times}", Cause::WorkerLost.word());
         let (time, seq) = (clock::now(), self.membership.ledger.seq);
         let decided = Decided { trial, attempt, time, seq, why, ..Decided::default() };
         Ok(self.membership.bundle.push(&Event::Decided(decided))?)

@@ -22,8 +22,8 @@ pub(super) struct Repeats<'a> {
     tree: &'a Tree,
     /// `None`: nothing runs again by itself.
     retry: Option<&'a Retry>,
-    /// How often trials have run again by themselves, as far as that counts.
-    times: HashMap<u64, u32>,
+    /// When it was decided that trials run again, as far as that counts towards the limit; unix seconds.
+    decided: HashMap<u64, Vec<f64>>,
     /// Why others did not.
     left: HashMap<u64, String>,
     /// Requests that have grown.
@@ -40,11 +40,21 @@ impl<'a> Repeats<'a> {
     /// # Errors
     /// When the journal cannot be read.
     pub(super) fn of(tree: &'a Tree, retry: Option<&'a Retry>) -> Result<Self> {
-        let journal = retry.map(|_| Journal::read(tree)).transpose()?;
-        let (times, left) =
-            journal.map(|journal| (journal.repeats, journal.left)).unwrap_or_default();
+        let (mut decided, mut left) = (HashMap::<u64, Vec<f64>>::new(), HashMap::new());
+        if retry.is_some_and(|retry| retry.auto) {
+            left = Journal::read(tree)?.left;
+            Journal::entries(tree, |entry| {
+                let Entry::Decided { time, decisions } = entry else { return };
+                for decision in decisions.into_iter().filter(|own| own.again && own.counts) {
+                    let trials = IdSet::of_numbers(&decision.trials).unwrap_or_default();
+                    for trial in trials.iter() {
+                        decided.entry(u64::from(trial)).or_default().push(time);
+                    }
+                }
+            })?;
+        }
         let (grown, alone, used) = (HashMap::new(), HashSet::new(), HashMap::new());
-        Ok(Self { tree, retry, times, left, grown, alone, used })
+        Ok(Self { tree, retry, decided, left, grown, alone, used })
     }
 
     /// The request of a trial, if it has grown.
@@ -105,9 +115,10 @@ impl<'a> Repeats<'a> {
         if cause == Cause::Cancelled {
             return Ok(None);
         }
-        let runs: HashSet<u32> = record.attempts.iter().map(|attempt| attempt.run).collect();
         // A repeat that was decided and never begun, because the executor was killed, is none.
-        let repeats = self.times.get(&row.id).copied().unwrap_or(0).min(runs.len() as u32 - 1);
+        let has_begun = |since: &&f64| record.attempts.iter().any(|own| own.start.time >= **since);
+        let decided = self.decided.get(&row.id).map_or(&[][..], Vec::as_slice);
+        let repeats = decided.iter().filter(has_begun).count() as u32;
         let ground =
             Ground::Slots { has_others: has_others && !self.is_alone(row.id), is_of_many: false };
         let spent =
@@ -126,6 +137,7 @@ impl<'a> Repeats<'a> {
                 repeat::decide(&case, retry)
             }
         };
+        let now = clock::now();
         let (again, counts, why) = match ruling {
             Ruling::Again { request, counts, alone, why } => {
                 if request != *asked {
@@ -134,7 +146,9 @@ impl<'a> Repeats<'a> {
                 if alone {
                     self.alone.insert(row.id);
                 }
-                self.times.insert(row.id, repeats + u32::from(counts));
+                if counts {
+                    self.decided.entry(row.id).or_default().push(now);
+                }
                 self.left.remove(&row.id);
                 (true, counts, why)
             }
@@ -146,7 +160,7 @@ impl<'a> Repeats<'a> {
         };
         let trials = IdSet::of_trials([row.id]).to_string();
         let decisions = vec![Decision { trials, again, counts, why: why.clone() }];
-        journal.write(&Entry::Decided { time: clock::now(), decisions })?;
+        journal.write(&Entry::Decided { time: now, decisions })?;
         Ok(again.then_some(why))
     }
 }

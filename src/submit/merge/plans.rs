@@ -98,7 +98,7 @@ fn read(status: &Status, of: usize, named: Option<&Path>) -> Result<Own> {
             tree.dir().display()
         )),
     })?;
-    Ok(Own { source: Source { path, text, plan, part: None }, head, of })
+    Ok(Own { source: Source { path, text, plan, part: None, moved: None }, head, of })
 }
 
 /// Says in what a plan is another one than `base`; one that has fewer trials is not.
