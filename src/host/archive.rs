@@ -130,14 +130,15 @@ pub(crate) enum Stored {
 /// An archive that is written.
 pub(crate) struct Archive<'a> {
     tar: tar::Builder<Packed<'a>>,
-    /// Is told of each piece of a file that was read, how many bytes it has.
+    /// Called for each piece of a file that was read, with its length in bytes.
     read: &'a dyn Fn(u64),
     /// Where files that have several names stand in the archive, by device and inode.
     linked: HashMap<(u64, u64), PathBuf>,
 }
 
 impl<'a> Archive<'a> {
-    /// One that is written to `out`. `read` is told of each piece of a file that was read, how many bytes it has.
+    /// One that is written to `out`. `read` is called for each piece of a file that was read, with its
+    /// length in bytes.
     ///
     /// # Errors
     /// When there is no memory for the compression.

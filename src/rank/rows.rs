@@ -261,7 +261,7 @@ fn pmix(vars: &Vars) -> Result<Option<Row>, Fault> {
     }))
 }
 
-/// Row 10: the variables that torch reads, whoever has set them.
+/// Row 10: the variables that torch reads. Any launcher may have set them.
 fn torch_variables(vars: &Vars) -> Result<Option<Row>, Fault> {
     by_names(
         vars,

@@ -5,7 +5,7 @@ pub(super) mod gpus;
 mod repeats;
 mod starter;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -182,23 +182,15 @@ pub(crate) fn run(
     let jobs = jobs(source, options);
     let mut repeats = Repeats::of(&tree, options.repeats.then_some(&source.plan.retry))?;
     let mut shared = HashMap::new();
-    let mut of_rules = BTreeSet::new();
-    for row in rows.iter().filter(|row| diff.has(row.id)) {
-        let Some(record) = records.get(&row.id) else { continue };
-        let asked = diff.now(row, &heads, &mut shared).resources;
-        repeats.count(row.id, record, &asked);
-        // An executor that was killed may not have come to it.
-        let is_left =
-            record.has_failed() && !options.retry.has(row.id) && options.retry.admits(row.id);
-        if is_left && repeats.decide_late((row, record), &asked, jobs > 1, &mut journal)?.is_some()
-        {
-            of_rules.insert(row.id);
-        }
-    }
-    let retry = match of_rules.is_empty() {
-        true => options.retry.clone(),
-        false => options.retry.clone().and(&Again::with_requests(of_rules, HashMap::new())),
-    };
+    let known = rows.iter().filter(|row| diff.has(row.id));
+    let again = repeats.of_earlier(
+        known.filter_map(|row| Some((row, records.get(&row.id)?))),
+        |row| diff.now(row, &heads, &mut shared).resources,
+        |trial| !options.retry.has(trial) && options.retry.admits(trial),
+        jobs > 1,
+        &mut journal,
+    )?;
+    let retry = options.retry.clone().and(&Again::with_requests(again, HashMap::new()));
     let (chains, todo) = chains(&rows, &records, &diff, stop_chain, &retry);
     let gpus = if todo > 0 { devices.note() } else { String::new() };
     tell(News::Begin { todo, jobs, gpus, left_alone: diff.left_alone() });

@@ -1,7 +1,7 @@
 //! `[retry]` on this machine: the executor decides whether a trial that ended without success runs again. The journal keeps
 //! each decision with its reason.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -75,20 +75,39 @@ impl<'a> Repeats<'a> {
         }
     }
 
-    /// As [`Repeats::decide`], about a trial that an earlier executor has run, and may have decided about.
+    /// Decides about the trials that earlier executors have left without success, because they were killed, and takes note of
+    /// what all have used. `asked`: the request of a trial; `is_left`: whether nothing else runs it again. Returns those that
+    /// run again.
     ///
     /// # Errors
     /// As [`Repeats::decide`].
-    pub(super) fn decide_late(
+    pub(super) fn of_earlier<'r>(
         &mut self,
-        (row, record): (&Row, &Record),
-        asked: &Resources,
+        trials: impl Iterator<Item = (&'r Row, &'r Record)>,
+        mut asked: impl FnMut(&Row) -> Arc<Resources>,
+        is_left: impl Fn(u64) -> bool,
         has_others: bool,
         journal: &mut journal::Writer,
-    ) -> Result<Option<String>> {
-        // Whether others ran beside it was known then.
-        let has_others = has_others && !self.left.contains_key(&row.id);
-        self.decide((row, record), asked, has_others, journal)
+    ) -> Result<BTreeSet<u64>> {
+        let mut again = BTreeSet::new();
+        if !self.retry.is_some_and(|retry| retry.auto) {
+            return Ok(again);
+        }
+        for (row, record) in trials {
+            let asked = asked(row);
+            self.count(row.id, record, &asked);
+            // Agents decide about what they run.
+            let is_of_agents = record.decisive().is_some_and(|last| last.bundle.is_some());
+            if !record.has_failed() || is_of_agents || !is_left(row.id) {
+                continue;
+            }
+            // Whether others ran beside it was known to who decided.
+            let had_others = has_others && !self.left.contains_key(&row.id);
+            if self.decide((row, record), &asked, had_others, journal)?.is_some() {
+                again.insert(row.id);
+            }
+        }
+        Ok(again)
     }
 
     /// Decides about a trial that has ended: why it runs again, or `None` if it does not. `asked`: its request, the last
