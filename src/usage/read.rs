@@ -99,11 +99,11 @@ impl<'a> Attempts<'a> {
         self.first.get(&(job, trial)).copied()
     }
 
-    /// What an attempt asked for: as its job was submitted, otherwise by the table.
+    /// What an attempt asked for: by its own record, otherwise as its job was submitted, otherwise by the table.
     pub(crate) fn request<'r>(
         &'r self,
         row: &'r Row,
-        attempt: &records::Attempt,
+        attempt: &'r records::Attempt,
     ) -> Option<&'r Resources> {
         let of_job = || {
             let job = array_of(attempt.start.job.as_deref()?);
@@ -118,7 +118,7 @@ impl<'a> Attempts<'a> {
             let head = self.heads.iter().rfind(|head| head.first <= row.id)?;
             Some(row.resources.as_deref().unwrap_or(&head.resources))
         };
-        of_job().or_else(by_table)
+        attempt.start.resources.as_deref().or_else(of_job).or_else(by_table)
     }
 }
 

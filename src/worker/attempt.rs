@@ -221,6 +221,7 @@ impl Attempt<'_> {
             devices: prepared.and_then(|own| own.devices.clone()),
             snapshot: prepared.and_then(|own| own.snapshot.clone()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            resources: self.job.own_resources().map(Box::new),
             seq: self.recorder.seq,
             behind: self.recorder.behind,
         })

@@ -121,6 +121,12 @@ impl Job {
         }
     }
 
+    /// What the trial asks for, where that is not what the table has for it.
+    pub(crate) fn own_resources(&self) -> Option<Resources> {
+        let by_table = self.row.resources.as_deref().unwrap_or(&self.head.resources);
+        (self.resources != *by_table).then(|| self.resources.clone())
+    }
+
     /// How often the trial is tried, by the plan as it is now.
     pub(crate) fn attempts(&self) -> u32 {
         let by_table = self.head.run.attempts;

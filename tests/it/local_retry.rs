@@ -84,6 +84,18 @@ fn a_walltime_grows_where_the_trial_has_come_further() {
         "[2/2] trial 1 timeout (a=2): the wall-clock limit was reached",
     ];
     assert_eq!(said(&ran.err), expected, "{}", ran.whole());
+    // Each attempt is shown with the walltime that it had.
+    let columns = "trial,attempt,state,asked_walltime_s";
+    let attempts = ["collect", "--attempts", "--format", "csv", "--columns", columns];
+    assert_eq!(
+        world.run(&attempts).ok(),
+        format!("{columns}\n0,1,timeout,3\n0,2,done,120\n1,1,timeout,3\n")
+    );
+    for (trial, walltime) in [("0", "00:02:00"), ("1", "00:00:03")] {
+        let why = world.run(&["why", trial]).out;
+        let asked = why.lines().find(|line| line.trim_start().starts_with("asked"));
+        assert!(asked.is_some_and(|line| line.contains(walltime)), "{why}");
+    }
 }
 
 /// Each counts the programs that run at the same time.

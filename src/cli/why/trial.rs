@@ -24,8 +24,8 @@ use crate::submit::arrays::wave::Waves;
 use crate::submit::grow;
 use crate::tree::code::{self, Code};
 use crate::tree::journal::Journal;
-use crate::tree::records::{Attempt, Record};
-use crate::tree::table;
+use crate::tree::records::{Attempt, Record, Start};
+use crate::tree::table::{self, Row};
 use crate::tree::waves::Learnt;
 use crate::units;
 use crate::words::{count, duration};
@@ -133,7 +133,9 @@ impl<'a> Facts<'a> {
         let none = Record::default();
         let record = status.records.get(&trial).unwrap_or(&none);
         let decisive = record.decisive();
-        let asked = self.asked(trial)?;
+        let is_waiting = matches!(standing.state, State::Queued | State::Other(_));
+        let given = record.attempts.last().map(|last| &last.start).filter(|_| !is_waiting);
+        let asked = self.asked(row, given)?;
         let progress = match decisive {
             Some(attempt) => Progress::of(&status.tree, attempt, &row.params)?,
             None => None,
@@ -144,7 +146,6 @@ impl<'a> Facts<'a> {
             let peak = end.map_or(0, |end| end.peak_memory);
             enough::request(cause, &asked, peak, seconds, progress.as_ref())
         });
-        let is_waiting = matches!(standing.state, State::Queued | State::Other(_));
         let bytes = match Output::of(&status.tree, trial, record)?.tail(LINES)? {
             empty if empty.is_empty() => {
                 let jobs = output::of_jobs(&status.tree, &self.waves, trial)?;
@@ -209,15 +210,21 @@ impl<'a> Facts<'a> {
         wave.learnt.iter().find(has).map(|learnt| learnt.why.clone())
     }
 
-    /// What it asks for: as it was submitted last, otherwise as the table has it.
-    fn asked(&self, trial: u64) -> Result<Resources> {
-        let own = self.places.get(&trial).map(|(array, _)| *array);
+    /// What it asks for: as its last attempt was given outside of jobs, as it was submitted last, or as the table has it.
+    fn asked(&self, row: &Row, given: Option<&Start>) -> Result<Resources> {
+        let outside = given.filter(|start| start.job.is_none());
+        if let Some(own) = outside.and_then(|start| start.resources.as_deref()) {
+            return Ok(own.clone());
+        }
+        let own = self.places.get(&row.id).map(|(array, _)| *array);
         let of_array = self.waves.arrays().find(|(_, array, _)| Some(array.array) == own);
         if let Some((_, array, _)) = of_array {
             return Ok(array.resources.clone());
         }
-        let (head, row) = table::find(&self.status.tree, trial)?;
-        Ok(row.resources.as_deref().cloned().unwrap_or(head.resources))
+        match row.resources.as_deref() {
+            Some(own) => Ok(own.clone()),
+            None => Ok(table::find(&self.status.tree, row.id)?.0.resources),
+        }
     }
 
     /// Why it waits, and until when.

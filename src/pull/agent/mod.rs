@@ -393,6 +393,8 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             }
             _ => request,
         };
+        let by_table = row.resources.as_deref().unwrap_or(&head.resources);
+        let own = (request != by_table).then(|| Box::new(request.clone()));
         let may_end = request.walltime_s.is_some() || membership.settings().repeatable;
         let until = self.lifecycle.until();
         let code = match membership.code_of(trial) {
@@ -417,6 +419,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             argv,
             devices,
             snapshot,
+            resources: own,
             ..Start::default()
         });
         let before = self.lifecycle.membership.bundle.waiting();

@@ -18,7 +18,7 @@ use crate::submit::{Source, check_requests, grow, retry, snapshot};
 use crate::tree::Tree;
 use crate::tree::journal::Journal;
 use crate::tree::records::Record;
-use crate::tree::waves::{Array, Wave};
+use crate::tree::waves::{Array, Repeat, Wave};
 use crate::tree::{records, waves};
 use crate::words::{count, thousands};
 
@@ -169,15 +169,12 @@ impl Submission<'_> {
         }
         // A place for an element, and one for the feeder.
         let least = if is_fed { 1 } else { (elements + u64::from(auto)).min(2) };
-        let free = room.as_ref().map(|room| {
-            let keeps = is_fed && options.feeder.is_none() && source.plan.retry.auto;
-            let kept = if keeps { before.repeated(&records) } else { 0 };
-            if kept > 0 && elements > 0 {
-                let places = count(kept, "place");
-                tell(&format!("{places} kept for trials that `[retry]` may repeat"));
-            }
-            room.free().saturating_sub(kept)
-        });
+        let keeps = is_fed && options.feeder.is_none() && source.plan.retry.auto;
+        let kept = if keeps { before.repeated(&records) } else { 0 };
+        if room.is_some() && kept > 0 && elements > 0 {
+            tell(&format!("{} kept for trials that `[retry]` may repeat", count(kept, "place")));
+        }
+        let free = room.as_ref().map(|room| room.free().saturating_sub(kept));
         if elements > 0
             && let Some(room) = room.as_ref().filter(|_| free.is_some_and(|free| free < least))
         {
@@ -208,25 +205,18 @@ impl Submission<'_> {
             return Ok(Next { put_off, held, wait, is_fed: fed, ..Next::default() });
         }
         let rules = self.rules(source, places);
-        let (tree, before, records) = (&self.tree, &before, &records);
         let target = self.scheduler.facts().kind.word();
-        let choice = Choice { tree, target, rules, before, records };
+        let known = (&before, &records);
+        let choice =
+            Choice { tree: &self.tree, target, rules, before: &before, records: &records };
         let is_followed = auto || !divided.held.is_empty();
         let portion = choice.within(free, todo, (is_fed, is_followed))?;
+        let is_awaited = !portion.left.is_empty() || !divided.held.is_empty();
+        let needs_feeder = (auto || is_awaited) && !is_fed;
+        let repeats = needs_feeder.then(|| options.retry.repeats(&portion.left, &again.bad));
+        let (wave, mapped) =
+            self.write_wave(source, options, (&portion, &mut divided), known, repeats)?;
         let Portion { todo, left, rules, .. } = &portion;
-        let (mut wave, order, mapped) = wave::plan(tree, target, todo, rules, before, records)?;
-        let is_awaited = !left.is_empty() || !divided.held.is_empty();
-        if (auto || is_awaited) && !is_fed {
-            let repeats = options.retry.repeats(left, &again.bad);
-            let earlier = before.open(records).into_iter().map(|(array, _)| array);
-            let wait = divided.awaited((&wave, &order), earlier, !left.is_empty());
-            let of = (wave.arrays.as_slice(), order.len() as u64);
-            let is_learning = !divided.held.is_empty();
-            let feeder = self.feeder_of(source, options, of, (wait, is_learning), repeats);
-            wave.arrays.push(feeder);
-        }
-        wave.learnt = std::mem::take(&mut divided.learnt);
-        waves::write(tree, &wave, &order)?;
         self.explain(todo.len(), rules, &mapped, tell);
         if let Some(room) = room.filter(|_| !left.is_empty()) {
             tell(&parts(&room, &portion, &wave));
@@ -235,6 +225,32 @@ impl Submission<'_> {
         *all = Waves { given_up: std::mem::take(&mut all.given_up), ..Waves::read(&self.tree)? };
         let held = divided.held.len() as u64;
         Ok(Next { put_off, left, held, is_fed: fed, ..Next::default() })
+    }
+
+    /// Writes a portion down as a wave, with a feeder behind it where one is to repeat so many trials or to submit more. Returns
+    /// the wave, and how its chains are mapped.
+    fn write_wave(
+        &self,
+        source: &Source,
+        options: &ArrayOptions,
+        (portion, divided): (&Portion, &mut Divided),
+        (before, records): (&Before<'_>, &HashMap<u64, Record>),
+        repeats: Option<Vec<Repeat>>,
+    ) -> Result<(Wave, Mapped)> {
+        let Portion { todo, left, rules, .. } = portion;
+        let target = self.scheduler.facts().kind.word();
+        let (mut wave, order, mapped) =
+            wave::plan(&self.tree, target, todo, rules, before, records)?;
+        if let Some(repeats) = repeats {
+            let earlier = before.open(records).into_iter().map(|(array, _)| array);
+            let wait = divided.awaited((&wave, &order), earlier, !left.is_empty());
+            let of = (wave.arrays.as_slice(), order.len() as u64);
+            let is_learning = !divided.held.is_empty();
+            wave.arrays.push(self.feeder_of(source, options, of, (wait, is_learning), repeats));
+        }
+        wave.learnt = std::mem::take(&mut divided.learnt);
+        waves::write(&self.tree, &wave, &order)?;
+        Ok((wave, mapped))
     }
 
     /// Refuses trials that need a feeder, beside those that the plan adds, if the queue never has the places for one.

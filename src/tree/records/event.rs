@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Outcome, UNREAD, Usage};
 use crate::cause::Cause;
+use crate::plan::Resources;
 use crate::tree::line;
 
 /// The beginning of an attempt, with its place and environment. What all attempts of an agent share stands in the first
@@ -53,6 +54,10 @@ pub struct Start {
     /// Version of the worker.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
+    /// What the attempt was given, where that is not what the table has for its trial: a request of a later submission, or
+    /// one that `[retry]` has raised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<Box<Resources>>,
     /// Whether the trial before it in its chain was done then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub behind: bool,

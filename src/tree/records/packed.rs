@@ -119,6 +119,7 @@ impl Out<'_> {
             job,
             ranks,
             version,
+            resources,
             behind,
         } = start;
         self.number(*trial);
@@ -136,6 +137,9 @@ impl Out<'_> {
         self.maybe(job.as_ref(), |out, text| out.text(text));
         self.number((*ranks).into());
         self.text(version);
+        self.maybe(resources.as_deref(), |out, own| {
+            out.text(&serde_json::to_string(own).unwrap_or_default());
+        });
         self.byte(u8::from(*behind));
     }
 
@@ -354,6 +358,7 @@ impl<'a> In<'a> {
             job: self.maybe(Self::text)?,
             ranks: self.short()?,
             version: self.text()?,
+            resources: self.maybe(|from| serde_json::from_str(from.str()?).ok())?,
             behind: self.flag()?,
         })
     }
