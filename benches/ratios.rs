@@ -183,18 +183,13 @@ fn record(trial: u64) -> Vec<u8> {
         trial,
         attempt: 1,
         time: 1.0e9,
-        slot: None,
         host: "n1".into(),
         pid: 4711,
-        started: None,
         job: Some(format!("12_{trial}")),
         ranks: 1,
         argv: vec!["python3".into(), "train.py".into(), "--lr".into(), "0.001".into()],
-        devices: None,
-        snapshot: None,
         version: "0.1.0".into(),
-        behind: false,
-        seq: 0,
+        ..Start::default()
     });
     let rows = (1..=3).map(|step| {
         let json = serde_json::json!({ "step": step, "loss": 1.0 / (trial + step) as f64, "accuracy": 0.5 });

@@ -484,23 +484,8 @@ mod tests {
     }
 
     fn attempt(outcome: Option<Outcome>, exit_code: i32) -> Record {
-        let start = Start {
-            trial: 0,
-            attempt: 1,
-            time: 0.0,
-            slot: None,
-            host: "n1".into(),
-            pid: 1,
-            started: None,
-            job: None,
-            ranks: 1,
-            argv: vec![],
-            snapshot: None,
-            devices: None,
-            version: String::new(),
-            seq: 0,
-            behind: false,
-        };
+        let start =
+            Start { trial: 0, attempt: 1, host: "n1".into(), pid: 1, ranks: 1, ..Start::default() };
         let end = outcome.map(|state| End {
             trial: 0,
             attempt: 1,

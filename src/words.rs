@@ -54,6 +54,22 @@ pub(crate) fn ticked<S: AsRef<str>>(words: &[S]) -> String {
     }
 }
 
+/// The hint for a word that is not among the known ones: the nearest of these, or `otherwise` ("there are") and their list.
+pub(crate) fn suggestion<S: AsRef<str>>(word: &str, known: &[S], otherwise: &str) -> String {
+    const MOST: usize = 20;
+    if let Some(near) = nearest(word, known.iter().map(AsRef::as_ref)) {
+        return format!("did you mean `{near}`?");
+    }
+    match known.len().saturating_sub(MOST) {
+        0 | 1 => format!("{otherwise} {}", ticked(known)),
+        more => {
+            let first: Vec<String> =
+                known[..MOST].iter().map(|name| format!("`{}`", name.as_ref())).collect();
+            format!("{otherwise} {} and {more} more", first.join(", "))
+        }
+    }
+}
+
 /// Quotes one word for a POSIX shell so that it stays exactly this text.
 ///
 /// A word of safe characters is left bare; everything else is put between single quotes, a single
@@ -168,8 +184,9 @@ pub(crate) fn within(number: f64, half: f64) -> String {
     if half <= 0.0 || !half.is_finite() || !number.is_finite() {
         return figures(number, 6);
     }
-    let decimals = 1 - half.log10().floor() as i32;
     let size = number.abs().max(half);
+    // Fifteen digits are all that a float is sure of.
+    let decimals = (1 - half.log10().floor() as i32).min(14 - size.log10().floor() as i32);
     match decimals {
         _ if !(1e-4..1e15).contains(&size) => {
             let digits = (size.log10().floor() as i32 + decimals).clamp(1, 15);
@@ -271,5 +288,6 @@ mod tests {
         check(1234.567, 87.0, "1235");
         check(1.234_56e-8, 3e-10, "1.235e-8");
         check(0.5, 0.0, "0.5");
+        check(12.31, 1e-16, "12.3100000000000");
     }
 }

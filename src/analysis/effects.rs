@@ -7,7 +7,6 @@ use anyhow::Result;
 use super::settings::{Left, Settings, key, number};
 use crate::collect::{Cell, Goal, Table};
 use crate::fault::Fault;
-use crate::plan::value::float_text;
 use crate::stats::{self, Forest, Interval, Term};
 use crate::words;
 
@@ -110,7 +109,7 @@ pub(crate) fn effects(
             .into());
     }
     if ys.iter().all(|y| *y == ys[0]) {
-        let sentence = format!("`{name}` is {} in all trials", float_text(ys[0]));
+        let sentence = format!("`{name}` is {} in all trials", words::figures(ys[0], 15));
         return Err(Fault::request(sentence).hint("nothing matters for what never differs").into());
     }
     let observed = Observations::of(&axes, &ys, seeds(table, settings, &rows));

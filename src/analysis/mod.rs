@@ -32,10 +32,9 @@ pub(crate) fn column(table: &Table, name: &str) -> Result<usize> {
     let parameters = &table.columns[table.first_parameter..table.first_metric];
     let known: Vec<&str> = parameters.iter().map(String::as_str).collect();
     let fault = Fault::request(format!("no trial has a parameter `{name}`"));
-    Err(match words::nearest(name, known.iter().copied()) {
-        Some(near) => fault.hint(format!("did you mean `{near}`?")),
-        None if known.is_empty() => fault.hint("the trials have no parameters"),
-        None => fault.hint(format!("there are {}", words::ticked(&known))),
+    Err(match known.as_slice() {
+        [] => fault.hint("the trials have no parameters"),
+        known => fault.hint(words::suggestion(name, known, "there are")),
     }
     .into())
 }

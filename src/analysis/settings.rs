@@ -204,6 +204,8 @@ impl Settings {
     pub(crate) fn text(&self, column: usize, value: &Value) -> String {
         match value {
             Value::String(_) if self.alike.contains(&column) => value.to_string(),
+            // Nothing would be seen of it.
+            Value::String(empty) if empty.is_empty() => value.to_string(),
             _ => text(value),
         }
     }

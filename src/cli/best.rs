@@ -529,10 +529,9 @@ pub(super) fn meant<'a>(table: &Table, named: Option<&'a str>) -> Result<Option<
         return Ok(Some(name));
     }
     let fault = Fault::request(format!("no trial is known to call `{name}`"));
-    Err(match (words::nearest(name, all.iter().copied()), all.as_slice()) {
-        (Some(near), _) => fault.hint(format!("did you mean `{near}`?")),
-        (None, []) => fault.hint("leave `--function` out: the trials of each sweep run the same"),
-        (None, all) => fault.hint(format!("there are {}", words::ticked(all))),
+    Err(match all.as_slice() {
+        [] => fault.hint("leave `--function` out: the trials of each sweep run the same"),
+        all => fault.hint(words::suggestion(name, all, "there are")),
     }
     .into())
 }
@@ -574,7 +573,10 @@ fn best_text(table: &Table, shown: &[usize], metric: &str) -> Result<String> {
         let row = &table.rows[i];
         let parameters: Vec<String> = (table.first_parameter..table.first_metric)
             .filter(|&c| !table.cell(row, c).is_null())
-            .map(|c| format!("{}={}", table.columns[c], line(table.cell(row, c))))
+            .map(|c| match line(table.cell(row, c)) {
+                empty if empty.is_empty() => format!("{}=\"\"", table.columns[c]),
+                value => format!("{}={value}", table.columns[c]),
+            })
             .collect();
         out.push_str(&format!(
             "trial {}: {metric} = {}  ({})\n",

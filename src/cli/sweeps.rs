@@ -84,7 +84,7 @@ pub(super) fn one_to_change(
 ) -> Result<(Tree, Identity)> {
     let dirs = folders(named, context)?;
     for plan in named.iter().map(Path::new).filter(|name| name.is_file()) {
-        if submit::shared(&Source::read(plan)?.plan, site) == Shared::Group {
+        if submit::shared(&of_plan(plan)?.plan, site) == Shared::Group {
             access::share_with_group();
         }
     }
@@ -109,12 +109,23 @@ pub(super) fn outside(path: &Path) -> Result<()> {
     Err(Fault::request(sentence).hint("name a folder that is not part of a sweep").into())
 }
 
+/// The plan of a sweep. A script has none before it runs.
+fn of_plan(file: &Path) -> Result<Source> {
+    if file.extension().is_some_and(|ending| ending == "py") {
+        let sentence = format!("`{}` is a script, not a plan", file.display());
+        return Err(Fault::request(sentence)
+            .hint("name the folder of the sweep that it made")
+            .into());
+    }
+    Source::read(file)
+}
+
 fn folders(named: &[String], context: &Context) -> Result<Vec<PathBuf>> {
     let mut dirs: Vec<PathBuf> = Vec::new();
     for name in named {
         let before = dirs.len();
         if Path::new(name).is_file() {
-            dirs.push(Source::read(Path::new(name))?.tree().dir().to_owned());
+            dirs.push(of_plan(Path::new(name))?.tree().dir().to_owned());
         } else if Path::new(name).is_dir() || is_closed(Path::new(name)) {
             dirs.push(PathBuf::from(name));
         } else {

@@ -894,10 +894,9 @@ impl Table {
         let known: Vec<&str> =
             self.columns[self.first_metric..].iter().map(String::as_str).collect();
         let fault = Fault::request(format!("no trial has a metric `{metric}`"));
-        Err(match words::nearest(metric, known.iter().copied()) {
-            Some(near) => fault.hint(format!("did you mean `{near}`?")),
-            None if known.is_empty() => fault.hint("no trial has recorded any metric"),
-            None => fault.hint(format!("there are {}", words::ticked(&known))),
+        Err(match known.as_slice() {
+            [] => fault.hint("no trial has recorded any metric"),
+            known => fault.hint(words::suggestion(metric, known, "there are")),
         }
         .into())
     }
@@ -928,9 +927,22 @@ impl Table {
 
     /// The fault that no finished trial has a number for a metric.
     pub(crate) fn without_numbers(&self, metric: &str) -> anyhow::Error {
-        Fault::request(format!("no finished trial has a number for `{metric}`"))
-            .hint(format!("`hpcsweep status {}` shows how the trials stand", self.named()))
-            .into()
+        let fault = Fault::request(format!("no finished trial has a number for `{metric}`"));
+        let column = self.columns.iter().position(|column| column == metric);
+        let other = column.and_then(|column| {
+            let done = self.rows.iter().filter(|row| self.state(row) == "done");
+            done.map(|row| self.cell(row, column)).find(|cell| !cell.is_null())
+        });
+        match other {
+            Some(cell) if cell.number().is_none() => {
+                let value = words::short(&cell.text(), 40);
+                fault.hint(format!("its values are others, such as `{value}`: write numbers"))
+            }
+            _ => {
+                fault.hint(format!("`hpcsweep status {}` shows how the trials stand", self.named()))
+            }
+        }
+        .into()
     }
 
     /// The rows of finished trials, best first by a metric (any column of numbers). Rows without a

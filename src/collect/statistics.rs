@@ -139,10 +139,7 @@ pub(super) fn check(wanted: &[Statistic], metrics: &[String]) -> Result<(), Faul
         return Err(Fault::request(sentence).hint("a curve is what `$HPCSWEEP_METRICS` has of it"));
     }
     let fault = Fault::request(format!("`--curve '{name}'`: no trial has logged `{metric}`"));
-    Err(match words::nearest(metric, known.iter().copied()) {
-        Some(near) => fault.hint(format!("did you mean `{near}`?")),
-        None => fault.hint(format!("there are {}", words::ticked(&known))),
-    })
+    Err(fault.hint(words::suggestion(metric, &known, "there are")))
 }
 
 /// What a column of a statistic means, by its name, and by whether a metric is known.

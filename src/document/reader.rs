@@ -160,10 +160,7 @@ impl<'a> Reader<'a> {
 
     /// Reports a key that `place` does not have.
     pub(crate) fn unknown(&mut self, entry: &Entry<'_>, place: &str, known: &[&str]) {
-        let hint = match words::nearest(entry.key, known.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("known here: {}", words::ticked(known)),
-        };
+        let hint = words::suggestion(entry.key, known, "known here:");
         self.wrong(entry.at, format!("{place} has no key `{}`", entry.key), hint);
     }
 
@@ -255,10 +252,7 @@ impl<'a> Reader<'a> {
         }
         let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         let sentence = format!("`{}` has no setting `{text}`", entry.key);
-        let hint = match words::nearest(text, known.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("write one of {}", words::ticked(&known)),
-        };
+        let hint = words::suggestion(text, &known, "write one of");
         self.wrong(entry.at, sentence, hint);
         None
     }

@@ -12,6 +12,7 @@ use anyhow::Result;
 
 use super::disk::{fault, list};
 use super::{access, age, disk, process, vars};
+use crate::cause::Cause;
 use crate::fault::Fault;
 
 /// An unfinished file of a process that cannot be seen from here counts as left behind after this time without a change.
@@ -27,6 +28,29 @@ pub(crate) fn write(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
+    through(path, write).map_err(|error| match error.downcast::<Fault>() {
+        Ok(fault) => advised(fault, path).into(),
+        Err(error) => error,
+    })
+}
+
+/// A fault about a file that a person has named: what helps is another name.
+fn advised(fault: Fault, path: &Path) -> Fault {
+    let absolute = disk::absolute(path);
+    match absolute.parent() {
+        Some(folder) if !folder.exists() => {
+            fault.hint(format!("there is no folder `{}`: make it first", folder.display()))
+        }
+        _ if fault.hint.is_some()
+            && !matches!(fault.cause, Some(Cause::DiskFull | Cause::Quota)) =>
+        {
+            fault.hint("name a file in a folder that you may write to")
+        }
+        _ => fault,
+    }
+}
+
+fn through(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     let Ok(known) = fs::metadata(path) else { return whole(path, write) };
     if known.is_file() {
         let target = fs::canonicalize(path).map_err(|e| fault("write", path, &e))?;

@@ -341,10 +341,9 @@ fn chain_groups(
     for name in &schedule.chain_along {
         if !names().any(|known| known == name) {
             let known: Vec<&str> = names().collect();
-            let hint = match words::nearest(name, names()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None if known.is_empty() => "chains along an axis need a `[grid]`".to_owned(),
-                None => format!("the axes are {}", words::ticked(&known)),
+            let hint = match known.as_slice() {
+                [] => "chains along an axis need a `[grid]`".to_owned(),
+                known => words::suggestion(name, known, "the axes are"),
             };
             reader.wrong(at, format!("`chain_along` names no axis `{name}`"), hint);
         }

@@ -159,10 +159,7 @@ fn unknown_name(path: &Path, text: &str, name: &str, known: &[&str]) -> Fault {
         |(i, line)| format!("{}:{}: {}", path.display(), i + 1, line.trim()),
     );
     let fault = Fault::request(format!("template uses `{name}`, which is not defined")).at(place);
-    match words::nearest(name, known.iter().copied()) {
-        Some(near) => fault.hint(format!("did you mean `{near}`?")),
-        None => fault.hint(format!("known names: {}", known.join(", "))),
-    }
+    fault.hint(words::suggestion(name, known, "known names:"))
 }
 
 /// Tera's own report names template, line and column; only its path is made the user's.

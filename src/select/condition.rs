@@ -229,11 +229,6 @@ fn no_name(name: &str, sweeps: &[Status], metrics: &BTreeSet<String>) -> Fault {
         known.extend(row.params.names.iter().map(|name| &**name));
     }
     let fault = Fault::request(format!("no trial has a parameter, a metric or a column `{name}`"));
-    match words::nearest(name, known.iter().copied()) {
-        Some(near) => fault.hint(format!("did you mean `{near}`?")),
-        None => {
-            let all: Vec<&str> = known.into_iter().take(20).collect();
-            fault.hint(format!("there are {}", words::ticked(&all)))
-        }
-    }
+    let known: Vec<&str> = known.into_iter().collect();
+    fault.hint(words::suggestion(name, &known, "there are"))
 }

@@ -154,10 +154,7 @@ impl Wanted {
             }
             let known: Vec<String> = State::KNOWN.iter().map(State::word).collect();
             let fault = Fault::request(format!("`{wanted}` is not a state of a trial"));
-            return Err(match words::nearest(wanted, known.iter().map(String::as_str)) {
-                Some(near) => fault.hint(format!("did you mean `{near}`?")),
-                None => fault.hint(format!("there are {}", words::ticked(&known))),
-            });
+            return Err(fault.hint(words::suggestion(wanted, &known, "there are")));
         }
         Ok(())
     }
@@ -173,11 +170,11 @@ pub(crate) fn is_set(word: &str) -> bool {
 fn cause(word: &str) -> Result<Cause, Fault> {
     Cause::of_word(word).ok_or_else(|| {
         let known: Vec<&str> = TABLE.iter().map(|(_, word, ..)| *word).collect();
-        let fault = Fault::request(format!("`{word}` is not a cause"));
-        match words::nearest(word, known.iter().copied()) {
-            Some(near) => fault.hint(format!("did you mean `{near}`?")),
-            None => fault.hint(format!("there are {}", words::ticked(&known))),
-        }
+        Fault::request(format!("`{word}` is not a cause")).hint(words::suggestion(
+            word,
+            &known,
+            "there are",
+        ))
     })
 }
 

@@ -3,7 +3,7 @@
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use super::interval::{Interval, around};
-use super::sample::{mean, sd, squares};
+use super::sample::{mean, sd};
 
 /// What a test says of the difference of two means.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,16 +76,18 @@ pub(crate) fn welch(a: &[f64], b: &[f64]) -> Option<Test> {
         return None;
     }
     let (n, m) = (a.len() as f64, b.len() as f64);
-    let (u, v) = (sd(a).powi(2) / n, sd(b).powi(2) / m);
+    let (u, v) = (sd(a) / n.sqrt(), sd(b) / m.sqrt());
     let difference = mean(a) - mean(b);
-    let error = (u + v).sqrt();
+    let error = u.hypot(v);
     if !error.is_finite() {
         return None;
     }
     let both = n + m - 2.0;
-    let freedom =
-        if u + v > 0.0 { (u + v).powi(2) / (u * u / (n - 1.0) + v * v / (m - 1.0)) } else { both };
-    let pooled = ((squares(a) + squares(b)) / both).sqrt();
+    let freedom = match error > 0.0 {
+        true => 1.0 / ((u / error).powi(4) / (n - 1.0) + (v / error).powi(4) / (m - 1.0)),
+        false => both,
+    };
+    let pooled = (sd(a) * ((n - 1.0) / both).sqrt()).hypot(sd(b) * ((m - 1.0) / both).sqrt());
     Some(Test {
         pairs: None,
         difference,
@@ -245,7 +247,12 @@ mod tests {
         assert_eq!((paired(&pairs), welch(&big, &small), signed_rank(&pairs)), (None, None, None));
         let same: Vec<(f64, f64)> = big.iter().copied().zip(big).collect();
         assert_eq!((paired(&same), signed_rank(&same)), (None, None));
-        assert_eq!(paired(&[(1e300, -1e300), (-1e300, 1e300)]), None);
+        assert_eq!(paired(&[(1.5e308, -1.5e308), (-1.5e308, 1.5e308)]), None);
+        let far = paired(&[(1e300, -1e300), (-1e300, 1e300)]).unwrap();
+        assert_eq!((far.difference, far.p), (0.0, 1.0));
+        let far = welch(&[1e300, 2e300, 3e300], &[4e300, 5e300, 6e300]).unwrap();
+        let near = welch(&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0]).unwrap();
+        assert!((far.p - near.p).abs() < 1e-10 && (far.effect - near.effect).abs() < 1e-10);
     }
 
     #[test]

@@ -31,7 +31,14 @@ pub(crate) fn sd(sample: &[f64]) -> f64 {
     if sample.len() < 2 {
         return f64::NAN;
     }
-    (squares(sample) / (sample.len() - 1) as f64).sqrt()
+    // The squares of numbers near the ends of the range would be nothing or infinite.
+    let mean = mean(sample);
+    let scale = sample.iter().map(|x| (x - mean).abs()).fold(0.0, f64::max);
+    if !has_spread(scale) {
+        return if sample.iter().all(|x| x.is_finite()) { scale } else { f64::NAN };
+    }
+    let squares: f64 = sample.iter().map(|x| ((x - mean) / scale).powi(2)).sum();
+    scale * (squares / (sample.len() - 1) as f64).sqrt()
 }
 
 /// The sample in ascending order.
@@ -100,6 +107,11 @@ mod tests {
         assert_eq!(mean(&[1.0, f64::INFINITY]), f64::INFINITY);
         // A sum beyond the largest number is no reason for an infinite mean.
         assert_eq!([mean(&[1e308, 1.5e308]), mean(&[-1e308; 4])], [1.25e308, -1e308]);
+        for scale in [1e-310, 1e300] {
+            assert!((sd(&[scale, 2.0 * scale, 3.0 * scale]) / scale - 1.0).abs() < 1e-3, "{scale}");
+        }
+        assert_eq!(sd(&[2.0; 3]), 0.0);
+        assert!(sd(&[1.0, f64::INFINITY]).is_nan() && sd(&[1.0, f64::NAN]).is_nan());
         assert_eq!([has_heavy_tails(&sample), has_heavy_tails(&sample[..3])], [true, false]);
         assert!(!has_heavy_tails(&[1.0, 2.0, 3.0, 4.0, 5.0]));
     }

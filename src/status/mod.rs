@@ -472,9 +472,14 @@ fn again(
     waves: &[(Wave, Vec<u64>)],
 ) -> Option<String> {
     let plan = journal.plan.as_deref().filter(|plan| plan.is_file() && journal.is_of_here)?;
-    // A copy under another name: the plan is that of the original.
-    let name = tree.identity().ok()??.name;
-    tree.dir().file_name().filter(|own| **own == *name.as_str())?;
+    // Of a copy, or where it was moved, the plan names another folder.
+    let is_there = match &journal.dir {
+        Some(dir) => disk::real(dir) == disk::real(tree.dir()),
+        None => tree.dir().file_name()? == tree.identity().ok()??.name.as_str(),
+    };
+    if !is_there {
+        return None;
+    }
     let decks = deck::read(tree).ok()?;
     let is_function = heads.last()?.run.function.is_some();
     let mode = match decks.last() {

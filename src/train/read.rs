@@ -46,24 +46,17 @@ impl Wrong {
         let name = |path: &str| {
             if path.is_empty() { "`[train]`".into() } else { format!("`train.{path}`") }
         };
-        let hint = |word: &str, known: &'static [&'static str], list: &str| match words::nearest(
-            word,
-            known.iter().copied(),
-        ) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("{list} {}", words::ticked(known)),
-        };
         match self {
             Self::Type { expected, found } => {
                 Fault::request(format!("{} must be {expected}, not {found}", name(path)))
             }
             Self::Key { key, known } => {
                 let table = path.strip_suffix(key.as_str()).unwrap_or(path).trim_end_matches('.');
-                let hint = hint(&key, known, "known here:");
+                let hint = words::suggestion(&key, known, "known here:");
                 Fault::request(format!("{} has no key `{key}`", name(table))).hint(hint)
             }
             Self::Setting { word, known } => {
-                let hint = hint(&word, known, "write one of");
+                let hint = words::suggestion(&word, known, "write one of");
                 Fault::request(format!("{} has no setting `{word}`", name(path))).hint(hint)
             }
             Self::Missing(key) => Fault::request(format!("{} has no `{key}`", name(path))),

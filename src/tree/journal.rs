@@ -117,6 +117,9 @@ pub enum Entry {
         /// Absolute path of the plan's file; lines without it are read, too.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         plan: Option<PathBuf>,
+        /// Absolute path of the sweep's folder, by which a copy is told from what the plan names.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        dir: Option<PathBuf>,
     },
 }
 
@@ -182,6 +185,8 @@ pub struct Journal {
     pub(crate) site: Option<Site>,
     /// The file of the plan that was submitted last.
     pub(crate) plan: Option<PathBuf>,
+    /// Where the sweep was then.
+    pub(crate) dir: Option<PathBuf>,
     /// All users who have submitted.
     pub(crate) users: BTreeSet<String>,
     /// Arrays that were submitted held and have not been released yet.
@@ -316,11 +321,13 @@ impl Journal {
             Entry::Decided { decisions, .. } => {
                 decisions.into_iter().for_each(|decision| self.decide(&decision));
             }
-            Entry::Site { time, scheduler, accounting, user, plan } => {
+            Entry::Site { time, scheduler, accounting, user, plan, dir } => {
                 if scheduler == SchedulerKind::Local {
                     self.began_here = time;
                 }
-                self.plan = plan.or_else(|| self.plan.take());
+                if plan.is_some() {
+                    (self.plan, self.dir) = (plan, dir);
+                }
                 // A run on this machine asks no scheduler. The site of an earlier scheduler still holds for
                 // its jobs.
                 if scheduler != SchedulerKind::Local || self.site.is_none() {
@@ -441,7 +448,9 @@ impl Writer {
         let Site { scheduler, accounting } = site;
         let (time, user) = (clock::now(), vars::user_name());
         let plan = Some(disk::absolute(plan));
-        self.write(&Entry::Site { time, scheduler, accounting, user, plan })
+        let own = disk::absolute(self.lines.path());
+        let dir = own.ancestors().nth(2).map(Path::to_owned);
+        self.write(&Entry::Site { time, scheduler, accounting, user, plan, dir })
     }
 }
 

@@ -211,6 +211,51 @@ fn a_metric_that_nobody_logged_is_refused_with_the_nearest() {
 }
 
 #[test]
+fn a_metric_of_other_values_is_refused_with_one_of_them() {
+    let world = World::new();
+    let code = r#"echo '{"ok": true, "note": "fine", "loss": 12.31}' >>$HPCSWEEP_METRICS"#;
+    world.local(&shell(code, "[grid]\ntext = [\"\", \"b\"]\n"), &["-q"]).ok();
+    for (metric, value) in [("ok", "true"), ("note", "fine")] {
+        assert_eq!(
+            world.run(&["best", "-m", metric, "--min"]).whole(),
+            format!(
+                "error: no finished trial has a number for `{metric}`\n\
+                 hint: its values are others, such as `{value}`: write numbers\nexit code 2\n"
+            )
+        );
+    }
+    // An empty text is one that can be seen.
+    let best = world.run(&["best", "-m", "loss", "--min"]);
+    assert!(best.out.starts_with("trial 0: loss = 12.31  (text=\"\")\n"), "{}", best.whole());
+    assert_eq!(
+        world.run(&["effects", "-m", "loss", "--min"]).whole(),
+        "error: `loss` is 12.31 in all trials\n\
+         hint: nothing matters for what never differs\nexit code 2\n"
+    );
+}
+
+/// What `-o` names is a person's own: where results lie does not help.
+#[test]
+fn a_place_where_nothing_can_be_written_is_refused_with_what_helps() {
+    let world = trained();
+    let refused = |place: &str| world.run(&["collect", "-o", place]).whole();
+    assert_eq!(
+        refused("missing/table.csv"),
+        "error: cannot write `missing/table.csv`: no such file or directory\n\
+         hint: there is no folder `$WORLD/missing`: make it first\nexit code 4\n"
+    );
+    let script = "results/script.py";
+    world.write(script, "import hpcsweep\n");
+    assert_eq!(
+        world.run(&["status", script]).whole(),
+        format!(
+            "error: `{script}` is a script, not a plan\n\
+             hint: name the folder of the sweep that it made\nexit code 2\n"
+        )
+    );
+}
+
+#[test]
 fn names_that_two_kinds_of_column_share_are_told_apart() {
     let world = World::new();
     let code = r#"echo '{"lr": 7, "state": 8, "trial": 9}' >>$HPCSWEEP_METRICS"#;

@@ -293,6 +293,12 @@ fn a_renamed_copy_is_retried_and_not_its_original() {
     };
     assert_eq!(states("results/copy"), "state,attempts\ndone,2\nfailed,1\n");
     assert_eq!(states("results/s"), "state,attempts\nfailed,1\nfailed,1\n");
+    // A copy of the folder with its own name, elsewhere, is not what its plan names.
+    world.call("mkdir", &["elsewhere"]).ok();
+    world.call("cp", &["-a", "results/s", "elsewhere/s"]).ok();
+    let status = world.run(&["status", "elsewhere/s"]);
+    assert!(!status.out.contains("submit plan.toml"), "{}", status.whole());
+    assert!(world.run(&["status", "results/s"]).out.contains("submit plan.toml"));
     // Also where there is no such original.
     std::fs::rename(world.path("results/copy"), world.path("alone")).unwrap();
     world.run(&["retry", "alone"]).ok();

@@ -74,12 +74,7 @@ pub(crate) fn unknown_name<'n>(name: &str, forms: impl IntoIterator<Item = &'n N
     for names in forms.into_iter().filter(|_| !is_field) {
         known.extend(names.iter().map(|name| name.to_string()));
     }
-    let hint = match words::nearest(name, known.iter().map(String::as_str)) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => {
-            let all: Vec<&String> = known.iter().take(20).collect();
-            format!("known names: {}", words::ticked(&all))
-        }
-    };
+    let known: Vec<String> = known.into_iter().collect();
+    let hint = words::suggestion(name, &known, "known names:");
     Fault::request(format!("`{name}` is not a name of this plan")).hint(hint)
 }

@@ -14,7 +14,7 @@ use crate::scheduler::calls::{Calls, refusal};
 use crate::scheduler::{Limits, Places, Room, Wanted};
 use crate::site::{Ask, Site};
 use crate::units::walltime_text;
-use crate::words::{count, nearest, thousands, ticked};
+use crate::words::{count, suggestion, thousands};
 
 /// The server's answer, as far as it binds this plan.
 #[derive(Debug, Default)]
@@ -231,10 +231,7 @@ fn names(wanted: &Wanted<'_>, site: &Site, server: &Server) -> Result<BTreeSet<S
 fn open<'q>(queues: &'q [Queue], name: &str) -> Result<&'q Queue> {
     let Some(queue) = queues.iter().find(|queue| queue.name == name) else {
         let known: Vec<&str> = queues.iter().map(|queue| queue.name.as_str()).collect();
-        let hint = nearest(name, known.iter().copied()).map_or_else(
-            || format!("it has {}", ticked(&known)),
-            |near| format!("did you mean `{near}`?"),
-        );
+        let hint = suggestion(name, &known, "it has");
         return Err(Fault::request(format!("this server has no queue `{name}`")).hint(hint).into());
     };
     if queue.is_closed_to_us {

@@ -48,10 +48,7 @@ pub(super) fn check_partitions(
                         let known: Vec<&str> = partitions.iter().map(|p| p.name.as_str()).collect();
                         let fault =
                             Fault::request(format!("this cluster has no partition `{name}`"));
-                        let hint = crate::words::nearest(name, known.iter().copied()).map_or_else(
-                            || format!("it has {}", crate::words::ticked(&known)),
-                            |near| format!("did you mean `{near}`?"),
-                        );
+                        let hint = crate::words::suggestion(name, &known, "it has");
                         return Err(fault.hint(hint).into());
                     }
                 }

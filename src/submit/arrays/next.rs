@@ -207,8 +207,7 @@ impl Submission<'_> {
         let rules = self.rules(source, places);
         let target = self.scheduler.facts().kind.word();
         let known = (&before, &records);
-        let choice =
-            Choice { tree: &self.tree, target, rules, before: &before, records: &records };
+        let choice = Choice { tree: &self.tree, target, rules, before: &before, records: &records };
         let is_followed = auto || !divided.held.is_empty();
         let portion = choice.within(free, todo, (is_fed, is_followed))?;
         let is_awaited = !portion.left.is_empty() || !divided.held.is_empty();

@@ -32,6 +32,8 @@ pub(super) struct Repeats<'a> {
     alone: HashSet<u64>,
     /// Core-seconds of the attempts of each trial, where the plan has a budget.
     used: HashMap<u64, f64>,
+    /// Core-seconds of all of them.
+    used_by_all: f64,
 }
 
 impl<'a> Repeats<'a> {
@@ -54,7 +56,7 @@ impl<'a> Repeats<'a> {
             })?;
         }
         let (grown, alone, used) = (HashMap::new(), HashSet::new(), HashMap::new());
-        Ok(Self { tree, retry, decided, left, grown, alone, used })
+        Ok(Self { tree, retry, decided, left, grown, alone, used, used_by_all: 0.0 })
     }
 
     /// The request of a trial, if it has grown.
@@ -71,7 +73,8 @@ impl<'a> Repeats<'a> {
     pub(super) fn count(&mut self, trial: u64, record: &Record, asked: &Resources) {
         if self.retry.is_some_and(|retry| retry.budget.is_some()) {
             let seconds: f64 = record.attempts.iter().filter_map(Attempt::duration_s).sum();
-            self.used.insert(trial, seconds * asked.cores() as f64);
+            let used = seconds * asked.cores() as f64;
+            self.used_by_all += used - self.used.insert(trial, used).unwrap_or(0.0);
         }
     }
 
@@ -140,8 +143,7 @@ impl<'a> Repeats<'a> {
         let repeats = decided.iter().filter(has_begun).count() as u32;
         let ground =
             Ground::Slots { has_others: has_others && !self.is_alone(row.id), is_of_many: false };
-        let spent =
-            retry.budget.is_some_and(|most| self.used.values().sum::<f64>() / 3600.0 >= most);
+        let spent = retry.budget.is_some_and(|most| self.used_by_all / 3600.0 >= most);
         let ruling = match spent {
             true => repeat::spent(retry),
             false => {

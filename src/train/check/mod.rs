@@ -261,9 +261,7 @@ fn metric(report: &mut Findings, config: &Config) {
     let Metric { name, direction } = config.metric();
     let key = "train.metric.name";
     if !METRICS.contains(&name.as_str()) {
-        let hint = words::nearest(&name, METRICS)
-            .map(|near| format!("did you mean `{near}`?"))
-            .unwrap_or_else(|| format!("there are {}", words::ticked(&METRICS)));
+        let hint = words::suggestion(&name, &METRICS, "there are");
         report.say(key, format!("there is no metric `{name}`"), &hint);
         return;
     }

@@ -58,19 +58,10 @@ fn launches_are_counted_by_the_failures_of_their_job() {
         let start = Start {
             trial: 0,
             attempt: 1,
-            time: 0.0,
-            slot: None,
-            host: String::new(),
             pid: 1,
-            started: None,
             job: job.map(str::to_owned),
             ranks: 2,
-            argv: Vec::new(),
-            snapshot: None,
-            devices: None,
-            version: String::new(),
-            seq: 0,
-            behind: false,
+            ..Start::default()
         };
         let end = state.map(|state| End {
             trial: 0,
