@@ -169,6 +169,22 @@ pub(super) fn digits(value: f64, digits: usize) -> String {
     minus(&crate::words::figures(value, digits))
 }
 
+/// How many digits tell numbers apart: three, or as many more as they differ less than they are large; at most eight.
+pub(super) fn digits_between(numbers: impl Iterator<Item = f64>) -> usize {
+    let ends = numbers.fold([f64::INFINITY, f64::NEG_INFINITY], |[least, greatest], number| {
+        [least.min(number), greatest.max(number)]
+    });
+    let [least, greatest] = ends;
+    let power = |size: f64| size.log10().floor();
+    match greatest - least {
+        spread if spread > 0.0 && spread.is_finite() => {
+            let more = power(least.abs().max(greatest.abs())) - power(spread);
+            (2.0 + more).clamp(3.0, 8.0) as usize
+        }
+        _ => 3,
+    }
+}
+
 fn minus(text: &str) -> String {
     text.replace('-', "\u{2212}")
 }
@@ -209,6 +225,20 @@ mod tests {
         }
         assert_eq!(Scale::Linear(0.0, 2e7).exponent(), 7);
         assert_eq!(power(2, -13), "2×10⁻¹³");
+    }
+
+    #[test]
+    fn cells_have_as_many_digits_as_tell_them_apart() {
+        for (numbers, expected) in [
+            (vec![0.1, 0.9], 3),
+            (vec![12.11, 12.16, 12.31], 4),
+            (vec![-1000.0, -999.9], 6),
+            (vec![1.0, 1.0 + 1e-12], 8),
+            (vec![5.0], 3),
+            (vec![], 3),
+        ] {
+            assert_eq!(digits_between(numbers.iter().copied()), expected, "{numbers:?}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use ratatui::widgets::Widget;
 use ratatui::widgets::canvas::{Canvas, Line as Segment, Points};
 use unicode_width::UnicodeWidthStr;
 
-use super::axis::{Scale, digits, power};
+use super::axis::{Scale, digits, digits_between, power};
 use super::{Axis, Body, Figure, Line, Look, Sample};
 use crate::words::printable;
 
@@ -124,7 +124,7 @@ pub(crate) fn draw(figure: &Figure, room: Room) -> String {
     }
     out.push_str(&match &figure.body {
         Body::Lines { lines, legend } => curves(figure, lines, legend.as_deref(), room),
-        Body::Cells { rows, values, best } => cells(figure, rows, values, *best),
+        Body::Cells { rows, values, best } => cells(figure, rows, values, *best, room),
         Body::Boxes(samples) => boxes(figure, samples, room),
         Body::Bars(all) => bars(figure, all, room),
     });
@@ -297,6 +297,7 @@ fn cells(
     rows: &[Vec<Option<f64>>],
     values: &Axis,
     best: Option<(usize, usize)>,
+    room: Room,
 ) -> String {
     let (columns, widest) = words(&figure.x);
     let (names, _) = words(&figure.y);
@@ -307,10 +308,14 @@ fn cells(
         .max();
     let left = left.unwrap_or(0) + 2;
     let unit = 10f64.powi(values.scale.exponent());
-    let text = |value: f64| digits(value / unit, 3);
-    let numbers = rows.iter().flatten().flatten().map(|value| text(*value).width());
-    // Two letters of shade, the number, a mark and a space.
-    let cell = numbers.chain([widest.saturating_sub(3)]).max().unwrap_or(0) + 6;
+    let all = || rows.iter().flatten().flatten().copied();
+    let enough = digits_between(all().map(|value| value / unit));
+    let text = |value: f64| digits(value / unit, enough);
+    let numbers = all().map(|value| text(value).width());
+    // Two letters of shade, the number, a mark and a space; without the number where there is no room.
+    let wide = numbers.chain([widest.saturating_sub(3)]).max().unwrap_or(0) + 6;
+    let is_narrow = left + wide * columns.len() > room.width;
+    let cell = if is_narrow { 4 } else { wide };
     let mut page = Page::new(left + cell * columns.len(), rows.len() + 2);
     page.write(0, 0, &figure.y.label, Style::new());
     for (y, row) in rows.iter().rev().enumerate() {
@@ -322,16 +327,24 @@ fn cells(
             let place = values.scale.place(*value).clamp(0.0, 1.0);
             let shade = SHADES[((place * SHADES.len() as f64) as usize).min(SHADES.len() - 1)];
             let mark = if best == Some((x, rows.len() - 1 - y)) { "*" } else { "" };
-            let cell_text = format!("{shade}{shade} {}{mark}", text(*value));
+            let cell_text = match is_narrow {
+                true => format!("{shade}{shade}{mark}"),
+                false => format!("{shade}{shade} {}{mark}", text(*value)),
+            };
             page.write(left + x * cell, y + 1, &cell_text, Style::new());
         }
     }
     page.write_before(left - 2, rows.len() + 1, &figure.x.label);
+    let mut end = 0;
     for (x, name) in columns.iter().enumerate() {
-        page.write(left + x * cell, rows.len() + 1, name, Style::new());
+        // Those are left out that have no room beside the one before.
+        let from = left + x * cell;
+        if from >= end {
+            page.write(from, rows.len() + 1, name, Style::new());
+            end = from + name.width() + 1;
+        }
     }
     let mut out = page.text(false);
-    let all = || rows.iter().flatten().flatten().copied();
     let (least, greatest) =
         (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
     out.push_str(&format!(

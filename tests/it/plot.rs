@@ -325,3 +325,23 @@ fn tables_have_curves_where_trials_have_steps_and_only_for_people() {
     let ran = world.run(&["best", "-m", "time_s", "--min"]);
     assert!(!ran.ok().contains("curve"), "{}", ran.out);
 }
+
+#[test]
+fn a_heat_map_that_is_too_wide_for_the_terminal_has_shades_alone() {
+    let world = World::new();
+    let code = r#"echo "{\"loss\": 0.9999$HPCSWEEP_PARAM_A}" >>$HPCSWEEP_METRICS"#;
+    let axes = "[grid]\na = [1, 2, 3, 4, 5, 6, 7, 8, 9]\nb = [1, 2]\n";
+    world.local(&crate::local::shell(code, axes), &["-q"]).ok();
+    let drawn = world.run(&["plot", "heatmap", "-m", "loss", "--term"]);
+    assert_eq!(
+        drawn.ok(),
+        "\
+b
+2          ░░  ░░  ▒▒  ▓▓  ▓▓  ██  ██
+1          ░░  ░░  ▒▒  ▓▓  ▓▓  ██  ██
+a  1   2   3   4   5   6   7   8   9
+loss, from 0.99991 (light) to 0.99999 (dark)
+mean of 1 trial
+"
+    );
+}

@@ -194,9 +194,10 @@ fn cells(
     let columns = rows.first().map_or(1, Vec::len).max(1);
     let (width, height) = (area.width / columns as f64, area.height / rows.len().max(1) as f64);
     let unit = 10f64.powi(values.scale.exponent());
-    let label = |value: f64| axis::digits(value / unit, 3);
-    let widest =
-        rows.iter().flatten().flatten().map(|v| font.width(&label(*v), NUMBER)).fold(0.0, f64::max);
+    let all = || rows.iter().flatten().flatten();
+    let enough = axis::digits_between(all().map(|value| value / unit));
+    let label = |value: f64| axis::digits(value / unit, enough);
+    let widest = all().map(|v| font.width(&label(*v), NUMBER)).fold(0.0, f64::max);
     let has_numbers = widest + 2.0 <= width && NUMBER + 2.0 <= height;
     let corner = |x: usize, y: usize| {
         (area.left + x as f64 * width, area.top + (rows.len() - 1 - y) as f64 * height)

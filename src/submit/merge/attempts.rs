@@ -23,6 +23,11 @@ fn identity(attempt: &Attempt) -> (u64, &str, u32, Option<u64>, Option<&str>) {
     (time.to_bits(), host, *pid, *started, job.as_deref())
 }
 
+/// Whether a record has an attempt of another one.
+pub(in crate::submit) fn has(record: &Record, attempt: &Attempt) -> bool {
+    record.attempts.iter().any(|own| identity(own) == identity(attempt))
+}
+
 /// How much of an attempt is there.
 fn whole(attempt: &Attempt) -> (bool, bool, usize) {
     (attempt.end.is_some(), attempt.stopped.is_some(), attempt.metrics.len())

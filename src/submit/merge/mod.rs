@@ -134,7 +134,8 @@ fn set_up(
     Ok(Some((shell.clone(), later.setup_script(0))))
 }
 
-/// Copies the folder of a trial: that of the sweep whose attempt counts, if it has one.
+/// Copies the folder of a trial: that of the sweep whose attempt counts, if it has one. What other attempts have saved does not
+/// belong to the result of one that is done.
 fn work(
     tree: &Tree,
     sweeps: &[Status],
@@ -146,6 +147,8 @@ fn work(
     let first = decisive.map(|own| own.sweep);
     let mut order: Vec<_> = own.iter().collect();
     order.sort_by_key(|(sweep, ..)| Some(*sweep) != first);
+    let done = decisive.map(|own| own.attempt).filter(|attempt| attempt.is_done());
+    order.retain(|(_, _, record)| done.is_none_or(|done| attempts::has(record, done)));
     for (sweep, old, _) in order {
         let from = &sweeps[*sweep].tree;
         if disk::stamp(&from.work(*old))?.is_some() {

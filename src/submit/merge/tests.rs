@@ -252,3 +252,35 @@ fn a_trial_that_is_done_in_one_sweep_and_failed_in_another_is_done() {
         assert_eq!(numbers, [(1, 1), (2, 2)]);
     }
 }
+
+#[test]
+fn what_a_failed_attempt_saved_is_not_paired_with_the_result_of_another() {
+    let dir = tempfile::tempdir().unwrap();
+    // The last of these attempts.
+    let last = |made: Vec<Made>| {
+        let folder = dir.path();
+        move |place: usize, id: u64| vec![runs(folder, place, id, &made).pop().unwrap()]
+    };
+    let (bad, good) = ((1, Some(false)), (1, Some(true)));
+    let failed = sweep(&dir.path().join("failed"), &[0], last(vec![bad]));
+    let done = sweep(&dir.path().join("done"), &[0], last(vec![bad, good]));
+    let copied = dir.path().join("copied");
+    copy::folder(done.dir(), &copied, &|_| true).unwrap();
+    let copied = Tree::at(&copied);
+    let save = |tree: &Tree, text: &str| {
+        fs::create_dir_all(tree.work(0)).unwrap();
+        fs::write(tree.work(0).join("saved"), text).unwrap();
+    };
+    save(&failed, "by the failed attempt");
+    let saved = |trees: &[&Tree], name: &str| {
+        let one = merged(trees, &dir.path().join(name));
+        fs::read_to_string(one.work(0).join("saved")).ok()
+    };
+    assert_eq!(saved(&[&failed, &done], "m0"), None);
+    // A copy with the attempt that counts has its files.
+    save(&copied, "by the attempt that is done");
+    let by_done = Some("by the attempt that is done".to_owned());
+    assert_eq!(saved(&[&failed, &done, &copied], "m1"), by_done);
+    // What no attempt has finished goes on from what there is.
+    assert_eq!(saved(&[&failed], "m2").as_deref(), Some("by the failed attempt"));
+}
