@@ -7,7 +7,7 @@ use crate::host::disk;
 use crate::scheduler::{Element, End, State as Word};
 use crate::standing::{Standing, State};
 use crate::tree::Tree;
-use crate::tree::records::{self, ByTrial, Record};
+use crate::tree::records::{self, Attempt, ByTrial, Record};
 use crate::tree::waves::Wave;
 use crate::{units, words};
 
@@ -20,6 +20,8 @@ pub(super) struct Jobs<'a> {
     pub(super) waves: &'a [(Wave, Vec<u64>)],
     pub(super) places: &'a Places,
     pub(super) element: &'a dyn Fn(u64) -> Option<Element>,
+    /// Whether an attempt ran in the job of its trial.
+    pub(super) is_of: &'a dyn Fn(u64, &Attempt) -> bool,
 }
 
 impl Jobs<'_> {
@@ -31,7 +33,9 @@ impl Jobs<'_> {
         standings: &mut [Standing],
     ) {
         for (trial, standing) in trials.zip(standings) {
-            let Some(attempt) = records.get(&trial).and_then(Record::decisive) else { continue };
+            let attempt = records.get(&trial).and_then(Record::decisive);
+            let of_job = |attempt: &&Attempt| attempt.end.is_none() || (self.is_of)(trial, attempt);
+            let Some(attempt) = attempt.filter(of_job) else { continue };
             // A recorded end has the reason, unless all that it has is the kernel's signal.
             let is_blank = match &attempt.end {
                 None => standing.state.is_bad(),
@@ -106,7 +110,7 @@ mod tests {
 
     use super::*;
     use crate::plan::{OnFailure, Resources};
-    use crate::tree::records::{Attempt, End, Outcome, Start};
+    use crate::tree::records::{End, Outcome, Start};
     use crate::tree::waves::Array;
 
     /// Trial 0 is done, trial 1 failed by itself, trial 2 left no end.
@@ -167,7 +171,13 @@ mod tests {
             None
         };
         let places = Places::new(&waves);
-        let jobs = Jobs { log: &log, waves: &waves, places: &places, element: &|_| None };
+        let jobs = Jobs {
+            log: &log,
+            waves: &waves,
+            places: &places,
+            element: &|_| None,
+            is_of: &|_, _| true,
+        };
         jobs.explain(0..3, &records, &mut standings);
         let mut opened = opened.into_inner();
         opened.dedup();

@@ -283,7 +283,9 @@ fn stand(
     let mut standings = standing::of(&files.rows, &files.records, &witness);
     let (waves, places) = (&files.waves, &files.places);
     let log = |array, index| job_log::end(&tree, array, index);
-    let killed = job_log::Jobs { log: &log, waves, places, element: witness.element };
+    let is_of = |trial, attempt: &Attempt| known.ran_in_place(trial, attempt);
+    let killed =
+        job_log::Jobs { log: &log, waves, places, element: witness.element, is_of: &is_of };
     killed.explain(files.rows.iter().map(|row| row.id), &files.records, &mut standings);
     let is_left = |(row, standing): &(&Row, &Standing)| {
         standing.state == State::Pending && !known.is_submitted(row.id)
@@ -606,10 +608,24 @@ impl Known<'_> {
         })
     }
 
+    /// Whether an attempt ran in the job that its trial was submitted as last: otherwise the end of that job, and its log, say
+    /// nothing about it.
+    fn ran_in_place(&self, trial: u64, attempt: &Attempt) -> bool {
+        let job = self.places.of(trial).and_then(|(array, _)| self.journal.job(array));
+        let own = attempt.start.job.as_deref().map(records::array_of);
+        job.is_some_and(|job| own.as_deref() == Some(job))
+    }
+
     /// The scheduler's state of a trial; `before` is the trial before it in its chain. An element that runs a whole
     /// chain runs one trial of it at a time.
     fn element(&self, heard: &Heard, trial: u64, before: Option<u64>) -> Option<Element> {
         let element = self.of_place(heard, trial)?;
+        let decisive = self.records.get(&trial).and_then(Record::decisive);
+        if matches!(element.state, Word::Ended(..))
+            && decisive.is_some_and(|a| a.outcome().is_some() && !self.ran_in_place(trial, a))
+        {
+            return None;
+        }
         if element.state.is_ending() && !self.records.contains_key(&trial) {
             let state = match element.state.is_stopping() {
                 true => Word::Ended(End::Cancelled, "CANCELLED".to_owned()),

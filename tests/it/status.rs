@@ -142,6 +142,36 @@ fn a_job_that_the_scheduler_forgot_is_lost_unless_its_record_says_more() {
     assert_eq!(world.run(&["status"]).code, 1);
 }
 
+/// The job of a trial has failed, and another process has run the trial since: its end is no end of that job.
+#[test]
+fn the_end_of_an_earlier_job_contradicts_no_later_attempt() {
+    for way in [&["--local"][..], &["--pull", "--local"]] {
+        let world = slurm();
+        let config = world.read("bin/scontrol").replace("storage/none", "storage/slurmdbd");
+        world.program("scontrol", &config);
+        world.program("sacctmgr", "#!/bin/sh\n");
+        world.write("plan.toml", &shell("[ -e now ] || kill -9 $$", "[grid]\na = [1]\n"));
+        world.run(&["submit", "plan.toml", "--slurm"]).ok();
+        element(&world, 0);
+        answer(&world, "squeue", "");
+        answer(&world, "sacct", "101_0|FAILED|NonZeroExitCode|x\n");
+        let killed = "failed: signal 9 (SIGKILL)";
+        assert_eq!(by_trial(&world.status()), [killed]);
+        // The log of that job does not explain a later attempt either.
+        let again = [&["submit", "plan.toml", "--retry"], way].concat();
+        let ran = world.run(&again);
+        assert_eq!(ran.code, 1, "{}", ran.whole());
+        let log = "results/s/logs/jobs/0001/0.log";
+        world.write(log, "slurmstepd: error: Detected 1 oom_kill event\n");
+        assert_eq!(by_trial(&world.status()), [killed]);
+        world.write("now", "");
+        world.run(&again).ok();
+        assert_eq!(by_trial(&world.status()), ["done: "]);
+        let best = ["best", "--metric", "attempts", "--max", "--json"];
+        assert!(world.run(&best).ok().contains("\"trial\":0"));
+    }
+}
+
 #[test]
 fn a_scheduler_that_does_not_answer_contradicts_nothing() {
     let world = submitted();
