@@ -9,6 +9,8 @@ use crate::tree::records::{ByTrial, Record};
 use crate::tree::table::Row;
 use crate::tree::waves::Wave;
 
+use super::places::Places;
+
 /// The newest feeders, which alone may be queued or running: most are submitted by the one before, some beside another by a
 /// person.
 const NEWEST: usize = 8;
@@ -57,11 +59,14 @@ pub(super) fn undecided(
     journal: &Journal,
     rows: &[Row],
     standings: &[Standing],
+    records: &ByTrial,
+    places: &Places,
 ) -> u64 {
     let is_due = |(row, standing): &(&Row, &Standing)| {
         standing.state.is_bad()
             && !matches!(standing.state, State::Skipped | State::Cancelled)
-            && !journal.left.contains_key(&row.id)
+            && !journal.has_settled(row.id, records.get(&row.id))
+            && !places.of(row.id).is_some_and(|(array, _)| journal.is_cancelled(array, row.id))
     };
     match decides(waves, journal) {
         true => rows.iter().zip(standings).filter(is_due).count() as u64,
@@ -72,7 +77,7 @@ pub(super) fn undecided(
 /// Whether a feeder may have to decide about a trial that has ended without success by its record.
 pub(super) fn may_decide(waves: &[(Wave, Vec<u64>)], journal: &Journal, records: &ByTrial) -> bool {
     let is_due = |(trial, record): (&u64, &Record)| {
-        record.is_without_success() && !journal.left.contains_key(trial)
+        record.is_without_success() && !journal.has_settled(*trial, Some(record))
     };
     decides(waves, journal) && records.iter().any(is_due)
 }

@@ -301,7 +301,14 @@ fn stand(
     });
     let feeder = feeder::alive(&feeders, &heard.elements);
     let undecided = match heard.is_sure {
-        true => feeder::undecided(&files.waves, &files.journal, &files.rows, &standings),
+        true => feeder::undecided(
+            &files.waves,
+            &files.journal,
+            &files.rows,
+            &standings,
+            &files.records,
+            &files.places,
+        ),
         false => 0,
     };
     let Files { heads, rows, records, journal, waves, dropped, shards, code, .. } = files;

@@ -21,7 +21,7 @@ use crate::submit::arrays::wave::Waves;
 use crate::submit::grow::{self, Diff};
 use crate::tree::Tree;
 use crate::tree::journal::{Decision, Entry, Journal};
-use crate::tree::records::{self, Attempt, Outcome, Record};
+use crate::tree::records::{self, Attempt, Decided as OfAgent, Outcome, Record};
 use crate::tree::table::{self, Row};
 
 /// What a feeder is to do about a sweep.
@@ -91,26 +91,36 @@ pub(crate) fn of_sweep(
         open.map(|(row, _)| row.id).filter(|trial| asked.contains_key(trial)).collect();
     let open = open_trials.iter().filter_map(|trial| Some(asked.get(trial)?.0)).collect();
     let submissions = submissions(waves, journal);
-    let used = core_hours(status, &asked);
+    let used = core_hours(status, &asked, diff);
     let is_spent = retry.budget.is_some_and(|budget| used >= budget);
     let ground = Ground::Jobs { excludes: facts.excludes };
     let mut requests: HashMap<u64, Resources> = HashMap::new();
     let mut judged: BTreeMap<(bool, bool, String), Vec<u64>> = BTreeMap::new();
     let mut answers: HashMap<Resources, Option<String>> = HashMap::new();
     let bad = status.trials().filter(|(row, standing)| {
+        let array = asked.get(&row.id).map(|(array, _)| *array);
         // Of a trial behind one that failed nothing is to be decided.
         standing.state.is_bad()
             && !matches!(standing.state, State::Skipped | State::Cancelled)
             && diff.has(row.id)
             && !pending.has(row.id)
-            && asked.contains_key(&row.id)
+            && match array {
+                Some(array) => !journal.is_cancelled(array, row.id),
+                // Agents, or an executor on this machine, have left it undecided.
+                None => !journal.has_settled(row.id, status.records.get(&row.id)),
+            }
     });
     for (row, standing) in bad.filter(|_| retry.auto) {
-        let Some((_, asked)) = asked.get(&row.id) else { continue };
-        // A repeat that was decided and never submitted, because its feeder was killed, is none.
-        let submitted = submissions.get(&row.id).copied().unwrap_or(1);
-        let repeats = journal.repeats.get(&row.id).copied().unwrap_or(0).min(submitted - 1);
         let record = status.records.get(&row.id);
+        let given = record.and_then(Record::decisive).and_then(|a| a.start.resources.as_deref());
+        let of_array = asked.get(&row.id).map(|(_, request)| request);
+        let by_plan = || diff.request(row.id).map(AsRef::as_ref);
+        let Some(asked) = of_array.or(given).or_else(by_plan) else { continue };
+        // A repeat that was decided and never submitted, because its feeder was killed, is none.
+        let submitted = submissions.get(&row.id).copied().unwrap_or(0);
+        let decided = journal.repeats.get(&row.id).map_or(&[][..], Vec::as_slice);
+        let submitted = submitted.saturating_sub(1).min(decided.len() as u32);
+        let repeats = submitted.max(begun(decided, record)) + by_agents(record);
         let case = case(&status.tree, record, row, (standing.cause, asked), repeats, ground)?;
         let mut verdict = match is_spent {
             true if case.cause != Cause::Cancelled => repeat::spent(retry),
@@ -131,7 +141,6 @@ pub(crate) fn of_sweep(
                 requests.insert(row.id, request);
                 (true, counts, why)
             }
-            Ruling::Left(_) if case.cause == Cause::Cancelled => continue,
             Ruling::Left(why) if journal.left.get(&row.id) == Some(&why) => continue,
             Ruling::Left(why) => (false, false, why),
         };
@@ -165,10 +174,33 @@ fn submissions(waves: &Waves, journal: &Journal) -> HashMap<u64, u32> {
     all
 }
 
+/// How many of these decisions that a trial runs again, unix seconds, it has begun after. Those after which it has not, because
+/// who decided was killed, are no repeats.
+pub(super) fn begun(decided: &[f64], record: Option<&Record>) -> u32 {
+    let has_begun = |time: &&f64| {
+        record.is_some_and(|record| record.attempts.iter().any(|own| own.start.time >= **time))
+    };
+    decided.iter().filter(has_begun).count() as u32
+}
+
+/// How often agents have repeated a trial, as far as that counts.
+pub(super) fn by_agents(record: Option<&Record>) -> u32 {
+    let Some(record) = record else { return 0 };
+    let has_begun = |decided: &&OfAgent| match decided.attempt {
+        0 => record.attempts.iter().any(|own| own.start.time >= decided.time),
+        attempt => record.attempts.iter().any(|own| own.start.attempt > attempt),
+    };
+    let counting = record.decisions.iter().filter(|decided| decided.again && decided.counts);
+    counting.filter(has_begun).count() as u32
+}
+
 /// The core-hours of all attempts of a sweep.
-fn core_hours(status: &Status, asked: &HashMap<u64, (u32, Resources)>) -> f64 {
+fn core_hours(status: &Status, asked: &HashMap<u64, (u32, Resources)>, diff: &Diff) -> f64 {
     let of = |(trial, record): (&u64, &crate::tree::records::Record)| {
-        let cores = asked.get(trial).map_or(1, |(_, asked)| asked.cores());
+        let given = record.decisive().and_then(|attempt| attempt.start.resources.as_deref());
+        let request = asked.get(trial).map(|(_, request)| request).or(given);
+        let cores = request.or_else(|| diff.request(*trial).map(AsRef::as_ref));
+        let cores = cores.map_or(1, Resources::cores);
         let seconds: f64 = record.attempts.iter().filter_map(Attempt::duration_s).sum();
         seconds / 3600.0 * cores as f64
     };

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::Tree;
 use super::damage::{self, Damage};
 use super::line::{self, Sequence};
+use super::records::{Outcome, Record};
 use crate::fault::Fault;
 use crate::host::{clock, disk, vars};
 use crate::idset::IdSet;
@@ -197,8 +198,8 @@ pub struct Journal {
     cancelled: BTreeMap<u32, IdSet>,
     /// Trials that an executor on this machine has seen end.
     pub(crate) ended: IdSet,
-    /// How often trials have run again by themselves, as far as that counts.
-    pub(crate) repeats: HashMap<u64, u32>,
+    /// When it was decided that trials run again by themselves, as far as that counts; unix seconds.
+    pub(crate) repeats: HashMap<u64, Vec<f64>>,
     /// Why trials did not, where that was decided last.
     pub(crate) left: HashMap<u64, String>,
     /// When that was, the last time, unix seconds.
@@ -318,8 +319,8 @@ impl Journal {
                 self.ran_here = time;
                 self.ended = self.ended.union(&IdSet::of_numbers(&trials).unwrap_or_default());
             }
-            Entry::Decided { decisions, .. } => {
-                decisions.into_iter().for_each(|decision| self.decide(&decision));
+            Entry::Decided { time, decisions } => {
+                decisions.into_iter().for_each(|decision| self.decide(time, &decision));
             }
             Entry::Site { time, scheduler, accounting, user, plan, dir } => {
                 if scheduler == SchedulerKind::Local {
@@ -338,16 +339,24 @@ impl Journal {
         }
     }
 
-    fn decide(&mut self, decision: &Decision) {
+    fn decide(&mut self, time: f64, decision: &Decision) {
         let trials = IdSet::of_numbers(&decision.trials).unwrap_or_default();
         for trial in trials.iter().map(u64::from) {
             if decision.again {
                 self.left.remove(&trial);
-                *self.repeats.entry(trial).or_default() += u32::from(decision.counts);
+                self.repeats.entry(trial).or_default().extend(decision.counts.then_some(time));
             } else {
                 self.left.insert(trial, decision.why.clone());
             }
         }
+    }
+
+    /// Whether `[retry]` has nothing to decide about a trial any more: it is done, or the journal or an agent has recorded
+    /// that it does not run again.
+    pub(crate) fn has_settled(&self, trial: u64, record: Option<&Record>) -> bool {
+        let is_settled =
+            |record: &Record| record.outcome() == Some(Outcome::Done) || record.left().is_some();
+        self.left.contains_key(&trial) || record.is_some_and(is_settled)
     }
 
     /// Arrays, with their job ids, that were submitted held and have not been released yet.

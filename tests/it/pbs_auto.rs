@@ -211,6 +211,79 @@ fn a_feeder_that_was_lost_is_replaced_by_the_next_submission() {
     assert_eq!(pbs.jobs().len(), jobs);
 }
 
+/// An executor on this machine was killed between the end of a trial and the decision about it, as it looks here.
+#[test]
+fn what_this_machine_left_undecided_is_decided_by_the_feeder_that_goes_on() {
+    let pbs = Pbs::start();
+    let code = "0) [ $n = 2 ] || exit 75 ;; 1) exit 1 ;;";
+    let rest = "exit_codes = { 75 = \"again\" }\n[grid]\na = [0, 1, 2]\n";
+    let plan = plan(code, rest);
+    pbs.world.local(&plan.replace("auto = true", "auto = false"), &[]);
+    assert_eq!(runs(&pbs, 3), [1, 1, 1]);
+    let ran = pbs.submit(&plan, &[]);
+    assert!(ran.err.starts_with("feeder: job 0.pbshead\n"), "{}", ran.whole());
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done", "failed: exit code 1", "done"]);
+    assert_eq!(
+        decided(&pbs),
+        [
+            "(exit code 75: again (1 of 3)): trial 0",
+            "(exit-code: nothing in `[retry]` repeats it): trial 1",
+        ]
+    );
+    // Nothing is left to decide.
+    let jobs = pbs.jobs().len();
+    pbs.again(&[]).ok();
+    assert_eq!(pbs.jobs().len(), jobs);
+}
+
+#[test]
+fn what_a_lost_feeder_left_undecided_is_decided_when_agents_go_on() {
+    let mut pbs = Pbs::start();
+    pbs.set("scheduling", false);
+    let code = "0) [ $n = 2 ] || exit 75 ;; 1) exit 1 ;;";
+    let rest = "exit_codes = { 75 = \"again\" }\n[grid]\na = [0, 1]\n";
+    pbs.submit(&plan(code, rest), &[]).ok();
+    pbs.world.call("qdel", &["1.pbshead"]).ok();
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    let ran = pbs.world.run(&["submit", "plan.toml", "--pull", "--local"]);
+    assert_eq!(ran.code, 1, "{}", ran.whole());
+    assert_eq!(pbs.standings(), ["done", "failed: exit code 1"]);
+    assert_eq!(runs(&pbs, 2), [2, 1]);
+    let status = pbs.world.run(&["status"]).whole();
+    assert!(!status.contains("no job waits"), "{status}");
+}
+
+/// What agents have left at that, and what a person has cancelled, waits for no feeder.
+#[test]
+fn nothing_is_to_be_decided_about_what_agents_have_left_and_persons_have_cancelled() {
+    let pbs = Pbs::start();
+    let code = "0) [ -e now ] || exit 1 ;; 1) exit 1 ;; 2) [ ! -e now ] || exec sleep 600 ;;";
+    let rest = "exit_codes = { 75 = \"again\" }\n[grid]\na = [0, 1, 2]\n";
+    pbs.world.write("plan.toml", &plan(code, rest));
+    assert_eq!(pbs.world.run(&["submit", "plan.toml", "--pull", "--local"]).code, 1);
+    pbs.world.write("now", "");
+    pbs.again(&["--retry", "--trial", "0"]).ok();
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done", "failed: exit code 1", "done"]);
+    let is_awaited = |pbs: &Pbs| pbs.world.run(&["status"]).out.contains("no job waits");
+    assert!(!is_awaited(&pbs));
+
+    let other = plan(code, rest).replace("name = \"s\"", "name = \"t\"");
+    pbs.submit(&other, &[]).ok();
+    wait_until("it runs", || {
+        let status = pbs.world.run(&["status", "results/t", "--json"]);
+        let status: serde_json::Value = serde_json::from_str(&status.out).unwrap();
+        status["counts"]["running"] == 1 && status["counts"]["done"] == 1
+    });
+    pbs.world.run(&["cancel", "results/t"]).ok();
+    pbs.wait_idle();
+    let status = pbs.world.run(&["status", "results/t"]).whole();
+    assert!(status.contains("cancelled"), "{status}");
+    assert!(!status.contains("no job waits"), "{status}");
+}
+
 #[test]
 fn a_feeder_that_waits_when_every_trial_has_ended_is_seen() {
     let mut pbs = Pbs::start();

@@ -174,6 +174,26 @@ fn what_was_decided_before_an_agent_is_killed_holds_for_the_next_one() {
 }
 
 #[test]
+fn a_repeat_that_agents_did_not_get_to_runs_on_this_machine() {
+    let rest = agents(2, "").replace("backoff = 0.01", "backoff = 60");
+    let rest = format!("exit_codes = {{ 75 = \"again\" }}\nmax = 2\n{rest}");
+    let world = world("0) [ $n = 3 ] || exit 75 ;;", &rest);
+    let first = agent(&world, &[]);
+    wait_until("it was decided", || world.exists("ran") && !decided(&world).is_empty());
+    first.signal(Signal::SIGTERM);
+    first.end(&world);
+    world.run(&["cancel"]).ok();
+    let ran = world.run(&["submit", "plan.toml", "--local", "-j", "1"]);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
+    assert_eq!(runs(&world, 2), [3, 1]);
+    // That of the agent counts.
+    assert_eq!(
+        decided(&world),
+        ["0 retried (exit code 75: again (1 of 2))", "0 retried (exit code 75: again (2 of 2))"]
+    );
+}
+
+#[test]
 fn a_trial_that_was_lost_with_its_agent_counts_and_is_kept_from_its_host() {
     let code = "0) [ $n = 2 ] || { echo $$ >pid; sleep 1000; } ;; 1) until [ -e go ]; do sleep 0.01; done ;;";
     let rest = format!("node = {{ exclude = true }}\n{}", agents(2, ""));

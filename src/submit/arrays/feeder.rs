@@ -16,7 +16,7 @@ use crate::submit::arrays::batch::{ArrayOptions, Submission};
 use crate::submit::arrays::wave::Waves;
 use crate::tree::FORMAT;
 use crate::tree::journal::Journal;
-use crate::tree::records::{self, Outcome, Record};
+use crate::tree::records::{self, Record};
 use crate::tree::waves::{self, Array, Feeder, Repeat, Wave};
 use crate::words::count;
 
@@ -145,22 +145,26 @@ impl Submission<'_> {
         last.is_some_and(|(_, array)| self.journal.job(array.array).is_none())
     }
 
-    /// Whether a submitted trial is not done, and no feeder has left it at that: a feeder was lost.
+    /// Whether a trial that was submitted, or that another process has run without success, is not done, and nothing has left
+    /// it at that: a feeder was lost, or the executor on this machine.
     ///
     /// # Errors
     /// When a record cannot be read.
     pub(crate) fn is_unsettled(&self, waves: &Waves) -> Result<bool> {
         let records = records::all(&self.tree)?;
-        let is_done =
-            |trial: &u64| records.get(trial).and_then(Record::outcome) == Some(Outcome::Done);
-        let is_left = |trial: &u64| self.journal.left.contains_key(trial);
+        let has_settled = |trial: u64| self.journal.has_settled(trial, records.get(&trial));
+        let places = waves.places();
+        let elsewhere = |(trial, record): (&u64, &Record)| {
+            record.has_failed() && self.diff.has(*trial) && !places.contains_key(trial)
+        };
+        if records.iter().any(|own| elsewhere(own) && !has_settled(*own.0)) {
+            return Ok(true);
+        }
         Ok(waves
             .arrays()
             .filter(|(_, array, _)| self.journal.job(array.array).is_some())
             .flat_map(|(_, array, trials)| trials.iter().map(|trial| (array.array, *trial)))
-            .any(|(array, trial)| {
-                !is_done(&trial) && !is_left(&trial) && !self.journal.is_cancelled(array, trial)
-            }))
+            .any(|(array, trial)| !has_settled(trial) && !self.journal.is_cancelled(array, trial)))
     }
 
     /// Brings a feeder into the queue unless one is there; `fed`: whether one is, as far as that is known. A new one begins

@@ -2,7 +2,7 @@
 //! same worker, tree and exit codes as under a scheduler.
 
 pub(super) mod gpus;
-mod repeats;
+pub(super) mod repeats;
 mod starter;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -286,10 +286,12 @@ fn chains(
             chains.len() - 1
         });
         let chain = &mut chains[slot];
-        match records.get(&row.id).and_then(Record::outcome) {
+        let record = records.get(&row.id);
+        match record.and_then(Record::outcome) {
             Some(Outcome::Done) => {}
             _ if !retry.admits(row.id) => {}
-            Some(Outcome::Failed | Outcome::Timeout) if !retry.has(row.id) => {
+            // What agents were to run again is due.
+            _ if !retry.has(row.id) && record.is_some_and(Record::has_failed) => {
                 chain.dead |= stop_chain
             }
             _ => {

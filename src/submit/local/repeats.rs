@@ -1,5 +1,5 @@
-//! `[retry]` on this machine: the executor decides whether a trial that ended without success runs again. The journal keeps
-//! each decision with its reason.
+//! `[retry]` on this machine: the executor decides whether a trial that ended without success runs again, and who enqueues a
+//! sweep for agents decides about what others have left. The journal keeps each decision with its reason.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::tree::records::{Attempt, Outcome, Record};
 use crate::tree::table::Row;
 
 /// What was decided about the trials of a sweep, and what follows from it.
-pub(super) struct Repeats<'a> {
+pub(in crate::submit) struct Repeats<'a> {
     tree: &'a Tree,
     /// `None`: nothing runs again by itself.
     retry: Option<&'a Retry>,
@@ -41,36 +41,27 @@ impl<'a> Repeats<'a> {
     ///
     /// # Errors
     /// When the journal cannot be read.
-    pub(super) fn of(tree: &'a Tree, retry: Option<&'a Retry>) -> Result<Self> {
-        let (mut decided, mut left) = (HashMap::<u64, Vec<f64>>::new(), HashMap::new());
-        if retry.is_some_and(|retry| retry.auto) {
-            left = Journal::read(tree)?.left;
-            Journal::entries(tree, |entry| {
-                let Entry::Decided { time, decisions } = entry else { return };
-                for decision in decisions.into_iter().filter(|own| own.again && own.counts) {
-                    let trials = IdSet::of_numbers(&decision.trials).unwrap_or_default();
-                    for trial in trials.iter() {
-                        decided.entry(u64::from(trial)).or_default().push(time);
-                    }
-                }
-            })?;
-        }
+    pub(in crate::submit) fn of(tree: &'a Tree, retry: Option<&'a Retry>) -> Result<Self> {
+        let Journal { repeats, left, .. } = match retry.is_some_and(|retry| retry.auto) {
+            true => Journal::read(tree)?,
+            false => Journal::default(),
+        };
         let (grown, alone, used) = (HashMap::new(), HashSet::new(), HashMap::new());
-        Ok(Self { tree, retry, decided, left, grown, alone, used, used_by_all: 0.0 })
+        Ok(Self { tree, retry, decided: repeats, left, grown, alone, used, used_by_all: 0.0 })
     }
 
     /// The request of a trial, if it has grown.
-    pub(super) fn request(&self, trial: u64) -> Option<&Arc<Resources>> {
+    pub(in crate::submit) fn request(&self, trial: u64) -> Option<&Arc<Resources>> {
         self.grown.get(&trial)
     }
 
     /// Whether nothing else may run beside a trial.
-    pub(super) fn is_alone(&self, trial: u64) -> bool {
+    pub(in crate::submit) fn is_alone(&self, trial: u64) -> bool {
         self.alone.contains(&trial)
     }
 
     /// Takes note of what a trial has used until now.
-    pub(super) fn count(&mut self, trial: u64, record: &Record, asked: &Resources) {
+    pub(in crate::submit) fn count(&mut self, trial: u64, record: &Record, asked: &Resources) {
         if self.retry.is_some_and(|retry| retry.budget.is_some()) {
             let seconds: f64 = record.attempts.iter().filter_map(Attempt::duration_s).sum();
             let used = seconds * asked.cores() as f64;
@@ -84,7 +75,7 @@ impl<'a> Repeats<'a> {
     ///
     /// # Errors
     /// As [`Repeats::decide`].
-    pub(super) fn of_earlier<'r>(
+    pub(in crate::submit) fn of_earlier<'r>(
         &mut self,
         trials: impl Iterator<Item = (&'r Row, &'r Record)>,
         mut asked: impl FnMut(&Row) -> Arc<Resources>,
@@ -99,9 +90,10 @@ impl<'a> Repeats<'a> {
         for (row, record) in trials {
             let asked = asked(row);
             self.count(row.id, record, &asked);
-            // Agents decide about what they run.
+            // Agents have decided about what they left.
             let is_of_agents = record.decisive().is_some_and(|last| last.bundle.is_some());
-            if !record.has_failed() || is_of_agents || !is_left(row.id) {
+            let is_settled = is_of_agents && record.left().is_some();
+            if !record.has_failed() || is_settled || !is_left(row.id) {
                 continue;
             }
             // Whether others ran beside it was known to who decided.
@@ -118,7 +110,7 @@ impl<'a> Repeats<'a> {
     ///
     /// # Errors
     /// When the tree cannot be read or written.
-    pub(super) fn decide(
+    pub(in crate::submit) fn decide(
         &mut self,
         (row, record): (&Row, &Record),
         asked: &Resources,
@@ -137,10 +129,8 @@ impl<'a> Repeats<'a> {
         if cause == Cause::Cancelled {
             return Ok(None);
         }
-        // A repeat that was decided and never begun, because the executor was killed, is none.
-        let has_begun = |since: &&f64| record.attempts.iter().any(|own| own.start.time >= **since);
         let decided = self.decided.get(&row.id).map_or(&[][..], Vec::as_slice);
-        let repeats = decided.iter().filter(has_begun).count() as u32;
+        let repeats = auto::begun(decided, Some(record)) + auto::by_agents(Some(record));
         let ground =
             Ground::Slots { has_others: has_others && !self.is_alone(row.id), is_of_many: false };
         let spent = retry.budget.is_some_and(|most| self.used_by_all / 3600.0 >= most);

@@ -11,22 +11,24 @@ use crate::graph::shapes::Shapes;
 use crate::host::Vars;
 use crate::host::gpus::DeviceId;
 use crate::idset::IdSet;
-use crate::plan::{GpuIds, Mode, Plan, Resources, Trial};
+use crate::plan::{GpuIds, Mode, Plan, Resources, Retry, Trial};
 use crate::render::Templates;
 use crate::site::{SchedulerKind, Site};
 use crate::submit::again::Again;
 use crate::submit::arrays::wave::{self, Failures, LeftOver};
 use crate::submit::grow::{self, Diff, Todo};
 use crate::submit::local::gpus::Devices;
+use crate::submit::local::repeats::Repeats;
 use crate::submit::pilots::hands;
 use crate::submit::{
     Source, check_caps, check_growth, check_writable, local, retry, secure, snapshot,
 };
 use crate::tree::deck::{self, Terms};
+use crate::tree::journal::{self, Journal};
 use crate::tree::ledger::{self, Entry, Ledger};
 use crate::tree::lock::{self, Lock};
 use crate::tree::records::{self, Record};
-use crate::tree::{Tree, journal};
+use crate::tree::{Tree, table};
 
 /// Options from the command line.
 #[derive(Debug, Default, Clone)]
@@ -108,11 +110,13 @@ pub fn deal(
     let covered = hands::in_hand(&tree, &decks, &ledger, &known, &diff)?;
     // Entries of the ledger about trials whose ends the records already have belong to earlier decks.
     ledger.follow(&tree)?;
-    let failures = Failures { retry: options.retry.clone(), ..Failures::default() };
+    let retry =
+        options.retry.clone().and(&repeats(&tree, source, options, &known, &covered, &diff)?);
+    retry.change(&mut diff);
+    let failures = Failures { retry: retry.clone(), ..Failures::default() };
     let old = wave::left_over(&tree, &diff, &covered, &known, &failures)?;
     let again = old.todo.iter().map(|t| t.id);
-    let mut notes =
-        snapshot::keep(&tree, source, &diff, again, (&options.retry, &known), environment)?;
+    let mut notes = snapshot::keep(&tree, source, &diff, again, (&retry, &known), environment)?;
     if source.plan.learns() {
         notes.push(
             "memory and walltime are not learnt in pull mode: all trials ask for `first`"
@@ -120,13 +124,13 @@ pub fn deal(
         );
     }
     let mut todo = behind(old, grow::grow(&tree, source, &diff, templates, site)?);
-    options.retry.keep(&mut todo, &HashSet::new());
+    retry.keep(&mut todo, &HashSet::new());
     if (is_known || options.retry.is_alone()) && todo.is_empty() {
         return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None, notes });
     }
     let units = units(&todo, &known);
     let plan = &source.plan;
-    let again = options.retry.requests();
+    let again = retry.requests();
     let asked = || plan.trials.iter().map(|t| &*t.resources).chain(again.iter().copied());
     let largest = |of: fn(&Resources) -> u64| asked().map(of).max().unwrap_or(0);
     let devices = named_devices(plan);
@@ -143,7 +147,7 @@ pub fn deal(
         program: &plan.run.program,
         by_plan: plan.schedule.mode == Mode::Pull,
         pull: &plan.schedule.pull,
-        retry: Some(&plan.retry).filter(|retry| retry.auto && plan.run.function.is_none()),
+        retry: rules(plan),
     };
     let deck = deck::write(&tree, &decks, &units, terms)?;
     journal::Writer::open(&tree)?.site(journal::Site::LOCAL, &source.path)?;
@@ -151,6 +155,50 @@ pub fn deal(
     drop(lock);
     let (units, trials) = (deck.count, deck.trials);
     Ok(Dealt { tree, units, trials, left_alone: diff.left_alone(), notes })
+}
+
+/// `[retry]`, where agents decide by it.
+fn rules(plan: &Plan) -> Option<&Retry> {
+    Some(&plan.retry).filter(|retry| retry.auto && plan.run.function.is_none())
+}
+
+/// The trials that `[retry]` repeats of those that others have left without success and undecided: jobs whose feeder was lost,
+/// or an executor that was killed. The journal keeps the decisions.
+fn repeats(
+    tree: &Tree,
+    source: &Source,
+    options: &DealOptions,
+    known: &HashMap<u64, Record>,
+    covered: &HashSet<u64>,
+    diff: &Diff,
+) -> Result<Again> {
+    let Some(rules) = rules(&source.plan) else { return Ok(Again::default()) };
+    let journal = Journal::read(tree)?;
+    let is_due = |trial: u64| {
+        let is_free = !covered.contains(&trial) && diff.has(trial);
+        is_free && !options.retry.has(trial) && options.retry.admits(trial)
+    };
+    let is_left = |(trial, record): &(&u64, &Record)| {
+        record.has_failed() && is_due(**trial) && !journal.has_settled(**trial, Some(record))
+    };
+    if !known.iter().any(|own| is_left(&own)) {
+        return Ok(Again::default());
+    }
+    let (rows, heads) = (table::rows(tree)?, table::heads(tree)?);
+    let mut shared = HashMap::new();
+    let mut repeats = Repeats::of(tree, Some(rules))?;
+    let trials = repeats.of_earlier(
+        rows.iter().filter_map(|row| Some((row, known.get(&row.id)?))),
+        |row| diff.now(row, &heads, &mut shared).resources,
+        is_due,
+        true,
+        &mut journal::Writer::open(tree)?,
+    )?;
+    let grown = trials
+        .iter()
+        .filter_map(|trial| Some((*trial, Resources::clone(repeats.request(*trial)?))));
+    let grown = grown.collect();
+    Ok(Again::with_requests(trials, grown))
 }
 
 /// The older and new trials to enqueue. An agent would wait for ever behind a trial that does not run, so these are
