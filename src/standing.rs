@@ -306,7 +306,9 @@ impl Known<'_> {
     }
 
     fn is_submitted(&self) -> bool {
-        (self.witness.submitted)(self.trial)
+        // The attempt that counts may have begun outside of all jobs.
+        let is_elsewhere = self.attempt.is_some_and(|attempt| attempt.start.job.is_none());
+        (self.witness.submitted)(self.trial) && !(is_elsewhere && self.element.is_none())
     }
 
     /// By the archive from which the sweep was unpacked, unless it was taken up here.
@@ -484,8 +486,9 @@ mod tests {
     }
 
     fn attempt(outcome: Option<Outcome>, exit_code: i32) -> Record {
+        let job = Some("84_0".to_owned());
         let start =
-            Start { trial: 0, attempt: 1, host: "n1".into(), pid: 1, ranks: 1, ..Start::default() };
+            Start { attempt: 1, host: "n1".into(), pid: 1, job, ranks: 1, ..Start::default() };
         let end = outcome.map(|state| End {
             trial: 0,
             attempt: 1,

@@ -628,9 +628,11 @@ impl Known<'_> {
     fn element(&self, heard: &Heard, trial: u64, before: Option<u64>) -> Option<Element> {
         let element = self.of_place(heard, trial)?;
         let decisive = self.records.get(&trial).and_then(Record::decisive);
-        if matches!(element.state, Word::Ended(..))
-            && decisive.is_some_and(|a| a.outcome().is_some() && !self.ran_in_place(trial, a))
-        {
+        let is_elsewhere = |attempt: &Attempt| {
+            let says_how = attempt.outcome().is_some() || attempt.start.job.is_none();
+            says_how && !self.ran_in_place(trial, attempt)
+        };
+        if matches!(element.state, Word::Ended(..)) && decisive.is_some_and(is_elsewhere) {
             return None;
         }
         if element.state.is_ending() && !self.records.contains_key(&trial) {

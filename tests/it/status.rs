@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::local::shell;
 use crate::scripts::slurm;
-use crate::world::{PROGRAM, World};
+use crate::world::{PROGRAM, World, wait_until};
 
 const TRIALS: &str = "[grid]\na = [0, 1, 2, 3, 4, 5]\n";
 
@@ -150,7 +150,8 @@ fn the_end_of_an_earlier_job_contradicts_no_later_attempt() {
         let config = world.read("bin/scontrol").replace("storage/none", "storage/slurmdbd");
         world.program("scontrol", &config);
         world.program("sacctmgr", "#!/bin/sh\n");
-        world.write("plan.toml", &shell("[ -e now ] || kill -9 $$", "[grid]\na = [1]\n"));
+        world.write("code", "kill -9 $$\n");
+        world.write("plan.toml", &shell(". ./code", "[grid]\na = [1]\n"));
         world.run(&["submit", "plan.toml", "--slurm"]).ok();
         element(&world, 0);
         answer(&world, "squeue", "");
@@ -164,7 +165,18 @@ fn the_end_of_an_earlier_job_contradicts_no_later_attempt() {
         let log = "results/s/logs/jobs/0001/0.log";
         world.write(log, "slurmstepd: error: Detected 1 oom_kill event\n");
         assert_eq!(by_trial(&world.status()), [killed]);
-        world.write("now", "");
+        world.write("code", "until [ -e go ]; do sleep 0.01; done\nkill -9 $PPID");
+        if way.len() == 1 {
+            // It runs, whatever the accounts say, and is interrupted if its executor is killed.
+            let own = world.start(&[&again[..], &["-q"]].concat());
+            wait_until("it runs", || by_trial(&world.status()) == ["running: "]);
+            own.signal(nix::sys::signal::Signal::SIGKILL);
+            own.end(&world);
+            world.write("go", "");
+            let is_over = || by_trial(&world.status())[0].starts_with("interrupted: ");
+            wait_until("it was interrupted", is_over);
+        }
+        world.write("code", "true\n");
         world.run(&again).ok();
         assert_eq!(by_trial(&world.status()), ["done: "]);
         let best = ["best", "--metric", "attempts", "--max", "--json"];
