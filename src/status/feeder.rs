@@ -7,7 +7,7 @@ use crate::standing::{Standing, State};
 use crate::tree::journal::Journal;
 use crate::tree::records::{ByTrial, Record};
 use crate::tree::table::Row;
-use crate::tree::waves::Wave;
+use crate::tree::waves::{Feeder, Wave};
 
 use super::places::Places;
 
@@ -15,13 +15,15 @@ use super::places::Places;
 /// person.
 const NEWEST: usize = 8;
 
-/// The arrays of the feeders that may be queued or running, newest first, and their jobs.
+/// The arrays of the feeders that may be queued or running, of those that `is_meant`, newest first, and their jobs.
 pub(crate) fn jobs<'a>(
     waves: impl DoubleEndedIterator<Item = &'a Wave>,
     journal: &Journal,
+    is_meant: impl Fn(&Feeder) -> bool,
 ) -> Vec<(u32, String)> {
     let arrays = waves.rev().flat_map(|wave| wave.arrays.iter().rev());
-    let feeders = arrays.filter(|array| array.feeder.is_some()).map(|array| array.array);
+    let feeders = arrays.filter(|array| array.feeder.as_ref().is_some_and(&is_meant));
+    let feeders = feeders.map(|array| array.array);
     let jobs = feeders.filter_map(|array| Some((array, journal.job(array)?.to_owned())));
     jobs.take(NEWEST).filter(|(array, _)| !journal.is_taken_back(*array)).collect()
 }

@@ -32,7 +32,7 @@ use crate::tree::records::{self, Attempt, ByTrial, Outcome, Record};
 use crate::tree::shard::Shards;
 use crate::tree::table::{self, Head, Readable, Row};
 use crate::tree::terms::{self, Dropped, Terms};
-use crate::tree::waves::{self, Array, Wave};
+use crate::tree::waves::{self, Array, Feeder, Wave};
 use crate::tree::{Identity, Tree, lock};
 use ask::Heard;
 use pilots::{Given, Pilots};
@@ -249,7 +249,7 @@ fn stand(
 ) -> Result<Status> {
     let scheduler = scheduler::of_sweep(&files.journal);
     let given = pilots::given(files.waves.iter().map(|(wave, _)| wave), &files.journal);
-    let feeders = feeder::jobs(files.waves.iter().map(|(wave, _)| wave), &files.journal);
+    let feeders = feeder::jobs(files.waves.iter().map(|(wave, _)| wave), &files.journal, |_| true);
     let known = files.known();
     let open: Vec<u64> =
         files.rows.iter().map(|row| row.id).filter(|id| known.is_meant(*id, about)).collect();
@@ -299,7 +299,10 @@ fn stand(
         Writer::Agent(agent) => agents.is_alive(agent),
         Writer::Submission => lock::is_held(&tree),
     });
-    let feeder = feeder::alive(&feeders, &heard.elements);
+    // What is not submitted yet is none of the business of one that submits certain trials alone.
+    let of_all = |own: &Feeder| left == 0 || own.only.is_none();
+    let meant = feeder::jobs(files.waves.iter().map(|(wave, _)| wave), &files.journal, of_all);
+    let feeder = feeder::alive(&meant, &heard.elements);
     let undecided = match heard.is_sure {
         true => feeder::undecided(
             &files.waves,

@@ -12,7 +12,7 @@ use crate::plan::{OnFailure, Resources};
 use crate::standing::State;
 use crate::status::Status;
 use crate::submit::grow::{Diff, Todo};
-use crate::tree::waves::Repeat;
+use crate::tree::waves::{Feeder, Repeat};
 
 /// Trials that run again.
 #[derive(Debug, Default, Clone)]
@@ -20,8 +20,8 @@ pub struct Again {
     which: Which,
     /// The requests that hold this time in place of the plan's.
     requests: Arc<HashMap<u64, Arc<Resources>>>,
-    /// Whether nothing but these trials is submitted.
-    alone: bool,
+    /// The trials but for which nothing is submitted; `None`: everything that is left is.
+    alone: Option<Arc<BTreeSet<u64>>>,
     /// Whether they run the code as it is now, and not that of their snapshot.
     current_code: bool,
 }
@@ -101,10 +101,11 @@ impl Again {
             changed.insert(before, Arc::clone(&now));
             requests.insert(trial, now);
         }
+        let trials = Arc::new(trials);
         Ok(Self {
-            which: Which::These(Arc::new(trials)),
+            which: Which::These(Arc::clone(&trials)),
             requests: Arc::new(requests),
-            alone,
+            alone: alone.then_some(trials),
             ..Self::default()
         })
     }
@@ -204,12 +205,33 @@ impl Again {
 
     /// Whether nothing else is submitted.
     pub(crate) fn is_alone(&self) -> bool {
-        self.alone
+        self.alone.is_some()
     }
 
     /// Whether a trial that has not ended well may be submitted, begun or not.
     pub(crate) fn admits(&self, trial: u64) -> bool {
-        !self.alone || self.has(trial)
+        self.alone.as_ref().is_none_or(|alone| alone.contains(&trial))
+    }
+
+    /// The same for a feeder that submits nothing but the trials of a set, if there is one.
+    #[must_use]
+    pub(crate) fn within(self, only: Option<&str>) -> Self {
+        let ids = only.map(|only| IdSet::of_numbers(only).unwrap_or_default());
+        let alone = ids.map(|ids| Arc::new(ids.iter().map(u64::from).collect()));
+        Self { alone, ..self }
+    }
+
+    /// The set of trials for [`Again::within`].
+    pub(crate) fn only(&self) -> Option<String> {
+        Some(IdSet::of_trials(self.alone.as_ref()?.iter().copied()).to_string())
+    }
+
+    /// Whether a feeder submits all that this submission may leave to one.
+    pub(crate) fn is_left_to(&self, feeder: &Feeder) -> bool {
+        let Some(only) = &feeder.only else { return true };
+        let ids = IdSet::of_numbers(only).unwrap_or_default();
+        let has = |trial: &u64| u32::try_from(*trial).is_ok_and(|trial| ids.contains(trial));
+        self.alone.as_ref().is_some_and(|alone| alone.iter().all(has))
     }
 
     /// Whether a trial has a request of its own this time.
@@ -226,7 +248,7 @@ impl Again {
     /// Changes what a plan asks for.
     pub(crate) fn change(&self, diff: &mut Diff) {
         self.requests.iter().for_each(|(trial, request)| diff.ask_for(*trial, request));
-        if self.alone {
+        if self.is_alone() {
             diff.leave_out_new();
         }
     }

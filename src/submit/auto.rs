@@ -103,6 +103,7 @@ pub(crate) fn of_sweep(
         standing.state.is_bad()
             && !matches!(standing.state, State::Skipped | State::Cancelled)
             && diff.has(row.id)
+            && pending.admits(row.id)
             && !pending.has(row.id)
             && match array {
                 Some(array) => !journal.is_cancelled(array, row.id),

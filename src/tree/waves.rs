@@ -105,6 +105,9 @@ pub(crate) struct Feeder {
     /// Trials without success that are to run again, and had no place in the queue either.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) again: Vec<Repeat>,
+    /// The trials, as `0-9,14`, but for which it submits nothing; `None`: it submits all that is left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) only: Option<String>,
     /// Whether it also decides by `[retry]` what runs again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) decides: bool,

@@ -284,6 +284,55 @@ fn nothing_is_to_be_decided_about_what_agents_have_left_and_persons_have_cancell
     assert!(!status.contains("no job waits"), "{status}");
 }
 
+/// Nothing but the trial runs: what was never submitted waits for the next `submit`.
+#[test]
+fn the_feeder_of_a_retry_submits_nothing_else() {
+    let mut pbs = Pbs::start();
+    pbs.set("scheduling", false);
+    let rest = "exit_codes = { 75 = \"again\" }\n[grid]\na = [0, 1, 2]\n[hooks]\n\
+                sweep_finished = [\"sh\", \"-c\", \"echo called >>calls\"]\n";
+    let plan = plan("1) [ $n = 2 ] || exit 75 ;;", rest);
+    pbs.submit(&plan, &[]).ok();
+    pbs.world.run(&["cancel"]).ok();
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    pbs.world.run(&["retry", "1"]).ok();
+    pbs.wait_idle();
+    let cancelled = "cancelled: deleted before it began";
+    assert_eq!(pbs.standings(), [cancelled, "done", cancelled]);
+    assert_eq!(pbs.world.read("results/s/ran"), "1\n1\n");
+    // One trial of the sweep again, elsewhere: as its own sweep, and just as alone.
+    pbs.world.run(&["retry", "0", "2"]).ok();
+    pbs.wait_idle();
+    // Once for each time that all trials have ended.
+    let called = "called\ncalled\n".to_owned();
+    assert_eq!(pbs.world.read("calls"), called);
+    pbs.world.run(&["submit", "results/s", "--reproduce", "1", "--pbs"]).ok();
+    pbs.wait_idle();
+    let ran = pbs.world.read("results/s.reproduced/1/s/ran");
+    assert_eq!((ran, pbs.world.read("calls")), ("1\n1\n".to_owned(), called));
+    let compared = pbs.world.run(&["submit", "results/s", "--reproduce", "1", "--pbs"]);
+    assert!(compared.whole().contains("trial 1: done both times"), "{}", compared.whole());
+}
+
+/// A feeder of some trials alone is none for a submission of all.
+#[test]
+fn a_submission_of_all_brings_a_feeder_beside_that_of_a_retry() {
+    let mut pbs = Pbs::start();
+    pbs.set("scheduling", false);
+    let rest = "exit_codes = { 75 = \"again\" }\n[grid]\na = [0, 1]\n";
+    let plan = plan("0) [ $n = 2 ] || exit 75 ;;", rest);
+    pbs.submit(&plan, &[]).ok();
+    pbs.world.run(&["cancel"]).ok();
+    pbs.world.run(&["retry", "1"]).ok();
+    let ran = pbs.again(&["--retry"]);
+    assert!(ran.err.contains("repeats what fails, by `[retry]`"), "{}", ran.whole());
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done", "done"]);
+    assert_eq!(runs(&pbs, 2), [2, 1]);
+}
+
 #[test]
 fn a_feeder_that_waits_when_every_trial_has_ended_is_seen() {
     let mut pbs = Pbs::start();

@@ -134,6 +134,7 @@ impl Submission<'_> {
             templates,
             again,
             is_learning,
+            only: options.retry.only(),
             decides: source.plan.retry.auto,
         };
         feeder((number, block), wait, entries, source.plan.feeder(), own)
@@ -179,13 +180,15 @@ impl Submission<'_> {
         tell: &mut impl FnMut(&str),
     ) -> Result<Option<String>> {
         let known = (&*waves, &self.journal);
-        let ask = |calls| is_fed(&*self.scheduler, calls, known, options.feeder);
+        let ask = |calls| is_fed(&*self.scheduler, calls, known, options);
         if fed.map_or_else(|| ask(&mut self.calls), Ok)? {
             return Ok(None);
         }
         let last = waves.feeders().next_back().map(|(wave, array)| (wave.clone(), array.clone()));
         let has_job = |array: &Array| self.journal.job(array.array).is_some();
-        let (wave, array) = match last.filter(|(_, array)| !has_job(array)) {
+        let serves =
+            |array: &Array| array.feeder.as_ref().is_some_and(|own| options.retry.is_left_to(own));
+        let (wave, array) = match last.filter(|(_, array)| !has_job(array) && serves(array)) {
             Some(last) => last,
             // The queue was full before it was expected to be, or trials of earlier waves have not ended.
             None => self.add_feeder(source, options, waves, awaited)?,
@@ -249,7 +252,7 @@ pub(crate) fn room(
     Ok(room.map(|room| Room { taken: room.taken + missing, ..room }))
 }
 
-/// Whether a feeder of the sweep is queued or running, other than the one that submits now (`own`).
+/// Whether a feeder of the sweep is queued or running that submits what a submission leaves, other than the one that submits now.
 ///
 /// # Errors
 /// When the scheduler does not answer.
@@ -257,10 +260,11 @@ pub(crate) fn is_fed(
     scheduler: &dyn Scheduler,
     calls: &mut Calls,
     (waves, journal): (&Waves, &Journal),
-    own: Option<u32>,
+    options: &ArrayOptions,
 ) -> Result<bool> {
-    let mut jobs = feeder::jobs(waves.all.iter(), journal);
-    jobs.retain(|(array, _)| Some(*array) != own);
+    let serves = |own: &Feeder| options.retry.is_left_to(own);
+    let mut jobs = feeder::jobs(waves.all.iter(), journal, serves);
+    jobs.retain(|(array, _)| Some(*array) != options.feeder);
     if jobs.is_empty() {
         return Ok(false);
     }

@@ -62,7 +62,7 @@ fn queue(
         (false, false) => None,
         // Another feeder does not know what is to run again.
         (true, _) if options.retry.is_wanted() => Some(false),
-        _ => Some(feeder::is_fed(scheduler, calls, known, options.feeder)?),
+        _ => Some(feeder::is_fed(scheduler, calls, known, options)?),
     };
     Ok(Queue { room, fed })
 }

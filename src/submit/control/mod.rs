@@ -201,7 +201,7 @@ impl<'a> Sweep<'a> {
 
     /// The feeders that are queued or running, as far as the order concerns them.
     fn feeders(&self, site: &Site, environment: &Vars) -> Result<Vec<Part>> {
-        let jobs = status::feeder::jobs(self.waves.all.iter(), &self.journal);
+        let jobs = status::feeder::jobs(self.waves.all.iter(), &self.journal, |_| true);
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
