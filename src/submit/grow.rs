@@ -3,6 +3,8 @@
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 
 use super::Source;
@@ -13,6 +15,7 @@ use crate::plan::author::Author;
 use crate::plan::{Learns, OnFailure, Params, Resources, TaskId, Trial, key};
 use crate::render::{Templates, context};
 use crate::site::Site;
+use crate::tree::journal::Journal;
 use crate::tree::table::{self, Head, Row, RowOut};
 use crate::tree::terms::{self, Dropped};
 use crate::tree::{FORMAT, Tree};
@@ -391,6 +394,39 @@ pub(super) fn lay(tree: &Tree, source: &Source, diff: &Diff, head: Head) -> Resu
     });
     table::write(tree, &head, rows)?;
     Ok(added)
+}
+
+/// The tables of a sweep that was moved, copied or merged, and the folders in which their trials are to run: the plan's, where
+/// they name that of an earlier submission, which is another one or gone.
+///
+/// # Errors
+/// When the tree cannot be read.
+pub(crate) fn moved(tree: &Tree, source: &Source) -> Result<Vec<(Head, PathBuf)>> {
+    let journal = Journal::read(tree)?;
+    let is_elsewhere = match (&journal.plan, &journal.dir) {
+        (None, _) => true,
+        (Some(_), dir) => dir.as_ref().is_some_and(|dir| disk::real(dir) != disk::real(tree.dir())),
+    };
+    let own = |head: Head| {
+        let now = disk::absolute(&source.folder().join(&head.run.workdir));
+        let is_moved = head.workdir != now && now.is_dir();
+        (is_moved && (is_elsewhere || !head.workdir.is_dir())).then_some((head, now))
+    };
+    Ok(table::heads(tree)?.into_iter().filter_map(own).collect())
+}
+
+/// Lets the trials of [`moved`] tables run in the folder of the plan. The caller holds the lock. Returns what to say of it.
+///
+/// # Errors
+/// When the tree cannot be read or written.
+pub(crate) fn follow(tree: &Tree, source: &Source) -> Result<Option<String>> {
+    let mut said = None;
+    for (head, now) in moved(tree, source)? {
+        let (old, new) = (head.workdir.display(), now.display());
+        said = Some(format!("its earlier trials run in `{new}` from now on, not in `{old}`"));
+        table::move_to(tree, head, now)?;
+    }
+    Ok(said)
 }
 
 /// Trials that a plan adds to its sweep, and the chain of each with its place there.

@@ -222,6 +222,14 @@ pub fn write<'a>(tree: &Tree, head: &Head, rows: impl Iterator<Item = RowOut<'a>
     write_document(&file(tree, head.first, "json"), &head)
 }
 
+/// Trials of a table run in another folder from now on.
+///
+/// # Errors
+/// When the disk refuses.
+pub(crate) fn move_to(tree: &Tree, head: Head, workdir: PathBuf) -> Result<()> {
+    write_document(&file(tree, head.first, "json"), &Head { workdir, ..head })
+}
+
 /// Copies the tables of another sweep with the plans that added them; `change` is given each head before it is written.
 ///
 /// # Errors

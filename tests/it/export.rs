@@ -289,7 +289,9 @@ fn an_archive_of_a_running_sweep_has_whole_records_and_says_that_it_is_unfinishe
     fs::copy(world.path("job.sh"), world.path("x/job.sh")).unwrap();
     world.write("x/go", "");
     let submit = world.run_in("x", &["submit", "plan.toml", "--local"]);
-    assert!(submit.err.starts_with("s: 2 trials to run on this machine"), "{}", submit.whole());
+    let said = "its earlier trials run in `$WORLD/x` from now on, not in `$WORLD`\n\
+                s: 2 trials to run on this machine";
+    assert!(submit.err.starts_with(said), "{}", submit.whole());
     let rows = world.table(&["x/s"]);
     let states: Vec<Vec<&Value>> =
         rows.iter().map(|row| vec![&row["state"], &row["attempts"]]).collect();
@@ -329,6 +331,7 @@ fn a_copy_of_jobs_shows_them_as_they_were_and_asks_for_its_own_jobs_alone() {
         assert_eq!((&status["jobs"], &status["scheduler_calls"]), (&json!([]), &json!(0)));
         let own = plan.replace("run.", "sweep.root = \".\"\nrun.");
         world.write(&format!("{folder}/plan.toml"), &own);
+        world.write(&format!("{folder}/go"), "");
         let submit = world.run_in(folder, &["submit", "plan.toml", target]);
         assert!(submit.err.contains("s: 3 trials "), "{}", submit.whole());
     }
@@ -410,7 +413,7 @@ fn requests_that_cannot_be_met_are_refused() {
     );
     let ran = world.run(&["export", "-o", "missing/a.tar"]);
     assert_eq!(ran.code, 4);
-    let expected = "error: cannot write `missing/a.tar`: no such file or directory\nexit code 4\n";
+    let expected = "error: cannot write `missing/a.tar`: no such file or directory\nhint: there is no folder `$WORLD/missing`: make it first\nexit code 4\n";
     assert_eq!(ran.whole(), expected);
 }
 

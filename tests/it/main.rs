@@ -38,6 +38,7 @@ mod local_retry;
 mod logs;
 mod memory;
 mod merge;
+mod moved;
 mod pbs;
 mod pbs_arrays;
 mod pbs_auto;

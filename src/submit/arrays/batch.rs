@@ -102,6 +102,7 @@ pub(crate) fn submit(
     hands::take_over(&tree)?;
     retry::check_free(&tree, &identity, site, environment, kind)?;
     let mut waves = Waves::of_here(&tree, &Journal::read(&tree)?)?;
+    grow::follow(&tree, source)?.iter().for_each(|note| tell(note));
     let mut diff = grow::diff(&tree, source)?;
     if options.feeder.is_some() {
         diff = diff.without_growth(&tree)?;

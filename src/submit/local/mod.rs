@@ -158,6 +158,7 @@ pub(crate) fn run(
     hands::take_over(&tree)?;
     let mut signals =
         Signals::listen(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD])?;
+    grow::follow(&tree, source)?.into_iter().for_each(|note| tell(News::Note(note)));
     let mut diff = grow::diff(&tree, source)?;
     options.retry.change(&mut diff);
     check_growth(&source.plan, site, &diff)?;

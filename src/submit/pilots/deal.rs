@@ -101,6 +101,7 @@ pub fn deal(
     }
     retry::check_free(&tree, &identity, site, environment, SchedulerKind::Local)?;
     ledger::prepare(&tree)?;
+    let moved = grow::follow(&tree, source)?;
     let mut diff = grow::diff(&tree, source)?;
     options.retry.change(&mut diff);
     check_growth(&source.plan, site, &diff)?;
@@ -117,6 +118,7 @@ pub fn deal(
     let old = wave::left_over(&tree, &diff, &covered, &known, &failures)?;
     let again = old.todo.iter().map(|t| t.id);
     let mut notes = snapshot::keep(&tree, source, &diff, again, (&retry, &known), environment)?;
+    notes.extend(moved);
     if source.plan.learns() {
         notes.push(
             "memory and walltime are not learnt in pull mode: all trials ask for `first`"
@@ -231,10 +233,11 @@ fn requests(diff: &Diff) -> Vec<(String, Resources)> {
     groups.zip(numbers.list).map(|(trials, request)| (trials, (*request).clone())).collect()
 }
 
-/// Whether the queue needs no change: the plan is the same, nothing has halted it, no trial is left that no agent has,
+/// Whether the queue needs no change: the plan and its folder are the same, nothing has halted it, no trial is left that no agent has,
 /// and no agent can take a trial that the plan has dropped.
 fn is_dealt(tree: &Tree, source: &Source, hash: &str) -> Result<bool> {
     Ok(is_same(tree, source, hash)?
+        && grow::moved(tree, source)?.is_empty()
         && !is_left_behind(tree)?
         && !hands::is_to_withdraw(tree, &deck::read(tree)?, &Ledger::read(tree)?)?)
 }

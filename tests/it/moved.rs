@@ -1,0 +1,78 @@
+//! Projects that were moved, copied and merged with their results: what has still to run runs in the folder of the plan.
+
+use std::fs;
+
+use crate::local::shell;
+use crate::world::World;
+
+/// A project in `a`, whose program fails; the failure says where it ran.
+fn project() -> World {
+    let world = World::new();
+    world.write("a/plan.toml", &shell("pwd >>ran; ./program", "[grid]\na = [1, 2]\n"));
+    program(&world, "a", "exit 3");
+    assert_eq!(world.run_in("a", &["submit", "plan.toml", "--local", "-q"]).code, 1);
+    world
+}
+
+fn program(world: &World, folder: &str, code: &str) {
+    world.program("program", &format!("#!/bin/sh\n{code}\n"));
+    let of = world.path(folder).join("program");
+    fs::rename(world.path("bin/program"), of).unwrap();
+}
+
+fn note(world: &World, new: &str, old: &str) -> String {
+    let (new, old) = (world.text_path(new), world.text_path(old));
+    world.shown(
+        format!("its earlier trials run in `{new}` from now on, not in `{old}`\n").as_bytes(),
+    )
+}
+
+#[test]
+fn a_project_that_was_moved_with_its_results_goes_on_where_it_is() {
+    for way in [&["--local"][..], &["--local", "--pull"]] {
+        let world = project();
+        fs::rename(world.path("a"), world.path("b")).unwrap();
+        fs::remove_file(world.path("b/ran")).unwrap();
+        program(&world, "b", "exit 0");
+        let again = [&["submit", "plan.toml", "--retry"], way].concat();
+        let ran = world.run_in("b", &again);
+        assert_eq!(ran.code, 0, "{}", ran.whole());
+        assert!(ran.err.contains(&note(&world, "b", "a")), "{}", ran.whole());
+        assert_eq!(world.shown(&fs::read(world.path("b/ran")).unwrap()), "$WORLD/b\n$WORLD/b\n");
+        // It is said once.
+        let ran = world.run_in("b", &again);
+        assert!(!ran.err.contains("from now on"), "{}", ran.whole());
+    }
+}
+
+#[test]
+fn a_copied_project_runs_its_own_code_and_the_original_keeps_its_own() {
+    let world = project();
+    world.call("cp", &["-a", "a", "c"]).ok();
+    program(&world, "c", "exit 0");
+    let ran = world.run_in("c", &["submit", "plan.toml", "--local", "--retry"]);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
+    assert!(ran.err.contains(&note(&world, "c", "a")), "{}", ran.whole());
+    assert_eq!(world.run_in("a", &["submit", "plan.toml", "--local", "--retry", "-q"]).code, 1);
+    let ran = |folder: &str| world.read(&format!("{folder}/ran")).lines().count();
+    assert_eq!((ran("a"), ran("c")), (4, 4));
+}
+
+#[test]
+fn what_is_missing_of_a_merged_sweep_runs_in_the_folder_of_its_plan() {
+    let world = World::new();
+    let plan = shell("pwd >>ran", "[grid]\na = [1, 2, 3, 4, 5, 6, 7, 8, 9]\n");
+    for (folder, shard) in [("a", "1/3"), ("b", "2/3")] {
+        world.write(&format!("{folder}/plan.toml"), &plan);
+        world.run_in(folder, &["submit", "plan.toml", "--local", "-q", "--shard", shard]).ok();
+    }
+    world.write("m/plan.toml", &plan);
+    world.run(&["merge", "a/results/s", "b/results/s", "-o", "m/results/s"]).ok();
+    let ran = world.run_in("m", &["submit", "plan.toml", "--local"]);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
+    let there = fs::read_to_string(world.path("m/ran")).unwrap();
+    let own = world.text_path("m");
+    assert!(there.lines().all(|line| line == own), "{there}");
+    let ran = |folder: &str| world.read(&format!("{folder}/ran")).lines().count();
+    assert_eq!(ran("a") + ran("b") + ran("m"), 9);
+}
