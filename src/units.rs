@@ -132,7 +132,7 @@ pub fn memory_text(mib: u64) -> String {
     }
 }
 
-/// MiB that a request asks for, to have so many: up to a step that is a tenth at most, from 64 MiB on.
+/// MiB that a request asks for, to have so many: up to a step that is a tenth at most, or 32 MiB, from 64 MiB on.
 pub(crate) fn request_of_mib(mib: f64) -> u64 {
     let mib = mib.ceil() as u64;
     let step = (mib / 10 + 1).next_power_of_two() / 2;

@@ -98,6 +98,18 @@ impl Of {
         }
     }
 
+    /// The least that a trial may ask for: a walltime in which the signal of its plan comes after its start.
+    fn least(self, plan: &Plan) -> u64 {
+        match (self, plan.run.signal) {
+            (Self::Walltime, Some(notice)) => {
+                let minutes =
+                    (1..).map(|minutes| units::request_of_seconds(f64::from(minutes) * 60.0));
+                minutes.into_iter().find(|walltime| notice.comes_within(*walltime)).unwrap_or(0)
+            }
+            _ => 0,
+        }
+    }
+
     /// Whether an attempt ended because it had too little.
     fn was_short(self, attempt: &Attempt) -> bool {
         match self {
@@ -239,6 +251,7 @@ pub(crate) fn divide(todo: Vec<Todo>, known: &Known<'_>) -> Divided {
                 match decisions[key] {
                     Decision::Ask(None) => {}
                     Decision::Ask(Some(amount)) => {
+                        let amount = amount.max(of.least(known.plan));
                         of.set(&mut request, amount);
                         of.asked(&t.resources).iter().for_each(|own| of.set(&mut first, *own));
                         why.push(group.why(of, &key.2, amount));
@@ -358,8 +371,17 @@ fn groups(todo: &[Todo], known: &Known<'_>) -> Groups {
             let asked = known.asked.get(&id).and_then(|(_, request)| of.asked(request));
             let done = attempts.iter().find(|attempt| attempt.outcome() == Some(Outcome::Done));
             if let Some((used, enough)) = done.and_then(|done| of.used(done, learn.margin)) {
-                // What was enough stays enough.
-                let enough = asked.map_or(enough, |asked| enough.min(asked));
+                // What was enough stays enough, and what was too little before was not.
+                let given = |attempt: &Attempt| {
+                    let own = attempt.start.resources.as_deref();
+                    of.asked(own.unwrap_or(&trial.resources))
+                };
+                let short = attempts.iter().filter(|attempt| of.was_short(attempt));
+                let is_short = short.filter_map(given).any(|short| enough <= short);
+                let enough = match asked {
+                    Some(asked) if is_short => asked,
+                    asked => asked.map_or(enough, |asked| enough.min(asked)),
+                };
                 group.shown += 1;
                 group.used = group.used.max(used);
                 group.enough = group.enough.max(Some(enough));
@@ -514,6 +536,35 @@ mod tests {
         let memory = |divided: &Divided| divided.todo[0].resources.memory_mib;
         assert_eq!(memory(&world.divide(&[1])), Some(8192));
         assert_eq!(memory(&world.divide(&[])), Some(16384));
+    }
+
+    /// A program's memory may be gone from what was measured of it by the time that it has too little.
+    #[test]
+    fn what_was_too_little_for_one_is_not_asked_for_again() {
+        let mut world = World::new(&format!("{BY_WIDTH}[retry]\noom = {{ memory = \"x2\" }}\n"));
+        let first = world.divide(&[]);
+        world.run(&first, |_| 100);
+        let short = {
+            let mut world = World::new(BY_WIDTH);
+            let first = world.divide(&[]);
+            world.run(&first, |_| 5000);
+            world.records.remove(&0).unwrap().attempts.remove(0)
+        };
+        world.records.get_mut(&0).unwrap().attempts.insert(0, short);
+        world.asked.insert(0, (2, Resources { memory_mib: Some(8192), ..Resources::default() }));
+        let all = [(1, Some(8192)), (2, Some(8192)), (4, Some(128)), (5, Some(128))];
+        assert_eq!(memories(&world.divide(&[])), all);
+    }
+
+    #[test]
+    fn a_learnt_walltime_is_long_enough_for_the_signal() {
+        let mut world = World::new(
+            "run.signal = \"USR1@120\"\n[resources]\nmemory = \"1G\"\nwalltime = { first = \"2h\" }\n\
+             [grid]\na = [1, 2]\n",
+        );
+        let first = world.divide(&[]);
+        world.run(&first, |_| 100);
+        assert_eq!(world.divide(&[]).todo[0].resources.walltime_s, Some(180));
     }
 
     #[test]
