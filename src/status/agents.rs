@@ -9,6 +9,7 @@ use super::pilots::Pilots;
 use crate::host::{clock, disk};
 use crate::plan::Pull;
 use crate::scheduler::{Element, State as Word};
+use crate::tree::export::About;
 use crate::tree::ledger::{self, Ledger};
 use crate::tree::records::ByTrial;
 use crate::tree::{Tree, deck};
@@ -26,19 +27,21 @@ pub(super) struct Words {
 
 impl Words {
     /// Their state by `ledger`, which was read before the `records`; `pilots` are agents that a scheduler
-    /// knows.
+    /// knows; `copied`: the archive from which the sweep was unpacked, whose agents are not here.
     pub(super) fn read(
         tree: &Tree,
         ledger: &Ledger,
         records: &ByTrial,
         pilots: &[Pilots],
+        copied: Option<&About>,
     ) -> Result<Self> {
         // A damaged deck is reported as such. No agent can take its trials.
         let decks = deck::read(tree).unwrap_or_default();
         if decks.is_empty() {
             return Ok(Self::default());
         }
-        let signs = Signs::read(tree, ledger, decks.last().map(|deck| &deck.pull));
+        let elsewhere = copied.map(|about| about.exported.unwrap_or(about.until));
+        let signs = Signs::read(tree, ledger, decks.last().map(|deck| &deck.pull), elsewhere);
         let stopped = ledger.stopped();
         let why = match (&stopped, signs.living().count()) {
             (Some(why), _) => why.clone(),
@@ -135,9 +138,14 @@ struct Signs {
 }
 
 impl Signs {
-    fn read(tree: &Tree, ledger: &Ledger, pull: Option<&Pull>) -> Self {
+    /// `elsewhere`: until when agents were those of another place, unix seconds.
+    fn read(tree: &Tree, ledger: &Ledger, pull: Option<&Pull>, elsewhere: Option<f64>) -> Self {
         let now = clock::now();
+        let joined = |name: &String| ledger::written(tree, ledger.agents.get(name)?.joined);
         let age = |name: &String| {
+            if elsewhere.is_some_and(|until| joined(name).is_none_or(|joined| joined <= until)) {
+                return None;
+            }
             // Opened, not only looked up: NFS asks the server again when a file is opened.
             let file = disk::open_plain(&tree.agent_file(name, "jsonl")).ok()?;
             let changed = file.metadata().and_then(|about| about.modified()).ok()?;
@@ -147,7 +155,6 @@ impl Signs {
         let lease_s = pull.map_or(60.0, |pull| pull.lease_s);
         let patience_s = pull.map_or(60.0, Pull::patience_s);
         let mut signs = Self { ages_s, lease_s, patience_s, watched_s: None };
-        let joined = |name: &String| ledger::written(tree, ledger.agents.get(name)?.joined);
         let first = signs.well().filter_map(joined).min_by(f64::total_cmp);
         signs.watched_s = first.map(|first| (now - first).max(0.0));
         signs

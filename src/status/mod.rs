@@ -255,13 +255,15 @@ fn stand(
         files.rows.iter().map(|row| row.id).filter(|id| known.is_meant(*id, about)).collect();
     let heard = files.ask(whom, &*scheduler, &open, &given, &feeders);
     let pilots = pilots::read(&given, &*scheduler, &heard.elements, &files.ledger);
-    let agents = agents::Words::read(&tree, &files.ledger, &files.records, &pilots)?;
+    let about_copy = tree.copied()?;
+    let of_copy = about_copy.as_ref();
+    let agents = agents::Words::read(&tree, &files.ledger, &files.records, &pilots, of_copy)?;
     files.look_again(&tree, &heard, open)?;
     files.ledger.damage(&tree, &mut files.damage)?;
 
     let known = files.known();
     let is_elsewhere = lock::is_held_by_another(&tree);
-    let about_copy = tree.copied()?.filter(|_| wants != Use::Submit);
+    let about_copy = about_copy.filter(|_| wants != Use::Submit);
     let copied = about_copy.as_ref().map(Copied::of);
     let is_at_work = is_elsewhere || agents.alive();
     let jobs_of = match about {

@@ -80,6 +80,15 @@ impl Source {
     /// When the sweep's record of its part is damaged.
     pub(crate) fn new(path: PathBuf, text: String, plan: Plan) -> Result<Self> {
         let mut source = Self { path, text, plan, part: None, moved: None };
+        for dir in [&source.folder(), source.tree().dir()] {
+            if dir.to_str().is_none() {
+                let sentence =
+                    format!("the folder `{}` has a name that is not UTF-8", dir.display());
+                return Err(Fault::request(sentence)
+                    .hint("plans and results lie in folders whose names are UTF-8: rename it")
+                    .into());
+            }
+        }
         source.narrow()?;
         Ok(source)
     }

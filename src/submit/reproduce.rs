@@ -9,6 +9,7 @@ use anyhow::Result;
 use super::again::{Again, Change};
 use super::merge::attempts;
 use super::{Source, grow};
+use crate::cause::Cause;
 use crate::fault::Fault;
 use crate::host::{copy, disk};
 use crate::tree::code::{self, Beside, Submission};
@@ -78,7 +79,7 @@ pub(crate) fn prepare(original: &Tree, identity: &Identity, trial: u64) -> Resul
             fill(original, identity, &new, &tree, (&row, snapshot.as_deref()))?;
             disk::rename_if_there(&aside, &dir)
         };
-        make().inspect_err(|_| disk::remove_tree(&aside))?;
+        make().map_err(|error| elsewhere(&aside, &root, error))?;
     }
     let diff = grow::diff(&tree, &source)?;
     let again = Again::these(BTreeSet::from([trial]), &Change::default(), &diff, true)?;
@@ -87,6 +88,22 @@ pub(crate) fn prepare(original: &Tree, identity: &Identity, trial: u64) -> Resul
         format!("no snapshot was stored: trial {trial} runs the code that `{workdir}` has now")
     });
     Ok(Reproduction { tree, source, again, recorded, note })
+}
+
+/// Removes what was begun; without the right to write there, the hint is to copy the sweep.
+fn elsewhere(aside: &Path, root: &Path, error: anyhow::Error) -> anyhow::Error {
+    disk::remove_tree(aside);
+    match error.downcast::<Fault>() {
+        Ok(fault) if fault.cause == Some(Cause::Permission) => {
+            let root = root.display();
+            let hint = format!(
+                "the trial would run in `{root}`: `hpcsweep export` makes a copy of the sweep that you can unpack where you may write"
+            );
+            fault.hint(hint).into()
+        }
+        Ok(fault) => fault.into(),
+        Err(error) => error,
+    }
 }
 
 /// The plan that added the trial, for the sweep that reproduces it.

@@ -490,3 +490,20 @@ fn a_file_that_cannot_be_read_is_named() {
     let without = [&args[..], &["--without", "work"]].concat();
     world.run_as_after(NOBODY, line, ".", &without).unwrap().ok();
 }
+
+#[test]
+fn agents_are_not_at_work_in_a_copy() {
+    let world = World::new();
+    let plan = crate::local::shell("until [ -e go ]; do sleep 0.01; done", "[grid]\ni = [0, 1]\n");
+    world.write("plan.toml", &plan);
+    let agent = world.start(&["worker", "--pull", "plan.toml", "--slots", "1"]);
+    wait_until("it runs", || world.exists("results/s") && world.status()["counts"]["running"] == 1);
+    world.run(&["export", "-o", "a.tar"]).ok();
+    unpack(&world, "a.tar", "x");
+    let status = world.run(&["status", "x/s"]);
+    let seen = status.out.lines().find(|line| line.starts_with("seen by: ")).unwrap_or_default();
+    assert!(seen.contains("a copy, exported") && !seen.contains("at work"), "{}", status.whole());
+    assert!(world.run(&["status"]).out.contains("1 agent at work"));
+    world.write("go", "");
+    agent.end(&world);
+}

@@ -1,7 +1,7 @@
 //! `hpcsweep plan`: what a plan would do, whole; all that is wrong with one; nothing written.
 
 use crate::scripts::add_slurm;
-use crate::world::World;
+use crate::world::{PROGRAM, World};
 
 /// The documented jdit example: three trials, two chains.
 pub(crate) const JDIT: &str = r#"version = 1
@@ -505,4 +505,23 @@ fn a_million_trials_are_planned_within_a_gibibyte() {
     assert!(out.starts_with(head), "{}", &out[..200]);
     assert!(out.contains("... and 999,980 more (--all shows them)\n"), "{out}");
     assert!(out.contains("scheduler calls to submit: 1,002 (1,000 of sbatch,"), "{out}");
+}
+
+#[test]
+fn a_folder_whose_name_is_not_utf8_is_refused_and_nothing_is_made() {
+    use std::os::unix::ffi::OsStrExt;
+    let world = World::new();
+    let folder = world.path("").join(std::ffi::OsStr::from_bytes(b"p\xff"));
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("plan.toml"), crate::local::shell("true", "")).unwrap();
+    for args in [&["plan", "plan.toml"][..], &["submit", "plan.toml", "--local"]] {
+        let output = world.command(PROGRAM).args(args).current_dir(&folder).output().unwrap();
+        let said = world.shown(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(
+            said.contains("has a name that is not UTF-8\nhint: plans and results lie"),
+            "{said}"
+        );
+    }
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
 }
