@@ -85,22 +85,24 @@ impl ByTrial {
         self.get(trial).is_some()
     }
 
-    /// Whether a trial with this record was done at once, and nothing more is to be said of how it stands.
-    pub(super) fn is_at_once(trial: u64, record: &Record) -> bool {
+    /// Whether a trial with this record was done at once, and nothing more is to be said of how it stands; then whether it
+    /// began when the trial before it was done.
+    pub(super) fn at_once(trial: u64, record: &Record) -> Option<bool> {
         let Record { attempts, skipped, skipped_at: _, decisions, note: _ } = record;
-        let [attempt] = &attempts[..] else { return false };
+        let [attempt] = &attempts[..] else { return None };
         let Attempt { end: Some(end), stopped: None, unread: 0, bundle: None, .. } = attempt else {
-            return false;
+            return None;
         };
         let has_more = end.exit_code.is_some_and(|code| code != 0)
             || end.signal.is_some()
             || end.cause.is_some()
             || end.reason.is_some();
         let is_plain = skipped.is_none() && decisions.is_empty() && attempt.stopped_at.is_none();
-        trial < MOST && end.state == Outcome::Done && !has_more && is_plain
+        let is_it = trial < MOST && end.state == Outcome::Done && !has_more && is_plain;
+        is_it.then_some(attempt.start.behind)
     }
 
-    /// Takes note that a trial was done at once; `behind` as that of its start.
+    /// Takes note that a trial was done at once; `behind` as what [`ByTrial::at_once`] says.
     pub(super) fn was_at_once(&mut self, trial: u64, behind: bool) {
         let at = trial as usize;
         if at >= self.at_once.len() {

@@ -427,7 +427,7 @@ pub use usage::{EnergySource, GpuUsage, MemorySource, Usage, Used};
 pub use packed::unpacked;
 pub(crate) use packed::{In, Out};
 pub use read::{all, file, lines_before, of_trial, of_workers, readable};
-pub(crate) use read::{gathered, indexed};
+pub(crate) use read::{briefly, gathered, indexed};
 
 #[cfg(test)]
 mod tests {

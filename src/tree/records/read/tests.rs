@@ -113,6 +113,22 @@ impl Sweep {
         index
     }
 
+    /// How trials stand by their records. `briefly`: where no more is asked of those that were done at once.
+    fn stands(&self, index: Option<&Index>, briefly: bool) -> String {
+        let mut damage = Damage::default();
+        let records = match briefly {
+            true => briefly_with(&self.tree, index, &mut damage).unwrap(),
+            false => with_index(&self.tree, index, &mut damage).unwrap().into(),
+        };
+        let stand = |record: &Record| {
+            let first = record.attempts.first().is_some_and(|attempt| attempt.start.behind);
+            let why = record.decisive().map(Attempt::why);
+            (record.begun(), record.outcome(), record.is_over(0), first, why, record.unread())
+        };
+        let all: Vec<_> = (0..TRIALS).map(|n| records.get(&trial(n)).map(stand)).collect();
+        format!("{all:?} {:?}", damage.settle(|_| false))
+    }
+
     fn entries(&self) -> usize {
         let index = self.index(Check::Changes);
         ["000", "001"].iter().map(|folder| index.read(folder, 0.0).entries().count()).sum()
@@ -134,6 +150,8 @@ enum Step {
     Flip(u64, usize),
     /// A look that may write the index.
     Look,
+    /// Such a look that keeps no records of trials that were done at once.
+    Count,
     CutIndex(bool, usize),
     FlipIndex(bool, usize),
     RemoveIndex,
@@ -159,6 +177,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (trial(), 0..900_usize).prop_map(|(trial, at)| Step::Cut(trial, at)),
         1 => (trial(), 0..900_usize).prop_map(|(trial, at)| Step::Flip(trial, at)),
         6 => Just(Step::Look),
+        3 => Just(Step::Count),
         1 => (any::<bool>(), 0..900_usize).prop_map(|(first, at)| Step::CutIndex(first, at)),
         1 => (any::<bool>(), 0..900_usize).prop_map(|(first, at)| Step::FlipIndex(first, at)),
         1 => Just(Step::RemoveIndex),
@@ -215,6 +234,7 @@ fn act(sweep: &mut Sweep, step: &Step, check: Check) {
             }
         }
         Step::Look => drop(sweep.seen(Some(&sweep.index(check)))),
+        Step::Count => drop(sweep.stands(Some(&sweep.index(check)), true)),
         Step::CutIndex(first, at) => drop(cut(&index(first), at)),
         Step::FlipIndex(first, at) => drop(flipped(&index(first), at)),
         Step::RemoveIndex => drop(fs::remove_dir_all(sweep.tree.dir().join("index"))),
@@ -244,6 +264,7 @@ proptest! {
             let before = sweep.entries();
             let reader = sweep.index(check).of_another();
             prop_assert_eq!(sweep.seen(Some(&reader)), sweep.seen(None), "{:?}", step);
+            prop_assert_eq!(sweep.stands(Some(&reader), true), sweep.stands(None, false));
             prop_assert_eq!(sweep.entries(), before);
         }
     }
