@@ -158,8 +158,18 @@ pub(crate) const LONGEST: u64 = 1 << 30;
 ///
 /// # Errors
 /// Errors of the disk.
-pub(crate) fn each(file: impl Read, mut with: impl FnMut(Spot, &[u8])) -> io::Result<bool> {
-    let mut reader = BufReader::with_capacity(1 << 16, file);
+pub(crate) fn each(file: impl Read, with: impl FnMut(Spot, &[u8])) -> io::Result<bool> {
+    each_in(BufReader::with_capacity(1 << 16, file), with)
+}
+
+/// As [`each`], of what is buffered or in memory.
+///
+/// # Errors
+/// As [`each`].
+pub(crate) fn each_in(
+    mut reader: impl BufRead,
+    mut with: impl FnMut(Spot, &[u8]),
+) -> io::Result<bool> {
     let (mut at, mut line) = (0, Vec::new());
     loop {
         line.clear();

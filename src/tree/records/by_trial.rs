@@ -103,7 +103,7 @@ impl ByTrial {
     }
 
     /// Takes note that a trial was done at once; `behind` as what [`ByTrial::at_once`] says.
-    pub(super) fn was_at_once(&mut self, trial: u64, behind: bool) {
+    pub(crate) fn was_at_once(&mut self, trial: u64, behind: bool) {
         let at = trial as usize;
         if at >= self.at_once.len() {
             self.at_once.resize(at + 1, 0);

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::packed::{self, In, Out};
-use super::{ByTrial, Outcome, Record};
+use super::{ByTrial, Origin, Outcome, Record};
 use crate::host::derived::Owner;
 use crate::host::{clock, disk};
 use crate::tree::Tree;
@@ -63,7 +63,7 @@ pub(crate) struct Index {
 }
 
 /// Says what a reader of metric lines wants to know of those of a record again; `None` where they cannot be read.
-pub(crate) type Noter = fn(&Tree, &Record) -> Option<Vec<u8>>;
+pub(crate) type Noter = fn(Origin<'_>, &Record) -> Option<Vec<u8>>;
 
 impl Index {
     /// The index of the sweep with this token; `None` if its folder cannot be looked at.

@@ -3,18 +3,22 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use anyhow::Result;
 use rayon::prelude::*;
 
 use super::index::{self, Check, Index, Noter, Stamp};
-use super::{ByTrial, Record, Source};
+use super::{ByTrial, Origin, Record, Source};
 use crate::host::{disk, threads};
 use crate::tree::damage::{Damage, Writer};
 use crate::tree::ledger::Ledger;
 use crate::tree::line::{self, Sequence};
 use crate::tree::{Tree, bundle, shard};
+
+/// Bytes of the largest record that is in memory as a whole while it is read.
+const SMALL: u64 = 1 << 20;
 
 /// The record of one trial: tries run 1, 2, ... until one is missing.
 ///
@@ -26,7 +30,7 @@ pub fn of_trial(tree: &Tree, trial: u64) -> Result<(Record, u32)> {
     loop {
         let path = tree.record(trial, run);
         match disk::open_plain(&path) {
-            Ok(file) => read_run(&mut record, run, file, &path)?,
+            Ok(file) => read_run(&mut record, run, BufReader::new(file), &path)?,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => break,
             Err(e) => return Err(disk::fault("read", &path, &e).into()),
         };
@@ -367,7 +371,7 @@ impl<'a> Reading<'a> {
     fn known(&mut self, mut record: Record, entry: &index::Entry<'a>) -> Record {
         let is_wanted = record.note.is_none() && self.is_kept;
         let noter = self.noter.filter(|_| is_wanted);
-        if let Some(note) = noter.and_then(|noter| noter(self.tree, &record)) {
+        if let Some(note) = noter.and_then(|noter| noter(self.tree.into(), &record)) {
             self.entries.push(Cow::Owned(entry.noted(&note)));
             record.note = Some(note.into());
             self.fresh += 1;
@@ -379,10 +383,11 @@ impl<'a> Reading<'a> {
 
     fn read(&mut self, trial: u64, runs: &[RunFile]) -> Result<Record> {
         let damage = &mut self.part.damage;
-        let (mut record, stamps) = read_trial(self.tree, self.dir, runs, self.is_kept, damage)?;
-        if let Some(stamps) = stamps {
+        let (mut record, read) = read_trial(self.tree, self.dir, runs, damage)?;
+        if let Some((stamps, bytes)) = read.filter(|_| self.is_kept) {
             let noter = self.noter.filter(|_| index::has_ended(&record));
-            record.note = noter.and_then(|noter| noter(self.tree, &record)).map(Vec::into);
+            let from = Origin::Runs(self.tree, &bytes);
+            record.note = noter.and_then(|noter| noter(from, &record)).map(Vec::into);
             if let Some(entry) = index::of(trial, &stamps, &record) {
                 self.entries.push(Cow::Owned(entry));
                 self.fresh += 1;
@@ -392,24 +397,33 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// The record of a trial; with `stamped` also what its files were when they were read, if nothing of them is damaged.
+/// What the files of a trial were when they were read, and the bytes of those that are small, by run.
+type Whole = (Vec<Stamp>, Vec<(u32, Vec<u8>)>);
+
+/// The record of a trial, and the files that it was read from, if nothing of them is damaged.
 fn read_trial(
     tree: &Tree,
     dir: &Path,
     runs: &[RunFile],
-    stamped: bool,
     damage: &mut Damage,
-) -> Result<(Record, Option<Vec<Stamp>>)> {
+) -> Result<(Record, Option<Whole>)> {
     let mut record = Record::default();
-    let mut stamps = stamped.then(|| Vec::with_capacity(runs.len()));
+    let mut whole = Some((Vec::with_capacity(runs.len()), Vec::with_capacity(runs.len())));
     // The runs before the one that is read: lines, and the last file.
     let mut before = (0, String::new());
     for of_run in runs {
         let (trial, run) = (of_run.0, of_run.1);
         let path = dir.join(&*name_of(of_run));
-        // Before it is read: a change since then has another time.
-        let stamp = if stamps.is_some() { disk::stamp(&path)? } else { None };
-        let read = read_run(&mut record, run, disk::open(&path)?, &path)?;
+        // A change since it was opened gives it another time.
+        let (file, (size, time)) = disk::open_stamped(&path)?;
+        let mut bytes = Vec::new();
+        let read = if size <= SMALL {
+            bytes.reserve_exact(size as usize + 1);
+            (&file).read_to_end(&mut bytes).map_err(|e| disk::fault("read", &path, &e))?;
+            read_run(&mut record, run, &*bytes, &path)?
+        } else {
+            read_run(&mut record, run, BufReader::with_capacity(1 << 16, file), &path)?
+        };
         let file = self::file(trial, run);
         damage.add(&file, read.lines.damaged);
         // Lines that existed when this run began, and are missing now.
@@ -424,12 +438,15 @@ fn read_trial(
             damage.add_unended(tree, &file, Writer::Trial(trial));
         }
         let is_whole = read.lines.damaged + missing == 0 && !read.is_unended && !is_empty;
-        match (&mut stamps, stamp.filter(|_| is_whole)) {
-            (Some(stamps), Some((_, time))) => stamps.push((run, read.size, time)),
-            _ => stamps = None,
+        match &mut whole {
+            Some((stamps, all)) if is_whole => {
+                stamps.push((run, read.size, time));
+                all.extend((size <= SMALL).then_some((run, bytes)));
+            }
+            _ => whole = None,
         }
     }
-    Ok((record, stamps))
+    Ok((record, whole))
 }
 
 /// The record of a run as messages name it.
@@ -447,6 +464,7 @@ pub fn lines_before(tree: &Tree, trial: u64, run: u32) -> Result<u64> {
         let path = tree.record(trial, earlier);
         match disk::open_plain(&path) {
             Ok(file) => {
+                let file = BufReader::new(file);
                 lines += read_run(&mut Record::default(), earlier, file, &path)?.lines.lines;
             }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
@@ -457,7 +475,7 @@ pub fn lines_before(tree: &Tree, trial: u64, run: u32) -> Result<u64> {
 }
 
 /// The parts of the record of a run that were read.
-struct Read {
+struct OfRun {
     lines: Sequence,
     /// Whether the last line has no end.
     is_unended: bool,
@@ -465,11 +483,11 @@ struct Read {
     size: u64,
 }
 
-fn read_run(record: &mut Record, run: u32, file: std::fs::File, path: &Path) -> Result<Read> {
+fn read_run(record: &mut Record, run: u32, file: impl BufRead, path: &Path) -> Result<OfRun> {
     let mut lines = Sequence::default();
     let mut source = Source::Run(run);
     let mut size = 0;
-    let unended = line::each(file, |spot, line| {
+    let unended = line::each_in(file, |spot, line| {
         size = spot.end();
         if !line.is_empty() && source.read(record, spot, line) {
             lines.whole(line);
@@ -478,7 +496,7 @@ fn read_run(record: &mut Record, run: u32, file: std::fs::File, path: &Path) -> 
         }
     });
     let is_unended = unended.map_err(|e| disk::fault("read", path, &e))?;
-    Ok(Read { lines, is_unended, size })
+    Ok(OfRun { lines, is_unended, size })
 }
 
 #[cfg(test)]

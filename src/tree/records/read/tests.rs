@@ -1,5 +1,6 @@
 //! Readers of records see the same with an index as without, whatever happens to a sweep and to its index.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
@@ -328,4 +329,35 @@ fn a_tree_that_takes_no_index_is_read_without_one() {
     fs::write(sweep.tree.dir().join("index"), "").unwrap();
     assert_eq!(sweep.seen(Some(&sweep.index(Check::Changes))), sweep.seen(None));
     assert_eq!(sweep.entries(), 0);
+}
+
+fn rows(from: Origin<'_>, record: &Record) -> Option<Vec<u8>> {
+    let mut all = Vec::new();
+    for attempt in &record.attempts {
+        let row = |row| writeln!(all, "{row:?}").unwrap();
+        attempt.each_row_in(from, row).ok()?;
+    }
+    Some(all)
+}
+
+#[test]
+fn a_note_is_of_the_same_lines_whether_a_record_is_in_memory_or_not() {
+    let mut sweep = ended();
+    for (run, text) in [(2, "small".to_owned()), (3, "large".repeat(SMALL as usize / 4))] {
+        let start = Start { trial: 1, attempt: run, time: 1.0, ..Start::default() };
+        let row = json!({ "text": text }).as_object().unwrap().clone();
+        let metrics = Event::Metrics { trial: 1, attempt: run, rows: vec![row.clone(), row] };
+        [Event::Start(start), metrics].iter().for_each(|event| sweep.append(1, run, event));
+        sweep.work(1, Some(Outcome::Failed));
+    }
+    let mut index = sweep.index(Check::Changes);
+    index.noter = Some(rows);
+    let records = with_index(&sweep.tree, Some(&index), &mut Damage::default()).unwrap();
+    for record in records.values() {
+        let lines = record.attempts.iter().map(|attempt| attempt.metrics.len());
+        assert_eq!(lines.collect::<HashSet<_>>(), HashSet::from([1]));
+        let of_files = rows(Origin::Tree(&sweep.tree), record).unwrap();
+        assert_eq!(record.note.as_deref(), Some(&of_files[..]));
+    }
+    assert_eq!(records[&1].attempts.len(), 3);
 }
