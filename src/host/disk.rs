@@ -5,7 +5,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -95,6 +95,17 @@ pub(crate) fn open_stamped(path: &Path) -> Result<(File, (u64, f64))> {
     let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let (file, about) = plain(opened).map_err(|e| fault("read", path, &e))?;
     Ok((file, stamp_of(&about)))
+}
+
+/// Bytes by which a file is recognised that has only grown.
+const TAIL: u64 = 4 << 10;
+
+/// The checksum of the last bytes of a file before `end`; `None` if it is shorter or cannot be read.
+pub(crate) fn checksum_before(file: &File, end: u64) -> Option<u32> {
+    let from = end.saturating_sub(TAIL);
+    let mut bytes = vec![0; (end - from) as usize];
+    file.read_exact_at(&mut bytes, from).ok()?;
+    Some(crc32fast::hash(&bytes))
 }
 
 /// Bytes of the largest file that is read whole where files are small by nature.

@@ -106,6 +106,17 @@ pub(crate) struct Sequence {
 }
 
 impl Sequence {
+    /// Its numbers, of which [`Sequence::of`] makes it again.
+    pub(crate) fn numbers(&self) -> [u64; 5] {
+        let Self { lines, damaged, earlier, last, since } = *self;
+        [lines, damaged, earlier, last, since]
+    }
+
+    /// Of the numbers of another.
+    pub(crate) fn of([lines, damaged, earlier, last, since]: [u64; 5]) -> Self {
+        Self { lines, damaged, earlier, last, since }
+    }
+
     /// Takes note of a line that was read.
     pub(crate) fn whole(&mut self, line: &[u8]) {
         self.lines += 1;

@@ -19,10 +19,13 @@ use crate::host::{clock, disk};
 use crate::tree::Tree;
 
 /// The first words of a file: its format, and the program that wrote it.
-const FORMAT: &str = concat!("hpcsweep index 3 ", env!("CARGO_PKG_VERSION"));
+const FORMAT: &str = concat!("hpcsweep index 4 ", env!("CARGO_PKG_VERSION"));
 
 /// Folders of records, of a thousand trials each, from which on a sweep has an index.
 const LEAST: usize = 5;
+
+/// Bytes of the smallest bundle that is in the index.
+const LEAST_BUNDLE: u64 = 256 << 10;
 
 /// The value of [`Index::fresh`], but for tests.
 const FRESH: usize = 50;
@@ -107,17 +110,9 @@ impl Index {
 
     /// What it has of a folder of records, which was changed last at this time.
     pub(super) fn read(&self, folder: &str, changed: f64) -> Known {
-        let head = self.head(folder);
-        let read = self.owner.read(&self.dir.join(folder), MOST);
-        let Some((bytes, written)) = read.filter(|(bytes, _)| {
-            bytes.split_last_chunk().is_some_and(|(body, crc)| {
-                body.starts_with(&head) && crc32fast::hash(body) == u32::from_le_bytes(*crc)
-            })
-        }) else {
-            return Known::default();
-        };
-        let end = bytes.len() - 4;
-        let mut known = Known { bytes, from: head.len()..end, ..Known::default() };
+        let Some((bytes, body, written)) = self.file(folder) else { return Known::default() };
+        let end = body.end;
+        let mut known = Known { bytes, from: body, ..Known::default() };
         let mut from = In(&known.bytes[known.from.clone()]);
         let (Some(time), Some(is_whole)) = (from.float(), from.flag()) else {
             return Known::default();
@@ -167,6 +162,48 @@ impl Index {
         }
     }
 
+    /// A file that can be believed, the place of what it says, and when it was written.
+    fn file(&self, name: &str) -> Option<(Vec<u8>, Range<usize>, f64)> {
+        let head = self.head(name);
+        let (bytes, written) = self.owner.read(&self.dir.join(name), MOST)?;
+        let (body, crc) = bytes.split_last_chunk()?;
+        let is_it = body.starts_with(&head) && crc32fast::hash(body) == u32::from_le_bytes(*crc);
+        let range = head.len()..body.len();
+        is_it.then_some((bytes, range, written))
+    }
+
+    /// As [`Index::file`], of the bundle of an agent; without when it was written.
+    pub(super) fn of_bundle(&self, agent: &str) -> Option<(Vec<u8>, Range<usize>)> {
+        self.file(&bundle(agent)).map(|(bytes, range, _)| (bytes, range))
+    }
+
+    /// Keeps what the lines of a bundle say; the checksum of its file, if there is one now.
+    pub(super) fn write_bundle(&self, agent: &str, body: &[u8]) -> Option<u32> {
+        let name = bundle(agent);
+        let mut bytes = self.head(&name);
+        bytes.extend(body);
+        let checksum = crc32fast::hash(&bytes);
+        bytes.extend(checksum.to_le_bytes());
+        if !self.may_grow() || bytes.len() as u64 > MOST {
+            return None;
+        }
+        let is_written = self.owner.write(&self.dir.join(name), &bytes).is_ok();
+        if !is_written {
+            self.is_refused.store(true, Ordering::Relaxed);
+        }
+        is_written.then_some(checksum)
+    }
+
+    /// Whether it has bundles of so many bytes.
+    pub(super) fn is_for_bundle(&self, bytes: u64) -> bool {
+        self.least == 0 || bytes >= LEAST_BUNDLE
+    }
+
+    /// Whether damage is to be noticed, wherever it is.
+    pub(super) fn looks_for_damage(&self) -> bool {
+        self.check == Check::Damage
+    }
+
     fn head(&self, folder: &str) -> Vec<u8> {
         format!("{FORMAT} {} {folder}\n", self.token).into_bytes()
     }
@@ -193,6 +230,11 @@ impl Known {
     }
 }
 
+/// The file of an agent's bundle.
+fn bundle(agent: &str) -> String {
+    format!("agents/{agent}")
+}
+
 /// The file of a run: its number, its size and its time of change.
 pub(super) type Stamp = (u32, u64, f64);
 
@@ -210,7 +252,7 @@ pub(super) struct Entry<'a> {
     pub(super) bytes: &'a [u8],
 }
 
-fn entry<'a>(from: &mut In<'a>) -> Option<Entry<'a>> {
+pub(super) fn entry<'a>(from: &mut In<'a>) -> Option<Entry<'a>> {
     let whole = from.0;
     let trial = from.number()?;
     let files = from.list(|from| Some((from.short()?, from.number()?, from.float()?)))?;
@@ -282,10 +324,13 @@ pub(super) fn has_ended(record: &Record) -> bool {
 
 /// The entry of a trial whose files were read whole and without damage; `None` if the trial has not ended.
 pub(super) fn of(trial: u64, files: &[Stamp], record: &Record) -> Option<Vec<u8>> {
+    has_ended(record).then(|| packed(trial, files, record))
+}
+
+/// The entry of a trial with these files, whether it has ended or not.
+pub(super) fn packed(trial: u64, files: &[Stamp], record: &Record) -> Vec<u8> {
     let (mut packed, mut entry) = (Vec::new(), Vec::new());
-    if !has_ended(record) || !packed::pack(record, &mut packed) {
-        return None;
-    }
+    packed::pack(record, &mut packed);
     let is_done = record.attempts.last().and_then(|last| last.end.as_ref());
     let is_done = is_done.is_some_and(|end| end.state == Outcome::Done) && files.len() == 1;
     let mut out = Out(&mut entry);
@@ -302,5 +347,5 @@ pub(super) fn of(trial: u64, files: &[Stamp], record: &Record) -> Option<Vec<u8>
     out.number(packed.len() as u64);
     entry.extend(packed);
     add_note(record.note.as_deref(), &mut entry);
-    Some(entry)
+    entry
 }

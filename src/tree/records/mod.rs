@@ -412,7 +412,9 @@ impl Record {
     }
 }
 
+mod agents;
 mod assemble;
+mod bundles;
 mod by_trial;
 mod event;
 pub(crate) mod index;
@@ -422,6 +424,7 @@ mod read;
 mod usage;
 
 pub(super) use assemble::Source;
+pub(super) use bundles::of_bundles;
 pub(crate) use by_trial::ByTrial;
 pub(super) use event::has_metrics;
 pub use event::{Decided, End, Event, Start, Who, Whole, signal_text};

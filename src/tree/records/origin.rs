@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -9,7 +10,7 @@ use anyhow::Result;
 use super::Attempt;
 use crate::host::disk;
 use crate::tree::Tree;
-use crate::tree::line::Spot;
+use crate::tree::line::{LONGEST, Spot};
 use crate::tree::numbers;
 
 /// Where the lines of attempts are.
@@ -19,6 +20,8 @@ pub(crate) enum Origin<'a> {
     Tree(&'a Tree),
     /// In memory, of runs whose records were just read; those of others are in the files of the tree.
     Runs(&'a Tree, &'a [(u32, Vec<u8>)]),
+    /// In the bundle of an agent, which is open.
+    Bundle(&'a Tree, &'a File),
 }
 
 impl<'a> From<&'a Tree> for Origin<'a> {
@@ -39,6 +42,9 @@ impl<'a> Origin<'a> {
         let (tree, runs) = match self {
             Self::Tree(tree) => (tree, &[][..]),
             Self::Runs(tree, runs) => (tree, runs),
+            Self::Bundle(tree, file) => {
+                return Ok(Lines { tree, attempt, place: In::Bundle(file, Vec::new()) });
+            }
         };
         let is_it = |(run, _): &&(u32, Vec<u8>)| attempt.bundle.is_none() && *run == attempt.run;
         let place = match runs.iter().find(is_it) {
@@ -60,6 +66,8 @@ enum In<'a> {
     Memory(&'a [u8]),
     /// With the line that was read last.
     File(File, Vec<u8>),
+    /// As above, of a file whose place others use, too.
+    Bundle(&'a File, Vec<u8>),
 }
 
 impl Lines<'_> {
@@ -78,6 +86,14 @@ impl Lines<'_> {
                 let range = usize::try_from(spot.at).ok().zip(usize::try_from(spot.len).ok());
                 let bytes = range.and_then(|(at, len)| bytes.get(at..)?.get(..len));
                 bytes.ok_or_else(|| numbers::damaged(&self.attempt.file(self.tree)).into())
+            }
+            In::Bundle(file, line) => {
+                let damaged = || numbers::damaged(&self.attempt.file(self.tree));
+                // A line that was read is not longer than the file was.
+                let len = usize::try_from(spot.len).ok().filter(|_| spot.len <= LONGEST);
+                line.resize(len.ok_or_else(damaged)?, 0);
+                file.read_exact_at(line, spot.at).map_err(|_| damaged())?;
+                Ok(line)
             }
             In::File(file, line) => {
                 line.clear();

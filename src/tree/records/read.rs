@@ -9,6 +9,8 @@ use std::path::Path;
 use anyhow::Result;
 use rayon::prelude::*;
 
+use super::agents::{Agents, AtOnce};
+use super::by_trial::Part;
 use super::index::{self, Check, Index, Noter, Stamp};
 use super::{ByTrial, Origin, Record, Source};
 use crate::host::{disk, threads};
@@ -82,9 +84,18 @@ pub(crate) fn indexed(
     check: Check,
     damage: &mut Damage,
 ) -> Result<HashMap<u64, Record>> {
-    let mut all = with_index(tree, Index::of(tree, token, check, None).as_ref(), damage)?;
-    of_agents(tree, &mut all, damage)?;
-    Ok(all)
+    all_with_index(tree, Index::of(tree, token, check, None).as_ref(), damage)
+}
+
+/// As [`readable`], by an index.
+fn all_with_index(
+    tree: &Tree,
+    index: Option<&Index>,
+    damage: &mut Damage,
+) -> Result<HashMap<u64, Record>> {
+    let mut all = with_index(tree, index, damage)?.into();
+    Agents { tree, index, at_once: AtOnce::Kept }.keep(&mut all, damage)?;
+    Ok(all.into_whole())
 }
 
 /// As [`indexed`], for a caller that asks of trials that were done at once nothing but that: their records are not kept.
@@ -92,22 +103,23 @@ pub(crate) fn indexed(
 /// # Errors
 /// As [`all`].
 pub(crate) fn briefly(tree: &Tree, token: &str, damage: &mut Damage) -> Result<ByTrial> {
-    // What agents have recorded of a trial may come to what is in its record.
-    if tree.dir().join("agents").exists() {
-        return Ok(indexed(tree, token, Check::Changes, damage)?.into());
-    }
     briefly_with(tree, Index::of(tree, token, Check::Changes, None).as_ref(), damage)
 }
 
 fn briefly_with(tree: &Tree, index: Option<&Index>, damage: &mut Damage) -> Result<ByTrial> {
     let (every, mut all) = (shards(tree)?, ByTrial::default());
+    // What agents have recorded of a trial may come to what is in its record.
+    let briefly = !tree.dir().join("agents").exists();
     let make = |mut part: Part| {
-        part.split();
+        if briefly {
+            part.split();
+        }
         part
     };
-    for part in of_shards(tree, index, (&every, every.len()), true, &make)? {
+    for part in of_shards(tree, index, (&every, every.len()), briefly, &make)? {
         part.given_to(&mut all, damage);
     }
+    Agents { tree, index, at_once: AtOnce::Unread }.keep(&mut all, damage)?;
     Ok(all)
 }
 
@@ -133,6 +145,16 @@ pub(crate) fn gathered<T: Sync, P: Send>(
     damage: &mut Damage,
 ) -> Result<ByTrial> {
     let index = Index::of(tree, token, Check::Changes, Some(noter));
+    gathered_with(tree, index.as_ref(), taker, (make, take), damage)
+}
+
+fn gathered_with<T: Sync, P: Send>(
+    tree: &Tree,
+    index: Option<&Index>,
+    taker: &mut T,
+    (make, take): (impl Fn(&T, Vec<(u64, Record)>) -> P + Sync, impl Fn(&mut T, P)),
+    damage: &mut Damage,
+) -> Result<ByTrial> {
     let mut all = ByTrial::default();
     // What agents have recorded of a trial may come to what is in its record.
     let keeps_all = tree.dir().join("agents").exists();
@@ -145,13 +167,14 @@ pub(crate) fn gathered<T: Sync, P: Send>(
     for some in every.chunks(threads::cores() * 4) {
         let own = &*taker;
         let make = |part| split(own, part);
-        let parts = of_shards(tree, index.as_ref(), (some, every.len()), false, &make)?;
+        let parts = of_shards(tree, index, (some, every.len()), false, &make)?;
         for (part, made) in parts {
             part.given_to(&mut all, damage);
             take(taker, made);
         }
     }
-    of_agents(tree, &mut all, damage)?;
+    let agents = Agents { tree, index, at_once: AtOnce::Taken };
+    agents.add(&mut all, damage, taker, (make, take))?;
     Ok(all)
 }
 
@@ -200,34 +223,6 @@ fn of_shards<P: Send>(
         read_shard(tree, &root.join(shard), index, briefly).map(make)
     };
     threads::in_parallel(|| shards.par_iter().map(read).collect())
-}
-
-/// What was read of one folder.
-#[derive(Default)]
-struct Part {
-    /// By trial.
-    records: Vec<(u64, Record)>,
-    /// Trials that were done at once, whose records are not kept, as [`ByTrial`] has them.
-    at_once: Vec<(u64, bool)>,
-    damage: Damage,
-}
-
-impl Part {
-    /// Keeps no records of trials that were done at once: it returns them.
-    fn split(&mut self) -> Vec<(u64, Record)> {
-        let at_once = |(trial, record): &(u64, Record)| ByTrial::at_once(*trial, record);
-        let records = std::mem::take(&mut self.records);
-        let (done, whole): (Vec<_>, _) = records.into_iter().partition(|of| at_once(of).is_some());
-        self.at_once.extend(done.iter().filter_map(|of| Some((of.0, at_once(of)?))));
-        self.records = whole;
-        done
-    }
-
-    fn given_to(self, all: &mut ByTrial, damage: &mut Damage) {
-        all.extend(self.records);
-        self.at_once.into_iter().for_each(|(trial, behind)| all.was_at_once(trial, behind));
-        damage.extend(self.damage);
-    }
 }
 
 /// The file of a run: trial, run, and its name, if that is not the one which workers give it.

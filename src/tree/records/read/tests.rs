@@ -12,6 +12,8 @@ use serde_json::json;
 use super::*;
 use crate::tree::records::{Attempt, End, Event, Outcome, Start};
 
+mod bundles;
+
 /// Trials 0 to 2 and 1000 to 1002: two folders of records.
 const TRIALS: u64 = 6;
 
