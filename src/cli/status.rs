@@ -12,9 +12,9 @@ use super::select::{Named, Select};
 use super::{Context, logs, sweeps};
 use crate::cause::group;
 use crate::standing::{Standing, State};
-use crate::status::Status;
 use crate::status::gpus::IdleGpu;
 use crate::status::pilots::Pilots;
+use crate::status::{self, Status};
 use crate::submit::arrays::wave::Waves;
 use crate::tree::damage::{self, Damaged};
 use crate::tree::records::Record;
@@ -56,7 +56,11 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let last = found.len().saturating_sub(1);
     for (i, (tree, identity)) in found.into_iter().enumerate() {
         let whom = (!args.offline).then_some((&site, &context.vars));
-        let mut status = wanted.look(tree, identity, whom)?;
+        let counts = wanted.is_all() && !(args.json || args.trials || args.chains);
+        let mut status = match counts {
+            true => status::counted(tree, identity, whom)?,
+            false => wanted.look(tree, identity, whom)?,
+        };
         let all = status.rows.len();
         wanted.narrow(std::slice::from_mut(&mut status))?;
         let of = (!wanted.is_all()).then_some(all);

@@ -9,8 +9,7 @@ use anyhow::Result;
 use serde_json::{Map, Value};
 
 use super::leaves;
-use crate::tree::Tree;
-use crate::tree::records::{Attempt, Record};
+use crate::tree::records::{Attempt, Origin, Record};
 
 /// One metric line: its values by dotted name.
 pub(super) type Line = Vec<(String, Value)>;
@@ -31,14 +30,19 @@ pub(super) fn attempts(record: &Record) -> Vec<&Attempt> {
 ///
 /// # Errors
 /// When a record cannot be read.
-pub(super) fn each(tree: &Tree, record: &Record, mut with: impl FnMut(Line)) -> Result<()> {
+pub(super) fn each<'a>(
+    from: impl Into<Origin<'a>>,
+    record: &Record,
+    mut with: impl FnMut(Line),
+) -> Result<()> {
+    let from = from.into();
     let attempts = attempts(record);
     let mut later = Later::default();
     for (number, attempt) in attempts.iter().enumerate().skip(1) {
-        attempt.each_row(tree, |row| later.note(number, &flat(&row)))?;
+        attempt.each_row_in(from, |row| later.note(number, &flat(&row)))?;
     }
     for (number, attempt) in attempts.iter().enumerate() {
-        attempt.each_row(tree, |row| {
+        attempt.each_row_in(from, |row| {
             let mut line = flat(&row);
             later.leave(number, &mut line);
             if !line.is_empty() {

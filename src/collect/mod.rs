@@ -44,7 +44,7 @@ use crate::status::Status;
 use crate::tree::Tree;
 use crate::tree::code;
 use crate::tree::damage::Damaged;
-use crate::tree::records::{Attempt, Record, Usage};
+use crate::tree::records::{Attempt, Origin, Record, Usage};
 use crate::tree::table::Row;
 use crate::words;
 use statistics::{Point, Statistic};
@@ -724,7 +724,7 @@ fn metrics(tree: &Tree, record: &Record, least: u64, curves: &[Statistic]) -> Re
     if let Some(note) = record.note.as_deref().filter(|_| curves.is_empty()) {
         note::each(note, |name, last, ends| add(&mut out, name, last.value(), ends));
     } else {
-        for (name, seen) in seen(tree, record, curves)? {
+        for (name, seen) in seen(tree.into(), record, curves)? {
             add(&mut out, &name, seen.last, seen.ends);
             if !is_place(&name) && !seen.points.is_empty() {
                 out.extend(statistics::columns(curves, &name, &seen.points));
@@ -747,10 +747,10 @@ fn metrics(tree: &Tree, record: &Record, least: u64, curves: &[Statistic]) -> Re
 ///
 /// # Errors
 /// When the record cannot be read.
-fn seen(tree: &Tree, record: &Record, curves: &[Statistic]) -> Result<Vec<(String, Seen)>> {
+fn seen(from: Origin<'_>, record: &Record, curves: &[Statistic]) -> Result<Vec<(String, Seen)>> {
     let mut all: Vec<(String, Seen)> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
-    curve::each(tree, record, |line| {
+    curve::each(from, record, |line| {
         let rank = line.iter().find(|(name, _)| name == "rank");
         let rank = rank.and_then(|(_, rank)| rank.as_u64()).unwrap_or(0);
         let place = |name: &str| {

@@ -7,12 +7,11 @@ use serde_json::Value;
 
 use super::Cell;
 use super::{Ends, Seen, seen};
-use crate::tree::Tree;
-use crate::tree::records::{In, Out, Record};
+use crate::tree::records::{In, Origin, Out, Record};
 
 /// Notes the metric lines of a record; `None` if they cannot be read.
-pub(crate) fn note(tree: &Tree, record: &Record) -> Option<Vec<u8>> {
-    let all = seen(tree, record, &[]).ok()?;
+pub(crate) fn note(from: Origin<'_>, record: &Record) -> Option<Vec<u8>> {
+    let all = seen(from, record, &[]).ok()?;
     let mut bytes = Vec::new();
     for (name, Seen { last, ends, .. }) in &all {
         let mut out = Out(&mut bytes);

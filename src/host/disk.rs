@@ -5,7 +5,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -63,13 +63,18 @@ pub(super) fn open_unlinked(path: &Path) -> io::Result<File> {
 
 /// The file that was opened without waiting, if it is a regular file.
 fn only_plain(opened: io::Result<File>) -> io::Result<File> {
+    plain(opened).map(|(file, _)| file)
+}
+
+fn plain(opened: io::Result<File>) -> io::Result<(File, fs::Metadata)> {
     let file = opened.map_err(|e| match e.raw_os_error() {
         Some(libc::ELOOP) => io::Error::other("it is a symbolic link that is not followed"),
         // A pipe without a reader.
         Some(libc::ENXIO) => io::Error::other(NOT_PLAIN),
         _ => e,
     })?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other(NOT_PLAIN)) }
+    let about = file.metadata()?;
+    if about.is_file() { Ok((file, about)) } else { Err(io::Error::other(NOT_PLAIN)) }
 }
 
 const NOT_PLAIN: &str = "it is not a regular file";
@@ -80,6 +85,27 @@ const NOT_PLAIN: &str = "it is not a regular file";
 /// As [`open_plain`].
 pub(crate) fn open(path: &Path) -> Result<File> {
     open_plain(path).map_err(|e| fault("read", path, &e).into())
+}
+
+/// As [`open`], with what [`stamp`] says of the file when it was opened.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn open_stamped(path: &Path) -> Result<(File, (u64, f64))> {
+    let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let (file, about) = plain(opened).map_err(|e| fault("read", path, &e))?;
+    Ok((file, stamp_of(&about)))
+}
+
+/// Bytes by which a file is recognised that has only grown.
+const TAIL: u64 = 4 << 10;
+
+/// The checksum of the last bytes of a file before `end`; `None` if it is shorter or cannot be read.
+pub(crate) fn checksum_before(file: &File, end: u64) -> Option<u32> {
+    let from = end.saturating_sub(TAIL);
+    let mut bytes = vec![0; (end - from) as usize];
+    file.read_exact_at(&mut bytes, from).ok()?;
+    Some(crc32fast::hash(&bytes))
 }
 
 /// Bytes of the largest file that is read whole where files are small by nature.
@@ -274,14 +300,16 @@ pub(crate) fn read_end(path: &Path, len: u64) -> Result<Vec<u8>> {
 /// When it cannot be looked at.
 pub(crate) fn stamp(path: &Path) -> Result<Option<(u64, f64)>> {
     match fs::metadata(path) {
-        Ok(about) => {
-            let modified = about.modified().unwrap_or(std::time::UNIX_EPOCH);
-            let since = modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-            Ok(Some((about.len(), since.as_secs_f64())))
-        }
+        Ok(about) => Ok(Some(stamp_of(&about))),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(fault("look at", path, &e).into()),
     }
+}
+
+fn stamp_of(about: &fs::Metadata) -> (u64, f64) {
+    let modified = about.modified().unwrap_or(std::time::UNIX_EPOCH);
+    let since = modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    (about.len(), since.as_secs_f64())
 }
 
 /// Makes a folder and its parents.

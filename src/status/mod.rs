@@ -106,6 +106,8 @@ enum About {
 enum Use {
     /// It shows how trials stand.
     Show,
+    /// It counts them, and shows those that were not done at once.
+    Count,
     /// It reads their metric lines.
     Read,
     /// It cancels, holds or merges trials: it reads their records themselves.
@@ -210,6 +212,19 @@ pub(crate) fn glance(
     whom: Option<(&Site, &Vars)>,
 ) -> Result<Status> {
     look(tree, identity, whom, About::Open, Use::Show)
+}
+
+/// As [`glance`]. Of a trial that was done at once, it is only known that it was: neither its record nor what a trial runs is
+/// kept.
+///
+/// # Errors
+/// As [`glance`].
+pub(crate) fn counted(
+    tree: Tree,
+    identity: Identity,
+    whom: Option<(&Site, &Vars)>,
+) -> Result<Status> {
+    look(tree, identity, whom, About::Open, Use::Count)
 }
 
 fn look(
@@ -371,21 +386,21 @@ struct Files {
 impl Files {
     fn of(tree: &Tree, identity: &Identity, wants: Use) -> Result<Self> {
         let token = &identity.token;
-        let check = match wants {
-            Use::Act | Use::Submit => None,
-            Use::Read => Some(Check::Damage),
-            Use::Show => Some(Check::Changes),
-        };
-        let records = |damage: &mut Damage| match check {
-            None => records::readable(tree, damage),
-            Some(check) => records::indexed(tree, token, check, damage),
-        };
         let mut damage = Damage::default();
-        let rows = table::readable(tree, &mut damage)?;
+        let rows = match wants {
+            Use::Count => table::in_order(tree, &mut damage)?,
+            _ => table::readable(tree, &mut damage)?,
+        };
         // The ledger comes before the records: a trial that no agent holds now has its end in the records, or
         // will never have one.
         let ledger = Ledger::read(tree)?;
-        let records = records(&mut damage)?.into();
+        let indexed = |check, damage| records::indexed(tree, token, check, damage);
+        let records = match wants {
+            Use::Act | Use::Submit => records::readable(tree, &mut damage)?.into(),
+            Use::Read => indexed(Check::Damage, &mut damage)?.into(),
+            Use::Show => indexed(Check::Changes, &mut damage)?.into(),
+            Use::Count => records::briefly(tree, token, &mut damage)?,
+        };
         Self::with(tree, identity, rows, (ledger, records), damage)
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::scheduler::Suspect;
 use crate::tree::journal::Journal;
-use crate::tree::records::ByTrial;
+use crate::tree::records::{ByTrial, Record};
 use crate::tree::waves::Array;
 
 /// The arrays with a job of which no trial has begun, and that wait for an array all of whose trials have ended.
@@ -29,7 +29,9 @@ pub(crate) fn suspects<'a>(
     for (array, trials) in all.values() {
         let Some(job) = journal.job(array.array) else { continue };
         let has_begun = |trial: &u64| {
-            records.get(trial).is_some_and(|r| r.attempts.iter().any(|a| a.is_of_job(job)))
+            // Of a trial that is only known to be done, the job is not.
+            let is_of_it = |r: &Record| r.attempts.iter().any(|attempt| attempt.is_of_job(job));
+            records.whole(*trial).map_or_else(|| records.contains_key(trial), is_of_it)
         };
         let before = array.after.iter().chain(&array.wait);
         let over = before.filter(|before| is_over(**before));
@@ -41,4 +43,49 @@ pub(crate) fn suspects<'a>(
     }
     suspects.sort_by_key(|suspect| suspect.array);
     suspects
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{OnFailure, Resources};
+    use crate::tree::journal::Standing;
+
+    /// Array 1 of trial 0, and array 2 of trial 1, which waits for it.
+    fn suspected(records: &ByTrial) -> Vec<u32> {
+        let array = |array: u32, after: Option<u32>| Array {
+            array,
+            block: 0,
+            link: 0,
+            first: 0,
+            count: 1,
+            links: 1,
+            single: false,
+            after,
+            wait: Vec::new(),
+            on_failure: OnFailure::Stop,
+            resources: Resources::default(),
+            walltimes_s: Vec::new(),
+            pilot: None,
+            feeder: None,
+        };
+        let job = |number: u32| {
+            let (id, token) = (format!("{number}0"), String::new());
+            (number, Standing::Job { id, token, time: 0.0 })
+        };
+        let mut journal = Journal::default();
+        journal.arrays.extend([job(1), job(2)]);
+        let (first, second) = (array(1, None), array(2, Some(1)));
+        let arrays = [(&first, &[0_u64][..]), (&second, &[1][..])].into_iter();
+        suspects(arrays, &journal, records).into_iter().map(|suspect| suspect.array).collect()
+    }
+
+    #[test]
+    fn an_array_of_which_a_trial_is_known_to_be_done_has_begun() {
+        let mut records = ByTrial::default();
+        records.was_at_once(0, false);
+        assert_eq!(suspected(&records), [2]);
+        records.was_at_once(1, true);
+        assert_eq!(suspected(&records), [0; 0]);
+    }
 }

@@ -9,14 +9,13 @@ use std::collections::HashMap;
 use std::io::{self, Seek, SeekFrom};
 
 use anyhow::Result;
-use rayon::prelude::*;
 
 use super::Tree;
-use super::damage::{self, Damage};
-use super::ledger::{Gone, Ledger};
-use super::line::{self, Sequence};
-use super::records::{self, Event, Outcome, Record, Source, Start, Who};
-use crate::host::{disk, threads};
+use super::damage::Damage;
+use super::ledger::Ledger;
+use super::line;
+use super::records::{self, Event, Record, Start, Who};
+use crate::host::disk;
 
 /// A line with the length of the file at its end.
 pub(crate) type Placed = (u64, Event);
@@ -129,17 +128,7 @@ pub fn readable(
     records: &mut HashMap<u64, Record>,
     damage: &mut Damage,
 ) -> Result<()> {
-    let names = agents(tree)?;
-    let parts: Result<Vec<(HashMap<u64, Record>, Damage)>> = threads::in_parallel(|| {
-        names.par_iter().map(|agent| of_agent(tree, ledger, agent)).collect()
-    });
-    for (of_agent, damaged) in parts? {
-        for (trial, record) in of_agent {
-            records.entry(trial).or_default().add(record);
-        }
-        damage.extend(damaged);
-    }
-    Ok(())
+    records::of_bundles(tree, ledger, records, damage)
 }
 
 /// The bundle of an agent as messages name it.
@@ -147,57 +136,11 @@ pub fn name(agent: &str) -> String {
     format!("agents/{}/{agent}.jsonl", agent.chars().last().unwrap_or('_'))
 }
 
-fn of_agent(tree: &Tree, ledger: &Ledger, agent: &str) -> Result<(HashMap<u64, Record>, Damage)> {
-    let path = tree.agent_file(agent, "jsonl");
-    let known = ledger.agents.get(agent);
-    let gone = known.and_then(|a| a.gone.as_ref());
-    // Lines after a fence do not count, whole or not.
-    let fence = if let Some(Gone::Fenced(size)) = gone { *size } else { u64::MAX };
-    let mut source = Source::agent(agent, ledger);
-    let (mut records, mut sequence, mut length) = (HashMap::new(), Sequence::default(), 0);
-    let unended = line::each(disk::open(&path)?, |spot, line| {
-        length = spot.end();
-        let is_whole = !line.is_empty() && source.read(&mut records, spot, line);
-        match spot.at < fence && spot.len > 0 {
-            true if is_whole => sequence.whole(line),
-            true => sequence.damaged(),
-            false => {}
-        }
-    });
-    let unended = unended.map_err(|e| disk::fault("read", &path, &e))?;
-    let mut damage = Damage::default();
-    damage.add(&name(agent), sequence.damaged);
-    if known.is_some_and(|known| length < known.size) {
-        damage.add(&name(agent), 1);
-    } else if fence == u64::MAX && (unended || (length == 0 && known.is_some_and(|k| k.spoke))) {
-        // An agent that was killed when it had just joined has an empty one.
-        damage.add_unended(tree, &name(agent), damage::Writer::Agent(agent.to_owned()));
-    }
-    if !ledger.contests.is_empty() {
-        for attempt in records.values_mut().flat_map(|record| &mut record.attempts) {
-            let Start { trial, seq, attempt: number, .. } = attempt.start;
-            let won = ledger.contest(trial, seq).and_then(|contest| contest.won.as_ref());
-            if let (Some(won), Some(place)) = (won, &mut attempt.bundle) {
-                place.lost = won.agent != agent || won.attempt != number;
-            }
-        }
-    }
-    if gone.is_some() {
-        for attempt in records.values_mut().flat_map(|record| &mut record.attempts) {
-            if attempt.outcome().is_none() {
-                attempt.stopped = Some((Outcome::Interrupted, "its agent was lost".to_owned()));
-                attempt.is_orphan = true;
-            }
-        }
-    }
-    Ok((records, damage))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::tree::ledger::Entry;
-    use crate::tree::records::End;
+    use crate::tree::records::{End, Outcome, Source};
 
     fn end(trial: u64, state: Outcome) -> Event {
         Event::End(End {

@@ -107,6 +107,21 @@ struct Line {
     resources: Option<Box<Resources>>,
 }
 
+/// How the trial of a row follows others.
+#[derive(Deserialize)]
+struct Order {
+    id: u64,
+    chain: u64,
+    link: u64,
+    after: Option<u64>,
+}
+
+impl From<Order> for Row {
+    fn from(Order { id, chain, link, after }: Order) -> Self {
+        Self { id, chain, link, after, what: None }
+    }
+}
+
 impl From<Line> for Row {
     fn from(line: Line) -> Self {
         let Line { id, chain, link, after, task_id, key, gpu_ids_abs, params, resources } = line;
@@ -283,6 +298,14 @@ fn row(head: &Head, line: &[u8]) -> Option<Row> {
     if head.format == 1 { serde_json::from_slice(line).ok() } else { line::unseal(line) }
 }
 
+/// As [`row`]; it knows only how trials follow each other. The seal of a line says that the rest of it is whole, too.
+fn order(head: &Head, line: &[u8]) -> Option<Row> {
+    match head.format {
+        1 => row(head, line).map(|row| Row { what: None, ..row }),
+        _ => line::unseal::<Order>(line).map(Row::from),
+    }
+}
+
 /// The fault of a number that is no trial of a sweep; `end` is the one after its last trial.
 pub(crate) fn no_trial(tree: &Tree, id: u64, end: u64) -> Fault {
     let lists = format!("`hpcsweep status --trials {}` lists", tree.named());
@@ -362,7 +385,7 @@ fn read_run(tree: &Tree, head: &Head, from: u64, n: u64, all: &mut Vec<Row>) -> 
 pub(crate) fn each(tree: &Tree, mut with: impl FnMut(Row)) -> Result<()> {
     for head in heads(tree)? {
         let (mut next, mut is_whole) = (head.first, true);
-        each_line(tree, &head, |row| match row.filter(|row| row.id == next) {
+        each_line(tree, &head, self::row, |row| match row.filter(|row| row.id == next) {
             Some(row) => {
                 next += 1;
                 with(row);
@@ -389,8 +412,16 @@ pub fn rows(tree: &Tree) -> Result<Vec<Row>> {
 /// Bytes of a table that are read at once: its lines are read as many at a time as there are threads.
 const PIECE: usize = 8 << 20;
 
+/// What makes the row of a line; `None` if the line is damaged.
+type OfLine = fn(&Head, &[u8]) -> Option<Row>;
+
 /// Hands over the lines of a table, `None` for each that is damaged. Returns how many there are; none if there is no file.
-fn each_line(tree: &Tree, head: &Head, mut with: impl FnMut(Option<Row>)) -> Result<u64> {
+fn each_line(
+    tree: &Tree,
+    head: &Head,
+    row: OfLine,
+    mut with: impl FnMut(Option<Row>),
+) -> Result<u64> {
     use rayon::prelude::*;
     let path = file(tree, head.first, "jsonl");
     let fault = |e| disk::fault("read", &path, &e);
@@ -413,11 +444,11 @@ fn each_line(tree: &Tree, head: &Head, mut with: impl FnMut(Option<Row>)) -> Res
                 threads::in_parallel(|| lines.par_iter().map(|line| row(head, line)).collect());
             for mut row in rows {
                 // Trials of one form share its names.
-                if let Some(row) = &mut row {
-                    if row.params.names == names {
-                        row.params.names = Arc::clone(&names);
+                if let Some(what) = row.as_mut().and_then(|row| row.what.as_mut()) {
+                    if what.params.names == names {
+                        what.params.names = Arc::clone(&names);
                     }
-                    names = Arc::clone(&row.params.names);
+                    names = Arc::clone(&what.params.names);
                 }
                 with(row);
             }
@@ -436,7 +467,7 @@ fn add_rows(
     head: &Head,
     all: &mut Vec<Row>,
     with: &mut dyn FnMut(usize, &Row),
-    keeps: bool,
+    (row, keeps): (OfLine, bool),
 ) -> Result<u64> {
     // The numbers in an unsealed head need not fit into memory.
     let bytes = |ending| disk::stamp(&file(tree, head.first, ending));
@@ -446,7 +477,7 @@ fn add_rows(
     all.extend((head.first..head.first + most).map(Row::unknown));
     let mut known = vec![false; usize::try_from(most)?];
     let mut foreign = 0;
-    let lines = each_line(tree, head, |row| {
+    let lines = each_line(tree, head, row, |row| {
         let Some(mut row) = row else { return };
         let place = row.id.checked_sub(head.first).and_then(|at| usize::try_from(at).ok());
         match place.filter(|at| known.get(*at) == Some(&false)) {
@@ -481,7 +512,15 @@ pub struct Readable {
 /// # Errors
 /// When a file cannot be read.
 pub fn readable(tree: &Tree, damage: &mut Damage) -> Result<Readable> {
-    read(tree, damage, &mut |_, _| {}, true)
+    read(tree, damage, &mut |_, _| {}, (row, true))
+}
+
+/// As [`readable`]. The rows know only how trials follow each other.
+///
+/// # Errors
+/// As [`readable`].
+pub(crate) fn in_order(tree: &Tree, damage: &mut Damage) -> Result<Readable> {
+    read(tree, damage, &mut |_, _| {}, (order, true))
 }
 
 /// As [`readable`]. The rows know only how trials follow each other; `with` sees each whole row that was read, with its place.
@@ -493,14 +532,14 @@ pub(crate) fn gathered(
     damage: &mut Damage,
     with: &mut dyn FnMut(usize, &Row),
 ) -> Result<Readable> {
-    read(tree, damage, with, false)
+    read(tree, damage, with, (row, false))
 }
 
 fn read(
     tree: &Tree,
     damage: &mut Damage,
     with: &mut dyn FnMut(usize, &Row),
-    keeps: bool,
+    keeps: (OfLine, bool),
 ) -> Result<Readable> {
     let mut all = Readable::default();
     for first in firsts(tree)? {

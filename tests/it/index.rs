@@ -136,6 +136,27 @@ fn the_table_of_all_trials_is_that_of_a_set_which_has_all_of_them() {
     assert_eq!((first == of_set, again == of_set), (true, true));
 }
 
+/// `status` keeps no records of the trials that it only counts; `--trials` and `--json` show each trial's.
+#[test]
+fn what_status_counts_is_what_it_lists() {
+    let world = large();
+    damage(&world, "records/000/17.1.jsonl");
+    let head = |verb: &[&str]| {
+        let said = world.run(verb).out;
+        said.split("\n\n").next().unwrap_or_default().to_owned()
+    };
+    let counts: &[&str] = &["status", "results/s", "--offline"];
+    let lists: &[&str] = &["status", "results/s", "--offline", "--trials"];
+    let first = [head(counts), head(lists), head(counts)];
+    remove_index(&world);
+    let listed = [head(lists), head(counts)];
+    assert!(
+        first[0].contains("done") && first[0].contains("left out: 1 damaged line"),
+        "{first:?}"
+    );
+    assert!(first.iter().chain(&listed).all(|head| *head == first[0]), "{first:?} {listed:?}");
+}
+
 /// A byte of the last line of a record changes.
 fn damage(world: &World, file: &str) {
     let path = world.path(&format!("results/s/{file}"));

@@ -63,7 +63,7 @@ const OWN_FILES: [(&str, &str); 20] = [
     ("src/tree/ledger/log.rs", "links, and tells a lost answer from a refusal"),
     ("src/tree/line/writer.rs", "owns the open file, and keeps what a full disk refuses"),
     ("src/tree/lock.rs", "links, renames and counts links"),
-    ("src/tree/records/read.rs", "tells a missing record from an unreadable one"),
+    ("src/tree/records/origin.rs", "keeps the file open whose lines it reads"),
     ("src/worker/attempt.rs", "owns the open log and the trial's own folders"),
     ("src/worker/process/lifeline.rs", "looks through the open files of another process"),
     ("src/worker/ranks/member.rs", "a rank without a log of its own"),

@@ -106,6 +106,17 @@ pub(crate) struct Sequence {
 }
 
 impl Sequence {
+    /// Its numbers, of which [`Sequence::of`] makes it again.
+    pub(crate) fn numbers(&self) -> [u64; 5] {
+        let Self { lines, damaged, earlier, last, since } = *self;
+        [lines, damaged, earlier, last, since]
+    }
+
+    /// Of the numbers of another.
+    pub(crate) fn of([lines, damaged, earlier, last, since]: [u64; 5]) -> Self {
+        Self { lines, damaged, earlier, last, since }
+    }
+
     /// Takes note of a line that was read.
     pub(crate) fn whole(&mut self, line: &[u8]) {
         self.lines += 1;
@@ -158,8 +169,18 @@ pub(crate) const LONGEST: u64 = 1 << 30;
 ///
 /// # Errors
 /// Errors of the disk.
-pub(crate) fn each(file: impl Read, mut with: impl FnMut(Spot, &[u8])) -> io::Result<bool> {
-    let mut reader = BufReader::with_capacity(1 << 16, file);
+pub(crate) fn each(file: impl Read, with: impl FnMut(Spot, &[u8])) -> io::Result<bool> {
+    each_in(BufReader::with_capacity(1 << 16, file), with)
+}
+
+/// As [`each`], of what is buffered or in memory.
+///
+/// # Errors
+/// As [`each`].
+pub(crate) fn each_in(
+    mut reader: impl BufRead,
+    mut with: impl FnMut(Spot, &[u8]),
+) -> io::Result<bool> {
     let (mut at, mut line) = (0, Vec::new());
     loop {
         line.clear();

@@ -5,6 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::LazyLock;
 
 use super::{Attempt, End, Outcome, Record, Start};
+use crate::tree::damage::Damage;
 
 /// The records of trials. Of a trial that was done at once, it may have no more than that: a million of them take a million
 /// bytes. What is to be known of their attempts has then been taken while they were read.
@@ -67,6 +68,19 @@ impl DerefMut for ByTrial {
 }
 
 impl ByTrial {
+    /// Adds what another file has recorded of a trial.
+    pub(super) fn add(&mut self, trial: u64, mut record: Record) {
+        let note = record.note.take().filter(|_| !self.whole.contains_key(&trial));
+        let entry = self.whole.entry(trial).or_default();
+        entry.add(record);
+        entry.note = note;
+    }
+
+    /// Those of which all is known.
+    pub(super) fn into_whole(self) -> HashMap<u64, Record> {
+        self.whole
+    }
+
     /// What is known of the record of a trial.
     pub(crate) fn get(&self, trial: &u64) -> Option<&Record> {
         self.whole.get(trial).or_else(|| {
@@ -85,27 +99,66 @@ impl ByTrial {
         self.get(trial).is_some()
     }
 
-    /// Whether a trial with this record was done at once, and nothing more is to be said of how it stands.
-    pub(super) fn is_at_once(trial: u64, record: &Record) -> bool {
-        let Record { attempts, skipped, skipped_at: _, decisions, note: _ } = record;
-        let [attempt] = &attempts[..] else { return false };
-        let Attempt { end: Some(end), stopped: None, unread: 0, bundle: None, .. } = attempt else {
-            return false;
+    /// Whether a trial with this record was done at once, and nothing more is to be said of how it stands; then whether it
+    /// began when the trial before it was done.
+    pub(super) fn at_once(trial: u64, record: &Record) -> Option<bool> {
+        let Record { attempts, skipped, skipped_at, decisions, note: _ } = record;
+        let [attempt] = &attempts[..] else { return None };
+        let Attempt { end: Some(end), stopped: None, unread: 0, bundle, .. } = attempt else {
+            return None;
         };
+        let counts = bundle.as_ref().is_none_or(|place| place.begun && !place.lost);
         let has_more = end.exit_code.is_some_and(|code| code != 0)
             || end.signal.is_some()
             || end.cause.is_some()
             || end.reason.is_some();
-        let is_plain = skipped.is_none() && decisions.is_empty() && attempt.stopped_at.is_none();
-        trial < MOST && end.state == Outcome::Done && !has_more && is_plain
+        let is_plain = (skipped, *skipped_at) == (&None, 0)
+            && decisions.is_empty()
+            && attempt.stopped_at.is_none();
+        let is_it = counts && trial < MOST && end.state == Outcome::Done && !has_more && is_plain;
+        is_it.then_some(attempt.start.behind)
     }
 
-    /// Takes note that a trial was done at once; `behind` as that of its start.
-    pub(super) fn was_at_once(&mut self, trial: u64, behind: bool) {
+    /// Takes note that a trial was done at once; `behind` as what [`ByTrial::at_once`] says.
+    pub(crate) fn was_at_once(&mut self, trial: u64, behind: bool) {
         let at = trial as usize;
         if at >= self.at_once.len() {
             self.at_once.resize(at + 1, 0);
         }
         self.at_once[at] = 1 + u8::from(behind);
+    }
+}
+
+/// What was read of some trials.
+#[derive(Default)]
+pub(super) struct Part {
+    /// By trial.
+    pub(super) records: Vec<(u64, Record)>,
+    /// Trials that were done at once, whose records are not kept, as [`ByTrial`] has them.
+    pub(super) at_once: Vec<(u64, bool)>,
+    pub(super) damage: Damage,
+}
+
+impl Part {
+    /// Keeps no records of trials that were done at once: it returns them.
+    pub(super) fn split(&mut self) -> Vec<(u64, Record)> {
+        let at_once = |(trial, record): &(u64, Record)| ByTrial::at_once(*trial, record);
+        let records = std::mem::take(&mut self.records);
+        let (done, whole): (Vec<_>, _) = records.into_iter().partition(|of| at_once(of).is_some());
+        self.at_once.extend(done.iter().filter_map(|of| Some((of.0, at_once(of)?))));
+        self.records = whole;
+        done
+    }
+
+    pub(super) fn given_to(self, all: &mut ByTrial, damage: &mut Damage) {
+        all.extend(self.records);
+        self.at_once.into_iter().for_each(|(trial, behind)| all.was_at_once(trial, behind));
+        damage.extend(self.damage);
+    }
+
+    /// As [`Part::given_to`], where other files may have recorded the same trials.
+    pub(super) fn added_to(self, all: &mut ByTrial) {
+        self.records.into_iter().for_each(|(trial, record)| all.add(trial, record));
+        self.at_once.into_iter().for_each(|(trial, behind)| all.was_at_once(trial, behind));
     }
 }

@@ -13,16 +13,19 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::packed::{self, In, Out};
-use super::{Outcome, Record};
+use super::{ByTrial, Origin, Outcome, Record};
 use crate::host::derived::Owner;
 use crate::host::{clock, disk};
 use crate::tree::Tree;
 
 /// The first words of a file: its format, and the program that wrote it.
-const FORMAT: &str = concat!("hpcsweep index 3 ", env!("CARGO_PKG_VERSION"));
+const FORMAT: &str = concat!("hpcsweep index 5 ", env!("CARGO_PKG_VERSION"));
 
 /// Folders of records, of a thousand trials each, from which on a sweep has an index.
 const LEAST: usize = 5;
+
+/// Bytes of the smallest bundle that is in the index.
+const LEAST_BUNDLE: u64 = 256 << 10;
 
 /// The value of [`Index::fresh`], but for tests.
 const FRESH: usize = 50;
@@ -63,7 +66,7 @@ pub(crate) struct Index {
 }
 
 /// Says what a reader of metric lines wants to know of those of a record again; `None` where they cannot be read.
-pub(crate) type Noter = fn(&Tree, &Record) -> Option<Vec<u8>>;
+pub(crate) type Noter = fn(Origin<'_>, &Record) -> Option<Vec<u8>>;
 
 impl Index {
     /// The index of the sweep with this token; `None` if its folder cannot be looked at.
@@ -107,17 +110,9 @@ impl Index {
 
     /// What it has of a folder of records, which was changed last at this time.
     pub(super) fn read(&self, folder: &str, changed: f64) -> Known {
-        let head = self.head(folder);
-        let read = self.owner.read(&self.dir.join(folder), MOST);
-        let Some((bytes, written)) = read.filter(|(bytes, _)| {
-            bytes.split_last_chunk().is_some_and(|(body, crc)| {
-                body.starts_with(&head) && crc32fast::hash(body) == u32::from_le_bytes(*crc)
-            })
-        }) else {
-            return Known::default();
-        };
-        let end = bytes.len() - 4;
-        let mut known = Known { bytes, from: head.len()..end, ..Known::default() };
+        let Some((bytes, body, written)) = self.file(folder) else { return Known::default() };
+        let end = body.end;
+        let mut known = Known { bytes, from: body, ..Known::default() };
         let mut from = In(&known.bytes[known.from.clone()]);
         let (Some(time), Some(is_whole)) = (from.float(), from.flag()) else {
             return Known::default();
@@ -148,18 +143,65 @@ impl Index {
     /// Keeps entries of a folder of records, which was changed last at this time. A disk that refuses them is no fault: the
     /// records have everything.
     /// `is_whole`: no file of the folder is missing there, and each has the name that workers give it.
-    pub(super) fn write(&self, folder: &str, (changed, is_whole): (f64, bool), entries: &[u8]) {
+    pub(super) fn write(
+        &self,
+        folder: &str,
+        (changed, is_whole): (f64, bool),
+        entries: &[Cow<'_, [u8]>],
+    ) {
         if !self.may_grow() {
             return;
         }
         let mut bytes = self.head(folder);
         bytes.extend(changed.to_le_bytes());
         bytes.push(u8::from(is_whole));
-        bytes.extend(entries);
+        entries.iter().for_each(|entry| bytes.extend(&**entry));
         bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
         if self.owner.write(&self.dir.join(folder), &bytes).is_err() {
             self.is_refused.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// A file that can be believed, the place of what it says, and when it was written.
+    fn file(&self, name: &str) -> Option<(Vec<u8>, Range<usize>, f64)> {
+        let head = self.head(name);
+        let (bytes, written) = self.owner.read(&self.dir.join(name), MOST)?;
+        let (body, crc) = bytes.split_last_chunk()?;
+        let is_it = body.starts_with(&head) && crc32fast::hash(body) == u32::from_le_bytes(*crc);
+        let range = head.len()..body.len();
+        is_it.then_some((bytes, range, written))
+    }
+
+    /// As [`Index::file`], of the bundle of an agent; without when it was written.
+    pub(super) fn of_bundle(&self, agent: &str) -> Option<(Vec<u8>, Range<usize>)> {
+        self.file(&bundle(agent)).map(|(bytes, range, _)| (bytes, range))
+    }
+
+    /// Keeps what the lines of a bundle say; the checksum of its file, if there is one now.
+    pub(super) fn write_bundle(&self, agent: &str, body: &[u8]) -> Option<u32> {
+        let name = bundle(agent);
+        let mut bytes = self.head(&name);
+        bytes.extend(body);
+        let checksum = crc32fast::hash(&bytes);
+        bytes.extend(checksum.to_le_bytes());
+        if !self.may_grow() || bytes.len() as u64 > MOST {
+            return None;
+        }
+        let is_written = self.owner.write(&self.dir.join(name), &bytes).is_ok();
+        if !is_written {
+            self.is_refused.store(true, Ordering::Relaxed);
+        }
+        is_written.then_some(checksum)
+    }
+
+    /// Whether it has bundles of so many bytes.
+    pub(super) fn is_for_bundle(&self, bytes: u64) -> bool {
+        self.least == 0 || bytes >= LEAST_BUNDLE
+    }
+
+    /// Whether damage is to be noticed, wherever it is.
+    pub(super) fn looks_for_damage(&self) -> bool {
+        self.check == Check::Damage
     }
 
     fn head(&self, folder: &str) -> Vec<u8> {
@@ -188,6 +230,11 @@ impl Known {
     }
 }
 
+/// The file of an agent's bundle.
+fn bundle(agent: &str) -> String {
+    format!("agents/{agent}")
+}
+
 /// The file of a run: its number, its size and its time of change.
 pub(super) type Stamp = (u32, u64, f64);
 
@@ -196,22 +243,28 @@ pub(super) struct Entry<'a> {
     pub(super) trial: u64,
     files: Vec<Stamp>,
     /// Whether a file of it may have grown.
-    may_grow: bool,
+    pub(super) may_grow: bool,
+    /// Whether it was done at once, and then whether it began when the trial before it was done: see [`ByTrial`].
+    pub(super) at_once: Option<bool>,
     packed: &'a [u8],
     pub(super) note: Option<&'a [u8]>,
     /// All of its bytes.
     pub(super) bytes: &'a [u8],
 }
 
-fn entry<'a>(from: &mut In<'a>) -> Option<Entry<'a>> {
+pub(super) fn entry<'a>(from: &mut In<'a>) -> Option<Entry<'a>> {
     let whole = from.0;
     let trial = from.number()?;
     let files = from.list(|from| Some((from.short()?, from.number()?, from.float()?)))?;
     let may_grow = from.flag()?;
+    let at_once = match from.byte()? {
+        0 => None,
+        behind => Some(behind == 2),
+    };
     let packed = from.slice()?;
     let note = if from.flag()? { Some(from.slice()?) } else { None };
     let bytes = &whole[..whole.len() - from.0.len()];
-    Some(Entry { trial, files, may_grow, packed, note, bytes })
+    Some(Entry { trial, files, may_grow, at_once, packed, note, bytes })
 }
 
 impl Entry<'_> {
@@ -221,32 +274,37 @@ impl Entry<'_> {
     }
 
     /// The entry with a note.
-    pub(super) fn noted(&self, note: &[u8], entries: &mut Vec<u8>) {
+    pub(super) fn noted(&self, note: &[u8]) -> Vec<u8> {
         // The flag is the last byte of an entry without one.
-        entries.extend(&self.bytes[..self.bytes.len() - 1]);
-        add_note(Some(note), entries);
+        let mut entry = self.bytes[..self.bytes.len() - 1].to_vec();
+        add_note(Some(note), &mut entry);
+        entry
     }
 
-    /// The record, if the trial still has these files: of each its run and its name in the folder.
-    pub(super) fn record<'n>(
+    /// The record; `None` if it cannot be read.
+    pub(super) fn record(&self) -> Option<Record> {
+        let mut record = packed::unpack(self.packed)?;
+        record.note = self.note.map(Box::from);
+        Some(record)
+    }
+
+    /// Whether the trial still has these files: of each its run and its name in the folder.
+    pub(super) fn is_of<'n>(
         &self,
         files: impl ExactSizeIterator<Item = (u32, impl Fn() -> Cow<'n, str>)>,
         folder: &Path,
         looks_at_all: bool,
-    ) -> Option<Record> {
+    ) -> bool {
         let is_unchanged = |name: &dyn Fn() -> Cow<'n, str>, size: u64, time: f64| {
             let stamp = || disk::stamp(&folder.join(&*name())).ok().flatten();
             let is_same =
                 |(len, changed): (u64, f64)| len == size && changed.to_bits() == time.to_bits();
             !(looks_at_all || self.may_grow) || stamp().is_some_and(is_same)
         };
-        let is_it = files.len() == self.files.len()
+        files.len() == self.files.len()
             && files.zip(&self.files).all(|((run, name), (known, size, time))| {
                 run == *known && is_unchanged(&name, *size, *time)
-            });
-        let mut record = is_it.then(|| packed::unpack(self.packed)).flatten()?;
-        record.note = self.note.map(Box::from);
-        Some(record)
+            })
     }
 }
 
@@ -264,18 +322,18 @@ pub(super) fn has_ended(record: &Record) -> bool {
     record.outcome().is_some() || record.skipped.is_some()
 }
 
-/// Appends the entry of a trial whose files were read whole and without damage; `false` if the trial has not ended.
-pub(super) fn add(trial: u64, files: &[Stamp], record: &Record, entries: &mut Vec<u8>) -> bool {
-    if !has_ended(record) {
-        return false;
-    }
-    let mut packed = Vec::new();
-    if !packed::pack(record, &mut packed) {
-        return false;
-    }
+/// The entry of a trial whose files were read whole and without damage; `None` if the trial has not ended.
+pub(super) fn of(trial: u64, files: &[Stamp], record: &Record) -> Option<Vec<u8>> {
+    has_ended(record).then(|| packed(trial, files, record))
+}
+
+/// The entry of a trial with these files, whether it has ended or not.
+pub(super) fn packed(trial: u64, files: &[Stamp], record: &Record) -> Vec<u8> {
+    let (mut packed, mut entry) = (Vec::new(), Vec::new());
+    packed::pack(record, &mut packed);
     let is_done = record.attempts.last().and_then(|last| last.end.as_ref());
     let is_done = is_done.is_some_and(|end| end.state == Outcome::Done) && files.len() == 1;
-    let mut out = Out(entries);
+    let mut out = Out(&mut entry);
     out.number(trial);
     out.number(files.len() as u64);
     for (run, size, time) in files {
@@ -284,8 +342,10 @@ pub(super) fn add(trial: u64, files: &[Stamp], record: &Record, entries: &mut Ve
         out.float(*time);
     }
     out.byte(u8::from(!is_done));
+    let at_once = ByTrial::at_once(trial, record);
+    out.byte(at_once.map_or(0, |behind| 1 + u8::from(behind)));
     out.number(packed.len() as u64);
-    entries.extend(packed);
-    add_note(record.note.as_deref(), entries);
-    true
+    entry.extend(packed);
+    add_note(record.note.as_deref(), &mut entry);
+    entry
 }

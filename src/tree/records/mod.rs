@@ -3,7 +3,6 @@
 //! Each worker process that takes up a trial creates `records/<shard>/<trial>.<run>.jsonl` exclusively
 //! and is its only writer; attempts within one run share the file. Reading never needs the writer.
 
-use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -13,7 +12,6 @@ use serde_json::{Map, Value};
 use super::Tree;
 use super::line::{self, Spot};
 use crate::cause::Cause;
-use crate::host::disk;
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -174,8 +172,20 @@ impl Attempt {
     ///
     /// # Errors
     /// When the file cannot be read, or has changed since it was.
-    pub fn each_row(&self, tree: &Tree, mut with: impl FnMut(Map<String, Value>)) -> Result<()> {
-        self.each_row_of(tree, &self.metrics, &mut with)
+    pub fn each_row(&self, tree: &Tree, with: impl FnMut(Map<String, Value>)) -> Result<()> {
+        self.each_row_in(Origin::Tree(tree), with)
+    }
+
+    /// As [`Attempt::each_row`], of lines that may be in memory.
+    ///
+    /// # Errors
+    /// As [`Attempt::each_row`].
+    pub(crate) fn each_row_in(
+        &self,
+        from: Origin<'_>,
+        mut with: impl FnMut(Map<String, Value>),
+    ) -> Result<()> {
+        self.each_row_of(from, &self.metrics, &mut with)
     }
 
     /// As [`Attempt::each_row`], of the newest `most` events alone.
@@ -189,16 +199,16 @@ impl Attempt {
         mut with: impl FnMut(Map<String, Value>),
     ) -> Result<()> {
         let from = self.metrics.len().saturating_sub(most);
-        self.each_row_of(tree, &self.metrics[from..], &mut with)
+        self.each_row_of(Origin::Tree(tree), &self.metrics[from..], &mut with)
     }
 
     fn each_row_of(
         &self,
-        tree: &Tree,
+        from: Origin<'_>,
         spots: &[Spot],
         with: &mut dyn FnMut(Map<String, Value>),
     ) -> Result<()> {
-        self.each_event_of(tree, spots, &mut |rows| {
+        self.each_event_of(from, spots, &mut |rows| {
             rows.into_iter().filter(|row| !row.contains_key(UNREAD)).for_each(&mut *with);
             Ok(())
         })
@@ -214,28 +224,22 @@ impl Attempt {
         tree: &Tree,
         mut with: impl FnMut(Vec<Map<String, Value>>) -> Result<()>,
     ) -> Result<()> {
-        self.each_event_of(tree, &self.metrics, &mut with)
+        self.each_event_of(Origin::Tree(tree), &self.metrics, &mut with)
     }
 
     fn each_event_of(
         &self,
-        tree: &Tree,
+        from: Origin<'_>,
         spots: &[Spot],
         with: &mut dyn FnMut(Vec<Map<String, Value>>) -> Result<()>,
     ) -> Result<()> {
         if spots.is_empty() {
             return Ok(());
         }
-        let path = self.file(tree);
-        let mut file = disk::open(&path)?;
-        let mut line = Vec::new();
+        let mut lines = from.lines(self)?;
         for spot in spots {
-            line.clear();
-            let read = file.seek(SeekFrom::Start(spot.at));
-            let read = read.and_then(|_| (&mut file).take(spot.len).read_to_end(&mut line));
-            read.map_err(|e| disk::fault("read", &path, &e))?;
-            let event: Rows = line::unseal(&line).ok_or_else(|| super::numbers::damaged(&path))?;
-            with(event.rows)?;
+            let event: Option<Rows> = line::unseal(lines.read(*spot)?);
+            with(event.ok_or_else(|| super::numbers::damaged(&lines.path()))?.rows)?;
         }
         Ok(())
     }
@@ -408,26 +412,31 @@ impl Record {
     }
 }
 
+mod agents;
 mod assemble;
+mod bundles;
 mod by_trial;
 mod event;
 pub(crate) mod index;
+mod origin;
 mod packed;
 mod read;
 mod usage;
 
 pub(super) use assemble::Source;
+pub(super) use bundles::of_bundles;
 pub(crate) use by_trial::ByTrial;
 pub(super) use event::has_metrics;
 pub use event::{Decided, End, Event, Start, Who, Whole, signal_text};
 use event::{Rows, unread_in, why};
+pub(crate) use origin::Origin;
 
 pub use usage::{EnergySource, GpuUsage, MemorySource, Usage, Used};
 
 pub use packed::unpacked;
 pub(crate) use packed::{In, Out};
 pub use read::{all, file, lines_before, of_trial, of_workers, readable};
-pub(crate) use read::{gathered, indexed};
+pub(crate) use read::{briefly, gathered, indexed};
 
 #[cfg(test)]
 mod tests {

@@ -1,21 +1,22 @@
 //! A record as bytes of an index: the same values as its lines have, without a text to parse. Both ways name every member,
 //! so that a new one cannot be forgotten.
 
-use super::{Attempt, End, EnergySource, GpuUsage, MemorySource, Outcome, Record, Start, Usage};
+use super::{
+    Attempt, Decided, End, EnergySource, GpuUsage, MemorySource, Outcome, Place, Record, Start,
+    Usage,
+};
 use crate::tree::line::Spot;
 
-/// Appends a record of workers; `false` if it is none, and nothing is appended.
-pub(super) fn pack(record: &Record, out: &mut Vec<u8>) -> bool {
+/// Appends a record, without its note.
+pub(super) fn pack(record: &Record, out: &mut Vec<u8>) {
     let Record { attempts, skipped, skipped_at, decisions, note: _ } = record;
-    if !decisions.is_empty() || attempts.iter().any(|attempt| attempt.bundle.is_some()) {
-        return false;
-    }
     let mut out = Out(out);
     out.maybe(skipped.as_ref(), |out, reason| out.text(reason));
     out.number(*skipped_at);
     out.number(attempts.len() as u64);
     attempts.iter().for_each(|attempt| out.attempt(attempt));
-    true
+    out.number(decisions.len() as u64);
+    decisions.iter().for_each(|decided| out.decided(decided));
 }
 
 /// The record that was packed into these bytes; `None` if they are not exactly one.
@@ -24,14 +25,16 @@ pub(super) fn unpack(bytes: &[u8]) -> Option<Record> {
     let skipped = from.maybe(In::text)?;
     let skipped_at = from.number()?;
     let attempts = from.list(In::attempt)?;
-    from.0.is_empty().then(|| Record { attempts, skipped, skipped_at, ..Record::default() })
+    let decisions = from.list(In::decided)?;
+    from.0.is_empty().then(|| Record { attempts, skipped, skipped_at, decisions, note: None })
 }
 
 /// A record from these bytes, and how it is packed again; `None` if they are none.
 pub fn unpacked(bytes: &[u8]) -> Option<(Record, Vec<u8>)> {
     let record = unpack(bytes)?;
     let mut again = Vec::new();
-    pack(&record, &mut again).then_some((record, again))
+    pack(&record, &mut again);
+    Some((record, again))
 }
 
 /// Appends values to bytes; [`In`] reads them back.
@@ -72,18 +75,8 @@ impl Out<'_> {
     }
 
     fn attempt(&mut self, attempt: &Attempt) {
-        // What agents recorded is not packed.
-        let Attempt {
-            start,
-            end,
-            stopped,
-            stopped_at,
-            metrics,
-            unread,
-            run,
-            bundle: _,
-            is_orphan: _,
-        } = attempt;
+        let Attempt { start, end, stopped, stopped_at, metrics, unread, run, bundle, is_orphan } =
+            attempt;
         self.start(start);
         self.maybe(end.as_ref(), Self::end);
         self.maybe(stopped.as_ref(), |out, (state, reason)| {
@@ -101,6 +94,29 @@ impl Out<'_> {
         }
         self.number(*unread);
         self.number((*run).into());
+        self.maybe(bundle.as_ref(), Self::place);
+        self.byte(u8::from(*is_orphan));
+    }
+
+    fn place(&mut self, place: &Place) {
+        let Place { agent, slot, begun, lost, log, last } = place;
+        self.text(agent);
+        self.number((*slot).into());
+        [begun, lost, last].into_iter().for_each(|flag| self.byte(u8::from(*flag)));
+        self.maybe(*log, |out, (at, len)| {
+            out.number(at);
+            out.number(len);
+        });
+    }
+
+    fn decided(&mut self, decided: &Decided) {
+        let Decided { trial, attempt, time, seq, again, counts, grown, alone, why } = decided;
+        self.number(*trial);
+        self.number((*attempt).into());
+        self.float(*time);
+        self.number(*seq);
+        [again, counts, grown, alone].into_iter().for_each(|flag| self.byte(u8::from(*flag)));
+        self.text(why);
     }
 
     fn start(&mut self, start: &Start) {
@@ -338,8 +354,29 @@ impl<'a> In<'a> {
             Some(Spot { at: before, len: from.number()? })
         })?;
         let (unread, run) = (self.number()?, self.short()?);
-        let (bundle, is_orphan) = (None, false);
+        let (bundle, is_orphan) = (self.maybe(Self::place)?, self.flag()?);
         Some(Attempt { start, end, stopped, stopped_at, metrics, unread, run, bundle, is_orphan })
+    }
+
+    fn place(&mut self) -> Option<Place> {
+        let (agent, slot) = (self.text()?, self.short()?);
+        let (begun, lost, last) = (self.flag()?, self.flag()?, self.flag()?);
+        let log = self.maybe(|from| Some((from.number()?, from.number()?)))?;
+        Some(Place { agent, slot, begun, lost, log, last })
+    }
+
+    fn decided(&mut self) -> Option<Decided> {
+        Some(Decided {
+            trial: self.number()?,
+            attempt: self.short()?,
+            time: self.float()?,
+            seq: self.number()?,
+            again: self.flag()?,
+            counts: self.flag()?,
+            grown: self.flag()?,
+            alone: self.flag()?,
+            why: self.text()?,
+        })
     }
 
     fn start(&mut self) -> Option<Start> {
@@ -428,7 +465,7 @@ mod tests {
 
     fn packed(record: &Record) -> Vec<u8> {
         let mut bytes = Vec::new();
-        assert!(pack(record, &mut bytes));
+        pack(record, &mut bytes);
         bytes
     }
 
@@ -470,13 +507,34 @@ mod tests {
 
     #[test]
     fn a_record_is_unpacked_as_it_was_packed() {
+        let place = Place {
+            agent: "n1-a".into(),
+            slot: 3,
+            begun: true,
+            lost: true,
+            log: Some((1 << 40, 9)),
+            last: true,
+        };
         let short = Attempt { end: None, stopped: None, ..full() };
+        let of_agent = Attempt { bundle: Some(place), is_orphan: true, ..full() };
+        let decided = Decided {
+            trial: 4,
+            attempt: 1,
+            time: 0.5,
+            seq: 7,
+            again: true,
+            counts: true,
+            grown: true,
+            alone: true,
+            why: "w".into(),
+        };
         for record in [
             Record::default(),
             Record {
-                attempts: vec![full(), short],
+                attempts: vec![full(), short, of_agent],
                 skipped: Some("k".into()),
                 skipped_at: 300,
+                decisions: vec![decided],
                 ..Record::default()
             },
         ] {
@@ -501,21 +559,5 @@ mod tests {
                 unpack(&other);
             }
         }
-    }
-
-    #[test]
-    fn what_agents_have_run_is_not_packed() {
-        let place = crate::tree::records::Place {
-            agent: "a".into(),
-            slot: 0,
-            begun: true,
-            lost: false,
-            log: None,
-            last: false,
-        };
-        let attempt = Attempt { bundle: Some(place), ..full() };
-        let mut bytes = Vec::new();
-        assert!(!pack(&Record { attempts: vec![attempt], ..Record::default() }, &mut bytes));
-        assert!(bytes.is_empty());
     }
 }

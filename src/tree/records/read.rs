@@ -3,18 +3,24 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use anyhow::Result;
 use rayon::prelude::*;
 
+use super::agents::{Agents, AtOnce};
+use super::by_trial::Part;
 use super::index::{self, Check, Index, Noter, Stamp};
-use super::{ByTrial, Record, Source};
+use super::{ByTrial, Origin, Record, Source};
 use crate::host::{disk, threads};
 use crate::tree::damage::{Damage, Writer};
 use crate::tree::ledger::Ledger;
 use crate::tree::line::{self, Sequence};
 use crate::tree::{Tree, bundle, shard};
+
+/// Bytes of the largest record that is in memory as a whole while it is read.
+const SMALL: u64 = 1 << 20;
 
 /// The record of one trial: tries run 1, 2, ... until one is missing.
 ///
@@ -26,7 +32,7 @@ pub fn of_trial(tree: &Tree, trial: u64) -> Result<(Record, u32)> {
     loop {
         let path = tree.record(trial, run);
         match disk::open_plain(&path) {
-            Ok(file) => read_run(&mut record, run, file, &path)?,
+            Ok(file) => read_run(&mut record, run, BufReader::new(file), &path)?,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => break,
             Err(e) => return Err(disk::fault("read", &path, &e).into()),
         };
@@ -78,8 +84,42 @@ pub(crate) fn indexed(
     check: Check,
     damage: &mut Damage,
 ) -> Result<HashMap<u64, Record>> {
-    let mut all = with_index(tree, Index::of(tree, token, check, None).as_ref(), damage)?;
-    of_agents(tree, &mut all, damage)?;
+    all_with_index(tree, Index::of(tree, token, check, None).as_ref(), damage)
+}
+
+/// As [`readable`], by an index.
+fn all_with_index(
+    tree: &Tree,
+    index: Option<&Index>,
+    damage: &mut Damage,
+) -> Result<HashMap<u64, Record>> {
+    let mut all = with_index(tree, index, damage)?.into();
+    Agents { tree, index, at_once: AtOnce::Kept }.keep(&mut all, damage)?;
+    Ok(all.into_whole())
+}
+
+/// As [`indexed`], for a caller that asks of trials that were done at once nothing but that: their records are not kept.
+///
+/// # Errors
+/// As [`all`].
+pub(crate) fn briefly(tree: &Tree, token: &str, damage: &mut Damage) -> Result<ByTrial> {
+    briefly_with(tree, Index::of(tree, token, Check::Changes, None).as_ref(), damage)
+}
+
+fn briefly_with(tree: &Tree, index: Option<&Index>, damage: &mut Damage) -> Result<ByTrial> {
+    let (every, mut all) = (shards(tree)?, ByTrial::default());
+    // What agents have recorded of a trial may come to what is in its record.
+    let briefly = !tree.dir().join("agents").exists();
+    let make = |mut part: Part| {
+        if briefly {
+            part.split();
+        }
+        part
+    };
+    for part in of_shards(tree, index, (&every, every.len()), briefly, &make)? {
+        part.given_to(&mut all, damage);
+    }
+    Agents { tree, index, at_once: AtOnce::Unread }.keep(&mut all, damage)?;
     Ok(all)
 }
 
@@ -105,31 +145,36 @@ pub(crate) fn gathered<T: Sync, P: Send>(
     damage: &mut Damage,
 ) -> Result<ByTrial> {
     let index = Index::of(tree, token, Check::Changes, Some(noter));
+    gathered_with(tree, index.as_ref(), taker, (make, take), damage)
+}
+
+fn gathered_with<T: Sync, P: Send>(
+    tree: &Tree,
+    index: Option<&Index>,
+    taker: &mut T,
+    (make, take): (impl Fn(&T, Vec<(u64, Record)>) -> P + Sync, impl Fn(&mut T, P)),
+    damage: &mut Damage,
+) -> Result<ByTrial> {
     let mut all = ByTrial::default();
     // What agents have recorded of a trial may come to what is in its record.
     let keeps_all = tree.dir().join("agents").exists();
-    let split = |taker: &T, records: Vec<(u64, Record)>| {
-        let is_at_once =
-            |(trial, record): &(u64, Record)| !keeps_all && ByTrial::is_at_once(*trial, record);
-        let (at_once, whole): (Vec<_>, Vec<_>) = records.into_iter().partition(is_at_once);
-        let behind = |(trial, record): &(u64, Record)| (*trial, record.attempts[0].start.behind);
-        let done: Vec<(u64, bool)> = at_once.iter().map(behind).collect();
-        (whole, done, make(taker, at_once))
+    let split = |taker: &T, mut part: Part| {
+        let at_once = if keeps_all { Vec::new() } else { part.split() };
+        (part, make(taker, at_once))
     };
     let every = shards(tree)?;
     // What is made of so many folders is in memory at once.
     for some in every.chunks(threads::cores() * 4) {
         let own = &*taker;
-        let make = |records| split(own, records);
-        let parts = of_shards(tree, index.as_ref(), some, every.len(), &make)?;
-        for ((whole, done, part), damaged) in parts {
-            all.extend(whole);
-            done.into_iter().for_each(|(trial, behind)| all.was_at_once(trial, behind));
-            damage.extend(damaged);
-            take(taker, part);
+        let make = |part| split(own, part);
+        let parts = of_shards(tree, index, (some, every.len()), false, &make)?;
+        for (part, made) in parts {
+            part.given_to(&mut all, damage);
+            take(taker, made);
         }
     }
-    of_agents(tree, &mut all, damage)?;
+    let agents = Agents { tree, index, at_once: AtOnce::Taken };
+    agents.add(&mut all, damage, taker, (make, take))?;
     Ok(all)
 }
 
@@ -139,11 +184,11 @@ fn with_index(
     damage: &mut Damage,
 ) -> Result<HashMap<u64, Record>> {
     let shards = shards(tree)?;
-    let parts = of_shards(tree, index, &shards, shards.len(), &|records| records)?;
-    let mut all = HashMap::with_capacity(parts.iter().map(|(records, _)| records.len()).sum());
-    for (records, damaged) in parts {
-        all.extend(records);
-        damage.extend(damaged);
+    let parts = of_shards(tree, index, (&shards, shards.len()), false, &|part| part)?;
+    let mut all = HashMap::with_capacity(parts.iter().map(|part| part.records.len()).sum());
+    for part in parts {
+        all.extend(part.records);
+        damage.extend(part.damage);
     }
     Ok(all)
 }
@@ -163,25 +208,22 @@ fn shards(tree: &Tree) -> Result<Vec<String>> {
     Ok(shards)
 }
 
-/// What `make` makes of the records of some of the `count` folders, and what of each could not be read.
+/// What `make` makes of some of the `count` folders; `briefly` as in [`Reading`].
 fn of_shards<P: Send>(
     tree: &Tree,
     index: Option<&Index>,
-    shards: &[String],
-    count: usize,
-    make: &(impl Fn(Vec<(u64, Record)>) -> P + Sync),
-) -> Result<Vec<(P, Damage)>> {
+    (shards, count): (&[String], usize),
+    briefly: bool,
+    make: &(impl Fn(Part) -> P + Sync),
+) -> Result<Vec<P>> {
     let root = tree.dir().join("records");
     let index = index.filter(|index| index.is_for(count));
     let read = |shard: &String| {
-        let part = read_shard(tree, &root.join(shard), index.map(|i| (i, &**shard)));
-        part.map(|(records, damage)| (make(records), damage))
+        let index = index.map(|index| (index, &**shard));
+        read_shard(tree, &root.join(shard), index, briefly).map(make)
     };
     threads::in_parallel(|| shards.par_iter().map(read).collect())
 }
-
-/// The records of one folder, by trial, and what of it could not be read.
-type Part = (Vec<(u64, Record)>, Damage);
 
 /// The file of a run: trial, run, and its name, if that is not the one which workers give it.
 type RunFile = (u64, u32, Option<Box<str>>);
@@ -213,88 +255,170 @@ fn name_of((trial, run, name): &RunFile) -> Cow<'_, str> {
 }
 
 /// Reads a folder; with `index`, which has the folder under a name, only the trials that it does not have.
-fn read_shard(tree: &Tree, dir: &Path, index: Option<(&Index, &str)>) -> Result<Part> {
+fn read_shard(
+    tree: &Tree,
+    dir: &Path,
+    index: Option<(&Index, &str)>,
+    briefly: bool,
+) -> Result<Part> {
     // Before it is listed: a file that is added since gives it another time.
     let changed = index.and_then(|_| disk::stamp(dir).ok().flatten()).map_or(0.0, |(_, time)| time);
     let known = index.map(|(index, name)| index.read(name, changed)).unwrap_or_default();
-    let files: Vec<RunFile> = match known.is_whole {
-        true => known
-            .entries()
-            .flat_map(|entry| entry.files().collect::<Vec<_>>())
-            .map(|(trial, run)| (trial, run, None))
-            .collect(),
-        false => run_files(dir)?,
-    };
-    let mut old = known.entries().peekable();
     let is_kept = index.is_some_and(|(index, _)| index.may_grow());
     let noter = index.and_then(|(index, _)| index.noter);
-    let (mut entries, mut kept, mut fresh) = (Vec::new(), 0, 0);
-    let mut damage = Damage::default();
-    let mut records: Vec<(u64, Record)> = Vec::with_capacity(files.len());
-    for runs in files.chunk_by(|a, b| a.0 == b.0) {
-        let trial = runs[0].0;
-        while old.next_if(|entry| entry.trial < trial).is_some() {}
-        let entry = old.next_if(|entry| entry.trial == trial);
-        let names = runs.iter().map(|file| (file.1, || name_of(file)));
-        // Without a note its files are opened, and so they are looked at.
-        let looks = |entry: &index::Entry<'_>| {
-            known.looks_at_all || (noter.is_some() && entry.note.is_none())
-        };
-        let unchanged =
-            entry.and_then(|entry| Some((entry.record(names, dir, looks(&entry))?, entry)));
-        let record = if let Some((mut record, entry)) = unchanged {
-            let is_missing = record.note.is_none();
-            let made =
-                noter.filter(|_| is_missing && is_kept).and_then(|noter| noter(tree, &record));
-            if let Some(note) = made {
-                entry.noted(&note, &mut entries);
-                record.note = Some(note.into());
-                fresh += 1;
-            } else {
-                entries.extend(entry.bytes);
-                kept += 1;
+    let (part, entries) = (Part::default(), Vec::new());
+    let (kept, fresh) = (0, 0);
+    let mut reading =
+        Reading { tree, dir, known: &known, is_kept, noter, briefly, part, entries, kept, fresh };
+    let mut is_odd = false;
+    if known.is_whole {
+        for entry in known.entries() {
+            if !reading.passes(&entry) {
+                let files: Vec<RunFile> =
+                    entry.files().map(|(trial, run)| (trial, run, None)).collect();
+                reading.trial(&files, Some(entry))?;
             }
-            record
-        } else {
-            let (mut record, stamps) = read_trial(tree, dir, runs, is_kept, &mut damage)?;
-            if let Some(stamps) = stamps {
-                let note = noter.filter(|_| index::has_ended(&record));
-                record.note = note.and_then(|noter| noter(tree, &record)).map(Vec::into);
-                fresh += usize::from(index::add(trial, &stamps, &record, &mut entries));
-            }
-            record
-        };
-        records.push((trial, record));
+        }
+    } else {
+        let files = run_files(dir)?;
+        is_odd = files.iter().any(|file| file.2.is_some());
+        let mut old = known.entries().peekable();
+        for runs in files.chunk_by(|a, b| a.0 == b.0) {
+            let trial = runs[0].0;
+            while old.next_if(|entry| entry.trial < trial).is_some() {}
+            let entry = old.next_if(|entry| entry.trial == trial);
+            reading.trial(runs, entry)?;
+        }
     }
-    let counts = (fresh, kept, records.len());
+    let Reading { part, entries, kept, fresh, .. } = reading;
+    let listed = part.records.len() + part.at_once.len();
+    let counts = (fresh, kept, listed);
     if let Some((index, name)) =
         index.filter(|(index, _)| is_kept && index.is_due(&known, counts, changed))
     {
-        let is_odd = |file: &RunFile| file.2.is_some();
-        let is_whole = fresh + kept == records.len() && !files.iter().any(is_odd);
+        let is_whole = fresh + kept == listed && !is_odd;
         index.write(name, (changed, is_whole), &entries);
     }
-    Ok((records, damage))
+    Ok(part)
 }
 
-/// The record of a trial; with `stamped` also what its files were when they were read, if nothing of them is damaged.
+/// A folder that is being read.
+struct Reading<'a> {
+    tree: &'a Tree,
+    dir: &'a Path,
+    known: &'a index::Known,
+    /// Whether this process may write the index.
+    is_kept: bool,
+    noter: Option<Noter>,
+    /// Whether the records of trials that were done at once are not wanted.
+    briefly: bool,
+    part: Part,
+    /// The entries of its trials, the number of those that the index had, and of the others.
+    entries: Vec<Cow<'a, [u8]>>,
+    kept: usize,
+    fresh: usize,
+}
+
+impl<'a> Reading<'a> {
+    /// Takes a trial that was done at once without its record, if that is not wanted and no file is to be looked at.
+    fn passes(&mut self, entry: &index::Entry<'a>) -> bool {
+        let at_once = entry.at_once.filter(|_| self.briefly && !self.looks_at(entry));
+        let at_once = at_once.filter(|_| !entry.may_grow);
+        if let Some(behind) = at_once {
+            self.keep(entry);
+            self.part.at_once.push((entry.trial, behind));
+        }
+        at_once.is_some()
+    }
+
+    /// Without a note its files are opened, and so they are looked at.
+    fn looks_at(&self, entry: &index::Entry<'_>) -> bool {
+        self.known.looks_at_all || (self.noter.is_some() && entry.note.is_none())
+    }
+
+    fn keep(&mut self, entry: &index::Entry<'a>) {
+        self.entries.push(Cow::Borrowed(entry.bytes));
+        self.kept += 1;
+    }
+
+    /// Takes a trial with these files, by the entry that it has, if that is about them.
+    fn trial(&mut self, runs: &[RunFile], entry: Option<index::Entry<'a>>) -> Result<()> {
+        let trial = runs[0].0;
+        let names = runs.iter().map(|file| (file.1, || name_of(file)));
+        let entry = entry.filter(|entry| entry.is_of(names, self.dir, self.looks_at(entry)));
+        if let Some((entry, behind)) =
+            entry.as_ref().filter(|_| self.briefly).and_then(|entry| Some((entry, entry.at_once?)))
+        {
+            self.keep(entry);
+            self.part.at_once.push((trial, behind));
+            return Ok(());
+        }
+        let unchanged = entry.and_then(|entry| Some((entry.record()?, entry)));
+        let record = match unchanged {
+            Some((record, entry)) => self.known(record, &entry),
+            None => self.read(trial, runs)?,
+        };
+        self.part.records.push((trial, record));
+        Ok(())
+    }
+
+    /// A record that the index has, with a note if notes are made.
+    fn known(&mut self, mut record: Record, entry: &index::Entry<'a>) -> Record {
+        let is_wanted = record.note.is_none() && self.is_kept;
+        let noter = self.noter.filter(|_| is_wanted);
+        if let Some(note) = noter.and_then(|noter| noter(self.tree.into(), &record)) {
+            self.entries.push(Cow::Owned(entry.noted(&note)));
+            record.note = Some(note.into());
+            self.fresh += 1;
+        } else {
+            self.keep(entry);
+        }
+        record
+    }
+
+    fn read(&mut self, trial: u64, runs: &[RunFile]) -> Result<Record> {
+        let damage = &mut self.part.damage;
+        let (mut record, read) = read_trial(self.tree, self.dir, runs, damage)?;
+        if let Some((stamps, bytes)) = read.filter(|_| self.is_kept) {
+            let noter = self.noter.filter(|_| index::has_ended(&record));
+            let from = Origin::Runs(self.tree, &bytes);
+            record.note = noter.and_then(|noter| noter(from, &record)).map(Vec::into);
+            if let Some(entry) = index::of(trial, &stamps, &record) {
+                self.entries.push(Cow::Owned(entry));
+                self.fresh += 1;
+            }
+        }
+        Ok(record)
+    }
+}
+
+/// What the files of a trial were when they were read, and the bytes of those that are small, by run.
+type Whole = (Vec<Stamp>, Vec<(u32, Vec<u8>)>);
+
+/// The record of a trial, and the files that it was read from, if nothing of them is damaged.
 fn read_trial(
     tree: &Tree,
     dir: &Path,
     runs: &[RunFile],
-    stamped: bool,
     damage: &mut Damage,
-) -> Result<(Record, Option<Vec<Stamp>>)> {
+) -> Result<(Record, Option<Whole>)> {
     let mut record = Record::default();
-    let mut stamps = stamped.then(|| Vec::with_capacity(runs.len()));
+    let mut whole = Some((Vec::with_capacity(runs.len()), Vec::with_capacity(runs.len())));
     // The runs before the one that is read: lines, and the last file.
     let mut before = (0, String::new());
     for of_run in runs {
         let (trial, run) = (of_run.0, of_run.1);
         let path = dir.join(&*name_of(of_run));
-        // Before it is read: a change since then has another time.
-        let stamp = if stamps.is_some() { disk::stamp(&path)? } else { None };
-        let read = read_run(&mut record, run, disk::open(&path)?, &path)?;
+        // A change since it was opened gives it another time.
+        let (file, (size, time)) = disk::open_stamped(&path)?;
+        let mut bytes = Vec::new();
+        let read = if size <= SMALL {
+            bytes.reserve_exact(size as usize + 1);
+            (&file).read_to_end(&mut bytes).map_err(|e| disk::fault("read", &path, &e))?;
+            read_run(&mut record, run, &*bytes, &path)?
+        } else {
+            read_run(&mut record, run, BufReader::with_capacity(1 << 16, file), &path)?
+        };
         let file = self::file(trial, run);
         damage.add(&file, read.lines.damaged);
         // Lines that existed when this run began, and are missing now.
@@ -309,12 +433,15 @@ fn read_trial(
             damage.add_unended(tree, &file, Writer::Trial(trial));
         }
         let is_whole = read.lines.damaged + missing == 0 && !read.is_unended && !is_empty;
-        match (&mut stamps, stamp.filter(|_| is_whole)) {
-            (Some(stamps), Some((_, time))) => stamps.push((run, read.size, time)),
-            _ => stamps = None,
+        match &mut whole {
+            Some((stamps, all)) if is_whole => {
+                stamps.push((run, read.size, time));
+                all.extend((size <= SMALL).then_some((run, bytes)));
+            }
+            _ => whole = None,
         }
     }
-    Ok((record, stamps))
+    Ok((record, whole))
 }
 
 /// The record of a run as messages name it.
@@ -332,6 +459,7 @@ pub fn lines_before(tree: &Tree, trial: u64, run: u32) -> Result<u64> {
         let path = tree.record(trial, earlier);
         match disk::open_plain(&path) {
             Ok(file) => {
+                let file = BufReader::new(file);
                 lines += read_run(&mut Record::default(), earlier, file, &path)?.lines.lines;
             }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
@@ -342,7 +470,7 @@ pub fn lines_before(tree: &Tree, trial: u64, run: u32) -> Result<u64> {
 }
 
 /// The parts of the record of a run that were read.
-struct Read {
+struct OfRun {
     lines: Sequence,
     /// Whether the last line has no end.
     is_unended: bool,
@@ -350,11 +478,11 @@ struct Read {
     size: u64,
 }
 
-fn read_run(record: &mut Record, run: u32, file: std::fs::File, path: &Path) -> Result<Read> {
+fn read_run(record: &mut Record, run: u32, file: impl BufRead, path: &Path) -> Result<OfRun> {
     let mut lines = Sequence::default();
     let mut source = Source::Run(run);
     let mut size = 0;
-    let unended = line::each(file, |spot, line| {
+    let unended = line::each_in(file, |spot, line| {
         size = spot.end();
         if !line.is_empty() && source.read(record, spot, line) {
             lines.whole(line);
@@ -363,7 +491,7 @@ fn read_run(record: &mut Record, run: u32, file: std::fs::File, path: &Path) -> 
         }
     });
     let is_unended = unended.map_err(|e| disk::fault("read", path, &e))?;
-    Ok(Read { lines, is_unended, size })
+    Ok(OfRun { lines, is_unended, size })
 }
 
 #[cfg(test)]

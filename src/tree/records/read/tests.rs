@@ -1,5 +1,6 @@
 //! Readers of records see the same with an index as without, whatever happens to a sweep and to its index.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
@@ -10,6 +11,8 @@ use serde_json::json;
 
 use super::*;
 use crate::tree::records::{Attempt, End, Event, Outcome, Start};
+
+mod bundles;
 
 /// Trials 0 to 2 and 1000 to 1002: two folders of records.
 const TRIALS: u64 = 6;
@@ -113,6 +116,22 @@ impl Sweep {
         index
     }
 
+    /// How trials stand by their records. `briefly`: where no more is asked of those that were done at once.
+    fn stands(&self, index: Option<&Index>, briefly: bool) -> String {
+        let mut damage = Damage::default();
+        let records = match briefly {
+            true => briefly_with(&self.tree, index, &mut damage).unwrap(),
+            false => with_index(&self.tree, index, &mut damage).unwrap().into(),
+        };
+        let stand = |record: &Record| {
+            let first = record.attempts.first().is_some_and(|attempt| attempt.start.behind);
+            let why = record.decisive().map(Attempt::why);
+            (record.begun(), record.outcome(), record.is_over(0), first, why, record.unread())
+        };
+        let all: Vec<_> = (0..TRIALS).map(|n| records.get(&trial(n)).map(stand)).collect();
+        format!("{all:?} {:?}", damage.settle(|_| false))
+    }
+
     fn entries(&self) -> usize {
         let index = self.index(Check::Changes);
         ["000", "001"].iter().map(|folder| index.read(folder, 0.0).entries().count()).sum()
@@ -134,6 +153,8 @@ enum Step {
     Flip(u64, usize),
     /// A look that may write the index.
     Look,
+    /// Such a look that keeps no records of trials that were done at once.
+    Count,
     CutIndex(bool, usize),
     FlipIndex(bool, usize),
     RemoveIndex,
@@ -159,6 +180,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (trial(), 0..900_usize).prop_map(|(trial, at)| Step::Cut(trial, at)),
         1 => (trial(), 0..900_usize).prop_map(|(trial, at)| Step::Flip(trial, at)),
         6 => Just(Step::Look),
+        3 => Just(Step::Count),
         1 => (any::<bool>(), 0..900_usize).prop_map(|(first, at)| Step::CutIndex(first, at)),
         1 => (any::<bool>(), 0..900_usize).prop_map(|(first, at)| Step::FlipIndex(first, at)),
         1 => Just(Step::RemoveIndex),
@@ -215,6 +237,7 @@ fn act(sweep: &mut Sweep, step: &Step, check: Check) {
             }
         }
         Step::Look => drop(sweep.seen(Some(&sweep.index(check)))),
+        Step::Count => drop(sweep.stands(Some(&sweep.index(check)), true)),
         Step::CutIndex(first, at) => drop(cut(&index(first), at)),
         Step::FlipIndex(first, at) => drop(flipped(&index(first), at)),
         Step::RemoveIndex => drop(fs::remove_dir_all(sweep.tree.dir().join("index"))),
@@ -244,6 +267,7 @@ proptest! {
             let before = sweep.entries();
             let reader = sweep.index(check).of_another();
             prop_assert_eq!(sweep.seen(Some(&reader)), sweep.seen(None), "{:?}", step);
+            prop_assert_eq!(sweep.stands(Some(&reader), true), sweep.stands(None, false));
             prop_assert_eq!(sweep.entries(), before);
         }
     }
@@ -307,4 +331,35 @@ fn a_tree_that_takes_no_index_is_read_without_one() {
     fs::write(sweep.tree.dir().join("index"), "").unwrap();
     assert_eq!(sweep.seen(Some(&sweep.index(Check::Changes))), sweep.seen(None));
     assert_eq!(sweep.entries(), 0);
+}
+
+fn rows(from: Origin<'_>, record: &Record) -> Option<Vec<u8>> {
+    let mut all = Vec::new();
+    for attempt in &record.attempts {
+        let row = |row| writeln!(all, "{row:?}").unwrap();
+        attempt.each_row_in(from, row).ok()?;
+    }
+    Some(all)
+}
+
+#[test]
+fn a_note_is_of_the_same_lines_whether_a_record_is_in_memory_or_not() {
+    let mut sweep = ended();
+    for (run, text) in [(2, "small".to_owned()), (3, "large".repeat(SMALL as usize / 4))] {
+        let start = Start { trial: 1, attempt: run, time: 1.0, ..Start::default() };
+        let row = json!({ "text": text }).as_object().unwrap().clone();
+        let metrics = Event::Metrics { trial: 1, attempt: run, rows: vec![row.clone(), row] };
+        [Event::Start(start), metrics].iter().for_each(|event| sweep.append(1, run, event));
+        sweep.work(1, Some(Outcome::Failed));
+    }
+    let mut index = sweep.index(Check::Changes);
+    index.noter = Some(rows);
+    let records = with_index(&sweep.tree, Some(&index), &mut Damage::default()).unwrap();
+    for record in records.values() {
+        let lines = record.attempts.iter().map(|attempt| attempt.metrics.len());
+        assert_eq!(lines.collect::<HashSet<_>>(), HashSet::from([1]));
+        let of_files = rows(Origin::Tree(&sweep.tree), record).unwrap();
+        assert_eq!(record.note.as_deref(), Some(&of_files[..]));
+    }
+    assert_eq!(records[&1].attempts.len(), 3);
 }

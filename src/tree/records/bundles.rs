@@ -1,0 +1,386 @@
+//! Reads bundles, and keeps in the index what their lines say, so that what agents have recorded is read once.
+//!
+//! A bundle has one writer, which only appends. So a reader takes what the index has of it and reads the lines behind, unless the
+//! bundle is shorter than it was, or its last bytes are others. Which lines count depends on the ledger: the index is not
+//! believed where the ledger has decided since about a trial that it has.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{Seek, SeekFrom};
+use std::ops::Range;
+
+use anyhow::Result;
+use rayon::prelude::*;
+
+use super::assemble::Records;
+use super::index::{self, Entry, Index};
+use super::{In, Origin, Out, Outcome, Record, Source, Start, Who};
+use crate::host::{disk, threads};
+use crate::tree::damage::{Damage, Writer};
+use crate::tree::ledger::{Gone, Ledger};
+use crate::tree::line::{self, Sequence, Spot};
+use crate::tree::{Tree, bundle};
+
+/// All bundles, in the order of their names, and what of each could not be read.
+///
+/// # Errors
+/// When one cannot be read.
+pub(super) fn all(
+    tree: &Tree,
+    ledger: &Ledger,
+    index: Option<&Index>,
+) -> Result<Vec<(Bundle, Damage)>> {
+    let names = bundle::agents(tree)?;
+    threads::in_parallel(|| {
+        names.par_iter().map(|agent| Bundle::read(tree, ledger, agent, index)).collect()
+    })
+}
+
+/// Adds what all bundles say to the records of trials, and to `damage` what could not be read.
+///
+/// # Errors
+/// When one cannot be read.
+pub(in crate::tree) fn of_bundles(
+    tree: &Tree,
+    ledger: &Ledger,
+    records: &mut HashMap<u64, Record>,
+    damage: &mut Damage,
+) -> Result<()> {
+    for (bundle, damaged) in all(tree, ledger, None)? {
+        for (trial, record) in bundle.open(tree, ledger, None)?.1 {
+            records.entry(trial).or_default().add(record);
+        }
+        damage.extend(damaged);
+    }
+    Ok(())
+}
+
+/// A bundle is written to the index again when its new lines are one in so many bytes.
+const SHARE: u64 = 8;
+
+/// What the index has of a bundle.
+struct Kept {
+    bytes: Vec<u8>,
+    entries: Range<usize>,
+    /// Bytes of the lines that were read.
+    length: u64,
+    /// When the file was changed last, before it was read.
+    changed: f64,
+    /// The checksum of its last bytes.
+    tail: u32,
+    sequence: [u64; 5],
+    who: Who,
+    fence: Option<u64>,
+    /// What the ledger had decided about its trials.
+    contests: u64,
+}
+
+impl Kept {
+    fn read(index: &Index, agent: &str) -> Option<Self> {
+        let (bytes, body) = index.of_bundle(agent)?;
+        let end = body.end;
+        let mut from = In(&bytes[body]);
+        let (length, changed, tail) = (from.number()?, from.float()?, from.short()?);
+        let sequence = from.list(In::number)?.try_into().ok()?;
+        let who = serde_json::from_str(from.str()?).ok()?;
+        let fence = if from.flag()? { Some(from.number()?) } else { None };
+        let contests = from.number()?;
+        let entries = end - from.0.len()..end;
+        Some(Self { bytes, entries, length, changed, tail, sequence, who, fence, contests })
+    }
+
+    /// In the order of trials.
+    fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        let mut from = In(&self.bytes[self.entries.clone()]);
+        std::iter::from_fn(move || index::entry(&mut from))
+    }
+
+    fn checksum(&self) -> Option<u32> {
+        self.bytes.last_chunk().map(|crc| u32::from_le_bytes(*crc))
+    }
+
+    /// Whether what the ledger says now would have made the same of its lines.
+    fn is_by(&self, ledger: &Ledger, fence: Option<u64>) -> bool {
+        let is_fence = self.fence == fence
+            || (self.fence.is_none() && fence.is_some_and(|fence| fence >= self.length));
+        let trials = || self.entries().map(|entry| entry.trial).collect::<Vec<_>>();
+        let trials = if ledger.contests.is_empty() { Vec::new() } else { trials() };
+        is_fence && self.contests == contests(ledger, &trials)
+    }
+}
+
+/// A number that changes with what the ledger has decided about these trials, which are in order.
+fn contests(ledger: &Ledger, trials: &[u64]) -> u64 {
+    let mut own: Vec<_> =
+        ledger.contests.iter().filter(|(trial, _)| trials.binary_search(trial).is_ok()).collect();
+    own.sort_by_key(|(trial, _)| **trial);
+    let mut hasher = DefaultHasher::new();
+    format!("{own:?}").hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What the index has, and what was read behind it.
+struct Lines<'a> {
+    old: Vec<Entry<'a>>,
+    fresh: HashMap<u64, Record>,
+}
+
+impl Records for Lines<'_> {
+    fn of(&mut self, trial: u64) -> &mut Record {
+        let old = &self.old;
+        let known = || {
+            let at = old.binary_search_by_key(&trial, |entry| entry.trial).ok()?;
+            Some(Record { note: None, ..old[at].record()? })
+        };
+        self.fresh.entry(trial).or_insert_with(|| known().unwrap_or_default())
+    }
+
+    fn known(&mut self, trial: u64) -> Option<&mut Record> {
+        let is_old = || self.old.binary_search_by_key(&trial, |entry| entry.trial).is_ok();
+        (self.fresh.contains_key(&trial) || is_old()).then(|| self.of(trial))
+    }
+}
+
+/// A bundle that was read.
+pub(super) struct Bundle {
+    agent: String,
+    /// The trials that it has lines about, in order.
+    pub(super) trials: Vec<u64>,
+    /// What the index does not have of them.
+    fresh: HashMap<u64, Record>,
+    /// The checksum of what it has of the others.
+    kept: Option<u32>,
+    /// Whether its agent has gone: what it ran then has no end.
+    is_gone: bool,
+}
+
+impl Bundle {
+    /// Reads a bundle; with `index`, only the lines that it does not have.
+    ///
+    /// # Errors
+    /// When the bundle cannot be read.
+    pub(super) fn read(
+        tree: &Tree,
+        ledger: &Ledger,
+        agent: &str,
+        index: Option<&Index>,
+    ) -> Result<(Self, Damage)> {
+        let path = tree.agent_file(agent, "jsonl");
+        let gone = ledger.agents.get(agent).and_then(|agent| agent.gone.as_ref());
+        // Lines after a fence do not count, whole or not.
+        let fence = if let Some(Gone::Fenced(size)) = gone { Some(*size) } else { None };
+        let (mut file, (size, changed)) = disk::open_stamped(&path)?;
+        let index = index.filter(|index| index.is_for_bundle(size));
+        let kept = index.and_then(|index| Kept::read(index, agent)).filter(|kept| {
+            let is_same = size == kept.length && changed.to_bits() == kept.changed.to_bits();
+            let is_longer = || {
+                let may_be = !index.is_some_and(Index::looks_for_damage) && size >= kept.length;
+                may_be && disk::checksum_before(&file, kept.length) == Some(kept.tail)
+            };
+            (is_same || is_longer()) && kept.is_by(ledger, fence)
+        });
+        let mut source = Source::agent(agent, ledger);
+        let (mut sequence, mut length, mut old) = (Sequence::default(), 0, Vec::new());
+        if let Some(kept) = &kept {
+            source = Source::Agent { name: agent, who: kept.who.clone(), ledger };
+            (sequence, length) = (Sequence::of(kept.sequence), kept.length);
+            old.extend(kept.entries().filter(|_| size > length));
+        }
+        let from = length;
+        let mut lines = Lines { old, fresh: HashMap::new() };
+        let fault = |e| disk::fault("read", &path, &e);
+        file.seek(SeekFrom::Start(from)).map_err(fault)?;
+        let unended = line::each(&file, |Spot { at, len }, line| {
+            let spot = Spot { at: from + at, len };
+            length = spot.end();
+            let is_whole = !line.is_empty() && source.read(&mut lines, spot, line);
+            match fence.is_none_or(|fence| spot.at < fence) && spot.len > 0 {
+                true if is_whole => sequence.whole(line),
+                true => sequence.damaged(),
+                false => {}
+            }
+        });
+        let unended = unended.map_err(fault)?;
+        let mut damage = Damage::default();
+        damage.add(&bundle::name(agent), sequence.damaged);
+        end_damage(tree, agent, ledger, (length, unended), &mut damage);
+        let mut fresh = lines.fresh;
+        lose(ledger, agent, &mut fresh);
+        let noter = index.and_then(|index| index.noter);
+        if let Some(noter) = noter {
+            let unnoted = kept.iter().flat_map(Kept::entries).filter(|e| e.note.is_none());
+            for entry in
+                unnoted.filter(|entry| !fresh.contains_key(&entry.trial)).collect::<Vec<_>>()
+            {
+                fresh.extend(entry.record().filter(index::has_ended).map(|r| (entry.trial, r)));
+            }
+            for record in fresh.values_mut().filter(|record| index::has_ended(record)) {
+                record.note = noter(Origin::Bundle(tree, &file), record).map(Vec::into);
+            }
+        }
+        let trials = merged(kept.as_ref(), &fresh);
+        let mut all = Self {
+            agent: agent.to_owned(),
+            kept: kept.as_ref().and_then(Kept::checksum),
+            is_gone: gone.is_some(),
+            trials,
+            fresh,
+        };
+        let is_new = kept.as_ref().is_none_or(|kept| {
+            let many = all.fresh.len() as u64 * SHARE >= all.trials.len() as u64;
+            !all.fresh.is_empty()
+                && (all.is_gone || many || (length - kept.length) * SHARE >= length)
+        });
+        if let Some(index) = index.filter(|index| is_new && index.may_grow() && length <= size)
+            && let Source::Agent { who, .. } = source
+            && let Some(tail) = disk::checksum_before(&file, length)
+        {
+            let head = Kept {
+                bytes: Vec::new(),
+                entries: 0..0,
+                length,
+                changed,
+                tail,
+                sequence: sequence.numbers(),
+                who,
+                fence,
+                contests: contests(ledger, &all.trials),
+            };
+            all.keep(index, &head, kept.as_ref());
+        }
+        Ok((all, damage))
+    }
+
+    /// Writes the index of the bundle, `head` with the entries of `old` and with what is new.
+    fn keep(&mut self, index: &Index, head: &Kept, old: Option<&Kept>) {
+        let mut body = Vec::new();
+        let mut out = Out(&mut body);
+        out.number(head.length);
+        out.float(head.changed);
+        out.number(head.tail.into());
+        out.number(head.sequence.len() as u64);
+        head.sequence.iter().for_each(|number| out.number(*number));
+        let Ok(who) = serde_json::to_string(&head.who) else { return };
+        out.text(&who);
+        out.byte(u8::from(head.fence.is_some()));
+        head.fence.iter().for_each(|fence| out.number(*fence));
+        out.number(head.contests);
+        let mut old = old.into_iter().flat_map(Kept::entries).peekable();
+        for trial in &self.trials {
+            let known = old.next_if(|entry| entry.trial == *trial);
+            match (self.fresh.get(trial), known) {
+                (Some(record), _) => body.extend(index::packed(*trial, &[], record)),
+                (None, Some(entry)) => body.extend(entry.bytes),
+                (None, None) => return,
+            }
+        }
+        if let Some(checksum) = index.write_bundle(&self.agent, &body) {
+            self.fresh = HashMap::new();
+            self.kept = Some(checksum);
+        }
+    }
+
+    /// What the index has of the bundle, and the records of other trials, in order.
+    ///
+    /// # Errors
+    /// When the bundle has to be read again, and cannot be.
+    pub(super) fn open(
+        self,
+        tree: &Tree,
+        ledger: &Ledger,
+        index: Option<&Index>,
+    ) -> Result<(Opened, Vec<(u64, Record)>)> {
+        let Self { agent, trials, mut fresh, kept: checksum, is_gone } = self;
+        let mut kept = None;
+        if checksum.is_some() {
+            let is_it = |kept: &Kept| kept.checksum() == checksum;
+            kept = index.and_then(|index| Kept::read(index, &agent)).filter(is_it);
+            // Another process has replaced it.
+            if kept.is_none() {
+                fresh = Self::read(tree, ledger, &agent, None)?.0.fresh;
+                fresh.retain(|trial, _| trials.binary_search(trial).is_ok());
+            }
+        }
+        let mut fresh: Vec<(u64, Record)> = fresh.into_iter().collect();
+        fresh.sort_unstable_by_key(|(trial, _)| *trial);
+        if is_gone {
+            fresh.iter_mut().for_each(|(_, record)| orphan(record));
+        }
+        let known = fresh.iter().map(|(trial, _)| *trial).collect();
+        Ok((Opened { kept, known, is_gone }, fresh))
+    }
+}
+
+/// What the index has of a bundle.
+pub(super) struct Opened {
+    kept: Option<Kept>,
+    /// Trials whose entries are old, in order.
+    known: Vec<u64>,
+    is_gone: bool,
+}
+
+impl Opened {
+    /// Its entries, without those that are old.
+    pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        let all = self.kept.iter().flat_map(Kept::entries);
+        all.filter(|entry| self.known.binary_search(&entry.trial).is_err())
+    }
+
+    /// The record of an entry.
+    pub(super) fn record(&self, entry: &Entry<'_>) -> Record {
+        let mut record = entry.record().unwrap_or_default();
+        if self.is_gone {
+            orphan(&mut record);
+        }
+        record
+    }
+}
+
+/// Adds to `damage` what the end of a bundle lacks, of which whole lines were read up to `length`.
+fn end_damage(
+    tree: &Tree,
+    agent: &str,
+    ledger: &Ledger,
+    (length, unended): (u64, bool),
+    damage: &mut Damage,
+) {
+    let (name, known) = (bundle::name(agent), ledger.agents.get(agent));
+    let is_fenced = known.is_some_and(|known| matches!(known.gone, Some(Gone::Fenced(_))));
+    if known.is_some_and(|known| length < known.size) {
+        damage.add(&name, 1);
+    } else if !is_fenced && (unended || (length == 0 && known.is_some_and(|k| k.spoke))) {
+        // An agent that was killed when it had just joined has an empty one.
+        damage.add_unended(tree, &name, Writer::Agent(agent.to_owned()));
+    }
+}
+
+/// The trials of both, in order.
+fn merged(kept: Option<&Kept>, fresh: &HashMap<u64, Record>) -> Vec<u64> {
+    let mut trials: Vec<u64> = fresh.keys().copied().collect();
+    trials.extend(kept.into_iter().flat_map(Kept::entries).map(|entry| entry.trial));
+    trials.sort_unstable();
+    trials.dedup();
+    trials
+}
+
+/// Marks the attempts that have lost against another run of their trial.
+fn lose(ledger: &Ledger, agent: &str, records: &mut HashMap<u64, Record>) {
+    if ledger.contests.is_empty() {
+        return;
+    }
+    for attempt in records.values_mut().flat_map(|record| &mut record.attempts) {
+        let Start { trial, seq, attempt: number, .. } = attempt.start;
+        let won = ledger.contest(trial, seq).and_then(|contest| contest.won.as_ref());
+        if let (Some(won), Some(place)) = (won, &mut attempt.bundle) {
+            place.lost = won.agent != agent || won.attempt != number;
+        }
+    }
+}
+
+/// Ends what the agent of a record ran when it was lost.
+fn orphan(record: &mut Record) {
+    for attempt in record.attempts.iter_mut().filter(|attempt| attempt.outcome().is_none()) {
+        attempt.stopped = Some((Outcome::Interrupted, "its agent was lost".to_owned()));
+        attempt.is_orphan = true;
+    }
+}
