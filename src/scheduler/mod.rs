@@ -351,7 +351,9 @@ impl After {
 
     /// What an array waits for, in words.
     pub(crate) fn words(&self) -> String {
-        let jobs = self.jobs();
+        let mut jobs = self.jobs();
+        // It may follow the elements of a job, and wait for all of it.
+        jobs.dedup();
         if jobs.is_empty() { String::new() } else { format!(", after {}", jobs.join(", ")) }
     }
 }
