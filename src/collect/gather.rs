@@ -188,7 +188,7 @@ pub(crate) fn joined(sweeps: Vec<Gathered>) -> Result<Table> {
 
 impl Joined {
     fn add_gathered(&mut self, sweep: Gathered) -> Result<()> {
-        let Gathered { status, mut part, snapshots: _, curves } = sweep;
+        let Gathered { mut status, mut part, snapshots: _, curves } = sweep;
         self.begin(&status);
         let rows = status.rows.len();
         let several = status.has_several_functions();
@@ -229,6 +229,8 @@ impl Joined {
                 part.join(piece, &places, rows);
             }
         }
+        // All that they say is in the cells.
+        (status.standings, status.records) = Default::default();
         let (first, source) = self.next();
         let trials = status.rows.iter().zip(first..);
         self.rows.extend(trials.map(|(row, at)| Trial { trial: row.id, source, at }));

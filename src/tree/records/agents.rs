@@ -73,7 +73,7 @@ impl Agents<'_> {
                 let (part, taken) = self.piece(&opened, entries, &files);
                 (part, make(taker, taken))
             };
-            for some in entries.chunks(PIECE * threads::cores() * 4) {
+            for some in entries.chunks(PIECE * threads::cores() * 2) {
                 let own = &*taker;
                 let pieces: Vec<(Part, P)> = threads::in_parallel(|| {
                     some.par_chunks(PIECE).map(|entries| piece(own, entries)).collect()

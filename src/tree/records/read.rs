@@ -164,7 +164,7 @@ fn gathered_with<T: Sync, P: Send>(
     };
     let every = shards(tree)?;
     // What is made of so many folders is in memory at once.
-    for some in every.chunks(threads::cores() * 4) {
+    for some in every.chunks(threads::cores() * 2) {
         let own = &*taker;
         let make = |part| split(own, part);
         let parts = of_shards(tree, index, (some, every.len()), false, &make)?;
