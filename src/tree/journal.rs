@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::Tree;
 use super::damage::{self, Damage};
 use super::line::{self, Sequence};
-use super::records::{Outcome, Record};
+use super::records::{self, Outcome, Record};
 use super::rulings::Rulings;
 use crate::fault::Fault;
 use crate::host::{clock, disk, vars};
@@ -379,6 +379,12 @@ impl Journal {
     /// Whether an array of agents was taken back.
     pub(crate) fn is_taken_back(&self, array: u32) -> bool {
         self.cancelled.contains_key(&array)
+    }
+
+    /// Whether the array of agents was taken back that a job is of.
+    pub(crate) fn has_taken_back(&self, job: &str) -> bool {
+        let of = records::array_of(job);
+        self.cancelled.keys().any(|array| self.job(*array) == Some(&*of))
     }
 
     /// The scheduler's ids of all arrays.

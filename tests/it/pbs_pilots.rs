@@ -189,6 +189,41 @@ exit code 2
     assert_eq!(pbs.standings(), ["done"; 4]);
 }
 
+/// The second time, they have been asked for again before they have handed their trials back.
+#[test]
+fn cancelled_pilots_use_up_no_repeats() {
+    let mut pbs = pbs();
+    pbs.set("kill_delay", 30);
+    let code = "trap 'until [ -e $EVENTS.end ]; do sleep 0.01; done; exit 1' TERM; \
+                until [ -e $EVENTS.go ]; do sleep 0.01; done";
+    let rest = "[retry]\nauto = true\nmax = 1\n";
+    let asked = ["--pull", "--workers", "1", "--slots", "1"];
+    let begun = |pbs: &Pbs| match pbs.world.exists("events") {
+        true => pbs.world.read("events").lines().count(),
+        false => 0,
+    };
+    pbs.world.write("events.end", "");
+    for round in 1..=2 {
+        pbs.submit(&plan(1, code, rest), &asked).ok();
+        wait_until("it is at it", || begun(&pbs) == round);
+        pbs.world.run(&["cancel"]).ok();
+        pbs.wait_idle();
+    }
+    std::fs::remove_file(pbs.world.path("events.end")).unwrap();
+    pbs.again(&asked).ok();
+    wait_until("it is at it", || begun(&pbs) == 3);
+    pbs.world.run(&["cancel"]).ok();
+    let ran = pbs.again(&asked);
+    assert!(ran.err.contains("1 pilot as job"), "{}", ran.whole());
+    pbs.world.write("events.end", "");
+    wait_until("it is at it again", || begun(&pbs) == 4);
+    pbs.world.write("events.go", "");
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done"]);
+    let why = pbs.world.run(&["why"]);
+    assert!(!why.ok().contains("retried"), "{}", why.out);
+}
+
 #[test]
 fn what_agents_had_can_be_submitted_as_arrays_once_it_is_cancelled() {
     let mut pbs = pbs();
