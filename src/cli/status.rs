@@ -220,9 +220,10 @@ fn people(status: &Status, args: &Args, of: Option<usize>, alone: bool) -> Strin
 
 /// Who submits the trials that had no place in the queue.
 fn unsubmitted(status: &Status) -> String {
+    let command = status.again.as_deref().unwrap_or("the same `hpcsweep submit`");
     if status.unsubmitted == 0 {
         let has_open = status.standings.iter().any(|standing| !standing.state.is_final());
-        return match (&status.feeder, status.undecided) {
+        return match (&status.feeder, status.undecided.len() as u64) {
             (Some(job), n) if n > 0 && !has_open => {
                 let trials = count(n, "trial");
                 format!(
@@ -231,9 +232,13 @@ fn unsubmitted(status: &Status) -> String {
                 )
             }
             (Some(job), _) => format!("job {job} looks at it when its jobs have ended\n"),
-            (None, 0) => String::new(),
+            (None, 0) => match status.uncalled {
+                Some(hook) => {
+                    format!("no job waits that calls the hook `{hook}`; to bring one: {command}\n")
+                }
+                None => String::new(),
+            },
             (None, n) => {
-                let command = status.again.as_deref().unwrap_or("the same `hpcsweep submit`");
                 let trials = count(n, "trial");
                 format!(
                     "`[retry]`: no job waits that decides about {trials} without success; to bring one: {command}\n"
@@ -242,17 +247,16 @@ fn unsubmitted(status: &Status) -> String {
         };
     }
     let left = format!("{} not submitted yet", count(status.unsubmitted, "trial"));
-    match (&status.feeder, &status.again) {
-        (Some(job), _) => {
+    match &status.feeder {
+        Some(job) => {
             let when = match status.is_learning {
                 true => "others have shown what they need",
                 false => "there is a place in the queue",
             };
             format!("{left}: job {job} submits more when {when}\n")
         }
-        (None, _) if !status.is_sure() => format!("{left}\n"),
-        (None, Some(command)) => format!("{left}; to submit more: {command}\n"),
-        (None, None) => format!("{left}; to submit more: the same `hpcsweep submit`\n"),
+        None if !status.is_sure() => format!("{left}\n"),
+        None => format!("{left}; to submit more: {command}\n"),
     }
 }
 

@@ -6,6 +6,7 @@ mod ask;
 mod ends;
 pub(crate) mod feeder;
 pub(crate) mod gpus;
+pub(crate) mod hooks;
 mod job_log;
 pub(crate) mod pilots;
 mod places;
@@ -64,7 +65,9 @@ pub struct Status {
     /// Whether what is not submitted waits until other trials have shown what it needs.
     pub(crate) is_learning: bool,
     /// Trials without success of which `[retry]` has still to decide.
-    pub(crate) undecided: u64,
+    pub(crate) undecided: HashSet<u64>,
+    /// The hook for the end of the sweep that no job will call, because the feeder was lost.
+    pub(crate) uncalled: Option<&'static str>,
     /// Whether its trials are a function of a program, which alone can run them.
     pub(crate) calls_a_function: bool,
     /// The functions that its trials call: of each table its first trial and its function.
@@ -303,6 +306,10 @@ fn stand(
     let of_all = |own: &Feeder| left == 0 || own.only.is_none();
     let meant = feeder::jobs(files.waves.iter().map(|(wave, _)| wave), &files.journal, of_all);
     let feeder = feeder::alive(&meant, &heard.elements);
+    let has_feeder = feeder::alive(&feeders, &heard.elements).is_some();
+    let has_open = left > 0 || standings.iter().any(|standing| !standing.state.is_final());
+    let is_silent = !heard.is_sure || has_feeder || has_open || lock::is_held(&tree);
+    let uncalled = files.uncalled.filter(|_| !is_silent);
     let undecided = match heard.is_sure {
         true => feeder::undecided(
             &files.waves,
@@ -312,7 +319,7 @@ fn stand(
             &files.records,
             &files.places,
         ),
-        false => 0,
+        false => HashSet::new(),
     };
     let Files { heads, rows, records, journal, waves, dropped, shards, code, .. } = files;
     let jobs: Vec<String> = journal.jobs().map(str::to_owned).collect();
@@ -341,6 +348,7 @@ fn stand(
         feeder,
         is_learning: feeder::is_learning(waves.iter().map(|(wave, _)| wave)),
         undecided,
+        uncalled,
         dropped,
         shards,
         code,
@@ -363,6 +371,8 @@ struct Files {
     dropped: Dropped,
     shards: Option<Shards>,
     code: code::Submissions,
+    /// The hook for the end of the sweep, by the records, that was not called yet; where somebody is shown that.
+    uncalled: Option<&'static str>,
     damage: Damage,
 }
 
@@ -384,7 +394,15 @@ impl Files {
         // will never have one.
         let ledger = Ledger::read(tree)?;
         let records = records(&mut damage)?.into();
-        Self::with(tree, identity, rows, (ledger, records), damage)
+        let mut files = Self::with(tree, identity, rows, (ledger, records), damage)?;
+        if check.is_some() {
+            let Self { heads, rows, waves, journal, records, .. } = &files;
+            let waves = waves.iter().map(|(wave, _)| wave);
+            let records = records.iter().map(|(trial, record)| (*trial, record));
+            let all = (heads.as_slice(), rows.len() as u64);
+            files.uncalled = hooks::uncalled(tree, all, waves, journal, records)?;
+        }
+        Ok(files)
     }
 
     /// `rows` and then `records`, as they were read, with all other files.
@@ -417,6 +435,7 @@ impl Files {
             dropped,
             shards,
             code,
+            uncalled: None,
             damage,
         })
     }
@@ -443,7 +462,8 @@ impl Files {
             false => Vec::new(),
         };
         let may_decide = feeder::may_decide(&self.waves, &self.journal, &self.records);
-        let others = ask::Others { given, feeders: (feeders, may_decide), suspects: &suspects };
+        let may_have_to = may_decide || self.uncalled.is_some();
+        let others = ask::Others { given, feeders: (feeders, may_have_to), suspects: &suspects };
         ask::ask(whom, scheduler, &self.journal, &self.places, open, others)
     }
 

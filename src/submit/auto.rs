@@ -15,6 +15,7 @@ use crate::plan::Retry;
 use crate::scheduler::Facts;
 use crate::standing::State;
 use crate::status::Status;
+use crate::status::hooks;
 use crate::status::progress::{self, Progress};
 use crate::submit::again::{self, Again};
 use crate::submit::arrays::wave::Waves;
@@ -42,15 +43,8 @@ pub(crate) struct Decided {
 /// # Errors
 /// When the journal or a record cannot be read.
 pub(crate) fn spent(tree: &Tree) -> Result<Option<String>> {
-    for (trial, why) in Journal::read(tree)?.reasons() {
-        let is_done =
-            || anyhow::Ok(records::of_trial(tree, trial)?.0.outcome() == Some(Outcome::Done));
-        // A person may have repeated it since.
-        if repeat::is_of_budget(why) && !is_done()? {
-            return Ok(Some(why.to_owned()));
-        }
-    }
-    Ok(None)
+    let outcome = |trial| Ok(records::of_trial(tree, trial)?.0.outcome());
+    Ok(hooks::spent(&Journal::read(tree)?, outcome)?.map(str::to_owned))
 }
 
 /// As [`spent`], of a sweep that agents have run.
