@@ -722,6 +722,11 @@ impl Status {
         self.asked
     }
 
+    /// Whether a feeder is queued or running that has still to decide by `[retry]` about a trial without success.
+    pub(crate) fn is_awaited(&self, trial: u64) -> bool {
+        self.feeder.is_some() && self.undecided.contains(&trial)
+    }
+
     /// Leaves it to the end of the process, which is near: to free each of its values takes longer than to read some.
     pub(crate) fn leave(self) {
         std::mem::forget(self);
