@@ -175,6 +175,7 @@ fn people(status: &Status, args: &Args, of: Option<usize>, alone: bool) -> Strin
     status.dropped_words().iter().for_each(|words| text.push_str(&format!("{words}\n")));
     text.push_str(&format!("seen by: {}\n", status.witness));
     text.push_str(&unsubmitted(status));
+    text.push_str(&without_agents(status));
     text.push_str(&left_out(status));
     text.push_str(&unused(&status.idle_gpus()));
     if args.chains {
@@ -258,6 +259,19 @@ fn unsubmitted(status: &Status) -> String {
         None if !status.is_sure() => format!("{left}\n"),
         None => format!("{left}; to submit more: {command}\n"),
     }
+}
+
+/// How a sweep goes on that is left to agents, where none is at work.
+fn without_agents(status: &Status) -> String {
+    if !status.lacks_agents {
+        return String::new();
+    }
+    let command = match (&status.again, status.calls_a_function) {
+        (Some(command), _) => command.clone(),
+        (None, true) => "start the program again that has their function".to_owned(),
+        (None, false) => format!("hpcsweep worker --pull {}", status.tree.named()),
+    };
+    format!("to go on with what is queued: {command}\n")
 }
 
 /// The first of these trials that `logs` has something of: it began, or its job had something to say.

@@ -68,6 +68,8 @@ pub struct Status {
     pub(crate) undecided: HashSet<u64>,
     /// The hook for the end of the sweep that no job will call, because the feeder was lost.
     pub(crate) uncalled: Option<&'static str>,
+    /// Whether trials are left to agents, and none is at work or will come.
+    pub(crate) lacks_agents: bool,
     /// Whether its trials are a function of a program, which alone can run them.
     pub(crate) calls_a_function: bool,
     /// The functions that its trials call: of each table its first trial and its function.
@@ -321,6 +323,7 @@ fn stand(
         ),
         false => HashSet::new(),
     };
+    let lacks_agents = heard.is_sure && agents.are_missing() && !is_elsewhere;
     let Files { heads, rows, records, journal, waves, dropped, shards, code, .. } = files;
     let jobs: Vec<String> = journal.jobs().map(str::to_owned).collect();
     let mut witness = agents.witness(&heard.witness, jobs.is_empty());
@@ -349,6 +352,7 @@ fn stand(
         is_learning: feeder::is_learning(waves.iter().map(|(wave, _)| wave)),
         undecided,
         uncalled,
+        lacks_agents,
         dropped,
         shards,
         code,

@@ -176,6 +176,8 @@ exit code 2
     assert_eq!(pbs.standings(), vec![format!("queued: halted: cancelled by {user}"); 4]);
     let again = "s: nothing of it is queued or running\nexit code 0\n";
     assert_eq!(said(&pbs.world, &["cancel"]), again);
+    let how = "\nto go on with what is queued: hpcsweep submit plan.toml --pbs --pull\n";
+    assert!(said(&pbs.world, &["status"]).contains(how));
     pbs.world.write("events.go", "");
     let ran = pbs.again(&["--pull", "--workers", "1"]);
     assert!(
@@ -389,6 +391,8 @@ fn pilots_that_have_left_keep_no_others_away() {
     let status = pbs.world.run(&["status"]);
     let seen = "seen by: qstat; no agent is at work; pilot job 0[].pbshead: 1 about to end\n";
     assert!(status.out.contains(seen), "{}", status.whole());
+    let how = "\nto go on with what is queued: hpcsweep submit plan.toml --pbs --pull\n";
+    assert!(status.out.contains(how), "{}", status.whole());
     pbs.world.write("events.go", "");
     let ran = pbs.again(&["--pull", "--slots", "1"]);
     assert!(ran.err.starts_with("array 2: 1 pilot as job 1[].pbshead\n"), "{}", ran.whole());
