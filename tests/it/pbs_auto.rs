@@ -501,9 +501,12 @@ fn what_a_person_repeats_is_counted_anew_and_decided_anew() {
     assert_eq!((runs(&pbs, 2), decided(&pbs)), (vec![2, 1], once.map(str::to_owned).to_vec()));
     pbs.world.run(&["retry"]).ok();
     pbs.wait_idle();
-    let twice: Vec<&str> = once.iter().flat_map(|line| [*line; 2]).collect();
     assert_eq!(runs(&pbs, 2), [4, 2]);
-    assert_eq!(decided(&pbs), twice);
+    // `why` shows equal decisions within a second as one.
+    let journal = pbs.world.journal("s");
+    for decided in ["again (1 of 1)", "it has run again once", "nothing in `[retry]` repeats it"] {
+        assert_eq!(journal.matches(decided).count(), 2, "{journal}");
+    }
     // Nothing is left to decide.
     let jobs = pbs.jobs().len();
     pbs.again(&[]).ok();
