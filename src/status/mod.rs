@@ -299,6 +299,7 @@ fn stand(
     let is_given = was_given && !is_elsewhere;
     let left = files.rows.iter().zip(&standings).filter(|_| is_given).filter(is_left).count();
     let runs = running(&files.rows, &standings, is_elsewhere);
+    let undecided = files.undecided(&heard, &standings);
     let damage = files.damage.settle(|writer| match writer {
         Writer::Trial(trial) => runs.contains(trial),
         Writer::Agent(agent) => agents.is_alive(agent),
@@ -312,17 +313,6 @@ fn stand(
     let has_open = left > 0 || standings.iter().any(|standing| !standing.state.is_final());
     let is_silent = !heard.is_sure || has_feeder || has_open || lock::is_held(&tree);
     let uncalled = files.uncalled.filter(|_| !is_silent);
-    let undecided = match heard.is_sure {
-        true => feeder::undecided(
-            &files.waves,
-            &files.journal,
-            &files.rows,
-            &standings,
-            &files.records,
-            &files.places,
-        ),
-        false => HashSet::new(),
-    };
     let lacks_agents = heard.is_sure && agents.are_missing() && !is_elsewhere;
     let Files { heads, rows, records, journal, waves, dropped, shards, code, .. } = files;
     let jobs: Vec<String> = journal.jobs().map(str::to_owned).collect();
@@ -447,6 +437,15 @@ impl Files {
     fn known(&self) -> Known<'_> {
         let Self { journal, places, records, attempts, .. } = self;
         Known { journal, places, records, attempts: *attempts }
+    }
+
+    /// Trials without success of which no feeder has decided by `[retry]`, as far as the scheduler has answered.
+    fn undecided(&self, heard: &Heard, standings: &[Standing]) -> HashSet<u64> {
+        let Self { waves, journal, rows, records, places, .. } = self;
+        match heard.is_sure {
+            true => feeder::undecided(waves, journal, rows, standings, records, places),
+            false => HashSet::new(),
+        }
     }
 
     /// Asks the scheduler about the trials that are `open`, pilots, and jobs that may wait for ever.
