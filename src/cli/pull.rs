@@ -278,6 +278,10 @@ pub(super) fn submit(
     if let Some((_, job)) = &report.submitted {
         out.say(&format!("jobs: {job}"));
     }
+    if report.submitted.is_none() && report.open == 0 {
+        // The agent that was to call it may have been killed.
+        ended::tell(&report.tree, Witness::Records, spent(&report.tree)?.as_deref(), context)?;
+    }
     out.say(&format!("results: {}", report.tree.dir().display()));
     out.say(&format!("next: hpcsweep status {}", report.tree.named()));
     Ok(0)

@@ -179,6 +179,7 @@ fn people(status: &Status, args: &Args, of: Option<usize>, alone: bool) -> Strin
     status.dropped_words().iter().for_each(|words| text.push_str(&format!("{words}\n")));
     text.push_str(&format!("seen by: {}\n", status.witness));
     text.push_str(&unsubmitted(status));
+    text.push_str(&without_agents(status));
     text.push_str(&left_out(status));
     text.push_str(&unused(&status.idle_gpus()));
     if args.chains {
@@ -224,9 +225,10 @@ fn people(status: &Status, args: &Args, of: Option<usize>, alone: bool) -> Strin
 
 /// Who submits the trials that had no place in the queue.
 fn unsubmitted(status: &Status) -> String {
+    let command = status.again.as_deref().unwrap_or("the same `hpcsweep submit`");
     if status.unsubmitted == 0 {
         let has_open = status.standings.iter().any(|standing| !standing.state.is_final());
-        return match (&status.feeder, status.undecided) {
+        return match (&status.feeder, status.undecided.len() as u64) {
             (Some(job), n) if n > 0 && !has_open => {
                 let trials = count(n, "trial");
                 format!(
@@ -235,9 +237,13 @@ fn unsubmitted(status: &Status) -> String {
                 )
             }
             (Some(job), _) => format!("job {job} looks at it when its jobs have ended\n"),
-            (None, 0) => String::new(),
+            (None, 0) => match status.uncalled {
+                Some(hook) => {
+                    format!("no job waits that calls the hook `{hook}`; to bring one: {command}\n")
+                }
+                None => String::new(),
+            },
             (None, n) => {
-                let command = status.again.as_deref().unwrap_or("the same `hpcsweep submit`");
                 let trials = count(n, "trial");
                 format!(
                     "`[retry]`: no job waits that decides about {trials} without success; to bring one: {command}\n"
@@ -246,18 +252,30 @@ fn unsubmitted(status: &Status) -> String {
         };
     }
     let left = format!("{} not submitted yet", count(status.unsubmitted, "trial"));
-    match (&status.feeder, &status.again) {
-        (Some(job), _) => {
+    match &status.feeder {
+        Some(job) => {
             let when = match status.is_learning {
                 true => "others have shown what they need",
                 false => "there is a place in the queue",
             };
             format!("{left}: job {job} submits more when {when}\n")
         }
-        (None, _) if !status.is_sure() => format!("{left}\n"),
-        (None, Some(command)) => format!("{left}; to submit more: {command}\n"),
-        (None, None) => format!("{left}; to submit more: the same `hpcsweep submit`\n"),
+        None if !status.is_sure() => format!("{left}\n"),
+        None => format!("{left}; to submit more: {command}\n"),
     }
+}
+
+/// How a sweep goes on that is left to agents, where none is at work.
+fn without_agents(status: &Status) -> String {
+    if !status.lacks_agents {
+        return String::new();
+    }
+    let command = match (&status.again, status.calls_a_function) {
+        (Some(command), _) => command.clone(),
+        (None, true) => "start the program again that has their function".to_owned(),
+        (None, false) => format!("hpcsweep worker --pull {}", status.tree.named()),
+    };
+    format!("to go on with what is queued: {command}\n")
 }
 
 /// The first of these trials that `logs` has something of: it began, or its job had something to say.

@@ -26,7 +26,6 @@ pub(crate) use run::{Notice, OnFailure, Run, reserve_s};
 pub use schema::{reference, schema};
 pub(crate) use sections::auto::{Learn, Learns};
 pub(crate) use sections::container::{Container, Runtime};
-pub(crate) use sections::hooks::Hooks;
 pub(crate) use sections::metrics::{Metrics, Reduction};
 pub use sections::pull::Pull;
 pub(crate) use sections::resources::Resources;

@@ -23,6 +23,8 @@ pub(super) struct Words {
     seen: String,
     /// Agents that are at work.
     living: HashSet<String>,
+    /// Whether trials are left, and no agent takes them before somebody submits again or starts one.
+    are_missing: bool,
 }
 
 impl Words {
@@ -98,13 +100,20 @@ impl Words {
             seen.extend(pilots.iter().map(Pilots::words));
         }
         let seen = seen.join("; ");
-        let living = signs.living().map(ToString::to_string).collect();
-        Ok(Self { open, seen, living })
+        let living: HashSet<String> = signs.living().map(ToString::to_string).collect();
+        let will_come = pilots.iter().any(Pilots::will_work) || ledger.held.is_some();
+        let are_missing = left > 0 && living.is_empty() && !will_come;
+        Ok(Self { open, seen, living, are_missing })
     }
 
     /// Whether an agent is at work.
     pub(super) fn alive(&self) -> bool {
         !self.living.is_empty()
+    }
+
+    /// Whether trials are left to agents, none is at work, none will come, and the sweep is not held.
+    pub(super) fn are_missing(&self) -> bool {
+        self.are_missing
     }
 
     /// Whether this one is.

@@ -1,13 +1,13 @@
 //! The feeder of a sweep: the job that submits the trials that had no place in the queue.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::scheduler::Elements;
 use crate::standing::{Standing, State};
 use crate::tree::journal::Journal;
 use crate::tree::records::{ByTrial, Record};
 use crate::tree::table::Row;
-use crate::tree::waves::{Feeder, Wave};
+use crate::tree::waves::{Array, Feeder, Wave};
 
 use super::places::Places;
 
@@ -44,15 +44,20 @@ pub(super) fn alive(
     jobs.iter().map(|(_, job)| job).find(|job| is_alive(job)).cloned()
 }
 
+/// The last feeder of a sweep, if it is neither cancelled nor held.
+pub(super) fn kept<'a>(
+    waves: impl DoubleEndedIterator<Item = &'a Wave>,
+    journal: &Journal,
+) -> Option<&'a Array> {
+    let mut arrays = waves.rev().flat_map(|wave| wave.arrays.iter().rev());
+    let last = arrays.find(|array| array.feeder.is_some())?;
+    (!journal.is_taken_back(last.array) && journal.on_hold.is_none()).then_some(last)
+}
+
 /// Whether the last feeder of a sweep decides by `[retry]` and is neither cancelled nor held.
 fn decides(waves: &[(Wave, Vec<u64>)], journal: &Journal) -> bool {
-    let mut feeders = waves.iter().flat_map(|(wave, _)| &wave.arrays);
-    let last = feeders.rfind(|array| array.feeder.is_some());
-    last.is_some_and(|array| {
-        array.feeder.as_ref().is_some_and(|own| own.decides)
-            && !journal.is_taken_back(array.array)
-            && journal.on_hold.is_none()
-    })
+    let last = kept(waves.iter().map(|(wave, _)| wave), journal);
+    last.and_then(|array| array.feeder.as_ref()).is_some_and(|own| own.decides)
 }
 
 /// Trials without success of which no feeder has decided by `[retry]`, where feeders of the sweep do.
@@ -63,7 +68,7 @@ pub(super) fn undecided(
     standings: &[Standing],
     records: &ByTrial,
     places: &Places,
-) -> u64 {
+) -> HashSet<u64> {
     let is_due = |(row, standing): &(&Row, &Standing)| {
         standing.state.is_bad()
             && !matches!(standing.state, State::Skipped | State::Cancelled)
@@ -71,8 +76,8 @@ pub(super) fn undecided(
             && !places.of(row.id).is_some_and(|(array, _)| journal.is_cancelled(array, row.id))
     };
     match decides(waves, journal) {
-        true => rows.iter().zip(standings).filter(is_due).count() as u64,
-        false => 0,
+        true => rows.iter().zip(standings).filter(is_due).map(|(row, _)| row.id).collect(),
+        false => HashSet::new(),
     }
 }
 

@@ -6,6 +6,7 @@ mod ask;
 mod ends;
 pub(crate) mod feeder;
 pub(crate) mod gpus;
+pub(crate) mod hooks;
 mod job_log;
 pub(crate) mod pilots;
 mod places;
@@ -64,7 +65,11 @@ pub struct Status {
     /// Whether what is not submitted waits until other trials have shown what it needs.
     pub(crate) is_learning: bool,
     /// Trials without success of which `[retry]` has still to decide.
-    pub(crate) undecided: u64,
+    pub(crate) undecided: HashSet<u64>,
+    /// The hook for the end of the sweep that no job will call, because the feeder was lost.
+    pub(crate) uncalled: Option<&'static str>,
+    /// Whether trials are left to agents, and none is at work or will come.
+    pub(crate) lacks_agents: bool,
     /// Whether its trials are a function of a program, which alone can run them.
     pub(crate) calls_a_function: bool,
     /// The functions that its trials call: of each table its first trial and its function.
@@ -311,6 +316,7 @@ fn stand(
     let is_given = was_given && !is_elsewhere;
     let left = files.rows.iter().zip(&standings).filter(|_| is_given).filter(is_left).count();
     let runs = running(&files.rows, &standings, is_elsewhere);
+    let undecided = files.undecided(&heard, &standings);
     let damage = files.damage.settle(|writer| match writer {
         Writer::Trial(trial) => runs.contains(trial),
         Writer::Agent(agent) => agents.is_alive(agent),
@@ -320,17 +326,11 @@ fn stand(
     let of_all = |own: &Feeder| left == 0 || own.only.is_none();
     let meant = feeder::jobs(files.waves.iter().map(|(wave, _)| wave), &files.journal, of_all);
     let feeder = feeder::alive(&meant, &heard.elements);
-    let undecided = match heard.is_sure {
-        true => feeder::undecided(
-            &files.waves,
-            &files.journal,
-            &files.rows,
-            &standings,
-            &files.records,
-            &files.places,
-        ),
-        false => 0,
-    };
+    let has_feeder = feeder::alive(&feeders, &heard.elements).is_some();
+    let has_open = left > 0 || standings.iter().any(|standing| !standing.state.is_final());
+    let is_silent = !heard.is_sure || has_feeder || has_open || lock::is_held(&tree);
+    let uncalled = files.uncalled.filter(|_| !is_silent);
+    let lacks_agents = heard.is_sure && agents.are_missing() && !is_elsewhere;
     let Files { heads, rows, records, journal, waves, dropped, shards, code, .. } = files;
     let jobs: Vec<String> = journal.jobs().map(str::to_owned).collect();
     let mut witness = agents.witness(&heard.witness, jobs.is_empty());
@@ -358,6 +358,8 @@ fn stand(
         feeder,
         is_learning: feeder::is_learning(waves.iter().map(|(wave, _)| wave)),
         undecided,
+        uncalled,
+        lacks_agents,
         dropped,
         shards,
         code,
@@ -380,6 +382,8 @@ struct Files {
     dropped: Dropped,
     shards: Option<Shards>,
     code: code::Submissions,
+    /// The hook for the end of the sweep, by the records, that was not called yet; where somebody is shown that.
+    uncalled: Option<&'static str>,
     damage: Damage,
 }
 
@@ -401,7 +405,16 @@ impl Files {
             Use::Show => indexed(Check::Changes, &mut damage)?.into(),
             Use::Count => records::briefly(tree, token, &mut damage)?,
         };
-        Self::with(tree, identity, rows, (ledger, records), damage)
+        let mut files = Self::with(tree, identity, rows, (ledger, records), damage)?;
+        if !matches!(wants, Use::Act | Use::Submit) {
+            let Self { heads, rows, waves, journal, records, .. } = &files;
+            let waves = waves.iter().map(|(wave, _)| wave);
+            let record = |row: &Row| Some((row.id, records.get(&row.id)?));
+            let all = (heads.as_slice(), rows.len() as u64);
+            let records = rows.iter().filter_map(record);
+            files.uncalled = hooks::uncalled(tree, all, waves, journal, records)?;
+        }
+        Ok(files)
     }
 
     /// `rows` and then `records`, as they were read, with all other files.
@@ -434,6 +447,7 @@ impl Files {
             dropped,
             shards,
             code,
+            uncalled: None,
             damage,
         })
     }
@@ -441,6 +455,15 @@ impl Files {
     fn known(&self) -> Known<'_> {
         let Self { journal, places, records, attempts, .. } = self;
         Known { journal, places, records, attempts: *attempts }
+    }
+
+    /// Trials without success of which no feeder has decided by `[retry]`, as far as the scheduler has answered.
+    fn undecided(&self, heard: &Heard, standings: &[Standing]) -> HashSet<u64> {
+        let Self { waves, journal, rows, records, places, .. } = self;
+        match heard.is_sure {
+            true => feeder::undecided(waves, journal, rows, standings, records, places),
+            false => HashSet::new(),
+        }
     }
 
     /// Asks the scheduler about the trials that are `open`, pilots, and jobs that may wait for ever.
@@ -460,7 +483,8 @@ impl Files {
             false => Vec::new(),
         };
         let may_decide = feeder::may_decide(&self.waves, &self.journal, &self.records);
-        let others = ask::Others { given, feeders: (feeders, may_decide), suspects: &suspects };
+        let may_have_to = may_decide || self.uncalled.is_some();
+        let others = ask::Others { given, feeders: (feeders, may_have_to), suspects: &suspects };
         ask::ask(whom, scheduler, &self.journal, &self.places, open, others)
     }
 
@@ -717,6 +741,11 @@ impl Status {
     /// Whether the scheduler's silence means something: it answered, or was never given anything.
     pub(crate) fn is_sure(&self) -> bool {
         self.asked
+    }
+
+    /// Whether a feeder is queued or running that has still to decide by `[retry]` about a trial without success.
+    pub(crate) fn is_awaited(&self, trial: u64) -> bool {
+        self.feeder.is_some() && self.undecided.contains(&trial)
     }
 
     /// Leaves it to the end of the process, which is near: to free each of its values takes longer than to read some.

@@ -15,6 +15,7 @@ use crate::plan::Retry;
 use crate::scheduler::Facts;
 use crate::standing::State;
 use crate::status::Status;
+use crate::status::hooks;
 use crate::status::progress::{self, Progress};
 use crate::submit::again::{self, Again};
 use crate::submit::arrays::wave::Waves;
@@ -22,6 +23,7 @@ use crate::submit::grow::{self, Diff};
 use crate::tree::Tree;
 use crate::tree::journal::{Decision, Entry, Journal};
 use crate::tree::records::{self, Attempt, Decided as OfAgent, Outcome, Record};
+use crate::tree::rulings::Rulings;
 use crate::tree::table::{self, Row};
 
 /// What a feeder is to do about a sweep.
@@ -41,15 +43,8 @@ pub(crate) struct Decided {
 /// # Errors
 /// When the journal or a record cannot be read.
 pub(crate) fn spent(tree: &Tree) -> Result<Option<String>> {
-    for (trial, why) in Journal::read(tree)?.left {
-        let is_done =
-            || anyhow::Ok(records::of_trial(tree, trial)?.0.outcome() == Some(Outcome::Done));
-        // A person may have repeated it since.
-        if repeat::is_of_budget(&why) && !is_done()? {
-            return Ok(Some(why));
-        }
-    }
-    Ok(None)
+    let outcome = |trial| Ok(records::of_trial(tree, trial)?.0.outcome());
+    Ok(hooks::spent(&Journal::read(tree)?, outcome)?.map(str::to_owned))
 }
 
 /// As [`spent`], of a sweep that agents have run.
@@ -119,9 +114,7 @@ pub(crate) fn of_sweep(
         let Some(asked) = of_array.or(given).or_else(by_plan) else { continue };
         // A repeat that was decided and never submitted, because its feeder was killed, is none.
         let submitted = submissions.get(&row.id).copied().unwrap_or(0);
-        let decided = journal.repeats.get(&row.id).map_or(&[][..], Vec::as_slice);
-        let submitted = submitted.saturating_sub(1).min(decided.len() as u32);
-        let repeats = submitted.max(begun(decided, record)) + by_agents(record);
+        let repeats = repeats(journal.rulings.get(&row.id), record, submitted);
         let case = case(&status.tree, record, row, (standing.cause, asked), repeats, ground)?;
         let mut verdict = match is_spent {
             true if case.cause != Cause::Cancelled => repeat::spent(retry),
@@ -142,7 +135,7 @@ pub(crate) fn of_sweep(
                 requests.insert(row.id, request);
                 (true, counts, why)
             }
-            Ruling::Left(why) if journal.left.get(&row.id) == Some(&why) => continue,
+            Ruling::Left(why) if journal.left(row.id, record) == Some(&*why) => continue,
             Ruling::Left(why) => (false, false, why),
         };
         judged.entry(key).or_default().push(row.id);
@@ -175,24 +168,26 @@ fn submissions(waves: &Waves, journal: &Journal) -> HashMap<u64, u32> {
     all
 }
 
-/// How many of these decisions that a trial runs again, unix seconds, it has begun after. Those after which it has not, because
-/// who decided was killed, are no repeats.
-pub(super) fn begun(decided: &[f64], record: Option<&Record>) -> u32 {
-    let has_begun = |time: &&f64| {
-        record.is_some_and(|record| record.attempts.iter().any(|own| own.start.time >= **time))
+/// How often a trial has run again by itself, as far as that counts, since a person last ran it again: by decisions of the
+/// journal, and by agents. A decision after which it has neither begun nor been submitted is no repeat: who decided was killed.
+/// `submitted`: how often it was submitted in all.
+pub(super) fn repeats(rulings: Option<&Rulings>, record: Option<&Record>, submitted: u32) -> u32 {
+    let none = Rulings::default();
+    let rulings = rulings.unwrap_or(&none);
+    let since = rulings.since(record);
+    let has_begun = |time: &f64| record.is_some_and(|record| record.has_begun_since(*time));
+    let decided = rulings.repeats(since).count() as u32;
+    let begun = rulings.repeats(since).filter(has_begun).count() as u32;
+    let of_agents = record.map_or(&[][..], |record| &record.decisions);
+    let counts = |own: &&OfAgent| own.again && own.counts && own.time > since;
+    let has_run = |own: &&OfAgent| {
+        record.is_some_and(|record| match own.attempt {
+            0 => record.has_begun_since(own.time),
+            attempt => record.attempts.iter().any(|own| own.start.attempt > attempt),
+        })
     };
-    decided.iter().filter(has_begun).count() as u32
-}
-
-/// How often agents have repeated a trial, as far as that counts.
-pub(super) fn by_agents(record: Option<&Record>) -> u32 {
-    let Some(record) = record else { return 0 };
-    let has_begun = |decided: &&OfAgent| match decided.attempt {
-        0 => record.attempts.iter().any(|own| own.start.time >= decided.time),
-        attempt => record.attempts.iter().any(|own| own.start.attempt > attempt),
-    };
-    let counting = record.decisions.iter().filter(|decided| decided.again && decided.counts);
-    counting.filter(has_begun).count() as u32
+    let by_agents = of_agents.iter().filter(counts).filter(has_run).count() as u32;
+    submitted.saturating_sub(1).min(decided).max(begun) + by_agents
 }
 
 /// The core-hours of all attempts of a sweep.

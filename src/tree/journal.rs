@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::Tree;
 use super::damage::{self, Damage};
 use super::line::{self, Sequence};
-use super::records::{Outcome, Record};
+use super::records::{self, Outcome, Record};
+use super::rulings::Rulings;
 use crate::fault::Fault;
 use crate::host::{clock, disk, vars};
 use crate::idset::IdSet;
@@ -198,11 +199,9 @@ pub struct Journal {
     cancelled: BTreeMap<u32, IdSet>,
     /// Trials that an executor on this machine has seen end.
     pub(crate) ended: IdSet,
-    /// When it was decided that trials run again by themselves, as far as that counts; unix seconds.
-    pub(crate) repeats: HashMap<u64, Vec<f64>>,
-    /// Why trials did not, where that was decided last.
-    pub(crate) left: HashMap<u64, String>,
-    /// When that was, the last time, unix seconds.
+    /// What `[retry]` has decided about each trial.
+    pub(crate) rulings: HashMap<u64, Rulings>,
+    /// When an executor on this machine was through, the last time, unix seconds.
     pub(crate) ran_here: f64,
     /// When one was begun on this machine, or a queue for agents was made, the last time, unix seconds.
     pub(crate) began_here: f64,
@@ -342,13 +341,20 @@ impl Journal {
     fn decide(&mut self, time: f64, decision: &Decision) {
         let trials = IdSet::of_numbers(&decision.trials).unwrap_or_default();
         for trial in trials.iter().map(u64::from) {
-            if decision.again {
-                self.left.remove(&trial);
-                self.repeats.entry(trial).or_default().extend(decision.counts.then_some(time));
-            } else {
-                self.left.insert(trial, decision.why.clone());
-            }
+            let Decision { again, counts, why, .. } = decision;
+            self.rulings.entry(trial).or_default().add(time, (*again, *counts), why);
         }
+    }
+
+    /// Why trials do not run again by themselves, where that was decided last.
+    pub(crate) fn reasons(&self) -> impl Iterator<Item = (u64, &str)> {
+        self.rulings.iter().filter_map(|(trial, rulings)| Some((*trial, rulings.why()?)))
+    }
+
+    /// Why a trial with this record does not run again by itself; `None` where nothing has decided that since its last
+    /// attempt began.
+    pub(crate) fn left(&self, trial: u64, record: Option<&Record>) -> Option<&str> {
+        self.rulings.get(&trial)?.left(record)
     }
 
     /// Whether `[retry]` has nothing to decide about a trial any more: it is done, or the journal or an agent has recorded
@@ -356,7 +362,7 @@ impl Journal {
     pub(crate) fn has_settled(&self, trial: u64, record: Option<&Record>) -> bool {
         let is_settled =
             |record: &Record| record.outcome() == Some(Outcome::Done) || record.left().is_some();
-        self.left.contains_key(&trial) || record.is_some_and(is_settled)
+        self.left(trial, record).is_some() || record.is_some_and(is_settled)
     }
 
     /// Arrays, with their job ids, that were submitted held and have not been released yet.
@@ -373,6 +379,12 @@ impl Journal {
     /// Whether an array of agents was taken back.
     pub(crate) fn is_taken_back(&self, array: u32) -> bool {
         self.cancelled.contains_key(&array)
+    }
+
+    /// Whether the array of agents was taken back that a job is of.
+    pub(crate) fn has_taken_back(&self, job: &str) -> bool {
+        let of = records::array_of(job);
+        self.cancelled.keys().any(|array| self.job(*array) == Some(&*of))
     }
 
     /// The scheduler's ids of all arrays.

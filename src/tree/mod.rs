@@ -17,6 +17,7 @@ pub(crate) mod numbers;
 mod opening;
 mod plan;
 pub mod records;
+pub(crate) mod rulings;
 pub(crate) mod shard;
 pub mod table;
 pub(crate) mod terms;

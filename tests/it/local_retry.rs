@@ -165,3 +165,27 @@ fn nothing_is_repeated_beyond_the_budget() {
     assert!(why.contains("not retried (the budget of 0.0000001 core-hours is used up)"), "{why}");
     assert!(world.read("summary").contains("the budget of 0.0000001 core-hours is used up"));
 }
+
+#[test]
+fn what_a_person_runs_again_is_counted_anew_and_decided_anew() {
+    let world = World::new();
+    let code = "case $HPCSWEEP_PARAM_A in 1) exit 75 ;; 2) exit 4 ;; esac";
+    let rest = format!("[grid]\na = [1, 2]\n{}", RULES.replace("max = 2", "max = 1"));
+    let ran = world.local(&plan(code, &rest), &["-j", "1"]);
+    let ends = [
+        "trial 0 runs again: exit code 75: again (1 of 1)",
+        "[1/2] trial 0 failed (a=1): exit code 75",
+        "[2/2] trial 1 failed (a=2): exit code 4",
+    ];
+    assert_eq!(said(&ran.err), ends, "{}", ran.whole());
+    let retry = world.run(&["retry", "-j", "1"]);
+    assert_eq!(said(&retry.err), ends, "{}", retry.whole());
+    // `why` shows equal decisions within a second as one.
+    let journal = world.journal("s");
+    for decided in ["again (1 of 1)", "it has run again once", "nothing in `[retry]` repeats it"] {
+        assert_eq!(journal.matches(decided).count(), 2, "{journal}");
+    }
+    // Nothing is left to decide.
+    let again = world.run(&["submit", "plan.toml", "--local"]);
+    assert!(again.err.contains("s: nothing left to run\n"), "{}", again.whole());
+}

@@ -144,3 +144,23 @@ fn a_trial_is_followed_into_the_next_run_of_its_job() {
     assert_eq!(lines, ["begin", "begin", "end"], "{}", ran.out);
     pbs.wait_idle();
 }
+
+/// The trial fails, and the feeder that will repeat it waits.
+#[test]
+fn a_trial_is_followed_into_the_job_that_repeats_it() {
+    let mut pbs = crate::pbs_once::pbs();
+    pbs.set("scheduling", false);
+    let code = "echo begin; [ -e $EVENTS.again ] || { : >$EVENTS.again; exit 75; }; echo end";
+    let rest = "[retry]\nauto = true\nexit_codes = { 75 = \"again\" }\n";
+    pbs.submit(&shell(code, rest), &["-q"]).ok();
+    pbs.world.call("qhold", &["1.pbshead"]).ok();
+    pbs.set("scheduling", true);
+    wait_until("it has failed", || pbs.standings() == ["failed: exit code 75"]);
+    let mut follow = pbs.world.start(&["logs", "-f", "0"]);
+    let mut first = [0; 6];
+    follow.child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"begin\n");
+    pbs.world.call("qrls", &["1.pbshead"]).ok();
+    assert_eq!(follow.end(&pbs.world).whole(), "begin\nend\ntrial 0 done\nexit code 0\n");
+    pbs.wait_idle();
+}

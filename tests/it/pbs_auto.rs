@@ -80,10 +80,10 @@ exit code 0
         "{}",
         why.out
     );
-    // A person is not bound by that.
+    // A person is not bound by that, and what a person asks for is counted anew.
     pbs.world.run(&["retry", "2"]).ok();
     pbs.wait_idle();
-    assert_eq!(runs(&pbs, 5), [1, 2, 4, 1, 2]);
+    assert_eq!(runs(&pbs, 5), [1, 2, 6, 1, 2]);
 }
 
 #[test]
@@ -485,4 +485,30 @@ fn a_repeat_that_had_no_place_is_decided_once_and_keeps_its_request() {
     assert_eq!((pbs.standings(), runs(&pbs, 2)), (vec!["done".to_owned(); 2], vec![2, 2]));
     assert_eq!(decided(&pbs), ["(walltime of 00:00:04: again with 00:00:06 (1 of 3)): trials 0-1"]);
     assert_eq!(walltimes(&pbs), ["00:00:04", "00:00:06"]);
+}
+
+#[test]
+fn what_a_person_repeats_is_counted_anew_and_decided_anew() {
+    let pbs = Pbs::start();
+    let rest = "exit_codes = { 75 = \"again\" }\nmax = 1\n[grid]\na = [0, 1]\n";
+    pbs.submit(&plan("0) exit 75 ;; 1) exit 4 ;;", rest), &[]).ok();
+    pbs.wait_idle();
+    let once = [
+        "(exit code 75: again (1 of 1)): trial 0",
+        "(exit code 75: it has run again once): trial 0",
+        "(exit-code: nothing in `[retry]` repeats it): trial 1",
+    ];
+    assert_eq!((runs(&pbs, 2), decided(&pbs)), (vec![2, 1], once.map(str::to_owned).to_vec()));
+    pbs.world.run(&["retry"]).ok();
+    pbs.wait_idle();
+    assert_eq!(runs(&pbs, 2), [4, 2]);
+    // `why` shows equal decisions within a second as one.
+    let journal = pbs.world.journal("s");
+    for decided in ["again (1 of 1)", "it has run again once", "nothing in `[retry]` repeats it"] {
+        assert_eq!(journal.matches(decided).count(), 2, "{journal}");
+    }
+    // Nothing is left to decide.
+    let jobs = pbs.jobs().len();
+    pbs.again(&[]).ok();
+    assert_eq!(pbs.jobs().len(), jobs);
 }

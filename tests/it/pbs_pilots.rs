@@ -176,6 +176,8 @@ exit code 2
     assert_eq!(pbs.standings(), vec![format!("queued: halted: cancelled by {user}"); 4]);
     let again = "s: nothing of it is queued or running\nexit code 0\n";
     assert_eq!(said(&pbs.world, &["cancel"]), again);
+    let how = "\nto go on with what is queued: hpcsweep submit plan.toml --pbs --pull\n";
+    assert!(said(&pbs.world, &["status"]).contains(how));
     pbs.world.write("events.go", "");
     let ran = pbs.again(&["--pull", "--workers", "1"]);
     assert!(
@@ -187,6 +189,41 @@ exit code 2
     );
     pbs.wait_idle();
     assert_eq!(pbs.standings(), ["done"; 4]);
+}
+
+/// The second time, they have been asked for again before they have handed their trials back.
+#[test]
+fn cancelled_pilots_use_up_no_repeats() {
+    let mut pbs = pbs();
+    pbs.set("kill_delay", 30);
+    let code = "trap 'until [ -e $EVENTS.end ]; do sleep 0.01; done; exit 1' TERM; \
+                until [ -e $EVENTS.go ]; do sleep 0.01; done";
+    let rest = "[retry]\nauto = true\nmax = 1\n";
+    let asked = ["--pull", "--workers", "1", "--slots", "1"];
+    let begun = |pbs: &Pbs| match pbs.world.exists("events") {
+        true => pbs.world.read("events").lines().count(),
+        false => 0,
+    };
+    pbs.world.write("events.end", "");
+    for round in 1..=2 {
+        pbs.submit(&plan(1, code, rest), &asked).ok();
+        wait_until("it is at it", || begun(&pbs) == round);
+        pbs.world.run(&["cancel"]).ok();
+        pbs.wait_idle();
+    }
+    std::fs::remove_file(pbs.world.path("events.end")).unwrap();
+    pbs.again(&asked).ok();
+    wait_until("it is at it", || begun(&pbs) == 3);
+    pbs.world.run(&["cancel"]).ok();
+    let ran = pbs.again(&asked);
+    assert!(ran.err.contains("1 pilot as job"), "{}", ran.whole());
+    pbs.world.write("events.end", "");
+    wait_until("it is at it again", || begun(&pbs) == 4);
+    pbs.world.write("events.go", "");
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done"]);
+    let why = pbs.world.run(&["why"]);
+    assert!(!why.ok().contains("retried"), "{}", why.out);
 }
 
 #[test]
@@ -354,6 +391,8 @@ fn pilots_that_have_left_keep_no_others_away() {
     let status = pbs.world.run(&["status"]);
     let seen = "seen by: qstat; no agent is at work; pilot job 0[].pbshead: 1 about to end\n";
     assert!(status.out.contains(seen), "{}", status.whole());
+    let how = "\nto go on with what is queued: hpcsweep submit plan.toml --pbs --pull\n";
+    assert!(status.out.contains(how), "{}", status.whole());
     pbs.world.write("events.go", "");
     let ran = pbs.again(&["--pull", "--slots", "1"]);
     assert!(ran.err.starts_with("array 2: 1 pilot as job 1[].pbshead\n"), "{}", ran.whole());

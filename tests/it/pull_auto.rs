@@ -180,6 +180,7 @@ fn a_repeat_that_agents_did_not_get_to_runs_on_this_machine() {
     let world = world("0) [ $n = 3 ] || exit 75 ;;", &rest);
     let first = agent(&world, &[]);
     wait_until("it was decided", || world.exists("ran") && !decided(&world).is_empty());
+    wait_until("the other is done", || standings(&world)[1] == "done");
     first.signal(Signal::SIGTERM);
     first.end(&world);
     world.run(&["cancel"]).ok();
@@ -240,6 +241,8 @@ fn agents_that_are_preempted_hand_a_trial_on_as_often_as_the_plan_allows() {
             (standings(&world), decided(&world)),
             (vec![standing.to_owned()], said.iter().map(ToString::to_string).collect())
         );
+        let how = "\nto go on with what is queued: hpcsweep submit plan.toml --local --pull\n";
+        assert_eq!(world.run(&["status"]).out.contains(how), !more.is_empty());
         if more.is_empty() {
             assert_eq!(world.status()["trials"][0]["cause"], "preempted");
         }

@@ -124,6 +124,110 @@ fn a_budget_that_is_used_up_is_a_failure_of_the_sweep() {
     assert!(!why.ok().contains("not retried"), "{}", why.out);
 }
 
+/// On this machine, each time that the budget ends it.
+#[test]
+fn a_stop_by_the_budget_is_told_again_after_a_rerun_and_with_more_trials() {
+    let world = World::new();
+    let plan = |trials| {
+        let retry = "[retry]\nauto = true\nexit_codes = { 75 = \"again\" }\nbudget = 0.0000001\n";
+        plan("exit 75", trials, retry)
+    };
+    let stops = || {
+        let calls = told(&world);
+        let has_failed = |(name, summary): &(String, Value)| {
+            name == "sweep_failed" && summary["stopped"].as_str().unwrap().contains("budget")
+        };
+        assert!(calls.iter().all(has_failed), "{calls:?}");
+        calls.len()
+    };
+    world.local(&plan(3), &[]);
+    assert_eq!(stops(), 1);
+    // Nothing has run since.
+    world.local(&plan(3), &[]);
+    assert_eq!(stops(), 1);
+    world.local(&plan(3), &["--retry"]);
+    assert_eq!(stops(), 2);
+    world.local(&plan(4), &[]);
+    assert_eq!(stops(), 3);
+}
+
+#[test]
+fn a_call_that_was_lost_with_the_feeder_is_made_by_the_next_one() {
+    let mut pbs = Pbs::start();
+    let none_waits = "no job waits that calls the hook `sweep_finished`; to bring one: \
+                      hpcsweep submit plan.toml --pbs\n";
+    let status = |pbs: &Pbs| pbs.world.run(&["status"]).whole();
+    pbs.set("scheduling", false);
+    pbs.submit(&plan("true", 2, ""), &[]).ok();
+    pbs.world.call("qdel", &["1.pbshead"]).ok();
+    let seen = status(&pbs);
+    assert!(!seen.contains("no job waits"), "{seen}");
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    assert_eq!(told(&pbs.world), []);
+    let seen = status(&pbs);
+    assert!(seen.contains(none_waits), "{seen}");
+    let again = pbs.again(&["--retry"]);
+    assert!(again.err.starts_with("feeder: job 2.pbshead"), "{}", again.whole());
+    pbs.wait_idle();
+    assert_eq!(told(&pbs.world), [finished(2, json!({"done": 2}), json!([]), 2)]);
+    let seen = status(&pbs);
+    assert!(!seen.contains("no job waits"), "{seen}");
+    let jobs = pbs.jobs().len();
+    pbs.again(&[]).ok();
+    assert_eq!(pbs.jobs().len(), jobs);
+}
+
+/// The trials still run when the feeder is lost, and the next one is killed in the middle of the call.
+#[test]
+fn a_feeder_that_was_lost_early_or_during_the_call_is_replaced() {
+    let mut pbs = Pbs::start();
+    pbs.set("scheduling", false);
+    let hook = "[hooks]\nsweep_finished = [\"sh\", \"-c\", \"echo >>told; [ -e again ] || kill -9 $PPID\"]\n";
+    let plan = shell("true", &format!("{hook}[grid]\na = [1, 2]\n"));
+    pbs.submit(&plan, &[]).ok();
+    pbs.world.call("qdel", &["1.pbshead"]).ok();
+    let again = pbs.again(&[]);
+    assert!(again.err.contains("job 2.pbshead calls the hooks of the sweep"), "{}", again.whole());
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    assert_eq!(pbs.world.read("told").lines().count(), 1);
+    pbs.world.write("again", "");
+    pbs.again(&[]).ok();
+    pbs.wait_idle();
+    pbs.again(&[]).ok();
+    pbs.wait_idle();
+    assert_eq!(pbs.world.read("told").lines().count(), 2);
+    // A person who has cancelled the feeder wants no call.
+    pbs.set("scheduling", false);
+    let ran = pbs.submit(&plan.replace("2]", "2, 3]"), &[]);
+    assert!(ran.err.contains("calls the hooks"), "{}", ran.whole());
+    pbs.world.run(&["cancel"]).ok();
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    let seen = pbs.world.run(&["status"]).whole();
+    assert!(!seen.contains("no job waits"), "{seen}");
+    let jobs = pbs.jobs().len();
+    pbs.again(&[]).ok();
+    assert_eq!((pbs.jobs().len(), pbs.world.read("told").lines().count()), (jobs, 2));
+}
+
+#[test]
+fn a_call_that_was_lost_with_a_pilot_is_made_by_the_next_submission() {
+    let pbs = Pbs::start();
+    let hook = "[hooks]\nsweep_finished = [\"sh\", \"-c\", \"echo >>told; [ -e again ] || kill -9 $PPID\"]\n";
+    let plan = shell("true", &format!("{hook}[grid]\na = [1, 2]\n"));
+    pbs.submit(&plan, &["--pull"]).ok();
+    pbs.wait_idle();
+    assert_eq!(pbs.world.read("told").lines().count(), 1);
+    pbs.world.write("again", "");
+    for _ in 0..2 {
+        let ran = pbs.again(&["--pull"]);
+        assert!(ran.err.contains("nothing left to run"), "{}", ran.whole());
+    }
+    assert_eq!(pbs.world.read("told").lines().count(), 2);
+}
+
 /// Killed in the middle of a call: the next run calls it again, once.
 #[test]
 fn a_call_that_was_killed_is_made_again() {

@@ -113,6 +113,12 @@ impl World {
         self.path(name).exists()
     }
 
+    /// All journals of a sweep, one after the other.
+    pub(crate) fn journal(&self, sweep: &str) -> String {
+        let folder = format!("results/{sweep}/journal");
+        self.files(&folder).iter().map(|name| self.read(&format!("{folder}/{name}"))).collect()
+    }
+
     /// Every file under a folder, relative to it, sorted.
     pub(crate) fn files(&self, folder: &str) -> Vec<String> {
         fn walk(folder: &Path, root: &Path, found: &mut Vec<String>) {

@@ -63,7 +63,7 @@ pub(super) fn run(
         }
         let over: BTreeSet<u64> = status
             .trials()
-            .filter(|(_, standing)| standing.state.is_final())
+            .filter(|(row, standing)| standing.state.is_final() && !status.is_awaited(row.id))
             .map(|(row, _)| row.id)
             .collect();
         let (ended, open): (Vec<Trial>, Vec<Trial>) =

@@ -194,7 +194,7 @@ impl<'a> Facts<'a> {
         let is_of_agents = record.attempts.last().is_some_and(|last| last.bundle.is_some());
         match is_of_agents {
             true => record.left().map(str::to_owned),
-            false => self.journal.left.get(&trial).cloned(),
+            false => self.journal.left(trial, Some(record)).map(str::to_owned),
         }
     }
 

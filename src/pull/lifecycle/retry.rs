@@ -18,6 +18,7 @@ use crate::pull::membership::{Membership, Unit};
 use crate::pull::places::{AttemptId, Exited};
 use crate::status::progress::{self, Progress};
 use crate::tree::damage::Damage;
+use crate::tree::journal::Journal;
 use crate::tree::records::{self, Attempt, Decided, Event, Outcome};
 use crate::tree::{bundle, table};
 use crate::words;
@@ -39,6 +40,9 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
             Next::Over => own,
             // Only a job has been asked to stop by a scheduler.
             Next::Elsewhere if own == Cause::Stopped && self.membership.place().1.is_some() => {
+                if self.is_cancelled() {
+                    return Ok(());
+                }
                 Cause::Preempted
             }
             _ => return Ok(()),
@@ -76,6 +80,18 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         }
         // Before the end of the attempt: if the agent is killed in between, the decision stands.
         Ok(self.membership.bundle.push(&Event::Decided(decided))?)
+    }
+
+    /// Whether a person has cancelled the sweep. The ledger says so before the scheduler is asked to end the pilots; if a later
+    /// submission has let the sweep go on, the journal names their array.
+    fn is_cancelled(&mut self) -> bool {
+        // What cannot be read now is no sign of a person.
+        let _ = self.membership.look();
+        let is_taken_back = |job: &str| {
+            Journal::read(&self.membership.tree).is_ok_and(|journal| journal.has_taken_back(job))
+        };
+        self.membership.ledger.halted.is_some()
+            || self.membership.place().1.is_some_and(is_taken_back)
     }
 
     /// Whether the sweep's budget is used up, with the attempt that has ended now. What cannot be read now does not stop

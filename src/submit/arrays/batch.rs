@@ -419,8 +419,11 @@ impl Submission<'_> {
         if !is_idle || !open.is_empty() || self.lacks_feeder(waves) {
             return Ok(true);
         }
-        let may_be_lost = plan.retry.auto && options.feeder.is_none() && fed == Some(false);
-        Ok(may_be_lost && self.is_unsettled(waves)?)
+        let may_be_lost = options.feeder.is_none() && fed == Some(false);
+        if may_be_lost && plan.retry.auto && self.is_unsettled(waves)? {
+            return Ok(true);
+        }
+        Ok(may_be_lost && self.owes_a_call(waves)?)
     }
 
     fn token(&self, array: &Array) -> String {

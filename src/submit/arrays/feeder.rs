@@ -10,13 +10,14 @@ use crate::plan::Resources;
 use crate::scheduler::calls::Calls;
 use crate::scheduler::{Charged, Question, Room, Scheduler, State};
 use crate::site::{SchedulerKind, Site};
-use crate::status::feeder;
+use crate::status::{feeder, hooks};
 use crate::submit::Source;
 use crate::submit::arrays::batch::{ArrayOptions, Submission};
 use crate::submit::arrays::wave::Waves;
 use crate::tree::FORMAT;
 use crate::tree::journal::Journal;
 use crate::tree::records::{self, Record};
+use crate::tree::table;
 use crate::tree::waves::{self, Array, Feeder, Repeat, Wave};
 use crate::words::count;
 
@@ -166,6 +167,18 @@ impl Submission<'_> {
             .filter(|(_, array, _)| self.journal.job(array.array).is_some())
             .flat_map(|(_, array, trials)| trials.iter().map(|trial| (array.array, *trial)))
             .any(|(array, trial)| !has_settled(trial) && !self.journal.is_cancelled(array, trial)))
+    }
+
+    /// Whether the feeder that was to call the hook for the end of the sweep may not have done so.
+    ///
+    /// # Errors
+    /// When the tree cannot be read.
+    pub(crate) fn owes_a_call(&self, waves: &Waves) -> Result<bool> {
+        let (heads, trials) = (table::heads(&self.tree)?, table::count(&self.tree)?);
+        let records = records::all(&self.tree)?;
+        let records = records.iter().map(|(trial, record)| (*trial, record));
+        let (all, waves) = ((heads.as_slice(), trials), waves.all.iter());
+        Ok(hooks::uncalled(&self.tree, all, waves, &self.journal, records)?.is_some())
     }
 
     /// Brings a feeder into the queue unless one is there; `fed`: whether one is, as far as that is known. A new one begins

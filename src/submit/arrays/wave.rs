@@ -134,7 +134,7 @@ impl<'a> Before<'a> {
             record.skipped.is_none()
                 && record.is_without_success()
                 && is_over(**trial, record)
-                && !self.journal.left.contains_key(trial)
+                && self.journal.left(**trial, Some(record)).is_none()
                 && !self.array(**trial).is_some_and(|a| self.journal.is_cancelled(a, **trial))
         };
         records.iter().filter(is_due).count() as u64

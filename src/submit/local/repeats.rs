@@ -15,6 +15,7 @@ use crate::submit::auto;
 use crate::tree::Tree;
 use crate::tree::journal::{self, Decision, Entry, Journal};
 use crate::tree::records::{Attempt, Outcome, Record};
+use crate::tree::rulings::Rulings;
 use crate::tree::table::Row;
 
 /// What was decided about the trials of a sweep, and what follows from it.
@@ -22,10 +23,8 @@ pub(in crate::submit) struct Repeats<'a> {
     tree: &'a Tree,
     /// `None`: nothing runs again by itself.
     retry: Option<&'a Retry>,
-    /// When it was decided that trials run again, as far as that counts towards the limit; unix seconds.
-    decided: HashMap<u64, Vec<f64>>,
-    /// Why others did not.
-    left: HashMap<u64, String>,
+    /// What was decided about each trial.
+    rulings: HashMap<u64, Rulings>,
     /// Requests that have grown.
     grown: HashMap<u64, Arc<Resources>>,
     /// Trials beside which nothing else runs.
@@ -42,12 +41,12 @@ impl<'a> Repeats<'a> {
     /// # Errors
     /// When the journal cannot be read.
     pub(in crate::submit) fn of(tree: &'a Tree, retry: Option<&'a Retry>) -> Result<Self> {
-        let Journal { repeats, left, .. } = match retry.is_some_and(|retry| retry.auto) {
+        let Journal { rulings, .. } = match retry.is_some_and(|retry| retry.auto) {
             true => Journal::read(tree)?,
             false => Journal::default(),
         };
         let (grown, alone, used) = (HashMap::new(), HashSet::new(), HashMap::new());
-        Ok(Self { tree, retry, decided: repeats, left, grown, alone, used, used_by_all: 0.0 })
+        Ok(Self { tree, retry, rulings, grown, alone, used, used_by_all: 0.0 })
     }
 
     /// The request of a trial, if it has grown.
@@ -58,6 +57,11 @@ impl<'a> Repeats<'a> {
     /// Whether nothing else may run beside a trial.
     pub(in crate::submit) fn is_alone(&self, trial: u64) -> bool {
         self.alone.contains(&trial)
+    }
+
+    /// Why a trial was left at its end, if nothing has run it again since.
+    fn left(&self, trial: u64, record: &Record) -> Option<&str> {
+        self.rulings.get(&trial)?.left(Some(record))
     }
 
     /// Takes note of what a trial has used until now.
@@ -97,7 +101,7 @@ impl<'a> Repeats<'a> {
                 continue;
             }
             // Whether others ran beside it was known to who decided.
-            let had_others = has_others && !self.left.contains_key(&row.id);
+            let had_others = has_others && self.left(row.id, record).is_none();
             if self.decide((row, record), &asked, had_others, journal)?.is_some() {
                 again.insert(row.id);
             }
@@ -129,8 +133,7 @@ impl<'a> Repeats<'a> {
         if cause == Cause::Cancelled {
             return Ok(None);
         }
-        let decided = self.decided.get(&row.id).map_or(&[][..], Vec::as_slice);
-        let repeats = auto::begun(decided, Some(record)) + auto::by_agents(Some(record));
+        let repeats = auto::repeats(self.rulings.get(&row.id), Some(record), 0);
         let ground =
             Ground::Slots { has_others: has_others && !self.is_alone(row.id), is_of_many: false };
         let spent = retry.budget.is_some_and(|most| self.used_by_all / 3600.0 >= most);
@@ -157,19 +160,13 @@ impl<'a> Repeats<'a> {
                 if alone {
                     self.alone.insert(row.id);
                 }
-                if counts {
-                    self.decided.entry(row.id).or_default().push(now);
-                }
-                self.left.remove(&row.id);
                 (true, counts, why)
             }
-            Ruling::Left(why) if self.left.get(&row.id) == Some(&why) => return Ok(None),
-            Ruling::Left(why) => {
-                self.left.insert(row.id, why.clone());
-                (false, false, why)
-            }
+            Ruling::Left(why) if self.left(row.id, record) == Some(&*why) => return Ok(None),
+            Ruling::Left(why) => (false, false, why),
         };
         let trials = IdSet::of_trials([row.id]).to_string();
+        self.rulings.entry(row.id).or_default().add(now, (again, counts), &why);
         let decisions = vec![Decision { trials, again, counts, why: why.clone() }];
         journal.write(&Entry::Decided { time: now, decisions })?;
         Ok(again.then_some(why))

@@ -300,6 +300,16 @@ impl Record {
         self.attempts.iter().filter(was_begun).count()
     }
 
+    /// Whether an attempt began at this time, unix seconds, or later.
+    pub(crate) fn has_begun_since(&self, time: f64) -> bool {
+        self.attempts.iter().any(|own| own.start.time >= time)
+    }
+
+    /// Whether an attempt began between these times, unix seconds.
+    pub(crate) fn has_begun_within(&self, from: f64, to: f64) -> bool {
+        self.attempts.iter().any(|own| from < own.start.time && own.start.time < to)
+    }
+
     /// Why an attempt ended without success, as far as the records say it: one that its job ran again was given back
     /// to the queue, and one without an end before another was lost with its worker.
     pub(crate) fn cause_of(&self, place: usize) -> Option<Cause> {

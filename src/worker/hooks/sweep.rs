@@ -15,14 +15,13 @@ use serde_json::{Value, json};
 use super::{Call, Folder, RunningHook, complain};
 use crate::cause::group;
 use crate::host::{Vars, clock, disk};
-use crate::plan::{Hooks, Params};
+use crate::plan::Params;
 use crate::site::Site;
 use crate::standing::State;
-use crate::status::{self, Status};
+use crate::status::{self, Status, hooks};
 use crate::tree::lock::Lock;
-use crate::tree::records::Record;
 use crate::tree::table::{self, Head};
-use crate::tree::{Tree, deck, write_document};
+use crate::tree::{Tree, write_document};
 use crate::worker::process::scratch::private_folder;
 use crate::worker::process::{heavy, prepare};
 
@@ -64,14 +63,7 @@ pub(crate) fn tell_end(
 ) -> Result<Option<String>> {
     let heads = table::heads(tree)?;
     let Some(head) = heads.last() else { return Ok(None) };
-    let Hooks { sweep_finished, sweep_failed, .. } = &head.run.hooks;
-    let (name, argv) = match stopped {
-        Some(_) => ("sweep_failed", sweep_failed),
-        None => ("sweep_finished", sweep_finished),
-    };
-    if argv.is_empty() {
-        return Ok(None);
-    }
+    let Some((name, argv)) = hooks::of_end(&heads, stopped) else { return Ok(None) };
     // Another agent may be calling it, or somebody submits: longer than a call nobody is waited for.
     let until = Instant::now() + Duration::from_secs(head.run.hooks.timeout_s) + PATIENCE;
     let lock = loop {
@@ -95,7 +87,8 @@ pub(crate) fn tell_end(
     if stopped.is_none() && (is_open || !(by_records || status.is_sure())) {
         return Ok(None);
     }
-    let note = note(&tree, &status, stopped.is_some())?;
+    let (trials, jobs) = (status.rows.len() as u64, status.jobs.len());
+    let note = hooks::note(&tree, trials, jobs, status.records.values(), stopped)?;
     if disk::stamp(&note)?.is_some() {
         return Ok(None);
     }
@@ -114,18 +107,6 @@ pub(crate) fn tell_end(
 /// What the hooks of a sweep print.
 fn log(tree: &Tree) -> PathBuf {
     tree.dir().join("hooks/output.log")
-}
-
-/// The file that tells of the call for this end: another end has had more attempts, or trials; another stop, another
-/// submission.
-fn note(tree: &Tree, status: &Status, has_stopped: bool) -> Result<PathBuf> {
-    let trials = status.rows.len();
-    let begun: usize = status.records.values().map(Record::begun).sum();
-    let name = match has_stopped {
-        true => format!("stopped-{}-{}", deck::read(tree)?.len(), status.jobs.len()),
-        false => format!("finished-{trials}-{begun}"),
-    };
-    Ok(tree.dir().join(format!("hooks/{name}.json")))
 }
 
 /// What is said of a sweep.

@@ -1,0 +1,101 @@
+//! The hooks of a whole sweep: the note of a call for an end, and whether a call is missing because the feeder was lost.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use super::feeder;
+use crate::attempt::repeat;
+use crate::host::disk;
+use crate::tree::journal::Journal;
+use crate::tree::records::{Outcome, Record};
+use crate::tree::table::Head;
+use crate::tree::waves::Wave;
+use crate::tree::{Tree, deck};
+
+/// The keys of `[hooks]`.
+const FINISHED: &str = "sweep_finished";
+const FAILED: &str = "sweep_failed";
+
+/// The hook for the end of a sweep: its key and its argument vector. `stopped`: why the sweep has stopped before its end, if
+/// it has. `None` where its last trials have no such hook.
+pub(crate) fn of_end<'a>(
+    heads: &'a [Head],
+    stopped: Option<&str>,
+) -> Option<(&'static str, &'a [String])> {
+    let hooks = &heads.last()?.run.hooks;
+    let (name, argv) = match stopped {
+        Some(_) => (FAILED, &hooks.sweep_failed),
+        None => (FINISHED, &hooks.sweep_finished),
+    };
+    (!argv.is_empty()).then_some((name, argv.as_slice()))
+}
+
+/// The file that tells of the call for this end: another end has had more attempts, or trials. Agents that halt a sweep may
+/// still be ending what they run: there, another stop has had more decks, or jobs.
+///
+/// # Errors
+/// When a deck cannot be read.
+pub(crate) fn note<'a>(
+    tree: &Tree,
+    trials: u64,
+    jobs: usize,
+    records: impl Iterator<Item = &'a Record>,
+    stopped: Option<&str>,
+) -> Result<PathBuf> {
+    let begun = || records.map(Record::begun).sum::<usize>();
+    let name = match stopped {
+        Some(why) if repeat::is_of_budget(why) => format!("spent-{trials}-{}", begun()),
+        Some(_) => format!("stopped-{}-{jobs}", deck::read(tree)?.len()),
+        None => format!("finished-{trials}-{}", begun()),
+    };
+    Ok(tree.dir().join(format!("hooks/{name}.json")))
+}
+
+/// Why trials do not run again that are not done, if that is the budget. `outcome`: of a trial.
+///
+/// # Errors
+/// As `outcome`.
+pub(crate) fn spent(
+    journal: &Journal,
+    mut outcome: impl FnMut(u64) -> Result<Option<Outcome>>,
+) -> Result<Option<&str>> {
+    for (trial, why) in journal.reasons() {
+        // A person may have repeated it since.
+        if repeat::is_of_budget(why) && outcome(trial)? != Some(Outcome::Done) {
+            return Ok(Some(why));
+        }
+    }
+    Ok(None)
+}
+
+/// The hook that no feeder has called yet for the end of a sweep as it stands, although the last feeder was to do so. That
+/// feeder may be alive, and trials may be open.
+///
+/// # Errors
+/// When the tree cannot be read.
+pub(crate) fn uncalled<'a>(
+    tree: &Tree,
+    (heads, trials): (&[Head], u64),
+    waves: impl DoubleEndedIterator<Item = &'a Wave>,
+    journal: &Journal,
+    records: impl Iterator<Item = (u64, &'a Record)> + Clone,
+) -> Result<Option<&'static str>> {
+    let has_end = heads.last().is_some_and(|head| head.run.hooks.has_end());
+    let was_given = || {
+        let last = feeder::kept(waves, journal);
+        last.is_some_and(|array| journal.job(array.array).is_some())
+    };
+    if !has_end || !was_given() {
+        return Ok(None);
+    }
+    let outcome = |trial: u64| {
+        let record = records.clone().find(|(id, _)| *id == trial).map(|(_, record)| record);
+        Ok(record.and_then(Record::outcome))
+    };
+    let stopped = spent(journal, outcome)?;
+    let Some((name, _)) = of_end(heads, stopped) else { return Ok(None) };
+    let all = records.clone().map(|(_, record)| record);
+    let note = note(tree, trials, journal.jobs().count(), all, stopped)?;
+    Ok(disk::stamp(&note)?.is_none().then_some(name))
+}
