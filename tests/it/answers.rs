@@ -200,7 +200,7 @@ fn what_matters_is_shown_of_grids_and_of_anything_else() {
     let same = sweep("[grid]\nwidth = [1, 2]\n", &["7", "7"]);
     assert_eq!(
         same.run(&["effects", "-m", "loss", "--min"]).whole(),
-        "error: `loss` is 7.0 in all trials\nhint: nothing matters for what never differs\nexit code 2\n"
+        "error: `loss` is 7 in all trials\nhint: nothing matters for what never differs\nexit code 2\n"
     );
     assert_eq!(
         same.run(&["effects", "-m", "lost", "--min"]).whole(),
@@ -462,4 +462,24 @@ fn values_of_parameters_are_shown_without_what_binary_fractions_add() {
     let world = sweep("[grid]\nlr = [0.022000000000000002, 0.3]\nwidth = [1]\n", &["1", "2"]);
     let ran = world.run(&["effects", "-m", "loss", "--min"]);
     assert!(ran.ok().contains("\nbest lr: 0.022 (mean 1)\n"), "{}", ran.out);
+}
+
+#[test]
+fn numbers_near_the_ends_of_the_range_have_effects_and_intervals() {
+    for scale in ["e300", "e-310"] {
+        let losses: Vec<String> = LOSSES.iter().map(|loss| format!("{loss}{scale}")).collect();
+        let losses: Vec<&str> = losses.iter().map(String::as_str).collect();
+        let world = sweep(AXES, &losses);
+        let effects = world.run(&["effects", "-m", "loss", "--min"]);
+        let first: Vec<&str> = effects.ok().lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!((first[0], first[2]), ("lr", "%"), "{}", effects.whole());
+        assert!(first[1].parse::<f64>().unwrap() > 97.0, "{}", effects.whole());
+        let best = world.run(&["best", "-m", "loss", "--min", "--json", "-n", "3"]);
+        for line in best.ok().lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+            assert!(line["interval"][0].is_f64() && line["sd"].is_f64(), "{line}");
+            assert!(line["p"].is_f64() || line["p"].is_null(), "{line}");
+        }
+        let best: Value = serde_json::from_str(best.out.lines().nth(2).unwrap()).unwrap();
+        assert!(best["p"].as_f64().is_some_and(|p| p < 0.01), "{best}");
+    }
 }
