@@ -320,7 +320,7 @@ fn a_trial_that_logged_a_metric_once_has_its_least_value() {
     let columns = ["collect", "--format", "csv", "--columns", "n,loss,loss.min,loss.max"];
     assert_eq!(
         world.run(&columns).whole(),
-        "n,loss,loss.min,loss.max\n1,7,5.0,7.0\n2,7,7,7\nexit code 0\n"
+        "n,loss,loss.min,loss.max\n1,7,5,7\n2,7,7,7\nexit code 0\n"
     );
     let ran =
         world.run(&["collect", "--where", "loss.min > 6", "--columns", "n", "--format", "csv"]);
@@ -337,10 +337,10 @@ fn of_values_that_are_all_nan_there_is_no_least_one() {
         "for i in 1 2; do echo \"{\\\"loss\\\": $HPCSWEEP_PARAM_V}\" >>$HPCSWEEP_METRICS; done";
     world.local(&shell(code, "[grid]\nv = [\"NaN\", \"3\"]\n"), &["-q"]).ok();
     let columns = ["collect", "--format", "csv", "--columns", "v,loss,loss.min,loss.max"];
-    let expected = "v,loss,loss.min,loss.max\nNaN,nan,nan,nan\n3,3,3.0,3.0\n";
+    let expected = "v,loss,loss.min,loss.max\nNaN,nan,nan,nan\n3,3,3,3\n";
     assert_eq!(world.run(&columns).ok(), expected);
     let best = world.run(&["best", "-m", "loss.min", "--min"]);
-    assert_eq!(best.ok().lines().next(), Some("trial 1: loss.min = 3.0  (v=3)"));
+    assert_eq!(best.ok().lines().next(), Some("trial 1: loss.min = 3  (v=3)"));
 }
 
 #[test]
@@ -462,6 +462,42 @@ fn values_of_parameters_are_shown_without_what_binary_fractions_add() {
     let world = sweep("[grid]\nlr = [0.022000000000000002, 0.3]\nwidth = [1]\n", &["1", "2"]);
     let ran = world.run(&["effects", "-m", "loss", "--min"]);
     assert!(ran.ok().contains("\nbest lr: 0.022 (mean 1)\n"), "{}", ran.out);
+}
+
+#[test]
+fn ends_of_whole_numbers_are_whole_and_exact() {
+    let world = World::new();
+    let code =
+        "for n in $HPCSWEEP_PARAM_V; do echo \"{\\\"big\\\": $n}\" >>$HPCSWEEP_METRICS; done";
+    let values =
+        "\"3\", \"9007199254740992 9007199254740993\", \"18446744073709551615 -1\", \"2 1.5\"";
+    world.local(&shell(code, &format!("[grid]\nv = [{values}]\n")), &["-q"]).ok();
+    let columns = ["collect", "--format", "csv", "--columns", "trial,big,big.min,big.max"];
+    let expected = "\
+trial,big,big.min,big.max
+0,3,3,3
+1,9007199254740993,9007199254740992,9007199254740993
+2,-1,-1,18446744073709551615
+3,1.5,1.5,2.0
+";
+    assert_eq!(world.run(&columns).ok(), expected);
+}
+
+#[test]
+fn a_metric_that_is_named_as_an_end_gives_others_no_ends_of_it() {
+    let world = World::new();
+    let code = "case $HPCSWEEP_TRIAL in 0) k=loss.min;; *) k=loss;; esac; \
+        for n in 1 2; do echo \"{\\\"$k\\\": $n}\" >>$HPCSWEEP_METRICS; done";
+    world.local(&shell(code, "[grid]\nv = [1, 2]\n"), &["-q"]).ok();
+    let columns = [
+        "collect",
+        "--format",
+        "csv",
+        "--columns",
+        "trial,loss,loss.min,loss.min.min,loss.min.max",
+    ];
+    let expected = "trial,loss,loss.min,loss.min.min,loss.min.max\n0,,2,1,2\n1,2,1,,\n";
+    assert_eq!(world.run(&columns).ok(), expected);
 }
 
 #[test]
