@@ -6,6 +6,7 @@
 //! and joined in order.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -85,6 +86,18 @@ impl<'a> Cell<'a> {
             Self::Large(large) => Some(large.into()),
             _ => None,
         }
+    }
+
+    /// The order of two numbers, exact also beyond 2^53; `None` where one is no number.
+    pub(crate) fn order(self, other: Cell<'_>) -> Option<Ordering> {
+        if let (Some(a), Some(b)) = (self.as_whole(), other.as_whole()) {
+            return Some(a.cmp(&b));
+        }
+        let (a, b) = (self.number()?, other.number()?);
+        // Floats that are equal to the nearest one of a whole number of 64 bits are whole as well.
+        let exact = |cell: Cell<'_>, number: f64| cell.as_whole().unwrap_or(number as i128);
+        let order = a.partial_cmp(&b)?;
+        Some(order.then_with(|| exact(self, a).cmp(&exact(other, b))))
     }
 
     /// Whether there is no value.

@@ -404,7 +404,7 @@ fn values_that_read_alike_or_have_commas_are_told_apart() {
     assert_eq!(firsts, ["1", "\"1\""]);
     let ran = world.run(&["compare", "text=a,b,n=1", "text=a,n=1", "-m", "loss", "--json"]);
     let compared: Value = serde_json::from_str(ran.ok()).unwrap();
-    assert_eq!((&compared["a"]["mean"], &compared["b"]["mean"]), (&json!(2.0), &json!(3.0)));
+    assert_eq!((&compared["a"]["mean"], &compared["b"]["mean"]), (&json!(1.0), &json!(2.0)));
 }
 
 #[test]
@@ -500,6 +500,70 @@ fn a_metric_that_is_named_as_an_end_gives_others_no_ends_of_it() {
     assert_eq!(world.run(&columns).ok(), expected);
 }
 
+/// Of each pair of settings, how many trials both have and their means, or the first line of the error.
+fn compared(world: &World, a: &str, b: &str) -> String {
+    let ran = world.run(&["compare", a, b, "-m", "loss", "--json"]);
+    match serde_json::from_str::<Value>(&ran.out) {
+        Ok(object) => ["a", "b"]
+            .map(|side| format!("{} {}", object[side]["n"], object[side]["mean"]))
+            .join(", "),
+        Err(_) => ran.err.lines().next().unwrap_or_default().to_owned(),
+    }
+}
+
+#[test]
+fn whole_numbers_beyond_2_to_the_53_are_told_apart() {
+    let axes =
+        "[grid]\nx = [9007199254740992, 9007199254740993]\nwidth = [1]\n[replicates]\ncount = 2\n";
+    let world = sweep(axes, &["1", "1.1", "2", "2.2"]);
+    assert_eq!(compared(&world, "x=9007199254740992", "x=9007199254740993"), "2 1.05, 2 2.1");
+    let best = world.run(&["best", "-m", "loss", "--min", "-n", "2"]);
+    let firsts: Vec<&str> =
+        best.ok().lines().skip(1).take(2).filter_map(|l| l.split_whitespace().next()).collect();
+    assert_eq!(firsts, ["9007199254740992", "9007199254740993"]);
+    let effects = world.run(&["effects", "-m", "loss", "--min", "--json"]);
+    let effects: Value = serde_json::from_str(effects.ok()).unwrap();
+    let values = effects["parameters"][0]["values"].as_array().unwrap();
+    let levels: Vec<String> =
+        values.iter().map(|level| format!("{} {}", level["value"], level["trials"])).collect();
+    assert_eq!(levels, ["\"9007199254740992\" 2", "\"9007199254740993\" 2"]);
+}
+
+#[test]
+fn ranges_of_large_whole_numbers_have_all_their_digits() {
+    let values: Vec<String> =
+        (0..40).map(|n| format!("{}", 9_007_199_254_740_993_i64 + n)).collect();
+    let losses: Vec<String> = (0..40).map(|n: u32| n.to_string()).collect();
+    let losses: Vec<&str> = losses.iter().map(String::as_str).collect();
+    let world = sweep(&format!("[grid]\nx = [{}]\nwidth = [1]\n", values.join(", ")), &losses);
+    let ran = world.run(&["effects", "-m", "loss", "--max"]);
+    let best = ran.ok().lines().find(|line| line.starts_with("best x: "));
+    assert!(best.is_some_and(|line| line.contains("9007199254741032 (mean")), "{}", ran.whole());
+}
+
+#[test]
+fn a_value_of_compare_is_the_one_that_best_shows_so() {
+    let axes = "[zip]\nx = [[1], \"[1]\", \"\", \"1\", 1, 1.0, \"a,b=2\", \"c\\td\"]\nwidth = [1, 1, 1, 1, 1, 1, 1, 1]\n";
+    let world = sweep(axes, &["1", "2", "3", "4", "5", "6", "7", "8"]);
+    for (a, b, expected) in [
+        ("x=[1]", r#"x="[1]""#, "1 1.0, 1 2.0"),
+        (r#"x="""#, r#"x="1""#, "1 3.0, 1 4.0"),
+        ("x=1", "x=1.0", "1 5.0, 1 6.0"),
+        (r#"x="a,b=2",width=1"#, r#"x="c\td""#, "1 7.0, 1 8.0"),
+        ("x=", "x=c\td", "1 3.0, 1 8.0"),
+        ("x=1.00", "x=1", "error: `x=1.00` means `1` as well as `1.0`"),
+    ] {
+        assert_eq!(compared(&world, a, b), expected, "{a} {b}");
+    }
+}
+
+#[test]
+fn a_missing_value_is_not_an_empty_text() {
+    let axes = "[[trials]]\nx = \"\"\nwidth = 1\n[[trials]]\nwidth = 1\n[[trials]]\nwidth = 2\n";
+    let world = sweep(axes, &["1", "2", "4"]);
+    assert_eq!(compared(&world, "x=", r#"x="""#), "2 3.0, 1 1.0");
+}
+
 #[test]
 fn numbers_near_the_ends_of_the_range_have_effects_and_intervals() {
     for scale in ["e300", "e-310"] {
@@ -518,4 +582,14 @@ fn numbers_near_the_ends_of_the_range_have_effects_and_intervals() {
         let best: Value = serde_json::from_str(best.out.lines().nth(2).unwrap()).unwrap();
         assert!(best["p"].as_f64().is_some_and(|p| p < 0.01), "{best}");
     }
+}
+
+#[test]
+fn a_setting_with_a_tab_stays_on_its_line() {
+    let axes = "[grid]\ntext = [\"a\\tb\", \"c\\nd\"]\nwidth = [8]\n[replicates]\ncount = 3\n";
+    let world = sweep(axes, &["1", "2", "3", "1.1", "2.2", "3"]);
+    let best = world.run(&["best", "-m", "loss", "--min", "-n", "9"]);
+    let tie = best.ok().lines().find(|line| line.starts_with("cannot be told"));
+    assert!(tie.is_some_and(|tie| tie.contains(r#"text="c\nd" width=8"#)), "{}", best.whole());
+    assert!(!best.out.contains('\t'), "{}", best.whole());
 }
