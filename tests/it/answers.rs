@@ -593,3 +593,29 @@ fn a_setting_with_a_tab_stays_on_its_line() {
     assert!(tie.is_some_and(|tie| tie.contains(r#"text="c\nd" width=8"#)), "{}", best.whole());
     assert!(!best.out.contains('\t'), "{}", best.whole());
 }
+
+#[test]
+fn a_request_in_another_order_or_with_another_option_is_told_the_right_one() {
+    let world = sweep("[grid]\nlr = [1, 2]\nwidth = [8]\n", &["1", "2"]);
+    let ran = world.run(&["compare", "results/s", "lr=1", "lr=2", "-m", "loss"]);
+    assert_eq!(
+        ran.whole(),
+        "error: `results/s` is a sweep, and `lr=1` is a setting\n\
+         hint: the sweep follows the two that are compared: `hpcsweep compare lr=1 lr=2 results/s --metric loss`\n\
+         exit code 2\n"
+    );
+    world.run(&["compare", "lr=1", "lr=2", "results/s", "--metric", "loss"]).ok();
+    let json = world.run(&["collect", "--json"]);
+    assert!(json.code == 2 && json.err.contains("--format jsonl"), "{}", json.whole());
+    assert!(!json.err.contains("-- --json"), "{}", json.whole());
+    assert_eq!(
+        world.run(&["submit", "results/s", "--local"]).whole(),
+        "error: `results/s` is the folder of a sweep, and no plan\n\
+         hint: its plan is the file `plan.toml`\nexit code 2\n"
+    );
+    assert_eq!(
+        world.run(&["submit", "results", "--local"]).whole(),
+        "error: `results` is a folder, and no plan\n\
+         hint: name a plan's file; `hpcsweep init NAME` makes a project with one\nexit code 2\n"
+    );
+}
