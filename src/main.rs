@@ -31,6 +31,11 @@ mod mathematics {
     }
 
     #[unsafe(no_mangle)]
+    extern "C" fn hypot(x: f64, y: f64) -> f64 {
+        libm::hypot(x, y)
+    }
+
+    #[unsafe(no_mangle)]
     extern "C" fn sin(x: f64) -> f64 {
         libm::sin(x)
     }

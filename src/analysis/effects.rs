@@ -1,5 +1,6 @@
 //! Which axes matter for a metric, and which value of each is best.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use anyhow::Result;
@@ -249,8 +250,7 @@ impl Divided {
 
 /// `None` for texts of which there are too many.
 fn divided(cells: &[Cell<'_>]) -> Option<Divided> {
-    let numbers: Option<Vec<f64>> = cells.iter().map(|cell| cell.as_f64()).collect();
-    let Some(numbers) = numbers else {
+    if cells.iter().any(|cell| cell.as_f64().is_none()) {
         let mut index: HashMap<String, usize> = HashMap::new();
         let mut words: Vec<String> = Vec::new();
         let mut level = |cell: &Cell<'_>| {
@@ -262,39 +262,53 @@ fn divided(cells: &[Cell<'_>]) -> Option<Divided> {
         let levels: Vec<usize> = cells.iter().map(&mut level).collect();
         let is_clear = words.len() <= MOST_LEVELS || words.len() * 4 <= cells.len();
         return is_clear.then_some(Divided { levels, words, is_ordered: false, is_range: false });
-    };
-    let mut sorted = numbers.clone();
-    sorted.sort_by(f64::total_cmp);
+    }
+    Some(divided_numbers(cells))
+}
+
+/// Of numbers: their values, or as many ranges as are told apart.
+fn divided_numbers(cells: &[Cell<'_>]) -> Divided {
+    let order = |a: &Cell<'_>, b: &Cell<'_>| a.order(*b).unwrap_or(Ordering::Equal);
+    let mut sorted = cells.to_vec();
+    // Equal numbers stay as the plan has written them first.
+    sorted.sort_by(order);
     let mut distinct = sorted.clone();
-    distinct.dedup();
+    distinct.dedup_by(|a, b| order(a, b).is_eq());
+    let exact = |cell: &Cell<'_>| match cell {
+        Cell::Float(number) => words::Figures::EXACT.of(*number),
+        cell => cell.text().into_owned(),
+    };
     let is_range = distinct.len() > MOST_LEVELS;
     if !is_range {
-        let level = |number: &f64| distinct.iter().position(|known| known == number);
-        let levels = numbers.iter().filter_map(level).collect();
-        // As the plan has written it first.
-        let word = |number: &f64| numbers.iter().position(|known| known == number);
-        let words = distinct.iter().filter_map(word).map(|at| match cells[at] {
-            Cell::Float(_) => words::Figures::EXACT.of(numbers[at]),
-            cell => cell.text().into_owned(),
-        });
-        let words = words.collect();
-        return Some(Divided { levels, words, is_ordered: true, is_range });
+        let level = |cell: &Cell<'_>| distinct.partition_point(|known| order(known, cell).is_lt());
+        let levels = cells.iter().map(level).collect();
+        let words = distinct.iter().map(exact).collect();
+        return Divided { levels, words, is_ordered: true, is_range };
     }
     // The first value of each range but the first.
-    let mut from: Vec<f64> =
+    let mut from: Vec<Cell<'_>> =
         (1..MOST_LEVELS).map(|part| sorted[part * sorted.len() / MOST_LEVELS]).collect();
-    from.dedup();
-    from.retain(|first| *first > sorted[0]);
-    let levels: Vec<usize> =
-        numbers.iter().map(|number| from.partition_point(|first| first <= number)).collect();
-    let mut ends = vec![(f64::INFINITY, f64::NEG_INFINITY); from.len() + 1];
-    for (level, number) in levels.iter().zip(&numbers) {
-        ends[*level] = (ends[*level].0.min(*number), ends[*level].1.max(*number));
+    from.dedup_by(|a, b| order(a, b).is_eq());
+    from.retain(|first| order(first, &sorted[0]).is_gt());
+    let level = |cell: &Cell<'_>| from.partition_point(|first| order(first, cell).is_le());
+    let levels: Vec<usize> = cells.iter().map(level).collect();
+    let mut ends: Vec<Option<[Cell<'_>; 2]>> = vec![None; from.len() + 1];
+    for cell in &sorted {
+        let [_, last] = ends[level(cell)].get_or_insert([*cell; 2]);
+        *last = *cell;
     }
-    let short = |number: f64| words::figures(number, 3);
-    let words = ends.iter().map(|(low, high)| match low == high {
-        true => short(*low),
-        false => format!("{} .. {}", short(*low), short(*high)),
-    });
-    Some(Divided { levels, words: words.collect(), is_ordered: true, is_range })
+    let ends: Vec<[Cell<'_>; 2]> = ends.into_iter().flatten().collect();
+    let range = |word: &dyn Fn(&Cell<'_>) -> String| -> Vec<String> {
+        let range = |[low, high]: &[Cell<'_>; 2]| match order(low, high).is_eq() {
+            true => word(low),
+            false => format!("{} .. {}", word(low), word(high)),
+        };
+        ends.iter().map(range).collect()
+    };
+    let mut words = range(&|cell| words::figures(cell.as_f64().unwrap_or(f64::NAN), 3));
+    // Of neighbours that begin with the same digits, all digits tell them apart.
+    if words.windows(2).any(|pair| pair[0] == pair[1]) {
+        words = range(&exact);
+    }
+    Divided { levels, words, is_ordered: true, is_range }
 }

@@ -13,7 +13,9 @@ pub(crate) use comparison::{Comparison, Cost, Side, compare};
 pub(crate) use effects::{Effects, Level, Method, effects};
 pub(crate) use pareto::{Member, Pareto, pareto};
 pub(crate) use ranking::{Place, Ranked, Ranking, SIGNIFICANT, Statistic, rank};
-pub(crate) use settings::{DEVICES, Left, Observed, Over, Setting, Settings, Why};
+pub(crate) use settings::{
+    DEVICES, Left, Observed, Over, Setting, Settings, Why, are_alike, in_words,
+};
 
 use anyhow::Result;
 

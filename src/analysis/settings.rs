@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::column;
 use crate::collect::{Table, Trial, text};
+use crate::words;
 
 /// Names of parameters that repeat a setting and are no part of it, as the last part of a dotted name.
 const REPETITIONS: [&str; 11] = [
@@ -202,12 +203,7 @@ impl Settings {
 
     /// The value of a column in words; texts are quoted where a number reads alike.
     pub(crate) fn text(&self, column: usize, value: &Value) -> String {
-        match value {
-            Value::String(_) if self.alike.contains(&column) => value.to_string(),
-            // Nothing would be seen of it.
-            Value::String(empty) if empty.is_empty() => value.to_string(),
-            _ => text(value),
-        }
+        in_words(value, self.alike.contains(&column))
     }
 
     /// What the trials of a setting say of the metric in a column.
@@ -249,13 +245,26 @@ impl Observed {
     }
 }
 
+/// A value in words. A text is quoted where `is_alike` says that another value reads alike, and where a reader would not see
+/// all of it.
+pub(crate) fn in_words(value: &Value, is_alike: bool) -> String {
+    match value {
+        Value::String(own) if is_alike || own.is_empty() || own.contains(char::is_control) => {
+            words::short(&value.to_string(), usize::MAX)
+        }
+        _ => text(value),
+    }
+}
+
+/// Whether different ones among these values have the same text.
+pub(crate) fn are_alike<'a>(mut values: impl Iterator<Item = &'a Value>) -> bool {
+    let mut known: HashMap<String, &Value> = HashMap::new();
+    values.any(|value| *known.entry(text(value)).or_insert(value) != value)
+}
+
 /// The columns of settings in which different values have the same text.
 fn alike(list: &[Setting], columns: usize) -> BTreeSet<usize> {
-    let is_alike = |at: &usize| {
-        let mut known: HashMap<String, &Value> = HashMap::new();
-        let mut values = list.iter().map(|setting| &setting.values[*at].1);
-        values.any(|value| *known.entry(text(value)).or_insert(value) != value)
-    };
+    let is_alike = |at: &usize| are_alike(list.iter().map(|setting| &setting.values[*at].1));
     let column = |at: usize| Some(list.first()?.values[at].0);
     (0..columns).filter(is_alike).filter_map(column).collect()
 }

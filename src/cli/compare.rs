@@ -1,5 +1,7 @@
 //! `hpcsweep compare`: how two settings or two sweeps differ in a metric, and in what they cost.
 
+use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::path::Path;
 
 use anyhow::Result;
@@ -11,14 +13,14 @@ use super::out::aligned;
 use super::spark::Curves;
 use super::{Context, collect, select};
 use crate::analysis::{self, Comparison, Left, Settings, Side, Statistic};
-use crate::collect::{Cell, Table};
+use crate::collect::{Cell, Table, text};
 use crate::fault::Fault;
 use crate::idset::IdSet;
 use crate::plan::value::float_json;
 use crate::select::{Wanted, is_set};
 use crate::stats::{self, Test};
 use crate::status::Status;
-use crate::words::{count, figures, within};
+use crate::words::{self, count, figures, within};
 
 /// Compare two settings, sweeps or sets of trials by a metric, and in what they cost
 #[derive(Debug, clap::Args)]
@@ -77,22 +79,7 @@ impl Named {
                 .hint("name a sweep's folder or plan, write a setting as `lr=0.1,width=64`, or trials as `0-4`")
                 .into());
         }
-        let mut setting: Vec<(String, String)> = Vec::new();
-        for part in word.split(',') {
-            match (part.split_once('='), setting.last_mut()) {
-                (Some((name, value)), _) if !name.trim().is_empty() => {
-                    setting.push((name.trim().to_owned(), value.trim().to_owned()));
-                }
-                // The value before it has a comma.
-                (None, Some((_, value))) => value.push_str(&format!(",{part}")),
-                _ => {
-                    let sentence = format!("`{part}` is not a parameter and its value");
-                    let hint = "write a setting as `lr=0.1,width=64`";
-                    return Err(Fault::request(sentence).hint(hint).into());
-                }
-            }
-        }
-        Ok(Self::Setting(setting))
+        setting(word).map(Self::Setting)
     }
 
     fn kind(&self) -> &'static str {
@@ -104,14 +91,77 @@ impl Named {
     }
 }
 
+/// The parameters of a setting with their values, as they are written. A value may have commas; one in quotes may have
+/// anything.
+fn setting(word: &str) -> Result<Vec<(String, String)>> {
+    let mut setting: Vec<(String, String)> = Vec::new();
+    let mut rest = word;
+    loop {
+        if let Some((name, value)) = rest.split_once('=')
+            && !name.trim().is_empty()
+            && !name.contains(',')
+            && let Some(end) = quoted(value)
+        {
+            setting.push((name.trim().to_owned(), value[..end].trim().to_owned()));
+            match value[end..].trim_start().strip_prefix(',') {
+                Some(others) => rest = others,
+                None => return Ok(setting),
+            }
+            continue;
+        }
+        let (part, others) = rest.split_once(',').map_or((rest, None), |(a, b)| (a, Some(b)));
+        match (part.split_once('='), setting.last_mut()) {
+            (Some((name, value)), _) if !name.trim().is_empty() => {
+                setting.push((name.trim().to_owned(), value.trim().to_owned()));
+            }
+            // The value before it has a comma.
+            (None, Some((_, value))) => value.push_str(&format!(",{part}")),
+            _ => {
+                let sentence = format!("`{part}` is not a parameter and its value");
+                let hint = "write a setting as `lr=0.1,width=64`";
+                return Err(Fault::request(sentence).hint(hint).into());
+            }
+        }
+        match others {
+            Some(others) => rest = others,
+            None => return Ok(setting),
+        }
+    }
+}
+
+/// Where a text in quotes ends with which a value begins; `None` if it is no whole value.
+fn quoted(value: &str) -> Option<usize> {
+    let mut texts = serde_json::Deserializer::from_str(value).into_iter::<String>();
+    texts.next()?.ok()?;
+    let end = texts.byte_offset();
+    let rest = value[end..].trim_start();
+    (rest.is_empty() || rest.starts_with(',')).then_some(end)
+}
+
+/// The fault of two sides that are not of a kind.
+fn of_two_kinds(args: &Args, named: &[Named; 2]) -> Fault {
+    let words = [&args.a, &args.b];
+    let [a, b] = [0, 1].map(|side| format!("`{}` is {}", words[side], named[side].kind()));
+    let fault = Fault::request(format!("{a}, and {b}"));
+    let all: Vec<&String> = words.into_iter().chain(&args.sweeps).collect();
+    let is_sweep = |word: &String| matches!(Named::read(word), Ok(Named::Sweep));
+    let (sweeps, mut sorted): (Vec<&String>, Vec<&String>) =
+        all.into_iter().partition(|word| is_sweep(word));
+    if sorted.len() == 2 && !sweeps.is_empty() {
+        sorted.extend(sweeps);
+        let sorted: Vec<_> = sorted.into_iter().map(|word| words::sh_quote(word)).collect();
+        let metric = words::sh_quote(&args.metric);
+        let command = format!("hpcsweep compare {} --metric {metric}", sorted.join(" "));
+        return fault.hint(format!("the sweep follows the two that are compared: `{command}`"));
+    }
+    fault.hint("compare two of a kind: settings (`lr=0.1`), sweeps or trials (`0-4`)")
+}
+
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let words = [&args.a, &args.b];
     let named = [Named::read(words[0])?, Named::read(words[1])?];
     if named[0].kind() != named[1].kind() {
-        let [a, b] = [0, 1].map(|side| format!("`{}` is {}", words[side], named[side].kind()));
-        return Err(Fault::request(format!("{a}, and {b}"))
-            .hint("compare two of a kind: settings (`lr=0.1`), sweeps or trials (`0-4`)")
-            .into());
+        return Err(of_two_kinds(args, &named).into());
     }
     let (table, curves, sides, common) = match &named {
         [Named::Sweep, Named::Sweep] => of_sweeps(args, context)?,
@@ -201,7 +251,8 @@ fn of_one_table(
         let mut conditions = Vec::new();
         if let Named::Setting(parts) = named {
             for (name, value) in parts {
-                conditions.push((analysis::column(&table, name)?, value.as_str()));
+                let column = analysis::column(&table, name)?;
+                conditions.push((column, value_of(&table, column, value)?));
             }
         }
         fixed.extend(conditions.iter().map(|(column, _)| *column));
@@ -214,7 +265,9 @@ fn of_one_table(
                 _ => true,
             };
             is_named
-                && conditions.iter().all(|(column, word)| is_value(table.cell(row, *column), word))
+                && conditions.iter().all(|(column, value)| {
+                    value.as_ref() == Some(&table.cell(row, *column).value())
+                })
         };
         side.rows = (0..table.rows.len()).filter(is_meant).collect();
     }
@@ -235,10 +288,48 @@ fn over(table: &Table, args: &Args) -> Result<Vec<usize>> {
     Ok(settings.over.iter().map(|over| over.column).collect())
 }
 
-/// Whether a cell has this value: as text, or as a number.
-fn is_value(cell: Cell<'_>, word: &str) -> bool {
-    let number = || cell.number().zip(word.parse::<f64>().ok());
-    cell.text() == word || number().is_some_and(|(cell, word)| cell == word)
+/// The value of a column that a word means; `None` if no trial has it. It is the one that `best` shows so, else the text that
+/// the word is or has in quotes, else the number that it writes in another way.
+///
+/// # Errors
+/// When it means several, such as `1` and `1.0`.
+fn value_of(table: &Table, column: usize, word: &str) -> Result<Option<Value>> {
+    let mut seen = HashSet::new();
+    let cells = table.rows.iter().map(|row| table.cell(row, column));
+    let values: Vec<Value> =
+        cells.filter(|cell| seen.insert(cell.json())).map(Cell::value).collect();
+    let is_alike = analysis::are_alike(values.iter());
+    let quoted: Option<String> = serde_json::from_str(word).ok();
+    let number: Option<Value> = match word.parse::<i64>() {
+        Ok(int) => Some(int.into()),
+        Err(_) => word.parse::<u64>().map(Value::from).ok(),
+    };
+    let number = number.or_else(|| word.parse::<f64>().ok().map(float_json));
+    let is_number = |value: &Value| {
+        number.as_ref().is_some_and(|number| {
+            Cell::from(value).order(Cell::from(number)) == Some(Ordering::Equal)
+        })
+    };
+    let means: [&dyn Fn(&Value) -> bool; 4] = [
+        &|value| analysis::in_words(value, is_alike) == word,
+        &|value| quoted.is_some() && value.as_str() == quoted.as_deref(),
+        &|value| text(value) == word,
+        &is_number,
+    ];
+    for is_meant in means {
+        let mut meant = values.iter().filter(|value| is_meant(value));
+        match (meant.next(), meant.next()) {
+            (None, _) => {}
+            (Some(value), None) => return Ok(Some(value.clone())),
+            (Some(a), Some(b)) => {
+                let name = &table.columns[column];
+                let [a, b] = [a, b].map(|value| analysis::in_words(value, is_alike));
+                let sentence = format!("`{name}={word}` means `{a}` as well as `{b}`");
+                return Err(Fault::request(sentence).hint("write one of them").into());
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// The columns that pairs agree in and that differ at all.

@@ -46,11 +46,12 @@ mod watch;
 mod why;
 mod worker;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::collect::sheet;
@@ -144,6 +145,21 @@ fn share() -> Option<PathBuf> {
     share.is_dir().then_some(share)
 }
 
+/// Options that a verb does not have although others do, and what it has in their place.
+const OTHER_OPTIONS: [(&str, &str, &str); 1] = [("collect", "--json", "--format jsonl")];
+
+/// Names the option that a verb has in place of an unknown one: the tip of clap is that it may be a file.
+fn name_other_option(verb: Option<&OsStr>, error: &mut clap::Error) {
+    let unknown = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+    let is_it = |(of, option, _): &&(&str, &str, &str)| {
+        verb.is_some_and(|verb| verb == *of) && unknown.as_deref() == Some(*option)
+    };
+    if let Some((verb, _, other)) = OTHER_OPTIONS.iter().find(is_it) {
+        let tip = format!("`{verb}` has '{other}'");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+}
+
 /// Runs the program and returns its exit code.
 pub fn main() -> ExitCode {
     run(std::env::args_os().collect(), None, None)
@@ -166,10 +182,12 @@ pub fn main_as_worker(args: &[&str]) -> ExitCode {
 
 fn run(args: Vec<OsString>, typed: Option<sheet::Write>, draw: Option<Draw>) -> ExitCode {
     out::end_on_panic();
+    let verb = args.iter().skip(1).find(|arg| !arg.to_string_lossy().starts_with('-')).cloned();
     let matches = groups::grouped(Cli::command()).try_get_matches_from(args);
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(error) => {
+        Err(mut error) => {
+            name_other_option(verb.as_deref(), &mut error);
             // clap prints help and version to standard output, usage faults to standard error.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });

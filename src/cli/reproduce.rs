@@ -122,16 +122,10 @@ fn is_of_the_model(name: &str) -> bool {
     !["seconds", "samples_per_second", "weights"].contains(&name)
 }
 
-/// A metric of a trial; null if it has none of this name. The least and the greatest value of whole numbers are whole numbers.
+/// A metric of a trial; null if it has none of this name.
 fn find(all: &[(String, Value)], name: &str) -> Value {
-    let of = |name: &str| all.iter().find(|(own, _)| own == name).map(|(_, value)| value);
-    let Some(value) = of(name) else { return Value::Null };
-    let last = name.strip_suffix(".min").or_else(|| name.strip_suffix(".max")).and_then(of);
-    let is_whole = last.is_some_and(|last| last.is_i64() || last.is_u64());
-    match value.as_f64().filter(|number| is_whole && number.fract() == 0.0 && number.abs() < 1e15) {
-        Some(number) => Value::from(number as i64),
-        None => value.clone(),
-    }
+    let found = all.iter().find(|(own, _)| own == name);
+    found.map_or(Value::Null, |(_, value)| value.clone())
 }
 
 /// Shows both results.

@@ -161,7 +161,7 @@ impl Part {
                     name_of.clear();
                     name_of.push_str(name);
                     name_of.push_str(end);
-                    add(&name_of, Cell::number_of(value));
+                    add(&name_of, value);
                 }
                 super::is_part_of(&mut self.repeated, name);
             }

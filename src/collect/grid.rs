@@ -6,6 +6,7 @@
 //! and joined in order.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -67,6 +68,36 @@ impl<'a> Cell<'a> {
             number if number > 0.0 => Self::Text("inf"),
             _ => Self::Text("-inf"),
         }
+    }
+
+    /// A whole number of at most 64 bits; the nearest number where it has more.
+    pub(super) fn of_whole(whole: i128) -> Self {
+        match (i64::try_from(whole), u64::try_from(whole)) {
+            (Ok(int), _) => Self::Int(int),
+            (_, Ok(large)) => Self::Large(large),
+            _ => Self::Float(whole as f64),
+        }
+    }
+
+    /// The whole number that it is, exact.
+    pub(super) fn as_whole(self) -> Option<i128> {
+        match self {
+            Self::Int(int) => Some(int.into()),
+            Self::Large(large) => Some(large.into()),
+            _ => None,
+        }
+    }
+
+    /// The order of two numbers, exact also beyond 2^53; `None` where one is no number.
+    pub(crate) fn order(self, other: Cell<'_>) -> Option<Ordering> {
+        if let (Some(a), Some(b)) = (self.as_whole(), other.as_whole()) {
+            return Some(a.cmp(&b));
+        }
+        let (a, b) = (self.number()?, other.number()?);
+        // Floats that are equal to the nearest one of a whole number of 64 bits are whole as well.
+        let exact = |cell: Cell<'_>, number: f64| cell.as_whole().unwrap_or(number as i128);
+        let order = a.partial_cmp(&b)?;
+        Some(order.then_with(|| exact(self, a).cmp(&exact(other, b))))
     }
 
     /// Whether there is no value.

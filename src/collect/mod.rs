@@ -38,7 +38,7 @@ use serde_json::Value;
 
 use crate::fault::Fault;
 use crate::host::{disk, threads};
-use crate::plan::value::{float_json, float_text, json_float};
+use crate::plan::value::{float_text, json_float};
 use crate::standing::Standing;
 use crate::status::Status;
 use crate::tree::Tree;
@@ -327,21 +327,30 @@ impl Part {
         let place = |name: &str| self.metrics.get(name);
         let ends = self.repeated.iter().filter_map(|name| {
             let ends = [place(&format!("{name}.min"))?, place(&format!("{name}.max"))?];
-            Some((place(name)?, ends))
+            let of = name.strip_suffix(".min").or_else(|| name.strip_suffix(".max"));
+            let of = of.filter(|of| self.repeated.contains(*of)).and_then(place);
+            Some((place(name)?, ends, of))
         });
-        let mut ends: Vec<(usize, [usize; 2])> = ends.collect();
+        let mut ends: Vec<(usize, [usize; 2], Option<usize>)> = ends.collect();
         ends.sort_unstable();
-        for (metric, ends) in ends {
+        for (metric, ends, of) in ends {
             let own = std::mem::take(&mut self.metrics.columns[metric]);
+            // `loss.min` of a trial that has `loss` is no metric that it has logged.
+            let of = of.map(|at| (at, std::mem::take(&mut self.metrics.columns[at])));
+            let has_it =
+                |row: usize| of.as_ref().is_some_and(|(_, of)| of.get(row).number().is_some());
             for end in ends.into_iter().filter(|end| *end != metric) {
                 let column = &mut self.metrics.columns[end];
                 own.each(|row, cell| {
-                    if cell.number().is_some() && column.get(row).is_null() {
+                    if cell.number().is_some() && column.get(row).is_null() && !has_it(row) {
                         column.set(row, cell, rows);
                     }
                 });
             }
             self.metrics.columns[metric] = own;
+            if let Some((at, of)) = of {
+                self.metrics.columns[at] = of;
+            }
         }
     }
 }
@@ -645,31 +654,46 @@ fn leaves(prefix: &str, value: &Value, out: &mut Vec<(String, Value)>) {
 }
 
 /// The least and the greatest of the numbers of one name of a curve.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Ends {
     least: f64,
     greatest: f64,
+    /// The same, exact, while all numbers are whole.
+    whole: Option<[i128; 2]>,
     numbers: u64,
 }
 
 impl Default for Ends {
     fn default() -> Self {
-        Self { least: f64::INFINITY, greatest: f64::NEG_INFINITY, numbers: 0 }
+        let (least, greatest) = (f64::INFINITY, f64::NEG_INFINITY);
+        Self { least, greatest, whole: Some([i128::MAX, i128::MIN]), numbers: 0 }
     }
 }
 
 impl Ends {
-    fn add(&mut self, number: f64) {
+    /// Of so many numbers with these ends.
+    fn of(numbers: u64, ends: [Cell<'_>; 2]) -> Self {
+        let mut own = Self::default();
+        ends.into_iter().for_each(|end| own.add(end));
+        Self { numbers, ..own }
+    }
+
+    /// Takes note of a value, if it is a number.
+    fn add(&mut self, cell: Cell<'_>) {
+        let Some(number) = cell.number() else { return };
         self.least = self.least.min(number);
         self.greatest = self.greatest.max(number);
+        let known = self.whole.zip(cell.as_whole());
+        self.whole = known.map(|([least, greatest], own)| [least.min(own), greatest.max(own)]);
         self.numbers += 1;
     }
 
-    /// The least and the greatest; NaN of numbers that are all NaN.
-    fn both(&self) -> [f64; 2] {
-        match self.least <= self.greatest {
-            true => [self.least, self.greatest],
-            false => [f64::NAN; 2],
+    /// The least and the greatest: whole numbers where all are; NaN of numbers that are all NaN.
+    fn both(&self) -> [Cell<'static>; 2] {
+        match self.whole.filter(|_| self.numbers > 0) {
+            Some(whole) => whole.map(Cell::of_whole),
+            None if self.least <= self.greatest => [self.least, self.greatest].map(Cell::number_of),
+            None => [Cell::number_of(f64::NAN); 2],
         }
     }
 
@@ -716,7 +740,7 @@ fn metrics(tree: &Tree, record: &Record, least: u64, curves: &[Statistic]) -> Re
     let mut add = |out: &mut Vec<(String, Value)>, name: &str, last: Value, ends: Ends| {
         out.push((name.to_owned(), last));
         if ends.are_of(name, least) {
-            let [min, max] = ends.both().map(float_json);
+            let [min, max] = ends.both().map(Cell::value);
             out.extend([(format!("{name}.min"), min), (format!("{name}.max"), max)]);
             repeated.push(name.to_owned());
         }
@@ -772,11 +796,9 @@ fn seen(from: Origin<'_>, record: &Record, curves: &[Statistic]) -> Result<Vec<(
             if rank < entry.rank {
                 *entry = Seen { rank, ..Seen::default() };
             }
-            if let Some(number) = json_float(&value) {
-                entry.ends.add(number);
-                if !curves.is_empty() {
-                    entry.points.push(Point { epoch, step, value: number });
-                }
+            entry.ends.add(Cell::from(&value));
+            if let Some(number) = json_float(&value).filter(|_| !curves.is_empty()) {
+                entry.points.push(Point { epoch, step, value: number });
             }
             entry.last = value;
         }

@@ -15,6 +15,13 @@ pub(crate) fn name<'a>(table: &Table, metric: &'a str) -> &'a str {
     whole.filter(|name| table.columns.iter().any(|c| c == name)).unwrap_or(metric)
 }
 
+/// Whether a trial of the table has logged a metric more than once.
+pub(crate) fn has_curve(table: &Table, name: &str) -> bool {
+    let own = name.strip_prefix("metric.").unwrap_or(name);
+    let has = |name: &str| table.columns.iter().any(|column| *column == format!("{name}.min"));
+    ALONG.contains(&own) || has(name) || has(own)
+}
+
 /// What the lines of a trial are counted along: `epoch`, `step`, or `line` if they have neither.
 ///
 /// # Errors

@@ -185,7 +185,8 @@ pub(super) fn digits_between(numbers: impl Iterator<Item = f64>) -> usize {
     }
 }
 
-fn minus(text: &str) -> String {
+/// A number with the minus sign of print.
+pub(super) fn minus(text: &str) -> String {
     text.replace('-', "\u{2212}")
 }
 

@@ -23,6 +23,7 @@ pub(crate) fn boxes(wish: &Wish) -> Result<Figure> {
     let values = groups::values(&grouped.settings, axis);
     let name = &table.columns[axis];
     check_words(name, values.len())?;
+    let of_value = groups::labels(&grouped.settings, axis);
     let (mut words, mut samples) = (Vec::new(), Vec::new());
     for value in &values {
         let of =
@@ -30,7 +31,7 @@ pub(crate) fn boxes(wish: &Wish) -> Result<Figure> {
         let all = grouped.settings.list.iter().zip(&grouped.observed).filter(of);
         let mut values: Vec<f64> = all.flat_map(|(_, one)| one.values.iter().copied()).collect();
         values.sort_by(f64::total_cmp);
-        words.push(groups::of_value(value));
+        words.push(of_value(value));
         samples.push(Sample { values });
     }
     let all = || samples.iter().flat_map(|sample| sample.values.iter().copied());

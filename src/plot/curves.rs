@@ -36,13 +36,16 @@ pub(crate) fn curves(wish: &Wish) -> Result<Figure> {
     let table = wish.table;
     let grouped = Grouped::of(wish, &[])?;
     let order = order(wish, &grouped);
+    let name = points::name(table, wish.metric);
+    if !points::has_curve(table, name) {
+        return Err(logged_once(name).into());
+    }
     if order.len() > MOST && wish.goal.is_none() {
         let settings = count(order.len() as u64, "setting");
         return Err(Fault::request(format!("{settings}, of which {MOST} can have a colour each"))
             .hint("say `--min` or `--max` to have those of the best, or make fewer settings: `--by NAME`")
             .into());
     }
-    let name = points::name(table, wish.metric);
     let first = order.first().and_then(|at| grouped.observed[*at].rows.first());
     let along = match first.map(|row| &table.rows[*row]) {
         Some(row) => points::along(&wish.sweeps[row.source()], row.trial)?,
@@ -60,9 +63,7 @@ pub(crate) fn curves(wish: &Wish) -> Result<Figure> {
         }
     }
     if lines.is_empty() {
-        return Err(Fault::request(format!("no finished trial has logged `{name}` more than once"))
-            .hint("a learning curve needs a line of metrics for each step: `hpcsweep collect --steps` shows them")
-            .into());
+        return Err(logged_once(name).into());
     }
     let all = || lines.iter().flat_map(|line| &line.points);
     let xs = || all().map(|point| point.x);
@@ -93,6 +94,13 @@ pub(crate) fn curves(wish: &Wish) -> Result<Figure> {
     let x = Axis { label: along.to_owned(), scale };
     let y = Axis { label: groups::of_column(name), scale: Scale::of(ys(), wish.log[1], true) };
     Ok(Figure { title: None, x, y, body: Body::Lines { lines, legend }, caption })
+}
+
+/// The fault that there is no curve.
+fn logged_once(name: &str) -> Fault {
+    Fault::request(format!("no finished trial has logged `{name}` more than once")).hint(
+        "a learning curve needs a line of metrics for each step: `hpcsweep collect --steps` shows them",
+    )
 }
 
 /// The values of a metric of some rows of a table at each place, in the order of places.
@@ -180,17 +188,18 @@ fn labels(wish: &Wish, grouped: &Grouped, order: &[usize]) -> (Option<String>, V
     match varied[..] {
         [] => (None, order.iter().map(|_| "all trials".to_owned()).collect()),
         [column] => {
-            let labels = order.iter().map(|at| groups::of_value(value(at, column)));
+            let of_value = groups::labels(settings, column);
+            let labels = order.iter().map(|at| of_value(value(at, column)));
             (Some(groups::label(&wish.table.columns[column])), labels.collect())
         }
         _ => {
+            let labelled: Vec<_> =
+                varied.iter().map(|column| (*column, groups::labels(settings, *column))).collect();
             let label = |at: &usize| {
-                let parts: Vec<String> = varied
+                let parts: Vec<String> = labelled
                     .iter()
-                    .filter(|column| *value(at, **column) != Value::Null)
-                    .map(|c| {
-                        format!("{}={}", wish.table.columns[*c], groups::of_value(value(at, *c)))
-                    })
+                    .filter(|(column, _)| *value(at, *column) != Value::Null)
+                    .map(|(c, of)| format!("{}={}", wish.table.columns[*c], of(value(at, *c))))
                     .collect();
                 groups::label(&parts.join(" "))
             };

@@ -1,5 +1,7 @@
 //! Trials with a number, by the values of axes.
 
+use std::collections::{HashMap, HashSet};
+
 use anyhow::Result;
 use serde_json::Value;
 
@@ -20,8 +22,24 @@ pub(super) fn label(text: &str) -> String {
     if text.is_empty() { "\"\"".to_owned() } else { words::short(text, LONGEST) }
 }
 
+/// The labels of the values of a column: as short as they are told apart, `1` and `1.0` or `"1"`.
+pub(super) fn labels(settings: &Settings, column: usize) -> impl Fn(&Value) -> String {
+    let mut values: HashMap<String, HashSet<String>> = HashMap::new();
+    for value in settings.list.iter().map(|setting| value(setting, column)) {
+        values.entry(of_value(value)).or_default().insert(value.to_string());
+    }
+    move |value| {
+        let short = of_value(value);
+        match value {
+            _ if values.get(&short).is_none_or(|all| all.len() < 2) => short,
+            Value::Number(_) => super::axis::minus(&text(value)),
+            other => label(&other.to_string()),
+        }
+    }
+}
+
 /// A value as a label.
-pub(super) fn of_value(value: &Value) -> String {
+fn of_value(value: &Value) -> String {
     match value {
         Value::Null => "(none)".to_owned(),
         value => match value.as_f64() {

@@ -18,6 +18,7 @@ pub(crate) fn heatmap(wish: &Wish) -> Result<Figure> {
     let axes = groups::axes(wish, &["--x", "--y"])?;
     let grouped = Grouped::of(wish, &axes)?;
     let values = [0, 1].map(|i| groups::values(&grouped.settings, axes[i]));
+    let labels = [0, 1].map(|i| groups::labels(&grouped.settings, axes[i]));
     for (column, values) in axes.iter().zip(&values) {
         check_words(&table.columns[*column], values.len())?;
     }
@@ -40,9 +41,8 @@ pub(crate) fn heatmap(wish: &Wish) -> Result<Figure> {
     caption.extend(grouped.caption(table, true));
     let best = wish.goal.and_then(|goal| best(&candidates, goal));
     if let Some((x, y)) = best {
-        let words = [(0, x), (1, y)].map(|(i, at)| {
-            format!("{}={}", table.columns[axes[i]], groups::of_value(&values[i][at]))
-        });
+        let words = [(0, x), (1, y)]
+            .map(|(i, at)| format!("{}={}", table.columns[axes[i]], labels[i](&values[i][at])));
         caption.push(format!("the best is {} {}", words[0], words[1]));
     }
     if rows.iter().flatten().any(Option::is_none) {
@@ -50,7 +50,7 @@ pub(crate) fn heatmap(wish: &Wish) -> Result<Figure> {
     }
     let words = |i: usize| Axis {
         label: groups::of_column(&table.columns[axes[i]]),
-        scale: Scale::Words(values[i].iter().map(groups::of_value).collect()),
+        scale: Scale::Words(values[i].iter().map(&labels[i]).collect()),
     };
     let scale = Scale::of(all(), wish.log[1], false);
     let (x, y) = (words(0), words(1));

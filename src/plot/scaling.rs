@@ -52,6 +52,8 @@ pub(crate) fn scaling(wish: &Wish) -> Result<Figure> {
         return Err(Fault::request(sentence).hint("name fewer parameters: `--by NAME`").into());
     }
     let mut lines = Vec::new();
+    let labels: Vec<_> =
+        by.iter().map(|column| groups::labels(&grouped.settings, *column)).collect();
     for (colour, own) in keys.iter().enumerate() {
         let mut points: Vec<Point> = Vec::new();
         for at in (0..settings.len()).filter(|at| key(*at) == *own) {
@@ -66,12 +68,13 @@ pub(crate) fn scaling(wish: &Wish) -> Result<Figure> {
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
         let label = match own.len() {
             0 => "measured".to_owned(),
-            1 => groups::of_value(&own[0]),
+            1 => labels[0](&own[0]),
             _ => {
                 let parts: Vec<String> = by
                     .iter()
                     .zip(own)
-                    .map(|(c, value)| format!("{}={}", table.columns[*c], groups::of_value(value)))
+                    .zip(&labels)
+                    .map(|((c, value), label)| format!("{}={}", table.columns[*c], label(value)))
                     .collect();
                 groups::label(&parts.join(" "))
             }

@@ -3,7 +3,7 @@
 use statrs::distribution::{ContinuousCDF, FisherSnedecor};
 
 use super::interval::{Interval, around};
-use super::sample::{has_spread, mean, squares};
+use super::sample::{has_spread, mean, scaled, squares};
 
 /// The part that one axis, or two together, have in the variance of a metric.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,9 +24,11 @@ pub(crate) struct Term {
 pub(crate) struct Anova {
     /// The parts of the variance, in the order of [`terms`].
     pub(crate) terms: Vec<Term>,
-    /// The variance of a single observation, and with how many degrees of freedom it is known.
+    /// The variance of a single observation in squared units, and with how many degrees of freedom it is known.
     error: f64,
     freedom: usize,
+    /// What the observations were divided by.
+    unit: f64,
 }
 
 impl Anova {
@@ -40,8 +42,13 @@ impl Anova {
     ) -> Vec<(f64, Option<Interval>)> {
         let groups = Groups::of(levels, &[axis], &[count]);
         let n = (ys.len() / count.max(1)) as f64;
-        let with_ends = |mean| (mean, around(mean, (self.error / n).sqrt(), self.freedom as f64));
-        groups.means(ys).into_iter().map(with_ends).collect()
+        let ys: Vec<f64> = ys.iter().map(|y| y / self.unit).collect();
+        let with_ends = |mean| {
+            let interval = around(mean, (self.error / n).sqrt(), self.freedom as f64);
+            let interval = interval.map(|ends| ends.map(|end| end * self.unit));
+            (mean * self.unit, interval.filter(|ends| ends.iter().all(|end| end.is_finite())))
+        };
+        groups.means(&ys).into_iter().map(with_ends).collect()
     }
 }
 
@@ -143,6 +150,8 @@ pub(crate) fn anova(
     let all: Vec<usize> = (0..counts.len()).collect();
     let combinations = counts.iter().try_fold(1usize, |product, n| product.checked_mul(*n))?;
     let each = ys.len() / combinations.max(1);
+    let (ys, unit) = scaled(ys);
+    let ys = ys.as_slice();
     if each == 0 || each * combinations != ys.len() || !has_spread(squares(ys)) {
         return None;
     }
@@ -192,7 +201,7 @@ pub(crate) fn anova(
         Term { axes: grid.terms[at].clone(), share: shares[at], interval, p }
     });
     let terms = whole.collect();
-    Some(Anova { terms, error, freedom: left })
+    Some(Anova { terms, error, freedom: left, unit })
 }
 
 /// The degrees of freedom of a term.
@@ -316,6 +325,22 @@ mod tests {
         // Two axes, once each: nothing is left over.
         let two = anova(&grid(&[2, 2], 1), &[2, 2], &[1.0, 2.0, 3.0, 5.0], &[]).unwrap().terms;
         assert!(two.iter().all(|term| term.p.is_none() && term.interval.is_none()));
+    }
+
+    #[test]
+    fn parts_are_the_same_at_any_scale() {
+        let levels = grid(&[2, 2], 3);
+        let ys: Vec<f64> = (0..12_u32).map(|at| f64::from(at * at % 7) + f64::from(at)).collect();
+        let near = anova(&levels, &[2, 2], &ys, &[]).unwrap();
+        for exponent in [1000, -1000] {
+            let scale = f64::from(exponent).exp2();
+            let far: Vec<f64> = ys.iter().map(|y| y * scale).collect();
+            let found = anova(&levels, &[2, 2], &far, &[]).unwrap();
+            assert_eq!(found.terms, near.terms);
+            let back = found.marginal(&levels, &far, 0, 2).into_iter();
+            let back = back.map(|(mean, ends)| (mean / scale, ends.map(|e| e.map(|e| e / scale))));
+            assert_eq!(back.collect::<Vec<_>>(), near.marginal(&levels, &ys, 0, 2));
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use super::anova::{Term, middle, terms};
 use super::interval::Interval;
-use super::sample::{has_spread, mean, squares};
+use super::sample::{has_spread, mean, scaled, squares};
 
 const TREES: usize = 64;
 
@@ -30,6 +30,8 @@ pub(crate) struct Forest {
     trees: Vec<Vec<Leaf>>,
     /// The part of the variance that the trees explain of observations that they were not grown from.
     explained: f64,
+    /// What the observations were divided by.
+    unit: f64,
 }
 
 /// What a tree grows from: levels in the order in which they are divided.
@@ -48,6 +50,8 @@ impl Forest {
         ordered: &[bool],
         ys: &[f64],
     ) -> Self {
+        let (ys, unit) = scaled(ys);
+        let ys = ys.as_slice();
         let places: Vec<Vec<usize>> = (0..counts.len())
             .map(|axis| match ordered[axis] {
                 true => (0..counts[axis]).collect(),
@@ -75,7 +79,7 @@ impl Forest {
             })
             .collect();
         let explained = unseen.explained(ys);
-        Self { counts: counts.to_vec(), places, trees, explained }
+        Self { counts: counts.to_vec(), places, trees, explained, unit }
     }
 
     /// The means that the forest expects at each level of an axis over all levels of the other axes, with the middle 95 % of
@@ -85,7 +89,7 @@ impl Forest {
             self.trees.iter().map(|tree| self.means(tree, &[axis])).collect();
         let at = |place: &usize| {
             let values: Vec<f64> = of_trees.iter().map(|means| means[*place]).collect();
-            (mean(&values), middle(values))
+            (mean(&values) * self.unit, middle(values).map(|end| end * self.unit))
         };
         self.places[axis].iter().map(at).collect()
     }
@@ -343,6 +347,21 @@ mod tests {
         assert_eq!(three(&terms), three(&exact), "{terms:?} {exact:?}");
         for (term, exact) in terms.iter().zip(&exact) {
             assert!((term.share - exact.share).abs() < 0.12, "{term:?} {exact:?}");
+        }
+    }
+
+    #[test]
+    fn parts_are_the_same_at_any_scale() {
+        let (points, ys) = sampled(100, 4, |a, b, _| b + 4.0 * a);
+        let near = Forest::grow(&points, &[4; 3], &[true; 3], &ys);
+        for exponent in [1000, -1000] {
+            let scale = f64::from(exponent).exp2();
+            let far: Vec<f64> = ys.iter().map(|y| y * scale).collect();
+            let found = Forest::grow(&points, &[4; 3], &[true; 3], &far);
+            assert_eq!(found.terms(), near.terms());
+            let back = found.marginal(0).into_iter();
+            let back = back.map(|(mean, ends)| (mean / scale, ends.map(|end| end / scale)));
+            assert_eq!(back.collect::<Vec<_>>(), near.marginal(0));
         }
     }
 

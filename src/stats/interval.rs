@@ -2,7 +2,7 @@
 
 use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, StudentsT};
 
-use super::sample::{has_spread, iqm, mean, quarter, sd, sorted};
+use super::sample::{has_spread, iqm, mean, quarter, scaled, sd, sorted};
 
 /// Both ends of a 95 % confidence interval.
 pub(crate) type Interval = [f64; 2];
@@ -39,7 +39,8 @@ const LEAST_DRAWN: usize = 5;
 /// depend on the sample alone. `None` of fewer than five, or of equal values.
 pub(crate) fn bootstrap(sample: &[f64]) -> Option<Interval> {
     let n = sample.len();
-    let (mean, error) = (mean(sample), sd(sample) / (n as f64).sqrt());
+    let (sample, unit) = scaled(sample);
+    let (mean, error) = (mean(&sample), sd(&sample) / (n as f64).sqrt());
     if n < LEAST_DRAWN || !has_spread(error) {
         return None;
     }
@@ -68,7 +69,7 @@ pub(crate) fn bootstrap(sample: &[f64]) -> Option<Interval> {
     }
     ts.sort_by(f64::total_cmp);
     let (low, high) = (ts[outside - 1], ts[ts.len() - outside]);
-    Some([mean - high * error, mean - low * error])
+    Some([mean - high * error, mean - low * error].map(|end| end * unit))
 }
 
 /// Of the interquartile mean, by Student's t and the winsorized variance (Tukey and McLaughlin 1963). `None` of fewer
@@ -154,6 +155,19 @@ mod tests {
         }
         let wrong: Vec<_> = all.iter().filter(|(_, part)| (part - 0.95).abs() > 0.015).collect();
         assert_eq!(wrong, [] as [&(String, f64); 0], "{all:?}");
+    }
+
+    #[test]
+    fn intervals_are_the_same_at_any_scale() {
+        let sample = [1.0, 2.5, 2.0, 7.0, 3.0, 4.5];
+        for exponent in [1000, -1000] {
+            let scale = f64::from(exponent).exp2();
+            let far: Vec<f64> = sample.iter().map(|x| x * scale).collect();
+            for interval in [of_mean, bootstrap, of_iqm, of_median] {
+                let back = interval(&far).map(|ends| ends.map(|end| end / scale));
+                assert_eq!(back, interval(&sample));
+            }
+        }
     }
 
     #[test]

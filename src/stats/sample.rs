@@ -15,6 +15,20 @@ pub(crate) fn mean(sample: &[f64]) -> f64 {
     }
 }
 
+/// The sample in units of a power of two near its largest number, and this unit: squares are neither nothing nor infinite
+/// then, and no digit is lost.
+pub(super) fn scaled(sample: &[f64]) -> (Vec<f64>, f64) {
+    let size = sample.iter().fold(0.0, |size: f64, x| size.max(x.abs()));
+    // The highest power of two in it, by its bits: `log2` would need libm.
+    let (bits, exponent) = (size.to_bits(), size.to_bits() & f64::INFINITY.to_bits());
+    let unit = match (has_spread(size), exponent) {
+        (false, _) => 1.0,
+        (true, 0) => f64::from_bits(1 << bits.ilog2()),
+        (true, exponent) => f64::from_bits(exponent),
+    };
+    (sample.iter().map(|x| x / unit).collect(), unit)
+}
+
 /// The sum of squared deviations from the mean.
 pub(super) fn squares(sample: &[f64]) -> f64 {
     let mean = mean(sample);
@@ -92,6 +106,18 @@ pub(crate) fn has_heavy_tails(sample: &[f64]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_scaled_sample_has_the_same_digits() {
+        let sample = [1.1, -2.7, 0.0];
+        for scale in [1.0, 1e300, 1e-300, 1e-310, f64::MIN_POSITIVE, 6e307] {
+            let sample = sample.map(|x| x * scale);
+            let (scaled, unit) = scaled(&sample);
+            assert!(scaled.iter().all(|x| x.abs() <= 2.0), "{scale}: {scaled:?}");
+            assert_eq!(scaled.iter().map(|x| x * unit).collect::<Vec<_>>(), sample, "{scale}");
+        }
+        assert_eq!(scaled(&[0.0]), (vec![0.0], 1.0));
+    }
 
     #[test]
     fn a_sample_is_described() {

@@ -37,6 +37,7 @@ use crate::render::Templates;
 use crate::scheduler::{self, Wanted};
 use crate::site::{Ask, SchedulerKind, Site};
 use crate::tree::Tree;
+use crate::tree::journal::Journal;
 pub(crate) use local::gpus::refuse_share;
 
 /// A plan as read from its file.
@@ -51,12 +52,31 @@ pub struct Source {
     pub(crate) moved: Option<PathBuf>,
 }
 
+/// The fault that a folder is no plan, with the plan of the sweep that is in it.
+fn of_folder(path: &Path) -> Fault {
+    let tree = Tree::at(path);
+    let name = path.display();
+    if !path.join("sweep.json").is_file() {
+        let fault = Fault::request(format!("`{name}` is a folder, and no plan"));
+        return fault.hint("name a plan's file; `hpcsweep init NAME` makes a project with one");
+    }
+    let fault = Fault::request(format!("`{name}` is the folder of a sweep, and no plan"));
+    let journal = Journal::read(&tree).ok().filter(|journal| journal.is_of_here);
+    match journal.and_then(|journal| journal.plan).filter(|plan| plan.is_file()) {
+        Some(plan) => fault.hint(format!("its plan is the file `{}`", disk::named(&plan))),
+        None => fault.hint("name the file of its plan"),
+    }
+}
+
 impl Source {
     /// Reads and checks a plan file.
     ///
     /// # Errors
     /// When it cannot be read, or with all of its faults at once.
     pub fn read(path: &Path) -> Result<Self> {
+        if path.is_dir() {
+            return Err(of_folder(path).into());
+        }
         let text = disk::read_named(path).map_err(|e| {
             let reason = disk::reason(&e);
             let fault =

@@ -200,7 +200,7 @@ fn what_matters_is_shown_of_grids_and_of_anything_else() {
     let same = sweep("[grid]\nwidth = [1, 2]\n", &["7", "7"]);
     assert_eq!(
         same.run(&["effects", "-m", "loss", "--min"]).whole(),
-        "error: `loss` is 7.0 in all trials\nhint: nothing matters for what never differs\nexit code 2\n"
+        "error: `loss` is 7 in all trials\nhint: nothing matters for what never differs\nexit code 2\n"
     );
     assert_eq!(
         same.run(&["effects", "-m", "lost", "--min"]).whole(),
@@ -320,7 +320,7 @@ fn a_trial_that_logged_a_metric_once_has_its_least_value() {
     let columns = ["collect", "--format", "csv", "--columns", "n,loss,loss.min,loss.max"];
     assert_eq!(
         world.run(&columns).whole(),
-        "n,loss,loss.min,loss.max\n1,7,5.0,7.0\n2,7,7,7\nexit code 0\n"
+        "n,loss,loss.min,loss.max\n1,7,5,7\n2,7,7,7\nexit code 0\n"
     );
     let ran =
         world.run(&["collect", "--where", "loss.min > 6", "--columns", "n", "--format", "csv"]);
@@ -337,10 +337,10 @@ fn of_values_that_are_all_nan_there_is_no_least_one() {
         "for i in 1 2; do echo \"{\\\"loss\\\": $HPCSWEEP_PARAM_V}\" >>$HPCSWEEP_METRICS; done";
     world.local(&shell(code, "[grid]\nv = [\"NaN\", \"3\"]\n"), &["-q"]).ok();
     let columns = ["collect", "--format", "csv", "--columns", "v,loss,loss.min,loss.max"];
-    let expected = "v,loss,loss.min,loss.max\nNaN,nan,nan,nan\n3,3,3.0,3.0\n";
+    let expected = "v,loss,loss.min,loss.max\nNaN,nan,nan,nan\n3,3,3,3\n";
     assert_eq!(world.run(&columns).ok(), expected);
     let best = world.run(&["best", "-m", "loss.min", "--min"]);
-    assert_eq!(best.ok().lines().next(), Some("trial 1: loss.min = 3.0  (v=3)"));
+    assert_eq!(best.ok().lines().next(), Some("trial 1: loss.min = 3  (v=3)"));
 }
 
 #[test]
@@ -404,7 +404,7 @@ fn values_that_read_alike_or_have_commas_are_told_apart() {
     assert_eq!(firsts, ["1", "\"1\""]);
     let ran = world.run(&["compare", "text=a,b,n=1", "text=a,n=1", "-m", "loss", "--json"]);
     let compared: Value = serde_json::from_str(ran.ok()).unwrap();
-    assert_eq!((&compared["a"]["mean"], &compared["b"]["mean"]), (&json!(2.0), &json!(3.0)));
+    assert_eq!((&compared["a"]["mean"], &compared["b"]["mean"]), (&json!(1.0), &json!(2.0)));
 }
 
 #[test]
@@ -462,4 +462,160 @@ fn values_of_parameters_are_shown_without_what_binary_fractions_add() {
     let world = sweep("[grid]\nlr = [0.022000000000000002, 0.3]\nwidth = [1]\n", &["1", "2"]);
     let ran = world.run(&["effects", "-m", "loss", "--min"]);
     assert!(ran.ok().contains("\nbest lr: 0.022 (mean 1)\n"), "{}", ran.out);
+}
+
+#[test]
+fn ends_of_whole_numbers_are_whole_and_exact() {
+    let world = World::new();
+    let code =
+        "for n in $HPCSWEEP_PARAM_V; do echo \"{\\\"big\\\": $n}\" >>$HPCSWEEP_METRICS; done";
+    let values =
+        "\"3\", \"9007199254740992 9007199254740993\", \"18446744073709551615 -1\", \"2 1.5\"";
+    world.local(&shell(code, &format!("[grid]\nv = [{values}]\n")), &["-q"]).ok();
+    let columns = ["collect", "--format", "csv", "--columns", "trial,big,big.min,big.max"];
+    let expected = "\
+trial,big,big.min,big.max
+0,3,3,3
+1,9007199254740993,9007199254740992,9007199254740993
+2,-1,-1,18446744073709551615
+3,1.5,1.5,2.0
+";
+    assert_eq!(world.run(&columns).ok(), expected);
+}
+
+#[test]
+fn a_metric_that_is_named_as_an_end_gives_others_no_ends_of_it() {
+    let world = World::new();
+    let code = "case $HPCSWEEP_TRIAL in 0) k=loss.min;; *) k=loss;; esac; \
+        for n in 1 2; do echo \"{\\\"$k\\\": $n}\" >>$HPCSWEEP_METRICS; done";
+    world.local(&shell(code, "[grid]\nv = [1, 2]\n"), &["-q"]).ok();
+    let columns = [
+        "collect",
+        "--format",
+        "csv",
+        "--columns",
+        "trial,loss,loss.min,loss.min.min,loss.min.max",
+    ];
+    let expected = "trial,loss,loss.min,loss.min.min,loss.min.max\n0,,2,1,2\n1,2,1,,\n";
+    assert_eq!(world.run(&columns).ok(), expected);
+}
+
+/// Of each pair of settings, how many trials both have and their means, or the first line of the error.
+fn compared(world: &World, a: &str, b: &str) -> String {
+    let ran = world.run(&["compare", a, b, "-m", "loss", "--json"]);
+    match serde_json::from_str::<Value>(&ran.out) {
+        Ok(object) => ["a", "b"]
+            .map(|side| format!("{} {}", object[side]["n"], object[side]["mean"]))
+            .join(", "),
+        Err(_) => ran.err.lines().next().unwrap_or_default().to_owned(),
+    }
+}
+
+#[test]
+fn whole_numbers_beyond_2_to_the_53_are_told_apart() {
+    let axes =
+        "[grid]\nx = [9007199254740992, 9007199254740993]\nwidth = [1]\n[replicates]\ncount = 2\n";
+    let world = sweep(axes, &["1", "1.1", "2", "2.2"]);
+    assert_eq!(compared(&world, "x=9007199254740992", "x=9007199254740993"), "2 1.05, 2 2.1");
+    let best = world.run(&["best", "-m", "loss", "--min", "-n", "2"]);
+    let firsts: Vec<&str> =
+        best.ok().lines().skip(1).take(2).filter_map(|l| l.split_whitespace().next()).collect();
+    assert_eq!(firsts, ["9007199254740992", "9007199254740993"]);
+    let effects = world.run(&["effects", "-m", "loss", "--min", "--json"]);
+    let effects: Value = serde_json::from_str(effects.ok()).unwrap();
+    let values = effects["parameters"][0]["values"].as_array().unwrap();
+    let levels: Vec<String> =
+        values.iter().map(|level| format!("{} {}", level["value"], level["trials"])).collect();
+    assert_eq!(levels, ["\"9007199254740992\" 2", "\"9007199254740993\" 2"]);
+}
+
+#[test]
+fn ranges_of_large_whole_numbers_have_all_their_digits() {
+    let values: Vec<String> =
+        (0..40).map(|n| format!("{}", 9_007_199_254_740_993_i64 + n)).collect();
+    let losses: Vec<String> = (0..40).map(|n: u32| n.to_string()).collect();
+    let losses: Vec<&str> = losses.iter().map(String::as_str).collect();
+    let world = sweep(&format!("[grid]\nx = [{}]\nwidth = [1]\n", values.join(", ")), &losses);
+    let ran = world.run(&["effects", "-m", "loss", "--max"]);
+    let best = ran.ok().lines().find(|line| line.starts_with("best x: "));
+    assert!(best.is_some_and(|line| line.contains("9007199254741032 (mean")), "{}", ran.whole());
+}
+
+#[test]
+fn a_value_of_compare_is_the_one_that_best_shows_so() {
+    let axes = "[zip]\nx = [[1], \"[1]\", \"\", \"1\", 1, 1.0, \"a,b=2\", \"c\\td\"]\nwidth = [1, 1, 1, 1, 1, 1, 1, 1]\n";
+    let world = sweep(axes, &["1", "2", "3", "4", "5", "6", "7", "8"]);
+    for (a, b, expected) in [
+        ("x=[1]", r#"x="[1]""#, "1 1.0, 1 2.0"),
+        (r#"x="""#, r#"x="1""#, "1 3.0, 1 4.0"),
+        ("x=1", "x=1.0", "1 5.0, 1 6.0"),
+        (r#"x="a,b=2",width=1"#, r#"x="c\td""#, "1 7.0, 1 8.0"),
+        ("x=", "x=c\td", "1 3.0, 1 8.0"),
+        ("x=1.00", "x=1", "error: `x=1.00` means `1` as well as `1.0`"),
+    ] {
+        assert_eq!(compared(&world, a, b), expected, "{a} {b}");
+    }
+}
+
+#[test]
+fn a_missing_value_is_not_an_empty_text() {
+    let axes = "[[trials]]\nx = \"\"\nwidth = 1\n[[trials]]\nwidth = 1\n[[trials]]\nwidth = 2\n";
+    let world = sweep(axes, &["1", "2", "4"]);
+    assert_eq!(compared(&world, "x=", r#"x="""#), "2 3.0, 1 1.0");
+}
+
+#[test]
+fn numbers_near_the_ends_of_the_range_have_effects_and_intervals() {
+    for scale in ["e300", "e-310"] {
+        let losses: Vec<String> = LOSSES.iter().map(|loss| format!("{loss}{scale}")).collect();
+        let losses: Vec<&str> = losses.iter().map(String::as_str).collect();
+        let world = sweep(AXES, &losses);
+        let effects = world.run(&["effects", "-m", "loss", "--min"]);
+        let first: Vec<&str> = effects.ok().lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!((first[0], first[2]), ("lr", "%"), "{}", effects.whole());
+        assert!(first[1].parse::<f64>().unwrap() > 97.0, "{}", effects.whole());
+        let best = world.run(&["best", "-m", "loss", "--min", "--json", "-n", "3"]);
+        for line in best.ok().lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+            assert!(line["interval"][0].is_f64() && line["sd"].is_f64(), "{line}");
+            assert!(line["p"].is_f64() || line["p"].is_null(), "{line}");
+        }
+        let best: Value = serde_json::from_str(best.out.lines().nth(2).unwrap()).unwrap();
+        assert!(best["p"].as_f64().is_some_and(|p| p < 0.01), "{best}");
+    }
+}
+
+#[test]
+fn a_setting_with_a_tab_stays_on_its_line() {
+    let axes = "[grid]\ntext = [\"a\\tb\", \"c\\nd\"]\nwidth = [8]\n[replicates]\ncount = 3\n";
+    let world = sweep(axes, &["1", "2", "3", "1.1", "2.2", "3"]);
+    let best = world.run(&["best", "-m", "loss", "--min", "-n", "9"]);
+    let tie = best.ok().lines().find(|line| line.starts_with("cannot be told"));
+    assert!(tie.is_some_and(|tie| tie.contains(r#"text="c\nd" width=8"#)), "{}", best.whole());
+    assert!(!best.out.contains('\t'), "{}", best.whole());
+}
+
+#[test]
+fn a_request_in_another_order_or_with_another_option_is_told_the_right_one() {
+    let world = sweep("[grid]\nlr = [1, 2]\nwidth = [8]\n", &["1", "2"]);
+    let ran = world.run(&["compare", "results/s", "lr=1", "lr=2", "-m", "loss"]);
+    assert_eq!(
+        ran.whole(),
+        "error: `results/s` is a sweep, and `lr=1` is a setting\n\
+         hint: the sweep follows the two that are compared: `hpcsweep compare lr=1 lr=2 results/s --metric loss`\n\
+         exit code 2\n"
+    );
+    world.run(&["compare", "lr=1", "lr=2", "results/s", "--metric", "loss"]).ok();
+    let json = world.run(&["collect", "--json"]);
+    assert!(json.code == 2 && json.err.contains("--format jsonl"), "{}", json.whole());
+    assert!(!json.err.contains("-- --json"), "{}", json.whole());
+    assert_eq!(
+        world.run(&["submit", "results/s", "--local"]).whole(),
+        "error: `results/s` is the folder of a sweep, and no plan\n\
+         hint: its plan is the file `plan.toml`\nexit code 2\n"
+    );
+    assert_eq!(
+        world.run(&["submit", "results", "--local"]).whole(),
+        "error: `results` is a folder, and no plan\n\
+         hint: name a plan's file; `hpcsweep init NAME` makes a project with one\nexit code 2\n"
+    );
 }

@@ -177,7 +177,7 @@ fn a_wrong_request_is_exit_code_two_and_says_nothing_on_standard_output() {
         (&["worker", "--sweep", "x"], "which trial? `--trial N` is missing"),
         (&["logs", "first"], "no sweep is called `first`"),
         (&["status", "7-3"], "`7-3` runs backwards"),
-        (&["status", "--where", "lr >"], "`--where lr >` is not an expression: found `%}`"),
+        (&["status", "--where", "lr >"], "`--where lr >` is not an expression: found the end but"),
         (&["collect", "nowhere"], "no sweep is called `nowhere`"),
         (&["status"], "no sweep found: nothing in `results/`, and none was submitted before"),
         (&["status", "."], "`.` is not a sweep: it has no `sweep.json`"),

@@ -413,7 +413,8 @@ fn requests_that_cannot_be_met_are_refused() {
     );
     let ran = world.run(&["export", "-o", "missing/a.tar"]);
     assert_eq!(ran.code, 4);
-    let expected = "error: cannot write `missing/a.tar`: no such file or directory\nhint: there is no folder `$WORLD/missing`: make it first\nexit code 4\n";
+    let expected = "error: cannot write `missing/a.tar`: no such file or directory\n\
+                    hint: there is no folder `$WORLD/missing`: make it first\nexit code 4\n";
     assert_eq!(ran.whole(), expected);
 }
 

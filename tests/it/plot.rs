@@ -345,3 +345,31 @@ mean of 1 trial
 "
     );
 }
+
+#[test]
+fn values_that_read_alike_have_different_labels() {
+    let world = World::new();
+    let code = "echo \"{\\\"loss\\\": $HPCSWEEP_TRIAL}\" >>$HPCSWEEP_METRICS";
+    let plan = crate::local::shell(code, "[grid]\nx = [1, 1.0, \"1\", 2]\n");
+    world.local(&plan, &["-q"]);
+    let ran = world.run(&["plot", "box", "-m", "loss", "--term"]);
+    let labels: Vec<&str> =
+        ran.ok().lines().filter_map(|line| Some(line.split_once('│')?.0.trim())).collect();
+    assert_eq!(labels, ["1", "1.0", "\"1\"", "2"], "{}", ran.whole());
+}
+
+#[test]
+fn a_metric_that_was_logged_once_has_no_curve_whatever_is_asked() {
+    let world = World::new();
+    let code = "echo \"{\\\"loss\\\": $HPCSWEEP_TRIAL}\" >>$HPCSWEEP_METRICS";
+    world.local(&crate::local::shell(code, "[grid]\nx = [1, 2, 3, 4, 5, 6, 7, 8, 9]\n"), &["-q"]);
+    for more in [&[][..], &["--min"]] {
+        let ran = world.run(&[&["plot", "curves", "-m", "loss", "--term"], more].concat());
+        assert_eq!(
+            ran.whole(),
+            "error: no finished trial has logged `loss` more than once\n\
+             hint: a learning curve needs a line of metrics for each step: `hpcsweep collect --steps` shows them\n\
+             exit code 2\n"
+        );
+    }
+}

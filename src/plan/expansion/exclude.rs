@@ -217,7 +217,7 @@ mod tests {
             "`[[exclude]]`: `lrr` is not a name of this plan
   plan.toml:7: lrr = 1
 hint: did you mean `lr`?
-error: `when` is not an expression: found `%}` but expected one of: integer, float, string, bool, ident, `-`, `not`, `<`, `{`, `[` or `(`
+error: `when` is not an expression: found the end but expected one of: integer, float, string, bool, ident, `-`, `not`, `<`, `{`, `[` or `(`
   plan.toml:9: when = \"lr > \"
 hint: write a condition, as in `lr > 0.1 and width == 32`
 error: `when`: `width` is not a name of this plan

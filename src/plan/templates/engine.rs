@@ -178,7 +178,9 @@ impl Compiled {
     /// # Errors
     /// Returns Tera's error about its syntax.
     pub(crate) fn condition(expression: &str) -> Result<Self, String> {
-        Self::new(&format!("{{% if {expression} %}}1{{% endif %}}"))
+        // The user has written no tag.
+        let of_user = |reason: String| reason.replace("`%}`", "the end");
+        Self::new(&format!("{{% if {expression} %}}1{{% endif %}}")).map_err(of_user)
     }
 
     /// The text for these parameters; only the names it uses are handed over.
