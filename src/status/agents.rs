@@ -32,8 +32,7 @@ impl Words {
     /// knows; `copied`: the archive from which the sweep was unpacked, whose agents are not here.
     pub(super) fn read(
         tree: &Tree,
-        ledger: &Ledger,
-        records: &ByTrial,
+        (ledger, records): (&Ledger, &ByTrial),
         pilots: &[Pilots],
         copied: Option<&About>,
     ) -> Result<Self> {

@@ -276,8 +276,8 @@ fn stand(
     let heard = files.ask(whom, &*scheduler, &open, &given, &feeders);
     let pilots = pilots::read(&given, &*scheduler, &heard.elements, &files.ledger);
     let about_copy = tree.copied()?;
-    let of_copy = about_copy.as_ref();
-    let agents = agents::Words::read(&tree, &files.ledger, &files.records, &pilots, of_copy)?;
+    let own = (&files.ledger, &files.records);
+    let agents = agents::Words::read(&tree, own, &pilots, about_copy.as_ref())?;
     files.look_again(&tree, &heard, open)?;
     files.ledger.damage(&tree, &mut files.damage)?;
 
@@ -286,10 +286,8 @@ fn stand(
     let about_copy = about_copy.filter(|_| wants != Use::Submit);
     let copied = about_copy.as_ref().map(Copied::of);
     let is_at_work = is_elsewhere || agents.alive();
-    let jobs_of = match about {
-        About::All => known.jobs_of(&heard, &files.rows),
-        _ => JobsOf::default(),
-    };
+    let jobs_of = (about == About::All).then(|| known.jobs_of(&heard, &files.rows));
+    let jobs_of = jobs_of.unwrap_or_default();
     let before = |trial| table::row_of(&files.rows, trial).and_then(|row| row.after);
     let witness = Witness {
         element: &|trial| agents.of(trial).or_else(|| known.element(&heard, trial, before(trial))),
@@ -309,12 +307,8 @@ fn stand(
     let killed =
         job_log::Jobs { log: &log, waves, places, element: witness.element, is_of: &is_of };
     killed.explain(files.rows.iter().map(|row| row.id), &files.records, &mut standings);
-    let is_left = |(row, standing): &(&Row, &Standing)| {
-        standing.state == State::Pending && !known.is_submitted(row.id)
-    };
-    let was_given = files.waves.iter().any(|(wave, _)| wave.arrays.iter().any(Array::is_of_trials));
-    let is_given = was_given && !is_elsewhere;
-    let left = files.rows.iter().zip(&standings).filter(|_| is_given).filter(is_left).count();
+    let is_given = files.was_given() && !is_elsewhere;
+    let left = if is_given { known.left(&files.rows, &standings) } else { 0 };
     let runs = running(&files.rows, &standings, is_elsewhere);
     let undecided = files.undecided(&heard, &standings);
     let damage = files.damage.settle(|writer| match writer {
@@ -326,20 +320,18 @@ fn stand(
     let of_all = |own: &Feeder| left == 0 || own.only.is_none();
     let meant = feeder::jobs(files.waves.iter().map(|(wave, _)| wave), &files.journal, of_all);
     let feeder = feeder::alive(&meant, &heard.elements);
-    let has_feeder = feeder::alive(&feeders, &heard.elements).is_some();
-    let has_open = left > 0 || standings.iter().any(|standing| !standing.state.is_final());
-    let is_silent = !heard.is_sure || has_feeder || has_open || lock::is_held(&tree);
-    let uncalled = files.uncalled.filter(|_| !is_silent);
+    let has_ended = left == 0 && standings.iter().all(|standing| standing.state.is_final());
+    let is_over = heard.is_sure && has_ended && !lock::is_held(&tree);
+    let nobody_calls = || is_over && feeder::alive(&feeders, &heard.elements).is_none();
+    let uncalled = files.uncalled.filter(|_| nobody_calls());
     let lacks_agents = heard.is_sure && agents.are_missing() && !is_elsewhere;
     let Files { heads, rows, records, journal, waves, dropped, shards, code, .. } = files;
     let jobs: Vec<String> = journal.jobs().map(str::to_owned).collect();
-    let mut witness = agents.witness(&heard.witness, jobs.is_empty());
-    if let Some(about) = about_copy.filter(|_| jobs.is_empty() && !is_at_work) {
-        witness = format!("the results tree alone: {}", about.words());
-    }
-    if let Some(user) = &journal.on_hold {
-        witness.push_str(&format!("; held by {user}"));
-    }
+    let of_copy = about_copy.filter(|_| jobs.is_empty() && !is_at_work);
+    let by = of_copy.map(|about| format!("the results tree alone: {}", about.words()));
+    let by = by.unwrap_or_else(|| agents.witness(&heard.witness, jobs.is_empty()));
+    let held = journal.on_hold.as_ref().map(|user| format!("; held by {user}"));
+    let witness = by + &held.unwrap_or_default();
     Ok(Status {
         again: again(&tree, &heads, &journal, &waves),
         calls_a_function: heads.last().is_some_and(|head| head.run.function.is_some()),
@@ -388,6 +380,11 @@ struct Files {
 }
 
 impl Files {
+    /// Whether trials were submitted to a scheduler.
+    fn was_given(&self) -> bool {
+        self.waves.iter().any(|(wave, _)| wave.arrays.iter().any(Array::is_of_trials))
+    }
+
     fn of(tree: &Tree, identity: &Identity, wants: Use) -> Result<Self> {
         let token = &identity.token;
         let mut damage = Damage::default();
@@ -609,6 +606,14 @@ impl Known<'_> {
         let job = self.places.of(trial).and_then(|(array, _)| self.journal.job(array));
         let ran = |job: &str| record.attempts.iter().any(|attempt| attempt.is_of_job(job));
         record.outcome() != Some(Outcome::Done) && job.is_some_and(|job| !ran(job))
+    }
+
+    /// How many trials have still to be submitted.
+    fn left(&self, rows: &[Row], standings: &[Standing]) -> usize {
+        let is_left = |(row, standing): &(&Row, &Standing)| {
+            standing.state == State::Pending && !self.is_submitted(row.id)
+        };
+        rows.iter().zip(standings).filter(is_left).count()
     }
 
     /// Whether a scheduler has a job for it.
