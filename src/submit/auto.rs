@@ -180,12 +180,7 @@ pub(super) fn repeats(rulings: Option<&Rulings>, record: Option<&Record>, submit
     let begun = rulings.repeats(since).filter(has_begun).count() as u32;
     let of_agents = record.map_or(&[][..], |record| &record.decisions);
     let counts = |own: &&OfAgent| own.again && own.counts && own.time > since;
-    let has_run = |own: &&OfAgent| {
-        record.is_some_and(|record| match own.attempt {
-            0 => record.has_begun_since(own.time),
-            attempt => record.attempts.iter().any(|own| own.start.attempt > attempt),
-        })
-    };
+    let has_run = |own: &&OfAgent| record.is_some_and(|record| record.has_run_after(own));
     let by_agents = of_agents.iter().filter(counts).filter(has_run).count() as u32;
     submitted.saturating_sub(1).min(decided).max(begun) + by_agents
 }

@@ -382,9 +382,18 @@ impl Record {
         done || (last && ended) || (self.skipped.is_some() && since(self.skipped_at))
     }
 
-    /// Why it did not run again by itself; `None` where it did, or where that was not to be decided.
+    /// Why it did not run again by itself; `None` where it has begun since, or where that was not to be decided.
     pub(crate) fn left(&self) -> Option<&str> {
-        self.decisions.last().filter(|last| !last.again).map(|last| &*last.why)
+        let last = self.decisions.last().filter(|last| !last.again)?;
+        (!self.has_run_after(last)).then_some(&last.why)
+    }
+
+    /// Whether it has begun after a decision of an agent.
+    pub(crate) fn has_run_after(&self, decided: &Decided) -> bool {
+        match decided.attempt {
+            0 => self.has_begun_since(decided.time),
+            attempt => self.attempts.iter().any(|own| own.start.attempt > attempt),
+        }
     }
 
     /// Adds an attempt. Most trials have one, and a vector would begin with room for four.
