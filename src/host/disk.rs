@@ -5,7 +5,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -667,6 +667,14 @@ pub(crate) fn program_on(path: &str, name: &str) -> Option<PathBuf> {
 /// A path with symbolic links resolved; the path itself where that cannot be done.
 pub(crate) fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// Whether two paths name the same, also if they lead there through two mounts: then number and time of the last change agree.
+pub(crate) fn is_same(a: &Path, b: &Path) -> bool {
+    let what = |path: &Path| {
+        fs::metadata(path).ok().map(|about| (about.ino(), about.ctime(), about.ctime_nsec()))
+    };
+    real(a) == real(b) || what(a).is_some_and(|known| what(b) == Some(known))
 }
 
 /// The path of this executable, symbolic links resolved, without the " (deleted)" that Linux adds

@@ -524,7 +524,7 @@ fn again(
     let plan = journal.plan.as_deref().filter(|plan| plan.is_file() && journal.is_of_here)?;
     // Of a copy, or where it was moved, the plan names another folder.
     let is_there = match &journal.dir {
-        Some(dir) => disk::real(dir) == disk::real(tree.dir()),
+        Some(dir) => disk::is_same(dir, tree.dir()),
         None => tree.dir().file_name()? == tree.identity().ok()??.name.as_str(),
     };
     if !is_there {

@@ -405,7 +405,7 @@ pub(crate) fn moved(tree: &Tree, source: &Source) -> Result<Vec<(Head, PathBuf)>
     let journal = Journal::read(tree)?;
     let is_elsewhere = match (&journal.plan, &journal.dir) {
         (None, _) => true,
-        (Some(_), dir) => dir.as_ref().is_some_and(|dir| disk::real(dir) != disk::real(tree.dir())),
+        (Some(_), dir) => dir.as_ref().is_some_and(|dir| !disk::is_same(dir, tree.dir())),
     };
     let own = |head: Head| {
         let now = disk::absolute(&source.folder().join(&head.run.workdir));

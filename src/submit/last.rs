@@ -80,7 +80,7 @@ pub(crate) fn source(tree: &Tree) -> Result<(Source, Option<String>)> {
         None => Source::read(&path)?,
         Some(_) => Source::of_text(&path, text)?,
     };
-    if disk::real(source.tree().dir()) != disk::real(tree.dir()) {
+    if !disk::is_same(source.tree().dir(), tree.dir()) {
         // The results were moved, with or without the plan.
         source.plan.root = parent(tree).to_string_lossy().into_owned();
         source.moved = Some(tree.dir().to_owned());

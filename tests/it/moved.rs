@@ -76,3 +76,12 @@ fn what_is_missing_of_a_merged_sweep_runs_in_the_folder_of_its_plan() {
     let ran = |folder: &str| world.read(&format!("{folder}/ran")).lines().count();
     assert_eq!(ran("a") + ran("b") + ran("m"), 9);
 }
+
+#[test]
+fn another_way_to_the_same_folder_is_no_move() {
+    let world = project();
+    std::os::unix::fs::symlink(world.path("a"), world.path("link")).unwrap();
+    let ran = world.run_in("link", &["submit", "plan.toml", "--local", "--retry"]);
+    assert!(ran.code == 1 && !ran.err.contains("from now on"), "{}", ran.whole());
+    assert!(!world.read("a/results/s/trials/000000000000.json").contains("link"));
+}
